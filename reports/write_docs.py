@@ -1,15 +1,17 @@
 """Writes what stands between markers in the Markdown files: python3 reports/write_docs.py [--check] [FILE...]
 
 A block begins with `<!-- generated: NAME arguments -->` and ends with `<!-- end -->`. What stands between is made from the recorded run
-(reports/recorded/nvidia-h200; in a recorded folder from that), from the help texts of the program and of scripts/, or from docs/log. So no
+(reports/recorded/nvidia-h100-80gb-hbm3; in a recorded folder from that), from the help texts of the program and of scripts/, or from docs/log. So no
 measured figure is typed.
 
   ladder OP | [FILE:]PROBLEM | ...   times and percent of roof of every variant, from FILE of the record (default, or where there is none: sweep.csv)
-  networks [FOLDER]                  whole networks under each plan, beside PyTorch's; FOLDER: of reports/recorded, in place of the first record
+  networks [FOLDER]                  whole networks under each plan, beside PyTorch's; FOLDER: of reports/recorded, in place of that one
   totals [FOLDER]                    one forward pass, op by op
   row OP PROBLEM DTYPE VARIANT       one row as a sweep prints it
-  ceilings, rows, parts              ceilings of the recorded device; how many rows have which status; what of each step was measured
+  ceilings [FOLDER]                  ceilings of the recorded device
+  rows, parts                        how many rows have which status; what of each step was measured
   log-index                          the entries of docs/log, by room
+  log-table ENTRY                    the table of that entry of docs/log
   commands, scripts                  the help of every command; of every script
   columns, rules                     the columns of sweep.csv, the rules of explain, as `noisefloor list` prints them
 
@@ -27,7 +29,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FRONT_RECORD = RECORDED = ROOT / "reports" / "recorded" / "nvidia-h200"
+FRONT_RECORD = RECORDED = ROOT / "reports" / "recorded" / "nvidia-h100-80gb-hbm3"
 LOG = ROOT / "docs" / "log"
 BLOCK = re.compile(r"(<!-- generated: (.+?) -->\n).*?(<!-- end -->)", re.S)
 PLANS = {"plan_own": "ours", "plan_baseline": "the libraries'", "plan_fastest": "the fastest of both", "torch_compile": "`torch.compile`",
@@ -207,8 +209,8 @@ def one_row(arguments: str) -> str:
     return "```\n" + "\n".join(lines) + f"\n```\n\n{row['device']}, commit {commits([row])}.\n"
 
 
-def ceilings(_: str) -> str:
-    rows = rows_of("ceilings.csv")
+def ceilings(name: str) -> str:
+    rows = rows_of("ceilings.csv", recorded_folder(name))
     lines = [[f"`{row['name']}`", f"{float(row['value']):,.0f}", f"{float(row['datasheet']):,.0f}" if row["datasheet"] else "", row["unit"]]
              for row in rows]
     return f"{rows[0]['device']}, driver {rows[0]['driver']}, commit {commits(rows)}.\n\n" + table(["ceiling", "measured", "datasheet", "unit"], lines)
@@ -250,6 +252,17 @@ def log_index(_: str) -> str:
         titles = {path.name: path.read_text().split("\n", 1)[0].lstrip("# ").split(": ", 1)[-1] for path in sorted(room.glob("*.md"))}
         text += f"## {room.name}\n\n" + "".join(f"* [{title}]({room.name}/{name})\n" for name, title in titles.items()) + "\n"
     return text.rstrip("\n") + "\n"
+
+
+def log_table(entry: str) -> str:
+    """Its links lead from docs/, where the block stands."""
+    if not (LOG / entry).is_file():
+        raise CannotBeMade(f"docs/log has no {entry}")
+    lines = [line for line in (LOG / entry).read_text().splitlines() if line.startswith("|")]
+    if not lines:
+        raise CannotBeMade(f"docs/log/{entry} has no table")
+    room = Path("log") / Path(entry).parent
+    return re.sub(r"\]\((?!\w+:)([^)]+)\)", lambda link: f"]({os.path.normpath(room / link[1])})", "\n".join(lines) + "\n")
 
 
 def help_of(program: str, *command: str) -> str:
@@ -298,7 +311,7 @@ def scripts(_: str) -> str:
     return text.rstrip("\n") + "\n"
 
 
-MAKERS = {"ladder": ladder, "networks": networks, "totals": totals, "row": one_row, "ceilings": ceilings, "rows": row_counts, "parts": parts, "log-index": log_index,
+MAKERS = {"ladder": ladder, "networks": networks, "totals": totals, "row": one_row, "ceilings": ceilings, "rows": row_counts, "parts": parts, "log-index": log_index, "log-table": log_table,
           "commands": commands, "scripts": scripts, "columns": lambda _: listed("columns"), "rules": lambda _: listed("rules")}
 
 

@@ -24,8 +24,8 @@ Support can_run_ptx_sm90a(const Problem& problem, DType dtype) {
   return can_run_tiled(problem, dtype);
 }
 
-constexpr Definition::Variant kVariants[] = {NOISEFLOOR_HOST(), NOISEFLOOR_NAIVE(),
-                                             NOISEFLOOR_TENSOR_CORE_SM80(can_run_tensor_core_sm80),
+constexpr Definition::Variant kVariants[] = {NOISEFLOOR_HOST(),
+                                             NOISEFLOOR_TENSOR_CORE_SM80(can_run_tensor_core_sm80), NOISEFLOOR_NAIVE(),
                                              NOISEFLOOR_TILED(can_run_tiled), NOISEFLOOR_PTX_SM90A(can_run_ptx_sm90a)};
 
 }  // namespace
