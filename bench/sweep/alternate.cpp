@@ -105,8 +105,10 @@ void fight_once(Worker& old_build, Worker& new_build, bool old_first, const Case
   duel.warm.push_back(result.warm.value);
 }
 
-bool is_open(const BuildDuel& duel, const AlternateOptions& options) {
+// Whether a case takes part in pass number `pass`, from 0.
+bool is_open(const BuildDuel& duel, int pass, const AlternateOptions& options) {
   if (!duel.why_not.empty()) return false;
+  if (pass >= options.most_passes && !looks_slower(duel, options.resolve)) return false;
   if (static_cast<int>(duel.warm.size()) < options.passes) return true;
   const auto so = [&](DuelVerdict verdict) {
     return verdict_of(duel.warm, options.resolve) == verdict || verdict_of(duel.cold, options.resolve) == verdict;
@@ -142,12 +144,13 @@ std::vector<BuildDuel> alternate(const Builds& builds, const std::vector<Case>& 
   std::vector<Disturbed> disturbed(cases.size());
   const auto start = std::chrono::steady_clock::now();
   bool spent = false;
-  for (int pass = 0; pass < options.most_passes && !spent; ++pass) {
+  for (int pass = 0; pass < options.most_passes_slower && !spent; ++pass) {
     std::vector<std::size_t> open;
     for (std::size_t i = 0; i < cases.size(); ++i)
-      if (is_open(duels[i], options)) open.push_back(i);
+      if (is_open(duels[i], pass, options)) open.push_back(i);
     if (open.empty()) break;
-    say(fmt::format("pass {} of {} to {}: {} cases", pass + 1, options.passes, options.most_passes, open.size()));
+    say(fmt::format("pass {} of {} to {}: {} cases", pass + 1, options.passes,
+                    pass < options.most_passes ? options.most_passes : options.most_passes_slower, open.size()));
     // Whoever comes first has its memory first, in the one pass as in the other.
     const bool old_first = pass % 2 == 0;
     std::unique_ptr<Worker> first, second;

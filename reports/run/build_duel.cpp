@@ -1,5 +1,7 @@
 #include "reports/run/build_duel.h"
 
+#include <numeric>
+
 namespace noisefloor {
 
 Ratio ratio_of_passes(const std::vector<double>& passes, Confidence confidence) {
@@ -12,13 +14,21 @@ const char* to_string(BuildVerdict verdict) {
   return kNames[static_cast<int>(verdict)];
 }
 
+bool looks_slower(const std::vector<double>& passes, double resolve) {
+  return !passes.empty() && std::accumulate(passes.begin(), passes.end(), 0.0) / static_cast<double>(passes.size()) <
+                                1 - resolve / 2;
+}
+
 DuelVerdict verdict_of(const std::vector<double>& passes, double resolve) {
   const Ratio strict = ratio_of_passes(passes, Confidence::strict), usual = ratio_of_passes(passes);
   if (strict.low > 1 + resolve / 2) return DuelVerdict::faster;
   if (strict.high < 1 - resolve / 2) return DuelVerdict::slower;
   const bool within = usual.low >= 1 - resolve && usual.high <= 1 + resolve;
-  const bool may_be_slower = usual.high < 1 - resolve / 2;  // which more passes tell
-  return within && !may_be_slower ? DuelVerdict::equal : DuelVerdict::unresolved;
+  return within && !looks_slower(passes, resolve) ? DuelVerdict::equal : DuelVerdict::unresolved;
+}
+
+bool looks_slower(const BuildDuel& duel, double resolve) {
+  return looks_slower(duel.cold, resolve) || looks_slower(duel.warm, resolve);
 }
 
 BuildVerdict verdict_of(const BuildDuel& duel, double resolve) {
@@ -26,8 +36,9 @@ BuildVerdict verdict_of(const BuildDuel& duel, double resolve) {
   const DuelVerdict cold = verdict_of(duel.cold, resolve), warm = verdict_of(duel.warm, resolve);
   const auto either = [&](DuelVerdict verdict) { return cold == verdict || warm == verdict; };
   if (either(DuelVerdict::slower)) return BuildVerdict::slower;
-  if (either(DuelVerdict::faster)) return BuildVerdict::faster;
-  return either(DuelVerdict::unresolved) ? BuildVerdict::unresolved : BuildVerdict::equal;
+  const bool may_be_slower = either(DuelVerdict::unresolved) && looks_slower(duel, resolve);
+  if (either(DuelVerdict::faster) && !may_be_slower) return BuildVerdict::faster;
+  return may_be_slower || either(DuelVerdict::unresolved) ? BuildVerdict::unresolved : BuildVerdict::equal;
 }
 
 }  // namespace noisefloor

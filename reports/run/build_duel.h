@@ -26,11 +26,16 @@ struct BuildDuel {
 };
 
 // Of one phase: faster or slower where the strict interval over the passes lies beyond half of `resolve` (relative):
-// of hundreds of cases none may be so by chance. Equal where the usual interval lies within `resolve` of 1, unless all
-// of it is slower than half of that, else unresolved. At least two passes.
+// of hundreds of cases none may be so by chance. Equal where the usual interval lies within `resolve` of 1, unless it
+// looks slower, else unresolved. At least two passes.
 DuelVerdict verdict_of(const std::vector<double>& passes, double resolve);
-// Slower where either phase is, else faster where either is, else what both say.
+// Slower where either phase is, else faster where either is and an unresolved one does not look slower, else what both
+// say.
 BuildVerdict verdict_of(const BuildDuel& duel, double resolve);
+
+// The mean of the passes, of either phase, is slower than half of `resolve`: further passes may show it.
+bool looks_slower(const std::vector<double>& passes, double resolve);
+bool looks_slower(const BuildDuel& duel, double resolve);
 
 // Over the passes. What two passes differ by, the processes' own offsets among it, is measured: nothing is added.
 Ratio ratio_of_passes(const std::vector<double>& passes, Confidence confidence = Confidence::usual);

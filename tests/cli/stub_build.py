@@ -1,7 +1,7 @@
 """A build as `noisefloor ab` starts it, whose times are scripted: python3 stub_build.py SCRIPT worker ...
 
 SCRIPT is JSON: {"us": base time, "facts": {...}, "fail": {case: answer}, "die": case, "kill": case, "judge": answer,
-"us_of": {case: time}, "says": {case: words on standard error}, "starts": a file that counts its starts, "most_starts": then it fails, "changes_at": then it is of another commit,
+"us_of": {case: time, or one for each start in turn}, "says": {case: words on standard error}, "starts": a file that counts its starts, "most_starts": then it fails, "changes_at": then it is of another commit,
 "spared_at": starts at which nothing kills it, "sleep": {case: seconds}}; a case is its problem's text.
 """
 
@@ -22,7 +22,8 @@ def answer(question):
     ask = question["ask"]
     if ask == "ready":
         problem = question["problem"]["problem"]
-        script["us"] = script.get("us_of", {}).get(problem, BASE_US)
+        us = script.get("us_of", {}).get(problem, BASE_US)
+        script["us"] = us[starts % len(us)] if isinstance(us, list) else us
         print(script.get("says", {}).get(problem, ""), end="", file=sys.stderr, flush=True)
         time.sleep(script.get("sleep", {}).get(problem, 0))
         if problem == script.get("kill") and starts not in script.get("spared_at", []):

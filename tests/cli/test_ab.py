@@ -66,6 +66,16 @@ def test_slower_and_faster(build, ab):
     assert result.returncode == 0 and {row["verdict"] for row in lines.values()} == {"equal"}
 
 
+def test_a_case_that_looks_slower_gets_more_passes(build, ab, tmp_path):
+    """By 1 % in the mean, half of it this way or that from process to process; and one that is as unsteady around nothing."""
+    unsteady = {FIRST: [10.05, 10.15], SECOND: [9.8, 10.2], OTHER: [10.06, 10.08]}
+    result, lines = ab(build("old"), build("new", us_of=unsteady, starts=str(tmp_path / "starts")))
+    assert result.returncode == 1 and "of 5 to 32" in result.stderr, result.stderr
+    assert lines[FIRST]["verdict"] == "slower" and 16 < int(lines[FIRST]["passes"]) < 32
+    assert lines[SECOND]["verdict"] == "unresolved" and lines[SECOND]["passes"] == "16"
+    assert lines[OTHER]["verdict"] == "slower" and int(lines[OTHER]["passes"]) > 5, "by 0.7 %: within 1, but not equal"
+
+
 def test_filter(build, ab):
     result, lines = ab(build("old"), build("new"), "--filter", "k=24")
     assert result.returncode == 0 and set(lines) == {FIRST}
