@@ -405,6 +405,24 @@ class Cases(unittest.TestCase):
         self.answers.case.outputs[0].fill_(float("nan"))
         self.assertEqual(self.answers.answer({"ask": "judge"})["errors"], [{"max": None, "l2": None}])
 
+    def test_cudnn_searches_for_the_row_and_not_for_its_reference(self):
+        op, cudnn = import_module("baselines.pytorch.ops.conv2d"), torch.backends.cudnn
+        for error in (None, RuntimeError("no")):  # of the reference
+            seen = []
+
+            def reference(*of, formula=op.reference):
+                seen.append((cudnn.benchmark, cudnn.deterministic))
+                if error:
+                    raise error
+                return formula(*of)
+
+            with mock.patch.object(op, "reference", reference):
+                try:
+                    self.ready("conv2d")
+                except RuntimeError as raised:
+                    self.assertIs(raised, error)
+            self.assertEqual((seen, cudnn.benchmark, cudnn.deterministic), ([(False, True)], True, False))
+
     def test_drawn_noise_says_how_it_was_judged(self):
         self.assertIn("judged", self.ready("sampler_step", noise="drawn", elements=100_000))
 
