@@ -48,6 +48,7 @@ ImplementationPtr require_implementation(const SuiteEntry& entry, const std::str
 // A case by its name, as --benchmark_list_tests prints it: op/problem/dtype/variant. Throws InvalidInput.
 Case require_case(const std::string& name);
 std::int64_t require_integer(const char* option, const std::string& text);  // throws InvalidInput
+std::uint64_t require_seed(const std::string& text);                        // of --seed; throws InvalidInput
 std::string why_not_finite(const std::string& text);           // for CLI::Option::check(); ranges let nan through
 std::vector<std::string> split_list(const std::string& text);  // "a,b" -> {"a", "b"}
 

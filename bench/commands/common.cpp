@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
 
 #include "bench/commands/commands.h"
 #include "bench/measure/worker.h"
@@ -92,6 +93,14 @@ std::int64_t require_integer(const char* option, const std::string& text) {
   if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size())
     throw InvalidInput(fmt::format("{}: '{}' is not a whole number", option, text));
   return value;
+}
+
+std::uint64_t require_seed(const std::string& text) {
+  try {
+    if (const std::int64_t seed = require_integer("--seed", text); seed >= 0) return static_cast<std::uint64_t>(seed);
+  } catch (const InvalidInput&) {  // no number, or one that no 64 bits hold
+  }
+  throw InvalidInput(fmt::format("--seed {}: the range is 0 to {}", text, std::numeric_limits<std::int64_t>::max()));
 }
 
 std::string why_not_finite(const std::string& text) {

@@ -31,14 +31,6 @@ int index_of(const char* what, const std::string& name, std::span<const char* co
       fmt::format("unknown {} '{}'; there are {}{}", what, name, fmt::join(known, ", "), did_you_mean(name, known)));
 }
 
-std::uint64_t parse_seed(const std::string& text) {
-  try {
-    if (const std::int64_t seed = require_integer("--seed", text); seed >= 0) return static_cast<std::uint64_t>(seed);
-  } catch (const InvalidInput&) {  // no number, or one that no 64 bits hold
-  }
-  throw InvalidInput(fmt::format("--seed {}: the range is 0 to {}", text, std::numeric_limits<std::int64_t>::max()));
-}
-
 std::vector<int> labels_of(const SampleArguments& arguments, const Network& network) {
   std::vector<int> given;
   if (arguments.labels) {
@@ -189,7 +181,7 @@ std::vector<StepPlan> resolve_options(SampleArguments& arguments) {
   options.ends_noisy = arguments.final_level.empty() ? trained_steps && info.ends_noisy && options.row().ends_as_trained
                                                      : arguments.final_level == "first";
   options.guidance = arguments.guidance.value_or(info.guidance);
-  options.seed = parse_seed(arguments.seed);
+  options.seed = require_seed(arguments.seed);
   if (arguments.first_guidance || info.first_guidance != 0)
     options.first_guidance = arguments.first_guidance.value_or(info.first_guidance);
   check_what_is_shown(arguments, info);

@@ -43,6 +43,8 @@ pytestmark = needs_program
         (["run", "gemm", "--problem", "m=1,n=1"], "field 'k' is missing"),
         (["run", "gemm", "--problem", "m=1,n=1,k=0"], "outside 1 to"),
         (["run", "gemm", "--problem", "m=1,n=1,k=1", "--dtype", "fp8"], "has no dtype 'fp8'"),
+        (["run", "gemm", "--problem", "m=1,n=1,k=1", "--seed", "18446744073709551616"], "--seed 18446744073709551616: the range is 0 to"),
+        (["run", "gemm", "--problem", "m=1,n=1,k=1", "--seed", "-1"], "--seed -1: the range is 0 to"),
         (["run", "gemm", "--problem", "m=1,n=1,k=1", "--variant", "hots"], "did you mean 'host'"),
         (["run", "gemm", "--problem", "m=1,n=1,k=1", "--device", "host", "--benchmark_filter=x"], "belong to"),
         (["roofline", "no-such-folder"], "no-such-folder: no such folder; give the folder of a run"),

@@ -61,7 +61,9 @@ def test_a_part_that_is_being_measured_is_left_alone(tmp_path):
 
 @pytest.mark.parametrize("arguments, says", [
     (["part", "--only", "core-conv"], "--only: unknown 'core-conv'; the steps are core-gemm, core-silu, rest-silu"),
-    (["part", "--minutes", "0"], "--minutes is 0, not a number above 0"),
+    (["part", "--minutes", "0"], "--minutes is 0: the range is above 0, to 100,000"),
+    (["part", "--minutes", "nan"], "--minutes is nan: the range is above 0, to 100,000"),
+    (["part", "--minutes", "1e6"], "--minutes is 1e+06: the range is above 0, to 100,000"),
     (["finish", "--out", "made"], "no part is done"),
 ])
 def test_wrong_arguments_are_named(arguments, says, tmp_path):
