@@ -50,10 +50,24 @@ void require_rate(const char* column, const Figure& is, const char* of, const Fi
     throw std::runtime_error(fmt::format("column '{}' is {:.6g}, but {} is {:.6g}", column, *is, of, wanted));
 }
 
+// A ratio, its interval and who it was against belong together.
+void require_a_whole_duel(const char* column, const Figure& is, const Figure& low, const Figure& high,
+                          const std::string& rival) {
+  if (!is && !low && !high) return;
+  if (!is || !low || !high)
+    throw std::runtime_error(fmt::format("columns '{0}', '{0}_low' and '{0}_high': some are blank, some not", column));
+  if (rival.empty()) throw std::runtime_error(fmt::format("column '{}' is {}, but 'rival' is blank", column, *is));
+  if (*low > *is || *is > *high)
+    throw std::runtime_error(fmt::format("column '{}' is {}, outside its interval, {} to {}", column, *is, *low, *high));
+}
+
 }  // namespace
 
 void check_numbers(const SweepRow& row) {
   if (row.status != Outcome::ok) return;
+  require_rate("ai", row.ai, "flops over bytes", row.flops, row.bytes, 1);
+  require_a_whole_duel("duel_cold", row.duel_cold, row.duel_cold_low, row.duel_cold_high, row.rival);
+  require_a_whole_duel("duel_warm", row.duel_warm, row.duel_warm_low, row.duel_warm_high, row.rival);
   require_rate("gflops", row.gflops, "flops over the cold time", row.flops, row.time_cold_us, 1e-3);
   require_rate("gbps", row.gbps, "bytes over the cold time", row.bytes, row.time_cold_us, 1e-3);
   require_rate("pct_of_roof", row.pct_of_roof, "gflops over attainable_gflops", row.gflops, row.attainable_gflops, 100);

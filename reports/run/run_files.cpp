@@ -110,6 +110,9 @@ RunFiles read_run(const std::filesystem::path& folder, RunEnd end) {
     if (has_environment && row.device != run.environment.device)
       refuse(fmt::format("the row of {} is of device '{}', but {} says '{}'", row.name(), row.device,
                          environment.string(), run.environment.device));
+    if (has_environment && !row.commit.empty() && row.commit != run.environment.commit)
+      refuse(fmt::format("the row of {} is of commit '{}', but {} says '{}'", row.name(), row.commit,
+                         environment.string(), run.environment.commit));
     try {
       check_numbers(row);
     } catch (const std::runtime_error& problem) {

@@ -177,6 +177,14 @@ def spoil_device(split):
     file.write_text(file.read_text().replace(device, "Another"))
 
 
+def spoil_commit(split):
+    """Of the folder as a whole."""
+    edit_json(split.folder / "part2" / "env.json", commit="abc")
+    file = split.folder / "part2" / "sweep.csv"
+    commit = rows(split.folder / "part2")[0]["commit"]
+    file.write_text(file.read_text().replace(commit, "abc"))
+
+
 def drop_line(name):
     def spoil(split):
         file = split.folder / "part2" / name
@@ -205,7 +213,8 @@ def duplicate(split):
     [
         (lambda split: shutil.rmtree(split.folder / "part2"), "part2: no such folder"),
         (lambda split: (split.folder / "part2" / "sweep.csv").unlink(), "part2: no sweep.csv there"),
-        (lambda split: edit_json(split.folder / "part2" / "env.json", commit="abc"), "part2: is of commit 'abc', the folders before it of"),
+        (spoil_commit, "part2: is of commit 'abc', the folders before it of"),
+        (lambda split: edit_json(split.folder / "part2" / "env.json", commit="abc"), "part2/env.json says 'abc'"),
         (lambda split: edit_json(split.folder / "part2" / "env.json", driver="1.2"), "part2: is of driver '1.2'"),
         (lambda split: (edit_json(split.folder / "part2" / "env.json", device="Another"), spoil_device(split)), "part2: is of device 'Another'"),
         (lambda split: edit_json(split.folder / "part2" / "env.json", device="Another"), "part2/env.json says 'Another'"),

@@ -227,6 +227,29 @@ TEST_F(RunFilesTest, NamesRatesThatAreNotOfTheRowsTime) {
   EXPECT_EQ(with([](SweepRow& row) { row.pct_of_roof = 90; }),
             "sweep.csv:2: column 'pct_of_roof' is 90, but gflops over attainable_gflops is 33.3333");
   EXPECT_EQ(with([](SweepRow& row) { row.pct_of_roof = 90, row.status = Outcome::throttled; }), "");
+  EXPECT_EQ(with([](SweepRow& row) { row.flops = 35, row.gflops = 0.0175, row.pct_of_roof.reset(), row.ai = 5; }), "");
+  EXPECT_EQ(with([](SweepRow& row) { row.flops = 35, row.gflops = 0.0175, row.pct_of_roof.reset(), row.ai = 1e9; }),
+            "sweep.csv:2: column 'ai' is 1e+09, but flops over bytes is 5");
+}
+
+TEST_F(RunFilesTest, NamesDuelsThatLackAPart) {
+  const auto with = [&](auto change) {
+    SweepRow row = ok_row("naive");
+    row.rival = "tiled";
+    row.duel_warm = 1.2, row.duel_warm_low = 1.1, row.duel_warm_high = 1.3;
+    change(row);
+    write("sweep.csv", sweep_csv_header() + to_csv(row));
+    return message();
+  };
+  EXPECT_EQ(with([](SweepRow&) {}), "");
+  EXPECT_EQ(with([](SweepRow& row) { row.rival.clear(); }),
+            "sweep.csv:2: column 'duel_warm' is 1.2, but 'rival' is blank");
+  EXPECT_EQ(with([](SweepRow& row) { row.duel_warm_low.reset(); }),
+            "sweep.csv:2: columns 'duel_warm', 'duel_warm_low' and 'duel_warm_high': some are blank, some not");
+  EXPECT_EQ(with([](SweepRow& row) { row.duel_cold_high = 2; }),
+            "sweep.csv:2: columns 'duel_cold', 'duel_cold_low' and 'duel_cold_high': some are blank, some not");
+  EXPECT_EQ(with([](SweepRow& row) { row.duel_warm = 1.4; }),
+            "sweep.csv:2: column 'duel_warm' is 1.4, outside its interval, 1.1 to 1.3");
 }
 
 TEST_F(RunFilesTest, LeavesOutWhatDramMovesBelowL2) {
@@ -253,6 +276,14 @@ TEST_F(RunFilesTest, NamesRowsOfAnotherDevice) {
   other.device = "Other GPU";
   write("sweep.csv", sweep_csv_header() + to_csv(other));
   EXPECT_TRUE(message().starts_with("sweep.csv:2: the row of gemm/m=1,n=2,k=3/bf16/naive is of device 'Other GPU'"))
+      << message();
+}
+
+TEST_F(RunFilesTest, NamesRowsOfAnotherCommit) {
+  SweepRow other = ok_row("naive");
+  other.commit = "abd";
+  write("sweep.csv", sweep_csv_header() + to_csv(other));
+  EXPECT_TRUE(message().starts_with("sweep.csv:2: the row of gemm/m=1,n=2,k=3/bf16/naive is of commit 'abd', but"))
       << message();
 }
 
