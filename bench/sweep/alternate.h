@@ -16,7 +16,7 @@ namespace noisefloor {
 struct AlternateOptions {
   double resolve = 0.01;
   int passes = 5, most_passes = 16;  // the cases that are resolved after `passes` are left out of the others
-  int most_passes_slower = 32;       // of those that still look slower behind `most_passes`
+  int most_passes_slower = 32;       // at least `most_passes`: of those that still look slower then
   int rounds = 4;                    // of a pass: blocks in the order A B B A, B A A B, ...
   double budget_seconds = std::numeric_limits<double>::infinity();  // once spent, no further case is begun
 };

@@ -1,7 +1,5 @@
 #include "reports/run/build_duel.h"
 
-#include <numeric>
-
 namespace noisefloor {
 
 Ratio ratio_of_passes(const std::vector<double>& passes, Confidence confidence) {
@@ -15,8 +13,7 @@ const char* to_string(BuildVerdict verdict) {
 }
 
 bool looks_slower(const std::vector<double>& passes, double resolve) {
-  return !passes.empty() && std::accumulate(passes.begin(), passes.end(), 0.0) / static_cast<double>(passes.size()) <
-                                1 - resolve / 2;
+  return passes.size() >= 2 && ratio_of_passes(passes).value < 1 - resolve / 2;
 }
 
 DuelVerdict verdict_of(const std::vector<double>& passes, double resolve) {
@@ -38,7 +35,7 @@ BuildVerdict verdict_of(const BuildDuel& duel, double resolve) {
   if (either(DuelVerdict::slower)) return BuildVerdict::slower;
   const bool may_be_slower = either(DuelVerdict::unresolved) && looks_slower(duel, resolve);
   if (either(DuelVerdict::faster) && !may_be_slower) return BuildVerdict::faster;
-  return may_be_slower || either(DuelVerdict::unresolved) ? BuildVerdict::unresolved : BuildVerdict::equal;
+  return either(DuelVerdict::unresolved) ? BuildVerdict::unresolved : BuildVerdict::equal;
 }
 
 }  // namespace noisefloor

@@ -33,7 +33,8 @@ DuelVerdict verdict_of(const std::vector<double>& passes, double resolve);
 // say.
 BuildVerdict verdict_of(const BuildDuel& duel, double resolve);
 
-// The mean of the passes, of either phase, is slower than half of `resolve`: further passes may show it.
+// The mean of the passes, of either phase, is slower than half of `resolve`: further passes may show it. Fewer
+// than two do not.
 bool looks_slower(const std::vector<double>& passes, double resolve);
 bool looks_slower(const BuildDuel& duel, double resolve);
 

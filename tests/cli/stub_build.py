@@ -1,7 +1,7 @@
 """A build as `noisefloor ab` starts it, whose times are scripted: python3 stub_build.py SCRIPT worker ...
 
 SCRIPT is JSON: {"us": base time, "facts": {...}, "fail": {case: answer}, "die": case, "kill": case, "judge": answer,
-"us_of": {case: time, or one for each start in turn}, "says": {case: words on standard error}, "starts": a file that counts its starts, "most_starts": then it fails, "changes_at": then it is of another commit,
+"us_of": {case: time, or one for each start in turn}, "cold_us": cold time of all, "says": {case: words on standard error}, "starts": a file that counts its starts, "most_starts": then it fails, "changes_at": then it is of another commit,
 "spared_at": starts at which nothing kills it, "sleep": {case: seconds}}; a case is its problem's text.
 """
 
@@ -33,7 +33,7 @@ def answer(question):
             os._exit(139)
         return script.get("fail", {}).get(problem, RIGHT)
     if ask in ("cold", "warm"):
-        return {"us": [script["us"]] * question["samples"]}
+        return {"us": [script.get("cold_us", script["us"]) if ask == "cold" else script["us"]] * question["samples"]}
     return script.get("judge", RIGHT) if ask == "judge" else {}
 
 

@@ -76,6 +76,13 @@ def test_a_case_that_looks_slower_gets_more_passes(build, ab, tmp_path):
     assert lines[OTHER]["verdict"] == "slower" and int(lines[OTHER]["passes"]) > 5, "by 0.7 %: within 1, but not equal"
 
 
+def test_a_faster_phase_hides_no_slower_one(build, ab, tmp_path):
+    result, lines = ab(build("old"), build("new", cold_us=9.5, us_of={FIRST: [10.05, 10.15]}, starts=str(tmp_path / "starts")), "--filter", "k=24")
+    assert result.returncode == 1 and lines[FIRST]["verdict"] == "slower" and int(lines[FIRST]["passes"]) > 16, result.stderr
+    result, lines = ab(build("a"), build("b", cold_us=9.5), "--filter", "k=24")
+    assert result.returncode == 0 and lines[FIRST]["verdict"] == "faster"
+
+
 def test_filter(build, ab):
     result, lines = ab(build("old"), build("new"), "--filter", "k=24")
     assert result.returncode == 0 and set(lines) == {FIRST}

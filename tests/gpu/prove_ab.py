@@ -69,7 +69,7 @@ def exactly(cases):
 
 
 def final(rows, spent):
-    """Those that more passes would leave as they are; `faster` too, which counts against `ab` and gets no second chance."""
+    """Those that more passes would leave as they are, and `faster`, which counts against `ab`."""
     return [row for row in rows if not spent or row["verdict"] != "unresolved"]
 
 

@@ -104,6 +104,23 @@ def test_a_recorded_folder_has_its_own_figures(tmp_path):
     assert "Another GPU, driver" in page.read_text()
 
 
+def test_a_table_of_the_log_leads_where_its_links_lead(tmp_path, monkeypatch):
+    monkeypatch.setattr(write_docs, "LOG", tmp_path)
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "a.md").write_text("# a\n\n| x |\n|---|\n| [b](b.md) and [c](../gemm/c.md), [out](https://a.b/c.md) |\n\nText.\n")
+    assert write_docs.made("log-table runs/a.md") == "| x |\n|---|\n| [b](log/runs/b.md) and [c](log/gemm/c.md), [out](https://a.b/c.md) |\n"
+    (tmp_path / "runs" / "b.md").write_text("# b\n")
+    for entry, why in (("runs/b.md", "runs/b.md has no table"), ("runs/c.md", "docs/log has no runs/c.md")):
+        with pytest.raises(write_docs.CannotBeMade, match=why):
+            write_docs.made(f"log-table {entry}")
+
+
+def test_blocks_take_another_record():
+    assert "NVIDIA H200" in write_docs.made("ceilings nvidia-h200") and "NVIDIA H100" in write_docs.made("ceilings")
+    with pytest.raises(write_docs.CannotBeMade, match="ceilings.csv is not there"):
+        write_docs.made("ceilings nvidia-h300")
+
+
 def test_totals_tell_wins_and_losses(tmp_path, monkeypatch):
     (tmp_path / "env.json").write_text((write_docs.RECORDED / "env.json").read_text())
     (tmp_path / "totals.csv").write_text(
