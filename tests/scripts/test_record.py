@@ -59,7 +59,27 @@ def test_a_part_that_is_being_measured_is_left_alone(tmp_path):
     assert not (folder / "sweep.csv").exists() and len(machine.rows("core-gemm/02-of-02")) == 2
 
 
+def test_a_process_for_each_gpu(tmp_path):
+    machine = Machine(tmp_path / "machine")
+    result = machine.run("part", "--gpus", "7,9", "--only", "core-gemm,core-silu")
+    assert result.returncode == 0, result.stderr
+    told = [line for line in result.stderr.splitlines() if " on GPU " in line]
+    assert len(told) == 3 and {line.split()[-1] for line in told} == {"7", "9"}, "each part once, by either"
+    assert [line.split()[:3] for line in machine.run("status", "--only", "core").stdout.splitlines()[1:3]] == [["core-gemm", "2", "2"], ["core-silu", "1", "1"]]
+
+
+def test_a_process_that_fails_on_one_gpu_is_told(tmp_path):
+    machine = Machine(tmp_path / "machine")
+    assert machine.run("part", "--only", "core-gemm/1").returncode == 0
+    (machine.folder / "parts/core-gemm/01-of-02/env.json").write_text("[]")
+    result = machine.run("part", "--gpus=1,2", "--only", "core-gemm")
+    assert result.returncode == 2 and result.stderr.count("is not a JSON object") == 2
+
+
 @pytest.mark.parametrize("arguments, says", [
+    (["part", "--gpus", "0,,1"], "--gpus '0,,1': part takes a list of GPUs, each once"),
+    (["part", "--gpus", "1,1"], "--gpus '1,1': part takes a list of GPUs, each once"),
+    (["status", "--gpus", "0"], "--gpus '0': part takes a list of GPUs"),
     (["part", "--only", "core-conv"], "--only: unknown 'core-conv'; the steps are core-gemm, core-silu, rest-silu"),
     (["part", "--minutes", "0"], "--minutes is 0: the range is above 0, to 100,000"),
     (["part", "--minutes", "nan"], "--minutes is nan: the range is above 0, to 100,000"),
