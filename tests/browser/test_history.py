@@ -28,7 +28,7 @@ def runs(tmp_path_factory):
                 slow = 1.06 if number >= 5 and row["op"] == "gemm" else 1
                 wobble = 1 + 0.004 * ((number * 7) % 3 - 1)
                 samples = [round(float(row["time_cold_us"]) * slow * wobble * (1 + 0.01 * ((i * 13) % 40 - 20) / 40), 4) for i in range(40)]
-                row.update(time_cold_us=f"{sorted(samples)[20]:.6g}", time_warm_us="", samples="40")
+                row.update(time_cold_us=f"{sorted(samples)[20]:.6g}", time_warm_us="", samples="40", commit=f"commit{number}")
                 for rate, work, by in (("gflops", "flops", "time_cold_us"), ("gbps", "bytes", "time_cold_us"), ("pct_of_roof", "gflops", "attainable_gflops")):
                     if row[rate]:
                         row[rate] = f"{float(row[work]) / float(row[by]) * (100 if rate == 'pct_of_roof' else 1e-3):.6g}"

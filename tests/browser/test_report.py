@@ -272,7 +272,7 @@ def test_hostile_text_is_text(browser, recorded, terminal, tmp_path):
     folder = copy_recorded(tmp_path / "run")
     rows, taken = read_rows(folder)[:60], set()
     for row, text in zip(rows, HOSTILE * 10):
-        row.update(op=text, problem=f"{text} {len(taken)}", variant=text, reason=text, bound=f"memory:{text}", commit=text, networks="", kind="ptx")
+        row.update(op=text, problem=f"{text} {len(taken)}", variant=text, reason=text, bound=f"memory:{text}", commit=HOSTILE[2], networks="", kind="ptx")
         taken.add(row["problem"])
     for row in rows:
         row["device"] = HOSTILE[0]
