@@ -271,20 +271,17 @@ TEST_F(RunFilesTest, LeavesOutWhatDramMovesBelowL2) {
   EXPECT_EQ(message(), "env.json: field 'l2_bytes' is not a number from 0");
 }
 
-TEST_F(RunFilesTest, NamesRowsOfAnotherDevice) {
-  SweepRow other = ok_row("naive");
-  other.device = "Other GPU";
-  write("sweep.csv", sweep_csv_header() + to_csv(other));
-  EXPECT_TRUE(message().starts_with("sweep.csv:2: the row of gemm/m=1,n=2,k=3/bf16/naive is of device 'Other GPU'"))
-      << message();
-}
-
-TEST_F(RunFilesTest, NamesRowsOfAnotherCommit) {
-  SweepRow other = ok_row("naive");
-  other.commit = "abd";
-  write("sweep.csv", sweep_csv_header() + to_csv(other));
-  EXPECT_TRUE(message().starts_with("sweep.csv:2: the row of gemm/m=1,n=2,k=3/bf16/naive is of commit 'abd', but"))
-      << message();
+TEST_F(RunFilesTest, NamesRowsOfAnotherDeviceOrCommit) {
+  const auto with = [&](auto change) {
+    SweepRow other = ok_row("naive");
+    change(other);
+    write("sweep.csv", sweep_csv_header() + to_csv(other));
+    return message();
+  };
+  const std::string row = "sweep.csv:2: the row of gemm/m=1,n=2,k=3/bf16/naive is of ";
+  EXPECT_TRUE(with([](SweepRow& one) { one.device = "Other GPU"; }).starts_with(row + "device 'Other GPU', but"));
+  EXPECT_TRUE(with([](SweepRow& one) { one.commit = "abd"; }).starts_with(row + "commit 'abd', but"));
+  EXPECT_EQ(with([](SweepRow& one) { one.commit = "abc"; }), "");
 }
 
 TEST_F(RunFilesTest, RefusesNegativeNumbers) {
