@@ -1,4 +1,4 @@
-// What the fast GPU variants of timestep_embedding share: the embedding in 16-byte vectors.
+// What the GPU variants of timestep_embedding share: the embedding.
 #pragma once
 
 #include "kernels/device/activations.cuh"
@@ -13,36 +13,34 @@ namespace {
 
 constexpr int kEmbedThreads = 128;
 
-// A thread makes one vector of cosines and one of sines. half: a multiple of a vector's elements.
-template <class T, bool kProgrammatic>
+// A thread makes one cosine and one sine: an angle in double takes longer than its two stores.
+template <class Out, bool kProgrammatic>
 __global__ void __launch_bounds__(kEmbedThreads)
-    embed_vectors_kernel(const Frequencies f, const float* t, T* out, int batch, int half, bool sin_first) {
-  constexpr int kLanes = kVectorLanes<T>;
-  if constexpr (kProgrammatic) {  // sm_90
+    embed_kernel(const Frequencies f, const float* t, Out* out, int batch, int half, bool sin_first) {
+  const int i = static_cast<int>(blockIdx.x) * kEmbedThreads + static_cast<int>(threadIdx.x);
+  const int image = i / half, k = i % half;
+  double turns = 0;
+  if constexpr (kProgrammatic) {  // sm_90; an angle that reads nothing is made while the kernel before still runs
     ptx::griddepcontrol_launch_dependents();
+    if (f.freqs == nullptr) turns = turns_of(f, k);
     ptx::griddepcontrol_wait();
   }
-  const int i = static_cast<int>(blockIdx.x) * kEmbedThreads + static_cast<int>(threadIdx.x);
-  const int image = i / (half / kLanes), k = i % (half / kLanes) * kLanes;
   if (image >= batch) return;
-  float cosines[kLanes], sines[kLanes];
-#pragma unroll 1
-  for (int lane = 0; lane < kLanes; lane += 2) {
-    cos_sin(f, t[image], k + lane, cosines[lane], sines[lane]);
-    cos_sin(f, t[image], k + lane + 1, cosines[lane + 1], sines[lane + 1]);
-  }
-  T* const row = out + static_cast<std::int64_t>(image) * 2 * half + k;
-  store_vector<T>(row + (sin_first ? half : 0), cosines);
-  store_vector<T>(row + (sin_first ? 0 : half), sines);
+  if (!kProgrammatic || f.freqs != nullptr) turns = turns_of(f, k);
+  float cosine, sine;
+  cos_sin(turns, t[image], cosine, sine);
+  Out* const row = out + static_cast<std::int64_t>(image) * 2 * half;
+  row[(sin_first ? half : 0) + k] = from_float<Out>(cosine);
+  row[(sin_first ? 0 : half) + k] = from_float<Out>(sine);
 }
 
-template <class T, bool kProgrammatic>
-Status launch_embedding(const Problem& p, const Tensors& t, T* out, const LaunchContext& context) {
-  const auto threads = static_cast<unsigned>(p.batch * p.half() / kVectorLanes<T>);
-  const LaunchShape shape{.grid = (threads + kEmbedThreads - 1) / kEmbedThreads,
+template <class Out, bool kProgrammatic>
+Status launch_embedding(const Problem& p, const Tensors& t, Out* out, const LaunchContext& context) {
+  const auto pairs = static_cast<unsigned>(p.batch * p.half());  // below 65536 * 8192
+  const LaunchShape shape{.grid = (pairs + kEmbedThreads - 1) / kEmbedThreads,
                           .block = kEmbedThreads,
                           .programmatic = kProgrammatic && context.programmatic_launch};
-  return launch_kernel("embed_vectors_kernel", embed_vectors_kernel<T, kProgrammatic>, shape, context.stream,
+  return launch_kernel("timestep_embedding embed_kernel", embed_kernel<Out, kProgrammatic>, shape, context.stream,
                        frequencies(p, t), t.t, out, static_cast<int>(p.batch), static_cast<int>(p.half()),
                        p.order == Order::sin_cos);
 }

@@ -49,7 +49,7 @@ Status launch_host(const Problem& p, DType dtype, const Tensors& t, const Scratc
     for (std::int64_t image = begin; image < end; ++image)
       for (std::int64_t k = 0; k < p.half(); ++k) {
         float pair[2];
-        cos_sin(f, t.t[image], k, pair[0], pair[1]);
+        cos_sin(turns_of(f, k), t.t[image], pair[0], pair[1]);
         const std::int64_t places[2] = {image * p.channels + cos_at + k, image * p.channels + sin_at + k};
         for (int i = 0; i < 2; ++i) {
           if (p.perceptron())

@@ -20,19 +20,6 @@ unsigned blocks_for(std::int64_t threads) {
   return static_cast<unsigned>((threads + kThreads - 1) / kThreads);  // at most 65535 * 16384 / 128
 }
 
-template <class Out>
-__global__ void __launch_bounds__(kThreads)
-    embed_kernel(const Frequencies f, const float* t, Out* out, std::int64_t batch, std::int64_t half, bool sin_first) {
-  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (i >= batch * half) return;
-  const std::int64_t image = i / half, k = i % half;
-  float cosine, sine;
-  cos_sin(f, t[image], k, cosine, sine);
-  Out* row = out + image * 2 * half;
-  row[(sin_first ? half : 0) + k] = from_float<Out>(cosine);
-  row[(sin_first ? 0 : half) + k] = from_float<Out>(sine);
-}
-
 template <class T, class Out>
 __global__ void __launch_bounds__(kThreads)
     layer_kernel(const T* w, const T* b, const float* in, Out* out, std::int64_t batch, std::int64_t inputs,
@@ -47,13 +34,8 @@ __global__ void __launch_bounds__(kThreads)
 
 template <class T>
 Status launch(const Problem& p, const Tensors& t, const Scratch& scratch, const LaunchContext& context) {
-  const Frequencies f = frequencies(p, t);
-  const unsigned pairs = blocks_for(p.batch * p.half()), outputs = blocks_for(p.batch * p.hidden);
-  const bool sin_first = p.order == Order::sin_cos;
-  const auto embed = [&](auto* out) {
-    embed_kernel<<<pairs, kThreads, 0, context.stream>>>(f, t.t, out, p.batch, p.half(), sin_first);
-    return launch_status("timestep_embedding embed_kernel");
-  };
+  const unsigned outputs = blocks_for(p.batch * p.hidden);
+  const auto embed = [&](auto* out) { return launch_embedding<std::remove_pointer_t<decltype(out)>, false>(p, t, out, context); };
   if (!p.perceptron()) return embed(static_cast<T*>(t.y));
   return launch_perceptron<T, float>(
       p, t, scratch, embed, [&](auto* w, auto* b, auto* in, auto* out, auto inputs, bool activate) {

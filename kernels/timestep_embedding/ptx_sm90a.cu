@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(kThreads) layer_kernel(const Layer a) {
     for (int i = static_cast<int>(threadIdx.x); i < images * half; i += kThreads) {
       const int image = i / half, k = i % half;
       float cosine, sine;
-      cos_sin(a.frequencies, a.in[first_image + image], k, cosine, sine);
+      cos_sin(turns_of(a.frequencies, k), a.in[first_image + image], cosine, sine);
       x[image * a.inputs + (a.sin_first ? half : 0) + k] = cosine;
       x[image * a.inputs + (a.sin_first ? 0 : half) + k] = sine;
     }
