@@ -67,9 +67,6 @@ class BaselineRun {
   // not where it was created with an earlier choice.
   virtual Status tune(std::span<void* const> pointers, const Scratch& scratch, const LaunchContext& context,
                       Ranker& ranker) = 0;
-  // Another way to run the problem, with sizes of its own, for where tune found no algorithm that is accurate (all of a
-  // fused graph's may round to TF32); null: there is none. What it is asked of is used no more.
-  virtual std::unique_ptr<BaselineRun> other_form() { return nullptr; }
   // Enqueues the algorithm chosen for these caches; capturable in a CUDA graph.
   virtual Status launch(std::span<void* const> pointers, const Scratch& scratch, const LaunchContext& context,
                         Caches caches) = 0;

@@ -1,8 +1,9 @@
 // conv2d, conv3d_temporal and conv_transpose2d by cuDNN: one graph of the convolution and everything behind it,
 // autotuned over the engine configurations that cuDNN's heuristics offer.
 //
-// Where no engine takes the whole graph, or none that does is accurate enough, a convolution that leaves its sums in
-// fp32 and a graph of pointwise operations behind it run as two launches; the row's description says so. A nearest-x2
+// Where no engine takes the whole graph, a convolution that leaves its sums in fp32 and a graph of pointwise operations
+// behind it run as two launches; the row's description says so. In fp32 both forms are tuned and the faster runs: there
+// fused engines are few, slow, or round to TF32, and sums in fp32 cost no accuracy. A nearest-x2
 // upsample before the convolution is a launch of this project's `resample`, since no engine of cuDNN reads through one;
 // a second baseline runs such a problem as four phases of summed weights (phase_views.h). A transposed convolution is
 // the gradient of one; it wants the weights as [cin, kh, kw, cout], and gets a copy made once, when it is tuned.
@@ -14,6 +15,7 @@
 
 #include "baselines/baseline.h"
 #include "baselines/cudnn_convolution_stages.h"
+#include "baselines/forms.h"
 #include "kernels/conv2d/conv2d.h"
 #include "kernels/conv3d_temporal/conv3d_temporal.h"
 #include "kernels/conv_transpose2d/conv_transpose2d.h"
@@ -39,25 +41,8 @@ class ConvolutionRun final : public BaselineRun {
  public:
   using Bind = std::function<convolution::Operands(std::span<void* const>)>;
 
-  // `has`: which operands the problem has; only whether they are null counts.
-  ConvolutionRun(const Shape& shape, DType dtype, const convolution::Operands& has, Bind bind, const DeviceInfo& device,
-                 const Algorithms& earlier, bool fused = true)
-      : shape_(shape), dtype_(dtype), has_(has), bind_(std::move(bind)), device_(device) {
-    if (shape.four_phases) {
-      stages_ = four_phase_stages(shape, dtype, has, earlier);
-    } else if (!fused || earlier.size() > kWordsOfStage) {
-      stages_ = separate_stages(shape, dtype, has, earlier);
-    } else {
-      try {
-        stages_ = fused_stage(shape, dtype, has, earlier);
-      } catch (const LibraryRefused& refused) {
-        try {
-          if (earlier.empty()) stages_ = separate_stages(shape, dtype, has, earlier);
-        } catch (const LibraryRefused&) {
-        }
-        if (stages_.empty()) throw refused;  // says what the whole graph lacks
-      }
-    }
+  ConvolutionRun(const Shape& shape, DType dtype, std::vector<Stage> stages, Bind bind, const DeviceInfo& device)
+      : shape_(shape), dtype_(dtype), bind_(std::move(bind)), stages_(std::move(stages)) {
     if (shape.four_phases)
       sums_bytes_ =
           aligned(static_cast<std::size_t>(shape.n * (shape.h + 1) * (shape.w + 1) * 4 * shape.cout) * sizeof(float));
@@ -110,16 +95,6 @@ class ConvolutionRun final : public BaselineRun {
     return success();
   }
 
-  // With sums in fp32 between two launches.
-  std::unique_ptr<BaselineRun> other_form() override {
-    if (stages_.size() > 1) return nullptr;
-    try {
-      return std::make_unique<ConvolutionRun>(shape_, dtype_, has_, bind_, device_, Algorithms(), /*fused=*/false);
-    } catch (const LibraryRefused&) {
-      return nullptr;
-    }
-  }
-
   Status launch(std::span<void* const> pointers, const Scratch& scratch, const LaunchContext& context,
                 Caches caches) override {
     if (const Status status = upsample(pointers, scratch.workspace, context); !status.ok()) return status;
@@ -167,9 +142,7 @@ class ConvolutionRun final : public BaselineRun {
 
   Shape shape_;
   DType dtype_;
-  convolution::Operands has_;
   Bind bind_;
-  DeviceInfo device_;
   std::vector<Stage> stages_;
   resample::Problem up_;
   const resample::Definition::Variant* upsampler_ = nullptr;
@@ -177,24 +150,56 @@ class ConvolutionRun final : public BaselineRun {
   std::size_t sums_bytes_ = 0;   // of the sums between two stages
 };
 
+// `has`: which operands the problem has; only whether they are null counts.
+std::unique_ptr<BaselineRun> run_of(const Shape& shape, DType dtype, const convolution::Operands& has,
+                                    const ConvolutionRun::Bind& bind, const DeviceInfo& device,
+                                    const Algorithms& earlier) {
+  const auto in = [&](auto* stages, const Algorithms& words) {
+    return std::make_unique<ConvolutionRun>(shape, dtype, stages(shape, dtype, has, words), bind, device);
+  };
+  if (shape.four_phases) return in(four_phase_stages, earlier);
+  const bool something_behind = has.bias || has.scale || has.image_shift || has.residual || shape.gain != 1 ||
+                                shape.act != convolution::Activation::none;
+  if (dtype == DType::fp32 && something_behind) {
+    std::vector<Form> forms{{"two_launches", [&](const Algorithms& words) { return in(separate_stages, words); }}};
+    if (has.image_shift == nullptr)
+      forms.insert(forms.begin(), {"one_graph", [&](const Algorithms& words) { return in(fused_stage, words); }});
+    return std::make_unique<FormsRun>(forms, earlier);
+  }
+  if (earlier.size() > kWordsOfStage) return in(separate_stages, earlier);
+  try {
+    return in(fused_stage, earlier);
+  } catch (const LibraryRefused& refused) {
+    try {
+      if (earlier.empty()) return in(separate_stages, earlier);
+    } catch (const LibraryRefused&) {
+    }
+    throw refused;  // says what the whole graph lacks
+  }
+}
+
 // Any address but null, for operands that a problem has.
 const void* there(bool present) {
   static const char place = 0;
   return present ? &place : nullptr;
 }
 
-Support can_run_conv2d(const AnyProblem& any, DType) {
-  // cuDNN 9.19 on an H200: of the engine configurations that it offers for such a graph, some end in "misaligned
-  // address", which costs the process its device, and which ones differs between problems.
-  if (any.as<conv2d::Problem>().image_shift)
-    return unsupported("cuDNN's engines fail on a shift for each image: some with an illegal access while it is tuned");
+// cuDNN 9.19 on an H200: of the engine configurations that it offers for a convolution with such a shift behind it, some
+// end in "misaligned address", which costs the process its device, and which ones differs between problems. In fp32 the
+// shift is added by a launch of its own.
+Support can_shift_images(bool image_shift, DType dtype) {
+  if (!image_shift || dtype == DType::fp32) return supported();
+  return unsupported("cuDNN's engines fail on a shift for each image: some with an illegal access while it is tuned");
+}
+
+Support can_run_conv2d(const AnyProblem& any, DType dtype) {
   if (any.as<conv2d::Problem>().norm != conv2d::Norm::none)
     return unsupported("cuDNN's convolutions norm no input by coefficients per image and channel");
   if (any.as<conv2d::Problem>().side > 0)
     return unsupported("cuDNN's graphs add no second convolution's sums to those of the first");
   if (any.as<conv2d::Problem>().stats)
     return unsupported("cuDNN's convolutions write no statistics per image and slab of pixels");
-  return supported();
+  return can_shift_images(any.as<conv2d::Problem>().image_shift, dtype);
 }
 
 Support can_run_four_phases(const AnyProblem& any, DType dtype) {
@@ -227,17 +232,16 @@ std::unique_ptr<BaselineRun> create_conv2d(const AnyProblem& any, DType dtype, c
   convolution::Operands has;
   has.bias = there(p.bias);
   has.scale = has.shift = there(p.affine);
+  has.image_shift = there(p.image_shift);
   has.residual = there(p.residual);
   const auto bind = [p](std::span<void* const> pointers) {
     return conv2d::operands(conv2d::definition.bind(p, pointers));
   };
-  return std::make_unique<ConvolutionRun>(s, dtype, has, bind, device, earlier);
+  return run_of(s, dtype, has, bind, device, earlier);
 }
 
-Support can_run_conv3d_temporal(const AnyProblem& any, DType) {
-  if (!any.as<conv3d_temporal::Problem>().image_shift) return supported();
-  return unsupported(
-      "not tried: cuDNN's engines fail on conv2d with a shift for each image, some with an illegal access");
+Support can_run_conv3d_temporal(const AnyProblem& any, DType dtype) {
+  return can_shift_images(any.as<conv3d_temporal::Problem>().image_shift, dtype);
 }
 
 // Frames are rows, the pixels of a frame columns.
@@ -247,14 +251,15 @@ std::unique_ptr<BaselineRun> create_conv3d_temporal(const AnyProblem& any, DType
   const Shape s{p.batch, p.frames, p.hw, p.cin, p.frames, p.hw, p.cout, 3, 1, {{1, 0}, {1, 1}}};
   convolution::Operands has;
   has.bias = there(p.bias);
+  has.image_shift = there(p.image_shift);
   has.residual = there(p.residual);
   const auto bind = [p](std::span<void* const> pointers) {
     const auto t = conv3d_temporal::definition.bind(p, pointers);
     convolution::Operands o;
-    o.x = t.x, o.w = t.w, o.bias = t.bias, o.residual = t.residual, o.y = t.y;
+    o.x = t.x, o.w = t.w, o.bias = t.bias, o.image_shift = t.image_shift, o.residual = t.residual, o.y = t.y;
     return o;
   };
-  return std::make_unique<ConvolutionRun>(s, dtype, has, bind, device, earlier);
+  return run_of(s, dtype, has, bind, device, earlier);
 }
 
 Support can_run_any(const AnyProblem&, DType) {
@@ -275,7 +280,7 @@ std::unique_ptr<BaselineRun> create_conv_transpose2d(const AnyProblem& any, DTyp
     o.x = t.x, o.w = t.w, o.bias = t.bias, o.y = t.y;
     return o;
   };
-  return std::make_unique<ConvolutionRun>(s, dtype, has, bind, device, earlier);
+  return run_of(s, dtype, has, bind, device, earlier);
 }
 
 }  // namespace

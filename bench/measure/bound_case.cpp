@@ -27,11 +27,9 @@ void BoundCase::make(const Implementation& implementation, Verifier* verifier, K
                      Deadline search_until) {
   ready_ = implementation.make(fixture_->platform(), fixture_->problem(), fixture_->dtype(), known);
   lay_out();
-  while (ready_->needs_tuning()) {
-    Verifier own(*fixture_);
-    tune_ready(*ready_, verifier != nullptr ? *verifier : own, {workspace(), prepared_.data()}, search_until);
-    if (ready_->needs_tuning()) lay_out();  // for another form
-  }
+  if (!ready_->needs_tuning()) return;
+  Verifier own(*fixture_);
+  tune_ready(*ready_, verifier != nullptr ? *verifier : own, {workspace(), prepared_.data()}, search_until);
 }
 
 void BoundCase::lay_out() {

@@ -88,13 +88,7 @@ class ReadyBaseline final : public Ready {
     } else {
       try {
         const Status status = run_->tune(pointers, scratch, context, ranker);
-        if (status.code == StatusCode::unsupported_problem) {
-          if (auto other = run_->other_form()) {
-            run_ = std::move(other);
-            return;  // to be tuned, with its own scratch
-          }
-          throw LibraryRefused(status.what);
-        }
+        if (status.code == StatusCode::unsupported_problem) throw LibraryRefused(status.what);
         throw_if_failed(status);
       } catch (const DeviceError& error) {
         if (error.lost()) place_.refuse(error.what());

@@ -34,8 +34,7 @@ class Ready {
   virtual void prepare(std::span<void* const>, void* prepared, const LaunchContext&) { (void)prepared; }
   // Whether an algorithm must be chosen before the first launch. `tune` does it on these tensors (outputs are
   // overwritten) and their prepared weights, by the ranker's times. Throws LibraryRefused, DeviceError; and StaleChoice
-  // where it repeats an earlier choice that no longer holds: made again, it will choose anew. Where it needs tuning
-  // still, nothing that it offered was accurate, and it has another form and other sizes now.
+  // where it repeats an earlier choice that no longer holds: made again, it will choose anew.
   virtual bool needs_tuning() const { return false; }
   virtual void tune(std::span<void* const>, const Scratch&, const LaunchContext&, Ranker&) {}
   // Which of the algorithms that it chose the launches run from now on.

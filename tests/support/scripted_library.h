@@ -57,7 +57,6 @@ class ScriptedLibrary {
   ImplementationPtr implementation(std::shared_ptr<SearchCache> kept = nullptr);
 
   std::vector<Algorithm> algorithms;
-  std::vector<Algorithm> other_form = {};  // that are offered where none of `algorithms` is right
   int searches = 0;
   long version = 1;
   bool offers_no_more = false;  // what a search found earlier
@@ -68,8 +67,6 @@ class ScriptedLibrary {
 
 class ScriptedRun final : public BaselineRun {
  public:
-  static constexpr std::size_t kMoreWorkspace = 512;  // of the other form
-
   ScriptedRun(ScriptedLibrary& library, const AnyProblem& problem, DType dtype, const Algorithms& earlier)
       : library_(&library), problem_(problem), dtype_(dtype) {
     if (earlier.empty()) return;
@@ -77,16 +74,7 @@ class ScriptedRun final : public BaselineRun {
     chosen_ = {std::stoi(earlier.at(0)), std::stoi(earlier.at(1))};
   }
 
-  std::size_t workspace_bytes() const override {
-    return host_gemm().workspace_bytes(problem_, dtype_, {}) + (is_other_form_ ? kMoreWorkspace : 0);
-  }
-  std::unique_ptr<BaselineRun> other_form() override {
-    if (library_->other_form.empty()) return nullptr;
-    library_->algorithms = std::exchange(library_->other_form, {});
-    auto other = std::make_unique<ScriptedRun>(*library_, problem_, dtype_, Algorithms());
-    other->is_other_form_ = true;
-    return other;
-  }
+  std::size_t workspace_bytes() const override { return host_gemm().workspace_bytes(problem_, dtype_, {}); }
   Status tune(std::span<void* const> pointers, const Scratch& scratch, const LaunchContext& context,
               Ranker& ranker) override {
     ++library_->searches;
@@ -113,7 +101,6 @@ class ScriptedRun final : public BaselineRun {
   DType dtype_;
   ColdWarm<int> chosen_{-1, -1};
   std::string tally_;
-  bool is_other_form_ = false;
 };
 
 inline ImplementationPtr ScriptedLibrary::implementation(std::shared_ptr<SearchCache> kept) {

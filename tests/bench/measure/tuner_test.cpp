@@ -131,20 +131,8 @@ TEST_F(HarnessRanking, ASearchThatASweepHasNoTimeForEndsWithoutAResult) {
   EXPECT_EQ(library.searches, 2) << "nothing was kept of the first";
 }
 
-// As where all fused plans of cuDNN round to TF32: its separate stages are tried, with scratch of their size.
-TEST_F(HarnessRanking, WhereNoneIsAccurateAnotherFormIsTried) {
-  ScriptedLibrary library(platform, {{.us = 1, .right = false}, {.us = 2, .right = false}});
-  library.other_form = {{.us = 30}, {.us = 20}};
-  BoundCase bound(fixture, *library.implementation(), &verifier);
-  EXPECT_EQ(bound.description(), "algorithm 1; best of 2");
-  EXPECT_EQ(bound.working_bytes(), workspace.bytes() + ScriptedRun::kMoreWorkspace);
-  EXPECT_TRUE(verifier.verify(bound).correct);
-  EXPECT_EQ(library.searches, 2);
-}
-
-TEST_F(HarnessRanking, WhereNoneOfTheOtherFormIsAccurateTheLibraryRefused) {
+TEST_F(HarnessRanking, WhereNoneIsAccurateTheLibraryRefused) {
   ScriptedLibrary library(platform, {{.right = false}});
-  library.other_form = {{.right = false}};
   EXPECT_THROW(BoundCase(fixture, *library.implementation(), &verifier), LibraryRefused);
 }
 
