@@ -158,12 +158,11 @@ std::unique_ptr<BaselineRun> run_of(const Shape& shape, DType dtype, const convo
     return std::make_unique<ConvolutionRun>(shape, dtype, stages(shape, dtype, has, words), bind, device);
   };
   if (shape.four_phases) return in(four_phase_stages, earlier);
-  const bool something_behind = has.bias || has.scale || has.image_shift || has.residual || shape.gain != 1 ||
-                                shape.act != convolution::Activation::none;
+  const bool something_behind =
+      has.bias || has.scale || has.residual || shape.gain != 1 || shape.act != convolution::Activation::none;
   if (dtype == DType::fp32 && something_behind) {
-    std::vector<Form> forms{{"two_launches", [&](const Algorithms& words) { return in(separate_stages, words); }}};
-    if (has.image_shift == nullptr)
-      forms.insert(forms.begin(), {"one_graph", [&](const Algorithms& words) { return in(fused_stage, words); }});
+    const std::vector<Form> forms{{"one_graph", [&](const Algorithms& words) { return in(fused_stage, words); }},
+                                  {"two_launches", [&](const Algorithms& words) { return in(separate_stages, words); }}};
     return std::make_unique<FormsRun>(forms, earlier);
   }
   if (earlier.size() > kWordsOfStage) return in(separate_stages, earlier);
@@ -184,22 +183,22 @@ const void* there(bool present) {
   return present ? &place : nullptr;
 }
 
-// cuDNN 9.19 on an H200: of the engine configurations that it offers for a convolution with such a shift behind it, some
-// end in "misaligned address", which costs the process its device, and which ones differs between problems. In fp32 the
-// shift is added by a launch of its own.
-Support can_shift_images(bool image_shift, DType dtype) {
-  if (!image_shift || dtype == DType::fp32) return supported();
+// cuDNN 9.19: of the engine configurations that it offers for a convolution with such a shift behind it, some end in
+// "misaligned address", which costs the process its device, and which ones differs between problems. For sums in fp32
+// with the shift behind them it has none.
+Support can_shift_images(bool image_shift) {
+  if (!image_shift) return supported();
   return unsupported("cuDNN's engines fail on a shift for each image: some with an illegal access while it is tuned");
 }
 
-Support can_run_conv2d(const AnyProblem& any, DType dtype) {
+Support can_run_conv2d(const AnyProblem& any, DType) {
   if (any.as<conv2d::Problem>().norm != conv2d::Norm::none)
     return unsupported("cuDNN's convolutions norm no input by coefficients per image and channel");
   if (any.as<conv2d::Problem>().side > 0)
     return unsupported("cuDNN's graphs add no second convolution's sums to those of the first");
   if (any.as<conv2d::Problem>().stats)
     return unsupported("cuDNN's convolutions write no statistics per image and slab of pixels");
-  return can_shift_images(any.as<conv2d::Problem>().image_shift, dtype);
+  return can_shift_images(any.as<conv2d::Problem>().image_shift);
 }
 
 Support can_run_four_phases(const AnyProblem& any, DType dtype) {
@@ -232,7 +231,6 @@ std::unique_ptr<BaselineRun> create_conv2d(const AnyProblem& any, DType dtype, c
   convolution::Operands has;
   has.bias = there(p.bias);
   has.scale = has.shift = there(p.affine);
-  has.image_shift = there(p.image_shift);
   has.residual = there(p.residual);
   const auto bind = [p](std::span<void* const> pointers) {
     return conv2d::operands(conv2d::definition.bind(p, pointers));
@@ -240,8 +238,8 @@ std::unique_ptr<BaselineRun> create_conv2d(const AnyProblem& any, DType dtype, c
   return run_of(s, dtype, has, bind, device, earlier);
 }
 
-Support can_run_conv3d_temporal(const AnyProblem& any, DType dtype) {
-  return can_shift_images(any.as<conv3d_temporal::Problem>().image_shift, dtype);
+Support can_run_conv3d_temporal(const AnyProblem& any, DType) {
+  return can_shift_images(any.as<conv3d_temporal::Problem>().image_shift);
 }
 
 // Frames are rows, the pixels of a frame columns.
@@ -251,12 +249,11 @@ std::unique_ptr<BaselineRun> create_conv3d_temporal(const AnyProblem& any, DType
   const Shape s{p.batch, p.frames, p.hw, p.cin, p.frames, p.hw, p.cout, 3, 1, {{1, 0}, {1, 1}}};
   convolution::Operands has;
   has.bias = there(p.bias);
-  has.image_shift = there(p.image_shift);
   has.residual = there(p.residual);
   const auto bind = [p](std::span<void* const> pointers) {
     const auto t = conv3d_temporal::definition.bind(p, pointers);
     convolution::Operands o;
-    o.x = t.x, o.w = t.w, o.bias = t.bias, o.image_shift = t.image_shift, o.residual = t.residual, o.y = t.y;
+    o.x = t.x, o.w = t.w, o.bias = t.bias, o.residual = t.residual, o.y = t.y;
     return o;
   };
   return run_of(s, dtype, has, bind, device, earlier);

@@ -17,7 +17,7 @@ Layout images(std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) {
 
 // The pointers that an epilogue reads, in the order in which it declares them.
 void bind_epilogue(const convolution::Operands& o, std::vector<void*>& pointers) {
-  for (const void* pointer : {o.bias, o.scale, o.shift, o.image_shift, o.residual})
+  for (const void* pointer : {o.bias, o.scale, o.shift, o.residual})
     if (pointer != nullptr) pointers.push_back(const_cast<void*>(pointer));
   pointers.push_back(o.y);
 }
@@ -33,7 +33,6 @@ void add_epilogue(Graph& graph, int node, const Shape& s, DType dtype, const con
   apply(Pointwise::add, has.bias, per_channel);
   apply(Pointwise::multiply, has.scale, per_channel);
   apply(Pointwise::add, has.shift, per_channel);
-  apply(Pointwise::add, has.image_shift, images(s.n, s.cout, 1, 1));
   if (s.act == Activation::relu) node = graph.pointwise(Pointwise::relu, node);
   if (s.act == Activation::silu) node = graph.pointwise(Pointwise::swish, node);
   apply(Pointwise::add, has.residual, output);
