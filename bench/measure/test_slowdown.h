@@ -14,8 +14,8 @@ namespace noisefloor {
 void slow_down(Platform& platform, PlatformTiming::Ranges resident, double percent, PlatformTiming::Launches& launches);
 
 // The percent of this build, or of the environment variable NOISEFLOOR_TEST_SLOWDOWN_PERCENT where it is set (0 to 100;
-// throws std::invalid_argument else; 0: nothing is slowed), so that one slow build serves every aim of the gate. Rows
-// do not tell: their commit has the percent of the build.
+// throws std::invalid_argument else), so that one slow build serves every aim of the gate. Rows do
+// not tell: their commit has the percent of the build.
 double slowdown_percent(double of_build);
 
 // Enqueues a kernel of one thread that spins for `nanoseconds` of an SM at 1 GHz. Builds with CUDA only.

@@ -23,8 +23,7 @@ TimedLaunches::TimedLaunches(Platform& platform, BoundCase& bound)
     };
   }
 #ifdef NOISEFLOOR_TEST_SLOWDOWN_PERCENT
-  if (const double percent = slowdown_percent(NOISEFLOOR_TEST_SLOWDOWN_PERCENT); percent > 0)
-    slow_down(platform, resident, percent, launches);
+  slow_down(platform, resident, slowdown_percent(NOISEFLOOR_TEST_SLOWDOWN_PERCENT), launches);
 #endif
 }
 

@@ -26,13 +26,11 @@ LEFT = "test slow-down, cold: left as it is\n" \
 @pytest.fixture
 def prove(problems, tmp_path):
     """prove(equal script, slowed script, times, more...): its process, and the rows of ab.csv by half and problem."""
-    def stub(name, script, unslowed=None):
-        """A build; where it is told to slow nothing, it is as `unslowed`."""
+    def stub(name, script):
         program = tmp_path / name
-        text, plain = (shlex.quote(json.dumps({"us": 10.0, **one})) for one in (script, script if unslowed is None else unslowed))
+        text = json.dumps({"us": 10.0, **script})
         program.write_text(f"#!/bin/sh\n[ \"$1\" = worker ] || exec {shlex.quote(PROGRAM)} \"$@\"\n"
-                           f"text={text}\n[ \"$NOISEFLOOR_TEST_SLOWDOWN_PERCENT\" != 0 ] || text={plain}\n"
-                           f"exec {shlex.quote(sys.executable)} {shlex.quote(str(STUB))} \"$text\" \"$@\"\n")
+                           f"exec {shlex.quote(sys.executable)} {shlex.quote(str(STUB))} {shlex.quote(text)} \"$@\"\n")
         program.chmod(0o755)
         return program
 
@@ -42,7 +40,7 @@ def prove(problems, tmp_path):
         with open(rows / "sweep.csv", "w", newline="") as file:
             csv.writer(file).writerows([("op", "dtype", "problem", "variant", "kind", "status", "time_cold_us"),
                                         *(("gemm", "bf16", problem, "host", "host", "ok", one) for problem, one in zip(PROBLEMS, us))])
-        command = [sys.executable, ROOT / "tests/gpu/prove_ab.py", "--program", stub("program", equal), "--slowed", stub("slow", slowed, equal), "--rows", rows,
+        command = [sys.executable, ROOT / "tests/gpu/prove_ab.py", "--program", stub("program", equal), "--slowed", stub("slow", slowed), "--rows", rows,
                    "--out", out, "--chunk", "1", *more, "--", "--problems", problems, "--networks", "all", "--kinds", "host"]
         done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=500)
         with open(out / "ab.csv", newline="") as file:
@@ -124,7 +122,7 @@ def test_a_budget_that_is_spent_on_the_way(tmp_path):
     options = prove_ab.parsed(["--program", str(program), "--out", str(tmp_path), "--slowed-cases", "0", "--cases", "2"])
     half = prove_ab.Half(options, "equal", 2, slowed=False)
     with pytest.raises(prove_ab.Stop, match="out of time after 1 of 2 rows"):
-        half.run(["gemm/a=1/bf16/host", "gemm/a=2/bf16/host"], program, lambda log: program, time.monotonic() + 100)
+        half.run(["gemm/a=1/bf16/host", "gemm/a=2/bf16/host"], lambda log: program, time.monotonic() + 100)
     again = prove_ab.Half(options, "equal", 2, slowed=False)
     assert list(again.rows) == ["gemm/a=1/bf16/host"]
 

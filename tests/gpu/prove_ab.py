@@ -7,9 +7,8 @@ usage: prove_ab.py --program NOISEFLOOR --out DIR [--slowed NOISEFLOOR] [--rows 
 ARGUMENTS choose the cases, as those of `noisefloor sweep` and `ab`: --ops, --networks, --dtypes, --device, ... (--kinds: unless said, our kernels).
 The rows of a run with these arguments are compared, and their cold times say which are long: RUN, a run folder of this GPU, else a sweep of
 --program into DIR/rows. `--program` meets a copy of itself until N rows (default 300) were compared, that is have times in at least five passes.
-Then `--slowed`, the same commit built with NOISEFLOOR_TEST_SLOWDOWN_PERCENT, meets itself slowed by P % (default 1), until N rows (default 100) of US
-microseconds and more (default 20) that were really slowed were compared: one binary on both sides, since two lay out their kernels differently, which
-alone may take half a percent. 0 rows leave a half out.
+Then it meets `--slowed`, the same commit built with NOISEFLOOR_TEST_SLOWDOWN_PERCENT, slowed by P % (default 1), until N rows (default 100) of US
+microseconds and more (default 20) that were really slowed were compared. 0 rows leave a half out.
 
 The slow-down is a kernel more in each sample, which itself takes about a microsecond. Where that is more than is wanted, cold and warm, the row
 is not slowed: counted apart, and not as missed.
@@ -118,7 +117,7 @@ class Half:
     def counted(self):
         return [row for row in self.rows.values() if compared(row) and (not self.slowed or self.was_slowed(row["case"]))]
 
-    def run(self, cases, old, other, until):
+    def run(self, cases, other, until):
         took = 0.0
         for group in spread_over(cases, self.options.chunk):
             group = [case for case in group if case not in self.rows]
@@ -129,20 +128,20 @@ class Half:
             left = until - time.monotonic()
             if left < max(1, took):
                 raise Stop(f"{self.name}: out of time after {len(self.counted())} of {self.wanted} rows; the same call goes on")
-            spent = self._compare(group, old, other, left)
+            spent = self._compare(group, other, left)
             took = max(took, left - (until - time.monotonic()))
             if spent:
                 raise Stop(f"{self.name}: out of time after {len(self.counted())} of {self.wanted} rows; the same call goes on")
         if len(self.counted()) < self.wanted:
             raise Stop(f"{self.name}: these arguments have {len(self.counted())} rows, not {self.wanted}")
 
-    def _compare(self, group, old, other, seconds):
+    def _compare(self, group, other, seconds):
         """Whether the budget was spent."""
         taken = [int(file.stem.rpartition("-")[2]) for file in self.options.out.glob(f"{self.name}-*.csv")]
         file = self.options.out / f"{self.name}-{max(taken, default=0) + 1:03}.csv"
         part, log = file.with_suffix(".part"), file.with_suffix(".log")
         log.unlink(missing_ok=True)
-        command = [self.options.program, "ab", old, other(log), "--filter", exactly(group), "--budget", f"{seconds:.0f}", "--out", part,
+        command = [self.options.program, "ab", self.options.program, other(log), "--filter", exactly(group), "--budget", f"{seconds:.0f}", "--out", part,
                    *self.options.arguments]
         done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
         if not part.exists() and "no case matches" not in done.stderr:
@@ -204,22 +203,15 @@ def copied(program, folder):
     return folder / "bin" / "noisefloor"
 
 
-def script_of(folder, name, words):
-    script = folder / name
-    script.write_text("#!/bin/sh\nexec " + shlex.join(map(str, words)) + ' "$@"\n')
-    script.chmod(0o755)
-    return script
-
-
-def unslowed(options, folder):
-    """A program that is the slowed build, not slowed."""
-    return script_of(folder, "unslowed", ["env", "NOISEFLOOR_TEST_SLOWDOWN_PERCENT=0", options.slowed])
-
-
 def slowed_by(options, folder):
     """log -> a program that is the slowed build and writes there what it says."""
-    worker = Path(__file__).with_name("prove_ab_worker.py").resolve()
-    return lambda log: script_of(folder, "slowed", [sys.executable, worker, options.slowed, f"{options.percent:g}", log.resolve()])
+    def make(log):
+        script = folder / "slowed"
+        words = [sys.executable, Path(__file__).with_name("prove_ab_worker.py").resolve(), options.slowed, f"{options.percent:g}", log.resolve()]
+        script.write_text("#!/bin/sh\nexec " + shlex.join(map(str, words)) + ' "$@"\n')
+        script.chmod(0o755)
+        return script
+    return make
 
 
 def times(options, until):
@@ -281,10 +273,8 @@ def main():
         us = times(options, until)
         with tempfile.TemporaryDirectory() as folder:
             copy = copied(options.program, Path(folder))
-            equal.run(us, options.program, lambda log: copy, until)
-            if options.slowed_cases:
-                long = [case for case in us if us[case] >= options.least_us]
-                slowed.run(long, unslowed(options, Path(folder)), slowed_by(options, Path(folder)), until)
+            equal.run(us, lambda log: copy, until)
+            slowed.run([case for case in us if us[case] >= options.least_us], slowed_by(options, Path(folder)), until)
     except (Stop, OSError) as error:
         why = str(error)
     text, right = table(equal, slowed if options.slowed_cases else None, options.percent, options.least_us)
