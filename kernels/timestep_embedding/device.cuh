@@ -1,4 +1,4 @@
-// What the GPU variants of timestep_embedding share: the embedding.
+// What the GPU variants of timestep_embedding share: the kernel of the embedding, and the order of launches.
 #pragma once
 
 #include "kernels/device/activations.cuh"
@@ -20,7 +20,7 @@ __global__ void __launch_bounds__(kEmbedThreads)
   const int i = static_cast<int>(blockIdx.x) * kEmbedThreads + static_cast<int>(threadIdx.x);
   const int image = i / half, k = i % half;
   double turns = 0;
-  if constexpr (kProgrammatic) {  // sm_90; an angle that reads nothing is made while the kernel before still runs
+  if constexpr (kProgrammatic) {  // sm_90; a frequency that reads nothing is made while the kernel before still runs
     ptx::griddepcontrol_launch_dependents();
     if (f.freqs == nullptr) turns = turns_of(f, k);
     ptx::griddepcontrol_wait();

@@ -20,18 +20,17 @@ inline Frequencies frequencies(const Problem& p, const Tensors& t) {
   return {t.freqs, -std::log(p.max_period) / last};
 }
 
-// Turns of angle k as t grows by 1. Without freqs it reads no memory.
+// Angle k in turns per unit of t. Without freqs it reads no memory.
 NOISEFLOOR_HD double turns_of(const Frequencies& f, std::int64_t k) {
   return f.freqs ? static_cast<double>(f.freqs[k]) : exp(f.decay * static_cast<double>(k)) / (2 * std::numbers::pi);
 }
 
-// Cosine and sine at `t` of an angle of so many turns. It is made and brought to [-pi, pi] in double, since an angle of
-// a thousand in fp32 has lost ten bits; what is left is a job for fp32.
-NOISEFLOOR_HD void cos_sin(double turns_of_1, float t, float& cosine, float& sine) {
-  double turns = static_cast<double>(t) * turns_of_1;
+// turns_per_t: turns per unit of t; reduced in double, since fp32 has lost ten bits of an angle of a thousand.
+NOISEFLOOR_HD void cos_sin(double turns_per_t, float t, float& cosine, float& sine) {
+  double turns = static_cast<double>(t) * turns_per_t;
   turns -= rint(turns);
 #ifdef __CUDA_ARCH__
-  sincospif(static_cast<float>(2 * turns), &sine, &cosine);  // sinf and cosf have a way for large angles
+  sincospif(static_cast<float>(2 * turns), &sine, &cosine);  // sinf and cosf carry a slow path for large angles
 #else
   const auto angle = static_cast<float>(2 * std::numbers::pi * turns);
   cosine = cosf(angle);

@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(kThreads)
 template <class T>
 Status launch(const Problem& p, const Tensors& t, const Scratch& scratch, const LaunchContext& context) {
   const unsigned outputs = blocks_for(p.batch * p.hidden);
-  const auto embed = [&](auto* out) { return launch_embedding<std::remove_pointer_t<decltype(out)>, false>(p, t, out, context); };
+  const auto embed = [&]<class Out>(Out* out) { return launch_embedding<Out, false>(p, t, out, context); };
   if (!p.perceptron()) return embed(static_cast<T*>(t.y));
   return launch_perceptron<T, float>(
       p, t, scratch, embed, [&](auto* w, auto* b, auto* in, auto* out, auto inputs, bool activate) {

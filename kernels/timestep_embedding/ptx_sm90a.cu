@@ -1,8 +1,8 @@
 // timestep_embedding for sm_90a: two launches instead of three, the second under way before the first has ended.
 //
 // Better than tensor_core: each block of the first layer makes the embedding itself while the copy engine brings its
-// weights; the blocks of the second start by programmatic dependent launch and wait for the hidden layer with their
-// weights on chip. What is left is the latency of two short kernels. Honours programmatic dependent launch itself.
+// weights; those of the second start by programmatic dependent launch, which all kernels here honour, and wait for the
+// hidden layer with their weights on chip. Without a perceptron: naive's kernel, its frequency made before the wait.
 //
 // Tile: 8 warps of one output and 8 images each; 8 rows of weights by one cp.async.bulk. Shared memory: 8 rows of
 // weights, and 8 rows of the layer before in fp32: at channels=hidden=1280 in bf16 20 + 40 KiB. Workspace: the hidden
@@ -10,7 +10,7 @@
 //
 // Bound: bytes of the weights at channels=192, hidden=768 (1.5 MB); expected limiter: latency.
 //
-// Requires: half the channels, and hidden, multiples of 16 bytes; 8 rows of weights and of inputs within 192 KiB.
+// Requires: with a perceptron, channels / 2 and hidden multiples of 16 bytes, 8 rows of weights and inputs in 192 KiB.
 // Numerics: angles in double, all else fp32, one rounding at the end.
 // Source: original; PTX ISA, "cp.async.bulk", "griddepcontrol".
 #include <algorithm>

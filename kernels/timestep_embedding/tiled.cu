@@ -1,15 +1,15 @@
 // timestep_embedding, tiled: a warp per output of a layer, which reads its row of weights 16 bytes a lane and meets
 // eight images with it.
 //
-// Better than naive: accesses are coalesced and an eighth as many, weights are read once for eight images, and the
-// embedding is written in vectors.
+// Better than naive: accesses are coalesced and an eighth as many, and weights are read once for eight images. Without
+// a perceptron it is naive's kernel.
 //
 // Tile: 4 warps of one output and 8 images. Shared memory: none; the layers before are in L1 and L2. Workspace: the
 // embedding and the hidden layer in fp32. Three launches.
 //
 // Bound: bytes of the weights, 1.5 MB at channels=192, hidden=768; expected limiter: the latency of three launches.
 //
-// Requires: half the channels, and hidden, multiples of 16 bytes.
+// Requires: with a perceptron, half the channels, and hidden, multiples of 16 bytes.
 // Numerics: angles in double, all else fp32, one rounding at the end.
 // Source: original.
 #include "kernels/timestep_embedding/device.cuh"

@@ -6,7 +6,9 @@
 namespace noisefloor::timestep_embedding {
 namespace {
 
+// The layers read whole vectors; the embedding alone is written number by number.
 Support for_tiled(const Problem& p, DType dtype) {
+  if (!p.perceptron()) return supported();
   const auto size = static_cast<std::int64_t>(size_of(dtype));
   if (p.half() * size % 16 != 0) return unsupported("needs half the channels to be a multiple of 16 bytes");
   if (p.hidden * size % 16 != 0) return unsupported("needs hidden to be a multiple of 16 bytes");

@@ -287,6 +287,11 @@ TEST(StreamingOps, RungsSayWhatTheyNeed) {
   }
   EXPECT_NE(reason_of("layernorm", "ptx_sm90a", "rows=2,channels=65536", DType::bf16), "");
   EXPECT_NE(reason_of("timestep_embedding", "tensor_core_sm80", "batch=1,channels=16", DType::bf16), "");
+  for (const char* variant : {"tiled", "ptx_sm90a"}) {
+    EXPECT_EQ(reason_of("timestep_embedding", variant, "batch=5,channels=34", DType::bf16), "") << variant;
+    EXPECT_NE(reason_of("timestep_embedding", variant, "batch=5,channels=34,hidden=64", DType::bf16), "") << variant;
+    EXPECT_NE(reason_of("timestep_embedding", variant, "batch=5,channels=32,hidden=33", DType::bf16), "") << variant;
+  }
 }
 
 }  // namespace
