@@ -161,8 +161,9 @@ std::unique_ptr<BaselineRun> run_of(const Shape& shape, DType dtype, const convo
   const bool something_behind =
       has.bias || has.scale || has.residual || shape.gain != 1 || shape.act != convolution::Activation::none;
   if (dtype == DType::fp32 && something_behind) {
-    const std::vector<Form> forms{{"one_graph", [&](const Algorithms& words) { return in(fused_stage, words); }},
-                                  {"two_launches", [&](const Algorithms& words) { return in(separate_stages, words); }}};
+    const std::vector<Form> forms{
+        {"one_graph", [&](const Algorithms& words) { return in(fused_stage, words); }},
+        {"two_launches", [&](const Algorithms& words) { return in(separate_stages, words); }}};
     return std::make_unique<FormsRun>(forms, earlier);
   }
   if (earlier.size() > kWordsOfStage) return in(separate_stages, earlier);

@@ -43,7 +43,8 @@ int FormsRun::index_of(const std::string& name) const {
 
 std::size_t FormsRun::workspace_bytes() const {
   std::size_t most = 0;
-  for (const Run& one : runs_) most = std::max(most, one.run->workspace_bytes());
+  for (const Run& one : runs_)
+    if (one.run) most = std::max(most, one.run->workspace_bytes());
   return most;
 }
 
@@ -54,9 +55,12 @@ Status FormsRun::tune(std::span<void* const> pointers, const Scratch& scratch, c
   for (Run& one : runs_) {
     const Status status = one.run->tune(pointers, scratch, context, ranker);
     one.right = status.ok();
-    if (one.right) right.push_back(index_of(one.name));
-    else if (status.code == StatusCode::unsupported_problem) wrong = status;
-    else return status;
+    if (one.right)
+      right.push_back(index_of(one.name));
+    else if (status.code == StatusCode::unsupported_problem)
+      wrong = status;
+    else
+      return status;
   }
   if (right.empty()) return wrong;
   for (const Caches caches : {Caches::cold, Caches::warm}) {
@@ -71,6 +75,8 @@ Status FormsRun::tune(std::span<void* const> pointers, const Scratch& scratch, c
     }
     chosen_.of(caches) = run(fastest);
   }
+  for (Run& one : runs_)  // the others' plans take memory
+    if (const int index = index_of(one.name); index != chosen_.cold && index != chosen_.warm) one.run.reset();
   return success();
 }
 
@@ -87,7 +93,9 @@ std::string FormsRun::description() const {
   const auto right = std::ranges::count(runs_, true, &Run::right);
   const std::string tally = "; best of " + std::to_string(right) + " of " + std::to_string(forms_) + " forms";
   if (chosen_.cold == chosen_.warm) return text(Caches::cold) + tally;
-  return "cold: " + text(Caches::cold) + "; warm: " + text(Caches::warm) + tally;
+  const auto named = [&](Caches caches) { return runs_[static_cast<std::size_t>(chosen_.of(caches))].name + ": "; };
+  return "cold " + named(Caches::cold) + text(Caches::cold) + "; warm " + named(Caches::warm) + text(Caches::warm) +
+         tally;
 }
 
 Algorithms FormsRun::algorithms() const {

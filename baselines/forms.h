@@ -2,6 +2,7 @@
 // baseline, one for cold caches, one for warm ones.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <string>
@@ -18,17 +19,18 @@ struct Form {
   std::function<std::unique_ptr<BaselineRun>(const Algorithms& earlier)> create;
 };
 
-// All forms take the same prepared weights.
+// All forms take the same prepared weights, and while they are tuned the workspace of the largest. One that loses the
+// device then has the whole baseline refused (search_cache.h), as any algorithm that does.
 class FormsRun final : public BaselineRun {
  public:
-  // Forms that the library refuses are left out. Throws LibraryRefused: what it says of the first, where it refuses all;
-  // where `earlier` is no choice of these forms, or cannot be repeated.
+  // Forms that the library refuses are left out. Throws LibraryRefused: what it says of the first, where it refuses
+  // all; where `earlier` is no choice of these forms, or cannot be repeated.
   FormsRun(const std::vector<Form>& forms, const Algorithms& earlier);
 
   std::size_t workspace_bytes() const override;
-  std::size_t prepared_bytes() const override { return runs_.front().run->prepared_bytes(); }
+  std::size_t prepared_bytes() const override { return any().prepared_bytes(); }
   Status prepare(std::span<void* const> pointers, void* prepared, const LaunchContext& context) override {
-    return runs_.front().run->prepare(pointers, prepared, context);
+    return any().prepare(pointers, prepared, context);
   }
   Status tune(std::span<void* const>, const Scratch&, const LaunchContext&, Ranker&) override;
   Status launch(std::span<void* const>, const Scratch&, const LaunchContext&, Caches) override;
@@ -38,10 +40,11 @@ class FormsRun final : public BaselineRun {
  private:
   struct Run {
     std::string name;
-    std::unique_ptr<BaselineRun> run;
-    bool right = true;  // some algorithm of it is accurate
+    std::unique_ptr<BaselineRun> run;  // null after a tune that chose another
+    bool right = true;                 // some algorithm of it is accurate
   };
   int index_of(const std::string& name) const;
+  BaselineRun& any() const { return *runs_[static_cast<std::size_t>(std::max(chosen_.cold, 0))].run; }
 
   std::size_t forms_;  // that were offered
   std::vector<Run> runs_;

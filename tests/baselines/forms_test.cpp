@@ -90,7 +90,7 @@ TEST(Forms, TheFasterRunsInEachStateOfTheCaches) {
   ASSERT_TRUE(tune(library, run).ok());
   EXPECT_EQ(launched(library, run, Caches::cold), "a");
   EXPECT_EQ(launched(library, run, Caches::warm), "b");
-  EXPECT_EQ(run.description(), "cold: plan of a; warm: plan of b; best of 2 of 2 forms");
+  EXPECT_EQ(run.description(), "cold a: plan of a; warm b: plan of b; best of 2 of 2 forms");
 
   FormsRun again(library.all(), run.algorithms());
   EXPECT_EQ(launched(library, again, Caches::cold), "a");
@@ -99,12 +99,17 @@ TEST(Forms, TheFasterRunsInEachStateOfTheCaches) {
   EXPECT_EQ(again.algorithms(), run.algorithms());
 }
 
-TEST(Forms, OneThatIsNotUsedIsNotMadeAgain) {
-  Library library{{{"a", {.cold_us = 3, .warm_us = 3}}, {"b", {}}}};
+TEST(Forms, OneThatIsNotUsedIsLeftAndNotMadeAgain) {
+  Library library{{{"a", {.cold_us = 3, .warm_us = 3, .workspace = 8}},
+                   {"b", {.workspace = 16}},
+                   {"c", {.cold_us = 2, .warm_us = 2, .workspace = 32}}}};
   FormsRun run(library.all(), {});
+  EXPECT_EQ(run.workspace_bytes(), 32u);
   ASSERT_TRUE(tune(library, run).ok());
-  EXPECT_EQ(run.description(), "plan of b; best of 2 of 2 forms");
-  library.scripts.at("a").refused = true;
+  EXPECT_EQ(run.workspace_bytes(), 16u);
+  EXPECT_EQ(run.prepared_bytes(), 0u);
+  EXPECT_EQ(run.description(), "plan of b; best of 3 of 3 forms");
+  library.scripts.at("a").refused = library.scripts.at("c").refused = true;
   FormsRun again(library.all(), run.algorithms());
   EXPECT_EQ(launched(library, again, Caches::warm), "b");
 }
