@@ -39,13 +39,12 @@ Launch with_spin(Platform& platform, const Launch& launch, double nanoseconds, i
   };
 }
 
-// The spin by which samples of `repeats` launches come out `percent` longer; nothing where its own launch costs more.
-// `median_us` gives the median time of a launch with a spin so long, or with none.
-std::optional<double> adjusted_spin(const char* what, double percent, int repeats,
-                                    const std::function<double(std::optional<double>)>& median_us) {
+// The spin by which cold launches come out `percent` longer; nothing where its own launch costs more. `median_us` gives
+// the median time of a launch with a spin so long, or with none.
+std::optional<double> adjusted_spin(double percent, const std::function<double(std::optional<double>)>& median_us) {
   (void)median_us({});  // clocks
   double alone_us = median_us({});
-  double nanoseconds = alone_us * percent * 10 * repeats;
+  double nanoseconds = alone_us * percent * 10;
   constexpr int kSteps = 6;
   constexpr double kCloseEnough = 0.03;  // of what is wanted
   // The spin's nanoseconds are cycles at 1 GHz, and SMs run at one to two: a step then leaves at most half of an error.
@@ -54,12 +53,12 @@ std::optional<double> adjusted_spin(const char* what, double percent, int repeat
     const double reached_us = median_us(nanoseconds);
     alone_us = median_us({});
     const double reached = 100 * (reached_us / alone_us - 1);
-    fmt::print(stderr, "test slow-down, {}: {:.2f} % wanted, {:.2f} % reached on {:.2f} us\n", what, percent, reached,
+    fmt::print(stderr, "test slow-down, cold: {:.2f} % wanted, {:.2f} % reached on {:.2f} us\n", percent, reached,
                alone_us);
     if (std::abs(reached - percent) <= kCloseEnough * percent) break;
-    if (step + 1 < kSteps) nanoseconds += kStep * 1e3 * repeats * (alone_us * (1 + percent / 100) - reached_us);
+    if (step + 1 < kSteps) nanoseconds += kStep * 1e3 * (alone_us * (1 + percent / 100) - reached_us);
     if (nanoseconds > 0) continue;
-    fmt::print(stderr, "test slow-down, {}: left as it is\n", what);
+    fmt::print(stderr, "test slow-down, cold: left as it is\n");
     return std::nullopt;
   }
   return nanoseconds;
@@ -77,20 +76,33 @@ int samples_for(double sample_us) {
   return std::clamp(static_cast<int>(30e3 / (sample_us + 50)), 7, 300);
 }
 
-// The same in samples of `repeats` launches, adjusted when it is first asked for.
+// What a spin takes in a chain of them, which is what it adds to a chain of others: us = fixed + per_nanosecond *
+// nanoseconds.
+struct SpinCost {
+  double fixed, per_nanosecond;
+
+  explicit SpinCost(Platform& platform) {
+    constexpr int kInChain = 20, kSamples = 200;
+    constexpr double kNanoseconds = 10e3;
+    const auto chain_us = [&](double nanoseconds) {
+      const auto one = [&platform, nanoseconds] { return spin(platform, nanoseconds); };
+      return median(platform.time_warm(one, kSamples, kInChain));
+    };
+    (void)chain_us(0);  // clocks
+    fixed = chain_us(0);
+    per_nanosecond = (chain_us(kNanoseconds) - fixed) / kNanoseconds;
+  }
+};
+
+// The same in samples of `repeats` launches, found when it is first asked for: by what a spin takes by itself, because
+// the difference of two warm medians scatters by a third of a percent from try to try.
 class SlowedWarm {
  public:
   SlowedWarm(Platform& platform, double percent) : platform_(&platform), percent_(percent) {}
 
   Launch operator()(const Launch& launch, TimingSource::Edges edges, int repeats) {
-    const auto timed = [&](std::optional<double> spun, int samples) {
-      return platform_->time_warm(spun ? with_spin(*platform_, launch, *spun, repeats) : launch, samples, repeats);
-    };
     if (!spins_.contains({edges, repeats})) {
-      const int samples = samples_for(timed({}, 1).front() * repeats);
-      const char* const what = edges == TimingSource::Edges::pipeline ? "warm" : "warm serial";
-      spins_[{edges, repeats}] = adjusted_spin(
-          what, percent_, repeats, [&](std::optional<double> spun) { return median(timed(spun, samples)); });
+      spins_[{edges, repeats}] = find(launch, edges == TimingSource::Edges::pipeline ? "warm" : "warm serial", repeats);
       rest(*platform_);
     }
     const auto spun = spins_.at({edges, repeats});
@@ -98,6 +110,24 @@ class SlowedWarm {
   }
 
  private:
+  std::optional<double> find(const Launch& launch, const char* what, int repeats) {
+    if (!cost_) cost_ = SpinCost(*platform_);
+    const int samples = samples_for(platform_->time_warm(launch, 1, repeats).front() * repeats);
+    const auto median_us = [&](const Launch& timed) { return median(platform_->time_warm(timed, samples, repeats)); };
+    (void)median_us(launch);  // clocks
+    const double alone_us = median_us(launch);
+    const double nanoseconds = (alone_us * percent_ / 100 * repeats - cost_->fixed) / cost_->per_nanosecond;
+    if (nanoseconds <= 0) {
+      fmt::print(stderr, "test slow-down, {}: left as it is\n", what);
+      return std::nullopt;
+    }
+    const double reached_us = median_us(with_spin(*platform_, launch, nanoseconds, repeats));
+    fmt::print(stderr, "test slow-down, {}: {:.2f} % wanted, {:.2f} % reached on {:.2f} us\n", what, percent_,
+               100 * (reached_us / alone_us - 1), alone_us);
+    return nanoseconds;
+  }
+
+  std::optional<SpinCost> cost_;
   Platform* platform_;
   double percent_;
   std::map<std::pair<TimingSource::Edges, int>, std::optional<double>> spins_;  // nanoseconds
@@ -111,7 +141,7 @@ void slow_down(Platform& platform, PlatformTiming::Ranges resident, double perce
   throw_if_failed(spin(platform, 0));
   platform.synchronize();
   const int samples = samples_for(platform.time_cold(launches.cold, 1, resident).front());
-  const auto spun = adjusted_spin("cold", percent, 1, [&](std::optional<double> nanoseconds) {
+  const auto spun = adjusted_spin(percent, [&](std::optional<double> nanoseconds) {
     const Launch timed = nanoseconds ? with_spin(platform, launches.cold, *nanoseconds, 1) : launches.cold;
     return median(platform.time_cold(timed, samples, resident));
   });
