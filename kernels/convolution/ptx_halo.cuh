@@ -61,24 +61,36 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
     return (share_begin(kBlockN, args.splits, s + 1) - share_begin(kBlockN, args.splits, s)) * kBlockM * 32;
   };
 
-  if (part.first_of_producer) {
-    ptx::prefetch_tensor_map(&map_x);
-    ptx::prefetch_tensor_map(&map_w);
-#pragma unroll 1
-    for (int phase = 0; phase < args.c.phases(); ++phase) {
-      ptx::prefetch_tensor_map(&maps_y.phase[phase]);
-      if (args.epilogue.residual) ptx::prefetch_tensor_map(&maps_residual.phase[phase]);
-    }
-    prefetch(maps_side, c);
-    halo_barriers.init(args.halo_stages);
-    barriers.init<kShape.consumers>(part, args.stages, (args.splits - 1) * share_bytes(part.split));
-  }
-  product::meet(part);
-
   const auto [first_step, steps] = product::StepRange(args.k_steps, part.split, args.splits);
   const int tiles = args.order.tiles();
   const int first_tile = part.first_tile();
   const int tile_stride = part.tile_stride();
+  HaloPlace at;
+  int n_tile = 0;
+  const auto find = [&](int tile) {
+    const TileIndex index = args.order.locate(tile);
+    at = args.tiling.place(index.m_cluster, part.m_rank);
+    n_tile = index.n_tile;
+  };
+  if (part.producer) {
+    if (part.first_of_producer) {
+      ptx::prefetch_tensor_map(&map_x);
+      ptx::prefetch_tensor_map(&map_w);
+#pragma unroll 1
+      for (int phase = 0; phase < args.c.phases(); ++phase) {
+        ptx::prefetch_tensor_map(&maps_y.phase[phase]);
+        if (args.epilogue.residual) ptx::prefetch_tensor_map(&maps_residual.phase[phase]);
+      }
+      prefetch(maps_side, c);
+    }
+    find(first_tile);
+    product::pin(at.phase, at.image, at.y0, at.x0, n_tile);
+  } else {
+    halo_barriers.init(part, args.halo_stages);
+    barriers.init<kShape.consumers>(part, args.stages, (args.splits - 1) * share_bytes(part.split));
+  }
+  product::meet(part);
+
   // A residual comes through the ring of the weights, a consumer's patch to a stage; a split tile reads its share
   // itself.
   const int residual_stages = args.epilogue.residual && args.splits == 1 ? kShape.consumers : 0;
@@ -90,13 +102,13 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
       const auto box_bytes = static_cast<std::uint32_t>(args.tiling.halo.lines() * kRowBytes);
       const int of_taps = max(min(args.tap_steps - first_step, steps), 0);
       for (int tile = first_tile; tile < tiles; tile += tile_stride) {
-        const TileIndex index = args.order.locate(tile);
-        const HaloPlace at = args.tiling.place(index.m_cluster, part.m_rank);
+        if (tile != first_tile) find(tile);
         const int y = at.input_y(c), x = at.input_x(c);
-        const int row_w = (c.phase_weights ? at.phase * c.cout : 0) + index.n_tile * kBlockN;
+        const int row_w = (c.phase_weights ? at.phase * c.cout : 0) + n_tile * kBlockN;
         const KernelTaps taps(c, at.phase);
         TapStep step(args.tiling, first_step);
         if (tile == first_tile) product::wait_for_launches();
+#pragma unroll 1
         for (int i = 0; i < of_taps; ++i, ring.advance(args.stages), step.advance(c)) {
           const int channel = step.part * kBlockK;
           if ((!kFused || !args.norm) && (i == 0 || step.enters_halo())) {  // else who norms it asks for it
@@ -133,7 +145,7 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
           ptx::mbarrier_arrive_expect_tx(full, L::kWeightBytes);
           for (int piece = 0; piece < L::kPieces; ++piece)
             ptx::tma_load_4d(weights + ring.stage * L::kWeightBytes + piece * L::kPieceBytes,
-                             &maps_residual.phase[at.phase], full, index.n_tile * kBlockN + piece * L::kPieceColumns,
+                             &maps_residual.phase[at.phase], full, n_tile * kBlockN + piece * L::kPieceColumns,
                              patch.x0, patch.y0, patch.at_image);
         }
       }

@@ -75,9 +75,12 @@ struct HaloBarriers {
 
   __device__ __forceinline__ HaloBarriers(std::uint32_t first, int stages, bool norm)
       : full(first), empty(first + stages * 8), ready(kFused && norm ? empty + stages * 8 : full) {}
-  __device__ __forceinline__ void init(int stages) const {  // by one thread, before those of the weights
+  // By the consumers' warps, before those of the weights, as there.
+  __device__ __forceinline__ void init(const Part<kConsumers>& part, int stages) const {
+    const int first = __shfl_sync(0xffffffffu, part.warp, 0);
+    if (!ptx::elect_one()) return;
 #pragma unroll 1
-    for (int stage = 0; stage < stages; ++stage) {
+    for (int stage = first; stage < stages; stage += kConsumers * 4) {
       ptx::mbarrier_init(full + stage * 8, 1);
       ptx::mbarrier_init(empty + stage * 8, kConsumers * 4);
       if constexpr (kFused)

@@ -49,6 +49,11 @@ struct Step {
   }
 };
 
+// What the producer loads for a tile: rows from row0 on of a phase, which begin at pixel (h, w) of an image.
+struct TilePixels {
+  int phase, row0, column0, image, h, w;
+};
+
 template <class T, int kTile>
 __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_per_sm)
     convolution_ptx_sm90a(const __grid_constant__ CUtensorMap map_x, const __grid_constant__ CUtensorMap map_w,
@@ -70,18 +75,35 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
     return (share_begin(kBlockN, args.splits, s + 1) - share_begin(kBlockN, args.splits, s)) * kBlockM * 32;
   };
 
-  if (part.first_of_producer) {
-    ptx::prefetch_tensor_map(&map_x);
-    ptx::prefetch_tensor_map(&map_w);
-    prefetch(maps_side, c);
-    barriers.init<kPingpong ? 1 : kShape.consumers>(part, args.stages, (args.splits - 1) * share_bytes(part.split));
-  }
-  product::meet(part);
-
   const auto [first_step, steps] = product::StepRange(args.k_steps, part.split, args.splits);
   const int tiles = args.order.tiles();
   const int first_tile = part.first_tile();
   const int tile_stride = part.tile_stride();
+  const auto pixels_of = [&](int tile) {
+    const TilePlace at = place_tile(args, tile, part.m_rank, kBlockM, kBlockN);
+    const int image = at.row0 / args.pixels, pixel = at.row0 - image * args.pixels;
+    const int line = pixel / args.row;
+    return TilePixels{at.phase,
+                      at.row0,
+                      at.column0,
+                      image,
+                      line * c.y.stride + c.y.origin,
+                      (pixel - line * args.row) * c.x.stride + c.x.origin};
+  };
+  TilePixels at;
+  if (part.producer) {
+    if (part.first_of_producer) {
+      ptx::prefetch_tensor_map(&map_x);
+      ptx::prefetch_tensor_map(&map_w);
+      prefetch(maps_side, c);
+    }
+    at = pixels_of(first_tile);
+    product::pin(at.phase, at.row0, at.column0, at.image, at.h, at.w);
+  } else {
+    barriers.init<kPingpong ? 1 : kShape.consumers>(part, args.stages, (args.splits - 1) * share_bytes(part.split));
+  }
+  product::meet(part);
+
   ptx::Ring ring;
 
   if (part.producer) {
@@ -89,17 +111,14 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
     if (part.tma_warp && ptx::elect_one()) {
       const int of_taps = max(min(args.tap_steps - first_step, steps), 0);
       for (int tile = first_tile; tile < tiles; tile += tile_stride) {
-        const TilePlace at = place_tile(args, tile, part.m_rank, kBlockM, kBlockN);
-        const int image = at.row0 / args.pixels, pixel = at.row0 - image * args.pixels;
-        const int line = pixel / args.row;
-        const int h = line * c.y.stride + c.y.origin;
-        const int w = (pixel - line * args.row) * c.x.stride + c.x.origin;
+        if (tile != first_tile) at = pixels_of(tile);
         const int row_w = (c.phase_weights ? at.phase * c.cout : 0) + at.column0;
         const int shift_y = c.phase_y(at.phase) * c.y.phase_shift;
         const int shift_x = c.phase_x(at.phase) * c.x.phase_shift;
         const KernelTaps taps(c, at.phase);
         Step step(c, args.cin_steps, first_step);
         if (tile == first_tile) product::wait_for_launches();
+#pragma unroll 1
         for (int i = 0; i < of_taps; ++i, ring.advance(args.stages), step.advance(c, args.cin_steps)) {
           const std::uint32_t a = base + ring.stage * L::kStageBytes;
           const std::uint32_t barrier = barriers.full + ring.stage * 8;
@@ -107,7 +126,8 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
           const int column = taps.at(step.ty, step.tx) * c.cin + channel;
           ptx::mbarrier_wait(barriers.empty + ring.stage * 8, ring.parity ^ 1);
           ptx::mbarrier_arrive_expect_tx(barrier, L::kStageBytes);
-          ptx::tma_load_im2col(a, &map_x, barrier, channel, w, h, image, static_cast<std::uint16_t>(step.tx + shift_x),
+          ptx::tma_load_im2col(a, &map_x, barrier, channel, at.w, at.h, at.image,
+                               static_cast<std::uint16_t>(step.tx + shift_x),
                                static_cast<std::uint16_t>(step.ty + shift_y));
           product::load_b<kHalf>(part, &map_w, a + L::kABytes, barrier, column, row_w);
         }

@@ -55,40 +55,52 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
 
   constexpr bool kPingpong = kShape.pingpong;
   const std::uint32_t residual_barriers = barriers.full + Barriers::bytes(args.stages);
-  if (part.first_of_producer) {
-    ptx::prefetch_tensor_map(&map_a);
-    ptx::prefetch_tensor_map(&map_b);
-    ptx::prefetch_tensor_map(&map_d);
-    if (residual) ptx::prefetch_tensor_map(&map_residual);
-    if (kPingpong && blend) ptx::prefetch_tensor_map(blend);
+  const auto [first_step, steps] = product::StepRange(args.k_steps, part.split, args.splits);
+  const int tiles = args.order.tiles();
+  const int first_tile = part.first_tile();
+  const int tile_stride = part.tile_stride();
+  // Rows of A and columns of D, with which go the rows of B, of a tile.
+  const auto place_of = [&](int tile) {
+    const TileIndex index = args.order.locate(tile);
+    return int2{(index.m_cluster * args.multicast + part.m_rank) * kBlockM,
+                (index.n_tile * args.multicast_a + part.n_rank) * out_n};
+  };
+  int2 place;
+  if (part.producer) {
+    if (part.first_of_producer) {
+      ptx::prefetch_tensor_map(&map_a);
+      ptx::prefetch_tensor_map(&map_b);
+      ptx::prefetch_tensor_map(&map_d);
+      if (residual) ptx::prefetch_tensor_map(&map_residual);
+      if (kPingpong && blend) ptx::prefetch_tensor_map(blend);
+      if (kPingpong && residual) {
+        for (int i = 0; i < kShape.consumers; ++i) ResidualBuffers(residual_barriers, i).init();
+        ptx::fence_mbarrier_init();
+      }
+    }
+    place = place_of(first_tile);
+    product::pin(place.x, place.y);
+  } else {
     const int residual_bytes = residual ? kBlockM / args.splits * out_n * 2 : 0;
-    if (kPingpong && residual)
-      for (int i = 0; i < kShape.consumers; ++i) ResidualBuffers(residual_barriers, i).init();
     barriers.init<kPingpong ? 1 : kShape.consumers>(part, args.stages,
                                                     (args.splits - 1) * share_bytes + residual_bytes);
   }
   product::meet(part);
 
-  const auto [first_step, steps] = product::StepRange(args.k_steps, part.split, args.splits);
-  const int tiles = args.order.tiles();
-  const int first_tile = part.first_tile();
-  const int tile_stride = part.tile_stride();
   const ResidualPieces pieces = L::residual(gated);
   const int residual_stages = residual && args.splits == 1 && !kPingpong ? pieces.stages() : 0;
-  const auto row_of = [&](const TileIndex& index) {
-    return (index.m_cluster * args.multicast + part.m_rank) * kBlockM;
-  };
-  const auto n_tile_of = [&](const TileIndex& index) { return index.n_tile * args.multicast_a + part.n_rank; };
   ptx::Ring ring;
 
   if (part.producer) {
     if constexpr (L::kMoveRegisters) ptx::setmaxnreg_dec<L::kProducerRegisters>();
     if (part.tma_warp && ptx::elect_one()) {
       for (int tile = first_tile; tile < tiles; tile += tile_stride) {
-        const TileIndex index = args.order.locate(tile);
-        const int row_a = row_of(index);
-        const int column_d = n_tile_of(index) * out_n;  // of D and the residual; with it the rows of B
-        if (tile == first_tile) product::wait_for_launches();
+        if (tile == first_tile)
+          product::wait_for_launches();
+        else
+          place = place_of(tile);
+        const auto [row_a, column_d] = place;
+#pragma unroll 1
         for (int step = 0; step < steps; ++step, ring.advance(args.stages)) {
           const std::uint32_t a = base + ring.stage * L::kStageBytes;
           const std::uint32_t barrier = barriers.full + ring.stage * 8;
@@ -124,10 +136,10 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
       const int buffers = gated ? buffers_in(L::kStoreBytes, kHalf) : buffers_in(L::kStoreBytes, kBlockN);
       product::wait_for_launches();
       for (int tile = first_tile + consumer * tile_stride; tile < tiles; tile += 2 * tile_stride) {
-        const TileIndex index = args.order.locate(tile);
+        const auto [row_a, column_d] = place_of(tile);
         for (int sub = 0; sub < L::kSubtiles; ++sub)
           residual_buffers.load(&map_residual, blend, pieces, base + store_offset + consumer * L::kStoreBytes, buffers,
-                                ring, row_of(index) + sub * 64, n_tile_of(index) * out_n);
+                                ring, row_a + sub * 64, column_d);
       }
     }
     product::leave_producer(part, barriers, args.stages, steps);
@@ -145,7 +157,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
          tile += (kPingpong ? 2 : 1) * tile_stride) {
       const TileIndex index = args.order.locate(tile);
       at.row0 = (std::int64_t{index.m_cluster} * args.multicast + part.m_rank) * kBlockM;
-      const int n_tile = n_tile_of(index);
+      const int n_tile = index.n_tile * args.multicast_a + part.n_rank;
       at.column0 = n_tile * out_n;
       at.part = n_tile / args.part_tiles;
       at.part_column = at.column0 - at.part * args.epilogue.part;

@@ -72,18 +72,21 @@ struct Barriers {
   __device__ __forceinline__ Barriers(std::uint32_t first, int stages)
       : full(first), empty(full + stages * 8), received(empty + stages * 8) {}
 
-  // By one thread (a warp's threads would take turns: the instruction takes uniform registers). kReaders: consumers
-  // that read a stage. `expected` bytes will be received where tiles are split.
+  // By one thread of each of the consumers' warps, which share the stages: a stage takes a thread some 35 cycles, and
+  // the producer finds its first tile meanwhile. (A warp's threads would take turns: the instruction takes uniform
+  // registers.) kReaders: consumers that read a stage. `expected` bytes will be received where tiles are split.
   template <int kReaders, int kConsumers>
   __device__ __forceinline__ void init(const Part<kConsumers>& part, int stages, int expected) const {
+    const int first = __shfl_sync(0xffffffffu, part.warp, 0);  // uniform, as the compiler sees
+    if (!ptx::elect_one()) return;
 #pragma unroll 1
-    for (int stage = 0; stage < stages; ++stage) {
+    for (int stage = first; stage < stages; stage += kConsumers * 4) {
       ptx::mbarrier_init(full + stage * 8, 1);
       ptx::mbarrier_init(empty + stage * 8, static_cast<std::uint32_t>(kReaders * 4 * part.givers()));
     }
-    ptx::mbarrier_init(received, 1);
+    if (first == 0) ptx::mbarrier_init(received, 1);
     ptx::fence_mbarrier_init();
-    if (part.splits > 1) ptx::mbarrier_arrive_expect_tx(received, static_cast<std::uint32_t>(expected));
+    if (first == 0 && part.splits > 1) ptx::mbarrier_arrive_expect_tx(received, static_cast<std::uint32_t>(expected));
   }
 
   // A stage's consumer is done with it: one arrival per warp, in each block that may write the stage.
@@ -98,6 +101,12 @@ struct Barriers {
     }
   }
 };
+
+// Keeps the compiler from working these out later than here.
+template <class... Int>
+__device__ __forceinline__ void pin(Int&... numbers) {
+  (([&] { asm volatile("" : "+r"(numbers)); }()), ...);
+}
 
 // All threads: the barriers are ready in every block that arrives on them.
 template <int kConsumers>
