@@ -75,7 +75,7 @@ struct HaloBarriers {
 
   __device__ __forceinline__ HaloBarriers(std::uint32_t first, int stages, bool norm)
       : full(first), empty(first + stages * 8), ready(kFused && norm ? empty + stages * 8 : full) {}
-  // By the consumers' warps, before those of the weights, as there.
+  // As those of the weights, and before them: the fence behind those, of the same elected threads, covers these.
   __device__ __forceinline__ void init(const Part<kConsumers>& part, int stages) const {
     const int first = __shfl_sync(0xffffffffu, part.warp, 0);
     if (!ptx::elect_one()) return;

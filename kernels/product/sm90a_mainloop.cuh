@@ -22,8 +22,8 @@ namespace noisefloor::product {
 
 inline constexpr int kSwizzleAtom = 1024;  // 8 rows of 128 bytes: the alignment of a swizzled tile
 
-// What a thread does. Warps of the consumers come first; then the producer's. Of its first, one thread sets up the
-// barriers and one moves A and B (`if (part.tma_warp && ptx::elect_one())`); they may differ.
+// What a thread does. Warps of the consumers come first, which set up the barriers; then the producer's. Of its first,
+// one thread prefetches the maps and one moves A and B (`if (part.tma_warp && ptx::elect_one())`); they may differ.
 template <int kConsumers>
 struct Role {
   int warp, lane, consumer;
