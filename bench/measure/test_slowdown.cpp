@@ -95,7 +95,7 @@ struct SpinCost {
 };
 
 // The same in samples of `repeats` launches, found when it is first asked for: by what a spin takes by itself, because
-// the difference of two warm medians scatters by a third of a percent from try to try.
+// the difference of two warm medians scatters by much of what is wanted.
 class SlowedWarm {
  public:
   SlowedWarm(Platform& platform, double percent) : platform_(&platform), percent_(percent) {}

@@ -72,8 +72,8 @@ struct Barriers {
   __device__ __forceinline__ Barriers(std::uint32_t first, int stages)
       : full(first), empty(full + stages * 8), received(empty + stages * 8) {}
 
-  // By one thread of each of the consumers' warps, which share the stages: a stage takes a thread some 35 cycles, and
-  // the producer finds its first tile meanwhile. (A warp's threads would take turns: the instruction takes uniform
+  // By one thread of each of the consumers' warps, which share the stages: one thread would make them in turn, and the
+  // producer finds its first tile meanwhile. (A warp's threads would take turns: the instruction takes uniform
   // registers.) kReaders: consumers that read a stage. `expected` bytes will be received where tiles are split.
   template <int kReaders, int kConsumers>
   __device__ __forceinline__ void init(const Part<kConsumers>& part, int stages, int expected) const {
