@@ -141,6 +141,15 @@ TEST(Forms, AFailureOfTheDeviceIsOneOfTheSearch) {
   EXPECT_EQ(tune(library, run).code, StatusCode::cuda_error);
 }
 
+TEST(Forms, OneAloneIsChosenWithoutATimer) {
+  Library library{{{"a", {}}}};
+  FormsRun run(library.all(), {});
+  ASSERT_TRUE(tune(library, run).ok());
+  EXPECT_EQ(library.launched, "") << "nothing to compare it with";
+  EXPECT_EQ(launched(library, run, Caches::warm), "a");
+  EXPECT_EQ(run.algorithms(), (Algorithms{"a", "a", "a/cold/a", "a/warm/a"}));
+}
+
 TEST(Forms, AnotherChoiceIsRefused) {
   Library library{{{"a", {}}, {"b", {}}}};
   for (const Algorithms& earlier : std::vector<Algorithms>{
