@@ -2,8 +2,8 @@
 // autotuned over the engine configurations that cuDNN's heuristics offer.
 //
 // Where no engine takes the whole graph, a convolution that leaves its sums in fp32 and a graph of pointwise operations
-// behind it run as two launches; the row's description says so. In fp32 both forms are tuned and the faster runs: there
-// fused engines are few, slow, or round to TF32, and sums in fp32 cost no accuracy. A nearest-x2
+// behind it run as two launches; the row's description says so. In fp32, where fused engines are few, slow, or round to
+// TF32, both forms are tuned if anything stands behind the sums, and the faster runs. A nearest-x2
 // upsample before the convolution is a launch of this project's `resample`, since no engine of cuDNN reads through one;
 // a second baseline runs such a problem as four phases of summed weights (phase_views.h). A transposed convolution is
 // the gradient of one; it wants the weights as [cin, kh, kw, cout], and gets a copy made once, when it is tuned.
@@ -184,22 +184,19 @@ const void* there(bool present) {
   return present ? &place : nullptr;
 }
 
-// cuDNN 9.19: of the engine configurations that it offers for a convolution with such a shift behind it, some end in
-// "misaligned address", which costs the process its device, and which ones differs between problems. For sums in fp32
-// with the shift behind them it has none.
-Support can_shift_images(bool image_shift) {
-  if (!image_shift) return supported();
-  return unsupported("cuDNN's engines fail on a shift for each image: some with an illegal access while it is tuned");
-}
-
 Support can_run_conv2d(const AnyProblem& any, DType) {
+  // cuDNN 9.19: of the engine configurations that it offers for such a graph, some end in "misaligned address", which
+  // costs the process its device, and which ones differs between problems. For sums in fp32 with the shift behind them
+  // it has none.
+  if (any.as<conv2d::Problem>().image_shift)
+    return unsupported("cuDNN's engines fail on a shift for each image: some with an illegal access while it is tuned");
   if (any.as<conv2d::Problem>().norm != conv2d::Norm::none)
     return unsupported("cuDNN's convolutions norm no input by coefficients per image and channel");
   if (any.as<conv2d::Problem>().side > 0)
     return unsupported("cuDNN's graphs add no second convolution's sums to those of the first");
   if (any.as<conv2d::Problem>().stats)
     return unsupported("cuDNN's convolutions write no statistics per image and slab of pixels");
-  return can_shift_images(any.as<conv2d::Problem>().image_shift);
+  return supported();
 }
 
 Support can_run_four_phases(const AnyProblem& any, DType dtype) {
@@ -240,7 +237,9 @@ std::unique_ptr<BaselineRun> create_conv2d(const AnyProblem& any, DType dtype, c
 }
 
 Support can_run_conv3d_temporal(const AnyProblem& any, DType) {
-  return can_shift_images(any.as<conv3d_temporal::Problem>().image_shift);
+  if (!any.as<conv3d_temporal::Problem>().image_shift) return supported();
+  return unsupported(
+      "not tried: cuDNN's engines fail on conv2d with a shift for each image, some with an illegal access");
 }
 
 // Frames are rows, the pixels of a frame columns.

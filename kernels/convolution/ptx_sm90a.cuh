@@ -90,15 +90,15 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
                       line * c.y.stride + c.y.origin,
                       (pixel - line * args.row) * c.x.stride + c.x.origin};
   };
-  TilePixels at;
+  TilePixels pixels;
   if (part.producer) {
     if (part.first_of_producer) {
       ptx::prefetch_tensor_map(&map_x);
       ptx::prefetch_tensor_map(&map_w);
       prefetch(maps_side, c);
     }
-    at = pixels_of(first_tile);
-    product::pin(at.phase, at.row0, at.column0, at.image, at.h, at.w);
+    pixels = pixels_of(first_tile);
+    product::pin(pixels.phase, pixels.row0, pixels.column0, pixels.image, pixels.h, pixels.w);
   } else {
     barriers.init<kPingpong ? 1 : kShape.consumers>(part, args.stages, (args.splits - 1) * share_bytes(part.split));
   }
@@ -111,11 +111,11 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
     if (part.tma_warp && ptx::elect_one()) {
       const int of_taps = max(min(args.tap_steps - first_step, steps), 0);
       for (int tile = first_tile; tile < tiles; tile += tile_stride) {
-        if (tile != first_tile) at = pixels_of(tile);
-        const int row_w = (c.phase_weights ? at.phase * c.cout : 0) + at.column0;
-        const int shift_y = c.phase_y(at.phase) * c.y.phase_shift;
-        const int shift_x = c.phase_x(at.phase) * c.x.phase_shift;
-        const KernelTaps taps(c, at.phase);
+        if (tile != first_tile) pixels = pixels_of(tile);
+        const int row_w = (c.phase_weights ? pixels.phase * c.cout : 0) + pixels.column0;
+        const int shift_y = c.phase_y(pixels.phase) * c.y.phase_shift;
+        const int shift_x = c.phase_x(pixels.phase) * c.x.phase_shift;
+        const KernelTaps taps(c, pixels.phase);
         Step step(c, args.cin_steps, first_step);
         if (tile == first_tile) product::wait_for_launches();
 #pragma unroll 1
@@ -126,7 +126,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
           const int column = taps.at(step.ty, step.tx) * c.cin + channel;
           ptx::mbarrier_wait(barriers.empty + ring.stage * 8, ring.parity ^ 1);
           ptx::mbarrier_arrive_expect_tx(barrier, L::kStageBytes);
-          ptx::tma_load_im2col(a, &map_x, barrier, channel, at.w, at.h, at.image,
+          ptx::tma_load_im2col(a, &map_x, barrier, channel, pixels.w, pixels.h, pixels.image,
                                static_cast<std::uint16_t>(step.tx + shift_x),
                                static_cast<std::uint16_t>(step.ty + shift_y));
           product::load_b<kHalf>(part, &map_w, a + L::kABytes, barrier, column, row_w);
@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
           const std::uint32_t barrier = barriers.full + ring.stage * 8;
           ptx::mbarrier_wait(barriers.empty + ring.stage * 8, ring.parity ^ 1);
           ptx::mbarrier_arrive_expect_tx(barrier, L::kStageBytes);
-          ptx::tma_load_2d(a, maps_side.of(from), barrier, from.channel, at.row0);
+          ptx::tma_load_2d(a, maps_side.of(from), barrier, from.channel, pixels.row0);
           product::load_b<kHalf>(part, &maps_side.w, a + L::kABytes, barrier, from.column, row_w);
         }
       }
