@@ -8,6 +8,7 @@
 #include "reports/html_page.h"
 #include "reports/run/ceilings_csv.h"
 #include "reports/run/json_file.h"
+#include "reports/run/samples_file.h"
 #include "reports/run/selected_cases.h"
 #include "reports/run/unfinished.h"
 #include "reports/totals.h"
@@ -118,12 +119,12 @@ Json lacks(const fs::path& folder, const std::vector<CaseId>& chosen, const std:
   if (is_unfinished(folder))
     say(true, "scripts/sweep did not come to its end in this folder. The same command resumes it.");
   if (chosen.empty()) say(false, "cases.csv is not there, so that cases without a row cannot be named.");
-  constexpr std::pair<const char*, const char*> kFiles[] = {
-      {"networks.csv", "totals know only of problems that have a row"},
-      {"samples.jsonl", "the gate cannot compare this run"},
-      {"env.json", "machine, build and command line are not known"}};
-  for (const auto& [name, why] : kFiles)
-    if (!fs::exists(folder / name)) say(false, fmt::format("{} is not there: {}.", name, why));
+  const std::pair<fs::path, const char*> files[] = {
+      {folder / "networks.csv", "totals know only of problems that have a row"},
+      {samples_file(folder), "the gate cannot compare this run"},
+      {folder / "env.json", "machine, build and command line are not known"}};
+  for (const auto& [file, why] : files)
+    if (!fs::exists(file)) say(false, fmt::format("{} is not there: {}.", file.filename().string(), why));
   return all;
 }
 

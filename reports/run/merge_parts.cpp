@@ -10,6 +10,7 @@
 #include "reports/run/json_file.h"
 #include "reports/run/network_problems.h"
 #include "reports/run/run_files.h"
+#include "reports/run/samples_file.h"
 #include "reports/run/samples_line.h"
 #include "reports/run/selected_cases.h"
 
@@ -21,7 +22,7 @@ namespace fs = std::filesystem;
 std::map<CaseId, std::string> read_sample_lines(const fs::path& file) {
   std::map<CaseId, std::string> lines;
   if (!fs::exists(file)) return lines;
-  std::istringstream stream(read_whole_file(file));
+  std::istringstream stream(read_samples_text(file));
   for (std::string line; std::getline(stream, line);)
     if (!line.empty()) lines.emplace(parse_samples_line(line).id, line);
   return lines;
@@ -70,7 +71,7 @@ MergePart read_merge_part(const fs::path& folder) {
   MergePart part;
   part.folder = folder;
   part.rows = std::move(run.rows);
-  part.samples = read_sample_lines(folder / "samples.jsonl");
+  part.samples = read_sample_lines(samples_file(folder));
   (void)read_network_problems(folder, part.rows);  // of doubled lines the last would win
   part.ceilings = read_ceilings(folder / "ceilings.csv");
   part.environment = read_json_object(folder / "env.json");

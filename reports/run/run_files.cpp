@@ -7,6 +7,7 @@
 
 #include "reports/run/files.h"
 #include "reports/run/row_checks.h"
+#include "reports/run/samples_file.h"
 #include "reports/run/samples_line.h"
 
 namespace noisefloor {
@@ -43,7 +44,7 @@ void remove_run_files(const std::filesystem::path& folder) {
 }
 
 std::map<CaseId, RowSamples> read_samples(const std::filesystem::path& file, RunEnd end_of_run) {
-  std::string text = read_whole_file(file);
+  std::string text = read_samples_text(file);
   if (end_of_run == RunEnd::required)
     require_whole(file, text);
   else
@@ -73,8 +74,7 @@ std::map<CaseId, RowSamples> read_samples(const std::filesystem::path& file, Run
 const RowSamples& RunFiles::samples_of(const SweepRow& row) const {
   const auto found = samples.find(row);
   if (found == samples.end() || found->second.cold_us.empty())
-    throw std::runtime_error(
-        fmt::format("{}: no samples of the row {}", (folder / "samples.jsonl").string(), row.name()));
+    throw std::runtime_error(fmt::format("{}: no samples of the row {}", samples_file(folder).string(), row.name()));
   return found->second;
 }
 
@@ -84,7 +84,7 @@ RunFiles read_run(const std::filesystem::path& folder, RunEnd end) {
     throw std::runtime_error(
         fmt::format("{}: {}; give the folder of a run", folder.string(),
                     std::filesystem::exists(folder, error) ? "is not a folder" : "no such folder"));
-  const auto sweep = folder / "sweep.csv", samples = folder / "samples.jsonl", environment = folder / "env.json";
+  const auto sweep = folder / "sweep.csv", samples = samples_file(folder), environment = folder / "env.json";
   if (!std::filesystem::exists(sweep, error))
     throw std::runtime_error(fmt::format("{}: no sweep.csv there; give the folder of a run", folder.string()));
   RunFiles run;

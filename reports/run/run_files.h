@@ -1,4 +1,4 @@
-// A run folder as its readers meet it: env.json, the rows of sweep.csv and the raw samples of samples.jsonl, checked.
+// A run folder as its readers meet it: env.json, the rows of sweep.csv and their raw samples, checked.
 #pragma once
 
 #include <filesystem>
@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "reports/run/samples_file.h"
 #include "reports/run/sweep_csv.h"
 
 namespace noisefloor {
@@ -19,9 +20,9 @@ inline constexpr int kRunSchema = 2;
 inline constexpr std::size_t kMaxCommandLines = 1000;
 
 // The files of a folder: what a run is made of, and what commands make of it.
-inline constexpr const char* kRunFiles[] = {"sweep.csv",        "samples.jsonl",  "env.json",
-                                            "env_pytorch.json", "ceilings.csv",   "networks.csv",
-                                            "cases.csv",        "crosscheck.csv", "shard.json"};
+inline constexpr const char* kRunFiles[] = {"sweep.csv",        kSamplesFile,   kPackedSamplesFile, "env.json",
+                                            "env_pytorch.json", "ceilings.csv", "networks.csv",     "cases.csv",
+                                            "crosscheck.csv",   "shard.json"};
 inline constexpr const char* kMadeFiles[] = {"roofline.csv", "totals.csv",   "plan.csv",    "report.html",
                                              "roofline.png", "roofline.svg", "overview.png"};
 bool is_run_file(const std::string& name);  // one of them, or the lock
@@ -40,7 +41,7 @@ struct RunEnvironment {
 
 // The raw samples of one row, in the order in which they were taken.
 struct RowSamples {
-  std::size_t line = 0;                   // of samples.jsonl, from 1
+  std::size_t line = 0;                   // of the file of samples, from 1
   std::vector<double> cold_us, warm_us;   // each above 0
   std::vector<std::size_t> cold_batches;  // samples per batch; their sum is cold_us.size(); empty in schema 1
   std::vector<double> cold_mhz;           // SM clock behind each batch; NaN where it could not be read; empty: no clock

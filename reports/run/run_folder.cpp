@@ -39,6 +39,11 @@ RunFolder::RunFolder(std::filesystem::path folder, const std::string& device, co
         fmt::format("{}: holds the run folders of several GPUs (sweep --device all); give one of them, or another "
                     "--out",
                     folder_.string()));
+  if (!fresh && std::filesystem::exists(folder_ / kPackedSamplesFile))
+    throw std::runtime_error(
+        fmt::format("{}: its samples are packed ({}): it was recorded, and is not added to; give "
+                    "another --out, or --fresh",
+                    folder_.string(), kPackedSamplesFile));
   if (!process_folders(folder_).empty())
     throw std::runtime_error(
         fmt::format("{}: holds the run folders of several processes (sweep --processes); sweep it with as many, or "

@@ -1,12 +1,14 @@
 """Run folders damaged at random and on purpose, under every command that reads them: read or refused in a sentence, in bounded time and memory."""
 
 import csv
+import gzip
 import json
 import os
 import shutil
 
 import pytest
 from battery import Battery, rows, run, sweep_arguments
+from tests.cli.gated_runs import pack
 
 FILES = ["sweep.csv", "samples.jsonl", "env.json", "ceilings.csv", "networks.csv", "cases.csv"]
 HOSTILE = [b"nan", b"inf", b"-1", b"1e308", b"1e999", b"0", b"", b"\x00", b"\xff\xfe", b"\x1b[2J", b'"', b",", b"[" * 1000, b"9" * 400, b"../../etc"]
@@ -137,6 +139,8 @@ WRONG = {
     "an error above its tolerance": (replace_column("max_rel_error", "1e30"), ALL),
     "a doubled row": (twice("sweep.csv", 2), ALL),
     "doubled samples": (twice("samples.jsonl", 0), ALL),
+    "packed samples without their end": (lambda folder: pack(folder / "samples.jsonl", less=20), ALL),
+    "samples packed and not": (lambda folder: (folder / "samples.jsonl.gz").write_bytes(gzip.compress((folder / "samples.jsonl").read_bytes())), ALL),
     "a doubled line of networks.csv": (twice("networks.csv", 1), {"roofline", "history"}),
     "another device in env.json": (json_field("device", "Another CPU"), ALL),
     "schema 99": (json_field("schema", 99), ALL),

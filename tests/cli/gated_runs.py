@@ -1,6 +1,7 @@
 """Runs made up for the gate, and the gate on them."""
 
 import csv
+import gzip
 import json
 import random
 from pathlib import Path
@@ -44,6 +45,13 @@ def write_run(folder, times, seed=0, status=None, dtype="bf16", device="Test GPU
     environment = {"schema": 2, "device": device, "commit": commit, "time_utc": f"2026-01-01T00:00:{seed:02}Z", "command_lines": []}
     (folder / "env.json").write_text(json.dumps(environment) + "\n")
     return folder
+
+
+def pack(file, less=0):
+    """FILE.gz in its place, without its last bytes."""
+    packed = gzip.compress(file.read_bytes())
+    file.with_name(f"{file.name}.gz").write_bytes(packed[:len(packed) - less])
+    file.unlink()
 
 
 def contents(folder):

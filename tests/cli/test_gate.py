@@ -12,7 +12,7 @@ from pathlib import Path
 import junitparser
 import pytest
 
-from tests.cli.gated_runs import RECORDED, baseline, contents, gate, write_run  # noqa: F401
+from tests.cli.gated_runs import RECORDED, baseline, contents, gate, pack, write_run  # noqa: F401
 from tests.cli.program import needs_program, run, strict
 
 pytestmark = needs_program
@@ -126,6 +126,22 @@ def test_rows_that_broke_or_are_missing(baseline, tmp_path):
     assert gate(baseline, half, "--filter", "m=[1-9],").returncode == 0
 
 
+def test_packed_samples_are_as_good(baseline, tmp_path):
+    slow = write_run(tmp_path / "b", [50.0] * 10 + [60.0] * 10, seed=1)
+    plain = gate(baseline, slow, "--junit", tmp_path / "plain.xml")
+    for folder in (baseline, slow):
+        pack(folder / "samples.jsonl")
+    packed = gate(baseline, slow, "--junit", tmp_path / "packed.xml")
+    assert packed.returncode == plain.returncode == 1 and packed.stdout == plain.stdout, packed.stderr
+    assert (tmp_path / "packed.xml").read_bytes() == (tmp_path / "plain.xml").read_bytes()
+    (baseline / "samples.jsonl").write_text("")
+    both = gate(baseline, slow)
+    assert both.returncode == 2 and "has samples.jsonl and samples.jsonl.gz: remove the one" in both.stderr, both.stderr
+    (baseline / "samples.jsonl").unlink()
+    accepted = gate(baseline, slow, "--accept", "--force")
+    assert accepted.returncode == 0 and (baseline / "samples.jsonl.gz").read_bytes() == (slow / "samples.jsonl.gz").read_bytes(), accepted.stderr
+
+
 def replaced(folder, name, old, new):
     text = (folder / name).read_text()
     assert old in text
@@ -143,6 +159,7 @@ def replaced(folder, name, old, new):
         (lambda b: (b / "sweep.csv").write_text((b / "sweep.csv").read_text()[:-9]), "the last line is cut off"),
         (lambda b: (b / "samples.jsonl").write_text((b / "samples.jsonl").read_text()[:-9]), "the last line is cut off"),
         (lambda b: (b / "samples.jsonl").unlink(), "no samples of the row gemm/"),
+        (lambda b: pack(b / "samples.jsonl", 30), "samples.jsonl.gz: is cut off"),
         (lambda b: (b / "env.json").unlink(), "env.json: cannot be read"),
         (lambda b: (b / "sweep.csv").unlink(), "no sweep.csv there"),
         (lambda b: (b / "sweep.csv").write_text(""), "sweep.csv: empty"),

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.gated_runs import pack
 from tests.cli.program import PROGRAM, SMALL, below, needs_program, rows, run, strict, sweep
 
 pytestmark = needs_program
@@ -46,6 +47,11 @@ def test_host_sweep_end_to_end(problems, tmp_path):
     assert again.returncode == 0 and "3 cases are already in" in again.stderr
     assert len(rows(out)) == 3
     assert len(json.loads((out / "env.json").read_text())["command_lines"]) == 2
+
+    pack(out / "samples.jsonl")
+    recorded = sweep(problems, out)
+    assert recorded.returncode == 2 and "its samples are packed (samples.jsonl.gz)" in recorded.stderr, recorded.stderr
+    assert sweep(problems, out, "--fresh").returncode == 0 and (out / "samples.jsonl").exists() and not (out / "samples.jsonl.gz").exists()
 
 
 def test_google_benchmark_flags(problems, tmp_path):

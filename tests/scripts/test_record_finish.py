@@ -1,5 +1,6 @@
 """scripts/record finish: a recorded folder made of parts, what it gains later, and what is refused."""
 
+import gzip
 import json
 import os
 import shutil
@@ -73,7 +74,7 @@ def test_parts_made_on_two_machines_become_a_recorded_folder(machines, quick_bro
         assert (made / "report.png").read_bytes().startswith(b"\x89PNG")
     assert {path.name for path in made.iterdir()} - {"report.png"} == {
         "README.md", "ceilings.csv", "env.json", "networks.csv", "parts.csv", "plan.csv", "roofline.csv", "roofline.png",
-        "samples.jsonl", "sweep.csv", "totals.csv"}
+        "samples.jsonl.gz", "sweep.csv", "totals.csv"}
     assert [path.name for path in (second.folder / "made").iterdir()] == ["host"]
     rows = table(made / "sweep.csv")
     assert len(rows) == 5 + 61 and {row["status"] for row in rows} <= {"ok", "throttled"} and len({row["commit"] for row in rows}) == 1
@@ -81,7 +82,8 @@ def test_parts_made_on_two_machines_become_a_recorded_folder(machines, quick_bro
     assert [(row["step"], row["part"], row["of"], row["problems"], row["rows"]) for row in parts] == [
         ("core-gemm", "1", "2", "3", "3"), ("core-gemm", "2", "2", "2", "2"), ("core-silu", "1", "1", "1", "1"),
         *(("rest-silu", str(index), "3", "20", "20") for index in (1, 2, 3))]
-    texts = {path.name: path.read_text() for path in made.iterdir() if path.suffix != ".png"}
+    texts = {path.name: path.read_text() for path in made.iterdir() if path.suffix not in (".gz", ".png")}
+    texts["samples.jsonl"] = gzip.decompress((made / "samples.jsonl.gz").read_bytes()).decode()
     assert not [name for name, text in texts.items() if str(second.folder.parent) in text], "a path of the machine"
     commit = rows[0]["commit"]
     assert f"commit `{commit}`" in texts["README.md"] and "| `rest-silu` | 3 of 3 | 60 of 60 | 60 |" in texts["README.md"]
