@@ -78,7 +78,8 @@ MergePart read_merge_part(const fs::path& folder) {
   part.shard = read_shard_record(folder);
   for (const SweepRow& row : part.rows)
     if ((row.status == Outcome::ok || row.status == Outcome::throttled) && !part.samples.contains(row))
-      cannot_merge(folder, fmt::format("samples.jsonl lacks the samples of {}", row.name()));
+      cannot_merge(folder,
+                   fmt::format("{} lacks the samples of {}", samples_file(folder).filename().string(), row.name()));
   return part;
 }
 

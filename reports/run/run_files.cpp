@@ -18,8 +18,8 @@ void require_whole(const std::filesystem::path& file, const std::string& text) {
   if (text.empty() || text.back() == '\n') return;
   const auto line = std::count(text.begin(), text.end(), '\n') + 1;
   throw std::runtime_error(
-      fmt::format("{}:{}: the last line is cut off; the sweep was killed, or the file not copied whole: resume with "
-                  "the same command and --out",
+      fmt::format("{}:{}: the last line is cut off; the sweep was killed (the same command and --out resumes it), "
+                  "or the file was not copied whole",
                   file.string(), line));
 }
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <zlib.h>
 
-#include <algorithm>
 #include <stdexcept>
 
 namespace noisefloor {
@@ -36,20 +35,18 @@ std::string unpack(const std::filesystem::path& file, std::string packed, std::s
   int result = Z_OK;
   while (result != Z_STREAM_END) {
     const std::size_t done = text.size();
-    if (done > most_bytes)
-      refuse(fmt::format("is more than {} bytes unpacked, and at most so many are read", most_bytes));
     text.resize(done + kChunkBytes);
     stream.next_out = reinterpret_cast<Bytef*>(text.data() + done);
     stream.avail_out = kChunkBytes;
     result = inflate(&stream, Z_NO_FLUSH);
     text.resize(text.size() - stream.avail_out);
+    if (text.size() > most_bytes)
+      refuse(fmt::format("is more than {} bytes unpacked, and at most so many are read", most_bytes));
     if (result == Z_BUF_ERROR || (result == Z_OK && stream.avail_in == 0 && stream.avail_out > 0))
       refuse("is cut off: copy it whole");
     if (result != Z_OK && result != Z_STREAM_END)
       refuse(fmt::format("is not whole gzip data ({})", stream.msg != nullptr ? stream.msg : "no reason given"));
   }
-  if (text.size() > most_bytes)
-    refuse(fmt::format("is more than {} bytes unpacked, and at most so many are read", most_bytes));
   if (stream.avail_in > 0) refuse(fmt::format("has {} bytes behind its gzip data", stream.avail_in));
   return text;
 }
@@ -58,9 +55,13 @@ std::string unpack(const std::filesystem::path& file, std::string packed, std::s
 
 std::filesystem::path samples_file(const std::filesystem::path& folder) {
   const auto plain = folder / kSamplesFile, packed = folder / kPackedSamplesFile;
-  if (!std::filesystem::exists(std::filesystem::symlink_status(packed))) return plain;
-  if (std::filesystem::exists(std::filesystem::symlink_status(plain)))
-    throw std::runtime_error(fmt::format("{}: has {} and {}: remove the one that is not its", folder.string(),
+  std::error_code error;  // where a folder cannot be searched, who reads the file says so
+  const auto is_there = [&](const auto& file) {
+    return std::filesystem::exists(std::filesystem::symlink_status(file, error));
+  };
+  if (!is_there(packed)) return plain;
+  if (is_there(plain))
+    throw std::runtime_error(fmt::format("{}: has {} and {}: remove the one that sweep.csv is not of", folder.string(),
                                          kSamplesFile, kPackedSamplesFile));
   return packed;
 }

@@ -7,6 +7,7 @@
 
 #include "reports/html_page.h"
 #include "reports/run/files.h"
+#include "reports/run/samples_file.h"
 #include "reports/run/selected_cases.h"
 #include "reports/run_report.h"
 #include "tests/support/temporary_folder.h"
@@ -61,6 +62,9 @@ TEST(RunReport, SaysWhatTheRunLacks) {
   write_run(folder, rows);
   EXPECT_TRUE(says(run_report(folder.path(), rows), "cases.csv is not there", false));
   EXPECT_TRUE(says(run_report(folder.path(), rows), "env.json is not there", false));
+  EXPECT_TRUE(says(run_report(folder.path(), rows), "samples.jsonl is not there", false));
+  write_atomically(folder / kPackedSamplesFile, "");
+  EXPECT_FALSE(says(run_report(folder.path(), rows), "samples.jsonl", false));
   merge_selected_cases(folder.path(), {{{"gemm", "m=1", "bf16"}, "a"}, {{"gemm", "m=2", "bf16"}, "a"}});
   std::ofstream(folder / "sweep.csv", std::ios::app) << "gemm,tor";
   const auto report = run_report(folder.path(), rows);

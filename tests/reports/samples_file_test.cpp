@@ -86,7 +86,12 @@ TEST_F(SamplesFileTest, MoreThanIsReadIsRefused) {
   const std::string packed = pack(std::string(std::size_t{4} << 20, 'a'));
   EXPECT_EQ(read(packed, 100'000), "");
   EXPECT_TRUE(refused("is more than 100000 bytes unpacked")) << refusal_;
-  EXPECT_EQ(read(packed).size(), std::size_t{4} << 20);
+  EXPECT_EQ(read(packed.substr(0, packed.size() - 20), 100'000), "");  // said before its end is looked for
+  EXPECT_TRUE(refused("is more than 100000 bytes unpacked")) << refusal_;
+  constexpr std::size_t kBytes = std::size_t{4} << 20;
+  EXPECT_EQ(read(packed, kBytes).size(), kBytes);
+  EXPECT_EQ(read(packed, kBytes - 1), "");
+  EXPECT_TRUE(refused("is more than")) << refusal_;
 }
 
 }  // namespace
