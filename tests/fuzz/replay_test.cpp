@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <string>
 #include <vector>
 
+#include "reports/run/samples_file.h"
 #include "tests/fuzz/targets.h"
 
 namespace noisefloor::fuzz {
@@ -55,11 +57,13 @@ TEST(FuzzCorpus, IsSmallAndHasNoFolderOfNothing) {
 // The exception that Target::row_bytes makes for short lines is none for a real run: four times its size is enough.
 TEST(FuzzAllocations, OfARecordedRunStayBelowFourTimesItsSize) {
   const std::filesystem::path run = "reports/recorded/nvidia-h200";
-  for (const auto& [name, file] : {std::pair("sweep_csv", "sweep.csv"), std::pair("samples", "samples.jsonl"),
-                                   std::pair("environment", "env.json")}) {
+  const std::string samples = read_samples_text(samples_file(run));
+  for (const auto& [name, bytes] : {std::pair("sweep_csv", read(run / "sweep.csv")),
+                                    std::pair("samples", std::vector<std::uint8_t>(samples.begin(), samples.end())),
+                                    std::pair("environment", read(run / "env.json"))}) {
     Target strict = target(name);
     strict.row_bytes = 0;
-    run_watched(strict, read(run / file));
+    run_watched(strict, bytes);
   }
 }
 

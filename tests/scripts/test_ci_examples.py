@@ -133,7 +133,7 @@ def test_the_action_makes_a_run_the_first_baseline(runner):
         assert code == expected and outputs["exit-code"] == str(expected), said
         assert (runner.folder / "$(touch hacked)").exists() == (record == "true")
     recorded = {path.name for path in (runner.folder / "$(touch hacked)").iterdir()}
-    assert {"sweep.csv", "samples.jsonl", "env.json"} <= recorded
+    assert {"sweep.csv", "samples.jsonl.gz", "env.json"} <= recorded
     before = (runner.folder / "$(touch hacked)" / "env.json").stat().st_mtime_ns
     assert runner.run(baseline="$(touch hacked)", candidate=RECORDED, program=PROGRAM, record="true")[0] == 0
     assert (runner.folder / "$(touch hacked)" / "env.json").stat().st_mtime_ns == before, "recorded once"
