@@ -101,8 +101,6 @@ TEST(gemm_schedule, BIsLoadedAtOnceWhereItsHalvesLieTogether) {
   EXPECT_EQ(b_box_rows(128, 4, 320), 32);
 }
 
-// A residual's stages in the ring are a block's own: where blocks share both ways, one that lies diagonally could
-// release a stage of the steps twice before another has once.
 // Of whole tiles that take no turns: whether some share both ways, and some A alone.
 std::pair<bool, bool> ways_to_share(const Problem& p) {
   std::pair<bool, bool> found;
@@ -114,6 +112,8 @@ std::pair<bool, bool> ways_to_share(const Problem& p) {
   return found;
 }
 
+// A residual's stages in the ring are a block's own: where blocks share both ways, one that lies diagonally could
+// release a stage of the steps twice before another has once.
 RC_GTEST_PROP(gemm_schedule, NoResidualInTheRingOfBlocksThatShareBothWays, ()) {
   Problem p = problem(*rc::gen::inRange<std::int64_t>(65, 3000), 8 * *rc::gen::inRange<std::int64_t>(1, 300),
                       8 * *rc::gen::inRange<std::int64_t>(1, 300));
