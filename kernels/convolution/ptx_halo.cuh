@@ -17,6 +17,7 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <type_traits>
 
 #include "kernels/convolution/ptx_halo_epilogue.cuh"
 #include "kernels/convolution/ptx_halo_layout.cuh"
@@ -108,22 +109,28 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
         const KernelTaps taps(c, at.phase);
         TapStep step(args.tiling, first_step);
         if (tile == first_tile) product::wait_for_launches();
+        const auto load_taps = [&](auto shares) {
 #pragma unroll 1
-        for (int i = 0; i < of_taps; ++i, ring.advance(args.stages), step.advance(c)) {
-          const int channel = step.part * kBlockK;
-          if ((!kFused || !args.norm) && (i == 0 || step.enters_halo())) {  // else who norms it asks for it
-            const std::uint32_t full = halo_barriers.full + halo_ring.stage * 8;
-            ptx::mbarrier_wait(halo_barriers.empty + halo_ring.stage * 8, halo_ring.parity ^ 1);
-            ptx::mbarrier_arrive_expect_tx(full, box_bytes);
-            ptx::tma_load_4d(base + halo_ring.stage * args.halo_bytes, &map_x, full, channel, x, y, at.image);
-            halo_ring.advance(args.halo_stages);
+          for (int i = 0; i < of_taps; ++i, ring.advance(args.stages), step.advance(c)) {
+            const int channel = step.part * kBlockK;
+            if ((!kFused || !args.norm) && (i == 0 || step.enters_halo())) {  // else who norms it asks for it
+              const std::uint32_t full = halo_barriers.full + halo_ring.stage * 8;
+              ptx::mbarrier_wait(halo_barriers.empty + halo_ring.stage * 8, halo_ring.parity ^ 1);
+              ptx::mbarrier_arrive_expect_tx(full, box_bytes);
+              ptx::tma_load_4d(base + halo_ring.stage * args.halo_bytes, &map_x, full, channel, x, y, at.image);
+              halo_ring.advance(args.halo_stages);
+            }
+            const std::uint32_t full = barriers.full + ring.stage * 8;
+            ptx::mbarrier_wait(barriers.empty + ring.stage * 8, ring.parity ^ 1);
+            ptx::mbarrier_arrive_expect_tx(full, L::kWeightBytes);
+            product::load_b<kHalf, shares>(part, &map_w, weights + ring.stage * L::kWeightBytes, full,
+                                           taps.at(step.ty, step.tx) * c.cin + channel, row_w);
           }
-          const std::uint32_t full = barriers.full + ring.stage * 8;
-          ptx::mbarrier_wait(barriers.empty + ring.stage * 8, ring.parity ^ 1);
-          ptx::mbarrier_arrive_expect_tx(full, L::kWeightBytes);
-          product::load_b<kHalf>(part, &map_w, weights + ring.stage * L::kWeightBytes, full,
-                                 taps.at(step.ty, step.tx) * c.cin + channel, row_w);
-        }
+        };
+        if (part.sharing > 1)
+          load_taps(std::true_type());
+        else
+          load_taps(std::false_type());
 #pragma unroll 1
         for (int i = of_taps; i < steps; ++i, ring.advance(args.stages)) {
           const SidePlace from = side_place(c, first_step + i - args.tap_steps);
@@ -136,7 +143,8 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
           const std::uint32_t full = barriers.full + ring.stage * 8;
           ptx::mbarrier_wait(barriers.empty + ring.stage * 8, ring.parity ^ 1);
           ptx::mbarrier_arrive_expect_tx(full, L::kWeightBytes);
-          product::load_b<kHalf>(part, &maps_side.w, weights + ring.stage * L::kWeightBytes, full, from.column, row_w);
+          product::load_b<kHalf, true>(part, &maps_side.w, weights + ring.stage * L::kWeightBytes, full, from.column,
+                                       row_w);
         }
         for (int consumer = 0; consumer < residual_stages; ++consumer, ring.advance(args.stages)) {
           const Patch patch = args.tiling.patch(c, at, consumer);

@@ -17,6 +17,8 @@
 
 #include <cuda_runtime.h>
 
+#include <type_traits>
+
 #include "kernels/convolution/ptx_side.cuh"
 #include "kernels/convolution/ptx_sm90a_epilogue.cuh"
 #include "kernels/convolution/ptx_sm90a_layout.cuh"
@@ -118,19 +120,25 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
         const KernelTaps taps(c, pixels.phase);
         Step step(c, args.cin_steps, first_step);
         if (tile == first_tile) product::wait_for_launches();
+        const auto load_taps = [&](auto shares) {
 #pragma unroll 1
-        for (int i = 0; i < of_taps; ++i, ring.advance(args.stages), step.advance(c, args.cin_steps)) {
-          const std::uint32_t a = base + ring.stage * L::kStageBytes;
-          const std::uint32_t barrier = barriers.full + ring.stage * 8;
-          const int channel = step.part * kBlockK;
-          const int column = taps.at(step.ty, step.tx) * c.cin + channel;
-          ptx::mbarrier_wait(barriers.empty + ring.stage * 8, ring.parity ^ 1);
-          ptx::mbarrier_arrive_expect_tx(barrier, L::kStageBytes);
-          ptx::tma_load_im2col(a, &map_x, barrier, channel, pixels.w, pixels.h, pixels.image,
-                               static_cast<std::uint16_t>(step.tx + shift_x),
-                               static_cast<std::uint16_t>(step.ty + shift_y));
-          product::load_b<kHalf>(part, &map_w, a + L::kABytes, barrier, column, row_w);
-        }
+          for (int i = 0; i < of_taps; ++i, ring.advance(args.stages), step.advance(c, args.cin_steps)) {
+            const std::uint32_t a = base + ring.stage * L::kStageBytes;
+            const std::uint32_t barrier = barriers.full + ring.stage * 8;
+            const int channel = step.part * kBlockK;
+            const int column = taps.at(step.ty, step.tx) * c.cin + channel;
+            ptx::mbarrier_wait(barriers.empty + ring.stage * 8, ring.parity ^ 1);
+            ptx::mbarrier_arrive_expect_tx(barrier, L::kStageBytes);
+            ptx::tma_load_im2col(a, &map_x, barrier, channel, pixels.w, pixels.h, pixels.image,
+                                 static_cast<std::uint16_t>(step.tx + shift_x),
+                                 static_cast<std::uint16_t>(step.ty + shift_y));
+            product::load_b<kHalf, shares>(part, &map_w, a + L::kABytes, barrier, column, row_w);
+          }
+        };
+        if (part.sharing > 1)
+          load_taps(std::true_type());
+        else
+          load_taps(std::false_type());
 #pragma unroll 1
         for (int i = of_taps; i < steps; ++i, ring.advance(args.stages)) {
           const SidePlace from = side_place(c, first_step + i - args.tap_steps);
@@ -139,7 +147,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
           ptx::mbarrier_wait(barriers.empty + ring.stage * 8, ring.parity ^ 1);
           ptx::mbarrier_arrive_expect_tx(barrier, L::kStageBytes);
           ptx::tma_load_2d(a, maps_side.of(from), barrier, from.channel, pixels.row0);
-          product::load_b<kHalf>(part, &maps_side.w, a + L::kABytes, barrier, from.column, row_w);
+          product::load_b<kHalf, true>(part, &maps_side.w, a + L::kABytes, barrier, from.column, row_w);
         }
       }
       product::let_next_launch_start();

@@ -15,6 +15,8 @@
 // warp-specialised persistent kernels.
 #include <cuda_runtime.h>
 
+#include <type_traits>
+
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/launch.cuh"
 #include "kernels/device/tensor_map.h"
@@ -88,7 +90,8 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
   product::meet(part);
 
   const ResidualPieces pieces = L::residual(gated);
-  const int residual_stages = residual && args.splits == 1 && !kPingpong ? pieces.stages() : 0;
+  constexpr int kOfResidual = L::residual(false).stages(), kOfGated = L::residual(true).stages();
+  const int residual_stages = residual && args.splits == 1 && !kPingpong ? (gated ? kOfGated : kOfResidual) : 0;
   ptx::Ring ring;
 
   if (part.producer) {
@@ -99,20 +102,26 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
           product::wait_for_launches();
         else
           place = place_of(tile);
-        const auto [row_a, column_d] = place;
+        const int row_a = place.x, column_d = place.y;
+        const auto load_steps = [&](auto shares) {
 #pragma unroll 1
-        for (int step = 0; step < steps; ++step, ring.advance(args.stages)) {
-          const std::uint32_t a = base + ring.stage * L::kStageBytes;
-          const std::uint32_t barrier = barriers.full + ring.stage * 8;
-          const int column = (first_step + step) * kBlockK;
-          ptx::mbarrier_wait(barriers.empty + ring.stage * 8, ring.parity ^ 1);
-          ptx::mbarrier_arrive_expect_tx(barrier, L::kStageBytes);
-          product::load_a<kBlockM>(part, &map_a, a, barrier, column, row_a);
-          product::load_b<kHalf>(part, &map_b, a + L::kABytes, barrier, column, column_d, args.second_half);
-        }
-        // Where consumers share the tile, its residual comes through the same ring, one or two steps behind the
-        // products, so that no epilogue waits for DRAM. A split tile's waits where stores are staged, each block's
-        // share of it.
+          for (int step = 0; step < steps; ++step, ring.advance(args.stages)) {
+            const std::uint32_t a = base + ring.stage * L::kStageBytes;
+            const std::uint32_t barrier = barriers.full + ring.stage * 8;
+            const int column = (first_step + step) * kBlockK;
+            ptx::mbarrier_wait(barriers.empty + ring.stage * 8, ring.parity ^ 1);
+            ptx::mbarrier_arrive_expect_tx(barrier, L::kStageBytes);
+            product::load_a<kBlockM, shares>(part, &map_a, a, barrier, column, row_a);
+            product::load_b<kHalf, shares>(part, &map_b, a + L::kABytes, barrier, column, column_d, args.second_half);
+          }
+        };
+        if (part.sharing > 1)
+          load_steps(std::true_type());
+        else
+          load_steps(std::false_type());
+          // Where consumers share the tile, its residual comes through the same ring, one or two steps behind the
+          // products, so that no epilogue waits for DRAM. A split tile's waits where stores are staged, each block's
+          // share of it.
 #pragma unroll 1
         for (int piece = 0; piece < pieces.count && residual_stages > 0; ring.advance(args.stages)) {
           const std::uint32_t barrier = barriers.full + ring.stage * 8;

@@ -131,11 +131,12 @@ __device__ __forceinline__ void let_next_launch_start() {
   ptx::griddepcontrol_launch_dependents();
 }
 
-// A step's kRows rows of A at `to`; neighbours in n bring an equal part each to all of them.
-template <int kRows, int kConsumers>
+// A step's kRows rows of A at `to`; neighbours in n bring an equal part each to all of them. kShares: whether there may
+// be neighbours; without any, what their parts take is not worked out before the first load.
+template <int kRows, bool kShares, int kConsumers>
 __device__ __forceinline__ void load_a(const Part<kConsumers>& part, const CUtensorMap* map, std::uint32_t to,
                                        std::uint32_t barrier, int column, int row) {
-  if (part.multicast_a > 1) {
+  if (kShares && part.multicast_a > 1) {
     const int first = part.n_rank * (kRows >> log2_of(part.multicast_a));
     ptx::tma_load_2d_multicast(to + first * kRowBytes, map, barrier, column, row + first, part.multicast_mask_a());
   } else {
@@ -145,10 +146,10 @@ __device__ __forceinline__ void load_a(const Part<kConsumers>& part, const CUten
 
 // A step's rows of B, two halves of kHalf rows at `to`, the second `second_half` rows of the tensor behind the first;
 // their map's boxes have b_box_rows (sm90a_schedule.h). Neighbours in m bring an equal part each to all of them.
-template <int kHalf, int kConsumers>
+template <int kHalf, bool kShares, int kConsumers>
 __device__ __forceinline__ void load_b(const Part<kConsumers>& part, const CUtensorMap* map, std::uint32_t to,
                                        std::uint32_t barrier, int column, int row, int second_half = kHalf) {
-  if (part.multicast > 1) {
+  if (kShares && part.multicast > 1) {
     const int first = part.m_rank * (2 * kHalf >> log2_of(part.multicast));
     const int behind = first < kHalf ? first : first - kHalf + second_half;
     ptx::tma_load_2d_multicast(to + first * kRowBytes, map, barrier, column, row + behind, part.multicast_mask_b());
