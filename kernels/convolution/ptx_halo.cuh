@@ -178,6 +178,9 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
     std::uint8_t* const staging = aligned + args.region_bytes + part.consumer * store_bytes;
     auto* const mul = reinterpret_cast<float*>(aligned + channels_offset) + part.consumer * 2 * kBlockN;
     int buffer = 0;
+    Addressees addressees;
+    if (L::kCanSplit && args.splits > 1)
+      addressees.find<kBlockN, kBlockM>(part, barriers, args.splits, weights + args.inbox.stage * L::kWeightBytes);
     for (int tile = first_tile; tile < tiles; tile += tile_stride) {
       const TileIndex index = args.order.locate(tile);
       const Patch patch = args.tiling.patch(c, args.tiling.place(index.m_cluster, part.m_rank), part.consumer);
@@ -206,17 +209,13 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
       channels.write(drain.mul, drain.add);
       if (args.splits > 1) {
         if constexpr (L::kCanSplit) {
-          auto* const partial = reinterpret_cast<float*>(aligned);
-          constexpr int kPartialBytes = kBlockM * kBlockN * 4;
-          product::exchange_sums(
-              part, barriers, base, base + kPartialBytes, 3, [&] { write_partial<kBlockN, kBlockM>(acc[0], partial); },
-              [&](int peer) {
-                return product::Share{share_begin(kBlockN, args.splits, peer) * kBlockM * 32, share_bytes(peer)};
-              });
+          product::await_inboxes(args.inbox.opens, steps);
+          send_partial<kBlockN>(acc[0], addressees);
+          product::await_sums(barriers);
           const int first = share_begin(kBlockN, args.splits, part.split);
-          const Partials partials{partial,    partial + kPartialBytes / 4,
-                                  part.split, args.splits,
-                                  first,      share_begin(kBlockN, args.splits, part.split + 1) - first};
+          const Partials partials{
+              reinterpret_cast<const float*>(aligned + (weights - base) + args.inbox.stage * L::kWeightBytes),
+              args.splits, first, share_begin(kBlockN, args.splits, part.split + 1) - first};
           store_partials<T, kBlockM, kFused ? Statistics::patches : Statistics::none>(drain, partials, part.consumer);
         }
       } else {
@@ -227,7 +226,6 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
       }
     }
     if (part.warp % 4 == 0 && ptx::elect_one()) ptx::tma_store_wait_read<0>();
-    product::leave_consumer(part);
   }
 }
 
@@ -257,8 +255,10 @@ Status launch_halo_tile(const Convolution& c, DType dtype, const Operands& o, co
   const Halo& halo = tiling.halo;
   const Rings rings = rings_with(schedule.stages, c.y.taps * c.x.taps, c.side > 0);
   const int halo_bytes = padded_halo(halo.lines());
-  const int exchange = schedule.splits > 1 ? exchange_bytes(L::kShape, schedule.splits) : 0;
-  const int region = std::max(rings.bytes(halo_bytes, L::kShape.block_n), exchange);
+  const int inbox_stages = (inbox_bytes(L::kShape, schedule.splits) + L::kWeightBytes - 1) / L::kWeightBytes;
+  if (schedule.splits > 1 && inbox_stages > schedule.stages)
+    return failure(StatusCode::invalid_argument, "convolution: partial sums need more stages than this schedule has");
+  const int region = rings.bytes(halo_bytes, L::kShape.block_n);
   const int bytes = region + outside_rings(L::kShape.consumers, L::kShape.block_n, schedule.splits > 1);
   const std::int64_t row = std::int64_t{c.x.in} * c.cin;
   CUtensorMap map_x;
@@ -304,6 +304,7 @@ Status launch_halo_tile(const Convolution& c, DType dtype, const Operands& o, co
                                    region,
                                    schedule.stages,
                                    schedule.multicast,
+                                   product::inbox_of(schedule, tap_steps(c) + side_steps(c), inbox_stages),
                                    schedule.splits};
   const LaunchShape shape{.grid = static_cast<unsigned>(schedule.grid),
                           .block = L::kThreads,

@@ -18,8 +18,9 @@ struct HaloArguments : Output<T> {
   int tap_steps, k_steps;       // a step: a tap of 64 channels; behind them those of a second source
   int halo_stages, halo_bytes;  // bytes of a stage
   const float* norm;            // as in Operands; null without a norm
-  int region_bytes;             // of the rings, or of the partial sums in their place
+  int region_bytes;             // of the rings
   int stages, multicast;
+  product::Inbox inbox;  // of the weights' stages
   product::Divisor splits;
 };
 

@@ -39,17 +39,19 @@ __device__ __forceinline__ Held multiply_taps(const Part<kConsumers>& part, cons
     halo_ring.advance(args.halo_stages);
     return left;
   };
-  const auto multiply = [&](std::uint64_t descriptor_a, bool add, int left) {
+  const int opens = L::kCanSplit ? args.inbox.opens : -1;
+  const auto multiply = [&](int i, std::uint64_t descriptor_a, int left) {
     const std::uint64_t descriptor_b = ptx::wgmma_descriptor_128b(weights + ring.stage * L::kWeightBytes);
     ptx::mbarrier_wait(barriers.full + ring.stage * 8, ring.parity);
     ptx::wgmma_fence();
 #pragma unroll
     for (int k = 0; k < kBlockK / 16; ++k)
-      ptx::Wgmma<T, L::kShape.block_n>::run(acc[0], descriptor_a + 2 * k, descriptor_b + 2 * k, add || k > 0);
+      ptx::Wgmma<T, L::kShape.block_n>::run(acc[0], descriptor_a + 2 * k, descriptor_b + 2 * k, i + k > 0);
     ptx::wgmma_commit();
     ptx::wgmma_wait<1>();
     if (held.weights >= 0) barriers.release(part, held.weights);
     if (left >= 0) halo_barriers.release(part.lane, left);
+    if (i == opens) product::open_inbox();
     held.weights = ring.stage;
     ring.advance(args.stages);
   };
@@ -59,13 +61,13 @@ __device__ __forceinline__ Held multiply_taps(const Part<kConsumers>& part, cons
   for (int i = 0; i < of_taps; ++i, step.advance(args.c)) {
     int left = -1;
     if (i == 0 || step.enters_halo()) left = enter_halo(patch_bytes);
-    multiply(ptx::wgmma_descriptor_128b(a + step.ty * row_bytes + step.tx * kRowBytes, row_bytes), i > 0, left);
+    multiply(i, ptx::wgmma_descriptor_128b(a + step.ty * row_bytes + step.tx * kRowBytes, row_bytes), left);
   }
 #pragma unroll 1
   for (int i = of_taps; i < steps; ++i) {
     const Halo box = args.tiling.side_box();
     const int left = enter_halo(first_line(args.tiling.patches, box, part.consumer) * kRowBytes);
-    multiply(ptx::wgmma_descriptor_128b(a, box.width * kRowBytes), i > 0, left);
+    multiply(i, ptx::wgmma_descriptor_128b(a, box.width * kRowBytes), left);
   }
   return held;
 }

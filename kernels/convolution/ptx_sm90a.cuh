@@ -163,6 +163,9 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
     // Over the steps of a tile that is not this consumer's.
     const auto skip_tile = [&] { ring.skip(steps, args.stages); };
     if (kPingpong && part.consumer == 1) skip_tile();
+    Addressees addressees;
+    if (L::kCanSplit && args.splits > 1)
+      addressees.find<kBlockN, kBlockM>(part, barriers, args.splits, base + args.inbox.stage * L::kStageBytes);
     for (int tile = first_tile + (kPingpong ? part.consumer * tile_stride : 0); tile < tiles;
          tile += (kPingpong ? 2 : 1) * tile_stride) {
       const TilePlace at = place_tile(args, tile, part.m_rank, kBlockM, kBlockN);
@@ -192,7 +195,8 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
       float acc[L::kSubtiles][kBlockN / 2];
       if (kPingpong && tile != first_tile) product::await_turn(part.consumer);
       const int last = product::multiply<T, kBlockN, L::kStageBytes, L::kABytes>(
-          part, barriers, base, kPingpong ? 0 : part.consumer * 64 * kRowBytes, ring, args.stages, steps, acc);
+          part, barriers, base, kPingpong ? 0 : part.consumer * 64 * kRowBytes, ring, args.stages, steps,
+          L::kCanSplit ? args.inbox.opens : -1, acc);
       if (kPingpong && tile + tile_stride < tiles) product::pass_turn(part.consumer);
       product::finish_products(acc);
       barriers.release(part, last);
@@ -202,17 +206,12 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
       channels.write(drain.mul, drain.add);
       if (args.splits > 1) {
         if constexpr (L::kCanSplit) {
-          auto* const partial = reinterpret_cast<float*>(aligned);
-          constexpr int kPartialBytes = kBlockM * kBlockN * 4;
-          product::exchange_sums(
-              part, barriers, base, base + kPartialBytes, 3, [&] { write_partial<kBlockN, kBlockM>(acc[0], partial); },
-              [&](int peer) {
-                return product::Share{share_begin(kBlockN, args.splits, peer) * kBlockM * 32, share_bytes(peer)};
-              });
+          product::await_inboxes(args.inbox.opens, steps);
+          send_partial<kBlockN>(acc[0], addressees);
+          product::await_sums(barriers);
           const int first = share_begin(kBlockN, args.splits, part.split);
-          const Partials partials{partial,    partial + kPartialBytes / 4,
-                                  part.split, args.splits,
-                                  first,      share_begin(kBlockN, args.splits, part.split + 1) - first};
+          const Partials partials{reinterpret_cast<const float*>(aligned + args.inbox.stage * L::kStageBytes),
+                                  args.splits, first, share_begin(kBlockN, args.splits, part.split + 1) - first};
           store_partials<T, kBlockM, Statistics::rows>(drain, partials, part.consumer);
         }
       } else {
@@ -230,7 +229,6 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
         }
       }
     }
-    product::leave_consumer(part);
   }
 }
 
@@ -266,6 +264,7 @@ Status launch_tile(const Convolution& c, DType dtype, const Operands& o, const S
                                static_cast<int>(product.k_steps),
                                schedule.stages,
                                schedule.multicast,
+                               product::inbox_of(schedule, product.k_steps, L::inbox_stages(schedule.splits)),
                                schedule.splits};
 
   const LaunchShape shape{.grid = static_cast<unsigned>(schedule.grid),

@@ -257,25 +257,45 @@ __device__ __forceinline__ void store_accumulator(const Drain<T, Place>& to, flo
   }
 }
 
-// The partial sums of a split-K cluster lie in shared memory as blocks of 8 channels, [block][block_m rows][8] floats,
-// so that a share (some blocks) is contiguous, and a warp's writes of 8 rows are 256 contiguous bytes.
-template <int kBlockN, int kBlockM>
-__device__ __forceinline__ void write_partial(const float (&acc)[kBlockN / 2], float* partial) {
+// Partial sums lie in shared memory as blocks of 8 channels, [block][block_m rows][8] floats, so that what a warp sends
+// of a block, 8 rows at a time, is 256 contiguous bytes. An inbox (product/inbox.h) has a share's blocks from each
+// split. Where a thread's sums of a block of channels go: worked out by one lane for each, ahead of the products.
+struct Addressees {
+  std::uint32_t inbox = 0, received = 0;  // of block `lane` of channels, as send_sums() takes them
+
+  template <int kBlockN, int kBlockM, int kConsumers>
+  __device__ __forceinline__ void find(const Part<kConsumers>& part, const Barriers& barriers,
+                                       const product::Divisor& splits, std::uint32_t inbox_at) {
+    static_assert(kBlockN / 8 <= 32);
+    int share = 0;
+    for (int s = 1; s < splits; ++s) share += share_begin(kBlockN, splits, s) <= part.lane ? 1 : 0;
+    const int first = share_begin(kBlockN, splits, share), count = share_begin(kBlockN, splits, share + 1) - first;
+    inbox = inbox_at + static_cast<std::uint32_t>((part.split * count + part.lane - first) * kBlockM * 32);
+    if (share == part.split) return;
+    const auto block = static_cast<std::uint32_t>(part.peer(share));
+    inbox = ptx::map_to_rank(inbox, block);
+    received = ptx::map_to_rank(barriers.received, block);
+  }
+};
+
+template <int kBlockN>
+__device__ __forceinline__ void send_partial(const float (&acc)[kBlockN / 2], const Addressees& to) {
   const int thread = static_cast<int>(threadIdx.x);
-  float* at = partial + (thread / 32 * 16 + thread % 32 / 4) * 8 + thread % 4 * 2;
+  const auto mine = static_cast<std::uint32_t>((thread / 32 * 16 + thread % 32 / 4) * 32 + thread % 4 * 8);
 #pragma unroll
-  for (int i = 0; i < kBlockN / 8; ++i, at += kBlockM * 8) {
-    *reinterpret_cast<float2*>(at) = make_float2(acc[4 * i], acc[4 * i + 1]);
-    *reinterpret_cast<float2*>(at + 64) = make_float2(acc[4 * i + 2], acc[4 * i + 3]);
+  for (int i = 0; i < kBlockN / 8; ++i) {
+    const std::uint32_t at = __shfl_sync(0xffffffffu, to.inbox, i) + mine;
+    const std::uint32_t received = __shfl_sync(0xffffffffu, to.received, i);
+    product::send_sums(at, make_float2(acc[4 * i], acc[4 * i + 1]), received);
+    product::send_sums(at + 8 * 32, make_float2(acc[4 * i + 2], acc[4 * i + 3]), received);
   }
 }
 
-// What a block of the cluster holds of the partial sums: its own tile, and behind it its share from each block in
-// their order.
+// A block's share of the partial sums, in its inbox.
 struct Partials {
-  const float *own, *received;
-  int split, splits;
-  int first, count;  // blocks of this block's share
+  const float* inbox;
+  int splits;
+  int first, count;  // blocks of the share
 };
 
 // Adds 8 channels of a row from all splits, always in their order, so that the result does not depend on timing.
@@ -285,8 +305,7 @@ __device__ __forceinline__ void sum_partials(const Partials& partials, int block
   for (float& x : sum) x = 0;
 #pragma unroll 2
   for (int s = 0; s < partials.splits; ++s) {
-    const float* from = s == partials.split ? partials.own + ((partials.first + block) * kBlockM + row) * 8
-                                            : partials.received + ((s * partials.count + block) * kBlockM + row) * 8;
+    const float* from = partials.inbox + ((s * partials.count + block) * kBlockM + row) * 8;
     const float4 low = *reinterpret_cast<const float4*>(from);
     const float4 high = *reinterpret_cast<const float4*>(from + 4);
     sum[0] += low.x, sum[1] += low.y, sum[2] += low.z, sum[3] += low.w;

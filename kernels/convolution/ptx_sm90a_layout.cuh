@@ -32,6 +32,7 @@ struct Arguments : Output<T> {
   product::TileOrder order;
   int cin_steps, tap_steps, k_steps;  // of a tap, of all taps, and with the second source's
   int stages, multicast;
+  product::Inbox inbox;
   product::Divisor splits;
 };
 
@@ -61,6 +62,9 @@ struct Layout {
   static constexpr int kThreads = kShape.consumers * 128 + (kMoveRegisters ? 128 : 32);
   static constexpr int kSubtiles = kShape.pingpong ? 2 : 1;  // of 64 rows, that a consumer holds
   static constexpr bool kCanSplit = can_split(kShape, 2);
+  static constexpr int inbox_stages(int splits) {
+    return (inbox_bytes(kShape, splits) + kStageBytes - 1) / kStageBytes;
+  }
   static_assert(kShape.block_n / 2 % 8 == 0, "each half of the weights must be whole swizzle atoms");
   static_assert((bytes(kShape.stages) + kReservedBytes) * kShape.blocks_per_sm <= kSmBytes, "an SM's shared memory");
   static_assert(bytes(kShape.deep_stages) + kReservedBytes <= kSmBytes, "a block's shared memory");

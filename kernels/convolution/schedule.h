@@ -42,9 +42,13 @@ constexpr int share_begin(int block_n, const Count& splits, int split) {
 constexpr int largest_share(int block_n, int splits) {
   return (block_n / 8 + splits - 1) / splits;
 }
-// Bytes of partial sums that a block of a split tile holds: its own tile, then its share from each of the others.
+// Bytes of a block's inbox in a split tile: its share from each of the blocks.
+constexpr int inbox_bytes(const Tile& tile, int splits) {
+  return tile.block_m() * 32 * splits * largest_share(tile.block_n, splits);
+}
+// And of its whole tile of sums beside.
 constexpr int exchange_bytes(const Tile& tile, int splits) {
-  return tile.block_m() * 32 * (tile.block_n / 8 + splits * largest_share(tile.block_n, splits));
+  return tile.block_m() * 32 * (tile.block_n / 8) + inbox_bytes(tile, splits);
 }
 // Whether `splits` blocks of a cluster can share an output tile of this shape: the partial sums lie where the stages
 // were. The widest tile and those in ping-pong keep too many registers for it.

@@ -49,7 +49,6 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
   const int bias_offset = store_offset + kShape.consumers * L::kStoreBytes;
   const Barriers barriers(base + bias_offset + kShape.consumers * L::kBiasBytes, args.stages);
   const Part<kShape.consumers> part(args.multicast, args.splits, args.multicast_a);
-  const int share_bytes = kPartialBytes<kBlockM, kBlockN> / args.splits;
   const bool gated = args.epilogue.gated();
   const int out_n = gated ? kHalf : kBlockN;  // columns of D in a tile
   const bool residual = args.epilogue.residual != nullptr;
@@ -83,9 +82,10 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
     place = place_of(first_tile);
     product::pin(place.x, place.y);
   } else {
-    const int residual_bytes = residual ? kBlockM / args.splits * out_n * 2 : 0;
-    barriers.init<kPingpong ? 1 : kShape.consumers>(part, args.stages,
-                                                    (args.splits - 1) * share_bytes + residual_bytes);
+    // Of a split tile, from the other blocks and of the residual.
+    const int share_rows = kBlockM / args.splits;
+    const int received = share_rows * ((args.splits - 1) * kBlockN * 4 + (residual ? out_n * 2 : 0));
+    barriers.init<kPingpong ? 1 : kShape.consumers>(part, args.stages, received);
   }
   product::meet(part);
 
@@ -179,7 +179,8 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
       float acc[L::kSubtiles][kBlockN / 2];
       if (kPingpong && tile != first_tile) product::await_turn(part.consumer);
       const int last = product::multiply<T, kBlockN, L::kStageBytes, L::kABytes>(
-          part, barriers, base, kPingpong ? 0 : part.consumer * 64 * kRowBytes, ring, args.stages, steps, acc);
+          part, barriers, base, kPingpong ? 0 : part.consumer * 64 * kRowBytes, ring, args.stages, steps,
+          L::kCanSplit ? args.inbox.opens : -1, acc);
       if (kPingpong && tile + tile_stride < tiles) product::pass_turn(part.consumer);
       product::finish_products(acc);
       barriers.release(part, last);
@@ -199,15 +200,13 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
       write_bias_pair<T, kBlockN>(bias_pair, bias);
       if (args.splits > 1) {
         if constexpr (L::kCanSplit) {
-          product::exchange_sums(
-              part, barriers, base, base + kPartialBytes<kBlockM, kBlockN>, 1,
-              [&] { write_partial<kBlockN>(acc[0], reinterpret_cast<float*>(aligned)); },
-              [&](int peer) {
-                return product::Share{peer * share_bytes, share_bytes};
-              });
-          const auto* partial = reinterpret_cast<const float*>(aligned);
-          const Partials partials{partial, partial + kBlockM * kPartialStride<kBlockN>, part.split, args.splits,
-                                  share_bytes / 4};
+          const int inbox = args.inbox.stage * L::kStageBytes;
+          product::await_inboxes(args.inbox.opens, steps);
+          send_partial<kBlockM, kBlockN>(part, barriers, acc[0], base + inbox);
+          ptx::named_barrier_sync(1, kShape.consumers * 128);  // the bias and this block's own sums are there
+          product::await_sums(barriers);
+          const Partials partials{reinterpret_cast<const float*>(aligned + inbox), part.split, args.splits,
+                                  kInboxBytes<kBlockM, kBlockN> / 4 / args.splits};
           const auto* share_residual = reinterpret_cast<const T*>(aligned + store_offset);
           reduce_and_store<T, kBlockM, kBlockN>(partials, bias, share_residual, args.epilogue, args.d, at);
         }
@@ -249,8 +248,6 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
       }
     }
     if (part.warp % 4 == 0 && ptx::elect_one()) ptx::tma_store_wait_read<0>();
-    __syncwarp();
-    product::leave_consumer(part);
   }
 }
 
@@ -309,6 +306,7 @@ Status launch_tile(const Problem& problem, DType dtype, const Tensors& tensors, 
                                schedule.stages,
                                schedule.multicast,
                                schedule.multicast_a,
+                               product::inbox_of(schedule, (problem.k + kBlockK - 1) / kBlockK, L::kInboxStages),
                                schedule.splits};
 
   const LaunchShape shape{.grid = static_cast<unsigned>(schedule.grid),

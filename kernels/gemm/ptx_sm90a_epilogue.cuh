@@ -247,32 +247,43 @@ __device__ __forceinline__ void store_accumulator(float (&acc)[kBlockN / 2], con
   }
 }
 
-// Floats between rows of a partial tile in shared memory: 8 more than the tile, so that the 8-byte writes of half a
-// warp (4 rows of 8 floats) cover all 32 banks once.
+// Floats between rows of partial sums: 8 more than a tile's, so that the 8-byte writes of half a warp (4 rows of 8
+// floats) cover all 32 banks once.
 template <int kBlockN>
 inline constexpr int kPartialStride = kBlockN + 8;
 
-template <int kBlockN>
-__device__ __forceinline__ void write_partial(const float (&acc)[kBlockN / 2], float* partial) {
+// The bytes of an inbox (product/inbox.h): one share of block_m / splits rows from each block.
+template <int kBlockM, int kBlockN>
+inline constexpr int kInboxBytes = kBlockM* kPartialStride<kBlockN> * 4;
+
+// Sends this thread's sums to the `inbox` of each row's block. Its rows lie in 16 of a warp, of which the lower and the
+// upper 8 go to one block each (a share has 8 rows at least).
+template <int kBlockM, int kBlockN, int kConsumers>
+__device__ __forceinline__ void send_partial(const Part<kConsumers>& part, const Barriers& barriers,
+                                             const float (&acc)[kBlockN / 2], std::uint32_t inbox) {
   const int thread = static_cast<int>(threadIdx.x);
-  float* row = partial + (thread / 32 * 16 + thread % 32 / 4) * kPartialStride<kBlockN> + thread % 4 * 2;
+  const int log_rows = std::countr_zero(static_cast<unsigned>(kBlockM)) - product::log2_of(part.splits);
 #pragma unroll
-  for (int i = 0; i < kBlockN / 8; ++i) {
-    *reinterpret_cast<float2*>(row + 8 * i) = make_float2(acc[4 * i], acc[4 * i + 1]);
-    *reinterpret_cast<float2*>(row + 8 * kPartialStride<kBlockN> + 8 * i) = make_float2(acc[4 * i + 2], acc[4 * i + 3]);
+  for (int half = 0; half < 2; ++half) {
+    const int row = thread / 32 * 16 + 8 * half + thread % 32 / 4, share = row >> log_rows;
+    const int row_there = (part.split << log_rows) + row - (share << log_rows);
+    const int at = row_there * kPartialStride<kBlockN> + thread % 4 * 2;
+    std::uint32_t to = inbox + static_cast<std::uint32_t>(at * 4), received = 0;
+    if (share != part.split) {
+      const auto block = static_cast<std::uint32_t>(part.peer(share));
+      to = ptx::map_to_rank(to, block);
+      received = ptx::map_to_rank(barriers.received, block);
+    }
+#pragma unroll
+    for (int i = 0; i < kBlockN / 8; ++i)
+      product::send_sums(to + 32 * i, make_float2(acc[4 * i + 2 * half], acc[4 * i + 2 * half + 1]), received);
   }
 }
 
-// The bytes of partial sums that a block holds: its own tile, then one share of block_m / splits rows from each block.
-template <int kBlockM, int kBlockN>
-inline constexpr int kPartialBytes = kBlockM* kPartialStride<kBlockN> * 4;
-
-// The partial sums of a split-K cluster as one of its blocks sees them: this block's whole tile, and behind it the
-// shares that the other blocks have sent, in their order.
+// The partial sums of a share of rows, as its block has them in its inbox: the splits' in their order.
 struct Partials {
-  const float* own;
-  const float* received;
-  int share;  // which rows are this block's: block_m / splits of them, from share * block_m / splits
+  const float* inbox;
+  int share;  // which rows: block_m / splits of them, from share * block_m / splits
   int splits;
   int share_floats;
 };
@@ -283,7 +294,7 @@ __device__ __forceinline__ void sum_partials(const Partials& partials, int offse
   for (float& x : sum) x = 0;
 #pragma unroll 2
   for (int s = 0; s < partials.splits; ++s) {
-    const float* from = (s == partials.share ? partials.own : partials.received) + s * partials.share_floats + offset;
+    const float* from = partials.inbox + s * partials.share_floats + offset;
     const float4 low = *reinterpret_cast<const float4*>(from);
     const float4 high = *reinterpret_cast<const float4*>(from + 4);
     sum[0] += low.x, sum[1] += low.y, sum[2] += low.z, sum[3] += low.w;

@@ -8,6 +8,7 @@
 #include "kernels/gemm/ptx_sm90a_epilogue.cuh"
 #include "kernels/gemm/ptx_sm90a_pieces.h"
 #include "kernels/gemm/schedule.h"
+#include "kernels/product/inbox.h"
 #include "kernels/product/sm90a_mainloop.cuh"
 #include "kernels/product/tile_order.h"
 
@@ -27,6 +28,7 @@ struct Arguments {
   product::Divisor part_tiles;  // tiles along n of a part of D
   int second_half;              // rows of B from a tile's first half of block_n to its second
   int stages, multicast, multicast_a;
+  product::Inbox inbox;
   product::Divisor splits;
 };
 
@@ -58,11 +60,10 @@ struct Layout {
   static_assert(128 * kProducerRegisters + 256 * kConsumerRegisters <= 65536, "an SM's registers");
   static constexpr int kThreads = kShape.consumers * 128 + (kMoveRegisters ? 128 : 32);
   static constexpr int kSubtiles = kShape.pingpong ? 2 : 1;  // of 64 rows, that a consumer holds
-  // Split-K partial sums, this block's and the received ones, lie where the stages were; the widest tiles are never
-  // split.
+  // Split-K partial sums arrive in stages; the widest tiles are never split.
   static constexpr bool kCanSplit = can_split(kShape);
-  static_assert(!kCanSplit || 2 * kPartialBytes<kShape.block_m(), kShape.block_n> <= kShape.stages * kStageBytes,
-                "room to reduce");
+  static constexpr int kInboxStages = (kInboxBytes<kShape.block_m(), kShape.block_n> + kStageBytes - 1) / kStageBytes;
+  static_assert(!kCanSplit || kInboxStages <= kShape.stages, "room to reduce");
   // Where the tile is split nothing is staged for a store, and the residual of a block's share waits there.
   static_assert(!kCanSplit || kShape.block_m() / 2 * kShape.block_n * 2 <= kShape.consumers * kStoreBytes,
                 "room for a share's residual");

@@ -10,6 +10,7 @@
 #include "kernels/product/sharing.h"
 #include "kernels/product/sm90a_schedule.h"
 #include "kernels/ptx/cluster.cuh"
+#include "kernels/ptx/dsmem.cuh"
 #include "kernels/ptx/elect.cuh"
 #include "kernels/ptx/fence.cuh"
 #include "kernels/ptx/griddepcontrol.cuh"
@@ -159,12 +160,32 @@ __device__ __forceinline__ void load_b(const Part<kConsumers>& part, const CUten
   }
 }
 
+// A split tile's blocks exchange partial sums: each has an inbox (inbox.h) for its share of them, the splits' one
+// behind the other. A consumer's part in it: once no step reads the inbox any more, from multiply() or behind it,
+__device__ __forceinline__ void open_inbox() {
+  ptx::cluster_arrive_relaxed();
+}
+// then, behind the products, before it sends: all blocks' inboxes are open.
+__device__ __forceinline__ void await_inboxes(int opens, int steps) {
+  if (opens >= steps) open_inbox();
+  ptx::cluster_wait();
+}
+// Two sums to `address` of a block of the cluster, and their bytes to its `received`; where that is 0, to this block as
+// plain stores, of which `received` does not tell.
+__device__ __forceinline__ void send_sums(std::uint32_t address, float2 sums, std::uint32_t received) {
+  ptx::store_async_or_here(address, sums, received);
+}
+__device__ __forceinline__ void await_sums(const Barriers& barriers) {
+  __syncwarp();
+  ptx::mbarrier_wait(barriers.received, 0);
+}
+
 // A consumer's sums over `steps` stages of kStageBytes, whose rows of A lie first_a bytes into a stage and those of B
 // kABytes: acc[i] has 64 rows. Returns the last stage, which is not released yet; its products may still run
-// (finish_products).
+// (finish_products). Behind `opens` steps it opens its inbox; -1: it has none.
 template <class T, int kBlockN, int kStageBytes, int kABytes, int kSubtiles, int kConsumers>
 __device__ __forceinline__ int multiply(const Part<kConsumers>& part, const Barriers& barriers, std::uint32_t stages_at,
-                                        int first_a, ptx::Ring& ring, int stages, int steps,
+                                        int first_a, ptx::Ring& ring, int stages, int steps, int opens,
                                         float (&acc)[kSubtiles][kBlockN / 2]) {
   int previous = -1;
   for (int step = 0; step < steps; ++step, ring.advance(stages)) {
@@ -182,6 +203,7 @@ __device__ __forceinline__ int multiply(const Part<kConsumers>& part, const Barr
     ptx::wgmma_commit();
     ptx::wgmma_wait<1>();
     if (previous >= 0) barriers.release(part, previous);
+    if (step == opens) open_inbox();
     previous = ring.stage;
   }
   return previous;
@@ -206,38 +228,10 @@ __device__ __forceinline__ void finish_products(float (&acc)[kSubtiles][kCount])
     for (float& x : subtile) ptx::wgmma_pin(x);
 }
 
-// A split tile's consumers give the other blocks of the cluster their shares of the partial sums and wait for their
-// own. write() puts this thread's sums where the stages were (at `own`); share(s) is where in it and how many bytes
-// the share of split s is; what others send lies one share after the other at `received`.
-template <int kConsumers, class Write, class Share>
-__device__ __forceinline__ void exchange_sums(const Part<kConsumers>& part, const Barriers& barriers, std::uint32_t own,
-                                              std::uint32_t received, std::uint32_t barrier, const Write& write,
-                                              const Share& share) {
-  ptx::cluster_arrive_relaxed();
-  ptx::named_barrier_sync(barrier, kConsumers * 128);  // all consumers have read the last stage
-  write();
-  ptx::fence_proxy_async_shared();
-  ptx::named_barrier_sync(barrier, kConsumers * 128);
-  ptx::cluster_wait();  // the other blocks' stages are free to receive
-  const auto peer = static_cast<int>(threadIdx.x);
-  if (peer < part.splits && peer != part.split) {
-    const auto [offset, bytes] = share(peer);
-    const auto block = static_cast<std::uint32_t>(part.peer(peer));
-    ptx::bulk_copy_to_cluster(ptx::map_to_rank(received + static_cast<std::uint32_t>(part.split * bytes), block),
-                              own + static_cast<std::uint32_t>(offset), static_cast<std::uint32_t>(bytes),
-                              ptx::map_to_rank(barriers.received, block));
-  }
-  __syncwarp();
-  ptx::mbarrier_wait(barriers.received, 0);
-}
-struct Share {
-  int offset, bytes;
-};
-
-// A block stays while others may read its partial sums, send theirs, or arrive on its barriers. Sums: a split tile's
-// blocks leave together. Arrivals are relaxed, so a neighbour's may still be under way when it has met the others, and
-// one that finds no block fails the launch (docs/log/convolution/2026-11-26-arrivals-on-a-block-that-left.md): who
-// loads waits for every stage that it filled to come back.
+// A block stays while others may send it partial sums or arrive on its barriers. Sums it awaits. Arrivals are relaxed,
+// so a neighbour's may still be under way when it has met the others, and one that finds no block fails the launch
+// (docs/log/convolution/2026-11-26-arrivals-on-a-block-that-left.md): who loads waits for every stage that it filled to
+// come back.
 
 // The thread that loads, behind its last load: `ring` stands behind the last stage that it filled. A split tile's
 // stages are awaited by leave_producer, so that the exchange of sums need not wait for them.
@@ -250,27 +244,20 @@ __device__ __forceinline__ void await_stages(const Part<kConsumers>& part, const
     ptx::mbarrier_wait(barriers.empty + ring.stage * 8, ring.parity ^ 1);
 }
 
-template <int kConsumers>
-__device__ __forceinline__ void leave_consumer(const Part<kConsumers>& part) {
-  __syncwarp();
-  if (part.splits > 1) ptx::cluster_meet();
-}
-// The same; it meets the others at exchange_sums too. A split's `steps` filled the stages, one lane awaits each.
+// A split's `steps` filled the stages, one lane awaits each.
 template <int kConsumers>
 __device__ __forceinline__ void leave_producer(const Part<kConsumers>& part, const Barriers& barriers, int stages,
                                                int steps) {
   __syncwarp();
   if (part.splits == 1) return;
-  ptx::cluster_meet();
+  ptx::cluster_meet();  // as the consumers do for their inboxes
   if (part.sharing > 1) {
     int lane;  // part.lane would take a register all the way here
     asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
     const int behind_first = steps - 1 - lane;  // fillings from the lane's stage's first on
     if (lane < stages && behind_first >= 0)
       ptx::mbarrier_wait(barriers.empty + lane * 8, static_cast<std::uint32_t>(behind_first / stages & 1));
-    __syncwarp();
   }
-  ptx::cluster_meet();
 }
 
 }  // namespace noisefloor::product

@@ -7,6 +7,8 @@
 #include <optional>
 #include <span>
 
+#include "kernels/product/inbox.h"
+
 namespace noisefloor::product {
 
 inline constexpr int kBlockK = 64;         // k of a step: 128 bytes of a 16-bit type, one swizzle row
@@ -106,6 +108,12 @@ struct Sm90aKernel {
 // The counts that follow from a tile, a multicast and a split.
 Sm90aSchedule make_schedule(const Sm90aKernel& kernel, const Sm90aProduct& product, int tile, int multicast, int splits,
                             int sm_count, int multicast_a = 1);
+
+// Where the blocks of a split tile exchange sums: in `room` of the schedule's stages. None where tiles are whole.
+constexpr Inbox inbox_of(const Sm90aSchedule& schedule, std::int64_t k_steps, int room) {
+  if (schedule.splits == 1) return {};
+  return find_inbox(static_cast<int>((k_steps + schedule.splits - 1) / schedule.splits), schedule.stages, room);
+}
 
 // Modelled time of a schedule in SM cycles; only its order means anything.
 double modelled_cycles(const Sm90aKernel& kernel, const Sm90aProduct& product, const Sm90aSchedule& schedule,

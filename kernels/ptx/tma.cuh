@@ -106,16 +106,6 @@ __device__ __forceinline__ void tma_store_2d(const CUtensorMap* map, std::uint32
                : "memory");
 }
 
-// cp.async.bulk, from this block's shared memory to that of a block of the cluster: `destination` and `barrier` are
-// shared::cluster addresses there (map_to_rank); `bytes` and both addresses are multiples of 16.
-__device__ __forceinline__ void bulk_copy_to_cluster(std::uint32_t destination, std::uint32_t source,
-                                                     std::uint32_t bytes, std::uint32_t barrier) {
-  asm volatile(
-      "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(destination),
-      "r"(source), "r"(bytes), "r"(barrier)
-      : "memory");
-}
-
 // cp.async.bulk.commit_group: this thread's stores so far form a group.
 __device__ __forceinline__ void tma_store_commit() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
