@@ -188,6 +188,10 @@ struct TapStep {
   }
 };
 
+// The stages of weights that a split tile's inbox takes (product/inbox.h).
+constexpr int halo_inbox_stages(const Tile& tile, int splits) {
+  return (inbox_bytes(tile, splits) + tile.block_n * kRowBytes - 1) / (tile.block_n * kRowBytes);
+}
 // As can_split: the partial sums lie where the rings were, or where they could be.
 constexpr bool can_split_halo(const Tile& tile, int splits) {
   return splits == 1 || (tile.block_n <= 192 && splits <= tile.block_n / 8 &&

@@ -255,7 +255,7 @@ Status launch_halo_tile(const Convolution& c, DType dtype, const Operands& o, co
   const Halo& halo = tiling.halo;
   const Rings rings = rings_with(schedule.stages, c.y.taps * c.x.taps, c.side > 0);
   const int halo_bytes = padded_halo(halo.lines());
-  const int inbox_stages = (inbox_bytes(L::kShape, schedule.splits) + L::kWeightBytes - 1) / L::kWeightBytes;
+  const int inbox_stages = halo_inbox_stages(L::kShape, schedule.splits);
   if (schedule.splits > 1 && inbox_stages > schedule.stages)
     return failure(StatusCode::invalid_argument, "convolution: partial sums need more stages than this schedule has");
   const int region = rings.bytes(halo_bytes, L::kShape.block_n);

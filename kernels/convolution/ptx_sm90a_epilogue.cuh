@@ -7,6 +7,7 @@
 
 #include "kernels/convolution/ptx_sm90a_layout.cuh"
 #include "kernels/product/epilogue.cuh"
+#include "kernels/ptx/cluster.cuh"
 #include "kernels/ptx/fence.cuh"
 #include "kernels/ptx/mbarrier.cuh"
 #include "kernels/ptx/stmatrix.cuh"

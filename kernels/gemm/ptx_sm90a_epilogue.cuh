@@ -2,6 +2,7 @@
 // only.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <type_traits>
 
@@ -9,6 +10,7 @@
 #include "kernels/gemm/epilogue.cuh"
 #include "kernels/gemm/ptx_sm90a_pieces.h"
 #include "kernels/gemm/ptx_sm90a_residual.cuh"
+#include "kernels/product/sm90a_mainloop.cuh"
 #include "kernels/ptx/cluster.cuh"
 #include "kernels/ptx/elect.cuh"
 #include "kernels/ptx/fence.cuh"
@@ -259,7 +261,7 @@ inline constexpr int kInboxBytes = kBlockM* kPartialStride<kBlockN> * 4;
 // Sends this thread's sums to the `inbox` of each row's block. Its rows lie in 16 of a warp, of which the lower and the
 // upper 8 go to one block each (a share has 8 rows at least).
 template <int kBlockM, int kBlockN, int kConsumers>
-__device__ __forceinline__ void send_partial(const Part<kConsumers>& part, const Barriers& barriers,
+__device__ __forceinline__ void send_partial(const product::Part<kConsumers>& part, const product::Barriers& barriers,
                                              const float (&acc)[kBlockN / 2], std::uint32_t inbox) {
   const int thread = static_cast<int>(threadIdx.x);
   const int log_rows = std::countr_zero(static_cast<unsigned>(kBlockM)) - product::log2_of(part.splits);

@@ -1,0 +1,36 @@
+// Where partial sums arrive: stages that nothing reads or fills any more, for every ring and every number of steps.
+#include "kernels/product/inbox.h"
+
+#include <gtest/gtest.h>
+
+namespace noisefloor::product {
+namespace {
+
+constexpr int kMostStages = 18;  // of the deepest tile
+constexpr int kMostSteps = 4 * kMostStages + 1;
+
+TEST(product_inbox, NoStepBehindItsOpeningUsesItsStages) {
+  for (int stages = 1; stages <= kMostStages; ++stages)
+    for (int room = 1; room <= stages; ++room)
+      for (int most = 1; most <= kMostSteps; ++most) {
+        const Inbox inbox = find_inbox(most, stages, room);
+        ASSERT_TRUE(inbox.stage >= 0 && inbox.stage + room <= stages && inbox.opens >= 0 && inbox.opens <= most);
+        for (const int steps : {most, most - 1})  // a cluster's blocks differ by one
+          for (int step = inbox.opens; step < steps; ++step) {
+            const int stage = step % stages;
+            ASSERT_TRUE(stage < inbox.stage || stage >= inbox.stage + room)
+                << "stages " << stages << ", room " << room << ", most steps " << most << ", step " << step;
+          }
+      }
+}
+
+TEST(product_inbox, OpensBeforeTheEndWhereTheRingHasAStageToSpare) {
+  EXPECT_EQ(find_inbox(13, 8, 1).opens, 6);  // stage 5 is read for the last time in step 5
+  EXPECT_EQ(find_inbox(13, 8, 1).stage, 5);
+  EXPECT_EQ(find_inbox(5, 8, 2).opens, 0);  // stages 5 and 6 are never filled
+  EXPECT_EQ(find_inbox(7, 8, 2).stage, 0);  // and where two are not left, the first two
+  EXPECT_EQ(find_inbox(7, 8, 2).opens, 2);
+}
+
+}  // namespace
+}  // namespace noisefloor::product
