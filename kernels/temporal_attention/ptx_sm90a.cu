@@ -131,6 +131,8 @@ __global__ void __launch_bounds__(32 * kMaxWarps)
   const std::uint32_t buffers = base + static_cast<std::uint32_t>(warp) * 2 * 3 * tensor_bytes;
   const std::uint32_t barriers =
       base + static_cast<std::uint32_t>(warps) * 2 * 3 * tensor_bytes + static_cast<std::uint32_t>(warp) * 2 * 8;
+  if (threadIdx.x == 0)
+    for (const CUtensorMap* map : {&maps.q, &maps.k, &maps.v, &maps.out}) ptx::prefetch_tensor_map(map);
   if (threadIdx.x % 32 == 0) {
     ptx::mbarrier_init(barriers, 1);
     ptx::mbarrier_init(barriers + 8, 1);
@@ -211,10 +213,14 @@ Status launch_ptx_sm90a(const Problem& problem, DType dtype, const Tensors& t, c
                             boxes,
                             shape.scale * kLog2E};
   const int warp_bytes = 2 * 3 * boxes * rows * kRowBytes + 2 * 8;
-  const int warps = std::min(kMaxWarps, (kSharedBytes - kSwizzleAtom) / warp_bytes);
+  // Few units are spread over all SMs, since an SM's copy engine takes their rows in turn.
+  const int sm_count = context.device->sm_count;
+  const std::int64_t units_per_sm = (problem.units() + sm_count - 1) / sm_count;
+  const int most_warps = std::min(kMaxWarps, (kSharedBytes - kSwizzleAtom) / warp_bytes);
+  const int warps = static_cast<int>(std::min<std::int64_t>(most_warps, units_per_sm));
   const int block_bytes = kSwizzleAtom + warps * warp_bytes;
   const std::int64_t per_sm = std::max(1, (kSharedBytes + 1024) / (block_bytes + 1024));
-  const std::int64_t blocks = std::min((problem.units() + warps - 1) / warps, per_sm * context.device->sm_count);
+  const std::int64_t blocks = std::min((problem.units() + warps - 1) / warps, per_sm * sm_count);
   return with_half_type(dtype, [&]<class T>(T) {
     const auto kernel = rows == 16 ? temporal_attention_ptx_sm90a<T, 1> : temporal_attention_ptx_sm90a<T, 2>;
     const LaunchShape launch{.grid = static_cast<unsigned>(blocks),
