@@ -211,12 +211,12 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
         if constexpr (L::kCanSplit) {
           product::await_inboxes(args.inbox.opens, steps);
           send_partial<kBlockN>(acc[0], addressees);
-          product::await_sums(barriers);
           const int first = share_begin(kBlockN, args.splits, part.split);
           const Partials partials{
               reinterpret_cast<const float*>(aligned + (weights - base) + args.inbox.stage * L::kWeightBytes),
               args.splits, first, share_begin(kBlockN, args.splits, part.split + 1) - first};
-          store_partials<T, kBlockM, kFused ? Statistics::patches : Statistics::none>(drain, partials, part.consumer);
+          store_partials<T, kBlockM, kFused ? Statistics::patches : Statistics::none>(
+              drain, partials, part.consumer, [&] { product::await_sums(barriers); });
         }
       } else {
         const bool add = residual_stage >= 0;

@@ -208,11 +208,11 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
         if constexpr (L::kCanSplit) {
           product::await_inboxes(args.inbox.opens, steps);
           send_partial<kBlockN>(acc[0], addressees);
-          product::await_sums(barriers);
           const int first = share_begin(kBlockN, args.splits, part.split);
           const Partials partials{reinterpret_cast<const float*>(aligned + args.inbox.stage * L::kStageBytes),
                                   args.splits, first, share_begin(kBlockN, args.splits, part.split + 1) - first};
-          store_partials<T, kBlockM, Statistics::rows>(drain, partials, part.consumer);
+          store_partials<T, kBlockM, Statistics::rows>(drain, partials, part.consumer,
+                                                       [&] { product::await_sums(barriers); });
         }
       } else {
         drain.sync();

@@ -314,19 +314,37 @@ __device__ __forceinline__ void sum_partials(const Partials& partials, int block
   }
 }
 
-// Finishes this block's share of a split tile; `consumer` is the warpgroup's place in the tile.
-template <class T, int kBlockM, Statistics kStatistics, class Place>
-__device__ __forceinline__ void store_partials(const Drain<T, Place>& to, const Partials& partials, int consumer) {
+// Finishes this block's share of a split tile, when await() says that all of it has arrived; `consumer` is the
+// warpgroup's place in the tile. The residual is asked for ahead, first before that.
+template <class T, int kBlockM, Statistics kStatistics, class Place, class Await>
+__device__ __forceinline__ void store_partials(const Drain<T, Place>& to, const Partials& partials, int consumer,
+                                               const Await& await) {
   const Epilogue<T>& epilogue = to.args.epilogue;
   const int thread = static_cast<int>(threadIdx.x) % 128;
   constexpr int kPieceBlocks = kPieceColumns / 8;
+  // An item is 8 channels of a row. Whether a thread stores it where it belongs; else it goes through the piece.
+  const bool direct = epilogue.cout % 8 == 0 && (kStatistics == Statistics::none || !to.args.c.stats);
   for (int done = 0; done < partials.count; done += kPieceBlocks) {
     const int blocks = min(partials.count - done, kPieceBlocks);
     // Of fewer than 64 * 8 items: (item + 0.5) / blocks is 1/16 and more from a whole number, 2^14 ulps.
     const float per_row = __fdividef(1.0f, static_cast<float>(blocks));
+    const auto row_of = [&](int item) { return static_cast<int>((static_cast<float>(item) + 0.5f) * per_row); };
+    // The residual of an item, none of an item that is not.
+    const auto residual_of = [&](int item) {
+      const int row = row_of(item);
+      const int column = to.column0 + (partials.first + done + item - row * blocks) * 8;
+      if (!epilogue.residual || item >= 64 * blocks || !to.place.has(row) || column >= epilogue.cout) return uint4{};
+      return load_8(epilogue.residual + std::int64_t{to.pixel(row)} * epilogue.cout, column, epilogue.cout);
+    };
+    uint4 ahead[2] = {residual_of(thread), residual_of(thread + 128)};
+    if (done == 0) await();
     to.sync();
+#pragma unroll 1
     for (int item = thread; item < 64 * blocks; item += 128) {
-      const int row = static_cast<int>((static_cast<float>(item) + 0.5f) * per_row), block = item - row * blocks;
+      const uint4 residual = ahead[0];
+      ahead[0] = ahead[1];
+      ahead[1] = residual_of(item + 256);
+      const int row = row_of(item), block = item - row * blocks;
       const int tile_column = (partials.first + done + block) * 8;
       const int column = to.column0 + tile_column;
       if (!to.place.has(row) || column >= epilogue.cout) continue;
@@ -343,17 +361,16 @@ __device__ __forceinline__ void store_partials(const Drain<T, Place>& to, const 
         for (int i = 0; i < 8; ++i) v[i] += shift[i];
       }
       activate<T>(epilogue.act, v);
-      if (epilogue.residual) {
-        float residual[8];
-        unpack_vector<T>(load_8(epilogue.residual + std::int64_t{to.pixel(row)} * epilogue.cout, column, epilogue.cout),
-                         residual);
+      float add[8];
+      unpack_vector<T>(residual, add);
 #pragma unroll
-        for (int i = 0; i < 8; ++i) v[i] += residual[i];
-      }
-#pragma unroll
-      for (int i = 0; i < 8; ++i) v[i] *= epilogue.gain;
-      *reinterpret_cast<uint4*>(to.piece + row * 128 + (block ^ (row % 8)) * 16) = pack_vector<T>(v);
+      for (int i = 0; i < 8; ++i) v[i] = (v[i] + add[i]) * epilogue.gain;
+      if (direct)
+        store_vector<T>(epilogue.y + std::int64_t{to.pixel(row)} * epilogue.cout + column, v);
+      else
+        *reinterpret_cast<uint4*>(to.piece + row * 128 + (block ^ (row % 8)) * 16) = pack_vector<T>(v);
     }
+    if (direct) continue;
     to.sync();
     drain_piece<T, kStatistics>(to, to.column0 + (partials.first + done) * 8, blocks * 8);
   }
