@@ -192,11 +192,10 @@ struct TapStep {
 constexpr int halo_inbox_stages(const Tile& tile, int splits) {
   return (inbox_bytes(tile, splits) + tile.block_n * kRowBytes - 1) / (tile.block_n * kRowBytes);
 }
-// As can_split: the partial sums lie where the rings were, or where they could be.
+// As can_split. A second source leaves the weights a stage less.
 constexpr bool can_split_halo(const Tile& tile, int splits) {
-  return splits == 1 || (tile.block_n <= 192 && splits <= tile.block_n / 8 &&
-                         exchange_bytes(tile, splits) <=
-                             ring_budget(tile.consumers, tile.block_n, tile.blocks_per_sm, /*split=*/true));
+  return splits == 1 ||
+         (tile.block_n <= 192 && splits <= tile.block_n / 8 && halo_inbox_stages(tile, splits) <= tile.stages - 1);
 }
 
 Schedule make_halo_schedule(const Convolution& c, int tile, int multicast, int splits, int sm_count);

@@ -262,7 +262,7 @@ __device__ __forceinline__ void store_accumulator(const Drain<T, Place>& to, flo
 // of a block, 8 rows at a time, is 256 contiguous bytes. An inbox (product/inbox.h) has a share's blocks from each
 // split. Where a thread's sums of a block of channels go: worked out by one lane for each, ahead of the products.
 struct Addressees {
-  std::uint32_t inbox = 0, received = 0;  // of block `lane` of channels, as send_sums() takes them
+  std::uint32_t inbox = 0, received = 0;  // of block `lane` of channels; `received` is 0 where it stays here
 
   template <int kBlockN, int kBlockM, int kConsumers>
   __device__ __forceinline__ void find(const Part<kConsumers>& part, const Barriers& barriers,
@@ -287,8 +287,13 @@ __device__ __forceinline__ void send_partial(const float (&acc)[kBlockN / 2], co
   for (int i = 0; i < kBlockN / 8; ++i) {
     const std::uint32_t at = __shfl_sync(0xffffffffu, to.inbox, i) + mine;
     const std::uint32_t received = __shfl_sync(0xffffffffu, to.received, i);
-    product::send_sums(at, make_float2(acc[4 * i], acc[4 * i + 1]), received);
-    product::send_sums(at + 8 * 32, make_float2(acc[4 * i + 2], acc[4 * i + 3]), received);
+    if (received == 0) {
+      ptx::store_shared_pair(at, acc[4 * i], acc[4 * i + 1]);
+      ptx::store_shared_pair(at + 8 * 32, acc[4 * i + 2], acc[4 * i + 3]);
+    } else {
+      ptx::store_async(at, make_float2(acc[4 * i], acc[4 * i + 1]), received);
+      ptx::store_async(at + 8 * 32, make_float2(acc[4 * i + 2], acc[4 * i + 3]), received);
+    }
   }
 }
 

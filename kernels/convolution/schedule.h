@@ -46,15 +46,11 @@ constexpr int largest_share(int block_n, int splits) {
 constexpr int inbox_bytes(const Tile& tile, int splits) {
   return tile.block_m() * 32 * splits * largest_share(tile.block_n, splits);
 }
-// And of its whole tile of sums beside.
-constexpr int exchange_bytes(const Tile& tile, int splits) {
-  return tile.block_m() * 32 * (tile.block_n / 8) + inbox_bytes(tile, splits);
-}
-// Whether `splits` blocks of a cluster can share an output tile of this shape: the partial sums lie where the stages
-// were. The widest tile and those in ping-pong keep too many registers for it.
+// Whether `splits` blocks of a cluster can share an output tile of this shape: the inbox lies in stages. The widest
+// tile and those in ping-pong keep too many registers for it.
 constexpr bool can_split(const Tile& tile, int splits) {
   return splits == 1 || (tile.block_n <= 192 && !tile.pingpong && splits <= tile.block_n / 8 &&
-                         exchange_bytes(tile, splits) <= tile.stages * (tile.block_m() + tile.block_n) * kRowBytes);
+                         inbox_bytes(tile, splits) <= tile.stages * (tile.block_m() + tile.block_n) * kRowBytes);
 }
 
 // A consumer that holds 128 rows has no registers to make statistics with.

@@ -115,13 +115,14 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
             product::load_b<kHalf, shares>(part, &map_b, a + L::kABytes, barrier, column, column_d, args.second_half);
           }
         };
-        if (part.sharing > 1)
+        if (part.sharing > 1) {
           load_steps(std::true_type());
-        else
+        } else {
           load_steps(std::false_type());
-          // Where consumers share the tile, its residual comes through the same ring, one or two steps behind the
-          // products, so that no epilogue waits for DRAM. A split tile's waits where stores are staged, each block's
-          // share of it.
+        }
+        // Where consumers share the tile, its residual comes through the same ring, one or two steps behind the
+        // products, so that no epilogue waits for DRAM. A split tile's waits where stores are staged, each block's
+        // share of it.
 #pragma unroll 1
         for (int piece = 0; piece < pieces.count && residual_stages > 0; ring.advance(args.stages)) {
           const std::uint32_t barrier = barriers.full + ring.stage * 8;

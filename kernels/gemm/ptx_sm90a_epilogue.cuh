@@ -270,15 +270,18 @@ __device__ __forceinline__ void send_partial(const product::Part<kConsumers>& pa
     const int row = thread / 32 * 16 + 8 * half + thread % 32 / 4, share = row >> log_rows;
     const int row_there = (part.split << log_rows) + row - (share << log_rows);
     const int at = row_there * kPartialStride<kBlockN> + thread % 4 * 2;
-    std::uint32_t to = inbox + static_cast<std::uint32_t>(at * 4), received = 0;
-    if (share != part.split) {
-      const auto block = static_cast<std::uint32_t>(part.peer(share));
-      to = ptx::map_to_rank(to, block);
-      received = ptx::map_to_rank(barriers.received, block);
-    }
+    const std::uint32_t here = inbox + static_cast<std::uint32_t>(at * 4);
+    if (share == part.split) {
 #pragma unroll
-    for (int i = 0; i < kBlockN / 8; ++i)
-      product::send_sums(to + 32 * i, make_float2(acc[4 * i + 2 * half], acc[4 * i + 2 * half + 1]), received);
+      for (int i = 0; i < kBlockN / 8; ++i)
+        ptx::store_shared_pair(here + 32 * i, acc[4 * i + 2 * half], acc[4 * i + 2 * half + 1]);
+    } else {
+      const auto block = static_cast<std::uint32_t>(part.peer(share));
+      const std::uint32_t there = ptx::map_to_rank(here, block), received = ptx::map_to_rank(barriers.received, block);
+#pragma unroll
+      for (int i = 0; i < kBlockN / 8; ++i)
+        ptx::store_async(there + 32 * i, make_float2(acc[4 * i + 2 * half], acc[4 * i + 2 * half + 1]), received);
+    }
   }
 }
 

@@ -38,7 +38,7 @@ inline constexpr std::array<Tile, 13> kTiles = {{
 inline constexpr int kSmallestBlockN = 32;
 static_assert(std::ranges::min(kTiles, {}, &Tile::block_n).block_n == kSmallestBlockN);
 
-// Whether blocks of a cluster can share an output tile of this shape: the partial sums of two must fit in the stages.
+// Whether blocks of a cluster can share an output tile of this shape. Wider ones have no registers for it.
 constexpr bool can_split(const Tile& tile) {
   return tile.block_n <= 160 && !tile.pingpong;
 }

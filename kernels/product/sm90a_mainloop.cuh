@@ -64,8 +64,8 @@ struct StepRange {
       : first(k_steps * split / splits), count(k_steps * (split + 1) / splits - first) {}
 };
 
-// The mbarriers in shared memory: of each stage, that it is full and that it is empty; and that all partial sums have
-// been received.
+// The mbarriers in shared memory: of each stage, that it is full and that it is empty; and that the other blocks'
+// partial sums have been received.
 struct Barriers {
   std::uint32_t full, empty, received;
 
@@ -163,17 +163,14 @@ __device__ __forceinline__ void load_b(const Part<kConsumers>& part, const CUten
 // A split tile's blocks exchange partial sums: each has an inbox (inbox.h) for its share of them, the splits' one
 // behind the other. A consumer's part in it: once no step reads the inbox any more, from multiply() or behind it,
 __device__ __forceinline__ void open_inbox() {
+  __syncwarp();
   ptx::cluster_arrive_relaxed();
 }
-// then, behind the products, before it sends: all blocks' inboxes are open.
+// then, behind the products, before it sends: all blocks' inboxes are open. What is sent is counted by `received`
+// there; a block's own share goes to its inbox as plain stores, for a barrier of its own to tell of.
 __device__ __forceinline__ void await_inboxes(int opens, int steps) {
   if (opens >= steps) open_inbox();
   ptx::cluster_wait();
-}
-// Two sums to `address` of a block of the cluster, and their bytes to its `received`; where that is 0, to this block as
-// plain stores, of which `received` does not tell.
-__device__ __forceinline__ void send_sums(std::uint32_t address, float2 sums, std::uint32_t received) {
-  ptx::store_async_or_here(address, sums, received);
 }
 __device__ __forceinline__ void await_sums(const Barriers& barriers) {
   __syncwarp();

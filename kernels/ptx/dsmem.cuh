@@ -15,19 +15,6 @@ __device__ __forceinline__ void store_async(std::uint32_t address, float2 value,
                : "memory");
 }
 
-// The same; where `barrier` is 0, a plain store to `address` of this block.
-__device__ __forceinline__ void store_async_or_here(std::uint32_t address, float2 value, std::uint32_t barrier) {
-  asm volatile(
-      "{\n"
-      ".reg .pred here;\n"
-      "setp.eq.u32 here, %3, 0;\n"
-      "@here st.shared::cta.v2.f32 [%0], {%1, %2};\n"
-      "@!here st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];\n"
-      "}\n" ::"r"(address),
-      "f"(value.x), "f"(value.y), "r"(barrier)
-      : "memory");
-}
-
 // ld.shared::cluster: 16-byte aligned, and 4 bytes.
 __device__ __forceinline__ float4 load_cluster_16(std::uint32_t address) {
   float4 v;

@@ -18,7 +18,7 @@ __device__ __forceinline__ void fence_proxy_async_shared() {
 
 // barrier.cluster.arrive and .wait: all threads of all blocks of the cluster. The arrival is relaxed: it orders
 // execution, not memory (a release costs a memory barrier of the whole GPU); data goes between blocks by the async
-// proxy and mbarriers.
+// proxy or st.async, and mbarriers.
 __device__ __forceinline__ void cluster_arrive_relaxed() {
   asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 }
