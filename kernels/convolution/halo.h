@@ -192,10 +192,23 @@ struct TapStep {
 constexpr int halo_inbox_stages(const Tile& tile, int splits) {
   return (inbox_bytes(tile, splits) + tile.block_n * kRowBytes - 1) / (tile.block_n * kRowBytes);
 }
-// As can_split. A second source leaves the weights a stage less.
+// The fewest stages of weights that a split tile has: of all taps, with a second source or without.
+constexpr int least_split_stages(const Tile& tile) {
+  const int budget = ring_budget(tile.consumers, tile.block_n, tile.blocks_per_sm, /*split=*/true);
+  int least = kMostStages;
+  for (const bool beside : {false, true})
+    for (int y = 1; y <= kHaloTaps; ++y)
+      for (int x = 1; x <= kHaloTaps; ++x) {
+        const int halo = padded_halo(tile.consumers * (kPatch + y - 1) * (kPatch + x - 1));  // of an image each
+        const int stages = rings_for(budget, tile.block_n, halo, y * x, beside).weights;
+        if (stages < least) least = stages;
+      }
+  return least;
+}
+// As can_split.
 constexpr bool can_split_halo(const Tile& tile, int splits) {
-  return splits == 1 ||
-         (tile.block_n <= 192 && splits <= tile.block_n / 8 && halo_inbox_stages(tile, splits) <= tile.stages - 1);
+  return splits == 1 || (tile.block_n <= 192 && splits <= tile.block_n / 8 &&
+                         halo_inbox_stages(tile, splits) <= least_split_stages(tile));
 }
 
 Schedule make_halo_schedule(const Convolution& c, int tile, int multicast, int splits, int sm_count);
