@@ -78,7 +78,7 @@ struct HaloBarriers {
       : full(first), empty(first + stages * 8), ready(kFused && norm ? empty + stages * 8 : full) {}
   // As those of the weights, and before them: the fence behind those, of the same elected threads, covers these.
   __device__ __forceinline__ void init(const Part<kConsumers>& part, int stages) const {
-    const int first = __shfl_sync(0xffffffffu, part.warp, 0);
+    const int first = part.warp;
     if (!ptx::elect_one()) return;
 #pragma unroll 1
     for (int stage = first; stage < stages; stage += kConsumers * 4) {

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/convolution/ptx_halo_layout.cuh"
 #include "kernels/product/sm90a_mainloop.cuh"
+#include "kernels/product/sm90a_reader.cuh"
 #include "kernels/ptx/mbarrier.cuh"
 #include "kernels/ptx/wgmma.cuh"
 
@@ -28,48 +30,62 @@ __device__ __forceinline__ Held multiply_taps(const Part<kConsumers>& part, cons
   const std::uint32_t weights = halos + args.halo_stages * args.halo_bytes;
   const int row_bytes = args.tiling.halo.width * kRowBytes;
   const int patch_bytes = first_line(args.tiling.patches, args.tiling.halo, part.consumer) * kRowBytes;
-  Held held{-1, -1};
-  std::uint32_t a = 0;
+  int held_halo = -1;
+  std::uint32_t at = 0;  // where a step's rows of A start, / 16
   // Waits for the next halo, from whose `offset` on the next products read; returns the stage that they leave, or -1.
   const auto enter_halo = [&](int offset) {
     ptx::mbarrier_wait(halo_barriers.ready + halo_ring.stage * 8, halo_ring.parity);
-    a = halos + halo_ring.stage * args.halo_bytes + offset;
-    const int left = held.halo;
-    held.halo = halo_ring.stage;
+    at = (halos + halo_ring.stage * args.halo_bytes + offset) / 16;
+    const int left = held_halo;
+    held_halo = halo_ring.stage;
     halo_ring.advance(args.halo_stages);
     return left;
   };
-  const int opens = L::kCanSplit ? args.inbox.opens : -1;
-  const auto multiply = [&](int i, std::uint64_t descriptor_a, int left) {
-    const std::uint64_t descriptor_b = ptx::wgmma_descriptor_128b(weights + ring.stage * L::kWeightBytes);
-    ptx::mbarrier_wait(barriers.full + ring.stage * 8, ring.parity);
+  product::Reader<L::kWeightBytes> reader(part, barriers, weights, ring, args.stages);
+  // Of rows that lie group_bytes apart from one group of 8 to the next. Behind it go_on(), while products run.
+  const auto multiply = [&](auto is_first, int group_bytes, int left, auto go_on) {
+    const std::uint32_t tile = reader.await_tile();
     ptx::wgmma_fence();
 #pragma unroll
     for (int k = 0; k < kBlockK / 16; ++k)
-      ptx::Wgmma<T, L::kShape.block_n>::run(acc[0], descriptor_a + 2 * k, descriptor_b + 2 * k, i + k > 0);
+      ptx::Wgmma<T, L::kShape.block_n>::run(acc[0], ptx::wgmma_descriptor_128b_of(at + 2 * k, group_bytes),
+                                            ptx::wgmma_descriptor_128b_of(tile + 2 * k), !is_first || k > 0);
     ptx::wgmma_commit();
-    ptx::wgmma_wait<1>();
-    if (held.weights >= 0) barriers.release(part, held.weights);
+    go_on();
+    reader.template advance<is_first>();
     if (left >= 0) halo_barriers.release(part.lane, left);
-    if (i == opens) product::open_inbox();
-    held.weights = ring.stage;
-    ring.advance(args.stages);
   };
   const int of_taps = max(min(args.tap_steps - first, steps), 0);
   TapStep step(args.tiling, first);
-#pragma unroll 2
-  for (int i = 0; i < of_taps; ++i, step.advance(args.c)) {
-    int left = -1;
-    if (i == 0 || step.enters_halo()) left = enter_halo(patch_bytes);
-    multiply(i, ptx::wgmma_descriptor_128b(a + step.ty * row_bytes + step.tx * kRowBytes, row_bytes), left);
-  }
-#pragma unroll 1
-  for (int i = of_taps; i < steps; ++i) {
+  step.ty = product::uniform(step.ty), step.tx = product::uniform(step.tx);
+  const std::uint32_t to_next_row = static_cast<std::uint32_t>(row_bytes - (args.c.x.taps - 1) * kRowBytes) / 16;
+  const auto multiply_tap = [&](auto is_first) {
+    const int left = is_first || step.enters_halo() ? enter_halo(patch_bytes) : -1;
+    if constexpr (is_first) at += static_cast<std::uint32_t>(step.ty * row_bytes + step.tx * kRowBytes) / 16;
+    multiply(is_first, row_bytes, left, [&] {
+      at += step.tx + 1 < args.c.x.taps ? kRowBytes / 16 : to_next_row;
+      step.advance(args.c);
+    });
+  };
+  const auto multiply_side = [&](auto is_first) {
     const Halo box = args.tiling.side_box();
     const int left = enter_halo(first_line(args.tiling.patches, box, part.consumer) * kRowBytes);
-    multiply(i, ptx::wgmma_descriptor_128b(a, box.width * kRowBytes), left);
+    multiply(is_first, box.width * kRowBytes, left, [] {});
+  };
+  if (of_taps > 0)
+    multiply_tap(std::true_type());
+  else
+    multiply_side(std::true_type());
+  const int opens = L::kCanSplit ? args.inbox.opens : -1;
+  for (int i = 1, end = opens >= 0 && opens < steps ? opens + 1 : steps;; end = steps) {
+#pragma unroll 1
+    for (const int taps_end = min(of_taps, end); i < taps_end; ++i) multiply_tap(std::false_type());
+#pragma unroll 1
+    for (; i < end; ++i) multiply_side(std::false_type());
+    if (end == opens + 1) product::open_inbox();
+    if (end == steps) break;
   }
-  return held;
+  return {reader.leave(ring), held_halo};
 }
 
 }  // namespace noisefloor::convolution

@@ -26,6 +26,7 @@
 #include "kernels/device/launch.cuh"
 #include "kernels/device/tensor_map.h"
 #include "kernels/product/sm90a_mainloop.cuh"
+#include "kernels/product/sm90a_reader.cuh"
 #include "kernels/ptx/elect.cuh"
 #include "kernels/ptx/setmaxnreg.cuh"
 #include "kernels/ptx/tma.cuh"

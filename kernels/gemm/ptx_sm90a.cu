@@ -25,6 +25,7 @@
 #include "kernels/gemm/ptx_sm90a_layout.cuh"
 #include "kernels/gemm/schedule.h"
 #include "kernels/product/sm90a_mainloop.cuh"
+#include "kernels/product/sm90a_reader.cuh"
 #include "kernels/ptx/elect.cuh"
 #include "kernels/ptx/setmaxnreg.cuh"
 #include "kernels/ptx/tma.cuh"

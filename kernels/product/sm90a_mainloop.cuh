@@ -23,6 +23,12 @@ namespace noisefloor::product {
 
 inline constexpr int kSwizzleAtom = 1024;  // 8 rows of 128 bytes: the alignment of a swizzled tile
 
+// The same number, which a warp's threads share, so that the compiler sees that they do: what follows from it is worked
+// out once for the warp, and wgmma takes its descriptors from there.
+__device__ __forceinline__ int uniform(int shared) {
+  return __shfl_sync(0xffffffffu, shared, 0);
+}
+
 // What a thread does. Warps of the consumers come first, which set up the barriers; then the producer's. Of its first,
 // one thread prefetches the maps and one moves A and B (`if (part.tma_warp && ptx::elect_one())`); they may differ.
 template <int kConsumers>
@@ -31,7 +37,7 @@ struct Role {
   bool producer, tma_warp, first_of_producer;
 
   __device__ __forceinline__ Role()
-      : warp(static_cast<int>(threadIdx.x) / 32),
+      : warp(uniform(static_cast<int>(threadIdx.x) / 32)),
         lane(static_cast<int>(threadIdx.x) % 32),
         consumer(warp / 4),
         producer(warp >= kConsumers * 4),
@@ -78,7 +84,7 @@ struct Barriers {
   // registers.) kReaders: consumers that read a stage. `expected` bytes will be received where tiles are split.
   template <int kReaders, int kConsumers>
   __device__ __forceinline__ void init(const Part<kConsumers>& part, int stages, int expected) const {
-    const int first = __shfl_sync(0xffffffffu, part.warp, 0);  // uniform, as the compiler sees
+    const int first = part.warp;
     if (!ptx::elect_one()) return;
 #pragma unroll 1
     for (int stage = first; stage < stages; stage += kConsumers * 4) {
@@ -175,35 +181,6 @@ __device__ __forceinline__ void await_inboxes(int opens, int steps) {
 __device__ __forceinline__ void await_sums(const Barriers& barriers) {
   __syncwarp();
   ptx::mbarrier_wait(barriers.received, 0);
-}
-
-// A consumer's sums over `steps` stages of kStageBytes, whose rows of A lie first_a bytes into a stage and those of B
-// kABytes: acc[i] has 64 rows. Returns the last stage, which is not released yet; its products may still run
-// (finish_products). Behind `opens` steps it opens its inbox; -1: it has none.
-template <class T, int kBlockN, int kStageBytes, int kABytes, int kSubtiles, int kConsumers>
-__device__ __forceinline__ int multiply(const Part<kConsumers>& part, const Barriers& barriers, std::uint32_t stages_at,
-                                        int first_a, ptx::Ring& ring, int stages, int steps, int opens,
-                                        float (&acc)[kSubtiles][kBlockN / 2]) {
-  int previous = -1;
-  for (int step = 0; step < steps; ++step, ring.advance(stages)) {
-    const std::uint32_t a = stages_at + ring.stage * kStageBytes + first_a;
-    const std::uint64_t descriptor_b = ptx::wgmma_descriptor_128b(stages_at + ring.stage * kStageBytes + kABytes);
-    ptx::mbarrier_wait(barriers.full + ring.stage * 8, ring.parity);
-    ptx::wgmma_fence();
-#pragma unroll
-    for (int sub = 0; sub < kSubtiles; ++sub) {
-      const std::uint64_t descriptor_a = ptx::wgmma_descriptor_128b(a + sub * 64 * kRowBytes);
-#pragma unroll
-      for (int i = 0; i < kBlockK / 16; ++i)
-        ptx::Wgmma<T, kBlockN>::run(acc[sub], descriptor_a + 2 * i, descriptor_b + 2 * i, step + i > 0);
-    }
-    ptx::wgmma_commit();
-    ptx::wgmma_wait<1>();
-    if (previous >= 0) barriers.release(part, previous);
-    if (step == opens) open_inbox();
-    previous = ring.stage;
-  }
-  return previous;
 }
 
 // In ping-pong, consumers multiply in turns: a parity tells a stage's phase only from the one before, so the other

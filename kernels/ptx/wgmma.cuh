@@ -39,12 +39,14 @@ __device__ __forceinline__ std::uint64_t wgmma_descriptor_128b(std::uint32_t add
   constexpr std::uint64_t kSwizzle128 = std::uint64_t{1} << 62;
   return kSwizzle128 | kStride | std::uint64_t{(address & 0x3ffff) >> 4};
 }
+// The same of address / 16, which is kept below 2^14.
+__device__ __forceinline__ std::uint64_t wgmma_descriptor_128b_of(std::uint32_t sixteenths) {
+  return std::uint64_t{1u << 30 | 1024 / 16} << 32 | sixteenths;
+}
 // The same for groups of 8 rows that lie `group_bytes` apart, a multiple of 128, in a larger swizzled tile that is
 // 1024-byte aligned: the first row may be any of it, since the swizzle follows the address (seen on an H200).
-__device__ __forceinline__ std::uint64_t wgmma_descriptor_128b(std::uint32_t address, int group_bytes) {
-  constexpr std::uint64_t kSwizzle128 = std::uint64_t{1} << 62;
-  return kSwizzle128 | std::uint64_t{static_cast<std::uint32_t>(group_bytes) >> 4} << 32 |
-         std::uint64_t{(address & 0x3ffff) >> 4};
+__device__ __forceinline__ std::uint64_t wgmma_descriptor_128b_of(std::uint32_t sixteenths, int group_bytes) {
+  return std::uint64_t{1u << 30 | static_cast<std::uint32_t>(group_bytes) >> 4} << 32 | sixteenths;
 }
 
 // clang-format off

@@ -1,0 +1,114 @@
+// How a consumer reads the stages of a ring. Little may stand between one step's products and the next's: those of 64 x
+// 64 sums take 128 cycles, and a block of batch 1 has an SM to itself. So what a step needs of its stage is stepped
+// along rather than worked out from a number, and whether the next stage is full is asked while products run. Device
+// code only.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "kernels/product/sm90a_mainloop.cuh"
+#include "kernels/ptx/cluster.cuh"
+#include "kernels/ptx/mbarrier.cuh"
+#include "kernels/ptx/ring.cuh"
+#include "kernels/ptx/wgmma.cuh"
+
+namespace noisefloor::product {
+
+template <int kStageBytes>
+class Reader {
+ public:
+  // Of the ring at `stages_at` from where `ring` stands.
+  template <int kConsumers>
+  __device__ __forceinline__ Reader(const Part<kConsumers>& part, const Barriers& barriers, std::uint32_t stages_at,
+                                    const ptx::Ring& ring, int stages)
+      : first_(barriers.full),
+        last_(barriers.full + (stages - 1) * 8),
+        first_tile_(stages_at >> 4),
+        full_(barriers.full + ring.stage * 8),
+        tile_((stages_at >> 4) + ring.stage * (kStageBytes / 16)),
+        parity_(ring.parity),
+        to_empty_(stages * 8),
+        arrives_here_(part.sharing == 1 && part.lane == 0),
+        arrives_there_(part.sharing > 1 && part.lane < part.givers()) {
+    if (arrives_there_)
+      to_empty_ += ptx::map_to_rank(first_, static_cast<std::uint32_t>(part.giver(part.lane))) - first_;
+    full_now_ = ptx::mbarrier_test(full_, parity_);
+  }
+
+  // The stage's address / 16, as descriptors have it, once it is full.
+  __device__ __forceinline__ std::uint32_t await_tile() const {
+    if (!full_now_) ptx::mbarrier_wait(full_, parity_);
+    return tile_;
+  }
+
+  // Behind the commit of the stage's products: goes to the next, and hands back the one before it when its are done.
+  template <bool kFirst>
+  __device__ __forceinline__ void advance() {
+    const std::uint32_t before = held_;
+    held_ = full_;
+    const bool wraps = full_ == last_;
+    full_ = wraps ? first_ : full_ + 8;
+    tile_ = wraps ? first_tile_ : tile_ + kStageBytes / 16;
+    parity_ ^= wraps ? 1u : 0u;
+    full_now_ = ptx::mbarrier_test(full_, parity_);
+    ptx::wgmma_wait<1>();
+    if constexpr (!kFirst) release(before);
+  }
+
+  // The last stage, which is still held. `ring` goes to where this stands.
+  __device__ __forceinline__ int leave(ptx::Ring& ring) const {
+    ring.stage = static_cast<int>(full_ - first_) / 8;
+    ring.parity = parity_;
+    return static_cast<int>(held_ - first_) / 8;
+  }
+
+ private:
+  // As Barriers::release.
+  __device__ __forceinline__ void release(std::uint32_t full) const {
+    if (arrives_here_) ptx::mbarrier_arrive(full + to_empty_);
+    if (arrives_there_) ptx::mbarrier_arrive_cluster_relaxed(full + to_empty_);
+  }
+
+  std::uint32_t first_, last_, first_tile_;  // the barriers `full` of the first stage and the last
+  std::uint32_t full_, tile_, parity_;
+  std::uint32_t to_empty_;  // from a stage's `full` to its `empty` in the block that this lane tells
+  std::uint32_t held_ = 0;  // the `full` of the stage before, whose products may still run
+  bool arrives_here_, arrives_there_;
+  bool full_now_;
+};
+
+// A consumer's sums over `steps` stages of kStageBytes, whose rows of A lie first_a bytes into a stage and those of B
+// kABytes: acc[i] has 64 rows. Returns the last stage, which is not released yet; its products may still run
+// (finish_products). Behind `opens` steps it opens its inbox; -1: it has none.
+template <class T, int kBlockN, int kStageBytes, int kABytes, int kSubtiles, int kConsumers>
+__device__ __forceinline__ int multiply(const Part<kConsumers>& part, const Barriers& barriers, std::uint32_t stages_at,
+                                        int first_a, ptx::Ring& ring, int stages, int steps, int opens,
+                                        float (&acc)[kSubtiles][kBlockN / 2]) {
+  Reader<kStageBytes> reader(part, barriers, stages_at, ring, stages);
+  const std::uint32_t a_in_tile = static_cast<std::uint32_t>(first_a) / 16;
+  const auto run = [&](auto is_first) {
+    const std::uint32_t tile = reader.await_tile();
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int sub = 0; sub < kSubtiles; ++sub) {
+#pragma unroll
+      for (int i = 0; i < kBlockK / 16; ++i)
+        ptx::Wgmma<T, kBlockN>::run(
+            acc[sub], ptx::wgmma_descriptor_128b_of(tile + a_in_tile + sub * (64 * kRowBytes / 16) + 2 * i),
+            ptx::wgmma_descriptor_128b_of(tile + kABytes / 16 + 2 * i), !is_first || i > 0);
+    }
+    ptx::wgmma_commit();
+    reader.template advance<is_first>();
+  };
+  run(std::true_type());
+  for (int step = 1, end = opens >= 0 && opens < steps ? opens + 1 : steps;; end = steps) {
+#pragma unroll 1
+    for (; step < end; ++step) run(std::false_type());
+    if (end == opens + 1) open_inbox();
+    if (end == steps) break;
+  }
+  return reader.leave(ring);
+}
+
+}  // namespace noisefloor::product
