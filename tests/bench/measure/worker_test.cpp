@@ -12,6 +12,7 @@
 #include "bench/measure/case_runner.h"
 #include "bench/measure/duel.h"
 #include "bench/sweep/suite.h"
+#include "tests/support/limited_platform.h"
 #include "tests/support/temporary_folder.h"
 
 namespace noisefloor {
@@ -97,6 +98,26 @@ TEST_F(InAWorker, ARowIsAsAnyOther) {
   EXPECT_TRUE(log.starts_with("ready stub_eager m=4,n=4,k=4\npoison  \ncold")) << log;
   EXPECT_NE(log.find("warm"), std::string::npos);
   EXPECT_TRUE(log.ends_with("judge  \ndo_bench  \nrelease  \n")) << log;
+}
+
+TEST_F(InAWorker, OurTensorsGiveWayWhereMemoryIsShort) {
+  const SuiteEntry& gemm = *suite().find("gemm");
+  const Case stub{&gemm, std::make_shared<StubImplementation>(), gemm.workload->parse("m=4,n=4,k=4"), DType::fp32,
+                  "m=4,n=4,k=4"};
+  Case ours = stub;
+  ours.implementation = gemm.find("host");
+  ASSERT_NE(ours.implementation, nullptr);
+  const std::size_t all = platform->description().memory_bytes;
+  for (const std::size_t bytes : {all, all / 2}) {
+    start();
+    LimitedPlatform limited(bytes);
+    CaseRunner runner(limited, &ceilings, options);
+    EXPECT_EQ(runner.run(ours).row.status, Outcome::ok);
+    EXPECT_LT(limited.free_bytes(), bytes) << "its tensors are kept";
+    EXPECT_EQ(runner.run(stub).row.status, Outcome::ok);
+    EXPECT_EQ(limited.free_bytes() < bytes, bytes == all);
+    EXPECT_EQ(runner.duel(ours, stub).wrong, "") << "they are made anew for it";
+  }
 }
 
 TEST_F(InAWorker, ErrorsAreJudgedHereByTheOpsTolerance) {
