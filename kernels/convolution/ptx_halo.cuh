@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
 
   if (part.producer) {
     if constexpr (L::kMoveRegisters) ptx::setmaxnreg_dec<L::kProducerRegisters>();
-    if (part.tma_warp && ptx::elect_one()) {
+    if (part.tma_warp) {
       const auto box_bytes = static_cast<std::uint32_t>(args.tiling.halo.lines() * kRowBytes);
       const int of_taps = max(min(args.tap_steps - first_step, steps), 0);
       for (int tile = first_tile; tile < tiles; tile += tile_stride) {
@@ -116,15 +116,19 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
             if ((!kFused || !args.norm) && (i == 0 || step.enters_halo())) {  // else who norms it asks for it
               const std::uint32_t full = halo_barriers.full + halo_ring.stage * 8;
               ptx::mbarrier_wait(halo_barriers.empty + halo_ring.stage * 8, halo_ring.parity ^ 1);
-              ptx::mbarrier_arrive_expect_tx(full, box_bytes);
-              ptx::tma_load_4d(base + halo_ring.stage * args.halo_bytes, &map_x, full, channel, x, y, at.image);
+              if (ptx::elect_one()) {
+                ptx::mbarrier_arrive_expect_tx(full, box_bytes);
+                ptx::tma_load_4d(base + halo_ring.stage * args.halo_bytes, &map_x, full, channel, x, y, at.image);
+              }
               halo_ring.advance(args.halo_stages);
             }
             const std::uint32_t full = barriers.full + ring.stage * 8;
             ptx::mbarrier_wait(barriers.empty + ring.stage * 8, ring.parity ^ 1);
-            ptx::mbarrier_arrive_expect_tx(full, L::kWeightBytes);
-            product::load_b<kHalf, shares>(part, &map_w, weights + ring.stage * L::kWeightBytes, full,
-                                           taps.at(step.ty, step.tx) * c.cin + channel, row_w);
+            if (ptx::elect_one()) {
+              ptx::mbarrier_arrive_expect_tx(full, L::kWeightBytes);
+              product::load_b<kHalf, shares>(part, &map_w, weights + ring.stage * L::kWeightBytes, full,
+                                             taps.at(step.ty, step.tx) * c.cin + channel, row_w);
+            }
           }
         };
         if (part.sharing > 1)
@@ -136,25 +140,31 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
           const SidePlace from = side_place(c, first_step + i - args.tap_steps);
           const std::uint32_t box = halo_barriers.full + halo_ring.stage * 8;
           ptx::mbarrier_wait(halo_barriers.empty + halo_ring.stage * 8, halo_ring.parity ^ 1);
-          ptx::mbarrier_arrive_expect_tx(box, kBlockM * kRowBytes);
-          ptx::tma_load_4d(base + halo_ring.stage * args.halo_bytes, maps_side.of(from), box, from.channel, at.x0,
-                           at.y0, at.image);
+          if (ptx::elect_one()) {
+            ptx::mbarrier_arrive_expect_tx(box, kBlockM * kRowBytes);
+            ptx::tma_load_4d(base + halo_ring.stage * args.halo_bytes, maps_side.of(from), box, from.channel, at.x0,
+                             at.y0, at.image);
+          }
           halo_ring.advance(args.halo_stages);
           const std::uint32_t full = barriers.full + ring.stage * 8;
           ptx::mbarrier_wait(barriers.empty + ring.stage * 8, ring.parity ^ 1);
-          ptx::mbarrier_arrive_expect_tx(full, L::kWeightBytes);
-          product::load_b<kHalf, true>(part, &maps_side.w, weights + ring.stage * L::kWeightBytes, full, from.column,
-                                       row_w);
+          if (ptx::elect_one()) {
+            ptx::mbarrier_arrive_expect_tx(full, L::kWeightBytes);
+            product::load_b<kHalf, true>(part, &maps_side.w, weights + ring.stage * L::kWeightBytes, full, from.column,
+                                         row_w);
+          }
         }
         for (int consumer = 0; consumer < residual_stages; ++consumer, ring.advance(args.stages)) {
           const Patch patch = args.tiling.patch(c, at, consumer);
           const std::uint32_t full = barriers.full + ring.stage * 8;
           ptx::mbarrier_wait(barriers.empty + ring.stage * 8, ring.parity ^ 1);
-          ptx::mbarrier_arrive_expect_tx(full, L::kWeightBytes);
-          for (int piece = 0; piece < L::kPieces; ++piece)
-            ptx::tma_load_4d(weights + ring.stage * L::kWeightBytes + piece * L::kPieceBytes,
-                             &maps_residual.phase[at.phase], full, n_tile * kBlockN + piece * L::kPieceColumns,
-                             patch.x0, patch.y0, patch.at_image);
+          if (ptx::elect_one()) {
+            ptx::mbarrier_arrive_expect_tx(full, L::kWeightBytes);
+            for (int piece = 0; piece < L::kPieces; ++piece)
+              ptx::tma_load_4d(weights + ring.stage * L::kWeightBytes + piece * L::kPieceBytes,
+                               &maps_residual.phase[at.phase], full, n_tile * kBlockN + piece * L::kPieceColumns,
+                               patch.x0, patch.y0, patch.at_image);
+          }
         }
       }
       product::let_next_launch_start();

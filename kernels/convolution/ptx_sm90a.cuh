@@ -111,7 +111,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
 
   if (part.producer) {
     if constexpr (L::kMoveRegisters) ptx::setmaxnreg_dec<L::kProducerRegisters>();
-    if (part.tma_warp && ptx::elect_one()) {
+    if (part.tma_warp) {
       const int of_taps = max(min(args.tap_steps - first_step, steps), 0);
       for (int tile = first_tile; tile < tiles; tile += tile_stride) {
         if (tile != first_tile) pixels = pixels_of(tile);
@@ -129,11 +129,13 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
             const int channel = step.part * kBlockK;
             const int column = taps.at(step.ty, step.tx) * c.cin + channel;
             ptx::mbarrier_wait(barriers.empty + ring.stage * 8, ring.parity ^ 1);
-            ptx::mbarrier_arrive_expect_tx(barrier, L::kStageBytes);
-            ptx::tma_load_im2col(a, &map_x, barrier, channel, pixels.w, pixels.h, pixels.image,
-                                 static_cast<std::uint16_t>(step.tx + shift_x),
-                                 static_cast<std::uint16_t>(step.ty + shift_y));
-            product::load_b<kHalf, shares>(part, &map_w, a + L::kABytes, barrier, column, row_w);
+            if (ptx::elect_one()) {
+              ptx::mbarrier_arrive_expect_tx(barrier, L::kStageBytes);
+              ptx::tma_load_im2col(a, &map_x, barrier, channel, pixels.w, pixels.h, pixels.image,
+                                   static_cast<std::uint16_t>(step.tx + shift_x),
+                                   static_cast<std::uint16_t>(step.ty + shift_y));
+              product::load_b<kHalf, shares>(part, &map_w, a + L::kABytes, barrier, column, row_w);
+            }
           }
         };
         if (part.sharing > 1)
@@ -146,9 +148,11 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
           const std::uint32_t a = base + ring.stage * L::kStageBytes;
           const std::uint32_t barrier = barriers.full + ring.stage * 8;
           ptx::mbarrier_wait(barriers.empty + ring.stage * 8, ring.parity ^ 1);
-          ptx::mbarrier_arrive_expect_tx(barrier, L::kStageBytes);
-          ptx::tma_load_2d(a, maps_side.of(from), barrier, from.channel, pixels.row0);
-          product::load_b<kHalf, true>(part, &maps_side.w, a + L::kABytes, barrier, from.column, row_w);
+          if (ptx::elect_one()) {
+            ptx::mbarrier_arrive_expect_tx(barrier, L::kStageBytes);
+            ptx::tma_load_2d(a, maps_side.of(from), barrier, from.channel, pixels.row0);
+            product::load_b<kHalf, true>(part, &maps_side.w, a + L::kABytes, barrier, from.column, row_w);
+          }
         }
       }
       product::let_next_launch_start();

@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
 
   if (part.producer) {
     if constexpr (L::kMoveRegisters) ptx::setmaxnreg_dec<L::kProducerRegisters>();
-    if (part.tma_warp && ptx::elect_one()) {
+    if (part.tma_warp) {
       for (int tile = first_tile; tile < tiles; tile += tile_stride) {
         if (tile == first_tile)
           product::wait_for_launches();
@@ -111,9 +111,11 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
             const std::uint32_t barrier = barriers.full + ring.stage * 8;
             const int column = (first_step + step) * kBlockK;
             ptx::mbarrier_wait(barriers.empty + ring.stage * 8, ring.parity ^ 1);
-            ptx::mbarrier_arrive_expect_tx(barrier, L::kStageBytes);
-            product::load_a<kBlockM, shares>(part, &map_a, a, barrier, column, row_a);
-            product::load_b<kHalf, shares>(part, &map_b, a + L::kABytes, barrier, column, column_d, args.second_half);
+            if (ptx::elect_one()) {
+              ptx::mbarrier_arrive_expect_tx(barrier, L::kStageBytes);
+              product::load_a<kBlockM, shares>(part, &map_a, a, barrier, column, row_a);
+              product::load_b<kHalf, shares>(part, &map_b, a + L::kABytes, barrier, column, column_d, args.second_half);
+            }
           }
         };
         if (part.sharing > 1) {
@@ -130,12 +132,14 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
           const int end = min(piece + pieces.per_stage, pieces.count);
           std::uint32_t to = base + ring.stage * L::kStageBytes;
           ptx::mbarrier_wait(barriers.empty + ring.stage * 8, ring.parity ^ 1);
-          ptx::mbarrier_arrive_expect_tx(barrier, static_cast<std::uint32_t>((end - piece) * pieces.bytes));
+          const bool elected = ptx::elect_one();
+          if (elected)
+            ptx::mbarrier_arrive_expect_tx(barrier, static_cast<std::uint32_t>((end - piece) * pieces.bytes));
 #pragma unroll 1
           for (; piece < end; ++piece, to += pieces.bytes)
-            ptx::tma_load_2d(to, &map_residual, barrier, column_d + piece * pieces.columns, row_a);
+            if (elected) ptx::tma_load_2d(to, &map_residual, barrier, column_d + piece * pieces.columns, row_a);
         }
-        if (residual && args.splits > 1)
+        if (residual && args.splits > 1 && ptx::elect_one())
           ptx::tma_load_2d(base + store_offset, &map_residual, barriers.received, column_d,
                            row_a + part.split * (kBlockM / args.splits));
       }
