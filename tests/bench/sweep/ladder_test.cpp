@@ -25,9 +25,8 @@ struct Exception {
   const char *folder, *commit, *op;
 };
 constexpr Exception kExceptions[] = {
-    // The recorded problems have no perceptron: there naive's thread a pair is the fastest. sd15's and sdxl's have one,
-    // where naive reads weights number by number; they are not recorded yet.
-    {"nvidia-h100-80gb-hbm3", "ac57f9b26b68", "timestep_embedding"},
+    // 1.9 % behind tensor_core_sm80: a block took more units than an SM's share of them. Mended behind that commit.
+    {"nvidia-h100-80gb-hbm3", "669a945c19cc", "temporal_attention"},
 };
 
 bool has_rows(const std::filesystem::path& file) {
