@@ -69,4 +69,11 @@ bool reads_beside_first(const Graph& graph, const Node& node, std::span<const No
   return reads;
 }
 
+std::uint64_t weights_of(const Graph& graph, const Node& node) {
+  std::uint64_t bits = 0;
+  for (std::size_t i = 0; i < node.values.size(); ++i)
+    if (graph[node.values[i]].kind == Value::Kind::weight) bits |= std::uint64_t{1} << i;
+  return bits;
+}
+
 }  // namespace noisefloor::networks

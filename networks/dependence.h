@@ -2,6 +2,7 @@
 // what stays, depend on neither latents nor levels; what depends on levels alone is known before the loop begins.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -24,5 +25,8 @@ std::vector<bool> nodes_of_shallow_calls(const Network& network);
 
 // Whether `node` reads an activation that one of `ahead` writes, but for its first tensor: a residual, say, or keys.
 bool reads_beside_first(const Graph& graph, const Node& node, std::span<const Node* const> ahead);
+
+// A bit for each of the node's tensors: its weights, which no launch writes.
+std::uint64_t weights_of(const Graph& graph, const Node& node);
 
 }  // namespace noisefloor::networks

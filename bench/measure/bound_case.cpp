@@ -73,8 +73,9 @@ void BoundCase::use_inputs(std::size_t set) {
   if (prepares()) prepare();
 }
 
-Launch BoundCase::launch(bool overlapping) {
+Launch BoundCase::launch(bool overlapping, std::uint64_t constant_inputs) {
   LaunchContext context = fixture_->platform().context();
+  context.constant_inputs = constant_inputs;
   context.programmatic_launch = overlapping;
   const Caches caches = overlapping ? Caches::warm : Caches::cold;
   return [this, context, caches] {

@@ -22,8 +22,8 @@ class BoundCase {
 
   // With `overlapping`, a kernel of ours that waits for the one before it by itself may start before that has ended
   // (LaunchContext::programmatic_launch); other kernels are launched as without, and baselines run what they chose for
-  // warm caches.
-  Launch launch(bool overlapping = false);
+  // warm caches. constant_inputs: LaunchContext's.
+  Launch launch(bool overlapping = false, std::uint64_t constant_inputs = 0);
   bool many_kernels() const { return ready_->many_kernels(); }
   const std::string& name() const { return name_; }  // the implementation's
   Fixture& fixture() const { return *fixture_; }

@@ -50,6 +50,7 @@ Executor::Executor(Platform& platform, const Network& network, const Weights& we
     if (!ready) ready = plan.make_ready(platform, node);
     workspace = std::max(workspace, ready->workspace_bytes());
     steps_.push_back({plan.choice(id), ready.get(), &node, nullptr, plan.warm_us(id), each_call[steps_.size()]});
+    steps_.back().constant_inputs = networks::weights_of(graph, node);
   }
 
   if (network.kept) {
@@ -165,6 +166,7 @@ Status Executor::launch(const Step& step) {
   for (const ValueId id : step.node->values) arguments_.push_back(pointers_[id]);
   LaunchContext context = platform_->context();
   context.programmatic_launch = programmatic_;
+  context.constant_inputs = step.constant_inputs;
   const auto enqueue = [&] {
     if (step.begins_alone) platform_->fill_bytes(between_.data(), 0, 1);
     return step.ready->launch(arguments_, {workspace_.data(), step.prepared}, context);

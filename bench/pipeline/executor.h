@@ -55,8 +55,9 @@ class Executor {
     void* prepared;
     std::optional<double> warm_us;  // of the plan
     bool each_call;
-    bool shallow = false;       // also of calls that take the kept value from an earlier one
-    bool begins_alone = false;  // see order_libraries
+    bool shallow = false;               // also of calls that take the kept value from an earlier one
+    bool begins_alone = false;          // see order_libraries
+    std::uint64_t constant_inputs = 0;  // LaunchContext's: its weights
     LaunchLabel::Memory memory{};
   };
   Status launch(const Step& step);

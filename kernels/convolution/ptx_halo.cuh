@@ -108,7 +108,19 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
         const int row_w = (c.phase_weights ? at.phase * c.cout : 0) + n_tile * kBlockN;
         const KernelTaps taps(c, at.phase);
         TapStep step(args.tiling, first_step);
-        if (tile == first_tile) product::wait_for_launches();
+        const int early = tile == first_tile ? min(args.early, of_taps) : 0;
+        if (tile == first_tile) {
+          TapStep ahead = step;
+#pragma unroll 1
+          for (int i = 0; i < early; ++i, ahead.advance(c))
+            if (ptx::elect_one()) {
+              const std::uint32_t full = barriers.full + i * 8;
+              ptx::mbarrier_arrive_expect_tx(full, L::kWeightBytes);
+              product::load_b<kHalf, true>(part, &map_w, weights + i * L::kWeightBytes, full,
+                                           taps.at(ahead.ty, ahead.tx) * c.cin + ahead.part * kBlockK, row_w);
+            }
+          product::wait_for_launches();
+        }
         const auto load_taps = [&](auto shares) {
 #pragma unroll 1
           for (int i = 0; i < of_taps; ++i, ring.advance(args.stages), step.advance(c)) {
@@ -122,6 +134,7 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
               }
               halo_ring.advance(args.halo_stages);
             }
+            if (i < early) continue;
             const std::uint32_t full = barriers.full + ring.stage * 8;
             ptx::mbarrier_wait(barriers.empty + ring.stage * 8, ring.parity ^ 1);
             if (ptx::elect_one()) {
@@ -313,6 +326,7 @@ Status launch_halo_tile(const Convolution& c, DType dtype, const Operands& o, co
                                    c.norm == Norm::none ? nullptr : o.norm,
                                    region,
                                    schedule.stages,
+                                   product::early_stages(context, schedule.stages),
                                    schedule.multicast,
                                    product::inbox_of(schedule, tap_steps(c) + side_steps(c), inbox_stages),
                                    schedule.splits};

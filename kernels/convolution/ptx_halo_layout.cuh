@@ -15,12 +15,12 @@ template <class T>
 struct HaloArguments : Output<T> {
   HaloTiling tiling;
   product::TileOrder order;
-  int tap_steps, k_steps;       // a step: a tap of 64 channels; behind them those of a second source
-  int halo_stages, halo_bytes;  // bytes of a stage
-  const float* norm;            // as in Operands; null without a norm
-  int region_bytes;             // of the rings
-  int stages, multicast;
-  product::Inbox inbox;  // of the weights' stages
+  int tap_steps, k_steps;        // a step: a tap of 64 channels; behind them those of a second source
+  int halo_stages, halo_bytes;   // bytes of a stage
+  const float* norm;             // as in Operands; null without a norm
+  int region_bytes;              // of the rings
+  int stages, early, multicast;  // early: stages whose weights are constant, and come first
+  product::Inbox inbox;          // of the weights' stages
   product::Divisor splits;
 };
 

@@ -120,7 +120,19 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
         const int shift_x = c.phase_x(pixels.phase) * c.x.phase_shift;
         const KernelTaps taps(c, pixels.phase);
         Step step(c, args.cin_steps, first_step);
-        if (tile == first_tile) product::wait_for_launches();
+        const int early = tile == first_tile ? min(args.early, of_taps) : 0;
+        if (tile == first_tile) {
+          Step ahead = step;
+#pragma unroll 1
+          for (int i = 0; i < early; ++i, ahead.advance(c, args.cin_steps))
+            if (ptx::elect_one()) {
+              const std::uint32_t barrier = barriers.full + i * 8;
+              ptx::mbarrier_arrive_expect_tx(barrier, L::kStageBytes);
+              product::load_b<kHalf, true>(part, &map_w, base + i * L::kStageBytes + L::kABytes, barrier,
+                                           taps.at(ahead.ty, ahead.tx) * c.cin + ahead.part * kBlockK, row_w);
+            }
+          product::wait_for_launches();
+        }
         const auto load_taps = [&](auto shares) {
 #pragma unroll 1
           for (int i = 0; i < of_taps; ++i, ring.advance(args.stages), step.advance(c, args.cin_steps)) {
@@ -130,11 +142,11 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
             const int column = taps.at(step.ty, step.tx) * c.cin + channel;
             ptx::mbarrier_wait(barriers.empty + ring.stage * 8, ring.parity ^ 1);
             if (ptx::elect_one()) {
-              ptx::mbarrier_arrive_expect_tx(barrier, L::kStageBytes);
+              if (i >= early) ptx::mbarrier_arrive_expect_tx(barrier, L::kStageBytes);
               ptx::tma_load_im2col(a, &map_x, barrier, channel, pixels.w, pixels.h, pixels.image,
                                    static_cast<std::uint16_t>(step.tx + shift_x),
                                    static_cast<std::uint16_t>(step.ty + shift_y));
-              product::load_b<kHalf, shares>(part, &map_w, a + L::kABytes, barrier, column, row_w);
+              if (i >= early) product::load_b<kHalf, shares>(part, &map_w, a + L::kABytes, barrier, column, row_w);
             }
           }
         };
@@ -268,6 +280,7 @@ Status launch_tile(const Convolution& c, DType dtype, const Operands& o, const S
                                tap_steps(c),
                                static_cast<int>(product.k_steps),
                                schedule.stages,
+                               product::early_stages(context, schedule.stages),
                                schedule.multicast,
                                product::inbox_of(schedule, product.k_steps, L::inbox_stages(schedule.splits)),
                                schedule.splits};

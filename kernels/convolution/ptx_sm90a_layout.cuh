@@ -31,7 +31,7 @@ struct Arguments : Output<T> {
   product::Divisor unit_clusters, phase_units, pixels, row;  // pixels of an image's phase, and of a row of it
   product::TileOrder order;
   int cin_steps, tap_steps, k_steps;  // of a tap, of all taps, and with the second source's
-  int stages, multicast;
+  int stages, early, multicast;       // early: stages whose weights are constant, and come first
   product::Inbox inbox;
   product::Divisor splits;
 };

@@ -99,11 +99,20 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
     if constexpr (L::kMoveRegisters) ptx::setmaxnreg_dec<L::kProducerRegisters>();
     if (part.tma_warp) {
       for (int tile = first_tile; tile < tiles; tile += tile_stride) {
-        if (tile == first_tile)
-          product::wait_for_launches();
-        else
-          place = place_of(tile);
+        if (tile != first_tile) place = place_of(tile);
         const int row_a = place.x, column_d = place.y;
+        const int early = tile == first_tile ? min(args.early, steps) : 0;
+        if (tile == first_tile) {
+#pragma unroll 1
+          for (int step = 0; step < early; ++step)
+            if (ptx::elect_one()) {
+              const std::uint32_t barrier = barriers.full + step * 8;
+              ptx::mbarrier_arrive_expect_tx(barrier, L::kStageBytes);
+              product::load_b<kHalf, true>(part, &map_b, base + step * L::kStageBytes + L::kABytes, barrier,
+                                           (first_step + step) * kBlockK, column_d, args.second_half);
+            }
+          product::wait_for_launches();
+        }
         const auto load_steps = [&](auto shares) {
 #pragma unroll 1
           for (int step = 0; step < steps; ++step, ring.advance(args.stages)) {
@@ -112,9 +121,11 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
             const int column = (first_step + step) * kBlockK;
             ptx::mbarrier_wait(barriers.empty + ring.stage * 8, ring.parity ^ 1);
             if (ptx::elect_one()) {
-              ptx::mbarrier_arrive_expect_tx(barrier, L::kStageBytes);
+              if (step >= early) ptx::mbarrier_arrive_expect_tx(barrier, L::kStageBytes);
               product::load_a<kBlockM, shares>(part, &map_a, a, barrier, column, row_a);
-              product::load_b<kHalf, shares>(part, &map_b, a + L::kABytes, barrier, column, column_d, args.second_half);
+              if (step >= early)
+                product::load_b<kHalf, shares>(part, &map_b, a + L::kABytes, barrier, column, column_d,
+                                               args.second_half);
             }
           }
         };
@@ -310,6 +321,7 @@ Status launch_tile(const Problem& problem, DType dtype, const Tensors& tensors, 
                                static_cast<int>(schedule.n_tiles / problem.parts()),
                                second_half,
                                schedule.stages,
+                               product::early_stages(context, schedule.stages),
                                schedule.multicast,
                                schedule.multicast_a,
                                product::inbox_of(schedule, (problem.k + kBlockK - 1) / kBlockK, L::kInboxStages),

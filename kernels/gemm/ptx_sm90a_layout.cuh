@@ -25,9 +25,9 @@ struct Arguments {
   T* d;
   int m, n, k_steps;
   product::TileOrder order;
-  product::Divisor part_tiles;  // tiles along n of a part of D
-  int second_half;              // rows of B from a tile's first half of block_n to its second
-  int stages, multicast, multicast_a;
+  product::Divisor part_tiles;                // tiles along n of a part of D
+  int second_half;                            // rows of B from a tile's first half of block_n to its second
+  int stages, early, multicast, multicast_a;  // early: stages whose rows of B are constant, and come first
   product::Inbox inbox;
   product::Divisor splits;
 };

@@ -2,11 +2,13 @@
 // GPU.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <span>
 
+#include "kernels/core/device.h"
 #include "kernels/product/inbox.h"
 
 namespace noisefloor::product {
@@ -113,6 +115,14 @@ Sm90aSchedule make_schedule(const Sm90aKernel& kernel, const Sm90aProduct& produ
 constexpr Inbox inbox_of(const Sm90aSchedule& schedule, std::int64_t k_steps, int room) {
   if (schedule.splits == 1) return {};
   return find_inbox(static_cast<int>((k_steps + schedule.splits - 1) / schedule.splits), schedule.stages, room);
+}
+
+// How many stages' weights are asked for ahead of the wait for the launches before: four where they are constant. More
+// take the bandwidth of those launches' last loads (docs/log/networks, "early weights again").
+inline constexpr int kWeights = 1;  // which tensor they are: gemm's b, a convolution's w
+inline constexpr int kEarlyStages = 4;
+constexpr int early_stages(const LaunchContext& context, int stages) {
+  return context.constant(kWeights) ? std::min(kEarlyStages, stages) : 0;
 }
 
 // Modelled time of a schedule in SM cycles; only its order means anything.

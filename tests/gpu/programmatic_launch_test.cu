@@ -185,16 +185,16 @@ TEST(ProgrammaticLaunch, WaitShowsWhatWasWrittenAlsoToReadOnlyLoads) {
   }
 }
 
-// Leaves stale bytes in all tensors, and returns what the late kernel restores from `saved`; nothing where it would
-// take the late kernel's few blocks long.
-std::vector<Restored> take_away(Fixture& fixture, std::vector<Buffer>& saved) {
+// Leaves stale bytes in all tensors but those of `constant`, a bit each, and returns what the late kernel restores from
+// `saved`; nothing where it would take the late kernel's few blocks long.
+std::vector<Restored> take_away(Fixture& fixture, std::vector<Buffer>& saved, std::uint64_t constant = 0) {
   constexpr std::size_t kLargest = std::size_t{16} << 20;
   std::vector<Restored> tensors;
   for (const TensorSpec& spec : fixture.specs())
     if (spec.bytes() > kLargest) return tensors;
   for (std::size_t i = 0; i < fixture.specs().size(); ++i) {
     const std::size_t bytes = fixture.specs()[i].bytes();
-    if (bytes == 0) continue;
+    if (bytes == 0 || (constant >> i & 1) != 0) continue;
     saved.emplace_back(device(), bytes);
     device().copy(saved.back().data(), fixture.pointers()[i], bytes);
     device().fill_bytes(fixture.pointers()[i], kStale, bytes);
@@ -217,18 +217,22 @@ TEST_P(ProgrammaticVariant, WaitsForItsInputsAndItsOutputs) {
     // Verified once by itself, which also loads the kernels: loading would wait for the late one.
     const Verdict alone = verifier.verify(bound);
     ASSERT_TRUE(alone.correct) << alone.reason;
-    fixture.reset_outputs();
-    std::vector<Buffer> saved;
-    const std::vector<Restored> tensors = take_away(fixture, saved);
-    if (tensors.empty()) return;
-    const Buffer table(device(), tensors.size() * sizeof(Restored));
-    device().synchronize();
-    launch_late(tensors, table);
-    throw_if_failed(bound.launch(/*overlapping=*/true)());
-    device().synchronize();
-    const Verdict verdict = verifier.judge(bound);
-    EXPECT_TRUE(verdict.correct) << verdict.reason;
-    ++ran;
+    // Of products the second tensor is the weights, which a network says are constant.
+    for (const std::uint64_t constant : {0, 2}) {
+      if (constant != 0 && fixture.specs()[1].role != Role::in) break;
+      fixture.reset_outputs();
+      std::vector<Buffer> saved;
+      const std::vector<Restored> tensors = take_away(fixture, saved, constant);
+      if (tensors.empty()) return;
+      const Buffer table(device(), tensors.size() * sizeof(Restored));
+      device().synchronize();
+      launch_late(tensors, table);
+      throw_if_failed(bound.launch(/*overlapping=*/true, constant)());
+      device().synchronize();
+      const Verdict verdict = verifier.judge(bound);
+      EXPECT_TRUE(verdict.correct) << "constant " << constant << ": " << verdict.reason;
+      ++ran;
+    }
   });
   EXPECT_GT(ran, 0);
 }

@@ -72,6 +72,28 @@ TEST(Dependence, AResidualIsReadBesideTheFirstTensor) {
   EXPECT_FALSE(reads_beside_first(graph, nodes[2], {}));
 }
 
+// What a product may read early. Its kernels take the second tensor for the weights.
+TEST(Dependence, WeightsAreSecondOfProductsAndNoActivationIsOne) {
+  for (const char* name : {"sd15", "svd", "adm64", "moving-digits"}) {
+    const Network network = require_network(name).build({});
+    int products = 0;
+    for (const Node& node : network.graph.nodes()) {
+      const std::uint64_t weights = weights_of(network.graph, node);
+      const auto specs = node.op->tensors(node.problem, node.dtype);
+      for (std::size_t i = 0; i < specs.size(); ++i) {
+        const bool is_weight = network.graph[node.values[i]].kind == Value::Kind::weight;
+        EXPECT_EQ((weights >> i & 1) != 0, is_weight) << name << ", " << node.name << ", " << specs[i].name;
+        EXPECT_TRUE(!is_weight || specs[i].role == Role::in) << name << ", " << node.name << " writes its weights";
+      }
+      if (node.op->name != "gemm" && !node.op->name.starts_with("conv")) continue;
+      EXPECT_TRUE(specs[1].name == "b" || specs[1].name == "w") << node.op->name << ": " << specs[1].name;
+      EXPECT_TRUE(weights >> 1 & 1) << name << ", " << node.name;
+      ++products;
+    }
+    EXPECT_GT(products, 0) << name;
+  }
+}
+
 TEST(Dependence, OfNothingIsNothing) {
   const Network network = require_network("digits").build({});
   EXPECT_EQ(ops_not_reached(network, {}).at("conv2d"), [&] {
