@@ -1,5 +1,5 @@
 // What the ptx_sm90a kernels of products share: who a thread is, the ring of k-steps between the producer and the
-// consumers, the products themselves, and the exchange of partial sums in a cluster. Device code only.
+// consumers, and the exchange of partial sums in a cluster. Device code only.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <string_view>
+
 #include <map>
 #include <string>
 #include <vector>
@@ -86,7 +88,8 @@ TEST(Dependence, WeightsAreSecondOfProductsAndNoActivationIsOne) {
         EXPECT_TRUE(!is_weight || specs[i].role == Role::in) << name << ", " << node.name << " writes its weights";
       }
       if (node.op->name != "gemm" && !node.op->name.starts_with("conv")) continue;
-      EXPECT_TRUE(specs[1].name == "b" || specs[1].name == "w") << node.op->name << ": " << specs[1].name;
+      EXPECT_TRUE(specs[1].name == std::string_view("b") || specs[1].name == std::string_view("w"))
+          << node.op->name << ": " << specs[1].name;
       EXPECT_TRUE(weights >> 1 & 1) << name << ", " << node.name;
       ++products;
     }
