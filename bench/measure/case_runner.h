@@ -78,7 +78,6 @@ class CaseRunner {
   bool take_replay(BoundCase&, CaseResult&);
   void require_fixture(const Case&);
   void drop_fixture();
-  void make_room();
   void time(const Case&, BoundCase&, CaseResult&);
   TimingOptions timing_options() const;
   void time_warm_only(BoundCase&, CaseResult&, std::optional<double> to_beat_us);

@@ -190,7 +190,7 @@ struct TapStep {
 
 // The stages of weights that a split tile's inbox takes (product/inbox.h).
 constexpr int halo_inbox_stages(const Tile& tile, int splits) {
-  return (inbox_bytes(tile, splits) + tile.block_n * kRowBytes - 1) / (tile.block_n * kRowBytes);
+  return product::stages_for(inbox_bytes(tile, splits), tile.block_n * kRowBytes);
 }
 // The fewest stages of weights that a split tile has: of all taps, with a second source or without.
 constexpr int least_split_stages(const Tile& tile) {

@@ -26,8 +26,10 @@
 #include "kernels/convolution/ptx_halo_statistics.cuh"
 #include "kernels/convolution/ptx_side.cuh"
 #include "kernels/convolution/ptx_sm90a_epilogue.cuh"
+#include "kernels/convolution/ptx_sm90a_partials.cuh"
 #include "kernels/device/launch.cuh"
 #include "kernels/device/tensor_map.h"
+#include "kernels/product/sm90a_loads.cuh"
 #include "kernels/product/sm90a_mainloop.cuh"
 #include "kernels/ptx/elect.cuh"
 #include "kernels/ptx/setmaxnreg.cuh"
@@ -58,9 +60,6 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
                                                              args.halo_stages, args.norm != nullptr);
   const Part<kShape.consumers> part(args.multicast, args.splits);
   const Convolution& c = args.c;
-  const auto share_bytes = [&](int s) {
-    return (share_begin(kBlockN, args.splits, s + 1) - share_begin(kBlockN, args.splits, s)) * kBlockM * 32;
-  };
 
   const auto [first_step, steps] = product::StepRange(args.k_steps, part.split, args.splits);
   const int tiles = args.order.tiles();
@@ -88,7 +87,8 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
     product::pin(at.phase, at.image, at.y0, at.x0, n_tile);
   } else {
     halo_barriers.init(part, args.halo_stages);
-    barriers.init<kShape.consumers>(part, args.stages, (args.splits - 1) * share_bytes(part.split));
+    barriers.init<kShape.consumers>(part, args.stages,
+                                    (args.splits - 1) * share_blocks(kBlockN, args.splits, part.split) * kBlockM * 32);
   }
   product::meet(part);
 
@@ -111,14 +111,13 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
         const int early = tile == first_tile ? min(args.early, of_taps) : 0;
         if (tile == first_tile) {
           TapStep ahead = step;
-#pragma unroll 1
-          for (int i = 0; i < early; ++i, ahead.advance(c))
-            if (ptx::elect_one()) {
-              const std::uint32_t full = barriers.full + i * 8;
-              ptx::mbarrier_arrive_expect_tx(full, L::kWeightBytes);
-              product::load_b<kHalf, true>(part, &map_w, weights + i * L::kWeightBytes, full,
-                                           taps.at(ahead.ty, ahead.tx) * c.cin + ahead.part * kBlockK, row_w);
-            }
+          product::load_early(
+              barriers, early, L::kWeightBytes,
+              [&](int i, std::uint32_t full) {
+                product::load_b<kHalf, true>(part, &map_w, weights + i * L::kWeightBytes, full,
+                                             taps.at(ahead.ty, ahead.tx) * c.cin + ahead.part * kBlockK, row_w);
+              },
+              [&] { ahead.advance(c); });
           product::wait_for_launches();
         }
         const auto load_taps = [&](auto shares) {
@@ -144,10 +143,7 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
             }
           }
         };
-        if (part.sharing > 1)
-          load_taps(std::true_type());
-        else
-          load_taps(std::false_type());
+        product::with_sharing(part, load_taps);
 #pragma unroll 1
         for (int i = of_taps; i < steps; ++i, ring.advance(args.stages)) {
           const SidePlace from = side_place(c, first_step + i - args.tap_steps);
@@ -237,7 +233,7 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
           const int first = share_begin(kBlockN, args.splits, part.split);
           const Partials partials{
               reinterpret_cast<const float*>(aligned + (weights - base) + args.inbox.stage * L::kWeightBytes),
-              args.splits, first, share_begin(kBlockN, args.splits, part.split + 1) - first};
+              args.splits, first, share_blocks(kBlockN, args.splits, part.split)};
           store_partials<T, kBlockM, kFused ? Statistics::patches : Statistics::none>(
               drain, partials, part.consumer, [&] { product::await_sums(barriers); });
         }

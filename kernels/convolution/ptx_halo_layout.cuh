@@ -2,6 +2,8 @@
 // only.
 #pragma once
 
+#include <cuda.h>
+
 #include <algorithm>
 #include <cstdint>
 
@@ -78,10 +80,9 @@ struct HaloBarriers {
       : full(first), empty(first + stages * 8), ready(kFused && norm ? empty + stages * 8 : full) {}
   // As those of the weights, and before them: the fence behind those, of the same elected threads, covers these.
   __device__ __forceinline__ void init(const Part<kConsumers>& part, int stages) const {
-    const int first = part.warp;
     if (!ptx::elect_one()) return;
 #pragma unroll 1
-    for (int stage = first; stage < stages; stage += kConsumers * 4) {
+    for (int stage = part.warp; stage < stages; stage += kConsumers * 4) {
       ptx::mbarrier_init(full + stage * 8, 1);
       ptx::mbarrier_init(empty + stage * 8, kConsumers * 4);
       if constexpr (kFused)

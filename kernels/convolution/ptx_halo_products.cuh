@@ -77,14 +77,13 @@ __device__ __forceinline__ Held multiply_taps(const Part<kConsumers>& part, cons
   else
     multiply_side(std::true_type());
   const int opens = L::kCanSplit ? args.inbox.opens : -1;
-  for (int i = 1, end = opens >= 0 && opens < steps ? opens + 1 : steps;; end = steps) {
+  int i = 1;
+  product::run_steps(opens, steps, [&](int end) {
 #pragma unroll 1
     for (const int taps_end = min(of_taps, end); i < taps_end; ++i) multiply_tap(std::false_type());
 #pragma unroll 1
     for (; i < end; ++i) multiply_side(std::false_type());
-    if (end == opens + 1) product::open_inbox();
-    if (end == steps) break;
-  }
+  });
   return {reader.leave(ring), held_halo};
 }
 

@@ -1,5 +1,5 @@
 // Convolutions with Hopper's own instructions: the structure of gemm's ptx_sm90a, with TMA's im2col mode as the gather.
-// A producer thread walks the taps, then 64 input channels at a time: the pixels of a tile under one tap are one load,
+// A producer warp walks the taps, then 64 input channels at a time: the pixels of a tile under one tap are one load,
 // which writes zeros outside of the image, whatever stride and padding; the weights are a plain 2D load. An upsample by
 // 2 and a transposed convolution run as four phases, one after the other, each with its taps and its scattered output
 // pixels. A second source follows the taps: its pixels are the tile's rows, a plain 2D load (ptx_side.cuh). Statistics
@@ -22,9 +22,11 @@
 #include "kernels/convolution/ptx_side.cuh"
 #include "kernels/convolution/ptx_sm90a_epilogue.cuh"
 #include "kernels/convolution/ptx_sm90a_layout.cuh"
+#include "kernels/convolution/ptx_sm90a_partials.cuh"
 #include "kernels/convolution/schedule.h"
 #include "kernels/device/launch.cuh"
 #include "kernels/device/tensor_map.h"
+#include "kernels/product/sm90a_loads.cuh"
 #include "kernels/product/sm90a_mainloop.cuh"
 #include "kernels/product/sm90a_reader.cuh"
 #include "kernels/ptx/elect.cuh"
@@ -74,9 +76,6 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
   const Barriers barriers(base + consumer_offset + kShape.consumers * L::kConsumerBytes, args.stages);
   const Part<kShape.consumers> part(args.multicast, args.splits);
   const Convolution& c = args.c;
-  const auto share_bytes = [&](int s) {
-    return (share_begin(kBlockN, args.splits, s + 1) - share_begin(kBlockN, args.splits, s)) * kBlockM * 32;
-  };
 
   const auto [first_step, steps] = product::StepRange(args.k_steps, part.split, args.splits);
   const int tiles = args.order.tiles();
@@ -103,7 +102,8 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
     pixels = pixels_of(first_tile);
     product::pin(pixels.phase, pixels.row0, pixels.column0, pixels.image, pixels.h, pixels.w);
   } else {
-    barriers.init<kPingpong ? 1 : kShape.consumers>(part, args.stages, (args.splits - 1) * share_bytes(part.split));
+    barriers.init<kPingpong ? 1 : kShape.consumers>(
+        part, args.stages, (args.splits - 1) * share_blocks(kBlockN, args.splits, part.split) * kBlockM * 32);
   }
   product::meet(part);
 
@@ -123,14 +123,13 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
         const int early = tile == first_tile ? min(args.early, of_taps) : 0;
         if (tile == first_tile) {
           Step ahead = step;
-#pragma unroll 1
-          for (int i = 0; i < early; ++i, ahead.advance(c, args.cin_steps))
-            if (ptx::elect_one()) {
-              const std::uint32_t barrier = barriers.full + i * 8;
-              ptx::mbarrier_arrive_expect_tx(barrier, L::kStageBytes);
-              product::load_b<kHalf, true>(part, &map_w, base + i * L::kStageBytes + L::kABytes, barrier,
-                                           taps.at(ahead.ty, ahead.tx) * c.cin + ahead.part * kBlockK, row_w);
-            }
+          product::load_early(
+              barriers, early, L::kStageBytes,
+              [&](int i, std::uint32_t barrier) {
+                product::load_b<kHalf, true>(part, &map_w, base + i * L::kStageBytes + L::kABytes, barrier,
+                                             taps.at(ahead.ty, ahead.tx) * c.cin + ahead.part * kBlockK, row_w);
+              },
+              [&] { ahead.advance(c, args.cin_steps); });
           product::wait_for_launches();
         }
         const auto load_taps = [&](auto shares) {
@@ -150,10 +149,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
             }
           }
         };
-        if (part.sharing > 1)
-          load_taps(std::true_type());
-        else
-          load_taps(std::false_type());
+        product::with_sharing(part, load_taps);
 #pragma unroll 1
         for (int i = of_taps; i < steps; ++i, ring.advance(args.stages)) {
           const SidePlace from = side_place(c, first_step + i - args.tap_steps);
@@ -227,7 +223,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
           send_partial<kBlockN>(acc[0], addressees);
           const int first = share_begin(kBlockN, args.splits, part.split);
           const Partials partials{reinterpret_cast<const float*>(aligned + args.inbox.stage * L::kStageBytes),
-                                  args.splits, first, share_begin(kBlockN, args.splits, part.split + 1) - first};
+                                  args.splits, first, share_blocks(kBlockN, args.splits, part.split)};
           store_partials<T, kBlockM, Statistics::rows>(drain, partials, part.consumer,
                                                        [&] { product::await_sums(barriers); });
         }
@@ -253,6 +249,8 @@ template <class T, int kTile>
 Status launch_tile(const Convolution& c, DType dtype, const Operands& o, const Schedule& schedule,
                    const LaunchContext& context) {
   using L = Layout<kTile>;
+  if (schedule.splits > 1 && L::inbox_stages(schedule.splits) > schedule.stages)
+    return failure(StatusCode::invalid_argument, "convolution: partial sums need more stages than this schedule has");
   CUtensorMap map_x;
   CUtensorMap map_w;
   const ImageMap images{dtype,      o.x,     c.images, c.y.in,     c.x.in,     c.cin,   c.y.origin,

@@ -5,6 +5,7 @@
 
 #include "kernels/convolution/epilogue.cuh"
 #include "kernels/convolution/schedule.h"
+#include "kernels/product/inbox.h"
 #include "kernels/product/sm90a_mainloop.cuh"
 #include "kernels/product/tile_order.h"
 
@@ -63,7 +64,7 @@ struct Layout {
   static constexpr int kSubtiles = kShape.pingpong ? 2 : 1;  // of 64 rows, that a consumer holds
   static constexpr bool kCanSplit = can_split(kShape, 2);
   static constexpr int inbox_stages(int splits) {
-    return (inbox_bytes(kShape, splits) + kStageBytes - 1) / kStageBytes;
+    return product::stages_for(inbox_bytes(kShape, splits), kStageBytes);
   }
   static_assert(kShape.block_n / 2 % 8 == 0, "each half of the weights must be whole swizzle atoms");
   static_assert((bytes(kShape.stages) + kReservedBytes) * kShape.blocks_per_sm <= kSmBytes, "an SM's shared memory");

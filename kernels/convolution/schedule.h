@@ -39,6 +39,10 @@ template <class Count>  // an int, or a product::Divisor
 constexpr int share_begin(int block_n, const Count& splits, int split) {
   return block_n / 8 * split / splits;
 }
+template <class Count>
+constexpr int share_blocks(int block_n, const Count& splits, int split) {
+  return share_begin(block_n, splits, split + 1) - share_begin(block_n, splits, split);
+}
 constexpr int largest_share(int block_n, int splits) {
   return (block_n / 8 + splits - 1) / splits;
 }

@@ -28,10 +28,10 @@ struct LaunchContext {
   Stream stream = nullptr;
   const DeviceInfo* device = nullptr;  // never null
   // Launch with programmatic stream serialization, where the kernel waits for its predecessor before it reads or writes
-  // any tensor; other kernels are launched as without.
+  // any tensor but constant_inputs; other kernels are launched as without.
   bool programmatic_launch = false;
   // Bit i: the op's tensor i has had its values since before the launch ahead of this one began, as a network's weights
-  // have. A kernel may read it before it waits for that launch.
+  // have, and so has what was prepared of it. A kernel may read it before it waits for that launch.
   std::uint64_t constant_inputs = 0;
   constexpr bool constant(int tensor) const { return (constant_inputs >> tensor & 1) != 0; }
 };

@@ -1,4 +1,4 @@
-// gemm with Hopper's own instructions: TMA fills shared memory and wgmma reads it. A producer thread keeps k-steps of
+// gemm with Hopper's own instructions: TMA fills shared memory and wgmma reads it. A producer warp keeps k-steps of
 // its block's tiles in flight on mbarriers; one or two consumer warpgroups multiply, sharing each tile or taking turns
 // on whole ones (ping-pong; others bring residuals). Blocks are persistent, so that loads and stores run under
 // other tiles' products. Neighbours along m may share B by multicast, those along n A, and up to 8 blocks of a cluster
@@ -23,7 +23,9 @@
 #include "kernels/gemm/launchers.h"
 #include "kernels/gemm/ptx_sm90a_epilogue.cuh"
 #include "kernels/gemm/ptx_sm90a_layout.cuh"
+#include "kernels/gemm/ptx_sm90a_partials.cuh"
 #include "kernels/gemm/schedule.h"
+#include "kernels/product/sm90a_loads.cuh"
 #include "kernels/product/sm90a_mainloop.cuh"
 #include "kernels/product/sm90a_reader.cuh"
 #include "kernels/ptx/elect.cuh"
@@ -103,14 +105,13 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
         const int row_a = place.x, column_d = place.y;
         const int early = tile == first_tile ? min(args.early, steps) : 0;
         if (tile == first_tile) {
-#pragma unroll 1
-          for (int step = 0; step < early; ++step)
-            if (ptx::elect_one()) {
-              const std::uint32_t barrier = barriers.full + step * 8;
-              ptx::mbarrier_arrive_expect_tx(barrier, L::kStageBytes);
-              product::load_b<kHalf, true>(part, &map_b, base + step * L::kStageBytes + L::kABytes, barrier,
-                                           (first_step + step) * kBlockK, column_d, args.second_half);
-            }
+          product::load_early(
+              barriers, early, L::kStageBytes,
+              [&](int step, std::uint32_t barrier) {
+                product::load_b<kHalf, true>(part, &map_b, base + step * L::kStageBytes + L::kABytes, barrier,
+                                             (first_step + step) * kBlockK, column_d, args.second_half);
+              },
+              [] {});
           product::wait_for_launches();
         }
         const auto load_steps = [&](auto shares) {
@@ -129,11 +130,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
             }
           }
         };
-        if (part.sharing > 1) {
-          load_steps(std::true_type());
-        } else {
-          load_steps(std::false_type());
-        }
+        product::with_sharing(part, load_steps);
         // Where consumers share the tile, its residual comes through the same ring, one or two steps behind the
         // products, so that no epilogue waits for DRAM. A split tile's waits where stores are staged, each block's
         // share of it.
@@ -143,12 +140,12 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
           const int end = min(piece + pieces.per_stage, pieces.count);
           std::uint32_t to = base + ring.stage * L::kStageBytes;
           ptx::mbarrier_wait(barriers.empty + ring.stage * 8, ring.parity ^ 1);
-          const bool elected = ptx::elect_one();
-          if (elected)
+          if (ptx::elect_one())
             ptx::mbarrier_arrive_expect_tx(barrier, static_cast<std::uint32_t>((end - piece) * pieces.bytes));
 #pragma unroll 1
           for (; piece < end; ++piece, to += pieces.bytes)
-            if (elected) ptx::tma_load_2d(to, &map_residual, barrier, column_d + piece * pieces.columns, row_a);
+            if (ptx::elect_one())
+              ptx::tma_load_2d(to, &map_residual, barrier, column_d + piece * pieces.columns, row_a);
         }
         if (residual && args.splits > 1 && ptx::elect_one())
           ptx::tma_load_2d(base + store_offset, &map_residual, barriers.received, column_d,

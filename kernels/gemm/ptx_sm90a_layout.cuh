@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "kernels/gemm/epilogue.cuh"
-#include "kernels/gemm/ptx_sm90a_epilogue.cuh"
+#include "kernels/gemm/ptx_sm90a_partials.cuh"
 #include "kernels/gemm/ptx_sm90a_pieces.h"
 #include "kernels/gemm/schedule.h"
 #include "kernels/product/inbox.h"
@@ -62,7 +62,7 @@ struct Layout {
   static constexpr int kSubtiles = kShape.pingpong ? 2 : 1;  // of 64 rows, that a consumer holds
   // Split-K partial sums arrive in stages; the widest tiles are never split.
   static constexpr bool kCanSplit = can_split(kShape);
-  static constexpr int kInboxStages = (kInboxBytes<kShape.block_m(), kShape.block_n> + kStageBytes - 1) / kStageBytes;
+  static constexpr int kInboxStages = product::stages_for(kInboxBytes<kShape.block_m(), kShape.block_n>, kStageBytes);
   static_assert(!kCanSplit || kInboxStages <= kShape.stages, "room to reduce");
   // Where the tile is split nothing is staged for a store, and the residual of a block's share waits there.
   static_assert(!kCanSplit || kShape.block_m() / 2 * kShape.block_n * 2 <= kShape.consumers * kStoreBytes,

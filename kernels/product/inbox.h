@@ -10,6 +10,11 @@ struct Inbox {
   int opens = -1;  // behind this many steps all of them have been read for the last time; -1: there is none
 };
 
+// The stages that so many bytes take.
+constexpr int stages_for(int bytes, int stage_bytes) {
+  return (bytes + stage_bytes - 1) / stage_bytes;
+}
+
 // `room` of a ring of `stages` (room <= stages), in blocks of which the longest has most_steps >= 1. Those stages are
 // taken that are free first and do not wrap.
 constexpr Inbox find_inbox(int most_steps, int stages, int room) {

@@ -10,13 +10,11 @@
 #include "kernels/product/sharing.h"
 #include "kernels/product/sm90a_schedule.h"
 #include "kernels/ptx/cluster.cuh"
-#include "kernels/ptx/dsmem.cuh"
 #include "kernels/ptx/elect.cuh"
 #include "kernels/ptx/fence.cuh"
 #include "kernels/ptx/griddepcontrol.cuh"
 #include "kernels/ptx/mbarrier.cuh"
 #include "kernels/ptx/ring.cuh"
-#include "kernels/ptx/tma.cuh"
 #include "kernels/ptx/wgmma.cuh"
 
 namespace noisefloor::product {
@@ -30,7 +28,7 @@ __device__ __forceinline__ int uniform(int shared) {
 }
 
 // What a thread does. Warps of the consumers come first, which set up the barriers; then the producer's. Of its first,
-// one thread prefetches the maps and one moves A and B (`if (part.tma_warp && ptx::elect_one())`); they may differ.
+// one thread prefetches the maps; the warp (tma_warp) walks the steps, and an elected thread of it issues the loads.
 template <int kConsumers>
 struct Role {
   int warp, lane, consumer;
@@ -84,16 +82,16 @@ struct Barriers {
   // registers.) kReaders: consumers that read a stage. `expected` bytes will be received where tiles are split.
   template <int kReaders, int kConsumers>
   __device__ __forceinline__ void init(const Part<kConsumers>& part, int stages, int expected) const {
-    const int first = part.warp;
     if (!ptx::elect_one()) return;
 #pragma unroll 1
-    for (int stage = first; stage < stages; stage += kConsumers * 4) {
+    for (int stage = part.warp; stage < stages; stage += kConsumers * 4) {
       ptx::mbarrier_init(full + stage * 8, 1);
       ptx::mbarrier_init(empty + stage * 8, static_cast<std::uint32_t>(kReaders * 4 * part.givers()));
     }
-    if (first == 0) ptx::mbarrier_init(received, 1);
+    if (part.warp == 0) ptx::mbarrier_init(received, 1);
     ptx::fence_mbarrier_init();
-    if (first == 0 && part.splits > 1) ptx::mbarrier_arrive_expect_tx(received, static_cast<std::uint32_t>(expected));
+    if (part.warp == 0 && part.splits > 1)
+      ptx::mbarrier_arrive_expect_tx(received, static_cast<std::uint32_t>(expected));
   }
 
   // A stage's consumer is done with it: one arrival per warp, in each block that may write the stage.
@@ -131,51 +129,25 @@ __device__ __forceinline__ void wait_for_launches() {
   ptx::griddepcontrol_wait();
 }
 
-// The thread that loads A and B, behind its last load: blocks of the next launch may start. Not sooner, when some SMs
+// The warp that loads A and B, behind its last load: blocks of the next launch may start. Not sooner, when some SMs
 // have run out of tiles and others have not: small blocks would crowd on the first (docs/log/networks, "starts that
 // crowd").
 __device__ __forceinline__ void let_next_launch_start() {
   ptx::griddepcontrol_launch_dependents();
 }
 
-// A step's kRows rows of A at `to`; neighbours in n bring an equal part each to all of them. kShares: whether there may
-// be neighbours; without any, what their parts take is not worked out before the first load.
-template <int kRows, bool kShares, int kConsumers>
-__device__ __forceinline__ void load_a(const Part<kConsumers>& part, const CUtensorMap* map, std::uint32_t to,
-                                       std::uint32_t barrier, int column, int row) {
-  if (kShares && part.multicast_a > 1) {
-    const int first = part.n_rank * (kRows >> log2_of(part.multicast_a));
-    ptx::tma_load_2d_multicast(to + first * kRowBytes, map, barrier, column, row + first, part.multicast_mask_a());
-  } else {
-    ptx::tma_load_2d(to, map, barrier, column, row);
-  }
-}
-
-// A step's rows of B, two halves of kHalf rows at `to`, the second `second_half` rows of the tensor behind the first;
-// their map's boxes have b_box_rows (sm90a_schedule.h). Neighbours in m bring an equal part each to all of them.
-template <int kHalf, bool kShares, int kConsumers>
-__device__ __forceinline__ void load_b(const Part<kConsumers>& part, const CUtensorMap* map, std::uint32_t to,
-                                       std::uint32_t barrier, int column, int row, int second_half = kHalf) {
-  if (kShares && part.multicast > 1) {
-    const int first = part.m_rank * (2 * kHalf >> log2_of(part.multicast));
-    const int behind = first < kHalf ? first : first - kHalf + second_half;
-    ptx::tma_load_2d_multicast(to + first * kRowBytes, map, barrier, column, row + behind, part.multicast_mask_b());
-  } else {
-    ptx::tma_load_2d(to, map, barrier, column, row);
-    if (second_half != kHalf) ptx::tma_load_2d(to + kHalf * kRowBytes, map, barrier, column, row + second_half);
-  }
-}
-
 // A split tile's blocks exchange partial sums: each has an inbox (inbox.h) for its share of them, the splits' one
-// behind the other. A consumer's part in it: once no step reads the inbox any more, from multiply() or behind it,
+// behind the other. A consumer's warp says that no step reads its block's any more, from run_steps() or
+// await_inboxes().
 __device__ __forceinline__ void open_inbox() {
   __syncwarp();
   ptx::cluster_arrive_relaxed();
 }
-// then, behind the products, before it sends: all blocks' inboxes are open. What is sent is counted by `received`
-// there; a block's own share goes to its inbox as plain stores, for a barrier of its own to tell of.
+// Behind the products: all blocks' inboxes are open. What is sent there is counted by its `received`; a block's own
+// share goes to its inbox as plain stores, for which the caller needs a barrier.
 __device__ __forceinline__ void await_inboxes(int opens, int steps) {
   if (opens >= steps) open_inbox();
+  __syncwarp();
   ptx::cluster_wait();
 }
 __device__ __forceinline__ void await_sums(const Barriers& barriers) {
@@ -207,7 +179,7 @@ __device__ __forceinline__ void finish_products(float (&acc)[kSubtiles][kCount])
 // (docs/log/convolution/2026-11-26-arrivals-on-a-block-that-left.md): who loads waits for every stage that it filled to
 // come back.
 
-// The thread that loads, behind its last load: `ring` stands behind the last stage that it filled. A split tile's
+// The warp that loads, behind its last load: `ring` stands behind the last stage that it filled. A split tile's
 // stages are awaited by leave_producer, so that the exchange of sums need not wait for them.
 template <int kConsumers>
 __device__ __forceinline__ void await_stages(const Part<kConsumers>& part, const Barriers& barriers, ptx::Ring ring,
@@ -218,7 +190,7 @@ __device__ __forceinline__ void await_stages(const Part<kConsumers>& part, const
     ptx::mbarrier_wait(barriers.empty + ring.stage * 8, ring.parity ^ 1);
 }
 
-// A split's `steps` filled the stages, one lane awaits each.
+// The producer's warps of a split tile: the split's `steps` filled the stages, one lane awaits each.
 template <int kConsumers>
 __device__ __forceinline__ void leave_producer(const Part<kConsumers>& part, const Barriers& barriers, int stages,
                                                int steps) {

@@ -78,9 +78,20 @@ class Reader {
   bool full_now_;
 };
 
-// A consumer's sums over `steps` stages of kStageBytes, whose rows of A lie first_a bytes into a stage and those of B
-// kABytes: acc[i] has 64 rows. Returns the last stage, which is not released yet; its products may still run
-// (finish_products). Behind `opens` steps it opens its inbox; -1: it has none.
+// run_to(end) runs a consumer's steps up to `end`, the first of them has run; behind `opens` of `steps` the inbox
+// opens. -1: there is none.
+template <class RunTo>
+__device__ __forceinline__ void run_steps(int opens, int steps, const RunTo& run_to) {
+  for (int end = opens >= 0 && opens < steps ? opens + 1 : steps;; end = steps) {
+    run_to(end);
+    if (end == opens + 1) open_inbox();
+    if (end == steps) return;
+  }
+}
+
+// A consumer's sums over `steps` (one or more) stages of kStageBytes, whose rows of A lie first_a bytes into a stage
+// and those of B kABytes: acc[i] has 64 rows. Returns the last stage, which is not released yet; its products may still
+// run (finish_products). Behind `opens` steps it opens its inbox; -1: it has none.
 template <class T, int kBlockN, int kStageBytes, int kABytes, int kSubtiles, int kConsumers>
 __device__ __forceinline__ int multiply(const Part<kConsumers>& part, const Barriers& barriers, std::uint32_t stages_at,
                                         int first_a, ptx::Ring& ring, int stages, int steps, int opens,
@@ -102,12 +113,11 @@ __device__ __forceinline__ int multiply(const Part<kConsumers>& part, const Barr
     reader.template advance<is_first>();
   };
   run(std::true_type());
-  for (int step = 1, end = opens >= 0 && opens < steps ? opens + 1 : steps;; end = steps) {
+  int step = 1;
+  run_steps(opens, steps, [&](int end) {
 #pragma unroll 1
     for (; step < end; ++step) run(std::false_type());
-    if (end == opens + 1) open_inbox();
-    if (end == steps) break;
-  }
+  });
   return reader.leave(ring);
 }
 

@@ -117,12 +117,15 @@ constexpr Inbox inbox_of(const Sm90aSchedule& schedule, std::int64_t k_steps, in
   return find_inbox(static_cast<int>((k_steps + schedule.splits - 1) / schedule.splits), schedule.stages, room);
 }
 
-// How many stages' weights are asked for ahead of the wait for the launches before: four where they are constant. More
-// take the bandwidth of those launches' last loads (docs/log/networks, "early weights again").
-inline constexpr int kWeights = 1;  // which tensor they are: gemm's b, a convolution's w
+// Which tensor the weights are: gemm's b, a convolution's w.
+inline constexpr int kWeightTensor = 1;
+// How many stages' weights are asked for ahead of the wait for the launches before, where they are constant and this
+// one may begin early: four. More take the bandwidth of those launches' last loads (docs/log/networks, "early weights
+// again").
 inline constexpr int kEarlyStages = 4;
 constexpr int early_stages(const LaunchContext& context, int stages) {
-  return context.constant(kWeights) ? std::min(kEarlyStages, stages) : 0;
+  const bool early = context.programmatic_launch && context.constant(kWeightTensor);
+  return early ? std::min(kEarlyStages, stages) : 0;
 }
 
 // Modelled time of a schedule in SM cycles; only its order means anything.

@@ -213,7 +213,7 @@ Status launch_ptx_sm90a(const Problem& problem, DType dtype, const Tensors& t, c
                             boxes,
                             shape.scale * kLog2E};
   const int warp_bytes = 2 * 3 * boxes * rows * kRowBytes + 2 * 8;
-  // A block takes no more units at once than an SM's share of few: its copy engine takes their rows in turn.
+  // Few units go one by one to all SMs: warps of one block would share its copy engine.
   const int sm_count = context.device->sm_count;
   const std::int64_t units_per_sm = (problem.units() + sm_count - 1) / sm_count;
   const int most_warps = std::min(kMaxWarps, (kSharedBytes - kSwizzleAtom) / warp_bytes);

@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "bench/commands/commands.h"
+#include "kernels/product/sm90a_schedule.h"
 #include "tests/support/catalogue_cases.h"
 #include "tests/support/late_variants.h"
 
@@ -133,16 +134,27 @@ TEST_P(Choices, MatchTheOracle) {
     const std::size_t step = choices.size() / kMost + 1;
     std::string_view current;
     AnyVariant variant = right;
-    variant.launch = [&current, launch = right.choices->launch](
-                         const AnyProblem& p, DType type, std::span<void* const> pointers, const Scratch& scratch,
-                         const LaunchContext& context) { return launch(p, type, pointers, scratch, context, current); };
+    bool in_a_network = false;  // which launches early, and whose weights are constant
+    variant.launch = [&, launch = right.choices->launch](const AnyProblem& p, DType type,
+                                                         std::span<void* const> pointers, const Scratch& scratch,
+                                                         LaunchContext context) {
+      context.programmatic_launch = in_a_network;
+      context.constant_inputs = in_a_network ? std::uint64_t{1} << product::kWeightTensor : 0;
+      return launch(p, type, pointers, scratch, context, current);
+    };
+    const std::string& op = GetParam().entry->name();
+    const bool has_weights = op == "gemm" || op.starts_with("conv");
     Fixture fixture(device(), *GetParam().entry, problem.problem, dtype, /*seed=*/1);
     Verifier verifier(fixture, {.oracle_flops = 1e7});
     BoundCase bound(fixture, *implementation_of(variant), &verifier);
     for (std::size_t i = 0; i < choices.size(); i += step) {
       current = choices[i].text;
-      const Verdict verdict = verifier.verify(bound);
-      EXPECT_TRUE(verdict.correct) << current << ": " << verdict.reason;
+      for (const bool early : {false, true}) {
+        if (early && !has_weights) break;
+        in_a_network = early;
+        const Verdict verdict = verifier.verify(bound);
+        EXPECT_TRUE(verdict.correct) << current << (early ? ", in a network: " : ": ") << verdict.reason;
+      }
     }
   });
 }

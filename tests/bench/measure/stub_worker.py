@@ -10,12 +10,13 @@ import sys
 import time
 
 question_of_interest, behaviour = (*sys.argv[1:], "", "")[:2]
-poisoned = False
+poisoned = full = False
 RIGHT = {"errors": [{"max": 0.0, "l2": 0.0}]}
 log = open(os.environ["STUB_LOG"], "a", encoding="utf-8")
 
 
 def misbehave():
+    global full
     if behaviour == "die":
         print("first words\nlast words", file=sys.stderr, flush=True)
         os._exit(7)
@@ -29,6 +30,11 @@ def misbehave():
         if os.fork():
             os._exit(7)
         time.sleep(1000)
+    if behaviour == "full" and not full:  # of memory, the first time
+        full = True
+        return json.dumps({"failed": "out_of_memory", "reason": "no room"})
+    if behaviour == "full":
+        return json.dumps(RIGHT)
     if behaviour == "garbage":
         return "gar\tbage"
     return behaviour  # the answer itself

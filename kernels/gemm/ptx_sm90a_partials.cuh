@@ -1,0 +1,121 @@
+// A split tile's partial sums in gemm's ptx_sm90a: sent to the blocks that finish them, summed and stored. Device code
+// only.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/device/vector.cuh"
+#include "kernels/gemm/ptx_sm90a_epilogue.cuh"
+#include "kernels/product/sm90a_mainloop.cuh"
+#include "kernels/ptx/cluster.cuh"
+#include "kernels/ptx/dsmem.cuh"
+#include "kernels/ptx/shared.cuh"
+
+namespace noisefloor::gemm {
+
+// Floats between rows of partial sums: 8 more than a tile's, so that the 8-byte writes of half a warp (4 rows of 8
+// floats) cover all 32 banks once.
+template <int kBlockN>
+inline constexpr int kPartialStride = kBlockN + 8;
+
+// The bytes of an inbox (product/inbox.h): one share of block_m / splits rows from each block.
+template <int kBlockM, int kBlockN>
+inline constexpr int kInboxBytes = kBlockM* kPartialStride<kBlockN> * 4;
+
+// Sends this thread's sums to the `inbox` of each row's block. Its rows lie in 16 of a warp, of which the lower and the
+// upper 8 go to one block each (a share has 8 rows at least).
+template <int kBlockM, int kBlockN, int kConsumers>
+__device__ __forceinline__ void send_partial(const product::Part<kConsumers>& part, const product::Barriers& barriers,
+                                             const float (&acc)[kBlockN / 2], std::uint32_t inbox) {
+  const int thread = static_cast<int>(threadIdx.x);
+  const int log_rows = std::countr_zero(static_cast<unsigned>(kBlockM)) - product::log2_of(part.splits);
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int row = thread / 32 * 16 + 8 * half + thread % 32 / 4, share = row >> log_rows;
+    const int row_there = (part.split << log_rows) + row - (share << log_rows);
+    const int at = row_there * kPartialStride<kBlockN> + thread % 4 * 2;
+    const std::uint32_t here = inbox + static_cast<std::uint32_t>(at * 4);
+    if (share == part.split) {
+#pragma unroll
+      for (int i = 0; i < kBlockN / 8; ++i)
+        ptx::store_shared_pair(here + 32 * i, acc[4 * i + 2 * half], acc[4 * i + 2 * half + 1]);
+    } else {
+      const auto block = static_cast<std::uint32_t>(part.peer(share));
+      const std::uint32_t there = ptx::map_to_rank(here, block), received = ptx::map_to_rank(barriers.received, block);
+#pragma unroll
+      for (int i = 0; i < kBlockN / 8; ++i)
+        ptx::store_async(there + 32 * i, make_float2(acc[4 * i + 2 * half], acc[4 * i + 2 * half + 1]), received);
+    }
+  }
+}
+
+// The partial sums of a share of rows, as its block has them in its inbox: the splits' in their order.
+struct Partials {
+  const float* inbox;
+  int share;  // which rows: block_m / splits of them, from share * block_m / splits
+  int splits;
+  int share_floats;
+};
+
+// Adds 8 columns of all splits, always in their order, so that the result does not depend on timing.
+__device__ __forceinline__ void sum_partials(const Partials& partials, int offset, float (&sum)[8]) {
+#pragma unroll
+  for (float& x : sum) x = 0;
+#pragma unroll 2
+  for (int s = 0; s < partials.splits; ++s) {
+    const float* from = partials.inbox + s * partials.share_floats + offset;
+    const float4 low = *reinterpret_cast<const float4*>(from);
+    const float4 high = *reinterpret_cast<const float4*>(from + 4);
+    sum[0] += low.x, sum[1] += low.y, sum[2] += low.z, sum[3] += low.w;
+    sum[4] += high.x, sum[5] += high.y, sum[6] += high.z, sum[7] += high.w;
+  }
+}
+
+__device__ __forceinline__ void scale_and_bias(float scale, const float2* bias, float (&v)[8]) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    v[2 * i] = fmaf(scale, v[2 * i], bias[i].x);
+    v[2 * i + 1] = fmaf(scale, v[2 * i + 1], bias[i].y);
+  }
+}
+template <class T>
+__device__ __forceinline__ void add_vector(uint4 packed, float (&v)[8]) {
+  float add[8];
+  unpack_vector<T>(packed, add);
+#pragma unroll
+  for (int i = 0; i < 8; ++i) v[i] += add[i];
+}
+
+// Reduces and stores this block's share of the tile, each row with its image's shift. `residual`: that of the share,
+// its rows one after the other.
+template <class T, int kBlockM, int kBlockN>
+__device__ __forceinline__ void reduce_and_store(const Partials& partials, const float2* bias, const T* residual,
+                                                 const Epilogue<T>& epilogue, T* d, const TilePosition& at) {
+  const int rows = kBlockM / partials.splits;
+  const int chunks = kBlockN / 8 / (epilogue.gated() ? 2 : 1);
+  constexpr int kThreads = 2 * kBlockM;
+  for (int item = static_cast<int>(threadIdx.x); item < rows * chunks; item += kThreads) {
+    const int tile_column = item % chunks * 8;
+    const std::int64_t row = at.row0 + partials.share * rows + item / chunks;
+    const int column = at.column0 + tile_column;
+    if (row >= at.rows || column >= at.columns) continue;
+    const int offset = item / chunks * kPartialStride<kBlockN> + tile_column;
+    float v[8];
+    sum_partials(partials, offset, v);
+    scale_and_bias(epilogue.scale, bias + tile_column / 2, v);
+    if (epilogue.image_shift) add_vector<T>(load_16_bytes<CacheHint::read_only>(epilogue.shift_of(row) + column), v);
+    if (epilogue.gated()) {
+      float gates[8];
+      sum_partials(partials, offset + kBlockN / 2, gates);
+      scale_and_bias(epilogue.scale, bias + (kBlockN / 2 + tile_column) / 2, gates);
+#pragma unroll
+      for (int i = 0; i < 8; ++i) v[i] = epilogue.gate(v[i], gates[i]);
+    } else {
+      activate_8<T>(epilogue.act, v);
+    }
+    if (epilogue.residual) add_vector<T>(*reinterpret_cast<const uint4*>(residual + item * 8), v);
+    store_vector<T>(d + (at.part * at.rows + row) * epilogue.part + at.part_column + tile_column, v);
+  }
+}
+
+}  // namespace noisefloor::gemm
