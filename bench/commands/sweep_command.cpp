@@ -25,6 +25,7 @@
 #include "reports/roofline.h"
 #include "reports/run/files.h"
 #include "reports/run/load.h"
+#include "reports/run/samples_file.h"
 #include "reports/run/selected_cases.h"
 #include "reports/run/unfinished.h"
 
@@ -218,7 +219,7 @@ int sweep(const SweepArguments& arguments) {
                    description.name, build_info().commit, arguments.fresh);
   if (folder.lost_rows() > 0)
     fmt::print(stderr, "{}: was cut; {} rows without their samples are measured again\n",
-               (folder.path() / "samples.jsonl").string(), folder.lost_rows());
+               (folder.path() / kSamplesFile).string(), folder.lost_rows());
   claim_shard(folder.path(), shard, !folder.rows().empty());
   auto facts = environment_facts(description, monitor);
   require_same_software(folder, facts);

@@ -16,7 +16,6 @@
 
 #include <cuda_runtime.h>
 
-#include <algorithm>
 #include <type_traits>
 
 #include "kernels/convolution/ptx_halo_epilogue.cuh"
@@ -27,8 +26,6 @@
 #include "kernels/convolution/ptx_side.cuh"
 #include "kernels/convolution/ptx_sm90a_epilogue.cuh"
 #include "kernels/convolution/ptx_sm90a_partials.cuh"
-#include "kernels/device/launch.cuh"
-#include "kernels/device/tensor_map.h"
 #include "kernels/product/sm90a_loads.cuh"
 #include "kernels/product/sm90a_mainloop.cuh"
 #include "kernels/ptx/elect.cuh"
@@ -246,104 +243,6 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
     }
     if (part.warp % 4 == 0 && ptx::elect_one()) ptx::tma_store_wait_read<0>();
   }
-}
-
-// The phases' pixels of the output, or of a tensor like it, as boxes of a patch and kColumns channels.
-template <int kColumns>
-Status encode_phases(PhaseMaps& maps, const Convolution& c, DType dtype, const void* data) {
-  const std::int64_t row = std::int64_t{c.x.out_extent()} * c.cout;
-  for (int phase = 0; phase < c.phases(); ++phase) {
-    const std::int64_t first = phase / c.x.phases * row + phase % c.x.phases * c.cout;
-    const auto* from = static_cast<const std::uint8_t*>(data) + first * static_cast<std::int64_t>(size_of(dtype));
-    const StridedMap map{dtype,
-                         from,
-                         4,
-                         {c.cout, c.x.out, c.y.out, c.images},
-                         {std::int64_t{c.x.phases} * c.cout, c.y.phases * row, c.y.out_extent() * row},
-                         {kColumns, kPatch, kPatch, 1}};
-    if (const Status status = encode_strided_map(maps.phase[phase], map); !status.ok()) return status;
-  }
-  return success();
-}
-
-template <class T, int kTile, bool kFused>
-Status launch_halo_tile(const Convolution& c, DType dtype, const Operands& o, const Schedule& schedule,
-                        const LaunchContext& context) {
-  using L = HaloLayout<kTile, kFused>;
-  const HaloTiling tiling = tiling_of(c, schedule);
-  const Halo& halo = tiling.halo;
-  const Rings rings = rings_with(schedule.stages, c.y.taps * c.x.taps, c.side > 0);
-  const int halo_bytes = padded_halo(halo.lines());
-  const int inbox_stages = halo_inbox_stages(L::kShape, schedule.splits);
-  if (schedule.splits > 1 && inbox_stages > schedule.stages)
-    return failure(StatusCode::invalid_argument, "convolution: partial sums need more stages than this schedule has");
-  const int region = rings.bytes(halo_bytes, L::kShape.block_n);
-  const int bytes = region + outside_rings(L::kShape.consumers, L::kShape.block_n, schedule.splits > 1);
-  const std::int64_t row = std::int64_t{c.x.in} * c.cin;
-  CUtensorMap map_x;
-  CUtensorMap map_w;
-  const StridedMap images{dtype,
-                          o.x,
-                          4,
-                          {c.cin, c.x.in, c.y.in, c.images},
-                          {c.cin, row, row * c.y.in},
-                          {kBlockK, halo.width, halo.height, halo.images}};
-  if (const Status status = encode_strided_map(map_x, images); !status.ok()) return status;
-  const MatrixMap weights{
-      dtype, o.w, c.weight_rows(), c.weight_row(), product::b_box_rows(L::kShape.block_n, schedule.multicast), kBlockK};
-  if (const Status status = encode_tensor_map(map_w, weights); !status.ok()) return status;
-  PhaseMaps maps_y;
-  if (const Status status = encode_phases<L::kPieceColumns>(maps_y, c, dtype, o.y); !status.ok()) return status;
-  PhaseMaps maps_residual = maps_y;
-  if (c.residual)
-    if (const Status status = encode_phases<L::kPieceColumns>(maps_residual, c, dtype, o.residual); !status.ok())
-      return status;
-  SideMaps maps_side{};
-  const auto pixels = [&](CUtensorMap& map, const void* data, int channels) {
-    const Halo box = tiling.side_box();
-    const std::int64_t line = std::int64_t{c.x.out} * channels;
-    return encode_strided_map(map, {dtype,
-                                    data,
-                                    4,
-                                    {channels, c.x.out, c.y.out, c.images},
-                                    {channels, line, line * c.y.out},
-                                    {kBlockK, box.width, box.height, box.images}});
-  };
-  const Status sides =
-      encode_side_maps(maps_side, c, dtype, o, product::b_box_rows(L::kShape.block_n, schedule.multicast), pixels);
-  if (!sides.ok()) return sides;
-  const HaloArguments<T> arguments{{c, Epilogue<T>(c, o), o.mean, o.m2},
-                                   tiling,
-                                   {schedule.m_clusters, schedule.n_tiles},
-                                   tap_steps(c),
-                                   tap_steps(c) + side_steps(c),
-                                   rings.halos,
-                                   halo_bytes,
-                                   c.norm == Norm::none ? nullptr : o.norm,
-                                   region,
-                                   schedule.stages,
-                                   product::early_stages(context, schedule.stages),
-                                   schedule.multicast,
-                                   product::inbox_of(schedule, tap_steps(c) + side_steps(c), inbox_stages),
-                                   schedule.splits};
-  const LaunchShape shape{.grid = static_cast<unsigned>(schedule.grid),
-                          .block = L::kThreads,
-                          .shared_bytes = static_cast<std::size_t>(bytes),
-                          .shared_limit = static_cast<std::size_t>(shared_budget(1)),
-                          .cluster = static_cast<unsigned>(schedule.cluster()),
-                          .programmatic = context.programmatic_launch};
-  return launch_kernel("convolution_ptx_sm90a_halo", convolution_ptx_sm90a_halo<T, kTile, kFused>, shape,
-                       context.stream, map_x, map_w, maps_y, maps_residual, maps_side, arguments);
-}
-
-template <class T, bool kFused, int... kTile>
-Status launch_any_halo_tile(const Convolution& c, DType dtype, const Operands& o, const Schedule& schedule,
-                            const LaunchContext& context, std::integer_sequence<int, kTile...>) {
-  Status status = failure(StatusCode::invalid_argument, "no such tile");
-  (void)((schedule.tile == kTile ? (status = launch_halo_tile<T, kTile, kFused>(c, dtype, o, schedule, context), true)
-                                 : false) ||
-         ...);
-  return status;
 }
 
 }  // namespace noisefloor::convolution

@@ -1,5 +1,5 @@
 // ptx_sm90a_halo for fp16: see ptx_halo.cuh.
-#include "kernels/convolution/ptx_halo.cuh"
+#include "kernels/convolution/ptx_halo_launch.cuh"
 
 namespace noisefloor::convolution {
 

@@ -18,6 +18,7 @@
 #include "reports/run/pool_parts.h"
 #include "reports/run/process_folders.h"
 #include "reports/run/run_files.h"
+#include "reports/run/samples_file.h"
 #include "reports/run/selected_cases.h"
 #include "reports/statistics.h"
 
@@ -115,7 +116,7 @@ void write_run(const fs::path& folder, const std::vector<MergePart>& parts, cons
     sweep += to_csv(*placed.row, other_names);
     if (placed.samples != nullptr) samples += *placed.samples + "\n";
   }
-  write_atomically(folder / "samples.jsonl", samples);
+  write_atomically(folder / kSamplesFile, samples);
   write_ceilings(folder / "ceilings.csv", median_ceilings(parts));
   for (const MergePart& part : parts) {
     merge_network_problems(folder, part.folder, part.rows);

@@ -7,6 +7,7 @@
 
 #include "reports/run/files.h"
 #include "reports/run/row_checks.h"
+#include "reports/run/samples_file.h"
 #include "reports/run/samples_line.h"
 
 namespace noisefloor {
@@ -49,7 +50,7 @@ std::runtime_error foreign_file(const std::string& place) {
 std::map<CaseId, SweepRow> resumed_rows(const fs::path& folder) {
   const auto sweep = folder / "sweep.csv";
   drop_incomplete_line(sweep, begins_as_sweep);
-  drop_incomplete_line(folder / "samples.jsonl", begins_as_samples);
+  drop_incomplete_line(folder / kSamplesFile, begins_as_samples);
   std::map<CaseId, SweepRow> rows;
   if (fs::is_regular_file(sweep) && fs::file_size(sweep) > 0) {
     std::vector<std::size_t> lines;
@@ -67,7 +68,7 @@ std::map<CaseId, SweepRow> resumed_rows(const fs::path& folder) {
 }
 
 void drop_samples_without_row(const fs::path& folder, const std::map<CaseId, SweepRow>& rows) {
-  const auto file = folder / "samples.jsonl";
+  const auto file = folder / kSamplesFile;
   if (!fs::exists(file)) return;
   std::istringstream stream(read_whole_file(file));
   std::string kept;
@@ -104,7 +105,7 @@ void drop_samples_without_row(const fs::path& folder, const std::map<CaseId, Swe
 }
 
 std::set<CaseId> rows_without_samples(const fs::path& folder, const std::map<CaseId, SweepRow>& rows) {
-  const auto file = folder / "samples.jsonl";
+  const auto file = folder / kSamplesFile;
   std::set<CaseId> without;
   if (!fs::exists(file)) return without;
   for (const auto& [id, row] : rows)

@@ -17,6 +17,7 @@
 #include "reports/run/json_file.h"
 #include "reports/run/process_folders.h"
 #include "reports/run/resumed_rows.h"
+#include "reports/run/samples_file.h"
 #include "reports/run/samples_line.h"
 
 namespace noisefloor {
@@ -53,7 +54,7 @@ RunFolder::RunFolder(std::filesystem::path folder, const std::string& device, co
   require_ours(device, commit);
   take_columns();
   remember(folder_ / "sweep.csv");
-  remember(folder_ / "samples.jsonl");
+  remember(folder_ / kSamplesFile);
   const auto lost = rows_without_samples(folder_, rows_);
   lost_rows_ = lost.size();
   drop(lost);
@@ -115,7 +116,7 @@ void RunFolder::require_sweep_still_there() const {
   std::string text = sweep_csv_header(others_);
   for (const auto& [id, row] : rows_) text += to_csv(row, others_);
   std::string outcome = fmt::format("its {} rows are written again, and the same command resumes", rows_.size());
-  if (!std::filesystem::exists(folder_ / "samples.jsonl")) outcome += "; samples.jsonl is gone";
+  if (!std::filesystem::exists(folder_ / kSamplesFile)) outcome += "; samples.jsonl is gone";
   try {
     write_atomically(file, text);
   } catch (const std::runtime_error& error) {
@@ -164,7 +165,7 @@ void RunFolder::append_line(const std::filesystem::path& file, const std::string
 void RunFolder::append(const SweepRow& row, const RowSamples& samples) {
   require_sweep_still_there();
   if (row.status == Outcome::ok || row.status == Outcome::throttled)
-    append_line(folder_ / "samples.jsonl", samples_line(row, samples) + "\n");
+    append_line(folder_ / kSamplesFile, samples_line(row, samples) + "\n");
   append_line(folder_ / "sweep.csv", to_csv(row, others_));
   rows_.insert_or_assign(row, row);
 }
@@ -189,7 +190,7 @@ void RunFolder::drop(const std::set<CaseId>& cases) {
   for (const CaseId& one : cases) rows_.erase(one);
   amend({});
   drop_samples_without_row(folder_, rows_);
-  remember(folder_ / "samples.jsonl");
+  remember(folder_ / kSamplesFile);
 }
 
 void RunFolder::append_crosscheck(const SweepRow& row, double do_bench_us) {
