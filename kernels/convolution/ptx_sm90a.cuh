@@ -206,13 +206,9 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
       const ChannelPair<kBlockN> channels(args, at.column0, image_shift);
 
       float acc[L::kSubtiles][kBlockN / 2];
-      if (kPingpong && tile != first_tile) product::await_turn(part.consumer);
-      const int last = product::multiply<T, kBlockN, L::kStageBytes, L::kABytes>(
-          part, barriers, base, kPingpong ? 0 : part.consumer * 64 * kRowBytes, ring, args.stages, steps,
-          L::kCanSplit ? args.inbox.opens : -1, acc);
-      if (kPingpong && tile + tile_stride < tiles) product::pass_turn(part.consumer);
-      product::finish_products(acc);
-      barriers.release(part, last);
+      product::multiply_tile<T, kBlockN, L::kStageBytes, L::kABytes, kPingpong>(
+          part, barriers, base, ring, args.stages, steps, L::kCanSplit ? args.inbox.opens : -1, tile == first_tile,
+          tile + tile_stride >= tiles, acc);
       if constexpr (kPingpong) skip_tile();
 
       drain.sync();  // all have read what belongs to the channels of the tile before

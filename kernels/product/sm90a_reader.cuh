@@ -121,4 +121,19 @@ __device__ __forceinline__ int multiply(const Part<kConsumers>& part, const Barr
   return reader.leave(ring);
 }
 
+// The same of a whole tile, all stages released. In ping-pong consumers take turns on tiles, of which a block's first
+// waits for none and its last passes none on; else they share each, 64 rows a consumer.
+template <class T, int kBlockN, int kStageBytes, int kABytes, bool kPingpong, int kSubtiles, int kConsumers>
+__device__ __forceinline__ void multiply_tile(const Part<kConsumers>& part, const Barriers& barriers,
+                                              std::uint32_t stages_at, ptx::Ring& ring, int stages, int steps,
+                                              int opens, bool is_first, bool is_last,
+                                              float (&acc)[kSubtiles][kBlockN / 2]) {
+  if (kPingpong && !is_first) await_turn(part.consumer);
+  const int last = multiply<T, kBlockN, kStageBytes, kABytes>(
+      part, barriers, stages_at, kPingpong ? 0 : part.consumer * 64 * kRowBytes, ring, stages, steps, opens, acc);
+  if (kPingpong && !is_last) pass_turn(part.consumer);
+  finish_products(acc);
+  barriers.release(part, last);
+}
+
 }  // namespace noisefloor::product

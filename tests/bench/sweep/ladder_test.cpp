@@ -25,7 +25,7 @@ struct Exception {
   const char *folder, *commit, *op;
 };
 constexpr Exception kExceptions[] = {
-    // 1.9 % behind tensor_core_sm80: a block took more units than an SM's share of them. Mended behind that commit.
+    // A block took more units than an SM's share of them, which left it behind tensor_core_sm80. Mended since.
     {"nvidia-h100-80gb-hbm3", "669a945c19cc", "temporal_attention"},
 };
 

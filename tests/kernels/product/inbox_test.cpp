@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "kernels/product/sm90a_schedule.h"
+
 namespace noisefloor::product {
 namespace {
 
@@ -30,6 +34,23 @@ TEST(product_inbox, OpensBeforeTheEndWhereTheRingHasAStageToSpare) {
   EXPECT_EQ(find_inbox(5, 8, 2).opens, 0);  // stages 5 and 6 are never filled
   EXPECT_EQ(find_inbox(7, 8, 2).stage, 0);  // and where two are not left, the first two
   EXPECT_EQ(find_inbox(7, 8, 2).opens, 2);
+}
+
+// Blocks of a cluster wait for each other's inboxes, so all go by the one with the most steps.
+TEST(product_inbox, IsThatOfTheLongestSplit) {
+  constexpr int kStages = 6, kRoom = 2, kMostSplits = 8;
+  Sm90aSchedule schedule;
+  schedule.stages = kStages;
+  for (int splits = 1; splits <= kMostSplits; ++splits)
+    for (int steps = splits; steps <= kMostSteps; ++steps) {
+      schedule.splits = splits;
+      int longest = 0;
+      for (int s = 0; s < splits; ++s) longest = std::max(longest, steps * (s + 1) / splits - steps * s / splits);
+      const Inbox inbox = inbox_of(schedule, steps, kRoom);
+      const Inbox wanted = splits == 1 ? Inbox{} : find_inbox(longest, kStages, kRoom);
+      EXPECT_EQ(inbox.stage, wanted.stage) << steps << " steps in " << splits;
+      EXPECT_EQ(inbox.opens, wanted.opens) << steps << " steps in " << splits;
+    }
 }
 
 }  // namespace
