@@ -26,4 +26,11 @@ constexpr Inbox find_inbox(int most_steps, int stages, int room) {
   return {0, begun < room ? most_steps : most_steps - begun + room};
 }
 
+// Opened no sooner than behind `steps`. Where the steps take stages of a second ring, of which there are fewer, so many
+// that none has to come back behind the opening: the arrival that says it must not keep anybody waiting, but
+// compute-sanitizer holds a warp there until all have arrived.
+constexpr Inbox opened_behind(const Inbox& inbox, int steps) {
+  return inbox.opens < 0 || inbox.opens >= steps ? inbox : Inbox{inbox.stage, steps};
+}
+
 }  // namespace noisefloor::product

@@ -200,6 +200,7 @@ MergeResult merge_runs(const std::vector<fs::path>& folders, const fs::path& out
   }
   require_one_origin(parts);
   require_one_build(parts, options.pool);
+  if (options.pool) require_whole_sweeps(parts);
   MergeResult result;
   const auto missing = missing_of(parts);
   if (!missing.empty() && !options.partial)

@@ -40,11 +40,15 @@ void require_samples_once(const std::vector<MergePart>& parts) {
 
 }  // namespace
 
+void require_whole_sweeps(const std::vector<MergePart>& parts) {
+  for (const MergePart& part : parts)
+    if (part.shard) cannot_merge(part.folder, "is a part of a split sweep: merge its parts first");
+}
+
 std::vector<PooledLine> pool_parts(const std::vector<MergePart>& parts) {
   require_samples_once(parts);
   std::vector<std::map<CaseId, const SweepRow*>> rows;
   for (const MergePart& part : parts) {
-    if (part.shard) cannot_merge(part.folder, "is a part of a split sweep: merge its parts first");
     auto& own = rows.emplace_back();
     for (const SweepRow& row : part.rows) own[row] = &row;
   }

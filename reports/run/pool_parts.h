@@ -14,8 +14,11 @@ struct PooledLine {
   std::string samples;  // its line of samples.jsonl; empty: none
 };
 
-// In the order of the first part. Throws std::runtime_error naming the folder where a part is of a split sweep, has not
-// the same cases as the others, or samples that another has too.
+// Throws std::runtime_error naming the folder where one is a part of a split sweep.
+void require_whole_sweeps(const std::vector<MergePart>& parts);
+
+// In the order of the first part. Throws std::runtime_error naming the folder where a part has not the same cases as
+// the others, or samples that another has too.
 std::vector<PooledLine> pool_parts(const std::vector<MergePart>& parts);
 
 // Rows that had a duel in some part and have none as a pool.

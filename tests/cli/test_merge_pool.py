@@ -84,8 +84,10 @@ def test_only_runs_of_the_same_cases_are_pooled(repeated, swept):
     for runs in ((1, 2, 3), (2, 1, 3)):
         result = pool(repeated, runs=runs)
         assert result.returncode == 2 and "run2: has no gemm" in result.stderr, result.stderr
-    result = run("merge", "--pool", *(swept.folder / f"part{index}" for index in (1, 2, 3)), "--out", repeated / "pooled")
-    assert result.returncode == 2 and "part1: is a part of a split sweep: merge its parts first" in result.stderr
+    shutil.copytree(swept.folder / "part1", repeated / "part1")
+    for parts in ([swept.folder / f"part{index}" for index in (1, 2, 3)], [swept.folder / "part1", repeated / "part1"]):
+        result = run("merge", "--pool", *parts, "--out", repeated / "pooled")
+        assert result.returncode == 2 and "part1: is a part of a split sweep: merge its parts first" in result.stderr
     assert not (repeated / "pooled").exists()
 
 

@@ -36,6 +36,14 @@ TEST(product_inbox, OpensBeforeTheEndWhereTheRingHasAStageToSpare) {
   EXPECT_EQ(find_inbox(7, 8, 2).opens, 2);
 }
 
+TEST(product_inbox, OpensLaterWhereASecondRingNeedsIt) {
+  const Inbox inbox = find_inbox(13, 8, 1);
+  EXPECT_EQ(opened_behind(inbox, 5).opens, 6) << "no sooner than it is free";
+  EXPECT_EQ(opened_behind(inbox, 9).opens, 9);
+  EXPECT_EQ(opened_behind(inbox, 9).stage, inbox.stage);
+  EXPECT_EQ(opened_behind(Inbox{}, 9).opens, -1) << "a tile that is not split has none";
+}
+
 // Blocks of a cluster wait for each other's inboxes, so all go by the one with the most steps.
 TEST(product_inbox, IsThatOfTheLongestSplit) {
   constexpr int kStages = 6, kRoom = 2, kMostSplits = 8;
