@@ -5,9 +5,20 @@
 namespace noisefloor::convolution {
 namespace {
 
-// Loads and stores as gemm's ptx_sm90a, the exchange of partial sums as ptx_sm90a here (schedule.cpp).
+// A fit to timed schedules of 370 convolutions of diffusion networks on an H100 (docs/log/gemm, "the model, fitted to
+// what steps cost now").
 constexpr product::Sm90aKernel kKernel{.tiles = kHaloTiles,
-                                       .costs = product::with_exchange(product::kTiledLoadCosts, 0.248, 469, 27),
+                                       .costs = {.fma_per_cycle = 2048,
+                                                 .bytes_per_cycle = 74,
+                                                 .load_latency = 3730,
+                                                 .least_step = 235,
+                                                 .byte = 0.00058,
+                                                 .fill = 330,
+                                                 .store = 0.065,
+                                                 .exchange = 0.43,
+                                                 .meet = 1100,
+                                                 .meet_per_block = 5.4,
+                                                 .multicast = 470},
                                        .can_split = can_split_halo};
 
 // A step is a tap of 64 channels; its part of the halo is what one load gives all taps. One of a second source loads

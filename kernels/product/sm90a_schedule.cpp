@@ -119,7 +119,6 @@ Sm90aSchedule choose(const Sm90aKernel& kernel, const ProductFor& product_for, i
   Sm90aSchedule best;
   double least = std::numeric_limits<double>::infinity();
   visit_schedules(kernel, product_for, sm_count, [&](const Sm90aProduct& product, const Sm90aSchedule& schedule) {
-    if (schedule.shares_widely()) return;
     const double cycles = modelled_cycles(kernel, product, schedule, sm_count);
     if (cycles < least) {
       least = cycles;

@@ -80,25 +80,6 @@ struct Sm90aCosts {
   double turn = 0;         // from one consumer's tile to the other's in ping-pong
 };
 
-// Of what gemm's kernel and that of halos have in common, loads, products and stores: a fit to timings of all schedules
-// on some sixty products of diffusion networks, held within what the hardware can do.
-inline constexpr Sm90aCosts kTiledLoadCosts{.fma_per_cycle = 2048 * 0.98,  // less what their issue costs
-                                            .bytes_per_cycle = 70,
-                                            .load_latency = 2500,
-                                            .least_step = 230,
-                                            .byte = 0.00055,
-                                            .fill = 850,
-                                            .store = 0.012,
-                                            .exchange = 0,
-                                            .meet = 0,
-                                            .meet_per_block = 0,
-                                            .multicast = 280};
-// With what an exchange of partial sums costs in a kernel, which each does its own way.
-constexpr Sm90aCosts with_exchange(Sm90aCosts costs, double exchange, double meet, double meet_per_block) {
-  costs.exchange = exchange, costs.meet = meet, costs.meet_per_block = meet_per_block;
-  return costs;
-}
-
 // A kernel's tiles and what they cost.
 struct Sm90aKernel {
   std::span<const Sm90aTile> tiles;
@@ -157,8 +138,7 @@ constexpr int b_box_rows(int block_n, int multicast) {
 void visit_schedules(const Sm90aKernel& kernel, const ProductFor& product_for, int sm_count,
                      const std::function<void(const Sm90aProduct&, const Sm90aSchedule&)>& visit);
 
-// The schedule of least modelled time, the earlier of equals; none that shares_widely(), which the model has not been
-// fitted to: a measured table may have it. sm_count >= 1.
+// The schedule of least modelled time, the earlier of equals. sm_count >= 1.
 Sm90aSchedule choose(const Sm90aKernel& kernel, const ProductFor& product_for, int sm_count);
 
 }  // namespace noisefloor::product
