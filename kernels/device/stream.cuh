@@ -13,9 +13,10 @@
 
 #include <cstdint>
 
-#include "kernels/core/cuda_status.h"
 #include "kernels/core/device.h"
+#include "kernels/device/launch.cuh"
 #include "kernels/device/vector.cuh"
+#include "kernels/ptx/griddepcontrol.cuh"
 
 namespace noisefloor {
 
@@ -40,6 +41,9 @@ std::uint32_t vectors_of(std::int64_t elements) {
 template <class Map>
 __global__ void __launch_bounds__(kStreamThreads) stream_kernel(const __grid_constant__ Map map) {
   constexpr int kUnroll = kStreamUnroll<Map>;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  ptx::griddepcontrol_wait();
+#endif
   const std::uint32_t first = blockIdx.x * (kStreamThreads * kUnroll) + threadIdx.x;
   uint4 bits[kUnroll][Map::kInputs];
 #pragma unroll
@@ -49,6 +53,9 @@ __global__ void __launch_bounds__(kStreamThreads) stream_kernel(const __grid_con
 #pragma unroll
     for (int input = 0; input < Map::kInputs; ++input) bits[u][input] = load_16_bytes(map.at(input, vector));
   }
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  ptx::griddepcontrol_launch_dependents();
+#endif
 #pragma unroll
   for (int u = 0; u < kUnroll; ++u) {
     const std::uint32_t vector = first + u * kStreamThreads;
@@ -60,8 +67,10 @@ __global__ void __launch_bounds__(kStreamThreads) stream_kernel(const __grid_con
 template <class Map>
 Status stream(const Map& map, const LaunchContext& context, const char* name) {
   constexpr std::uint32_t kBlock = kStreamThreads * kStreamUnroll<Map>;
-  stream_kernel<<<(map.vectors + kBlock - 1) / kBlock, kStreamThreads, 0, context.stream>>>(map);
-  return launch_status(name);
+  const LaunchShape shape{.grid = (map.vectors + kBlock - 1) / kBlock,
+                          .block = kStreamThreads,
+                          .programmatic = context.programmatic_launch};
+  return launch_kernel(name, stream_kernel<Map>, shape, context.stream, map);
 }
 
 // at() of a map whose inputs are arrays of `vectors` vectors.
