@@ -152,7 +152,7 @@ __device__ __forceinline__ void await_inboxes(int opens, int steps) {
 }
 __device__ __forceinline__ void await_sums(const Barriers& barriers) {
   __syncwarp();
-  ptx::mbarrier_wait(barriers.received, 0);
+  ptx::mbarrier_wait_cluster(barriers.received, 0);
 }
 
 // In ping-pong, consumers multiply in turns: a parity tells a stage's phase only from the one before, so the other

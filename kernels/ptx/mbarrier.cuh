@@ -49,6 +49,19 @@ __device__ __forceinline__ void mbarrier_wait(std::uint32_t barrier, std::uint32
       : "memory");
 }
 
+// The same, with acquire semantics at cluster scope: what other blocks of the cluster stored by st.async is here.
+__device__ __forceinline__ void mbarrier_wait_cluster(std::uint32_t barrier, std::uint32_t parity) {
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "again_%=:\n"
+      "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
+      "@!done bra again_%=;\n"
+      "}\n" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
+}
+
 // mbarrier.test_wait.parity: whether it has, without waiting.
 __device__ __forceinline__ bool mbarrier_test(std::uint32_t barrier, std::uint32_t parity) {
   std::uint32_t done;
