@@ -1,5 +1,7 @@
 #include "kernels/convolution/halo.h"
 
+#include <algorithm>
+
 #include "kernels/product/sm90a_choices.h"
 
 namespace noisefloor::convolution {
@@ -89,6 +91,17 @@ Schedule choose_halo(const Convolution& c, int sm_count, const MeasuredSchedules
       if (const auto schedule = product::find_schedule(kKernel, cut_by(c), *row, sm_count))
         return with_rings(c, *schedule);
   return with_rings(c, product::choose(kKernel, cut_by(c), sm_count));
+}
+
+product::Inbox halo_inbox(const Convolution& c, const Schedule& schedule) {
+  const int taps = c.y.taps * c.x.taps, beside = side_steps(c), steps = tap_steps(c) + beside;
+  const Tile& tile = kHaloTiles[static_cast<std::size_t>(schedule.tile)];
+  const product::Inbox inbox = product::inbox_of(schedule, steps, halo_inbox_stages(tile, schedule.splits));
+  if (beside == 0) return inbox;
+  // The last steps whose halos fit the ring at once: those of the second source, then `taps` a stage.
+  const int halos = rings_with(schedule.stages, taps, /*beside=*/true).halos, of_side = std::min(beside, halos);
+  const int longest = (steps + schedule.splits - 1) / schedule.splits;
+  return product::opened_behind(inbox, longest - of_side - (halos - of_side) * taps);
 }
 
 std::vector<Choice> halo_choices(const Convolution& c, DType, const DeviceInfo& device) {

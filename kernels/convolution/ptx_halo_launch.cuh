@@ -43,9 +43,6 @@ Status launch_halo_tile(const Convolution& c, DType dtype, const Operands& o, co
   if (schedule.splits > 1 && inbox_stages > schedule.stages)
     return failure(StatusCode::invalid_argument, "convolution: partial sums need more stages than this schedule has");
   const int k_steps = tap_steps(c) + side_steps(c);
-  product::Inbox inbox = product::inbox_of(schedule, k_steps, inbox_stages);
-  if (c.side > 0)  // each step of which takes a halo's stage
-    inbox = product::opened_behind(inbox, (k_steps + schedule.splits - 1) / schedule.splits - rings.halos);
   const int region = rings.bytes(halo_bytes, L::kShape.block_n);
   const int bytes = region + outside_rings(L::kShape.consumers, L::kShape.block_n, schedule.splits > 1);
   const std::int64_t row = std::int64_t{c.x.in} * c.cin;
@@ -93,7 +90,7 @@ Status launch_halo_tile(const Convolution& c, DType dtype, const Operands& o, co
                                    schedule.stages,
                                    product::early_stages(context, schedule.stages),
                                    schedule.multicast,
-                                   inbox,
+                                   halo_inbox(c, schedule),
                                    schedule.splits};
   const LaunchShape shape{.grid = static_cast<unsigned>(schedule.grid),
                           .block = L::kThreads,

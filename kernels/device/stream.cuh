@@ -8,7 +8,8 @@
 //
 // and, where another number of loads does better than kStreamUnroll's: static constexpr int kUnroll.
 //
-// stream() runs it from global memory, kernels/device/bulk_pipeline.cuh through shared memory.
+// stream() runs it from global memory, kernels/device/bulk_pipeline.cuh through shared memory. Both wait for the launch
+// ahead before they ask at() or apply() for anything.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // Where the partial sums of a split tile arrive: stages that no step will fill or read again, so that blocks that are
-// done need not wait for those that still multiply. Pure functions.
+// done need not wait for those that still multiply, or only for what opened_behind() says. Pure functions.
 #pragma once
 
 namespace noisefloor::product {
@@ -26,9 +26,8 @@ constexpr Inbox find_inbox(int most_steps, int stages, int room) {
   return {0, begun < room ? most_steps : most_steps - begun + room};
 }
 
-// Opened no sooner than behind `steps`. Where the steps take stages of a second ring, of which there are fewer, so many
-// that none has to come back behind the opening: the arrival that says it must not keep anybody waiting, but
-// compute-sanitizer holds a warp there until all have arrived.
+// Opens no sooner than behind `steps`: where none of a second ring's stages has to come back later. The GPU does not
+// hold a warp in barrier.cluster.arrive, but compute-sanitizer does until all have arrived.
 constexpr Inbox opened_behind(const Inbox& inbox, int steps) {
   return inbox.opens < 0 || inbox.opens >= steps ? inbox : Inbox{inbox.stage, steps};
 }

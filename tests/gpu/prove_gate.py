@@ -113,8 +113,8 @@ def main():
         die("--sweeps is at least 4, or 1 with --judge-by or --fit 0, and --percent of 5 and 3")
     if options.fit is not None and options.judge_by:
         die("--fit and --judge-by: give one")
-    if options.processes > 1 and any(word.startswith("--shard") for word in options.arguments):
-        die("--shard with --processes: parts of a sweep are not pooled; cut the cases by --ops")
+    if any(word.startswith("--shard") for word in options.arguments):
+        die("--shard: slowed sweeps choose their rows from the equal one's, and parts are not pooled; cut the cases by --ops")
     if options.processes < 1:
         die(f"--processes is {options.processes}, not 1 and more")
     fit = (options.fit or options.sweeps // 2) if own_fit else 0

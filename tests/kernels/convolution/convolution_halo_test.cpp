@@ -60,6 +60,46 @@ RC_GTEST_PROP(convolution_halo, PatchesCoverEveryOutputPixelOnce, ()) {
   for (const int times : seen) RC_ASSERT(times == 1);
 }
 
+// The arrival that opens a block's inbox may hold its consumers until the block has loaded everything. A halo is handed
+// back when products of the next one run: consumers must be past that step when they open.
+TEST(convolution_halo, NoStageComesBackBehindTheOpeningOfAnInbox) {
+  constexpr int kMostCin = 8, kMostSide = 24, kMostSplits = 8;  // steps of a tap, of the second source
+  int opened_later = 0;
+  for (int tile = 0; tile < static_cast<int>(kHaloTiles.size()); ++tile)
+    for (int splits = 2; splits <= kMostSplits; ++splits)
+      for (const int kernel : {1, 2, 3})
+        for (int cin = 1; cin <= kMostCin; ++cin)
+          for (int side = 0; side <= kMostSide; ++side) {
+            Convolution c = plain(1, 16, 16, cin * kBlockK, 192, kernel, 1, 1);
+            c.side = side * kBlockK;
+            const int steps = tap_steps(c) + side_steps(c);
+            const Tile& shape = kHaloTiles[static_cast<std::size_t>(tile)];
+            if (splits > steps || !can_split_halo(shape, splits)) continue;
+            const Schedule schedule = make_halo_schedule(c, tile, 1, splits, kDeviceSms);
+            const int room = halo_inbox_stages(shape, splits);
+            if (room > schedule.stages) continue;
+            const product::Inbox inbox = halo_inbox(c, schedule);
+            const int least = product::inbox_of(schedule, steps, room).opens;
+            ASSERT_GE(inbox.opens, least);
+            opened_later += inbox.opens > least;
+            const HaloTiling tiling = tiling_of(c, schedule);
+            const int halos = rings_with(schedule.stages, kernel * kernel, c.side > 0).halos;
+            for (int split = 0; split < splits; ++split) {
+              const int first = steps * split / splits, end = steps * (split + 1) / splits;
+              std::vector<int> entered;  // the step, of the block's, that begins to read each of its halos
+              for (int step = first; step < end; ++step)
+                if (step == first || step >= tap_steps(c) || TapStep(tiling, step).enters_halo())
+                  entered.push_back(step - first);
+              if (inbox.opens >= end - first) continue;
+              for (std::size_t i = static_cast<std::size_t>(halos); i < entered.size(); ++i)
+                ASSERT_LE(entered[i - static_cast<std::size_t>(halos) + 1], inbox.opens)
+                    << "tile " << tile << ", splits " << splits << ", kernel " << kernel << ", cin " << cin << ", side "
+                    << side << ", split " << split;
+            }
+          }
+  EXPECT_GT(opened_later, 0);
+}
+
 // Line l of a halo is pixel l / width % height, l % width of image l / width / height from the tile's first on: so TMA
 // writes its box. Row r of a product under tap (ty, tx) is the line that the descriptor's start and strides give it.
 RC_GTEST_PROP(convolution_halo, ARowUnderATapIsItsInputPixel, ()) {

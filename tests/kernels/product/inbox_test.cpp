@@ -36,7 +36,7 @@ TEST(product_inbox, OpensBeforeTheEndWhereTheRingHasAStageToSpare) {
   EXPECT_EQ(find_inbox(7, 8, 2).opens, 2);
 }
 
-TEST(product_inbox, OpensLaterWhereASecondRingNeedsIt) {
+TEST(product_inbox, OpensBehindNoFewerSteps) {
   const Inbox inbox = find_inbox(13, 8, 1);
   EXPECT_EQ(opened_behind(inbox, 5).opens, 6) << "no sooner than it is free";
   EXPECT_EQ(opened_behind(inbox, 9).opens, 9);
