@@ -192,8 +192,8 @@ struct TapStep {
 constexpr int halo_inbox_stages(const Tile& tile, int splits) {
   return product::stages_for(inbox_bytes(tile, splits), tile.block_n * kRowBytes);
 }
-// Where a split tile's partial sums arrive, in stages of the weights. Steps of a second source take a halo's stage each,
-// so it may open later than the weights would let it.
+// Where a split tile's partial sums arrive, in stages of the weights. Steps of a second source take a halo's stage
+// each, so it may open later than the weights would let it.
 product::Inbox halo_inbox(const Convolution& c, const Schedule& schedule);
 // The fewest stages of weights that a split tile has: of all taps, with a second source or without.
 constexpr int least_split_stages(const Tile& tile) {

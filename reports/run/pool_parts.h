@@ -17,8 +17,8 @@ struct PooledLine {
 // Throws std::runtime_error naming the folder where one is a part of a split sweep.
 void require_whole_sweeps(const std::vector<MergePart>& parts);
 
-// Of whole sweeps, in the order of the first part. Throws std::runtime_error naming the folder where a part has not the same cases as
-// the others, or samples that another has too.
+// Of whole sweeps, in the order of the first part. Throws std::runtime_error naming the folder where a part has not the
+// same cases as the others, or samples that another has too.
 std::vector<PooledLine> pool_parts(const std::vector<MergePart>& parts);
 
 // Rows that had a duel in some part and have none as a pool.
