@@ -100,8 +100,7 @@ product::Inbox halo_inbox(const Convolution& c, const Schedule& schedule) {
   if (beside == 0) return inbox;
   // The last steps whose halos fit the ring at once: those of the second source, then `taps` a stage.
   const int halos = rings_with(schedule.stages, taps, /*beside=*/true).halos, of_side = std::min(beside, halos);
-  const int longest = (steps + schedule.splits - 1) / schedule.splits;
-  return product::opened_behind(inbox, longest - of_side - (halos - of_side) * taps);
+  return product::opened_behind(inbox, schedule.longest_split(steps) - of_side - (halos - of_side) * taps);
 }
 
 std::vector<Choice> halo_choices(const Convolution& c, DType, const DeviceInfo& device) {

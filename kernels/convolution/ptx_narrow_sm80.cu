@@ -27,17 +27,6 @@ namespace {
 constexpr int kThreads = kNarrowThreads;
 constexpr int kBlocksPerSm = 5;
 
-__device__ __forceinline__ void wait_for_launch_before() {
-#if __CUDA_ARCH__ >= 900
-  ptx::griddepcontrol_wait();
-#endif
-}
-__device__ __forceinline__ void let_next_launch_start() {
-#if __CUDA_ARCH__ >= 900
-  ptx::griddepcontrol_launch_dependents();
-#endif
-}
-
 template <class T, int kBlockN, bool kWhole>
 __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
     convolution_narrow(const T* __restrict__ x, const T* __restrict__ w, const __grid_constant__ Convolution c,
@@ -62,10 +51,10 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
       ptx::cp_async_16_again(b_tile + line_b * grid.row_bytes + chunk * 16, from + chunk * 8, column < c.cout);
     ptx::cp_async_commit();
   };
-  wait_for_launch_before();
+  ptx::griddepcontrol_wait();
   lay_out_patch<T, kWhole, kLanesA>(a_tile + line * grid.row_bytes, x, patch, grid);
   load_weights(first);
-  let_next_launch_start();
+  ptx::griddepcontrol_launch_dependents();
 
   const product::WarpPlace warp = product::warp_place<Tile>();
   const int lane = static_cast<int>(threadIdx.x) % 32;

@@ -15,6 +15,7 @@
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/launch.cuh"
 #include "kernels/product/mma_pipeline.cuh"
+#include "kernels/ptx/griddepcontrol.cuh"
 
 namespace noisefloor::convolution {
 namespace {
@@ -244,9 +245,7 @@ __global__ void __launch_bounds__(128)
     convolution_sm80_add_parts(const float* __restrict__ partials, const __grid_constant__ Convolution c,
                                std::int64_t part_floats, std::int64_t stride, std::int64_t padded_rows, int splits,
                                const __grid_constant__ Epilogue<T> epilogue) {
-#if __CUDA_ARCH__ >= 900
-  cudaGridDependencySynchronize();  // launched while the parts are still being made
-#endif
+  ptx::griddepcontrol_wait();  // launched while the parts are still being made
   const int groups = (c.cout + kDrained - 1) / kDrained;
   const std::int64_t item = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (item >= c.rows() * groups) return;

@@ -42,9 +42,7 @@ std::uint32_t vectors_of(std::int64_t elements) {
 template <class Map>
 __global__ void __launch_bounds__(kStreamThreads) stream_kernel(const __grid_constant__ Map map) {
   constexpr int kUnroll = kStreamUnroll<Map>;
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   ptx::griddepcontrol_wait();
-#endif
   const std::uint32_t first = blockIdx.x * (kStreamThreads * kUnroll) + threadIdx.x;
   uint4 bits[kUnroll][Map::kInputs];
 #pragma unroll
@@ -54,9 +52,7 @@ __global__ void __launch_bounds__(kStreamThreads) stream_kernel(const __grid_con
 #pragma unroll
     for (int input = 0; input < Map::kInputs; ++input) bits[u][input] = load_16_bytes(map.at(input, vector));
   }
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   ptx::griddepcontrol_launch_dependents();
-#endif
 #pragma unroll
   for (int u = 0; u < kUnroll; ++u) {
     const std::uint32_t vector = first + u * kStreamThreads;

@@ -15,6 +15,7 @@
 #include "kernels/gemm/mma_output.cuh"
 #include "kernels/gemm/sm80_plan.h"
 #include "kernels/product/mma_pipeline.cuh"
+#include "kernels/ptx/griddepcontrol.cuh"
 
 namespace noisefloor::gemm {
 namespace {
@@ -156,9 +157,7 @@ __global__ void __launch_bounds__(128)
     gemm_sm80_add_parts(const float* __restrict__ partials, T* __restrict__ d, std::int64_t m, std::int64_t part_floats,
                         std::int64_t stride, int splits, Epilogue<T> epilogue) {
   using Four = Run<float, kDrained>;
-#if __CUDA_ARCH__ >= 900
-  cudaGridDependencySynchronize();  // launched while the parts are still being made
-#endif
+  ptx::griddepcontrol_wait();  // launched while the parts are still being made
   const std::int64_t groups = (epilogue.n + kDrained - 1) / kDrained;
   const std::int64_t item = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   const std::int64_t row = item / groups;

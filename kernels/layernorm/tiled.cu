@@ -31,9 +31,7 @@ constexpr int kLongThreads = 256;
 template <class T, int kTeam, int kPer, bool kResidual>
 __global__ void __launch_bounds__(kHeldThreads, kHeldBlocks<kPer, kResidual>)
     held_kernel(const __grid_constant__ Arguments<T> a) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   ptx::griddepcontrol_wait();
-#endif
   constexpr int kLanes = kVectorLanes<T>;
   // Two streams in and two out gain by the hints, one in and one out loses (docs/log/layernorm).
   constexpr CacheHint kLoad = kResidual ? CacheHint::read_only_once : CacheHint::keep;
@@ -52,9 +50,7 @@ __global__ void __launch_bounds__(kHeldThreads, kHeldBlocks<kPer, kResidual>)
   uint4 x[kPer], residual[kPer];
   fetch(a.t.x, x);
   if constexpr (kResidual) fetch(a.t.residual, residual);
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   ptx::griddepcontrol_launch_dependents();
-#endif
 
   float s[kPer][kLanes];
   float sum = 0;

@@ -55,6 +55,7 @@ struct Sm90aSchedule {
   bool alone = false;     // each block has an SM to itself
   int multicast_a = 1;    // and neighbours in n that share each tile of A; it divides n_tiles
 
+  constexpr int longest_split(std::int64_t k_steps) const { return static_cast<int>((k_steps + splits - 1) / splits); }
   int cluster() const { return multicast * multicast_a * splits; }
   // Whether more share than a pair that has the same tile of B.
   bool shares_widely() const { return multicast > 2 || multicast_a > 1; }
@@ -95,7 +96,7 @@ Sm90aSchedule make_schedule(const Sm90aKernel& kernel, const Sm90aProduct& produ
 // Where the blocks of a split tile exchange sums: in `room` of the schedule's stages. None where tiles are whole.
 constexpr Inbox inbox_of(const Sm90aSchedule& schedule, std::int64_t k_steps, int room) {
   if (schedule.splits == 1) return {};
-  return find_inbox(static_cast<int>((k_steps + schedule.splits - 1) / schedule.splits), schedule.stages, room);
+  return find_inbox(schedule.longest_split(k_steps), schedule.stages, room);
 }
 
 // Which tensor the weights are: gemm's b, a convolution's w.

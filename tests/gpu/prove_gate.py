@@ -11,7 +11,7 @@ processes and set the gate's threshold; the others alone are judged, each run ag
 the program has of this GPU does. Then
 `--slowed`, the same commit built with NOISEFLOOR_TEST_SLOWDOWN_PERCENT, is swept once for each P (default 5,3): a slow-down of 5 % is to be found
 in every row of 3 us and more, one of 3 % in every row of 20 us and more (cold times); other rows are not swept. Sweeps that are there are resumed, and those that are
-whole are left alone, so that several calls make one proof: each stops after --minutes. The last may be made on a machine without a GPU. At the end DIR/proof.md has the table, DIR/missed.csv the rows on the wrong side.
+whole are left alone, so that several calls make one proof: each stops after --minutes. Several machines share the cases by --ops, not by --shard. The last may be made on a machine without a GPU. At the end DIR/proof.md has the table, DIR/missed.csv the rows on the wrong side.
 
 Exit codes: 0 as it should be; 1 rows on the wrong side; 2 it could not be done, or time ran out before the last sweep (the same call goes on).
 """
