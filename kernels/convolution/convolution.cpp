@@ -73,14 +73,20 @@ Status check_operands(const Convolution& c, const Operands& o) {
   return success();
 }
 
+namespace {
+Support takes_one_source(const Convolution& c) {
+  return c.side == 0 ? supported() : unsupported("has no second source of its sums");
+}
+}  // namespace
+
 Support takes_plain_input(const Convolution& c) {
   if (c.norm != Norm::none) return unsupported("has no norm of the input");
-  return c.side == 0 ? supported() : unsupported("has no second source of its sums");
+  return takes_one_source(c);
 }
 
 Support can_run_tiled(const Convolution& c, DType) {
   if (tile_count(c, kTiledTile, kTiledTile) > kMaxBlocks) return unsupported("needs at most 2^31 - 1 tiles of 128x128");
-  return takes_plain_input(c);
+  return takes_one_source(c);
 }
 
 Support can_run_naive(const Convolution& c, DType) {

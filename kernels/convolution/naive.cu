@@ -12,6 +12,7 @@
 //
 // Source: original.
 #include "kernels/convolution/epilogue.cuh"
+#include "kernels/convolution/norm.cuh"
 #include "kernels/core/cuda_status.h"
 #include "kernels/device/dispatch.cuh"
 
@@ -61,11 +62,7 @@ __global__ void __launch_bounds__(kThreads)
       const T* tap = weights + std::int64_t{kernel_tap(c, phase, ty, tx)} * c.cin;
       for (int channel = 0; channel < c.cin; ++channel) {
         float in = to_float(from[channel]);
-        if constexpr (kNorm) {
-          const float* scale = norm + at.image * 2 * c.cin + channel;
-          in = fmaf(in, scale[0], scale[c.cin]);
-          in = to_float(from_float<T>(c.norm == Norm::affine_silu ? silu<T>(in) : in));
-        }
+        if constexpr (kNorm) in = normed<T>(c, norm + at.image * 2 * c.cin, channel, in);
         sum = fmaf(in, to_float(tap[channel]), sum);
       }
     }

@@ -11,6 +11,7 @@
 // Numerics: one fp32 FMA chain over taps and channels.
 // Source: original.
 #include "kernels/convolution/epilogue.cuh"
+#include "kernels/convolution/norm.cuh"
 #include "kernels/core/cuda_status.h"
 #include "kernels/device/dispatch.cuh"
 #include "kernels/product/quadrants.cuh"
@@ -30,6 +31,7 @@ struct Source {
   const T* base;
   bool pixel, inside;
   int iy, ix, phase;  // of a pixel: the input under tap 0
+  const float* norm;  // of a pixel: its image's, as in Operands
 
   __device__ __forceinline__ const T* tap(const Convolution& c, int ty, int tx) const {
     if (!inside) return nullptr;
@@ -49,7 +51,7 @@ struct Walk {
   }
 };
 
-template <class T>
+template <class T, bool kNorm>
 __device__ __forceinline__ void load_step(const Convolution& c, const Source<T>& source, Walk walk, bool wide,
                                           float (&out)[kStep]) {
   constexpr int kLanes = kVectorLanes<T>;
@@ -66,20 +68,28 @@ __device__ __forceinline__ void load_step(const Convolution& c, const Source<T>&
 #pragma unroll
       for (int j = 0; j < kLanes; ++j) out[i + j] = lanes[j];
     }
+    if constexpr (kNorm) {
+      if (!source.pixel) return;
+#pragma unroll
+      for (int i = 0; i < kStep; ++i) out[i] = normed<T>(c, source.norm, walk.channel + i, out[i]);
+    }
     return;
   }
 #pragma unroll
   for (int i = 0; i < kStep; ++i) {
     const T* from = walk.tap < taps ? source.tap(c, walk.tap / c.x.taps, walk.tap % c.x.taps) : nullptr;
     if (from != nullptr) out[i] = to_float(from[walk.channel]);
+    if constexpr (kNorm)
+      if (source.pixel && from != nullptr) out[i] = normed<T>(c, source.norm, walk.channel, out[i]);
     walk.advance(c, 1);
   }
 }
 
-template <class T>
+// `norm` as in Operands; not read without kNorm.
+template <class T, bool kNorm>
 __global__ void __launch_bounds__(kThreads, 2)
-    convolution_tiled(const T* __restrict__ x, const T* __restrict__ w, const __grid_constant__ Convolution c,
-                      const __grid_constant__ Epilogue<T> epilogue) {
+    convolution_tiled(const T* __restrict__ x, const T* __restrict__ w, const float* __restrict__ norm,
+                      const __grid_constant__ Convolution c, const __grid_constant__ Epilogue<T> epilogue) {
   __shared__ alignas(16) product::QuadrantTiles tiles;
   const auto tiles_n = static_cast<unsigned>((c.cout + kTile - 1) / kTile);
   const auto tiles_m = static_cast<unsigned>((c.phase_rows() + kTile - 1) / kTile);
@@ -89,11 +99,12 @@ __global__ void __launch_bounds__(kThreads, 2)
 
   // Which row this thread loads, and where it puts it: neighbouring threads write neighbouring banks.
   const int line = static_cast<int>(threadIdx.x) % kTile;
-  Source<T> source{nullptr, threadIdx.x < kTile, false, 0, 0, phase};
+  Source<T> source{nullptr, threadIdx.x < kTile, false, 0, 0, phase, nullptr};
   if (source.pixel) {
     if (source.inside = row0 + line < c.phase_rows(); source.inside) {
       const Pixel at = locate_row(c, row0 + line);
       source.base = x + at.image * c.y.in * c.x.in * c.cin;
+      if constexpr (kNorm) source.norm = norm + at.image * 2 * c.cin;
       source.iy = at.y * c.y.stride + c.y.origin + phase / c.x.phases * c.y.phase_shift;
       source.ix = at.x * c.x.stride + c.x.origin + phase % c.x.phases * c.x.phase_shift;
     }
@@ -108,14 +119,14 @@ __global__ void __launch_bounds__(kThreads, 2)
   float sums[8][8] = {};
   float next[kStep];
   Walk walk;
-  load_step(c, source, walk, wide, next);
+  load_step<T, kNorm>(c, source, walk, wide, next);
   int buffer = 0;
   for (std::int64_t k0 = 0; k0 < c.k(); k0 += kStep, buffer ^= 1) {
 #pragma unroll
     for (int i = 0; i < kStep; ++i) target[buffer][i][line] = next[i];
     __syncthreads();  // also: everyone has read the other buffer, which the next step overwrites
     walk.advance(c, kStep);
-    load_step(c, source, walk, wide, next);
+    load_step<T, kNorm>(c, source, walk, wide, next);
     product::multiply_quadrants(tiles, buffer, thread_row, thread_column, sums);
   }
 
@@ -141,8 +152,9 @@ Status launch_tiled(const Convolution& c, DType dtype, const Operands& o, const 
   if (const Status status = check_operands(c, o); !status.ok()) return status;
   const Status status = with_type(dtype, [&]<class T>(T) {
     const auto blocks = static_cast<unsigned>(tile_count(c, kTile, kTile));
-    convolution_tiled<T><<<blocks, kThreads, 0, context.stream>>>(static_cast<const T*>(o.x),
-                                                                  static_cast<const T*>(o.w), c, Epilogue<T>(c, o));
+    const auto kernel = c.norm == Norm::none ? convolution_tiled<T, false> : convolution_tiled<T, true>;
+    kernel<<<blocks, kThreads, 0, context.stream>>>(static_cast<const T*>(o.x), static_cast<const T*>(o.w), o.norm, c,
+                                                    Epilogue<T>(c, o));
     return launch_status("convolution_tiled");
   });
   return status.ok() && c.stats ? launch_statistics(c, dtype, o, context) : status;
