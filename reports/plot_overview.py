@@ -1,7 +1,7 @@
 """Draws the front page's picture: python3 reports/plot_overview.py RUN_DIR [--out FILE.png|.svg] [--theme dark]
 
-Left: whole networks, a bar for ours, the libraries', the fastest of both and torch.compile; shorter is faster. Right: one roofline of all ops: the
-fastest own variant and the fastest baseline of each problem, under the measured ceilings. RUN_DIR needs rows of whole networks.
+Left: whole networks, a bar for ours, the libraries', the fastest of both and torch.compile; shorter is faster. Right, where there are rows of ops: one
+roofline of all: the fastest own variant and the fastest baseline of each problem, under the measured ceilings. RUN_DIR needs rows of whole networks.
 """
 
 import argparse
@@ -35,7 +35,6 @@ def draw_networks(panels, times, theme: Theme) -> None:
 
 
 def draw_best(axes, rows, ceilings, theme: Theme) -> None:
-    rows = rows[(rows["flops"] > 0) & (rows["kind"] != "network") & (rows["op"] != "network")]
     span = (rows["ai"].min() / 2, 2 * rows["ai"].max())
     draw_ceilings(axes, ceilings, ROOF_PIPES, "value", span, theme.surface["roof"], False)
     for kind, of_kind, label in (("baseline", rows[rows["kind"] == "baseline"], "the fastest baseline"),
@@ -66,12 +65,15 @@ def main() -> int:
     times = network_times(arguments.run_dir)
     if not times:
         raise refuse(f"{arguments.run_dir}: has no row of a whole network in bf16 that is ok")
-    figure = plt.figure(figsize=(12.5, max(4.6, 1.1 * len(times))))  # four bars and a title each
-    grid = figure.add_gridspec(len(times), 2, width_ratios=[1, 1.15])
+    of_ops = rows[(rows["flops"] > 0) & (rows["kind"] != "network") & (rows["op"] != "network")]
+    both = len(of_ops) > 0
+    figure = plt.figure(figsize=(12.5 if both else 6.5, max(4.6, 1.1 * len(times))))  # four bars and a title each
+    grid = figure.add_gridspec(len(times), 2 if both else 1, width_ratios=[1, 1.15] if both else None)
     draw_networks([figure.add_subplot(grid[line, 0]) for line in range(len(times))], times, theme)
-    draw_best(figure.add_subplot(grid[:, 1]), rows, ceilings, theme)
-    figure.suptitle(title(rows, "bf16", "the roofline. Left, each by its own: one call of a network (shorter is faster; * of another run)"),
-                    fontsize=10, x=0.01, ha="left")
+    if both:
+        draw_best(figure.add_subplot(grid[:, 1]), of_ops, ceilings, theme)
+    what = "the roofline. Left, each by its own: one call of a network " if both else "one call of a network\n"
+    figure.suptitle(title(rows, "bf16", f"{what}(shorter is faster; * of another run)"), fontsize=10, x=0.01, ha="left")
     figure.tight_layout(rect=(0, 0, 1, 1))
     for axes in figure.axes:
         label_diagonals(axes, theme)

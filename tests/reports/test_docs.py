@@ -197,6 +197,17 @@ def test_the_front_page_picture_holds_the_runs_texts(tmp_path):
     assert all(word in text for word in ("NVIDIA H200", "adm64, batch 32", "torch.compile", "no time", "our fastest variant"))
 
 
+def test_the_front_page_picture_of_networks_alone_has_no_roofline(tmp_path):
+    for name in ("sweep.csv", "ceilings.csv"):
+        (tmp_path / name).write_text((write_docs.RECORDED / name).read_text())
+    lines = (tmp_path / "sweep.csv").read_text().splitlines(keepends=True)
+    (tmp_path / "sweep.csv").write_text("".join(line for line in lines if line.startswith(("op,", "network,"))))
+    result = draw(tmp_path, "--out", tmp_path / "p.svg")
+    assert result.returncode == 0, result.stderr
+    text = (tmp_path / "p.svg").read_text()
+    assert "adm64, batch 32" in text and "our fastest variant" not in text
+
+
 def test_the_front_page_picture_needs_whole_networks(tmp_path):
     for name in ("sweep.csv", "ceilings.csv"):
         (tmp_path / name).write_text((write_docs.RECORDED / name).read_text())
