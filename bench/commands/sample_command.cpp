@@ -27,10 +27,7 @@ constexpr int kFrameDelay = 8, kLastFrameDelay = 200;  // of a GIF, in hundredth
 
 // Ends the line of progress, whatever ends the sampling.
 struct ProgressLine {
-  bool shown;
-  ~ProgressLine() {
-    if (shown) fmt::print(stderr, "\n");
-  }
+  ~ProgressLine() { fmt::print(stderr, "\n"); }
 };
 
 // What a sample run gathers over its batches.
@@ -216,22 +213,22 @@ int sample(const SampleArguments& given) {
   }
 
   Gathered gathered;
-  const bool host = open.platform->description().is_host;
-  std::optional<ProgressLine> progress(std::in_place, host);
+  std::optional<ProgressLine> progress(std::in_place);
   const auto start = std::chrono::steady_clock::now();
   const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
-  for (std::int64_t first = 0; first < arguments.count; first += batch) {
+  std::int64_t first = 0, wanted = 0;
+  sampler.report_to([&](std::size_t taken) {
+    fmt::print(stderr, "\r{} {} to {} of {}: step {}/{}, {:.0f} s ", arguments.moves ? "videos" : "images", first,
+               first + wanted - 1, arguments.count, taken, options.steps, seconds());
+    std::fflush(stderr);
+  });
+  for (; first < arguments.count; first += batch) {
     std::vector<int> batch_labels(static_cast<std::size_t>(batch), 0);  // the last batch may be filled up
-    const std::int64_t wanted = std::min(batch, arguments.count - first);
+    wanted = std::min(batch, arguments.count - first);
     std::copy_n(labels.begin() + first, wanted, batch_labels.begin());
     const bool kept = arguments.watched() && (!arguments.gif.empty() || first == 0);
     const auto observer = [&](int step, const void* latents) {
-      if (host) {
-        fmt::print(stderr, "\r{} {} to {} of {}: step {}/{}, {:.0f} s ", arguments.moves ? "videos" : "images", first,
-                   first + wanted - 1, arguments.count, step + 1, options.steps, seconds());
-        std::fflush(stderr);
-      }
-      if (!kept || !arguments.shown(step)) return;
+      if (!arguments.shown(step)) return;
       std::vector<float> frame(static_cast<std::size_t>(wanted * network.image.elements()));
       open.platform->download(frame.data(), latents, frame.size() * sizeof(float));
       const double sigma = step < 0 ? steps.front().churned_from : steps[static_cast<std::size_t>(step)].sigma_next;
@@ -244,7 +241,7 @@ int sample(const SampleArguments& given) {
       sampler.begin_from(conditioning->noise(network, first));
     }
     const std::vector<float> images = sampler.run(batch_labels, arguments.first_image + first,
-                                                  host || kept ? Sampler::Observer(observer) : Sampler::Observer());
+                                                  kept ? Sampler::Observer(observer) : Sampler::Observer());
     const std::size_t numbers = static_cast<std::size_t>(wanted * network.image.elements());
     require_finite(std::span(images).first(numbers), network.image.elements(), arguments.first_image + first);
     gathered.images.insert(gathered.images.end(), images.begin(),
@@ -253,6 +250,7 @@ int sample(const SampleArguments& given) {
                           sampler.initial_noise().begin() + static_cast<std::ptrdiff_t>(numbers));
   }
   double took = seconds();
+  sampler.report_to({});
   progress.reset();
   if (whole) {
     std::vector<int> first_labels(static_cast<std::size_t>(batch));

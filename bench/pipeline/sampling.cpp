@@ -1,6 +1,7 @@
 #include "bench/pipeline/sampling.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <utility>
 
@@ -21,6 +22,9 @@ const char* name_of(Half half) {
 
 // Of one CUDA graph: instantiating it takes about a microsecond and 200 bytes a node.
 constexpr std::size_t kRecordedNodes = 50'000;
+
+// Between two reports of progress.
+constexpr double kReportSeconds = 0.5;
 
 // The problem of any step: steps differ in number and first image alone, and share one choice of variant.
 sampler_step::Problem step_problem(const Network& network, const SamplingOptions& options, Half half) {
@@ -95,6 +99,7 @@ std::vector<float> Sampler::run(std::span<const int> labels, std::int64_t first_
       take_steps(step, step + 1, first_image);
       platform_->synchronize();
       observer(static_cast<int>(step), latents_[current_].data());
+      if (progress_) progress_(step + 1);
     }
   } else {
     replay_steps(first_image);
@@ -106,24 +111,38 @@ std::vector<float> Sampler::run(std::span<const int> labels, std::int64_t first_
   return images;
 }
 
-// One recording (on a GPU: one CUDA graph) for as many steps as it can hold.
+// A recording (on a GPU: a CUDA graph) has as many steps as it can hold, or as are taken between two reports.
 void Sampler::replay_steps(std::int64_t first_image) {
   if (recorded_programmatic_ != executor_->programmatic() || executor_->listener() != nullptr) recordings_.clear();
   recorded_programmatic_ = executor_->programmatic();
   const std::size_t nodes = executor_->network().graph.nodes().size();
-  const std::size_t at_once = std::max<std::size_t>(1, kRecordedNodes / (nodes * (steps_.front().second ? 2 : 1) + 3));
-  std::size_t recording = 0;
-  for (std::size_t begin = 0; begin < steps_.size(); begin += at_once, ++recording) {
-    const std::size_t end = std::min(steps_.size(), begin + at_once);
-    if (recording == recordings_.size())
-      recordings_.push_back(platform_->record([this, begin, end, first_image] {
-        take_steps(begin, end, first_image);
-        return success();
-      }));
-    recordings_[recording]->replay();
+  const std::size_t most = std::max<std::size_t>(1, kRecordedNodes / (nodes * (steps_.front().second ? 2 : 1) + 3));
+  std::size_t at_once = progress_ ? 1 : most;
+  for (std::size_t begin = 0, piece = 0; begin < steps_.size(); ++piece) {
+    if (piece == recordings_.size()) {
+      const std::size_t end = std::min(steps_.size(), begin + at_once);
+      recordings_.push_back({end, platform_->record([this, begin, end, first_image] {
+                               take_steps(begin, end, first_image);
+                               return success();
+                             })});
+    }
+    const auto start = std::chrono::steady_clock::now();
+    recordings_[piece].recording->replay();
     platform_->synchronize();
+    const std::size_t taken = recordings_[piece].end - begin;
+    begin += taken;
+    if (!progress_) continue;
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const double steps_a_report = kReportSeconds * static_cast<double>(taken) / std::max(seconds, 1e-9);
+    at_once = static_cast<std::size_t>(std::clamp(steps_a_report, 1.0, static_cast<double>(most)));
+    progress_(begin);
   }
   go_to(steps_.size());  // a replay on a GPU leaves the host's count of steps as it is
+}
+
+void Sampler::report_to(Progress progress) {
+  progress_ = std::move(progress);
+  recordings_.clear();
 }
 
 void Sampler::forget_launches() {

@@ -28,6 +28,8 @@ class Sampler {
  public:
   // Called after a step with its number (from 0; -1 before the first) and the latents' device pointer.
   using Observer = std::function<void(int step, const void* latents)>;
+  // Called with the number of steps taken so far.
+  using Progress = std::function<void(std::size_t steps)>;
 
   // The solver's own launches run the fastest of our variants, measured here: a recording must find all choices made.
   Sampler(Platform& platform, Executor& executor, const SamplingOptions& options);
@@ -38,6 +40,9 @@ class Sampler {
   // a function of seed, its number and label, whatever batch it comes in. Blocks. Returns x0 [batch, height, width,
   // channels].
   std::vector<float> run(std::span<const int> labels, std::int64_t first_image, const Observer& observer = {});
+  // Of every run() from now on, about twice a second and at its end. The loop is then recorded in pieces, the first of
+  // one step.
+  void report_to(Progress progress);
   // First noise of the next batch, of unit variance [batch, height, width, channels], in the place of what is drawn.
   void begin_from(std::vector<float> noise) { given_noise_ = std::move(noise); }
   // For measuring the first step, again and again: prepare() sets labels and first noise, enqueue_first_step() enqueues
@@ -77,7 +82,12 @@ class Sampler {
   std::vector<StepPlan> steps_;
   StepTables tables_;
   SolverLaunches launches_;
-  std::vector<std::unique_ptr<Recording>> recordings_;  // of the whole loop, in order
+  struct RecordedSteps {
+    std::size_t end;  // the step behind them
+    std::unique_ptr<Recording> recording;
+  };
+  std::vector<RecordedSteps> recordings_;  // of the whole loop, in order
+  Progress progress_;
   bool recorded_programmatic_ = false;
   Buffer latents_[2], guided_;
   std::vector<Buffer> history_;  // as many as a step reads, and the one that it writes, in turns

@@ -5,8 +5,8 @@
 // Better than naive: an input that the block gathers is used for 128 output channels instead of one, a weight for 128
 // pixels, and an element that a thread reads from shared memory 8 times, so that FMAs set the pace instead of loads.
 //
-// Requires: nothing beyond grid limits; loads are 16 bytes wide where cin is a multiple of 8, else one element each.
-// Statistics are a second launch.
+// Requires: one source, and grid limits; loads are 16 bytes wide where cin is a multiple of 8, else one element each.
+// A norm in front is applied to what is gathered, and rounded. Statistics are a second launch.
 // Bound: FP32 FMA at 64x64x192 -> 192; expected limiter: FMA issue slots beside shared-memory reads.
 // Numerics: one fp32 FMA chain over taps and channels.
 // Source: original.

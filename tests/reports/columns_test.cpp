@@ -135,9 +135,9 @@ TEST(Recorded, EveryRunIsReadableByEveryCommand) {
     const RunFiles run = read_run(entry.path());
     const GateResult result = gate(run, run, {}, {});
     EXPECT_EQ(result.count(GateVerdict::pass), result.rows.size());
-    EXPECT_GT(total_changes(run, run, {}).size(), 10u);
+    EXPECT_GT(total_changes(run, run, {}).size(), 5u);  // a record that was begun may have a few networks alone
     const auto history = trace_history(read_history({entry.path()}), {});
-    EXPECT_GT(history.series.size(), 10u);
+    EXPECT_GT(history.series.size(), 5u);
     auto rows = run.rows;
     complete_rows(rows, read_ceilings(entry.path() / "ceilings.csv"));
     EXPECT_EQ(run_report(entry.path(), rows)["rows"]["count"], rows.size());

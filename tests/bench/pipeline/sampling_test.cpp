@@ -73,6 +73,30 @@ TEST(Sampler, WatchedStepByStepDrawsTheSame) {
   EXPECT_EQ(watched, sampler.run(labels, 6));
 }
 
+TEST(Sampler, ReportsAndDrawsTheSame) {
+  Digits digits;
+  Sampler sampler(digits.platform, digits.executor, {.solver = Solver::dpmpp_2m, .steps = 6});
+  const std::vector<int> labels{1, 2};
+  const std::vector<float> silent = sampler.run(labels, 6);
+  std::vector<std::size_t> reports;
+  sampler.report_to([&](std::size_t steps) { reports.push_back(steps); });
+  const int before = digits.platform.recordings;
+  EXPECT_EQ(sampler.run(labels, 6), silent);
+  const auto pieces = static_cast<std::size_t>(digits.platform.recordings - before);
+  EXPECT_EQ(reports.size(), pieces);
+  EXPECT_EQ(reports.front(), 1);
+  EXPECT_EQ(reports.back(), 6);
+  EXPECT_TRUE(std::ranges::is_sorted(reports));
+
+  EXPECT_EQ(sampler.run(labels, 6), silent);  // the pieces again
+  EXPECT_EQ(digits.platform.recordings - before, static_cast<int>(pieces));
+  EXPECT_EQ(reports.size(), 2 * pieces);
+
+  reports.clear();
+  sampler.run(labels, 6, [](int, const void*) {});
+  EXPECT_EQ(reports, (std::vector<std::size_t>{1, 2, 3, 4, 5, 6}));
+}
+
 // Counts launches by node.
 struct Counting : LaunchListener {
   void before(const LaunchLabel& label) override { ++launches[label.node]; }

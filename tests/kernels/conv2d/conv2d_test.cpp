@@ -201,6 +201,19 @@ TEST(conv2d, ASecondSourceIsRefusedByNameWhereARungHasNone) {
   EXPECT_NE(why_not("ptx_sm90a_halo", "cin=64,side=8,norm=affine").find("norms no input"), std::string::npos);
 }
 
+TEST(conv2d, ANormInFrontIsRefusedByNameWhereARungHasNone) {
+  const auto problem = op().parse("n=1,h=8,w=8,cin=64,cout=64,norm=affine+silu");
+  for (const Definition::Variant& variant : variants()) {
+    const Support support = variant.can_run(problem.as<Problem>(), DType::bf16);
+    const std::string name = variant.name;
+    EXPECT_EQ(static_cast<bool>(support),
+              std::set<std::string>({"host", "naive", "tiled", "ptx_sm90a_halo"}).contains(name))
+        << name;
+    if (support || name == "ptx_sm90a_pointwise") continue;
+    EXPECT_NE(std::string(support.reason).find("no norm of the input"), std::string::npos) << name;
+  }
+}
+
 // At least four channels: errors are held against the root mean square of an output, and the mean over an image of a
 // single channel may be next to nothing.
 RC_GTEST_PROP(conv2d, HostAgreesWithTheOracleOnRandomProblems, ()) {
