@@ -22,26 +22,26 @@ enum class Resample { none, up, down };
 class Builder {
  public:
   Builder(Network& network, std::int64_t n, const BuildOptions& options)
-      : layers_(network.graph, n, options.dtype), original_(options.original) {}
+      : network_(network), layers_(network.graph, n, options.dtype), original_(options.original) {}
 
-  // silu(embedding of timestep and label) [n, 768], which every residual block starts from, and computes in the
-  // original.
-  void embed(Network& network) {
+  // silu(embedding of timestep and label) [n, 768], or of all calls, which every residual block starts from, and
+  // computes in the original.
+  void embed() {
     Graph& graph = layers_.graph();
-    const std::int64_t n = layers_.batch();
+    const std::int64_t n = network_.embedded();
     const ValueId waves = graph
                               .add("timestep_embedding", "timestep_embedding",
                                    fmt::format("batch={},channels={},order=cos_sin", n, kChannels), layers_.dtype(),
-                                   {{"t", network.level().value}})
+                                   {{"t", network_.level().value}})
                               .at(0);
     const ValueId hidden = layers_.linear("time_embed.0", waves, n, kChannels, kEmbedding, {.act = "silu"});
-    if (network.classes == 0) {
+    if (network_.classes == 0) {
       embedding_ =
           layers_.linear("time_embed.2", hidden, n, kEmbedding, kEmbedding, {.act = original_ ? "none" : "silu"});
       return;
     }
     const ValueId time = layers_.linear("time_embed.2", hidden, n, kEmbedding, kEmbedding);
-    const ValueId sum = layers_.linear("label_emb", network.labels(), n, kClasses, kEmbedding,
+    const ValueId sum = layers_.linear("label_emb", network_.labels(), n, kClasses, kEmbedding,
                                        {.bias = false, .residual = time, .layout = WeightSource::Layout::transposed});
     embedding_ = original_ ? sum : layers_.silu("embedding", sum, n, kEmbedding);
   }
@@ -56,9 +56,10 @@ class Builder {
       skip = layers_.upsample(name + ".x_upd", x);
     }
     h = layers_.conv(name + ".in_layers.2", h, cout, 3, {.upsample = resample == Resample::up});
-    const std::int64_t n = layers_.batch();
+    const std::int64_t n = network_.embedded();
     const ValueId in = original_ ? layers_.silu(name + ".emb_layers.0", embedding_, n, kEmbedding) : embedding_;
-    const ValueId scale_shift = layers_.linear(name + ".emb_layers.1", in, n, kEmbedding, 2 * cout);
+    const ValueId scale_shift = layers_.graph().of_the_call(
+        layers_.linear(name + ".emb_layers.1", in, n, kEmbedding, 2 * cout), network_.levels_ahead);
     h = layers_.norm(name + ".out_layers.0", h, {.scale_shift = scale_shift});
     if (skip.channels != cout) skip = layers_.conv(name + ".skip_connection", skip, cout, 1);
     return layers_.conv(name + ".out_layers.3", h, cout, 3, {.residual = skip.id});
@@ -77,6 +78,7 @@ class Builder {
   Layers& layers() { return layers_; }
 
  private:
+  Network& network_;
   Layers layers_;
   bool original_;
   ValueId embedding_ = 0;
@@ -87,12 +89,14 @@ void build_adm64(const BuildOptions& options, Network& network) {
   const auto& [height, width, channels, frames] = network.image;
   const std::int64_t n = network.calls;
   ValueId x = network.take("x", Kind::image, {network.batch, height, width, channels}, DType::fp32);
-  network.take("timesteps", Kind::timesteps, {n}, DType::fp32, sampler_step::kTrainingSteps);
-  if (options.conditional) network.take("labels", Kind::labels, {n, kClasses}, options.dtype, kClasses);
+  const std::int64_t embedded = network.embedded();
+  network.take("timesteps", Kind::timesteps, {embedded}, DType::fp32, sampler_step::kTrainingSteps,
+               network.levels_ahead > 0);
+  if (options.conditional) network.take("labels", Kind::labels, {embedded, kClasses}, options.dtype, kClasses);
 
   Builder builder(network, n, options);
   Layers& layers = builder.layers();
-  builder.embed(network);
+  builder.embed();
   x = input_of_noise_predictor(options, network, x);
   Image h{layers.cast("input", x, DType::fp32, options.dtype), height, width, channels};
 

@@ -23,7 +23,8 @@ std::vector<bool> nodes_of_each_call(const Network& network) {
   if (!network.sampling) return std::vector<bool>(network.graph.nodes().size(), true);
   std::vector<ValueId> changing{network.x()};
   for (const NetworkTensor& input : network.inputs)
-    if (input.kind == NetworkTensor::Kind::sigma || input.kind == NetworkTensor::Kind::timesteps)
+    if (!input.of_all_calls &&
+        (input.kind == NetworkTensor::Kind::sigma || input.kind == NetworkTensor::Kind::timesteps))
       changing.push_back(input.value);
   return nodes_reached_by(network.graph, changing);
 }

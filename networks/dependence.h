@@ -1,5 +1,6 @@
 // What of a call depends on what: a loop of calls computes the rest once. Keys and values of a text, and embeddings of
-// what stays, depend on neither latents nor levels; what depends on levels alone is known before the loop begins.
+// what stays, depend on neither latents nor levels; nor does, of a network with levels_ahead, what is embedded of the
+// levels of all calls.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,7 @@ namespace noisefloor::networks {
 // Of each node, in the graph's order: whether one of `inputs` reaches it.
 std::vector<bool> nodes_reached_by(const Graph& graph, std::span<const ValueId> inputs);
 
-// Of each node, whether every call of a sampling loop runs it: those that latents or levels reach. Of a network that
+// Of each node, whether every call of a sampling loop runs it: those that latents or its level reach. Of a network that
 // was not built for sampling all.
 std::vector<bool> nodes_of_each_call(const Network& network);
 

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "networks/inputs.h"
 #include "networks/layers.h"
 #include "networks/network.h"
 
@@ -30,17 +31,17 @@ enum class Resample { none, up, down };
 
 class Builder {
  public:
-  Builder(Network& network, std::int64_t n, DType dtype) : layers_(network.graph, n, dtype) {}
+  Builder(Network& network, std::int64_t n, DType dtype) : network_(network), layers_(network.graph, n, dtype) {}
 
-  void embed(const Configuration& c, const Network& network, ValueId c_noise) {
-    const std::int64_t n = layers_.batch(), width = 4 * c.channels;
+  void embed(const Configuration& c, ValueId c_noise) {
+    const std::int64_t n = network_.embedded(), width = 4 * c.channels;
     ValueId embedding = layers_.graph()
                             .add("map_noise", "timestep_embedding",
                                  fmt::format("batch={},channels={},order=sin_cos,endpoint=1", n, c.channels),
                                  layers_.dtype(), {{"t", c_noise}})
                             .at(0);
-    if (network.classes > 0)
-      embedding = layers_.linear("model.map_label", network.labels(), n, c.classes, c.channels,
+    if (network_.classes > 0)
+      embedding = layers_.linear("model.map_label", network_.labels(), n, c.classes, c.channels,
                                  {.scale = std::sqrt(static_cast<double>(c.classes)), .residual = embedding});
     embedding = layers_.linear("model.map_layer0", embedding, n, c.channels, width, {.act = "silu"});
     embedding_ = layers_.linear("model.map_layer1", embedding, n, width, width, {.act = "silu"});
@@ -62,7 +63,9 @@ class Builder {
     } else if (resample == Resample::up) {
       skip = layers_.upsample(name + ".skip.up", x);
     }
-    const ValueId shift = layers_.linear(name + ".affine", embedding_, layers_.batch(), embedding_width_, cout);
+    const ValueId shift = layers_.graph().of_the_call(
+        layers_.linear(name + ".affine", embedding_, network_.embedded(), embedding_width_, cout),
+        network_.levels_ahead);
     h = layers_.conv(name + ".conv0", h, cout, 3, {.upsample = resample == Resample::up, .image_shift = shift});
     h = norm(name + ".norm1", h, true);
     if (resample != Resample::none || skip.channels != cout) skip = layers_.conv(name + ".skip", skip, cout, 1);
@@ -78,6 +81,7 @@ class Builder {
   Layers& layers() { return layers_; }
 
  private:
+  Network& network_;
   Layers layers_;
   ValueId embedding_ = 0;
   std::int64_t embedding_width_ = 0;
@@ -129,7 +133,8 @@ void build(const Configuration& c, const BuildOptions& options, Network& network
   Graph& graph = network.graph;
   ValueId x = network.take("x", Kind::image, {network.batch, height, width, channels}, DType::fp32);
   const ValueId sigma = network.take("sigma", Kind::sigma, {n}, DType::fp32);
-  if (options.conditional) network.take("labels", Kind::labels, {n, c.classes}, options.dtype, c.classes);
+  if (options.conditional)
+    network.take("labels", Kind::labels, {network.embedded(), c.classes}, options.dtype, c.classes);
 
   if (options.guided) x = twice(graph, x);
   const auto precondition = [&](const char* side) {
@@ -138,7 +143,7 @@ void build(const Configuration& c, const BuildOptions& options, Network& network
   const auto scaled = graph.add("precondition.input", "edm_precondition", precondition("input"), DType::fp32,
                                 {{"x", x}, {"sigma", sigma}});
   Builder builder(network, n, options.dtype);
-  builder.embed(c, network, scaled.at(1));
+  builder.embed(c, c_noise_to_embed(network, scaled.at(1)));
   const ValueId in = builder.layers().cast("input", scaled.at(0), DType::fp32, options.dtype);
   const Image inner = u_net(builder, c, {in, height, width, channels});
   network.below = builder.layers().below();

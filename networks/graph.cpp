@@ -72,13 +72,24 @@ ValueId Graph::constant(std::string name, std::vector<std::int64_t> shape, DType
   return place->second;
 }
 
-ValueId Graph::part(ValueId of, std::string name, std::int64_t first, std::vector<std::int64_t> shape) {
-  const Value& whole = values_.at(of);
-  if (whole.kind != Value::Kind::activation || whole.part || first < 0 || first + product(shape) > whole.elements())
+ValueId Graph::part(ValueId of, std::string name, std::int64_t first, std::vector<std::int64_t> shape,
+                    std::int64_t a_call) {
+  const Value& all = values_.at(of);
+  const bool moves = all.part && all.part->a_call != 0;
+  if (all.kind != Value::Kind::activation || moves || first < 0 || first + product(shape) > all.elements())
     throw std::logic_error(fmt::format("part {}: elements {} to {} of {}, which has {}", name, first,
-                                       first + product(shape), whole.name, whole.elements()));
-  values_.push_back({std::move(name), std::move(shape), whole.dtype, Value::Kind::activation, {}, 0, {{of, first}}});
+                                       first + product(shape), all.name, all.elements()));
+  const Value::Part part{whole(of), first + (all.part ? all.part->first : 0), a_call};
+  values_.push_back({std::move(name), std::move(shape), all.dtype, Value::Kind::activation, {}, 0, part});
   return values_.size() - 1;
+}
+
+ValueId Graph::of_the_call(ValueId of, std::int64_t calls) {
+  if (calls == 0) return of;
+  std::vector<std::int64_t> shape = values_.at(of).shape;
+  shape.front() /= calls;
+  const std::int64_t elements = product(shape);
+  return part(of, values_.at(of).name, 0, std::move(shape), elements);
 }
 
 std::vector<ValueId> Graph::add(std::string name, std::string_view op_name, const std::string& text, DType dtype,

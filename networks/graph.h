@@ -65,10 +65,13 @@ struct Value {
   Kind kind = Kind::activation;
   std::optional<WeightSource> source;  // of a weight, also one that is not read
   std::int64_t period = 0;             // of a constant
-  // An activation that is a part of another one, from its element `first` on: it has no memory of its own.
+  // An activation that is a part of another one, from its element `first` on: it has no memory of its own. Each call
+  // of a loop takes the part `a_call` elements behind that of the call before, 0: the same.
   struct Part {
     std::size_t of;
     std::int64_t first;
+    std::int64_t a_call = 0;
+    std::int64_t first_of(std::size_t call) const { return first + static_cast<std::int64_t>(call) * a_call; }
   };
   std::optional<Part> part = {};
 
@@ -95,8 +98,13 @@ class Graph {
   // Tensors that the checkpoint has and nothing here reads: known, so that they are neither missing nor too many.
   void leave_unread(std::string name, std::vector<std::int64_t> shape, DType dtype = DType::fp32);
   ValueId constant(std::string name, std::vector<std::int64_t> shape, DType dtype, std::int64_t period);
-  // Elements of an activation that is none's part, from `first` on.
-  ValueId part(ValueId of, std::string name, std::int64_t first, std::vector<std::int64_t> shape);
+  // Elements of an activation, from `first` on, and in each call of a loop `a_call` further. What is a part itself is
+  // the same in each.
+  ValueId part(ValueId of, std::string name, std::int64_t first, std::vector<std::int64_t> shape,
+               std::int64_t a_call = 0);
+  // Of an activation whose rows are those of so many calls of a loop, one behind the other, the rows of the call that
+  // runs; 0: all.
+  ValueId of_the_call(ValueId of, std::int64_t calls);
   // A node, and values for its outputs. `inputs` binds the op's input tensors by their names; sizes and dtypes must
   // agree. Throws std::logic_error naming the node when they do not: that is a mistake in a network's builder. Throws
   // InvalidInput naming the node where the op refuses the problem: the batch is too large. Returns the outputs in the

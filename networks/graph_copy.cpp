@@ -13,7 +13,7 @@ GraphCopy::GraphCopy(const Graph& from) : from_(from), moved_(from.values().size
 ValueId GraphCopy::take(ValueId id) {
   const Value& value = from_[id];
   if (!moved_[id] && value.part)
-    moved_[id] = to_.part(moved(value.part->of), value.name, value.part->first, value.shape);
+    moved_[id] = to_.part(moved(value.part->of), value.name, value.part->first, value.shape, value.part->a_call);
   if (!moved_[id] && value.kind == Value::Kind::weight)
     moved_[id] = to_.weight(*value.source, value.shape, value.dtype);
   if (!moved_[id]) moved_[id] = to_.constant(value.name, value.shape, value.dtype, value.period);

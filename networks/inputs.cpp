@@ -32,6 +32,17 @@ ValueId input_of_noise_predictor(const BuildOptions& options, Network& network, 
       .at(0);
 }
 
+ValueId c_noise_to_embed(Network& network, ValueId c_noise) {
+  if (network.levels_ahead == 0) return c_noise;
+  const std::int64_t n = network.embedded();
+  const ValueId sigmas = network.take("sigmas", Kind::sigma, {n}, DType::fp32, 0, true);
+  const ValueId no_x = network.graph.constant("no x", {n, 1}, DType::fp32, 1);
+  return network.graph
+      .add("precondition.levels", "edm_precondition", fmt::format("side=input,batch={},elements=1", n), DType::fp32,
+           {{"x", no_x}, {"sigma", sigmas}})
+      .at(1);
+}
+
 bool drawn(Kind kind) {
   return kind == Kind::image || kind == Kind::text || kind == Kind::conditioning;
 }
@@ -72,7 +83,8 @@ std::vector<char> one_hot(const Network& network, std::span<const int> labels) {
     const int label = labels[static_cast<std::size_t>(image)];
     if (label < 0 || label >= network.classes)
       throw InvalidInput(fmt::format("label {}: {} has classes 0 to {}", label, network.name(), network.classes - 1));
-    store_element(value.dtype, data.data(), (unconditional + image) * network.classes + label, 1);
+    for (std::int64_t row = unconditional + image; row < network.embedded(); row += network.calls)
+      store_element(value.dtype, data.data(), row * network.classes + label, 1);
   }
   return data;
 }

@@ -6,6 +6,7 @@
 #include <array>
 #include <vector>
 
+#include "networks/inputs.h"
 #include "networks/network.h"
 #include "networks/video_blocks.h"
 
@@ -21,10 +22,10 @@ class Builder {
  public:
   Builder(Network& network, DType dtype)
       : layers_(network.graph, network.calls * network.image.frames, dtype),
-        videos_(network.graph, network.calls, dtype),
+        videos_(network.graph, network.embedded(), dtype),
         frames_(network.image.frames) {}
 
-  // The noise level and the class of a video, and the place of a frame in it.
+  // The noise level and the class of a video, and the place of a frame in it; of all calls with levels ahead.
   void embed(const Network& network, ValueId c_noise) {
     const std::int64_t n = videos_.batch();
     LinearOptions last;
@@ -34,12 +35,12 @@ class Builder {
     ValueId of_video = videos_.linear("model.time_embedding.linear_1", waves("map_noise", c_noise, n), n, kChannels[0],
                                       kEmbedding, {.act = "silu"});
     of_video = videos_.linear("model.time_embedding.linear_2", of_video, n, kEmbedding, kEmbedding, last);
-    const std::int64_t all = layers_.batch();
+    const std::int64_t all = n * frames_;
     const ValueId places = layers_.graph().constant("frames", {all}, DType::fp32, frames_);
     const ValueId sum =
         layers_.linear("model.frame_embedding", waves("map_frame", places, all), all, kChannels[0], kEmbedding,
                        {.residual = videos_.repeated("embedding.frames", of_video, kEmbedding, frames_)});
-    embedding_ = {layers_.silu("embedding", sum, all, kEmbedding), all, kEmbedding};
+    embedding_ = {layers_.silu("embedding", sum, all, kEmbedding), all, kEmbedding, true, network.levels_ahead};
   }
 
   Image build(Image h, std::int64_t image_channels) {
@@ -97,7 +98,7 @@ class Builder {
             c};
   }
 
-  Layers layers_, videos_;  // of frames; of videos
+  Layers layers_, videos_;  // of frames; of what is embedded of videos
   std::int64_t frames_;
   Embedding embedding_;
 };
@@ -109,7 +110,8 @@ void build(const BuildOptions& options, Network& network) {
   Graph& graph = network.graph;
   ValueId x = network.take("x", Kind::image, {network.batch, frames, height, width, channels}, DType::fp32);
   const ValueId sigma = network.take("sigma", Kind::sigma, {n}, DType::fp32);
-  if (options.conditional) network.take("labels", Kind::labels, {n, kClasses}, options.dtype, kClasses);
+  if (options.conditional)
+    network.take("labels", Kind::labels, {network.embedded(), kClasses}, options.dtype, kClasses);
 
   if (options.guided) x = twice(graph, x);
   const auto precondition = [&](const char* side) {
@@ -118,7 +120,7 @@ void build(const BuildOptions& options, Network& network) {
   const auto scaled = graph.add("precondition.input", "edm_precondition", precondition("input"), DType::fp32,
                                 {{"x", x}, {"sigma", sigma}});
   Builder builder(network, options.dtype);
-  builder.embed(network, scaled.at(1));
+  builder.embed(network, c_noise_to_embed(network, scaled.at(1)));
   const ValueId in = builder.layers().cast("input", scaled.at(0), DType::fp32, options.dtype);
   const Image inner = builder.build({in, height, width, channels}, channels);
   network.below = builder.layers().below();

@@ -79,6 +79,14 @@ void keep_what_is_below(Network& network, std::int64_t blocks) {
   network.kept = network.below.at(static_cast<std::size_t>(all - blocks));
 }
 
+// What the calls of a loop read of what was computed before it, for their levels alone.
+std::int64_t bytes_ahead(const Network& network) {
+  std::int64_t bytes = 0;
+  for (const Value& value : network.graph.values())
+    if (value.part && value.part->a_call != 0) bytes += static_cast<std::int64_t>(value.bytes()) * network.levels_ahead;
+  return bytes;
+}
+
 // Throws where a sampling loop has nothing for an input.
 void require_given(const Network& network) {
   using Kind = NetworkTensor::Kind;
@@ -104,9 +112,9 @@ sampler_step::Prediction Network::prediction() const {
 }
 
 ValueId Network::take(const char* name, NetworkTensor::Kind kind, std::vector<std::int64_t> shape, DType dtype,
-                      std::int64_t range) {
+                      std::int64_t range, bool of_all_calls) {
   const ValueId value = graph.input(name, shape, dtype);
-  inputs.push_back({name, kind, value, std::move(shape), range});
+  inputs.push_back({name, kind, value, std::move(shape), range, of_all_calls});
   return value;
 }
 
@@ -174,6 +182,12 @@ Sizes NetworkInfo::resolved(Sizes sizes) const {
 
 Network NetworkInfo::build(const BuildOptions& asked) const {
   BuildOptions options = asked;
+  if (asked.levels_ahead > 1) {
+    options.levels_ahead = 1;
+    const std::int64_t a_level = bytes_ahead(build(options));
+    options.levels_ahead =
+        asked.levels_ahead <= kMostBytesAhead / std::max<std::int64_t>(1, a_level) ? asked.levels_ahead : 0;
+  }
   options.sizes = resolved(asked.sizes);
   options.conditional = asked.conditional && classes > 0;
   Network network;
@@ -183,7 +197,10 @@ Network NetworkInfo::build(const BuildOptions& asked) const {
   network.image = {options.sizes.height, options.sizes.width, image.channels, options.sizes.frames};
   network.classes = options.conditional ? classes : 0;
   network.sampling = options.sampling;
+  network.levels_ahead = options.levels_ahead;
   builder(options, network);
+  // Its builder may embed the levels of a call alone.
+  if (std::ranges::none_of(network.inputs, &NetworkTensor::of_all_calls)) network.levels_ahead = 0;
   if (options.merge_products) merge_products(network);
   if (options.fold_skips) fold_skips(network);
   if (options.fuse_norms) fuse_norms(network);

@@ -38,6 +38,7 @@ struct NetworkTensor {
   ValueId value = 0;
   std::vector<std::int64_t> shape;
   std::int64_t range = 0;
+  bool of_all_calls = false;  // levels of all calls of a loop, one behind the other
 };
 
 struct NetworkInfo;
@@ -51,6 +52,8 @@ struct Network {
   ImageShape image;
   std::int64_t classes = 0;  // 0: not conditional
   bool sampling = false;     // it is called in a loop, in which latents and levels alone change (dependence.h)
+  // Of how many calls it embeds the levels at once, before the loop begins. 0: each call embeds its own.
+  std::int64_t levels_ahead = 0;
   Graph graph;
   std::vector<NetworkTensor> inputs, outputs;
   // What the decoder's blocks get from below, beside their skips: deepest first. Empty without a decoder.
@@ -61,7 +64,9 @@ struct Network {
   sampler_step::Prediction prediction() const;
   // For builders.
   ValueId take(const char* name, NetworkTensor::Kind kind, std::vector<std::int64_t> shape, DType dtype,
-               std::int64_t range = 0);
+               std::int64_t range = 0, bool of_all_calls = false);
+  // Levels that are embedded, with their labels: those of a call behind those of the call before.
+  std::int64_t embedded() const { return levels_ahead > 0 ? levels_ahead * calls : calls; }
   void give(const char* name, ValueId value, std::vector<std::int64_t> shape);
   // The first input of a kind; null where there is none.
   const NetworkTensor* find(NetworkTensor::Kind kind) const;
@@ -99,6 +104,9 @@ struct BuildOptions {
   // Sampling: how many of the decoder's last blocks a call computes that takes what is below them from an earlier one
   // (Ma et al., "DeepCache", CVPR 2024). 0: none is asked for.
   std::int64_t shallow_blocks = 0;
+  // Sampling: of how many calls the levels are known before the loop begins. What depends on them, and on labels, is
+  // computed for all of them at once then, by a network that can, where it takes at most kMostBytesAhead.
+  std::int64_t levels_ahead = 0;
   // To be listed and compared with: what the published network computes, where ours computes once what all blocks read
   // and leaves out what a rule lets it. Its inputs are the original's: svd's are scaled already.
   bool original = false;
@@ -108,6 +116,9 @@ struct BuildOptions {
   bool fuse_norms = false;     // into the convolutions behind them (fuse_norms.h)
   Sizes sizes = {};
 };
+
+// What the calls of a loop read of their levels: of adm64 a picture 939.
+constexpr std::int64_t kMostBytesAhead = std::int64_t{64} << 20;
 
 // An input that does not change in a sampling loop, and what of a file it is made of, a row a picture. Under guidance
 // the half without condition takes another tensor, the same, or (empty) zeros.

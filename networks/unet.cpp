@@ -20,7 +20,7 @@ class Builder {
   Builder(const UNet& unet, Network& network, const BuildOptions& options, std::int64_t frames)
       : unet_(unet),
         layers_(network.graph, network.calls * std::max<std::int64_t>(1, frames), options.dtype),
-        calls_(network.graph, network.calls, options.dtype),
+        calls_(network.graph, network.embedded(), options.dtype),
         frames_(frames),
         original_(options.original) {}
 
@@ -33,13 +33,15 @@ class Builder {
     };
     const ValueId all = unet_.added.count == 0 ? embedded({.act = original_ ? "none" : "silu"})
                                                : added_to(embedded({}), width, network);
-    embedding_ = temporal_ = {all, n, width, !original_};
+    embedding_ = temporal_ = {all, n, width, !original_, network.levels_ahead};
     if (frames_ == 0) return;
     embedding_ = {calls_.repeated("embedding.frames", all, width, frames_), n * frames_, width, !original_};
     if (original_) temporal_ = embedding_;
   }
 
-  void read(ValueId text, std::int64_t tokens) { text_ = {text, calls_.batch(), tokens, unet_.text_width, original_}; }
+  void read(ValueId text, std::int64_t n, std::int64_t tokens) {
+    text_ = {text, n, tokens, unet_.text_width, original_};
+  }
 
   Image build(Image h, std::int64_t out_channels) {
     h = layers_.conv("conv_in", h, unet_.levels.front().channels, 3);
@@ -124,7 +126,7 @@ class Builder {
   }
 
   const UNet& unet_;
-  Layers layers_, calls_;  // of images or frames; of calls
+  Layers layers_, calls_;  // of images or frames; of what is embedded of calls
   std::int64_t frames_;
   bool original_;
   Embedding embedding_, temporal_;  // of images or frames; that temporal halves read, of videos in ours
@@ -138,13 +140,15 @@ void build_unet(const UNet& unet, const BuildOptions& options, Network& network)
   const auto& [height, width, channels, frames] = network.image;
   const std::int64_t n = network.calls;
   ValueId x = network.take("x", Kind::image, {network.batch, height, width, channels}, DType::fp32);
-  const ValueId timesteps = network.take("timesteps", Kind::timesteps, {n}, DType::fp32, sampler_step::kTrainingSteps);
+  if (unet.added.count > 0) network.levels_ahead = 0;  // what is added would be repeated for every level
+  const ValueId timesteps = network.take("timesteps", Kind::timesteps, {network.embedded()}, DType::fp32,
+                                         sampler_step::kTrainingSteps, network.levels_ahead > 0);
   const ValueId text =
       network.take("encoder_hidden_states", Kind::text, {n, options.sizes.tokens, unet.text_width}, options.dtype);
 
   Builder builder(unet, network, options, 0);
   builder.embed(network, timesteps);
-  builder.read(text, options.sizes.tokens);
+  builder.read(text, n, options.sizes.tokens);
   x = input_of_noise_predictor(options, network, x);
   const ValueId in = builder.layers().cast("input", x, DType::fp32, options.dtype);
   const Image out = builder.build({in, height, width, channels}, channels);
@@ -158,6 +162,7 @@ void build_video_unet(const UNet& unet, const BuildOptions& options, Network& ne
   const auto& [height, width, channels, frames] = network.image;
   const std::int64_t n = network.calls;
   ValueId x = network.take("x", Kind::image, {network.batch, frames, height, width, channels}, DType::fp32);
+  network.levels_ahead = 0;  // what is added would be repeated for every level
   ValueId level = options.original ? network.take("timesteps", Kind::conditioning, {n}, DType::fp32)
                                    : network.take("sigma", Kind::sigma, {n}, DType::fp32);
   const ValueId picture = network.take("image_latents", Kind::image, {n, frames, height, width, channels}, DType::fp32);
@@ -175,7 +180,7 @@ void build_video_unet(const UNet& unet, const BuildOptions& options, Network& ne
   }
   Builder builder(unet, network, options, frames);
   builder.embed(network, level);
-  builder.read(text, 1);
+  builder.read(text, n, 1);
   Layers exact(network.graph, n * frames, DType::fp32);
   Image in = exact.concat("input.cat", {x, height, width, channels}, {picture, height, width, channels});
   in.id = builder.layers().cast("input", in.id, DType::fp32, options.dtype);

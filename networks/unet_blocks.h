@@ -8,11 +8,13 @@
 
 namespace noisefloor::networks {
 
-// The timestep's embedding [n, width]. Every residual block starts from its SiLU, which ours have here already.
+// The timestep's embedding [n, width]. Every residual block starts from its SiLU, which ours have here already. Of a
+// network with levels ahead n rows are those of all calls.
 struct Embedding {
   ValueId id = 0;
   std::int64_t n = 0, width = 0;
   bool activated = true;
+  std::int64_t levels_ahead = 0;
 };
 
 // What a residual block adds to its images, or to all of a video's: [n, channels].

@@ -113,8 +113,22 @@ TEST(Graph, APartLiesInAWholeActivation) {
   EXPECT_EQ(p.graph.whole(d), d);
   EXPECT_EQ(p.graph[part].dtype, DType::fp32);
   EXPECT_THROW(p.graph.part(d, "beyond", 5, {1, 4}), std::logic_error);
-  EXPECT_THROW(p.graph.part(part, "of a part", 0, {1, 4}), std::logic_error);
+  const ValueId last = p.graph.part(part, "of a part", 3, {1, 1});
+  EXPECT_EQ(p.graph.whole(last), d);
+  EXPECT_EQ(p.graph[last].part->first, 7);
+  EXPECT_THROW(p.graph.part(part, "beyond the part", 3, {1, 2}), std::logic_error);
   EXPECT_THROW(p.graph.part(p.a, "of an input", 0, {1, 4}), std::logic_error);
+}
+
+TEST(Graph, ACallOfALoopTakesItsRows) {
+  Product p;
+  const ValueId d = p.graph.add("product", "gemm", kGemm, DType::fp32, {{"a", p.a}, {"b", p.b}}).at(0);
+  EXPECT_EQ(p.graph.of_the_call(d, 0), d);
+  const ValueId row = p.graph.of_the_call(d, 2);
+  EXPECT_EQ(p.graph[row].shape, (std::vector<std::int64_t>{1, 4}));
+  EXPECT_EQ(p.graph[row].part->first_of(0), 0);
+  EXPECT_EQ(p.graph[row].part->first_of(1), 4);
+  EXPECT_THROW(p.graph.part(row, "of a part that moves", 0, {1, 1}), std::logic_error);
 }
 
 TEST(Graph, CountsItsProblems) {

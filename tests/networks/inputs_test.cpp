@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 #include <stdexcept>
 
@@ -59,15 +60,19 @@ TEST(Inputs, WhatIsDrawnIsNotFilled) {
 
 TEST(Inputs, GuidedLabelsStandBehindAHalfWithout) {
   const NetworkInfo& info = require_network("digits");
-  const Network network = info.build({.batch = 2, .dtype = DType::fp32, .sampling = true, .guided = true});
-  const std::vector<int> labels{3, 9};
-  const std::vector<char> data = one_hot(network, labels);
-  ASSERT_EQ(data.size(), 4 * 10 * sizeof(float));
-  for (std::int64_t i = 0; i < 40; ++i)
-    EXPECT_EQ(load_element(DType::fp32, data.data(), i), i == 23 || i == 39 ? 1 : 0) << i;
-  for (const int wrong : {-1, 10}) {
-    const std::vector<int> bad{0, wrong};
-    EXPECT_THROW(one_hot(network, bad), InvalidInput);
+  for (const std::int64_t levels : {0, 3}) {  // for each the same
+    const Network network =
+        info.build({.batch = 2, .dtype = DType::fp32, .sampling = true, .guided = true, .levels_ahead = levels});
+    const std::vector<int> labels{3, 9};
+    const std::vector<char> data = one_hot(network, labels);
+    const std::int64_t numbers = 40 * std::max<std::int64_t>(1, levels);
+    ASSERT_EQ(data.size(), static_cast<std::size_t>(numbers) * sizeof(float));
+    for (std::int64_t i = 0; i < numbers; ++i)
+      EXPECT_EQ(load_element(DType::fp32, data.data(), i), i % 40 == 23 || i % 40 == 39 ? 1 : 0) << i;
+    for (const int wrong : {-1, 10}) {
+      const std::vector<int> bad{0, wrong};
+      EXPECT_THROW(one_hot(network, bad), InvalidInput);
+    }
   }
 }
 

@@ -1,0 +1,102 @@
+// What is embedded of the levels of all calls at once: which nodes are left to a call, and where it reads.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "networks/dependence.h"
+#include "networks/network.h"
+
+namespace noisefloor::networks {
+namespace {
+
+constexpr std::int64_t kLevels = 5;
+
+Network built(const char* name, std::int64_t levels_ahead, std::int64_t batch = 2) {
+  return require_network(name).build({.batch = batch, .sampling = true, .guided = true, .levels_ahead = levels_ahead});
+}
+
+// How often a call runs each problem.
+std::map<std::string, int> problems_of_a_call(const Network& network) {
+  const std::vector<bool> each_call = nodes_of_each_call(network);
+  std::map<std::string, int> counts;
+  for (std::size_t i = 0; i < each_call.size(); ++i) {
+    const Node& node = network.graph.nodes()[i];
+    if (each_call[i]) ++counts[std::string(node.op->name) + " " + node.text];
+  }
+  return counts;
+}
+
+TEST(LevelsAhead, ACallEmbedsNothingAndDoesTheRestAsBefore) {
+  for (const char* name : {"adm64", "edm-cifar", "digits", "moving-digits", "sd15"}) {
+    SCOPED_TRACE(name);
+    const Network network = built(name, kLevels);
+    EXPECT_EQ(network.levels_ahead, kLevels);
+    EXPECT_EQ(network.level().shape.front(), network.level().of_all_calls ? kLevels * 4 : 4);
+    std::map<std::string, int> before = problems_of_a_call(built(name, 0));
+    bool embedded = false;
+    for (const auto& [problem, count] : before) embedded |= problem.starts_with("timestep_embedding");
+    EXPECT_TRUE(embedded);
+    for (const auto& [problem, count] : problems_of_a_call(network)) {
+      EXPECT_FALSE(problem.starts_with("timestep_embedding")) << problem;
+      before[problem] -= count;
+    }
+    for (const auto& [problem, count] : before) {  // what a call is spared
+      EXPECT_GE(count, 0) << problem;
+      const bool of_embedding = problem.starts_with("timestep_embedding ") || problem.starts_with("gemm m=4,") ||
+                                problem.starts_with("gemm m=64,") || problem.starts_with("elementwise op=silu,") ||
+                                problem.starts_with("resample op=concat,n=4,h=1,w=1,");
+      EXPECT_TRUE(count == 0 || of_embedding) << problem;
+    }
+  }
+}
+
+TEST(LevelsAhead, AreNoneWhereMoreIsAddedToTheEmbedding) {
+  for (const char* name : {"sdxl", "svd"}) {
+    EXPECT_EQ(built(name, kLevels).levels_ahead, 0) << name;
+    EXPECT_EQ(problems_of_a_call(built(name, kLevels)), problems_of_a_call(built(name, 0))) << name;
+  }
+}
+
+// Whichever way projections were merged: of one image those of a loop of one call are one row.
+TEST(LevelsAhead, EachCallReadsItsOwnPart) {
+  for (const char* name : {"adm64", "edm-cifar", "digits", "moving-digits", "sd15"})
+    for (const std::int64_t levels : {std::int64_t{1}, kLevels})
+      for (const bool guided : {false, true}) {
+        SCOPED_TRACE(name);
+        const Network network =
+            require_network(name).build({.sampling = true, .guided = guided, .levels_ahead = levels});
+        const Graph& graph = network.graph;
+        std::set<std::pair<ValueId, std::int64_t>> taken;  // a whole value, and one of its elements
+        int parts = 0;
+        for (const Value& value : graph.values()) {
+          if (!value.part || value.part->a_call == 0) continue;
+          ++parts;
+          for (std::int64_t call = 0; call < levels; ++call) {
+            const std::int64_t first = value.part->first_of(static_cast<std::size_t>(call));
+            EXPECT_LE(first + value.elements(), graph[value.part->of].elements()) << value.name;
+            for (std::int64_t i = 0; i < value.elements(); ++i)
+              ASSERT_TRUE(taken.emplace(value.part->of, first + i).second) << value.name << ", call " << call;
+          }
+        }
+        EXPECT_GT(parts, 0);
+      }
+}
+
+TEST(LevelsAhead, AreKeptWhereTheyTakeLittle) {
+  const auto kept = [](std::int64_t levels, std::int64_t batch) {
+    return require_network("adm64").build({.batch = batch, .sampling = true, .levels_ahead = levels}).levels_ahead;
+  };
+  constexpr std::int64_t kLevel = 35712 * 2;  // bytes of an image's scales and shifts
+  for (const std::int64_t batch : {1, 32}) {
+    const std::int64_t most = kMostBytesAhead / (batch * kLevel);
+    EXPECT_EQ(kept(most, batch), most);
+    EXPECT_EQ(kept(most + 1, batch), 0);
+  }
+}
+
+}  // namespace
+}  // namespace noisefloor::networks
