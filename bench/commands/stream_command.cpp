@@ -136,7 +136,7 @@ struct Loop {
 int stream(const StreamArguments& given) {
   StreamArguments arguments = given;
   SampleArguments& drawing = arguments.drawing;
-  (void)resolve_options(drawing);
+  const std::vector<StepPlan> first_steps = resolve_options(drawing);
   const NetworkInfo& info = require_network(drawing.network.network);
   check(arguments, info);
   const auto [frame_options, steps] = plan_frames(arguments, info);
@@ -167,6 +167,7 @@ int stream(const StreamArguments& given) {
                                     .sampling = true,
                                     .guided = guided,
                                     .shallow_blocks = drawing.shallow_blocks(),
+                                    .levels_ahead = std::max(calls_of(first_steps), calls_of(steps)),
                                     .sizes = drawing.sizes});
   const Network& network = *open.network;
   OpenNetwork decoder;

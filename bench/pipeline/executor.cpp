@@ -81,10 +81,7 @@ Executor::Executor(Platform& platform, const Network& network, const Weights& we
     offset += aligned(graph[id].bytes());
     if (graph[id].kind == Value::Kind::constant) upload_constant(platform, graph[id], pointers_[id]);
   }
-  for (ValueId id = 0; id < graph.values().size(); ++id)
-    if (const auto& part = graph[id].part)
-      pointers_[id] =
-          static_cast<char*>(pointers_[part->of]) + part->first * static_cast<std::int64_t>(size_of(graph[id].dtype));
+  point_parts(0);
   load_weights(weights);
   bytes_ = activations_.bytes() + workspace_.bytes() + inputs_.bytes() + weights_.bytes();
 
@@ -99,6 +96,15 @@ Executor::Executor(Platform& platform, const Network& network, const Weights& we
     }
   }
   platform.synchronize();
+}
+
+// Where parts of other values lie in a call.
+void Executor::point_parts(std::size_t call) {
+  const Graph& graph = network_->graph;
+  for (ValueId id = 0; id < graph.values().size(); ++id)
+    if (const auto& part = graph[id].part)
+      pointers_[id] = static_cast<char*>(pointers_[part->of]) +
+                      part->first_of(call) * static_cast<std::int64_t>(size_of(graph[id].dtype));
 }
 
 void Executor::load_weights(const Weights& weights) {
@@ -193,8 +199,9 @@ Status Executor::enqueue_once() {
   return launch_those(false);
 }
 
-Status Executor::enqueue_call(bool shallow) {
+Status Executor::enqueue_call(bool shallow, std::size_t call) {
   if (shallow && !network_->kept) throw std::logic_error("a shallow call of a network that keeps nothing");
+  point_parts(call);
   return launch_those(true, shallow);
 }
 

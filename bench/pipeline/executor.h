@@ -39,7 +39,8 @@ class Executor {
   // inputs are there. Nothing of other networks.
   Status enqueue_once();
   // All else. `shallow`: of a network with a kept value only what does not lie below that, which an earlier call left.
-  Status enqueue_call(bool shallow = false);
+  // `call`: of the loop, of a network with levels ahead.
+  Status enqueue_call(bool shallow = false, std::size_t call = 0);
 
   const Network& network() const { return *network_; }
   const Suite& nodes() const { return *nodes_; }  // that the plan chose from
@@ -62,6 +63,7 @@ class Executor {
   };
   Status launch(const Step& step);
   Status launch_those(bool of_each_call, bool shallow = false);
+  void point_parts(std::size_t call);
   void load_weights(const Weights& weights);
   void order_libraries(bool shallow);
 

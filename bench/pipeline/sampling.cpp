@@ -178,7 +178,7 @@ Status Sampler::enqueue_first_step() {
 
 void Sampler::prepare_steps(std::span<const int> labels) {
   if (executor_->network().classes > 0) executor_->set_labels(labels);
-  throw_if_failed(executor_->enqueue_once());
+  compute_once();
 }
 
 Status Sampler::enqueue_steps() {
@@ -203,7 +203,7 @@ void Sampler::start(std::int64_t first_image) {
   const double sigma = steps_.front().churned_from;
   const double deviation = options_.schedule == Schedule::karras ? sigma : std::sqrt(1 + sigma * sigma);
   go_to(0);
-  throw_if_failed(executor_->enqueue_once());
+  compute_once();
   if (!given_noise_.empty()) {
     noise_ = std::exchange(given_noise_, {});
     std::vector<float> latents(noise_);
@@ -241,11 +241,23 @@ void Sampler::take_steps(std::size_t begin, std::size_t end, std::int64_t first_
 void Sampler::denoise(const void* latents) {
   const Network& network = executor_->network();
   executor_->bind(network.x(), const_cast<void*>(latents));
-  executor_->bind(network.require(Kind::sigma).value, tables_.sigmas(call_));
-  if (const NetworkTensor* timesteps = network.find(Kind::timesteps))
-    executor_->bind(timesteps->value, tables_.timesteps(call_));
-  throw_if_failed(executor_->enqueue_call(call_ % static_cast<std::size_t>(options_.cache_every) != 0));
+  bind_levels(call_, /*of_all_calls=*/false);
+  throw_if_failed(executor_->enqueue_call(call_ % static_cast<std::size_t>(options_.cache_every) != 0, call_));
   ++call_;
+}
+
+// What the network is told of the noise, from `call` on.
+void Sampler::bind_levels(std::size_t call, bool of_all_calls) {
+  for (const NetworkTensor& input : executor_->network().inputs) {
+    if (input.of_all_calls != of_all_calls) continue;
+    if (input.kind == Kind::sigma) executor_->bind(input.value, tables_.sigmas(call));
+    if (input.kind == Kind::timesteps) executor_->bind(input.value, tables_.timesteps(call));
+  }
+}
+
+void Sampler::compute_once() {
+  bind_levels(0, /*of_all_calls=*/true);
+  throw_if_failed(executor_->enqueue_once());
 }
 
 void Sampler::add_churn(std::size_t step, std::int64_t first_image) {

@@ -68,6 +68,8 @@ class Sampler {
   void take_steps(std::size_t begin, std::size_t end, std::int64_t first_image);
   void add_churn(std::size_t step, std::int64_t first_image);
   void add_older(std::size_t step, std::size_t newest_history);
+  void compute_once();
+  void bind_levels(std::size_t call, bool of_all_calls);
   void denoise(const void* latents);
   void update(std::size_t step, sampler_step::Half half, std::int64_t first_image, const void* x, void* x_next);
   q_sample::Problem churn_problem() const;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "kernels/core/fields.h"
@@ -171,6 +172,11 @@ std::vector<StepPlan> plan_steps(const SamplingOptions& options, Prediction pred
     steps.push_back(step);
   }
   return steps;
+}
+
+std::int64_t calls_of(std::span<const StepPlan> steps) {
+  return std::accumulate(steps.begin(), steps.end(), std::int64_t{0},
+                         [](std::int64_t calls, const StepPlan& step) { return calls + (step.second ? 2 : 1); });
 }
 
 double timestep_of(double sigma, Schedule schedule) {

@@ -58,6 +58,9 @@ struct StepPlan {
 // for a solver that has none, a number that is not finite, levels beyond fp32, a seed of 2^63 or more.
 std::vector<StepPlan> plan_steps(const SamplingOptions& options, sampler_step::Prediction prediction);
 
+// How often they ask the network.
+std::int64_t calls_of(std::span<const StepPlan> steps);
+
 // The training timestep of a noise level under a schedule, fractional between two: what a noise predictor is told of a
 // sigma that its schedule does not have.
 double timestep_of(double sigma, sampler_step::Schedule schedule);

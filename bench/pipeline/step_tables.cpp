@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <stdexcept>
 #include <vector>
 
 namespace noisefloor::pipeline {
@@ -58,6 +59,10 @@ StepTables::StepTables(Platform& platform, const Network& network, const Samplin
     rows.emplace_back();
     second_rows.emplace_back();
   }
+  if (const auto ahead = static_cast<std::size_t>(network.levels_ahead); ahead > 0) {
+    if (told.size() > ahead) throw std::logic_error("a loop of more calls than its network has levels ahead");
+    told.resize(ahead, told.back());  // of another, longer loop
+  }
   const auto images = static_cast<std::size_t>(network.calls);
   std::vector<float> sigmas, timesteps;
   for (const double sigma : told) {
@@ -82,7 +87,7 @@ StepTables::StepTables(Platform& platform, const Network& network, const Samplin
 std::size_t StepTables::bytes(const Network& network, const SamplingOptions& options) {
   const auto steps = static_cast<std::size_t>(options.steps), batch = static_cast<std::size_t>(network.batch);
   const auto told = static_cast<std::size_t>(network.calls), older = static_cast<std::size_t>(options.row().older);
-  const std::size_t calls = options.halves().size() * steps;
+  const std::size_t calls = std::max(options.halves().size() * steps, static_cast<std::size_t>(network.levels_ahead));
   const std::size_t guided = options.guidance_grows() ? 2 * batch * static_cast<std::size_t>(network.image.frames) : 0;
   return sizeof(float) * (2 * (steps + 1) * sampler_step::kRowLength + 2 * (1 + older) * batch * steps + guided +
                           calls * told * (network.find(Kind::timesteps) != nullptr ? 2 : 1));

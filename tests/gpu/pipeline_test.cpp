@@ -136,7 +136,7 @@ TEST(PipelineOnGpu, ProgrammaticLaunchChangesNoBitOfARecordedCall) {
 
 TEST(PipelineOnGpu, ProgrammaticLaunchChangesNoBitOfASampledPicture) {
   if (device().description().info.compute_capability < 90) GTEST_SKIP() << "needs sm_90";
-  const Network network = require_network("digits").build({.batch = 16, .sampling = true});
+  const Network network = require_network("digits").build({.batch = 16, .sampling = true, .levels_ahead = 35});
   const Checkpoint checkpoint(kDigits);
   const Plan plan(device(), suite(), count_problems(network.graph), {});
   Executor executor(device(), network, checkpoint, plan);
@@ -174,7 +174,7 @@ TEST(PipelineOnGpu, ALaunchThatThrowsEndsTheCapture) {
 
 // One recording replayed for every batch, or, with drawn noise, one for each: what a sampler of its own draws.
 TEST(PipelineOnGpu, BatchesOfOneSamplerAreThoseOfManySamplers) {
-  const Network network = require_network("digits").build({.batch = 4, .sampling = true});
+  const Network network = require_network("digits").build({.batch = 4, .sampling = true, .levels_ahead = 9});
   const Checkpoint checkpoint(kDigits);
   const Plan plan(device(), suite(), count_problems(network.graph), {});
   Executor executor(device(), network, checkpoint, plan);

@@ -110,6 +110,29 @@ TEST(FrameStream, FollowsTheSamePictureWithTheSameFrames) {
   EXPECT_EQ(stream.latents(), frames.back());
 }
 
+// A longer loop draws the first picture with the same network.
+TEST(FrameStream, IsTheSameWithTheLevelsOfAllCallsEmbeddedAtOnce) {
+  const std::vector<int> labels{3, 1, 4,
+                                1, 5, 9};  // from six rows on gemm's sums on a host do not depend on their number
+  const SamplingOptions longer{.solver = Solver::edm_heun, .steps = 3};
+  const auto frames = [&](std::int64_t levels_ahead) {
+    LimitedPlatform platform{std::size_t{1} << 30};
+    const Network network = require_network("digits").build(
+        {.batch = std::ssize(labels), .dtype = DType::fp32, .sampling = true, .levels_ahead = levels_ahead});
+    const Plan plan(platform, suite(), count_problems(network.graph), {"naive"});
+    Executor executor(platform, network, RandomWeights(), plan);
+    Sampler drawer(platform, executor, longer), sampler(platform, executor, kTwoOfFour);
+    std::vector<std::vector<float>> pictures{drawer.run(labels, 0)};
+    FrameStream stream(platform, executor, sampler, nullptr, 0.1, 5);
+    stream.begin(labels, pictures.front());
+    for (int frame = 0; frame < 2; ++frame) pictures.push_back(stream.next());
+    pictures.push_back(drawer.run(labels, 0));
+    EXPECT_EQ(pictures.back(), pictures.front());
+    return pictures;
+  };
+  EXPECT_EQ(frames(5), frames(0));
+}
+
 // With all of it blended away a frame is of its noise alone; with none, of the picture before.
 TEST(FrameStream, BlendsThePictureBeforeAway) {
   Digits digits(kTwoOfFour);

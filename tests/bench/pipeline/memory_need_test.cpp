@@ -21,7 +21,7 @@ using namespace pipeline;
 constexpr std::size_t kMemory = std::size_t{96} << 20;
 
 // Opens digits with a sampler beside it in little memory; returns what a want of it says, or "".
-std::string open_digits(std::int64_t batch, bool guided = false) {
+std::string open_digits(std::int64_t batch, bool guided = false, std::int64_t levels_ahead = 0) {
   NetworkArguments arguments;
   arguments.network = "digits";
   arguments.weights = "bench/pipeline/weights/digits.safetensors";
@@ -32,8 +32,8 @@ std::string open_digits(std::int64_t batch, bool guided = false) {
                       [&](OpenNetwork& opened) { sampler.emplace(*opened.platform, *opened.executor, options); }};
   try {
     open = open_network(
-        arguments, {.batch = batch, .sampling = true, .guided = guided}, [](const Network&) {}, beside,
-        std::make_unique<LimitedPlatform>(kMemory));
+        arguments, {.batch = batch, .sampling = true, .guided = guided, .levels_ahead = levels_ahead},
+        [](const Network&) {}, beside, std::make_unique<LimitedPlatform>(kMemory));
     return "";
   } catch (const OutOfMemory& error) {
     return error.what();
@@ -46,14 +46,15 @@ std::int64_t batch_in(const std::string& message) {
 }
 
 TEST(MemoryNeed, SaysTheLargestBatchThatFits) {
-  for (const bool guided : {false, true}) {
-    const std::string message = open_digits(4096, guided);
-    EXPECT_NE(message.find("a batch of 4096 does not fit"), std::string::npos) << message;
-    const std::int64_t fits = batch_in(message);
-    ASSERT_GT(fits, 0) << message;
-    EXPECT_EQ(open_digits(fits, guided), "");
-    EXPECT_NE(open_digits(fits + fits / 10 + 1, guided), "") << "so would many more than " << fits;
-  }
+  for (const bool guided : {false, true})
+    for (const std::int64_t levels : {0, 7}) {
+      const std::string message = open_digits(4096, guided, levels);
+      EXPECT_NE(message.find("a batch of 4096 does not fit"), std::string::npos) << message;
+      const std::int64_t fits = batch_in(message);
+      ASSERT_GT(fits, 0) << message;
+      EXPECT_EQ(open_digits(fits, guided, levels), "");
+      EXPECT_NE(open_digits(fits + fits / 10 + 1, guided, levels), "") << "so would many more than " << fits;
+    }
 }
 
 // One video of fewer frames, where not even one of so many fits.

@@ -104,11 +104,14 @@ struct Counting : LaunchListener {
   std::map<std::string, int> launches;
 };
 
-// Two batches of a network's sampling loop, told other things each; `once`: whether what does not change in a loop is
-// computed once. Returns the pictures, and how often each node was launched.
-std::pair<std::vector<float>, std::map<std::string, int>> two_batches(const NetworkInfo& info, bool guided, bool once) {
+// Two batches of a network's sampling loop of three calls, told other things each; `once`: whether what does not change
+// in a loop is computed once. Returns the pictures, and how often each node was launched.
+std::pair<std::vector<float>, std::map<std::string, int>> two_batches(const NetworkInfo& info, bool guided, bool once,
+                                                                      std::int64_t batch_size = 2,
+                                                                      std::int64_t levels_ahead = 0) {
   LimitedPlatform platform{std::size_t{1} << 30};
-  Network network = info.build({.batch = 2, .dtype = DType::fp32, .sampling = true, .guided = guided});
+  Network network = info.build(
+      {.batch = batch_size, .dtype = DType::fp32, .sampling = true, .guided = guided, .levels_ahead = levels_ahead});
   network.sampling = once;
   const Plan plan(platform, suite(), count_problems(network.graph), {"naive"});
   Executor executor(platform, network, RandomWeights(), plan);
@@ -126,7 +129,9 @@ std::pair<std::vector<float>, std::map<std::string, int>> two_batches(const Netw
         platform.fill_normal(value.dtype, executor.data(input.value), value.elements(), 0, 1,
                              static_cast<std::uint64_t>(100 * batch) + input.value);
       }
-    const std::vector<float> some = sampler.run(std::vector<int>{3 * batch, 7}, 2 * batch);
+    std::vector<int> labels{3 * batch, 7};
+    labels.resize(static_cast<std::size_t>(batch_size), 5);
+    const std::vector<float> some = sampler.run(labels, batch_size * batch);
     pictures.insert(pictures.end(), some.begin(), some.end());
   }
   return {pictures, counting.launches};
@@ -154,6 +159,59 @@ TEST(Sampler, ComputesOnceWhatDoesNotChange) {
       EXPECT_EQ(launches(few), 2) << info.name;
       EXPECT_EQ(launches(all), 2 * 3) << info.name;
     }
+}
+
+// From six rows on gemm's sums on a host do not depend on how many there are.
+constexpr std::int64_t kRows = 6;
+
+// Bit by bit the same, also of a network that is there for longer loops, and where each call embeds all levels anew.
+TEST(Sampler, EmbedsTheLevelsOfAllCallsAtOnce) {
+  NetworkInfo digits = require_network("digits"), moving = require_network("moving-digits");
+  NetworkInfo text = small_network("sd15", kSmall);
+  digits.image = {2, 2, 1};
+  moving.image = {4, 4, 1, 2};
+  text.image = {2, 2, 4};
+  const std::pair<NetworkInfo, const char*> networks[] = {
+      {digits, "map_noise"}, {text, "timestep_embedding"}, {moving, "map_noise"}};
+  for (const auto& [info, embedding] : networks)
+    for (const bool guided : {false, true}) {
+      SCOPED_TRACE(info.name + std::string(guided ? ", guided" : ""));
+      const std::int64_t batch = guided ? kRows / 2 : kRows;
+      const auto [expected, all] = two_batches(info, guided, true, batch);
+      EXPECT_EQ(all.at(embedding), 2 * 3);
+      for (const std::int64_t levels : {3, 5}) {
+        const auto [found, few] = two_batches(info, guided, true, batch, levels);
+        EXPECT_EQ(found, expected) << levels;
+        EXPECT_EQ(few.at(embedding), 2) << levels;
+      }
+      EXPECT_EQ(two_batches(info, guided, false, batch, 3).first, expected);
+    }
+}
+
+TEST(Sampler, KnowsHowManyCallsItsLoopHas) {
+  constexpr int kSteps = 4;
+  LimitedPlatform platform{std::size_t{1} << 30};
+  for (const sampler_step::SolverRow& row : sampler_step::solvers()) {
+    SCOPED_TRACE(row.name);
+    const SamplingOptions options{.solver = row.solver, .schedule = row.schedule, .steps = kSteps};
+    const std::int64_t calls = calls_of(plan_steps(options, require_network("digits").prediction));
+    EXPECT_GE(calls, kSteps);
+    for (const std::int64_t levels : {calls, calls - 1}) {
+      const Network network =
+          require_network("digits").build({.dtype = DType::fp32, .sampling = true, .levels_ahead = levels});
+      const Plan plan(platform, suite(), count_problems(network.graph), {"naive"});
+      Executor executor(platform, network, RandomWeights(), plan);
+      if (levels < calls) {
+        EXPECT_THROW(Sampler(platform, executor, options), std::logic_error);
+        continue;
+      }
+      Counting counting;
+      executor.listen(&counting);
+      Sampler sampler(platform, executor, options);
+      (void)sampler.run(std::vector<int>{4}, 0);
+      EXPECT_EQ(counting.launches.at("model.dec.8x8_aux_conv"), calls);
+    }
+  }
 }
 
 }  // namespace
