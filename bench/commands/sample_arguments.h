@@ -22,10 +22,12 @@ struct SampleArguments {
   std::int64_t count = 1, batch = 0, first_image = 0, columns = 0, zoom = 0;
   std::optional<int> steps, every, offset, fps;
   std::optional<std::int64_t> chunk, cache_blocks;
+  std::string embed_ahead = "off";
   bool moves = false;  // what is drawn is a video: --out, --gif and --folder show it
 
   bool watched() const { return !strip.empty() || (!gif.empty() && !moves); }
   std::int64_t images_at_a_time() const;
+  std::int64_t levels_ahead(std::int64_t calls) const { return embed_ahead == "on" ? calls : 0; }
   std::int64_t shallow_blocks() const { return options.cache_every > 1 ? cache_blocks.value_or(1) : 0; }
   int frames_per_second() const { return fps.value_or(7); }  // what Stable Video Diffusion is told by default
   // Of the steps, -1 for the noise: every k-th and the last.

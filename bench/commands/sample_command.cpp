@@ -164,7 +164,7 @@ int sample(const SampleArguments& given) {
                                     .sampling = true,
                                     .guided = guided,
                                     .shallow_blocks = arguments.shallow_blocks(),
-                                    .levels_ahead = calls_of(steps),
+                                    .levels_ahead = arguments.levels_ahead(calls_of(steps)),
                                     .sizes = arguments.sizes});
   const Network& network = *open.network;
   std::optional<Decoding> decoding;

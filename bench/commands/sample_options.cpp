@@ -114,6 +114,12 @@ void add_drawing_options(CLI::App& command, SampleArguments& arguments) {
   command
       .add_option("--cache-blocks", arguments.cache_blocks, "How many last blocks --cache-every computes (default: 1)")
       ->check(CLI::Range(1, 1000));
+  command
+      .add_option("--embed-ahead", arguments.embed_ahead,
+                  "on: embed the noise levels of all calls at once, before the loop, where the network can; pictures "
+                  "may differ by roundings")
+      ->check(CLI::IsMember({"on", "off"}))
+      ->capture_default_str();
 }
 
 void add_sample_options(CLI::App& command, SampleArguments& arguments) {

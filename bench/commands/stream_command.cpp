@@ -162,13 +162,14 @@ int stream(const StreamArguments& given) {
   }
   require_decoder_beside(info, drawing.network.weights);
 
-  OpenNetwork open = build_network(info, drawing.network,
-                                   {.batch = 1,
-                                    .sampling = true,
-                                    .guided = guided,
-                                    .shallow_blocks = drawing.shallow_blocks(),
-                                    .levels_ahead = std::max(calls_of(first_steps), calls_of(steps)),
-                                    .sizes = drawing.sizes});
+  OpenNetwork open =
+      build_network(info, drawing.network,
+                    {.batch = 1,
+                     .sampling = true,
+                     .guided = guided,
+                     .shallow_blocks = drawing.shallow_blocks(),
+                     .levels_ahead = drawing.levels_ahead(std::max(calls_of(first_steps), calls_of(steps))),
+                     .sizes = drawing.sizes});
   const Network& network = *open.network;
   OpenNetwork decoder;
   ImageShape picture = network.image;

@@ -71,6 +71,12 @@ def test_an_image_does_not_depend_on_its_batch(tmp_path):
     np.testing.assert_allclose(together["images"][2], alone["images"][0], rtol=0, atol=1e-4)
 
 
+def test_levels_embedded_ahead_draw_the_same(tmp_path):
+    arguments = "--count", 7, "--steps", 3  # from six images on sums on a host do not depend on how many there are
+    plain, ahead = (sample(tmp_path, *arguments, "--embed-ahead", value, name=value) for value in ("off", "on"))
+    assert (plain["images"] == ahead["images"]).all()
+
+
 @pytest.mark.parametrize("sampler, schedule", [("ddpm", "linear"), ("dpmpp_2m", "karras"), ("edm_euler", "karras"), ("ddim", "scaled_linear")])
 def test_every_sampler_ends_at_a_picture(tmp_path, sampler, schedule):
     images = sample(tmp_path, "--count", 2, "--sampler", sampler, "--schedule", schedule, "--steps", 8)["images"]
