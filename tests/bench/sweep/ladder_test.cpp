@@ -25,7 +25,8 @@ struct Exception {
   const char *folder, *commit, *op;
 };
 constexpr Exception kExceptions[] = {
-    // A block took more units than an SM's share of them, which left it behind tensor_core_sm80. Mended since.
+    // A block took more units than an SM's share of them, which left it behind tensor_core_sm80. Mended
+    // since: docs/log/runs/2026-11-28-beside-the-libraries.md.
     {"nvidia-h100-80gb-hbm3", "669a945c19cc", "temporal_attention"},
 };
 
