@@ -85,6 +85,10 @@ Schedule make_halo_schedule(const Convolution& c, int tile, int multicast, int s
   return with_rings(c, product::make_schedule(kKernel, product, tile, multicast, splits, sm_count));
 }
 
+product::Sm90aModel halo_model_of(const Convolution& c) {
+  return {kKernel, cut_by(c)};
+}
+
 Schedule choose_halo(const Convolution& c, int sm_count, const MeasuredSchedules& measured) {
   if (sm_count == measured.sm_count)
     if (const auto* row = measured_cut(c, measured.halo))

@@ -47,6 +47,10 @@ double modelled_cycles(const Convolution& c, const Schedule& schedule, int sm_co
   return product::modelled_cycles(kKernel, cut(c), schedule, sm_count);
 }
 
+product::Sm90aModel im2col_model_of(const Convolution& c) {
+  return {kKernel, cut_by(c)};
+}
+
 const product::MeasuredCut* measured_cut(const Convolution& c, std::span<const MeasuredSchedule> rows) {
   using Shape = std::array<std::int64_t, 11>;
   const bool square = c.y.taps == c.x.taps && c.y.stride == c.x.stride && c.y.origin == c.x.origin;

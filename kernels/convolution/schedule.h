@@ -90,6 +90,7 @@ product::Sm90aProduct cut(const Convolution& convolution);
 // Of the tiles above; see product/sm90a_schedule.h. sm_count >= 1.
 Schedule make_schedule(const Convolution& convolution, int tile, int multicast, int splits, int sm_count);
 double modelled_cycles(const Convolution& convolution, const Schedule& schedule, int sm_count);
+product::Sm90aModel im2col_model_of(const Convolution& convolution);
 // What was measured, where it was, else the schedule of least modelled time.
 Schedule choose(const Convolution& convolution, int sm_count, const MeasuredSchedules& measured = measured_schedules());
 // The row of such a conv2d, else of the same without its second source; null where there is none. It must outlive what

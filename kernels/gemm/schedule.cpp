@@ -51,6 +51,10 @@ double modelled_cycles(const Problem& problem, const Schedule& schedule, int sm_
   return product::modelled_cycles(kKernel, cut(problem), schedule, sm_count);
 }
 
+product::Sm90aModel model_of(const Problem& problem) {
+  return {kKernel, cut_by(problem)};
+}
+
 Schedule choose(const Problem& problem, int sm_count, const MeasuredSchedules& measured) {
   using Shape = std::array<std::int64_t, 6>;
   const auto shape_of = [](const MeasuredSchedule& row) {

@@ -51,6 +51,7 @@ constexpr bool fits(const Problem& problem, const Tile& tile) {
 // Of the tiles above; see product/sm90a_schedule.h. sm_count >= 1.
 Schedule make_schedule(const Problem& problem, int tile, int multicast, int splits, int sm_count);
 double modelled_cycles(const Problem& problem, const Schedule& schedule, int sm_count);
+product::Sm90aModel model_of(const Problem& problem);
 // What was measured, where it was, else the schedule of least modelled time.
 Schedule choose(const Problem& problem, int sm_count, const MeasuredSchedules& measured = measured_schedules());
 

@@ -65,7 +65,8 @@ struct Sm90aSchedule {
   int stages_of_room(const Sm90aTile& shape) const { return alone ? shape.deep_stages : stages; }
 };
 
-// SM cycles that things are taken to cost: a fit to timed schedules, so they stand for more than their names say.
+// SM cycles that things are taken to cost: a fit to timed schedules (scripts/fit), so they stand for more than their
+// names say.
 struct Sm90aCosts {
   double fma_per_cycle;    // of the 2048 of four tensor cores in bf16
   double bytes_per_cycle;  // L2 to one SM
@@ -124,6 +125,11 @@ std::optional<Sm90aSchedule> find_schedule(const Sm90aKernel& kernel, const Sm90
 
 // The product as each tile cuts it.
 using ProductFor = std::function<Sm90aProduct(const Sm90aTile&)>;
+// What a rung asks the model with: for fits of its constants to timings (bench/fit).
+struct Sm90aModel {
+  Sm90aKernel kernel;
+  ProductFor product_for;
+};
 
 // Rows of a box of B: a part where neighbours bring one each, half a tile where the second half does not follow the
 // first (second_half rows on), else the tile.

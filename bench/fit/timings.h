@@ -1,0 +1,56 @@
+// What `noisefloor tune` timed, beside all that the model could have chosen.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/core/op.h"
+#include "kernels/product/sm90a_schedule.h"
+
+namespace noisefloor::fit {
+
+// A kernel whose choices the model makes.
+struct FittedKernel {
+  std::string name;     // gemm, im2col or halo
+  Op op;                // whose problems it runs
+  std::string variant;  // in the op's ladder
+  std::string source;   // where its constants stand
+  bool turn_is_fill;    // a turn is taken to cost the fill, not fitted
+  // Calls back with its model of a problem, which lives as long as the call.
+  std::function<void(const AnyProblem&, const std::function<void(const product::Sm90aModel&)>&)> with_model;
+
+  product::Sm90aKernel present() const;  // with the constants that stand in the source
+};
+const std::vector<FittedKernel>& fitted_kernels();
+const FittedKernel& require_kernel(std::string_view name);  // throws InvalidInput
+
+struct TimedSchedule {
+  product::Sm90aProduct product;
+  product::Sm90aSchedule schedule;
+  double cost = 0;  // its time to the best's of the problem; what was not timed: a little more than the slowest's
+};
+struct TimedProblem {
+  std::string text;
+  bool unseen = false;                   // in the half that a fit is judged on
+  std::vector<TimedSchedule> schedules;  // as product::choose() meets them
+};
+struct Timings {
+  std::string device;
+  int sm_count = 0;
+  std::vector<TimedProblem> problems;
+};
+
+inline constexpr double kNotTimed = 1.03;  // of the slowest timed: what `tune` drops early is slower than what it keeps
+
+// Whether a problem is in the unseen half: by a hash of what the model sees of it, so that shapes that are one to the
+// model are in one half.
+bool is_unseen(const product::Sm90aModel& model);
+
+// Warm and cold times together, as scripts/tune weighs them. Throws std::runtime_error naming file, line and what is
+// valid.
+Timings read_timings(const FittedKernel& kernel, const std::filesystem::path& file);
+
+}  // namespace noisefloor::fit
