@@ -86,6 +86,9 @@ ValueId Graph::part(ValueId of, std::string name, std::int64_t first, std::vecto
 
 ValueId Graph::of_the_call(ValueId of, std::int64_t calls) {
   if (calls == 0) return of;
+  if (values_.at(of).shape.front() % calls != 0)
+    throw std::logic_error(fmt::format("{} has {} rows, which {} calls do not share", values_.at(of).name,
+                                       values_.at(of).shape.front(), calls));
   std::vector<std::int64_t> shape = values_.at(of).shape;
   shape.front() /= calls;
   const std::int64_t elements = product(shape);

@@ -48,7 +48,7 @@ struct NetworkInfo;
 struct Network {
   const NetworkInfo* info = nullptr;
   std::int64_t batch = 1;  // images
-  std::int64_t calls = 1;  // the same, or twice as many with guidance: images of the output, labels and levels
+  std::int64_t calls = 1;  // the same, or twice as many with guidance: images of a call's output
   ImageShape image;
   std::int64_t classes = 0;  // 0: not conditional
   bool sampling = false;     // it is called in a loop, in which latents and levels alone change (dependence.h)
@@ -117,7 +117,8 @@ struct BuildOptions {
   Sizes sizes = {};
 };
 
-// What the calls of a loop read of their levels: of adm64 a picture 939.
+// What the calls of a loop may read of levels that were embedded ahead. Above it each call embeds its own: it would be
+// memory for a gain of 2 % at most. In bf16 it holds 939 calls of one picture of adm64.
 constexpr std::int64_t kMostBytesAhead = std::int64_t{64} << 20;
 
 // An input that does not change in a sampling loop, and what of a file it is made of, a row a picture. Under guidance

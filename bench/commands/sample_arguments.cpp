@@ -242,4 +242,13 @@ std::string guidance_note(const NetworkInfo& network) {
       network.unguided_checkpoints);
 }
 
+void SampleArguments::say_if_not_ahead(const networks::Network& built) const {
+  if (embed_ahead != "on" || built.levels_ahead > 0) return;
+  fmt::print(
+      stderr,
+      "--embed-ahead: {} embeds the level of each call in the call: it adds more to the embedding, or the loop's "
+      "rows would take more than {} MiB\n",
+      built.name(), networks::kMostBytesAhead >> 20);
+}
+
 }  // namespace noisefloor

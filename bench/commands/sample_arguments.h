@@ -28,6 +28,8 @@ struct SampleArguments {
   bool watched() const { return !strip.empty() || (!gif.empty() && !moves); }
   std::int64_t images_at_a_time() const;
   std::int64_t levels_ahead(std::int64_t calls) const { return embed_ahead == "on" ? calls : 0; }
+  // Says where the network embeds each call's level in the call, although --embed-ahead asks for more.
+  void say_if_not_ahead(const networks::Network& built) const;
   std::int64_t shallow_blocks() const { return options.cache_every > 1 ? cache_blocks.value_or(1) : 0; }
   int frames_per_second() const { return fps.value_or(7); }  // what Stable Video Diffusion is told by default
   // Of the steps, -1 for the noise: every k-th and the last.

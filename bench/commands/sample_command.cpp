@@ -167,6 +167,7 @@ int sample(const SampleArguments& given) {
                                     .levels_ahead = arguments.levels_ahead(calls_of(steps)),
                                     .sizes = arguments.sizes});
   const Network& network = *open.network;
+  arguments.say_if_not_ahead(network);
   std::optional<Decoding> decoding;
   if (latent) {
     const NetworkInfo& row = require_network(info.decoder);

@@ -171,6 +171,7 @@ int stream(const StreamArguments& given) {
                      .levels_ahead = drawing.levels_ahead(std::max(calls_of(first_steps), calls_of(steps))),
                      .sizes = drawing.sizes});
   const Network& network = *open.network;
+  drawing.say_if_not_ahead(network);
   OpenNetwork decoder;
   ImageShape picture = network.image;
   if (latent) {

@@ -16,7 +16,7 @@ struct Constant {
 };
 std::span<const Constant> constants();  // in the order of the struct
 
-// To three significant digits, which is what a fit tries, prints and is judged by.
+// To three significant digits: what a fit tries.
 double rounded(double value);
 
 // As they stand in a schedule.cpp: ".costs = {...}". One that is 0 is not named.

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "kernels/product/sm90a_choices.h"
@@ -27,6 +28,7 @@ struct Reading {
   TimedProblem problem;
   std::map<std::string, std::size_t> places;  // of its schedules, by their text
   std::set<std::size_t> timed;
+  std::optional<std::size_t> estimated;  // of them
 };
 
 class Reader {
@@ -124,16 +126,18 @@ Reading& Reader::reading_of(const CsvLine& line, const Row& row) {
   return reading;
 }
 
-// From times to what a choice costs.
+// From times to what a choice costs. The estimate's choice is timed to the end however slow it is, so that it says
+// nothing of those that were dropped.
 void finish(Reading& reading) {
   std::vector<TimedSchedule>& all = reading.problem.schedules;
   double best = INFINITY, slowest = 0;
   for (const std::size_t place : reading.timed) {
     best = std::min(best, all[place].cost);
-    slowest = std::max(slowest, all[place].cost);
+    if (place != reading.estimated) slowest = std::max(slowest, all[place].cost);
   }
+  const double not_timed = std::max(kNotTimed * slowest, kLeastNotTimed * best);
   for (std::size_t i = 0; i < all.size(); ++i)
-    all[i].cost = (reading.timed.contains(i) ? all[i].cost : kNotTimed * slowest) / best;
+    all[i].cost = (reading.timed.contains(i) ? all[i].cost : not_timed) / best;
 }
 
 Timings Reader::read() {
@@ -151,6 +155,9 @@ Timings Reader::read() {
              fmt::format("choice is '{}'; it must be one of the {} schedules of that problem here, as '{}'", row.choice,
                          reading.places.size(), reading.places.empty() ? "" : reading.places.begin()->first));
     if (!reading.timed.insert(place->second).second) refuse(line, "that choice of that problem is there twice");
+    if (row.estimated != "0" && row.estimated != "1")
+      refuse(line, fmt::format("estimated is '{}'; it must be 0 or 1", row.estimated));
+    if (row.estimated == "1") reading.estimated = place->second;
     reading.problem.schedules[place->second].cost =
         microseconds(line, "warm_us", row.warm_us) + microseconds(line, "cold_us", row.cold_us);
   }

@@ -35,8 +35,8 @@ class Executor {
   LaunchListener* listener() const { return listener_; }
   // Enqueues every node on the platform's stream: both of these.
   Status enqueue();
-  // What no latent and no level reaches of a network built for sampling: at the beginning of a loop, when all other
-  // inputs are there. Nothing of other networks.
+  // What neither latents nor the call's level reach of a network built for sampling: at the beginning of a loop, when
+  // all other inputs are there. Nothing of other networks.
   Status enqueue_once();
   // All else. `shallow`: of a network with a kept value only what does not lie below that, which an earlier call left.
   // `call`: of the loop, of a network with levels ahead.

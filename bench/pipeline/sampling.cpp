@@ -117,10 +117,10 @@ void Sampler::replay_steps(std::int64_t first_image) {
   recorded_programmatic_ = executor_->programmatic();
   const std::size_t nodes = executor_->network().graph.nodes().size();
   const std::size_t most = std::max<std::size_t>(1, kRecordedNodes / (nodes * (steps_.front().second ? 2 : 1) + 3));
-  std::size_t at_once = progress_ ? 1 : most;
+  const auto piece_of = [&] { return progress_ ? std::clamp<std::size_t>(steps_a_report_, 1, most) : most; };
   for (std::size_t begin = 0, piece = 0; begin < steps_.size(); ++piece) {
     if (piece == recordings_.size()) {
-      const std::size_t end = std::min(steps_.size(), begin + at_once);
+      const std::size_t end = std::min(steps_.size(), begin + piece_of());
       recordings_.push_back({end, platform_->record([this, begin, end, first_image] {
                                take_steps(begin, end, first_image);
                                return success();
@@ -133,8 +133,8 @@ void Sampler::replay_steps(std::int64_t first_image) {
     begin += taken;
     if (!progress_) continue;
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    const double steps_a_report = kReportSeconds * static_cast<double>(taken) / std::max(seconds, 1e-9);
-    at_once = static_cast<std::size_t>(std::clamp(steps_a_report, 1.0, static_cast<double>(most)));
+    steps_a_report_ = static_cast<std::size_t>(
+        std::min(kReportSeconds * static_cast<double>(taken) / std::max(seconds, 1e-9), static_cast<double>(most)));
     progress_(begin);
   }
   go_to(steps_.size());  // a replay on a GPU leaves the host's count of steps as it is
@@ -142,6 +142,7 @@ void Sampler::replay_steps(std::int64_t first_image) {
 
 void Sampler::report_to(Progress progress) {
   progress_ = std::move(progress);
+  steps_a_report_ = 1;
   recordings_.clear();
 }
 

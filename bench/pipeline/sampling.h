@@ -40,8 +40,8 @@ class Sampler {
   // a function of seed, its number and label, whatever batch it comes in. Blocks. Returns x0 [batch, height, width,
   // channels].
   std::vector<float> run(std::span<const int> labels, std::int64_t first_image, const Observer& observer = {});
-  // Of every run() from now on, about twice a second and at its end. The loop is then recorded in pieces, the first of
-  // one step.
+  // Of every run() from now on: behind its first step, then about twice a second, and at its end; where an observer
+  // watches, behind each step. The loop is then recorded in pieces, the first of one step.
   void report_to(Progress progress);
   // First noise of the next batch, of unit variance [batch, height, width, channels], in the place of what is drawn.
   void begin_from(std::vector<float> noise) { given_noise_ = std::move(noise); }
@@ -51,7 +51,9 @@ class Sampler {
   Status enqueue_first_step();
   // For whoever puts latents into first_latents() himself: all steps, from there. Not with noise that is drawn on the
   // way. x0 is the last latents divided by last_deviation().
-  void prepare_steps(std::span<const int> labels);  // labels, and what is computed once
+  // Labels, and what is computed once. Of a network with levels ahead that is of this sampler's levels: no other
+  // sampler of the executor may run between this and the last enqueue_steps().
+  void prepare_steps(std::span<const int> labels);
   Status enqueue_steps();
   void* first_latents() { return latents_[0].data(); }
   const void* last_latents();
@@ -90,6 +92,7 @@ class Sampler {
   };
   std::vector<RecordedSteps> recordings_;  // of the whole loop, in order
   Progress progress_;
+  std::size_t steps_a_report_ = 1;  // as fast as the last ones were
   bool recorded_programmatic_ = false;
   Buffer latents_[2], guided_;
   std::vector<Buffer> history_;  // as many as a step reads, and the one that it writes, in turns

@@ -65,8 +65,8 @@ struct Sm90aSchedule {
   int stages_of_room(const Sm90aTile& shape) const { return alone ? shape.deep_stages : stages; }
 };
 
-// SM cycles that things are taken to cost: a fit to timed schedules (scripts/fit), so they stand for more than their
-// names say.
+// SM cycles that things are taken to cost: a fit to timed schedules, so they stand for more than their names say.
+// scripts/fit makes such a fit.
 struct Sm90aCosts {
   double fma_per_cycle;    // of the 2048 of four tensor cores in bf16
   double bytes_per_cycle;  // L2 to one SM

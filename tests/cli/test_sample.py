@@ -1,6 +1,7 @@
 """Pictures from the command line, on the host: what is drawn, and what is refused."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -75,6 +76,9 @@ def test_levels_embedded_ahead_draw_the_same(tmp_path):
     arguments = "--count", 7, "--steps", 3  # from six images on sums on a host do not depend on how many there are
     plain, ahead = (sample(tmp_path, *arguments, "--embed-ahead", value, name=value) for value in ("off", "on"))
     assert (plain["images"] == ahead["images"]).all()
+    said = [run("sample", "digits", "--device", "host", *arguments, "--out", tmp_path / "g.png", "--embed-ahead", value).stdout for value in ("off", "on")]
+    plain, ahead = (float(re.search(r"([\d.]+) MB on the device", text)[1]) for text in said)
+    assert ahead > plain  # the rows of all calls
 
 
 @pytest.mark.parametrize("sampler, schedule", [("ddpm", "linear"), ("dpmpp_2m", "karras"), ("edm_euler", "karras"), ("ddim", "scaled_linear")])

@@ -136,21 +136,45 @@ TEST(PipelineOnGpu, ProgrammaticLaunchChangesNoBitOfARecordedCall) {
 
 TEST(PipelineOnGpu, ProgrammaticLaunchChangesNoBitOfASampledPicture) {
   if (device().description().info.compute_capability < 90) GTEST_SKIP() << "needs sm_90";
-  const Network network = require_network("digits").build({.batch = 16, .sampling = true, .levels_ahead = 35});
-  const Checkpoint checkpoint(kDigits);
-  const Plan plan(device(), suite(), count_problems(network.graph), {});
-  Executor executor(device(), network, checkpoint, plan);
-  const std::vector<int> labels(16, 7);
-  for (const auto solver : {sampler_step::Solver::edm_heun, sampler_step::Solver::dpmpp_2m}) {
-    SamplingOptions options;
-    options.solver = solver;
-    options.churn = solver == sampler_step::Solver::edm_heun ? 10 : 0;
-    Sampler sampler(device(), executor, options);
-    executor.set_programmatic(false);
-    const std::vector<float> without = sampler.run(labels, 0);
-    executor.set_programmatic(true);
-    for (int i = 0; i < 20; ++i) EXPECT_EQ(sampler.run(labels, 0), without) << "run " << i;
+  for (const std::int64_t levels_ahead : {0, 35}) {
+    const Network network =
+        require_network("digits").build({.batch = 16, .sampling = true, .levels_ahead = levels_ahead});
+    const Checkpoint checkpoint(kDigits);
+    const Plan plan(device(), suite(), count_problems(network.graph), {});
+    Executor executor(device(), network, checkpoint, plan);
+    const std::vector<int> labels(16, 7);
+    for (const auto solver : {sampler_step::Solver::edm_heun, sampler_step::Solver::dpmpp_2m}) {
+      SamplingOptions options;
+      options.solver = solver;
+      options.churn = solver == sampler_step::Solver::edm_heun ? 10 : 0;
+      Sampler sampler(device(), executor, options);
+      executor.set_programmatic(false);
+      const std::vector<float> without = sampler.run(labels, 0);
+      executor.set_programmatic(true);
+      for (int i = 0; i < 20; ++i) EXPECT_EQ(sampler.run(labels, 0), without) << "run " << i;
+    }
   }
+}
+
+// Other kernels sum for other numbers of rows: the pictures are near, and those of wrong levels would not be.
+TEST(PipelineOnGpu, LevelsEmbeddedAheadDrawNearlyTheSame) {
+  const std::vector<int> labels{1, 4, 7, 9};
+  std::vector<std::vector<float>> pictures;
+  for (const std::int64_t levels_ahead : {0, 9}) {
+    const Network network = require_network("digits").build(
+        {.batch = 4, .dtype = DType::fp32, .sampling = true, .levels_ahead = levels_ahead});
+    const Checkpoint checkpoint(kDigits);
+    const Plan plan(device(), suite(), count_problems(network.graph), {});
+    Executor executor(device(), network, checkpoint, plan);
+    Sampler sampler(device(), executor, {.solver = sampler_step::Solver::edm_heun, .steps = 5});
+    pictures.push_back(sampler.run(labels, 0));
+  }
+  double difference = 0, norm = 0;
+  for (std::size_t i = 0; i < pictures[0].size(); ++i) {
+    difference += std::pow(pictures[0][i] - pictures[1][i], 2);
+    norm += std::pow(pictures[0][i], 2);
+  }
+  EXPECT_LT(std::sqrt(difference / norm), 1e-3);
 }
 
 // The stream must be out of its capture after a launch that throws, or fails: all that follows would be captured, too.
@@ -174,10 +198,6 @@ TEST(PipelineOnGpu, ALaunchThatThrowsEndsTheCapture) {
 
 // One recording replayed for every batch, or, with drawn noise, one for each: what a sampler of its own draws.
 TEST(PipelineOnGpu, BatchesOfOneSamplerAreThoseOfManySamplers) {
-  const Network network = require_network("digits").build({.batch = 4, .sampling = true, .levels_ahead = 9});
-  const Checkpoint checkpoint(kDigits);
-  const Plan plan(device(), suite(), count_problems(network.graph), {});
-  Executor executor(device(), network, checkpoint, plan);
   using sampler_step::Schedule, sampler_step::Solver;
   const SamplingOptions all[] = {{.solver = Solver::edm_heun, .steps = 5},
                                  {.solver = Solver::edm_euler, .steps = 4},
@@ -185,13 +205,20 @@ TEST(PipelineOnGpu, BatchesOfOneSamplerAreThoseOfManySamplers) {
                                  {.solver = Solver::pndm, .steps = 7},
                                  {.solver = Solver::edm_heun, .steps = 5, .churn = 10},
                                  {.solver = Solver::ddpm, .schedule = Schedule::linear, .steps = 5}};
-  for (const SamplingOptions& options : all) {
-    Sampler sampler(device(), executor, options);
-    for (int batch = 0; batch < 3; ++batch) {
-      const std::vector<int> labels(4, batch + 3);
-      Sampler fresh(device(), executor, options);
-      EXPECT_EQ(sampler.run(labels, 4 * batch), fresh.run(labels, 4 * batch))
-          << "solver " << static_cast<int>(options.solver) << " batch " << batch;
+  for (const std::int64_t levels_ahead : {0, 9}) {
+    const Network network =
+        require_network("digits").build({.batch = 4, .sampling = true, .levels_ahead = levels_ahead});
+    const Checkpoint checkpoint(kDigits);
+    const Plan plan(device(), suite(), count_problems(network.graph), {});
+    Executor executor(device(), network, checkpoint, plan);
+    for (const SamplingOptions& options : all) {
+      Sampler sampler(device(), executor, options);
+      for (int batch = 0; batch < 3; ++batch) {
+        const std::vector<int> labels(4, batch + 3);
+        Sampler fresh(device(), executor, options);
+        EXPECT_EQ(sampler.run(labels, 4 * batch), fresh.run(labels, 4 * batch))
+            << "solver " << static_cast<int>(options.solver) << " batch " << batch;
+      }
     }
   }
 }

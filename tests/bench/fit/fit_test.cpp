@@ -122,20 +122,40 @@ TEST_F(Fit, ConstantsThatAreRightStay) {
   }
 }
 
-TEST_F(Fit, WhatWasNotTimedIsSlowerThanTheSlowest) {
-  const std::string choice = "\"rows=64,columns=32,pingpong=0,multicast=1,splits={}\",0,{},{},0\n";
+// Costs of the schedules of a problem of which two were timed, the second `second` times as long, and the estimate's
+// choice, if any, `estimated` times.
+std::vector<double> costs_of(const std::filesystem::path& file, double second, double estimated) {
   std::string text = kFitHeader;
-  for (const int splits : {1, 2})
-    text += "GPU,132,abc,\"m=64,n=64,k=512\",bf16,ptx_sm90a," +
-            fmt::format(fmt::runtime(choice), splits, 10 * splits, 30 * splits);
-  const Timings timings = read_timings(require_kernel("gemm"), write(text));
-  ASSERT_EQ(timings.problems.size(), 1u);
+  const auto add = [&](int splits, bool is_estimate, double cost) {
+    text += fmt::format(
+        "GPU,132,abc,\"m=64,n=64,k=512\",bf16,ptx_sm90a,\"rows=64,columns=32,pingpong=0,multicast=1,splits={}\","
+        "{:d},{},{},0\n",
+        splits, is_estimate, 10 * cost, 30 * cost);
+  };
+  add(1, false, 1);
+  add(2, false, second);
+  if (estimated > 0) add(4, true, estimated);
+  std::ofstream(file) << text;
   std::vector<double> costs;
-  for (const TimedSchedule& one : timings.problems[0].schedules) costs.push_back(one.cost);
-  ASSERT_GT(costs.size(), 2u);
-  EXPECT_EQ(std::ranges::count(costs, 1), 1);
-  EXPECT_EQ(std::ranges::count(costs, 2), 1);
-  EXPECT_EQ(std::ranges::count(costs, 2 * kNotTimed), static_cast<std::ptrdiff_t>(costs.size()) - 2);
+  for (const TimedSchedule& one : read_timings(require_kernel("gemm"), file).problems.at(0).schedules)
+    costs.push_back(one.cost);
+  return costs;
+}
+
+TEST_F(Fit, WhatWasNotTimedIsSlowerThanTheSlowestAndThanWhatTuneKeeps) {
+  const auto expect = [&](double second, double estimated, double not_timed) {
+    const std::vector<double> costs = costs_of(write(""), second, estimated);
+    const auto timed = estimated > 0 ? 3 : 2;
+    ASSERT_GT(std::ssize(costs), timed);
+    EXPECT_EQ(std::ranges::count(costs, 1), 1);
+    EXPECT_EQ(std::ranges::count_if(costs, [&](double cost) { return std::abs(cost - not_timed) < 1e-9; }),
+              std::ssize(costs) - timed)
+        << second << " " << estimated;
+  };
+  expect(2, 0, 2 * kNotTimed);
+  expect(2, 5, 2 * kNotTimed);      // the estimate's choice stays, however slow
+  expect(1.01, 0, kLeastNotTimed);  // five are kept, however near
+  expect(1.01, 1.5, kLeastNotTimed);
 }
 
 // Problems that are one to the model are in one half: otherwise a fit would have seen what it is judged by.

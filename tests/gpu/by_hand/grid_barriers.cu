@@ -5,8 +5,9 @@
 //
 // In each of ROUNDS (256) rounds every block reads what another block wrote in the round before, adds one, and writes
 // it: the least work that needs the barrier. A line a way: one cooperative kernel with a barrier behind each round; a
-// launch a round in a CUDA graph with programmatic edges; the same with ordinary edges. Microseconds a round are
-// medians of 31 runs. A result that is wrong ends with 1.
+// launch a round in a CUDA graph with programmatic edges; the same with ordinary edges. Blocks ask for no shared
+// memory, or for so much, as products do, that the next launch's find no room beside them. Microseconds a round are
+// medians of 31 runs, which wait behind a kernel until all is submitted. A result that is wrong ends with 1.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -62,10 +63,18 @@ __global__ void one_round(int* numbers, int round) {
   round_of(numbers, round);
 }
 
+// So that what the host takes to submit is in no time.
+__global__ void wait_for_host(const volatile int* go) {
+  while (*go == 0) {
+  }
+}
+
 struct Buffers {
   int* numbers;
   unsigned* arrived;
+  int* go;  // the host's
   int blocks, threads, rounds;
+  std::size_t shared;  // bytes a block
   cudaStream_t stream;
 
   void clear() const {
@@ -77,7 +86,7 @@ struct Buffers {
 void enqueue_kernel(const Buffers& b) {
   void* arguments[] = {const_cast<int**>(&b.numbers), const_cast<unsigned**>(&b.arrived), const_cast<int*>(&b.rounds)};
   check(cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(rounds_with_barriers), dim3(b.blocks),
-                                    dim3(b.threads), arguments, 0, b.stream));
+                                    dim3(b.threads), arguments, b.shared, b.stream));
 }
 
 cudaGraphExec_t graph_of_launches(const Buffers& b, bool programmatic) {
@@ -89,6 +98,7 @@ cudaGraphExec_t graph_of_launches(const Buffers& b, bool programmatic) {
     cudaLaunchConfig_t config{};
     config.gridDim = dim3(b.blocks);
     config.blockDim = dim3(b.threads);
+    config.dynamicSmemBytes = b.shared;
     config.stream = b.stream;
     config.attrs = &early;
     config.numAttrs = programmatic && round > 0;
@@ -112,9 +122,13 @@ double microseconds_of(const Buffers& b, const Enqueue& enqueue) {
   std::vector<int> numbers(2 * kStride * static_cast<std::size_t>(b.blocks));
   for (int run = 0; run < kRuns; ++run) {
     b.clear();
+    *static_cast<volatile int*>(b.go) = 0;
+    wait_for_host<<<1, 1, 0, b.stream>>>(b.go);
+    check(cudaGetLastError());
     check(cudaEventRecord(begin, b.stream));
     enqueue();
     check(cudaEventRecord(end, b.stream));
+    *static_cast<volatile int*>(b.go) = 1;
     check(cudaStreamSynchronize(b.stream));
     float milliseconds = 0;
     check(cudaEventElapsedTime(&milliseconds, begin, end));
@@ -142,24 +156,32 @@ int main(int count, char** arguments) {
   }
   cudaDeviceProp device;
   check(cudaGetDeviceProperties(&device, 0));
-  std::printf("%s, %d rounds, us a round\n%8s %8s %10s %14s %10s\n", device.name, rounds, "blocks", "threads",
-              "barriers", "programmatic", "ordinary");
-  for (const int blocks : {device.multiProcessorCount, device.multiProcessorCount / 2})
-    for (const int threads : {128, 384}) {
-      Buffers b{nullptr, nullptr, blocks, threads, rounds, nullptr};
-      check(cudaStreamCreate(&b.stream));
-      check(cudaMalloc(&b.numbers, sizeof(int) * 2 * kStride * static_cast<std::size_t>(blocks)));
-      check(cudaMalloc(&b.arrived, sizeof(unsigned)));
-      const cudaGraphExec_t early = graph_of_launches(b, true), ordinary = graph_of_launches(b, false);
-      const double with_barriers = microseconds_of(b, [&] { enqueue_kernel(b); });
-      const double with_early = microseconds_of(b, [&] { check(cudaGraphLaunch(early, b.stream)); });
-      const double with_ordinary = microseconds_of(b, [&] { check(cudaGraphLaunch(ordinary, b.stream)); });
-      std::printf("%8d %8d %10.3f %14.3f %10.3f\n", blocks, threads, with_barriers, with_early, with_ordinary);
-      check(cudaGraphExecDestroy(early));
-      check(cudaGraphExecDestroy(ordinary));
-      check(cudaFree(b.numbers));
-      check(cudaFree(b.arrived));
-      check(cudaStreamDestroy(b.stream));
-    }
+  const int most = static_cast<int>(device.sharedMemPerBlockOptin);
+  for (const void* kernel :
+       {reinterpret_cast<const void*>(rounds_with_barriers), reinterpret_cast<const void*>(one_round)})
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most));
+  std::printf("%s, %d rounds, us a round\n%8s %8s %8s %10s %14s %10s\n", device.name, rounds, "blocks", "threads",
+              "shared", "barriers", "programmatic", "ordinary");
+  for (const int shared : {0, most})
+    for (const int blocks : {device.multiProcessorCount, device.multiProcessorCount / 2})
+      for (const int threads : {128, 384}) {
+        Buffers b{nullptr, nullptr, nullptr, blocks, threads, rounds, static_cast<std::size_t>(shared), nullptr};
+        check(cudaStreamCreate(&b.stream));
+        check(cudaMalloc(&b.numbers, sizeof(int) * 2 * kStride * static_cast<std::size_t>(blocks)));
+        check(cudaMalloc(&b.arrived, sizeof(unsigned)));
+        check(cudaMallocHost(&b.go, sizeof(int)));
+        const cudaGraphExec_t early = graph_of_launches(b, true), ordinary = graph_of_launches(b, false);
+        const double with_barriers = microseconds_of(b, [&] { enqueue_kernel(b); });
+        const double with_early = microseconds_of(b, [&] { check(cudaGraphLaunch(early, b.stream)); });
+        const double with_ordinary = microseconds_of(b, [&] { check(cudaGraphLaunch(ordinary, b.stream)); });
+        std::printf("%8d %8d %8d %10.3f %14.3f %10.3f\n", blocks, threads, shared, with_barriers, with_early,
+                    with_ordinary);
+        check(cudaGraphExecDestroy(early));
+        check(cudaGraphExecDestroy(ordinary));
+        check(cudaFree(b.numbers));
+        check(cudaFree(b.arrived));
+        check(cudaFreeHost(b.go));
+        check(cudaStreamDestroy(b.stream));
+      }
   return 0;
 }
