@@ -188,6 +188,32 @@ TEST(Sampler, EmbedsTheLevelsOfAllCallsAtOnce) {
     }
 }
 
+// Where a step asks twice, noise is drawn on the way, or calls keep what an earlier one left.
+TEST(Sampler, EmbedsLevelsAheadBySolversOfEveryKind) {
+  const std::vector<int> labels{1, 2, 3, 4, 5, 6};
+  static_assert(kRows == 6);
+  const SamplingOptions every_kind[] = {
+      {.solver = Solver::edm_heun, .steps = 3, .churn = 10},
+      {.solver = Solver::pndm, .schedule = sampler_step::row_of(Solver::pndm).schedule, .steps = 4},
+      {.solver = Solver::dpmpp_2m, .steps = 4, .cache_every = 2}};
+  for (const SamplingOptions& options : every_kind) {
+    SCOPED_TRACE(static_cast<int>(options.solver));
+    const auto drawn = [&](std::int64_t levels_ahead) {
+      LimitedPlatform platform{std::size_t{1} << 30};
+      const Network network = require_network("digits").build({.batch = kRows,
+                                                               .dtype = DType::fp32,
+                                                               .sampling = true,
+                                                               .shallow_blocks = options.cache_every > 1 ? 1 : 0,
+                                                               .levels_ahead = levels_ahead});
+      EXPECT_EQ(network.levels_ahead, levels_ahead);
+      const Plan plan(platform, suite(), count_problems(network.graph), {"naive"});
+      Executor executor(platform, network, RandomWeights(), plan);
+      return Sampler(platform, executor, options).run(labels, 0);
+    };
+    EXPECT_EQ(drawn(calls_of(plan_steps(options, require_network("digits").prediction))), drawn(0));
+  }
+}
+
 TEST(Sampler, KnowsHowManyCallsItsLoopHas) {
   constexpr int kSteps = 4;
   LimitedPlatform platform{std::size_t{1} << 30};
