@@ -244,11 +244,9 @@ std::string guidance_note(const NetworkInfo& network) {
 
 void SampleArguments::say_if_not_ahead(const networks::Network& built) const {
   if (embed_ahead != "on" || built.levels_ahead > 0) return;
-  fmt::print(
-      stderr,
-      "--embed-ahead: {} embeds the level of each call in the call: it adds more to the embedding, or the loop's "
-      "rows would take more than {} MiB\n",
-      built.name(), networks::kMostBytesAhead >> 20);
+  fmt::print(stderr,
+             "--embed-ahead does nothing here: {} cannot, or the rows of so many calls would take more than {} MiB\n",
+             built.name(), networks::kMostBytesAhead >> 20);
 }
 
 }  // namespace noisefloor

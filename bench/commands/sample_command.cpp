@@ -23,6 +23,7 @@ namespace {
 using namespace networks;
 using namespace pipeline;
 
+constexpr double kSecondsBetweenReports = 0.5;
 constexpr int kFrameDelay = 8, kLastFrameDelay = 200;  // of a GIF, in hundredths of a second
 
 // Ends the line of progress, whatever ends the sampling.
@@ -219,7 +220,11 @@ int sample(const SampleArguments& given) {
   const auto start = std::chrono::steady_clock::now();
   const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
   std::int64_t first = 0, wanted = 0;
+  double said = -kSecondsBetweenReports;  // when
   sampler.report_to([&](std::size_t taken) {
+    const bool last = first + wanted == arguments.count && taken == steps.size();
+    if (!last && seconds() - said < kSecondsBetweenReports) return;  // batches may take less
+    said = seconds();
     fmt::print(stderr, "\r{} {} to {} of {}: step {}/{}, {:.0f} s ", arguments.moves ? "videos" : "images", first,
                first + wanted - 1, arguments.count, taken, options.steps, seconds());
     std::fflush(stderr);

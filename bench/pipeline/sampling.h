@@ -40,8 +40,8 @@ class Sampler {
   // a function of seed, its number and label, whatever batch it comes in. Blocks. Returns x0 [batch, height, width,
   // channels].
   std::vector<float> run(std::span<const int> labels, std::int64_t first_image, const Observer& observer = {});
-  // Of every run() from now on: behind its first step, then about twice a second, and at its end; where an observer
-  // watches, behind each step. The loop is then recorded in pieces, the first of one step.
+  // Of every run() from now on, twice a second or more often: behind each piece of the loop, which is recorded so that
+  // a piece takes half a second at most, and at first one step; where an observer watches, behind each step.
   void report_to(Progress progress);
   // First noise of the next batch, of unit variance [batch, height, width, channels], in the place of what is drawn.
   void begin_from(std::vector<float> noise) { given_noise_ = std::move(noise); }
