@@ -37,7 +37,10 @@ product::Sm90aProduct cut_for(const Convolution& c, const Tile& tile) {
 }
 
 product::ProductFor cut_by(const Convolution& c) {
-  return [&c](const Tile& tile) { return cut_for(c, tile); };
+  return [&c](const Tile& tile) {
+    if (!stores_by_tma(c) && tile.block_n != kNarrowHalo) return product::Sm90aProduct{.columns = 0};
+    return cut_for(c, tile);
+  };
 }
 
 }  // namespace
@@ -129,7 +132,9 @@ Support can_run_ptx_sm90a_halo(const Convolution& c, DType dtype) {
   if (c.norm != Norm::none && c.side > 0) return unsupported("norms no input beside a second source");
   if (c.y.stride != 1 || c.x.stride != 1 || c.y.repeat != 1 || c.x.repeat != 1)
     return unsupported("needs stride 1: a halo is shared by neighbours");
-  if (c.cout % 8 != 0) return unsupported("needs cout to be a multiple of 8: TMA moves 16 bytes");
+  if (!stores_by_tma(c) && c.residual)
+    return unsupported("needs cout to be a multiple of 8 beside a residual: TMA moves 16 bytes");
+  if (!stores_by_tma(c) && c.stats) return unsupported("needs cout to be a multiple of 8 for statistics");
   // Tiles of one patch and 32 channels: a patch may hold few pixels.
   if (grid_of(c, kOnePatch).tiles() * c.phases() * ((c.cout + 31) / 32) > kMaxBlocks / 8)
     return unsupported("needs at most 2^28 tiles of 8x8 pixels and 32 channels");

@@ -19,6 +19,18 @@
 
 namespace noisefloor::convolution {
 
+// A finished piece, [64][kColumns] as TMA swizzles it, to pixels whose channels TMA cannot store.
+template <int kColumns, class T>
+__device__ __forceinline__ void store_narrow_piece(const Drain<T, Patch>& to, const std::uint8_t* piece, int column) {
+  constexpr int kRow = kColumns * 2;  // bytes
+  const int cout = to.args.epilogue.cout, row = static_cast<int>(threadIdx.x) % 128 / 2;
+  if (!to.place.has(row)) return;
+  T* const y = to.args.epilogue.y + std::int64_t{to.pixel(row)} * cout + column;
+  const int swizzle = row / (128 / kRow) % (kRow / 16);
+  for (int i = static_cast<int>(threadIdx.x) % 2; i < min(kColumns, cout - column); i += 2)
+    y[i] = *reinterpret_cast<const T*>(piece + row * kRow + (i / 8 ^ swizzle) * 16 + i % 8 * 2);
+}
+
 // Stores a consumer's accumulators (Wgmma's layout). `residual` is where the patch's residual lies, one piece after the
 // other, or 0; `buffer` the staging buffer whose turn it is. The accumulators move up behind each piece: a loop, since
 // code that runs once has to come from L2 (docs/log/gemm, "code that runs once").
@@ -84,7 +96,10 @@ __device__ __forceinline__ void store_patch(const Drain<T, Patch>& to, const CUt
       if (warp == 0 && ptx::elect_one())
         ptx::tma_store_wait_read<L::kBuffers - 2>();  // the next piece's buffer is free
     to.sync();
-    if (warp == 0 && ptx::elect_one()) {
+    const bool narrow = L::kShape.block_n == kNarrowHalo && !stores_by_tma(to.args.c);
+    if (narrow) {
+      store_narrow_piece<kColumns>(to, to.piece + buffer * L::kPieceBytes, to.column0 + piece * kColumns);
+    } else if (warp == 0 && ptx::elect_one()) {
       ptx::tma_store_4d(map, target, to.column0 + piece * kColumns, to.place.x0, to.place.y0, to.place.at_image);
       ptx::tma_store_commit();
     }

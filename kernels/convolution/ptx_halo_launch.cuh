@@ -3,7 +3,9 @@
 
 #include <cuda.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <utility>
 
 #include "kernels/convolution/ptx_halo.cuh"
@@ -58,8 +60,14 @@ Status launch_halo_tile(const Convolution& c, DType dtype, const Operands& o, co
   const MatrixMap weights{
       dtype, o.w, c.weight_rows(), c.weight_row(), product::b_box_rows(L::kShape.block_n, schedule.multicast), kBlockK};
   if (const Status status = encode_tensor_map(map_w, weights); !status.ok()) return status;
+  if (!stores_by_tma(c) && L::kShape.block_n != kNarrowHalo)
+    return failure(StatusCode::invalid_argument, "convolution: this tile needs cout to be a multiple of 8");
   PhaseMaps maps_y;
-  if (const Status status = encode_phases<L::kPieceColumns>(maps_y, c, dtype, o.y); !status.ok()) return status;
+  if (stores_by_tma(c)) {
+    if (const Status status = encode_phases<L::kPieceColumns>(maps_y, c, dtype, o.y); !status.ok()) return status;
+  } else {
+    std::fill(std::begin(maps_y.phase), std::end(maps_y.phase), map_x);  // prefetched, and not used
+  }
   PhaseMaps maps_residual = maps_y;
   if (c.residual)
     if (const Status status = encode_phases<L::kPieceColumns>(maps_residual, c, dtype, o.residual); !status.ok())
