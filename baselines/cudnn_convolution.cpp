@@ -194,6 +194,8 @@ Support can_run_conv2d(const AnyProblem& any, DType) {
     return unsupported("cuDNN's convolutions norm no input by coefficients per image and channel");
   if (any.as<conv2d::Problem>().side > 0)
     return unsupported("cuDNN's graphs add no second convolution's sums to those of the first");
+  if (any.as<conv2d::Problem>().residual_upsample)
+    return unsupported("cuDNN's graphs read no residual of half the height and width");
   if (any.as<conv2d::Problem>().stats)
     return unsupported("cuDNN's convolutions write no statistics per image and slab of pixels");
   return supported();

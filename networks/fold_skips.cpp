@@ -95,13 +95,17 @@ class Folding {
                                                                                          : folds_.erase(fold);
     }
     for (const auto& [convolution, fold] : folds_) products_.insert(fold.product);
+    for (const Node& node : from().nodes())
+      if (const Node* upsample = repeated_by(node)) upsamples_[&node] = upsample, repeated_.insert(upsample);
   }
 
   void run(Network& network) {
     for (const Node& node : from().nodes()) {
-      if (concats_.contains(&node) || products_.contains(&node)) continue;
+      if (concats_.contains(&node) || products_.contains(&node) || repeated_.contains(&node)) continue;
       if (const auto fold = folds_.find(&node); fold != folds_.end())
         convolve(node, fold->second);
+      else if (const auto up = upsamples_.find(&node); up != upsamples_.end())
+        graph_.add(node, AnyProblem(repeating(node)), graph_.inputs_of(node, {{"residual", up->second->values[kX]}}));
       else if (is(node, "groupnorm") && concats_.contains(writer_[node.values[kX]]))
         normalise(node, *writer_[node.values[kX]]);
       else
@@ -142,6 +146,23 @@ class Folding {
     p.side_skip = concat ? concat->problem.as<resample::Problem>().skip_channels : 0;
     p.side = beside.channels - p.side_skip;
     return runs_(*node.op, AnyProblem(p), node.dtype) ? std::optional(p) : std::nullopt;
+  }
+
+  // The upsample whose output a convolution adds, and nobody else reads.
+  const Node* repeated_by(const Node& node) const {
+    if (!is(node, "conv2d") || !node.problem.as<conv2d::Problem>().residual) return nullptr;
+    const ValueId residual = input_of(node, "residual");
+    const Node* upsample = from().whole(residual) == residual ? writer_[residual] : nullptr;
+    if (!upsample || readers_[residual].size() != 1 || !is(*upsample, "resample")) return nullptr;
+    if (upsample->problem.as<resample::Problem>().op != resample::Operation::nearest_up2) return nullptr;
+    const auto p = repeating(node);
+    return !p.upsample && runs_(*node.op, AnyProblem(p), node.dtype) ? upsample : nullptr;
+  }
+
+  static conv2d::Problem repeating(const Node& node) {
+    auto p = node.problem.as<conv2d::Problem>();
+    p.residual_upsample = true;
+    return p;
   }
 
   static groupnorm::Problem of_two(const Node& norm, const Node& concat) {
@@ -194,10 +215,11 @@ class Folding {
   static constexpr std::size_t kSkip = 1;  // of a concatenation's tensors
   GraphCopy graph_;
   const Runs& runs_;
-  std::vector<const Node*> writer_;           // by value
-  std::vector<std::vector<Reader>> readers_;  // by value, of it or of its parts
-  std::map<const Node*, Fold> folds_;         // by convolution
-  std::set<const Node*> products_, concats_;  // that fall away
+  std::vector<const Node*> writer_;                      // by value
+  std::vector<std::vector<Reader>> readers_;             // by value, of it or of its parts
+  std::map<const Node*, Fold> folds_;                    // by convolution
+  std::map<const Node*, const Node*> upsamples_;         // by the convolution that repeats its residual's pixels
+  std::set<const Node*> products_, concats_, repeated_;  // that fall away
 };
 
 }  // namespace

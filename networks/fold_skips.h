@@ -1,6 +1,6 @@
 // A block's skip connection without tensors of its own: its 1x1 is summed by the convolution that added it as a
-// residual (conv2d's `side`), and a concatenation that only such sums and norms read is read in its two parts, never
-// written.
+// residual (conv2d's `side`), a concatenation that only such sums and norms read is read in its two parts, never
+// written, and an upsampled residual is repeated by the convolution that adds it (`residual_upsample`).
 #pragma once
 
 #include <functional>

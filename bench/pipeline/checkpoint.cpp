@@ -4,10 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstddef>
-#include <limits>
 #include <mutex>
 #include <set>
 #include <span>
@@ -22,7 +20,6 @@ bool floating(std::optional<DType> dtype) {
   return dtype && (*dtype == DType::fp32 || *dtype == DType::bf16 || *dtype == DType::fp16 || *dtype == DType::fp64);
 }
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr std::size_t kMostComplaints = 3000;  // more than a network of ours has tensors
 constexpr std::int64_t kGrain = 1 << 16;       // elements: some 100 us of a core
 
@@ -30,11 +27,16 @@ constexpr std::int64_t kGrain = 1 << 16;       // elements: some 100 us of a cor
 // on its way into any weight.
 class Numbers {
  public:
-  Numbers(const CheckpointFiles& files, const FileTensor& tensor)
-      : dtype_(*dtype_of_safetensors(tensor.dtype)), bytes_(files.read(tensor)) {}
+  // Into `memory`, which grows where it must, and is kept for the tensor behind: fresh pages cost more than the
+  // reading.
+  Numbers(const CheckpointFiles& files, const FileTensor& tensor, std::vector<std::byte>& memory)
+      : dtype_(*dtype_of_safetensors(tensor.dtype)) {
+    if (memory.size() < tensor.data.size()) memory.resize(tensor.data.size());
+    const std::span<std::byte> bytes = std::span(memory).first(tensor.data.size());
+    files.read(tensor, bytes);
+    bytes_ = bytes;
+  }
 
-  std::int64_t count() const { return static_cast<std::int64_t>(bytes_.size() / size_of(dtype_)); }
-  DType dtype() const { return dtype_; }
   double operator[](std::int64_t index) const { return load_element(dtype_, bytes_.data(), index); }
   void take(std::int64_t begin, std::span<float> out) const {
     if (dtype_ != DType::fp64) return load_floats(dtype_, bytes_.data(), begin, std::ssize(out), out.data());
@@ -44,27 +46,19 @@ class Numbers {
 
  private:
   DType dtype_;
-  std::vector<std::byte> bytes_;
+  std::span<const std::byte> bytes_;
 };
 
 // The largest absolute value; infinite where one of them is not finite.
-double largest_of(const Numbers& numbers) {
+double largest_of(const CheckpointFiles& files, const FileTensor& tensor) {
+  const DType dtype = *dtype_of_safetensors(tensor.dtype);
   double largest = 0;
   std::mutex mutex;
-  parallel_for(numbers.count(), kGrain, [&](std::int64_t begin, std::int64_t end) {
-    double most = 0;
-    if (numbers.dtype() == DType::fp64) {  // may be beyond fp32
-      for (std::int64_t i = begin; i < end; ++i)
-        most = std::max(most, std::isnan(numbers[i]) ? kInfinity : std::fabs(numbers[i]));
-    } else {  // magnitudes are ordered as their bits are, and what is not finite comes last
-      std::vector<float> some(static_cast<std::size_t>(end - begin));
-      numbers.take(begin, some);
-      std::uint32_t bits = 0;
-      for (const float value : some) bits = std::max(bits, std::bit_cast<std::uint32_t>(value) & 0x7fffffffu);
-      most = std::bit_cast<float>(bits);
-    }
+  files.scan(tensor, [&](std::span<const std::byte> bytes) {
+    const double most =
+        largest_magnitude(dtype, bytes.data(), static_cast<std::int64_t>(bytes.size() / size_of(dtype)));
     const std::scoped_lock lock(mutex);
-    largest = std::isnan(most) ? kInfinity : std::max(largest, most);
+    largest = std::max(largest, most);
   });
   return largest;
 }
@@ -113,7 +107,8 @@ void take_row(const WeightSource& source, const std::vector<Numbers>& tensors, s
 // What all numbers are multiplied with: where they are shared, by sigmoid(m) or 1 - sigmoid(m) too.
 float factor_of(const CheckpointFiles& files, const WeightSource& source) {
   if (!source.share) return static_cast<float>(source.times);
-  const double m = Numbers(files, *files.find(source.share->of))[0];
+  std::vector<std::byte> memory;
+  const double m = Numbers(files, *files.find(source.share->of), memory)[0];
   return static_cast<float>(source.times / (1 + std::exp(source.share->rest ? m : -m)));
 }
 
@@ -129,7 +124,7 @@ std::string Checkpoint::complaint_of(const WeightSource::Below& wanted, const Va
     return fmt::format("{} is [{}], not [{}]", name, fmt::join(tensor->shape, ", "), fmt::join(shape, ", "));
   if (!floating(dtype_of_safetensors(tensor->dtype)))
     return fmt::format("{} is {}, not F32, F16, BF16 or F64", name, tensor->dtype);
-  const double largest = largest_of(Numbers(files_, *tensor));
+  const double largest = largest_of(files_, *tensor);
   if (!std::isfinite(largest)) return fmt::format("{} has numbers that are not finite", name);
   const double times = weight.source->times;
   if (!std::isfinite(rounded(largest * times, weight.dtype)))
@@ -157,16 +152,24 @@ void Checkpoint::check(const Network& network) const {
 }
 
 std::vector<char> Checkpoint::load(const Value& weight) const {
+  std::vector<char> bytes(weight.bytes());
+  load(weight, bytes);
+  return bytes;
+}
+
+void Checkpoint::load(const Value& weight, std::span<char> bytes) const {
   const WeightSource& source = *weight.source;
-  std::vector<Numbers> tensors;
-  for (const WeightSource::Below& tensor : source.tensors()) tensors.emplace_back(files_, *files_.find(tensor.name));
-  std::vector<Numbers> added;
-  if (!source.plus.empty()) added.emplace_back(files_, *files_.find(source.plus));
+  auto numbers = [&, used = std::size_t{0}](const std::string& name) mutable {
+    if (used == memory_.size()) memory_.emplace_back();
+    return Numbers(files_, *files_.find(name), memory_[used++]);
+  };
+  std::vector<Numbers> tensors, added;
+  for (const WeightSource::Below& tensor : source.tensors()) tensors.push_back(numbers(tensor.name));
+  if (!source.plus.empty()) added.push_back(numbers(source.plus));
   const bool transposed = source.layout == WeightSource::Layout::transposed;
   const std::int64_t file_rows = source.rows == 0 ? source.all_rows() : source.rows;
   const std::int64_t length = transposed ? source.file[0] : weight.elements() / file_rows;
   const float factor = factor_of(files_, source);
-  std::vector<char> bytes(weight.bytes());
   parallel_for(weight.elements() / length, std::max<std::int64_t>(1, kGrain / length),
                [&](std::int64_t begin, std::int64_t end) {
                  std::vector<float> row(static_cast<std::size_t>(length)), more(row.size());
@@ -183,12 +186,12 @@ std::vector<char> Checkpoint::load(const Value& weight) const {
                    store_floats(weight.dtype, bytes.data(), i * length, length, row.data());
                  }
                });
-  return bytes;
 }
 
 void Checkpoint::fill(Platform& platform, const Value& weight, void* data) const {
-  const std::vector<char> bytes = load(weight);
-  platform.upload(data, bytes.data(), bytes.size());
+  if (filled_.size() < weight.bytes()) filled_.resize(weight.bytes());
+  load(weight, std::span(filled_).first(weight.bytes()));
+  platform.upload(data, filled_.data(), weight.bytes());
 }
 
 }  // namespace noisefloor::pipeline

@@ -1,7 +1,10 @@
 // The weights of a network, from safetensors with the names of the original checkpoint.
 #pragma once
 
+#include <cstddef>
+#include <deque>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -10,6 +13,7 @@
 
 namespace noisefloor::pipeline {
 
+// Not for several threads at once: what is read goes through memory that is kept from tensor to tensor.
 class Checkpoint final : public Weights {
  public:
   // As CheckpointFiles takes it.
@@ -30,7 +34,12 @@ class Checkpoint final : public Weights {
   // What is wrong with one tensor of a weight; empty where nothing is.
   std::string complaint_of(const WeightSource::Below& wanted, const Value& weight) const;
 
+  void load(const Value& weight, std::span<char> bytes) const;
+
   CheckpointFiles files_;
+  // Of the tensors of a weight, and of a weight on its way to the device.
+  mutable std::deque<std::vector<std::byte>> memory_;
+  mutable std::vector<char> filled_;
 };
 
 }  // namespace noisefloor::pipeline

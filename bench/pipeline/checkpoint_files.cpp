@@ -155,8 +155,13 @@ const FileTensor* CheckpointFiles::find(std::string_view name) const {
   return place == places_.end() ? nullptr : place->second.tensor;
 }
 
-std::vector<std::byte> CheckpointFiles::read(const FileTensor& tensor) const {
-  return places_.at(tensor.name).file->read(tensor);
+void CheckpointFiles::read(const FileTensor& tensor, std::span<std::byte> bytes) const {
+  places_.at(tensor.name).file->read(tensor, bytes);
+}
+
+void CheckpointFiles::scan(const FileTensor& tensor,
+                           const std::function<void(std::span<const std::byte>)>& take) const {
+  places_.at(tensor.name).file->scan(tensor, take);
 }
 
 std::vector<fs::path> files_of_checkpoint(const fs::path& path, std::string_view part) {

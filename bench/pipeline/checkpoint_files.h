@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -23,8 +24,9 @@ class CheckpointFiles {
   const std::filesystem::path& path() const { return path_; }  // of the file, or of the index
   std::vector<const FileTensor*> tensors() const;
   const FileTensor* find(std::string_view name) const;  // null where there is none
-  // Its bytes; throws SafetensorsError where the file was truncated since.
-  std::vector<std::byte> read(const FileTensor& tensor) const;
+  // Its bytes, into as many; throws SafetensorsError where the file was truncated since.
+  void read(const FileTensor& tensor, std::span<std::byte> bytes) const;
+  void scan(const FileTensor& tensor, const std::function<void(std::span<const std::byte>)>& take) const;  // as there
 
  private:
   struct Place {

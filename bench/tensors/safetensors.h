@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -65,11 +66,16 @@ class SafetensorsFile {
   // A tensor's bytes, aligned for every dtype. `data` of the tensors is the file mapped into memory, and the end of the
   // process where someone truncates the file in the meantime; this throws SafetensorsError then.
   std::vector<std::byte> read(const FileTensor& tensor) const;
+  void read(const FileTensor& tensor, std::span<std::byte> bytes) const;  // into as many bytes as it has
+  // Gives `take` its bytes in pieces of whole elements, on several threads at once. `take` must not throw.
+  void scan(const FileTensor& tensor, const std::function<void(std::span<const std::byte>)>& take) const;
   // Throws SafetensorsError where the metadata says the other layout.
   void require_layout(std::string_view layout) const;
 
  private:
   void close_all();
+  std::int64_t offset_of(const FileTensor& tensor) const;
+  void require_read(const FileTensor& tensor, int fault) const;  // 0: it was
 
   std::filesystem::path path_;
   std::string layout_;

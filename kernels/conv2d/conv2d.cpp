@@ -56,6 +56,7 @@ void fields(Problem& p, FieldVisitor& visitor) {
   visitor.flag("affine", "whether the sums are multiplied by scale and shift is added", p.affine, false);
   visitor.flag("image_shift", "whether image_shift is added before the activation", p.image_shift, false);
   visitor.flag("residual", "whether residual is added after the activation", p.residual, false);
+  visitor.flag("residual_upsample", "doubles residual's height and width first (nearest)", p.residual_upsample, false);
   visitor.integer("side", "channels of side, whose 1x1 convolution (w_side) is added to the sums; 0: none", p.side, 0,
                   65536, 0);
   visitor.integer("side_skip", "channels of side_skip, which is concatenated after side; 0: none", p.side_skip, 0,
@@ -81,6 +82,10 @@ void check(const Problem& p) {
     throw InvalidInput(
         "problem: 'patches' needs stats=1, no upsample, and an output of whole patches of 8 x 8 pixels; it is " +
         text(p.out_h()) + " x " + text(p.out_w()));
+  if (p.residual_upsample && (!p.residual || p.upsample || p.out_h() % 2 != 0 || p.out_w() % 2 != 0))
+    throw InvalidInput(
+        "problem: 'residual_upsample' needs residual=1, no upsample, and an output of even height and width; it is " +
+        text(p.out_h()) + " x " + text(p.out_w()));
   const std::int64_t shortest = (p.upsample ? 2 : 1) * std::min(p.h, p.w) + 2 * p.pad;
   if (shortest < p.kernel)
     throw InvalidInput("problem: field 'kernel' is " + text(p.kernel) + ", larger than the padded image, " +
@@ -103,7 +108,10 @@ void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
     visit.in({"shift", "with affine"}, t.shift, {p.cout});
   }
   if (p.image_shift) visit.in("image_shift", t.image_shift, {p.n, p.cout});
-  if (p.residual) visit.in({"residual", "as y"}, t.residual, output);
+  if (p.residual_upsample)
+    visit.in({"residual", "half as high and wide as y"}, t.residual, {p.n, p.out_h() / 2, p.out_w() / 2, p.cout});
+  else if (p.residual)
+    visit.in({"residual", "as y"}, t.residual, output);
   if (p.norm != Norm::none)
     visit.in({"norm_coefficients", "multiplier and addend of each image and channel of x, with norm"},
              t.norm_coefficients, {p.n, 2, p.cin}, normal_fill(0.5, 0.5));
@@ -167,6 +175,7 @@ convolution::Convolution describe(const Problem& p, Form form) {
   c.side_skip = static_cast<int>(p.side_skip);
   c.stats = p.stats;
   c.patches = p.patches;
+  c.residual_upsample = p.residual_upsample;
   c.gain = static_cast<float>(p.gain);
   return c;
 }

@@ -10,7 +10,8 @@
 //
 // With `upsample` every pixel of u is repeated 2x2 (nearest); outside of u it is 0. norm is a GroupNorm in front, whose
 // statistics groupnorm has turned into coefficients; round() is to the problem's dtype. bias; scale and shift (a
-// folded BatchNorm); image_shift (a timestep embedding) and residual are each there or not. side is a block's skip
+// folded BatchNorm); image_shift (a timestep embedding) and residual are each there or not; with `residual_upsample` it
+// has half the output's height and width, and [i, y / 2, x / 2, co] is added. side is a block's skip
 // connection with its 1x1, which may read a concatenation of two tensors without its being written; no norm is in front
 // of it, and not with `upsample`.
 #pragma once
@@ -41,8 +42,9 @@ struct Problem {
   bool affine = false;       // scale and shift per channel
   bool image_shift = false;  // shift per image and channel
   bool residual = false;
-  std::int64_t side = 0;       // channels of the second source, which a 1x1 adds to the sums; 0: none
-  std::int64_t side_skip = 0;  // channels of the tensor behind it in its concatenation; 0: none
+  bool residual_upsample = false;  // it is half as high and wide (nearest); out_h and out_w even, no upsample
+  std::int64_t side = 0;           // channels of the second source, which a 1x1 adds to the sums; 0: none
+  std::int64_t side_skip = 0;      // channels of the tensor behind it in its concatenation; 0: none
   double gain = 1;
   bool stats = false;    // also write the statistics of y that groupnorm takes
   bool patches = false;  // slabs of the statistics are 8 x 8 pixels each; out_h and out_w multiples of 8, no upsample
@@ -65,7 +67,7 @@ struct Tensors {
   const void* scale = nullptr;               // [cout], affine only, as is shift
   const void* shift = nullptr;               // [cout]
   const void* image_shift = nullptr;         // [n, cout]
-  const void* residual = nullptr;            // [n, out_h, out_w, cout]
+  const void* residual = nullptr;            // [n, out_h, out_w, cout], or of half of both extents
   const float* norm_coefficients = nullptr;  // fp32 [n, 2, cin], with a norm only
   const void* side = nullptr;                // [n, out_h, out_w, side]
   const void* side_skip = nullptr;           // [n, out_h, out_w, side_skip]

@@ -40,7 +40,10 @@ def conv2d(values, inputs):
     y = y * inputs.get("scale", 1) + inputs.get("shift", 0)
     if "image_shift" in inputs:
         y = y + inputs["image_shift"][:, None, None]
-    return (float(values["gain"]) * (activated(values["act"], y) + inputs.get("residual", 0)),)
+    residual = inputs.get("residual", 0)
+    if values["residual_upsample"] == "1":
+        residual = residual.repeat(2, 1).repeat(2, 2)
+    return (float(values["gain"]) * (activated(values["act"], y) + residual),)
 
 
 def conv2d_statistics(values, y):

@@ -31,6 +31,7 @@ Support can_run_pointwise(const Problem& p, DType dtype) {
   if (p.side > 0) return unsupported("has no second source of its sums");
   if (p.act == Activation::relu || p.affine || p.gain != 1)
     return unsupported("needs gemm's epilogue: bias, image_shift, silu or nothing, residual");
+  if (p.residual_upsample) return unsupported("adds no residual of half the height and width");
   if (p.stats) return unsupported("has no statistics of the output");
   if (p.cin % 8 != 0 || p.cout % 8 != 0)
     return unsupported("needs cin and cout to be multiples of 8: TMA moves 16 bytes");

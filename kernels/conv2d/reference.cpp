@@ -72,7 +72,11 @@ double output_at(const Problem& p, DType dtype, const Tensors& t, double value, 
   if (scale) value = value * scale[channel] + shift[channel];
   if (image_shift) value += image_shift[pixel / (p.out_h() * p.out_w()) * p.cout + channel];
   value = activate(p.act, value);
-  if (residual) value += residual[pixel * p.cout + channel];
+  if (residual) {
+    const std::int64_t wide = p.out_w(), row = pixel / wide / 2, column = pixel % wide / 2;  // heights are even
+    const std::int64_t added = p.residual_upsample ? row * (wide / 2) + column : pixel;
+    value += residual[added * p.cout + channel];
+  }
   return value * p.gain;
 }
 

@@ -21,7 +21,7 @@ tuned_table.run(tuned_table.Tuned(
            ("pad", "1", 0), ("upsample", "0", 0), ("side", "0", 0), ("side_skip", "0", 0)),
     derive=with_pad,
     stand_in=lambda shape: shape[-2] > 0,  # that of the same shape without a second source
-    kinds=(("act", "none"), ("bias", "1"), ("affine", "0"), ("image_shift", "0"), ("residual", "0"), ("gain", "1"), ("stats", "0")),
+    kinds=(("act", "none"), ("bias", "1"), ("affine", "0"), ("image_shift", "0"), ("residual", "0"), ("residual_upsample", "0"), ("gain", "1"), ("stats", "0")),
     choice=tuned_table.SCHEDULE,
     name="schedule",
     record="MeasuredSchedule",

@@ -81,6 +81,7 @@ Support takes_one_source(const Convolution& c) {
 
 Support takes_plain_input(const Convolution& c) {
   if (c.norm != Norm::none) return unsupported("has no norm of the input");
+  if (c.residual_upsample) return unsupported("adds no residual of half the height and width");
   return takes_one_source(c);
 }
 
@@ -129,6 +130,7 @@ Support can_run_ptx_sm90a(const Convolution& c, DType dtype) {
   if (c.side % 8 != 0 || c.side_skip % 8 != 0)
     return unsupported("needs side and side_skip to be multiples of 8: TMA moves 16 bytes");
   if (c.norm != Norm::none) return unsupported("has no norm of the input");
+  if (c.residual_upsample) return unsupported("adds no residual of half the height and width");
   return supported();
 }
 

@@ -70,6 +70,7 @@ struct Convolution {
   int side = 0, side_skip = 0;  // channels of the two tensors of a second source; 0: not there
   bool stats = false;
   bool patches = false;  // of 8 x 8 pixels, which the slabs of the statistics are: of one phase, whole ones only
+  bool residual_upsample = false;  // the residual is half as high and wide (nearest); of one phase and even extents
   float gain = 1;
 
   constexpr int phases() const { return y.phases * x.phases; }
@@ -100,7 +101,7 @@ struct Operands {
   const void* scale = nullptr;        // [cout]
   const void* shift = nullptr;        // [cout]
   const void* image_shift = nullptr;  // [images, cout]
-  const void* residual = nullptr;     // as y
+  const void* residual = nullptr;     // as y, or half as high and wide (residual_upsample)
   const float* norm = nullptr;        // fp32 [images, 2, cin]: what x is multiplied by, then what is added
   const void* side = nullptr;         // [images, y.out, x.out, side]
   const void* side_skip = nullptr;    // [images, y.out, x.out, side_skip]
@@ -126,6 +127,11 @@ constexpr std::int64_t output_pixel(const Convolution& c, int phase, std::int64_
   const std::int64_t y = std::int64_t{at.y} * c.y.phases + phase / c.x.phases;
   const std::int64_t x = std::int64_t{at.x} * c.x.phases + phase % c.x.phases;
   return (at.image * c.y.out_extent() + y) * c.x.out_extent() + x;
+}
+// The pixel of an image of half the height and width (both even) that an output pixel `at` repeats, both counted over
+// all images.
+constexpr std::int64_t repeated_pixel(int width, std::int64_t at) {
+  return at / width / 2 * (width / 2) + at % width / 2;
 }
 // The input coordinate of a tap along one axis, or -1 outside of the input.
 constexpr int input_coordinate(const Axis& axis, int out, int phase, int tap) {

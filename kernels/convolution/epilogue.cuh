@@ -20,6 +20,7 @@ struct Epilogue {
   int cout;
   Activation act;
   float gain;
+  int repeated_width;  // of the output, where the residual has half of it; else 0
 
   Epilogue(const Convolution& c, const Operands& o)
       : bias(c.bias ? static_cast<const T*>(o.bias) : nullptr),
@@ -30,7 +31,8 @@ struct Epilogue {
         y(static_cast<T*>(o.y)),
         cout(c.cout),
         act(c.act),
-        gain(c.gain) {}
+        gain(c.gain),
+        repeated_width(c.residual_upsample ? c.x.out : 0) {}
 
   // bias, scale and shift of a channel as one multiply-add of its sums.
   __device__ __forceinline__ void channel(int column, float& mul, float& add) const {
@@ -43,6 +45,10 @@ struct Epilogue {
     if (act == Activation::relu) return relu(v);
     return v;
   }
+  // The residual's pixel for output pixel `at`.
+  __device__ __forceinline__ std::int64_t residual_pixel(std::int64_t at) const {
+    return repeated_width == 0 ? at : repeated_pixel(repeated_width, at);
+  }
   // One output: `at` is its pixel over all images.
   __device__ __forceinline__ void store(float sum, std::int64_t image, std::int64_t at, int column) const {
     float mul, add;
@@ -50,7 +56,7 @@ struct Epilogue {
     float v = fmaf(sum, mul, add);
     if (image_shift) v += to_float(image_shift[image * cout + column]);
     v = activate(v);
-    if (residual) v += to_float(residual[at * cout + column]);
+    if (residual) v += to_float(residual[residual_pixel(at) * cout + column]);
     y[at * cout + column] = from_float<T>(v * gain);
   }
 };
@@ -83,7 +89,7 @@ struct Columns {
       if (column + i < epilogue.cout) run.v[i] = row[column + i];
     return run;
   }
-  // Of pixel `at`; zeros where there is no residual.
+  // Of the residual's pixel `at`; zeros where there is no residual.
   __device__ __forceinline__ R residual(std::int64_t at) const {
     return epilogue.residual ? load(epilogue.residual + at * epilogue.cout) : R{};
   }

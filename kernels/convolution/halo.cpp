@@ -122,7 +122,7 @@ std::optional<Schedule> parse_halo_schedule(const Convolution& c, std::string_vi
 Support can_run_ptx_sm90a_halo(const Convolution& c, DType dtype) {
   Convolution plain = c;
   plain.norm = Norm::none;
-  plain.stats = false;
+  plain.stats = plain.residual_upsample = false;
   const Support support = can_run_ptx_sm90a(plain, dtype);
   if (!support) return support;
   if (gathers_rows(c)) return unsupported("needs cin to be a multiple of 8: TMA moves 16 bytes");

@@ -132,6 +132,10 @@ struct Patch {
     const int x = (x0 + row % kPatch) * c.x.phases + c.phase_x(phase);
     return (at_image * c.y.out * c.y.phases + y) * c.x.out * c.x.phases + x;
   }
+  constexpr int residual_pixel(const Convolution& c, int row) const {
+    if (!c.residual_upsample) return pixel(c, row);
+    return (at_image * c.y.out + y0 + row / kPatch) / 2 * (c.x.out / 2) + (x0 + row % kPatch) / 2;
+  }
   constexpr int image(const Convolution&, int) const { return at_image; }
 };
 

@@ -45,8 +45,9 @@ struct Columns {
   }
 };
 
-void finish_row(const Convolution& c, DType dtype, const Operands& o, const Columns& columns, std::int64_t at,
-                std::int64_t count, float* v) {
+// Of `count` channels from `column0` on of an output pixel.
+void finish_row(const Convolution& c, DType dtype, const Operands& o, const Columns& columns, std::int64_t pixel,
+                std::int64_t column0, std::int64_t count, float* v) {
   for (std::int64_t i = 0; i < count; ++i) v[i] = v[i] * columns.mul[i] + columns.add[i] + columns.image_shift[i];
   if (c.act == Activation::silu)
     for (std::int64_t i = 0; i < count; ++i) v[i] = vector_silu(v[i]);
@@ -54,12 +55,13 @@ void finish_row(const Convolution& c, DType dtype, const Operands& o, const Colu
     for (std::int64_t i = 0; i < count; ++i) v[i] = v[i] > 0 ? v[i] : v[i] * 0;  // NaN stays NaN
   if (c.residual) {
     float residual[kTileN];
-    load_floats(dtype, o.residual, at, count, residual);
+    const std::int64_t added = c.residual_upsample ? repeated_pixel(c.x.out, pixel) : pixel;
+    load_floats(dtype, o.residual, added * c.cout + column0, count, residual);
     for (std::int64_t i = 0; i < count; ++i) v[i] += residual[i];
   }
   if (c.gain != 1)
     for (std::int64_t i = 0; i < count; ++i) v[i] *= c.gain;
-  store_floats(dtype, o.y, at, count, v);
+  store_floats(dtype, o.y, pixel * c.cout + column0, count, v);
 }
 
 struct Tile {
@@ -94,8 +96,8 @@ void make_tile(const Convolution& c, DType dtype, const Operands& o, const float
       held_image = rows[i].image;
       load_floats(dtype, o.image_shift, held_image * c.cout + tile.column0, tile.columns, columns.image_shift);
     }
-    const std::int64_t at = output_pixel(c, tile.phase, tile.row0 + i) * c.cout + tile.column0;
-    finish_row(c, dtype, o, columns, at, tile.columns, sums + i * kTileN);
+    const std::int64_t pixel = output_pixel(c, tile.phase, tile.row0 + i);
+    finish_row(c, dtype, o, columns, pixel, tile.column0, tile.columns, sums + i * kTileN);
   }
 }
 

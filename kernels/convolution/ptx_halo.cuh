@@ -160,6 +160,7 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
                                          row_w);
           }
         }
+        const int halved = c.residual_upsample ? 1 : 0;  // pixels of the residual's maps, along both axes
         for (int consumer = 0; consumer < residual_stages; ++consumer, ring.advance(args.stages)) {
           const Patch patch = args.tiling.patch(c, at, consumer);
           const std::uint32_t full = barriers.full + ring.stage * 8;
@@ -167,9 +168,9 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
           if (ptx::elect_one()) {
             ptx::mbarrier_arrive_expect_tx(full, L::kWeightBytes);
             for (int piece = 0; piece < L::kPieces; ++piece)
-              ptx::tma_load_4d(weights + ring.stage * L::kWeightBytes + piece * L::kPieceBytes,
-                               &maps_residual.phase[at.phase], full, n_tile * kBlockN + piece * L::kPieceColumns,
-                               patch.x0, patch.y0, patch.at_image);
+              ptx::tma_load_5d(weights + ring.stage * L::kWeightBytes + piece * L::kPieceBytes,
+                               &maps_residual.phase[at.phase], full, n_tile * kBlockN + piece * L::kPieceColumns, 0,
+                               patch.x0 >> halved, 0, (patch.at_image * c.y.out + patch.y0) >> halved);
           }
         }
       }

@@ -33,6 +33,27 @@ Status encode_phases(PhaseMaps& maps, const Convolution& c, DType dtype, const v
   return success();
 }
 
+// The residual's pixels, one axis for the rows of all images. Where it has half the output's height and width, each
+// pixel is read twice along either axis: by axes of two with a stride of 0. Rows below an image are the next one's, and
+// not stored.
+template <int kColumns>
+Status encode_residual(PhaseMaps& maps, const Convolution& c, DType dtype, const void* data) {
+  const int times = c.residual_upsample ? 2 : 1;
+  const std::int64_t row = std::int64_t{c.x.out_extent() / times} * c.cout;
+  for (int phase = 0; phase < c.phases(); ++phase) {
+    const std::int64_t first = phase / c.x.phases * row + phase % c.x.phases * c.cout;
+    const auto* from = static_cast<const std::uint8_t*>(data) + first * static_cast<std::int64_t>(size_of(dtype));
+    const StridedMap map{dtype,
+                         from,
+                         5,
+                         {c.cout, times, c.x.out / times, times, std::int64_t{c.images} * c.y.out / times},
+                         {0, std::int64_t{c.x.phases} * c.cout, 0, c.y.phases * row},
+                         {kColumns, times, kPatch / times, times, kPatch / times}};
+    if (const Status status = encode_strided_map(maps.phase[phase], map); !status.ok()) return status;
+  }
+  return success();
+}
+
 template <class T, int kTile, bool kFused>
 Status launch_halo_tile(const Convolution& c, DType dtype, const Operands& o, const Schedule& schedule,
                         const LaunchContext& context) {
@@ -70,7 +91,7 @@ Status launch_halo_tile(const Convolution& c, DType dtype, const Operands& o, co
   }
   PhaseMaps maps_residual = maps_y;
   if (c.residual)
-    if (const Status status = encode_phases<L::kPieceColumns>(maps_residual, c, dtype, o.residual); !status.ok())
+    if (const Status status = encode_residual<L::kPieceColumns>(maps_residual, c, dtype, o.residual); !status.ok())
       return status;
   SideMaps maps_side{};
   const auto pixels = [&](CUtensorMap& map, const void* data, int channels) {

@@ -27,7 +27,7 @@ struct HaloArguments : Output<T> {
 };
 
 // The maps of the output's or the residual's pixels, one a phase: TMA takes the phase's pixels as an image of their
-// own.
+// own. Of the output's four axes; of the residual's see encode_residual().
 struct PhaseMaps {
   CUtensorMap phase[kMostPhases];
 };

@@ -86,6 +86,7 @@ struct RowRun {
     const int x = within % c.x.out * c.x.phases + phase % c.x.phases;
     return (at / pixels * c.y.out * c.y.phases + y) * c.x.out * c.x.phases + x;
   }
+  __device__ __forceinline__ int residual_pixel(const Convolution& c, int row) const { return pixel(c, row); }
   __device__ __forceinline__ int image(const Convolution& c, int row) const {
     return (row0 + row) / (c.y.out * c.x.out);
   }

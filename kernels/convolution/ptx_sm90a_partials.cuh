@@ -93,7 +93,8 @@ __device__ __forceinline__ void store_partials(const Drain<T, Place>& to, const 
       const int row = row_of(item);
       const int column = to.column0 + (partials.first + done + item - row * blocks) * 8;
       if (!epilogue.residual || item >= 64 * blocks || !to.place.has(row) || column >= epilogue.cout) return uint4{};
-      return load_8(epilogue.residual + std::int64_t{to.pixel(row)} * epilogue.cout, column, epilogue.cout);
+      const std::int64_t pixel = to.place.residual_pixel(to.args.c, row);
+      return load_8(epilogue.residual + pixel * epilogue.cout, column, epilogue.cout);
     };
     uint4 ahead[2] = {residual_of(thread), residual_of(thread + 128)};
     if (done == 0) await();

@@ -140,8 +140,9 @@ __global__ void __launch_bounds__(kThreads, 2)
     const std::int64_t image = row / c.phase_pixels();
     const float low[4] = {sums[r][0], sums[r][1], sums[r][2], sums[r][3]};
     const float high[4] = {sums[r][4], sums[r][5], sums[r][6], sums[r][7]};
-    left.store(low, image, at, left.residual(at));
-    right.store(high, image, at, right.residual(at));
+    const std::int64_t added = epilogue.residual_pixel(at);
+    left.store(low, image, at, left.residual(added));
+    right.store(high, image, at, right.residual(added));
   }
 }
 

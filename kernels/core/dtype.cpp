@@ -1,6 +1,9 @@
 #include "kernels/core/dtype.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 #if defined(__F16C__)
 #include <immintrin.h>
@@ -77,6 +80,31 @@ void store_element(DType dtype, void* data, std::int64_t index, double value) {
       return write(data, index, static_cast<std::int64_t>(value));
     case DType::uint8:
       return write(data, index, static_cast<std::uint8_t>(value));
+  }
+}
+
+namespace {
+// The order of magnitudes is that of their bits, and what is not finite comes last. As signed integers, whose maximum
+// every machine's vectors have.
+template <class Bits>
+double largest(DType dtype, const void* data, std::int64_t count) {
+  const auto* in = static_cast<const Bits*>(data);
+  Bits most = 0;
+  for (std::int64_t i = 0; i < count; ++i)
+    most = std::max(most, static_cast<Bits>(in[i] & std::numeric_limits<Bits>::max()));
+  const double value = load_element(dtype, &most, 0);
+  return std::isnan(value) ? std::numeric_limits<double>::infinity() : value;
+}
+}  // namespace
+
+double largest_magnitude(DType dtype, const void* data, std::int64_t count) {
+  switch (size_of(dtype)) {
+    case 8:
+      return largest<std::int64_t>(dtype, data, count);
+    case 4:
+      return largest<std::int32_t>(dtype, data, count);
+    default:
+      return largest<std::int16_t>(dtype, data, count);
   }
 }
 

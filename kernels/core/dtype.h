@@ -84,6 +84,8 @@ double load_element(DType dtype, const void* data, std::int64_t index);
 void store_element(DType dtype, void* data, std::int64_t index, double value);
 // `count` elements starting at `begin`, widened to float; the loop vectorises. fp32, bf16 and fp16 only.
 void load_floats(DType dtype, const void* data, std::int64_t begin, std::int64_t count, float* out);
+// The largest absolute value of floating-point elements; infinite where one is not finite.
+double largest_magnitude(DType dtype, const void* data, std::int64_t count);
 void store_floats(DType dtype, void* data, std::int64_t begin, std::int64_t count, const float* in);
 
 }  // namespace noisefloor

@@ -1,7 +1,7 @@
 """A convolution of channels-last images, with bias, folded batch norm, timestep shift, activation and residual behind it.
 
 cuDNN's autotuner is on (`cudnn.benchmark`), activations and weights are in channels_last memory format, as PyTorch recommends. An upsample is
-F.interpolate before the convolution, a second source a 1x1 convolution of its concatenation, added behind it. Statistics of the output per slab of pixels have no counterpart in PyTorch and are refused.
+F.interpolate before the convolution, likewise of a residual, a second source a 1x1 convolution of its concatenation, added behind it. Statistics of the output per slab of pixels have no counterpart in PyTorch and are refused.
 """
 
 import torch
@@ -62,7 +62,8 @@ def make_inputs(problem, dtype, device, generator):
         inputs["image_shift"] = normal(n, cout)
     output = [(extent * times + 2 * pad - kernel) // stride + 1 for extent in (h, w)]
     if problem.flag("residual"):
-        inputs["residual"] = channels_last((n, cout, *output), dtype, device, generator)
+        halved = 2 if problem.flag("residual_upsample") else 1
+        inputs["residual"] = channels_last((n, cout, *(extent // halved for extent in output)), dtype, device, generator)
     for name, channels in sides.items():
         if channels:
             inputs[name] = channels_last((n, channels, *output), dtype, device, generator)
@@ -91,7 +92,8 @@ def _epilogue(problem, inputs, y, act):
         y = y + inputs["image_shift"][:, :, None, None]
     y = act(y)
     if "residual" in inputs:
-        y = y + inputs["residual"]
+        residual = inputs["residual"]
+        y = y + (F.interpolate(residual, scale_factor=2, mode="nearest") if problem.flag("residual_upsample") else residual)
     return y if problem.real("gain") == 1 else y * problem.real("gain")
 
 

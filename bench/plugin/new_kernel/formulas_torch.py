@@ -54,7 +54,10 @@ def conv2d(problem, t):
         y = y + F.linear(torch.cat([t.inputs[name] for name in ("side", "side_skip") if name in t.inputs], 3), t.w_side)
     y = y * t.scale + t.shift if "scale" in t.inputs else y
     y = y + t.image_shift[:, None, None] if "image_shift" in t.inputs else y
-    return (problem.gain * (activated(problem.act, y) + t.inputs.get("residual", 0)),)
+    residual = t.inputs.get("residual", 0)
+    if problem.residual_upsample:
+        residual = residual.repeat_interleave(2, 1).repeat_interleave(2, 2)
+    return (problem.gain * (activated(problem.act, y) + residual),)
 
 
 def conv_transpose2d(problem, t):

@@ -34,7 +34,10 @@ TEST(conv2d, ProblemTextIsCanonicalAndChecked) {
                           "n=0,h=4,w=4,cin=1,cout=1", "n=1,h=4,w=4,cin=1", "n=1,h=4,w=4,cin=1,cout=1,act=gelu",
                           "n=32767,h=1024,w=1024,cin=1,cout=1", "n=1,h=4,w=4,cin=1,cout=1,upsample=1,side=1",
                           "n=1,h=4,w=4,cin=1,cout=1,side_skip=1", "n=1,h=4,w=4,cin=1,cout=1,side=-1",
-                          "n=32767,h=256,w=256,cin=1,cout=1,side=513"})
+                          "n=32767,h=256,w=256,cin=1,cout=1,side=513", "n=1,h=4,w=4,cin=1,cout=1,residual_upsample=1",
+                          "n=1,h=4,w=5,cin=1,cout=1,residual=1,residual_upsample=1",
+                          "n=1,h=3,w=4,cin=1,cout=1,residual=1,residual_upsample=1",
+                          "n=1,h=4,w=4,cin=1,cout=1,upsample=1,residual=1,residual_upsample=1"})
     EXPECT_THROW(op().parse(bad), InvalidInput) << bad;
 }
 
@@ -201,6 +204,39 @@ TEST(conv2d, ASecondSourceIsRefusedByNameWhereARungHasNone) {
   EXPECT_NE(why_not("ptx_sm90a_halo", "cin=64,side=8,norm=affine").find("norms no input"), std::string::npos);
 }
 
+// What a block of a network does in two launches: a residual of half the size goes through nearest_up2 first.
+TEST(conv2d, AResidualOfHalfTheSizeIsRepeated) {
+  for (const char* stride : {"1", "2"}) {
+    const std::string shape = "n=3,h=8,w=12,cin=2,cout=5,act=silu,gain=0.5,residual=1,stride=" + std::string(stride);
+    HostData halved(op(), op().parse(shape + ",residual_upsample=1"), DType::fp32, 7);
+    HostData whole(op(), op().parse(shape), DType::fp32, 1);
+    for (const char* name : {"x", "w", "bias"}) whole.storage[whole.index(name)] = halved.storage[halved.index(name)];
+    const auto p = whole.problem.as<Problem>();
+    const std::int64_t high = p.out_h(), wide = p.out_w();
+    for (std::int64_t i = 0; i < 3 * high * wide * 5; ++i) {
+      const std::int64_t image = i / 5 / wide / high, y = i / 5 / wide % high, x = i / 5 % wide;
+      whole.set(whole.index("residual"), i,
+                halved.get("residual", ((image * (high / 2) + y / 2) * (wide / 2) + x / 2) * 5 + i % 5));
+    }
+    EXPECT_EQ(halved.reference("y"), whole.reference("y"));
+    ASSERT_TRUE(halved.run_host().ok());
+    EXPECT_EQ(halved.difference(), "");
+  }
+}
+
+TEST(conv2d, AResidualOfHalfTheSizeIsRefusedByNameWhereARungHasNone) {
+  const auto problem = op().parse("n=1,h=8,w=8,cin=64,cout=64,residual=1,residual_upsample=1");
+  for (const Definition::Variant& variant : variants()) {
+    const Support support = variant.can_run(problem.as<Problem>(), DType::bf16);
+    const std::string name = variant.name;
+    EXPECT_EQ(static_cast<bool>(support),
+              std::set<std::string>({"host", "naive", "tiled", "ptx_sm90a_halo"}).contains(name))
+        << name;
+    if (support || name == "ptx_sm90a_pointwise" || name == "ptx_sm80_narrow") continue;
+    EXPECT_NE(std::string(support.reason).find("no residual of half"), std::string::npos) << name;
+  }
+}
+
 TEST(conv2d, ANormInFrontIsRefusedByNameWhereARungHasNone) {
   const auto problem = op().parse("n=1,h=8,w=8,cin=64,cout=64,norm=affine+silu");
   for (const Definition::Variant& variant : variants()) {
@@ -233,6 +269,9 @@ RC_GTEST_PROP(conv2d, HostAgreesWithTheOracleOnRandomProblems, ()) {
           ",gain=" + *rc::gen::element<std::string>("1", "0.5");
   for (const char* flag : {"bias", "affine", "image_shift", "residual", "stats"})
     text += "," + std::string(flag) + "=" + number(0, 2);
+  if (const auto p = op().parse(text).as<Problem>();
+      p.residual && !upsample && p.out_h() % 2 == 0 && p.out_w() % 2 == 0)
+    text += ",residual_upsample=" + number(0, 2);
   const DType dtype = *rc::gen::element(DType::bf16, DType::fp16, DType::fp32);
   HostData data(op(), op().parse(text), dtype, *rc::gen::arbitrary<unsigned>());
   RC_LOG() << to_string(dtype) << " " << text;

@@ -225,6 +225,25 @@ TEST(Catalogue, EveryOpShipsEveryKind) {
   }
 }
 
+TEST(Dtypes, TheLargestMagnitudeIsThatOfAnyElementAndInfiniteWhereOneIsNotFinite) {
+  for (const DType dtype : {DType::bf16, DType::fp16, DType::fp32, DType::fp64}) {
+    std::vector<double> storage(37);
+    const auto set = [&](std::int64_t at, double value) { store_element(dtype, storage.data(), at, value); };
+    const auto largest = [&](std::int64_t count) { return largest_magnitude(dtype, storage.data(), count); };
+    EXPECT_EQ(largest(0), 0) << to_string(dtype);
+    for (std::int64_t i = 0; i < 37; ++i) set(i, 0.25 * static_cast<double>(i % 5) - 0.5);
+    EXPECT_EQ(largest(37), 0.5);
+    set(36, -3);
+    EXPECT_EQ(largest(36), 0.5);
+    EXPECT_EQ(largest(37), 3);
+    for (const double value : {std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity(),
+                               std::numeric_limits<double>::quiet_NaN(), -std::numeric_limits<double>::quiet_NaN()}) {
+      set(11, value);
+      EXPECT_EQ(largest(37), std::numeric_limits<double>::infinity());
+    }
+  }
+}
+
 TEST(Architectures, GatesAreWhatTheyAreNamed) {
   EXPECT_TRUE(runs_on(Arch::host, 0));
   EXPECT_FALSE(runs_on(Arch::host, 90));

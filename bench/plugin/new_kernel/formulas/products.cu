@@ -34,7 +34,7 @@ struct conv2d : Case {
   int64_t n = integer("n"), high = integer("h"), wide = integer("w"), cin = integer("cin"), cout = integer("cout"),
           kernel = integer("kernel"), stride = integer("stride"), pad = integer("pad"), up = integer("upsample") + 1,
           rows = tensor("y")->shape[1], columns = tensor("y")->shape[2], sides = integer("side"),
-          skips = integer("side_skip");
+          skips = integer("side_skip"), halved = integer("residual_upsample") + 1;
   float gain = real("gain");
   Act act = act_of(*this);
 
@@ -58,7 +58,8 @@ struct conv2d : Case {
     if (bias) sum += bias[channel];
     if (scale) sum = sum * scale[channel] + shift[channel];
     if (image_shift) sum += image_shift[image * cout + channel];
-    y.set(i, gain * (activated(act, sum) + (residual ? residual[i] : 0)));
+    const int64_t added = ((image * rows + row) / halved * (columns / halved) + column / halved) * cout + channel;
+    y.set(i, gain * (activated(act, sum) + (residual ? residual[added] : 0)));
   }
 };
 
