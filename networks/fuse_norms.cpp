@@ -56,7 +56,8 @@ class Fuse {
     }
     for (const Node& node : from().nodes()) {
       if (node.op != find_op("groupnorm")) continue;
-      // What two tensors are the input of stays written: a convolution reads one. So does what is halved behind the norm.
+      // What two tensors are the input of stays written: a convolution reads one. So does what is halved behind the
+      // norm.
       const auto& norm = node.problem.as<groupnorm::Problem>();
       if (norm.stats || norm.skip_channels > 0 || norm.down()) continue;
       const ValueId y = node.values.back();

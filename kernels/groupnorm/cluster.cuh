@@ -65,10 +65,11 @@ __global__ void __launch_bounds__(max_cluster_threads(kHeld), 2)
   extern __shared__ __align__(16) char tile[];  // [rows][columns] of 16 bytes
   const StripePlan& plan = a.plan;
   const int pitch = plan.columns * 16;
-  auto* sums = reinterpret_cast<float2*>(tile + plan.shared_rows * kPixels * pitch);  // [columns][entries][tile_rows | 1]
-  float2* moments = sums + plan.sums();                                     // [blocks][bundle]
-  float2* finals = moments + plan.blocks * plan.bundle;                     // [bundle]: mean, rstd
-  const std::uint32_t arrived = ptx::shared_address(finals + plan.bundle);  // mbarrier: moments are complete
+  auto* sums =
+      reinterpret_cast<float2*>(tile + plan.shared_rows * kPixels * pitch);  // [columns][entries][tile_rows | 1]
+  float2* moments = sums + plan.sums();                                      // [blocks][bundle]
+  float2* finals = moments + plan.blocks * plan.bundle;                      // [bundle]: mean, rstd
+  const std::uint32_t arrived = ptx::shared_address(finals + plan.bundle);   // mbarrier: moments are complete
   const int rank = static_cast<int>(ptx::cluster_rank());
   const int unit = static_cast<int>(ptx::cluster_index());
   const int image = divide(unit, a.bundles_inverse);

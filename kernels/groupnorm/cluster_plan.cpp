@@ -119,7 +119,8 @@ std::optional<ClusterPlan> make_cluster_plan(const Problem& p, int bundle, int b
   plan.shared_rows = std::max(plan.rows - plan.held_rows() * plan.tile_rows, 0);
   plan.threads = plan.columns * plan.tile_rows / 32 * 32;
   plan.entries = spans_two_groups(p.channels_per_group()) ? 2 : kClusterLanes;
-  if (plan.shared_rows > kSharedBytesPerBlock / (plan.pixels * plan.columns * 16) || plan.shared_bytes() > kSharedBytesPerBlock)
+  if (plan.shared_rows > kSharedBytesPerBlock / (plan.pixels * plan.columns * 16) ||
+      plan.shared_bytes() > kSharedBytesPerBlock)
     return std::nullopt;
   return plan;
 }

@@ -20,8 +20,8 @@ inline constexpr int kSharedBytesPerBlock = 227 * 1024;  // sm_90's opt-in limit
 // Image-bundle pairs of a problem at most; the kernel divides their numbers in float.
 inline constexpr std::int64_t kMaxClusterUnits = std::int64_t{1} << 21;
 
-// Registers of a thread that holds `held` rows (or pixels, four of a row), and threads of a block so that two blocks always have them. Each of an
-// SM's four schedulers has a quarter of its registers, for whole warps.
+// Registers of a thread that holds `held` rows (or pixels, four of a row), and threads of a block so that two blocks
+// always have them. Each of an SM's four schedulers has a quarter of its registers, for whole warps.
 constexpr int cluster_registers(int held) {
   return 56 + 4 * held;
 }
@@ -83,8 +83,8 @@ ClusterResidence cluster_residence(const ClusterPlan&, std::int64_t units, int s
 std::optional<ClusterPlan> estimated_cluster_plan(const Problem&, int sm_count);
 
 // The plan that the launcher takes: the measured one (measured_plans.h) where a GPU of as many SMs was timed with the
-// problem's shape, else the estimated one. With down_w, of a shape that was not timed so: the one of the norm alone, which
-// loads the same, where it can be had.
+// problem's shape, else the estimated one. With down_w, of a shape that was not timed so: the one of the norm alone,
+// which loads the same, where it can be had.
 std::optional<ClusterPlan> choose_cluster_plan(const Problem&, int sm_count);
 
 // Every plan of a problem, the estimate's first, as text that parse_cluster_choice reads:

@@ -34,7 +34,8 @@ void fields(Problem& p, FieldVisitor& visit) {
   visit.flag("coefficients", "write a and b of fusion(x a + b) instead of y, for conv2d's norm", p.coefficients, false);
   visit.integer("skip_channels", "channels of skip, which is concatenated after x; 0: none", p.skip_channels, 0, 65535,
                 0);
-  visit.integer("down_w", "width of x, of whose 2x2 blocks y and x_down are means; 0: none", p.down_w, 0, kMaxPixels, 0);
+  visit.integer("down_w", "width of x, of whose 2x2 blocks y and x_down are means; 0: none", p.down_w, 0, kMaxPixels,
+                0);
 }
 
 void check(const Problem& p) {
@@ -50,8 +51,8 @@ void check(const Problem& p) {
   if (p.skip_channels > 0 && (p.given() || p.coefficients))
     throw InvalidInput("skip_channels needs slab_stats=none and coefficients=0: those are of one tensor");
   if (p.down() && (p.down_w % 2 != 0 || p.hw % (2 * p.down_w) != 0))
-    throw InvalidInput("down_w=" + std::to_string(p.down_w) +
-                       " must be even, 2 to hw / 2, and divide hw=" + std::to_string(p.hw) + " into an even number of rows");
+    throw InvalidInput("down_w=" + std::to_string(p.down_w) + " must be even, 2 to hw / 2, and divide hw=" +
+                       std::to_string(p.hw) + " into an even number of rows");
   if (p.down() && (p.skip_channels > 0 || p.coefficients))
     throw InvalidInput("down_w needs skip_channels=0 and coefficients=0: it halves y and one tensor x");
   if (p.given() && p.given_slabs() * p.channels_per_group() > INT32_MAX)
@@ -97,7 +98,11 @@ void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
 // leave out the affine map and SiLU, 6 per channel of a slab (subtract, multiply, add; multiply-add, add). With down_w,
 // 4 per element of y and of x_down, as an average costs, which is 2 per element of x.
 Cost cost(const Problem& p, DType, double bytes) {
-  const double per_element = (p.given() ? 0 : 4) + (p.coefficients ? 0 : p.fusion == Fusion::none ? 2 : 6) + (p.down() ? 2 : 0);
+  const double per_element = (p.given() ? 0 : 4) +
+                             (p.coefficients             ? 0
+                              : p.fusion == Fusion::none ? 2
+                                                         : 6) +
+                             (p.down() ? 2 : 0);
   const double per_channel =
       3 + (p.scale_shift() ? 3 : 0) + (p.reads_x() ? 0.0 : 6 * static_cast<double>(p.given_slabs()));
   return {per_element * static_cast<double>(p.elements()) + per_channel * static_cast<double>(p.n * p.channels), bytes,
@@ -109,8 +114,8 @@ Cost cost(const Problem& p, DType, double bytes) {
 // group of normal numbers is near 1 (above 1/2); in smaller groups it may come out as small as eps lets it, sqrt(eps).
 // Coefficients are fp32, and not rounded to u; but a rung may round the deviations that it squares (tensor_core_sm80),
 // which leaves 1.2 u / sqrt(L) in rstd as a rule, and four times that at worst.
-// With down_w the four values of a mean are rounded too, and may cancel: to half their size as a rule, but in a group of
-// few blocks to beta, which may be small.
+// With down_w the four values of a mean are rounded too, and may cancel: to half their size as a rule, but in a group
+// of few blocks to beta, which may be small.
 Tolerance tolerance(const Problem& p, DType dtype) {
   const double u32 = unit_roundoff(DType::fp32);
   const double size = static_cast<double>(p.group_size());

@@ -9,9 +9,9 @@
 // `coefficients`: not y, but a and b of y = fusion(x * a + b) for each image and channel, for a kernel that applies
 // them to x as it reads it (kernels/conv2d, `norm`). Of given statistics that needs no x.
 // `skip_channels`: the last of the channels lie in a tensor of their own, `skip`. A group may have channels of both.
-// `down_w`: of rows of so many pixels, y is the mean of each 2x2 block of what is above, each of its four values rounded
-// to T first, and x_down that of x: what two of kernels/resample, average_down2, would make of y and x. A network that
-// halves an image behind a norm needs both.
+// `down_w`: of rows of so many pixels, y is the mean of each 2x2 block of what is above, each of its four values
+// rounded to T first, and x_down that of x: what two of kernels/resample, average_down2, would make of y and x. A
+// network that halves an image behind a norm needs both.
 //
 // mean and variance (biased) are over the hw * channels / groups elements of a group; rstd = 1 / sqrt(variance + eps);
 // silu(v) = v / (1 + exp(-v)). Sources: Wu and He, "Group Normalization" (ECCV 2018); the scale-shift norm is that of

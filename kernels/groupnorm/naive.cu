@@ -112,8 +112,8 @@ __global__ void __launch_bounds__(kThreads) naive_kernel(Problem p, Tensors t, s
   for (std::int64_t i = threadIdx.x; i < size; i += kThreads) {
     const std::int64_t channel = group * width + i % width;
     const std::int64_t offset = first + i / width * p.channels + i % width;
-    y[offset] = from_float<T>(
-        normed<T>(p, t, element<T, kSkip>(p, t, offset), mean, rstd, channel, image, scale_shift_stride));
+    y[offset] =
+        from_float<T>(normed<T>(p, t, element<T, kSkip>(p, t, offset), mean, rstd, channel, image, scale_shift_stride));
   }
   if (p.stats && threadIdx.x == 0) {
     t.mean[blockIdx.x] = mean;
@@ -142,8 +142,7 @@ __global__ void __launch_bounds__(kThreads) naive_down_kernel(Problem p, Tensors
     for (int corner = 0; corner < 4; ++corner) {
       const float value = to_float(x[(first + corner / 2 * p.down_w + corner % 2) * p.channels + channel]);
       x_sum += value;
-      sum += to_float(from_float<T>(
-          normed<T>(p, t, value, mean, rstd, channel, image, p.scale_shift_stride())));
+      sum += to_float(from_float<T>(normed<T>(p, t, value, mean, rstd, channel, image, p.scale_shift_stride())));
     }
     static_cast<T*>(t.y)[pixel * p.channels + channel] = from_float<T>(0.25f * sum);
     static_cast<T*>(t.x_down)[pixel * p.channels + channel] = from_float<T>(0.25f * x_sum);

@@ -142,7 +142,8 @@ Status launch(const Problem& p, const Tensors& t, const Scratch& scratch, const 
       p, t, p.given() ? given_partials(p, t) : own_partials(p, plan, partials), coefficients);
   const Status status = launch_status("groupnorm tensor_core_sm80 finish");
   if (!status.ok() || p.coefficients) return status;
-  return launch_normalise<T, 8>("groupnorm tensor_core_sm80 normalise", p, t, plan, kTileColumns, coefficients, context);
+  return launch_normalise<T, 8>("groupnorm tensor_core_sm80 normalise", p, t, plan, kTileColumns, coefficients,
+                                context);
 }
 
 }  // namespace

@@ -85,8 +85,8 @@ TEST(HalveInNorms, WhatIsReadOtherwiseStays) {
   Down stats{.norm = "n=2,hw=32,channels=16,groups=2,fusion=silu,stats=1"};
   EXPECT_EQ(stats.halve(), all);
   Down read{.also = [](Network& network, ValueId normed) {
-    const ValueId more = network.graph.add("more", "elementwise", "op=silu,hw=1,channels=1024", DType::fp32,
-                                           {{"x", normed}}).at(0);
+    const ValueId more =
+        network.graph.add("more", "elementwise", "op=silu,hw=1,channels=1024", DType::fp32, {{"x", normed}}).at(0);
     network.outputs.push_back({"more", NetworkTensor::Kind::image, more, {1024}});
   }};
   EXPECT_EQ(read.halve(), (Names{"norm", "h_upd", "x_upd", "more", "after y", "after x"}));

@@ -202,8 +202,8 @@ TEST(groupnorm_plans, ShapesThatWereNotMeasuredTakeTheEstimate) {
   EXPECT_GT(compared, static_cast<int>(plans.size()));
 }
 
-// An image that is halved takes what the norm alone takes where a thread holds whole quads, or none, of it; the estimate
-// decides elsewhere.
+// An image that is halved takes what the norm alone takes where a thread holds whole quads, or none, of it; the
+// estimate decides elsewhere.
 TEST(groupnorm_plans, HalvedImagesTakeThePlanOfTheNormAloneWhereTheyCan) {
   const int sms = measured_plans().sm_count;
   int taken = 0, estimated = 0;

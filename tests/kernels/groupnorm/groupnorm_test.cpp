@@ -219,11 +219,8 @@ TEST(groupnorm, DownIsTheNormAndTwoAveragesBehindIt) {
     for (const char* output : {"mean", "rstd"})
       RC_ASSERT(down.storage[down.index(output)] == whole.storage[whole.index(output)]);
     for (const auto& [from, to] : {std::pair{"y", "y"}, {"x", "x_down"}}) {
-      const resample::Problem halves{.op = resample::Operation::average_down2,
-                                     .n = p.n,
-                                     .h = 2 * rows,
-                                     .w = p.down_w,
-                                     .channels = p.channels};
+      const resample::Problem halves{
+          .op = resample::Operation::average_down2, .n = p.n, .h = 2 * rows, .w = p.down_w, .channels = p.channels};
       HostData after(average, AnyProblem(halves), dtype, 0);
       after.storage[after.index("x")] = whole.storage[whole.index(from)];
       RC_ASSERT(after.run_host().ok());
