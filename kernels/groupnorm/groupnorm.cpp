@@ -123,7 +123,7 @@ Tolerance tolerance(const Problem& p, DType dtype) {
   const double arithmetic = u32 * (16 + std::sqrt(size)) * condition;
   const double rounded = !p.coefficients ? 1 : p.given() ? 0 : 5 / std::sqrt(size);
   const double u = rounded * unit_roundoff(dtype);
-  const double lost = size >= 32 ? 2 : 16;
+  const double lost = size >= 32 ? 2 : 8;
   if (p.down()) return {(1 + 2 * lost) * u + 2 * lost * arithmetic, (1 + lost) * u + 2 * lost * arithmetic};
   return {u + arithmetic, u + arithmetic};
 }

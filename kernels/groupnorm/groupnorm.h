@@ -88,9 +88,9 @@ struct Tensors {
   const float* slab_m2 = nullptr;    // fp32 [n, given_slabs, channels]
   const void* skip = nullptr;        // T [n, hw, skip_channels], with skip_channels only
   void* y = nullptr;                 // T [n, y_pixels, channels]; or coefficients, fp32 [n, 2, channels]: a, then b
+  void* x_down = nullptr;            // T [n, hw / 4, channels], with down_w only
   float* mean = nullptr;             // fp32 [n, groups], stats only
   float* rstd = nullptr;             // fp32 [n, groups], stats only
-  void* x_down = nullptr;            // T [n, hw / 4, channels], with down_w only
 };
 
 using Definition = OpDefinition<Problem, Tensors>;
