@@ -98,11 +98,8 @@ void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
 // leave out the affine map and SiLU, 6 per channel of a slab (subtract, multiply, add; multiply-add, add). With down_w,
 // 4 per element of y and of x_down, as an average costs, which is 2 per element of x.
 Cost cost(const Problem& p, DType, double bytes) {
-  const double per_element = (p.given() ? 0 : 4) +
-                             (p.coefficients             ? 0
-                              : p.fusion == Fusion::none ? 2
-                                                         : 6) +
-                             (p.down() ? 2 : 0);
+  const double applied = p.coefficients ? 0 : p.fusion == Fusion::none ? 2 : 6;
+  const double per_element = (p.given() ? 0 : 4) + applied + (p.down() ? 2 : 0);
   const double per_channel =
       3 + (p.scale_shift() ? 3 : 0) + (p.reads_x() ? 0.0 : 6 * static_cast<double>(p.given_slabs()));
   return {per_element * static_cast<double>(p.elements()) + per_channel * static_cast<double>(p.n * p.channels), bytes,
