@@ -56,8 +56,10 @@ class Fuse {
     }
     for (const Node& node : from().nodes()) {
       if (node.op != find_op("groupnorm")) continue;
-      // What two tensors are the input of stays written: a convolution reads one.
-      if (const auto& norm = node.problem.as<groupnorm::Problem>(); norm.stats || norm.skip_channels > 0) continue;
+      // What two tensors are the input of stays written: a convolution reads one. So does what is halved behind the
+      // norm.
+      const auto& norm = node.problem.as<groupnorm::Problem>();
+      if (norm.stats || norm.skip_channels > 0 || norm.down()) continue;
       const ValueId y = node.values.back();
       if (kept.contains(y) || static_cast<std::int64_t>(from()[y].bytes()) < which.least_bytes) continue;
       fused_.insert(&node);

@@ -9,6 +9,7 @@
 #include "kernels/core/fields.h"
 #include "networks/fold_skips.h"
 #include "networks/fuse_norms.h"
+#include "networks/halve_in_norms.h"
 #include "networks/merge_products.h"
 
 namespace noisefloor::networks {
@@ -202,7 +203,10 @@ Network NetworkInfo::build(const BuildOptions& asked) const {
   // Its builder may embed the levels of a call alone.
   if (std::ranges::none_of(network.inputs, &NetworkTensor::of_all_calls)) network.levels_ahead = 0;
   if (options.merge_products) merge_products(network);
-  if (options.fold_skips) fold_skips(network);
+  if (options.fold_skips) {
+    fold_skips(network);
+    halve_in_norms(network);
+  }
   if (options.fuse_norms) fuse_norms(network);
   if (options.shallow_blocks > 0) keep_what_is_below(network, options.shallow_blocks);
   return network;

@@ -112,8 +112,10 @@ struct BuildOptions {
   bool original = false;
   bool old_names = false;      // of modules, as the network's older checkpoints have them
   bool merge_products = true;  // short ones that share A (merge_products.h)
-  bool fold_skips = false;     // and their 1x1 into the convolutions that add them (fold_skips.h)
-  bool fuse_norms = false;     // into the convolutions behind them (fuse_norms.h)
+  // Skips and their 1x1 into the convolutions that add them (fold_skips.h), averages into the norms before them
+  // (halve_in_norms.h).
+  bool fold_skips = false;
+  bool fuse_norms = false;  // into the convolutions behind them (fuse_norms.h)
   Sizes sizes = {};
 };
 

@@ -123,9 +123,10 @@ void add_network_options(CLI::App& command, NetworkArguments& arguments) {
       ->check(CLI::IsMember({"on", "off"}))
       ->capture_default_str();
   command
-      .add_option("--folded-skips", arguments.folded_skips,
-                  "on: convolutions add a block's skip and its 1x1 themselves, so no concatenation is written (plan "
-                  "own or fastest, on sm_90)")
+      .add_option(
+          "--folded-skips", arguments.folded_skips,
+          "on: convolutions add a block's skip and its 1x1 themselves, so no concatenation is written, and norms "
+          "halve an image (plan own or fastest, on sm_90)")
       ->check(CLI::IsMember({"on", "off"}))
       ->capture_default_str();
 }

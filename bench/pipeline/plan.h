@@ -24,8 +24,8 @@ inline constexpr const char* kPools[] = {"own", "baseline", "fastest", "naive"};
 // Whether a network for this plan is built with its norms in the convolutions behind them (networks/fuse_norms.h): one
 // of our variants, on a device that runs ptx_sm90a_halo. A file's rows are of networks without.
 bool fuses_norms(const Suite& nodes, const Platform& platform, const std::string& source, DType dtype);
-// Whether it is built with its skip connections in the nodes that read them (networks/fold_skips.h): under the same
-// plans, on the same devices.
+// Whether it is built with its skip connections in the nodes that read them (networks/fold_skips.h), and averages in
+// the norms before them (networks/halve_in_norms.h): under the same plans, on the same devices.
 bool folds_skips(const Suite& nodes, const Platform& platform, const std::string& source, DType dtype);
 
 // A choice per distinct problem: of a pool, or as a file has it that `noisefloor roofline` wrote (plan.csv).

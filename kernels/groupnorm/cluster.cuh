@@ -1,6 +1,7 @@
 // The device code of ptx_sm90a; ptx_sm90a.cu says what it does and why.
 #pragma once
 
+#include "kernels/groupnorm/quads.cuh"
 #include "kernels/groupnorm/stripe.cuh"
 #include "kernels/ptx/cluster.cuh"
 #include "kernels/ptx/dsmem.cuh"
@@ -18,16 +19,23 @@ struct ClusterArguments : StripeArguments {
   int staggered;         // the first so many clusters start one after another
   float stagger_cycles;  // between them
   int x_channels;        // of x; the others are skip's
+  Quads quads;           // with down_w
 };
 
+// What a row of a block is: a pixel of x; of x and skip, where a thread's eight channels lie in one or the other, whose
+// rows are of other lengths than y's; or a quad of pixels, with down_w.
+enum class Row { of_x, of_two, quad };
+
 // Chan's formula over the blocks of the cluster, about the first one's mean; mean and rstd, to all lanes of a team.
+// kPixels: of a row.
+template <int kPixels>
 __device__ __forceinline__ float2 merge_blocks(const StripeArguments& a, const float2* moments, int j) {
   const float first = moments[j].x;
   float sum = 0, squares = 0;
 #pragma unroll 1
   for (int rank = linear_thread() % kTeam; rank < a.plan.blocks; rank += kTeam) {
     const float2 block = moments[rank * a.plan.bundle + j];
-    const float count = static_cast<float>(rows_of(a, rank) * a.width);
+    const float count = static_cast<float>(rows_of(a, rank) * kPixels * a.width);
     const float delta = block.x - first;
     sum += count * delta;
     squares += block.y + count * delta * delta;
@@ -46,19 +54,22 @@ __device__ __forceinline__ float2 merge_blocks(const StripeArguments& a, const f
 // next launch may start when this one's rows have arrived, if half of the GPU is free (`early`); else when it begins
 // to write: a launch that starts beside a full GPU fills the SMs unevenly.
 //
-// Registers: 16 sums, 8 shifts, 8 values, then 16 coefficients and 8 values: cluster_registers.
-//
-// kSkip: a thread's eight channels lie in x or in skip, whose rows are of other lengths than y's.
-template <class T, bool kActivate, int kHeld, bool kSkip>
+// Registers: 16 sums, 8 shifts, 8 values, then 16 coefficients and 8 values, of quads 8 of a mean more:
+// cluster_registers.
+template <class T, bool kActivate, int kHeld, Row kRow>
 __global__ void __launch_bounds__(max_cluster_threads(kHeld), 2)
     cluster_kernel(const __grid_constant__ ClusterArguments a) {
+  constexpr int kPixels = kRow == Row::quad ? kQuad : 1;
+  constexpr int kHeldRows = kHeld / kPixels;
+  static_assert(kHeld % kPixels == 0, "a thread holds whole quads");
   extern __shared__ __align__(16) char tile[];  // [rows][columns] of 16 bytes
-  const ClusterPlan& plan = a.plan;
+  const StripePlan& plan = a.plan;
   const int pitch = plan.columns * 16;
-  auto* sums = reinterpret_cast<float2*>(tile + plan.shared_rows * pitch);  // [columns][entries][tile_rows | 1]
-  float2* moments = sums + plan.sums();                                     // [blocks][bundle]
-  float2* finals = moments + plan.blocks * plan.bundle;                     // [bundle]: mean, rstd
-  const std::uint32_t arrived = ptx::shared_address(finals + plan.bundle);  // mbarrier: moments are complete
+  auto* sums =
+      reinterpret_cast<float2*>(tile + plan.shared_rows * kPixels * pitch);  // [columns][entries][tile_rows | 1]
+  float2* moments = sums + plan.sums();                                      // [blocks][bundle]
+  float2* finals = moments + plan.blocks * plan.bundle;                      // [bundle]: mean, rstd
+  const std::uint32_t arrived = ptx::shared_address(finals + plan.bundle);   // mbarrier: moments are complete
   const int rank = static_cast<int>(ptx::cluster_rank());
   const int unit = static_cast<int>(ptx::cluster_index());
   const int image = divide(unit, a.bundles_inverse);
@@ -72,6 +83,7 @@ __global__ void __launch_bounds__(max_cluster_threads(kHeld), 2)
   const std::int64_t step = static_cast<std::int64_t>(plan.tile_rows) * a.channels;
   const int tile_offset = first * pitch + column * 16;
   const int tile_step = plan.tile_rows * pitch;
+  const int corner_step = plan.shared_rows * pitch;  // of quads
 
   if (plan.blocks > 1) {
     if (linear_thread() == 0) {
@@ -106,10 +118,24 @@ __global__ void __launch_bounds__(max_cluster_threads(kHeld), 2)
   // The thread's first kHeld rows travel to registers, the others to shared memory, in stages, so that the first are
   // summed while the last travel. A thread sums what it has fetched itself: no barrier between.
   uint4 held[kHeld + 1];
-  {
+  if constexpr (kRow == Row::quad) {
+    const T* source =
+        static_cast<const T*>(a.t.x) + static_cast<std::int64_t>(image) * kQuad * a.hw * a.channels + channel;
+    const int begin = rank * plan.rows;
+#pragma unroll
+    for (int k = 0; k < kHeldRows; ++k) {
+      const int r = first + k * plan.tile_rows;
+      if (r >= rows) continue;
+      const T* quad = first_of_quad(a, a.quads, source, begin + r);
+#pragma unroll
+      for (int i = 0; i < kQuad; ++i) held[kQuad * k + i] = load_16_bytes(quad + corner_offset(a, a.quads, i));
+    }
+    fetch_quads(a, a.quads, source, begin, ptx::shared_address(tile) + tile_offset, tile_step, corner_step,
+                first + kHeldRows * plan.tile_rows, rows);
+  } else {
     const T* source = static_cast<const T*>(a.t.x) + offset;
     std::int64_t source_step = step;
-    if constexpr (kSkip) {
+    if constexpr (kRow == Row::of_two) {
       const bool in_skip = channel >= a.x_channels;
       const int length = in_skip ? a.channels - a.x_channels : a.x_channels;
       source = static_cast<const T*>(in_skip ? a.t.skip : a.t.x) +
@@ -126,7 +152,29 @@ __global__ void __launch_bounds__(max_cluster_threads(kHeld), 2)
   }
   ChannelSums seen{};
   const int split = channels_in_first(a, column);
-  {
+  if constexpr (kRow == Row::quad) {
+    T* mean = static_cast<T*>(a.t.x_down) + offset;
+    if (kHeld > 0 && first < rows) start_sums<T>(a, seen, held[0], split);
+#pragma unroll
+    for (int k = 0; k < kHeldRows; ++k) {
+      if (first + k * plan.tile_rows < rows) add_quad<T>(seen, mean, [&](int i) { return held[kQuad * k + i]; });
+      mean += step;
+    }
+    const char* source = tile + tile_offset;
+    int r = first + kHeldRows * plan.tile_rows;
+#pragma unroll 1
+    for (int later = a.stages - 1; later >= 0; --later) {
+      wait_groups(later);
+      if (kHeld == 0 && later == a.stages - 1 && first < rows)
+        start_sums<T>(a, seen, *reinterpret_cast<const uint4*>(source), split);
+#pragma unroll 1
+      for (int k = 0; k < a.stage_accesses && r < rows; ++k, r += plan.tile_rows) {
+        add_quad<T>(seen, mean, [&](int i) { return *reinterpret_cast<const uint4*>(source + i * corner_step); });
+        source += tile_step;
+        mean += step;
+      }
+    }
+  } else {
     if (kHeld > 0 && first < rows) start_sums<T>(a, seen, held[0], split);
 #pragma unroll
     for (int k = 0; k < kHeld; ++k) {
@@ -146,7 +194,8 @@ __global__ void __launch_bounds__(max_cluster_threads(kHeld), 2)
       }
     }
   }
-  const RowShare share(a, rows);
+  RowShare share(a, rows);
+  if constexpr (kRow == Row::quad) share.count_pixels(kQuad);
   store_moments(a, seen, share.of(first), split, sums);
   if (a.early) ptx::griddepcontrol_launch_dependents();
   const int thread = linear_thread();
@@ -160,7 +209,7 @@ __global__ void __launch_bounds__(max_cluster_threads(kHeld), 2)
 #pragma unroll 1
     for (int base = 0; base < plan.bundle; base += teams) {
       const int j = base + team;
-      const float2 own = group_moments(a, sums, share, rows, min(j, plan.bundle - 1));
+      const float2 own = group_moments(a, sums, share, rows * kPixels, min(j, plan.bundle - 1));
       if (j >= plan.bundle) continue;
       if (plan.blocks == 1) {
         if (team_lane == 0) finals[j] = mean_and_rstd(a, own.x, own.y);
@@ -182,7 +231,7 @@ __global__ void __launch_bounds__(max_cluster_threads(kHeld), 2)
 #pragma unroll 1
       for (int base = 0; base < plan.bundle; base += teams) {
         const int j = base + team;
-        const float2 total = merge_blocks(a, moments, min(j, plan.bundle - 1));
+        const float2 total = merge_blocks<kPixels>(a, moments, min(j, plan.bundle - 1));
         if (j < plan.bundle && team_lane == 0) finals[j] = total;
       }
     }
@@ -201,6 +250,23 @@ __global__ void __launch_bounds__(max_cluster_threads(kHeld), 2)
   fold_coefficients<T, kActivate>(a, parameters, column, finals, ca, cb);
   if (!a.early) ptx::griddepcontrol_launch_dependents();
   T* destination = static_cast<T*>(a.t.y) + offset;
+  if constexpr (kRow == Row::quad) {
+#pragma unroll
+    for (int k = 0; k < kHeldRows; ++k) {
+      if (first + k * plan.tile_rows < rows)
+        write_quad<T, kActivate>(destination, ca, cb, [&](int i) { return held[kQuad * k + i]; });
+      destination += step;
+    }
+    const char* source = tile + tile_offset;
+#pragma unroll 1
+    for (int r = first + kHeldRows * plan.tile_rows; r < rows; r += plan.tile_rows) {
+      write_quad<T, kActivate>(destination, ca, cb,
+                               [&](int i) { return *reinterpret_cast<const uint4*>(source + i * corner_step); });
+      source += tile_step;
+      destination += step;
+    }
+    return;
+  }
   const auto write = [&](const uint4& row) {
     write_row<T, kActivate>(destination, row, ca, cb);
     destination += step;

@@ -42,7 +42,7 @@ double estimate(const Problem& p, const ClusterPlan& plan, int sm_count) {
       static_cast<double>(std::min<std::int64_t>(blocks_per_sm(plan), (blocks + sm_count - 1) / sm_count));
   const double waves = std::ceil(static_cast<double>(units) / resident_clusters(plan, sm_count));
   const int threads = plan.columns * plan.tile_rows;
-  const double accesses = static_cast<double>(plan.rows) * plan.columns / threads;  // of a thread
+  const double accesses = static_cast<double>(plan.rows) * plan.pixels * plan.columns / threads;  // of a thread
   const int teams = std::max(plan.threads / 16, 1);
   const int rounds = (plan.bundle + teams - 1) / teams;  // groups that a team reduces one after another
   const auto columns_of_group = static_cast<double>((p.channels_per_group() + 7) / 8 + 1);
@@ -51,7 +51,7 @@ double estimate(const Problem& p, const ClusterPlan& plan, int sm_count) {
   const double per_wave = (plan.blocks > 1 ? 4.1 + 0.061 * plan.blocks : 0.0) + (0.119 + 0.042 * active) * accesses +
                           0.356 * shared + (shared > 0 ? 0.91 : 0.0) + (plan.held == 0 ? 2.0 : 0.0) +
                           (0.0082 + 0.0153 * active) * threads + 0.2 * steps + 1.57 * (rounds - 1);
-  const double last = waves > 1 ? 0.00289 * plan.rows * plan.columns : 0.0;  // loads or writes only
+  const double last = waves > 1 ? 0.00289 * plan.rows * plan.pixels * plan.columns : 0.0;  // loads or writes only
   const int bytes = plan.columns * 16;
   const double unused = plan.blocks == 8 ? 0.042 : 0.0;
   const double waste = (29.8 * ((32 - bytes % 32) % 32) + 0.62 * ((64 - bytes % 64) % 64)) / bytes + unused;
@@ -108,16 +108,19 @@ std::optional<ClusterPlan> make_cluster_plan(const Problem& p, int bundle, int b
   ClusterPlan plan;
   plan.bundle = bundle;
   plan.blocks = blocks;
-  plan.rows = static_cast<int>((p.hw + blocks - 1) / blocks);
+  plan.pixels = p.down() ? 4 : 1;
+  if (held % plan.pixels != 0) return std::nullopt;
+  plan.rows = static_cast<int>((p.y_pixels() + blocks - 1) / blocks);
   plan.columns = static_cast<int>(width / kClusterLanes);
   plan.tile_rows = std::max(std::min(threads / plan.columns, plan.rows), (32 + plan.columns - 1) / plan.columns);
   plan.held = held;
-  if (plan.rows <= (held - 1) * plan.tile_rows) return std::nullopt;
+  if (plan.rows <= (plan.held_rows() - 1) * plan.tile_rows) return std::nullopt;
   if (plan.tile_rows * plan.columns > max_cluster_threads(held)) return std::nullopt;
-  plan.shared_rows = std::max(plan.rows - held * plan.tile_rows, 0);
+  plan.shared_rows = std::max(plan.rows - plan.held_rows() * plan.tile_rows, 0);
   plan.threads = plan.columns * plan.tile_rows / 32 * 32;
   plan.entries = spans_two_groups(p.channels_per_group()) ? 2 : kClusterLanes;
-  if (plan.shared_rows > kSharedBytesPerBlock / (plan.columns * 16) || plan.shared_bytes() > kSharedBytesPerBlock)
+  if (plan.shared_rows > kSharedBytesPerBlock / (plan.pixels * plan.columns * 16) ||
+      plan.shared_bytes() > kSharedBytesPerBlock)
     return std::nullopt;
   return plan;
 }
@@ -148,13 +151,18 @@ std::optional<ClusterPlan> estimated_cluster_plan(const Problem& p, int sm_count
 }
 
 std::optional<ClusterPlan> choose_cluster_plan(const Problem& p, int sm_count) {
-  return remembered(std::array{p.n, p.hw, p.channels, p.groups, std::int64_t{sm_count}}, [&] {
+  return remembered(std::array{p.n, p.hw, p.channels, p.groups, p.down_w, std::int64_t{sm_count}}, [&] {
     const MeasuredPlans measured = measured_plans();
     if (sm_count != measured.sm_count) return estimated_cluster_plan(p, sm_count);
-    const auto shape = [](const auto& of) { return std::tuple(of.n, of.hw, of.channels, of.groups); };
-    const MeasuredPlan* row = find_measured(measured.plans, shape(p), shape);
-    if (row == nullptr) return estimated_cluster_plan(p, sm_count);
-    return make_cluster_plan(p, row->bundle, row->blocks, row->threads, row->held);
+    const auto shape = [](const auto& of) { return std::tuple(of.n, of.hw, of.channels, of.groups, of.down_w); };
+    Problem alone = p;
+    alone.down_w = 0;
+    for (const Problem& timed : {p, alone}) {
+      const MeasuredPlan* row = find_measured(measured.plans, shape(timed), shape);
+      if (row == nullptr) continue;
+      if (const auto plan = make_cluster_plan(p, row->bundle, row->blocks, row->threads, row->held)) return plan;
+    }
+    return estimated_cluster_plan(p, sm_count);
   });
 }
 

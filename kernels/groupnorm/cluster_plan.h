@@ -20,8 +20,8 @@ inline constexpr int kSharedBytesPerBlock = 227 * 1024;  // sm_90's opt-in limit
 // Image-bundle pairs of a problem at most; the kernel divides their numbers in float.
 inline constexpr std::int64_t kMaxClusterUnits = std::int64_t{1} << 21;
 
-// Registers of a thread that holds `held` rows, and threads of a block so that two blocks always have them. Each of an
-// SM's four schedulers has a quarter of its registers, for whole warps.
+// Registers of a thread that holds `held` rows (or pixels, four of a row), and threads of a block so that two blocks
+// always have them. Each of an SM's four schedulers has a quarter of its registers, for whole warps.
 constexpr int cluster_registers(int held) {
   return 56 + 4 * held;
 }
@@ -30,23 +30,30 @@ constexpr int max_cluster_threads(int held) {
   return 4 * warps_of_scheduler / 2 * 32;
 }
 
-struct ClusterPlan {
+// What kernels read of a plan. Whoever adds a number changes the code of all of them: ptxas loads these by pairs.
+struct StripePlan {
   int bundle = 1;     // groups of a block; bundle * channels_per_group is a multiple of kClusterLanes
   int blocks = 1;     // of a cluster; a power of two
   int rows = 1;       // of a block; the last blocks of a cluster may have fewer
   int columns = 1;    // 16-byte columns of a bundle
   int tile_rows = 1;  // rows that a block copies at once: thread t takes column t % columns of row t / columns
   int threads = 32;   // of the whole warps among columns * tile_rows; a last, partial warp copies, sums and writes only
-  int held = 0;       // rows that a thread, its first, holds in registers: one of kHeldChoices, or kHeldByPairs
+  int held = 0;       // pixels that a thread, its first, holds in registers: one of kHeldChoices, or kHeldByPairs
   int shared_rows = 1;  // rows of a block, its last, that are in shared memory
   int entries = 2;  // moments that a thread leaves: of two groups, or of eight channels where those span more groups
 
   // Mean and M2, 8 bytes, for each entry of each thread; the pitch is odd, against bank conflicts.
   constexpr int sums() const { return columns * entries * (tile_rows | 1); }
+};
+
+struct ClusterPlan : StripePlan {
+  int pixels = 1;  // of x in a row: one, or with down_w the four of a pixel of y, of which a thread holds all or none
+
+  int held_rows() const { return held / pixels; }
   int shared_bytes() const {
     const int moments = (blocks + 1) * bundle;  // mean and M2 of each group, by block; then mean and rstd
     const int barrier = 8;
-    return shared_rows * columns * 16 + (sums() + moments) * 2 * static_cast<int>(sizeof(float)) + barrier;
+    return shared_rows * pixels * columns * 16 + (sums() + moments) * 2 * static_cast<int>(sizeof(float)) + barrier;
   }
 };
 
@@ -76,7 +83,8 @@ ClusterResidence cluster_residence(const ClusterPlan&, std::int64_t units, int s
 std::optional<ClusterPlan> estimated_cluster_plan(const Problem&, int sm_count);
 
 // The plan that the launcher takes: the measured one (measured_plans.h) where a GPU of as many SMs was timed with the
-// problem's shape, else the estimated one.
+// problem's shape, else the estimated one. With down_w, of a shape that was not timed so: the one of the norm alone,
+// which loads the same, where it can be had.
 std::optional<ClusterPlan> choose_cluster_plan(const Problem&, int sm_count);
 
 // Every plan of a problem, the estimate's first, as text that parse_cluster_choice reads:

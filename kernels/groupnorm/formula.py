@@ -19,6 +19,12 @@ def group_statistics(values, inputs):
     return mean, (m2 + rows * (means - mean[:, None, :, None]) ** 2).sum((1, 3)) / count
 
 
+def halved(values, x):
+    """The means of 2x2 blocks of [n, pixels, channels], of an image whose rows have down_w pixels."""
+    n, _, channels = x.shape
+    return x.reshape(n, -1, 2, int(values["down_w"]) // 2, 2, channels).mean((2, 4)).reshape(n, -1, channels)
+
+
 def groupnorm(values, inputs):
     if "skip" in inputs:
         inputs = {**inputs, "x": np.concatenate((inputs["x"], inputs["skip"]), 2)}
@@ -35,4 +41,5 @@ def groupnorm(values, inputs):
     else:
         y = inputs["x"] * a + b
         y = y if values["fusion"] == "none" else silu(y)
-    return (y, mean, rstd) if values["stats"] == "1" else (y,)
+    outputs = (y,) if values["down_w"] == "0" else (halved(values, y), halved(values, inputs["x"]))
+    return (*outputs, mean, rstd) if values["stats"] == "1" else outputs

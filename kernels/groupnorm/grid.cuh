@@ -83,7 +83,7 @@ __device__ __forceinline__ float2 merge_team(const GridArguments& a, const std::
 template <class T, bool kActivate>
 __global__ void __launch_bounds__(kGridThreads, 1) grid_kernel(const __grid_constant__ GridArguments a) {
   extern __shared__ __align__(16) char tile[];  // [rows][columns] of 16 bytes
-  const ClusterPlan& plan = a.plan;
+  const StripePlan& plan = a.plan;
   const int pitch = plan.columns * 16;
   auto* sums = reinterpret_cast<float2*>(tile + plan.shared_rows * pitch);  // [columns][entries][tile_rows | 1]
   float2* finals = sums + plan.sums();                                      // [bundle]: mean, rstd

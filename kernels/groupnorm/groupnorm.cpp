@@ -16,11 +16,12 @@ constexpr const char* kSlabStats[] = {"none", "given", "quarters"};
 // A mean three standard deviations off zero: E[x^2] - E[x]^2 then loses bits that a shifted sum keeps.
 constexpr double kFillMean = 3;
 constexpr std::int64_t kMaxElements = std::int64_t{1} << 40;
+constexpr std::int64_t kMaxPixels = std::int64_t{1} << 30;
 
 void fields(Problem& p, FieldVisitor& visit) {
   visit.computes("fusion((x - mean) rstd gamma + beta), mean and variance of each image and group of channels");
   visit.integer("n", "images", p.n, 1, 32767);
-  visit.integer("hw", "pixels of an image, height * width (* frames)", p.hw, 1, std::int64_t{1} << 30);
+  visit.integer("hw", "pixels of an image, height * width (* frames)", p.hw, 1, kMaxPixels);
   visit.integer("channels", "channels of x and skip together", p.channels, 1, 65536);
   visit.integer("groups", "groups of channels, each normalised separately; divides channels", p.groups, 1, 65536);
   visit.enumeration("fusion", "what y is: norm; silu(norm); or silu(norm (1 + scale) + shift)", p.fusion, kFusions,
@@ -32,6 +33,8 @@ void fields(Problem& p, FieldVisitor& visit) {
   visit.flag("packed", "for silu+ss: scale and shift are the halves of one tensor, scale_shift", p.packed, false);
   visit.flag("coefficients", "write a and b of fusion(x a + b) instead of y, for conv2d's norm", p.coefficients, false);
   visit.integer("skip_channels", "channels of skip, which is concatenated after x; 0: none", p.skip_channels, 0, 65535,
+                0);
+  visit.integer("down_w", "width of x, of whose 2x2 blocks y and x_down are means; 0: none", p.down_w, 0, kMaxPixels,
                 0);
 }
 
@@ -47,6 +50,11 @@ void check(const Problem& p) {
                        std::to_string(p.channels - 1));
   if (p.skip_channels > 0 && (p.given() || p.coefficients))
     throw InvalidInput("skip_channels needs slab_stats=none and coefficients=0: those are of one tensor");
+  if (p.down() && (p.down_w % 2 != 0 || p.hw % (2 * p.down_w) != 0))
+    throw InvalidInput("down_w=" + std::to_string(p.down_w) + " must be even, 2 to hw / 2, and divide hw=" +
+                       std::to_string(p.hw) + " into an even number of rows");
+  if (p.down() && (p.skip_channels > 0 || p.coefficients))
+    throw InvalidInput("down_w needs skip_channels=0 and coefficients=0: it halves y and one tensor x");
   if (p.given() && p.given_slabs() * p.channels_per_group() > INT32_MAX)
     throw InvalidInput("hw and channels make more than 2^31 given statistics per image and group");
   if (p.hw % p.quarters() != 0)
@@ -56,7 +64,7 @@ void check(const Problem& p) {
 }
 
 void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
-  const Extents activations{p.n, p.hw, p.channels}, slabs{p.n, p.given_slabs(), p.channels};
+  const Extents activations{p.n, p.y_pixels(), p.channels}, slabs{p.n, p.given_slabs(), p.channels};
   if (p.reads_x()) visit.in("x", t.x, {p.n, p.hw, p.x_channels()}, normal_fill(kFillMean, 1));
   visit.in("gamma", t.gamma, {p.channels}, normal_fill(1, 0.25));
   visit.in("beta", t.beta, {p.channels}, normal_fill(0, 0.25));
@@ -76,6 +84,7 @@ void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
               DType::fp32);
   else
     visit.out("y", t.y, activations);
+  if (p.down()) visit.out({"x_down", "means of 2x2 blocks of x"}, t.x_down, activations);
   if (p.stats) {
     visit.out("mean", t.mean, {p.n, p.groups});
     visit.out({"rstd", "1 / sqrt(variance + eps)"}, t.rstd, {p.n, p.groups});
@@ -86,9 +95,11 @@ void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
 // gamma, beta, scale and shift folded into one pair of coefficients per image and channel), SiLU 4 (exponential, add,
 // divide, multiply). Per image and channel: 3 for the pair, 3 more for scale and shift. Given statistics leave out mean
 // and variance; merging them is not counted (1/64 of that), unless there is nothing else: with coefficients, which
-// leave out the affine map and SiLU, 6 per channel of a slab (subtract, multiply, add; multiply-add, add).
+// leave out the affine map and SiLU, 6 per channel of a slab (subtract, multiply, add; multiply-add, add). With down_w,
+// 4 per element of y and of x_down, as an average costs, which is 2 per element of x.
 Cost cost(const Problem& p, DType, double bytes) {
-  const double per_element = (p.given() ? 0 : 4) + (p.coefficients ? 0 : p.fusion == Fusion::none ? 2 : 6);
+  const double applied = p.coefficients ? 0 : p.fusion == Fusion::none ? 2 : 6;
+  const double per_element = (p.given() ? 0 : 4) + applied + (p.down() ? 2 : 0);
   const double per_channel =
       3 + (p.scale_shift() ? 3 : 0) + (p.reads_x() ? 0.0 : 6 * static_cast<double>(p.given_slabs()));
   return {per_element * static_cast<double>(p.elements()) + per_channel * static_cast<double>(p.n * p.channels), bytes,
@@ -100,6 +111,8 @@ Cost cost(const Problem& p, DType, double bytes) {
 // group of normal numbers is near 1 (above 1/2); in smaller groups it may come out as small as eps lets it, sqrt(eps).
 // Coefficients are fp32, and not rounded to u; but a rung may round the deviations that it squares (tensor_core_sm80),
 // which leaves 1.2 u / sqrt(L) in rstd as a rule, and four times that at worst.
+// With down_w the four values of a mean are rounded too, and may cancel: to half their size as a rule, but in a group
+// of few blocks to beta, which may be small.
 Tolerance tolerance(const Problem& p, DType dtype) {
   const double u32 = unit_roundoff(DType::fp32);
   const double size = static_cast<double>(p.group_size());
@@ -107,6 +120,8 @@ Tolerance tolerance(const Problem& p, DType dtype) {
   const double arithmetic = u32 * (16 + std::sqrt(size)) * condition;
   const double rounded = !p.coefficients ? 1 : p.given() ? 0 : 5 / std::sqrt(size);
   const double u = rounded * unit_roundoff(dtype);
+  const double lost = size >= 32 ? 2 : 8;
+  if (p.down()) return {(1 + 2 * lost) * u + 2 * lost * arithmetic, (1 + lost) * u + 2 * lost * arithmetic};
   return {u + arithmetic, u + arithmetic};
 }
 

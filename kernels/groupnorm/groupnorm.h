@@ -9,6 +9,9 @@
 // `coefficients`: not y, but a and b of y = fusion(x * a + b) for each image and channel, for a kernel that applies
 // them to x as it reads it (kernels/conv2d, `norm`). Of given statistics that needs no x.
 // `skip_channels`: the last of the channels lie in a tensor of their own, `skip`. A group may have channels of both.
+// `down_w`: of rows of so many pixels, y is the mean of each 2x2 block of what is above, each of its four values
+// rounded to T first, and x_down that of x: what two of kernels/resample, average_down2, would make of y and x. A
+// network that halves an image behind a norm needs both.
 //
 // mean and variance (biased) are over the hw * channels / groups elements of a group; rstd = 1 / sqrt(variance + eps);
 // silu(v) = v / (1 + exp(-v)). Sources: Wu and He, "Group Normalization" (ECCV 2018); the scale-shift norm is that of
@@ -44,11 +47,19 @@ struct Problem {
   bool coefficients = false;               // write a and b in the place of y
   // What is normalised is the concatenation that kernels/resample would write of x and skip.
   std::int64_t skip_channels = 0;  // of the channels, the last so many: they are in skip
+  std::int64_t down_w = 0;         // pixels of a row of x, where y and x_down have half as many rows and columns
 
   std::int64_t channels_per_group() const { return channels / groups; }
   std::int64_t elements() const { return n * hw * channels; }
   std::int64_t group_size() const { return hw * channels_per_group(); }
   constexpr std::int64_t x_channels() const { return channels - skip_channels; }
+  constexpr bool down() const { return down_w > 0; }
+  constexpr std::int64_t y_pixels() const { return down() ? hw / 4 : hw; }  // of an image
+  // With down_w: where in x the 2x2 block of pixel `pixel` of y begins. Images have whole rows of blocks, so pixels may
+  // be counted over all of them.
+  constexpr std::int64_t first_of_four(std::int64_t pixel) const {
+    return 2 * (pixel + pixel / (down_w / 2) * (down_w / 2));
+  }
   constexpr bool given() const { return slab_stats != SlabStats::none; }
   constexpr bool reads_x() const { return !(coefficients && given()); }
   constexpr std::int64_t quarters() const { return slab_stats == SlabStats::quarters ? 4 : 1; }
@@ -76,7 +87,8 @@ struct Tensors {
   const float* slab_mean = nullptr;  // fp32 [n, given_slabs, channels], given statistics only, as is slab_m2
   const float* slab_m2 = nullptr;    // fp32 [n, given_slabs, channels]
   const void* skip = nullptr;        // T [n, hw, skip_channels], with skip_channels only
-  void* y = nullptr;                 // T [n, hw, channels]; or coefficients, fp32 [n, 2, channels]: a, then b
+  void* y = nullptr;                 // T [n, y_pixels, channels]; or coefficients, fp32 [n, 2, channels]: a, then b
+  void* x_down = nullptr;            // T [n, hw / 4, channels], with down_w only
   float* mean = nullptr;             // fp32 [n, groups], stats only
   float* rstd = nullptr;             // fp32 [n, groups], stats only
 };

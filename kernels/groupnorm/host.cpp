@@ -4,7 +4,7 @@
 // row.
 // 2. Groups in parallel: slabs and channels merged by Chan's formula, in fixed order, into a mean and a multiply-add
 // per channel. The mean is subtracted first: folded into the addend it would cancel where a group is nearly constant.
-// 3. Slabs in parallel: the multiply-add and SiLU.
+// 3. Slabs in parallel: the multiply-add and SiLU; with down_w slabs of y, whose pixels are means of four.
 // Workspace: [n, slabs, 2, channels] partials, [n, 3, channels] coefficients, fp32.
 // Source: Chan, Golub and LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing Sample Variances" (1979).
 #include <algorithm>
@@ -21,8 +21,8 @@ namespace {
 constexpr std::int64_t kSlabRows = 128;  // short enough for a plain float sum of shifted values
 constexpr std::int64_t kChunk = 256;     // channels at a time: four float arrays of that length stay in L1
 
-std::int64_t slab_count(const Problem& p) {
-  return (p.hw + kSlabRows - 1) / kSlabRows;
+std::int64_t slab_count(std::int64_t pixels) {
+  return (pixels + kSlabRows - 1) / kSlabRows;
 }
 
 // exp(v) within 2e-7 relative: 2^round(t) times a Taylor polynomial of 2^r, |r| <= 1/2; branch free, so that it
@@ -72,7 +72,7 @@ struct Partials {
       : mean(p.given() ? t.slab_mean : own),
         m2(p.given() ? t.slab_m2 : own + p.channels),
         stride(p.given() ? p.channels : 2 * p.channels),
-        slabs(p.given() ? p.given_slabs() : slab_count(p)) {}
+        slabs(p.given() ? p.given_slabs() : slab_count(p.hw)) {}
 };
 
 // Merges the partials of one group and writes the coefficients of its channels.
@@ -117,25 +117,55 @@ void finish_group(const Problem& p, DType dtype, const Tensors& t, const Partial
   }
 }
 
+// fusion(x * a + b) of `width` channels from `c` on, whose x are in `row`.
+void normalise_row(const Problem& p, const float* coefficients, std::int64_t c, std::int64_t width, float* row) {
+  const float* a = coefficients + c;
+  const float* b = coefficients + p.channels + c;
+  const float* mean = coefficients + 2 * p.channels + c;
+  if (p.fusion == Fusion::none) {
+    for (std::int64_t i = 0; i < width; ++i) row[i] = (row[i] - mean[i]) * a[i] + b[i];
+  } else {
+    for (std::int64_t i = 0; i < width; ++i) {
+      const float value = (row[i] - mean[i]) * a[i] + b[i];
+      row[i] = value / (1 + exp_float(-value));
+    }
+  }
+}
+
 void normalise_slab(const Problem& p, DType dtype, const Tensors& t, const float* coefficients, std::int64_t first_row,
                     std::int64_t rows) {
   float row[kChunk];
   for (std::int64_t s = first_row; s < first_row + rows; ++s) {
     for (std::int64_t c = 0; c < p.channels; c += kChunk) {
       const std::int64_t width = std::min(kChunk, p.channels - c);
-      const float* a = coefficients + c;
-      const float* b = coefficients + p.channels + c;
-      const float* mean = coefficients + 2 * p.channels + c;
       load_channels(p, dtype, t, s, c, width, row);
-      if (p.fusion == Fusion::none) {
-        for (std::int64_t i = 0; i < width; ++i) row[i] = (row[i] - mean[i]) * a[i] + b[i];
-      } else {
-        for (std::int64_t i = 0; i < width; ++i) {
-          const float value = (row[i] - mean[i]) * a[i] + b[i];
-          row[i] = value / (1 + exp_float(-value));
-        }
-      }
+      normalise_row(p, coefficients, c, width, row);
       store_floats(dtype, t.y, s * p.channels + c, width, row);
+    }
+  }
+}
+
+// `pixels` of y and x_down, counted over all images.
+void halve_slab(const Problem& p, DType dtype, const Tensors& t, const float* coefficients, std::int64_t first_pixel,
+                std::int64_t pixels) {
+  float row[kChunk], y[kChunk], x[kChunk];
+  alignas(16) std::byte rounded[kChunk * sizeof(float)];
+  for (std::int64_t pixel = first_pixel; pixel < first_pixel + pixels; ++pixel) {
+    const std::int64_t first = p.first_of_four(pixel);
+    for (std::int64_t c = 0; c < p.channels; c += kChunk) {
+      const std::int64_t width = std::min(kChunk, p.channels - c);
+      std::fill_n(y, width, 0.0f);
+      std::fill_n(x, width, 0.0f);
+      for (const std::int64_t corner : {first, first + 1, first + p.down_w, first + p.down_w + 1}) {
+        load_channels(p, dtype, t, corner, c, width, row);
+        for (std::int64_t i = 0; i < width; ++i) x[i] += 0.25f * row[i];
+        normalise_row(p, coefficients, c, width, row);
+        store_floats(dtype, rounded, 0, width, row);
+        load_floats(dtype, rounded, 0, width, row);
+        for (std::int64_t i = 0; i < width; ++i) y[i] += 0.25f * row[i];
+      }
+      store_floats(dtype, t.y, pixel * p.channels + c, width, y);
+      store_floats(dtype, t.x_down, pixel * p.channels + c, width, x);
     }
   }
 }
@@ -143,26 +173,27 @@ void normalise_slab(const Problem& p, DType dtype, const Tensors& t, const float
 }  // namespace
 
 std::size_t host_workspace_bytes(const Problem& p, DType, const DeviceInfo&) {
-  return static_cast<std::size_t>(p.n * (slab_count(p) * 2 + 3) * p.channels) * sizeof(float);
+  return static_cast<std::size_t>(p.n * (slab_count(p.hw) * 2 + 3) * p.channels) * sizeof(float);
 }
 
 Status launch_host(const Problem& p, DType dtype, const Tensors& tensors, const Scratch& scratch,
                    const LaunchContext&) {
   const Tensors t = unpacked(p, dtype, tensors);
-  const std::int64_t slabs = slab_count(p);
+  const std::int64_t slabs = slab_count(p.hw);
   auto* partials = static_cast<float*>(scratch.workspace);
   if (partials == nullptr) return failure(StatusCode::invalid_argument, "groupnorm: no workspace");
   float* coefficients = partials + p.n * slabs * 2 * p.channels;
-  const auto each_slab = [&](const auto& body) {
-    parallel_for(p.n * slabs, 1, [&](std::int64_t begin, std::int64_t end) {
+  const auto each_slab = [&](std::int64_t pixels, const auto& body) {
+    const std::int64_t count = slab_count(pixels);
+    parallel_for(p.n * count, 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
-        const std::int64_t row = i % slabs * kSlabRows;
-        body(i, i / slabs, i / slabs * p.hw + row, std::min(kSlabRows, p.hw - row));
+        const std::int64_t row = i % count * kSlabRows;
+        body(i, i / count, i / count * pixels + row, std::min(kSlabRows, pixels - row));
       }
     });
   };
   if (!p.given())
-    each_slab([&](std::int64_t index, std::int64_t, std::int64_t first_row, std::int64_t rows) {
+    each_slab(p.hw, [&](std::int64_t index, std::int64_t, std::int64_t first_row, std::int64_t rows) {
       slab_statistics(p, dtype, t, first_row, rows, partials + index * 2 * p.channels);
     });
   parallel_for(p.n * p.groups, 4, [&](std::int64_t begin, std::int64_t end) {
@@ -171,8 +202,8 @@ Status launch_host(const Problem& p, DType dtype, const Tensors& tensors, const 
                    coefficients + i / p.groups * 3 * p.channels);
   });
   if (!p.coefficients)
-    each_slab([&](std::int64_t, std::int64_t image, std::int64_t first_row, std::int64_t rows) {
-      normalise_slab(p, dtype, t, coefficients + image * 3 * p.channels, first_row, rows);
+    each_slab(p.y_pixels(), [&](std::int64_t, std::int64_t image, std::int64_t first, std::int64_t pixels) {
+      (p.down() ? halve_slab : normalise_slab)(p, dtype, t, coefficients + image * 3 * p.channels, first, pixels);
     });
   return success();
 }

@@ -9,13 +9,13 @@
 namespace noisefloor::groupnorm {
 
 struct MeasuredPlan {
-  std::int64_t n, hw, channels, groups;  // the problems, of any fusion and dtype
-  int bundle, blocks, threads, held;     // what make_cluster_plan takes
+  std::int64_t n, hw, channels, groups, down_w;  // the problems, of any fusion and dtype
+  int bundle, blocks, threads, held;             // what make_cluster_plan takes
 };
 
 struct MeasuredPlans {
   int sm_count;                         // of the GPU they were timed on; plans depend on it
-  std::span<const MeasuredPlan> plans;  // by n, hw, channels, groups, ascending; each shape once
+  std::span<const MeasuredPlan> plans;  // by n, hw, channels, groups, down_w, ascending; each shape once
 };
 
 MeasuredPlans measured_plans();

@@ -81,6 +81,20 @@ __device__ __forceinline__ void group_statistics(const Problem& p, const Tensors
   }
 }
 
+// fusion(norm) of one value; `channel` of all.
+template <class T>
+__device__ __forceinline__ float normed(const Problem& p, const Tensors& t, float value, float mean, float rstd,
+                                        std::int64_t channel, std::int64_t image, std::int64_t scale_shift_stride) {
+  value = (value - mean) * rstd * to_float(static_cast<const T*>(t.gamma)[channel]) +
+          to_float(static_cast<const T*>(t.beta)[channel]);
+  if (p.fusion == Fusion::silu_scale_shift) {
+    const std::int64_t row = image * scale_shift_stride + channel;
+    value =
+        value * (1.0f + to_float(static_cast<const T*>(t.scale)[row])) + to_float(static_cast<const T*>(t.shift)[row]);
+  }
+  return p.fusion == Fusion::none ? value : silu(value);
+}
+
 template <class T, bool kSkip>
 __global__ void __launch_bounds__(kThreads) naive_kernel(Problem p, Tensors t, std::int64_t scale_shift_stride) {
   __shared__ float shared[kThreads];
@@ -98,14 +112,40 @@ __global__ void __launch_bounds__(kThreads) naive_kernel(Problem p, Tensors t, s
   for (std::int64_t i = threadIdx.x; i < size; i += kThreads) {
     const std::int64_t channel = group * width + i % width;
     const std::int64_t offset = first + i / width * p.channels + i % width;
-    float value = (element<T, kSkip>(p, t, offset) - mean) * rstd * to_float(static_cast<const T*>(t.gamma)[channel]) +
-                  to_float(static_cast<const T*>(t.beta)[channel]);
-    if (p.fusion == Fusion::silu_scale_shift) {
-      const std::int64_t row = image * scale_shift_stride + channel;
-      value = value * (1.0f + to_float(static_cast<const T*>(t.scale)[row])) +
-              to_float(static_cast<const T*>(t.shift)[row]);
+    y[offset] =
+        from_float<T>(normed<T>(p, t, element<T, kSkip>(p, t, offset), mean, rstd, channel, image, scale_shift_stride));
+  }
+  if (p.stats && threadIdx.x == 0) {
+    t.mean[blockIdx.x] = mean;
+    t.rstd[blockIdx.x] = rstd;
+  }
+}
+
+// The third pass over 2x2 blocks: means of what naive_kernel would write, and of x.
+template <class T>
+__global__ void __launch_bounds__(kThreads) naive_down_kernel(Problem p, Tensors t) {
+  __shared__ float shared[kThreads];
+  const std::int64_t image = blockIdx.x / p.groups;
+  const std::int64_t group = blockIdx.x % p.groups;
+  const std::int64_t width = p.channels / p.groups;
+  const T* x = static_cast<const T*>(t.x);
+
+  float mean = 0, variance = 0;
+  group_statistics<T, false>(p, t, image, group, shared, mean, variance);
+  const float rstd = 1.0f / sqrtf(variance + static_cast<float>(p.eps));
+
+  for (std::int64_t i = threadIdx.x; i < p.y_pixels() * width; i += kThreads) {
+    const std::int64_t channel = group * width + i % width;
+    const std::int64_t pixel = image * p.y_pixels() + i / width;
+    const std::int64_t first = p.first_of_four(pixel);
+    float sum = 0, x_sum = 0;
+    for (int corner = 0; corner < 4; ++corner) {
+      const float value = to_float(x[(first + corner / 2 * p.down_w + corner % 2) * p.channels + channel]);
+      x_sum += value;
+      sum += to_float(from_float<T>(normed<T>(p, t, value, mean, rstd, channel, image, p.scale_shift_stride())));
     }
-    y[offset] = from_float<T>(p.fusion == Fusion::none ? value : silu(value));
+    static_cast<T*>(t.y)[pixel * p.channels + channel] = from_float<T>(0.25f * sum);
+    static_cast<T*>(t.x_down)[pixel * p.channels + channel] = from_float<T>(0.25f * x_sum);
   }
   if (p.stats && threadIdx.x == 0) {
     t.mean[blockIdx.x] = mean;
@@ -140,6 +180,8 @@ Status launch(const Problem& p, const Tensors& t, const LaunchContext& context) 
   const auto blocks = static_cast<unsigned>(p.n * p.groups);
   if (p.coefficients)
     naive_coefficients_kernel<T><<<blocks, kThreads, 0, context.stream>>>(p, t);
+  else if (p.down())
+    naive_down_kernel<T><<<blocks, kThreads, 0, context.stream>>>(p, t);
   else if (p.skip_channels > 0)
     naive_kernel<T, true><<<blocks, kThreads, 0, context.stream>>>(p, t, p.scale_shift_stride());
   else

@@ -3,7 +3,8 @@
 // distributed shared memory, and writes y from the same copy. cluster_plan.cpp chooses bundle, cluster and threads.
 //
 // Better than tiled and tensor_core_sm80: x is read once instead of twice, all of it in flight at once, and one launch
-// takes the place of three. A skip is read where it lies, each thread reading one of the two tensors.
+// takes the place of three. A skip is read where it lies, each thread reading one of the two tensors. With down_w a
+// thread's rows are quads of pixels, whose means it writes itself: of x as they arrive, of y in the end.
 //
 // Requires: bf16 or fp16; a bundle of groups that is a multiple of 8 channels and whose rows fit the shared memory and
 // registers of 16 blocks; skip_channels a multiple of 8; n * groups <= 2^21; n * channels < 2^31, half that with packed
@@ -27,36 +28,40 @@ ClusterArguments make_arguments(const Problem& p, const Tensors& t, const Cluste
   a.early = 2 * units <= resident;  // half of the GPU is free: the next launch need not wait for these blocks
   a.staggered = units > resident ? resident : 0;
   a.x_channels = static_cast<int>(p.x_channels());
+  a.quads = make_quads(p);
   a.stagger_cycles = static_cast<float>(p.hw * plan.columns * 16) / kBytesPerCycle;
   return a;
 }
 
 template <class T, bool kActivate, int kHeld>
-Status launch_held(const ClusterArguments& a, int images, const LaunchContext& context) {
+Status launch_held(const ClusterArguments& a, const ClusterPlan& plan, int images, const LaunchContext& context) {
   const int units = images * a.bundles;
-  const ClusterResidence residence = cluster_residence(a.plan, units, context.device->sm_count);
-  const LaunchShape shape{.grid = static_cast<unsigned>(units * a.plan.blocks),
-                          .block = dim3(static_cast<unsigned>(a.plan.columns), static_cast<unsigned>(a.plan.tile_rows)),
+  const ClusterResidence residence = cluster_residence(plan, units, context.device->sm_count);
+  const LaunchShape shape{.grid = static_cast<unsigned>(units * plan.blocks),
+                          .block = dim3(static_cast<unsigned>(plan.columns), static_cast<unsigned>(plan.tile_rows)),
                           .shared_bytes = static_cast<std::size_t>(residence.shared_bytes),
                           .shared_limit = kSharedBytesPerBlock,
-                          .cluster = a.plan.blocks > 1 ? static_cast<unsigned>(a.plan.blocks) : 0,
+                          .cluster = plan.blocks > 1 ? static_cast<unsigned>(plan.blocks) : 0,
                           .programmatic = context.programmatic_launch && residence.programmatic};
-  const auto kernel =
-      a.t.skip != nullptr ? cluster_kernel<T, kActivate, kHeld, true> : cluster_kernel<T, kActivate, kHeld, false>;
+  auto kernel = a.t.skip != nullptr ? cluster_kernel<T, kActivate, kHeld, Row::of_two>
+                                    : cluster_kernel<T, kActivate, kHeld, Row::of_x>;
+  if constexpr (kHeld % kQuad == 0) {
+    if (a.t.x_down != nullptr) kernel = cluster_kernel<T, kActivate, kHeld, Row::quad>;
+  }
   return launch_kernel("groupnorm ptx_sm90a", kernel, shape, context.stream, a);
 }
 
 template <class T, bool kActivate>
-Status launch_cluster(const ClusterArguments& a, int images, const LaunchContext& context) {
-  switch (a.plan.held) {
+Status launch_cluster(const ClusterArguments& a, const ClusterPlan& plan, int images, const LaunchContext& context) {
+  switch (plan.held) {
     case 2:
-      return launch_held<T, kActivate, 2>(a, images, context);
+      return launch_held<T, kActivate, 2>(a, plan, images, context);
     case 4:
-      return launch_held<T, kActivate, 4>(a, images, context);
+      return launch_held<T, kActivate, 4>(a, plan, images, context);
     case kHeldByPairs:
-      return launch_held<T, kActivate, kHeldByPairs>(a, images, context);
+      return launch_held<T, kActivate, kHeldByPairs>(a, plan, images, context);
     default:
-      return launch_held<T, kActivate, 0>(a, images, context);
+      return launch_held<T, kActivate, 0>(a, plan, images, context);
   }
 }
 
@@ -66,10 +71,10 @@ Status launch_plan(const Problem& p, DType dtype, const Tensors& t, const std::o
   const ClusterArguments a = make_arguments(p, unpacked(p, dtype, t), *plan, context.device->sm_count);
   const auto images = static_cast<int>(p.n);
   if (p.fusion == Fusion::none)
-    return dtype == DType::bf16 ? launch_cluster<__nv_bfloat16, false>(a, images, context)
-                                : launch_cluster<__half, false>(a, images, context);
-  return dtype == DType::bf16 ? launch_cluster<__nv_bfloat16, true>(a, images, context)
-                              : launch_cluster<__half, true>(a, images, context);
+    return dtype == DType::bf16 ? launch_cluster<__nv_bfloat16, false>(a, *plan, images, context)
+                                : launch_cluster<__half, false>(a, *plan, images, context);
+  return dtype == DType::bf16 ? launch_cluster<__nv_bfloat16, true>(a, *plan, images, context)
+                              : launch_cluster<__half, true>(a, *plan, images, context);
 }
 
 }  // namespace

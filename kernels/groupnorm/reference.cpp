@@ -62,7 +62,7 @@ void reference(const Problem& p, DType dtype, const Tensors& t, std::string_view
   // Image, and image and group (as image * groups + group), of an element of the wanted output.
   const bool by_group = output == "mean" || output == "rstd";
   const auto image_of = [&](std::int64_t element) {
-    return element / ((output == "coefficients" ? 2 : p.hw) * p.channels);
+    return element / ((output == "coefficients" ? 2 : p.y_pixels()) * p.channels);
   };
   const auto group_of = [&](std::int64_t element) {
     return by_group ? element : image_of(element) * p.groups + element % p.channels / p.channels_per_group();
@@ -97,10 +97,23 @@ void reference(const Problem& p, DType dtype, const Tensors& t, std::string_view
       if (output == "coefficients") {
         values[i] = element / p.channels % 2 == 0 ? affine(1) - affine(0) : affine(0);
       } else {
-        const std::int64_t row = element / p.channels, in_skip = channel - p.x_channels();
-        const double value =
-            affine(in_skip < 0 ? x[row * p.x_channels() + channel] : skip[row * p.skip_channels + in_skip]);
-        values[i] = p.fusion == Fusion::none ? value : value / (1 + std::exp(-value));
+        const auto at = [&](std::int64_t row) {
+          const std::int64_t in_skip = channel - p.x_channels();
+          return in_skip < 0 ? x[row * p.x_channels() + channel] : skip[row * p.skip_channels + in_skip];
+        };
+        const auto normed = [&](std::int64_t row) {
+          const double value = affine(at(row));
+          return p.fusion == Fusion::none ? value : value / (1 + std::exp(-value));
+        };
+        const std::int64_t row = element / p.channels;
+        if (!p.down()) {
+          values[i] = normed(row);
+        } else {
+          const std::int64_t first = p.first_of_four(row);
+          values[i] = 0;
+          for (const std::int64_t corner : {first, first + 1, first + p.down_w, first + p.down_w + 1})
+            values[i] += (output == "x_down" ? at(corner) : normed(corner)) / 4;
+        }
       }
     }
   }

@@ -2,6 +2,7 @@
 // normalise.
 #pragma once
 
+#include "kernels/core/cuda_status.h"
 #include "kernels/groupnorm/device.cuh"
 #include "kernels/groupnorm/slabs.h"
 
@@ -90,10 +91,11 @@ struct SlabPosition {
   int row;                 // the thread's first row in the slab; then every tile_rows
 };
 
-__device__ __forceinline__ SlabPosition slab_position(const Problem& p, const SlabPlan& plan, int lanes) {
+// `hw`: pixels of an image.
+__device__ __forceinline__ SlabPosition slab_position(std::int64_t hw, const SlabPlan& plan, int lanes) {
   const std::int64_t row = blockIdx.x * plan.slab_rows;
   const int column = static_cast<int>(threadIdx.x) % plan.tile_columns;
-  return {blockIdx.z * p.hw + row, min(plan.slab_rows, p.hw - row),
+  return {blockIdx.z * hw + row, min(plan.slab_rows, hw - row),
           (static_cast<std::int64_t>(blockIdx.y) * plan.tile_columns + column) * lanes,
           static_cast<int>(threadIdx.x) / plan.tile_columns};
 }
@@ -117,7 +119,7 @@ __device__ __forceinline__ void store_lanes(T* pointer, const float (&in)[kLanes
 template <class T, int kLanes>
 __global__ void __launch_bounds__(kSlabThreads)
     normalise_kernel(Problem p, Tensors t, SlabPlan plan, const float* coefficients) {
-  const SlabPosition at = slab_position(p, plan, kLanes);
+  const SlabPosition at = slab_position(p.hw, plan, kLanes);
   if (at.channel >= p.channels) return;
   float a[kLanes], b[kLanes];
   const float* row = coefficients + blockIdx.z * 2 * p.channels + at.channel;
@@ -140,6 +142,57 @@ __global__ void __launch_bounds__(kSlabThreads)
     }
     store_lanes<T>(y + s * p.channels, value);
   }
+}
+
+// With down_w: a thread's row is a pixel of y and x_down, the means of four of normalise_kernel's and of x.
+template <class T, int kLanes>
+__global__ void __launch_bounds__(kSlabThreads)
+    normalise_down_kernel(Problem p, Tensors t, SlabPlan plan, const float* coefficients) {
+  const SlabPosition at = slab_position(p.y_pixels(), plan, kLanes);
+  if (at.channel >= p.channels) return;
+  float a[kLanes], b[kLanes];
+  const float* row = coefficients + blockIdx.z * 2 * p.channels + at.channel;
+#pragma unroll
+  for (int i = 0; i < kLanes; ++i) {
+    a[i] = row[i];
+    b[i] = row[p.channels + i];
+  }
+  const bool activate = p.fusion != Fusion::none;
+  for (std::int64_t s = at.row; s < at.rows; s += plan.tile_rows) {
+    const std::int64_t pixel = at.first_row + s;
+    const T* x = static_cast<const T*>(t.x) + p.first_of_four(pixel) * p.channels + at.channel;
+    float sum[kLanes] = {}, x_sum[kLanes] = {};
+#pragma unroll
+    for (int corner = 0; corner < 4; ++corner) {
+      float value[kLanes];
+      load_lanes<T>(x + (corner / 2 * p.down_w + corner % 2) * p.channels, value);
+#pragma unroll
+      for (int i = 0; i < kLanes; ++i) {
+        x_sum[i] += value[i];
+        value[i] = value[i] * a[i] + b[i];
+        if (activate) value[i] = silu(value[i]);
+        sum[i] += to_float(from_float<T>(value[i]));
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kLanes; ++i) {
+      sum[i] *= 0.25f;
+      x_sum[i] *= 0.25f;
+    }
+    store_lanes<T>(static_cast<T*>(t.y) + pixel * p.channels + at.channel, sum);
+    store_lanes<T>(static_cast<T*>(t.x_down) + pixel * p.channels + at.channel, x_sum);
+  }
+}
+
+// The last kernel. `plan`: of the slabs of x; `max_columns` as it was planned with.
+template <class T, int kLanes>
+Status launch_normalise(const char* name, const Problem& p, const Tensors& t, const SlabPlan& plan, int max_columns,
+                        const float* coefficients, const LaunchContext& context) {
+  const SlabPlan own = p.down() ? plan_down_slabs(p, kLanes, context.device->sm_count, max_columns) : plan;
+  const dim3 grid(static_cast<unsigned>(own.slabs), static_cast<unsigned>(own.tiles), static_cast<unsigned>(p.n));
+  const auto kernel = p.down() ? normalise_down_kernel<T, kLanes> : normalise_kernel<T, kLanes>;
+  kernel<<<grid, static_cast<unsigned>(own.threads()), 0, context.stream>>>(p, t, own, coefficients);
+  return launch_status(name);
 }
 
 }  // namespace

@@ -36,6 +36,12 @@ inline SlabPlan plan_slabs(const Problem& p, int lanes, int sm_count, int max_co
   return plan;
 }
 
+// With down_w the last kernel's slabs are of y's pixels.
+inline SlabPlan plan_down_slabs(Problem p, int lanes, int sm_count, int max_columns = kSlabThreads) {
+  p.hw = p.y_pixels();
+  return plan_slabs(p, lanes, sm_count, max_columns);
+}
+
 // fp32: partials [n, slabs, 2, channels] (mean, M2) unless they are given, then coefficients [n, 2, channels] (a, b of
 // y = fusion(x * a + b)) unless they are the output.
 inline std::int64_t slab_partials(const Problem& p, const SlabPlan& plan) {

@@ -11,16 +11,16 @@ namespace {
 
 struct StripeArguments {
   Tensors t;
-  int hw, channels, bundles;  // bundles: of an image
+  int hw, channels, bundles;  // rows of the plan and bundles, of an image
   int scale_shift_stride;     // elements from image to image
   int width;                  // channels of a group
   int stages;                 // parts of a shared tile that are waited for one after the other
-  int stage_accesses;         // of a thread in each
+  int stage_accesses;         // of a thread in each; with down_w, quads of accesses
   float eps;
-  float size_inverse;  // 1 / (hw * width)
+  float size_inverse;  // 1 / (the problem's hw * width)
   // For divide.
   float bundles_inverse, width_inverse, tile_rows_inverse;
-  ClusterPlan plan;
+  StripePlan plan;
 };
 
 // What an H200's memory delivers in an SM cycle, rounded: 4.25 TB/s at 1.98 GHz. Clusters and teams start as fast as
@@ -35,13 +35,13 @@ constexpr int kTeam = 16;  // lanes that reduce one group
 inline StripeArguments make_stripe_arguments(const Problem& p, const Tensors& t, const ClusterPlan& plan) {
   StripeArguments a{};
   a.t = t;
-  a.hw = static_cast<int>(p.hw);
+  a.hw = static_cast<int>(p.hw) / plan.pixels;
   a.channels = static_cast<int>(p.channels);
   a.scale_shift_stride = static_cast<int>(p.scale_shift_stride());
   a.bundles = static_cast<int>(p.groups) / plan.bundle;
   a.width = static_cast<int>(p.channels_per_group());
   const int accesses = (plan.shared_rows + plan.tile_rows - 1) / plan.tile_rows;
-  a.stages = accesses >= 2 * kStages ? kStages : 1;
+  a.stages = accesses * plan.pixels >= 2 * kStages ? kStages : 1;
   a.stage_accesses = (accesses + a.stages - 1) / a.stages;
   a.eps = static_cast<float>(p.eps);
   a.size_inverse = static_cast<float>(1.0 / static_cast<double>(p.group_size()));
@@ -143,6 +143,10 @@ struct RowShare {
     most = least + 1.0f;
   }
   __device__ __forceinline__ float of(int row) const { return row < rest ? most : least; }
+  __device__ __forceinline__ void count_pixels(int of_row) {
+    least *= static_cast<float>(of_row);
+    most *= static_cast<float>(of_row);
+  }
 };
 
 // Mean and M2 of `count` values from the sums about `shift`; of none: shift and 0, which weigh nothing.
@@ -275,17 +279,23 @@ __device__ __forceinline__ void fold_coefficients(const StripeArguments& a, cons
   }
 }
 
+// x to y, eight channels of one pixel.
+template <bool kActivate>
+__device__ __forceinline__ void fuse_row(float (&value)[8], const float (&ca)[8], const float (&cb)[8]) {
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    value[i] = value[i] * ca[i] + cb[i];
+    if constexpr (kActivate) value[i] = silu_of_twice(value[i]);
+  }
+}
+
 // y of eight channels of one row.
 template <class T, bool kActivate>
 __device__ __forceinline__ void write_row(T* destination, const uint4& row, const float (&ca)[8],
                                           const float (&cb)[8]) {
   float value[8];
   unpack_vector<T>(row, value);
-#pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    value[i] = value[i] * ca[i] + cb[i];
-    if constexpr (kActivate) value[i] = silu_of_twice(value[i]);
-  }
+  fuse_row<kActivate>(value, ca, cb);
   store_vector<T>(destination, value);
 }
 

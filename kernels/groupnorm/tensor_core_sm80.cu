@@ -142,8 +142,8 @@ Status launch(const Problem& p, const Tensors& t, const Scratch& scratch, const 
       p, t, p.given() ? given_partials(p, t) : own_partials(p, plan, partials), coefficients);
   const Status status = launch_status("groupnorm tensor_core_sm80 finish");
   if (!status.ok() || p.coefficients) return status;
-  normalise_kernel<T, 8><<<grid, static_cast<unsigned>(plan.threads()), 0, context.stream>>>(p, t, plan, coefficients);
-  return launch_status("groupnorm tensor_core_sm80 normalise");
+  return launch_normalise<T, 8>("groupnorm tensor_core_sm80 normalise", p, t, plan, kTileColumns, coefficients,
+                                context);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // groupnorm, tiled: two passes that read whole rows: moments of slabs of rows, merged in fixed order, then one
 // multiply-add per element. Kernels: statistics, finish, normalise (slabs.cuh). With given statistics (slab_stats) the
-// first kernel is left out, and x is read once; with `coefficients` the last.
+// first kernel is left out, and x is read once; with `coefficients` the last; with `down_w` the last takes four pixels.
 //
 // Better than naive: a block reads its slab's rows from end to end with 16-byte accesses, so every sector fetched is
 // used; the slabs fill the GPU whatever n * groups is; x is read twice instead of three times; no division stands in
@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(kSlabThreads)
   __shared__ float shared_sum[kSlabThreads * kLanes];
   __shared__ float shared_squares[kSlabThreads * kLanes];
   static_assert(sizeof(shared_sum) + sizeof(shared_squares) <= 16 * 1024);
-  const SlabPosition at = slab_position(p, plan, kLanes);
+  const SlabPosition at = slab_position(p.hw, plan, kLanes);
   float shift[kLanes], sum[kLanes] = {}, squares[kLanes] = {};
   if (at.channel < p.channels) {
     const T* slab = x + at.first_row * p.channels + at.channel;
@@ -84,8 +84,7 @@ Status launch(const Problem& p, const Tensors& t, const Scratch& scratch, const 
   finish_kernel<T><<<groups, kFinishThreads, 0, context.stream>>>(
       p, t, p.given() ? given_partials(p, t) : own_partials(p, plan, partials), coefficients);
   if (const Status status = launch_status("groupnorm tiled finish"); !status.ok() || p.coefficients) return status;
-  normalise_kernel<T, kLanes><<<grid, threads, 0, context.stream>>>(p, t, plan, coefficients);
-  return launch_status("groupnorm tiled normalise");
+  return launch_normalise<T, kLanes>("groupnorm tiled normalise", p, t, plan, kSlabThreads, coefficients, context);
 }
 
 int lanes_of(const Problem& p, DType dtype) {

@@ -9,7 +9,7 @@ import tuned_table  # noqa: E402
 tuned_table.run(tuned_table.Tuned(
     op="groupnorm",
     arrays={"ptx_sm90a": "kPlans"},
-    shape=(("n", None, 1), ("hw", None, 1), ("channels", None, 1), ("groups", None, 1)),
+    shape=(("n", None, 1), ("hw", None, 1), ("channels", None, 1), ("groups", None, 1), ("down_w", "0", 0)),
     kinds=(("fusion", "none"), ("packed", "0")),
     choice=(("bundle", 1), ("blocks", 1), ("threads", 1), ("held", 0)),
     name="plan",

@@ -160,6 +160,7 @@ PROBLEMS = [
     *(("groupnorm", {"fusion": fusion, "stats": stats}) for fusion in ("none", "silu", "silu+ss") for stats in (0, 1)),
     ("groupnorm", {"fusion": "silu+ss", "packed": 1}),
     *(("groupnorm", {"fusion": fusion, "stats": 1, "skip_channels": 5}) for fusion in ("none", "silu+ss")),
+    *(("groupnorm", {"fusion": fusion, "stats": stats, "hw": 48, "down_w": 6}) for fusion, stats in (("none", 0), ("silu", 1), ("silu+ss", 0))),
     *(("groupnorm", {"fusion": fusion, "coefficients": 1, "stats": 1, "hw": 48}) for fusion in ("silu", "silu+ss")),
     *((op, {"layout": layout, "scale": scale, **({"seq_kv": 5} if op == "attention" else {})})
       for op in ("attention", "temporal_attention") for layout in ("separate", "packed_3hd", "packed_h3d", "packed_hd3") for scale in (0, 2)),

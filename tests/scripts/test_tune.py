@@ -46,7 +46,7 @@ ESTIMATE = "1,64,128,32,silu,0,2,1,64,0,1,10,20"
 def test_takes_the_least_sum_of_warm_and_cold(tmp_path):
     result, rows = table(tmp_path, ESTIMATE, "1,64,128,32,silu,0,4,1,96,2,0,9,19", "1,64,128,32,silu,0,8,2,128,6,0,9.5,18")
     assert result.returncode == 0, result.stderr
-    assert rows == [(1, 64, 128, 32, 8, 2, 128, 6)]
+    assert rows == [(1, 64, 128, 32, 0, 8, 2, 128, 6)]
     assert "plans of 1 of 1 shapes, for 132 SMs" in result.stdout
     assert "return {132, kPlans};" in (tmp_path / "table.cpp").read_text()
 
@@ -56,8 +56,8 @@ def test_an_entry_wins_one_percent_and_neither_time_gets_worse(tmp_path, warm, c
     other = "2,64,128,32,silu,0,2,1,64,0,1,10,20", "2,64,128,32,silu,0,4,1,64,0,0,5,10"  # so that there is a table in any case
     result, rows = table(tmp_path, *other, ESTIMATE, f"1,64,128,32,silu,0,4,1,96,2,0,{warm},{cold}")
     assert result.returncode == 0, result.stderr
-    assert ((1, 64, 128, 32, 4, 1, 96, 2) in rows) == taken
-    assert (2, 64, 128, 32, 4, 1, 64, 0) in rows and rows == sorted(rows)
+    assert ((1, 64, 128, 32, 0, 4, 1, 96, 2) in rows) == taken
+    assert (2, 64, 128, 32, 0, 4, 1, 64, 0) in rows and rows == sorted(rows)
 
 
 def test_one_plan_serves_all_fusions_weighted_by_their_counts(tmp_path):
@@ -66,7 +66,7 @@ def test_one_plan_serves_all_fusions_weighted_by_their_counts(tmp_path):
             "1,64,128,32,none,0,2,1,64,0,1,10,20", "1,64,128,32,none,0,4,1,96,2,0,9.9,19.9", "1,64,128,32,none,0,8,1,96,2,0,9,18"]
     result, chosen = table(tmp_path, *rows)
     assert result.returncode == 0, result.stderr
-    assert chosen == [(1, 64, 128, 32, 8, 1, 96, 2)]
+    assert chosen == [(1, 64, 128, 32, 0, 8, 1, 96, 2)]
     one = next(line.split() for line in result.stdout.splitlines() if line.startswith("one"))
     assert [float(cell) for cell in one[1:6]] == [82.0, 100.0, 21.95, 90.9, 10.85]
 
@@ -128,7 +128,15 @@ def test_of_problems_that_differ_in_eps_or_stats_the_first_is_taken(tmp_path):
     others = [timing(row, extra=extra) for extra in (",eps=1e-06", ",stats=1") for row in (ESTIMATE, "1,64,128,32,silu,0,4,1,96,2,0,5,10")]
     result, rows = table(tmp_path, ESTIMATE, "1,64,128,32,silu,0,4,1,96,2,0,20,20", "1,64,128,32,silu,0,8,2,128,6,0,9,18", *others)
     assert result.returncode == 0, result.stderr
-    assert rows == [(1, 64, 128, 32, 8, 2, 128, 6)]
+    assert rows == [(1, 64, 128, 32, 0, 8, 2, 128, 6)]
+
+
+def test_an_image_that_is_halved_has_a_row_of_its_own(tmp_path):
+    rows = [timing(row, extra=extra) for extra, row in (
+        ("", ESTIMATE), ("", "1,64,128,32,silu,0,4,1,96,2,0,5,10"), (",down_w=8", ESTIMATE), (",down_w=8", "1,64,128,32,silu,0,8,2,128,4,0,5,10"))]
+    result, chosen = table(tmp_path, *rows)
+    assert result.returncode == 0, result.stderr
+    assert chosen == [(1, 64, 128, 32, 0, 4, 1, 96, 2), (1, 64, 128, 32, 8, 8, 2, 128, 4)]
 
 
 CUT = "rows={},columns=96,pingpong=0,multicast=1,splits={}"

@@ -1,7 +1,7 @@
 """Group normalisation of a channels-last activation, with SiLU and per-image scale and shift behind it.
 
 PyTorch's CUDA group_norm copies a channels-last input into NCHW and leaves its result there. The row times that as it is; a network would
-pay for the way back in the next convolution.
+pay for the way back in the next convolution. With down_w it averages two tensors, of which the other one stays as it came.
 """
 
 import math
@@ -28,7 +28,8 @@ def make_inputs(problem, dtype, device, generator):
     if problem.choice("slab_stats") != "none":
         raise Unsupported("PyTorch's group_norm takes no statistics per slab of pixels")
     n, hw, channels = (problem.integer(name) for name in ("n", "hw", "channels"))
-    height = next(divisor for divisor in range(math.isqrt(hw), 0, -1) if hw % divisor == 0)
+    down_w = problem.integer("down_w")
+    height = hw // down_w if down_w else next(divisor for divisor in range(math.isqrt(hw), 0, -1) if hw % divisor == 0)
 
     def normal(*shape, mean=0.0):
         return (torch.randn(*shape, device=device, generator=generator) + mean).to(dtype)
@@ -91,7 +92,8 @@ def build(problem):
             y = F.group_norm(x, groups, gamma, beta, eps)
         if pair := scale_and_shift(inputs):
             y = y * (1 + pair[0]) + pair[1]
-        return (F.silu(y) if silu else y, *statistics)
+        y = F.silu(y) if silu else y
+        return (F.avg_pool2d(y, 2), F.avg_pool2d(x, 2), *statistics) if problem.integer("down_w") else (y, *statistics)
 
     return run
 
@@ -115,4 +117,4 @@ def reference(problem, inputs):
     elif problem.choice("fusion") != "none":
         y = y / (1 + torch.exp(-y))
     statistics = (mean.reshape(n, groups), rstd.reshape(n, groups)) if problem.flag("stats") else ()
-    return (y, *statistics)
+    return (F.avg_pool2d(y, 2), F.avg_pool2d(x, 2), *statistics) if problem.integer("down_w") else (y, *statistics)

@@ -78,7 +78,11 @@ def groupnorm(problem, t):
     if problem.fusion == "silu+ss":
         scale, shift = t.scale_shift.chunk(2, 1) if "scale_shift" in t.inputs else (t.scale, t.shift)
         y = y * (1 + scale[:, None]) + shift[:, None]
-    return (y if problem.fusion == "none" else F.silu(y),)
+    y = y if problem.fusion == "none" else F.silu(y)
+    if not problem.down_w:
+        return (y,)
+    rows = (len(x), -1, problem.down_w, problem.channels)
+    return tuple(F.avg_pool2d(of.reshape(rows).permute(0, 3, 1, 2), 2).permute(0, 2, 3, 1).flatten(1, 2) for of in (y, x))
 
 
 def layernorm(problem, t):

@@ -90,8 +90,9 @@ int launch(void*, const noisefloor_launch* call) {
 const char* can_run(const noisefloor_problem* p) {
   if (std::strcmp(field(p, "fusion")->text, "silu+ss") == 0) return "needs fusion none or silu";
   if (field(p, "stats")->integer != 0 || field(p, "coefficients")->integer != 0 ||
-      field(p, "skip_channels")->integer != 0 || std::strcmp(field(p, "slab_stats")->text, "none") != 0)
-    return "needs stats=0, coefficients=0, skip_channels=0 and slab_stats=none";
+      field(p, "skip_channels")->integer != 0 || field(p, "down_w")->integer != 0 ||
+      std::strcmp(field(p, "slab_stats")->text, "none") != 0)
+    return "needs stats=0, coefficients=0, skip_channels=0, down_w=0 and slab_stats=none";
   const int64_t group = field(p, "channels")->integer / field(p, "groups")->integer;
   return field(p, "hw")->integer * group <= INT32_MAX ? nullptr : "needs fewer elements in a group";
 }

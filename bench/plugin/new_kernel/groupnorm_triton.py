@@ -39,8 +39,10 @@ def groupnorm(x, gamma, beta, y, hw, channels, eps, GROUP: tl.constexpr, PADDED:
 
 
 def can_run(problem):
-    if problem.fusion == "silu+ss" or problem.stats or problem.coefficients or problem.slab_stats != "none" or problem.skip_channels:
-        return "needs fusion none or silu, stats=0, coefficients=0, slab_stats=none and skip_channels=0"
+    if problem.fusion == "silu+ss" or problem.stats or problem.coefficients or problem.slab_stats != "none":
+        return "needs fusion none or silu, stats=0, coefficients=0 and slab_stats=none"
+    if problem.skip_channels or problem.down_w:
+        return "needs skip_channels=0 and down_w=0"
 
 
 def launch(problem, t):

@@ -13,6 +13,7 @@
 #include "bench/sweep/suite.h"
 #include "networks/fold_skips.h"
 #include "networks/fuse_norms.h"
+#include "networks/halve_in_norms.h"
 #include "tests/support/small_networks.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/weights_by_rule.h"
@@ -71,6 +72,7 @@ TEST(FoldedSkips, ComputeWhatNodesOfTheirOwnDo) {
     const Network plain = info.build(options);
     Network folded = info.build(options);
     fold_skips(folded, anything);
+    halve_in_norms(folded, anything);
     EXPECT_LT(folded.graph.nodes().size(), plain.graph.nodes().size());
     EXPECT_LE(difference(output_of(folded, RandomWeights()), output_of(plain, RandomWeights())), 1e-5);
     write_weights_by_rule(folder / "weights.safetensors", plain.graph);

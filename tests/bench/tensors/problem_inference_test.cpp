@@ -52,6 +52,9 @@ TEST(ProblemInference, FindsWhatTheShapesSay) {
   EXPECT_EQ(inferred("groupnorm", "groups=32",
                      {{"x", {{2, 16, 61}}}, {"skip", {{2, 16, 35}}}, {"gamma", {{96}}}, {"beta", {{96}}}}),
             "n=2,hw=16,channels=96,groups=32,skip_channels=35");
+  EXPECT_EQ(
+      inferred("groupnorm", "groups=32,down_w=16", {{"x", {{3, 256, 576}}}, {"gamma", {{576}}}, {"beta", {{576}}}}),
+      "n=3,hw=256,channels=576,groups=32,down_w=16");
   EXPECT_EQ(inferred("sampler_step", "solver=ddim",
                      {{"x", {{3, 40}}}, {"model_output", {{3, 40}}}, {"coefficients", {{20, 12}}}}),
             "batch=3,elements=40,solver=ddim,steps=20");

@@ -4,6 +4,7 @@
 #include <rapidcheck.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <string>
 #include <tuple>
@@ -36,13 +37,14 @@ std::string fault_of(const Problem& p, const ClusterPlan& plan) {
   const auto& [bundle, blocks, held] = std::tie(plan.bundle, plan.blocks, plan.held);
   if (p.groups % bundle != 0) return "the bundle divides no image";
   if (bundle * p.channels_per_group() != plan.columns * kClusterLanes) return "columns are not the bundle's";
-  if (static_cast<std::int64_t>(plan.rows) * blocks < p.hw) return "rows are left out";
+  if (static_cast<std::int64_t>(plan.rows) * blocks * plan.pixels < p.hw) return "rows are left out";
+  if (plan.pixels != (p.down() ? 4 : 1) || held % plan.pixels != 0) return "threads hold parts of quads";
   if (blocks < 1 || blocks > kMaxClusterBlocks || (blocks & (blocks - 1)) != 0) return "no such cluster";
   if (std::ranges::find(kHeldChoices, held) == std::end(kHeldChoices) && held != kHeldByPairs) return "no such kernel";
   if (plan.columns * plan.tile_rows > max_cluster_threads(held)) return "more threads than registers";
   // Rows in registers and rows in shared memory are all rows, and no thread's registers stay empty in a full block.
-  if (plan.shared_rows + std::min(held * plan.tile_rows, plan.rows) != plan.rows) return "rows are nowhere";
-  if (held != 0 && (held - 1) * plan.tile_rows >= plan.rows) return "registers stay empty";
+  if (plan.shared_rows + std::min(plan.held_rows() * plan.tile_rows, plan.rows) != plan.rows) return "rows are nowhere";
+  if (held != 0 && (plan.held_rows() - 1) * plan.tile_rows >= plan.rows) return "registers stay empty";
   if (resident_clusters(plan, 132) < 1) return "nothing runs";
   if (plan.threads < 32 || plan.threads > plan.columns * plan.tile_rows || plan.threads % 32 != 0)
     return "no whole warps";
@@ -95,6 +97,10 @@ TEST(groupnorm_plans, ClusterPlansFitTheMachineAndCoverTheProblem) {
     p.hw = *rc::gen::oneOf(rc::gen::inRange<int>(1, 100), rc::gen::inRange<int>(1, 20000));
     p.groups = *rc::gen::inRange<int>(1, 65);
     p.channels = p.groups * *rc::gen::inRange<int>(1, 100);
+    if (*rc::gen::arbitrary<bool>()) {
+      p.down_w = 2 * *rc::gen::inRange<int>(1, 80);
+      p.hw = 2 * p.down_w * *rc::gen::inRange<int>(1, 80);
+    }
     const auto plan = estimated_cluster_plan(p, *rc::gen::inRange<int>(1, 200));
     RC_PRE(plan.has_value());
     RC_ASSERT(fault_of(p, *plan) == "");
@@ -112,6 +118,7 @@ Problem problem_of(const MeasuredPlan& row) {
   p.hw = row.hw;
   p.channels = row.channels;
   p.groups = row.groups;
+  p.down_w = row.down_w;
   return p;
 }
 
@@ -125,7 +132,7 @@ TEST(groupnorm_plans, MeasuredPlansAreSortedWithEveryShapeOnce) {
   EXPECT_GT(measured_plans().sm_count, 0);
   for (std::size_t i = 1; i < plans.size(); ++i) {
     const auto shape = [&](std::size_t at) {
-      return std::tuple(plans[at].n, plans[at].hw, plans[at].channels, plans[at].groups);
+      return std::tuple(plans[at].n, plans[at].hw, plans[at].channels, plans[at].groups, plans[at].down_w);
     };
     EXPECT_LT(shape(i - 1), shape(i)) << text_of(plans[i]);
   }
@@ -167,7 +174,8 @@ TEST(groupnorm_plans, ShapesThatWereNotMeasuredTakeTheEstimate) {
   const auto plans = measured_plans().plans;
   const auto measured = [&](const Problem& p) {
     return std::ranges::any_of(plans, [&](const MeasuredPlan& row) {
-      return std::tuple(row.n, row.hw, row.channels, row.groups) == std::tuple(p.n, p.hw, p.channels, p.groups);
+      return std::tuple(row.n, row.hw, row.channels, row.groups, row.down_w) ==
+             std::tuple(p.n, p.hw, p.channels, p.groups, p.down_w);
     });
   };
   int compared = 0;
@@ -192,6 +200,29 @@ TEST(groupnorm_plans, ShapesThatWereNotMeasuredTakeTheEstimate) {
   compare(network_problem(1, 1, 32));
   compare(network_problem(5000, 64, 320));
   EXPECT_GT(compared, static_cast<int>(plans.size()));
+}
+
+// An image that is halved takes what the norm alone takes where a thread holds whole quads, or none, of it; the
+// estimate decides elsewhere.
+TEST(groupnorm_plans, HalvedImagesTakeThePlanOfTheNormAloneWhereTheyCan) {
+  const int sms = measured_plans().sm_count;
+  int taken = 0, estimated = 0;
+  for (const MeasuredPlan& row : measured_plans().plans) {
+    Problem p = problem_of(row);
+    const auto side = static_cast<std::int64_t>(std::sqrt(static_cast<double>(p.hw)));
+    if (p.down() || side * side != p.hw || side % 2 != 0) continue;
+    p.down_w = side;
+    const auto plan = choose_cluster_plan(p, sms);
+    ASSERT_TRUE(plan) << text_of(p);
+    EXPECT_EQ(fault_of(p, *plan), "") << text_of(p);
+    const auto own = make_cluster_plan(p, row.bundle, row.blocks, row.threads, row.held);
+    EXPECT_EQ(numbers_of(*plan), numbers_of(own ? *own : *estimated_cluster_plan(p, sms))) << text_of(p);
+    ++(own ? taken : estimated);
+    for (const Choice& choice : cluster_choices(p, DType::bf16, {.compute_capability = 90, .sm_count = sms}))
+      ASSERT_EQ(fault_of(p, *parse_cluster_choice(p, choice.text)), "") << text_of(p) << " " << choice.text;
+  }
+  EXPECT_GT(taken, 10);
+  EXPECT_GT(estimated, 10);
 }
 
 TEST(groupnorm_plans, ChoicesArePlansOfTheirProblemWithTheEstimatesFirst) {
