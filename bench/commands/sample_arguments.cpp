@@ -244,9 +244,10 @@ std::string guidance_note(const NetworkInfo& network) {
 
 void SampleArguments::say_if_not_ahead(const networks::Network& built) const {
   if (embed_ahead != "on" || built.levels_ahead > 0) return;
-  fmt::print(stderr,
-             "--embed-ahead does nothing here: {} cannot, or the rows of so many calls would take more than {} MiB\n",
-             built.name(), networks::kMostBytesAhead >> 20);
+  fmt::print(
+      stderr,
+      "--embed-ahead on does nothing here: {} cannot, or the rows of so many calls would take more than {} MiB\n",
+      built.name(), networks::kMostBytesAhead >> 20);
 }
 
 }  // namespace noisefloor

@@ -17,18 +17,17 @@ struct SampleArguments {
   networks::Sizes sizes;
   pipeline::SamplingOptions options;
   std::string sampler, schedule, spacing, final_level, seed = "0", out, strip, gif, folder, tensor, conditioning;
-  std::optional<std::string> labels;
+  std::optional<std::string> labels, embed_ahead;
   std::optional<double> sigma_min, sigma_max, rho, guidance, first_guidance;
   std::int64_t count = 1, batch = 0, first_image = 0, columns = 0, zoom = 0;
   std::optional<int> steps, every, offset, fps;
   std::optional<std::int64_t> chunk, cache_blocks;
-  std::string embed_ahead = "off";
   bool moves = false;  // what is drawn is a video: --out, --gif and --folder show it
 
   bool watched() const { return !strip.empty() || (!gif.empty() && !moves); }
   std::int64_t images_at_a_time() const;
-  std::int64_t levels_ahead(std::int64_t calls) const { return embed_ahead == "on" ? calls : 0; }
-  // Says where the network embeds each call's level in the call, although --embed-ahead asks for more.
+  std::int64_t levels_ahead(std::int64_t calls) const { return embed_ahead == "off" ? 0 : calls; }
+  // Says where the network embeds each call's level in the call, although --embed-ahead on asks for more.
   void say_if_not_ahead(const networks::Network& built) const;
   std::int64_t shallow_blocks() const { return options.cache_every > 1 ? cache_blocks.value_or(1) : 0; }
   int frames_per_second() const { return fps.value_or(7); }  // what Stable Video Diffusion is told by default

@@ -116,10 +116,9 @@ void add_drawing_options(CLI::App& command, SampleArguments& arguments) {
       ->check(CLI::Range(1, 1000));
   command
       .add_option("--embed-ahead", arguments.embed_ahead,
-                  "on: embed the noise levels of all calls at once, before the loop, where the network can; pictures "
-                  "may differ by roundings")
-      ->check(CLI::IsMember({"on", "off"}))
-      ->capture_default_str();
+                  "off: embed each call's noise level in the call, not those of all calls at once before the loop; "
+                  "pictures may differ by roundings (default: on, where the network can)")
+      ->check(CLI::IsMember({"on", "off"}));
 }
 
 void add_sample_options(CLI::App& command, SampleArguments& arguments) {

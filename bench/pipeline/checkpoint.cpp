@@ -170,22 +170,22 @@ void Checkpoint::load(const Value& weight, std::span<char> bytes) const {
   const std::int64_t file_rows = source.rows == 0 ? source.all_rows() : source.rows;
   const std::int64_t length = transposed ? source.file[0] : weight.elements() / file_rows;
   const float factor = factor_of(files_, source);
-  parallel_for(weight.elements() / length, std::max<std::int64_t>(1, kGrain / length),
-               [&](std::int64_t begin, std::int64_t end) {
-                 std::vector<float> row(static_cast<std::size_t>(length)), more(row.size());
-                 for (std::int64_t i = begin; i < end; ++i) {
-                   take_row(source, tensors, i, row);
-                   if (!added.empty()) {
-                     take_row(source, added, i, more);
-                     for (std::size_t k = 0; k < row.size(); ++k) row[k] += more[k];
-                   }
-                   if (source.sigmoid)
-                     for (float& number : row) number = 1 / (1 + std::exp(-number));
-                   if (factor != 1)
-                     for (float& number : row) number *= factor;
-                   store_floats(weight.dtype, bytes.data(), i * length, length, row.data());
-                 }
-               });
+  parallel_for_memory(weight.elements() / length, std::max<std::int64_t>(1, kGrain / length),
+                      [&](std::int64_t begin, std::int64_t end) {
+                        std::vector<float> row(static_cast<std::size_t>(length)), more(row.size());
+                        for (std::int64_t i = begin; i < end; ++i) {
+                          take_row(source, tensors, i, row);
+                          if (!added.empty()) {
+                            take_row(source, added, i, more);
+                            for (std::size_t k = 0; k < row.size(); ++k) row[k] += more[k];
+                          }
+                          if (source.sigmoid)
+                            for (float& number : row) number = 1 / (1 + std::exp(-number));
+                          if (factor != 1)
+                            for (float& number : row) number *= factor;
+                          store_floats(weight.dtype, bytes.data(), i * length, length, row.data());
+                        }
+                      });
 }
 
 void Checkpoint::fill(Platform& platform, const Value& weight, void* data) const {

@@ -90,7 +90,7 @@ int read_at(int descriptor, std::int64_t offset, std::span<std::byte> bytes) {
 void SafetensorsFile::read(const FileTensor& tensor, std::span<std::byte> bytes) const {
   constexpr std::int64_t kGrain = std::int64_t{4} << 20;  // bytes: about 1 ms of a core, out of the page cache
   std::atomic<int> fault = 0;
-  parallel_for(std::ssize(bytes), kGrain, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for_memory(std::ssize(bytes), kGrain, [&](std::int64_t begin, std::int64_t end) {
     const auto part = bytes.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
     if (fault == 0)
       if (const int found = read_at(descriptor_, offset_of(tensor) + begin, part); found != 0) fault = found;
@@ -102,7 +102,7 @@ void SafetensorsFile::scan(const FileTensor& tensor,
                            const std::function<void(std::span<const std::byte>)>& take) const {
   constexpr std::int64_t kGrain = std::int64_t{256} << 10;  // bytes, which a core's L2 holds
   std::atomic<int> fault = 0;
-  parallel_for(std::ssize(tensor.data), kGrain, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for_memory(std::ssize(tensor.data), kGrain, [&](std::int64_t begin, std::int64_t end) {
     alignas(8) thread_local std::byte memory[kGrain];
     const auto part = std::span(memory).first(static_cast<std::size_t>(end - begin));
     if (fault != 0) return;

@@ -2,6 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
 
 namespace noisefloor {
 
@@ -15,6 +18,22 @@ void parallel_for(std::int64_t count, std::int64_t grain, const Body& body) {
     const std::int64_t begin = chunk * grain;
     const std::int64_t end = begin + grain < count ? begin + grain : count;
     body(begin, end);
+  }
+}
+
+// The same for what memory bounds, by a few threads: a region ends when all of its threads have run, which takes
+// milliseconds on a host of many cores that others use.
+template <class Body>
+void parallel_for_memory(std::int64_t count, std::int64_t grain, const Body& body) {
+  [[maybe_unused]] constexpr int kThreads = 8;
+  const std::int64_t chunks = (count + grain - 1) / grain;
+#ifdef _OPENMP
+  const int threads = omp_get_max_threads() < kThreads ? omp_get_max_threads() : kThreads;
+#pragma omp parallel for schedule(dynamic) num_threads(threads) if (chunks > 1)
+#endif
+  for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+    const std::int64_t begin = chunk * grain;
+    body(begin, begin + grain < count ? begin + grain : count);
   }
 }
 
