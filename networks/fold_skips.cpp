@@ -154,9 +154,12 @@ class Folding {
     const ValueId residual = input_of(node, "residual");
     const Node* upsample = from().whole(residual) == residual ? writer_[residual] : nullptr;
     if (!upsample || readers_[residual].size() != 1 || !is(*upsample, "resample")) return nullptr;
-    if (upsample->problem.as<resample::Problem>().op != resample::Operation::nearest_up2) return nullptr;
     const auto p = repeating(node);
-    return !p.upsample && runs_(*node.op, AnyProblem(p), node.dtype) ? upsample : nullptr;
+    const auto& up = upsample->problem.as<resample::Problem>();
+    if (up.op != resample::Operation::nearest_up2 || p.upsample || up.n != p.n || 2 * up.h != p.out_h() ||
+        2 * up.w != p.out_w() || up.channels != p.cout)
+      return nullptr;
+    return runs_(*node.op, AnyProblem(p), node.dtype) ? upsample : nullptr;
   }
 
   static conv2d::Problem repeating(const Node& node) {

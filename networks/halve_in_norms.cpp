@@ -76,7 +76,7 @@ class Halving {
     // Nodes stand in the order in which they run: what is read of x_down must stand behind the norm.
     for (const Node* reader : readers_[from().whole(x)])
       if (reader != nullptr && reader > &node && reader->values.front() == x && reader->text == halved.y->text &&
-          reader->op == halved.y->op)
+          reader->op == halved.y->op && !averages_.contains(reader))
         halved.x = reader;
     p.down_w = average->w;
     const bool runs = halved.x != nullptr && runs_(*node.op, AnyProblem(p), node.dtype);

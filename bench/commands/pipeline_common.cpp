@@ -125,8 +125,8 @@ void add_network_options(CLI::App& command, NetworkArguments& arguments) {
   command
       .add_option(
           "--folded-skips", arguments.folded_skips,
-          "on: convolutions add a block's skip and its 1x1 themselves, so no concatenation is written, and norms "
-          "halve an image (plan own or fastest, on sm_90)")
+          "on: convolutions add a block's skip and its 1x1, or its upsampled skip, themselves, so none of these nor a "
+          "concatenation is written, and norms halve an image (plan own or fastest, on sm_90)")
       ->check(CLI::IsMember({"on", "off"}))
       ->capture_default_str();
 }

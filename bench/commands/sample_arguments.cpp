@@ -242,6 +242,11 @@ std::string guidance_note(const NetworkInfo& network) {
       network.unguided_checkpoints);
 }
 
+std::int64_t SampleArguments::levels_ahead(std::int64_t calls) const {
+  const bool wanted = embed_ahead ? *embed_ahead == "on" : pipeline::pool_named(network.plan).has_value();
+  return wanted ? calls : 0;
+}
+
 void SampleArguments::say_if_not_ahead(const networks::Network& built) const {
   if (embed_ahead != "on" || built.levels_ahead > 0) return;
   fmt::print(

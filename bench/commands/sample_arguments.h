@@ -26,7 +26,8 @@ struct SampleArguments {
 
   bool watched() const { return !strip.empty() || (!gif.empty() && !moves); }
   std::int64_t images_at_a_time() const;
-  std::int64_t levels_ahead(std::int64_t calls) const { return embed_ahead == "off" ? 0 : calls; }
+  // Beside a plan's file only where it was asked for: a file's rows are of networks that embed each call's level.
+  std::int64_t levels_ahead(std::int64_t calls) const;
   // Says where the network embeds each call's level in the call, although --embed-ahead on asks for more.
   void say_if_not_ahead(const networks::Network& built) const;
   std::int64_t shallow_blocks() const { return options.cache_every > 1 ? cache_blocks.value_or(1) : 0; }

@@ -117,7 +117,7 @@ void add_drawing_options(CLI::App& command, SampleArguments& arguments) {
   command
       .add_option("--embed-ahead", arguments.embed_ahead,
                   "off: embed each call's noise level in the call, not those of all calls at once before the loop; "
-                  "pictures may differ by roundings (default: on, where the network can)")
+                  "pictures may differ by roundings (default: on, where the network can and the plan is no file)")
       ->check(CLI::IsMember({"on", "off"}));
 }
 

@@ -194,4 +194,9 @@ void Checkpoint::fill(Platform& platform, const Value& weight, void* data) const
   platform.upload(data, filled_.data(), weight.bytes());
 }
 
+void Checkpoint::filled() const {
+  memory_.clear();
+  filled_ = {};
+}
+
 }  // namespace noisefloor::pipeline

@@ -29,6 +29,7 @@ class Checkpoint final : public Weights {
   // a file was truncated since.
   std::vector<char> load(const Value& weight) const;
   void fill(Platform& platform, const Value& weight, void* data) const override;
+  void filled() const override;
 
  private:
   // What is wrong with one tensor of a weight; empty where nothing is.

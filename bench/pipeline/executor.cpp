@@ -121,6 +121,7 @@ void Executor::load_weights(const Weights& weights) {
     weights.fill(*platform_, graph[id], pointers_[id]);
     offset += aligned(graph[id].bytes());
   }
+  weights.filled();
 }
 
 void Executor::set_labels(std::span<const int> labels) {

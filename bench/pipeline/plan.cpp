@@ -24,11 +24,6 @@ constexpr int kOwnTrials = 3;
 // tried where nothing else was right. Large problems that memory binds have fewer; there it is not so far behind.
 constexpr double kHopelessFlops = 1e10;
 
-std::optional<Pool> pool_named(const std::string& source) {
-  const auto name = std::find(std::begin(kPools), std::end(kPools), source);
-  return name == std::end(kPools) ? std::nullopt : std::optional(static_cast<Pool>(name - std::begin(kPools)));
-}
-
 bool in_pool(const Implementation& implementation, Pool pool, bool host) {
   if (!implementation.runs_on_platform(host) || implementation.in_worker) return false;
   if (pool == Pool::naive) return host || implementation.is(Kind::naive);
@@ -164,6 +159,11 @@ bool runs_halos(const Suite& nodes, const Platform& platform, DType dtype) {
 
 ProblemId problem_id(const Node& node) {
   return {node.op->name, node.text, to_string(node.dtype)};
+}
+
+std::optional<Pool> pool_named(const std::string& source) {
+  const auto name = std::find(std::begin(kPools), std::end(kPools), source);
+  return name == std::end(kPools) ? std::nullopt : std::optional(static_cast<Pool>(name - std::begin(kPools)));
 }
 
 ProblemId problem_id(const CountedProblem& problem) {

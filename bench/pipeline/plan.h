@@ -20,6 +20,7 @@ ProblemId problem_id(const CountedProblem& problem);
 // What a plan chooses from. Whoever asks for a plan names one of kPools, or a file; tiled has no name.
 enum class Pool { own, baseline, fastest, naive, tiled };
 inline constexpr const char* kPools[] = {"own", "baseline", "fastest", "naive"};
+std::optional<Pool> pool_named(const std::string& source);  // none: a file
 
 // Whether a network for this plan is built with its norms in the convolutions behind them (networks/fuse_norms.h): one
 // of our variants, on a device that runs ptx_sm90a_halo. A file's rows are of networks without.

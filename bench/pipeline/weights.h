@@ -15,6 +15,8 @@ class Weights {
   virtual void check(const Network& network) const = 0;
   // Writes a weight's values, in the graph's layout and dtype, to the platform's memory.
   virtual void fill(Platform& platform, const Value& weight, void* data) const = 0;
+  // All weights are there: what was kept from one to the next may go.
+  virtual void filled() const {}
 };
 
 // Normal numbers of fixed seeds, for timing and for verification: what a network computes with them means nothing, but

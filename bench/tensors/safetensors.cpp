@@ -103,7 +103,7 @@ void SafetensorsFile::scan(const FileTensor& tensor,
   constexpr std::int64_t kGrain = std::int64_t{256} << 10;  // bytes, which a core's L2 holds
   std::atomic<int> fault = 0;
   parallel_for_memory(std::ssize(tensor.data), kGrain, [&](std::int64_t begin, std::int64_t end) {
-    alignas(8) thread_local std::byte memory[kGrain];
+    thread_local std::vector<std::byte> memory(kGrain);  // not in a thread's own segment, which its stack pays for
     const auto part = std::span(memory).first(static_cast<std::size_t>(end - begin));
     if (fault != 0) return;
     if (const int found = read_at(descriptor_, offset_of(tensor) + begin, part); found != 0)

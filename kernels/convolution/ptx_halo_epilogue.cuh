@@ -1,7 +1,7 @@
 // The epilogue of ptx_sm90a_halo for tiles that are not split: a consumer's patch leaves in pieces of 8 x 8 pixels and
 // up to 64 channels, finished in registers, put into shared memory by stmatrix in the layout in which TMA stores them.
 // The residual's pieces have come the same way through the ring of the weights. TMA writes no pixel outside of the
-// image. Device code only.
+// image; channels that are no multiple of 8 it cannot store, and the warps do. Device code only.
 #pragma once
 
 #include <cstdint>

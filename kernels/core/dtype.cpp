@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <stdexcept>
 
 #if defined(__F16C__)
 #include <immintrin.h>
@@ -98,13 +99,16 @@ double largest(DType dtype, const void* data, std::int64_t count) {
 }  // namespace
 
 double largest_magnitude(DType dtype, const void* data, std::int64_t count) {
-  switch (size_of(dtype)) {
-    case 8:
+  switch (dtype) {
+    case DType::fp64:
       return largest<std::int64_t>(dtype, data, count);
-    case 4:
+    case DType::fp32:
       return largest<std::int32_t>(dtype, data, count);
-    default:
+    case DType::bf16:
+    case DType::fp16:
       return largest<std::int16_t>(dtype, data, count);
+    default:
+      throw std::invalid_argument("largest_magnitude: needs a floating-point dtype");
   }
 }
 

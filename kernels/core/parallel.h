@@ -21,8 +21,8 @@ void parallel_for(std::int64_t count, std::int64_t grain, const Body& body) {
   }
 }
 
-// The same for what memory bounds, by a few threads: a region ends when all of its threads have run, which takes
-// milliseconds on a host of many cores that others use.
+// The same for what memory bounds, by a few threads: a region ends when all of its threads have run, and on a host of
+// many cores that others use some run late.
 template <class Body>
 void parallel_for_memory(std::int64_t count, std::int64_t grain, const Body& body) {
   [[maybe_unused]] constexpr int kThreads = 8;

@@ -8,7 +8,7 @@
 namespace noisefloor::gemm {
 namespace {
 
-// A fit to timings of all schedules on some sixty products of diffusion networks, held within what the hardware can do.
+// scripts/fit gemm, seed 2, of timings of all schedules of 371 products of diffusion networks on an H100.
 constexpr product::Sm90aKernel kKernel{
     .tiles = kTiles,
     .costs = {.fma_per_cycle = 2048,

@@ -76,9 +76,8 @@ def test_levels_embedded_ahead_draw_the_same(tmp_path):
     arguments = "--count", 7, "--steps", 3  # from six images on sums on a host do not depend on how many there are
     plain, ahead = (sample(tmp_path, *arguments, "--embed-ahead", value, name=value) for value in ("off", "on"))
     assert (plain["images"] == ahead["images"]).all()
-    said = [run("sample", "digits", "--device", "host", *arguments, "--out", tmp_path / "g.png", "--embed-ahead", value).stdout for value in ("off", "on")]
-    plain, ahead = (float(re.search(r"([\d.]+) MB on the device", text)[1]) for text in said)
-    assert ahead > plain  # the rows of all calls
+    memory = lambda *more: float(re.search(r"([\d.]+) MB on the device", run("sample", "digits", "--device", "host", *arguments, "--out", tmp_path / "g.png", *more).stdout)[1])
+    assert memory() == memory("--embed-ahead", "on") > memory("--embed-ahead", "off")  # the rows of all calls
 
 
 @pytest.mark.parametrize("sampler, schedule", [("ddpm", "linear"), ("dpmpp_2m", "karras"), ("edm_euler", "karras"), ("ddim", "scaled_linear")])
@@ -376,6 +375,16 @@ def test_a_plan_names_what_it_cannot_run(tmp_path):
     (tmp_path / "env.json").write_text('{"device": 7}')
     result = run("sample", "digits", "--device", "host", "--plan", tmp_path / "plan.csv", "--out", tmp_path / "grid.png")
     assert result.returncode == 2 and "env.json: field 'device' is not a text" in result.stderr and "json.exception" not in result.stderr
+
+
+def test_a_plan_of_the_networks_problems_is_strictly_enough(tmp_path):
+    problems = run("problems", "digits", "--batch", 1, "--dtype", "fp32").stdout.splitlines()[1:]
+    (tmp_path / "plan.csv").write_text("op,dtype,problem,variant\n" + "".join(f"{line.rsplit(',', 1)[0]},host\n" for line in problems))
+    arguments = ("sample", "digits", "--device", "host", "--plan", tmp_path / "plan.csv", "--strict", "--steps", 3, "--out", tmp_path / "grid.png")
+    result = run(*arguments)
+    assert result.returncode == 0, result.stderr
+    asked = run(*arguments, "--embed-ahead", "on")
+    assert asked.returncode == 2 and "does not name" in asked.stderr
 
 
 def test_digits_are_recognised(tmp_path):

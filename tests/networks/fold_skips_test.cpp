@@ -265,6 +265,24 @@ TEST(FoldSkips, AnUpsampledResidualIsRepeatedByItsConvolution) {
   }
 }
 
+// As many elements in another shape are other pixels.
+TEST(FoldSkips, AnUpsampledResidualOfAnotherShapeStays) {
+  Network network;
+  Graph& graph = network.graph;
+  const ValueId small = network.take("small", NetworkTensor::Kind::image, {1, 4, 6, 8}, DType::fp32);
+  const ValueId h = network.take("h", NetworkTensor::Kind::image, {1, 4, 24, 8}, DType::fp32);
+  const ValueId up =
+      graph.add("up", "resample", "op=nearest_up2,n=1,h=4,w=6,channels=8", DType::fp32, {{"x", small}}).at(0);
+  const ValueId w = graph.weight({"conv.weight", {8, 8, 3, 3}}, {8, 3, 3, 8}, DType::fp32);
+  const ValueId y = graph
+                        .add("conv", "conv2d", "n=1,h=4,w=24,cin=8,cout=8,bias=0,residual=1", DType::fp32,
+                             {{"x", h}, {"w", w}, {"residual", up}})
+                        .at(0);
+  network.give("output", y, {1, 4, 24, 8});
+  fold_skips(network, anything);
+  EXPECT_EQ(names_of(network.graph).size(), 2u);
+}
+
 TEST(FoldSkips, AnUpsampledResidualStaysWhereItIsReadElsewhereOrNoRungRepeatsIt) {
   Network read = upsampled_residual("", [](Network& network, ValueId up) { network.give("also", up, {2, 8, 12, 8}); });
   fold_skips(read, anything);

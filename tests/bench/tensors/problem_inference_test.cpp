@@ -70,6 +70,11 @@ TEST(ProblemInference, FindsAnySetOfOptionalInputs) {
   shapes["residual"] = {{2, 18, 20, 7}};
   EXPECT_EQ(inferred("conv2d", "", shapes),
             "n=2,h=9,w=10,cin=6,cout=7,upsample=1,bias=0,affine=1,image_shift=1,residual=1");
+  shapes["residual"] = {{2, 9, 10, 7}}, shapes["x"] = {{2, 18, 20, 6}};
+  EXPECT_EQ(inferred("conv2d", "stride=1", shapes),
+            "n=2,h=18,w=20,cin=6,cout=7,bias=0,affine=1,image_shift=1,residual=1,residual_upsample=1");
+  EXPECT_EQ(inferred("conv2d", "residual_upsample=0", shapes),
+            "n=2,h=18,w=20,cin=6,cout=7,stride=2,bias=0,affine=1,image_shift=1,residual=1");
   const KnownShapes side = {
       {"x", {{2, 9, 10, 6}}}, {"w", {{7, 3, 3, 6}}}, {"side", {{2, 9, 10, 4}}}, {"w_side", {{7, 4}}}};
   EXPECT_EQ(inferred("conv2d", "", side), "n=2,h=9,w=10,cin=6,cout=7,bias=0,side=4");

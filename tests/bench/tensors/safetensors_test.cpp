@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
 #include <fstream>
 #include <functional>
@@ -233,6 +234,35 @@ TEST(Safetensors, AFileThatIsTruncatedWhileOpenIsAnError) {
               std::string::npos)
         << error.what();
   }
+}
+
+// More than one piece of either kind of reading, the last of them ragged.
+TEST(Safetensors, PiecesOfALargeTensorAreItsBytes) {
+  const TemporaryFolder folder;
+  const auto path = folder / "a.safetensors";
+  constexpr std::int64_t kSize = (std::int64_t{9} << 20) + 3;
+  std::vector<std::byte> bytes(kSize);
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * i >> 7);
+  const FileTensor tensors[] = {{"large", "U8", {kSize}, bytes}, {"none", "U8", {0}, {}}};
+  write_safetensors(path, tensors);
+  const SafetensorsFile file(path);
+  EXPECT_EQ(file.read(*file.find("large")), bytes);
+  EXPECT_TRUE(file.read(*file.find("none")).empty());
+  const auto scanned = [&](const char* name) {  // how many bytes, and their sum
+    std::atomic<std::uint64_t> count = 0, sum = 0;
+    file.scan(*file.find(name), [&](std::span<const std::byte> piece) {
+      count += piece.size();
+      for (const std::byte byte : piece) sum += static_cast<std::uint64_t>(byte);
+    });
+    return std::pair(count.load(), sum.load());
+  };
+  std::uint64_t sum = 0;
+  for (const std::byte byte : bytes) sum += static_cast<std::uint64_t>(byte);
+  EXPECT_EQ(scanned("large"), (std::pair<std::uint64_t, std::uint64_t>(kSize, sum)));
+  EXPECT_EQ(scanned("none").first, 0u);
+  std::filesystem::resize_file(path, kSize / 2);
+  EXPECT_THROW(file.read(*file.find("large")), SafetensorsError);
+  EXPECT_THROW(scanned("large"), SafetensorsError);
 }
 
 TEST(Safetensors, TheOtherLayoutIsRefused) {

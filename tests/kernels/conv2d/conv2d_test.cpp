@@ -232,8 +232,16 @@ TEST(conv2d, AResidualOfHalfTheSizeIsRefusedByNameWhereARungHasNone) {
     EXPECT_EQ(static_cast<bool>(support),
               std::set<std::string>({"host", "naive", "tiled", "ptx_sm90a_halo"}).contains(name))
         << name;
-    if (support || name == "ptx_sm90a_pointwise" || name == "ptx_sm80_narrow") continue;
-    EXPECT_NE(std::string(support.reason).find("no residual of half"), std::string::npos) << name;
+    if (support) continue;
+    // Of what a rung takes otherwise.
+    const bool narrow = name == "ptx_sm80_narrow", pointwise = name == "ptx_sm90a_pointwise";
+    const std::string shape = narrow ? "cin=16" : pointwise ? "cin=64,kernel=1,pad=0" : "cin=64";
+    const auto as_large = op().parse("n=1,h=8,w=8,cout=64,residual=1," + shape);
+    const auto halved = op().parse("n=1,h=8,w=8,cout=64,residual=1,residual_upsample=1," + shape);
+    EXPECT_TRUE(variant.can_run(as_large.as<Problem>(), DType::bf16)) << name;
+    const Support refused = variant.can_run(halved.as<Problem>(), DType::bf16);
+    ASSERT_FALSE(refused) << name;
+    EXPECT_NE(std::string(refused.reason).find("no residual of half"), std::string::npos) << name;
   }
 }
 
