@@ -11,7 +11,7 @@
 namespace noisefloor::attention {
 namespace {
 
-constexpr DeviceInfo kDevice{.compute_capability = 90, .sm_count = 132};
+constexpr DeviceInfo kWideDevice{.compute_capability = 90, .sm_count = 132};
 
 Problem head_of_512(std::int64_t batch, std::int64_t queries, std::int64_t keys) {
   return {.batch = batch, .heads = 1, .seq_q = queries, .seq_kv = keys, .dim = 512};
@@ -47,13 +47,13 @@ TEST(attention_wide_schedule, ChoicesAreDistinctAndEachIsFoundByItsText) {
   for (const std::int64_t keys : {1, 300, 4096}) {
     const Problem p = head_of_512(1, 300, keys);
     std::set<std::string> texts;
-    const auto choices = wide_choices(p, DType::bf16, kDevice);
+    const auto choices = wide_choices(p, DType::bf16, kWideDevice);
     for (const Choice& choice : choices) {
       EXPECT_TRUE(texts.insert(choice.text).second) << choice.text;
       EXPECT_EQ(choice.estimated, &choice == &choices.front());
       const auto splits = parse_wide_splits(p, choice.text, 132);
       ASSERT_TRUE(splits) << choice.text;
-      EXPECT_LE(wide_partial_bytes(p, *splits), wide_workspace_bytes(p, DType::bf16, kDevice));
+      EXPECT_LE(wide_partial_bytes(p, *splits), wide_workspace_bytes(p, DType::bf16, kWideDevice));
     }
     EXPECT_FALSE(parse_wide_splits(p, "splits=9", 132));
   }
@@ -63,8 +63,8 @@ TEST(attention_wide_schedule, TheWorkspaceHoldsSumsAndStatesOfEverySplit) {
   const Problem p{.batch = 2, .heads = 3, .seq_q = 100, .seq_kv = 300, .dim = 264};
   EXPECT_EQ(wide_partial_bytes(p, 1), 0u);
   EXPECT_EQ(wide_partial_bytes(p, 3), 3u * 600 * (264 + 2) * 4);
-  EXPECT_EQ(wide_workspace_bytes(p, DType::fp16, kDevice), wide_partial_bytes(p, 3));
-  EXPECT_EQ(wide_workspace_bytes(head_of_512(1, 300, 128), DType::fp16, kDevice), 0u);
+  EXPECT_EQ(wide_workspace_bytes(p, DType::fp16, kWideDevice), wide_partial_bytes(p, 3));
+  EXPECT_EQ(wide_workspace_bytes(head_of_512(1, 300, 128), DType::fp16, kWideDevice), 0u);
 }
 
 }  // namespace
