@@ -108,7 +108,7 @@ __device__ __forceinline__ void consume(const Maps& maps, const Arguments& args,
   pieces.drain();
   pin(s);
   mask_keys(s, args.seq_kv - (work.first_tile + work.tiles - 1) * kKeys - consumer * kOwnKeys);
-  softmax<T, true>(s, places, weights_of(0), consumer, args.scale_log2, state, rescale);
+  softmax<T, true>(s, places, pieces, weights_of(0), consumer, args.scale_log2, state, rescale);
 
   // Nothing is in flight where it begins and ends. (Were the next logits issued ahead of the end of the values'
   // product, ptxas would serialize all products: sums are multiplied between.)
@@ -118,8 +118,8 @@ __device__ __forceinline__ void consume(const Maps& maps, const Arguments& args,
     meet_consumers(kWeightsBarrier);
     issue_values<T>(o, places, weights_of(i - 1), consumer, pieces, 0, i > 1, true);
     pin(s);  // done: of what was in flight behind the last piece, the values' are the newest kInFlight
-    softmax<T, false>(s, places, weights_of(i), consumer, args.scale_log2, state, rescale);
-    pieces.drain();
+    softmax<T, false>(s, places, pieces, weights_of(i), consumer, args.scale_log2, state, rescale);
+    pieces.settle<1>(), pieces.settle<0>();
     pin(o);
     if (__any_sync(0xffffffffu, rescale[0] != 1.0f || rescale[1] != 1.0f)) scale_rows(o, rescale);
   }

@@ -102,11 +102,16 @@ struct Pieces {
     else if (before)
       release(piece - kInFlight + kPieces);
   }
-  // All that is in flight ends and goes back.
+  // Behind the last piece: all but kLeft are no longer in flight, and the one that was waited for goes back.
+  template <int kLeft>
+  __device__ __forceinline__ void settle() const {
+    static_assert(kLeft < kInFlight);
+    ptx::wgmma_wait<kLeft>();
+    release(kPieces - 1 - kLeft);
+  }
   __device__ __forceinline__ void drain() const {
-    ptx::wgmma_wait<0>();
-#pragma unroll
-    for (int piece = kPieces - kInFlight; piece < kPieces; ++piece) release(piece);
+    static_assert(kInFlight == 4);
+    settle<3>(), settle<2>(), settle<1>(), settle<0>();
   }
 };
 
@@ -160,10 +165,12 @@ __device__ __forceinline__ void issue_values(float (&o)[kColumns / 2], const Pla
 }
 
 // This consumer's weights of a tile, of `s`, go to its box of `weights`: exponentials under the largest logit so far of
-// both consumers' keys. Returns in `rescale` what sums under the former largest are to be multiplied with.
+// both consumers' keys. Returns in `rescale` what sums under the former largest are to be multiplied with. But for the
+// first, the last pieces of values are in flight, and two go back here, about when they end.
 template <class T, bool kFirst>
-__device__ __forceinline__ void softmax(float (&s)[kOwnKeys / 2], const Places& places, std::uint32_t weights,
-                                        int consumer, float scale_log2, RowState& state, float (&rescale)[2]) {
+__device__ __forceinline__ void softmax(float (&s)[kOwnKeys / 2], const Places& places, const Pieces& pieces,
+                                        std::uint32_t weights, int consumer, float scale_log2, RowState& state,
+                                        float (&rescale)[2]) {
   constexpr float kSlack = 8;  // as take_maximum
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) % 128 / 32;
   const std::uint32_t first_row = static_cast<std::uint32_t>(16 * warp + lane / 4) * 4;
@@ -195,7 +202,8 @@ __device__ __forceinline__ void softmax(float (&s)[kOwnKeys / 2], const Places& 
     state.highest[row] = next;
     take_weights<kFirst>(s, row, scale_log2, rescale[row], state);
   }
-  // As in finish(): lane l addresses row l % 16 of the warp's, and the first or the second of a pair of 16-byte chunks.
+  // As in store_rows(): lane l addresses row l % 16 of the warp's, and the first or the second of a pair of 16-byte
+  // chunks.
   const int row = 16 * warp + lane % 16;
 #pragma unroll
   for (int chunk = 0; chunk < kOwnKeys / 8; chunk += 2) {
@@ -204,6 +212,9 @@ __device__ __forceinline__ void softmax(float (&s)[kOwnKeys / 2], const Places& 
     ptx::stmatrix_x4(
         weights + static_cast<std::uint32_t>(consumer * kWeightBox + row * kBoxRowBytes + (mine ^ (row % 8)) * 16),
         pack_pair<T>(v[0], v[1]), pack_pair<T>(v[2], v[3]), pack_pair<T>(v[4], v[5]), pack_pair<T>(v[6], v[7]));
+    // Between these stores, since the compiler moves exponentials behind any wait that stands before them.
+    if (!kFirst && chunk == 0) pieces.settle<3>();
+    if (!kFirst && chunk == 4) pieces.settle<2>();
   }
   ptx::fence_proxy_async_shared();
 }
