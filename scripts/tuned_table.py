@@ -46,6 +46,7 @@ class Tuned:
     table: Callable  # C++: the function that gives it, from the number of SMs
     derive: Callable = lambda fields: fields  # adds to a problem's fields what is not one of them
     room: str = ""  # whose the table is, where it is not the op's
+    untabled: tuple = ()  # variants of the op that choose by estimate alone; their times are passed over
     stand_in: Callable = lambda shape: False  # whether a shape without a row takes another's, so that the estimate needs one too
 
     def __post_init__(self):
@@ -114,6 +115,8 @@ def read_timings(tuned, path):
         if gpu not in (None, here):
             raise Refused(f"{path}:{line}: timed on {here}, lines before on {gpu}; a table is of one GPU")
         gpu = here
+        if row["variant"] in tuned.untabled:
+            continue
         if row["variant"] not in tuned.arrays or row["dtype"] != "bf16":
             raise Refused(f"{path}:{line}: times of {row['variant']} in {row['dtype']}; the table is of {' and '.join(tuned.arrays)} in bf16")
         problem, choice = pairs(path, line, row, "problem"), UNSAID | pairs(path, line, row, "choice")

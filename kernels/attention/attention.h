@@ -40,8 +40,9 @@ struct Tensors {
 };
 
 // The op. A C++ program calls a row of variants() directly: ask row.can_run(problem, dtype), then row.launch(problem,
-// dtype, tensors, {}, context); no row needs a workspace. launch returns invalid_argument for a pointer that is null or
-// not 16-byte aligned, and cuda_error with the runtime's code when the launch fails; it never synchronises.
+// dtype, tensors, {}, context); ptx_sm90a_wide alone may need a workspace, of row.workspace_bytes(problem, dtype,
+// device). launch returns invalid_argument for a pointer that is null or not 16-byte aligned, and cuda_error with the
+// runtime's code when the launch fails; it never synchronises.
 using Definition = OpDefinition<Problem, Tensors>;
 extern const Definition definition;
 Definition::Reference reference;  // reference.cpp

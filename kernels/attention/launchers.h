@@ -10,7 +10,7 @@ namespace noisefloor::attention {
 Status check_pointers(const Problem& problem, const Tensors& tensors);
 
 Definition::Launcher launch_host, launch_naive, launch_tiled, launch_tensor_core_sm80, launch_ptx_sm90a,
-    launch_ptx_short_sm90a;
+    launch_ptx_short_sm90a, launch_ptx_wide_sm90a;
 inline constexpr std::int64_t kNaiveRows = 8;   // queries of a block of `naive`
 inline constexpr std::int64_t kTiledDim = 256;  // the widest head of `tiled` and in PTX: of one tile
 inline constexpr std::int64_t kShortKeys = 80;  // that ptx_sm90a_short takes

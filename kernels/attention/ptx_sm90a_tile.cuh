@@ -161,28 +161,14 @@ __device__ __forceinline__ void scale_rows(float (&o)[kCount], const float (&fac
   for (int i = 0; i < kCount; ++i) o[i] *= factor[i / 2 % 2];
 }
 
-// Divides by the rows' sums, writes lse, and stores the warpgroup's 64 rows: through its own rows of the queries, of
-// which every product must be done, then by TMA, which leaves out what lies outside the tensor. All 128 threads call
-// it; `barrier` is a hardware barrier of theirs. The copy has read shared memory when it returns.
+// Stores a warpgroup's 64 rows of kDim columns, of which the tensor's `column` is the first: through 64 rows of the
+// queries, of which every product must be done, then by TMA, which leaves out what lies outside the tensor. All 128
+// threads call it; `barrier` is a hardware barrier of theirs. The copy has read shared memory when it returns.
 template <class T, int kDim>
-__device__ __forceinline__ void finish(float (&o)[kDim / 2], const RowState& state, const Arguments& args,
-                                       const CUtensorMap* map, std::uint32_t queries, std::uint32_t query_box,
-                                       int first, int head, int batch, std::uint32_t barrier) {
+__device__ __forceinline__ void store_rows(const float (&o)[kDim / 2], const CUtensorMap* map, std::uint32_t queries,
+                                           std::uint32_t query_box, int column, int first, int head, int batch,
+                                           std::uint32_t barrier) {
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) % 128 / 32;
-  float inverse[2];
-#pragma unroll
-  for (int row = 0; row < 2; ++row) {
-    float total = state.sum[row];
-    total += __shfl_xor_sync(0xffffffffu, total, 1);
-    total += __shfl_xor_sync(0xffffffffu, total, 2);
-    inverse[row] = 1.0f / total;
-    const int query = first + 16 * warp + 8 * row + lane / 4;
-    if (args.lse != nullptr && lane % 4 == 0 && query < args.seq_q)
-      args.lse[(std::int64_t{batch} * args.heads + head) * args.seq_q + query] =
-          state.highest[row] * args.scale + __logf(total);
-  }
-  scale_rows(o, inverse);
-
   // Lane l addresses row l % 16 of the warp's 16, and of a pair of 16-byte chunks the first or the second half of
   // lanes.
   const int row = 16 * warp + lane % 16;
@@ -203,10 +189,33 @@ __device__ __forceinline__ void finish(float (&o)[kDim / 2], const RowState& sta
   if (threadIdx.x % 128 / 32 == 0 && ptx::elect_one()) {
 #pragma unroll
     for (int box = 0; box < boxes_of(kDim); ++box)
-      ptx::tma_store_4d(map, queries + box * query_box, box * kBoxColumns, head, first, batch);
+      ptx::tma_store_4d(map, queries + box * query_box, column + box * kBoxColumns, head, first, batch);
     ptx::tma_store_commit();
     ptx::tma_store_wait_read<0>();
   }
+}
+
+// Divides by the rows' sums, writes lse, and stores the warpgroup's 64 rows by store_rows, through its own rows of the
+// queries.
+template <class T, int kDim>
+__device__ __forceinline__ void finish(float (&o)[kDim / 2], const RowState& state, const Arguments& args,
+                                       const CUtensorMap* map, std::uint32_t queries, std::uint32_t query_box,
+                                       int first, int head, int batch, std::uint32_t barrier) {
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) % 128 / 32;
+  float inverse[2];
+#pragma unroll
+  for (int row = 0; row < 2; ++row) {
+    float total = state.sum[row];
+    total += __shfl_xor_sync(0xffffffffu, total, 1);
+    total += __shfl_xor_sync(0xffffffffu, total, 2);
+    inverse[row] = 1.0f / total;
+    const int query = first + 16 * warp + 8 * row + lane / 4;
+    if (args.lse != nullptr && lane % 4 == 0 && query < args.seq_q)
+      args.lse[(std::int64_t{batch} * args.heads + head) * args.seq_q + query] =
+          state.highest[row] * args.scale + __logf(total);
+  }
+  scale_rows(o, inverse);
+  store_rows<T, kDim>(o, map, queries, query_box, 0, first, head, batch, barrier);
 }
 
 }  // namespace noisefloor::attention

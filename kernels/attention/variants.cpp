@@ -1,6 +1,7 @@
 // The ladder of attention. What each rung does better than the one below is in README.md.
 #include "kernels/attention/launchers.h"
 #include "kernels/attention/schedule.h"
+#include "kernels/attention/wide_schedule.h"
 
 namespace noisefloor::attention {
 namespace {
@@ -34,7 +35,13 @@ Support can_run_short_sm90a(const Problem& p, DType dtype) {
   return can_run_sm90a(p, dtype);
 }
 
+Support can_run_wide_sm90a(const Problem& p, DType dtype) {
+  if (p.dim <= kTiledDim) return unsupported("needs a head size above 256: smaller heads have rungs of their own");
+  return can_run_sm80(p, dtype);
+}
+
 constexpr Definition::Choices kSchedules{schedule_choices, NOISEFLOOR_IF_SM90A(launch_schedule_choice)};
+constexpr Definition::Choices kWideSplits{wide_choices, NOISEFLOOR_IF_SM90A(launch_wide_choice)};
 
 constexpr Definition::Variant kVariants[] = {
     NOISEFLOOR_HOST(),
@@ -42,7 +49,10 @@ constexpr Definition::Variant kVariants[] = {
     NOISEFLOOR_TILED(can_run_tiled),
     NOISEFLOOR_TENSOR_CORE_SM80(can_run_sm80),
     {kPtxSm90a, {NOISEFLOOR_IF_SM90A(launch_ptx_sm90a), can_run_sm90a}, &kSchedules},
-    {{"ptx_sm90a_short", Kind::ptx, Arch::sm90a}, {NOISEFLOOR_IF_SM90A(launch_ptx_short_sm90a), can_run_short_sm90a}}};
+    {{"ptx_sm90a_short", Kind::ptx, Arch::sm90a}, {NOISEFLOOR_IF_SM90A(launch_ptx_short_sm90a), can_run_short_sm90a}},
+    {{"ptx_sm90a_wide", Kind::ptx, Arch::sm90a},
+     {NOISEFLOOR_IF_SM90A(launch_ptx_wide_sm90a), can_run_wide_sm90a, wide_workspace_bytes},
+     &kWideSplits}};
 
 }  // namespace
 

@@ -24,6 +24,15 @@ __device__ __forceinline__ void store_shared(std::uint32_t address, const uint4&
                : "memory");
 }
 
+__device__ __forceinline__ void store_shared_float(std::uint32_t address, float value) {
+  asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(value) : "memory");
+}
+__device__ __forceinline__ float load_shared_float(std::uint32_t address) {
+  float value;
+  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(value) : "r"(address) : "memory");
+  return value;
+}
+
 __device__ __forceinline__ void store_shared_pair(std::uint32_t address, float first, float second) {
   asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(first), "f"(second) : "memory");
 }

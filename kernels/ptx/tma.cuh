@@ -47,6 +47,17 @@ __device__ __forceinline__ void tma_load_4d(std::uint32_t destination, const CUt
       : "memory");
 }
 
+// The same to the same offset in every block of the cluster whose bit in `blocks` is set, as tma_load_2d_multicast.
+__device__ __forceinline__ void tma_load_4d_multicast(std::uint32_t destination, const CUtensorMap* map,
+                                                      std::uint32_t barrier, std::int32_t x, std::int32_t y,
+                                                      std::int32_t z, std::int32_t w, std::uint16_t blocks) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, "
+      "{%3, %4, %5, %6}], [%2], %7;" ::"r"(destination),
+      "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w), "h"(blocks)
+      : "memory");
+}
+
 // cp.async.bulk.tensor.5d, likewise.
 __device__ __forceinline__ void tma_load_5d(std::uint32_t destination, const CUtensorMap* map, std::uint32_t barrier,
                                             std::int32_t x, std::int32_t y, std::int32_t z, std::int32_t w,

@@ -14,11 +14,16 @@
 namespace noisefloor::ptx {
 
 // The descriptor of a tile whose rows are 128 bytes of the n dimension (64 elements) under the 128-byte swizzle, as TMA
-// writes it, one row per k; `box_bytes` from one block of 64 columns to the next. "Matrix descriptor format": bits 16-29
-// leading byte offset / 16, here from block to block, 32-45 stride byte offset / 16, from 8 rows of k to the next. The
-// tile is 1024-byte aligned; a step of 16 along k adds 2048 bytes, that is 128, to the descriptor.
+// writes it, one row per k; `box_bytes` from one block of 64 columns to the next. "Matrix descriptor format": bits
+// 16-29 leading byte offset / 16, here from block to block, 32-45 stride byte offset / 16, from 8 rows of k to the
+// next. The tile is 1024-byte aligned; a step of 16 along k adds 2048 bytes, that is 128, to the descriptor.
 __device__ __forceinline__ std::uint64_t wgmma_descriptor_n_major_128b(std::uint32_t address, std::uint32_t box_bytes) {
   return wgmma_descriptor_128b(address) | std::uint64_t{box_bytes >> 4} << 16;
+}
+// The same of address / 16, which is kept below 2^14.
+__device__ __forceinline__ std::uint64_t wgmma_descriptor_n_major_128b_of(std::uint32_t sixteenths,
+                                                                          std::uint32_t box_bytes) {
+  return wgmma_descriptor_128b_of(sixteenths + (box_bytes >> 4 << 16));
 }
 
 // clang-format off

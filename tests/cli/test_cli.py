@@ -54,7 +54,7 @@ pytestmark = needs_program
         (["duel", "gemm", "host", "hots", "--problem", "m=1,n=1,k=1"], "did you mean 'host'"),
         (["duel", "gemm", "host", "host", "--networks", "digits-b1", "--problem", "m=1,n=1,k=1"], "give --problem, or --networks"),
         (["tune", "gem", "--out", "times.csv"], "unknown op 'gem'; did you mean 'gemm'"),
-        (["tune", "layernorm", "--out", "times.csv"], "layernorm offers no choices to tune; these do: attention ptx_sm90a, gemm ptx_sm90a, "),
+        (["tune", "layernorm", "--out", "times.csv"], "layernorm offers no choices to tune; these do: attention ptx_sm90a, attention ptx_sm90a_wide, gemm ptx_sm90a, "),
         (["tune", "groupnorm", "--variant", "tiled", "--out", "times.csv"], "groupnorm tiled offers no choices to tune; these do: attention ptx_sm90a, "),
         (["tune", "groupnorm", "--variant", "ptx_sm90", "--out", "times.csv"], "did you mean 'ptx_sm90a'"),
         (["tune", "groupnorm", "--budget", "0", "--out", "times.csv"], "--budget"),

@@ -41,8 +41,9 @@ struct Keys {
   std::int64_t key_of(std::int64_t row) const { return row / heads; }  // k is [seq_kv, heads, dim]
 };
 
-// Several tiles of keys, the last of them ragged, so that choices differ; and one tile.
-constexpr Keys kShapes[] = {{2, 200, 300, 64}, {3, 70, 333, 40}, {2, 100, 77, 64}, {1, 64, 80, 80}};
+// Several tiles of keys, the last of them ragged, so that choices differ; and one tile. Narrow heads and wide ones.
+constexpr Keys kShapes[] = {{2, 200, 300, 64}, {3, 70, 333, 40},  {2, 100, 77, 64},
+                            {1, 64, 80, 80},   {1, 70, 500, 320}, {2, 130, 60, 512}};
 
 // Calls `judge` with every way to run attention on a problem whose keys' first channels are `first`; queries' are 1, so
 // that it is the largest part of every logit.

@@ -314,3 +314,16 @@ def test_script_needs_a_gpu_that_runs_the_kernel(tmp_path):
     result = subprocess.run([ROOT / "scripts/tune", "groupnorm"], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL,
                             env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"})
     assert result.returncode == 2 and "looking for a GPU: what groupnorm chooses from runs on GPUs of compute capability 9.0 alone" in result.stderr, result.stderr
+
+
+def test_times_of_a_variant_without_a_table_are_passed_over(tmp_path):
+    (tmp_path / "problems.csv").write_text("network,batch,heads,seq_q,seq_kv,dim,count\none,1,1,256,256,64,1\none,1,1,256,256,512,1\n")
+    cut = '"rows=128,keys=128,blocks=1,turns={},splits=1"'
+    lines = [f'GPU,132,abc,"batch=1,heads=1,seq_q=256,seq_kv=256,dim={dim}",bf16,{variant},{choice},{estimated},{9 + estimated},{19 + estimated}'
+             for dim, variant, choice, estimated in ((64, "ptx_sm90a", cut.format(1), 1), (64, "ptx_sm90a", cut.format(0), 0),
+                                                     (512, "ptx_sm90a_wide", '"splits=1"', 1), (512, "ptx_sm90a_wide", '"splits=2"', 0))]
+    (tmp_path / "timings.csv").write_text("\n".join([HEADER, *lines]) + "\n")
+    result = subprocess.run([sys.executable, ROOT / "kernels/attention/write_table.py", tmp_path / "timings.csv", "--problems", tmp_path / "problems.csv",
+                             "--out", tmp_path / "table.cpp"], capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0, result.stderr
+    assert re.findall(r"^    \{([0-9, ]+)\},$", (tmp_path / "table.cpp").read_text(), re.M) == ["1, 1, 256, 256, 64, 128, 128, 1, 0, 1"]

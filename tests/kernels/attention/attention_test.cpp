@@ -204,6 +204,20 @@ TEST(attention, RungsSayWhatTheyCannotRead) {
   }
   EXPECT_NE(refusal(attention_op(), "ptx_sm90a_short", plain, DType::bf16).find("80"), std::string::npos);
   EXPECT_EQ(refusal(attention_op(), "ptx_sm90a_short", "batch=2,heads=3,seq_q=65,seq_kv=80,dim=40", DType::bf16), "");
+  const auto wide = [](const std::string& shape, DType dtype) {
+    return refusal(attention_op(), "ptx_sm90a_wide", "batch=1,heads=1," + shape, dtype);
+  };
+  EXPECT_NE(wide("seq_q=4096,seq_kv=4096,dim=256", DType::bf16).find("above 256"), std::string::npos);
+  EXPECT_EQ(wide("seq_q=4096,seq_kv=4096,dim=512,layout=packed_3hd", DType::bf16), "");
+  EXPECT_EQ(wide("seq_q=1,seq_kv=3,dim=264", DType::fp16), "");
+  EXPECT_NE(wide("seq_q=1,seq_kv=3,dim=260", DType::fp16).find("8"), std::string::npos);
+  EXPECT_NE(wide("seq_q=9,seq_kv=9,dim=512", DType::fp32).find("bf16"), std::string::npos);
+  EXPECT_NE(wide("seq_q=9,seq_kv=9,dim=512,layout=packed_hd3", DType::bf16).find("packed_3hd"), std::string::npos);
+  EXPECT_NE(refusal(attention_op(), "ptx_sm90a_wide", "batch=1048576,heads=1024,seq_q=1,seq_kv=1,dim=264", DType::bf16)
+                .find("2^30"),
+            std::string::npos);
+  EXPECT_NE(refusal(attention_op(), "ptx_sm90a", "batch=1,heads=1,seq_q=9,seq_kv=9,dim=264", DType::bf16).find("256"),
+            std::string::npos);
   for (const std::string variant : {"host", "naive", "tiled"})
     EXPECT_EQ(refusal(attention_op(), variant, interleaved, DType::fp32), "");
 }

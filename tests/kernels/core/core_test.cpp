@@ -153,7 +153,8 @@ TEST(Catalogue, ChoicesAreDistinctAndTheEstimatesIsFirst) {
       }
       offering.insert(entry.op->name + " " + variant->name);
     }
-  std::set<std::string> schedules{"attention ptx_sm90a", "gemm ptx_sm90a", "groupnorm ptx_sm90a"};
+  std::set<std::string> schedules{"attention ptx_sm90a", "attention ptx_sm90a_wide", "gemm ptx_sm90a",
+                                  "groupnorm ptx_sm90a"};
   for (const char* op : {"conv2d", "conv3d_temporal", "conv_transpose2d"})
     for (const char* rung : {" ptx_sm90a", " ptx_sm90a_halo"}) schedules.insert(std::string(op) + rung);
   EXPECT_EQ(offering, schedules);
