@@ -115,10 +115,11 @@ struct Pieces {
   }
 };
 
-// A shared address / 16, as descriptors have it, the same in all threads of a warp and seen to be. Worked out anew at
-// each call: else the compiler keeps dozens of descriptors in registers, across the loop over tiles.
+// A shared address / 16, as descriptors have it: without what the addresses of a cluster's later blocks have above 18
+// bits, which would fall into the leading byte offset. The same in all threads of a warp, and seen to be. Worked out
+// anew at each call: else the compiler keeps dozens of descriptors in registers, across the loop over tiles.
 __device__ __forceinline__ std::uint32_t sixteenths_of(std::uint32_t address) {
-  std::uint32_t sixteenths = address / 16;
+  std::uint32_t sixteenths = address % (1u << 18) / 16;
   asm volatile("" : "+r"(sixteenths));
   return __shfl_sync(0xffffffffu, sixteenths, 0);
 }
