@@ -13,11 +13,6 @@
 //   weights  2 tiles, in turns, of 2 boxes of 64 rows and 64 keys (box c: of consumer c)               32,768
 //   rows     of each consumer, 64 floats: the maxima of its logits; at the end sums                       512
 //   barriers                                                                                              136
-//
-// Order, which makes each reuse safe. Consumers meet at kRowsBarrier with their maxima written, and at kWeightsBarrier
-// with their weights written and the other's maxima read. Weights of tile i lie where those of i - 2 did: both
-// consumers' products of these ended before kRowsBarrier of tile i. A piece is handed back before the one behind it in
-// its stage is waited for, by every consumer of the pair, so that none of them can wait for ever.
 #pragma once
 
 #include "kernels/attention/ptx_sm90a_tile.cuh"
@@ -57,6 +52,11 @@ inline constexpr int kSharedBytes =
     kSwizzleAtom + kQueryBytes + kPieces * kPieceBytes + 2 * kWeightBytes + kRowBytes + kBarrierBytes;
 static_assert(kSharedBytes <= 227 * 1024, "an SM's shared memory");
 
+// Order, which makes each reuse safe. Consumers meet at kRowsBarrier with their maxima written, and at kWeightsBarrier
+// with their weights written and the other's maxima read. Weights of tile i lie where those of i - 2 did: both
+// consumers' products of these ended before kRowsBarrier of tile i. A piece is handed back before the one behind it in
+// its stage is waited for, by every consumer of the pair, so that none of them can wait for ever.
+//
 // Hardware barriers: both consumers', and behind them each one's own.
 inline constexpr std::uint32_t kRowsBarrier = 1, kWeightsBarrier = 2, kOwnBarrier = 3;
 __device__ __forceinline__ void meet_consumers(std::uint32_t barrier) {
