@@ -12,6 +12,8 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <memory>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
@@ -103,9 +105,11 @@ void SafetensorsFile::scan(const FileTensor& tensor,
   constexpr std::int64_t kGrain = std::int64_t{256} << 10;  // bytes, which a core's L2 holds
   std::atomic<int> fault = 0;
   parallel_for_memory(std::ssize(tensor.data), kGrain, [&](std::int64_t begin, std::int64_t end) {
-    thread_local std::vector<std::byte> memory(kGrain);  // not in a thread's own segment, which its stack pays for
-    const auto part = std::span(memory).first(static_cast<std::size_t>(end - begin));
+    // Not in a thread's own segment, which its stack pays for.
+    thread_local const std::unique_ptr<std::byte[]> memory(new (std::nothrow) std::byte[kGrain]);
+    if (!memory) fault = ENOMEM;
     if (fault != 0) return;
+    const std::span part(memory.get(), static_cast<std::size_t>(end - begin));
     if (const int found = read_at(descriptor_, offset_of(tensor) + begin, part); found != 0)
       fault = found;
     else

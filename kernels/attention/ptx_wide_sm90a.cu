@@ -8,7 +8,7 @@
 // Better than tensor_core_sm80: wgmma has twice the rate of mma.sync, logits are computed once and not for each half of
 // the columns, and 64 queries of two SMs share what is loaded.
 // Requires: bf16 or fp16, head size a multiple of 8 above 256, contiguous heads, fewer than 2^30 queries of all heads.
-// Bound: tensor cores; expected limiter: shared memory, 5,400 cycles of it for 4,096 of products.
+// Bound: tensor cores; expected limiter: shared memory, 5,500 cycles of it for 4,096 of products.
 // Numerics: as ptx_sm90a.cu, but the sums of two consumers' and several shares' weights are added in a fixed order.
 // Source: original; the order of the two products after FlashAttention-3 (arXiv:2407.08608).
 #include "kernels/attention/launchers.h"

@@ -8,8 +8,9 @@
 // Better than ptx_sm90a where L2 limits it: of 3x3 taps a tile of 16 x 8 pixels loads 18 x 10 in place of 9 x 128
 // (0.16).
 //
-// Requires: as ptx_sm90a, and stride 1, at most three taps an axis, input channels a multiple of 8; output channels of
-// another number leave from the narrowest tile, without residual and statistics; statistics of patches (can_run). Bound: products at 32x64x64x192 -> 192. At batch 1: the weights from L2, and partly filled waves.
+// Requires: as ptx_sm90a, and stride 1, at most three taps an axis, input channels a multiple of 8, statistics of
+// patches (can_run). Output channels of another number leave from the narrowest tile, without residual and statistics.
+// Bound: products at 32x64x64x192 -> 192. At batch 1: the weights from L2, and partly filled waves.
 // Numerics: as ptx_sm90a, but for the order of the sum: 64 channels, then taps.
 // Source: PTX ISA, "wgmma", "Matrix descriptor format", "cp.async.bulk.tensor".
 #pragma once

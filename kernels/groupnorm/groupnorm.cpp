@@ -112,7 +112,7 @@ Cost cost(const Problem& p, DType, double bytes) {
 // Coefficients are fp32, and not rounded to u; but a rung may round the deviations that it squares (tensor_core_sm80),
 // which leaves 1.2 u / sqrt(L) in rstd as a rule, and four times that at worst.
 // With down_w the four values of a mean are rounded too, and may cancel: to half their size as a rule, but in a group
-// of few blocks to beta, which may be small.
+// of few blocks to beta, which may be small. x_down, which is only averaged, has the same bound.
 Tolerance tolerance(const Problem& p, DType dtype) {
   const double u32 = unit_roundoff(DType::fp32);
   const double size = static_cast<double>(p.group_size());
