@@ -13,7 +13,8 @@ PROGRAM = os.environ.get("NOISEFLOOR_BINARY") or ROOT / "scripts/noisefloor"
 
 
 def say(text):
-    print(f"record: {text}", file=sys.stderr, flush=True)
+    sys.stderr.write(f"record: {text}\n")  # at once: several processes write there
+    sys.stderr.flush()
 
 
 def die(text):
