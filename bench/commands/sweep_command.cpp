@@ -13,6 +13,7 @@
 #include "bench/commands/sweep_folder.h"
 #include "bench/measure/worker.h"
 #include "bench/platform/build_info.h"
+#include "bench/platform/device_turn.h"
 #include "bench/platform/nvml.h"
 #include "bench/platform/openmp_waiting.h"
 #include "bench/platform/run_queue.h"
@@ -184,6 +185,14 @@ int sweep_several(const SweepArguments& arguments, const BenchmarkFlags& flags) 
   return code;
 }
 
+// Of the device that open_platform() will open.
+std::filesystem::path turn_file(const SweepArguments& arguments) {
+  std::string why, place = "host";
+  for (const CudaDevice& one : list_cuda_devices(why))
+    if (std::to_string(one.index) == (arguments.device.empty() ? "0" : arguments.device)) place = one.pci_bus_id;
+  return DeviceTurn::file_of(place);
+}
+
 int sweep(const SweepArguments& arguments) {
   const Invocation& invocation = *arguments.invocation;
   if (arguments.shard) (void)parse_shard(*arguments.shard);
@@ -194,7 +203,10 @@ int sweep(const SweepArguments& arguments) {
   // The cases of all GPUs have the same names: those of the first are listed.
   if (arguments.device == "all" && !flags.list_tests) return sweep_all(arguments, flags);
   if (arguments.processes > 1 && !flags.list_tests) return sweep_several(arguments, flags);
+  std::optional<DeviceTurn> turn;
+  if (arguments.take_turns && !flags.list_tests) turn.emplace(turn_file(arguments));
   const auto platform = open_platform(arguments.device == "all" ? "0" : arguments.device);
+  if (turn) platform->share(*turn);
   const PlatformDescription& description = platform->description();
   PluginOptions plugin_options = arguments.plugins;
   plugin_options.device = description.is_host ? "host" : std::to_string(description.index);
@@ -202,10 +214,12 @@ int sweep(const SweepArguments& arguments) {
   std::vector<Case> cases = asked_cases(arguments, flags, problems, plugins, description.is_host);
   const GpuMonitor monitor =
       description.is_host ? GpuMonitor::unavailable("host") : GpuMonitor::of_cuda_device(description.index);
-  if (const auto processes = monitor.read().compute_processes; processes && *processes > 1 && !flags.list_tests)
+  if (const auto processes = monitor.read().compute_processes;
+      processes && *processes > 1 && !flags.list_tests && !turn)
     fmt::print(stderr, "warning: {} other processes have a context on this GPU; expect noise\n", *processes - 1);
   PyTorchSide pytorch;
-  if (!flags.list_tests && !description.is_host) pytorch = start_pytorch_for(cases, arguments, description.index);
+  if (!flags.list_tests && !description.is_host)
+    pytorch = start_pytorch_for(cases, arguments, description.index, turn ? &*turn : nullptr);
   const std::optional<ShardRecord> shard = take_shard(cases, arguments);
   if (flags.list_tests) {
     for (const Case& test_case : cases) fmt::print("{}\n", test_case.id().name());

@@ -8,6 +8,7 @@
 
 #include "bench/measure/failure.h"
 #include "bench/measure/problem_record.h"
+#include "bench/platform/device_turn.h"
 #include "reports/run/columns.h"
 #include "reports/run/samples_line.h"
 
@@ -53,12 +54,28 @@ auto understood(Worker& worker, const Read& read) {
 }  // namespace
 
 Worker::Worker(std::string name, ChildCommand command, WorkerOptions options)
-    : name_(std::move(name)), command_(std::move(command)), options_(options) {}
+    : name_(std::move(name)), command_(std::move(command)), options_(std::move(options)) {
+  if (options_.turn == nullptr) return;
+  command_.inherited = options_.turn->descriptor();
+  command_.environment.emplace_back("NOISEFLOOR_TURN", std::to_string(command_.inherited));
+}
 
 Worker::~Worker() = default;
 
+// It has taken the turn again before it answers, but not where it died meanwhile.
+void Worker::take_turn() {
+  if (options_.turn != nullptr) options_.turn->take();
+}
+
 Json Worker::receive(double seconds) {
-  const std::string line = process_->receive(seconds);
+  std::string line;
+  try {
+    line = process_->receive(seconds);
+  } catch (const WorkerGone&) {
+    take_turn();
+    throw;
+  }
+  take_turn();
   Json answer = Json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (answer.is_object()) return answer;
   constexpr std::size_t kShown = 80;

@@ -180,7 +180,7 @@ class CudaPlatform final : public Platform {
           stream_, samples, repeats, [&] { graph.enqueue(stream_); }, [] {});
     };
     if (kept == nullptr) return time(CudaGraph(stream_, launch, repeats));
-    const auto beside = std::make_shared<const GraphInItsChunk>(stream_, launch, repeats);
+    const auto beside = std::make_shared<const GraphInItsChunk>(stream_, launch, repeats, fillers_);
     kept->add(beside, beside->graph().nodes());
     return time(beside->graph());
   }
@@ -235,6 +235,7 @@ class CudaPlatform final : public Platform {
   // Made once the device is the current one. Edges have one of their own: a timer goes by how long its launches were.
   std::optional<GatedTimer> timer_, edge_timer_;
   std::optional<CudaGraph> edges_;  // a chain of kernels without work
+  Fillers fillers_;
 };
 
 }  // namespace

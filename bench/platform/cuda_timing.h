@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -11,22 +12,48 @@
 
 namespace noisefloor {
 
-// `repeats` launches, captured from the stream. Throws what the launch does, and DeviceError; the stream is then free
-// again.
-class CudaGraph {
+// `repeats` launches, captured from the stream: on the host alone. Throws what the launch does, and DeviceError; the
+// stream is then free again.
+class CapturedGraph {
  public:
-  CudaGraph(cudaStream_t stream, const Launch& launch, int repeats);
-  ~CudaGraph() { destroy(); }
-  CudaGraph(const CudaGraph&) = delete;
-  CudaGraph& operator=(const CudaGraph&) = delete;
-  void enqueue(cudaStream_t stream) const;
-  void upload(cudaStream_t stream) const;  // to the device, in the stream's order, as a first enqueue() would
+  CapturedGraph(cudaStream_t stream, const Launch& launch, int repeats);
+  ~CapturedGraph() { destroy(); }
+  CapturedGraph(const CapturedGraph&) = delete;
+  CapturedGraph& operator=(const CapturedGraph&) = delete;
+  operator cudaGraph_t() const { return graph_; }
   std::size_t nodes() const;
 
  private:
   void destroy() noexcept;
   cudaGraph_t graph_ = nullptr;
+};
+
+// One that can be run. `captured` is no longer needed. Throws DeviceError.
+class CudaGraph {
+ public:
+  explicit CudaGraph(const CapturedGraph& captured);
+  CudaGraph(cudaStream_t stream, const Launch& launch, int repeats)
+      : CudaGraph(CapturedGraph(stream, launch, repeats)) {}
+  ~CudaGraph();
+  CudaGraph(const CudaGraph&) = delete;
+  CudaGraph& operator=(const CudaGraph&) = delete;
+  void enqueue(cudaStream_t stream) const;
+  void upload(cudaStream_t stream) const;  // to the device, in the stream's order, as a first enqueue() would
+  std::size_t nodes() const { return nodes_; }
+
+ private:
+  std::size_t nodes_;
   cudaGraphExec_t executable_ = nullptr;
+};
+
+// What fills up chunks, by how many kernels are wanted: each is captured once, which takes as long as to make it
+// runnable.
+class Fillers {
+ public:
+  const CapturedGraph& of(std::size_t nodes, cudaStream_t stream);
+
+ private:
+  std::map<std::size_t, CapturedGraph> captured_;
 };
 
 // A graph in a chunk of its own. The driver keeps graphs in chunks of 2 MB, and from one chunk to the next the times of
@@ -34,7 +61,7 @@ class CudaGraph {
 // what is left of a chunk, so that graphs kept side by side lie in as many chunks.
 class GraphInItsChunk {
  public:
-  GraphInItsChunk(cudaStream_t stream, const Launch& launch, int repeats);
+  GraphInItsChunk(cudaStream_t stream, const Launch& launch, int repeats, Fillers& fillers);
   const CudaGraph& graph() const { return graph_; }
 
  private:

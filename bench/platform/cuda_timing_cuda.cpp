@@ -65,7 +65,7 @@ struct LongestStep {
 
 }  // namespace
 
-CudaGraph::CudaGraph(cudaStream_t stream, const Launch& launch, int repeats) {
+CapturedGraph::CapturedGraph(cudaStream_t stream, const Launch& launch, int repeats) {
   CUDA_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
   Status status = success();
   try {
@@ -81,12 +81,30 @@ CudaGraph::CudaGraph(cudaStream_t stream, const Launch& launch, int repeats) {
     throw_if_failed(status);
     check_cuda(ended, "cudaStreamEndCapture");
     if (!has_work(graph_)) throw std::runtime_error("its launch records no kernel in a CUDA graph");
-    CUDA_CHECK(cudaGraphInstantiate(&executable_, graph_, 0));
   } catch (...) {
     (void)cudaGetLastError();
     destroy();
     throw;
   }
+}
+
+std::size_t CapturedGraph::nodes() const {
+  std::size_t count = 0;
+  CUDA_CHECK(cudaGraphGetNodes(graph_, nullptr, &count));
+  return count;
+}
+
+void CapturedGraph::destroy() noexcept {
+  if (graph_ != nullptr) (void)cudaGraphDestroy(graph_);
+  graph_ = nullptr;
+}
+
+CudaGraph::CudaGraph(const CapturedGraph& captured) : nodes_(captured.nodes()) {
+  CUDA_CHECK(cudaGraphInstantiate(&executable_, captured, 0));
+}
+
+CudaGraph::~CudaGraph() {
+  if (executable_ != nullptr) (void)cudaGraphExecDestroy(executable_);
 }
 
 void CudaGraph::enqueue(cudaStream_t stream) const {
@@ -97,29 +115,24 @@ void CudaGraph::upload(cudaStream_t stream) const {
   CUDA_CHECK(cudaGraphUpload(executable_, stream));
 }
 
-std::size_t CudaGraph::nodes() const {
-  std::size_t count = 0;
-  CUDA_CHECK(cudaGraphGetNodes(graph_, nullptr, &count));
-  return count;
-}
-
-void CudaGraph::destroy() noexcept {
-  if (executable_ != nullptr) (void)cudaGraphExecDestroy(executable_);
-  if (graph_ != nullptr) (void)cudaGraphDestroy(graph_);
-  executable_ = nullptr;
-  graph_ = nullptr;
-}
-
-GraphInItsChunk::GraphInItsChunk(cudaStream_t stream, const Launch& launch, int repeats)
-    : graph_(stream, launch, repeats) {
-  const std::size_t nodes = graph_.nodes();
-  graph_.upload(stream);
-  if (nodes >= kChunkNodes) return;
+const CapturedGraph& Fillers::of(std::size_t nodes, cudaStream_t stream) {
   const auto nothing = [&] {
     CUDA_CHECK(harness::do_nothing(stream));
     return success();
   };
-  filler_.emplace(stream, nothing, static_cast<int>(kChunkNodes - nodes));
+  if (const auto found = captured_.find(nodes); found != captured_.end()) return found->second;
+  return captured_
+      .emplace(std::piecewise_construct, std::forward_as_tuple(nodes),
+               std::forward_as_tuple(stream, nothing, static_cast<int>(nodes)))
+      .first->second;
+}
+
+GraphInItsChunk::GraphInItsChunk(cudaStream_t stream, const Launch& launch, int repeats, Fillers& fillers)
+    : graph_(stream, launch, repeats) {
+  const std::size_t nodes = graph_.nodes();
+  graph_.upload(stream);
+  if (nodes >= kChunkNodes) return;
+  filler_.emplace(fillers.of(kChunkNodes - nodes, stream));
   filler_->upload(stream);
 }
 

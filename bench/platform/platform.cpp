@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "bench/platform/device_turn.h"
+
 namespace noisefloor {
 
 LaunchContext Platform::context() const {
@@ -9,6 +11,18 @@ LaunchContext Platform::context() const {
   context.stream = stream_;
   context.device = &description_.info;
   return context;
+}
+
+void Platform::aside(const std::function<void()>& work) {
+  if (turn_ == nullptr) return work();
+  turn_->give();
+  try {
+    work();
+  } catch (...) {
+    turn_->take();
+    throw;
+  }
+  turn_->take();
 }
 
 void throw_if_failed(const Status& status) {

@@ -3,6 +3,7 @@
 It answers every question well, but QUESTION (start, ready, cold, ...) as BEHAVIOUR says. "stale": launches of that question leave the outputs as
 they are. What it is asked goes to $STUB_LOG."""
 
+import fcntl
 import json
 import os
 import subprocess
@@ -35,6 +36,9 @@ def misbehave():
         return json.dumps({"failed": "out_of_memory", "reason": "no room"})
     if behaviour == "full":
         return json.dumps(RIGHT)
+    if behaviour == "give and die":  # in the turn that it gave away
+        fcntl.flock(int(os.environ["NOISEFLOOR_TURN"]), fcntl.LOCK_UN)
+        os._exit(7)
     if behaviour == "garbage":
         return "gar\tbage"
     return behaviour  # the answer itself

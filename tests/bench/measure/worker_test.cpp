@@ -1,8 +1,10 @@
 // A worker that is right, wrong, dead, hung or babbling; by a stub in Python, on the host.
 #include "bench/measure/worker.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -11,6 +13,7 @@
 
 #include "bench/measure/case_runner.h"
 #include "bench/measure/duel.h"
+#include "bench/platform/device_turn.h"
 #include "bench/sweep/suite.h"
 #include "tests/support/limited_platform.h"
 #include "tests/support/temporary_folder.h"
@@ -98,6 +101,17 @@ TEST_F(InAWorker, ARowIsAsAnyOther) {
   EXPECT_TRUE(log.starts_with("ready stub_eager m=4,n=4,k=4\npoison  \ncold")) << log;
   EXPECT_NE(log.find("warm"), std::string::npos);
   EXPECT_TRUE(log.ends_with("judge  \ndo_bench  \nrelease  \n")) << log;
+}
+
+TEST_F(InAWorker, ATurnThatItGaveAwayIsTakenBack) {
+  const std::filesystem::path file = folder.path() / "turn";
+  DeviceTurn turn(file);
+  WorkerOptions limits;
+  limits.turn = &turn;
+  start("ready", "give and die", limits);
+  expect(run(), Outcome::cuda_error, "the stub ended with exit code 7");
+  const Descriptor other(open(file.c_str(), O_RDWR | O_CLOEXEC));
+  EXPECT_NE(flock(other, LOCK_EX | LOCK_NB), 0);
 }
 
 TEST_F(InAWorker, OurTensorsGiveWayToItsOwn) {
