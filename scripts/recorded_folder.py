@@ -27,9 +27,6 @@ Made by `scripts/record` of one build; [scripts/record.txt](../../../scripts/rec
 
 <!-- generated: parts -->
 <!-- end -->
-
-<!-- generated: ceilings -->
-<!-- end -->
 """
 
 
@@ -58,7 +55,9 @@ def without_machines(folder, found, before, ceilings):
         environment.setdefault("of_parts", {})[name] = values
         environment.pop(name, None)
     environment.setdefault("of_parts", {})["ceilings"] = ceilings
-    lines = [tuple(line[2:]) for line in before.get("command_lines", [])] + [tuple(part.arguments) for part in found]
+    shared = lambda place: any("--take-turns" in line for line in read_json(place / "env.json").get("command_lines", []))  # noqa: E731
+    lines = [tuple(line[2:]) for line in before.get("command_lines", [])]
+    lines += [(*part.arguments, *(["--take-turns"] if shared(place) else [])) for part, place in found.items()]
     environment["merged_from"] = names + [part.name for part in found]
     environment["command_lines"] = [["noisefloor", "sweep", *arguments] for arguments in dict.fromkeys(lines)]
     environment.pop("hosts", None)

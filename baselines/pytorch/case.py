@@ -28,7 +28,7 @@ class Case:
         self.run = lambda: function(self.inputs)
         self.whole = getattr(op, "WHOLE", False)
         self.outputs = self.run()
-        self._holds = {"cold": Hold(0.002), "warm": Hold(0.001)}
+        self._holds = {"cold": Hold(0.0005), "warm": Hold(0.00025)}  # where it begins: a hold that is too short is doubled
         self._graphs, self._warmed_up, self._rolled = {}, False, False
 
     def _function(self):

@@ -263,12 +263,15 @@ int sweep(const SweepArguments& arguments) {
   if (!pytorch.why_not.empty()) options.why_no_worker = pytorch.why_not;
   options.do_bench = arguments.do_bench;
   options.say = log;
+  const auto display = flags.format.empty() ? nullptr : GatheredReporter::display(flags.format);
+  const auto file = flags.out.empty() ? nullptr : GatheredReporter::file(flags.out_format);
+  // Google Benchmark's reporters get a row once, with all that it has.
+  if (!display && !file && !flags.repetitions)
+    options.on_counted = [&](const std::vector<SweepRow>& rows) { folder.amend(rows); };
   CaseRunner runner(*platform, &ceilings, options);
   for (const auto& [id, row] : folder.rows()) runner.know(row);
   if (!runner.counter_message().empty()) fmt::print(stderr, "counters: {}\n", runner.counter_message());
 
-  const auto display = flags.format.empty() ? nullptr : GatheredReporter::display(flags.format);
-  const auto file = flags.out.empty() ? nullptr : GatheredReporter::file(flags.out_format);
   Sweep session(runner, folder, {arguments.budget, flags.repetitions, !arguments.no_duels, display || file});
   session.register_cases(cases);
   if (session.already_done() > 0)

@@ -46,17 +46,22 @@ CaseCounters::CaseCounters(const Platform& platform, CounterMode mode) : mode_(C
   message_ = probe.message;
 }
 
-void CaseCounters::count(Platform& platform, const Case& test_case, BoundCase& bound, SweepRow& row) {
-  if (mode_ == CounterMode::off) return;
+CountingPass::CountingPass(CaseCounters& counters) : counters_(&counters) {}
+
+CountingPass::~CountingPass() = default;
+
+void CountingPass::count(Platform& platform, const Case& test_case, BoundCase& bound, SweepRow& row) {
+  if (counters_->mode() == CounterMode::off) return;
   if (bound.many_kernels()) {  // a pass over hundreds of kernels for each group of metrics: over half a minute a row
     row.counter_status = kNotCollected;
     return;
   }
+  row.counter_status = counters_->status();
   try {
-    RangeProfiler profiler(row_metrics());
+    if (!profiler_) profiler_ = std::make_unique<RangeProfiler>(row_metrics());
     const Launch launch = bound.launch();
     const NvtxRange range("counters " + test_case.id().name());
-    const auto values = profiler.measure(
+    const auto values = profiler_->measure(
         [&](int) {
           bound.fixture().reset_outputs();
           platform.flush_cache();
@@ -64,9 +69,13 @@ void CaseCounters::count(Platform& platform, const Case& test_case, BoundCase& b
         [&] { throw_if_failed(launch()); });
     take_counters(values, platform.description().info.l2_bytes, row);
   } catch (const CountersUnavailable& error) {
+    profiler_.reset();
     row.counter_status = to_string(error.status());
-    message_ = error.what();
-    if (mode_ == CounterMode::require) throw;
+    counters_->message_ = error.what();
+    if (counters_->mode() == CounterMode::require) throw;
+  } catch (...) {  // in the middle of a counted range
+    profiler_.reset();
+    throw;
   }
 }
 

@@ -1,6 +1,7 @@
 // What is counted of a case's launch beside its times: by the hardware, of its kernels, of the edges between them.
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "bench/measure/bound_case.h"
@@ -9,11 +10,15 @@
 
 namespace noisefloor {
 
+class RangeProfiler;
+
 enum class CounterMode { off, automatic, require };
 const char* to_string(CounterMode mode);                  // "off", "auto", "require"
 CounterMode parse_counter_mode(const std::string& text);  // of one of these
 
-inline constexpr const char* kNotCollected = "not_collected";  // column counter_status, of a case that nobody counted
+// Column counter_status of a case that nobody counts, and of one whose turn to be counted has not come.
+inline constexpr const char* kNotCollected = "not_collected";
+inline constexpr const char* kCutOff = "cut_off";
 
 // Hardware counters, where they can be had.
 class CaseCounters {
@@ -25,12 +30,26 @@ class CaseCounters {
   const std::string& status() const { return status_; }    // column counter_status of a case that has no other
   const std::string& message() const { return message_; }  // what to tell the user once: why they are missing
 
-  // Of one cold launch, into the row's columns. Throws as the constructor does.
+ private:
+  friend class CountingPass;
+  CounterMode mode_;
+  std::string status_, message_;
+};
+
+// The profiler enabled once, from its first launch to the pass's end, which is most of what counting a row takes.
+// Nothing may be timed meanwhile.
+class CountingPass {
+ public:
+  explicit CountingPass(CaseCounters& counters);
+  ~CountingPass();
+
+  // Of one cold launch, into the row's columns. Throws what the launch does, and CountersUnavailable where counters are
+  // required; the next one may be counted all the same.
   void count(Platform& platform, const Case& test_case, BoundCase& bound, SweepRow& row);
 
  private:
-  CounterMode mode_;
-  std::string status_, message_;
+  CaseCounters* counters_;
+  std::unique_ptr<RangeProfiler> profiler_;
 };
 
 // What the kernels of one launch are and take. A driver that does not answer costs the columns, not the case.

@@ -53,7 +53,20 @@ CaseResult CaseRunner::run(const Case& test_case, std::optional<double> to_beat_
   const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
   result.row.spent_s = std::round(100 * spent.count()) / 100;
   if (!result.unfinished) known_.add(result.row);
+  uncounted_.finish(result.row);
   return result;
+}
+
+bool CaseRunner::settle_counters(const Case* next) {
+  const bool goes_on = next != nullptr && ProblemId(next->id()) == fixture_of_ && !next->implementation->in_worker &&
+                       !next->implementation->worker;
+  if (uncounted_.empty() || goes_on) return true;
+  CountingPass pass(counters_);
+  const auto [rows, lost] = uncounted_.count(*fixture_, [&](const Case& test_case, BoundCase& bound, SweepRow& row) {
+    pass.count(*platform_, test_case, bound, row);
+  });
+  options_.on_counted(rows);
+  return !lost;
 }
 
 CaseResult CaseRunner::measure(const Case& test_case, std::optional<double> to_beat_us) {
@@ -80,6 +93,9 @@ CaseResult CaseRunner::measure(const Case& test_case, std::optional<double> to_b
     row.reason = failure.reason;
     result.device_lost = failure.lost;
   }
+  // What others that wait for counters hold may be the room that it needs.
+  if (row.status == Outcome::out_of_memory && !uncounted_.empty() && settle_counters())
+    return measure(test_case, to_beat_us);
   // A worker's tensors found no room: once more without ours beside them. A duel makes those anew.
   const Implementation& implementation = *test_case.implementation;
   if (row.status == Outcome::out_of_memory && (implementation.worker || implementation.in_worker) && fixture_) {
@@ -88,13 +104,15 @@ CaseResult CaseRunner::measure(const Case& test_case, std::optional<double> to_b
   }
   if (row.status != Outcome::ok) clear_times(result);
   if (row.status == Outcome::cuda_error) {
-    fixture_of_ = {};
-    kept_.clear();
     try {
       platform_->synchronize();
+      if (!settle_counters()) result.device_lost = true;
     } catch (const DeviceError&) {
       result.device_lost = true;  // an error that stays after it was reported is there to stay
     }
+    fixture_of_ = {};
+    uncounted_.clear();
+    kept_.clear();
   }
   return result;
 }
@@ -111,6 +129,7 @@ void CaseRunner::require_fixture(const Case& test_case) {
 
 void CaseRunner::drop_fixture() {
   fixture_of_ = {};
+  uncounted_.clear();
   kept_.clear();
   verifier_.reset();
   fixture_.reset();
@@ -122,8 +141,8 @@ void CaseRunner::measure_here(const Case& test_case, CaseResult& result, std::op
   fixture_->use_inputs(0);
   SweepRow& row = result.row;
   progress_.enter("preparing");
-  auto made =
-      std::make_unique<BoundCase>(*fixture_, *test_case.implementation, verifier_.get(), &known_, search_until_);
+  const auto made =
+      std::make_shared<BoundCase>(*fixture_, *test_case.implementation, verifier_.get(), &known_, search_until_);
   BoundCase& bound = *made;
   row.workspace_bytes = static_cast<long>(bound.working_bytes());
   if (bound.prepares()) row.prepare_us = bound.prepare_us();
@@ -149,13 +168,19 @@ void CaseRunner::measure_here(const Case& test_case, CaseResult& result, std::op
     time(test_case, bound, result);
   if (row.status == Outcome::ok && !options_.warm_only) {
     place(test_case, row);
-    progress_.enter("counters");
-    counters_.count(*platform_, test_case, bound, row);
+    if (options_.on_counted && counters_.mode() != CounterMode::off && !bound.many_kernels()) {
+      row.counter_status = kCutOff;
+      uncounted_.add(test_case, made);
+    } else {
+      progress_.enter("counters");
+      CountingPass(counters_).count(*platform_, test_case, bound, row);
+    }
   }
-  if (!options_.warm_only) kept_.keep(*test_case.implementation, result, std::move(made));
+  if (!options_.warm_only) kept_.keep(*test_case.implementation, result, made);
 }
 
 DuelResult CaseRunner::duel(const Case& ours, const Case& theirs) {
+  if (!settle_counters()) throw DeviceError("the device was lost when counters were taken", true);
   require_fixture(ours);
   const auto settle_edges = [this] {
     if (edges_) edges_->settle(kEdgeSamples);

@@ -17,6 +17,7 @@
 #include "bench/measure/platform_timing.h"
 #include "bench/measure/short_edges.h"
 #include "bench/measure/stopping_rule.h"
+#include "bench/measure/uncounted_cases.h"
 #include "bench/measure/verify.h"
 #include "bench/platform/platform.h"
 
@@ -45,6 +46,9 @@ struct RunnerOptions {
   std::size_t places = 0;       // that the tensors of timed batches lie at in turns; 0: many on a GPU, one on a host
   Worker* neighbour = nullptr;  // another process on this GPU, for short_edges.h; must outlive the runner
   bool do_bench = false;        // of the worker's cases also Triton's own time, untimed by this program
+  // Where it is set, counters of a problem's cases are taken together, behind the last of them that is measured here: a
+  // row says `cut_off` until then, and is told again with them.
+  std::function<void(const std::vector<SweepRow>&)> on_counted;
 };
 
 class CaseRunner {
@@ -64,7 +68,11 @@ class CaseRunner {
   // From then on a library's search ends without a result.
   void search_until(std::chrono::steady_clock::time_point until) { search_until_ = until; }
 
-  // Of two cases of one problem, in turns. Throws what making one of them ready throws, and DeviceError.
+  // Takes the counters that cases wait for, unless `next` is one more of them. False where that cost the device.
+  bool settle_counters(const Case* next = nullptr);
+
+  // Of two cases of one problem, in turns, once their counters are settled. Throws what making one of them ready
+  // throws, and DeviceError.
   DuelResult duel(const Case& ours, const Case& theirs);
 
   // What to tell the user once: why counters are missing.
@@ -100,7 +108,8 @@ class CaseRunner {
   ProblemId fixture_of_;
   std::unique_ptr<Fixture> fixture_;
   std::unique_ptr<Verifier> verifier_;
-  KeptCases kept_;  // on it
+  KeptCases kept_;            // on it
+  UncountedCases uncounted_;  // on it too
 };
 
 }  // namespace noisefloor

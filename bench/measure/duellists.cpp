@@ -48,7 +48,7 @@ class Duellists {
 
 }  // namespace
 
-void KeptCases::keep(const Implementation& implementation, const CaseResult& result, std::unique_ptr<BoundCase> bound) {
+void KeptCases::keep(const Implementation& implementation, const CaseResult& result, std::shared_ptr<BoundCase> bound) {
   if (result.row.status != Outcome::ok) return;
   Kept& kept = kept_[implementation.is(Kind::baseline)];
   if (!kept.bound || *result.row.time_warm_us < kept.warm_us)

@@ -17,7 +17,7 @@ namespace noisefloor {
 class KeptCases {
  public:
   // Where its row is ok and it is the fastest of its side.
-  void keep(const Implementation& implementation, const CaseResult& result, std::unique_ptr<BoundCase> bound);
+  void keep(const Implementation& implementation, const CaseResult& result, std::shared_ptr<BoundCase> bound);
   BoundCase* find(const std::string& variant) const;  // null: not kept
   void clear() { kept_ = {}; }                        // before their fixture goes
 
@@ -25,7 +25,7 @@ class KeptCases {
   struct Kept {
     std::string variant;
     double warm_us = 0;
-    std::unique_ptr<BoundCase> bound;
+    std::shared_ptr<BoundCase> bound;
   };
   std::array<Kept, 2> kept_;
 };

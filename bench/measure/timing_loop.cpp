@@ -46,6 +46,13 @@ int batch_size(double sample_us, int smallest, int largest) {
   return std::clamp(static_cast<int>(20e3 / std::max(sample_us, 1.0)), smallest, largest);
 }
 
+// Every place gets a batch: of many places so many samples together, which most medians are known by.
+constexpr int kColdOfPlaces = 320, kWarmOfPlaces = 100;
+
+int most_of_a_batch(int alone, int of_places, std::size_t places) {
+  return places == 1 ? alone : std::clamp(of_places / static_cast<int>(places), 1, alone);
+}
+
 // A source may be another process: what it answers is looked at.
 std::vector<double> checked(std::vector<double> samples) {
   if (samples.empty()) throw std::runtime_error("the timer gave no samples");
@@ -89,7 +96,9 @@ bool waited(double sample_us, double wait_us) {
 
 void TimingLoop::cold() {
   probe_us_ = probe([&] { return source_->cold(1); });
-  const int batch = options_.host ? batch_size(probe_us_, 1, 20) : batch_size(probe_us_ + kFlushUs, 2, 50);
+  const int batch = options_.host
+                        ? batch_size(probe_us_, 1, 20)
+                        : batch_size(probe_us_ + kFlushUs, 2, most_of_a_batch(50, kColdOfPlaces, source_->places()));
   Timing taken;
   ClockSteps clock_steps;
   double settling_seconds = 0;
@@ -205,7 +214,8 @@ double TimingLoop::probe_warm() {
 
 TimingLoop::Warm TimingLoop::sample_warm(TimingSource::Edges edges) {
   const int repeats = warm_probe_.repeats;
-  const int batch = batch_size(warm_probe_.launch_us * repeats, 1, 10);
+  const int batch =
+      batch_size(warm_probe_.launch_us * repeats, 1, most_of_a_batch(10, kWarmOfPlaces, source_->places()));
   Warm taken;
   double start = source_->now();
   double discarded_seconds = 0;

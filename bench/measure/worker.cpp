@@ -56,6 +56,9 @@ auto understood(Worker& worker, const Read& read) {
 Worker::Worker(std::string name, ChildCommand command, WorkerOptions options)
     : name_(std::move(name)), command_(std::move(command)), options_(std::move(options)) {
   if (options_.turn == nullptr) return;
+  constexpr double kTurns = 3600;  // of others, until it has its own again: networks take minutes
+  options_.start_seconds += kTurns;
+  options_.ready_seconds += kTurns;
   command_.inherited = options_.turn->descriptor();
   command_.environment.emplace_back("NOISEFLOOR_TURN", std::to_string(command_.inherited));
 }

@@ -77,7 +77,7 @@ __global__ void checksum_kernel(const unsigned char* data, std::uint64_t bytes, 
 __global__ void gather_kernel(DType dtype, const void* data, const std::int64_t* elements, double* values,
                               std::int64_t count) {
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (i < count) values[i] = load_as_double(dtype, data, elements[i]);
+  if (i < count) values[i] = load_as_double(dtype, data, elements == nullptr ? i : elements[i]);
 }
 
 __global__ void compare_kernel(DType dtype, const void* a, const void* b, std::int64_t count, double rms,

@@ -19,6 +19,7 @@ cudaError_t fill_normal(DType dtype, void* data, std::int64_t count, float mean,
 // Adds to *sum, which the caller sets to 0.
 cudaError_t checksum(const void* data, std::uint64_t bytes, unsigned long long* sum, cudaStream_t stream);
 
+// `elements` null: the first `count`.
 cudaError_t gather(DType dtype, const void* data, const std::int64_t* elements, double* values, std::int64_t count,
                    cudaStream_t stream);
 

@@ -125,21 +125,26 @@ class CudaPlatform final : public Platform {
   std::vector<double> gather(DType dtype, const void* data, std::span<const std::int64_t> elements) override {
     const auto count = static_cast<std::int64_t>(elements.size());
     if (count == 0) return {};
-    Buffer indices(*this, elements.size_bytes());
-    Buffer values(*this, elements.size() * sizeof(double));
-    upload(indices.data(), elements.data(), elements.size_bytes());
+    const bool all = elements.front() == 0 &&
+                     std::ranges::adjacent_find(elements, [](auto a, auto b) { return b != a + 1; }) == elements.end();
+    Buffer indices;
+    if (!all) {
+      indices = Buffer(*this, elements.size_bytes());
+      upload(indices.data(), elements.data(), elements.size_bytes());
+    }
+    std::vector<double> out(elements.size());
+    const Scratch values(*this, out.size() * sizeof(double));
     CUDA_CHECK(harness::gather(dtype, data, static_cast<const std::int64_t*>(indices.data()),
                                static_cast<double*>(values.data()), count, stream_));
-    std::vector<double> out(elements.size());
     download(out.data(), values.data(), out.size() * sizeof(double));
     return out;
   }
 
   Difference compare(DType dtype, const void* a, const void* b, std::int64_t count, double rms) override {
-    Buffer parts(*this, harness::kBlocks * sizeof(harness::ComparePart));
+    const Scratch parts(*this, harness::kBlocks * sizeof(harness::ComparePart));
     CUDA_CHECK(harness::compare(dtype, a, b, count, rms, static_cast<harness::ComparePart*>(parts.data()), stream_));
     std::vector<harness::ComparePart> merged(harness::kBlocks);
-    download(merged.data(), parts.data(), parts.bytes());
+    download(merged.data(), parts.data(), merged.size() * sizeof(harness::ComparePart));
     Difference difference;
     double squared_error = 0, squared = 0;
     for (const harness::ComparePart& part : merged) {
@@ -229,6 +234,22 @@ class CudaPlatform final : public Platform {
   }
 
  private:
+  // What a judgement takes for a moment. It stays for the next one, where it is small.
+  class Scratch {
+   public:
+    Scratch(CudaPlatform& platform, std::size_t bytes) {
+      Buffer& kept = bytes <= kMostKept ? platform.scratch_ : large_;
+      if (kept.bytes() < bytes) kept = {}, kept = Buffer(platform, bytes);
+      data_ = kept.data();
+    }
+    void* data() const { return data_; }
+
+   private:
+    static constexpr std::size_t kMostKept = std::size_t{64} << 20;
+    Buffer large_;
+    void* data_;
+  };
+
   void* flush_ = nullptr;
   std::size_t flush_bytes_ = 0;
   unsigned long long* scalar_ = nullptr;
@@ -236,6 +257,7 @@ class CudaPlatform final : public Platform {
   std::optional<GatedTimer> timer_, edge_timer_;
   std::optional<CudaGraph> edges_;  // a chain of kernels without work
   Fillers fillers_;
+  Buffer scratch_;
 };
 
 }  // namespace

@@ -88,6 +88,11 @@ void Sweep::run_case(const Case& test_case, benchmark::State& state) {
     leave(state);
     return;
   }
+  if (!runner_->settle_counters(&test_case)) {
+    device_lost_ = true;
+    state.SkipWithError("the device was lost when counters of the cases before it were taken");
+    return;
+  }
   // Not the first one's, so that sweeps which are resumed come to an end.
   if (options_.budget_seconds > 0 && done_ > 0) runner_->search_until(end_of_budget());
   const CaseResult result = runner_->run(test_case);
@@ -175,6 +180,7 @@ void Sweep::run(benchmark::BenchmarkReporter* display, benchmark::BenchmarkRepor
       ".";  // the cases were chosen before; --benchmark_filter would match against more than names
   SilentReporter silent;
   benchmark::RunSpecifiedBenchmarks(display != nullptr ? display : &silent, file, everything);
+  if (!device_lost_) device_lost_ = !runner_->settle_counters();
 }
 
 }  // namespace noisefloor
