@@ -15,7 +15,10 @@ class Turn:
     @classmethod
     def inherited(cls):
         number = os.environ.pop("NOISEFLOOR_TURN", None)
-        return cls(None if number is None else int(number))
+        if number is None:
+            return cls(None)
+        os.set_inheritable(int(number), False)  # what this process starts must not keep it
+        return cls(int(number))
 
     @contextlib.contextmanager
     def aside(self):
@@ -41,10 +44,15 @@ def compile_aside(turn):
     """From now on Inductor compiles aside, but for searches, which time kernels: of max-autotune, and of padding before a product."""
     if turn.descriptor is None:
         return
-    import torch._inductor.compile_fx as inductor
-    import torch._inductor.config
-    from torch._inductor.fx_passes import pad_mm
-    from torch._inductor.runtime.benchmarking import benchmarker
+    try:
+        import torch._inductor.compile_fx as inductor
+        import torch._inductor.config
+        from torch._inductor.fx_passes import pad_mm
+        from torch._inductor.runtime.benchmarking import benchmarker
+
+        searches = pad_mm._should_pad, benchmarker.benchmark_gpu
+    except Exception:  # another PyTorch, or a broken one: the turn is kept while it compiles
+        return
 
     def taking(function):
         def first_take(*arguments, **options):
@@ -54,11 +62,10 @@ def compile_aside(turn):
 
     def aside(function):
         def compile_fx(*arguments, **options):
-            searches = torch._inductor.config.max_autotune or (options.get("config_patches") or {}).get("max_autotune")
-            with contextlib.nullcontext() if searches else turn.aside():
+            searching = torch._inductor.config.max_autotune or (options.get("config_patches") or {}).get("max_autotune")
+            with contextlib.nullcontext() if searching else turn.aside():
                 return function(*arguments, **options)
         return compile_fx
 
     inductor.compile_fx = aside(inductor.compile_fx)
-    pad_mm._should_pad = taking(pad_mm._should_pad)
-    benchmarker.benchmark_gpu = taking(benchmarker.benchmark_gpu)
+    pad_mm._should_pad, benchmarker.benchmark_gpu = map(taking, searches)

@@ -11,9 +11,9 @@
 #include "bench/commands/roofline_files.h"
 #include "bench/commands/sweep_arguments.h"
 #include "bench/commands/sweep_folder.h"
+#include "bench/commands/sweep_turn.h"
 #include "bench/measure/worker.h"
 #include "bench/platform/build_info.h"
-#include "bench/platform/device_turn.h"
 #include "bench/platform/nvml.h"
 #include "bench/platform/openmp_waiting.h"
 #include "bench/platform/run_queue.h"
@@ -185,14 +185,6 @@ int sweep_several(const SweepArguments& arguments, const BenchmarkFlags& flags) 
   return code;
 }
 
-// Of the device that open_platform() will open.
-std::filesystem::path turn_file(const SweepArguments& arguments) {
-  std::string why, place = "host";
-  for (const CudaDevice& one : list_cuda_devices(why))
-    if (std::to_string(one.index) == (arguments.device.empty() ? "0" : arguments.device)) place = one.pci_bus_id;
-  return DeviceTurn::file_of(place);
-}
-
 int sweep(const SweepArguments& arguments) {
   const Invocation& invocation = *arguments.invocation;
   if (arguments.shard) (void)parse_shard(*arguments.shard);
@@ -203,10 +195,10 @@ int sweep(const SweepArguments& arguments) {
   // The cases of all GPUs have the same names: those of the first are listed.
   if (arguments.device == "all" && !flags.list_tests) return sweep_all(arguments, flags);
   if (arguments.processes > 1 && !flags.list_tests) return sweep_several(arguments, flags);
-  std::optional<DeviceTurn> turn;
-  if (arguments.take_turns && !flags.list_tests) turn.emplace(turn_file(arguments));
+  std::optional<SweepTurn> turn;
+  if (arguments.take_turns && !flags.list_tests) turn.emplace(arguments.device);
   const auto platform = open_platform(arguments.device == "all" ? "0" : arguments.device);
-  if (turn) platform->share(*turn);
+  if (turn) turn->share(*platform);
   const PlatformDescription& description = platform->description();
   PluginOptions plugin_options = arguments.plugins;
   plugin_options.device = description.is_host ? "host" : std::to_string(description.index);
@@ -219,7 +211,7 @@ int sweep(const SweepArguments& arguments) {
     fmt::print(stderr, "warning: {} other processes have a context on this GPU; expect noise\n", *processes - 1);
   PyTorchSide pytorch;
   if (!flags.list_tests && !description.is_host)
-    pytorch = start_pytorch_for(cases, arguments, description.index, turn ? &*turn : nullptr);
+    pytorch = start_pytorch_for(cases, arguments, description.index, turn ? turn->turn() : nullptr);
   const std::optional<ShardRecord> shard = take_shard(cases, arguments);
   if (flags.list_tests) {
     for (const Case& test_case : cases) fmt::print("{}\n", test_case.id().name());
@@ -240,6 +232,7 @@ int sweep(const SweepArguments& arguments) {
   require_same_plugins(folder, plugins);
   for (const auto& [name, fingerprint] : plugins) facts[fact_of_plugin(name)] = fingerprint;
   drop_half_done(folder, ids_of(cases), description);
+  drop_uncounted(folder, ids_of(cases));
   if (pytorch.worker) {
     require_same_pytorch(folder, *pytorch.worker);
     for (const auto& [name, value] : pytorch.worker->facts()) facts[name] = value;
@@ -267,12 +260,18 @@ int sweep(const SweepArguments& arguments) {
   const auto file = flags.out.empty() ? nullptr : GatheredReporter::file(flags.out_format);
   // Google Benchmark's reporters get a row once, with all that it has.
   if (!display && !file && !flags.repetitions)
-    options.on_counted = [&](const std::vector<SweepRow>& rows) { folder.amend(rows); };
+    options.on_counted = [&](const std::vector<SweepRow>& rows) {
+      for (const SweepRow& row : rows)
+        if (row.status != Outcome::ok) fmt::print(stderr, "{}: when it was counted: {}\n", row.name(), row.reason);
+      folder.amend(rows);
+    };
   CaseRunner runner(*platform, &ceilings, options);
   for (const auto& [id, row] : folder.rows()) runner.know(row);
   if (!runner.counter_message().empty()) fmt::print(stderr, "counters: {}\n", runner.counter_message());
 
-  Sweep session(runner, folder, {arguments.budget, flags.repetitions, !arguments.no_duels, display || file});
+  Sweep session(runner, folder,
+                {turn ? turn->left_of(arguments.budget) : arguments.budget, flags.repetitions, !arguments.no_duels,
+                 display || file});
   session.register_cases(cases);
   if (session.already_done() > 0)
     fmt::print(stderr, "{} cases are already in {}\n", session.already_done(), folder.path().string());

@@ -48,6 +48,18 @@ void drop_half_done(RunFolder& folder, const std::vector<CaseId>& cases, const P
                folder.path().string(), description.name);
 }
 
+void drop_uncounted(RunFolder& folder, const std::vector<CaseId>& cases) {
+  std::set<CaseId> dropped;
+  for (const CaseId& one : cases)
+    if (const auto found = folder.rows().find(one);
+        found != folder.rows().end() && found->second.counter_status == kCutOff)
+      dropped.insert(one);
+  folder.drop(dropped);
+  if (!dropped.empty())
+    fmt::print(stderr, "{} rows are measured anew: their process ended before their counters were taken\n",
+               dropped.size());
+}
+
 void require_same_pytorch(const RunFolder& folder, Worker& worker) {
   const auto& rows = folder.rows();
   if (std::none_of(rows.begin(), rows.end(), [](const auto& row) { return of_pytorch(row.second); })) return;

@@ -94,8 +94,11 @@ CaseResult CaseRunner::measure(const Case& test_case, std::optional<double> to_b
     result.device_lost = failure.lost;
   }
   // What others that wait for counters hold may be the room that it needs.
-  if (row.status == Outcome::out_of_memory && !uncounted_.empty() && settle_counters())
-    return measure(test_case, to_beat_us);
+  if (row.status == Outcome::out_of_memory && !uncounted_.empty()) {
+    if (settle_counters()) return measure(test_case, to_beat_us);
+    result.unfinished = result.device_lost = true;
+    return result;
+  }
   // A worker's tensors found no room: once more without ours beside them. A duel makes those anew.
   const Implementation& implementation = *test_case.implementation;
   if (row.status == Outcome::out_of_memory && (implementation.worker || implementation.in_worker) && fixture_) {
@@ -115,6 +118,12 @@ CaseResult CaseRunner::measure(const Case& test_case, std::optional<double> to_b
     kept_.clear();
   }
   return result;
+}
+
+// With what it holds, which others then lack.
+bool CaseRunner::may_wait_for_counters(const BoundCase& bound) const {
+  return options_.on_counted && counters_.mode() != CounterMode::off && !bound.many_kernels() &&
+         2 * platform_->free_bytes() >= platform_->description().memory_bytes;
 }
 
 void CaseRunner::require_fixture(const Case& test_case) {
@@ -168,7 +177,7 @@ void CaseRunner::measure_here(const Case& test_case, CaseResult& result, std::op
     time(test_case, bound, result);
   if (row.status == Outcome::ok && !options_.warm_only) {
     place(test_case, row);
-    if (options_.on_counted && counters_.mode() != CounterMode::off && !bound.many_kernels()) {
+    if (may_wait_for_counters(bound)) {
       row.counter_status = kCutOff;
       uncounted_.add(test_case, made);
     } else {
@@ -180,7 +189,6 @@ void CaseRunner::measure_here(const Case& test_case, CaseResult& result, std::op
 }
 
 DuelResult CaseRunner::duel(const Case& ours, const Case& theirs) {
-  if (!settle_counters()) throw DeviceError("the device was lost when counters were taken", true);
   require_fixture(ours);
   const auto settle_edges = [this] {
     if (edges_) edges_->settle(kEdgeSamples);

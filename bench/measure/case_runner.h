@@ -71,7 +71,7 @@ class CaseRunner {
   // Takes the counters that cases wait for, unless `next` is one more of them. False where that cost the device.
   bool settle_counters(const Case* next = nullptr);
 
-  // Of two cases of one problem, in turns, once their counters are settled. Throws what making one of them ready
+  // Of two cases of one problem, in turns. Throws what making one of them ready
   // throws, and DeviceError.
   DuelResult duel(const Case& ours, const Case& theirs);
 
@@ -84,6 +84,7 @@ class CaseRunner {
   void measure_in_worker(const Case&, CaseResult&);
   void measure_of_plugin(const Case&, CaseResult&);
   bool take_replay(BoundCase&, CaseResult&);
+  bool may_wait_for_counters(const BoundCase&) const;
   void require_fixture(const Case&);
   void drop_fixture();
   void time(const Case&, BoundCase&, CaseResult&);

@@ -46,11 +46,13 @@ int batch_size(double sample_us, int smallest, int largest) {
   return std::clamp(static_cast<int>(20e3 / std::max(sample_us, 1.0)), smallest, largest);
 }
 
-// Every place gets a batch: of many places so many samples together, which most medians are known by.
-constexpr int kColdOfPlaces = 320, kWarmOfPlaces = 100;
+// Of a cold batch where tensors lie at one place, and of all batches of a round of many places: most medians are known
+// by so many.
+constexpr int kMostOfColdBatch = 50, kColdOfRound = 320, kFewestOfColdBatch = 2;
 
-int most_of_a_batch(int alone, int of_places, std::size_t places) {
-  return places == 1 ? alone : std::clamp(of_places / static_cast<int>(places), 1, alone);
+int most_of_cold_batch(std::size_t places) {
+  return places == 1 ? kMostOfColdBatch
+                     : std::clamp(kColdOfRound / static_cast<int>(places), kFewestOfColdBatch, kMostOfColdBatch);
 }
 
 // A source may be another process: what it answers is looked at.
@@ -98,7 +100,7 @@ void TimingLoop::cold() {
   probe_us_ = probe([&] { return source_->cold(1); });
   const int batch = options_.host
                         ? batch_size(probe_us_, 1, 20)
-                        : batch_size(probe_us_ + kFlushUs, 2, most_of_a_batch(50, kColdOfPlaces, source_->places()));
+                        : batch_size(probe_us_ + kFlushUs, kFewestOfColdBatch, most_of_cold_batch(source_->places()));
   Timing taken;
   ClockSteps clock_steps;
   double settling_seconds = 0;
@@ -138,8 +140,10 @@ void TimingLoop::cold() {
     if (!samples.empty()) taken.cold_batches.push_back(samples.size());
     taken.cold_us.insert(taken.cold_us.end(), samples.begin(), samples.end());
     const double elapsed = source_->now() - start;
-    const bool spread_known = taken.cold_batches.size() >= std::max(kFewestBatches, source_->places()) ||
-                              elapsed >= options_.cold.wall_seconds;
+    // Whole rounds: each place weighs as much as any other.
+    const bool spread_known =
+        (taken.cold_batches.size() >= kFewestBatches && taken.cold_batches.size() % source_->places() == 0) ||
+        elapsed >= options_.cold.wall_seconds;
     if (const auto stop = options_.cold.verdict(taken.cold_us, elapsed); stop && spread_known) {
       taken.stop = *stop;
       break;
@@ -214,8 +218,7 @@ double TimingLoop::probe_warm() {
 
 TimingLoop::Warm TimingLoop::sample_warm(TimingSource::Edges edges) {
   const int repeats = warm_probe_.repeats;
-  const int batch =
-      batch_size(warm_probe_.launch_us * repeats, 1, most_of_a_batch(10, kWarmOfPlaces, source_->places()));
+  const int batch = batch_size(warm_probe_.launch_us * repeats, 1, 10);
   Warm taken;
   double start = source_->now();
   double discarded_seconds = 0;

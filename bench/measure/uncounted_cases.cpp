@@ -20,6 +20,7 @@ UncountedCases::Counted UncountedCases::count(Fixture& fixture, const CountOne& 
       fixture.move_to(0);
       one.bound->use_inputs(0);
       count_one(one.test_case, *one.bound, result.row);
+      fixture.platform().synchronize();  // what it left behind would be the next one's
     } catch (const std::exception&) {
       const Failure failure = current_failure();
       result.row.status = failure.outcome;

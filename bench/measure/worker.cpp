@@ -56,9 +56,6 @@ auto understood(Worker& worker, const Read& read) {
 Worker::Worker(std::string name, ChildCommand command, WorkerOptions options)
     : name_(std::move(name)), command_(std::move(command)), options_(std::move(options)) {
   if (options_.turn == nullptr) return;
-  constexpr double kTurns = 3600;  // of others, until it has its own again: networks take minutes
-  options_.start_seconds += kTurns;
-  options_.ready_seconds += kTurns;
   command_.inherited = options_.turn->descriptor();
   command_.environment.emplace_back("NOISEFLOOR_TURN", std::to_string(command_.inherited));
 }
@@ -73,7 +70,7 @@ void Worker::take_turn() {
 Json Worker::receive(double seconds) {
   std::string line;
   try {
-    line = process_->receive(seconds);
+    line = process_->receive(seconds, [this] { return options_.turn != nullptr && !options_.turn->take_at_once(); });
   } catch (const WorkerGone&) {
     take_turn();
     throw;

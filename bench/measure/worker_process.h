@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -23,7 +24,10 @@ class WorkerProcess {
 
   // Each throws WorkerGone with how the process ended, and the last line of what it wrote to standard error.
   void send(const std::string& line);
-  std::string receive(double seconds);  // a line without its end, within so many seconds
+  // A line without its end, within so many seconds. Then `excused` is asked, and if it says so, it has as many more.
+  using Excused = std::function<bool()>;
+  std::string receive(
+      double seconds, const Excused& excused = [] { return false; });
 
  private:
   void read_some(std::chrono::milliseconds patience);

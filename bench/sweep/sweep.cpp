@@ -97,6 +97,7 @@ void Sweep::run_case(const Case& test_case, benchmark::State& state) {
   if (options_.budget_seconds > 0 && done_ > 0) runner_->search_until(end_of_budget());
   const CaseResult result = runner_->run(test_case);
   if (result.unfinished) {
+    device_lost_ = result.device_lost;
     leave(state);
     return;
   }
@@ -133,7 +134,9 @@ void Sweep::report(const SweepRow& row, std::size_t samples, benchmark::State& s
 }
 
 void Sweep::duel(const ProblemId& problem) {
-  if (!options_.duels || device_lost_ || left_[problem] > 0) return;
+  if (device_lost_ || left_[problem] > 0) return;
+  device_lost_ = !runner_->settle_counters();  // one that fails when it is counted fights no duel
+  if (!options_.duels || device_lost_) return;
   for (const Pairing& pairing : pairings(cases_[problem], folder_->rows()))
     if (!device_lost_) duel(problem, pairing);
 }

@@ -49,9 +49,12 @@ class TurnTest(unittest.TestCase):
         self.assertFalse(self.free())
 
     def test_it_is_inherited_by_number_and_not_passed_on(self):
-        with mock.patch.dict(os.environ, {"NOISEFLOOR_TURN": "7"}):
-            self.assertEqual(Turn.inherited().descriptor, 7)
+        number = self.file.fileno()
+        os.set_inheritable(number, True)
+        with mock.patch.dict(os.environ, {"NOISEFLOOR_TURN": str(number)}):
+            self.assertEqual(Turn.inherited().descriptor, number)
             self.assertNotIn("NOISEFLOOR_TURN", os.environ)
+            self.assertFalse(os.get_inheritable(number))
             nobodys = Turn.inherited()
         with nobodys.aside():
             self.assertFalse(self.free())

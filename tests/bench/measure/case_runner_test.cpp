@@ -89,8 +89,7 @@ TEST(AboveTheRoof, SaysWhatLetsIt) {
             "shortcut one_key; what it writes fits into cache");
   EXPECT_EQ(why_above_roof({1, 300e6, Pipe::tensor, Shortcut::four_phases}, 100e6, false, cache),
             "shortcut four_phases");
-  EXPECT_EQ(why_above_roof({1, 300e6, Pipe::tensor}, 100e6, false, cache),
-            "the ceiling was measured lower");
+  EXPECT_EQ(why_above_roof({1, 300e6, Pipe::tensor}, 100e6, false, cache), "the ceiling was measured lower");
 }
 
 class WarmOnly : public testing::Test {

@@ -361,6 +361,23 @@ TEST(TimingLoop, AWarmPhaseHasABatchOfEachPlace) {
   for (std::size_t i = 0; i < script.moves.size(); ++i) EXPECT_EQ(script.moves[i], i % 20);
 }
 
+TEST(TimingLoop, ColdBatchesOfManyPlacesAreSmallAndComeInWholeRounds) {
+  for (const std::size_t places : {1u, 3u, 20u, 500u}) {
+    SCOPED_TRACE(places);
+    Script script;
+    script.launch_us = [](int launch) { return scattered(launch) / 100; };  // never known: to the most samples
+    script.places_ = places;
+    TimingLoop loop(script, {});
+    loop.cold();
+    const int batch = places == 20 ? 16 : places == 500 ? 2 : 50;
+    EXPECT_EQ(script.cold_calls.back(), batch);
+    const Timing& timing = loop.timing();
+    EXPECT_GE(timing.cold_us.size(), 2000u);
+    EXPECT_LT(timing.cold_us.size(), 2000u + static_cast<std::size_t>(batch) * places);
+    EXPECT_EQ(timing.cold_batches.size() % places, 0u);
+  }
+}
+
 TEST(TimingLoop, PlacesEndWithThePhasesTime) {
   Script script;
   script.launch_us = [](int) { return 9000.0; };  // a batch of one launch and more

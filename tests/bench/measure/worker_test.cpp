@@ -10,6 +10,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <thread>
 
 #include "bench/measure/case_runner.h"
 #include "bench/measure/duel.h"
@@ -112,6 +113,22 @@ TEST_F(InAWorker, ATurnThatItGaveAwayIsTakenBack) {
   expect(run(), Outcome::cuda_error, "the stub ended with exit code 7");
   const Descriptor other(open(file.c_str(), O_RDWR | O_CLOEXEC));
   EXPECT_NE(flock(other, LOCK_EX | LOCK_NB), 0);
+}
+
+TEST_F(InAWorker, WaitingForATurnIsNotHanging) {
+  const std::filesystem::path file = folder.path() / "turn";
+  DeviceTurn turn(file);
+  WorkerOptions limits{120, 0.1, 120};
+  limits.turn = &turn;
+  std::thread other([&] {
+    const DeviceTurn others(file);  // as soon as the worker gives it
+    usleep(500'000);                // five times what an answer may take
+  });
+  start("ready", "wait", limits);
+  EXPECT_EQ(run().row.status, Outcome::ok);
+  other.join();
+  start("ready", "hang", limits);
+  expect(run(), Outcome::cuda_error, "the stub gave no answer within 0.1 s");
 }
 
 TEST_F(InAWorker, OurTensorsGiveWayToItsOwn) {

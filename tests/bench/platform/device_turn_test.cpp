@@ -3,8 +3,10 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <future>
 #include <stdexcept>
 #include <system_error>
 #include <thread>
@@ -41,13 +43,31 @@ TEST_F(Turn, IsHeldUntilItIsGiven) {
 
 TEST_F(Turn, IsWaitedFor) {
   DeviceTurn turn(file);
-  bool given = false;
+  EXPECT_TRUE(turn.take_at_once());
+  std::promise<void> waits;
   std::thread other([&] {
-    const DeviceTurn second(file);
-    EXPECT_TRUE(given);
+    DeviceTurn second(file, [&] {
+      EXPECT_FALSE(is_free());
+      waits.set_value();
+    });
+    EXPECT_TRUE(second.take_at_once());
   });
-  given = true;
+  waits.get_future().wait();
   turn.give();
+  other.join();
+  EXPECT_TRUE(turn.take_at_once()) << "the other one is gone";
+  DeviceTurn unasked(folder.path() / "another", [] { FAIL() << "nobody has it"; });
+}
+
+TEST_F(Turn, OfAFileThatWasRemovedIsTakenOfTheNewOne) {
+  DeviceTurn turn(file);
+  std::thread other([&] {
+    DeviceTurn second(file, [&] {
+      std::filesystem::remove(file);
+      turn.give();
+    });
+    EXPECT_FALSE(is_free());
+  });
   other.join();
 }
 
@@ -84,6 +104,11 @@ TEST_F(Turn, NamesAFileThatCannotBeOpened) {
   } catch (const std::system_error& error) {
     EXPECT_NE(std::string(error.what()).find("none/turn: cannot be opened"), std::string::npos) << error.what();
   }
+  ASSERT_EQ(mkfifo(file.c_str(), 0600), 0);
+  EXPECT_THROW(DeviceTurn{file}, std::system_error) << "it is nobody's file";
+  std::filesystem::remove(file);
+  std::filesystem::create_symlink(folder.path() / "elsewhere", file);
+  EXPECT_THROW(DeviceTurn{file}, std::system_error);
   EXPECT_NE(DeviceTurn::file_of("0000:1b:00.0"), DeviceTurn::file_of("0000:1c:00.0"));
 }
 
