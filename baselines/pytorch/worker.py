@@ -28,7 +28,7 @@ class Answers:
         from baselines.pytorch.timing import Timer
 
         gc.collect()
-        gc.freeze()  # what is imported stays: each case's release need not look through it, which takes 0.2 s
+        gc.freeze()  # what is imported stays: each case's release need not look through it
         self.torch, self.make_case = torch, Case
         self.device = device
         self.timer = Timer(device) if device.type == "cuda" else None

@@ -142,14 +142,10 @@ void add_ab_command(CLI::App& app, CommandResult result) {
   command.add_option("--out", arguments.out, "CSV file to write: every case");
   command.add_option("--markdown", arguments.markdown, "Markdown file to write");
   command.footer(
-      "Each of five to sixteen passes (to 32 for a case that looks slower) starts both builds anew, lets them "
-      "alternate\n"
-      "case by case, and verifies every block. A case is slower if its whole interval over the passes, cold or warm, "
-      "is\n"
-      "above half of --resolve. Of equal builds, fewer than one case in a thousand is. Exit code: 0 no case is "
-      "slower,\n"
-      "1 a case is slower, wrong in the new build, or not run by it (--strict: or unresolved), 2 nothing could be "
-      "compared.");
+      "Each of five to sixteen passes (to 32 for a case that looks slower) starts both builds anew, lets them alternate\n"
+      "case by case, and verifies every block. A case is slower if its whole interval over the passes, cold or warm, is\n"
+      "above half of --resolve. Of equal builds, fewer than one case in a thousand is. Exit code: 0 no case is slower,\n"
+      "1 a case is slower, wrong in the new build, or not run by it (--strict: or unresolved), 2 nothing could be compared.");
 }
 
 }  // namespace noisefloor

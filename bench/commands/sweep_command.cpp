@@ -231,8 +231,8 @@ int sweep(const SweepArguments& arguments) {
   require_same_software(folder, facts);
   require_same_plugins(folder, plugins);
   for (const auto& [name, fingerprint] : plugins) facts[fact_of_plugin(name)] = fingerprint;
-  drop_half_done(folder, ids_of(cases), description);
   drop_uncounted(folder, ids_of(cases));
+  drop_half_done(folder, ids_of(cases), description);
   if (pytorch.worker) {
     require_same_pytorch(folder, *pytorch.worker);
     for (const auto& [name, value] : pytorch.worker->facts()) facts[name] = value;

@@ -15,7 +15,8 @@ SweepTurn::SweepTurn(const std::string& device) {
 }
 
 void SweepTurn::share(Platform& platform) {
-  if (platform.description().is_host) take("host");
+  const PlatformDescription& device = platform.description();
+  if (!turn_) take(device.is_host ? "host" : device.pci_bus_id);  // its number may be written in another way
   platform.share(*turn_);
 }
 

@@ -120,7 +120,7 @@ CaseResult CaseRunner::measure(const Case& test_case, std::optional<double> to_b
   return result;
 }
 
-// With what it holds, which others then lack.
+// What it holds is missed by others, so not where memory is short.
 bool CaseRunner::may_wait_for_counters(const BoundCase& bound) const {
   return options_.on_counted && counters_.mode() != CounterMode::off && !bound.many_kernels() &&
          2 * platform_->free_bytes() >= platform_->description().memory_bytes;
@@ -129,6 +129,7 @@ bool CaseRunner::may_wait_for_counters(const BoundCase& bound) const {
 void CaseRunner::require_fixture(const Case& test_case) {
   const ProblemId id = test_case.id();
   if (id == fixture_of_) return;
+  if (!settle_counters()) throw DeviceError("the device was lost when the cases before were counted", true);
   drop_fixture();
   fixture_ = std::make_unique<Fixture>(*platform_, *test_case.entry, test_case.problem, test_case.dtype, options_.seed,
                                        options_.given, test_case.entry->whole_networks ? 1 : options_.places);

@@ -46,8 +46,8 @@ struct RunnerOptions {
   std::size_t places = 0;       // that the tensors of timed batches lie at in turns; 0: many on a GPU, one on a host
   Worker* neighbour = nullptr;  // another process on this GPU, for short_edges.h; must outlive the runner
   bool do_bench = false;        // of the worker's cases also Triton's own time, untimed by this program
-  // Where it is set, counters of a problem's cases are taken together, behind the last of them that is measured here: a
-  // row says `cut_off` until then, and is told again with them.
+  // Where it is set, and half of the memory is free, counters of a problem's cases are taken together, behind the last
+  // of them that is measured here: a row says `cut_off` until then, and is told again with them.
   std::function<void(const std::vector<SweepRow>&)> on_counted;
 };
 
@@ -71,8 +71,7 @@ class CaseRunner {
   // Takes the counters that cases wait for, unless `next` is one more of them. False where that cost the device.
   bool settle_counters(const Case* next = nullptr);
 
-  // Of two cases of one problem, in turns. Throws what making one of them ready
-  // throws, and DeviceError.
+  // Of two cases of one problem, in turns. Throws what making one of them ready throws, and DeviceError.
   DuelResult duel(const Case& ours, const Case& theirs);
 
   // What to tell the user once: why counters are missing.

@@ -11,6 +11,19 @@ void UncountedCases::finish(const SweepRow& row) {
     if (one.test_case.id() == row.case_id()) one.row = row;
 }
 
+namespace {
+
+bool answers(Platform& platform) {
+  try {
+    platform.synchronize();
+    return true;
+  } catch (const DeviceError&) {
+    return false;
+  }
+}
+
+}  // namespace
+
 UncountedCases::Counted UncountedCases::count(Fixture& fixture, const CountOne& count_one) {
   Counted counted;
   const std::vector<Waiting> waiting = std::exchange(waiting_, {});
@@ -26,7 +39,7 @@ UncountedCases::Counted UncountedCases::count(Fixture& fixture, const CountOne& 
       result.row.status = failure.outcome;
       result.row.reason = failure.reason;
       clear_times(result);
-      counted.lost = failure.lost;
+      counted.lost = failure.lost || !answers(fixture.platform());
     }
     counted.rows.push_back(result.row);
     if (counted.lost) break;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "bench/measure/failure.h"
 #include "bench/measure/problem_record.h"
@@ -70,7 +71,14 @@ void Worker::take_turn() {
 Json Worker::receive(double seconds) {
   std::string line;
   try {
-    line = process_->receive(seconds, [this] { return options_.turn != nullptr && !options_.turn->take_at_once(); });
+    // One that waits for its turn is not hung, nor one that has just got it.
+    bool had_a_term = false;
+    line = process_->receive(seconds, [&] {
+      if (options_.turn == nullptr) return false;
+      if (options_.turn->take_at_once()) return !std::exchange(had_a_term, true);
+      had_a_term = false;
+      return true;
+    });
   } catch (const WorkerGone&) {
     take_turn();
     throw;

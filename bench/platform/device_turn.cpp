@@ -21,8 +21,7 @@ DeviceTurn::DeviceTurn(std::filesystem::path file, const std::function<void()>& 
   const auto fail = [this](int error, const char* what) {
     throw std::system_error(error, std::generic_category(), fmt::format("{}: {}", file_.string(), what));
   };
-  struct stat held {
-  }, named{};
+  struct stat held = {}, named = {};
   do {  // what cleans up the folder may remove the file while its lock is waited for
     descriptor_ =
         Descriptor(open(file_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, S_IRUSR | S_IWUSR));

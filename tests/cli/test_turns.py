@@ -17,7 +17,7 @@ pytestmark = needs_program
 def arguments(tmp_path):
     (tmp_path / "problems").mkdir()
     (tmp_path / "problems/gemm.csv").write_text("network,m,n,k,count\nmini,4,16,24,1\nmini,5,16,24,1\n")
-    return [PROGRAM, "sweep", "--device", "host", "--kinds", "host", "--problems", tmp_path / "problems", "--networks", "all", "--out", tmp_path / "run"]
+    return [PROGRAM, "sweep", "--device", "host", "--problems", tmp_path / "problems", "--networks", "all", "--out", tmp_path / "run"]
 
 
 def in_turns(arguments, folder, *more):
@@ -50,10 +50,15 @@ def test_a_file_that_is_not_ours_is_named(arguments, tmp_path):
 
 
 def test_rows_without_their_counters_are_measured_anew(arguments, tmp_path):
+    arguments += ["--kinds", "host,tiled", "--dtypes", "bf16"]
     assert subprocess.run(arguments, capture_output=True, timeout=300).returncode == 0
-    first, second = rows(tmp_path / "run")
-    write_rows(tmp_path / "run", [first, second | {"counter_status": "cut_off"}])
+    of_another_gpu = [row | {"gpu_uuid": "GPU-1"} for row in rows(tmp_path / "run")]
+    assert [row["variant"] for row in of_another_gpu] == ["host", "tiled", "host", "tiled"]
+    of_another_gpu[2]["counter_status"] = "cut_off"
+    write_rows(tmp_path / "run", of_another_gpu)
     result = subprocess.run(arguments, capture_output=True, text=True, timeout=300)
-    assert result.returncode == 0 and "1 rows are measured anew" in result.stderr and "1 cases are already in" in result.stderr, result.stderr
-    assert [row["counter_status"] for row in rows(tmp_path / "run")] == ["host", "host"]
+    assert result.returncode == 0 and "1 rows are measured anew" in result.stderr and "2 cases are already in" in result.stderr, result.stderr
+    assert "1 rows of another" in result.stderr, "its problem is of one GPU"
+    again = rows(tmp_path / "run")
+    assert [row["gpu_uuid"] for row in again] == ["GPU-1", "GPU-1", "", ""] and "cut_off" not in {row["counter_status"] for row in again}
     assert len((tmp_path / "run/samples.jsonl").read_text().splitlines()) == 2
