@@ -62,9 +62,10 @@ bool CaseRunner::settle_counters(const Case* next) {
                        !next->implementation->worker;
   if (uncounted_.empty() || goes_on) return true;
   CountingPass pass(counters_);
-  const auto [rows, lost] = uncounted_.count(*fixture_, [&](const Case& test_case, BoundCase& bound, SweepRow& row) {
+  const UncountedCases::CountOne by_cupti = [&](const Case& test_case, BoundCase& bound, SweepRow& row) {
     pass.count(*platform_, test_case, bound, row);
-  });
+  };
+  const auto [rows, lost] = uncounted_.count(*fixture_, options_.count_one ? options_.count_one : by_cupti);
   options_.on_counted(rows);
   return !lost;
 }
@@ -122,7 +123,8 @@ CaseResult CaseRunner::measure(const Case& test_case, std::optional<double> to_b
 
 // What it holds is missed by others, so not where memory is short.
 bool CaseRunner::may_wait_for_counters(const BoundCase& bound) const {
-  return options_.on_counted && counters_.mode() != CounterMode::off && !bound.many_kernels() &&
+  const bool counted = options_.count_one || counters_.mode() != CounterMode::off;
+  return options_.on_counted && counted && !bound.many_kernels() &&
          2 * platform_->free_bytes() >= platform_->description().memory_bytes;
 }
 

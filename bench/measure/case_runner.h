@@ -49,6 +49,7 @@ struct RunnerOptions {
   // Where it is set, and half of the memory is free, counters of a problem's cases are taken together, behind the last
   // of them that is measured here: a row says `cut_off` until then, and is told again with them.
   std::function<void(const std::vector<SweepRow>&)> on_counted;
+  UncountedCases::CountOne count_one;  // one of these; none: by CUPTI, where that can be had
 };
 
 class CaseRunner {
