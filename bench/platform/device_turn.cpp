@@ -13,7 +13,10 @@
 namespace noisefloor {
 
 std::filesystem::path DeviceTurn::file_of(const std::string& place) {
-  return std::filesystem::temp_directory_path() / fmt::format("noisefloor-{}-{}.turn", getuid(), place);
+  std::error_code error;
+  const std::filesystem::path folder = std::filesystem::temp_directory_path(error);
+  if (error) throw std::system_error(error, "the folder for temporary files (TMPDIR) cannot be used");
+  return folder / fmt::format("noisefloor-{}-{}.turn", getuid(), place);
 }
 
 DeviceTurn::DeviceTurn(std::filesystem::path file, const std::function<void()>& before_waiting)

@@ -19,6 +19,7 @@ class DeviceTurn {
       std::filesystem::path file, const std::function<void()>& before_waiting = [] {});
 
   // Of a device, for this user's processes that have the same folder for temporary files.
+  // Throws std::system_error.
   static std::filesystem::path file_of(const std::string& place);  // its PCI address, or "host"
 
   // Each throws std::system_error.

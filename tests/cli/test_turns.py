@@ -47,6 +47,8 @@ def test_a_file_that_is_not_ours_is_named(arguments, tmp_path):
     (tmp_path / f"noisefloor-{os.getuid()}-host.turn").mkdir()
     result = subprocess.run([*arguments, "--take-turns"], env=os.environ | {"TMPDIR": str(tmp_path)}, capture_output=True, text=True, timeout=60)
     assert result.returncode == 2 and "-host.turn: " in result.stderr
+    result = subprocess.run([*arguments, "--take-turns"], env=os.environ | {"TMPDIR": str(tmp_path / "none")}, capture_output=True, text=True, timeout=60)
+    assert result.returncode == 2 and "(TMPDIR) cannot be used" in result.stderr
 
 
 def test_rows_without_their_counters_are_measured_anew(arguments, tmp_path):

@@ -1,4 +1,4 @@
-// The host with little memory: what does not fit is refused, as on a device; and recordings are counted.
+// A platform with little memory: what does not fit is refused, as on a device; and recordings are counted.
 #pragma once
 
 #include <map>
@@ -7,13 +7,14 @@
 
 namespace noisefloor {
 
-class LimitedPlatform : public WrappedHost {
+template <class Base>
+class Limited : public Base {
  public:
-  explicit LimitedPlatform(std::size_t bytes) : free_(bytes) {}
+  explicit Limited(std::size_t bytes) : free_(bytes) {}
 
   void* allocate(std::size_t bytes) override {
     if (bytes > free_) throw OutOfMemory("the limit of the test");
-    void* const data = WrappedHost::allocate(bytes);
+    void* const data = Base::allocate(bytes);
     sizes_[data] = bytes;
     free_ -= bytes;
     return data;
@@ -22,12 +23,12 @@ class LimitedPlatform : public WrappedHost {
     const auto size = sizes_.find(data);
     free_ += size->second;
     sizes_.erase(size);
-    WrappedHost::release(data);
+    Base::release(data);
   }
   std::size_t free_bytes() override { return free_; }
   std::unique_ptr<Recording> record(const Launch& launch) override {
     ++recordings;
-    return WrappedHost::record(launch);
+    return Base::record(launch);
   }
 
   int recordings = 0;
@@ -36,5 +37,7 @@ class LimitedPlatform : public WrappedHost {
   std::size_t free_;
   std::map<void*, std::size_t> sizes_;
 };
+
+using LimitedPlatform = Limited<WrappedHost>;
 
 }  // namespace noisefloor

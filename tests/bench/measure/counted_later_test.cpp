@@ -7,6 +7,7 @@
 
 #include "bench/measure/case_runner.h"
 #include "bench/sweep/suite.h"
+#include "tests/support/limited_platform.h"
 #include "tests/support/scripted_library.h"
 
 namespace noisefloor {
@@ -14,32 +15,15 @@ namespace {
 
 constexpr std::size_t kMemory = 1 << 26;  // far above the tensors with their guards
 
-// With so much memory.
-class SmallPlatform final : public ScriptedPlatform {
+// Whose memory is all there is, so that half of it may be free.
+class SmallPlatform final : public Limited<ScriptedPlatform> {
  public:
-  SmallPlatform() { description_.memory_bytes = kMemory; }
-  void* allocate(std::size_t bytes) override {
-    if (bytes > free_) throw OutOfMemory("the limit of the test");
-    void* const data = ScriptedPlatform::allocate(bytes);
-    sizes_[data] = bytes;
-    free_ -= bytes;
-    return data;
-  }
-  void release(void* data) noexcept override {
-    free_ += sizes_.at(data);
-    sizes_.erase(data);
-    ScriptedPlatform::release(data);
-  }
-  std::size_t free_bytes() override { return free_; }
+  SmallPlatform() : Limited(kMemory) { description_.memory_bytes = kMemory; }
   void synchronize() override {
     if (lost) throw DeviceError("it does not answer", true);
-    ScriptedPlatform::synchronize();
+    Limited::synchronize();
   }
   bool lost = false;
-
- private:
-  std::size_t free_ = kMemory;
-  std::map<void*, std::size_t> sizes_;
 };
 
 class CountedLater : public testing::Test {
