@@ -55,13 +55,13 @@ class OpOracle final : public Oracle {
       const auto count = static_cast<std::int64_t>(expected.elements.size());
       // One range a core and no more: what elements share, a group's moments, each range computes for itself.
       const std::int64_t cores = omp_get_max_threads();
-      parallel_for(count, std::max<std::int64_t>(1, (count + cores - 1) / cores),
-                   [&](std::int64_t begin, std::int64_t end) {
-                     const auto at = static_cast<std::size_t>(begin), size = static_cast<std::size_t>(end - begin);
-                     op_->reference(fixture.problem(), fixture.dtype(), inputs, tensor,
-                                    std::span(expected.elements).subspan(at, size),
-                                    std::span(expected.values).subspan(at, size));
-                   });
+      const auto reference = [&](std::int64_t begin, std::int64_t end) {
+        const auto at = static_cast<std::size_t>(begin), size = static_cast<std::size_t>(end - begin);
+        op_->reference(fixture.problem(), fixture.dtype(), inputs, tensor,
+                       std::span(expected.elements).subspan(at, size), std::span(expected.values).subspan(at, size));
+      };
+      fixture.platform().aside(
+          [&] { parallel_for(count, std::max<std::int64_t>(1, (count + cores - 1) / cores), reference); });
       expected.rms = root_mean_square(expected.values);
       expectations.push_back(std::move(expected));
     }

@@ -60,6 +60,8 @@ class Verifier {
 
  private:
   void consult_oracle();
+  template <class Number>
+  Buffer uploaded(const std::vector<Number>& numbers) const;
   // These two overwrite the outputs.
   void find_stand_in(std::string_view judged);
   bool make_stand_in_outputs(const Implementation& stand_in);
@@ -73,6 +75,11 @@ class Verifier {
   // Of a set of inputs.
   struct Known {
     std::vector<Expectation> expectations;
+    // What those are compared with, one each: their elements where they are a sample, and their values.
+    struct OnPlatform {
+      Buffer elements, values;
+    };
+    std::vector<OnPlatform> on_platform;
     const Implementation* stand_in = nullptr;        // whose outputs there are
     std::map<std::size_t, Buffer> stand_in_outputs;  // by tensor, of those that the oracle samples
     std::set<const Implementation*> unfit;           // to stand in

@@ -74,27 +74,22 @@ __global__ void checksum_kernel(const unsigned char* data, std::uint64_t bytes, 
   if (threadIdx.x % 32 == 0) atomicAdd(sum, part);
 }
 
-__global__ void gather_kernel(DType dtype, const void* data, const std::int64_t* elements, double* values,
-                              std::int64_t count) {
-  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (i < count) values[i] = load_as_double(dtype, data, elements == nullptr ? i : elements[i]);
-}
-
-__global__ void compare_kernel(DType dtype, const void* a, const void* b, std::int64_t count, double rms,
+__global__ void compare_kernel(DType dtype, const void* a, Expected b, std::int64_t count, double rms,
                                ComparePart* parts) {
   ComparePart mine{0, 0, 0, 0, 0};
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count;
        i += static_cast<std::int64_t>(gridDim.x) * blockDim.x) {
-    const double x = load_as_double(dtype, a, i), y = load_as_double(dtype, b, i);
+    const double x = load_as_double(dtype, a, b.elements == nullptr ? i : b.elements[i]);
+    const double y = load_as_double(b.dtype, b.values, i);
     if (!isfinite(x)) {
       mine.not_finite = 1;
       mine.worst = i;
       continue;
     }
-    const double error = fabs(x - y), relative = error / (fabs(y) + rms);
+    const double error = fabs(x - y), relative = error == 0 ? 0 : error / (fabs(y) + rms);
     if (!(relative <= mine.max_error)) {
       mine.max_error = relative;
-      mine.worst = i;
+      if (mine.not_finite == 0) mine.worst = i;
     }
     mine.squared_error += error * error;
     mine.squared += y * y;
@@ -154,14 +149,7 @@ cudaError_t checksum(const void* data, std::uint64_t bytes, unsigned long long* 
   return cudaGetLastError();
 }
 
-cudaError_t gather(DType dtype, const void* data, const std::int64_t* elements, double* values, std::int64_t count,
-                   cudaStream_t stream) {
-  const auto blocks = static_cast<unsigned>((count + kThreads - 1) / kThreads);
-  gather_kernel<<<blocks, kThreads, 0, stream>>>(dtype, data, elements, values, count);
-  return cudaGetLastError();
-}
-
-cudaError_t compare(DType dtype, const void* a, const void* b, std::int64_t count, double rms, ComparePart* parts,
+cudaError_t compare(DType dtype, const void* a, const Expected& b, std::int64_t count, double rms, ComparePart* parts,
                     cudaStream_t stream) {
   compare_kernel<<<kBlocks, kThreads, 0, stream>>>(dtype, a, b, count, rms, parts);
   return cudaGetLastError();

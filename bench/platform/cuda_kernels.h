@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "bench/platform/comparison.h"
 #include "kernels/core/dtype.h"
 
 namespace noisefloor::harness {
@@ -19,17 +20,13 @@ cudaError_t fill_normal(DType dtype, void* data, std::int64_t count, float mean,
 // Adds to *sum, which the caller sets to 0.
 cudaError_t checksum(const void* data, std::uint64_t bytes, unsigned long long* sum, cudaStream_t stream);
 
-// `elements` null: the first `count`.
-cudaError_t gather(DType dtype, const void* data, const std::int64_t* elements, double* values, std::int64_t count,
-                   cudaStream_t stream);
-
 // kBlocks partial results; the host merges them.
 struct ComparePart {
   double max_error, squared_error, squared;
   std::int64_t worst;
   int not_finite;
 };
-cudaError_t compare(DType dtype, const void* a, const void* b, std::int64_t count, double rms, ComparePart* parts,
+cudaError_t compare(DType dtype, const void* a, const Expected& b, std::int64_t count, double rms, ComparePart* parts,
                     cudaStream_t stream);
 
 // Reads a buffer larger than the L2 cache, which leaves it full of clean lines that are nobody's input: unlike a

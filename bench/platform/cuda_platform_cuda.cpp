@@ -65,6 +65,7 @@ class CudaPlatform final : public Platform {
     flush_bytes_ = description_.info.l2_bytes * 5 / 2 / kVector * kVector;
     CUDA_CHECK(cudaMalloc(&flush_, flush_bytes_));
     CUDA_CHECK(cudaMalloc(reinterpret_cast<void**>(&scalar_), sizeof(unsigned long long)));
+    CUDA_CHECK(cudaMalloc(reinterpret_cast<void**>(&parts_), harness::kBlocks * sizeof(harness::ComparePart)));
     timer_.emplace();
     edge_timer_.emplace();
     fill_normal(DType::fp32, flush_, static_cast<std::int64_t>(flush_bytes_ / 4), 0, 1, 1);
@@ -74,6 +75,7 @@ class CudaPlatform final : public Platform {
     (void)cudaStreamDestroy(stream_);
     (void)cudaFree(flush_);
     (void)cudaFree(scalar_);
+    (void)cudaFree(parts_);
   }
 
   std::string arch_text() const override { return fmt::format("sm_{}", description_.info.compute_capability); }
@@ -122,29 +124,10 @@ class CudaPlatform final : public Platform {
     return sum;
   }
 
-  std::vector<double> gather(DType dtype, const void* data, std::span<const std::int64_t> elements) override {
-    const auto count = static_cast<std::int64_t>(elements.size());
-    if (count == 0) return {};
-    const bool all = elements.front() == 0 &&
-                     std::ranges::adjacent_find(elements, [](auto a, auto b) { return b != a + 1; }) == elements.end();
-    Buffer indices;
-    if (!all) {
-      indices = Buffer(*this, elements.size_bytes());
-      upload(indices.data(), elements.data(), elements.size_bytes());
-    }
-    std::vector<double> out(elements.size());
-    const Scratch values(*this, out.size() * sizeof(double));
-    CUDA_CHECK(harness::gather(dtype, data, static_cast<const std::int64_t*>(indices.data()),
-                               static_cast<double*>(values.data()), count, stream_));
-    download(out.data(), values.data(), out.size() * sizeof(double));
-    return out;
-  }
-
-  Difference compare(DType dtype, const void* a, const void* b, std::int64_t count, double rms) override {
-    const Scratch parts(*this, harness::kBlocks * sizeof(harness::ComparePart));
-    CUDA_CHECK(harness::compare(dtype, a, b, count, rms, static_cast<harness::ComparePart*>(parts.data()), stream_));
+  Difference compare(DType dtype, const void* a, const Expected& b, std::int64_t count, double rms) override {
+    CUDA_CHECK(harness::compare(dtype, a, b, count, rms, parts_, stream_));
     std::vector<harness::ComparePart> merged(harness::kBlocks);
-    download(merged.data(), parts.data(), merged.size() * sizeof(harness::ComparePart));
+    download(merged.data(), parts_, merged.size() * sizeof(harness::ComparePart));
     Difference difference;
     double squared_error = 0, squared = 0;
     for (const harness::ComparePart& part : merged) {
@@ -234,30 +217,14 @@ class CudaPlatform final : public Platform {
   }
 
  private:
-  // What a judgement takes for a moment. It stays for the next one, where it is small.
-  class Scratch {
-   public:
-    Scratch(CudaPlatform& platform, std::size_t bytes) {
-      Buffer& kept = bytes <= kMostKept ? platform.scratch_ : large_;
-      if (kept.bytes() < bytes) kept = {}, kept = Buffer(platform, bytes);
-      data_ = kept.data();
-    }
-    void* data() const { return data_; }
-
-   private:
-    static constexpr std::size_t kMostKept = std::size_t{64} << 20;
-    Buffer large_;
-    void* data_;
-  };
-
   void* flush_ = nullptr;
   std::size_t flush_bytes_ = 0;
   unsigned long long* scalar_ = nullptr;
+  harness::ComparePart* parts_ = nullptr;
   // Made once the device is the current one. Edges have one of their own: a timer goes by how long its launches were.
   std::optional<GatedTimer> timer_, edge_timer_;
   std::optional<CudaGraph> edges_;  // a chain of kernels without work
   Fillers fillers_;
-  Buffer scratch_;
 };
 
 }  // namespace

@@ -128,13 +128,7 @@ class HostPlatform final : public Platform {
     return sum;
   }
 
-  std::vector<double> gather(DType dtype, const void* data, std::span<const std::int64_t> elements) override {
-    std::vector<double> values(elements.size());
-    for (std::size_t i = 0; i < elements.size(); ++i) values[i] = load_element(dtype, data, elements[i]);
-    return values;
-  }
-
-  Difference compare(DType dtype, const void* a, const void* b, std::int64_t count, double rms) override {
+  Difference compare(DType dtype, const void* a, const Expected& b, std::int64_t count, double rms) override {
     Difference total;
     double squared_error = 0, squared = 0;
     std::mutex mutex;
@@ -142,24 +136,28 @@ class HostPlatform final : public Platform {
       Difference part;
       double part_error = 0, part_squared = 0;
       for (std::int64_t i = begin; i < end; ++i) {
-        const double x = load_element(dtype, a, i), y = load_element(dtype, b, i);
-        const double error = std::abs(x - y);
+        const double x = load_element(dtype, a, b.elements == nullptr ? i : b.elements[i]);
+        const double y = load_element(b.dtype, b.values, i);
+        const double error = std::abs(x - y), relative = error == 0 ? 0 : error / (std::abs(y) + rms);
         if (!std::isfinite(x)) {
           if (part.all_finite) part.worst = i;
           part.all_finite = false;
           continue;
         }
-        if (!(error / (std::abs(y) + rms) <= part.max_error))
-          part.max_error = error / (std::abs(y) + rms), part.worst = i;
+        if (!(relative <= part.max_error)) {
+          part.max_error = relative;
+          if (part.all_finite) part.worst = i;
+        }
         part_error += error * error;
         part_squared += y * y;
       }
       const std::lock_guard lock(mutex);
       squared_error += part_error;
       squared += part_squared;
-      if (total.all_finite && !part.all_finite) total.worst = part.worst;
+      const bool worse = !(part.max_error <= total.max_error);
+      if (total.all_finite && (worse || !part.all_finite)) total.worst = part.worst;
+      if (worse) total.max_error = part.max_error;
       total.all_finite = total.all_finite && part.all_finite;
-      if (!(part.max_error <= total.max_error)) total.max_error = part.max_error, total.worst = part.worst;
     });
     total.l2_error = squared > 0 ? std::sqrt(squared_error / squared) : std::sqrt(squared_error);
     return total;

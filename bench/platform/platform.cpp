@@ -13,6 +13,12 @@ LaunchContext Platform::context() const {
   return context;
 }
 
+double Platform::element(DType dtype, const void* data, std::int64_t index) {
+  char bytes[sizeof(double)];
+  download(bytes, static_cast<const char*>(data) + static_cast<std::size_t>(index) * size_of(dtype), size_of(dtype));
+  return load_element(dtype, bytes, 0);
+}
+
 void Platform::aside(const std::function<void()>& work) {
   if (turn_ == nullptr) return work();
   turn_->give();

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/platform/comparison.h"
 #include "kernels/core/device.h"
 #include "kernels/core/dtype.h"
 #include "kernels/core/status.h"
@@ -48,14 +49,6 @@ struct PlatformDescription {
   std::string uuid;        // "GPU-4f2c...", as nvidia-smi -L prints it; empty on the host
   std::size_t memory_bytes = 0;
   DeviceInfo info;
-};
-
-// How far an array is from another of the same length.
-struct Difference {
-  double max_error = 0;    // max |a - b| / (|b| + rms)
-  double l2_error = 0;     // ||a - b|| / ||b||
-  std::int64_t worst = 0;  // where max_error is
-  bool all_finite = true;
 };
 
 // Launches that were recorded once and can be replayed: on a GPU a CUDA graph, on the host the calls themselves.
@@ -115,9 +108,8 @@ class Platform {
                            std::uint64_t seed) = 0;
   // Order-independent sum of hashed 32-bit words; `bytes` is rounded down to whole words plus a tail word.
   virtual std::uint64_t checksum(const void* data, std::size_t bytes) = 0;
-  virtual std::vector<double> gather(DType dtype, const void* data, std::span<const std::int64_t> elements) = 0;
   // `rms` is that of b.
-  virtual Difference compare(DType dtype, const void* a, const void* b, std::int64_t count, double rms) = 0;
+  virtual Difference compare(DType dtype, const void* a, const Expected& b, std::int64_t count, double rms) = 0;
   virtual void synchronize() = 0;
   // Waits for what a launch left to threads of this process: till 0.1 s of their own, or a second. A GPU has streams.
   virtual void wait_for_threads() {}
@@ -143,6 +135,8 @@ class Platform {
   // Gives L2 that was set aside for persisting accesses back to everybody, and what persisted there: no flush reaches
   // it. How many bytes that was.
   virtual std::size_t take_back_l2() { return 0; }
+
+  double element(DType dtype, const void* data, std::int64_t index);
 
   // From now on this process uses the device only while it has the turn, which must outlive the platform. It has it
   // now.

@@ -11,6 +11,7 @@
 #include "bench/measure/case_runner.h"
 #include "bench/measure/verify.h"
 #include "bench/sweep/suite.h"
+#include "tests/support/comparisons.h"
 #include "tests/support/counted_ladder.h"
 #include "tests/support/wrong_variants.h"
 
@@ -179,9 +180,13 @@ TEST(Oracle, AsksForNoMoreRangesThanTheHostHasCores) {
 
 TEST(Platform, ComparisonSeesNaN) {
   const float a[] = {1, 2, std::numeric_limits<float>::quiet_NaN(), 4}, b[] = {1, 2, 3, 4};
-  const Difference difference = host().compare(DType::fp32, a, b, 4, 1);
+  const Difference difference = host().compare(DType::fp32, a, {DType::fp32, b}, 4, 1);
   EXPECT_FALSE(difference.all_finite);
   EXPECT_EQ(difference.worst, 2);
+}
+
+TEST(Platform, ComparesWithNumbers) {
+  check_comparisons(host(), [](const std::string& wrong) { ADD_FAILURE() << wrong; });
 }
 
 TEST(Platform, ChecksumsSeeEveryByte) {
