@@ -11,16 +11,19 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
 
+import begun_parts
 from record_parts import PROGRAM, ROOT, case_names, die, parts_in, parts_of, read_json, rows_of, say
 
 PYTHON = next((python for python in [ROOT / ".venv/bin/python3"] if python.exists()), sys.executable)  # with what the plots need
 KEPT = "kernels.csv", "gate_noise.json"  # of the folder that is replaced: `noisefloor gate` writes them
 KERNELS = " `kernels.csv` has the registers, shared memory and stack of every kernel of the newest build."
+BEGUN = " `begun.tar.xz` has what there is of other parts, and the libraries' searches: `scripts/record part --record` goes on with them."
 README = """# Recorded on {device}
 
 Made by `scripts/record` of one build; [scripts/record.txt](../../../scripts/record.txt) says what it has. All rows of a problem are of one GPU;
-`parts.csv` says which.{kernels}
+`parts.csv` says which.{kernels}{begun}
 
 <!-- generated: rows -->
 <!-- end -->
@@ -160,7 +163,17 @@ def pack(file):
     file.unlink()
 
 
-def make(made, out, found, parts, cases, device, kept):
+def pack_begun(made, arguments, kept):
+    """Also what the record that is kept had of other parts."""
+    parts = parts_of(arguments.list, "")
+    if not kept or not (kept / begun_parts.NAME).is_file():
+        return begun_parts.pack(made, parts, arguments.every)
+    with tempfile.TemporaryDirectory() as before:
+        begun_parts.read(kept, before)
+        return begun_parts.pack(made, parts, [*arguments.every, Path(before)])
+
+
+def make(made, out, found, parts, cases, arguments, device, kept):
     """All files of the record, in `made`, but what of `out` is kept: 1 where a row is wrong or a problem missing, else 0."""
     reports = ROOT / "reports"
     made.parent.mkdir(parents=True, exist_ok=True)
@@ -176,7 +189,8 @@ def make(made, out, found, parts, cases, device, kept):
                                        f"--screenshot={made / 'report.png'}", (made / "report.html").resolve().as_uri()], stderr=subprocess.DEVNULL)
     (made / "report.html").unlink()
     kernels = KERNELS if (out / "kernels.csv").is_file() else ""
-    (made / "README.md").write_text(README.format(device=f"{device}s" if device.startswith("NVIDIA") else device, kernels=kernels))
+    begun = BEGUN if pack_begun(made, arguments, kept) else ""
+    (made / "README.md").write_text(README.format(device=f"{device}s" if device.startswith("NVIDIA") else device, kernels=kernels, begun=begun))
     run("writing its README", [PYTHON, reports / "write_docs.py", made / "README.md"])
     for kept in KEPT:
         if (out / kept).is_file():
@@ -229,7 +243,7 @@ def finish(arguments, parts):
         if set(read_json(folder / "shard.json")["cases"]) != set(cases[part]):
             die(f"{part.name} was measured by another list: its cases are others; measure it into another --parts")
     try:
-        worst = make(made, out, found, parts, cases, device, kept)
+        worst = make(made, out, found, parts, cases, arguments, device, kept)
     except BaseException:
         shutil.rmtree(made, ignore_errors=True)
         raise

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 from pathlib import Path
 
@@ -146,6 +147,50 @@ def test_a_record_gains_parts_measured_later(machines):
     assert len(table(made / "sweep.csv")) == len(rows)
     result = second.run("part", "--record", "problems")
     assert result.returncode == 2 and "--record: problems is not a recorded folder" in result.stderr
+
+
+def test_what_was_begun_goes_on_from_the_record(machines):
+    """The parts are lost; and a search of a library's was found twice."""
+    first, second = machines
+    kept = len(first.rows("rest-silu/01-of-03"))
+    for machine in machines:
+        search = machine.folder / "parts/.cache/noisefloor/searches/a.json"
+        search.parent.mkdir(parents=True)
+        search.write_text(str(machine is first))
+    assert first.run("finish", "--out", "made", "--only", "core-gemm").returncode == 0
+    made = second.folder / "made"
+    shutil.copytree(first.folder / "made", made)
+    assert "begun.tar.xz" in (made / "README.md").read_text()
+    with tarfile.open(made / "begun.tar.xz") as tar:
+        names = tar.getnames()
+        environment = json.load(tar.extractfile("rest-silu/01-of-03/env.json"))
+    assert ".cache/noisefloor/searches/a.json" in names and not [name for name in names if name.endswith((".lock", ".session"))]
+    assert environment["host"] == "not recorded" and str(first.folder.parent) not in json.dumps(environment)
+    # It gains a part, by someone who has not gone on with what was begun, which stays.
+    assert second.run("finish", "--out", "made", "--only", "core-silu").returncode == 1
+    with tarfile.open(made / "begun.tar.xz") as tar:
+        assert set(tar.getnames()) == set(names)
+        assert tar.extractfile(".cache/noisefloor/searches/a.json").read() == b"False", "the newer one"
+    result = second.run("part", "--record", "made", "--only", "rest-silu/1", parts=("others",))
+    assert result.returncode == 0 and f"{kept} cases are already in" in result.stderr, result.stderr
+    assert "record: rest-silu/1 was begun: made has what there is of it" in result.stderr
+    assert len(second.rows("rest-silu/01-of-03", "others")) == 20
+    assert (second.folder / "others/.cache/noisefloor/searches/a.json").read_text() == "False"
+    assert not list((second.folder / "others").glob(".begun*"))
+    assert second.run("part", "--record", "made", "--only", "rest-silu/2", parts=("others",)).returncode == 0
+    assert second.run("finish", "--out", "made", parts=("others", second.folder / "parts")).returncode == 0
+    assert not (made / "begun.tar.xz").exists() and "begun" not in (made / "README.md").read_text(), "it is whole"
+
+
+def test_what_was_begun_may_be_damaged(machines):
+    first, second = machines
+    assert first.run("finish", "--out", "made", "--only", "core-gemm").returncode == 0
+    file = first.folder / "made/begun.tar.xz"
+    for content in (b"no archive", file.read_bytes()[:-100]):
+        file.write_bytes(content)
+        result = second.run("part", "--record", first.folder / "made", "--only", "rest-silu/1", parts=("others",))
+        assert result.returncode == 2 and "made/begun.tar.xz: cannot be read: " in result.stderr and "Traceback" not in result.stderr
+    assert not list((second.folder / "others").glob("rest*"))
 
 
 @pytest.mark.parametrize("field", ["commit", "driver", "device"])

@@ -36,8 +36,8 @@ class Machine:
     def run(self, command, *more, parts=("parts",), env=ENVIRONMENT):
         return subprocess.run(self.command(command, *more, parts=parts), cwd=self.folder, capture_output=True, text=True, timeout=300, env=env)
 
-    def rows(self, part):
-        return table(self.folder / "parts" / part / "sweep.csv")
+    def rows(self, part, parts="parts"):
+        return table(self.folder / parts / part / "sweep.csv")
 
 
 def table(file):
