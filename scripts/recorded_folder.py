@@ -11,7 +11,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from pathlib import Path
 
 import begun_parts
 from record_parts import PROGRAM, ROOT, case_names, die, parts_in, parts_of, read_json, rows_of, say
@@ -19,7 +18,7 @@ from record_parts import PROGRAM, ROOT, case_names, die, parts_in, parts_of, rea
 PYTHON = next((python for python in [ROOT / ".venv/bin/python3"] if python.exists()), sys.executable)  # with what the plots need
 KEPT = "kernels.csv", "gate_noise.json"  # of the folder that is replaced: `noisefloor gate` writes them
 KERNELS = " `kernels.csv` has the registers, shared memory and stack of every kernel of the newest build."
-BEGUN = " `begun.tar.xz` has what there is of other parts, and the libraries' searches: `scripts/record part --record` goes on with them."
+BEGUN = " `begun.tar.gz` has what there is of other parts, and the libraries' searches: `scripts/record part --record` goes on with them."
 README = """# Recorded on {device}
 
 Made by `scripts/record` of one build; [scripts/record.txt](../../../scripts/record.txt) says what it has. All rows of a problem are of one GPU;
@@ -163,14 +162,10 @@ def pack(file):
     file.unlink()
 
 
-def pack_begun(made, arguments, kept):
-    """Also what the record that is kept had of other parts."""
-    parts = parts_of(arguments.list, "")
-    if not kept or not (kept / begun_parts.NAME).is_file():
-        return begun_parts.pack(made, parts, arguments.every)
-    with tempfile.TemporaryDirectory() as before:
-        begun_parts.read(kept, before)
-        return begun_parts.pack(made, parts, [*arguments.every, Path(before)])
+def pack_begun(made, out, arguments):
+    """Also what the folder that is replaced had of other parts."""
+    origin = (out / "env.json").is_file() and all(read_json(out / "env.json").get(name) == read_json(made / "env.json").get(name) for name in begun_parts.ORIGIN)
+    return begun_parts.pack(made, parts_of(arguments.list, ""), arguments.every, begun_parts.read(out) if origin else {}, cases_of)
 
 
 def make(made, out, found, parts, cases, arguments, device, kept):
@@ -189,7 +184,7 @@ def make(made, out, found, parts, cases, arguments, device, kept):
                                        f"--screenshot={made / 'report.png'}", (made / "report.html").resolve().as_uri()], stderr=subprocess.DEVNULL)
     (made / "report.html").unlink()
     kernels = KERNELS if (out / "kernels.csv").is_file() else ""
-    begun = BEGUN if pack_begun(made, arguments, kept) else ""
+    begun = BEGUN if pack_begun(made, out, arguments) else ""
     (made / "README.md").write_text(README.format(device=f"{device}s" if device.startswith("NVIDIA") else device, kernels=kernels, begun=begun))
     run("writing its README", [PYTHON, reports / "write_docs.py", made / "README.md"])
     for kept in KEPT:

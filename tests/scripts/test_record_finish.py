@@ -1,6 +1,7 @@
 """scripts/record finish: a recorded folder made of parts, what it gains later, and what is refused."""
 
 import gzip
+import io
 import json
 import os
 import shutil
@@ -149,47 +150,94 @@ def test_a_record_gains_parts_measured_later(machines):
     assert result.returncode == 2 and "--record: problems is not a recorded folder" in result.stderr
 
 
+def packed(folder):
+    with tarfile.open(folder / "begun.tar.gz") as tar:
+        return {entry.name: tar.extractfile(entry).read() for entry in tar}
+
+
+def keep_search(machine, text):
+    search = machine.folder / "parts/.cache/noisefloor/searches/a.json"
+    search.parent.mkdir(parents=True, exist_ok=True)
+    search.write_text(text)
+
+
+BEGUN = "rest-silu/01-of-03"
+
+
 def test_what_was_begun_goes_on_from_the_record(machines):
-    """The parts are lost; and a search of a library's was found twice."""
+    """By someone who has the record alone."""
     first, second = machines
-    kept = len(first.rows("rest-silu/01-of-03"))
-    for machine in machines:
-        search = machine.folder / "parts/.cache/noisefloor/searches/a.json"
-        search.parent.mkdir(parents=True)
-        search.write_text(str(machine is first))
+    kept, made = len(first.rows(BEGUN)), second.folder / "made"
+    keep_search(first, "{}")
     assert first.run("finish", "--out", "made", "--only", "core-gemm").returncode == 0
-    made = second.folder / "made"
     shutil.copytree(first.folder / "made", made)
-    assert "begun.tar.xz" in (made / "README.md").read_text()
-    with tarfile.open(made / "begun.tar.xz") as tar:
-        names = tar.getnames()
-        environment = json.load(tar.extractfile("rest-silu/01-of-03/env.json"))
-    assert ".cache/noisefloor/searches/a.json" in names and not [name for name in names if name.endswith((".lock", ".session"))]
+    assert "begun.tar.gz" in (made / "README.md").read_text()
+    files = packed(made)
+    environment = json.loads(files[f"{BEGUN}/env.json"])
+    assert {name.rpartition("/")[0] for name in files} == {BEGUN, ".cache/noisefloor/searches"} and f"{BEGUN}/sweep.csv" in files
     assert environment["host"] == "not recorded" and str(first.folder.parent) not in json.dumps(environment)
+    (second.folder / "others").mkdir()
+    status = second.run("status", "--record", "made", "--only", "rest", parts=("others",)).stdout.splitlines()
+    assert status[1].split()[-3:] == ["1*", "2", "3"]
     # It gains a part, by someone who has not gone on with what was begun, which stays.
     assert second.run("finish", "--out", "made", "--only", "core-silu").returncode == 1
-    with tarfile.open(made / "begun.tar.xz") as tar:
-        assert set(tar.getnames()) == set(names)
-        assert tar.extractfile(".cache/noisefloor/searches/a.json").read() == b"False", "the newer one"
+    assert {name for name in packed(made) if name.startswith(BEGUN)} == {name for name in files if name.startswith(BEGUN)}
+    # A session was killed before its first row.
+    (second.folder / "others" / BEGUN).mkdir(parents=True)
+    (second.folder / "others" / BEGUN / ".session").touch()
     result = second.run("part", "--record", "made", "--only", "rest-silu/1", parts=("others",))
-    assert result.returncode == 0 and f"{kept} cases are already in" in result.stderr, result.stderr
-    assert "record: rest-silu/1 was begun: made has what there is of it" in result.stderr
-    assert len(second.rows("rest-silu/01-of-03", "others")) == 20
-    assert (second.folder / "others/.cache/noisefloor/searches/a.json").read_text() == "False"
-    assert not list((second.folder / "others").glob(".begun*"))
+    assert result.returncode == 0 and f"record: rest-silu/1 was begun: made has {kept} rows of it" in result.stderr, result.stderr
+    assert f"{kept} cases are already in" in result.stderr and len(second.rows(BEGUN, "others")) == 20
+    assert not (second.folder / "others/rest-silu/03-of-03").exists(), "not asked for"
+    assert (second.folder / "others/.cache/noisefloor/searches/a.json").read_text() == "{}"
     assert second.run("part", "--record", "made", "--only", "rest-silu/2", parts=("others",)).returncode == 0
     assert second.run("finish", "--out", "made", parts=("others", second.folder / "parts")).returncode == 0
-    assert not (made / "begun.tar.xz").exists() and "begun" not in (made / "README.md").read_text(), "it is whole"
+    assert not (made / "begun.tar.gz").exists() and "begun" not in (made / "README.md").read_text(), "it is whole"
 
 
-def test_what_was_begun_may_be_damaged(machines):
+def test_the_longest_copy_of_what_was_begun_counts(machines):
+    first, second = machines
+    rows = first.folder / "parts" / BEGUN / "sweep.csv"
+    shutil.copytree(first.folder / "parts" / BEGUN, second.folder / "parts" / BEGUN)
+    longer, shorter = rows.read_text(), rows.read_text().rsplit("\n", 2)[0] + "\n"
+    for machine, other, text in ((first, second, shorter), (second, first, longer)):
+        for each, content in ((machine, text), (other, shorter if text is longer else longer)):
+            (each.folder / "parts" / BEGUN / "sweep.csv").write_text(content)
+            keep_search(each, '{"lost": "the device"}' if each is second else "{}")
+        result = first.run("finish", "--out", "made", "--only", "core-gemm", parts=("parts", second.folder / "parts"))
+        assert result.returncode == 0, result.stderr
+        files = packed(first.folder / "made")
+        assert files[f"{BEGUN}/sweep.csv"].decode() == longer
+        assert files[".cache/noisefloor/searches/a.json"] == b"{}", "one that cost its device stays where it was"
+        assert "rest-silu/03-of-03/sweep.csv" in files and "core-silu/01-of-01/sweep.csv" in files, "done, and not asked for"
+    rows.write_text(shorter)
+    assert first.run("finish", "--out", "made", "--only", "core-gemm").returncode == 0
+    assert packed(first.folder / "made")[f"{BEGUN}/sweep.csv"].decode() == longer, "the record had more"
+
+
+def test_what_was_begun_elsewhere_or_is_damaged_is_not_packed(machines):
+    first, _ = machines
+    environment = first.folder / "parts" / BEGUN / "env.json"
+    text = environment.read_text()
+    for content, says in ((text.replace(json.loads(text)["commit"], "another"), "of another build, GPU, driver or list"), ("[", "is damaged, and not packed"), (None, "is damaged, and not packed: KeyError")):
+        environment.unlink() if content is None else environment.write_text(content)
+        result = first.run("finish", "--out", "made", "--only", "core-gemm")
+        assert result.returncode == 0 and f"rest-silu/1 is {says.removeprefix('is ')}" in result.stderr, result.stderr
+        assert not (first.folder / "made/begun.tar.gz").exists()
+
+
+def test_an_archive_of_what_was_begun_may_be_damaged(machines):
     first, second = machines
     assert first.run("finish", "--out", "made", "--only", "core-gemm").returncode == 0
-    file = first.folder / "made/begun.tar.xz"
-    for content in (b"no archive", file.read_bytes()[:-100]):
+    file = first.folder / "made/begun.tar.gz"
+    whole = file.read_bytes()
+    stranger = io.BytesIO()
+    with tarfile.open(fileobj=stranger, mode="w:gz") as tar:
+        tar.addfile(tarfile.TarInfo("../elsewhere"), io.BytesIO())
+    for content, says in ((b"no archive", "cannot be read: "), (whole[:-100], "cannot be read: "), (stranger.getvalue(), "../elsewhere is no file of a part, and no search")):
         file.write_bytes(content)
         result = second.run("part", "--record", first.folder / "made", "--only", "rest-silu/1", parts=("others",))
-        assert result.returncode == 2 and "made/begun.tar.xz: cannot be read: " in result.stderr and "Traceback" not in result.stderr
+        assert result.returncode == 2 and f"made/begun.tar.gz: {says}" in result.stderr and "Traceback" not in result.stderr, result.stderr
     assert not list((second.folder / "others").glob("rest*"))
 
 
