@@ -28,6 +28,9 @@ constexpr Exception kExceptions[] = {
     // A block took more units than an SM's share of them, which left it behind tensor_core_sm80. Mended
     // since: docs/log/runs/2026-11-28-beside-the-libraries.md.
     {"nvidia-h100-80gb-hbm3", "669a945c19cc", "temporal_attention"},
+    // The convolutions share a ladder, and conv2d and conv_transpose2d bear its order out. In svd's temporal ones
+    // ptx_sm90a_halo takes 2 to 8 % longer than ptx_sm90a; of many other shapes it is ahead.
+    {"nvidia-h200-next", "ac17973a15e6", "conv3d_temporal"},
 };
 
 bool has_rows(const std::filesystem::path& file) {
