@@ -16,6 +16,13 @@ SEARCHES = ".cache/noisefloor/searches"
 # Of a part. The rows are written last: a folder without them is as none.
 FILES = "part.json", "shard.json", "env.json", "cases.csv", "ceilings.csv", "networks.csv", "samples.jsonl", "sweep.csv"
 ORIGIN = "commit", "device", "driver"
+LIBRARIES = "cublaslt", "cudnn", "pytorch", "pytorch_cuda", "pytorch_cudnn", "triton"  # another one's rows a sweep refuses to go on with
+
+
+def known(name):
+    """Whether a file may be in an archive."""
+    folder, _, file = name.rpartition("/")
+    return (file in FILES and re.fullmatch(r"[\w.-]+/\d+-of-\d+", folder)) or (folder == SEARCHES and re.fullmatch(r"[\w.-]+\.json", file))
 
 
 def contents(folder, names):
@@ -28,9 +35,7 @@ def rows_in(files):
 
 
 def searches_in(folder):
-    """But for those that cost a process its device: on another GPU they may not."""
-    found = contents(folder / SEARCHES, sorted(file.name for file in (folder / SEARCHES).glob("*.json")))
-    return {name: content for name, content in found.items() if b'"lost"' not in content}
+    return contents(folder / SEARCHES, sorted(file.name for file in (folder / SEARCHES).glob("*.json")))
 
 
 def without_machine(part, environment):
@@ -39,37 +44,45 @@ def without_machine(part, environment):
     return json.dumps({**environment, "host": "not recorded", "command_lines": [["noisefloor", "sweep", *part.arguments, *turns]]}).encode()
 
 
-def usable(part, files, origin, cases_of):
-    """`files` as they are packed; None where nothing is to be gained, or the record could not take them, which is said."""
-    if not rows_in(files):
-        return None
-    try:
-        environment, shard = json.loads(files["env.json"]), json.loads(files["shard.json"])
-        if any(environment[name] != origin[name] for name in ORIGIN) or set(shard["cases"]) != set(cases_of(part)):
-            say(f"{part.name} is of another build, GPU, driver or list: what there is of it is not packed")
-            return None
-    except (KeyError, TypeError, ValueError) as error:
-        say(f"{part.name} is damaged, and not packed: {error!r}")
-        return None
-    return {**files, "env.json": without_machine(part, environment)}
+def misfit(files, origin, cases):
+    """Why a part's files cannot be the record's, or nothing."""
+    environment, shard, state = (json.loads(files[name]) for name in ("env.json", "shard.json", "part.json"))
+    other = [name for name in ORIGIN if environment[name] != origin[name]]
+    other += [name for name in LIBRARIES if name in environment and environment[name] != origin.get(name, environment[name])]
+    other += ["list"] * (set(shard["cases"]) != cases) + ["state"] * (not isinstance(state["seconds"], (int, float)))
+    return f"of another {other[0]}" if other else ""
+
+
+def usable(part, copies, origin, cases_of):
+    """The longest copy that the record could go on with; what is left out is said."""
+    good = []
+    cases = set(cases_of(part)) if any(map(rows_in, copies)) else set()
+    for files in filter(rows_in, copies):
+        try:
+            why = misfit({"part.json": b'{"seconds": 0}', **files}, origin, cases)
+        except (KeyError, TypeError, ValueError) as error:
+            why = f"damaged: {error!r}"
+        if why:
+            say(f"{part.name}: {rows_in(files)} rows are not packed, they are {why}")
+        else:
+            good.append({**files, "env.json": without_machine(part, json.loads(files["env.json"]))})
+    return max(good, key=rows_in, default={})
 
 
 def pack(record, parts, folders, before, cases_of):
-    """Writes it into the new folder `record`, whose other files are written. Of several copies of a part the one with most rows counts; `before`: what
-    read() gave of the record that this one replaces. Whether there was something."""
+    """Writes it into the new folder `record`, whose other files are written. `before`: what read() gave of the record that this one replaces. Whether
+    there was something."""
     whole, origin = parts_in(record), read_json(record / "env.json")
     if len(whole) == len(parts):
         return False
     packed = {}
-    for part in parts:
-        copies = [contents(folder / part.folder, FILES) for folder in folders] + [before.get(str(part.folder), {})]
-        best = max(copies, key=rows_in)
-        if part.name not in whole and (files := usable(part, best, origin, cases_of)):
-            packed |= {f"{part.folder}/{name}": files[name] for name in FILES if name in files}
-    searches = before.get(SEARCHES, {})
-    for folder in reversed(folders):
-        searches = searches | searches_in(folder)
-    packed |= {f"{SEARCHES}/{name}": content for name, content in searches.items()}
+    for part in (part for part in parts if part.name not in whole):
+        files = usable(part, [*(contents(folder / part.folder, FILES) for folder in folders), before.get(str(part.folder), {})], origin, cases_of)
+        packed |= {f"{part.folder}/{name}": files[name] for name in FILES if name in files}
+    searches = [before.get(SEARCHES, {}), *(searches_in(folder) for folder in reversed(folders))]
+    lost = {name for found in searches for name, content in found.items() if b'"lost"' in content}  # one that cost a process its device, by any
+    packed |= {f"{SEARCHES}/{name}": content for found in searches for name, content in found.items() if name not in lost}
+    packed = {name: content for name, content in packed.items() if known(name)}
     if not packed:
         return False
     with gzip.GzipFile(record / NAME, "wb", mtime=0) as stream, tarfile.open(fileobj=stream, mode="w") as tar:
@@ -89,21 +102,15 @@ def read(record):
         with tarfile.open(record / NAME, "r:gz") as tar:
             for entry in tar:
                 folder, _, name = entry.name.rpartition("/")
-                known = name in FILES if re.fullmatch(r"[\w-]+/\d+-of-\d+", folder) else folder == SEARCHES and re.fullmatch(r"[\w-]+\.json", name)
-                if not entry.isfile() or not known:
-                    die(f"{record / NAME}: {entry.name} is no file of a part, and no search")
+                if not entry.isfile() or not known(entry.name):
+                    die(f"{record / NAME}: {entry.name} is no file of a part, and no search; remove the archive to go on without it")
                 found.setdefault(folder, {})[name] = tar.extractfile(entry).read()
     except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
-        die(f"{record / NAME}: cannot be read: {error}")
+        die(f"{record / NAME}: cannot be read: {error}; remove it to go on without it")
     return found
 
 
-def seconds_of(files):
-    """Of a part, as Part.state() has it."""
-    return float(json.loads(files.get("part.json", b"{}")).get("seconds", 0))
-
-
-def unpack(record, into, parts):
+def unpack(record, into, parts, cases_of):
     """Of `parts` those that `into` has no row of, and searches that it lacks. Several processes may do this at once."""
     found = read(record)
     if not found:
@@ -116,7 +123,10 @@ def unpack(record, into, parts):
                 (into / SEARCHES / name).write_bytes(content)
         for part in parts:
             files = found.get(str(part.folder), {})
-            if not files or (into / part.folder / "sweep.csv").is_file():
+            if not files or rows_in(contents(into / part.folder, FILES)):
+                continue
+            if set(json.loads(files["shard.json"])["cases"]) != set(cases_of(part)):
+                say(f"{part.name}: what {record} has of it is of another list")
                 continue
             (into / part.folder).mkdir(parents=True, exist_ok=True)
             with open(into / part.folder / ".session", "a") as session:
@@ -126,5 +136,6 @@ def unpack(record, into, parts):
                     continue  # another process begins it
                 for name in FILES:
                     if name in files:
-                        (into / part.folder / name).write_bytes(files[name])
-            say(f"{part.name} was begun: {record} has {rows_in(files)} rows of it")
+                        (into / part.folder / f"{name}.new").write_bytes(files[name])
+                        (into / part.folder / f"{name}.new").rename(into / part.folder / name)
+            say(f"{part.name} was begun: {record} has {rows_in(files)} rows of it; on another GPU half-done problems are measured anew")

@@ -21,8 +21,8 @@ KERNELS = " `kernels.csv` has the registers, shared memory and stack of every ke
 BEGUN = " `begun.tar.gz` has what there is of other parts, and the libraries' searches: `scripts/record part --record` goes on with them."
 README = """# Recorded on {device}
 
-Made by `scripts/record` of one build; [scripts/record.txt](../../../scripts/record.txt) says what it has. All rows of a problem are of one GPU;
-`parts.csv` says which.{kernels}{begun}
+Made by `scripts/record` of one build; [scripts/record.txt](../../../scripts/record.txt) says what it has. All rows of a problem are of one GPU,
+which column `gpu_uuid` names.{kernels}{begun}
 
 <!-- generated: rows -->
 <!-- end -->
@@ -162,13 +162,7 @@ def pack(file):
     file.unlink()
 
 
-def pack_begun(made, out, arguments):
-    """Also what the folder that is replaced had of other parts."""
-    origin = (out / "env.json").is_file() and all(read_json(out / "env.json").get(name) == read_json(made / "env.json").get(name) for name in begun_parts.ORIGIN)
-    return begun_parts.pack(made, parts_of(arguments.list, ""), arguments.every, begun_parts.read(out) if origin else {}, cases_of)
-
-
-def make(made, out, found, parts, cases, arguments, device, kept):
+def make(made, out, found, parts, cases, arguments, device, kept, begun):
     """All files of the record, in `made`, but what of `out` is kept: 1 where a row is wrong or a problem missing, else 0."""
     reports = ROOT / "reports"
     made.parent.mkdir(parents=True, exist_ok=True)
@@ -184,8 +178,8 @@ def make(made, out, found, parts, cases, arguments, device, kept):
                                        f"--screenshot={made / 'report.png'}", (made / "report.html").resolve().as_uri()], stderr=subprocess.DEVNULL)
     (made / "report.html").unlink()
     kernels = KERNELS if (out / "kernels.csv").is_file() else ""
-    begun = BEGUN if pack_begun(made, out, arguments) else ""
-    (made / "README.md").write_text(README.format(device=f"{device}s" if device.startswith("NVIDIA") else device, kernels=kernels, begun=begun))
+    packed = begun_parts.pack(made, parts_of(arguments.list, ""), arguments.every, begun, cases_of)
+    (made / "README.md").write_text(README.format(device=f"{device}s" if device.startswith("NVIDIA") else device, kernels=kernels, begun=BEGUN if packed else ""))
     run("writing its README", [PYTHON, reports / "write_docs.py", made / "README.md"])
     for kept in KEPT:
         if (out / kept).is_file():
@@ -204,7 +198,7 @@ def finish(arguments, parts):
         if done:
             found[part] = done[0]
     if not found:
-        die("no part is done")
+        die("no part is done; what was begun stays in --parts")
     device = read_json(next(iter(found.values())) / "env.json")["device"]
     recorded = reports / "recorded" / re.sub("[^a-z0-9]+", "-", device.lower()).strip("-")
     out = arguments.out or recorded
@@ -225,8 +219,9 @@ def finish(arguments, parts):
         shutil.rmtree(left, ignore_errors=True)
     kept = record_to_keep(out, found)
     if not found:
-        die(f"{out} has all of these parts already")
+        die(f"{out} has all of these parts already; what was begun stays in --parts")
     check_place(out, out == recorded.resolve(), arguments, found, kept)
+    begun = begun_parts.read(out)
     parts = parts_of(arguments.list, "") if kept else parts
     cases = {part: cases_of(part) for part in parts}
     found = {part: found[one] for part in parts for one in found if one.name == part.name}
@@ -238,7 +233,7 @@ def finish(arguments, parts):
         if set(read_json(folder / "shard.json")["cases"]) != set(cases[part]):
             die(f"{part.name} was measured by another list: its cases are others; measure it into another --parts")
     try:
-        worst = make(made, out, found, parts, cases, arguments, device, kept)
+        worst = make(made, out, found, parts, cases, arguments, device, kept, begun)
     except BaseException:
         shutil.rmtree(made, ignore_errors=True)
         raise
