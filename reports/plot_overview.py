@@ -16,6 +16,8 @@ import matplotlib.pyplot as plt  # noqa: E402  # behind plot_roofline, which say
 
 BARS = {"plan_own": ("ours", "ptx"), "plan_baseline": ("libraries", "baseline"), "plan_fastest": ("fastest of both", "network"),
         "torch_compile": ("torch.compile", "host")}
+MOST_IN_A_COLUMN = 6  # networks; more stand in two columns, so that the page stays wider than high
+NETWORK_INCHES, ROOFLINE_INCHES, PANEL_INCHES, LEAST_INCHES, TITLE_INCHES = 5.0, 7.5, 1.1, 4.3, 0.3  # a panel has four bars and a title
 ROOF_PIPES = ["tensor_bf16", "fma_fp32"]
 
 
@@ -25,12 +27,11 @@ def title_of(problem: str) -> str:
 
 
 def draw_networks(panels, times, theme: Theme) -> None:
-    for axes, (problem, chosen, main) in zip(panels, times):
-        bars = [(BARS[variant], chosen.get(variant)) for variant in PLANS if variant in BARS]
+    for axes, (problem, rows) in zip(panels, times):
+        bars = [(BARS[variant], rows.get(variant)) for variant in PLANS if variant in BARS]
         times = [float(row["time_cold_us"]) if row else 0.0 for _, row in bars]
-        stars = ["" if row and (row["file"], row["commit"]) == (main["file"], main["commit"]) else " *" for _, row in bars]
-        bar_panel(axes, f"{title_of(problem)} ({main['commit'][:7]})", [name for (name, _), _ in bars], [time / max(times) for time in times],
-                  [time_text(time) + star if time else "no time" for time, star in zip(times, stars)],
+        bar_panel(axes, title_of(problem), [name for (name, _), _ in bars], [time / max(times) for time in times],
+                  [time_text(time) if time else "no time" for time in times],
                   [theme.kinds[kind]["colour"] for (_, kind), _ in bars], theme)
 
 
@@ -67,14 +68,17 @@ def main() -> int:
         raise refuse(f"{arguments.run_dir}: has no row of a whole network in bf16 that is ok")
     of_ops = rows[(rows["flops"] > 0) & (rows["kind"] != "network") & (rows["op"] != "network")]
     both = len(of_ops) > 0
-    figure = plt.figure(figsize=(12.5 if both else 6.5, max(4.6, 1.1 * len(times))))  # four bars and a title each
-    grid = figure.add_gridspec(len(times), 2 if both else 1, width_ratios=[1, 1.15] if both else None)
-    draw_networks([figure.add_subplot(grid[line, 0]) for line in range(len(times))], times, theme)
+    columns = 1 if len(times) <= MOST_IN_A_COLUMN else 2
+    lines = -(-len(times) // columns)
+    widths, height = [NETWORK_INCHES] * columns + [ROOFLINE_INCHES] * both, max(LEAST_INCHES, PANEL_INCHES * lines) + TITLE_INCHES
+    figure = plt.figure(figsize=(sum(widths), height))
+    grid = figure.add_gridspec(lines, len(widths), width_ratios=widths)
+    draw_networks([figure.add_subplot(grid[number % lines, number // lines]) for number in range(len(times))], times, theme)
     if both:
-        draw_best(figure.add_subplot(grid[:, 1]), of_ops, ceilings, theme)
+        draw_best(figure.add_subplot(grid[:, columns]), of_ops, ceilings, theme)
     what = "the roofline. Left, each by its own: one call of a network " if both else "one call of a network\n"
-    figure.suptitle(title(rows, "bf16", f"{what}(shorter is faster; * of another run)"), fontsize=10, x=0.01, ha="left")
-    figure.tight_layout(rect=(0, 0, 1, 1))
+    figure.suptitle(title(rows, "bf16", f"{what}(shorter is faster)"), fontsize=10, x=0.01, ha="left")
+    figure.tight_layout(rect=(0, 0, 1, 1 - TITLE_INCHES / height))
     for axes in figure.axes:
         label_diagonals(axes, theme)
     save(figure, out)

@@ -1,10 +1,10 @@
 """Writes what stands between markers in the Markdown files: python3 reports/write_docs.py [--check] [FILE...]
 
 A block begins with `<!-- generated: NAME arguments -->` and ends with `<!-- end -->`. What stands between is made from the recorded run
-(reports/recorded/nvidia-h100-80gb-hbm3; in a recorded folder from that), from the help texts of the program and of scripts/, or from docs/log. So no
+(reports/recorded/nvidia-h200; in a recorded folder from that), from the help texts of the program and of scripts/, or from docs/log. So no
 measured figure is typed.
 
-  ladder OP | [FILE:]PROBLEM | ...   times and percent of roof of every variant, from FILE of the record (default, or where there is none: sweep.csv)
+  ladder OP | PROBLEM | ...          times and percent of roof of every variant
   networks [FOLDER]                  whole networks under each plan, beside PyTorch's; FOLDER: of reports/recorded, in place of that one
   totals [FOLDER]                    one forward pass, op by op
   row OP PROBLEM DTYPE VARIANT       one row as a sweep prints it
@@ -29,12 +29,11 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FRONT_RECORD = RECORDED = ROOT / "reports" / "recorded" / "nvidia-h100-80gb-hbm3"
+FRONT_RECORD = RECORDED = ROOT / "reports" / "recorded" / "nvidia-h200"
 LOG = ROOT / "docs" / "log"
 BLOCK = re.compile(r"(<!-- generated: (.+?) -->\n).*?(<!-- end -->)", re.S)
 PLANS = {"plan_own": "ours", "plan_baseline": "the libraries'", "plan_fastest": "the fastest of both", "torch_compile": "`torch.compile`",
          "torch_eager": "PyTorch, eager"}
-NETWORK_FILES = ("adm64-plans.csv", "sweep.csv")  # the newer first
 VERDICTS = ("won", "lost", "equal", "unresolved")
 NOT_A_SCRIPT = (".md", ".txt", ".sh")
 
@@ -75,23 +74,19 @@ def rungs_of(op: str) -> list[str]:
     return [row["variant"] for row in rows if row["kind"] not in ("host", "baseline")]
 
 
-# One column group a problem, all of it from one file, so that a column never mixes machines.
 def ladder(arguments: str) -> str:
-    op, *columns = [part.strip() for part in arguments.split("|")]
-    found, lacking = [], []
-    for column in columns:
-        file, _, problem = column.rpartition(":")
-        file = file if (RECORDED / file).is_file() else "sweep.csv"
-        rows = [row for row in rows_of(file) if (row["op"], row["problem"], row["dtype"]) == (op, problem, "bf16")]
+    op, *problems = [part.strip() for part in arguments.split("|")]
+    recorded, found, lacking = [row for row in rows_of("sweep.csv") if row["op"] == op], [], []
+    for problem in problems:
+        rows = {row["variant"]: row for row in recorded if (row["problem"], row["dtype"]) == (problem, "bf16")}
         if rows:
-            found.append((problem, {row["variant"]: row for row in rows}))
+            found.append((problem, rows))
         else:
             lacking.append(f"`{problem}`")
-    if not found and (ROOT / "kernels" / op).is_dir() and not any(row["op"] == op for path in RECORDED.glob("*.csv") for row in rows_of(path.name)
-                                                                 if "status" in row and "variant" in row):  # fmt: skip
+    if not recorded and (ROOT / "kernels" / op).is_dir():
         return "The recorded run has no row of this op.\n"
     if not found:
-        raise CannotBeMade(f"{file} has no row of {op} {problem} in bf16")
+        raise CannotBeMade(f"sweep.csv has no row of {op} {problem} in bf16")
     variants = list(dict.fromkeys(name for _, rows in found for name, row in rows.items() if row["status"] == "ok"))
     rungs = rungs_of(op)
     variants.sort(key=lambda name: rungs.index(name) if name in rungs else len(rungs))
@@ -112,22 +107,13 @@ def ladder(arguments: str) -> str:
     return f"{every[0]['device']}, bf16, recorded at {commits(every)}. {named}.\n\n" + table(head, lines)
 
 
-def network_times(folder: Path | None = None) -> list[tuple[str, dict[str, dict], dict]]:
-    """Of each whole network: problem, rows by variant, and a row of the newest run that has plans of it; PyTorch's rows may be of another run."""
-    folder = folder or RECORDED
-    rows = [{**row, "file": file} for file in NETWORK_FILES if (folder / file).is_file() for row in rows_of(file, folder)]
-    rows = [row for row in rows if (row["op"], row["dtype"], row["status"]) == ("network", "bf16", "ok") and row["variant"] in PLANS]
-    result = []
-    for problem in sorted({row["problem"] for row in rows}, key=lambda text: ("digits" in text, len(text), text)):
-        runs = {}
-        for row in rows:
-            if row["problem"] == problem:
-                runs.setdefault((row["file"], row["commit"]), []).append(row)
-        main = next((run for run in runs.values() if any(row["variant"].startswith("plan_") for row in run)), next(iter(runs.values())))
-        others = [row for run in runs.values() if run is not main for row in run if not row["variant"].startswith("plan_")]
-        chosen = {row["variant"]: row for row in [*reversed(others), *main]}
-        result.append((problem, chosen, main[0]))
-    return result
+def network_times(folder: Path | None = None) -> list[tuple[str, dict[str, dict]]]:
+    """Of each whole network its problem, and its rows by variant."""
+    networks = {}
+    for row in rows_of("sweep.csv", folder):
+        if (row["op"], row["dtype"], row["status"]) == ("network", "bf16", "ok") and row["variant"] in PLANS:
+            networks.setdefault(row["problem"], {})[row["variant"]] = row
+    return sorted(networks.items(), key=lambda network: ("digits" in network[0], len(network[0]), network[0]))
 
 
 def recorded_folder(name: str) -> Path:
@@ -135,27 +121,12 @@ def recorded_folder(name: str) -> Path:
 
 
 def networks(name: str) -> str:
-    lines, notes, times = [], {}, network_times(recorded_folder(name))
+    times = network_times(recorded_folder(name))
     if not times:
         raise CannotBeMade("sweep.csv has no row of a whole network in bf16 that is ok")
-    for problem, chosen, main in times:
-        line = [f"`{problem}`"]
-        for variant in PLANS:
-            row = chosen.get(variant)
-            text = time(row)
-            if row and (row["file"], row["commit"]) != (main["file"], main["commit"]):
-                source = f"`{row['file']}` at commit `{row['commit']}`"
-                text += f" ({notes.setdefault(source, chr(ord('a') + len(notes)))})"
-            line.append(text)
-        lines.append([*line, f"`{main['file']}`", f"`{main['commit']}`"])
-    head, where = ["network", *PLANS.values(), "file", "commit"], "the file and commit at the line's end"
-    if len({tuple(line[-2:]) for line in lines}) == 1:
-        where = f"{lines[0][-2]} at commit {lines[0][-1]}"
-        head, lines = head[:-2], [line[:-2] for line in lines]
-    text = f"Microseconds of one denoising call in bf16 on one {times[0][2]['device']}, from {where}."
-    if notes:
-        text += " A letter marks a figure of another run, perhaps on another GPU of the kind: " + "; ".join(f"({letter}) {source}" for source, letter in notes.items()) + "."
-    return text + " Blank: no time.\n\n" + table(head, lines)
+    rows = [row for _, variants in times for row in variants.values()]
+    return (f"Microseconds of one denoising call in bf16 on one {rows[0]['device']}, from `sweep.csv` at commit {commits(rows)}. Blank: no time.\n\n" +
+            table(["network", *PLANS.values()], [[f"`{problem}`", *(time(variants.get(variant)) for variant in PLANS)] for problem, variants in times]))
 
 
 def totals(name: str) -> str:

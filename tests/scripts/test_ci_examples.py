@@ -13,7 +13,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted((ROOT / "scripts" / "ci-examples").glob("*.yml"))
 PROGRAM = os.environ.get("NOISEFLOOR_BINARY", "")
-RECORDED = ROOT / "reports" / "recorded" / "nvidia-h200"
+RECORDED = ROOT / "reports" / "recorded" / "nvidia-h100-80gb-hbm3"
 ACTION = ROOT / "scripts" / "ci-examples" / "gate" / "action.yml"
 
 

@@ -30,7 +30,11 @@ constexpr Exception kExceptions[] = {
     {"nvidia-h100-80gb-hbm3", "669a945c19cc", "temporal_attention"},
     // The convolutions share a ladder, and conv2d and conv_transpose2d bear its order out. In svd's temporal ones
     // ptx_sm90a_halo takes 2 to 8 % longer than ptx_sm90a; of many other shapes it is ahead.
-    {"nvidia-h200-next", "ac17973a15e6", "conv3d_temporal"},
+    {"nvidia-h200", "ac17973a15e6", "conv3d_temporal"},
+    // ptx_sm90a_grid, made for few long images, takes three to six times as long as its neighbours over moving-digits'
+    // 160 small
+    // ones, and the problems with long images are not in this record yet.
+    {"nvidia-h200", "ac17973a15e6", "groupnorm"},
 };
 
 bool has_rows(const std::filesystem::path& file) {
