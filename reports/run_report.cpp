@@ -148,7 +148,6 @@ nlohmann::json run_report(const fs::path& folder, const std::vector<SweepRow>& r
           {"networks", networks_json(problems)},
           {"totals", totals_json(network_totals(rows, problems))},
           {"environment", ordered_pairs(environment(folder / "env.json"))},
-          {"environment_pytorch", ordered_pairs(environment(folder / "env_pytorch.json"))},
           {"lacks", lacks(folder, chosen, without)},
           {"without_row", cases_json(without)}};
 }

@@ -42,7 +42,6 @@ function drawEnvironment() {
   const commands = known.get("command_lines");
   if (Array.isArray(commands))
     blocks.push(block("Command lines that wrote this run", ...commands.map((words) => commandBlock((Array.isArray(words) ? words : [words]).map((word) => shellQuote(String(word))).join(" ")))));
-  if (page.environment_pytorch) blocks.push(block("PyTorch", facts(page.environment_pytorch)));
   blocks.push(block("Ceilings", simpleTable(["ceiling", "measured", "datasheet", "measured / datasheet"], page.ceilings.map((ceiling) => [
     ceilingLabel(ceiling.name), formatRate(ceiling.value, ceiling.unit), ceiling.datasheet ? formatRate(ceiling.datasheet, ceiling.unit) : "",
     ceiling.datasheet ? `${(100 * ceiling.value / ceiling.datasheet).toFixed(1)} %` : ""]), 1)));

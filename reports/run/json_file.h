@@ -1,4 +1,4 @@
-// Files that hold one JSON object: env.json, env_pytorch.json, shard.json.
+// Files that hold one JSON object: env.json, shard.json.
 #pragma once
 
 #include <filesystem>

@@ -20,9 +20,9 @@ inline constexpr int kRunSchema = 2;
 inline constexpr std::size_t kMaxCommandLines = 1000;
 
 // The files of a folder: what a run is made of, and what commands make of it.
-inline constexpr const char* kRunFiles[] = {"sweep.csv",        kSamplesFile,   kPackedSamplesFile, "env.json",
-                                            "env_pytorch.json", "ceilings.csv", "networks.csv",     "cases.csv",
-                                            "crosscheck.csv",   "shard.json"};
+inline constexpr const char* kRunFiles[] = {"sweep.csv", kSamplesFile,     kPackedSamplesFile,
+                                            "env.json",  "ceilings.csv",   "networks.csv",
+                                            "cases.csv", "crosscheck.csv", "shard.json"};
 inline constexpr const char* kMadeFiles[] = {"roofline.csv", "totals.csv",   "plan.csv",    "report.html",
                                              "roofline.png", "roofline.svg", "overview.png"};
 bool is_run_file(const std::string& name);  // one of them, or the lock

@@ -15,8 +15,7 @@ RECORDED = Path(__file__).resolve().parents[2] / "reports" / "recorded" / "nvidi
 
 def columns():
     with open(RECORDED / "sweep.csv", newline="") as file:
-        names = next(csv.reader(file))
-    return names + [name for name in ("time_warm_serial_us", "warm_clock_mhz") if name not in names]
+        return next(csv.reader(file))
 
 
 def write_run(folder, times, seed=0, status=None, dtype="bf16", device="Test GPU", commit="abc", mhz=1980.0, samples=50, warm=None, kernel="gemm"):

@@ -1,5 +1,7 @@
 """gate --accept: when a candidate becomes the baseline, and what of both stays."""
 
+import csv
+
 import pytest
 
 from tests.cli.gated_runs import baseline, contents, gate, write_run  # noqa: F401
@@ -51,8 +53,12 @@ def test_accepting_takes_all_files_of_a_run(baseline, tmp_path):
 
 def loaded(folder, load):
     """The run as if other programs had had so many threads to run."""
-    lines = (folder / "sweep.csv").read_text().splitlines()
-    (folder / "sweep.csv").write_text("".join([lines[0] + ",load\n", *(f"{line},{load}\n" for line in lines[1:])]))
+    with open(folder / "sweep.csv", newline="") as file:
+        rows = [{**row, "load": load} for row in csv.DictReader(file)]
+    with open(folder / "sweep.csv", "w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
     return folder
 
 
