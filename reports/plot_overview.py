@@ -1,6 +1,6 @@
 """Draws the front page's picture: python3 reports/plot_overview.py RUN_DIR [--out FILE.png|.svg] [--theme dark]
 
-Left: whole networks, a bar for ours, the libraries', the fastest of both and torch.compile; shorter is faster. Right, where there are rows of ops: one
+Above: whole networks, a bar for ours, the libraries', the fastest of both and torch.compile; shorter is faster. Below, where there are rows of ops: one
 roofline of all: the fastest own variant and the fastest baseline of each problem, under the measured ceilings. RUN_DIR needs rows of whole networks.
 """
 
@@ -16,8 +16,8 @@ import matplotlib.pyplot as plt  # noqa: E402  # behind plot_roofline, which say
 
 BARS = {"plan_own": ("ours", "ptx"), "plan_baseline": ("libraries", "baseline"), "plan_fastest": ("fastest of both", "network"),
         "torch_compile": ("torch.compile", "host")}
-MOST_IN_A_COLUMN = 6  # networks; more stand in two columns, so that the page stays wider than high
-NETWORK_INCHES, ROOFLINE_INCHES, PANEL_INCHES, LEAST_INCHES, TITLE_INCHES = 5.0, 7.5, 1.1, 4.3, 0.3  # a panel has four bars and a title
+MOST_COLUMNS = 3
+PANEL_INCHES, ROOFLINE_INCHES, TITLE_INCHES = (3.6, 1.0), 4.6, 0.3  # a panel has four bars and a title; a page of READMEs is some ten inches wide
 ROOF_PIPES = ["tensor_bf16", "fma_fp32"]
 
 
@@ -26,8 +26,8 @@ def title_of(problem: str) -> str:
     return f"{fields['name']}, batch {fields['batch']}"
 
 
-def draw_networks(panels, times, theme: Theme) -> None:
-    for axes, (problem, rows) in zip(panels, times):
+def draw_networks(panels, networks, theme: Theme) -> None:
+    for axes, (problem, rows) in zip(panels, networks):
         bars = [(BARS[variant], rows.get(variant)) for variant in PLANS if variant in BARS]
         times = [float(row["time_cold_us"]) if row else 0.0 for _, row in bars]
         bar_panel(axes, title_of(problem), [name for (name, _), _ in bars], [time / max(times) for time in times],
@@ -63,22 +63,22 @@ def main() -> int:
         raise refuse(f"--out: {out} is neither .png nor .svg")
     rows, ceilings = read_run(arguments.run_dir, "bf16")
     theme = Theme(arguments.theme)
-    times = network_times(arguments.run_dir)
-    if not times:
+    networks = [(problem, of_it) for problem, of_it in network_times(arguments.run_dir) if BARS.keys() & of_it.keys()]
+    if not networks:
         raise refuse(f"{arguments.run_dir}: has no row of a whole network in bf16 that is ok")
     of_ops = rows[(rows["flops"] > 0) & (rows["kind"] != "network") & (rows["op"] != "network")]
     both = len(of_ops) > 0
-    columns = 1 if len(times) <= MOST_IN_A_COLUMN else 2
-    lines = -(-len(times) // columns)
-    widths, height = [NETWORK_INCHES] * columns + [ROOFLINE_INCHES] * both, max(LEAST_INCHES, PANEL_INCHES * lines) + TITLE_INCHES
-    figure = plt.figure(figsize=(sum(widths), height))
-    grid = figure.add_gridspec(lines, len(widths), width_ratios=widths)
-    draw_networks([figure.add_subplot(grid[number % lines, number // lines]) for number in range(len(times))], times, theme)
+    columns = min(MOST_COLUMNS, len(networks))
+    lines = -(-len(networks) // columns)
+    heights = [PANEL_INCHES[1]] * lines + [ROOFLINE_INCHES] * both
+    figure = plt.figure(figsize=(PANEL_INCHES[0] * (MOST_COLUMNS if both else columns), sum(heights) + TITLE_INCHES))
+    grid = figure.add_gridspec(len(heights), columns, height_ratios=heights)
+    draw_networks([figure.add_subplot(grid[number // columns, number % columns]) for number in range(len(networks))], networks, theme)
     if both:
-        draw_best(figure.add_subplot(grid[:, columns]), of_ops, ceilings, theme)
-    what = "the roofline. Left, each by its own: one call of a network " if both else "one call of a network\n"
+        draw_best(figure.add_subplot(grid[lines, :]), of_ops, ceilings, theme)
+    what = "the roofline. Above, each by its own: one call of a network " if both else "one call of a network\n"
     figure.suptitle(title(rows, "bf16", f"{what}(shorter is faster)"), fontsize=10, x=0.01, ha="left")
-    figure.tight_layout(rect=(0, 0, 1, 1 - TITLE_INCHES / height))
+    figure.tight_layout(rect=(0, 0, 1, 1 - TITLE_INCHES / figure.get_figheight()))
     for axes in figure.axes:
         label_diagonals(axes, theme)
     save(figure, out)

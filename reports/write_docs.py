@@ -86,7 +86,7 @@ def ladder(arguments: str) -> str:
     if not recorded and (ROOT / "kernels" / op).is_dir():
         return "The recorded run has no row of this op.\n"
     if not found:
-        raise CannotBeMade(f"sweep.csv has no row of {op} {problem} in bf16")
+        raise CannotBeMade(f"sweep.csv has no row of {op} {' or '.join(lacking).replace('`', '')} in bf16")
     variants = list(dict.fromkeys(name for _, rows in found for name, row in rows.items() if row["status"] == "ok"))
     rungs = rungs_of(op)
     variants.sort(key=lambda name: rungs.index(name) if name in rungs else len(rungs))
@@ -113,6 +113,7 @@ def network_times(folder: Path | None = None) -> list[tuple[str, dict[str, dict]
     for row in rows_of("sweep.csv", folder):
         if (row["op"], row["dtype"], row["status"]) == ("network", "bf16", "ok") and row["variant"] in PLANS:
             networks.setdefault(row["problem"], {})[row["variant"]] = row
+    # Our own, of digits, last; by length first, so that a network's batches stand in the order of their size.
     return sorted(networks.items(), key=lambda network: ("digits" in network[0], len(network[0]), network[0]))
 
 
@@ -156,8 +157,8 @@ def totals(name: str) -> str:
                 lines.append([*plain, *[""] * (len(VERDICTS) + 1)])
     environment = json.loads((folder / "env.json").read_text())
     return (f"{environment['device']}, driver {environment['driver']}, CUDA {environment['cuda_runtime']}, commit `{environment['commit']}`, bf16, us: "
-            "time x count over all problems. Serial: warm with ordinary edges between our kernels too. Ours is the fastest own variant of each problem, the library cuDNN or cuBLASLt, PyTorch the fastest of "
-            "its rows of each; of a whole network the library is the plan of library kernels. Won, lost, equal "
+            "time x count over all problems. Serial: warm with ordinary edges between our kernels too. Ours is the own variant with the shortest cold time of each problem, the library cuDNN or cuBLASLt, PyTorch the "
+            "row of it with the shortest; a duel may be another variant's; of a whole network the library is the plan of library kernels. Won, lost, equal "
             "(within 3 %) and unresolved count problems against the fastest baseline, warm: by the duel where there was one, else by medians; the worst "
             "ratio is our time over its. A problem with a shortcut is one-key attention or an upsampled convolution. Blank: this run does not have every "
             "problem.\n\n"

@@ -17,7 +17,7 @@ from record_parts import PROGRAM, ROOT, case_names, die, parts_in, parts_of, rea
 
 PYTHON = next((python for python in [ROOT / ".venv/bin/python3"] if python.exists()), sys.executable)  # with what the plots need
 KEPT = "kernels.csv", "gate_noise.json"  # of the folder that is replaced: `noisefloor gate` writes them
-KERNELS = " `kernels.csv` has the registers, shared memory and stack of every kernel of the newest build."
+KERNELS = " `kernels.csv` has the registers, shared memory and stack of every kernel of the build that `.ci/run` makes."
 BEGUN = " `begun.tar.gz` has what there is of other parts, and the libraries' searches: `scripts/record part --record` goes on with them."
 README = """# Recorded on {device}
 

@@ -18,8 +18,8 @@ PROGRAM = os.environ.get("NOISEFLOOR_BINARY", "")
 
 # Memory-bound, tensor cores, and a vendor's kernel of each: the vendor's first, as what the harness is held to where time is short. Dense
 # products that run into the power cap are not among them (cuBLASLt and gemm's ptx_sm90a at 4096^3): the harness's many launches and ncu's
-# one run at clocks up to 9 % apart, and what is left after scaling by the clocks was -3.5 to +5 % (reports/recorded/nvidia-h200). cuBLASLt's
-# product here is bound by memory and runs at the full clock.
+# one run at clocks up to 9 % apart, and what is left after scaling by the clocks was -3.5 to +5 % (the H200's record
+# as of 6de52868). cuBLASLt's product here is bound by memory and runs at the full clock.
 CASES = [
     "sampler_step/batch=64,elements=1048576,solver=ddpm,noise=given/bf16/cudnn",
     "gemm/m=524288,n=256,k=64,bias=0/bf16/cublaslt",

@@ -219,11 +219,12 @@ def test_the_front_page_picture_of_networks_alone_has_no_roofline(tmp_path):
     assert "adm64, batch 32" in text and "our fastest variant" not in text
 
 
-def test_the_front_page_picture_needs_whole_networks(tmp_path):
+@pytest.mark.parametrize("left", ["", "network,torch_eager,"])
+def test_the_front_page_picture_needs_whole_networks(tmp_path, left):
     for name in ("sweep.csv", "ceilings.csv"):
         (tmp_path / name).write_text((write_docs.RECORDED / name).read_text())
     lines = (tmp_path / "sweep.csv").read_text().splitlines(keepends=True)
-    (tmp_path / "sweep.csv").write_text("".join(line for line in lines if not line.startswith("network,")))
+    (tmp_path / "sweep.csv").write_text("".join(line for line in lines if not line.startswith("network,") or left and line.startswith(left)))
     result = draw(tmp_path)
     assert result.returncode == 2 and "no row of a whole network" in result.stderr
     assert not (tmp_path / "overview.png").exists()

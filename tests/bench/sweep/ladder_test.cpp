@@ -1,9 +1,10 @@
 // Ladders are in their true order: "best last" by what is recorded.
 #include <gtest/gtest.h>
 
-#include <algorithm>
+#include <array>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,18 +22,19 @@ constexpr double kAsFast = 1.01;
 
 // A rung that a record has behind an earlier one, of that commit alone, and why the ladder's order stays.
 struct Exception {
-  const char *folder, *commit, *op, *rung;
+  const char *folder, *commit, *op, *earlier, *later;
 };
 constexpr Exception kExceptions[] = {
-    // A block took more units than an SM's share of them, which left it behind tensor_core_sm80. Mended
-    // since: docs/log/runs/2026-11-28-beside-the-libraries.md.
-    {"nvidia-h100-80gb-hbm3", "669a945c19cc", "temporal_attention", "ptx_sm90a"},
-    // The convolutions share a ladder, and conv2d and conv_transpose2d bear its order out. In svd's temporal ones
-    // ptx_sm90a_halo takes 2 to 8 % longer than ptx_sm90a; of many other shapes it is ahead.
-    {"nvidia-h200", "ac17973a15e6", "conv3d_temporal", "ptx_sm90a_halo"},
-    // It is made for few long images, which are not in this record yet. Over moving-digits' 160 small ones it takes
-    // three to five times as long as tiled, six times as long as tensor_core_sm80.
-    {"nvidia-h200", "ac17973a15e6", "groupnorm", "ptx_sm90a_grid"},
+    // A block took more units than an SM's share of them. Mended since:
+    // docs/log/runs/2026-11-28-beside-the-libraries.md.
+    {"nvidia-h100-80gb-hbm3", "669a945c19cc", "temporal_attention", "tensor_core_sm80", "ptx_sm90a"},
+    // The convolutions share a ladder, and conv2d and conv_transpose2d bear its order out. Temporal ones of svd, and of
+    // moving-digits with 16 channels, are slower by halos; four others are faster.
+    {"nvidia-h200", "ac17973a15e6", "conv3d_temporal", "ptx_sm90a", "ptx_sm90a_halo"},
+    // The grid is made for few long images, and ahead without moving-digits' problems of 160 small ones. There it takes
+    // three to five times as long as tiled.
+    {"nvidia-h200", "ac17973a15e6", "groupnorm", "tiled", "ptx_sm90a_grid"},
+    {"nvidia-h200", "ac17973a15e6", "groupnorm", "tensor_core_sm80", "ptx_sm90a_grid"},
 };
 
 // Warm times of what was recorded, by problem and variant.
@@ -48,17 +50,15 @@ std::map<ProblemId, std::map<std::string, double>> recorded_times(const std::vec
 int compare_rungs(const std::filesystem::path& folder) {
   const auto rows = read_sweep_csv(folder / "sweep.csv");
   const auto times = recorded_times(rows);
+  std::set<std::array<std::string, 3>> exceptions;
+  for (const Exception& one : kExceptions)
+    if (folder.filename() == one.folder && rows.front().commit == one.commit)
+      exceptions.insert({one.op, one.earlier, one.later});
   int compared = 0;
   for (const Op& op : catalogue())
-    for (std::size_t later = 1; later < op.variants.size(); ++later) {
-      const std::string& above = op.variants[later].name;
-      const bool excepted = std::ranges::any_of(kExceptions, [&](const Exception& one) {
-        return folder.filename() == one.folder && rows.front().commit == one.commit && op.name == one.op &&
-               above == one.rung;
-      });
-      bool in_order = true;
+    for (std::size_t later = 1; later < op.variants.size(); ++later)
       for (std::size_t earlier = 0; earlier < later; ++earlier) {
-        const std::string& below = op.variants[earlier].name;
+        const std::string &below = op.variants[earlier].name, &above = op.variants[later].name;
         double below_us = 0, above_us = 0;
         for (const auto& [problem, of] : times) {
           if (problem.op != op.name || !of.contains(below) || !of.contains(above)) continue;
@@ -66,13 +66,12 @@ int compare_rungs(const std::filesystem::path& folder) {
           above_us += of.at(above);
           ++compared;
         }
-        in_order &= above_us <= kAsFast * below_us;
-        EXPECT_TRUE(excepted || above_us <= kAsFast * below_us)
-            << folder << ", " << op.name << ": " << above << " stands behind " << below << " in variants.cpp and takes "
-            << above_us << " us to its " << below_us;
+        if (above_us > kAsFast * below_us && exceptions.erase({op.name, below, above}) == 0)
+          ADD_FAILURE() << folder << ", " << op.name << ": " << above << " stands behind " << below
+                        << " in variants.cpp and takes " << above_us << " us to its " << below_us;
       }
-      EXPECT_TRUE(!excepted || !in_order) << folder << ", " << op.name << ": " << above << " is no exception any more";
-    }
+  for (const auto& [op, below, above] : exceptions)
+    ADD_FAILURE() << folder << ", " << op << ": " << above << " behind " << below << " is no exception any more";
   return compared;
 }
 
@@ -80,7 +79,8 @@ TEST(Ladder, IsBestLastOnEveryRecordedGpu) {
   std::map<std::string, int> compared;
   for (const auto& entry : std::filesystem::directory_iterator(kRecorded))
     if (entry.is_directory()) compared[entry.path().filename()] = compare_rungs(entry.path());
-  for (const char* folder : {"nvidia-h200", "nvidia-h100-80gb-hbm3"}) EXPECT_GT(compared[folder], 300) << folder;
+  for (const Exception& one : kExceptions) EXPECT_TRUE(compared.contains(one.folder)) << one.folder;
+  for (const auto& [folder, times] : compared) EXPECT_GT(times, 300) << folder;
 }
 
 }  // namespace
