@@ -65,7 +65,7 @@ def main() -> int:
     theme = Theme(arguments.theme)
     networks = [(problem, of_it) for problem, of_it in network_times(arguments.run_dir) if BARS.keys() & of_it.keys()]
     if not networks:
-        raise refuse(f"{arguments.run_dir}: has no row of a whole network in bf16 that is ok")
+        raise refuse(f"{arguments.run_dir}: has no row of a whole network in bf16 that is ok, PyTorch's eager one aside")
     of_ops = rows[(rows["flops"] > 0) & (rows["kind"] != "network") & (rows["op"] != "network")]
     both = len(of_ops) > 0
     columns = min(MOST_COLUMNS, len(networks))

@@ -170,7 +170,7 @@ def make(made, out, found, parts, cases, arguments, device, kept, begun):
     worst = max(worst, write_parts(made, found, parts, cases, parts_in(kept) if kept else {}))
     run("placing the rows on the roofline", [PROGRAM, "roofline", made])
     run("drawing the roofline", [PYTHON, reports / "plot_roofline.py", made])
-    if any((row["op"], row["dtype"], row["status"]) == ("network", "bf16", "ok") for row in rows_of(made)):
+    if any((row["op"], row["dtype"], row["status"]) == ("network", "bf16", "ok") and row["variant"] != "torch_eager" for row in rows_of(made)):
         run("drawing the overview", [PYTHON, reports / "plot_overview.py", made])
     if shutil.which("chromium"):
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:  # of its own: several may draw at once
