@@ -199,7 +199,12 @@ def row_counts(_: str) -> str:
             + table(["status", "rows of `sweep.csv`"], lines))
 
 
+def share(done: int, every: int) -> str:
+    return f"{every:,}" if done == every else f"{done:,} of {every:,}"
+
+
 def parts(_: str) -> str:
+    """What a record has of each step; `3 of 4` where that is not all."""
     steps = {}
     for row in rows_of("parts.csv"):
         steps.setdefault(row["step"], []).append(row)
@@ -211,7 +216,7 @@ def parts(_: str) -> str:
             continue
         problems = [sum(int(row["problems"]) for row in some) for some in (done, every)]
         gpus = {row["gpu_uuid"] for row in done if row["gpu_uuid"]}
-        lines.append([f"`{step}`", f"{len(done)} of {len(every)}", f"{problems[0]:,} of {problems[1]:,}", f"{sum(int(row['rows']) for row in done):,}",
+        lines.append([f"`{step}`", share(len(done), len(every)), share(*problems), f"{sum(int(row['rows']) for row in done):,}",
                       amount(str(sum(float(row["seconds"]) for row in done) / 60)), str(len(gpus) or "")])
     missing = f"\nNot measured: {', '.join(open_steps)}.\n" if open_steps else ""
     return table(["step", "parts", "problems", "rows", "minutes", "GPUs"], lines) + missing
