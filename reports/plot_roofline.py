@@ -57,7 +57,7 @@ def read_table(file: Path, needed: list[str], numbers: list[str], **options) -> 
     if file.stat().st_size > MOST_BYTES:
         raise refuse(f"{file}: has {file.stat().st_size} bytes, and at most {MOST_BYTES} are read")
     try:
-        table = pd.read_csv(file, **options)
+        table = pd.read_csv(file, low_memory=False, **options)  # a column has one kind, whatever its length
     except (ValueError, OSError) as error:  # ParserError, EmptyDataError and UnicodeDecodeError are ValueErrors
         raise refuse(f"{file}: cannot be read: {error}") from None
     for name in needed + numbers:

@@ -8,9 +8,9 @@
 // Requires: bf16 or fp16; channels a multiple of 8; an even number of channels per group; given statistics only for
 // `coefficients`, where tiled's second kernel is all that is left.
 // Bound: memory, two reads and one write.
-// Numerics: d = x - shift is rounded to the row's dtype before it is squared (shift: the channel's value in the slab's
-// first row), an unbiased error of half a unit in d's last place; products exact, fp32 sums; Chan's formula above the
-// slab.
+// Numerics: x - shift is rounded to the row's dtype, and is exact where shift is 0 or x is between half and twice of it
+// (Sterbenz): shift is the channel's value in the slab's first row where its first rows are near each other, else 0.
+// Products exact, fp32 sums; Chan's formula above the slab.
 // Source: original; the fragment layouts are the PTX ISA's, "Matrix Fragments for mma.m16n8k16".
 #include "kernels/core/cuda_status.h"
 #include "kernels/groupnorm/launchers.h"
@@ -47,6 +47,33 @@ __device__ __forceinline__ void load_deviations(const T* row, bool valid, const 
   d[3] = subtract_pairs<T>(v.w, shift[3]);
 }
 
+// Sets those channels of `shift` to 0 whose values are further apart than a quarter of the largest of them. There 0
+// costs fp32 no digits that matter, and a value far from the mean would cost x - shift its last ones. `first` and
+// `other` are this lane's two of the slab's first 8 rows; the other three lanes of its columns have the rest.
+template <class T>
+__device__ __forceinline__ void keep_common_shifts(const uint4& first, const uint4& other, std::uint32_t (&shift)[4]) {
+  const std::uint32_t rows[2][4] = {{first.x, first.y, first.z, first.w}, {other.x, other.y, other.z, other.w}};
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    std::uint32_t kept = 0;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float a[2], b[2];
+      unpack_pair<T>(rows[0][i], a[0], a[1]);
+      unpack_pair<T>(rows[1][i], b[0], b[1]);
+      float low = fminf(a[half], b[half]), high = fmaxf(a[half], b[half]);
+#pragma unroll
+      for (int lanes = 1; lanes < 4; lanes *= 2) {
+        low = fminf(low, __shfl_xor_sync(0xffffffff, low, lanes));
+        high = fmaxf(high, __shfl_xor_sync(0xffffffff, high, lanes));
+      }
+      constexpr float kNear = 0.25f;
+      if (high - low <= kNear * fmaxf(fabsf(low), fabsf(high))) kept |= 0xffffu << (16 * half);
+    }
+    shift[i] &= kept;
+  }
+}
+
 // Fragments, with g = lane / 4 and t = lane % 4: a lane reads the 16 bytes (4 channel pairs) of column g in rows t and
 // t + 4. As the A operand of m16n8k16 (row g: pair 2m, row g + 8: pair 2m + 1; k: rows of the tile, a pair's two
 // channels side by side) they need no shuffle. Sums: B[k][n] = 1 where k and n are both even or both odd, so that
@@ -58,7 +85,8 @@ __global__ void __launch_bounds__(kSlabThreads)
     mma_statistics_kernel(Problem p, const T* x, SlabPlan plan, float* partials) {
   __shared__ float shared_sum[kWarps][kTileColumns * 8];
   __shared__ float shared_squares[kWarps][kTileColumns * 4];
-  static_assert(sizeof(shared_sum) + sizeof(shared_squares) == 3 * 1024);
+  __shared__ std::uint32_t shared_shift[kTileColumns * 4];
+  static_assert(sizeof(shared_sum) + sizeof(shared_squares) + sizeof(shared_shift) == 3 * 1024 + 128);
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int g = static_cast<int>(threadIdx.x) % 32 / 4;
   const int t = static_cast<int>(threadIdx.x) % 4;
@@ -71,7 +99,9 @@ __global__ void __launch_bounds__(kSlabThreads)
   const T* slab = x + (blockIdx.z * p.hw + first) * p.channels + channel;
 
   const uint4 shift_bits = load_16_bytes(slab);
-  const std::uint32_t shift[4] = {shift_bits.x, shift_bits.y, shift_bits.z, shift_bits.w};
+  std::uint32_t shift[4] = {shift_bits.x, shift_bits.y, shift_bits.z, shift_bits.w};
+  keep_common_shifts<T>(load_16_bytes(slab + min(std::int64_t{t}, rows - 1) * p.channels),
+                        load_16_bytes(slab + min(std::int64_t{t + 4}, rows - 1) * p.channels), shift);
   const std::uint32_t one = pack_pair<T>(1.0f, 0.0f);
   const std::uint32_t selector = g % 2 == 0 ? one : one << 16;
   float sum[2][4] = {}, squares[2][2][4] = {};
@@ -98,6 +128,10 @@ __global__ void __launch_bounds__(kSlabThreads)
       shared_squares[warp][g * 4 + m * 2 + 1] = g % 2 == 0 ? squares[m][1][2] : squares[m][1][3];
     }
   }
+  if (warp == 0 && t == 0) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) shared_shift[g * 4 + i] = shift[i];
+  }
   __syncthreads();
 
   // A thread per channel pair. The pair's M2 belongs to its two channels together; a group has both or neither.
@@ -111,11 +145,12 @@ __global__ void __launch_bounds__(kSlabThreads)
     q += shared_squares[w][pair];
   }
   const std::int64_t c = tile_channel + 2 * pair;
-  const T* origin = x + (blockIdx.z * p.hw + first) * p.channels + c;
+  float shift0, shift1;
+  unpack_pair<T>(shared_shift[pair], shift0, shift1);
   float* partial = partials + (blockIdx.z * plan.slabs + blockIdx.x) * 2 * p.channels + c;
   const float scale = 1.0f / static_cast<float>(rows);
-  partial[0] = to_float(origin[0]) + s0 * scale;
-  partial[1] = to_float(origin[1]) + s1 * scale;
+  partial[0] = shift0 + s0 * scale;
+  partial[1] = shift1 + s1 * scale;
   const float m2 = fmaxf(q - (s0 * s0 + s1 * s1) * scale, 0.0f);
   partial[p.channels] = 0.5f * m2;
   partial[p.channels + 1] = 0.5f * m2;
