@@ -23,6 +23,8 @@ namespace {
 constexpr int kTileColumns = 8;
 constexpr int kWarps = kSlabThreads / 32;
 constexpr int kWarpRows = 8;  // of one mma: k = 16 is 8 rows of 2 channels
+// Rows within a quarter of the largest have one sign and are within a factor of two: x - shift is exact (Sterbenz).
+constexpr float kNear = 0.25f;
 
 // Both halves of `a` minus those of `b`, rounded to T.
 template <class T>
@@ -47,12 +49,15 @@ __device__ __forceinline__ void load_deviations(const T* row, bool valid, const 
   d[3] = subtract_pairs<T>(v.w, shift[3]);
 }
 
-// Sets those channels of `shift` to 0 whose values are further apart than a quarter of the largest of them. There 0
-// costs fp32 no digits that matter, and a value far from the mean would cost x - shift its last ones. `first` and
-// `other` are this lane's two of the slab's first 8 rows; the other three lanes of its columns have the rest.
+// Sets those channels of `shift` to 0 whose values are not near each other. There x is seldom far larger than its
+// deviation (one odd row in a long slab of equal ones is the worst), so that fp32 can do without a shift; and one far
+// from the mean would cost x - shift its last digits. `near_row` and `far_row` are this lane's two of the slab's first
+// 8 rows; the other three lanes of its columns have the rest.
 template <class T>
-__device__ __forceinline__ void keep_common_shifts(const uint4& first, const uint4& other, std::uint32_t (&shift)[4]) {
-  const std::uint32_t rows[2][4] = {{first.x, first.y, first.z, first.w}, {other.x, other.y, other.z, other.w}};
+__device__ __forceinline__ void keep_common_shifts(const uint4& near_row, const uint4& far_row,
+                                                   std::uint32_t (&shift)[4]) {
+  const std::uint32_t rows[2][4] = {{near_row.x, near_row.y, near_row.z, near_row.w},
+                                    {far_row.x, far_row.y, far_row.z, far_row.w}};
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     std::uint32_t kept = 0;
@@ -67,7 +72,6 @@ __device__ __forceinline__ void keep_common_shifts(const uint4& first, const uin
         low = fminf(low, __shfl_xor_sync(0xffffffff, low, lanes));
         high = fmaxf(high, __shfl_xor_sync(0xffffffff, high, lanes));
       }
-      constexpr float kNear = 0.25f;
       if (high - low <= kNear * fmaxf(fabsf(low), fabsf(high))) kept |= 0xffffu << (16 * half);
     }
     shift[i] &= kept;

@@ -37,10 +37,11 @@ EAGER_ROUNDINGS = {"none": 1, "silu": 2, "gelu": 2, "gelu_tanh": 2, "geglu": 6}
 def roundings(problem, compiled):
     act, scaled = problem.choice("act"), problem.real("scale") != 1 and not problem.flag("bias")
     blend = 2 * problem.flag("blend")  # and its share's
+    batched = problem.integer("part_columns") > 0 and problem.flag("bias")  # baddbmm's errors are those of a product rounded before its bias
     added = problem.flag("image_shift") + problem.flag("residual") + blend
     if compiled:
-        return 3 if act == "geglu" or blend else 2 if act != "none" or added or scaled else 1
-    return EAGER_ROUNDINGS[act] + added + scaled
+        return 3 if act == "geglu" or blend else 2 if act != "none" or added or scaled or batched else 1
+    return EAGER_ROUNDINGS[act] + added + scaled + batched
 
 
 def make_inputs(problem, dtype, device, generator):

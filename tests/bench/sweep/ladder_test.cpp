@@ -34,7 +34,8 @@ constexpr Exception kExceptions[] = {
     // A warp per column of D is made for one row or two. With 8 rows and thousands of columns, as adm64's embeddings at
     // batch 8 are, tiles are faster; in all other products of at most 8 rows the warp is.
     {"nvidia-h200", "ac17973a15e6", "gemm", "ptx_sm90a", "ptx_sm90a_small_m"},
-    // Averaged over 2x2 blocks; one image is faster by PTX, eight to 64 are not.
+    // Averaged over 2x2 blocks: PTX is faster on one image and as fast on stream's, slower on networks' batches of 8 to
+    // 64.
     {"nvidia-h200", "ac17973a15e6", "resample", "tensor_core_sm80", "ptx_sm90a"},
     // The only problem that both have: warm 7 % slower, cold 30 % faster.
     {"nvidia-h200", "ac17973a15e6", "timestep_embedding", "tensor_core_sm80", "ptx_sm90a"},
