@@ -160,8 +160,8 @@ def totals(name: str) -> str:
             "time x count over all problems. Serial: warm with ordinary edges between our kernels too. Ours is the own variant with the shortest cold time of each problem, the library cuDNN or cuBLASLt, PyTorch the "
             "row of it with the shortest; a duel may be another variant's; of a whole network the library is the plan of library kernels. Won, lost, equal "
             "(within 3 %) and unresolved count problems against the fastest baseline, warm: by the duel where there was one, else by medians; the worst "
-            "ratio is our time over its. A problem with a shortcut is one-key attention or an upsampled convolution. Blank: this run does not have every "
-            "problem.\n\n"
+            "ratio is our time over its. A problem with a shortcut is one-key attention or an upsampled convolution. Blank: not every "
+            "problem has a time.\n\n"
             + table(["network", "op", "problems", "ours, cold", "ours, warm", "ours, serial", *(f"{who}, {state}" for who in ("library", "PyTorch") for state in ("cold", "warm")),
                      *VERDICTS, "worst ratio"], lines, left=2))
 

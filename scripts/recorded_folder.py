@@ -17,7 +17,7 @@ from record_parts import PROGRAM, ROOT, case_names, die, parts_in, parts_of, rea
 
 PYTHON = next((python for python in [ROOT / ".venv/bin/python3"] if python.exists()), sys.executable)  # with what the plots need
 KEPT = "kernels.csv", "gate_noise.json"  # of the folder that is replaced: `noisefloor gate` writes them
-KERNELS = " `kernels.csv` has the registers, shared memory and stack of every kernel of the build that `.ci/run` makes."
+KERNELS = " `kernels.csv` is of today's kernels, as `.ci/run` builds them: registers, shared memory, stack."
 BEGUN = " `begun.tar.gz` has what there is of other parts, and the libraries' searches: `scripts/record part --record` goes on with them."
 README = """# Recorded on {device}
 
@@ -169,6 +169,7 @@ def make(made, out, found, parts, cases, arguments, device, kept, begun):
     worst = merge(made, found, kept)
     worst = max(worst, write_parts(made, found, parts, cases, parts_in(kept) if kept else {}))
     run("placing the rows on the roofline", [PROGRAM, "roofline", made])
+    (made / "roofline.csv").unlink()  # nothing reads it, and `noisefloor roofline` makes it again of what is here
     run("drawing the roofline", [PYTHON, reports / "plot_roofline.py", made])
     if any((row["op"], row["dtype"], row["status"]) == ("network", "bf16", "ok") and row["variant"] != "torch_eager" for row in rows_of(made)):
         run("drawing the overview", [PYTHON, reports / "plot_overview.py", made])

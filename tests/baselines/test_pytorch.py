@@ -147,6 +147,7 @@ PROBLEMS = [
     ("gemm", {"scale": 0.5, "bias": 0, "image_shift": 1}),
     ("gemm", {"act": "gelu", "residual": 1, "blend": 1}),
     ("gemm", {"image_shift": 1, "images": 3, "n": 16, "part_columns": 8}),
+    ("gemm", {"n": 16, "part_columns": 8}),
     ("conv2d", {"stride": 2, "act": "silu"}),
     ("conv2d", {"upsample": 1, "residual": 1, "act": "relu"}),
     ("conv2d", {"kernel": 1, "pad": 0, "affine": 1, "image_shift": 1, "gain": 0.5, "bias": 0}),

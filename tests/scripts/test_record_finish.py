@@ -75,7 +75,7 @@ def test_parts_made_on_two_machines_become_a_recorded_folder(machines, quick_bro
     if shutil.which("chromium", path=quick_browser):
         assert (made / "report.png").read_bytes().startswith(b"\x89PNG")
     assert {path.name for path in made.iterdir()} - {"report.png"} == {
-        "README.md", "ceilings.csv", "env.json", "networks.csv", "parts.csv", "plan.csv", "roofline.csv", "roofline.png",
+        "README.md", "ceilings.csv", "env.json", "networks.csv", "parts.csv", "plan.csv", "roofline.png",
         "samples.jsonl.gz", "sweep.csv", "totals.csv"}
     assert [path.name for path in (second.folder / "made").iterdir()] == ["host"]
     rows = table(made / "sweep.csv")
