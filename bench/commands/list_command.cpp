@@ -67,6 +67,7 @@ Json json_of(const SuiteEntry& entry, const Implementation& one) {
                {"built", one.built}};
   if (!one.built) json["reason"] = one.why_not_built;
   if (!one.plugin.empty()) json["plugin"] = one.plugin;
+  if (one.own() && one.variant()->limit) json["right_for"] = *one.variant()->limit;
   return json;
 }
 
@@ -110,7 +111,7 @@ void list_ops(Wanted& wanted) {
 
 void list_variants(Wanted& wanted) {
   constexpr const char* kLine = "{:<18} {:<26} {:<12} {:<8} {}\n";
-  if (!wanted.json) fmt::print(kLine, "op", "variant", "kind", "arch", "built");
+  if (!wanted.json) fmt::print(kLine, "op", "variant", "kind", "arch", "built  right for");
   for (const SuiteEntry& entry : suite().entries())
     for (const ImplementationPtr& one : entry.implementations) {
       if (!wanted.has(*entry.workload, entry.name() + "/" + one->name)) continue;
@@ -118,11 +119,10 @@ void list_variants(Wanted& wanted) {
         print_line(json_of(entry, *one));
         continue;
       }
-      const bool not_written = one->own() && one->variant()->not_written;
-      fmt::print(kLine, entry.name(), one->name, one->kind, to_string(one->arch),
-                 one->built    ? "yes"
-                 : not_written ? one->why_not_built
-                               : "no");
+      const AnyVariant* const ours = one->own() ? one->variant() : nullptr;
+      std::string built = ours && ours->not_written ? one->why_not_built : one->built ? "yes" : "no";
+      if (ours && ours->limit) built = fmt::format("{:<6} {}", built, *ours->limit);
+      fmt::print(kLine, entry.name(), one->name, one->kind, to_string(one->arch), built);
     }
 }
 

@@ -47,13 +47,10 @@ inline Status launch_mapped(const char* name, void (*kernel)(Maps, Arguments), i
                            .shared_limit = shared_bytes,
                            .cluster = sharing.splits > 1 ? static_cast<unsigned>(sharing.splits) : 0,
                            .programmatic = context.programmatic_launch};
-  constexpr float kLog2E = 1.44269504f;
-  const float scale = problem.shape().scale;
   const Arguments arguments{.heads = static_cast<int>(problem.heads),
                             .seq_q = static_cast<int>(problem.seq_q),
                             .seq_kv = static_cast<int>(problem.seq_kv),
-                            .scale = scale,
-                            .scale_log2 = scale * kLog2E,
+                            .scale_log2 = problem.shape().scale * kLog2E,
                             .lse = t.lse,
                             .out = t.out,
                             .dim = static_cast<int>(problem.dim),

@@ -11,7 +11,7 @@
 namespace noisefloor::attention {
 
 // Rows of kDim floats 32 bytes further on than they are long, so that eight rows are in different banks; behind them
-// the maximum and the sum of each.
+// the shift and the sum of each.
 template <int kDim, int kRows>
 struct Partial {
   static constexpr int kRowBytes = (kDim + 8) * 4;
@@ -32,7 +32,7 @@ __device__ __forceinline__ void leave_partial(const float (&o)[kDim / 2], const 
     total += __shfl_xor_sync(0xffffffffu, total, 1);
     total += __shfl_xor_sync(0xffffffffu, total, 2);
     if (lane % 4 == 0)
-      ptx::store_shared_pair(partial + P::kStates + static_cast<std::uint32_t>(row * 8), state.highest[half], total);
+      ptx::store_shared_pair(partial + P::kStates + static_cast<std::uint32_t>(row * 8), state.shift[half], total);
     const std::uint32_t at = partial + static_cast<std::uint32_t>(row * P::kRowBytes + lane % 4 * 8);
 #pragma unroll
     for (int i = 0; i < kDim / 8; ++i)
@@ -64,7 +64,7 @@ __device__ __forceinline__ void merge_partials(std::uint32_t partial, const Argu
 #pragma unroll
     for (int rank = 0; rank < kMostSplits; ++rank)
       if (rank < args.sharing.splits) {
-        const float weight = ptx::exp2_approx((weights[rank] - highest) * args.scale_log2);
+        const float weight = ptx::exp2_approx(weights[rank] - highest);
         total = fmaf(weight, ptx::load_cluster(ptx::map_to_rank(state + 4, rank)), total);
         const std::uint32_t at =
             ptx::map_to_rank(partial + static_cast<std::uint32_t>(row * P::kRowBytes + piece * 32), rank);
@@ -79,7 +79,7 @@ __device__ __forceinline__ void merge_partials(std::uint32_t partial, const Argu
     const std::int64_t token = std::int64_t{batch} * args.seq_q + query;
     store_vector<T>(static_cast<T*>(args.out) + (token * args.heads + head) * args.dim + piece * 8, sums);
     if (args.lse != nullptr && piece == 0)
-      args.lse[(std::int64_t{batch} * args.heads + head) * args.seq_q + query] = highest * args.scale + __logf(total);
+      args.lse[(std::int64_t{batch} * args.heads + head) * args.seq_q + query] = highest * kLn2 + __logf(total);
   }
 }
 

@@ -38,8 +38,7 @@ struct Sharing {
 // What a kernel is told besides its tensor maps.
 struct Arguments {
   int heads, seq_q, seq_kv;
-  float scale;       // of the logits
-  float scale_log2;  // times log2(e)
+  float scale_log2;  // of the logits, times log2(e)
   float* lse;        // null: not wanted
   void* out;         // for what is not stored by TMA
   int dim;           // of a head
@@ -79,8 +78,8 @@ __device__ __forceinline__ void pin(float (&accumulators)[kCount]) {
 
 // A thread's two rows of the softmax.
 struct RowState {
-  float highest[2] = {kLowest, kLowest};  // of the logits so far, before the scale
-  float sum[2] = {0, 0};                  // of this thread's columns
+  float shift[2];         // the largest logit so far, or about it, times scale_log2
+  float sum[2] = {0, 0};  // of this thread's columns
 };
 
 // Logits past the last of `keys` keys (zeros) weigh nothing, even where all others are -inf.
@@ -93,37 +92,37 @@ __device__ __forceinline__ void mask_keys(float (&s)[kCount], int keys) {
     if (i / 4 * 8 + first + i % 2 >= keys) s[i] = -INFINITY;
 }
 
-// The largest logit of a thread's row so far; what sums under the former one are to be multiplied with. Where the
-// exponent (to base 2) rises by 8 at most, the former one stays and the factor is exactly 1: weights may exceed 1.
+// Takes the shift of a thread's row from its logits; what sums under the former one are to be multiplied with. Where it
+// rises by 8 at most, the former one stays and the factor is exactly 1: weights may exceed 1.
 template <bool kFirst, int kCount>
 __device__ __forceinline__ float take_maximum(const float (&s)[kCount], int row, float scale_log2, RowState& state) {
   constexpr float kSlack = 8;
-  float next = kFirst ? kLowest : state.highest[row];
+  float next = kLowest;
 #pragma unroll
   for (int i = 2 * row; i < kCount; i += 4) next = fmaxf(next, fmaxf(s[i], s[i + 1]));
   next = fmaxf(next, __shfl_xor_sync(0xffffffffu, next, 1));
   next = fmaxf(next, __shfl_xor_sync(0xffffffffu, next, 2));
+  next *= scale_log2;
   float rescale = 0;
   if (!kFirst) {
-    const float rise = (next - state.highest[row]) * scale_log2;
-    if (rise <= kSlack) next = state.highest[row];
+    const float rise = next - state.shift[row];
+    if (rise <= kSlack) next = state.shift[row];
     rescale = rise <= kSlack ? 1.0f : ptx::exp2_approx(-rise);
   }
-  state.highest[row] = next;
+  state.shift[row] = next;
   return rescale;
 }
 
-// Turns a row's logits into exp(scale * (s - highest)) and adds them up.
+// Turns a row's logits into weights and adds them up.
 template <bool kFirst, int kCount>
 __device__ __forceinline__ void take_weights(float (&s)[kCount], int row, float scale_log2, float rescale,
                                              RowState& state) {
-  const float shift = state.highest[row] * scale_log2;
   float sums[2] = {0, 0};
 #pragma unroll
   for (int i = 2 * row; i < kCount; i += 4)
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
-      s[i + j] = ptx::exp2_approx(fmaf(s[i + j], scale_log2, -shift));
+      s[i + j] = ptx::exp2_approx(fmaf(s[i + j], scale_log2, -state.shift[row]));
       sums[j] += s[i + j];
     }
   const float fresh = sums[0] + sums[1];
@@ -212,7 +211,7 @@ __device__ __forceinline__ void finish(float (&o)[kDim / 2], const RowState& sta
     const int query = first + 16 * warp + 8 * row + lane / 4;
     if (args.lse != nullptr && lane % 4 == 0 && query < args.seq_q)
       args.lse[(std::int64_t{batch} * args.heads + head) * args.seq_q + query] =
-          state.highest[row] * args.scale + __logf(total);
+          state.shift[row] * kLn2 + __logf(total);
   }
   scale_rows(o, inverse);
   store_rows<T, kDim>(o, map, queries, query_box, 0, first, head, batch, barrier);

@@ -15,11 +15,11 @@ namespace noisefloor::attention::wide {
 // What the launches are told besides tensor maps. A row is a query of a head of an image, counted in that order.
 struct Arguments {
   int heads, seq_q, seq_kv, dim, splits;
-  float scale, scale_log2;  // of the logits, and that times log2(e)
-  float* lse;               // fp32 [rows]; null: not wanted
+  float scale_log2;  // of the logits, times log2(e)
+  float* lse;        // fp32 [rows]; null: not wanted
   std::int64_t rows;
   float* sums;     // fp32 [splits, rows, dim]
-  float2* states;  // [splits, rows]: the maximum, and the sum of weights
+  float2* states;  // [splits, rows]: the shift, and the sum of weights
   void* out;       // T [batch, seq_q, heads, dim]
 };
 
@@ -32,7 +32,7 @@ __device__ __forceinline__ void leave_sums(const float (&o)[kColumns / 2], const
     const int query = first + 16 * warp + 8 * half + lane / 4;
     if (query >= args.seq_q) continue;
     const std::int64_t place = split * args.rows + row + query;
-    if (consumer == 0 && lane % 4 == 0) args.states[place] = make_float2(state.highest[half], state.sum[half]);
+    if (consumer == 0 && lane % 4 == 0) args.states[place] = make_float2(state.shift[half], state.sum[half]);
     float* const to = args.sums + place * args.dim + consumer * kColumns + lane % 4 * 2;
     const int columns = args.dim - consumer * kColumns;  // a multiple of 8
 #pragma unroll
@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(kMergeThreads)
   for (int split = 0; split < args.splits; ++split) {
     const std::int64_t place = split * args.rows + row;
     const float2 state = args.states[place];
-    const float weight = ptx::exp2_approx((state.x - highest) * args.scale_log2);
+    const float weight = ptx::exp2_approx(state.x - highest);
     total = fmaf(weight, state.y, total);
     const auto* const from = reinterpret_cast<const float4*>(args.sums + place * args.dim + piece * 8);
     const float4 low = from[0], high = from[1];
@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(kMergeThreads)
   const std::int64_t token = image_and_head / args.heads * args.seq_q + query;
   store_vector<T>(static_cast<T*>(args.out) + (token * args.heads + image_and_head % args.heads) * args.dim + piece * 8,
                   sums);
-  if (args.lse != nullptr && piece == 0) args.lse[row] = highest * args.scale + __logf(total);
+  if (args.lse != nullptr && piece == 0) args.lse[row] = highest * kLn2 + __logf(total);
 }
 
 }  // namespace noisefloor::attention::wide

@@ -142,7 +142,7 @@ __device__ __forceinline__ void consume(const Maps& maps, const Arguments& args,
     inverse[half] = 1.0f / state.sum[half];
     const int query = work.first + 16 * warp + 8 * half + lane / 4;
     if (args.lse != nullptr && consumer == 0 && lane % 4 == 0 && query < args.seq_q)
-      args.lse[row + query] = state.highest[half] * args.scale + __logf(state.sum[half]);
+      args.lse[row + query] = state.shift[half] * kLn2 + __logf(state.sum[half]);
   }
   scale_rows(o, inverse);
   // Both consumers' products of queries were done before their last weights met.
@@ -195,8 +195,6 @@ Status launch_split(const Problem& p, DType dtype, const Tensors& t, int splits,
                     const LaunchContext& context) {
   Maps maps;
   if (const Status s = encode(maps, dtype, p, t); !s.ok()) return s;
-  constexpr float kLog2E = 1.44269504f;
-  const float scale = p.shape().scale;
   const std::int64_t rows = p.batch * p.heads * p.seq_q;
   auto* const sums = static_cast<float*>(workspace);
   const Arguments arguments{.heads = static_cast<int>(p.heads),
@@ -204,8 +202,7 @@ Status launch_split(const Problem& p, DType dtype, const Tensors& t, int splits,
                             .seq_kv = static_cast<int>(p.seq_kv),
                             .dim = static_cast<int>(p.dim),
                             .splits = splits,
-                            .scale = scale,
-                            .scale_log2 = scale * kLog2E,
+                            .scale_log2 = p.shape().scale * kLog2E,
                             .lse = t.lse,
                             .rows = rows,
                             .sums = sums,

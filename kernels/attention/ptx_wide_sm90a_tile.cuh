@@ -190,17 +190,16 @@ __device__ __forceinline__ void softmax(float (&s)[kOwnKeys / 2], const Places& 
   meet_consumers(kRowsBarrier);
 #pragma unroll
   for (int row = 0; row < 2; ++row) {
-    float next = fmaxf(highest[row], ptx::load_shared_float(other + row * 32));
+    float next = fmaxf(highest[row], ptx::load_shared_float(other + row * 32)) * scale_log2;
     rescale[row] = 1;
     if (!kFirst) {
-      next = fmaxf(next, state.highest[row]);
-      const float rise = (next - state.highest[row]) * scale_log2;
+      const float rise = next - state.shift[row];
       if (rise <= kSlack)
-        next = state.highest[row];
+        next = state.shift[row];
       else
         rescale[row] = ptx::exp2_approx(-rise);
     }
-    state.highest[row] = next;
+    state.shift[row] = next;
     take_weights<kFirst>(s, row, scale_log2, rescale[row], state);
   }
   // As in store_rows(): lane l addresses row l % 16 of the warp's, and the first or the second of a pair of 16-byte

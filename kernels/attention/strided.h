@@ -34,6 +34,12 @@ inline constexpr const char* kLayoutNames[] = {"separate", "packed_3hd", "packed
 // -infinity: NaN for a row whose first tile of keys has no finite logit. What is no key, or lower, weighs as -infinity.
 inline constexpr float kLowest = -1e30f;
 
+// Tensor-core kernels weigh a logit s as 2^(s * c - shift), c the scale times log2(e), shift the row's maximum times c,
+// rounded. The rounding multiplies all weights and their sum alike, as long as they neither overflow nor vanish: up to
+// scaled logits of 2^26, where it is 2^4 at most, beside 2^8 of slack (ptx_sm90a_tile.cuh), and fp16 ends at 2^16.
+inline constexpr float kLargestLogit = 0x1p26f;
+inline constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
+
 constexpr bool is_packed(Layout layout) {
   return layout != Layout::separate;
 }

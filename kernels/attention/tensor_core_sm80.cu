@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(kThreads)
   const T* const value_base = v + shape.v.at(batch, 0, 0, head) + column;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16 * kSixteens;
-  const float scale = shape.scale * 1.44269504f;  // log2(e): exponentials are powers of 2
+  const float scale = shape.scale * kLog2E;  // exponentials are powers of 2
 
   copy_rows<Tile::kDim, Tile::kRows>(queries, q + shape.q.at(batch, 0, 0, head), shape.q.seq, first, seq_q, dim);
   copy_rows<Tile::kDim, kKeys>(keys, key_base, shape.k.seq, 0, seq_kv, dim);
@@ -101,9 +101,10 @@ __global__ void __launch_bounds__(kThreads)
 
   std::uint32_t held[Tile::kHoldQueries ? kSixteens : 1][Tile::kHoldQueries ? kSteps : 1][4];
   float sums[kSixteens][kOutTiles][4] = {};
-  float highest[kSixteens][2], sum[kSixteens][2] = {};
+  float shift[kSixteens][2],
+      sum[kSixteens][2] = {};  // of a row: the largest logit so far, scaled; of this lane's weights
 #pragma unroll
-  for (auto& pair : highest) pair[0] = pair[1] = kLowest;
+  for (auto& pair : shift) pair[0] = pair[1] = kLowest * scale;
 
   for (int key0 = 0; key0 < seq_kv; key0 += kKeys) {
     ptx::cp_async_wait<1>();  // keys (and, the first time, queries)
@@ -156,21 +157,22 @@ __global__ void __launch_bounds__(kThreads)
     for (int m = 0; m < kSixteens; ++m)
 #pragma unroll
       for (int row = 0; row < 2; ++row) {
-        float next = highest[m][row];
+        float next = kLowest;
 #pragma unroll
         for (int n = 0; n < kLogitTiles; ++n)
           next = fmaxf(next, fmaxf(logits[m][n][2 * row], logits[m][n][2 * row + 1]));
         next = fmaxf(next, __shfl_xor_sync(0xffffffffu, next, 1));
         next = fmaxf(next, __shfl_xor_sync(0xffffffffu, next, 2));
-        const float rescale = exp2f((highest[m][row] - next) * scale);
-        highest[m][row] = next;
+        next = fmaxf(shift[m][row], next * scale);
+        const float rescale = exp2f(shift[m][row] - next);
+        shift[m][row] = next;
         float fresh = 0;  // of this lane; lanes add up at the end
 #pragma unroll
         for (int n = 0; n < kLogitTiles; ++n)
 #pragma unroll
           for (int i = 0; i < 2; ++i) {
             float& logit = logits[m][n][2 * row + i];
-            logit = exp2f(fmaf(logit, scale, -next * scale));
+            logit = exp2f(fmaf(logit, scale, -next));
             fresh += logit;
           }
         sum[m][row] = sum[m][row] * rescale + fresh;
@@ -227,7 +229,7 @@ __global__ void __launch_bounds__(kThreads)
         *reinterpret_cast<std::uint32_t*>(staging + at * Tile::kStride + 8 * n + lane % 4 * 2) =
             pack_pair<T>(sums[m][n][2 * row] * inverse, sums[m][n][2 * row + 1] * inverse);
       if (lse != nullptr && column == 0 && lane % 4 == 0 && first + at < seq_q)
-        lse[(std::int64_t{batch} * heads + head) * seq_q + first + at] = highest[m][row] * shape.scale + logf(total);
+        lse[(std::int64_t{batch} * heads + head) * seq_q + first + at] = shift[m][row] * kLn2 + logf(total);
     }
   __syncwarp();
   T* const out_base = out + shape.out.at(batch, 0, first, head) + column;

@@ -57,6 +57,7 @@ struct AnyVariant {
   std::function<Status(const AnyProblem&, DType, std::span<void* const>, void* prepared, const LaunchContext&)> prepare;
   std::function<Status(const AnyProblem&, DType, std::span<void* const>, const Scratch&, const LaunchContext&)> launch;
   std::optional<AnyChoices> choices = {};
+  std::optional<std::string> limit = {};  // values up to which it is right; none where can_run tells all
 };
 
 // What can be computed, verified and timed: problems as text, their tensors, what they cost and how exact they must be.
@@ -180,6 +181,7 @@ AnyVariant erase_variant(const OpDefinition<P, T>& definition, const Variant<P, 
   erased.name = row->name;
   erased.kind = row->kind;
   erased.arch = row->arch;
+  if (row->limit) erased.limit = row->limit;
   erased.built = row->launch != nullptr;
   if (row->not_written != nullptr) erased.not_written = row->not_written;
   erased.can_run = [row](const AnyProblem& p, DType dtype) { return row->can_run(p.as<P>(), dtype); };

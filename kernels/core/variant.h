@@ -44,6 +44,7 @@ struct Rung {
   const char* name;
   Kind kind;
   Arch arch;
+  const char* limit = nullptr;  // values up to which it is right, where can_run cannot see them; null: none
 };
 inline constexpr Rung kHost{"host", Kind::host, Arch::host};
 inline constexpr Rung kNaive{"naive", Kind::naive, Arch::any_gpu};

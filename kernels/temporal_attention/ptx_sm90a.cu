@@ -36,7 +36,6 @@ constexpr int kRowBytes = 128;
 constexpr int kSwizzleAtom = 1024;
 constexpr int kMaxWarps = 8;
 constexpr int kSharedBytes = 227 * 1024;  // of an SM that blocks can have; 1 KiB more each is the system's
-constexpr float kLog2E = 1.44269504f;
 static_assert(2 * (kSwizzleAtom + kMaxWarps * (2 * 3 * 16 * kRowBytes + 2 * 8) + 1024) <= 228 * 1024,
               "at 16 frames of 64 elements two blocks fit an SM");
 
@@ -211,7 +210,7 @@ Status launch_ptx_sm90a(const Problem& problem, DType dtype, const Tensors& t, c
                             static_cast<int>(problem.hw),
                             static_cast<int>(problem.frames),
                             boxes,
-                            shape.scale * kLog2E};
+                            shape.scale * attention::kLog2E};
   const int warp_bytes = 2 * 3 * boxes * rows * kRowBytes + 2 * 8;
   // Few units go one by one to all SMs: warps of one block would share its copy engine.
   const int sm_count = context.device->sm_count;

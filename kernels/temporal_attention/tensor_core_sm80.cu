@@ -20,7 +20,6 @@ namespace {
 
 constexpr int kThreads = 32 * static_cast<int>(kSm80Units);
 constexpr int kChunk = 64;  // elements of the head at a time
-constexpr float kLog2E = 1.44269504f;
 
 __device__ __forceinline__ uint4 load_if(bool inside, const void* from) {
   return inside ? load_16_bytes<CacheHint::read_only_once>(from) : make_uint4(0, 0, 0, 0);
@@ -99,7 +98,7 @@ __global__ void __launch_bounds__(kThreads)
   std::uint32_t weights[kSixteens][kSixteens][4];
 #pragma unroll
   for (int m = 0; m < kSixteens; ++m) {
-    softmax_rows<2 * kSixteens>(logits[m], frames, shape.scale * kLog2E, inverse[m]);
+    softmax_rows<2 * kSixteens>(logits[m], frames, shape.scale * attention::kLog2E, inverse[m]);
 #pragma unroll
     for (int step = 0; step < kSixteens; ++step) weights_fragment<T, 2 * kSixteens>(logits[m], step, weights[m][step]);
   }
