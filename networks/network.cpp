@@ -159,6 +159,15 @@ bool NetworkInfo::lets_pass(std::string_view tensor) const {
   });
 }
 
+std::vector<double> NetworkInfo::training_sigmas() const {
+  return schedule == sampler_step::Schedule::karras ? std::vector<double>() : sampler_step::training_sigmas(schedule);
+}
+
+NetworkInfo::Levels NetworkInfo::trained_levels() const {
+  const std::vector<double> sigmas = training_sigmas();
+  return sigmas.empty() ? Levels{sigma_min, sigma_max} : Levels{sigmas.front(), sigmas.back()};
+}
+
 void NetworkInfo::require(DType dtype) const {
   if (dtype == DType::fp16 && *no_fp16 != '\0') throw InvalidInput(fmt::format("{} in fp16: {}", name, no_fp16));
 }

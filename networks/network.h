@@ -162,7 +162,7 @@ struct NetworkInfo {
   sampler_step::Spacing spacing = sampler_step::Spacing::linspace;
   int offset = 0;           // of Spacing::leading
   bool ends_noisy = false;  // at the level of timestep 0, of solvers that end as checkpoints were trained
-  double sigma_max = 80;    // karras: the noisiest level that it was trained at
+  double sigma_min = 0.002, sigma_max = 80;  // karras: the levels that it was trained at
   double guidance = 0;
   double first_guidance = 0;  // of a video's first frame, growing to that of the last; 0: the same for all
   std::vector<Conditioned> conditioning = {};
@@ -174,6 +174,12 @@ struct NetworkInfo {
 
   bool decodes() const { return enlarges > 0; }
   bool lets_pass(std::string_view tensor) const;
+  // Noise levels of the training timesteps, rising; empty where it was trained at any between sigma_min and sigma_max.
+  std::vector<double> training_sigmas() const;
+  struct Levels {
+    double min, max;
+  };
+  Levels trained_levels() const;    // from the least noise to the most
   void require(DType dtype) const;  // throws InvalidInput saying why it cannot be run in it
   Sizes own_sizes() const { return {image.height, image.width, image.frames, tokens}; }
   // The sizes asked for, and its own where there is a 0. Throws InvalidInput naming the first that it does not take,

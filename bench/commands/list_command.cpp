@@ -82,7 +82,10 @@ Json networks_json() {
   Json all = Json::array();
   for (const networks::NetworkInfo& info : networks::all_networks()) {
     const auto [height, width, side] = picture_sides(info);
-    all.push_back({{"name", info.name}, {"height", height}, {"width", width}, {"multiples_of", side}});
+    Json line = {{"name", info.name}, {"height", height}, {"width", width}, {"multiples_of", side}};
+    const auto [least, most] = info.trained_levels();
+    if (!info.decodes()) line["noise_levels"] = {least, most};
+    all.push_back(line);
   }
   return all;
 }
@@ -161,6 +164,16 @@ void list_solvers(Wanted& wanted) {
       fmt::print("{:<10} order {}, {} a step; {}\n", row.name, row.order, row.calls == 1 ? "1 call" : "2 calls",
                  row.source);
   }
+  if (wanted.json) return;  // of networks, `list ops` says it
+  std::string levels;
+  for (const networks::NetworkInfo& info : networks::all_networks()) {
+    if (info.decodes() || !wanted.has(info.name)) continue;
+    const auto [least, most] = info.trained_levels();
+    levels += fmt::format("{:<13} {:.5g} to {:.5g}\n", info.name, least, most);
+  }
+  if (!levels.empty())
+    fmt::print("\nNoise levels of the networks' training: --schedule karras spans them, no other goes beyond.\n{}",
+               levels);
 }
 
 void list_columns(Wanted& wanted) {

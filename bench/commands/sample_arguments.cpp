@@ -151,17 +151,11 @@ std::vector<StepPlan> resolve_options(SampleArguments& arguments) {
       static_cast<sampler_step::Solver>(index_of("sampler", arguments.sampler, sampler_step::solver_names()));
   options.schedule =
       static_cast<sampler_step::Schedule>(index_of("schedule", arguments.schedule, sampler_step::kScheduleNames));
-  const auto karras_only = [&](const char* option, const std::optional<double>& given, double& value) {
-    if (!given) return;
-    if (options.schedule != sampler_step::Schedule::karras)
-      throw InvalidInput(
-          fmt::format("{} is for --schedule karras; {} has its own noise levels", option, arguments.schedule));
-    value = *given;
-  };
-  options.sigma_max = info.sigma_max;
-  karras_only("--sigma-min", arguments.sigma_min, options.sigma_min);
-  karras_only("--sigma-max", arguments.sigma_max, options.sigma_max);
-  karras_only("--rho", arguments.rho, options.rho);
+  options.sigma_min = arguments.sigma_min;
+  options.sigma_max = arguments.sigma_max;
+  if (arguments.rho && options.schedule != sampler_step::Schedule::karras)
+    throw InvalidInput(fmt::format("--rho is for --schedule karras; {} has timesteps", arguments.schedule));
+  options.rho = arguments.rho.value_or(options.rho);
   const auto not_karras = [&](const char* option, bool given) {
     if (given && options.schedule == sampler_step::Schedule::karras)
       throw InvalidInput(fmt::format("{} is for schedules of training timesteps; karras has its own levels", option));
@@ -196,7 +190,7 @@ std::vector<StepPlan> resolve_options(SampleArguments& arguments) {
                            : fmt::format("{} {}: it needs --conditioning FILE, which is made by {}", info.name,
                                          info.tokens > 0 ? "reads text" : "moves a picture",
                                          Conditioning::command_for(info)));
-  return plan_steps(options, info.prediction);
+  return plan_steps(options, info);
 }
 
 void require_decoder_beside(const NetworkInfo& info, const std::string& weights) {
@@ -240,6 +234,21 @@ std::string guidance_note(const NetworkInfo& network) {
       "--guidance compares with the network's prediction for a label of zeros, which {} were never trained "
       "on: what it does to pictures is not classifier-free guidance as published",
       network.unguided_checkpoints);
+}
+
+std::string levels_note(const NetworkInfo& network, std::span<const StepPlan> steps) {
+  double most = 0, least = steps.front().sigma;
+  for (const StepPlan& step : steps) {
+    most = std::max(most, step.sigma);
+    least = std::min(least, step.second ? step.sigma_next : step.sigma);
+  }
+  const auto [trained_least, trained_most] = network.trained_levels();
+  constexpr double kRounding = 1e-9;
+  if (least >= trained_least * (1 - kRounding) && most <= trained_most * (1 + kRounding)) return {};
+  return fmt::format(
+      "noise levels from {:.5g} to {:.5g}, as --sigma-min and --sigma-max ask: {} was trained at {:.5g} to {:.5g}, and "
+      "what it does beyond them is not known",
+      least, most, network.name, trained_least, trained_most);
 }
 
 std::int64_t SampleArguments::levels_ahead(std::int64_t calls) const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -60,5 +61,7 @@ Drawing plan_drawing(const SampleArguments& arguments, const networks::Network& 
 
 // What to know of guidance with the checkpoints of such a network; empty where nothing is.
 std::string guidance_note(const networks::NetworkInfo& network);
+// Names the noise levels of steps where some lie outside of those that the network was trained at; else empty.
+std::string levels_note(const networks::NetworkInfo& network, std::span<const pipeline::StepPlan> steps);
 
 }  // namespace noisefloor

@@ -202,6 +202,7 @@ int sample(const SampleArguments& given) {
   Sampler& sampler = *made;
   if (options.guidance != 0 && options.guidance != 1)  // at 1 nothing is compared
     if (const std::string note = guidance_note(*network.info); !note.empty()) fmt::print(stderr, "{}\n", note);
+  if (const std::string note = levels_note(*network.info, steps); !note.empty()) fmt::print(stderr, "{}\n", note);
 
   if (arguments.breakdown.wanted()) {
     std::vector<int> first_labels(static_cast<std::size_t>(batch));

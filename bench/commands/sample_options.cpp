@@ -20,13 +20,18 @@ constexpr std::int64_t kMostFirstImage = std::int64_t{1} << 62;  // so that numb
 // What the networks have by default: "(default: cosine for adm64, else karras)".
 std::string defaults(std::string (*of)(const NetworkInfo&)) {
   std::map<std::string, std::vector<std::string>> who;
-  for (const NetworkInfo& info : all_networks()) who[of(info)].emplace_back(info.name);
+  for (const NetworkInfo& info : all_networks())
+    if (!info.decodes()) who[of(info)].emplace_back(info.name);
   const auto usual = std::max_element(who.begin(), who.end(),
                                       [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
   std::string text;
   for (const auto& [value, names] : who)
     if (value != usual->first) text += fmt::format("{} for {}, ", value, listed(names, "and"));
   return fmt::format(" (default: {}{}{})", text, text.empty() ? "" : "else ", usual->first);
+}
+
+std::string level_text(double sigma) {
+  return fmt::format("{:.5g}", sigma);
 }
 
 std::string networks_that(bool (*so)(const NetworkInfo&)) {
@@ -72,10 +77,11 @@ void add_drawing_options(CLI::App& command, SampleArguments& arguments) {
                               those([](const SolverRow& row) { return row.ends_as_trained; }, "and")))
       ->check(CLI::IsMember({"zero", "first"}));
   command.add_option("--sigma-min", arguments.sigma_min,
-                     fmt::format("Last noise level of karras (default: {})", options.sigma_min));
+                     "Least noise level: the last of karras, and no timestep of another schedule is below it" +
+                         defaults([](const NetworkInfo& info) { return level_text(info.trained_levels().min); }));
   command.add_option("--sigma-max", arguments.sigma_max,
-                     "First noise level of karras" +
-                         defaults([](const NetworkInfo& info) { return fmt::format("{}", info.sigma_max); }));
+                     "Largest noise level: the first of karras, and no timestep of another schedule is above it" +
+                         defaults([](const NetworkInfo& info) { return level_text(info.trained_levels().max); }));
   command.add_option("--rho", arguments.rho,
                      fmt::format("karras: the larger, the more levels near the last (default: {})", options.rho));
   command

@@ -72,7 +72,7 @@ std::pair<SamplingOptions, std::vector<StepPlan>> plan_frames(const StreamArgume
   options.steps = static_cast<int>(std::min<long>(all, sampler_step::kTrainingSteps + 1));
   options.first_step = options.steps - arguments.steps;
   try {
-    return {options, plan_steps(options, info.prediction)};
+    return {options, plan_steps(options, info)};
   } catch (const InvalidInput& error) {
     throw InvalidInput(fmt::format("--steps {} and --strength {}: are the last of {} steps: {}", arguments.steps,
                                    arguments.strength, all, error.what()));
@@ -214,6 +214,7 @@ int stream(const StreamArguments& given) {
                  }});
   if (first_options.guidance != 0 && first_options.guidance != 1)  // at 1 nothing is compared
     if (const std::string note = guidance_note(info); !note.empty()) fmt::print(stderr, "{}\n", note);
+  if (const std::string note = levels_note(info, first_steps); !note.empty()) fmt::print(stderr, "{}\n", note);
   if (conditioning) {
     conditioning->set(*open.platform, *open.executor, 0);
     drawer->begin_from(conditioning->noise(network, 0));

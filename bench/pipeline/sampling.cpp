@@ -12,7 +12,6 @@ namespace noisefloor::pipeline {
 namespace {
 
 using sampler_step::Half;
-using sampler_step::Schedule;
 
 using Kind = NetworkTensor::Kind;
 
@@ -67,7 +66,7 @@ Sampler::Sampler(Platform& platform, Executor& executor, const SamplingOptions& 
     : platform_(&platform),
       executor_(&executor),
       options_(options),
-      steps_(plan_steps(options, executor.network().prediction())),
+      steps_(plan_steps(options, *executor.network().info)),
       tables_(platform, executor.network(), options, steps_),
       launches_(platform, executor) {
   const Network& network = executor.network();
@@ -199,10 +198,7 @@ double Sampler::last_deviation() const {
 void Sampler::start(std::int64_t first_image) {
   const Network& network = executor_->network();
   const std::int64_t elements = network.image.elements();
-  // The first level's latents: sigma noise where x0 is negligible beside it (karras), of variance x0 + sigma^2 = 1 +
-  // sigma^2 where a schedule was trained on latents of unit variance.
-  const double sigma = steps_.front().churned_from;
-  const double deviation = options_.schedule == Schedule::karras ? sigma : std::sqrt(1 + sigma * sigma);
+  const double deviation = first_deviation(steps_.front().churned_from, options_, *network.info);
   go_to(0);
   compute_once();
   if (!given_noise_.empty()) {

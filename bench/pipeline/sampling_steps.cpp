@@ -17,7 +17,6 @@ namespace {
 using sampler_step::CoefficientRow;
 using sampler_step::NoiseLevel;
 using sampler_step::Prediction;
-using sampler_step::Schedule;
 using sampler_step::SolverRow;
 
 void require(bool holds, const std::string& message) {
@@ -29,43 +28,16 @@ std::string samplers(bool (*so)(const SolverRow&)) {
   return (names.size() == 1 ? "the sampler " : "the samplers ") + listed(names, "and");
 }
 
-// Of diffusers' DPM-Solver++ one more is spaced than visited; `trailing` has nothing behind its last.
-int spaced_timesteps(const SamplingOptions& options) {
-  return options.steps + (options.spacing == sampler_step::Spacing::trailing ? 0 : options.row().spare);
-}
-
-std::vector<int> visited_timesteps(const SamplingOptions& options) {
-  auto all = sampler_step::timesteps(spaced_timesteps(options), options.spacing, options.offset);
-  all.resize(static_cast<std::size_t>(options.steps));
-  return all;
-}
-
 void check(const SamplingOptions& options) {
   for (const auto& [option, value] :
-       {std::pair{"--sigma-min", options.sigma_min}, std::pair{"--sigma-max", options.sigma_max},
-        std::pair{"--rho", options.rho}, std::pair{"--eta", options.eta}, std::pair{"--churn", options.churn},
-        std::pair{"--guidance", options.guidance}, std::pair{"--first-guidance", options.first_guidance.value_or(0)},
-        std::pair{"--clamp", options.clamp}})
+       {std::pair{"--sigma-min", options.sigma_min.value_or(0)},
+        std::pair{"--sigma-max", options.sigma_max.value_or(0)}, std::pair{"--rho", options.rho},
+        std::pair{"--eta", options.eta}, std::pair{"--churn", options.churn}, std::pair{"--guidance", options.guidance},
+        std::pair{"--first-guidance", options.first_guidance.value_or(0)}, std::pair{"--clamp", options.clamp}})
     require(std::isfinite(value), fmt::format("{} {}: must be a finite number", option, value));
   constexpr std::int64_t kMostSeed = std::numeric_limits<std::int64_t>::max();
   require(options.seed <= static_cast<std::uint64_t>(kMostSeed),
           fmt::format("--seed {}: the range is 0 to {}", options.seed, kMostSeed));
-  const int spare = std::max(options.row().spare, options.ends_noisy ? 1 : 0);
-  const int most = sampler_step::kTrainingSteps - (options.schedule == Schedule::karras ? 0 : spare);
-  require(options.steps >= 1 && options.steps <= most,
-          fmt::format("--steps {}: the range is 1 to {}", options.steps, most));
-  const int spaced = spaced_timesteps(options), between = sampler_step::kTrainingSteps / spaced;
-  const int most_offset = sampler_step::kTrainingSteps - 1 - (spaced - 1) * between;
-  require(options.offset >= 0 && options.offset <= most_offset,
-          fmt::format("--offset {}: with {} steps the range is 0 to {}", options.offset, options.steps, most_offset));
-  if (options.schedule == Schedule::karras) {
-    require(options.sigma_min > 0 && options.sigma_min < options.sigma_max,
-            fmt::format("--sigma-min {} and --sigma-max {}: the first must be above 0 and below the second",
-                        options.sigma_min, options.sigma_max));
-    require(options.rho > 0, fmt::format("--rho {}: must be above 0", options.rho));
-  }
-  require(options.first_step >= 0 && options.first_step < options.steps,
-          fmt::format("first step {}: there are {}", options.first_step, options.steps));
   require(options.cache_every >= 1, fmt::format("--cache-every {}: must be 1 or more", options.cache_every));
   require(options.eta >= 0 && options.eta <= 1, fmt::format("--eta {}: the range is 0 to 1", options.eta));
   require(options.eta == 0 || options.row().takes_eta(),
@@ -88,20 +60,6 @@ void check(const StepPlan& step, std::size_t number) {
           fmt::format("step {}: noise level {}, with what follows from it, is beyond the range of fp32; change "
                       "--sigma-min, --sigma-max or --rho",
                       number, step.sigma));
-}
-
-std::vector<double> sigmas_of(const SamplingOptions& options) {
-  if (options.schedule == Schedule::karras)
-    return sampler_step::karras_sigmas(options.steps, options.sigma_min, options.sigma_max, options.rho);
-  const std::vector<double> alphas = sampler_step::cumulative_alphas(options.schedule);
-  const auto sigma_at = [&](int t) {
-    const double alpha_bar = alphas[static_cast<std::size_t>(t)];
-    return std::sqrt((1 - alpha_bar) / alpha_bar);
-  };
-  std::vector<double> sigmas;
-  for (const int t : visited_timesteps(options)) sigmas.push_back(sigma_at(t));
-  sigmas.push_back(options.ends_noisy ? sigma_at(0) : 0);
-  return sigmas;
 }
 
 // The level as the solver's formulas want it.
@@ -140,31 +98,39 @@ sampler_step::Problem formulas(const SamplingOptions& options, Prediction predic
   return problem;
 }
 
-std::vector<StepPlan> plan_steps(const SamplingOptions& options, Prediction prediction) {
+std::vector<StepPlan> plan_steps(const SamplingOptions& options, const networks::NetworkInfo& info) {
   check(options);
-  const std::vector<double> sigmas = sigmas_of(options);
+  const std::vector<double> sigmas = visited_sigmas(options, info);
+  require(options.first_step >= 0 && options.first_step < options.steps,
+          fmt::format("first step {}: there are {}", options.first_step, options.steps));
+  const double most = options.sigma_max.value_or(info.trained_levels().max);
   // Karras et al. 2022, algorithm 2: gamma = min(S_churn / N, sqrt(2) - 1).
   const double gamma = std::min(options.churn / options.steps, std::sqrt(2.0) - 1);
   std::vector<StepPlan> steps;
-  sampler_step::Problem problem = formulas(options, prediction);
+  sampler_step::Problem problem = formulas(options, info.prediction);
   const auto first = static_cast<std::size_t>(options.first_step);
   for (std::size_t i = first; i + 1 < sigmas.size(); ++i) {
     const std::size_t taken = i - first;
     StepPlan step;
     step.churned_from = sigmas[i];
-    step.sigma = sigmas[i] * (1 + gamma);
+    step.sigma = std::max(sigmas[i], std::min(sigmas[i] * (1 + gamma), most));
     step.sigma_next = sigmas[i + 1];
+    step.timestep = timestep_of(step.sigma, options, info);
+    step.timestep_next = timestep_of(step.sigma_next, options, info);
     const NoiseLevel now = level_of(step.sigma, options.row()), next = level_of(step.sigma_next, options.row());
     problem.half = sampler_step::Half::first;
-    const auto before = taken == 0 ? std::nullopt : std::optional(level_of(sigmas[i - 1], options.row()));
-    const int older =
-        taken < 2 || step.sigma_next == 0 ? 0 : std::min(static_cast<int>(taken) - 1, options.row().older);
+    const bool last = i + 2 == sigmas.size(), lowered = last && options.steps < options.row().lower_order_below;
+    const auto before = taken == 0 || lowered ? std::nullopt : std::optional(level_of(sigmas[i - 1], options.row()));
+    const int older = taken < 2 ? 0 : std::min(static_cast<int>(taken) - 1, options.row().older);
     step.row = carried_over(coefficient_row(problem, before, now, next, older), now, next);
     if (older > 0) {
-      const auto terms = options.row().older_terms({before, now, next, options.eta, problem.half, older});
+      const auto terms =
+          options.row().older_terms({before, now, next, options.eta, problem.half, older, info.prediction});
       step.older.assign(terms.begin(), terms.begin() + older);
     }
-    if (options.row().calls_of(static_cast<std::int64_t>(taken)) == 2 && step.sigma_next > 0) {
+    const bool twice =
+        options.row().calls == 2 || (options.row().calls_of(static_cast<std::int64_t>(taken)) == 2 && !last);
+    if (twice && step.sigma_next > 0) {
       problem.half = sampler_step::Half::second;
       step.second = carried_over(coefficient_row(problem, before, now, next), next, next);
     }
@@ -177,18 +143,6 @@ std::vector<StepPlan> plan_steps(const SamplingOptions& options, Prediction pred
 std::int64_t calls_of(std::span<const StepPlan> steps) {
   return std::accumulate(steps.begin(), steps.end(), std::int64_t{0},
                          [](std::int64_t calls, const StepPlan& step) { return calls + (step.second ? 2 : 1); });
-}
-
-double timestep_of(double sigma, Schedule schedule) {
-  std::vector<double> logs;
-  for (const double alpha_bar : sampler_step::cumulative_alphas(schedule))
-    logs.push_back(std::log((1 - alpha_bar) / alpha_bar) / 2);
-  const double wanted = std::log(sigma);
-  const auto above = std::lower_bound(logs.begin(), logs.end(), wanted);
-  if (above == logs.begin()) return 0;
-  if (above == logs.end()) return static_cast<double>(logs.size() - 1);
-  const auto index = static_cast<double>(above - logs.begin());
-  return index - (*above - wanted) / (*above - *(above - 1));
 }
 
 }  // namespace noisefloor::pipeline

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 namespace noisefloor::pipeline {
@@ -44,7 +45,7 @@ StepTables::StepTables(Platform& platform, const Network& network, const Samplin
       older_a_step_(static_cast<std::size_t>(options.row().older)) {
   std::vector<Coefficients> rows, second_rows;
   std::vector<float> churn, older;
-  std::vector<double> told;  // sigma of every call of the network
+  std::vector<std::pair<double, double>> told;  // sigma and timestep of every call of the network
   for (const StepPlan& step : steps) {
     rows.push_back(rounded(step.row));
     second_rows.push_back(rounded(step.second.value_or(CoefficientRow<double>{})));
@@ -52,8 +53,8 @@ StepTables::StepTables(Platform& platform, const Network& network, const Samplin
                std::sqrt(std::max(0.0, step.sigma * step.sigma - step.churned_from * step.churned_from)));
     for (std::size_t k = 0; k < older_a_step_; ++k)
       add_levels(older, network.batch, k < step.older.size() ? step.older[k] : 0);
-    told.push_back(step.sigma);
-    if (step.second) told.push_back(step.sigma_next);
+    told.emplace_back(step.sigma, step.timestep);
+    if (step.second) told.emplace_back(step.sigma_next, step.timestep_next);
   }
   if (options.ends_noisy) {  // to the op its last step is one of the middle
     rows.emplace_back();
@@ -65,10 +66,10 @@ StepTables::StepTables(Platform& platform, const Network& network, const Samplin
   }
   const auto images = static_cast<std::size_t>(network.calls);
   std::vector<float> sigmas, timesteps;
-  for (const double sigma : told) {
+  for (const auto& [sigma, timestep] : told) {
     sigmas.insert(sigmas.end(), images, static_cast<float>(sigma));
     if (network.find(Kind::timesteps) != nullptr)
-      timesteps.insert(timesteps.end(), images, static_cast<float>(timestep_of(sigma, network.info->schedule)));
+      timesteps.insert(timesteps.end(), images, static_cast<float>(timestep));
   }
   const auto keep = [&](Buffer& buffer, const auto& numbers) {
     if (numbers.empty()) return;

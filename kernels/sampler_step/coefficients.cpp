@@ -10,33 +10,23 @@ namespace {
 
 using Row = CoefficientRow<double>;
 
-double square(double value) {
-  return value * value;
-}
+}  // namespace
 
-// x0 from x and the model's output at level `at`. The v of Salimans and Ho, "Progressive Distillation" (2022), is
-// defined on variance-preserving latents: x / s with s^2 = alpha^2 + sigma^2, which makes x0 = alpha/s^2 x - sigma/s v
-// at any scaling.
-void set_prediction(Row& row, Prediction prediction, NoiseLevel at) {
+// The v of Salimans and Ho, "Progressive Distillation" (2022), is defined on variance-preserving latents: x / s with
+// s^2 = alpha^2 + sigma^2, which makes x0 = alpha/s^2 x - sigma/s v at any scaling.
+FromOutput x0_from(Prediction prediction, NoiseLevel at) {
   switch (prediction) {
     case Prediction::noise:  // x = alpha x0 + sigma noise
-      row.model_x = 1 / at.alpha;
-      row.model = -at.sigma / at.alpha;
-      return;
+      return {1 / at.alpha, -at.sigma / at.alpha};
     case Prediction::x0:
-      row.model_x = 0;
-      row.model = 1;
-      return;
+      break;
     case Prediction::v: {
-      const double variance = square(at.alpha) + square(at.sigma);
-      row.model_x = at.alpha / variance;
-      row.model = -at.sigma / std::sqrt(variance);
-      return;
+      const double deviation = std::hypot(at.alpha, at.sigma);
+      return {at.alpha / (deviation * deviation), -at.sigma / deviation};
     }
   }
+  return {0, 1};
 }
-
-}  // namespace
 
 Coefficients rounded(const Row& row) {
   const auto f = [](double value) { return static_cast<float>(value); };
@@ -51,8 +41,10 @@ CoefficientRow<double> coefficient_row(const Problem& problem, std::optional<Noi
   if (second && next.sigma == 0)
     row.x = 1;  // the last step ends after its first half: its second changes nothing
   else
-    row = problem.row().formulas({before, now, next, problem.eta, problem.half, older});
-  set_prediction(row, problem.prediction, second ? next : now);
+    row = problem.row().formulas({before, now, next, problem.eta, problem.half, older, problem.prediction});
+  const FromOutput x0 = x0_from(problem.prediction, second ? next : now);
+  row.model_x = x0.x;
+  row.model = x0.output;
   if (problem.guided()) {  // m + w (m_cond - m), Ho and Salimans, "Classifier-Free Diffusion Guidance" (2022)
     row.model_cond = row.model * problem.guidance;
     row.model *= 1 - problem.guidance;

@@ -20,6 +20,15 @@ namespace noisefloor::sampler_step {
 
 struct Problem;
 
+// What the model predicts: the noise, the clean latent, or v = alpha noise - sigma x0.
+enum class Prediction { noise, x0, v };
+
+// x0 = x x + output m, of a model's output m for the latents x at a level.
+struct FromOutput {
+  double x, output;
+};
+FromOutput x0_from(Prediction prediction, NoiseLevel at);
+
 // 12 numbers, so that a row of floats is three 16-byte loads.
 template <class Real>
 struct alignas(16) CoefficientRow {

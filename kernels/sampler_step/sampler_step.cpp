@@ -82,7 +82,7 @@ bool Problem::reads_history() const {
     case SolverRow::History::first_half:
       return half == Half::second;
     case SolverRow::History::step_before:
-      return half == Half::second || (step > 0 && !last());
+      return half == Half::second || (step > 0 && (!last() || row().mixes_to_the_end));
   }
   return false;
 }
@@ -94,7 +94,8 @@ bool Problem::writes_history() const {
     case SolverRow::History::first_half:
       return half == Half::first && !last();
     case SolverRow::History::step_before:
-      return half == Half::first && (step < steps - 2 || (row().calls_of(step) == 2 && !last()));
+      return half == Half::first && !last() &&
+             (step < steps - 2 || row().mixes_to_the_end || row().calls_of(step) == 2);
   }
   return false;
 }

@@ -13,8 +13,6 @@
 
 namespace noisefloor::sampler_step {
 
-// What the model predicts: the noise, the clean latent, or v = alpha noise - sigma x0.
-enum class Prediction { noise, x0, v };
 // Where the noise of a stochastic solver comes from: a tensor, or Philox4x32-10 inside the kernel.
 enum class Noise { none, given, drawn };
 

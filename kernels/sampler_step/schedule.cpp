@@ -50,18 +50,24 @@ std::vector<double> cumulative_alphas(Schedule schedule) {
   return alphas;
 }
 
-std::vector<int> timesteps(int steps, Spacing spacing, int offset) {
+std::vector<double> training_sigmas(Schedule schedule) {
+  std::vector<double> sigmas = cumulative_alphas(schedule);
+  for (double& value : sigmas) value = std::sqrt((1 - value) / value);
+  return sigmas;
+}
+
+std::vector<int> timesteps(int steps, Spacing spacing, int offset, int first, int training) {
   const auto rounded = [](double time) { return static_cast<int>(std::nearbyint(time)); };
   std::vector<int> result;
   for (int i = 0; i < steps; ++i) {
     if (spacing == Spacing::leading)
-      result.push_back((steps - 1 - i) * (kTrainingSteps / steps) + offset);
+      result.push_back(first + (steps - 1 - i) * (training / steps) + offset);
     else if (spacing == Spacing::trailing)
-      result.push_back(rounded(kTrainingSteps - i * (static_cast<double>(kTrainingSteps) / steps)) - 1);
+      result.push_back(first + rounded(training - i * (static_cast<double>(training) / steps)) - 1);
     else
-      result.push_back(rounded(interpolate(kTrainingSteps - 1, 0, i, steps)));
+      result.push_back(first + rounded(interpolate(training - 1, 0, i, steps)));
   }
-  if (result.front() >= kTrainingSteps || result.back() < 0)
+  if (result.front() >= first + training || result.back() < first)
     throw std::invalid_argument("an offset beyond the training timesteps");
   return result;
 }

@@ -22,6 +22,9 @@ inline constexpr int kTrainingSteps = 1000;
 // no betas.
 std::vector<double> cumulative_alphas(Schedule schedule);
 
+// sqrt((1 - alpha_bar) / alpha_bar) of the same timesteps, rising: noise over signal.
+std::vector<double> training_sigmas(Schedule schedule);
+
 // Which training timesteps are visited (Lin et al., "Common Diffusion Noise Schedules and Sample Steps are Flawed",
 // 2023, table 2), of S steps over T = kTrainingSteps:
 // linspace       from T - 1 down to 0, rounded to the nearest even; one step starts at T - 1
@@ -30,8 +33,10 @@ std::vector<double> cumulative_alphas(Schedule schedule);
 enum class Spacing { linspace, leading, trailing };
 inline constexpr const char* kSpacingNames[] = {"linspace", "leading", "trailing"};
 
-// Noisiest first. `offset` is added to those of `leading`. Throws std::invalid_argument where one lies beyond T - 1.
-std::vector<int> timesteps(int steps, Spacing spacing = Spacing::linspace, int offset = 0);
+// Noisiest first. `offset` is added to those of `leading`. Of a part of the training steps: `training` of them from
+// `first` on. Throws std::invalid_argument where one lies beyond the last of them.
+std::vector<int> timesteps(int steps, Spacing spacing = Spacing::linspace, int offset = 0, int first = 0,
+                           int training = kTrainingSteps);
 
 // steps + 1 values; the last is 0.
 std::vector<double> karras_sigmas(int steps, double sigma_min = 0.002, double sigma_max = 80, double rho = 7);

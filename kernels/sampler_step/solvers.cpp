@@ -29,7 +29,7 @@ double beta_between(NoiseLevel now, NoiseLevel next) {
 // a = alpha_bar / alpha_bar_next in the place of alpha_t, beta = 1 - a, and its own variance
 // beta_tilde = (1 - alpha_bar_next) / (1 - alpha_bar) beta.
 Row ddpm(const SolverStep& step) {
-  const auto& [before, now, next, eta, half, older] = step;
+  const auto& [before, now, next, eta, half, older, prediction] = step;
   const double a = square(now.alpha / next.alpha);
   const double beta = beta_between(now, next);
   Row row;
@@ -44,7 +44,7 @@ Row ddpm(const SolverStep& step) {
 //   s = eta sigma_next / sigma sqrt(1 - alpha_bar / alpha_bar_next).
 // The noise is taken from the clamped x0, so that x0 and noise agree.
 Row ddim(const SolverStep& step) {
-  const auto& [before, now, next, eta, half, older] = step;
+  const auto& [before, now, next, eta, half, older, prediction] = step;
   const double a = square(now.alpha / next.alpha);
   const double beta = beta_between(now, next);
   const double s = eta * next.sigma / now.sigma * std::sqrt(beta);
@@ -70,7 +70,7 @@ Row edm_euler(const SolverStep& step) {
 //   x_next = x + h (d + d') / 2 = x' + h/2 (d' - d),
 // which needs the proposal and the slope, and the x before them no more.
 Row edm_heun(const SolverStep& step) {
-  const auto& [before, now, next, eta, half, older] = step;
+  const auto& [before, now, next, eta, half, older, prediction] = step;
   if (half == Half::first) {
     Row row = edm_euler(step);
     row.history_x = 1 / now.sigma;
@@ -90,7 +90,7 @@ Row edm_heun(const SolverStep& step) {
 //   D = (1 + 1/(2r)) x0 - 1/(2r) x0_before,  x_next = sigma_next / sigma x - alpha_next (exp(-h) - 1) D.
 // First order (D = x0) where nothing was kept before, and into sigma_next = 0, where h is infinite.
 Row dpmpp_2m(const SolverStep& step) {
-  const auto& [before, now, next, eta, half, older] = step;
+  const auto& [before, now, next, eta, half, older, prediction] = step;
   const double decay = next.sigma * now.alpha / (next.alpha * now.sigma);  // exp(-h)
   const double scale = next.alpha * (1 - decay);
   Row row;
@@ -106,51 +106,106 @@ Row dpmpp_2m(const SolverStep& step) {
   return row;
 }
 
-// Of the slopes of steps as long as each other, the newest first (Adams and Bashforth).
-constexpr double kSlopeWeights[][4] = {
+// Of the outputs of steps as long as each other, the newest first (Adams and Bashforth).
+constexpr double kOutputWeights[][4] = {
     {1}, {3.0 / 2, -1.0 / 2}, {23.0 / 12, -16.0 / 12, 5.0 / 12}, {55.0 / 24, -59.0 / 24, 37.0 / 24, -9.0 / 24}};
 
+// What PNDM mixes: a network's outputs, noise or v, as diffusers does; of x0 the noise that it stands for.
+FromOutput mixed(const SolverStep& step, NoiseLevel at) {
+  return x0_from(step.prediction == Prediction::v ? Prediction::v : Prediction::noise, at);
+}
+
+// What an output adds to x_next.
+double of_output(const SolverStep& step) {
+  return (1 - step.next.sigma / step.now.sigma) * mixed(step, step.now).output;
+}
+
 // Liu et al., "Pseudo Numerical Methods for Diffusion Models on Manifolds" (2022), eq. 12, with its transfer part (eq.
-// 11) on x0 + sigma noise: x_next = x + (sigma_next - sigma) e, where e is the weighted sum of up to four slopes. As
-// diffusers begins it with skip_prk_steps: the first step by two calls, as Heun's. First order into sigma_next = 0.
+// 11) on x0 + sigma noise: x_next = r x + (1 - r) x0(x, m), r = sigma_next / sigma, where m is the weighted sum of up
+// to four outputs. As diffusers begins it with skip_prk_steps: the first step by two calls. The second of them, on the
+// proposal x', has m = (m1 + m2) / 2 from x, which makes x_next = x' + (1 - r) (m2 - m1) / 2 times what an output is
+// of x0.
 Row pndm(const SolverStep& step) {
-  const auto& [before, now, next, eta, half, older] = step;
-  Row row = edm_heun(step);
-  if (!before || next.sigma == 0) return row;
-  const double* const weights = kSlopeWeights[1 + older];
-  const double length = next.sigma - now.sigma;
-  row.x = 1 + length * weights[0] / now.sigma;
-  row.x0 = -length * weights[0] / now.sigma;
-  row.history = length * weights[1];
+  const auto& [before, now, next, eta, half, older, prediction] = step;
+  const double scale = of_output(step), rest = 1 - next.sigma / now.sigma;
+  Row row;
+  if (half == Half::second) {
+    const FromOutput second = mixed(step, next);
+    row.x = 1 - scale / 2 * second.x / second.output;
+    row.x0 = scale / 2 / second.output;
+    row.history = -scale / 2;
+    return row;
+  }
+  const FromOutput x0 = mixed(step, now);
+  const double* const weights = kOutputWeights[before ? 1 + older : 0];
+  row.x = 1 - rest + rest * (1 - weights[0]) * x0.x;
+  row.x0 = rest * weights[0];
+  row.history = scale * weights[1];
+  row.history_x = -x0.x / x0.output;
+  row.history_x0 = 1 / x0.output;
   return row;
 }
 
 OlderTerms pndm_older(const SolverStep& step) {
-  const double length = step.next.sigma - step.now.sigma;
-  const double* const weights = kSlopeWeights[1 + step.older];
-  return {length * weights[2], length * weights[3]};
+  const double scale = of_output(step);
+  const double* const weights = kOutputWeights[1 + step.older];
+  return {scale * weights[2], scale * weights[3]};
 }
 
-// clang-format off
 constexpr SolverRow kSolvers[] = {
-    // latents, noise, history, keeps_x0, calls, order, churns, spare, schedule, formulas,
-    // starts_twice, older, older_terms, ends_as_trained
-    {Solver::ddpm, "ddpm", "Ho et al. 2020, the posterior",
-     Latents::preserving, Noise::always, History::none, false, 1, 1, false, 0, Schedule::linear, ddpm},
-    {Solver::ddim, "ddim", "Song et al. 2021, eq. 12",
-     Latents::preserving, Noise::with_eta, History::none, false, 1, 1, false, 0, Schedule::linear, ddim,
-     false, 0, nullptr, true},
-    {Solver::edm_euler, "edm_euler", "Karras et al. 2022, algorithm 2 without its second half",
-     Latents::exploding, Noise::never, History::none, false, 1, 1, true, 0, Schedule::karras, edm_euler},
-    {Solver::edm_heun, "edm_heun", "Karras et al. 2022, algorithm 2",
-     Latents::exploding, Noise::never, History::first_half, false, 2, 2, true, 0, Schedule::karras, edm_heun},
-    {Solver::dpmpp_2m, "dpmpp_2m", "Lu et al. 2022 (DPM-Solver++), algorithm 2",
-     Latents::either, Noise::never, History::step_before, true, 1, 2, false, 1, Schedule::karras, dpmpp_2m},
-    {Solver::pndm, "pndm", "Liu et al. 2022 (PNDM), eq. 12, as diffusers begins it",
-     Latents::exploding, Noise::never, History::step_before, false, 1, 2, false, 0, Schedule::karras, pndm,
-     true, 2, pndm_older, true},
+    {.solver = Solver::ddpm,
+     .name = "ddpm",
+     .source = "Ho et al. 2020, the posterior",
+     .latents = Latents::preserving,
+     .noise = Noise::always,
+     .schedule = Schedule::linear,
+     .formulas = ddpm},
+    {.solver = Solver::ddim,
+     .name = "ddim",
+     .source = "Song et al. 2021, eq. 12",
+     .latents = Latents::preserving,
+     .noise = Noise::with_eta,
+     .schedule = Schedule::linear,
+     .formulas = ddim,
+     .ends_as_trained = true},
+    {.solver = Solver::edm_euler,
+     .name = "edm_euler",
+     .source = "Karras et al. 2022, algorithm 2 without its second half",
+     .churns = true,
+     .formulas = edm_euler,
+     .on_sigmas = true},
+    {.solver = Solver::edm_heun,
+     .name = "edm_heun",
+     .source = "Karras et al. 2022, algorithm 2",
+     .history = History::first_half,
+     .calls = 2,
+     .order = 2,
+     .churns = true,
+     .formulas = edm_heun,
+     .on_sigmas = true},
+    {.solver = Solver::dpmpp_2m,
+     .name = "dpmpp_2m",
+     .source = "Lu et al. 2022 (DPM-Solver++), algorithm 2",
+     .latents = Latents::either,
+     .history = History::step_before,
+     .keeps_x0 = true,
+     .order = 2,
+     .spare = 1,
+     .formulas = dpmpp_2m,
+     .whole_timesteps = true,
+     .lower_order_below = 15},
+    {.solver = Solver::pndm,
+     .name = "pndm",
+     .source = "Liu et al. 2022 (PNDM), eq. 12, as diffusers begins it",
+     .history = History::step_before,
+     .order = 2,
+     .formulas = pndm,
+     .starts_twice = true,
+     .older = 2,
+     .older_terms = pndm_older,
+     .ends_as_trained = true,
+     .mixes_to_the_end = true},
 };
-// clang-format on
 
 constexpr bool in_order() {
   for (std::size_t i = 0; i < std::size(kSolvers); ++i)
@@ -187,6 +242,8 @@ class Check {
          "starts_twice is for solvers of one call that keep their slope");
     hold((row_.older > 0) == (row_.older_terms != nullptr) && row_.older <= static_cast<int>(OlderTerms{}.size()),
          "older and older_terms need each other");
+    hold(!row_.mixes_to_the_end || row_.history == History::step_before,
+         "mixes_to_the_end is for history of the step before");
     hold(row_.older == 0 || (row_.latents == Latents::exploding && row_.history == History::step_before),
          "older is for exploding latents and history of the step before");
     for (const bool preserving : {false, true}) {
@@ -200,13 +257,16 @@ class Check {
     const NoiseLevel before = level(3, preserving), now = level(2, preserving), next = level(0.7, preserving);
     const Row first = row_.formulas({std::nullopt, now, next, eta});
     const Row inner = row_.formulas({before, now, next, eta});
-    const Row last = row_.formulas({before, now, level(0, preserving), eta});
+    const Row alone = row_.formulas({std::nullopt, now, level(0, preserving), eta});
+    const Row mixing = row_.formulas({before, now, level(0, preserving), eta});
+    const Row& last = row_.mixes_to_the_end ? alone : mixing;
     hold(last.x == 0 && std::fabs(last.x0 - 1) < 1e-12 && last.noise == 0, "the last step does not end at x0");
     for (const Row& row : {first, inner}) {
       hold((row.noise != 0) == stochastic(row_, eta), "noise is not as the formulas have it");
       keeps(row, row_.history != History::none);
     }
     hold(first.history == 0 && last.history == 0, "the first or the last step reads history");
+    hold((mixing.history != 0) == row_.mixes_to_the_end, "mixes_to_the_end is not as the formulas have it");
     hold((inner.history != 0) == (row_.history == History::step_before), "history is not as the formulas have it");
     if (row_.calls_of(0) == 1) return;
     const Row second = row_.formulas({std::nullopt, now, next, eta, Half::second});

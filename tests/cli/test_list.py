@@ -30,7 +30,7 @@ def test_ops_are_listed_as_data():
     assert gemm["scale"] == {"name": "scale", "type": "real", "low": -1e6, "high": 1e6, "default": "1"}
     assert gemm["bias"] == {"name": "bias", "type": "flag", "choices": ["0", "1"], "default": "1"}
     assert {field["name"]: field for field in ops["sampler_step"]["fields"]}["seed"]["high"] == (1 << 63) - 1
-    assert {"name": "svd", "height": 576, "width": 1024, "multiples_of": 64} in ops["network"]["networks"]
+    assert {"name": "svd", "height": 576, "width": 1024, "multiples_of": 64, "noise_levels": [0.002, 700]} in ops["network"]["networks"]
     # The text says the same.
     lines = iter(run("list", "ops").stdout.splitlines())
     for op in ops.values():

@@ -96,6 +96,18 @@ def test_timesteps_as_a_checkpoint_expects_them(tmp_path):
         assert 1e-6 < np.abs(other - pictures[0]).mean() < 0.5
 
 
+def test_levels_beyond_those_of_the_training_are_there_on_request_and_named(tmp_path):
+    def said(*arguments):
+        result = run("sample", "digits", "--device", "host", "--steps", 2, "--out", tmp_path / "grid.png", *arguments)
+        assert result.returncode == 0, result.stderr
+        return [line for line in result.stderr.splitlines() if "noise level" in line]
+
+    assert said() == said("--schedule", "cosine", "--sampler", "ddim") == said("--sigma-max", 20) == []
+    for arguments in (("--sigma-max", 200), ("--sigma-max", 200, "--schedule", "linear", "--sampler", "ddim")):
+        line, = said(*arguments)
+        assert "digits was trained at 0.002 to 80" in line
+
+
 def test_pictures_are_of_the_size_asked_for(tmp_path):
     # Neither square nor powers of two; of 2 x 14, the coarser level has a single row.
     for height, width in ((6, 10), (2, 14)):
@@ -151,7 +163,7 @@ def test_sample_breaks_its_first_step_down_and_draws_the_same_pictures(tmp_path)
         (["sample", "digits", "--spacing", "leading"], "--spacing is for schedules of training timesteps"),
         (["sample", "digits", "--schedule", "linear", "--spacing", "leadin"], "unknown spacing 'leadin'; there are linspace, leading, trailing"),
         (["sample", "digits", "--schedule", "linear", "--offset", "1"], "--offset is for --spacing leading"),
-        (["sample", "digits", "--schedule", "linear", "--spacing", "leading", "--steps", "20", "--offset", "50"], "with 20 steps the range is 0 to 49"),
+        (["sample", "digits", "--schedule", "scaled_linear", "--spacing", "leading", "--steps", "20", "--offset", "50"], "with 20 steps the range is 0 to 49"),
         (["sample", "digits", "--schedule", "linear", "--final", "last"], "--final"),
         (["sample", "digits", "--labels", "10"], "--labels 10: digits has classes 0 to 9"),
         (["sample", "digits", "--labels", "one"], "'one' is not a whole number"),
@@ -196,7 +208,10 @@ def test_sample_breaks_its_first_step_down_and_draws_the_same_pictures(tmp_path)
         (["sample", "digits", "--churn", "inf"], "--churn inf: must be a finite number"),
         (["sample", "digits", "--guidance", "nan"], "--guidance nan: must be a finite number"),
         (["sample", "digits", "--sigma-max", "1e39"], "beyond the range of fp32"),
-        (["sample", "digits", "--schedule", "cosine", "--sigma-max", "20"], "--sigma-max is for --schedule karras"),
+        (["sample", "digits", "--schedule", "cosine", "--rho", "5"], "--rho is for --schedule karras"),
+        (["sample", "digits", "--schedule", "linear", "--steps", "1000"],
+         "the range is 1 to 930: 930 timesteps of --schedule linear have noise levels from 0.002 to 80, which --sigma-min and --sigma-max change"),
+        (["sample", "digits", "--schedule", "linear", "--sigma-max", "0.003"], "there can be none: 0 timesteps of --schedule linear"),
         (["sample", "digits", "--seed", "18446744073709551615"], "--seed 18446744073709551615: the range is 0 to 9223372036854775807"),
         (["sample", "digits", "--seed", "-1"], "--seed -1: the range is 0"),
         (["sample", "digits", "--first-image", "9223372036854775807"], "--first-image"),

@@ -42,20 +42,18 @@ def randomised(network):
     return network.eval()
 
 
-def draw(unet, vae, inputs):
+def draw(unet, inputs, scheduler):
     """The loop of diffusers' StableDiffusionPipeline."""
-    scheduler = diffusers.PNDMScheduler(**SCHEDULER)
     scheduler.set_timesteps(STEPS)
     latents, text = inputs["latents"], torch.cat([inputs["negative_prompt_embeds"], inputs["prompt_embeds"]])
     for t in scheduler.timesteps:
         without, given = unet(torch.cat([latents, latents]), t, text).sample.chunk(2)
         latents = scheduler.step(without + GUIDANCE * (given - without), t, latents).prev_sample
-    return latents, vae.decode(latents / vae.config.scaling_factor).sample
+    return latents
 
 
-def draw_xl(unet, inputs):
+def draw_xl(unet, inputs, scheduler):
     """The loop of diffusers' StableDiffusionXLPipeline."""
-    scheduler = diffusers.EulerDiscreteScheduler(**XL_SCHEDULER)
     scheduler.set_timesteps(STEPS)
     latents = inputs["latents"] * scheduler.init_noise_sigma
     text = torch.cat([inputs["negative_prompt_embeds"], inputs["prompt_embeds"]])
@@ -98,7 +96,7 @@ def write_xl(metadata):
               "pooled_prompt_embeds": torch.randn(2, 20), "negative_pooled_prompt_embeds": torch.randn(2, 20),
               "time_ids": torch.tensor([[1024.0, 768, 0, 16, 1024, 1024], [640, 480, 8, 0, 512, 768]])}
     with torch.no_grad():
-        save("small_sdxl_pipeline", {**inputs, "final_latents": draw_xl(unet, inputs)}, metadata)
+        save("small_sdxl_pipeline", {**inputs, "final_latents": draw_xl(unet, inputs, diffusers.EulerDiscreteScheduler(**XL_SCHEDULER))}, metadata)
 
 
 def write_video(metadata):
@@ -124,7 +122,8 @@ def main():
     tensors = {"x": torch.randn(2, 4, 5, 7), **inputs}
     with torch.no_grad():
         tensors["output"] = vae.decode(tensors["x"] / vae.config.scaling_factor).sample
-        tensors["final_latents"], tensors["images"] = draw(unet, vae, inputs)
+        tensors["final_latents"] = draw(unet, inputs, diffusers.PNDMScheduler(**SCHEDULER))
+        tensors["images"] = vae.decode(tensors["final_latents"] / vae.config.scaling_factor).sample
     metadata = {"diffusers": diffusers.__version__, "torch": torch.__version__, "configuration": json.dumps(SMALL_VAE)}
     weights = {name: tensor.half().contiguous() for name, tensor in vae.state_dict().items()}
     save_file(weights, FOLDER / "small_vae.safetensors", metadata)

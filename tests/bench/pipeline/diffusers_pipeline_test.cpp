@@ -132,14 +132,28 @@ TEST(DiffusersPipeline, APictureIsWhatItDraws) {
   RecordProperty("picture", std::to_string(1e6 * of_picture) + "e-6");
 }
 
-// What a row's sampler, told by a file of conditioning and beginning with that file's noise, makes of two pictures.
-std::vector<float> drawn(const NetworkInfo& row, const SafetensorsFile& recorded,
+// As the row has it where nobody says.
+SamplingOptions options_of(const NetworkInfo& row) {
+  SamplingOptions options{.solver = row.solver,
+                          .schedule = row.schedule,
+                          .steps = 20,
+                          .spacing = row.spacing,
+                          .offset = row.offset,
+                          .ends_noisy = row.ends_noisy,
+                          .guidance = row.guidance};
+  if (row.first_guidance != 0) options.first_guidance = row.first_guidance;
+  return options;
+}
+
+// What a sampler, told by a file of conditioning and beginning with that file's noise, makes of two pictures.
+std::vector<float> drawn(const NetworkInfo& row, const SamplingOptions& options, const SafetensorsFile& recorded,
                          const std::filesystem::path& weights) {
   const TemporaryFolder folder;
   std::vector<FileTensor> tensors;
   std::vector<std::vector<std::byte>> storage;
   for (const FileTensor& tensor : recorded.tensors()) {
-    if (tensor.name == "final_latents" || tensor.name == "images") continue;
+    if (tensor.name == "final_latents" || tensor.name == "images" || tensor.name == "x" || tensor.name == "output")
+      continue;
     storage.push_back(recorded.read(tensor));
     tensors.push_back({tensor.name, tensor.dtype, tensor.shape, storage.back()});
   }
@@ -148,15 +162,6 @@ std::vector<float> drawn(const NetworkInfo& row, const SafetensorsFile& recorded
   Conditioning conditioning(folder / "conditioning.safetensors", unet.info, true);
   conditioning.read(unet.network, 2);
   conditioning.set(*unet.platform, unet.executor, 0);
-  SamplingOptions options{.solver = row.solver,
-                          .schedule = row.schedule,
-                          .steps = 20,
-                          .sigma_max = row.sigma_max,
-                          .spacing = row.spacing,
-                          .offset = row.offset,
-                          .ends_noisy = row.ends_noisy,
-                          .guidance = row.guidance};
-  if (row.first_guidance != 0) options.first_guidance = row.first_guidance;
   Sampler sampler(*unet.platform, unet.executor, options);
   sampler.begin_from(conditioning.noise(unet.network, 0));
   return sampler.run({}, 0);
@@ -165,11 +170,38 @@ std::vector<float> drawn(const NetworkInfo& row, const SafetensorsFile& recorded
 // Euler over the timesteps, two pooled texts and sizes.
 TEST(DiffusersPipeline, APictureOfXlIsWhatItDraws) {
   const SafetensorsFile recorded("tests/bench/pipeline/small_sdxl_pipeline.safetensors");
-  const double error =
-      distance(drawn(small_network("sdxl", kSmallXl), recorded, "tests/bench/pipeline/small_sdxl.safetensors"),
-               channels_last_of(recorded_numbers(recorded, "final_latents"), 4, 8 * 12));
+  const NetworkInfo row = small_network("sdxl", kSmallXl);
+  const double error = distance(drawn(row, options_of(row), recorded, "tests/bench/pipeline/small_sdxl.safetensors"),
+                                channels_last_of(recorded_numbers(recorded, "final_latents"), 4, 8 * 12));
   EXPECT_LE(error, 1e-3);
   RecordProperty("latents", std::to_string(1e6 * error) + "e-6");
+}
+
+// diffusers_loops.py: PNDM that ends without noise, and DPM-Solver++(2M) over karras, which asks between the training
+// timesteps.
+TEST(DiffusersPipeline, LatentsOfOtherLoopsAreWhatItDraws) {
+  const SafetensorsFile loops("tests/bench/pipeline/small_loops.safetensors");
+  const SafetensorsFile recorded_xl("tests/bench/pipeline/small_sdxl_pipeline.safetensors");
+  const NetworkInfo row = small_network("sd15", kSmall), row_xl = small_network("sdxl", kSmallXl);
+  const auto error = [&](const char* name, const NetworkInfo& of, const SamplingOptions& options) {
+    const bool xl = &of == &row_xl;
+    const std::vector<float> found =
+        drawn(of, options, xl ? recorded_xl : recorded_pipeline(),
+              xl ? "tests/bench/pipeline/small_sdxl.safetensors" : "tests/bench/pipeline/small_unet.safetensors");
+    const double off = distance(found, channels_last_of(recorded_numbers(loops, name), 4, 8 * 12));
+    RecordProperty(name, std::to_string(1e6 * off) + "e-6");
+    return off;
+  };
+  SamplingOptions zero = options_of(row);
+  zero.ends_noisy = false;
+  EXPECT_LE(error("sd15_pndm_zero", row, zero), 2e-5);
+  for (const NetworkInfo* of : {&row, &row_xl}) {
+    SamplingOptions karras = options_of(*of);
+    karras.solver = sampler_step::Solver::dpmpp_2m;
+    karras.schedule = sampler_step::Schedule::karras;
+    karras.ends_noisy = false;
+    EXPECT_LE(error(of == &row ? "sd15_dpmpp_2m_karras" : "sdxl_dpmpp_2m_karras", *of, karras), 2e-5);
+  }
 }
 
 // Euler over EDM's levels, guidance that grows from frame to frame, and a decoder of two frames at a time.
@@ -178,7 +210,8 @@ TEST(DiffusersPipeline, AVideoIsWhatItDraws) {
   const TemporaryFolder folder;
   write_weights_by_rule(folder / "unet.safetensors", small_network("svd", kSmallSvd).build({}).graph);
   write_weights_by_rule(folder / "vae.safetensors", small_video_decoder().build({}).graph);
-  const std::vector<float> latents = drawn(small_network("svd", kSmallSvd), recorded, folder / "unet.safetensors");
+  const NetworkInfo moving = small_network("svd", kSmallSvd);
+  const std::vector<float> latents = drawn(moving, options_of(moving), recorded, folder / "unet.safetensors");
   const double error = distance(latents, channels_last_of(recorded_numbers(recorded, "final_latents"), 4, 4 * 6));
   EXPECT_LE(error, 1e-3);
   NetworkArguments arguments;

@@ -179,9 +179,9 @@ TEST(Sampler, BeginsOnTheWay) {
   for (const Solver solver : {Solver::edm_euler, Solver::edm_heun, Solver::ddim, Solver::dpmpp_2m, Solver::pndm}) {
     const sampler_step::SolverRow& row = sampler_step::row_of(solver);
     SamplingOptions options{.solver = solver, .schedule = row.schedule, .steps = 6};
-    const auto all = plan_steps(options, sampler_step::Prediction::noise);
+    const auto all = plan_steps(options, require_network("digits"));
     options.first_step = 4;
-    const auto last = plan_steps(options, sampler_step::Prediction::noise);
+    const auto last = plan_steps(options, require_network("digits"));
     ASSERT_EQ(last.size(), 2u) << row.name;
     for (std::size_t i = 0; i < 2; ++i) {
       EXPECT_EQ(last[i].sigma, all[4 + i].sigma) << row.name;
@@ -193,9 +193,9 @@ TEST(Sampler, BeginsOnTheWay) {
   }
   for (const int first : {-1, 6}) {
     SamplingOptions options{.steps = 6, .first_step = first};
-    EXPECT_THROW(plan_steps(options, sampler_step::Prediction::noise), InvalidInput) << first;
+    EXPECT_THROW(plan_steps(options, require_network("digits")), InvalidInput) << first;
   }
-  EXPECT_THROW(plan_steps({.cache_every = 0}, sampler_step::Prediction::noise), InvalidInput);
+  EXPECT_THROW(plan_steps({.cache_every = 0}, require_network("digits")), InvalidInput);
 }
 
 }  // namespace

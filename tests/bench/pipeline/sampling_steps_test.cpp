@@ -15,9 +15,18 @@
 namespace noisefloor::pipeline {
 namespace {
 
+using networks::NetworkInfo;
 using sampler_step::Prediction;
 using sampler_step::Schedule;
 using sampler_step::Solver;
+
+// Of any level between EDM's, or with the training timesteps of a schedule.
+NetworkInfo network_of(Prediction prediction, Schedule schedule = Schedule::karras) {
+  NetworkInfo info = networks::require_network("digits");
+  info.prediction = prediction;
+  info.schedule = schedule;
+  return info;
+}
 
 // Runs a sampler's rows on numbers, with the exact denoiser of a Gaussian N(mean, deviation^2): what it would do to one
 // pixel. `noise` stands for every random number.
@@ -37,7 +46,7 @@ double run_on_gaussian(const SamplingOptions& options, Prediction prediction, do
     if (row.history_x0 != 0) kept.push_back(row.history_x * at + row.history_x0 * x0);
     return next;
   };
-  for (const StepPlan& step : plan_steps(options, prediction)) {
+  for (const StepPlan& step : plan_steps(options, network_of(prediction, options.schedule))) {
     x += std::sqrt(std::max(0.0, step.sigma * step.sigma - step.churned_from * step.churned_from)) * noise;
     double proposal = apply(step.row, x, model(x, step.sigma));
     // Of the newest outputs the last is this step's, if it keeps one, and the one before is what its launch reads.
@@ -95,9 +104,9 @@ TEST(Samplers, DdimOnScaledLatentsIsDdimOfThePaper) {
 }
 
 TEST(Samplers, ChurnRaisesTheLevelByItsGamma) {
-  const auto steps = plan_steps({.steps = 10, .churn = 2}, Prediction::x0);
+  const auto steps = plan_steps({.steps = 10, .churn = 2}, network_of(Prediction::x0));
   EXPECT_DOUBLE_EQ(steps[3].sigma, steps[3].churned_from * 1.2);
-  const auto capped = plan_steps({.steps = 10, .churn = 100}, Prediction::x0);
+  const auto capped = plan_steps({.steps = 10, .churn = 100}, network_of(Prediction::x0));
   EXPECT_DOUBLE_EQ(capped[3].sigma, capped[3].churned_from * std::sqrt(2.0));
 }
 
@@ -118,7 +127,7 @@ TEST(Samplers, RefuseOptionsThatMakeNoSense) {
        .schedule = Schedule::linear,
        .steps = 20,
        .spacing = sampler_step::Spacing::leading,
-       .offset = 50},
+       .offset = 500},
       {.solver = Solver::ddim, .schedule = Schedule::linear, .offset = -1},
       {.solver = Solver::ddim, .schedule = Schedule::linear, .steps = 1000, .ends_noisy = true},
       {.sigma_max = kInfinity},
@@ -131,9 +140,10 @@ TEST(Samplers, RefuseOptionsThatMakeNoSense) {
       {.clamp = kInfinity},
       {.solver = Solver::ddim, .eta = NAN},
       {.seed = std::uint64_t{1} << 63}};
-  for (const SamplingOptions& options : wrong) EXPECT_THROW(plan_steps(options, Prediction::x0), InvalidInput);
-  EXPECT_EQ(plan_steps({.steps = 1}, Prediction::x0).size(), 1u);
-  EXPECT_EQ(plan_steps({.seed = (std::uint64_t{1} << 63) - 1}, Prediction::x0).size(), 18u);
+  for (const SamplingOptions& options : wrong)
+    EXPECT_THROW(plan_steps(options, network_of(Prediction::x0)), InvalidInput);
+  EXPECT_EQ(plan_steps({.steps = 1}, network_of(Prediction::x0)).size(), 1u);
+  EXPECT_EQ(plan_steps({.seed = (std::uint64_t{1} << 63) - 1}, network_of(Prediction::x0)).size(), 18u);
 }
 
 // The last two levels are one, where the spacing itself ends at timestep 0.
@@ -146,17 +156,26 @@ TEST(Samplers, EndAtTheLevelOfTheLastTimestepWithAnySpacing) {
                                         << steps);
         const SamplingOptions options{
             .solver = Solver::ddim, .schedule = schedule, .steps = steps, .spacing = spacing, .ends_noisy = true};
-        EXPECT_EQ(std::ssize(plan_steps(options, Prediction::noise)), steps);
+        EXPECT_EQ(std::ssize(plan_steps(options, network_of(Prediction::noise, schedule))), steps);
       }
 }
 
 TEST(Samplers, TimestepOfALevelInvertsTheSchedule) {
   for (const Schedule schedule : {Schedule::linear, Schedule::scaled_linear, Schedule::cosine}) {
-    const auto bars = sampler_step::cumulative_alphas(schedule);
-    for (const std::size_t t : {0u, 1u, 500u, 998u, 999u})
-      EXPECT_NEAR(timestep_of(std::sqrt((1 - bars[t]) / bars[t]), schedule), static_cast<double>(t), 1e-6);
-    EXPECT_EQ(timestep_of(1e-9, schedule), 0);
-    EXPECT_EQ(timestep_of(1e9, schedule), 999);
+    const std::vector<double> sigmas = sampler_step::training_sigmas(schedule);
+    for (const Schedule visited : {schedule, Schedule::karras}) {
+      const NetworkInfo info = network_of(Prediction::noise, schedule);
+      const SamplingOptions options{.solver = Solver::edm_euler, .schedule = visited};
+      for (const std::size_t t : {0u, 1u, 500u, 998u, 999u})
+        EXPECT_NEAR(timestep_of(sigmas[t], options, info), static_cast<double>(t), 1e-6);
+      EXPECT_EQ(timestep_of(1e-9, options, info), 0);
+      EXPECT_EQ(timestep_of(1e9, options, info), 999);
+      const double between = timestep_of(std::sqrt(sigmas[3] * sigmas[4]), options, info);
+      if (visited == schedule)
+        EXPECT_LT(between, 3.499);  // in a straight line, as the levels of its own linspace are
+      else
+        EXPECT_NEAR(between, 3.5, 1e-9);
+    }
   }
 }
 

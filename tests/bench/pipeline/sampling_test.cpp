@@ -45,7 +45,7 @@ TEST(Sampler, RecordsOnceWhereNoNoiseIsDrawnElseEachBatchAndKeepsOnlyTheLast) {
   Digits digits;
   for (const sampler_step::SolverRow& row : sampler_step::solvers()) {
     SCOPED_TRACE(row.name);
-    std::size_t launches = kSteps;
+    std::size_t launches = kSteps + (row.mixes_to_the_end ? 1 : 0);  // what the third step adds of the first
     for (int step = 0; step + 1 < kSteps; ++step) launches += static_cast<std::size_t>(row.calls_of(step) - 1);
     const SamplingOptions plain{.solver = row.solver, .schedule = row.schedule, .steps = kSteps};
     const bool noisy = sampler_step::stochastic(row, 0);
@@ -57,7 +57,7 @@ TEST(Sampler, RecordsOnceWhereNoNoiseIsDrawnElseEachBatchAndKeepsOnlyTheLast) {
     }
     if (row.calls == 2 && row.churns) {
       more.churn = 10;
-      EXPECT_EQ(recordings_of(digits, more, launches + kSteps), kBatches);
+      EXPECT_EQ(recordings_of(digits, more, launches + kSteps - 1), kBatches);  // the first level is the largest
     }
   }
 }
@@ -210,7 +210,7 @@ TEST(Sampler, EmbedsLevelsAheadBySolversOfEveryKind) {
       Executor executor(platform, network, RandomWeights(), plan);
       return Sampler(platform, executor, options).run(labels, 0);
     };
-    EXPECT_EQ(drawn(calls_of(plan_steps(options, require_network("digits").prediction))), drawn(0));
+    EXPECT_EQ(drawn(calls_of(plan_steps(options, require_network("digits")))), drawn(0));
   }
 }
 
@@ -220,7 +220,7 @@ TEST(Sampler, KnowsHowManyCallsItsLoopHas) {
   for (const sampler_step::SolverRow& row : sampler_step::solvers()) {
     SCOPED_TRACE(row.name);
     const SamplingOptions options{.solver = row.solver, .schedule = row.schedule, .steps = kSteps};
-    const std::int64_t calls = calls_of(plan_steps(options, require_network("digits").prediction));
+    const std::int64_t calls = calls_of(plan_steps(options, require_network("digits")));
     EXPECT_GE(calls, kSteps);
     for (const std::int64_t levels : {calls, calls - 1}) {
       const Network network =

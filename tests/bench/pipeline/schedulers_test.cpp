@@ -1,51 +1,60 @@
-// Samplers with the timesteps of checkpoints, held to diffusers' schedulers (schedulers.py).
+// Samplers over networks of training timesteps, held to diffusers' schedulers (schedulers.py): what the network is
+// told, and the latents before each step and in the end. And that no loop asks a network beyond the levels of its
+// training.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <span>
 #include <string>
 
+#include "bench/commands/sample_arguments.h"
 #include "bench/pipeline/sampling.h"
+#include "kernels/core/fields.h"
+#include "kernels/core/listed.h"
 #include "reports/run/csv.h"
 
 namespace noisefloor::pipeline {
 namespace {
 
+using networks::NetworkInfo;
 using sampler_step::Prediction;
 using sampler_step::Schedule;
 using sampler_step::Solver;
 
-// Runs a sampler's steps over schedulers.py's function in the place of a network.
+// Runs a sampler's steps over schedulers.py's function in the place of a network, with the numbers of a device: floats.
 class OverAFunction {
  public:
-  OverAFunction(const SamplingOptions& options, Prediction prediction)
-      : options_(options), steps_(plan_steps(options, prediction)) {}
+  OverAFunction(const SamplingOptions& options, const NetworkInfo& info) : steps_(plan_steps(options, info)) {
+    start_ = 0.7 * first_deviation(steps_.front().sigma, options, info);
+  }
 
-  std::size_t steps() const { return steps_.size(); }
-  double start() const { return 0.7 * std::hypot(1.0, steps_.front().sigma); }
-  double timestep(std::size_t step) const { return timestep_of(steps_[step].sigma, options_.schedule); }
+  const std::vector<StepPlan>& steps() const { return steps_; }
+  double start() const { return start_; }
   double next(std::size_t step, double x) {
     const StepPlan& plan = steps_[step];
-    double next = half(plan.row, plan.sigma, x);
-    for (std::size_t k = 0; k < plan.older.size(); ++k) next += plan.older[k] * kept_[kept_.size() - 3 - k];
-    return plan.second ? half(*plan.second, plan.sigma_next, next) : next;
+    const std::size_t newest = kept_.size() - 1;  // what the step before kept
+    double next = half(plan.row, plan.sigma, plan.timestep, x, step);
+    for (std::size_t k = 0; k < plan.older.size(); ++k) next += plan.older[k] * kept_[newest - 1 - k];
+    return plan.second ? half(*plan.second, plan.sigma_next, plan.timestep_next, next, step) : next;
   }
 
  private:
-  double half(const sampler_step::CoefficientRow<double>& row, double sigma, double x) {
-    const double seen = x / std::hypot(1.0, sigma);
-    const double model =
-        0.8 * std::sin(2 * seen) + 0.1 * std::cos(std::round(timestep_of(sigma, options_.schedule)) / 70);
+  double half(const sampler_step::CoefficientRow<double>& exact, double sigma, double t, double x, std::size_t step) {
+    const sampler_step::Coefficients row = rounded(exact);
+    const double model = 0.8 * std::sin(2 * x / std::hypot(1.0, sigma)) + 0.1 * std::cos(t / 70);
     const double x0 = row.model_x * x + row.model * model;
-    const double next = row.x * x + row.x0 * x0 + row.history * kept_.back();
+    const double next =
+        row.x * x + row.x0 * x0 + row.history * kept_.back() + row.noise * std::cos(3 * static_cast<double>(step));
     if (row.history_x0 != 0) kept_.push_back(row.history_x * x + row.history_x0 * x0);
     return next;
   }
 
-  SamplingOptions options_;
   std::vector<StepPlan> steps_;
+  double start_ = 0;
   std::vector<double> kept_{0};
 };
 
@@ -53,35 +62,142 @@ int index_of(std::span<const char* const> names, const std::string& name) {
   return static_cast<int>(std::find(names.begin(), names.end(), name) - names.begin());
 }
 
-// schedulers.csv: diffusers' own trajectories, whose tables are fp32.
+std::vector<double> numbers_of(const std::string& text) {
+  std::vector<double> numbers;
+  for (std::size_t at = 0; at < text.size(); at = text.find(' ', at) + 1) {
+    numbers.push_back(std::stod(text.substr(at)));
+    if (text.find(' ', at) == std::string::npos) break;
+  }
+  return numbers;
+}
+
 TEST(Samplers, FollowDiffusersSchedulersStepByStep) {
   const CsvFile file = read_csv("tests/bench/pipeline/schedulers.csv");
-  const auto text = [&](std::size_t line, const char* column) { return file.lines[line].fields[file.column(column)]; };
-  int trajectories = 0;
-  for (std::size_t line = 0; line < file.lines.size(); ++trajectories) {
+  std::map<std::string, int> loops;
+  double worst = 0, worst_timestep = 0;
+  for (std::size_t line = 0; line < file.lines.size(); ++line) {
+    const auto text = [&](const char* column) { return file.lines[line].fields[file.column(column)]; };
+    SCOPED_TRACE(fmt::format("line {} of schedulers.csv: {} {} {} --final {}, {}, {} steps", line + 2, text("solver"),
+                             text("schedule"), text("spacing"), text("final"), text("prediction"), text("steps")));
+    ++loops[text("solver")];
     const SamplingOptions options{
-        .solver = static_cast<Solver>(index_of(sampler_step::solver_names(), text(line, "solver"))),
-        .schedule = Schedule::scaled_linear,
-        .steps = std::stoi(text(line, "steps")),
-        .spacing = static_cast<sampler_step::Spacing>(index_of(sampler_step::kSpacingNames, text(line, "spacing"))),
-        .offset = std::stoi(text(line, "offset")),
-        .ends_noisy = text(line, "final") == "first"};
-    SCOPED_TRACE(fmt::format("line {} of schedulers.csv", line + 2));
-    OverAFunction sampler(options, text(line, "prediction") == "v" ? Prediction::v : Prediction::noise);
-    double x = sampler.start();
-    for (std::size_t step = 0; step <= sampler.steps(); ++step, ++line) {
-      const double wanted = std::stod(text(line, "x"));
-      ASSERT_NEAR(x, wanted, 2e-6 * std::max(1.0, std::fabs(wanted))) << "step " << step;
-      if (step == sampler.steps()) {
-        EXPECT_EQ(text(line, "timestep"), "");
-        continue;
+        .solver = static_cast<Solver>(index_of(sampler_step::solver_names(), text("solver"))),
+        .schedule = static_cast<Schedule>(index_of(sampler_step::kScheduleNames, text("schedule"))),
+        .steps = std::stoi(text("steps")),
+        .spacing = static_cast<sampler_step::Spacing>(index_of(sampler_step::kSpacingNames, text("spacing"))),
+        .offset = std::stoi(text("offset")),
+        .ends_noisy = text("final") == "first",
+        .eta = std::stod(text("eta"))};
+    const std::vector<double> timesteps = numbers_of(text("timesteps")), latents = numbers_of(text("latents"));
+    for (const char* name : {"sd15", "sdxl"}) {
+      NetworkInfo info = networks::require_network(name);
+      if (text("prediction") == "v") info.prediction = Prediction::v;
+      OverAFunction sampler(options, info);
+      ASSERT_EQ(sampler.steps().size(), timesteps.size());
+      ASSERT_EQ(latents.size(), timesteps.size() + 1);
+      double x = sampler.start();
+      for (std::size_t step = 0; step < latents.size(); ++step) {
+        const double error = std::fabs(x - latents[step]) / std::max(1.0, std::fabs(latents[step]));
+        worst = std::max(worst, error);
+        ASSERT_LE(error, 2e-5) << name << ", step " << step << ": " << x << ", not " << latents[step];
+        if (step == timesteps.size()) break;
+        const double off = std::fabs(sampler.steps()[step].timestep - timesteps[step]);
+        worst_timestep = std::max(worst_timestep, off);
+        ASSERT_LE(off, 2e-3) << name << ", step " << step;
+        x = sampler.next(step, x);
       }
-      ASSERT_NEAR(sampler.timestep(step), std::stod(text(line, "timestep")), 1e-6) << "step " << step;
-      x = sampler.next(step, x);
     }
   }
-  // Predictions, numbers of steps, spacings and ends of each solver; of PNDM one prediction, end and spacing.
-  EXPECT_EQ(trajectories, 2 * (2 * (2 * 2 + 2 + 3 + 1) + 1));
+  RecordProperty("worst", fmt::format("{:.2e}", worst));
+  RecordProperty("worst_timestep", fmt::format("{:.2e}", worst_timestep));
+  EXPECT_EQ(loops.size(), sampler_step::solvers().size());
+  for (const auto& [solver, count] : loops) EXPECT_GE(count, 2 * 7) << solver;
+}
+
+// The figures that users of these checkpoints know, each from its own source: Stable Diffusion's betas, Nichol and
+// Dhariwal's cosine, EDM's and Stable Video Diffusion's configurations.
+struct Trained {
+  const char* network;
+  double least, most;
+};
+constexpr Trained kTrained[] = {
+    {"sd15", 0.02916716, 14.614641}, {"sdxl", 0.02916716, 14.614641}, {"svd", 0.002, 700},
+    {"edm-cifar", 0.002, 80},        {"digits", 0.002, 80},           {"moving-digits", 0.002, 80},
+    {"adm64", 0.006425413, 20291.17}};
+
+TEST(Levels, KarrasSpansThoseOfTheTraining) {
+  std::size_t drawing = 0;
+  for (const NetworkInfo& info : networks::all_networks()) drawing += info.decodes() ? 0 : 1;
+  ASSERT_EQ(std::size(kTrained), drawing) << "a network whose levels nothing here knows";
+  for (const auto& [network, least, most] : kTrained) {
+    SampleArguments arguments;
+    arguments.network.network = network;
+    arguments.schedule = "karras";
+    if (!networks::require_network(network).conditioning.empty()) arguments.conditioning = "a file";
+    const std::vector<StepPlan> steps = resolve_options(arguments);
+    EXPECT_NEAR(steps.front().sigma, most, 1e-6 * most) << network;
+    const StepPlan& last = steps.back();
+    EXPECT_NEAR(last.sigma, least, 1e-6 * least) << network;
+    EXPECT_EQ(last.sigma_next, 0) << network;
+  }
+}
+
+// What `sample` was asked for may be refused, but never answered with levels beyond those of the training.
+RC_GTEST_PROP(Levels, StayWithinThoseOfTheTraining, ()) {
+  const Trained trained = *rc::gen::elementOf(std::vector<Trained>(std::begin(kTrained), std::end(kTrained)));
+  const NetworkInfo& info = networks::require_network(trained.network);
+  const auto one_of = [](std::span<const char* const> names) {
+    return *rc::gen::elementOf(std::vector<std::string>(names.begin(), names.end()));
+  };
+  SampleArguments arguments;
+  arguments.network.network = info.name;
+  if (!info.conditioning.empty()) arguments.conditioning = "a file";
+  arguments.sampler = one_of(sampler_step::solver_names());
+  arguments.schedule = one_of(sampler_step::kScheduleNames);
+  arguments.steps = *rc::gen::weightedOneOf<int>({{9, rc::gen::inRange(1, 60)}, {1, rc::gen::inRange(60, 1001)}});
+  if (arguments.schedule != "karras") {
+    arguments.spacing = one_of(sampler_step::kSpacingNames);
+    arguments.final_level = *rc::gen::element<std::string>("", "zero", "first");
+  }
+  if (sampler_step::row_of(static_cast<Solver>(index_of(sampler_step::solver_names(), arguments.sampler))).churns)
+    arguments.options.churn = *rc::gen::element(0.0, 5.0, 100.0);
+  std::vector<StepPlan> steps;
+  try {
+    steps = resolve_options(arguments);
+  } catch (const InvalidInput&) {  // more steps than timesteps, or an offset behind the last
+    RC_ASSERT(*arguments.steps > 400);
+    return;
+  }
+  RC_ASSERT(static_cast<int>(steps.size()) == *arguments.steps);
+  for (const StepPlan& step : steps)
+    for (const double sigma : {step.sigma, step.second ? step.sigma_next : step.sigma}) {
+      RC_ASSERT(sigma >= trained.least * (1 - 1e-6) && sigma <= trained.most * (1 + 1e-6));
+      if (info.schedule != Schedule::karras) RC_ASSERT(timestep_of(sigma, arguments.options, info) <= 999);
+    }
+  RC_ASSERT(levels_note(info, steps).empty());
+}
+
+TEST(Levels, OthersAreThereOnRequestAndNamed) {
+  for (const char* schedule : {"karras", "linear"}) {
+    SampleArguments arguments;
+    arguments.network.network = "sd15";
+    arguments.conditioning = "a file";
+    arguments.sampler = "edm_euler";
+    arguments.schedule = schedule;
+    arguments.spacing = schedule == std::string("linear") ? "linspace" : "";
+    arguments.sigma_max = 1000;
+    const std::vector<StepPlan> steps = resolve_options(arguments);
+    EXPECT_GT(steps.front().sigma, 150) << schedule;
+    EXPECT_EQ(steps.front().timestep, 999) << schedule;
+    const std::string note = levels_note(networks::require_network("sd15"), steps);
+    EXPECT_NE(note.find("0.029167 to 14.615"), std::string::npos) << note;
+    EXPECT_NE(note.find("sd15"), std::string::npos) << note;
+    arguments.sigma_max = 10;  // fewer of them need no word
+    const std::vector<StepPlan> fewer = resolve_options(arguments);
+    EXPECT_LE(fewer.front().sigma, 10 + 1e-9) << schedule;
+    EXPECT_GT(fewer.front().sigma, 9.5) << schedule;
+    EXPECT_EQ(levels_note(networks::require_network("sd15"), fewer), "");
+  }
 }
 
 }  // namespace
