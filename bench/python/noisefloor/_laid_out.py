@@ -2,6 +2,8 @@
 
 import torch
 
+from noisefloor._operators import prepare
+
 NOMINAL = 64  # height and width by which a convolution is judged and its weights are prepared; they do not follow it
 
 
@@ -13,8 +15,6 @@ class LaidOut:
     """
 
     def __init__(self, conv, name, upsample):
-        from noisefloor.torch import prepare
-
         w = conv.weight.detach().permute(0, 2, 3, 1)
         made = prepare("conv2d", (1, NOMINAL, NOMINAL, w.shape[3]), w, stride=conv.stride[0], pad=conv.padding[0], upsample=upsample)
         self.name, self.arguments, self.of = name, {"variant": made.variant, "prepared": made.memory}, version(conv.weight)
@@ -23,13 +23,6 @@ class LaidOut:
     def serves(weight):
         """On the CPU each call lays weights out in scratch memory."""
         return weight.is_cuda
-
-    @staticmethod
-    def add(conv, name, upsample):
-        """To what the convolution has, unless its variant reads the weights themselves."""
-        made = LaidOut(conv, name, upsample) if LaidOut.serves(conv.weight) else None
-        if made is not None and made.arguments["prepared"] is not None:
-            conv._noisefloor_laid_out[upsample, conv.weight.dtype, conv.weight.device] = made
 
     def arguments_for(self, weight):
         if not torch.compiler.is_compiling() and torch.cuda.is_current_stream_capturing() and self.of != version(weight):

@@ -1,121 +1,154 @@
-"""Transformers of diffusers as `patch` has them, and attention's processor."""
+"""Transformers of diffusers as `patch` has them, and attention."""
 
 from torch import nn
 
 from noisefloor import _products
-from noisefloor._blocks import altered, of_diffusers, swapped, unhooked
+from noisefloor._blocks import is_replaced, of_diffusers
 from noisefloor._laid_out import NOMINAL
-from noisefloor._replacements import (
-    OPERATORS, Conv2d, Linear, Replacement, channels_first, channels_last, convolve, judged, misfit, multiply, need
-)
+from noisefloor._layers import Conv2d, Linear, channels_first, channels_last
+from noisefloor._operators import OPERATORS
+from noisefloor._replacement import Replacement, altered, judged, misfit, need, parameter, standing
 
 
-def fits_projection(module):
-    need(isinstance(module.proj, Linear), "its proj is no Linear that is replaced")
-    unhooked(module, "proj")
+class Projecting(Replacement):
+    """Layers of a feed-forward that project, and have an activation behind that."""
 
-
-class Geglu(Replacement):
     runs = "gemm"
+    computes = ("proj",)
 
     @staticmethod
     def fits(module):
-        fits_projection(module)
+        need(is_replaced(module.proj, Linear) or "forward" in module.proj.__dict__, "its proj is no Linear that is replaced")
+
+    def __call__(self, hidden_states, *args, **kwargs):
+        why, layers = self.inside()
+        weights = [parameter(one.module, "weight") for one in layers]
+        if why := self.changed() or why or misfit(hidden_states, weights[0], rows=True):
+            return self.fall_back(why, hidden_states, *args, **kwargs)
+        return layers[0].multiply(weights[0], hidden_states, self.act())
+
+
+class Geglu(Projecting):
+    @staticmethod
+    def fits(module):
+        Projecting.fits(module)
         n, k = module.proj.weight.shape
         judged("gemm", module.proj.weight.dtype, a=(NOMINAL, k), b=(n, k), act="geglu")
 
-    def forward(self, hidden_states, *args, **kwargs):
-        proj = self.proj
-        if why := swapped(proj) or misfit(hidden_states, proj.weight.dtype, rows=True):
-            self.fall_back(why)
-            return super().forward(hidden_states, *args, **kwargs)
-        return multiply(proj, proj.weight, hidden_states, "geglu")
+    def act(self):
+        return "geglu"
 
 
-class Gelu(Replacement):
-    runs = "gemm"
+class Gelu(Projecting):
+    asks = ("approximate",)
     ACT = {"none": "gelu", "tanh": "gelu_tanh"}
 
     @staticmethod
     def fits(module):
         need(module.approximate in Gelu.ACT, f"approximate='{module.approximate}'")
-        fits_projection(module)
+        Projecting.fits(module)
 
-    def forward(self, hidden_states):
-        proj = self.proj
-        if why := swapped(proj) or misfit(hidden_states, proj.weight.dtype, rows=True):
-            self.fall_back(why)
-            return super().forward(hidden_states)
-        return multiply(proj, proj.weight, hidden_states, Gelu.ACT[self.approximate])
+    def act(self):
+        return Gelu.ACT[self.module.approximate]
 
 
 class Transformer2DModel(Replacement):
     """Its last projection with the residual in it, and no copy to channels-first."""
 
     runs = "gemm or conv2d"
+    functions = ("_get_output_for_continuous_inputs",)
+    asks = ("is_input_continuous", "use_linear_projection")
+    computes = ("proj_out",)
+
+    @classmethod
+    def check(cls, module):
+        need(hasattr(module, cls.functions[0]), "this diffusers has it otherwise")
+        super().check(module)
 
     @staticmethod
     def fits(module):
-        need(module.is_input_continuous and isinstance(module.proj_out, (Linear, Conv2d)), "only its layers are replaced")
-        need(hasattr(module, "_get_output_for_continuous_inputs"), "this diffusers has it otherwise")
-        unhooked(module, "proj_out")
+        proj_out = getattr(module, "proj_out", None)
+        need(module.is_input_continuous and (is_replaced(proj_out, (Linear, Conv2d)) or "forward" in vars(proj_out or module)), "only its layers are replaced")
 
-    def _get_output_for_continuous_inputs(self, hidden_states, residual, batch_size, height, width, inner_dim):
-        proj_out = self.proj_out
-        why = swapped(proj_out)
-        if why := why or misfit(hidden_states, proj_out.weight.dtype, 3, 3) or misfit(residual, proj_out.weight.dtype, 4, 4, images=True):
-            self.fall_back(why)
-            return super()._get_output_for_continuous_inputs(hidden_states, residual, batch_size, height, width, inner_dim)
-        if isinstance(proj_out, Conv2d):
-            return convolve(proj_out, proj_out.weight, channels_first(hidden_states.reshape(batch_size, height, width, inner_dim)), residual)
-        y = multiply(proj_out, proj_out.weight, hidden_states, residual=channels_last(residual))
+    def __call__(self, hidden_states, residual, batch_size, height, width, inner_dim):
+        why, layers = self.inside()
+        weights = [parameter(one.module, "weight") for one in layers]
+        if why := self.changed() or why or misfit(hidden_states, weights[0], 3, 3) or misfit(residual, weights[0], 4, 4, images=True):
+            return self.fall_back(why, hidden_states, residual, batch_size, height, width, inner_dim)
+        if isinstance(layers[0], Conv2d):
+            return layers[0].convolve(weights[0], channels_first(hidden_states.reshape(batch_size, height, width, inner_dim)), residual)
+        y = layers[0].multiply(weights[0], hidden_states, residual=channels_last(residual))
         return channels_first(y.reshape(batch_size, height, width, -1))
 
 
-class AttentionProcessor(Replacement):
-    """AttnProcessor2_0 with the op: queries, keys and values stay [batch, tokens, heads, dim]."""
+class Attention(Replacement):
+    """With AttnProcessor2_0's formula and the op: queries, keys and values stay [batch, tokens, heads, dim]. The processor itself stays where it is."""
 
-    def __init__(self, processor, together):
-        self.original, self.together = processor, together
+    runs = "attention"
+    asks = ("norm_q", "norm_k", "is_causal", "inner_kv_dim", "inner_dim", "heads", "scale_qk", "scale", "get_attention_scores")
 
-    @staticmethod
-    def side_by_side(attn):
-        """Of to_q, to_k and to_v the last ones that can be one product (3, 2 or none), and what gives their weights back."""
-        layers = (attn.to_q, attn.to_k, attn.to_v)
-        for joint in (layers, layers[1:]):
-            if _products.fit(joint, Linear):
-                return len(joint), _products.lay(joint)
-        return 0, lambda: None
+    def __init__(self, module, *more):
+        super().__init__(module, *more)
+        self.processor = type(module.processor), type(module.processor).__call__
 
     @staticmethod
     def fits(attn):
-        kind = type(attn.processor).__name__
-        need(kind in ("AttnProcessor", "AttnProcessor2_0"), f"its processor is {kind}")
+        kind = of_diffusers(attn.processor)
+        need(kind in ("AttnProcessor", "AttnProcessor2_0"), f"its processor is {type(attn.processor).__name__}")
+        need(type(attn.processor).__call__.__module__.startswith("diffusers."), f"{kind}.__call__ is replaced")
         need(attn.norm_q is None and attn.norm_k is None, "it normalizes queries and keys")
         need(not getattr(attn, "is_causal", False), "it is causal")
         need(attn.inner_kv_dim == attn.inner_dim, "it has fewer heads of keys than of queries")
-        need(kind == "AttnProcessor2_0" or attn.scale_qk, "it does not scale the scores")
         dim = attn.inner_dim // attn.heads
+        need(kind == "AttnProcessor2_0" or (attn.scale_qk and abs(attn.scale * dim**0.5 - 1) < 1e-6), "it does not scale the scores as usual")
+        need("get_attention_scores" not in attn.__dict__, "its get_attention_scores is replaced")
         judged("attention", attn.to_q.weight.dtype, **{name: (1, NOMINAL, attn.heads, dim) for name in "qkv"})
+
+    def put(self, undo):
+        """Lays the weights of to_q, to_k and to_v, or of the last two, side by side where they can be one product."""
+        layers, self.together = (self.module.to_q, self.module.to_k, self.module.to_v), 0
+        for joint in (layers, layers[1:]):
+            if not self.together and _products.fit(joint) and all(isinstance(standing(one), Linear) for one in joint):
+                self.together = len(joint)
+                undo.append(_products.lay(joint))
+        super().put(undo)
+
+    def changed(self):
+        processor = self.module.processor.__class__
+        if (processor, processor.__call__) != self.processor:
+            return super().changed() or f"has another processor since patch: {processor.__name__}"
+        return super().changed()
 
     def project(self, attn, tokens, keys):
         layers = (attn.to_q, attn.to_k, attn.to_v)
         joint = layers if self.together == 3 and keys is tokens else layers[1:]
-        if not self.together or swapped(*joint) or misfit(keys, joint[0].weight.dtype, rows=True):
+        if not self.together or not all([standing(one) is not None for one in joint]):
             return attn.to_q(tokens), attn.to_k(keys), attn.to_v(keys)
-        products = OPERATORS["products"](keys.flatten(0, 1).contiguous(), [layer.weight for layer in joint])
+        weights = [parameter(one, "weight") for one in joint]
+        if any([misfit(keys, one, rows=True) for one in weights]):
+            return attn.to_q(tokens), attn.to_k(keys), attn.to_v(keys)
+        products = OPERATORS["products"](keys.flatten(0, 1).contiguous(), weights)
         last = products.unflatten(1, keys.shape[:2]).unbind(0)
         return last if len(last) == 3 else (attn.to_q(tokens), *last)
 
-    def __call__(self, attn, hidden_states, encoder_hidden_states=None, attention_mask=None, temb=None, *args, block_residual=None, **kwargs):
-        why = "an attention mask" if attention_mask is not None else misfit(hidden_states, hidden_states.dtype, 3, 4)
-        if why is None and encoder_hidden_states is not None:
-            why = misfit(encoder_hidden_states, hidden_states.dtype, 3, 3)
-        if why:
-            self.fall_back(why)
-            y = self.original(attn, hidden_states, encoder_hidden_states, attention_mask, temb, *args, **kwargs)
-            return y if block_residual is None else y + block_residual
-        residual = hidden_states
+    def __call__(self, hidden_states, encoder_hidden_states=None, attention_mask=None, *, temb=None, **kwargs):
+        why = self.changed() or ("an attention mask" if attention_mask is not None else "cross_attention_kwargs" if kwargs else None)
+        if why := why or self.misfit(hidden_states, encoder_hidden_states):
+            return self.fall_back(why, hidden_states, encoder_hidden_states, attention_mask, **({} if temb is None else {"temb": temb}), **kwargs)
+        return self.attend(hidden_states, encoder_hidden_states, temb)
+
+    def misfit(self, x, keys):
+        why = misfit(x, x, 3, 4)
+        return why if why or keys is None else misfit(keys, x, 3, 3)
+
+    def attend_and_add(self, x, keys, residual):
+        """What a block that does not call it adds to its input."""
+        if why := self.misfit(x, keys):
+            return self.fall_back(why, x, keys) + residual
+        return self.attend(x, keys, None, residual)
+
+    def attend(self, hidden_states, encoder_hidden_states, temb, block_residual=None):
+        attn, residual = self.module, hidden_states
         if attn.spatial_norm is not None:
             hidden_states = attn.spatial_norm(hidden_states, temb)
         image = hidden_states.shape if hidden_states.ndim == 4 else None
@@ -128,8 +161,8 @@ class AttentionProcessor(Replacement):
             keys = attn.norm_encoder_hidden_states(encoder_hidden_states)
         q, k, v = (one.unflatten(-1, (attn.heads, -1)).contiguous() for one in self.project(attn, hidden_states, keys))
         y = OPERATORS["attention"](q, k, v).flatten(2)
-        if block_residual is not None and not attn.residual_connection and attn.rescale_output_factor == 1 and adds(attn.to_out, y, block_residual):
-            return multiply(attn.to_out[0], attn.to_out[0].weight, y, residual=block_residual)
+        if block_residual is not None and len(attn.to_out) == 2 and not attn.residual_connection and attn.rescale_output_factor == 1:
+            return project_and_add(*attn.to_out, y, block_residual)
         y = attn.to_out[1](attn.to_out[0](y))
         if image is not None:
             y = channels_first(y.reshape(image[0], image[2], image[3], -1))
@@ -141,113 +174,106 @@ class AttentionProcessor(Replacement):
 
 
 def drops(layer):
-    return type(layer) is not nn.Identity and (type(layer) is not nn.Dropout or (layer.training and layer.p > 0))
+    return altered(layer) or (type(layer) is not nn.Identity and (type(layer) is not nn.Dropout or (layer.training and layer.p > 0)))
 
 
-def adds(layers, x, residual):
-    """Whether layers, but for a dropout nothing but a projection of x, are one product with the residual in it."""
-    linear = next((one for one in layers if isinstance(one, nn.Linear)), None)
-    rest = [one for one in layers if one is not linear]
-    if not isinstance(linear, Linear) or any([altered(one) for one in layers]) or any([drops(one) for one in rest]):
-        return False
-    same = residual.dtype is x.dtype and residual.shape == (*x.shape[:-1], linear.out_features)
-    return same and misfit(x, linear.weight.dtype, rows=True) is None
+def project_and_add(first, second, x, residual):
+    """Of a projection and a dropout one behind the other, in either order: the residual in the product, where the dropout does nothing."""
+    for linear, other in ((first, second), (second, first)):
+        one = standing(linear)
+        if isinstance(one, Linear) and not drops(other):
+            weight = parameter(linear, "weight")
+            if residual.dtype is x.dtype and residual.shape == (*x.shape[:-1], linear.out_features) and misfit(x, weight, rows=True) is None:
+                return one.multiply(weight, x, residual=residual)
+    return second(first(x)) + residual
 
 
-def fits_block(module, *feeding):
-    """Of a block that adds each layer's input to its output."""
-    attention = [name for name in ("attn1", "attn2") if getattr(module, name) is not None]
-    for name, kind in [*((name, "Attention") for name in attention), *((name, "FeedForward") for name in feeding)]:
-        need(of_diffusers(getattr(module, name)) == kind, f"its {name} is no {kind} of diffusers'")
-    unhooked(module, *attention, *feeding)
-    for name in attention:
-        need(type(getattr(module, name).processor) is AttentionProcessor, f"the processor of its {name} is left")
-    for name in feeding:
-        net = getattr(module, name).net
-        need(len(net) == 3 and isinstance(net[2], Linear), f"its {name} does not end with a Linear that is replaced")
-        unhooked(net, "1", "2")
-
-
-def attend(attn, x, keys, residual):
-    return attn.processor(attn, x, keys, block_residual=residual)
-
-
-def feed_forward(ff, x, residual):
-    """The residual where it is projected last."""
-    first, *rest = ff.net
-    x = first(x)
-    if adds(rest, x, residual):
-        return multiply(rest[1], rest[1].weight, x, residual=residual)
-    for layer in rest:
-        x = layer(x)
-    return x + residual
-
-
-def strange(block, hidden_states, *feeding):
-    """Why a block calls its layers after all; None where they are those that `patch` found, and it is asked what they do."""
-    attention = [attn for attn in (block.attn1, block.attn2) if attn is not None]
-    if not all([type(attn.processor) is AttentionProcessor for attn in attention]):
-        return "an attention in it with another processor"
-    if any([altered(one) for one in (*attention, *feeding)]):
-        return "a layer in it with hooks, or with its forward replaced"
-    if block._chunk_size is not None:
-        return "feeding forward in chunks"
-    return swapped(*[ff.net[2] for ff in feeding]) or misfit(hidden_states, hidden_states.dtype, 3, 3)
-
-
-class BasicTransformerBlock(Replacement):
-    """Each residual where the layer before it is projected."""
+class Block(Replacement):
+    """Adds each layer's input to its output: in the product where that is projected."""
 
     runs = "gemm"
+
+    @staticmethod
+    def fits_layers(module, feeding):
+        for name in ("attn1", "attn2"):
+            if (attn := getattr(module, name)) is not None:
+                need(of_diffusers(attn) == "Attention", f"its {name} is no Attention of diffusers'")
+                need(is_replaced(attn, Attention) or "forward" in attn.__dict__, f"the processor of its {name} is left")
+        for name in feeding:
+            ff = getattr(module, name)
+            need(of_diffusers(ff) == "FeedForward", f"its {name} is no FeedForward of diffusers'")
+            need(len(ff.net) == 3 and is_replaced(ff.net[2], Linear), f"its {name} does not end with a Linear that is replaced")
+
+    def trouble(self, x):
+        """(Why it must call its layers, or None; the replacements of its attentions)"""
+        why, attention = self.inside()
+        why = self.changed() or why or ("feeding forward in chunks" if self.module._chunk_size is not None else None)
+        return why or misfit(x, x, 3, 3), attention
+
+    def feed_forward(self, name, x, residual):
+        first, *rest = self.module._modules[name].net
+        x = first(x)
+        if len(rest) == 2:
+            return project_and_add(*rest, x, residual)
+        for layer in rest:
+            x = layer(x)
+        return x + residual
+
+
+class BasicTransformerBlock(Block):
+    asks = ("norm_type", "pos_embed", "attn2")
+    computes = ("attn1", "attn2")
+    restates = ("ff",)
 
     @staticmethod
     def fits(module):
         need(module.norm_type == "layer_norm", f"its norm_type is {module.norm_type}")
         need(module.pos_embed is None, "it adds places")
-        fits_block(module, "ff")
+        Block.fits_layers(module, ("ff",))
 
-    def forward(self, hidden_states, attention_mask=None, encoder_hidden_states=None, encoder_attention_mask=None, timestep=None,
-                cross_attention_kwargs=None, *args, **kwargs):  # fmt: skip
-        why = strange(self, hidden_states, self.ff)
+    def __call__(self, hidden_states, attention_mask=None, encoder_hidden_states=None, encoder_attention_mask=None, timestep=None,
+                 cross_attention_kwargs=None, *args, **kwargs):  # fmt: skip
+        why, attention = self.trouble(hidden_states)
         if attention_mask is not None or encoder_attention_mask is not None:
-            why = "an attention mask"
-        elif cross_attention_kwargs:
-            why = "cross_attention_kwargs"
+            why = why or "an attention mask"
+        if cross_attention_kwargs:
+            why = why or "cross_attention_kwargs"
         if why:
-            self.fall_back(why)
-            return super().forward(hidden_states, attention_mask, encoder_hidden_states, encoder_attention_mask, timestep, cross_attention_kwargs,
-                                   *args, **kwargs)  # fmt: skip
-        x = hidden_states
-        x = attend(self.attn1, self.norm1(x), encoder_hidden_states if self.only_cross_attention else None, x)
-        if self.attn2 is not None:
-            x = attend(self.attn2, self.norm2(x), encoder_hidden_states, x)
-        return feed_forward(self.ff, self.norm3(x), x)
+            return self.fall_back(why, hidden_states, attention_mask, encoder_hidden_states, encoder_attention_mask, timestep, cross_attention_kwargs,
+                                  *args, **kwargs)  # fmt: skip
+        module, x = self.module, hidden_states
+        x = attention[0].attend_and_add(module.norm1(x), encoder_hidden_states if module.only_cross_attention else None, x)
+        if len(attention) == 2:
+            x = attention[1].attend_and_add(module.norm2(x), encoder_hidden_states, x)
+        return self.feed_forward("ff", module.norm3(x), x)
 
 
-class TemporalBasicTransformerBlock(Replacement):
+class TemporalBasicTransformerBlock(Block):
     """The same along frames: pixels are the batch."""
 
-    runs = "gemm"
+    asks = ("is_res", "attn2")
+    computes = ("attn1", "attn2")
+    restates = ("ff_in", "ff")
 
     @staticmethod
     def fits(module):
         need(module.is_res, "its frames have another width")
-        fits_block(module, "ff_in", "ff")
+        Block.fits_layers(module, ("ff_in", "ff"))
 
-    def forward(self, hidden_states, num_frames, encoder_hidden_states=None):
-        if why := strange(self, hidden_states, self.ff_in, self.ff):
-            self.fall_back(why)
-            return super().forward(hidden_states, num_frames, encoder_hidden_states)
-        pixels = hidden_states.shape[1]
+    def __call__(self, hidden_states, num_frames, encoder_hidden_states=None):
+        why, attention = self.trouble(hidden_states)
+        if why:
+            return self.fall_back(why, hidden_states, num_frames, encoder_hidden_states)
+        module, pixels = self.module, hidden_states.shape[1]
         x = hidden_states.unflatten(0, (-1, num_frames)).transpose(1, 2).flatten(0, 1)
-        x = feed_forward(self.ff_in, self.norm_in(x), x)
-        x = attend(self.attn1, self.norm1(x), None, x)
-        if self.attn2 is not None:
-            x = attend(self.attn2, self.norm2(x), encoder_hidden_states, x)
-        x = feed_forward(self.ff, self.norm3(x), x)
+        x = self.feed_forward("ff_in", module.norm_in(x), x)
+        x = attention[0].attend_and_add(module.norm1(x), None, x)
+        if len(attention) == 2:
+            x = attention[1].attend_and_add(module.norm2(x), encoder_hidden_states, x)
+        x = self.feed_forward("ff", module.norm3(x), x)
         return x.unflatten(0, (-1, pixels)).transpose(1, 2).flatten(0, 1)
 
 
-# By the names of diffusers' classes; those of the second kind behind the processors.
-TRANSFORMERS = {"GEGLU": Geglu, "GELU": Gelu, "Transformer2DModel": Transformer2DModel}
+# By the names of diffusers' classes; those of the second kind behind those of the first.
+TRANSFORMERS = {"GEGLU": Geglu, "GELU": Gelu, "Transformer2DModel": Transformer2DModel, "Attention": Attention}
 TRANSFORMER_BLOCKS = {"BasicTransformerBlock": BasicTransformerBlock, "TemporalBasicTransformerBlock": TemporalBasicTransformerBlock}

@@ -68,6 +68,11 @@ def made(name, dtype=torch.float32):
     return net.eval().to(dtype), inputs
 
 
+def traces(net):
+    """What of ours is in it, or in an object that a module keeps."""
+    return [name for name, one in net.named_modules() for kept in (one, *vars(one).values()) if "noisefloor" in type(kept).__module__]
+
+
 def off(got, wanted):
     return ((got.double() - wanted.double()).norm() / wanted.double().norm()).item()
 
@@ -91,7 +96,7 @@ def test_a_patched_network_is_the_network(name):
     assert torch.equal(net(*given).sample, wanted)
     after = net.state_dict()
     assert list(after) == list(before) and all(torch.equal(after[key], before[key]) and after[key].stride() == before[key].stride() for key in before)
-    assert not [one for one in net.modules() if "oisefloor" in type(one).__name__ or [key for key in one.__dict__ if "noisefloor" in key]]
+    assert not traces(net)
 
 
 @pytest.mark.parametrize("activation", ["geglu", "gelu", "gelu-approximate"])
@@ -204,7 +209,7 @@ def test_an_adapter_that_comes_after_patch_is_called(activation):
     with noisefloor.torch.patch(net) as report:
         net.net[0].proj = Adapted(net.net[0].proj)
         added = net(x)
-        assert report.fell_back == {"net.0": {"a layer in it that was put there since": 1}}
+        assert report.fell_back == {"net.0": {"its proj is left, or was put there since patch": 1}}
     assert off(added, net(x)) < 1e-6
 
 
@@ -223,9 +228,8 @@ def test_a_module_that_was_taken_apart_keeps_no_other_from_undo():
     net = torch.nn.Sequential(torch.nn.Conv2d(4, 8, 3), torch.nn.Conv2d(8, 4, 3))
     report = noisefloor.torch.patch(net)
     del net[1].weight
-    with pytest.raises(AttributeError, match="weight"):
-        report.undo()
-    assert type(net[0]) is torch.nn.Conv2d and type(net[1]) is torch.nn.Conv2d
+    report.undo()
+    assert not traces(net) and net[0].weight.is_contiguous()
 
 
 def test_a_class_of_that_name_is_no_patched_one():
@@ -349,7 +353,7 @@ def test_a_patch_that_fails_leaves_nothing_behind(monkeypatch):
     monkeypatch.setattr(_laid_out.LaidOut, "serves", lambda weight: True)
     with pytest.raises(RuntimeError, match="out of memory"):
         noisefloor.torch.patch(net)
-    assert torch.equal(net(*given).sample, wanted) and not [one for one in net.modules() if "noisefloor" in str(list(one.__dict__))]
+    assert torch.equal(net(*given).sample, wanted) and not traces(net)
 
 
 def test_norms_of_another_element_type_are_left():
@@ -370,14 +374,14 @@ def test_a_copy_is_patched_and_has_its_own_weights(copied):
     with noisefloor.torch.patch(net):
         patched = net(*given).sample
         other = copied(net)
-        assert torch.equal(other(*given).sample, patched) and "Noisefloor" in type(other.conv_in).__name__
+        assert torch.equal(other(*given).sample, patched) and "conv_in" in traces(other)
         other.conv_in.weight.data.mul_(2)
         changed = other(*given).sample
         assert off(changed, patched) > 1e-3 and torch.equal(copied(other)(*given).sample, changed)
         assert torch.equal(net(*given).sample, patched)
     assert torch.equal(net(*given).sample, wanted)
     other = copied(net)
-    assert torch.equal(other(*given).sample, wanted) and "Noisefloor" not in type(other.conv_in).__name__
+    assert torch.equal(other(*given).sample, wanted) and not traces(other)
 
 
 @pytest.mark.filterwarnings("ignore:.*weight_norm.*:FutureWarning")

@@ -10,7 +10,7 @@ from diffusers.models.attention import FeedForward  # noqa: E402
 from diffusers.models.attention_processor import Attention  # noqa: E402
 from diffusers.models.resnet import ResnetBlock2D  # noqa: E402
 from diffusers.models.upsampling import Upsample2D  # noqa: E402
-from noisefloor import _replacements  # noqa: E402
+from noisefloor import _operators  # noqa: E402
 from torch import nn  # noqa: E402
 
 TYPE, EMPTY = "an element type that is not the weights', or that no op takes", "an empty input"
@@ -89,7 +89,7 @@ def test_a_layer_takes_what_it_took(name, backend):
 def test_a_modules_operators_take_tensors_at_any_address(backend):
     """What is compiled for an aligned tensor is called with others of its shape: PyTorch does not ask for addresses."""
     def call(x, w, bias):
-        return _replacements.OPERATORS["gemm"](x, w, bias)
+        return _operators.OPERATORS["gemm"](x, w, bias)
 
     compiled = call if backend is None else torch.compile(call, fullgraph=True, backend=backend)
     for tensors in (lambda n, *shape: torch.randn(n + 1, *shape)[:n], lambda n, *shape: torch.randn(n + 1, *shape)[1:]):

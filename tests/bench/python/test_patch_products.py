@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("diffusers", reason="diffusers is not installed")
 import noisefloor.torch  # noqa: E402
 from diffusers.models.attention_processor import Attention  # noqa: E402
-from noisefloor import _products, _replacements  # noqa: E402
+from noisefloor import _operators, _products  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -31,8 +31,8 @@ def off(got, wanted):
 @pytest.fixture
 def products(monkeypatch):
     """How many layers each product had."""
-    taken, product = [], _replacements.OPERATORS["products"]
-    monkeypatch.setitem(_replacements.OPERATORS, "products", lambda a, weights: taken.append((len(weights), _products.are_side_by_side(weights))) or product(a, weights))
+    taken, product = [], _operators.OPERATORS["products"]
+    monkeypatch.setitem(_operators.OPERATORS, "products", lambda a, weights: taken.append((len(weights), _products.are_side_by_side(weights))) or product(a, weights))
     return taken
 
 
@@ -118,4 +118,4 @@ def test_the_operator_is_one_of_pytorchs():
         assert off(operator(a, given), wanted) < 1e-4
         torch.library.opcheck(operator, (a, given))
     with torch.enable_grad(), pytest.raises(ValueError, match=r"b\[1\]"):
-        _replacements.OPERATORS["products"](a, [weights[0], weights[1].clone().requires_grad_()])
+        _operators.OPERATORS["products"](a, [weights[0], weights[1].clone().requires_grad_()])

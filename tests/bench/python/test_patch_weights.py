@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("diffusers", reason="diffusers is not installed")
 import noisefloor.torch  # noqa: E402
 from diffusers.models.upsampling import Upsample2D  # noqa: E402
-from noisefloor import _laid_out, _replacements  # noqa: E402
+from noisefloor import _laid_out, _operators  # noqa: E402
 from torch import nn  # noqa: E402
 
 
@@ -87,7 +87,7 @@ def test_what_is_written_counts_from_the_next_call_on(way, backend, kept):
     net, x = two_layers().requires_grad_(False), torch.randn(2, 4, 6, 5)
     torch._dynamo.reset()
     with noisefloor.torch.patch(net) as report:
-        assert bool(net[0].base_layer._noisefloor_laid_out) == bool(net[1].conv._noisefloor_laid_out) == kept
+        assert bool(net[0].base_layer.forward.laid_out) == bool(net[1].conv.forward.laid_out) == kept
         call = net if backend is None else torch.compile(net, fullgraph=True, backend=backend)
         before = call(x)
         for layer in (net[0].base_layer, net[1].conv):
@@ -159,7 +159,7 @@ def test_a_call_that_failed_laid_nothing_out(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: captures)
     net = nn.Conv2d(4, 8, 3, padding=1)
     with noisefloor.torch.patch(net), torch.no_grad():
-        assert net._noisefloor_laid_out
+        assert net.forward.laid_out
         net.weight.mul_(2)
         with pytest.raises(ValueError):
             net(torch.randn(1, 5, 6, 6))
@@ -174,7 +174,7 @@ def test_a_captured_graph_takes_what_the_last_call_left(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: captures)
     net, x = two_layers(), torch.randn(2, 4, 6, 5)
     with noisefloor.torch.patch(net):
-        memory = [one.arguments["prepared"] for conv in (net[0].base_layer, net[1].conv) for one in conv._noisefloor_laid_out.values()]
+        memory = [one.arguments["prepared"] for conv in (net[0].base_layer, net[1].conv) for one in conv.forward.laid_out.values()]
         places, before = [one.data_ptr() for one in memory], [one.clone() for one in memory]
         assert len(memory) == 3
         net[0].base_layer.weight.data.mul_(2)
@@ -193,13 +193,13 @@ def test_a_captured_graph_takes_what_the_last_call_left(monkeypatch):
 
 def test_a_modules_operators_lay_weights_out_in_each_call():
     x, w, bias = torch.randn(2, 6, 5, 8), torch.randn(16, 3, 3, 8), torch.randn(16)
-    handle, call = noisefloor.torch.prepare("conv2d", x.shape, w, bias), _replacements.OPERATORS["conv2d"]
+    handle, call = noisefloor.torch.prepare("conv2d", x.shape, w, bias), _operators.OPERATORS["conv2d"]
     wanted, given = handle(x), {"variant": handle.variant, "prepared": handle.memory}
     handle.memory.zero_()
     assert torch.equal(call(x, w, bias, **given), wanted) and torch.equal(handle(x), wanted)
     w.data.mul_(2)
     assert torch.equal(torch.compile(call, fullgraph=True, backend="aot_eager")(x, w, bias, **given), noisefloor.torch.conv2d(x, w, bias))
-    # All but the schema: what the call writes to `prepared` is not declared (noisefloor/torch.py says why).
+    # All but the schema: what the call writes to `prepared` is not declared (noisefloor/_operators.py says why).
     tests = ("test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic")
     handle.memory.zero_()
     torch.library.opcheck(torch.ops.noisefloor.conv2d.of_module, (x, w, bias), given, test_utils=tests)
@@ -229,10 +229,10 @@ def test_a_pickled_one_is_loaded_by_who_imported_nothing(tmp_path):
     net, x = nn.Sequential(nn.Linear(8, 8)), torch.randn(2, 8)
     with noisefloor.torch.patch(net):
         (tmp_path / "net").write_bytes(pickle.dumps((net, x, net(x))))
-    script = "import pickle, sys, torch\nnet, x, y = pickle.load(open(sys.argv[1], 'rb'))\nwith torch.no_grad(): assert torch.equal(net(x), y)\nprint(type(net[0]).__name__)"
+    script = "import pickle, sys, torch\nnet, x, y = pickle.load(open(sys.argv[1], 'rb'))\nwith torch.no_grad(): assert torch.equal(net(x), y)\nprint(type(net[0].forward).__module__)"
     done = subprocess.run([sys.executable, "-c", f"import sys; sys.path.insert(0, {built.FOLDER!r})\n{script}", str(tmp_path / "net")],
                           capture_output=True, text=True, timeout=120)
-    assert done.stdout.strip() == "NoisefloorLinear", done.stderr
+    assert done.stdout.strip() == "noisefloor._layers", done.stderr
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="PyTorch sees no GPU")
@@ -242,7 +242,7 @@ def test_a_graph_on_a_gpu_sees_what_is_written():
     net, x = net.cuda().to(torch.bfloat16), torch.randn(2, 4, 32, 32, device="cuda", dtype=torch.bfloat16)
     with noisefloor.torch.patch(net) as report:
         if torch.cuda.get_device_capability()[0] == 9:
-            assert [len(conv._noisefloor_laid_out) for conv in (net[0], net[1], net[2].conv)] == [1, 0, 1]
+            assert [len(conv.forward.laid_out) for conv in (net[0], net[1], net[2].conv)] == [1, 0, 1]
         net(x)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):

@@ -1,0 +1,195 @@
+"""PyTorch's layers as `patch` has them: a Replacement for each kind, whose call is of an op.
+
+Activations are channels-last from end to end: `permute(0, 2, 3, 1)` of such a tensor is the dense [n, h, w, c] that the ops take, and no copy.
+Weights are read at each call.
+"""
+
+import torch
+from torch import nn
+
+from noisefloor._laid_out import NOMINAL, LaidOut
+from noisefloor._operators import OPERATORS
+from noisefloor._replacement import Replacement, judged, misfit, need, parameter, standing
+
+
+def channels_last(x):
+    """[n, c, ...] as dense [n, ..., c]: a view where x is channels-last in memory."""
+    return x.movedim(1, -1).contiguous()
+
+
+def channels_first(y):
+    return y.movedim(-1, 1)
+
+
+def rearrange(weight, memory_format):
+    with torch.inference_mode(weight.is_inference()):  # the parameter's own: it would become what the copy is
+        weight.data = weight.detach().contiguous(memory_format=memory_format)
+
+
+class Conv2d(Replacement):
+    """Its weights are channels-last in place: the kernels read the parameter's own memory."""
+
+    runs = "conv2d"
+    functions = ("forward", "_conv_forward")
+    asks = ("_conv_forward", "padding_mode", "padding", "stride", "dilation", "groups")
+
+    @staticmethod
+    def fits(module):
+        need(module.groups == 1, f"groups={module.groups}")
+        need(module.dilation == (1, 1), f"dilation={module.dilation}")
+        need(module.padding_mode == "zeros", f"padding_mode='{module.padding_mode}'")
+        need(not isinstance(module.padding, str), f"padding='{module.padding}'")
+        for what in ("kernel_size", "stride", "padding"):
+            high, wide = getattr(module, what)
+            need(high == wide, f"{what}={(high, wide)}")
+        cout, cin, kernel, _ = module.weight.shape
+        need(kernel % 2 == 1, f"kernel_size={module.kernel_size}, which is even")
+        need("weight" in module._parameters, "its weight is computed in each call")
+        need("_conv_forward" not in module.__dict__, "its _conv_forward is replaced, as for pictures without seams")
+        judged("conv2d", module.weight.dtype, x=(1, NOMINAL, NOMINAL, cin), w=(cout, kernel, kernel, cin), stride=module.stride[0], pad=module.padding[0])
+
+    def put(self, undo):
+        self.laid_out, weight = {}, self.module.weight
+        self.was_channels_last = weight.is_contiguous(memory_format=torch.channels_last)
+        if not self.was_channels_last:
+            rearrange(weight, torch.channels_last)
+        self.lay_out(self.name, False)
+        super().put(undo)
+
+    def lay_out(self, name, upsample):
+        """For a variant that does not read the weights themselves."""
+        weight = self.module.weight
+        made = LaidOut(self.module, name, upsample) if LaidOut.serves(weight) else None
+        if made is not None and made.arguments["prepared"] is not None:
+            self.laid_out[upsample, weight.dtype, weight.device] = made
+
+    def undo(self):
+        super().undo()
+        self.laid_out = {}
+        weight = self.module._parameters.get("weight")
+        if weight is not None and weight.dim() == 4 and not self.was_channels_last:
+            rearrange(weight, torch.contiguous_format)
+
+    def __call__(self, input):
+        weight = parameter(self.module, "weight")
+        if why := self.changed() or misfit(input, weight, 4, 4, images=True):
+            return self.fall_back(why, input)
+        return self.convolve(weight, input)
+
+    def convolve(self, weight, x, residual=None, upsample=False, **more):
+        conv, kept = self.module, self.laid_out
+        laid_out = kept.get((upsample, weight.dtype, weight.device)) if kept else None  # none after the network was moved
+        if laid_out is not None:
+            more |= laid_out.arguments_for(weight)
+        if residual is not None:
+            more["residual"] = channels_last(residual)
+        y = OPERATORS["conv2d"](channels_last(x), weight.permute(0, 2, 3, 1).contiguous(), parameter(conv, "bias"), stride=conv.stride[0], pad=conv.padding[0],
+                                upsample=upsample, **more)
+        if laid_out is not None:
+            laid_out.was_made_of(weight)
+        return channels_first(y)
+
+
+class Linear(Replacement):
+    runs = "gemm"
+
+    @staticmethod
+    def fits(module):
+        judged("gemm", module.weight.dtype, a=(NOMINAL, module.in_features), b=module.weight.shape)
+
+    def __call__(self, input):
+        weight = parameter(self.module, "weight")
+        if why := self.changed() or misfit(input, weight, rows=True):
+            return self.fall_back(why, input)
+        return self.multiply(weight, input)
+
+    def multiply(self, weight, x, act="none", residual=None):
+        rows = x.reshape(-1, x.shape[-1]).contiguous()
+        residual = None if residual is None else residual.reshape(rows.shape[0], -1).contiguous()
+        return OPERATORS["gemm"](rows, weight, parameter(self.module, "bias"), residual, act=act).reshape(*x.shape[:-1], -1)
+
+
+class GroupNorm(Replacement):
+    runs = "groupnorm"
+    activation = None  # a LastActivation that it computes, too
+
+    @staticmethod
+    def fits(module):
+        need(module.affine, "it has no weights")
+        c = module.num_channels
+        judged("groupnorm", module.weight.dtype, x=(1, NOMINAL, c), gamma=(c,), beta=(c,), groups=module.num_groups, eps=module.eps)
+
+    def __call__(self, input):
+        weight, activated = parameter(self.module, "weight"), self.activation is not None and self.activation.is_fused()
+        if why := self.changed() or misfit(input, weight, 2, images=True):
+            y = self.fall_back(why, input)
+            return nn.functional.silu(y) if activated else y
+        return self.normalize(weight, input, "silu" if activated else "none")
+
+    def normalize(self, weight, x, fusion, **more):
+        norm, dense = self.module, channels_last(x)
+        rows = dense.reshape(dense.shape[0], -1, dense.shape[-1])
+        y = OPERATORS["groupnorm"](rows, weight, parameter(norm, "bias"), groups=norm.num_groups, eps=norm.eps, fusion=fusion, **more)
+        return channels_first(y.reshape(dense.shape))
+
+
+class LayerNorm(Replacement):
+    runs = "layernorm"
+
+    @staticmethod
+    def fits(module):
+        need(len(module.normalized_shape) == 1, f"it is over {len(module.normalized_shape)} axes")
+        need((module.weight is None) == (module.bias is None), "it has a weight and no bias")
+        c = module.normalized_shape[0]
+        affine = {} if module.weight is None else {"gamma": (c,), "beta": (c,)}
+        judged("layernorm", torch.float32 if module.weight is None else module.weight.dtype, x=(NOMINAL, c), eps=module.eps, **affine)
+
+    def __call__(self, input):
+        module = self.module
+        weight, bias = parameter(module, "weight"), parameter(module, "bias")
+        why = self.changed() or misfit(input, input if weight is None else weight)
+        if why is None and (weight is None) != (bias is None):
+            why = "a weight or a bias alone"
+        if why is None and weight is None and input.size(-1) != module.normalized_shape[0]:
+            why = "an input of another width"
+        if why:
+            return self.fall_back(why, input)
+        return OPERATORS["layernorm"](input.reshape(-1, input.shape[-1]).contiguous(), gamma=weight, beta=bias, eps=module.eps).reshape(input.shape)
+
+
+class LastActivation(Replacement):
+    """Of the SiLU that a network calls behind a GroupNorm, and which that computes while both are as patch found them. It stands in a copy of the SiLU:
+    other modules may have that, too. Hooks are of both."""
+
+    runs = "groupnorm"
+
+    @staticmethod
+    def fits(module):
+        need(type(module) is nn.SiLU, f"it is {type(module).__name__}")
+
+    def of(self, network, attribute, norm):
+        self.network, self.attribute, self.norm = network, attribute, norm
+        return self
+
+    def put(self, undo):
+        super().put(undo)
+        act = self.network._modules[self.attribute]
+        self.network._modules[self.attribute], self.norm.activation = self.module, self
+
+        def back():
+            self.norm.activation = None
+            if self.network._modules.get(self.attribute) is self.module:
+                self.network._modules[self.attribute] = act
+
+        undo.append(back)
+
+    def is_fused(self):
+        """Asked by both, one behind the other."""
+        norm, act = self.norm, self.module
+        return self.network._modules.get(self.attribute) is act and standing(act) is self and standing(norm.module) is norm
+
+    def __call__(self, input):
+        return input if self.is_fused() else self.original(input)
+
+
+LAYERS = {nn.Conv2d: Conv2d, nn.Linear: Linear, nn.GroupNorm: GroupNorm, nn.LayerNorm: LayerNorm}

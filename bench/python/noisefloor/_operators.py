@@ -1,0 +1,124 @@
+"""The operators of PyTorch and the functions that call them: those of noisefloor.torch, and those that patched modules call."""
+
+import torch
+from torch.autograd import forward_ad
+
+from noisefloor import _frameworks, _prepared, _products, _signatures
+from noisefloor._docstrings import docstring
+
+_library = torch.library.Library("noisefloor", "DEF")
+
+
+def _define(op, of_module):
+    """Registers an op, and returns the operator and the order of its tensors. Its outputs are a list, as their number is the problem's."""
+    made, bound = _signatures.signature(op), _signatures.bound(op)
+    schema = [f"Tensor{'' if tensor.always else '?'} {tensor.name}{'' if tensor.name in made.first else '=None'}" for tensor in made.ordered()]
+    order = [text.split()[1].partition("=")[0] for text in schema]
+    # All fields in one text: PyTorch takes longer for each argument, given or not, than this does to read it.
+    schema += ["*", "str? fields=None", "str? variant=None", "str? dtype=None", "Tensor? prepared=None"]
+    # A module's `prepared` is written by each call and read by nobody else, so that no order among calls on one stream matters: it stands here as an
+    # input, since torch.compile would copy what is declared as written.
+    tags = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_fixed_stride_order)
+    name = f"{op}.{'of_module' if of_module else 'default'}"
+    _library.define(f"{name.removesuffix('.default')}({', '.join(schema)}) -> Tensor[]", tags=tags)
+
+    def fake(*tensors, fields=None, variant=None, dtype=None, prepared=None, **named):
+        by_name = dict(zip(order, tensors)) | named
+        inputs = [by_name.get(name) for name in made.names]
+        shapes = tuple(None if one is None else (tuple(map(int, one.shape)), _frameworks.short_name(one.dtype)) for one in inputs)
+        devices = {name: one.device for name, one in [*zip(made.names, inputs), ("prepared", prepared)] if one is not None}
+        first, device = next(iter(devices.items()))
+        for name, other in devices.items():
+            if other != device:
+                raise ValueError(f"{op}: '{name}' is on {other}, '{first}' on {device}; all tensors must be on one device")
+        outputs = bound.describe(shapes, fields or "", dtype)[1]
+        return [torch.empty(shape, dtype=_frameworks.torch_dtype(dtype), device=device) for _, shape, dtype in outputs]
+
+    real = bound.function([*order, "fields", "variant", "dtype", "prepared"], True, of_module)
+    operator = getattr(getattr(torch.ops.noisefloor, op), name.partition(".")[2])
+    for key in ("CPU", "CUDA"):
+        _library.impl(operator, real, key)
+    torch.library.register_fake(operator, fake, lib=_library)
+    return operator, order
+
+
+def _refuse_gradients(op, **tensors):
+    for name, tensor in tensors.items():
+        if isinstance(tensor, torch.Tensor) and tensor.requires_grad:
+            raise ValueError(f"{op}: '{name}' requires a gradient, and the ops have none: call them under torch.no_grad()")
+
+
+def _refuse_tangents(op, **tensors):
+    """The operator itself would see none of torch.func.jvp's, which takes them off before."""
+    for name, tensor in tensors.items():
+        if isinstance(tensor, torch.Tensor) and forward_ad.unpack_dual(tensor).tangent is not None:
+            raise ValueError(f"{op}: '{name}' has a forward-mode gradient, and the ops have none")
+
+
+def _word(op, name, value):
+    text = value if value.__class__ is str else str.__str__(value) if isinstance(value, str) else f"{value}"
+    if "," in text:  # which would read as another field
+        raise ValueError(f"{op}: '{name}' takes {_signatures.signature(op).fields[name]['range']}, not '{text}'")
+    return f",{name}={text}"
+
+
+def _make_function(op, of_module=False):
+    (operator, order), made = _define(op, of_module), _signatures.signature(op)
+    parameters = made.parameters(typed=False, common=_signatures.COMMON_OF_TORCH)
+    # The sum makes of what torch.compile holds as a symbol a number of this call.
+    text = {name: f"fields += f',{name}={{{name} + 0}}' if isinstance({name}, (int, float)) else _word('{op}', '{name}', {name})" for name in made.fields}
+    lines = [f"if {name} is not _default_{name} and {name} is not None: {text[name]}" for name in made.keywords]
+    # A name of both, a tensor and what says why there is none.
+    lines += [f"if {name} is False: {name} = None" if made.fields[name]["type"] == "flag" else
+              f"if isinstance({name}, (str, int)): {text[name]}; {name} = None" for name in made.shared]
+    # What is not given is not passed: each argument costs PyTorch more than this looks at it.
+    lines += [f"if {name} is not None: given['{name}'] = {name}" for name in [*order, "variant", "dtype", "prepared"] if name not in made.first]
+    lines.insert(0, "if dtype is not None and dtype.__class__ is not str: dtype = str(getattr(dtype, '__name__', dtype))")  # torch.float16
+    lines.append("if fields: given['fields'] = fields[1:]")
+    named = ", ".join(f"{name}={name}" for name in order)
+    source = (f"def {op}({parameters}):\n    if _recording(): _refuse_gradients('{op}', {named})\n"
+              f"    if _forward._current_level >= 0: _refuse_tangents('{op}', {named})\n"
+              f"    given, fields = {{}}, ''\n    {chr(10).join(lines).replace(chr(10), chr(10) + '    ')}\n"
+              f"    outputs = _operator({', '.join([*made.first, '**given'])})\n"
+              f"    return outputs[0] if len(outputs) == 1 else tuple(outputs)\n")
+    scope = {"_operator": operator, "_recording": torch.is_grad_enabled, "_refuse_gradients": _refuse_gradients,
+             "_forward": forward_ad, "_word": _word, "_refuse_tangents": _refuse_tangents}
+    scope |= {f"_default_{name}": made.default(name) for name in made.keywords}
+    exec(compile(source, f"<noisefloor.torch.{op}>", "exec"), scope)
+    function = scope[op]
+    function.__doc__, function.__module__ = docstring(made, _signatures.COMMON_OF_TORCH), "noisefloor.torch"
+    return function
+
+
+FUNCTIONS = {op: _make_function(op) for op in sorted(_signatures.CATALOGUE)}
+# What PyTorch's own modules take, these do too: tensors at any address, and weights that may have changed.
+OPERATORS = {op: _make_function(op, True) for op in ("attention", "conv2d", "gemm", "groupnorm", "layernorm")}
+_several = _products.define(_library)
+
+
+def _products_of_modules(a, weights):
+    if torch.is_grad_enabled():
+        _refuse_gradients("gemm", a=a, **{f"b[{i}]": weight for i, weight in enumerate(weights)})
+    if forward_ad._current_level >= 0:
+        _refuse_tangents("gemm", a=a, **{f"b[{i}]": weight for i, weight in enumerate(weights)})
+    return _several(a, weights)
+
+
+OPERATORS["products"] = _products_of_modules
+
+
+def prepare(op, /, *tensors, **arguments):
+    """noisefloor.prepare for the operators: torch.compile traces through the handle's calls. They take neither `out` nor `stream`."""
+    return _prepared.make(op, tensors, arguments, _prepared_call(op))
+
+
+def _prepared_call(op):
+    made, function = _signatures.signature(op), FUNCTIONS[op]
+
+    def call(tensors, fields, out, variant, stream, dtype, plan, memory):
+        if out is not None or stream is not None:
+            raise TypeError(f"{op}: a handle of noisefloor.torch takes no 'out' and no 'stream'")
+        given = {name: value for name, value in zip(made.names + made.keywords, tensors + fields) if value is not None or name in made.first}
+        return function(**given, variant=variant, dtype=dtype, prepared=memory)
+
+    return call
