@@ -87,6 +87,7 @@ class BoundOp : Arguments {
   // tuple or list of extents, stands for a tensor that each call brings.
   nb::tuple prepare(const nb::tuple& tensors, const nb::tuple& fields, nb::handle variant, nb::handle stream,
                     nb::handle dtype, nb::handle plan) const {
+    check_fork(*op_);
     const Items in_order = items(tensors, tensors_), values = items(fields, fields_);
     const Given given{in_order, {values}, variant, dtype, plan_of_call(plan)};
     nb::object like;
@@ -116,8 +117,8 @@ class BoundOp : Arguments {
     return nb::make_tuple(decision->variant->name, to_string(decision->dtype), owner);
   }
 
-  // Of tensors of these (shape, dtype), None where one is not given: the problem, its [(output, shape, dtype)], and how
-  // far an output may be off. `fields` may be a text of those that are given.
+  // Of tensors of these (shape, dtype), None where one is not given: the problem, its [(output, shape, dtype)], how far
+  // an output may be off, its dtype and its FLOPs. `fields` may be a text of those that are given.
   nb::tuple describe(const nb::tuple& tensors, nb::handle fields, nb::handle dtype) const {
     const Question question = ask_of_shapes(tensors, fields, nb::none(), dtype, nb::none());
     const std::shared_ptr<const Decision> decision = decide_in_python(question, std::nullopt);
@@ -126,7 +127,8 @@ class BoundOp : Arguments {
       if (spec.role == Role::out) found.append(nb::make_tuple(spec.name, tuple_of(spec.shape), to_string(spec.dtype)));
     const Tolerance tolerance = op_->tolerance(decision->problem, decision->dtype);
     return nb::make_tuple(op_->print(decision->problem), found,
-                          nb::make_tuple(tolerance.max_error, tolerance.l2_error));
+                          nb::make_tuple(tolerance.max_error, tolerance.l2_error), to_string(decision->dtype),
+                          op_->cost(decision->problem, decision->dtype).flops);
   }
 
   // The variant that a GPU of that compute capability, which need not be here, would run.
@@ -151,6 +153,7 @@ class BoundOp : Arguments {
 
   nb::object call_or_time(std::span<PyObject* const> tensors, const Fields& fields, nb::handle out, nb::handle variant,
                           nb::handle stream, nb::handle dtype, nb::handle plan, nb::handle prepared, How how) const {
+    check_fork(*op_);
     const Given given{tensors, fields, variant, dtype, plan_of_call(plan)};
     const Gradients gradients = gradients_now();
     nb::object like;  // whose framework makes what is not given: the first output that is, else the first input

@@ -113,10 +113,11 @@ constexpr std::size_t kMostKept = 4096;  // a program whose shapes never repeat 
 std::mutex memory_mutex;
 std::unordered_map<std::string, std::shared_ptr<const Decision>> memory;
 
-std::atomic<bool> programmatic_launch = true;
+std::atomic<bool> programmatic_launch = true, launched = false, orphaned = false;
 
 template <class Work>
 void run_on(const Device& device, Stream stream, const Decision& decision, const Work& work) {
+  launched.store(true, std::memory_order_relaxed);
   std::optional<CurrentGpu> current;
   if (device.gpu) current.emplace(device.index);
   const bool programmatic = programmatic_launch && decision.info->compute_capability >= kFirstProgrammatic;
@@ -219,6 +220,18 @@ void launch(const Decision& decision, const std::vector<void*>& pointers, const 
   run_on(device, stream, decision, [&](const LaunchContext& context) {
     return variant.launch(decision.problem, decision.dtype, pointers, scratch, context);
   });
+}
+
+void after_fork(bool with_torch) {
+  if (launched || with_torch) orphaned = true;
+}
+
+void check_fork(const Op& op) {
+  if (orphaned.load(std::memory_order_relaxed))
+    throw std::runtime_error(
+        op.name +
+        ": this process was forked from one that had called an op, or had imported PyTorch: it lacks its threads and "
+        "its GPU. Start it by another method (multiprocessing.get_context('spawn')), or fork before");
 }
 
 bool set_programmatic_launch(bool on) {

@@ -75,6 +75,10 @@ void prepare(const Decision& decision, const std::vector<void*>& pointers, void*
              Stream stream);
 void launch(const Decision& decision, const std::vector<void*>& pointers, const Scratch& scratch, const Device& device,
             Stream stream);
+// For a child of fork, which has neither OpenMP's threads nor the GPU's context, and would wait for them for ever:
+// `check_fork` throws std::runtime_error in a child whose parent had launched, or had PyTorch, whose OpenMP is ours.
+void after_fork(bool with_torch);
+void check_fork(const Op& op);
 // Whether launches of ours on sm_90 and newer may overlap with the kernel before (LaunchContext): of the whole process,
 // on at first. Returns what it was.
 bool set_programmatic_launch(bool on);

@@ -118,6 +118,7 @@ NB_MODULE(_core, m) {
   m.def("problem", problem_data);
   m.def("samples", sample_data);
   m.def("short_dtype", short_dtype);
+  m.def("after_fork", after_fork);
   m.def("set_programmatic_launch", set_programmatic_launch, nb::arg("on"));
   m.attr("version") = NOISEFLOOR_VERSION;
   nb::set_leak_warnings(false);  // PyTorch keeps its operators to the end of the process, and they their op

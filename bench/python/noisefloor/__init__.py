@@ -4,6 +4,9 @@ They take and return tensors of NumPy and PyTorch on the CPU, by the host varian
 GPU's framework. Tensors are passed by DLPack. `docs/python.md` says what can be given.
 """
 
+import os
+import sys
+
 from noisefloor import _core, ops
 from noisefloor._bench import bench
 from noisefloor._plan import Plan, use_plan
@@ -12,6 +15,8 @@ from noisefloor._signatures import Variant, variants
 
 __version__ = _core.version
 __all__ = ["Plan", "Prepared", "Variant", "bench", "capture", "load", "ops", "prepare", "set_programmatic_launch", "use_plan", "variants"]
+
+os.register_at_fork(after_in_child=lambda: _core.after_fork("torch" in sys.modules))
 
 
 def set_programmatic_launch(on):

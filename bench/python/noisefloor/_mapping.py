@@ -6,7 +6,7 @@ Layouts are not compared: the catalogue's images are channels-last, its products
 import dataclasses
 import math
 
-from noisefloor import _core
+from noisefloor import _core, _frameworks, _signatures
 
 DTYPES = {"torch.float32": "fp32", "torch.bfloat16": "bf16", "torch.float16": "fp16"}
 NO_OP = "no op of the catalogue"
@@ -233,6 +233,25 @@ def sliced(a, out, tags):
         tags[out] = "half of waves", (order, bool(a["start"])), call
 
 
+def ours(op):
+    """A call of our own operator, with its FLOPs in the catalogue."""
+
+    def rule(a, out, tags):
+        given = [a[name] for name in _signatures.signature(op).names]
+        shapes = tuple(None if one is None else (tuple(map(int, one.shape)), _frameworks.short_name(one.dtype)) for one in given)
+        text, _, _, dtype, tags.call.flops = _signatures.bound(op).describe(shapes, a["fields"] or "", a["dtype"])
+        return problem(op, dtype, **dict(pair.split("=") for pair in text.split(",")))
+
+    return rule
+
+
+def products(a, out, tags):
+    """Of layers whose weights lie side by side: one product."""
+    layers, (m, k), n = len(a["weights"]), a["a"].shape, a["weights"][0].shape[0]
+    tags.call.flops = 2 * m * n * k * layers
+    return problem("gemm", dtype_of(a["a"]), m=m, n=layers * n, k=k, bias=False, part_columns=n)
+
+
 RULES = {
     "linear": linear, "addmm": addmm, "mm": mm, "bmm": bmm,
     "scaled_dot_product_attention": attention, "convolution": convolution, "native_group_norm": group_norm, "native_layer_norm": layer_norm,
@@ -242,3 +261,4 @@ RULES = {
 }  # fmt: skip
 for backend in ("flash_attention", "efficient_attention", "cudnn_attention", "flash_attention_for_cpu", "fused_attention_overrideable"):
     RULES[f"_scaled_dot_product_{backend}"] = attention
+RULES |= {f"noisefloor::{op}": ours(op) for op in _signatures.CATALOGUE} | {"noisefloor::products_of_modules": products}

@@ -17,7 +17,7 @@ SETTINGS = settings(max_examples=6, derandomize=True, deadline=None, database=No
 def tolerance_of(op, inputs, fields, dtype):
     made = signature(op)
     shapes = [(inputs[t.name].shape, dtype if t.dtype == "T" else t.dtype) if t.name in inputs else fields.get(t.name) for t in made.inputs]
-    text, outputs, tolerance = _core.Op(op, [t.name for t in made.inputs], made.keywords).describe(
+    text, outputs, tolerance, *_ = _core.Op(op, [t.name for t in made.inputs], made.keywords).describe(
         tuple(shapes), tuple(fields[name] for name in made.keywords), dtype)
     return outputs, tolerance
 
