@@ -4,6 +4,8 @@ Activations are channels-last from end to end: `permute(0, 2, 3, 1)` of such a t
 Weights are read at each call.
 """
 
+import weakref
+
 import torch
 from torch import nn
 
@@ -50,8 +52,15 @@ class Conv2d(Replacement):
 
     def put(self, undo):
         self.laid_out, weight = {}, self.module.weight
-        self.was_channels_last = weight.is_contiguous(memory_format=torch.channels_last)
-        if not self.was_channels_last:
+        if not weight.is_contiguous(memory_format=torch.channels_last):
+            kept = weakref.ref(weight)  # an offload may have dropped it, or put it elsewhere for a while
+
+            def back():
+                for one in {id(one): one for one in (kept(), self.module._parameters.get("weight")) if one is not None}.values():
+                    if one.dim() == 4:
+                        rearrange(one, torch.contiguous_format)
+
+            undo.append(back)
             rearrange(weight, torch.channels_last)
         self.lay_out(self.name, False)
         super().put(undo)
@@ -62,13 +71,6 @@ class Conv2d(Replacement):
         made = LaidOut(self.module, name, upsample) if LaidOut.serves(weight) else None
         if made is not None and made.arguments["prepared"] is not None:
             self.laid_out[upsample, weight.dtype, weight.device] = made
-
-    def undo(self):
-        super().undo()
-        self.laid_out = {}
-        weight = self.module._parameters.get("weight")
-        if weight is not None and weight.dim() == 4 and not self.was_channels_last:
-            rearrange(weight, torch.contiguous_format)
 
     def __call__(self, input):
         weight = parameter(self.module, "weight")

@@ -1,5 +1,7 @@
 """Products that share an input, of layers whose weights `patch` laid side by side: one launch in the place of two or three."""
 
+import weakref
+
 import torch
 
 from noisefloor import _signatures
@@ -10,11 +12,13 @@ _product = _signatures.bound("gemm").function(["a", "b", "fields"], True, True)
 def lay(layers):
     """The layers' weights one below the other in one new storage, of which the parameters are views; returns what parts them again."""
     weights = [layer.weight for layer in layers]
+    kept = list(map(weakref.ref, weights))  # an offload may drop them
 
     def part():
-        for weight in weights:
-            with torch.inference_mode(weight.is_inference()):
-                weight.data = weight.detach().clone()
+        for weight in [one() for one in kept]:
+            if weight is not None:
+                with torch.inference_mode(weight.is_inference()):
+                    weight.data = weight.detach().clone()
 
     with torch.inference_mode(weights[0].is_inference()):
         storage = torch.cat([weight.detach() for weight in weights])

@@ -167,3 +167,33 @@ def test_what_only_writes_or_moves_to_a_device_is_no_call():
         x = torch.randn(4, 8)
         torch.nn.init.normal_(x), torch.zeros_like(x), x.new_zeros(3), x.fill_(2), x.to("meta"), x[:, 2:].reshape(-1), torch.ones(0, 3) + 1
     assert [call.name for call in capture.calls] == ["clone"]
+
+
+@needs_torch
+def test_our_own_operators_are_their_problems():
+    import noisefloor.torch as ours
+
+    x, w, gamma = torch.randn(2, 6, 5, 8), torch.randn(16, 3, 3, 8), torch.ones(8)
+    with torch.no_grad(), noisefloor.capture() as capture:
+        ours.conv2d(x, w, stride=2, bias=False)
+        ours.gemm(x.reshape(60, 8).bfloat16(), torch.ones(16, 8).bfloat16(), act="silu", bias=False)
+        ours.groupnorm(x.reshape(2, 30, 8), gamma, gamma, groups=4, fusion="silu")
+    said = found(capture)
+    for wanted in ("conv2d n=2,h=6,w=5,cin=8,cout=16,stride=2,bias=0", "gemm m=60,n=16,k=8,act=silu,bias=0", "groupnorm n=2,hw=30,channels=8,groups=4,fusion=silu"):
+        assert wanted in said, said
+    calls = {call.problem.op: call for call in capture.calls if call.problem and call.name.startswith("noisefloor::")}
+    assert calls["gemm"].flops >= 2 * 60 * 16 * 8 and calls["gemm"].problem.dtype == "bf16" and calls["conv2d"].flops >= 2 * 2 * 9 * 16 * 9 * 8
+
+
+@needs_torch
+def test_a_patched_network_has_its_flops():
+    import noisefloor.torch
+    from stand_ins import BasicTransformerBlock, ResnetBlock2D
+
+    for net, inputs in ((ResnetBlock2D(16), (torch.randn(2, 16, 8, 8),)), (BasicTransformerBlock(16), (torch.randn(2, 64, 16),))):
+        with torch.no_grad(), noisefloor.capture() as plain:
+            net(*inputs)
+        with torch.no_grad(), noisefloor.torch.patch(net) as report, noisefloor.capture() as patched:
+            net(*inputs)
+        flops = [sum(call.flops for call in capture.calls if call.mapped) for capture in (plain, patched)]
+        assert 0.95 * flops[0] < flops[1] < 1.25 * flops[0] and patched.coverage()["flops"] > 0.99 and report.fell_back == {}, (flops, str(patched))
