@@ -56,6 +56,7 @@ class ResnetBlock2D(Replacement):
     """GroupNorm with SiLU, the timestep's shift in the first convolution, the residual in the second."""
 
     runs = "groupnorm, conv2d"
+    asks = ("time_embedding_norm", "time_emb_proj")
     computes = ("norm1", "norm2", "conv1", "conv2")
     restates = ("nonlinearity",)
 

@@ -117,9 +117,12 @@ class GroupNorm(Replacement):
 
     @staticmethod
     def fits(module):
-        need(module.affine, "it has no weights")
+        need(module.affine and module.bias is not None, "it has no weights")
         c = module.num_channels
         judged("groupnorm", module.weight.dtype, x=(1, NOMINAL, c), gamma=(c,), beta=(c,), groups=module.num_groups, eps=module.eps)
+
+    def changed(self):
+        return super().changed() or (None if self.module._parameters.get("bias") is not None else "has no bias, since patch")
 
     def __call__(self, input):
         weight, activated = parameter(self.module, "weight"), self.activation is not None and self.activation.is_fused()
@@ -137,6 +140,7 @@ class GroupNorm(Replacement):
 
 class LayerNorm(Replacement):
     runs = "layernorm"
+    asks = ("normalized_shape",)
 
     @staticmethod
     def fits(module):

@@ -216,6 +216,7 @@ CHANGES = {
     "the class's _conv_forward": of_class(nn.Conv2d, "_conv_forward", lambda before: lambda *given: 2 * before(*given)),
     "the class's forward": of_class(nn.Linear, "forward", lambda before: lambda *given: 2 * before(*given)),
     "eps": each(nn.GroupNorm, setting("eps", lambda one: 0.3)),
+    "no bias of norms": each(nn.GroupNorm, lambda one: setattr(one, "bias", None)),
     "heads": each("Attention", setting("heads", lambda one: 1)),
     "a scale": each("Attention", setting("rescale_output_factor", lambda one: 0.5)),
     "a norm of queries": each("Attention", lambda one: setattr(one, "norm_q", nn.Tanh())),
