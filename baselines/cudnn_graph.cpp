@@ -8,6 +8,7 @@
 #include <functional>
 #include <mutex>
 #include <set>
+#include <system_error>
 #include <thread>
 #include <unordered_map>
 
@@ -239,16 +240,21 @@ void Graph::build(double budget_seconds, const std::vector<std::string>& wanted)
         refusal = error.get_message();
     }
   };
+  const auto guarded = [&](unsigned share) {
+    try {
+      build_share(share);
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      failed = std::current_exception();
+    }
+  };
   std::vector<std::thread> workers;
-  for (unsigned t = 0; t < threads; ++t)
-    workers.emplace_back([&, t] {
-      try {
-        build_share(t);
-      } catch (...) {
-        const std::lock_guard lock(mutex);
-        failed = std::current_exception();
-      }
-    });
+  workers.reserve(threads);
+  try {
+    while (workers.size() + 1 < threads) workers.emplace_back(guarded, static_cast<unsigned>(workers.size()));
+  } catch (const std::system_error&) {  // no more threads: this one builds the other shares
+  }
+  for (auto share = static_cast<unsigned>(workers.size()); share < threads; ++share) guarded(share);
   for (std::thread& worker : workers) worker.join();
   if (failed) std::rethrow_exception(failed);
 

@@ -3,12 +3,15 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <exception>
 #include <filesystem>
+#include <new>
 
 #include "bench/commands/commands.h"
 #include "bench/platform/build_info.h"
 #include "bench/platform/console.h"
+#include "bench/platform/process_limits.h"
 #include "kernels/core/fields.h"
 
 namespace noisefloor {
@@ -111,10 +114,13 @@ int main(int argc, char** argv) {
   guard_console();
   int code = kCouldNot;
   try {
+    require_stack();
     code = run(argc, argv);
   } catch (const std::filesystem::filesystem_error& error) {
     const auto& where = error.path2().empty() ? error.path1() : error.path2();
     fmt::print(stderr, "noisefloor: {}: {}\n", where.string(), error.code().message());
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "noisefloor: memory ran out{}\n", limit_behind(ENOMEM));
   } catch (const std::exception& error) {
     fmt::print(stderr, "noisefloor: {}\n", error.what());
   }

@@ -122,12 +122,15 @@ Ceiling copy_rate() {
 Ceiling fma_rate() {
   constexpr int kChains = 12;
   constexpr std::int64_t kSteps = 1 << 18;  // about a millisecond: short enough to miss what else runs
-  const int threads = omp_get_max_threads();
+  const int asked = host_threads();
+  int threads = 1;  // that OpenMP gives: it may be told to give fewer (OMP_DYNAMIC)
   volatile float sink = 0;
   const Best best = best_of([&] {
     float total = 0;
-#pragma omp parallel num_threads(threads) reduction(+ : total)
+#pragma omp parallel num_threads(asked) reduction(+ : total)
     {
+#pragma omp single nowait
+      threads = omp_get_num_threads();
       Vector chains[kChains], factor, shift;
       for (int lane = 0; lane < kLanes; ++lane) {
         // Factors below 1 keep the chains finite and away from subnormals.
@@ -160,7 +163,7 @@ std::string cpu_name() {
 }  // namespace
 
 DeviceIdentity host_identity() {
-  return {fmt::format("{} ({} threads)", cpu_name(), omp_get_max_threads()), kVectorName, 0};
+  return {fmt::format("{} ({} threads)", cpu_name(), host_threads()), kVectorName, 0};
 }
 
 Ceilings measure_host_ceilings() {

@@ -9,6 +9,7 @@
 #include "bench/commands/commands.h"
 #include "bench/measure/worker.h"
 #include "bench/platform/openmp_waiting.h"
+#include "bench/platform/process_limits.h"
 #include "bench/sweep/suite.h"
 
 namespace noisefloor {
@@ -22,18 +23,14 @@ void add_problems_option(CLI::App& command, std::string& folder) {
 }
 
 std::unique_ptr<Platform> open_platform(const std::string& device) {
-  const auto host = [] {
-    wait_briefly();
-    return make_host_platform();
-  };
-  if (device == "host") return host();
-  if (device.empty()) {
-    std::string why;
-    if (cuda_device_count(why) > 0) return make_cuda_platform(0);
-    wait_briefly();  // before anything is printed
-    fmt::print(stderr, "{}: running the host variants on all cores\n", why.substr(0, why.find(';')));
-    return host();
-  }
+  std::string no_gpu;
+  const bool host = device == "host" || (device.empty() && cuda_device_count(no_gpu) == 0);
+  if (host) wait_briefly();  // before anything is printed
+  if (const std::string why = why_fewer_threads(); !why.empty()) fmt::print(stderr, "note: {}\n", why);
+  if (host && !no_gpu.empty())
+    fmt::print(stderr, "{}: running the host variants on all cores\n", no_gpu.substr(0, no_gpu.find(';')));
+  if (host) return make_host_platform();
+  if (device.empty()) return make_cuda_platform(0);
   int index = 0;
   const auto parsed = std::from_chars(device.data(), device.data() + device.size(), index);
   if (parsed.ec != std::errc() || parsed.ptr != device.data() + device.size())

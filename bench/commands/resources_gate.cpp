@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -15,6 +16,7 @@
 
 #include "bench/commands/commands.h"
 #include "bench/platform/build_info.h"
+#include "bench/platform/process_limits.h"
 #include "reports/kernel_usage.h"
 #include "reports/run/files.h"
 
@@ -47,7 +49,7 @@ std::string shell_quoted(const std::string& text) {
 
 std::string output_of(const std::string& command) {
   std::FILE* const pipe = popen(command.c_str(), "r");
-  if (pipe == nullptr) throw std::runtime_error("cuobjdump could not be started");
+  if (pipe == nullptr) throw std::runtime_error("cuobjdump could not be started" + limit_behind(errno));
   std::string text;
   std::array<char, 1 << 16> buffer;
   while (const std::size_t count = std::fread(buffer.data(), 1, buffer.size(), pipe)) text.append(buffer.data(), count);

@@ -1,7 +1,5 @@
 #include "bench/measure/oracle.h"
 
-#include <omp.h>
-
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -54,7 +52,7 @@ class OpOracle final : public Oracle {
       expected.values.resize(expected.elements.size());
       const auto count = static_cast<std::int64_t>(expected.elements.size());
       // One range a core and no more: what elements share, a group's moments, each range computes for itself.
-      const std::int64_t cores = omp_get_max_threads();
+      const std::int64_t cores = host_threads();
       const auto reference = [&](std::int64_t begin, std::int64_t end) {
         const auto at = static_cast<std::size_t>(begin), size = static_cast<std::size_t>(end - begin);
         op_->reference(fixture.problem(), fixture.dtype(), inputs, tensor,

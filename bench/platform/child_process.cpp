@@ -15,6 +15,8 @@
 #include <cstring>
 #include <system_error>
 
+#include "bench/platform/process_limits.h"
+
 namespace noisefloor {
 namespace {
 
@@ -23,7 +25,9 @@ constexpr int kCouldNotStart = 127;  // the shell's, for a program that is not t
 using Pair = std::array<Descriptor, 2>;
 
 int checked(int result, const char* what) {
-  if (result < 0) throw std::system_error(errno, std::generic_category(), fmt::format("no {} can be made", what));
+  if (result < 0)
+    throw std::system_error(errno, std::generic_category(),
+                            fmt::format("no {} can be made{}", what, limit_behind(errno)));
   return result;
 }
 
@@ -85,7 +89,8 @@ pid_t spawn(const ChildCommand& command, const Placing& placing) {
   const pid_t pid = fork();
   const int fork_error = errno;
   if (pid != 0) (void)pthread_sigmask(SIG_SETMASK, &mask, nullptr);
-  if (pid < 0) throw std::system_error(fork_error, std::generic_category(), "no process can be made");
+  if (pid < 0)
+    throw std::system_error(fork_error, std::generic_category(), "no process can be made" + limit_behind(fork_error));
   if (pid != 0) return pid;
   // Only what is safe between fork and exec of a program with threads.
   for (int number = 1; number < NSIG; ++number) {

@@ -1,6 +1,5 @@
 // The host: plain memory, all cores, caches emptied line by line.
 #include <fmt/format.h>
-#include <omp.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -50,7 +49,7 @@ void evict(const void* data, std::size_t bytes) {
 // Every thread of OpenMP runs when this returns, and spins for a while (openmp_waiting.h): a launch then begins on all
 // cores, as it does behind another one.
 void wake_threads() {
-#pragma omp parallel
+#pragma omp parallel num_threads(host_threads())
   {
 #pragma omp barrier
   }
@@ -60,7 +59,7 @@ class HostPlatform final : public Platform {
  public:
   HostPlatform() {
     description_.is_host = true;
-    const int cores = omp_get_max_threads();
+    const int cores = host_threads();
     description_.name = fmt::format("{} ({} {})", cpu_name(), cores, cores == 1 ? "core" : "cores");
     utsname system{};
     uname(&system);

@@ -4,6 +4,7 @@
 #include <omp.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -19,7 +20,7 @@ constexpr const char* kSettings[] = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"};
 // turn takes 20 to 50 ns.
 std::string turns() {
   constexpr int kTurns = 4000, kTurnsAThread = 200;
-  return std::to_string(kTurns + kTurnsAThread * omp_get_max_threads());
+  return std::to_string(kTurns + kTurnsAThread * std::min(omp_get_max_threads(), omp_get_num_procs()));
 }
 
 }  // namespace
@@ -34,8 +35,11 @@ std::string openmp_waiting() {
 void wait_briefly() {
   for (const char* name : kSettings)
     if (std::getenv(name) != nullptr) return;
-  std::ifstream file("/proc/self/cmdline", std::ios::binary);
-  std::string arguments((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  std::string arguments;
+  {  // closed again: exec would hand the file on
+    std::ifstream file("/proc/self/cmdline", std::ios::binary);
+    arguments.assign(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+  }
   std::vector<char*> pointers;
   for (std::size_t at = 0; at < arguments.size(); at = arguments.find('\0', at) + 1) {
     pointers.push_back(arguments.data() + at);

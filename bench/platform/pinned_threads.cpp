@@ -5,20 +5,23 @@
 #include <cstdlib>
 #include <vector>
 
+#include "kernels/core/parallel.h"
+
 namespace noisefloor {
 
 PinnedThreads::PinnedThreads() {
+  const int threads = host_threads();
   cpu_set_t all;
   CPU_ZERO(&all);
   if (std::getenv("OMP_PROC_BIND") != nullptr || std::getenv("OMP_PLACES") != nullptr ||
       std::getenv("GOMP_CPU_AFFINITY") != nullptr || sched_getaffinity(0, sizeof all, &all) != 0 ||
-      CPU_COUNT(&all) != omp_get_max_threads())
+      CPU_COUNT(&all) != threads)
     return;
   std::vector<int> cores;
   for (int core = 0; core < CPU_SETSIZE; ++core)
     if (CPU_ISSET(core, &all)) cores.push_back(core);
   before_ = all;
-#pragma omp parallel
+#pragma omp parallel num_threads(threads)
   {
     cpu_set_t one;
     CPU_ZERO(&one);
@@ -29,7 +32,7 @@ PinnedThreads::PinnedThreads() {
 
 PinnedThreads::~PinnedThreads() {
   if (!before_) return;
-#pragma omp parallel
+#pragma omp parallel num_threads(host_threads())
   { (void)sched_setaffinity(0, sizeof *before_, &*before_); }
 }
 

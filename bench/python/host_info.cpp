@@ -1,11 +1,11 @@
 #include <fmt/format.h>
-#include <omp.h>
 #include <unistd.h>
 
 #include <algorithm>
 
 #include "bench/platform/processors.h"
 #include "bench/python/device.h"
+#include "kernels/core/parallel.h"
 
 namespace noisefloor::python {
 
@@ -13,7 +13,7 @@ const DeviceInfo& host_info() {
   static const DeviceInfo info = [] {
     const long last_level = sysconf(_SC_LEVEL3_CACHE_SIZE);
     DeviceInfo host;
-    host.sm_count = omp_get_max_threads();
+    host.sm_count = host_threads();
     host.l2_bytes = static_cast<std::size_t>(std::max(last_level, 0L));
     return host;
   }();

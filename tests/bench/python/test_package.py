@@ -1,5 +1,6 @@
 """What a wheel has: the files that the build installs as component `python`, imported outside of the tree."""
 
+import os
 import re
 import subprocess
 import sys
@@ -51,3 +52,13 @@ def test_a_wheel_is_built_with_what_the_tests_are_built_with():
     pins = dict(re.findall(r'"([\w-]+)==([\d.]+)"', (ROOT / "pyproject.toml").read_text()))
     tested = dict(re.findall(r"^([\w-]+)==([\d.]+)", (ROOT / "scripts/requirements.txt").read_text(), re.M))
     assert pins["nanobind"] == tested["nanobind"]
+
+
+GEMM = "import sys; sys.path.insert(0, sys.argv[1]); import numpy, noisefloor; a = numpy.ones((96, 64), 'f'); print(float(noisefloor.ops.gemm(a, a).sum()))"
+
+
+@pytest.mark.parametrize(("variable", "value"), [("OMP_NUM_THREADS", "100000"), ("OMP_NUM_THREADS", "abc"), ("OMP_STACKSIZE", "100G"), ("OMP_STACKSIZE", "16K")])
+def test_openmp_that_makes_no_sense_does_not_end_the_process(variable, value):
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "4", variable: value}
+    result = subprocess.run([sys.executable, "-I", "-c", GEMM, built.FOLDER], env=environment, capture_output=True, text=True)
+    assert result.returncode == 0 and float(result.stdout) == 96 * 96 * 64, result.stderr
