@@ -39,14 +39,15 @@ std::vector<fs::path> run_folders(const std::vector<fs::path>& given, std::vecto
     }
     const std::size_t before = folders.size();
     for (const auto& entry : fs::directory_iterator(folder))
-      if (is_run(entry.path())) take(entry.path());
+      if (is_run(entry.path()))
+        is_leftover(entry.path().filename().string()) ? left_out.push_back(entry.path()) : take(entry.path());
     if (folders.size() == before)
       throw std::runtime_error(
           fmt::format("{}: no run there (a folder with a sweep.csv), nor right in it", folder.string()));
   }
   if (folders.empty() && !left_out.empty())
-    throw std::runtime_error(
-        fmt::format("{}: was left unfinished by a command that was killed; it is no run", left_out.front().string()));
+    throw std::runtime_error(fmt::format("{}: was left by a command that was killed, or by an editor; it is no run",
+                                         left_out.front().string()));
   std::set<fs::path> known;
   for (const fs::path& folder : folders)
     if (!known.insert(fs::canonical(folder)).second)

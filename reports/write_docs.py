@@ -226,7 +226,7 @@ def log_index(_: str) -> str:
     """Every entry's title, by room. The entries have their verdicts."""
     text = ""
     for room in sorted(path for path in LOG.iterdir() if path.is_dir()):
-        titles = {path.name: path.read_text().split("\n", 1)[0].lstrip("# ").split(": ", 1)[-1] for path in sorted(room.glob("*.md"))}
+        titles = {path.name: path.read_text().split("\n", 1)[0].lstrip("# ").split(": ", 1)[-1] for path in sorted(room.glob("[!.]*.md"))}
         text += f"## {room.name}\n\n" + "".join(f"* [{title}]({room.name}/{name})\n" for name, title in titles.items()) + "\n"
     return text.rstrip("\n") + "\n"
 

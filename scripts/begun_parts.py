@@ -35,7 +35,7 @@ def rows_in(files):
 
 
 def searches_in(folder):
-    return contents(folder / SEARCHES, sorted(file.name for file in (folder / SEARCHES).glob("*.json")))
+    return contents(folder / SEARCHES, sorted(file.name for file in (folder / SEARCHES).glob("[!.]*.json")))
 
 
 def without_machine(part, environment):

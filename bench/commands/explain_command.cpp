@@ -7,6 +7,7 @@
 #include "kernels/core/fields.h"
 #include "reports/explain.h"
 #include "reports/roofline.h"
+#include "reports/run/files.h"
 
 namespace noisefloor {
 namespace {
@@ -25,6 +26,7 @@ fs::path newest_run() {
   std::error_code error;
   for (const auto& device : fs::directory_iterator("runs", error))
     for (const auto& folder : fs::directory_iterator(device.path(), error)) {
+      if (is_leftover(folder.path().filename().string())) continue;
       const auto written = fs::last_write_time(folder.path() / "sweep.csv", error);
       if (!error && (newest.empty() || written > time)) newest = folder.path(), time = written;
     }

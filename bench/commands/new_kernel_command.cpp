@@ -71,7 +71,8 @@ std::string text_of(const fs::path& path) {
   if (!fs::is_directory(path)) return read_whole_file(path);
   const std::set<fs::path> files(fs::directory_iterator(path), fs::directory_iterator{});
   std::string text;
-  for (const fs::path& file : files) text += (text.empty() ? "" : "\n") + read_whole_file(file);
+  for (const fs::path& file : files)
+    if (!is_leftover(file.filename().string())) text += (text.empty() ? "" : "\n") + read_whole_file(file);
   return text;
 }
 

@@ -39,7 +39,7 @@ def swept():
     found = {}
     with open(FOLDER / "network.csv", newline="") as stream:
         known = {row["network"].rpartition("-b")[0] for row in csv.DictReader(stream)}
-    for file in sorted(FOLDER.glob("*.csv")):
+    for file in sorted(FOLDER.glob("[!.~#]*.csv")):
         with open(file, newline="") as stream:
             for row in csv.DictReader(stream):
                 name, _, batch = row["network"].rpartition("-b")
@@ -77,7 +77,7 @@ def main():
     for network, batch in networks:
         for op, rows in problems_of(arguments.program, network, batch).items():
             generated.setdefault(op, []).extend(rows)
-    for file in sorted(FOLDER.glob("*.csv")):
+    for file in sorted(FOLDER.glob("[!.~#]*.csv")):
         if file.stem not in NOT_OF_A_PASS:
             update(file, generated.pop(file.stem, []), {f"{network}-b{batch}" for network, batch in networks})
     if generated:

@@ -4,12 +4,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <map>
 #include <set>
 
 #include "kernels/catalogue.h"
 #include "reports/run/csv.h"
+#include "reports/run/files.h"
 #include "reports/run/sweep_csv.h"
 
 namespace noisefloor {
@@ -41,10 +43,34 @@ CsvFile read_input(const std::filesystem::path& file) try {
   throw InvalidInput(error.what());
 }
 
-std::set<std::string> sets_of(const std::filesystem::path& folder) {
-  const auto file = folder / (std::string(kSets) + ".csv");
+// By what they are of. The ending may be of large letters: Windows knows no difference.
+std::map<std::string, std::filesystem::path> files_in(const std::filesystem::path& folder, const Suite& known) {
+  std::vector<std::string> op_names, leftovers;
+  for (const SuiteEntry& entry : known.entries()) op_names.push_back(entry.name());
+  const std::set<std::filesystem::path> sorted(std::filesystem::directory_iterator(folder), {});
+  std::map<std::string, std::filesystem::path> files;
+  for (const auto& file : sorted) {
+    const std::string name = file.stem().string(), what = file.string();
+    std::string ending = file.extension().string();
+    std::ranges::transform(ending, ending.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    if (is_leftover(file.filename().string())) {
+      leftovers.push_back(file.filename().string());
+    } else if (ending == ".csv") {
+      if (name != kSets && known.find(name) == nullptr)
+        throw InvalidInput(fmt::format(
+            "{}: there is no op '{}'{}; a file of problems is called <op>.csv: rename it, or move it to another folder",
+            what, name, did_you_mean(name, op_names)));
+      if (const auto [other, is_new] = files.try_emplace(name, file); !is_new)
+        throw InvalidInput(fmt::format("{} and {}: both would be the problems of '{}'; keep one of them there",
+                                       other->second.string(), what, name));
+    }
+  }
+  if (!leftovers.empty()) fmt::print(stderr, "{}\n", passed_over_note(folder, leftovers));
+  return files;
+}
+
+std::set<std::string> sets_of(const std::filesystem::path& file) {
   std::set<std::string> names;
-  if (!std::filesystem::exists(file)) return names;
   const CsvFile csv = read_input(file);
   const auto name = std::find(csv.header.begin(), csv.header.end(), "network");
   if (name == csv.header.end()) throw InvalidInput(fmt::format("{}:1: needs one column 'network'", file.string()));
@@ -127,19 +153,12 @@ std::filesystem::path default_problem_folder() {
 
 std::vector<ProblemEntry> load_problems(const std::filesystem::path& folder, const Suite& known) {
   if (!std::filesystem::is_directory(folder)) throw InvalidInput(fmt::format("{}: no such folder", folder.string()));
-  std::vector<std::string> op_names;
-  for (const SuiteEntry& entry : known.entries()) op_names.push_back(entry.name());
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    const std::string name = entry.path().stem().string();
-    if (entry.path().extension() == ".csv" && name != kSets && known.find(name) == nullptr)
-      throw InvalidInput(
-          fmt::format("{}: there is no op '{}'{}", entry.path().string(), name, did_you_mean(name, op_names)));
-  }
-  const std::set<std::string> sets = sets_of(folder);
+  const auto files = files_in(folder, known);
+  const auto sets_file = files.find(kSets);
+  const std::set<std::string> sets = sets_file == files.end() ? std::set<std::string>{} : sets_of(sets_file->second);
   std::vector<ProblemEntry> problems;
   for (const SuiteEntry& entry : known.entries())
-    if (const auto file = folder / (entry.name() + ".csv"); std::filesystem::exists(file))
-      load_file(file, entry, sets, problems);
+    if (const auto file = files.find(entry.name()); file != files.end()) load_file(file->second, entry, sets, problems);
   return problems;
 }
 

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace noisefloor {
 
@@ -13,6 +14,12 @@ inline constexpr std::size_t kMostFileBytes = std::size_t{1} << 30;  // far abov
 // The text of a regular file. A pipe could block for ever and a device has no end, so both are refused, as are folders
 // and files of more than `most_bytes`. Throws std::runtime_error with the file's name.
 std::string read_whole_file(const std::filesystem::path& file, std::size_t most_bytes = kMostFileBytes);
+
+// Whether a name is what editors, desktops and file systems leave beside files: ._gemm.csv, .gemm.csv.swp, #gemm.csv#,
+// gemm.csv~, ~$gemm.csv, Thumbs.db. What lists a folder passes over these: nothing that is looked for is called so.
+bool is_leftover(std::string_view name);
+// "note: FOLDER: passed over ._gemm.csv and gemm.csv~, ...": what a command then says on stderr.
+std::string passed_over_note(const std::filesystem::path& folder, const std::vector<std::string>& leftovers);
 
 // Writes a whole file beside and renames, so that a reader or a full disk never leaves half a file: when it cannot be
 // written it is left as it was. A symbolic link is replaced, not followed. Threads may write one file. Throws

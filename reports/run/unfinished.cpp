@@ -23,7 +23,7 @@ std::optional<fs::path> unfinished_run(const fs::path& folder, const std::string
   std::error_code error;
   std::vector<fs::path> runs;
   for (const auto& entry : fs::directory_iterator(folder, error))
-    if (entry.is_directory(error)) runs.push_back(entry.path());
+    if (entry.is_directory(error) && !is_leftover(entry.path().filename().string())) runs.push_back(entry.path());
   if (runs.empty()) return std::nullopt;
   const fs::path newest = *std::ranges::max_element(runs);  // names are times
   try {

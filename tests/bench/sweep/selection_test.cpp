@@ -87,6 +87,52 @@ TEST(ProblemFiles, RefuseFilesOfNoOp) {
   }
 }
 
+TEST(ProblemFiles, PassOverWhatEditorsAndFileSystemsLeave) {
+  const TemporaryFolder temporary;
+  std::ofstream(temporary / "gemm.csv") << "network,m,n,k,count\na,1,2,3,4\n";
+  for (const char* name : {"._gemm.csv", ".#gemm.csv", "#gemm.csv#", "~$gemm.csv", "gemm.csv~", ".gemm.csv.swp",
+                           "gemm.csv.swp", ".DS_Store", "Thumbs.db", "desktop.ini", "._sets.csv"})
+    std::ofstream(temporary / name) << "not a table";
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(load_problems(temporary.path()).size(), 1u);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("passed over"), std::string::npos) << said;
+  EXPECT_NE(said.find("#gemm.csv#"), std::string::npos) << said;
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+}
+
+TEST(ProblemFiles, AreReadWhateverTheCaseOfTheirEnding) {
+  const TemporaryFolder temporary;
+  std::ofstream(temporary / "gemm.CSV") << "network,m,n,k,count\na,1,2,3,4\n";
+  std::ofstream(temporary / "sets.Csv") << "network,what\na,a set\n";
+  const auto problems = load_problems(temporary.path());
+  ASSERT_EQ(problems.size(), 1u);
+  EXPECT_TRUE(problems[0].uses[0].set);
+  std::ofstream(temporary / "gemm.csv") << "network,m,n,k,count\na,4,5,6,4\n";
+  try {
+    load_problems(temporary.path());
+    FAIL() << "which of the two is meant is not known";
+  } catch (const InvalidInput& error) {
+    const std::string message = error.what();
+    EXPECT_NE(message.find("gemm.CSV"), std::string::npos) << message;
+    EXPECT_NE(message.find("gemm.csv"), std::string::npos) << message;
+  }
+}
+
+TEST(ProblemFiles, RefuseCopiesByName) {
+  for (const char* name : {"gemm (copy).csv", "Copy of gemm.csv", "gemm-old.csv", "GEMM.csv"}) {
+    const TemporaryFolder temporary;
+    std::ofstream(temporary / name) << "network,m,n,k,count\na,1,2,3,4\n";
+    try {
+      load_problems(temporary.path());
+      FAIL() << name;
+    } catch (const InvalidInput& error) {
+      EXPECT_NE(std::string(error.what()).find(name), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find("rename"), std::string::npos) << error.what();
+    }
+  }
+}
+
 TEST(Selection, FollowsNamesAndRefusesUnknownOnes) {
   const auto problems = load_problems(default_problem_folder());
   const Selection adm{{"gemm"}, {"adm64-b1"}, {}, {}, {"bf16"}};
