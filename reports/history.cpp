@@ -38,9 +38,13 @@ std::vector<fs::path> run_folders(const std::vector<fs::path>& given, std::vecto
       continue;
     }
     const std::size_t before = folders.size();
-    for (const auto& entry : fs::directory_iterator(folder))
-      if (is_run(entry.path()))
-        is_leftover(entry.path().filename().string()) ? left_out.push_back(entry.path()) : take(entry.path());
+    for (const auto& entry : fs::directory_iterator(folder)) {
+      if (!is_run(entry.path())) continue;
+      if (is_leftover(entry.path().filename().string()))
+        left_out.push_back(entry.path());
+      else
+        take(entry.path());
+    }
     if (folders.size() == before)
       throw std::runtime_error(
           fmt::format("{}: no run there (a folder with a sweep.csv), nor right in it", folder.string()));

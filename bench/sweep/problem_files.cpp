@@ -51,11 +51,12 @@ std::map<std::string, std::filesystem::path> files_in(const std::filesystem::pat
   std::map<std::string, std::filesystem::path> files;
   for (const auto& file : sorted) {
     const std::string name = file.stem().string(), what = file.string();
-    std::string ending = file.extension().string();
-    std::ranges::transform(ending, ending.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-    if (is_leftover(file.filename().string())) {
+    std::string low = file.filename().string();
+    std::ranges::transform(low, low.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    if (low.find(".csv") == std::string::npos) continue;  // README.md, .gitignore, .DS_Store
+    if (is_leftover(low)) {
       leftovers.push_back(file.filename().string());
-    } else if (ending == ".csv") {
+    } else if (low.ends_with(".csv")) {
       if (name != kSets && known.find(name) == nullptr)
         throw InvalidInput(fmt::format(
             "{}: there is no op '{}'{}; a file of problems is called <op>.csv: rename it, or move it to another folder",

@@ -117,7 +117,7 @@ std::string passed_over_note(const fs::path& folder, const std::vector<std::stri
   constexpr std::size_t kShown = 3;
   const std::vector<std::string> shown(
       leftovers.begin(), leftovers.begin() + static_cast<std::ptrdiff_t>(std::min(kShown, leftovers.size())));
-  return fmt::format("note: {}: passed over {}{}, as left there by an editor or a file system", folder.string(),
+  return fmt::format("note: {}: passed over {}{}: left there by an editor or a file system", folder.string(),
                      fmt::join(shown, ", "),
                      leftovers.size() > kShown ? fmt::format(" and {} more", leftovers.size() - kShown) : "");
 }

@@ -18,7 +18,8 @@ std::string read_whole_file(const std::filesystem::path& file, std::size_t most_
 // Whether a name is what editors, desktops and file systems leave beside files: ._gemm.csv, .gemm.csv.swp, #gemm.csv#,
 // gemm.csv~, ~$gemm.csv, Thumbs.db. What lists a folder passes over these: nothing that is looked for is called so.
 bool is_leftover(std::string_view name);
-// "note: FOLDER: passed over ._gemm.csv and gemm.csv~, ...": what a command then says on stderr.
+// "note: FOLDER: passed over ._gemm.csv, gemm.csv~: left there by an editor or a file system": what a command then says
+// on stderr.
 std::string passed_over_note(const std::filesystem::path& folder, const std::vector<std::string>& leftovers);
 
 // Writes a whole file beside and renames, so that a reader or a full disk never leaves half a file: when it cannot be

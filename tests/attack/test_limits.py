@@ -50,8 +50,8 @@ def start(folder, *arguments, limits=(), user=None, **variables):
         for name, value in limits:
             resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (value, value))
     environment = {name: value for name, value in os.environ.items() if name not in OPENMP}
-    return subprocess.run([folder / "program", *arguments], cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
-                          preexec_fn=prepare, env={**environment, "XDG_CACHE_HOME": str(folder), **variables})  # fmt: skip
+    return subprocess.run([folder / "program", *arguments], cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                          timeout=battery.MOST_SECONDS, preexec_fn=prepare, env={**environment, "XDG_CACHE_HOME": str(folder), **variables})  # fmt: skip
 
 
 def tried(folder, sentence, limits=(), user=None, **variables):
@@ -147,7 +147,7 @@ def test_a_small_stack_that_may_be_raised_is_raised(place):
     if hard != resource.RLIM_INFINITY and hard < MIB:
         pytest.skip(f"the stack is limited to {hard} bytes here")
     result = subprocess.run([place / "program", *COMMANDS["sample"], "--out", place / "raised.png"], cwd=place, capture_output=True, text=True,
-                            timeout=60, preexec_fn=prepare)  # fmt: skip
+                            timeout=battery.MOST_SECONDS, preexec_fn=prepare)  # fmt: skip
     assert result.returncode == 0, result.stderr
     assert (place / "raised.png").read_bytes() == (place / "whole.png").read_bytes()
 

@@ -91,7 +91,7 @@ TEST(ProblemFiles, PassOverWhatEditorsAndFileSystemsLeave) {
   const TemporaryFolder temporary;
   std::ofstream(temporary / "gemm.csv") << "network,m,n,k,count\na,1,2,3,4\n";
   for (const char* name : {"._gemm.csv", ".#gemm.csv", "#gemm.csv#", "~$gemm.csv", "gemm.csv~", ".gemm.csv.swp",
-                           "gemm.csv.swp", ".DS_Store", "Thumbs.db", "desktop.ini", "._sets.csv"})
+                           "gemm.csv.swp", ".DS_Store", "Thumbs.db", "desktop.ini", "._sets.csv", ".gitignore"})
     std::ofstream(temporary / name) << "not a table";
   testing::internal::CaptureStderr();
   EXPECT_EQ(load_problems(temporary.path()).size(), 1u);
@@ -99,6 +99,13 @@ TEST(ProblemFiles, PassOverWhatEditorsAndFileSystemsLeave) {
   EXPECT_NE(said.find("passed over"), std::string::npos) << said;
   EXPECT_NE(said.find("#gemm.csv#"), std::string::npos) << said;
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+  std::filesystem::remove_all(temporary / "gemm.csv");
+  for (const char* name : {"._gemm.csv", ".#gemm.csv", "#gemm.csv#", "~$gemm.csv", "gemm.csv~", ".gemm.csv.swp",
+                           "gemm.csv.swp", "._sets.csv"})
+    std::filesystem::remove(temporary / name);
+  testing::internal::CaptureStderr();
+  EXPECT_TRUE(load_problems(temporary.path()).empty());
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "") << "what nobody takes for problems is not worth a word";
 }
 
 TEST(ProblemFiles, AreReadWhateverTheCaseOfTheirEnding) {
