@@ -16,7 +16,7 @@
 # NOISEFLOOR_PYTHON names the Python that has PyTorch, where it is not python3.
 # Exit codes: 0 done; 1 the thing checked is not so; 2 it could not be done.
 set -euo pipefail
-here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
+here=$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")
 . "$here/scripts/lib.sh"
 . "$here/scripts/capture.sh"
 script=run.sh

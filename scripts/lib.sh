@@ -5,6 +5,12 @@
 #   NOISEFLOOR_PYTHON   the Python that has PyTorch (default: python3, then .venv)
 #   NOISEFLOOR_PRESET   the CMake preset to build (default: cuda with a GPU and a CUDA toolkit, else host)
 
+# What the caller's shell, git hook or pip is set to must not reach the scripts: where cd goes, whose repository git takes, how many cores
+# nproc counts, where things are installed.
+# shellcheck disable=SC2086
+unset CDPATH DESTDIR ${!GIT_@}
+nproc() { env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc "$@"; }
+
 script=${0##*/}
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 venv=$root/.venv
@@ -35,6 +41,19 @@ setup() {
   [ $code -eq 0 ] || [ $code -eq 3 ] || exit $code
 }
 
+# pip_of PYTHON ARGUMENTS...: that Python's pip. What the caller has set says where packages come from, and not where they go, or whether.
+pip_of() {
+  local python=$1 name without=()
+  shift
+  for name in ${!PIP_@}; do
+    case "$name" in
+      PIP_*INDEX* | PIP_FIND_LINKS | PIP_TRUSTED_HOST | PIP_*CERT | PIP_PROXY | PIP_*TIMEOUT | PIP_RETRIES | PIP_*CACHE_DIR | PIP_CONFIG_FILE | PIP_KEYRING*) ;;
+      *) without+=(-u "$name") ;;
+    esac
+  done
+  env "${without[@]}" "$python" -I -m pip "$@" -q --disable-pip-version-check --no-input </dev/null
+}
+
 # Prints nvcc's path; fails where there is none.
 find_nvcc() {
   local candidate
@@ -47,15 +66,18 @@ find_nvcc() {
   return 1
 }
 
-# The GPUs' names, one a line; nothing where there is none or no driver answers.
-gpu_names() {
-  have nvidia-smi || return 0
-  timeout 20 nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | grep -v '^No devices' || true
+# Sets `gpus`, one a line as scripts/gpus has them, and `no_gpu`, why there is none.
+find_gpus() {
+  local answer
+  answer=$(sh "$root/scripts/gpus" 2>&1) || true
+  gpus=$(grep -E '^[0-9]+\.[0-9] ' <<<"$answer" || true)
+  no_gpu=''
+  [ -n "$gpus" ] || no_gpu=$(paste -sd'|' - <<<"$answer" | sed 's/|/; /g')
 }
 
 # Sets `preset` and says in one line why, when it is not the GPU that is measured.
 choose_preset() {
-  gpus=$(gpu_names)
+  find_gpus
   nvcc=$(find_nvcc || true)
   preset=host
   if [ -n "${NOISEFLOOR_PRESET:-}" ]; then
@@ -63,11 +85,11 @@ choose_preset() {
     say "preset $preset, as NOISEFLOOR_PRESET asks"
   elif [ -n "$gpus" ] && [ -n "$nvcc" ]; then
     preset=cuda
-    say "GPU: $(printf '%s' "$gpus" | sort | uniq -c | sed 's/^ *1 //; s/^ *\([0-9]*\) /\1 x /' | paste -sd, -); CUDA compiler: $nvcc"
+    say "GPU: $(cut -d' ' -f2- <<<"$gpus" | sort | uniq -c | sed 's/^ *1 //; s/^ *\([0-9]*\) /\1 x /' | paste -sd, -); CUDA compiler: $nvcc"
   elif [ -n "$gpus" ]; then
     say "no CUDA toolkit (no nvcc on PATH, in CUDA_HOME or /usr/local/cuda): the host variants only; the GPU needs CUDA 12.6 or newer, or a bundle (scripts/bundle)"
   else
-    say "no GPU: the host variants only, on $(nproc) cores"
+    say "no GPU ($no_gpu): the host variants only, on $(nproc) cores"
   fi
   [ -z "$nvcc" ] || export CUDACXX=$nvcc
 }

@@ -12,21 +12,33 @@ if(NOT NOISEFLOOR_CUDA STREQUAL "OFF")
 endif()
 
 if(NOISEFLOOR_HAS_CUDA)
-  if(NOT NOISEFLOOR_CUDA_ARCHITECTURES)
-    execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
-                    OUTPUT_VARIABLE capabilities ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)
-    string(REGEX MATCHALL "[0-9]+\\.[0-9]" capabilities "${capabilities}")
-    list(TRANSFORM capabilities REPLACE "\\." "")
-    list(TRANSFORM capabilities REPLACE "^90$" "90a")
-    list(REMOVE_DUPLICATES capabilities)
-    if(NOT capabilities)
-      set(capabilities 90a)
+  # nvcc takes the g++ on PATH, which may be older than that of everything else.
+  if(NOT CMAKE_CUDA_HOST_COMPILER AND NOT DEFINED ENV{CUDAHOSTCXX})
+    execute_process(COMMAND g++ -dumpfullversion OUTPUT_VARIABLE version OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+    if(NOT version VERSION_GREATER_EQUAL 12)
+      set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
     endif()
-    set(NOISEFLOOR_CUDA_ARCHITECTURES "${capabilities}" CACHE STRING "" FORCE)
+  endif()
+  if("${PROJECT_SOURCE_DIR}${PROJECT_BINARY_DIR}" MATCHES "[$`]")
+    message(FATAL_ERROR "noisefloor: nvcc cannot compile in ${PROJECT_SOURCE_DIR}: its shell takes $ and ` in a folder's name for its own. Rename or move "
+                        "it, or build the host variants (-DNOISEFLOOR_CUDA=OFF, preset host)")
   endif()
   set(CMAKE_CUDA_ARCHITECTURES OFF)  # every CUDA target sets its own
   enable_language(CUDA)
   find_package(CUDAToolkit 12.6 REQUIRED)  # the first with cupti_range_profiler.h
+  execute_process(COMMAND "${CMAKE_CUDA_COMPILER}" --list-gpu-arch OUTPUT_VARIABLE known)
+  string(REGEX MATCHALL "[0-9]+" known "${known}")
+  if(NOISEFLOOR_CUDA_ARCHITECTURES)
+    foreach(architecture IN LISTS NOISEFLOOR_CUDA_ARCHITECTURES)
+      if(NOT (architecture MATCHES "^([0-9]+)[af]?$" AND CMAKE_MATCH_1 IN_LIST known AND CMAKE_MATCH_1 GREATER_EQUAL 75))
+        list(JOIN known " " known)
+        message(FATAL_ERROR "noisefloor: NOISEFLOOR_CUDA_ARCHITECTURES has '${architecture}'; nvcc ${CMAKE_CUDA_COMPILER_VERSION} knows ${known}, and the "
+                            "kernels need 75 or newer. Such as 80;90a")
+      endif()
+    endforeach()
+  else()
+    noisefloor_find_architectures("${known}" NOISEFLOOR_CUDA_ARCHITECTURES)  # not in the cache: of this machine, each time
+  endif()
   message(STATUS "noisefloor: CUDA ${CUDAToolkit_VERSION} for ${NOISEFLOOR_CUDA_ARCHITECTURES}")
 else()
   message(STATUS "noisefloor: host variants only (no CUDA compiler, or NOISEFLOOR_CUDA=OFF)")

@@ -15,30 +15,22 @@ set(NOISEFLOOR_HOST_ARCH "" CACHE STRING
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()
-find_program(CCACHE_PROGRAM ccache)
-if(CCACHE_PROGRAM AND PROJECT_IS_TOP_LEVEL)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
-  set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+if(NOT NOISEFLOOR_FUZZ)
+  noisefloor_require_compiler()
+endif()
+if(PROJECT_IS_TOP_LEVEL AND NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
+  noisefloor_use_ccache()
 endif()
 if(PROJECT_IS_TOP_LEVEL)
   set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
   set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 endif()
 
-# A named level rather than -march=native: the flag then says what the code needs, also to ccache.
-if(NOT NOISEFLOOR_HOST_ARCH AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-  file(WRITE ${CMAKE_BINARY_DIR}/host_arch.cpp "#include <cstdio>
-int main() {
-  std::puts(__builtin_cpu_supports(\"x86-64-v4\") ? \"x86-64-v4\" :
-            __builtin_cpu_supports(\"x86-64-v3\") ? \"x86-64-v3\" : \"x86-64-v2\");
-}\n")
-  try_run(host_arch_exit host_arch_compiled ${CMAKE_BINARY_DIR} ${CMAKE_BINARY_DIR}/host_arch.cpp
-          RUN_OUTPUT_VARIABLE host_arch_output)
-  if(host_arch_compiled AND host_arch_exit EQUAL 0)
-    string(STRIP "${host_arch_output}" host_arch_output)
-    set(NOISEFLOOR_HOST_ARCH ${host_arch_output} CACHE STRING "" FORCE)
-  endif()
+# Not in the cache: of this machine, each time.
+if(NOT NOISEFLOOR_HOST_ARCH AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND EXISTS /proc/cpuinfo)
+  noisefloor_find_host_arch(NOISEFLOOR_HOST_ARCH)
 endif()
+noisefloor_level_of("${NOISEFLOOR_HOST_ARCH}" NOISEFLOOR_HOST_LEVEL)
 
 # For targets whose files spend their compile time on the headers that all of them include: compiles up to eight files of a folder as one.
 # Names in unnamed namespaces must differ within a room. A class may have members of a type of its own file's unnamed namespace, which

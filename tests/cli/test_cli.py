@@ -101,46 +101,6 @@ def test_starts_without_the_vendors_libraries():
         assert library not in needed
 
 
-@pytest.mark.skipif(not (shutil.which("git") and shutil.which("cmake")), reason="needs git and cmake")
-def test_every_dirty_tree_is_a_build_of_its_own(tmp_path):
-    root = Path(__file__).parents[2]
-    tree = tmp_path / "tree"
-    (tree / "bench" / "platform").mkdir(parents=True)
-    (tree / "bench" / "platform" / "build_info.cpp.in").write_text("@COMMIT@")
-    kernel = tree / "kernel.cu"
-    kernel.write_text("one\n")
-
-    def git(*arguments):
-        identity = ["-c", "user.name=t", "-c", "user.email=t@t"]
-        return subprocess.run(["git", "-C", tree, *identity, *arguments], check=True, capture_output=True, text=True).stdout
-
-    def commit():
-        script = root / "scripts" / "cmake" / "build_info.cmake"
-        output = tmp_path / "build_info.cpp"
-        subprocess.run(["cmake", "-D", f"SOURCE={tree}", "-D", f"OUTPUT={output}", "-P", script], check=True)
-        return output.read_text().strip()
-
-    assert commit() == "unknown"  # not a checkout
-    git("init", "-q")
-    git("add", ".")
-    git("commit", "-q", "-m", "one")
-    clean = commit()
-    assert clean == git("rev-parse", "--short=12", "HEAD").strip()
-    kernel.write_text("two\n")
-    two = commit()
-    kernel.write_text("three\n")
-    three = commit()
-    (tree / "new.cu").write_text("four\n")
-    four = commit()
-    (tree / "new.cu").write_text("five\n")
-    five = commit()
-    assert len({clean, two, three, four, five}) == 5
-    assert all(name.startswith(f"{clean}-dirty.") for name in (two, three, four, five))
-    kernel.write_text("two\n")
-    (tree / "new.cu").unlink()
-    assert commit() == two
-
-
 def test_ceilings_are_kept_and_written(tmp_path):
     environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")}
     first = run("ceilings", "--device", "host", "--out", tmp_path / "first.csv", env=environment)

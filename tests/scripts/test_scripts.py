@@ -50,27 +50,6 @@ def test_wrong_arguments_are_named(command, says):
     assert says in result.stderr
 
 
-def preset_with(path, **environment):
-    text = f'set -euo pipefail; . "{SCRIPTS}/lib.sh"; choose_preset; echo "$preset"'
-    environment = {"PATH": f"{path}:{os.environ['PATH']}", "NOISEFLOOR_PRESET": "", **environment}
-    return run("bash", "-c", text, **environment)
-
-
-def test_a_gpu_and_a_toolkit_choose_cuda(tmp_path):
-    executable(tmp_path / "nvidia-smi", "#!/bin/sh\necho NVIDIA H200; echo NVIDIA H200\n")
-    nvcc = executable(tmp_path / "nvcc", "#!/bin/sh\n")
-    result = preset_with(tmp_path, CUDACXX=str(nvcc))
-    assert result.stdout == "cuda\n", result.stderr
-    assert "2 x NVIDIA H200" in result.stderr
-
-
-def test_no_gpu_chooses_host_and_says_so(tmp_path):
-    executable(tmp_path / "nvidia-smi", "#!/bin/sh\necho 'No devices were found'; exit 6\n")
-    result = preset_with(tmp_path)
-    assert result.stdout == "host\n", result.stderr
-    assert "no GPU" in result.stderr
-
-
 # Stands in for ctest: `-N -R RE` lists the names that match, of those that CTest's own lists would have.
 CTEST = """#!/usr/bin/env bash
 while [ $# -gt 0 ]; do [ "$1" != -R ] || re=$2; shift; done

@@ -1,14 +1,13 @@
 """The choice of groupnorm's measured plans from timings, and what scripts/tune refuses."""
 
-import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.machine import ROOT, Machine
+
 HEADER = "device,sm_count,commit,problem,dtype,variant,choice,estimated,warm_us,cold_us"
 FIELDS = "n,hw,channels,groups,fusion,packed".split(",")
 PLAN = "bundle,blocks,threads,held".split(",")
@@ -308,11 +307,9 @@ def test_script(arguments, code, message):
 
 def test_script_needs_a_gpu_that_runs_the_kernel(tmp_path):
     """Before anything is installed or built."""
-    smi = tmp_path / "nvidia-smi"
-    smi.write_text('#!/bin/sh\ncase "$*" in *compute_cap*) echo 8.9 ;; *) echo "NVIDIA L40S" ;; esac\n')
-    smi.chmod(0o755)
-    result = subprocess.run([ROOT / "scripts/tune", "groupnorm"], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL,
-                            env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    machine = Machine(tmp_path)
+    machine.nvidia_smi("8.9, NVIDIA L40S")
+    result = machine.run(ROOT / "scripts/tune", "groupnorm")
     assert result.returncode == 2 and "looking for a GPU: what groupnorm chooses from runs on GPUs of compute capability 9.0 alone" in result.stderr, result.stderr
 
 
