@@ -8,6 +8,8 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
+#include "bench/platform/platform.h"
+
 namespace {
 
 // Google Test's own filter knows wildcards alone, so that it gets the names one by one.
@@ -45,5 +47,11 @@ int main(int argc, char** argv) {
     constexpr int kSkipped = 77;  // SKIP_RETURN_CODE in tests/CMakeLists.txt
     return kSkipped;
   }
+  std::string why;
+  if (!testing::GTEST_FLAG(list_tests))
+    if (const auto gpus = noisefloor::list_cuda_devices(why); !gpus.front().unserved.empty()) {
+      std::fprintf(stderr, "%s\n", gpus.front().unserved.c_str());
+      return 2;
+    }
   return RUN_ALL_TESTS();
 }

@@ -26,8 +26,13 @@ void print_facts(const std::string& number, const PlatformDescription& device, c
 
 int print_all_facts() {
   std::string why;
-  for (int index = 0, count = cuda_device_count(why); index < count; ++index)
-    print_facts(std::to_string(index), make_cuda_platform(index)->description(), GpuMonitor::of_cuda_device(index));
+  for (const CudaDevice& device : list_cuda_devices(why)) {
+    if (device.unserved.empty())
+      print_facts(std::to_string(device.index), make_cuda_platform(device.index)->description(),
+                  GpuMonitor::of_cuda_device(device.index));
+    else
+      fmt::print(stderr, "device {}: {}\n", device.index, device.unserved);
+  }
   print_facts("host", make_host_platform()->description(), GpuMonitor::unavailable("a host"));
   return kDone;
 }
@@ -66,9 +71,14 @@ int devices(const DevicesArguments& arguments) {
   fmt::print("built for: host {}, CUDA {}\n", build.host_arch,
              build.cuda_toolkit.empty() ? "none" : build.cuda_toolkit + " architectures " + build.cuda_architectures);
   std::string why;
-  const int count = cuda_device_count(why);
-  if (count == 0) fmt::print("no GPU: {}\n", why);
-  for (int index = 0; index < count; ++index) print_gpu(index);
+  const auto gpus = list_cuda_devices(why);
+  if (gpus.empty()) fmt::print("no GPU: {}\n", why);
+  for (const CudaDevice& gpu : gpus) {
+    if (gpu.unserved.empty())
+      print_gpu(gpu.index);
+    else
+      fmt::print("device {}: {}, PCI {}: {}\n", gpu.index, gpu.name, gpu.pci_bus_id, gpu.unserved);
+  }
   const auto host = make_host_platform();
   fmt::print("host: {}, {:.1f} GiB, last-level cache {:.0f} MiB\n", host->description().name,
              static_cast<double>(host->description().memory_bytes) / 0x1p30,

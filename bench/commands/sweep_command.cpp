@@ -139,7 +139,13 @@ int sweep_all(const SweepArguments& arguments, const BenchmarkFlags& flags) {
         "--device all: every GPU has a process of its own, which would write the same --benchmark_format or "
         "--benchmark_out; leave these out, or sweep one --device at a time");
   std::string why;
-  const auto devices = list_cuda_devices(why);
+  auto devices = list_cuda_devices(why);
+  std::erase_if(devices, [&](const CudaDevice& device) {  // an older GPU beside the others
+    if (device.unserved.empty()) return false;
+    why = device.unserved;
+    fmt::print(stderr, "device {} is left out: {}\n", device.index, device.unserved);
+    return true;
+  });
   if (devices.empty()) throw InvalidInput(fmt::format("--device all: {}", why));
   const std::filesystem::path out = run_folder_of(arguments, "all GPUs");
   const bool below_runs = !arguments.runs.empty();

@@ -59,7 +59,7 @@ std::optional<std::string> check_plan_origin(const std::filesystem::path& plan, 
   }
   if (environment.device != device)
     throw InvalidInput(fmt::format("{} is a plan for {}, and this is {}", plan.string(), environment.device, device));
-  if (environment.commit != commit)
+  if (!same_code(environment.commit, commit))
     return fmt::format("plan {}: made at commit {}, and this program is of {}: its variants may have changed since",
                        plan.string(), environment.commit, commit);
   return std::nullopt;

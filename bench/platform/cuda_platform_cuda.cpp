@@ -7,6 +7,7 @@
 #include <cmath>
 #include <optional>
 
+#include "bench/platform/build_info.h"
 #include "bench/platform/cuda_check.h"
 #include "bench/platform/cuda_kernels.h"
 #include "bench/platform/cuda_timing.h"
@@ -30,14 +31,19 @@ std::string uuid_text(const cudaUUID_t& uuid) {
   return text;
 }
 
+std::string unserved(const cudaDeviceProp& gpu) {
+  return why_unserved(gpu.name, 10 * gpu.major + gpu.minor, build_info().cuda_architectures);
+}
+
 class CudaPlatform final : public Platform {
  public:
   explicit CudaPlatform(int device) {
+    cudaDeviceProp properties{};
+    CUDA_CHECK(cudaGetDeviceProperties(&properties, device));
+    if (const std::string why = unserved(properties); !why.empty()) throw DeviceError(why, false);
     CUDA_CHECK(cudaSetDevice(device));
     // A stream that can be captured, yet ordered with the synchronous copies of the default stream.
     CUDA_CHECK(cudaStreamCreate(&stream_));
-    cudaDeviceProp properties{};
-    CUDA_CHECK(cudaGetDeviceProperties(&properties, device));
     int driver = 0, runtime = 0;
     CUDA_CHECK(cudaDriverGetVersion(&driver));
     CUDA_CHECK(cudaRuntimeGetVersion(&runtime));
@@ -265,10 +271,13 @@ std::vector<CudaDevice> list_cuda_devices(std::string& why) {
   std::vector<CudaDevice> devices;
   const int count = cuda_device_count(why);
   for (int index = 0; index < count; ++index) {
-    CudaDevice device{index, {}, {}};
+    CudaDevice device{index, {}, {}, {}};
     cudaDeviceProp properties{};
     std::array<char, 32> bus_id{};
-    if (cudaGetDeviceProperties(&properties, index) == cudaSuccess) device.name = properties.name;
+    if (cudaGetDeviceProperties(&properties, index) == cudaSuccess) {
+      device.name = properties.name;
+      device.unserved = unserved(properties);
+    }
     if (cudaDeviceGetPCIBusId(bus_id.data(), static_cast<int>(bus_id.size()), index) == cudaSuccess)
       device.pci_bus_id = bus_id.data();
     (void)cudaGetLastError();

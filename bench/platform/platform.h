@@ -166,10 +166,11 @@ std::unique_ptr<Platform> make_cuda_platform(int device);
 // DeviceError where there is a driver that does not work: a broken GPU is not a machine without one.
 int cuda_device_count(std::string& why);
 // The CUDA devices without opening any of them; `why` and exceptions as of cuda_device_count. One that does not answer
-// is in the list too, without a name: opening it says what is wrong.
+// is in the list too, without a name: opening it says what is wrong. `unserved` says why this program has no code for
+// one, as opening it would; else it is empty.
 struct CudaDevice {
   int index;
-  std::string name, pci_bus_id;
+  std::string name, pci_bus_id, unserved = {};
 };
 std::vector<CudaDevice> list_cuda_devices(std::string& why);
 

@@ -10,6 +10,7 @@
 #include <ranges>
 #include <unordered_map>
 
+#include "bench/platform/build_info.h"
 #include "bench/python/device.h"
 #include "bench/tensors/problem_inference.h"
 #include "kernels/core/programmatic.h"
@@ -62,6 +63,11 @@ std::string obstacle(const AnyVariant& variant, const Decision& decision, const 
   if (!variant.built) return fmt::format("is not in this build; it needs {}", to_string(variant.arch));
   if (!runs_on(variant.arch, decision.info->compute_capability))
     return fmt::format("needs {}, and the tensors are on {}", to_string(variant.arch), place);
+#ifdef NOISEFLOOR_CUDA_ARCHITECTURES
+  if (variant.arch != Arch::host && !serves_gpu(NOISEFLOOR_CUDA_ARCHITECTURES, decision.info->compute_capability))
+    return fmt::format("was built for sm_{}, and the tensors are on {}, an sm_{}", NOISEFLOOR_CUDA_ARCHITECTURES, place,
+                       decision.info->compute_capability);
+#endif
   if (const Support support = variant.can_run(decision.problem, decision.dtype); !support) return support.reason;
   return "";
 }

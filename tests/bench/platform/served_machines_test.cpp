@@ -1,0 +1,49 @@
+// Which machines a program says that it is not for, before it tries.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "bench/platform/build_info.h"
+#include "bench/platform/cpu_check.h"
+
+namespace noisefloor {
+namespace {
+
+TEST(ServedMachines, ACpuBelowTheLevelIsNamed) {
+  char sentence[512] = "";
+  for (int needs = 0; needs <= 4; ++needs)
+    for (int has = 0; has <= 4; ++has)
+      EXPECT_EQ(cpu_is_too_old(needs, has, sentence, sizeof sentence), has < needs) << needs << " on " << has;
+  ASSERT_TRUE(cpu_is_too_old(4, 3, sentence, sizeof sentence));
+  const std::string text = sentence;
+  for (const char* word : {"x86-64-v4", "x86-64-v3", "NOISEFLOOR_HOST_ARCH", "\n"})
+    EXPECT_NE(text.find(word), std::string::npos) << text;
+  char small[8];
+  EXPECT_TRUE(cpu_is_too_old(4, 3, small, sizeof small));
+  EXPECT_FALSE(cpu_is_too_old(cpu_level(), cpu_level(), sentence, sizeof sentence));
+}
+
+TEST(ServedMachines, MachineCodeServesItsMajorVersionFromItsMinorOn) {
+  const struct {
+    const char* architectures;
+    int gpu;
+    bool served;
+  } cases[] = {
+      {"80", 80, true},       {"80", 86, true},      {"80", 89, true},      {"80", 75, false},
+      {"80", 90, false},      {"86", 80, false},     {"90", 90, true},      {"90a", 90, true},
+      {"90a", 80, false},     {"90a", 100, false},   {"100", 103, true},    {"100a", 103, false},
+      {"100f", 103, true},    {"120", 121, true},    {"120", 103, false},   {"75,90a", 75, true},
+      {"75,90a", 90, true},   {"75,90a", 86, false}, {"75,90a", 61, false}, {"75,80,90a", 86, true},
+      {"no CUDA", 90, false}, {"", 90, false},
+  };
+  for (const auto& one : cases) {
+    EXPECT_EQ(serves_gpu(one.architectures, one.gpu), one.served) << one.architectures << " on " << one.gpu;
+    EXPECT_EQ(why_unserved("GPU", one.gpu, one.architectures).empty(), one.served);
+  }
+  const std::string why = why_unserved("NVIDIA H100", 90, "80");
+  for (const char* word : {"sm_80", "NVIDIA H100", "sm_90", "=90a", "--device host"})
+    EXPECT_NE(why.find(word), std::string::npos) << why;
+}
+
+}  // namespace
+}  // namespace noisefloor
