@@ -237,7 +237,7 @@ std::vector<std::string> environment_differences(const RunFiles& a, const RunFil
   };
   std::vector<std::string> differences;
   for (const auto& [name, in_a, in_b] : fields)
-    if (*in_a != *in_b)
+    if (in_a == &x.commit ? !same_code(*in_a, *in_b) : *in_a != *in_b)
       differences.push_back(
           fmt::format("{}: {} and {}", name, in_a->empty() ? "unknown" : *in_a, in_b->empty() ? "unknown" : *in_b));
   return differences;

@@ -300,7 +300,8 @@ def made(block: str) -> str:
 
 
 def markdown_files() -> list[Path]:
-    listed = subprocess.run(["git", "-C", ROOT, "ls-files", "--cached", "--others", "--exclude-standard", "*.md"], capture_output=True, text=True)
+    listed = subprocess.run(["git", "-C", ROOT, "ls-files", "--cached", "--others", "--exclude-standard", "*.md"], capture_output=True, text=True,
+                            env={name: value for name, value in os.environ.items() if not name.startswith("GIT_")})
     if listed.returncode == 0:
         return [ROOT / line for line in listed.stdout.split("\n") if line and (ROOT / line).is_file()]
     return [path for path in sorted(ROOT.rglob("*.md")) if not {".venv", "build"} & set(path.relative_to(ROOT).parts)]

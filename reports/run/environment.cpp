@@ -148,6 +148,10 @@ class EnvironmentReader final : public nlohmann::json_sax<nlohmann::json> {
 
 }  // namespace
 
+bool same_code(const std::string& commit, const std::string& other) {
+  return commit == other && commit != "unknown";
+}
+
 RunEnvironment read_environment(const std::filesystem::path& file) {
   const std::string text = read_whole_file(file, kMostJsonBytes);
   const auto refuse = [&](const std::string& what) {

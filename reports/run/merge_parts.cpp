@@ -88,6 +88,10 @@ void require_one_origin(const std::vector<MergePart>& parts) {
   std::string first_pytorch;
   for (const MergePart& part : parts) {
     for (const char* name : {"device", "driver", "commit"}) require_same(part, name, part.text(name), first.text(name));
+    if (&part != &first && !same_code(part.text("commit"), first.text("commit")))
+      cannot_merge(part.folder, fmt::format("is of commit '{}', which names no code: the folders before it may be of "
+                                            "other code; measure again with a newer program",
+                                            part.text("commit")));
     require_same(part, "schema", part.environment.value("schema", nlohmann::ordered_json()).dump(),
                  first.environment.value("schema", nlohmann::ordered_json()).dump());
     require_same(part, "ceilings of device", part.ceilings.device, first.ceilings.device);

@@ -39,6 +39,9 @@ struct RunEnvironment {
   std::vector<std::vector<std::string>> command_lines;
 };
 
+// Whether two commits are one code. Of "unknown", what older programs outside of a checkout wrote, nobody can tell.
+bool same_code(const std::string& commit, const std::string& other);
+
 // The raw samples of one row, in the order in which they were taken.
 struct RowSamples {
   std::size_t line = 0;                   // of the file of samples, from 1

@@ -65,7 +65,7 @@ void RunFolder::require_ours(const std::string& device, const std::string& commi
     if (row.device != device)
       throw std::runtime_error(fmt::format("{}: holds rows of '{}', this is '{}'; give another --out, or --fresh",
                                            folder_.string(), row.device, device));
-    if (row.commit != commit)
+    if (!same_code(row.commit, commit))
       throw std::runtime_error(fmt::format("{}: holds rows of commit {}, this is {}; give another --out, or --fresh",
                                            folder_.string(), row.commit, commit));
   }

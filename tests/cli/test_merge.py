@@ -80,6 +80,16 @@ def test_parts_are_of_one_build_of_the_commit(split):
     assert sizes(split.folder / "merged") == list(SIZES), "what was merged before stays"
 
 
+def test_code_without_a_name_is_no_code_like_another(split):
+    for part in (1, 2, 3):
+        edit_json(split.folder / f"part{part}" / "env.json", commit="unknown")
+        file = split.folder / f"part{part}" / "sweep.csv"
+        file.write_text(file.read_text().replace(rows(split.folder / f"part{part}")[0]["commit"], "unknown"))
+    result = split.merge()
+    assert result.returncode == 2 and "part2: is of commit 'unknown'" in result.stderr, result.stderr
+    assert "commit: unknown and unknown" in run("compare", split.folder / "part1", split.folder / "part1").stdout
+
+
 def test_parts_of_several_gpus_are_told_apart(split):
     for index, watts in ((1, 700), (2, 700.0), (3, 650)):
         edit_json(split.folder / f"part{index}" / "env.json", gpu_uuid=f"GPU-{index}", power_limit_w=watts, ecc="on", load_average=index)
