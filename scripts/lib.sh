@@ -123,6 +123,14 @@ build() {
     say "build/$name was made in another place: configuring it anew"
     rm -rf "${root:?}/build/$name/CMakeCache.txt" "$root/build/$name/CMakeFiles"
   fi
+  # A home may be shared between systems, whose headers and libraries are others, and perhaps older than what was compiled with them.
+  local system
+  system=$(uname -m)$(sed -n 's/^\(ID\|VERSION_ID\)=/ /p' /etc/os-release 2>/dev/null | tr -d '"\n')
+  if [ -f "$root/build/$name/.system" ] && [ "$(cat "$root/build/$name/.system")" != "$system" ]; then
+    say "build/$name was made on $(cat "$root/build/$name/.system"), and this is $system: building it anew"
+    find "${root:?}/build/$name" -mindepth 1 -maxdepth 1 -exec rm -rf {} +
+  fi
+  printf '%s\n' "$system" >"$root/build/$name/.system"
   local log=$root/build/$name/configure.log
   say "$step"
   (cd "$root" && "$cmake" --preset "$name" "${definitions[@]}") </dev/null >"$log" 2>&1 || {

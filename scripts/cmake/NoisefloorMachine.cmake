@@ -23,8 +23,14 @@ function(noisefloor_check_folders)
   endforeach()
 endfunction()
 
-# Before project(): a compiler that CMake knows from an earlier configuration, and that was replaced or is not there, is looked for anew.
-function(noisefloor_forget_compilers)
+# Before project(): what CMake knows from an earlier configuration, and is not there now, is looked for anew; so is a compiler that was replaced.
+function(noisefloor_forget_what_is_gone)
+  foreach(name CCACHE_PROGRAM NOISEFLOOR_CUDNN_INCLUDE_DIR NOISEFLOOR_CUDNN_LIBRARY)
+    if(${name} AND NOT EXISTS "${${name}}")
+      message(STATUS "noisefloor: ${${name}} (${name}) is not there: looking for another")
+      unset(${name} CACHE)
+    endif()
+  endforeach()
   foreach(language CXX CUDA)
     set(known "${CMAKE_BINARY_DIR}/CMakeFiles/${CMAKE_VERSION}/CMake${language}Compiler.cmake")
     if(NOT EXISTS "${known}")

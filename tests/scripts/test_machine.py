@@ -52,6 +52,19 @@ def test_jobs_are_the_cores(machine):
         assert int(result.stdout) == len(os.sched_getaffinity(0)), result.stderr
 
 
+def test_what_another_system_built_is_built_anew(machine, tmp_path):
+    machine.program("cmake", "#!/bin/sh\necho cmake version 3.25.1\n")
+    build = tmp_path / "build" / "host"
+    build.mkdir(parents=True)
+    for system, stays in ((None, True), (None, True), ("x86_64 another 9", False)):
+        if system:
+            (build / ".system").write_text(system + "\n")
+        (build / "old.o").write_text("")
+        result = machine.bash('root=$1; build host', tmp_path)
+        assert result.returncode == 0 and (build / "old.o").exists() == stays, result.stderr
+        assert ("another 9" in result.stderr) == (not stays)
+
+
 @pytest.mark.skipif(not shutil.which("git"), reason="needs git")
 def test_a_checkout_has_lf(tmp_path):
     copy_tree(tmp_path / "from", "scripts")

@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -43,7 +44,7 @@ class Site:
         self.calls.write_text("")
         self.tree = folder / "a tree"
         self.program = executable(self.tree / "build/host/bin/noisefloor", PROGRAM)
-        (self.tree / "scripts").symlink_to(ROOT / "scripts")
+        shutil.copytree(ROOT / "scripts", self.tree / "scripts")
         self.out = folder / "the run"
         self.bin = folder / "bin"
         executable(self.bin / "sbatch", SBATCH)
