@@ -57,6 +57,30 @@ std::string with_suggestion(const CLI::App& app, const Invocation& invocation, c
   return message;
 }
 
+// An empty value is one that somebody's variable did not have: neither "not given" nor 0.
+std::string why_empty(const std::string& value) {
+  return value.find_first_not_of(" \t\n,") == std::string::npos ? "its value is empty; give one, or leave it out" : "";
+}
+
+void refuse_empty_values(CLI::App& app) {
+  for (CLI::App* const command : app.get_subcommands({}))
+    for (CLI::Option* const option : command->get_options())
+      if (option->get_items_expected_max() > 0)
+        option->transform([](const std::string& value) {  // before its other checks
+          if (const std::string why = why_empty(value); !why.empty()) throw CLI::ValidationError(why);
+          return value;
+        });
+}
+
+// "--out=" alone: CLI11 would take the next word as its value.
+void require_values(const std::vector<std::string>& words) {
+  for (const std::string& word : words) {
+    if (word == "--") return;
+    if (word.starts_with("--") && word.find('=') == word.size() - 1)
+      throw InvalidInput(word.substr(0, word.size() - 1) + ": " + why_empty(""));
+  }
+}
+
 int run(int argc, char** argv) {
   auto invocation = std::make_shared<Invocation>();
   std::vector<std::string> own;
@@ -68,7 +92,7 @@ int run(int argc, char** argv) {
       own.push_back(invocation->arguments.back());
   }
 
-  CLI::App app("noisefloor: benchmarks and profiles the GPU operations of diffusion models");
+  CLI::App app("noisefloor: benchmarks and profiles the GPU operations of diffusion models", "noisefloor");
   app.set_version_flag("--version", fmt::format("noisefloor {} ({})", build_info().version, build_info().commit));
   app.require_subcommand(1);
   auto result = std::make_shared<std::function<int()>>();
@@ -94,6 +118,8 @@ int run(int argc, char** argv) {
   add_capture_command(app, result);
   add_new_kernel_command(app, result);
   add_worker_command(app, result);
+  refuse_empty_values(app);
+  require_values(own);
   std::reverse(own.begin(), own.end());  // CLI11 takes arguments from the back
   try {
     app.parse(own);

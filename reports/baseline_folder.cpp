@@ -96,7 +96,7 @@ void exchange(const fs::path& staging, const fs::path& baseline) {
 
 void replace_baseline(const fs::path& baseline, const fs::path& candidate) {
   try {
-    const fs::path target = fs::weakly_canonical(baseline), source = fs::canonical(candidate);
+    const fs::path target = fs::weakly_canonical(follow_links(baseline)), source = fs::canonical(candidate);
     if (target == source) throw failure(baseline, "is the candidate itself");
     if (within(target, source) || within(source, target))
       throw failure(baseline, "lies within the candidate, or around it");

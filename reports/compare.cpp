@@ -24,7 +24,7 @@ std::vector<const SweepRow*> chosen_rows(const RunFiles& run, const std::string&
   for (const SweepRow& row : run.rows) {
     if (!variant.empty() && row.variant != variant) continue;
     known = true;
-    if (options.filter && !std::regex_search(row.name(), *options.filter)) continue;
+    if (options.filter && !options.filter(row.name())) continue;
     rows.push_back(&row);
   }
   if (!known) throw std::runtime_error(fmt::format("{}: no row of a variant '{}'", run.folder.string(), variant));

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <optional>
-#include <regex>
 #include <string>
 #include <vector>
 
@@ -14,7 +13,7 @@ namespace noisefloor {
 
 struct PairOptions {
   std::string variant_a, variant_b;  // both empty: each with its own namesake; else this one against that one
-  std::optional<std::regex> filter;  // searched for in "op/problem/dtype/variant"
+  NameFilter filter;                 // of "op/problem/dtype/variant"; none: all
 };
 
 struct RowPair {

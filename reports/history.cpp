@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <regex>
 #include <set>
 #include <stdexcept>
 
@@ -67,6 +66,11 @@ HistoryRun read_history_run(const fs::path& folder) {
   if (run.files.environment.time_utc.empty())
     throw std::runtime_error(
         fmt::format("{}: has no 'time_utc', so that the run has no place in time", (folder / "env.json").string()));
+  const auto time = parse_time(run.files.environment.time_utc);
+  if (!time)
+    throw std::runtime_error(fmt::format("{}: 'time_utc' is '{}', not a time with its zone, as 2026-01-31T12:00:00Z",
+                                         (folder / "env.json").string(), run.files.environment.time_utc));
+  run.time = *time;
   run.problems = read_network_problems(folder, run.files.rows);
   return run;
 }
@@ -88,7 +92,7 @@ struct Traced {
 };
 using Traces = std::map<std::pair<std::string, std::string>, Traced>;  // device, name
 
-void trace_cases(const HistoryRun& run, std::size_t index, const HistorySelection& selection, const std::regex& pattern,
+void trace_cases(const HistoryRun& run, std::size_t index, const HistorySelection& selection, const NameFilter& filter,
                  Traces& traces) {
   for (const SweepRow& row : run.files.rows) {
     if (!chosen(selection.ops, row.op) || !chosen(selection.variants, row.variant)) continue;
@@ -100,7 +104,7 @@ void trace_cases(const HistoryRun& run, std::size_t index, const HistorySelectio
     }
     const std::string name = row.name();
     const auto time = time_of(row, selection.warm);
-    if (!time || !std::regex_search(name, pattern)) continue;
+    if (!time || !filter(name)) continue;
     const auto samples = samples_of(run, row, selection.warm);
     traces[{run.files.environment.device, name}].values[index] = {*time, {samples.begin(), samples.end()}};
   }
@@ -155,20 +159,13 @@ std::vector<HistoryRun> read_history(const std::vector<fs::path>& folders, std::
   for (const fs::path& folder : run_folders(folders, left_out == nullptr ? partial : *left_out))
     runs.push_back(read_history_run(folder));
   std::sort(runs.begin(), runs.end(), [](const HistoryRun& a, const HistoryRun& b) {
-    // ISO 8601 in UTC sorts as text.
-    return std::tie(a.files.environment.time_utc, a.files.folder) <
-           std::tie(b.files.environment.time_utc, b.files.folder);
+    return std::tie(a.time, a.files.folder) < std::tie(b.time, b.files.folder);
   });
   return runs;
 }
 
 History trace_history(const std::vector<HistoryRun>& runs, const HistorySelection& selection) {
-  std::regex pattern;
-  try {
-    pattern = std::regex(selection.case_pattern, std::regex::extended);
-  } catch (const std::regex_error&) {
-    throw std::runtime_error(fmt::format("--case: '{}' is not a regular expression", selection.case_pattern));
-  }
+  const NameFilter filter = name_filter("--case", selection.case_pattern);
   Traces traces;
   std::map<std::string, std::vector<std::size_t>> by_device;
   for (std::size_t i = 0; i < runs.size(); ++i) {
@@ -176,7 +173,7 @@ History trace_history(const std::vector<HistoryRun>& runs, const HistorySelectio
     if (selection.case_pattern.empty())
       trace_totals(runs[i], i, selection, traces);
     else
-      trace_cases(runs[i], i, selection, pattern, traces);
+      trace_cases(runs[i], i, selection, filter, traces);
   }
   if (traces.empty()) {
     std::set<std::string> networks, ops;

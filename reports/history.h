@@ -15,6 +15,7 @@ namespace noisefloor {
 // A run folder. Without samples.jsonl, `files.samples` is empty.
 struct HistoryRun {
   RunFiles files;
+  double time = 0;  // seconds since 1970
   std::vector<NetworkProblem> problems;
 };
 
@@ -26,7 +27,7 @@ std::vector<HistoryRun> read_history(const std::vector<std::filesystem::path>& f
                                      std::vector<std::filesystem::path>* left_out = nullptr);
 
 struct HistorySelection {
-  std::string case_pattern = {};  // POSIX extended, found in op/problem/dtype/variant; empty: totals of networks
+  std::string case_pattern = {};  // a regular expression, found in op/problem/dtype/variant; empty: totals of networks
   std::vector<std::string> networks = {};  // empty: all
   std::vector<std::string> ops = {};
   // Of totals also "own best" and "fastest". Empty: "own best" of totals, all of cases.

@@ -108,7 +108,7 @@ std::string history_csv(const std::vector<HistoryRun>& runs, const History& hist
       const HistoryRun& run = runs[series.runs[i]];
       const ChangePoint* change = change_at(series, i);
       text += fmt::format("{},{},{},{},{},{},{},{}\n", quote_csv(series.device), quote_csv(series.name),
-                          quote_csv(folder_name(run)), run.files.environment.time_utc,
+                          quote_csv(folder_name(run)), quote_csv(run.files.environment.time_utc),
                           quote_csv(run.files.environment.commit),
                           series.values[i] ? fmt::format("{:.6g}", *series.values[i]) : "",
                           change != nullptr ? fmt::format("{:.3g}", percent(*change)) : "",

@@ -4,14 +4,12 @@
 #include <algorithm>
 #include <filesystem>
 #include <limits>
-#include <regex>
 
 #include "bench/commands/add_command.h"
 #include "bench/commands/output_files.h"
 #include "bench/commands/selection_options.h"
 #include "bench/sweep/alternate.h"
 #include "reports/build_duel_report.h"
-#include "reports/run/files.h"
 
 namespace noisefloor {
 namespace {
@@ -24,14 +22,6 @@ struct AbArguments {
   double resolve = 1, budget = std::numeric_limits<double>::infinity();
   bool strict = false;
 };
-
-std::regex pattern_of(const std::string& text) {
-  try {
-    return std::regex(text);
-  } catch (const std::regex_error& error) {
-    throw InvalidInput(fmt::format("--filter: '{}' is not a regular expression: {}", text, error.what()));
-  }
-}
 
 // A program, or a folder with bin/noisefloor.
 fs::path program_of(const std::string& build) {
@@ -78,7 +68,7 @@ void leave_out_unasked(std::vector<Case>& cases, const SelectionOptions& options
 }
 
 int ab(const AbArguments& arguments) {
-  const std::regex filter = pattern_of(arguments.filter);
+  const NameFilter filter = name_filter("--filter", arguments.filter);
   const auto problems = arguments.cases.load();
   OutputFiles outputs;
   outputs.add("--out", arguments.out);
@@ -94,7 +84,7 @@ int ab(const AbArguments& arguments) {
   const bool host = fact(of_new, "platform") == "host";
   auto cases = select_cases(problems, arguments.cases.selection(problems, host), host);
   leave_out_unasked(cases, arguments.cases);
-  std::erase_if(cases, [&](const Case& one) { return !std::regex_search(one.id().name(), filter); });
+  std::erase_if(cases, [&](const Case& one) { return !filter(one.id().name()); });
   if (cases.empty())
     throw InvalidInput("no case matches; see noisefloor list problems, --ops, --networks and --filter");
 
@@ -105,8 +95,8 @@ int ab(const AbArguments& arguments) {
                                [](const std::string& line) { fmt::print(stderr, "{}\n", line); });
   const BuildDuelText text{duels, options.resolve, fact(of_old, "commit"), fact(of_new, "commit")};
   fmt::print("{}", terminal_text(text));
-  if (!arguments.out.empty()) write_atomically(outputs.partial("--out"), csv_text(text));
-  if (!arguments.markdown.empty()) write_atomically(outputs.partial("--markdown"), markdown_text(text));
+  if (!arguments.out.empty()) outputs.write("--out", csv_text(text));
+  if (!arguments.markdown.empty()) outputs.write("--markdown", markdown_text(text));
   outputs.commit();
   const auto any = [&](BuildVerdict verdict) {
     return std::any_of(duels.begin(), duels.end(),
@@ -139,13 +129,17 @@ void add_ab_command(CLI::App& app, CommandResult result) {
       ->check(CLI::PositiveNumber)
       ->check(why_not_finite);
   command.add_flag("--strict", arguments.strict, "Fail on unresolved cases too");
-  command.add_option("--out", arguments.out, "CSV file to write: every case");
-  command.add_option("--markdown", arguments.markdown, "Markdown file to write");
+  add_output_file(command, "--out", arguments.out, "CSV file to write: every case");
+  add_output_file(command, "--markdown", arguments.markdown, "Markdown file to write");
   command.footer(
-      "Each of five to sixteen passes (to 32 for a case that looks slower) starts both builds anew, lets them alternate\n"
-      "case by case, and verifies every block. A case is slower if its whole interval over the passes, cold or warm, is\n"
-      "above half of --resolve. Of equal builds, fewer than one case in a thousand is. Exit code: 0 no case is slower,\n"
-      "1 a case is slower, wrong in the new build, or not run by it (--strict: or unresolved), 2 nothing could be compared.");
+      "Each of five to sixteen passes (to 32 for a case that looks slower) starts both builds anew, lets them "
+      "alternate\n"
+      "case by case, and verifies every block. A case is slower if its whole interval over the passes, cold or warm, "
+      "is\n"
+      "above half of --resolve. Of equal builds, fewer than one case in a thousand is. Exit code: 0 no case is "
+      "slower,\n"
+      "1 a case is slower, wrong in the new build, or not run by it (--strict: or unresolved), 2 nothing could be "
+      "compared.");
 }
 
 }  // namespace noisefloor

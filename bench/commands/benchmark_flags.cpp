@@ -32,7 +32,7 @@ bool parse_switch(const std::string& flag, const std::string& value) {
 }  // namespace
 
 bool BenchmarkFlags::matches(const std::string& case_name) const {
-  return std::regex_search(case_name, pattern) != negative;
+  return !pattern || pattern(case_name) != negative;
 }
 
 BenchmarkFlags parse_benchmark_flags(const std::vector<std::string>& arguments) {
@@ -41,6 +41,7 @@ BenchmarkFlags parse_benchmark_flags(const std::vector<std::string>& arguments) 
     const std::size_t equals = argument.find('=');
     const std::string flag = argument.substr(0, equals);
     const std::string value = equals == std::string::npos ? "true" : argument.substr(equals + 1);
+    if (value.empty()) throw InvalidInput(flag + ": its value is empty; give one, or leave it out");
     if (flag == "--benchmark_format" || flag == "--benchmark_out_format") {
       require_one_of(flag, value, {"console", "json", "csv"});
       (flag == "--benchmark_format" ? flags.format : flags.out_format) = value;
@@ -61,18 +62,15 @@ BenchmarkFlags parse_benchmark_flags(const std::vector<std::string>& arguments) 
   }
   if (flags.filter.empty() || flags.filter == "all") return flags;
   flags.negative = flags.filter[0] == '-';
-  try {
-    flags.pattern = std::regex(flags.filter.substr(flags.negative ? 1 : 0), std::regex::extended);
-  } catch (const std::regex_error&) {
-    throw InvalidInput(fmt::format("--benchmark_filter: '{}' is not a regular expression", flags.filter));
-  }
+  flags.pattern = name_filter("--benchmark_filter", flags.filter.substr(flags.negative ? 1 : 0));
   return flags;
 }
 
 std::vector<std::string> flags_of_library(const std::vector<std::string>& arguments, const BenchmarkFlags& flags) {
   std::vector<std::string> kept;
   for (const std::string& argument : arguments)
-    if (!argument.starts_with("--benchmark_out=") && !argument.starts_with("--benchmark_out_format="))
+    if (!argument.starts_with("--benchmark_out=") && !argument.starts_with("--benchmark_out_format=") &&
+        !argument.starts_with("--benchmark_filter="))
       kept.push_back(argument);
   if (!flags.out.empty()) kept.emplace_back("--benchmark_out=/dev/null");
   return kept;

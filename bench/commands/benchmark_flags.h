@@ -3,9 +3,10 @@
 #pragma once
 
 #include <filesystem>
-#include <regex>
 #include <string>
 #include <vector>
+
+#include "reports/run/case_id.h"
 
 namespace noisefloor {
 
@@ -20,15 +21,16 @@ struct BenchmarkFlags {
   // Whether `filter` lets this case run: a regular expression, searched for; after a "-", what must not be found.
   bool matches(const std::string& case_name) const;
 
-  std::regex pattern{"."};
+  NameFilter pattern;  // none: all
   bool negative = false;
 };
 
 // Throws InvalidInput naming the flag and what it takes.
 BenchmarkFlags parse_benchmark_flags(const std::vector<std::string>& arguments);
 
-// What the library itself is started with: it would write --benchmark_out case by case, and not say that a disk is
-// full. Its file reporter is one of ours, and runs only where the library has a file.
+// What the library itself is started with. Its filter reads another grammar, and has nothing left to do. It would write
+// --benchmark_out case by case, and not say that a disk is full. Its file reporter is one of ours, and runs only where
+// the library has a file.
 std::vector<std::string> flags_of_library(const std::vector<std::string>& arguments, const BenchmarkFlags& flags);
 
 // The message for what the library did not take: a flag of another name, or a value that it cannot read.

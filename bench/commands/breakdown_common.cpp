@@ -8,7 +8,6 @@
 #include "bench/counters/kernel_trace.h"
 #include "bench/pipeline/breakdown_run.h"
 #include "bench/pipeline/timeline.h"
-#include "reports/run/files.h"
 
 namespace noisefloor {
 namespace {
@@ -28,12 +27,12 @@ std::optional<std::filesystem::path> folder_of_rows(const BreakdownArguments& ar
 void add_breakdown_options(CLI::App& command, BreakdownArguments& arguments) {
   command.add_flag("--breakdown", arguments.table,
                    "Print time by op and by node; on a GPU from CUPTI's records, with the gaps between launches");
-  command.add_option("--breakdown-csv", arguments.csv,
-                     "Also write it as CSV: op,node,problem,variant,kernels,time_us,gap_before_us");
+  add_output_file(command, "--breakdown-csv", arguments.csv,
+                  "Also write it as CSV: op,node,problem,variant,kernels,time_us,gap_before_us");
   command.add_option("--breakdown-rows", arguments.rows,
                      "Run folder of the warm times beside it (default: the plan's folder, if it has rows)");
-  command.add_option("--trace", arguments.trace,
-                     "Write one call as a timeline (JSON) for ui.perfetto.dev: nodes, gaps, kernels, memory");
+  add_output_file(command, "--trace", arguments.trace,
+                  "Write one call as a timeline (JSON) for ui.perfetto.dev: nodes, gaps, kernels, memory");
 }
 
 void check_breakdown(const BreakdownArguments& arguments, const NetworkArguments& network, OutputFiles& files) {
@@ -62,9 +61,9 @@ void break_down(const BreakdownArguments& arguments, const NetworkArguments& net
   pipeline::Breakdown breakdown = pipeline::measure_breakdown(*open.platform, *open.executor, enqueue,
                                                               fmt::format("{}, {}", open.network->name(), what));
   pipeline::use_rows(breakdown, warm_times);
-  if (!arguments.csv.empty()) write_atomically(files.partial("--breakdown-csv"), pipeline::breakdown_csv(breakdown));
+  if (!arguments.csv.empty()) files.write("--breakdown-csv", pipeline::breakdown_csv(breakdown));
   if (!arguments.trace.empty())
-    write_atomically(files.partial("--trace"), pipeline::timeline_json(breakdown, open.platform->description().name));
+    files.write("--trace", pipeline::timeline_json(breakdown, open.platform->description().name));
   fmt::print("{}\n", pipeline::breakdown_text(breakdown, kTopNodes));
 }
 

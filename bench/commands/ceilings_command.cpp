@@ -23,7 +23,7 @@ int ceilings(const CeilingsArguments& arguments) {
   const auto log = [](const std::string& message) { fmt::print(stderr, "{}\n", message); };
   const Ceilings measured = load_or_measure(description.is_host ? kHostDevice : description.index, arguments.refresh,
                                             build_info().commit, log, CeilingsProcess::this_one);
-  if (!out.empty()) write_ceilings(outputs.partial("--out"), measured);
+  if (!out.empty()) outputs.write("--out", ceilings_csv(measured));
   outputs.commit();
   fmt::print("{}\n{:<14} {:>12} {:>12} {:>8}  unit\n", measured.device, "ceiling", "measured", "datasheet", "%");
   for (const Ceiling& row : measured.rows) {
@@ -42,7 +42,7 @@ void add_ceilings_command(CLI::App& app, CommandResult result) {
       app, result, "ceilings", "Measure copy and cache bandwidth and the rates of the arithmetic pipes", ceilings);
   add_device_option(command, arguments.device);
   command.add_flag("--refresh", arguments.refresh, "Measure again; do not read the cache");
-  command.add_option("--out", arguments.out, "CSV file to write");
+  add_output_file(command, "--out", arguments.out, "CSV file to write");
 }
 
 }  // namespace noisefloor

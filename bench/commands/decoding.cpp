@@ -78,7 +78,10 @@ std::vector<float> Decoding::run(const std::vector<float>& latents, std::int64_t
     for (OpenNetwork& part : parts_) part.executor.reset();
     const Network& network = *parts_.front().network;
     try {
-      write_latents(rescue, network, latents_, latents);
+      OutputFiles files;
+      files.add("latents", rescue);
+      write_latents(files.partial("latents"), network, latents_, latents);
+      files.commit();
       fmt::print(stderr,
                  "\nthe pictures could not be decoded; their latents are in {}, which noisefloor forward {} --weights "
                  "{} --input {} --output FILE takes\n",

@@ -13,7 +13,6 @@
 #include "bench/sweep/problem_files.h"
 #include "bench/sweep/pytorch.h"
 #include "reports/run/csv.h"
-#include "reports/run/files.h"
 
 namespace noisefloor {
 namespace {
@@ -40,8 +39,8 @@ std::vector<std::pair<AnyProblem, std::string>> problems_of(const SuiteEntry& en
 }
 
 std::string csv_line(const std::string& problem, const DuelArguments& arguments, const DuelResult& result) {
-  std::string line = fmt::format("{},{},{},{},{}", arguments.op, quote_csv(problem), arguments.dtype, arguments.first,
-                                 arguments.second);
+  std::string line = fmt::format("{},{},{},{},{}", arguments.op, quote_csv(problem), arguments.dtype,
+                                 quote_csv(arguments.first), quote_csv(arguments.second));
   for (const Ratio& ratio : {result.cold, result.warm})
     line += fmt::format(",{:.5g},{:.5g},{:.5g}", ratio.value, ratio.low, ratio.high);
   return line + fmt::format(",{}\n", result.rounds);
@@ -95,7 +94,7 @@ int duel(const DuelArguments& arguments) {
     csv += csv_line(text, arguments, result);
     fmt::print("{}: cold {}, warm {}, {} rounds\n", text, text_of(result.cold), text_of(result.warm), result.rounds);
   }
-  if (!arguments.out.empty()) write_atomically(outputs.partial("--out"), csv);
+  if (!arguments.out.empty()) outputs.write("--out", csv);
   outputs.commit();
   return wrong > 0 ? kNotSo : fought > 0 ? kDone : kCouldNot;
 }
@@ -113,7 +112,7 @@ void add_duel_command(CLI::App& app, CommandResult result) {
   add_problems_option(command, arguments.problems);
   command.add_option("--dtype", arguments.dtype, "bf16, fp16 or fp32")->capture_default_str();
   add_device_option(command, arguments.device);
-  command.add_option("--out", arguments.out, "CSV file to write");
+  add_output_file(command, "--out", arguments.out, "CSV file to write");
   add_plugin_options(command, arguments.plugins);
   command.footer(
       "Prints the second's time over the first's, with its interval (19 in 20): above 1 the first is faster.\nExit "

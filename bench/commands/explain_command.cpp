@@ -1,7 +1,10 @@
 // noisefloor explain: what limits a row of a run, and what to try next. From the run's files; no GPU.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
+#include <sstream>
 
 #include "bench/commands/add_command.h"
 #include "kernels/core/fields.h"
@@ -15,7 +18,8 @@ namespace {
 namespace fs = std::filesystem;
 
 struct ExplainArguments {
-  std::string name, run;
+  std::vector<std::string> words;
+  std::string run;
   bool json = false;
 };
 
@@ -35,40 +39,65 @@ fs::path newest_run() {
   return newest;
 }
 
-// The row of a case; where there is none, says which part of the name nothing has.
-const SweepRow& require_row(const std::vector<SweepRow>& rows, const CaseId& id, const fs::path& folder) {
-  const std::pair<const char*, std::string CaseId::*> parts[] = {
+// What was named of op, problem, dtype and variant, in that order: with slashes as a case's name is, or as a line of a
+// table has them, with all that stands behind them there.
+std::vector<std::string> parts_of(const std::vector<std::string>& words) {
+  std::vector<std::string> parts;
+  std::istringstream line(fmt::format("{}", fmt::join(words, " ")));
+  for (std::string word; line >> word;) {
+    if (parts.size() == 4 && (std::isdigit(static_cast<unsigned char>(word.front())) != 0 || word == "-")) return parts;
+    for (std::size_t begin = 0, end; begin <= word.size(); begin = end + 1) {
+      end = std::min(word.find('/', begin), word.size());
+      parts.push_back(word.substr(begin, end - begin));
+    }
+  }
+  if (parts.size() > 4)
+    throw InvalidInput(fmt::format("'{}' is more than a case: op/problem/dtype/variant", fmt::join(words, " ")));
+  return parts;
+}
+
+// A table cuts a long problem: "n=1,h=64...".
+bool fits(const std::string& part, const std::string& wanted, bool as_beginning) {
+  const bool cut = wanted.ends_with("...");
+  return cut || as_beginning ? part.starts_with(cut ? wanted.substr(0, wanted.size() - 3) : wanted) : part == wanted;
+}
+
+// The row whose name is that, or the only one whose name begins so; else says which part of it nothing has.
+const SweepRow& require_row(const std::vector<SweepRow>& rows, const std::vector<std::string>& wanted,
+                            const fs::path& folder) {
+  constexpr std::pair<const char*, std::string CaseId::*> kParts[] = {
       {"op", &CaseId::op}, {"problem", &CaseId::problem}, {"dtype", &CaseId::dtype}, {"variant", &CaseId::variant}};
+  constexpr std::size_t kShown = 8;
   std::vector<const SweepRow*> left;
   for (const SweepRow& row : rows) left.push_back(&row);
-  for (const auto& [what, part] : parts) {
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    const auto& [what, part] = kParts[i];
     std::vector<std::string> known;
     for (const SweepRow* row : left)
       if (std::find(known.begin(), known.end(), row->*part) == known.end()) known.push_back(row->*part);
-    std::erase_if(left, [&](const SweepRow* row) { return row->*part != id.*part; });
+    const bool whole = i + 1 < wanted.size() || std::ranges::find(known, wanted[i]) != known.end();
+    std::erase_if(left, [&](const SweepRow* row) { return !fits(row->*part, wanted[i], !whole); });
     if (!left.empty()) continue;
-    constexpr std::size_t kShown = 8;
     const std::string others = known.size() <= kShown ? fmt::format("; it has {}", fmt::join(known, " "))
                                                       : fmt::format("; it has {}", known.size());
-    throw InvalidInput(fmt::format("{} has no row of {} '{}'{}{}", folder.string(), what, id.*part, others,
-                                   did_you_mean(id.*part, known)));
+    throw InvalidInput(fmt::format("{} has no row of {} '{}'{}{}", folder.string(), what, wanted[i], others,
+                                   did_you_mean(wanted[i], known)));
   }
-  return *left.front();
+  if (left.size() == 1) return *left.front();
+  std::string names;
+  for (std::size_t i = 0; i < std::min(left.size(), kShown); ++i) names += "\n  " + left[i]->name();
+  throw InvalidInput(fmt::format("{}: {} rows begin so; name more of op/problem/dtype/variant:{}{}", folder.string(),
+                                 left.size(), names, left.size() > kShown ? "\n  ..." : ""));
 }
 
 int explain_row(const ExplainArguments& arguments) {
-  CaseId id;
-  try {
-    id = CaseId::parse(arguments.name);
-  } catch (const std::runtime_error& error) {
-    throw InvalidInput(fmt::format("{}, as noisefloor sweep --benchmark_list_tests prints it", error.what()));
-  }
+  const std::vector<std::string> wanted = parts_of(arguments.words);
   const fs::path folder = arguments.run.empty() ? newest_run() : fs::path(arguments.run);
   RunFiles run = read_run(folder, RunEnd::may_lack);
   const fs::path file = folder / "ceilings.csv";
   CeilingTable ceilings;
   if (fs::symlink_status(file).type() != fs::file_type::not_found) ceilings = read_ceilings(file);
-  const SweepRow& row = require_row(run.rows, id, folder);
+  const SweepRow& row = require_row(run.rows, wanted, folder);
   // A host is named by its cores in rows, and by its threads in ceilings.
   if (!on_host(row) && !ceilings.device.empty() && ceilings.device != row.device)
     throw InvalidInput(
@@ -84,7 +113,10 @@ int explain_row(const ExplainArguments& arguments) {
 void add_explain_command(CLI::App& app, CommandResult result) {
   auto [command, arguments] = add_command(
       app, result, "explain", "Say what limits a row, with the evidence, and what to try next", explain_row);
-  command.add_option("case", arguments.name, "op/problem/dtype/variant")->required();
+  command
+      .add_option("case", arguments.words,
+                  "op/problem/dtype/variant, or these four as a table prints them; as much as only one row begins with")
+      ->required();
   command.add_option("--run", arguments.run, "Folder of a run (default: the newest in runs/)");
   command.add_flag("--json", arguments.json, "Print one JSON object");
   command.footer("No GPU is needed. The rules: docs/explain.md.");

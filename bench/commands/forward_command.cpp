@@ -194,7 +194,7 @@ void add_forward_command(CLI::App& app, CommandResult result) {
                                      "and"),
                               listed(networks_where([](const NetworkInfo& info) { return info.tokens > 0; }), "and")))
       ->required();
-  command.add_option("--output", arguments.output, "File to write: output [n, channels, height, width], fp32")
+  add_output_file(command, "--output", arguments.output, "File to write: output [n, channels, height, width], fp32")
       ->required();
 }
 

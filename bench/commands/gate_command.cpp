@@ -27,15 +27,6 @@ struct CompareArguments {
   std::string a, b, markdown, filter, variant_a, variant_b;
 };
 
-std::optional<std::regex> pattern_of(const std::string& text) {
-  if (text.empty()) return std::nullopt;
-  try {
-    return std::regex(text);
-  } catch (const std::regex_error& error) {
-    throw InvalidInput(fmt::format("--filter: '{}' is not a regular expression: {}", text, error.what()));
-  }
-}
-
 // A run that was measured in bad company would judge all that come after it.
 void require_no_doubts(const GateArguments& arguments, const RunFiles& candidate, const GateResult* against) {
   const auto doubts = doubts_about(candidate, against);
@@ -132,17 +123,16 @@ int gate_runs(const GateArguments& arguments) {
   outputs.add("--benchmark-action", arguments.benchmark_action);
   const RunFiles baseline = read_run(arguments.baseline), candidate = read_run(arguments.candidate);
   const std::vector<RunFiles> noise = read_runs(arguments.noise);
-  const GateOptions options{.pairs = {"", "", pattern_of(arguments.filter)},
+  const GateOptions options{.pairs = {"", "", name_filter("--filter", arguments.filter)},
                             .new_rows = arguments.new_rows,
                             .strict = arguments.strict,
                             .launches = arguments.launches};
   const GateResult result = gate(baseline, candidate, noise, options);
   const ComparisonText text = text_of(result);
-  if (!arguments.markdown.empty()) write_atomically(outputs.partial("--markdown"), markdown_text(text));
-  if (!arguments.junit.empty()) write_atomically(outputs.partial("--junit"), junit_xml(result));
-  if (!arguments.bencher.empty()) write_atomically(outputs.partial("--bencher"), bencher_json(result));
-  if (!arguments.benchmark_action.empty())
-    write_atomically(outputs.partial("--benchmark-action"), benchmark_action_json(result));
+  if (!arguments.markdown.empty()) outputs.write("--markdown", markdown_text(text));
+  if (!arguments.junit.empty()) outputs.write("--junit", junit_xml(result));
+  if (!arguments.bencher.empty()) outputs.write("--bencher", bencher_json(result));
+  if (!arguments.benchmark_action.empty()) outputs.write("--benchmark-action", benchmark_action_json(result));
   outputs.commit();
   fmt::print("{}", terminal_text(text));
   return arguments.accept ? accept(arguments, candidate, result) : result.exit_code();
@@ -156,7 +146,7 @@ int compare(const CompareArguments& arguments) {
   outputs.add_input_run("the run B", arguments.b);
   outputs.add("--markdown", arguments.markdown);
   const RunFiles a = read_run(arguments.a), b = read_run(arguments.b);
-  const PairOptions options{arguments.variant_a, arguments.variant_b, pattern_of(arguments.filter)};
+  const PairOptions options{arguments.variant_a, arguments.variant_b, name_filter("--filter", arguments.filter)};
   ComparisonText text;
   text.name_a = arguments.variant_a.empty() ? "A" : "A " + arguments.variant_a;
   text.name_b = arguments.variant_a.empty() ? "B" : "B " + arguments.variant_b;
@@ -181,7 +171,7 @@ int compare(const CompareArguments& arguments) {
   text.headline =
       fmt::format("A is {}, B is {}: {} rows in both, B takes {:.3f} times A's time (geometric mean)", arguments.a,
                   arguments.b, text.changes.size(), std::exp(log_sum / static_cast<double>(text.changes.size())));
-  if (!arguments.markdown.empty()) write_atomically(outputs.partial("--markdown"), markdown_text(text));
+  if (!arguments.markdown.empty()) outputs.write("--markdown", markdown_text(text));
   outputs.commit();
   fmt::print("{}", terminal_text(text));
   return kDone;
@@ -209,11 +199,12 @@ void add_gate_command(CLI::App& app, CommandResult result) {
   command.add_flag("--launches", arguments.launches,
                    "Fail if a row of ours launches other kernels than before, or more or fewer");
   command.add_flag("--new-rows", arguments.new_rows, "Name rows that the baseline lacks, but judge without them");
-  command.add_option("--markdown", arguments.markdown, "Write the tables as GitHub-flavoured Markdown");
-  command.add_option("--junit", arguments.junit, "Write the verdicts as JUnit XML");
-  command.add_option("--bencher", arguments.bencher, "Write the candidate's times in Bencher's metric format (JSON)");
-  command.add_option("--benchmark-action", arguments.benchmark_action,
-                     "Write the times as github-action-benchmark's customSmallerIsBetter (JSON)");
+  add_output_file(command, "--markdown", arguments.markdown, "Write the tables as GitHub-flavoured Markdown");
+  add_output_file(command, "--junit", arguments.junit, "Write the verdicts as JUnit XML");
+  add_output_file(command, "--bencher", arguments.bencher,
+                  "Write the candidate's times in Bencher's metric format (JSON)");
+  add_output_file(command, "--benchmark-action", arguments.benchmark_action,
+                  "Write the times as github-action-benchmark's customSmallerIsBetter (JSON)");
   command.add_flag("--accept", arguments.accept, "Make the candidate the baseline, even if rows are slower");
   command.add_flag(
       "--force", arguments.force,
@@ -237,7 +228,7 @@ void add_compare_command(CLI::App& app, CommandResult result) {
   command.add_option("--variant-b", arguments.variant_b, "... with this variant of B, on the same problems");
   command.add_option("--filter", arguments.filter,
                      "Only rows whose op/problem/dtype/variant matches this regular expression");
-  command.add_option("--markdown", arguments.markdown, "Write the tables as GitHub-flavoured Markdown");
+  add_output_file(command, "--markdown", arguments.markdown, "Write the tables as GitHub-flavoured Markdown");
 }
 
 }  // namespace noisefloor

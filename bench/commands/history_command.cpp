@@ -4,7 +4,6 @@
 #include "bench/commands/add_command.h"
 #include "bench/commands/output_files.h"
 #include "reports/history.h"
-#include "reports/run/files.h"
 
 namespace noisefloor {
 namespace {
@@ -29,10 +28,10 @@ int history(const HistoryArguments& arguments) {
   const bool warm = arguments.time == "warm";
   const History traced = trace_history(runs, {arguments.case_pattern, split_list(arguments.networks),
                                               split_list(arguments.ops), split_list(arguments.variants), warm});
-  if (!arguments.csv.empty()) write_atomically(outputs.partial("--csv"), history_csv(runs, traced));
+  if (!arguments.csv.empty()) outputs.write("--csv", history_csv(runs, traced));
   if (!arguments.html.empty()) {
     std::string message;
-    write_atomically(outputs.partial("--html"), history_html(runs, traced, warm, &message));
+    outputs.write("--html", history_html(runs, traced, warm, &message));
     if (!message.empty()) fmt::print(stderr, "noisefloor: {}: {}\n", arguments.html, message);
   }
   outputs.commit();
@@ -55,8 +54,8 @@ void add_history_command(CLI::App& app, CommandResult result) {
   command.add_option("--time", arguments.time, "Cold or warm times")
       ->check(CLI::IsMember({"cold", "warm"}))
       ->capture_default_str();
-  command.add_option("--html", arguments.html, "Also write the trend as an interactive page");
-  command.add_option("--csv", arguments.csv, "Also write the trend as CSV");
+  add_output_file(command, "--html", arguments.html, "Also write the trend as an interactive page");
+  add_output_file(command, "--csv", arguments.csv, "Also write the trend as CSV");
   command.footer(
       "A change of level is marked if the runs' samples before and after differ (Mann-Whitney, p < 0.01 after "
       "correction),\nand the levels differ by more than 3 % and 0.5 us. Runs of different devices are kept apart.");

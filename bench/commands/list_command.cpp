@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <nlohmann/json.hpp>
-#include <regex>
 #include <vector>
 
 #include "bench/commands/add_command.h"
@@ -29,14 +28,14 @@ struct ListArguments {
 };
 
 struct Wanted {
-  std::regex filter;
+  NameFilter filter;
   std::vector<std::string> ops;  // none: all
   bool json = false;             // one object a line
   bool matched = false;          // a name, by the filter
 
   bool has(const Workload& op) const { return ops.empty() || std::find(ops.begin(), ops.end(), op.name) != ops.end(); }
   bool has(const std::string& name) {
-    const bool found = std::regex_search(name, filter);
+    const bool found = filter(name);
     matched = matched || found;
     return found;
   }
@@ -211,12 +210,7 @@ void list_problems(const std::vector<ProblemEntry>& problems, Wanted& wanted) {
 }
 
 int list(const ListArguments& arguments) {
-  Wanted wanted{{}, split_list(arguments.ops), arguments.format == "json"};
-  try {
-    wanted.filter = std::regex(arguments.filter.empty() ? "." : arguments.filter, std::regex::extended);
-  } catch (const std::regex_error&) {
-    throw InvalidInput(fmt::format("--filter: '{}' is not a regular expression", arguments.filter));
-  }
+  Wanted wanted{name_filter("--filter", arguments.filter), split_list(arguments.ops), arguments.format == "json"};
   for (const std::string& op : wanted.ops) (void)require_op(op);
   PluginOptions plugins = arguments.plugins;
   plugins.device = "host";  // names need no GPU

@@ -113,7 +113,7 @@ int new_kernel(const NewKernelArguments& arguments) {
   const fs::path folder(out), bench = default_problem_folder().parent_path(), plugins = bench / "plugin";
   const fs::path texts = plugins / "new_kernel", numpy = bench.parent_path() / "kernels" / op / "formula.py";
   std::error_code error;
-  fs::create_directories(folder, error);
+  fs::create_directories(follow_links(folder), error);
   if (!fs::is_directory(folder, error)) throw InvalidInput(fmt::format("--out: '{}' is not a folder", out));
   std::map<fs::path, std::string> files;
   constexpr std::pair<const char*, const char*> kKinds[] = {

@@ -2,11 +2,19 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
+#include <CLI/CLI.hpp>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
+#include <optional>
 
+#include "bench/platform/console.h"
 #include "kernels/core/fields.h"
 #include "reports/run/files.h"
 #include "reports/run/run_files.h"
@@ -16,36 +24,146 @@ namespace {
 
 namespace fs = std::filesystem;
 
+using FileStatus = struct stat;
+
 fs::path folder_of(const fs::path& file) {
   return file.has_parent_path() ? file.parent_path() : fs::path(".");
 }
 
 bool same_file(const fs::path& a, const fs::path& b) {
   std::error_code error;
+  if (fs::is_character_file(a, error)) return false;  // two may go to /dev/null
   if (fs::equivalent(a, b, error)) return true;
   // Neither need be there yet; their folders are.
   const bool same_folder = fs::equivalent(folder_of(a), folder_of(b), error);
   return same_folder && a.filename() == b.filename();
 }
 
+bool same_file(const FileStatus& a, const FileStatus& b) {
+  return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+// The number of an open file of this process, as follow_links() names it.
+std::optional<int> own_descriptor(const fs::path& target) {
+  std::error_code error;
+  if (target.parent_path() != fs::canonical("/proc/self/fd", error) || error) return std::nullopt;
+  const std::string name = target.filename().string();
+  int number = -1;
+  const auto parsed = std::from_chars(name.data(), name.data() + name.size(), number);
+  return parsed.ptr == name.data() + name.size() ? std::optional(number) : std::nullopt;
+}
+
+// Why an open file cannot be written; empty where it can. What this program opened itself is closed by exec.
+std::string why_not_open(int descriptor) {
+  const int state = fcntl(descriptor, F_GETFD), flags = fcntl(descriptor, F_GETFL);
+  if (state < 0 || (state & FD_CLOEXEC) != 0) return "no file is open there";
+  return (flags & O_ACCMODE) == O_RDONLY ? "is open to be read, not written" : "";
+}
+
+// Of what is there and is no regular file. A socket is written only where it is open already.
+std::string why_no_stream(mode_t mode, bool open) {
+  if (S_ISDIR(mode)) return "is a folder";
+  if (S_ISFIFO(mode) || S_ISCHR(mode) || (S_ISSOCK(mode) && open)) return "";
+  return S_ISBLK(mode) ? "is a disk" : "is a socket";
+}
+
+std::runtime_error cannot_write(const fs::path& file, int why) {
+  return std::runtime_error(fmt::format("{}: cannot be written: {}", file.string(), std::strerror(why)));
+}
+
+// 0, or the errno of what went wrong.
+int copy(int from, int to) {
+  std::array<char, 1 << 16> buffer;
+  if (lseek(from, 0, SEEK_SET) != 0) return errno;
+  while (true) {
+    const ssize_t count = read(from, buffer.data(), buffer.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return count < 0 ? errno : 0;
+    if (const int why = write_all(to, {buffer.data(), static_cast<std::size_t>(count)}); why != 0) return why;
+  }
+}
+
+// Makes a file or folder that was not there. 0, or the errno of what went wrong.
+int make_new(const fs::path& path, bool folder) {
+  std::error_code error;
+  fs::remove_all(path, error);  // of a process of the same number, long ago; a link there would be written through
+  if (folder) return mkdir(path.c_str(), 0777) == 0 ? 0 : errno;
+  const int descriptor = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+  if (descriptor < 0) return errno;
+  (void)close(descriptor);
+  return 0;
+}
+
+template <class Refuse>
+void require_room_beside(const fs::path& target, const Refuse& refuse) {
+  std::error_code error;
+  if (!fs::is_directory(folder_of(target), error)) refuse("there is no folder " + folder_of(target).string());
+  const fs::path trial = partial_of(target);
+  if (const int why = make_new(trial, false); why != 0)
+    refuse(fmt::format("cannot be written: {}", std::strerror(why)));
+  fs::remove(trial, error);
+}
+
+// To a pipe, a device or an open file. 0, or the errno of what went wrong.
+int send(int kept, const fs::path& target, int open_file) {
+  const int to =
+      open_file >= 0 ? fcntl(open_file, F_DUPFD_CLOEXEC, 0) : open(target.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC);
+  if (to < 0) return errno;
+  const int why = copy(kept, to);
+  return close(to) != 0 && why == 0 ? errno : why;
+}
+
+// A file that was there keeps its permissions, and its owner where this process may say so.
+int put(const fs::path& partial, const fs::path& target) {
+  FileStatus there{};
+  if (lstat(target.c_str(), &there) == 0 && !S_ISDIR(there.st_mode)) {
+    if (!S_ISREG(there.st_mode)) return EEXIST;  // since it was looked at
+    (void)!chown(partial.c_str(), there.st_uid, there.st_gid);
+    (void)chmod(partial.c_str(), there.st_mode & 07777);
+  }
+  if (rename(partial.c_str(), target.c_str()) == 0) return 0;
+  if (errno != EBUSY) return errno;
+  // One file that is mounted by itself, as containers do, can only be written where it is.
+  const int from = open(partial.c_str(), O_RDONLY | O_CLOEXEC),
+            to = open(target.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC);
+  int why = from < 0 || to < 0 ? errno : copy(from, to);
+  if (from >= 0) (void)close(from);
+  if (to >= 0 && close(to) != 0 && why == 0) why = errno;
+  (void)unlink(partial.c_str());
+  return why;
+}
+
 }  // namespace
+
+CLI::Option* add_output_file(CLI::App& command, const std::string& name, std::string& file, const std::string& about) {
+  return command.add_option(name, file, about)->type_name("OUTFILE");
+}
+
+fs::path OutputFiles::File::partial() const {
+  return kept >= 0 ? fs::path(fmt::format("/proc/self/fd/{}", kept)) : partial_of(target);
+}
 
 OutputFiles::~OutputFiles() {
   std::error_code error;
-  for (const File& file : files_)
-    if (file.written) fs::remove_all(partial_of(file.path), error);
+  for (const File& file : files_) {
+    if (file.written && file.kind != Kind::stream) fs::remove_all(file.partial(), error);
+    if (file.kept >= 0) (void)close(file.kept);
+  }
 }
 
-void OutputFiles::require_distinct(const char* option, const fs::path& path, bool output) const {
-  for (const File& file : files_)
-    if ((output || file.output) && same_file(path, file.path))
-      throw InvalidInput(fmt::format("{} {}: is the same file as {}", option, path.string(), file.option));
+void OutputFiles::require_distinct(const File& file) const {
+  for (const File& other : files_)
+    if ((file.kind != Kind::input || other.kind != Kind::input) && same_file(file.target, other.target))
+      throw InvalidInput(fmt::format("{} {}: is the same file as {}", file.option, file.path.string(), other.option));
+}
+
+void OutputFiles::take(File file) {
+  require_distinct(file);
+  files_.push_back(std::move(file));
 }
 
 void OutputFiles::add_input(const char* option, const fs::path& path) {
-  if (path.empty()) return;
-  require_distinct(option, path, false);
-  files_.push_back({option, path});
+  if (!path.empty()) take({option, path, path});
 }
 
 void OutputFiles::add_input_run(const char* option, const fs::path& folder) {
@@ -58,59 +176,88 @@ void OutputFiles::add(const char* option, const fs::path& path) {
   const auto refuse = [&](const std::string& why) {
     throw InvalidInput(fmt::format("{} {}: {}", option, path.string(), why));
   };
-  std::error_code error;
-  if (!fs::is_directory(folder_of(path), error)) refuse("there is no folder " + folder_of(path).string());
-  if (!path.has_filename() || fs::is_directory(path, error)) refuse("is a folder");
-  if (fs::exists(path, error) && !fs::is_regular_file(path, error)) refuse("is not a regular file");
-  require_distinct(option, path, true);
-  // The longest name that will be needed: a partial file is itself written beside and renamed.
-  const fs::path trial = partial_of(partial_of(path));
-  const int descriptor = open(trial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-  if (descriptor < 0) refuse(fmt::format("cannot be written: {}", std::strerror(errno)));
-  close(descriptor);
-  fs::remove(trial, error);
-  files_.push_back({option, path, true});
+  if (!path.has_filename()) refuse("is a folder");
+  File file{option, path, follow_links(path), Kind::file};
+  FileStatus there{}, words{};
+  const bool exists = stat(file.target.c_str(), &there) == 0;
+  const auto number = own_descriptor(file.target);
+  if (exists && (number || !S_ISREG(there.st_mode))) {
+    file.kind = Kind::stream;
+    file.open_file = number.value_or(-1);
+    std::string why = S_ISREG(there.st_mode) ? "" : why_no_stream(there.st_mode, number.has_value());
+    if (why.empty() && number) why = why_not_open(*number);
+    if (why.empty() && !number && access(file.target.c_str(), W_OK) != 0) why = "is read-only";
+    if (!why.empty()) refuse(why);
+  } else {
+    if (exists && access(file.target.c_str(), W_OK) != 0) refuse("is read-only");
+    require_room_beside(file.target, refuse);
+  }
+  const bool device = exists && S_ISCHR(there.st_mode) && !number;  // of /dev/null nothing is read
+  if (exists && !device && fstat(STDOUT_FILENO, &words) == 0 && same_file(there, words)) {
+    take_stdout_ = true;
+    words_to_stderr();
+  }
+  take(std::move(file));
 }
 
-void OutputFiles::add_folder(const char* option, fs::path path) {
+void OutputFiles::add_folder(const char* option, const fs::path& path) {
   if (path.empty()) return;
-  if (!path.has_filename()) path = path.parent_path();  // "frames/"
   const auto refuse = [&](const std::string& why) {
     throw InvalidInput(fmt::format("{} {}: {}", option, path.string(), why));
   };
+  File file{option, path, follow_links(path), Kind::folder};
   std::error_code error;
-  if (!path.has_filename() || !fs::is_directory(folder_of(path), error))
-    refuse("there is no folder " + folder_of(path).string());
-  if (fs::symlink_status(path, error).type() != fs::file_type::not_found &&
-      !(fs::is_directory(fs::symlink_status(path, error)) && fs::is_empty(path, error)))
+  const fs::file_status there = fs::status(file.target, error);
+  if (fs::exists(there) && !(fs::is_directory(there) && fs::is_empty(file.target, error)))
     refuse("is there already, and not an empty folder");
-  require_distinct(option, path, true);
-  const fs::path trial = partial_of(partial_of(path));
-  if (!fs::create_directory(trial, error)) refuse("cannot be written: " + error.message());
-  fs::remove(trial, error);
-  files_.push_back({option, path, true, true});
+  require_room_beside(file.target, refuse);
+  take(std::move(file));
 }
 
-fs::path OutputFiles::partial(const std::string& option) {
-  for (File& file : files_) {
-    if (!file.output || file.option != option) continue;
-    std::error_code error;
-    if (!file.written) fs::remove(partial_of(file.path), error);  // a link there would be written through
-    if (file.folder) fs::create_directory(partial_of(file.path));
-    file.written = true;
-    return partial_of(file.path);
-  }
+OutputFiles::File& OutputFiles::output(const std::string& option) {
+  for (File& file : files_)
+    if (file.kind != Kind::input && file.option == option) return file;
   throw std::logic_error("no output file of " + option);
 }
 
-void OutputFiles::commit() {
-  for (File& file : files_) {
-    if (!file.written) continue;
-    std::error_code error;
-    fs::rename(partial_of(file.path), file.path, error);
-    if (error) throw std::runtime_error(fmt::format("{}: cannot be written: {}", file.path.string(), error.message()));
-    file.written = false;
+fs::path OutputFiles::partial(const std::string& option) {
+  File& file = output(option);
+  if (file.written) return file.partial();
+  int why = 0;
+  if (file.kind == Kind::stream) {
+    file.kept = memfd_create("noisefloor output", MFD_CLOEXEC);
+    why = file.kept < 0 ? errno : 0;
+  } else {
+    why = make_new(file.partial(), file.kind == Kind::folder);
   }
+  if (why != 0) throw cannot_write(file.path, why);
+  file.written = true;
+  return file.partial();
+}
+
+void OutputFiles::write(const std::string& option, std::string_view text) {
+  const fs::path place = partial(option);
+  const int descriptor = open(place.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC);
+  int why = descriptor < 0 ? errno : write_all(descriptor, text);
+  if (descriptor >= 0 && close(descriptor) != 0 && why == 0) why = errno;  // where some disks say that they are full
+  if (why != 0) throw cannot_write(output(option).path, why);
+}
+
+bool OutputFiles::is_stream(const std::string& option) const {
+  return std::ranges::any_of(files_,
+                             [&](const File& file) { return file.kind == Kind::stream && file.option == option; });
+}
+
+void OutputFiles::commit() {
+  // A reader that went away leaves no file; a file that cannot be put in place leaves what was read.
+  for (const bool streams : {true, false})
+    for (File& file : files_) {
+      if (!file.written || (file.kind == Kind::stream) != streams) continue;
+      if (const int why = streams ? send(file.kept, file.target, file.open_file) : put(file.partial(), file.target);
+          why != 0)
+        throw cannot_write(file.path, why);
+      file.written = false;
+    }
 }
 
 }  // namespace noisefloor

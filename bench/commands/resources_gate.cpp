@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "bench/commands/commands.h"
+#include "bench/commands/output_files.h"
 #include "bench/platform/build_info.h"
 #include "bench/platform/process_limits.h"
 #include "reports/kernel_usage.h"
@@ -47,24 +48,25 @@ std::string shell_quoted(const std::string& text) {
   return quoted + "'";
 }
 
+// What cuobjdump prints. It fails too on a program without device code, which then has no kernels; any other failure
+// is none of the program.
 std::string output_of(const std::string& command) {
   std::FILE* const pipe = popen(command.c_str(), "r");
   if (pipe == nullptr) throw std::runtime_error("cuobjdump could not be started" + limit_behind(errno));
   std::string text;
   std::array<char, 1 << 16> buffer;
   while (const std::size_t count = std::fread(buffer.data(), 1, buffer.size(), pipe)) text.append(buffer.data(), count);
-  // It also fails on a program without device code, which then has no kernels.
-  (void)pclose(pipe);
-  return text;
+  if (pclose(pipe) == 0 || text.find("does not contain device code") != std::string::npos) return text;
+  while (text.ends_with('\n')) text.pop_back();
+  throw std::runtime_error(fmt::format("cuobjdump failed: {}", text.substr(text.rfind('\n') + 1)));
 }
 
 KernelRecord built_kernels(const std::string& program) {
   const fs::path file = program.empty() ? fs::read_symlink("/proc/self/exe") : fs::path(program);
   if (!fs::is_regular_file(file)) throw InvalidInput(fmt::format("{}: no such file", file.string()));
   KernelRecord record{build_info().cuda_toolkit, {}};
-  record.kernels = parse_resource_usage(
-      output_of(fmt::format("{} --dump-resource-usage {} 2>/dev/null", shell_quoted(find_cuobjdump().string()),
-                            shell_quoted(file.string()))));
+  record.kernels = parse_resource_usage(output_of(fmt::format(
+      "{} --dump-resource-usage {} 2>&1", shell_quoted(find_cuobjdump().string()), shell_quoted(file.string()))));
   if (record.toolkit.empty() && !record.kernels.empty())
     throw InvalidInput(
         fmt::format("{}: this program was built without CUDA and cannot tell of which version that one's "
@@ -97,6 +99,8 @@ void require_all_architectures(const fs::path& file, const KernelRecord& recorde
 int gate_resources(const ResourcesArguments& arguments) {
   const fs::path file = fs::is_directory(arguments.baseline) ? fs::path(arguments.baseline) / "kernels.csv"
                                                              : fs::path(arguments.baseline);
+  OutputFiles outputs;
+  if (arguments.accept) outputs.add("--baseline", file);
   const KernelRecord built = built_kernels(arguments.candidate);
   if (fs::exists(file) || !arguments.accept) {
     const KernelRecord recorded = read_kernel_record(file);
@@ -113,7 +117,8 @@ int gate_resources(const ResourcesArguments& arguments) {
       }
     }
   }
-  write_atomically(file, to_csv(built));
+  outputs.write("--baseline", to_csv(built));
+  outputs.commit();
   fmt::print("accepted: {} has {} kernels now\n", file.string(), built.kernels.size());
   return kDone;
 }

@@ -1,13 +1,12 @@
 // noisefloor run: one problem, given as text or by a user's tensors.
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <filesystem>
 #include <limits>
 #include <optional>
 
 #include "bench/ceilings/store.h"
 #include "bench/commands/add_command.h"
+#include "bench/commands/output_files.h"
 #include "bench/commands/plugin_options.h"
 #include "bench/counters/nvtx.h"
 #include "bench/measure/bound_case.h"
@@ -104,18 +103,19 @@ class Outputs {
     latest_.clear();
   }
   // Prints what became of the file.
-  void write(const std::string& path) const {
+  void write(OutputFiles& files, const std::string& path) const {
     if (!kept_) {
       fmt::print(stderr, "{} is not written: no variant gave a right output\n", path);
       return;
     }
-    write_safetensors(path, tensors_,
+    write_safetensors(files.partial("--output"), tensors_,
                       {{"op", kept_->entry->name()},
                        {"problem", kept_->text},
                        {"dtype", to_string(kept_->dtype)},
                        {"variant", kept_->implementation->name},
                        {kLayoutKey, kChannelsLast},
                        {"noisefloor", fmt::format("{} {}", build_info().version, build_info().commit)}});
+    files.commit();
     fmt::print("{}: the output of {}", path, kept_->implementation->name);
     for (const FileTensor& tensor : tensors_) fmt::print(", {} {}", tensor.name, tensor.text());
     fmt::print("\n");
@@ -128,19 +128,6 @@ class Outputs {
   double kept_us_ = 0;
   bool has_own_ = false;
 };
-
-// Before anything runs: a run of minutes shall not end with a name that cannot be written.
-void require_writable(const std::string& output, const std::string& input) {
-  std::error_code error;
-  const std::filesystem::path path(output);
-  const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
-  if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error))
-    throw InvalidInput(fmt::format("--output: '{}' is not a regular file", output));
-  if (!std::filesystem::is_directory(folder, error) || access(folder.c_str(), W_OK) != 0)
-    throw InvalidInput(fmt::format("--output: '{}' cannot be written: no such folder, or not writable", output));
-  if (!input.empty() && std::filesystem::equivalent(output, input, error))
-    throw InvalidInput(fmt::format("--output: '{}' is the input", output));
-}
 
 // Of PyTorch's rows and plugins', whose tensors are not this process's.
 void require_no_files(const RunArguments& arguments, const Task& task) {
@@ -217,7 +204,9 @@ int run(const RunArguments& arguments) {
   add_plugins(plugins);
   if (arguments.profile && !arguments.output.empty())
     throw InvalidInput("--profile launches for a profiler and writes no --output");
-  if (!arguments.output.empty()) require_writable(arguments.output, arguments.input);
+  OutputFiles files;
+  files.add_input("--input", arguments.input);
+  files.add("--output", arguments.output);
   Task task = task_of(arguments);  // what is wrong with the arguments is said before a device is looked for
   require_no_files(arguments, task);
   const auto platform = open_platform(arguments.device);
@@ -268,7 +257,7 @@ int run(const RunArguments& arguments) {
   }
   fmt::print("{}", row_table(rows));
   for (const CaseResult& result : results) print_details(result);
-  if (!arguments.output.empty()) outputs.write(arguments.output);
+  if (!arguments.output.empty()) outputs.write(files, arguments.output);
   return wrong ? kNotSo : ran ? kDone : kCouldNot;
 }
 
@@ -289,8 +278,8 @@ void add_run_command(CLI::App& app, CommandResult result) {
                      "Safetensors file of the op's inputs, channels-last; it gives the problem and the dtype");
   command.add_option("--random", arguments.random,
                      "Inputs that --input lacks, comma-separated; they are drawn at random");
-  command.add_option(
-      "--output", arguments.output,
+  add_output_file(
+      command, "--output", arguments.output,
       "Safetensors file for the outputs, channels-last, of our fastest correct variant, else of a baseline");
   add_device_option(command, arguments.device);
   command.add_option("--seed", arguments.seed, "Seed of the random inputs")->capture_default_str();

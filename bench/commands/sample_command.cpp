@@ -1,5 +1,6 @@
 // noisefloor sample: pictures from noise.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cmath>
@@ -15,6 +16,7 @@
 #include "bench/pipeline/drift.h"
 #include "bench/pipeline/finite.h"
 #include "bench/pipeline/pictures.h"
+#include "reports/run/files.h"
 #include "reports/statistics.h"
 
 namespace noisefloor {
@@ -49,11 +51,11 @@ Picture make_strip(const Gathered& gathered, std::int64_t images, const Network&
   return make_grid(strip, network.image, static_cast<std::int64_t>(gathered.frames.size()), zoom);
 }
 
-void write_frames(const std::filesystem::path& file, const Gathered& gathered, const Network& network,
-                  std::int64_t columns, std::int64_t zoom) {
+std::string frames_gif(const std::filesystem::path& file, const Gathered& gathered, const Network& network,
+                       std::int64_t columns, std::int64_t zoom) {
   std::vector<Picture> pictures;
   for (const auto& [step, frame] : gathered.frames) pictures.push_back(make_grid(frame, network.image, columns, zoom));
-  write_gif(file, pictures, kFrameDelay, kLastFrameDelay);
+  return encode_gif(file, pictures, kFrameDelay, kLastFrameDelay);
 }
 
 // All videos, at each of their frames.
@@ -75,12 +77,14 @@ std::vector<Picture> make_grids(std::span<const float> videos, const ImageShape&
 
 void write_videos(OutputFiles& files, const SampleArguments& arguments, const std::vector<Picture>& frames) {
   const int fps = arguments.frames_per_second(), delay = static_cast<int>(std::lround(100.0 / fps));
-  write_animated_png(files.partial("--out"), frames, fps);
-  if (!arguments.gif.empty()) write_gif(files.partial("--gif"), frames, delay, delay);
+  files.write("--out", encode_animated_png(arguments.out, frames, fps));
+  if (!arguments.gif.empty()) files.write("--gif", encode_gif(arguments.gif, frames, delay, delay));
   if (arguments.folder.empty()) return;
   const std::filesystem::path folder = files.partial("--folder");
-  for (std::size_t frame = 0; frame < frames.size(); ++frame)
-    write_png(folder / fmt::format("frame-{:04}.png", frame), frames[frame]);
+  for (std::size_t frame = 0; frame < frames.size(); ++frame) {
+    const std::filesystem::path file = folder / fmt::format("frame-{:04}.png", frame);
+    write_atomically(file, encode_png(file, frames[frame]));
+  }
 }
 
 void write_tensors(const std::filesystem::path& file, const Network& network, const ImageShape& picture,
@@ -147,7 +151,10 @@ int sample(const SampleArguments& given) {
   files.add("--strip", arguments.strip);
   files.add("--gif", arguments.gif);
   files.add_folder("--folder", arguments.folder);
-  const std::string rescue = arguments.out + ".latents.safetensors";
+  const std::filesystem::path rescue =
+      files.is_stream("--out")
+          ? std::filesystem::temp_directory_path() / fmt::format("noisefloor.{}.latents.safetensors", getpid())
+          : std::filesystem::path(arguments.out + ".latents.safetensors");
   if (latent) files.add("beside --out, for latents that cannot be decoded,", rescue);
   check_breakdown(arguments.breakdown, arguments.network, files);
   const std::int64_t batch = arguments.images_at_a_time();
@@ -286,11 +293,12 @@ int sample(const SampleArguments& given) {
   if (arguments.moves)
     write_videos(files, arguments, make_grids(gathered.images, picture, columns, zoom));
   else
-    write_png(files.partial("--out"), make_grid(gathered.images, picture, columns, zoom));
+    files.write("--out", encode_png(arguments.out, make_grid(gathered.images, picture, columns, zoom)));
   if (!arguments.tensor.empty()) write_tensors(files.partial("--tensor"), network, picture, gathered, labels);
-  if (!arguments.strip.empty()) write_png(files.partial("--strip"), make_strip(gathered, batch, network, zoom));
+  if (!arguments.strip.empty())
+    files.write("--strip", encode_png(arguments.strip, make_strip(gathered, batch, network, zoom)));
   if (!arguments.gif.empty() && !arguments.moves)
-    write_frames(files.partial("--gif"), gathered, network, columns, zoom);
+    files.write("--gif", frames_gif(arguments.gif, gathered, network, columns, zoom));
   files.commit();
   const auto count = static_cast<double>(arguments.count);
   fmt::print("{} {} by {} in {} steps: {:.2f} s, {:.1f} ms {}, {:.1f} MB on the device at most; wrote {}\n",

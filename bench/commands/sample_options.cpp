@@ -147,14 +147,14 @@ void add_sample_options(CLI::App& command, SampleArguments& arguments) {
       .add_option("--batch", arguments.batch,
                   "Images at a time (default: all, at most 64); too many are refused with the network's range")
       ->check(CLI::Range(1, 65536));
-  command.add_option("--out", arguments.out, "PNG file of the grid; for videos an animated one")->required();
+  add_output_file(command, "--out", arguments.out, "PNG file of the grid; for videos an animated one")->required();
   command.add_option("--columns", arguments.columns, "Columns of the grid, at most one for each image")
       ->check(CLI::Range(1, 1000));
   command.add_option("--zoom", arguments.zoom, "Enlarge each pixel to ZOOM x ZOOM")->check(CLI::Range(1, 64));
-  command.add_option("--strip", arguments.strip,
-                     "PNG file of the first batch's steps, one row for each image; with --every");
-  command.add_option("--gif", arguments.gif,
-                     "Animated GIF of the grid from noise to pictures, with --every; for videos, of the videos");
+  add_output_file(command, "--strip", arguments.strip,
+                  "PNG file of the first batch's steps, one row for each image; with --every");
+  add_output_file(command, "--gif", arguments.gif,
+                  "Animated GIF of the grid from noise to pictures, with --every; for videos, of the videos");
   command.add_option("--folder", arguments.folder, "New folder of a video's frames: frame-0000.png and on");
   command.add_option("--fps", arguments.fps, "Frames of a video per second (default: 7)")->check(CLI::Range(1, 50));
   command
@@ -162,9 +162,9 @@ void add_sample_options(CLI::App& command, SampleArguments& arguments) {
                   "Decode this many frames of a video at a time, which do not see others (default: all that fit)")
       ->check(CLI::Range(1, 1024));
   command.add_option("--every", arguments.every, "Strip and GIF show the noise, every K-th step and the last");
-  command.add_option("--tensor", arguments.tensor,
-                     "Safetensors file for images [n, channels, height, width], as forward takes them, labels, the "
-                     "noise, and latents if the network draws them");
+  add_output_file(command, "--tensor", arguments.tensor,
+                  "Safetensors file for images [n, channels, height, width], as forward takes them, labels, the "
+                  "noise, and latents if the network draws them");
 }
 
 }  // namespace noisefloor

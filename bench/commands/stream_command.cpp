@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <fstream>
 #include <optional>
 
 #include "bench/commands/add_command.h"
@@ -112,13 +111,11 @@ void print(const Frames& frames, const std::string& calls, double deadline, cons
              static_cast<double>(frames.ms.size()) / frames.seconds(), drift);
 }
 
-void write_times(const std::filesystem::path& file, const Frames& frames, double deadline) {
-  std::ofstream stream(file);
-  stream << "frame,ms,missed\n";
+std::string times_csv(const Frames& frames, double deadline) {
+  std::string text = "frame,ms,missed\n";
   for (std::size_t i = 0; i < frames.ms.size(); ++i)
-    stream << fmt::format("{},{:.6g},{}\n", i, frames.ms[i], frames.ms[i] > deadline ? 1 : 0);
-  stream.close();
-  if (!stream) throw std::runtime_error(fmt::format("{}: cannot be written", file.string()));
+    text += fmt::format("{},{:.6g},{}\n", i, frames.ms[i], frames.ms[i] > deadline ? 1 : 0);
+  return text;
 }
 
 // A sampler, and the stream that it draws.
@@ -242,9 +239,10 @@ int stream(const StreamArguments& given) {
     print(expected, "all", arguments.deadline_ms, "-");
   }
   if (!drawing.out.empty())
-    write_animated_png(files.partial("--out"), pictures,
-                       std::clamp(static_cast<int>(std::lround(1e3 / arguments.deadline_ms)), 1, kMostFps));
-  if (!arguments.times.empty()) write_times(files.partial("--times"), frames, arguments.deadline_ms);
+    files.write("--out", encode_animated_png(
+                             drawing.out, pictures,
+                             std::clamp(static_cast<int>(std::lround(1e3 / arguments.deadline_ms)), 1, kMostFps)));
+  if (!arguments.times.empty()) files.write("--times", times_csv(frames, arguments.deadline_ms));
   files.commit();
   return kDone;
 }
@@ -281,9 +279,9 @@ void add_stream_command(CLI::App& app, CommandResult result) {
   command
       .add_option("--first-steps", arguments.drawing.steps, "Steps of the first picture (default: the network's own)")
       ->check(CLI::Range(1, 1000));
-  command.add_option("--out", arguments.drawing.out, "Animated PNG of the frames (default: none is kept)");
+  add_output_file(command, "--out", arguments.drawing.out, "Animated PNG of the frames (default: none is kept)");
   command.add_option("--zoom", arguments.drawing.zoom, "Enlarge each pixel to ZOOM x ZOOM")->check(CLI::Range(1, 64));
-  command.add_option("--times", arguments.times, "CSV file of the frames' times");
+  add_output_file(command, "--times", arguments.times, "CSV file of the frames' times");
 }
 
 }  // namespace noisefloor

@@ -24,7 +24,6 @@
 #include "bench/sweep/several_processes.h"
 #include "bench/sweep/sweep.h"
 #include "reports/roofline.h"
-#include "reports/run/files.h"
 #include "reports/run/load.h"
 #include "reports/run/samples_file.h"
 #include "reports/run/selected_cases.h"
@@ -290,9 +289,9 @@ int sweep(const SweepArguments& arguments) {
     raise_beaten_roof(folder, ceilings, log);
   }
   if (session.device_lost()) start_again(invocation, folder.path());
-  if (display) std::cout << display->text() << std::flush;
+  if (display) (outputs.take_stdout() ? std::cerr : std::cout) << display->text() << std::flush;
   const int code = finish(folder, session, cases, !display && !below_runs);
-  if (file) write_atomically(outputs.partial("--benchmark_out"), file->text());
+  if (file) outputs.write("--benchmark_out", file->text());
   outputs.commit();
   if (!below_runs) return code;
   note_finished(folder.path());

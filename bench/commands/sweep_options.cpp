@@ -58,10 +58,11 @@ void add_sweep_options(CLI::App& command, SweepArguments& arguments) {
       "--do-bench", arguments.do_bench,
       "Also write crosscheck.csv: the cold times of PyTorch's rows beside those of triton.testing.do_bench");
   command.footer(
-      "Google Benchmark's flags work too: --benchmark_filter=RE, --benchmark_list_tests, "
-      "--benchmark_format=json,\n--benchmark_out=FILE (written whole at the end).\nExit code: 0 all cases of ours are "
-      "correct, 1 one is incorrect or failed, 2 could not sweep. What a library gets\nwrong is in its row, and does "
-      "not count.");
+      "Google Benchmark's flags work too: --benchmark_filter=RE, --benchmark_list_tests, --benchmark_format=json,\n"
+      "--benchmark_out=OUTFILE (written whole at the end).\n"
+      "Exit code: 0 all cases of ours are correct, 1 one is incorrect or failed, 2 could not sweep. What a library "
+      "gets\n"
+      "wrong is in its row, and does not count.");
 }
 
 }  // namespace noisefloor

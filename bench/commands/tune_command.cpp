@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <fstream>
 #include <limits>
 
 #include "bench/commands/add_command.h"
@@ -109,8 +108,7 @@ int tune(const TuneArguments& arguments) {
   const auto platform = open_platform(arguments.device);
   const PlatformDescription& device = platform->description();
 
-  std::ofstream out(outputs.partial("--out"));
-  out << "device,sm_count,commit,problem,dtype,variant,choice,estimated,warm_us,cold_us,asked\n";
+  std::string csv = "device,sm_count,commit,problem,dtype,variant,choice,estimated,warm_us,cold_us,asked\n";
   const auto start = std::chrono::steady_clock::now();
   const auto log = [](const std::string& message) { fmt::print(stderr, "{}\n", message); };
   const auto elapsed = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
@@ -128,7 +126,7 @@ int tune(const TuneArguments& arguments) {
     if (result.failed) ++failed;
     lost = result.lost;
     for (const TimedChoice& timed : best)
-      out << fmt::format("{},{},{},{},{},{},{},{:d},{:.4f},{:.4f},{}\n", quote_csv(device.name), device.info.sm_count,
+      csv += fmt::format("{},{},{},{},{},{},{},{:d},{:.4f},{:.4f},{}\n", quote_csv(device.name), device.info.sm_count,
                          build_info().commit, quote_csv(one.text), to_string(one.dtype), one.implementation->name,
                          quote_csv(timed.choice.text), timed.choice.estimated, timed.warm_us(), timed.cold_us(), asked);
     if (!best.empty()) ++tuned;
@@ -142,8 +140,7 @@ int tune(const TuneArguments& arguments) {
   if (failed > 0) log(fmt::format("{} cases failed and have no rows", failed));
   if (tuned == 0 && failed == 0 && done == cases.size())
     throw InvalidInput("no problem here has choices; nothing was timed");
-  out.close();
-  if (!out) throw std::runtime_error(fmt::format("cannot write {}", arguments.out));
+  outputs.write("--out", csv);
   outputs.commit();
   return failed > 0 ? kNotSo : kDone;
 }
@@ -154,7 +151,8 @@ void add_tune_command(CLI::App& app, CommandResult result) {
   auto [command, arguments] = add_command(
       app, result, "tune", "Time the choices of an op's variants, for the table that scripts/tune writes", tune);
   command.add_option("op", arguments.op, "An op with a variant that offers choices")->required();
-  command.add_option("--out", arguments.out, "CSV file to write: the best choices of each problem with their times")
+  add_output_file(command, "--out", arguments.out,
+                  "CSV file to write: the best choices of each problem with their times")
       ->required();
   command.add_option("--variant", arguments.variant, "One variant (default: all that offer choices)");
   add_problems_option(command, arguments.problems);

@@ -8,7 +8,6 @@
 #include <string_view>
 
 #include "bench/pipeline/animation.h"
-#include "reports/run/files.h"
 
 namespace noisefloor::pipeline {
 namespace {
@@ -60,7 +59,7 @@ std::string pixel_data(std::string_view png) {
 
 }  // namespace
 
-void write_animated_png(const std::filesystem::path& file, std::span<const Picture> frames, int fps) {
+std::string encode_animated_png(const std::filesystem::path& file, std::span<const Picture> frames, int fps) {
   std::string bytes;
   std::uint32_t sequence = 0;
   for (const Picture& frame : frames) {
@@ -78,7 +77,7 @@ void write_animated_png(const std::filesystem::path& file, std::span<const Pictu
     bytes += first ? chunk("IDAT", pixel_data(png)) : chunk("fdAT", big_endian(sequence++) + pixel_data(png));
   }
   if (frames.empty()) throw std::runtime_error(file.string() + ": the animation could not be encoded: no frame");
-  write_atomically(file, bytes + chunk("IEND", ""));
+  return bytes + chunk("IEND", "");
 }
 
 }  // namespace noisefloor::pipeline

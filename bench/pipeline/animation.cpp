@@ -10,8 +10,6 @@
 #include <stdexcept>
 #include <string>
 
-#include "reports/run/files.h"
-
 namespace noisefloor::pipeline {
 namespace {
 
@@ -135,7 +133,7 @@ std::vector<std::uint8_t> gif_indices(const Picture& picture) {
   return indices;
 }
 
-void write_gif(const std::filesystem::path& file, std::span<const Picture> frames, int delay, int last_delay) {
+std::string encode_gif(const std::filesystem::path& file, std::span<const Picture> frames, int delay, int last_delay) {
   std::string bytes;
   try {
     if (frames.empty()) throw std::runtime_error("no frame");
@@ -152,7 +150,7 @@ void write_gif(const std::filesystem::path& file, std::span<const Picture> frame
   } catch (const std::runtime_error& error) {
     throw std::runtime_error(fmt::format("{}: the animation could not be encoded: {}", file.string(), error.what()));
   }
-  write_atomically(file, bytes);
+  return bytes;
 }
 
 }  // namespace noisefloor::pipeline

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "bench/pipeline/pictures.h"
@@ -23,12 +24,12 @@ struct Colour {
 };
 std::vector<Colour> gif_palette(std::int64_t channels);  // 256 entries
 
-// Frames of one size, each shown for `delay` hundredths of a second and the last for `last_delay`, for ever again.
-// Writes beside and renames. Throws std::runtime_error with the file's name.
-void write_gif(const std::filesystem::path& file, std::span<const Picture> frames, int delay, int last_delay);
+// The bytes of a GIF file: frames of one size, each shown for `delay` hundredths of a second and the last for
+// `last_delay`, for ever again. Throws std::runtime_error with the name of the file that it is to be.
+std::string encode_gif(const std::filesystem::path& file, std::span<const Picture> frames, int delay, int last_delay);
 
 // Frames of one size, `fps` in a second, for ever again, as an animated PNG: whoever knows none sees the first frame.
-// Source: PNG Specification (third edition, 2025), 11.3.6. Writes beside and renames; throws as write_gif does.
-void write_animated_png(const std::filesystem::path& file, std::span<const Picture> frames, int fps);
+// Source: PNG Specification (third edition, 2025), 11.3.6. Throws as encode_gif does.
+std::string encode_animated_png(const std::filesystem::path& file, std::span<const Picture> frames, int fps);
 
 }  // namespace noisefloor::pipeline

@@ -7,8 +7,6 @@
 #include <stdexcept>
 #include <string>
 
-#include "reports/run/files.h"
-
 #define STB_IMAGE_WRITE_IMPLEMENTATION
 #define STBI_WRITE_NO_STDIO
 #define STB_IMAGE_WRITE_STATIC
@@ -73,10 +71,6 @@ std::string encode_png(const std::filesystem::path& file, const Picture& picture
                                           picture.pixels.data(), static_cast<int>(picture.width * picture.channels));
   if (made == 0) throw std::runtime_error(file.string() + ": the picture could not be encoded");
   return bytes;
-}
-
-void write_png(const std::filesystem::path& file, const Picture& picture) {
-  write_atomically(file, encode_png(file, picture));
 }
 
 }  // namespace noisefloor::pipeline

@@ -33,7 +33,5 @@ Picture make_grid(std::span<const float> images, const ImageShape& image, std::i
 // The bytes of a PNG file, which `file` is to be: its name is in what is thrown (std::runtime_error), also above
 // kMostPngBytes.
 std::string encode_png(const std::filesystem::path& file, const Picture& picture);
-// Writes beside and renames.
-void write_png(const std::filesystem::path& file, const Picture& picture);
 
 }  // namespace noisefloor::pipeline

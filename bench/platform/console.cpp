@@ -122,6 +122,11 @@ void guard_console() {
   guard(errors, stderr, _IONBF);
 }
 
+void words_to_stderr() {
+  (void)std::fflush(stdout);
+  output.descriptor = STDERR_FILENO;
+}
+
 int finish_console(int code) {
   (void)std::fflush(stdout);
   (void)std::cout.flush();

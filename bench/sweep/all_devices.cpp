@@ -79,7 +79,7 @@ void write_gpu_listing(const std::filesystem::path& run, const std::vector<Devic
 int sweep_all_devices(const std::vector<CudaDevice>& devices, const std::vector<std::string>& arguments,
                       const std::filesystem::path& run, const std::function<void()>& begun) {
   std::error_code error;
-  std::filesystem::create_directories(run, error);
+  std::filesystem::create_directories(follow_links(run), error);
   if (error) throw std::runtime_error(fmt::format("{}: cannot be made: {}", run.string(), error.message()));
   const FolderLock lock(run);
   if (std::filesystem::exists(run / "sweep.csv") || std::filesystem::exists(run / "process-1"))

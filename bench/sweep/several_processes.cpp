@@ -66,7 +66,7 @@ void leave_nothing(const fs::path& run) {
 int sweep_by_processes(int processes, const std::vector<std::string>& arguments, const fs::path& run,
                        const std::function<void()>& begun) {
   std::error_code error;
-  fs::create_directories(run, error);
+  fs::create_directories(follow_links(run), error);
   if (error) throw std::runtime_error(fmt::format("{}: cannot be made: {}", run.string(), error.message()));
   int worst = 0;
   std::vector<fs::path> folders;

@@ -1,4 +1,4 @@
-// safetensors on the disk: files mapped to be read, and written beside and renamed.
+// safetensors on the disk: files mapped to be read, and written.
 #include "bench/tensors/safetensors.h"
 
 #include <fcntl.h>
@@ -165,33 +165,14 @@ void write_safetensors(const std::filesystem::path& path, std::span<const FileTe
   text.resize((text.size() + kAlignment - 1) / kAlignment * kAlignment, ' ');
   const std::uint64_t length = text.size();
 
-  const std::filesystem::path partial = path.string() + fmt::format(".{}.partial", getpid());
-  // Neither into a file of a process that is gone, nor through a link.
-  (void)unlink(partial.c_str());
-  const int made = open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-  if (made >= 0) close(made);
-  std::ofstream stream(partial, std::ios::binary | std::ios::trunc);
+  std::ofstream stream(path, std::ios::binary | std::ios::trunc);
   stream.write(reinterpret_cast<const char*>(&length), sizeof length);
   stream << text;
   for (const FileTensor* tensor : order)
     stream.write(reinterpret_cast<const char*>(tensor->data.data()), static_cast<std::streamsize>(tensor->data.size()));
   stream.close();
-  std::string why = stream ? "" : "folder missing or not writable, or disk full";
-  std::error_code error;
-  if (why.empty()) {
-    try {
-      const SafetensorsFile written(partial);  // what was asked for was a file that can be read
-    } catch (const SafetensorsError& problem) {
-      why = problem.what();
-    }
-  }
-  if (why.empty()) {
-    std::filesystem::rename(partial, path, error);
-    if (!error) return;
-    why = error.message();
-  }
-  std::filesystem::remove(partial, error);
-  refuse(path, "cannot be written: " + why);
+  if (!stream) refuse(path, "cannot be written: folder missing or not writable, or disk full");
+  const SafetensorsFile written(path);  // what was asked for was a file that can be read
 }
 
 }  // namespace noisefloor

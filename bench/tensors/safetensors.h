@@ -85,8 +85,8 @@ class SafetensorsFile {
   std::size_t bytes_ = 0;
 };
 
-// Writes a file beside and renames: when it cannot be written, what was there stays. The largest elements come first
-// and the data begins at a multiple of 8 bytes, so that every tensor is aligned. Throws SafetensorsError with the
+// Fills a file, and reads it back: whoever writes over one gives another name and renames. The largest elements come
+// first and the data begins at a multiple of 8 bytes, so that every tensor is aligned. Throws SafetensorsError with the
 // file's name; for a name that occurs twice, and data whose size is not that of dtype and shape.
 void write_safetensors(const std::filesystem::path& path, std::span<const FileTensor> tensors,
                        const std::map<std::string, std::string>& metadata = {});

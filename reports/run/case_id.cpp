@@ -1,5 +1,8 @@
 #include "reports/run/case_id.h"
 
+#include <fmt/format.h>
+
+#include <regex>
 #include <stdexcept>
 #include <vector>
 
@@ -25,6 +28,21 @@ CaseId CaseId::parse(std::string_view text) {
   for (const std::string& part : parts) whole = whole && !part.empty();
   if (!whole) throw std::runtime_error("'" + std::string(text) + "' is not a case: op/problem/dtype/variant");
   return {{parts[0], parts[1], parts[2]}, parts[3]};
+}
+
+NameFilter name_filter(const std::string& option, const std::string& expression) {
+  if (expression.empty()) return [](const std::string&) { return true; };
+  try {
+    // libstdc++'s executor that follows all ways at once: neither time nor stack grows beyond the length of a name. A
+    // search begins again at each letter, so the whole name is matched.
+    constexpr auto kFlags = std::regex::ECMAScript | std::regex::nosubs | std::regex_constants::__polynomial;
+    (void)std::regex(expression, kFlags);  // "a)(b" is none, although it would be between these parentheses
+    const std::regex pattern("[^]*(?:" + expression + ")[^]*", kFlags);
+    return [pattern](const std::string& name) { return std::regex_match(name, pattern); };
+  } catch (const std::regex_error& error) {
+    throw std::runtime_error(fmt::format("{}: '{}' is not a regular expression (ECMAScript's, no back-references): {}",
+                                         option, expression, error.what()));
+  }
 }
 
 }  // namespace noisefloor

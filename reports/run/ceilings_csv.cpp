@@ -24,14 +24,18 @@ const Ceiling* CeilingTable::find(std::string_view name) const {
   return found == rows.end() ? nullptr : &*found;
 }
 
-void write_ceilings(const std::filesystem::path& file, const CeilingTable& ceilings) {
+std::string ceilings_csv(const CeilingTable& ceilings) {
   std::string text = "name,value,unit,datasheet,device,driver,sm_clock_mhz,commit,load\n";
   for (const Ceiling& row : ceilings.rows)
     text += fmt::format("{},{:.6g},{},{},{},{},{},{},{}\n", quote_csv(row.name), row.value, quote_csv(row.unit),
                         blank_or_number(row.datasheet), quote_csv(ceilings.device), quote_csv(ceilings.driver),
                         blank_or_number(row.sm_clock_mhz), quote_csv(ceilings.commit),
                         row.load ? fmt::format("{:.3g}", *row.load) : "");
-  write_atomically(file, text);
+  return text;
+}
+
+void write_ceilings(const std::filesystem::path& file, const CeilingTable& ceilings) {
+  write_atomically(file, ceilings_csv(ceilings));
 }
 
 CeilingTable read_ceilings(const std::filesystem::path& file) {

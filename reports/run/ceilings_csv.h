@@ -31,6 +31,7 @@ struct CeilingTable {
 
 // Columns: name,value,unit,datasheet,device,driver,sm_clock_mhz,commit,load; an unknown datasheet, clock or load is
 // blank.
+std::string ceilings_csv(const CeilingTable& ceilings);
 // Throws std::runtime_error with the file's name when it cannot be written (it is then left as it was).
 void write_ceilings(const std::filesystem::path& file, const CeilingTable& ceilings);
 

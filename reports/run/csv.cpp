@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 #include <set>
 #include <stdexcept>
@@ -10,6 +11,28 @@
 #include "reports/run/files.h"
 
 namespace noisefloor {
+namespace {
+
+bool is_number(std::string_view text) {
+  if (text.starts_with('+')) text.remove_prefix(1);
+  double value = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
+  return parsed.ec == std::errc() && parsed.ptr == text.data() + text.size();
+}
+
+// A spreadsheet would compute it, with whatever somebody's plugin, kernel or folder is called.
+bool reads_as_formula(std::string_view field) {
+  const std::size_t at = field.find_first_not_of('\'');
+  if (at == std::string_view::npos || std::string_view("=+-@\t").find(field[at]) == std::string_view::npos)
+    return false;
+  return at > 0 || (field.size() > 1 && !is_number(field));
+}
+
+void take_off_apostrophe(std::string& field) {
+  if (field.starts_with('\'') && reads_as_formula(field)) field.erase(0, 1);
+}
+
+}  // namespace
 
 std::vector<std::string> split_csv_line(std::string_view line, std::size_t most_columns) {
   std::vector<std::string> fields;
@@ -31,6 +54,7 @@ std::vector<std::string> split_csv_line(std::string_view line, std::size_t most_
       }
     } else if (c == ',') {
       if (fields.size() == most_columns) throw std::runtime_error(fmt::format("over {} columns", most_columns));
+      take_off_apostrophe(fields.back());
       fields.emplace_back();
     } else if (c == '"' && fields.back().empty()) {
       quoted = true;
@@ -39,11 +63,13 @@ std::vector<std::string> split_csv_line(std::string_view line, std::size_t most_
     }
   }
   if (quoted) throw std::runtime_error("a quote is not closed");
+  take_off_apostrophe(fields.back());
   return fields;
 }
 
 std::string quote_csv(const std::string& field) {
-  std::string one_line = field;  // one row is one line: an interrupted sweep is repaired by lines
+  std::string one_line =
+      (reads_as_formula(field) ? "'" : "") + field;  // one row is one line: an interrupted sweep is repaired by lines
   for (char& c : one_line)
     if (c == '\n' || c == '\r') c = ' ';
   if (one_line.find_first_of(",\"") == std::string::npos) return one_line;

@@ -14,6 +14,7 @@ inline constexpr std::size_t kMaxCsvColumns = 256;  // far above any file of our
 
 // The fields of one line. Throws std::runtime_error on an unclosed quote, text after a closing one or too many fields.
 std::vector<std::string> split_csv_line(std::string_view line, std::size_t most_columns = kMaxCsvColumns);
+// Text that a spreadsheet would take for a formula (=1+1) gets an apostrophe in front, which split_csv_line takes off.
 std::string quote_csv(const std::string& field);
 
 struct CsvLine {

@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <stdexcept>
 
 #include "reports/run/json_file.h"
@@ -150,6 +152,26 @@ class EnvironmentReader final : public nlohmann::json_sax<nlohmann::json> {
 
 bool same_code(const std::string& commit, const std::string& other) {
   return commit == other && commit != "unknown";
+}
+
+std::optional<double> parse_time(const std::string& text) {
+  static const std::regex form(
+      R"((\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d(?:\.\d{1,9})?)(?:[Zz]|([+-])(\d\d):?(\d\d)))");
+  std::smatch parts;
+  constexpr std::size_t kLongest = 64;
+  if (text.size() > kLongest || !std::regex_match(text, parts, form)) return std::nullopt;
+  const auto number = [&](std::size_t part) { return parts[part].matched ? std::stoi(parts[part]) : 0; };
+  const std::chrono::year_month_day day(std::chrono::year(number(1)), std::chrono::month(unsigned(number(2))),
+                                        std::chrono::day(unsigned(number(3))));
+  const double seconds = std::stod(parts[6]);
+  constexpr int kHours = 24, kMinutes = 60;
+  if (!day.ok() || number(4) >= kHours || number(5) >= kMinutes || seconds >= kMinutes + 1 || number(8) >= kHours ||
+      number(9) >= kMinutes)
+    return std::nullopt;
+  const int ahead = (parts[7] == "-" ? -1 : 1) * (kMinutes * number(8) + number(9));
+  const double minutes =
+      kMinutes * (kHours * double(std::chrono::sys_days(day).time_since_epoch().count()) + number(4));
+  return 60 * (minutes + number(5) - ahead) + seconds;
 }
 
 RunEnvironment read_environment(const std::filesystem::path& file) {

@@ -136,14 +136,32 @@ void write_atomically(const fs::path& file, std::string_view text) {
   // Neither through a link nor into a file of somebody else that took the name.
   Descriptor descriptor(open(partial.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
   if (descriptor < 0) refuse(file, fmt::format("cannot be written: {}", std::strerror(errno)));
-  for (std::size_t done = 0; done < text.size();) {
-    const ssize_t count = write(descriptor, text.data() + done, text.size() - done);
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) fail(count < 0 ? errno : ENOSPC);
-    done += static_cast<std::size_t>(count);
-  }
+  if (const int why = write_all(descriptor, text); why != 0) fail(why);
   if (close(descriptor.release()) != 0) fail(errno);  // where some disks say that they are full
   if (rename(partial.c_str(), file.c_str()) != 0) fail(errno);
+}
+
+int write_all(int descriptor, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t count = write(descriptor, text.data(), text.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return count < 0 ? errno : ENOSPC;
+    text.remove_prefix(static_cast<std::size_t>(count));
+  }
+  return 0;
+}
+
+fs::path follow_links(fs::path path) {
+  constexpr int kMostLinks = 40;                        // as many as Linux follows
+  if (!path.has_filename()) path = path.parent_path();  // "folder/"
+  std::error_code error;
+  for (int links = 0; links < kMostLinks; ++links) {
+    if (!fs::is_symlink(fs::symlink_status(path, error))) return path;
+    const fs::path folder = fs::canonical(path.has_parent_path() ? path.parent_path() : ".", error);
+    if (folder.string().starts_with("/proc/") && folder.filename() == "fd") return folder / path.filename();
+    path = path.parent_path() / fs::read_symlink(path);  // an absolute target replaces all
+  }
+  refuse(path, "cannot be written: its links lead round in a circle");
 }
 
 void require_regular_or_absent(const fs::path& file) {

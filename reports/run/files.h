@@ -27,6 +27,14 @@ std::string passed_over_note(const std::filesystem::path& folder, const std::vec
 // std::runtime_error with the file's name.
 void write_atomically(const std::filesystem::path& file, std::string_view text);
 
+// Writes all of it; 0, or the errno of what went wrong.
+int write_all(int descriptor, std::string_view text);
+
+// Where a name leads that a user gives: the target of a link, and of links to links, also one that is not there yet.
+// A name of an open file (/dev/stdout, /dev/fd/3) stays as /proc has it: what it leads to is no path. Throws
+// std::runtime_error where links lead round in a circle.
+std::filesystem::path follow_links(std::filesystem::path path);
+
 // Throws std::runtime_error where `file` is there and is not a regular file: what a program appends to or cuts must
 // not be a link to somebody's file elsewhere, a pipe or a device.
 void require_regular_or_absent(const std::filesystem::path& file);

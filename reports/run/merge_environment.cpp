@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -57,12 +58,17 @@ nlohmann::ordered_json merged_environment(const std::vector<MergePart>& parts) {
   Json merged = parts.front().environment;
   Json hosts = Json::array(), command_lines = Json::array(), folders = Json::array();
   std::string latest;
+  std::optional<double> latest_time;
   for (const MergePart& part : parts) {
     if (const std::string host = part.text("host"); std::find(hosts.begin(), hosts.end(), host) == hosts.end())
       hosts.push_back(host);
     for (const Json& line : part.environment.value("command_lines", Json::array())) command_lines.push_back(line);
     folders.push_back(fs::absolute(part.folder).lexically_normal().string());
-    latest = std::max(latest, part.text("time_utc"));
+    const std::string text = part.text("time_utc");
+    const auto time = parse_time(text);
+    if (!time && !text.empty())
+      cannot_merge(part.folder / "env.json", fmt::format("'time_utc' is '{}', not a time with its zone", text));
+    if (time && (!latest_time || *time > *latest_time)) latest = text, latest_time = time;
   }
   for (const MergePart& part : parts)  // a part without PyTorch's rows knows no version
     for (const auto& [name, value] : part.environment.items())

@@ -148,7 +148,7 @@ void write_around(const fs::path& out, const Write& write) {
 // Beside its place, then renamed: a reader never meets half of it.
 template <class Write>
 void write_beside(const fs::path& out, const Write& write) {
-  const fs::path target = out.has_filename() ? out : out.parent_path();
+  const fs::path target = follow_links(out);
   remove_left_partials(target);
   const fs::path partial = partial_of(target);
   const fs::path old = target.string() + fmt::format(".{}.old", getpid());

@@ -42,6 +42,10 @@ struct RunEnvironment {
 // Whether two commits are one code. Of "unknown", what older programs outside of a checkout wrote, nobody can tell.
 bool same_code(const std::string& commit, const std::string& other);
 
+// Seconds since 1970 of a time as ISO 8601 writes it, with its zone: 2026-11-28T17:11:51Z, 2026-11-28 18:11:51.5+01:00.
+// Nothing for any other text.
+std::optional<double> parse_time(const std::string& text);
+
 // The raw samples of one row, in the order in which they were taken.
 struct RowSamples {
   std::size_t line = 0;                   // of the file of samples, from 1

@@ -32,7 +32,7 @@ std::runtime_error file_error(const std::filesystem::path& file, const char* wha
 RunFolder::RunFolder(std::filesystem::path folder, const std::string& device, const std::string& commit, bool fresh)
     : folder_(std::move(folder)) {
   std::error_code error;
-  std::filesystem::create_directories(folder_, error);
+  std::filesystem::create_directories(follow_links(folder_), error);
   if (error) throw std::runtime_error(fmt::format("{}: cannot be made: {}", folder_.string(), error.message()));
   lock_.emplace(folder_);
   if (std::filesystem::exists(folder_ / "gpus.csv"))

@@ -28,7 +28,7 @@ constexpr std::pair<Outcome, const char*> kOutcomes[] = {
 // What a later version may have added; with ours below kMaxCsvColumns.
 constexpr std::size_t kMaxOthers = 128;
 
-// Of a problem's text, far above any op's; std::regex (--filter) recurses with the length.
+// Of a problem's text, far above any op's.
 constexpr std::size_t kLongestName = 4096;
 
 std::optional<std::size_t> place_of(const std::vector<std::string>& header, std::string_view name) {

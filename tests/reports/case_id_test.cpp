@@ -54,6 +54,30 @@ TEST(CaseId, EqualOnesHashTheSame) {
   }));
 }
 
+TEST(NameFilter, HasOneGrammar) {
+  const std::string name = "conv2d/n=32,h=64,act=silu/bf16/ptx_sm90a";
+  for (const char* pattern : {"", "conv2d", "^conv2d/", "ptx_sm90a$", "n=\\d+,h=\\d{2},", "[[:digit:]]{2},h",
+                              "(?:silu|gelu)/", "h=6.", "act=[^/]*/bf16", "\\bptx", "n=32.*?ptx"})
+    EXPECT_TRUE(name_filter("--filter", pattern)(name)) << pattern;
+  for (const char* pattern : {"conv2d$", "^ptx", "n=d", "\\d{3}", "h=6/", "CONV", "n=32.ptx"})
+    EXPECT_FALSE(name_filter("--filter", pattern)(name)) << pattern;
+  for (const char* pattern : {"(", "[", "*", "a)(b", "(a)\\1", "a{2,1}", "(.{1000}){1000}"}) {
+    try {
+      (void)name_filter("--filter", pattern);
+      ADD_FAILURE() << pattern;
+    } catch (const std::runtime_error& error) {
+      EXPECT_NE(std::string(error.what()).find("--filter: '"), std::string::npos) << error.what();
+    }
+  }
+}
+
+// A search that goes back would take longer than this test may for each.
+TEST(NameFilter, Ends) {
+  const std::string name(4096, 'x');
+  for (const char* pattern : {"(.*)*z", "(x+x+)+y", "(x*)*y", "(x|xx)+y", "x*x*x*x*x*x*x*x*x*y", "(.*.*.*)*z"})
+    EXPECT_FALSE(name_filter("--filter", pattern)(name)) << pattern;
+}
+
 TEST(CaseId, RefusesWhatIsNotOne) {
   for (const char* text : {"", "gemm", "gemm/p/bf16", "gemm/p/bf16/", "/p/bf16/v", "gemm//bf16/v", "gemm/p/bf16/v/w"}) {
     try {

@@ -310,9 +310,9 @@ TEST(Compare, PairsTwoVariants) {
   options.variant_b = "naive";
   EXPECT_THROW(pair_rows(run, run, options), std::runtime_error);
   PairOptions filtered;
-  filtered.filter = std::regex("m=3.*tiled");
+  filtered.filter = name_filter("--filter", "m=3.*tiled");
   EXPECT_EQ(pair_rows(run, run, filtered).size(), 1u);
-  filtered.filter = std::regex("conv");
+  filtered.filter = name_filter("--filter", "conv");
   EXPECT_THROW(pair_rows(run, run, filtered), std::runtime_error);
 }
 

@@ -246,6 +246,23 @@ TEST(History, RefusesWhatItCannotTrace) {
   EXPECT_NE(refused({.warm = true}).find("no complete total"), std::string::npos);
   write_atomically(folder / "runs/a/env.json", R"({"device": "A", "commit": "abc"})");
   EXPECT_NE(refusal([&] { read_history({folder / "runs"}); }).find("time_utc"), std::string::npos);
+  write_run(folder / "runs/a", "A", "yesterday", 10, 10);
+  EXPECT_NE(refusal([&] { read_history({folder / "runs"}); }).find("'yesterday'"), std::string::npos);
+}
+
+TEST(History, TimesAreOfTheirZones) {
+  const TemporaryFolder folder;
+  write_run(folder / "runs/a", "A", "2026-01-01T09:30:00+01:00", 10, 10);
+  write_run(folder / "runs/b", "A", "2026-01-01T09:00:00Z", 20, 10);
+  write_run(folder / "runs/c", "A", "2026-01-01 03:00:00-0500", 30, 10);
+  std::string order;
+  for (const HistoryRun& run : read_history({folder / "runs"})) order += run.files.folder.filename();
+  EXPECT_EQ(order, "cab");
+  EXPECT_EQ(parse_time("1970-01-02T00:00:00.5Z"), 86400.5);
+  EXPECT_EQ(parse_time("2000-03-01T00:00:00Z"), 951868800);
+  for (const char* wrong : {"", "2026-01-01", "2026-01-01T09:30:00", "2026-02-30T00:00:00Z", "2026-01-01T24:00:00Z",
+                            "2026-01-01T00:00:00+25:00", " 2026-01-01T00:00:00Z", "1767225600"})
+    EXPECT_FALSE(parse_time(wrong)) << wrong;
 }
 
 }  // namespace

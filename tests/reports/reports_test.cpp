@@ -61,7 +61,11 @@ TEST(Statistics, IntervalOfKnownRanks) {
 
 TEST(Csv, QuotingRoundTrips) {
   EXPECT_TRUE(rc::check("what quote_csv writes, split_csv_line reads", [] {
-    auto fields = *rc::gen::nonEmpty(rc::gen::container<std::vector<std::string>>(rc::gen::string<std::string>()));
+    // Of every character, and of those that matter.
+    const auto any =
+        rc::gen::oneOf(rc::gen::string<std::string>(),
+                       rc::gen::container<std::string>(rc::gen::element('\'', '=', '-', '+', '"', ',', '1', 'a')));
+    auto fields = *rc::gen::nonEmpty(rc::gen::container<std::vector<std::string>>(any));
     std::string line;
     for (std::size_t i = 0; i < fields.size(); ++i) line += (i > 0 ? "," : "") + quote_csv(fields[i]);
     for (std::string& field : fields)
@@ -69,6 +73,18 @@ TEST(Csv, QuotingRoundTrips) {
         if (c == '\n' || c == '\r') c = ' ';  // a row is one line
     RC_ASSERT(split_csv_line(line) == fields);
   }));
+}
+
+TEST(Csv, GivesASpreadsheetNoFormula) {
+  for (const char* text : {"=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "'=1+1", "''-x", "=\"a\",b"}) {
+    const std::string cell = quote_csv(text);
+    EXPECT_EQ(cell.substr(cell.front() == '"' ? 1 : 0, 1), "'") << cell;
+    EXPECT_EQ(split_csv_line(cell + ",=x"), (std::vector<std::string>{text, "=x"}));
+  }
+  for (const char* text : {"-1.5", "+3e-5", "-inf", "-", "'", "it's", "'twas", "1-1", ""}) {
+    EXPECT_EQ(quote_csv(text), text);
+    EXPECT_EQ(split_csv_line(text), std::vector<std::string>{text});
+  }
 }
 
 TEST(Csv, RefusesBrokenLines) {

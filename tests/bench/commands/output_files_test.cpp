@@ -1,5 +1,8 @@
 // What a command does with the files that it writes: all of them or none.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -78,11 +81,10 @@ TEST(OutputFiles, SayWhatCannotBeWritten) {
   };
   says(folder.path() / "none" / "x", "there is no folder");
   says(folder.path(), "is a folder");
-  says("/dev/null", "is not a regular file");
   says(folder.path() / "out", "is the same file as --out");  // which is not there yet
   says(folder.path() / "." / "out", "is the same file as --out");
   says(folder.path() / "in", "is the same file as --input");
-  fs::create_symlink(folder.path() / "in", folder.path() / "link");
+  fs::create_symlink("in", folder.path() / "link");
   says(folder.path() / "link", "is the same file as --input");
   says(folder.path() / std::string(250, 'x'), "cannot be written: File name too long");
   EXPECT_EQ(read(folder.path() / "in"), "mine");
@@ -121,7 +123,7 @@ TEST(OutputFiles, PutAFolderInItsPlace) {
   write(folder / "file", "mine");
   fs::create_directory_symlink(folder / "nowhere", folder / "link");
   for (const auto& [name, says] : {std::pair{"new", "is there already"}, std::pair{"file", "is there already"},
-                                   std::pair{"link", "is there already"}, std::pair{"no/x", "there is no folder"}}) {
+                                   std::pair{"no/x", "there is no folder"}}) {
     OutputFiles files;
     try {
       files.add_folder("--folder", folder / name);
@@ -130,6 +132,73 @@ TEST(OutputFiles, PutAFolderInItsPlace) {
       EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
     }
   }
+  OutputFiles files;
+  files.add_folder("--folder", folder / "link");
+  write(files.partial("--folder") / "a", "1");
+  files.commit();
+  EXPECT_TRUE(fs::is_symlink(folder / "link"));
+  EXPECT_EQ(read(folder / "nowhere" / "a"), "1");
+}
+
+TEST(OutputFiles, GoWhereLinksLead) {
+  const TemporaryFolder folder;
+  fs::create_directory(folder / "d");
+  write(folder / "d" / "old", "old");
+  fs::permissions(folder / "d" / "old", fs::perms::owner_read | fs::perms::owner_write);
+  fs::create_symlink("old", folder / "d" / "inner");
+  fs::create_symlink("d/inner", folder / "link");
+  fs::create_symlink("d/new", folder / "dangling");
+  fs::create_symlink("circle", folder / "circle");
+  OutputFiles files;
+  files.add("--a", folder / "link");
+  files.add("--b", folder / "dangling");
+  EXPECT_THROW(files.add("--c", folder / "d" / "new"), InvalidInput);  // the file of --b
+  EXPECT_THROW(files.add("--c", folder / "circle"), std::runtime_error);
+  files.write("--a", "a");
+  files.write("--b", "b");
+  EXPECT_EQ(read(folder / "d" / "old"), "old");
+  files.commit();
+  EXPECT_EQ(read(folder / "d" / "old"), "a");
+  EXPECT_EQ(fs::status(folder / "d" / "old").permissions(), fs::perms::owner_read | fs::perms::owner_write);
+  EXPECT_EQ(read(folder / "d" / "new"), "b");
+  EXPECT_TRUE(fs::is_symlink(folder / "link") && fs::is_symlink(folder / "dangling") &&
+              fs::is_symlink(folder / "d/inner"));
+  EXPECT_EQ(files_in(folder / "d"), 3);
+}
+
+TEST(OutputFiles, OfPipesAndOpenFilesAreWrittenAsTheyAre) {
+  const TemporaryFolder folder;
+  const fs::path pipe = folder / "pipe", appended = folder / "appended";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const int reader = open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
+  write(appended, "before ");
+  const int number = open(appended.c_str(), O_WRONLY | O_APPEND);
+  const int to_read = open(appended.c_str(), O_RDONLY);
+  ASSERT_TRUE(reader >= 0 && number >= 0 && to_read >= 0);
+  const auto of = [](int descriptor) { return "/dev/fd/" + std::to_string(descriptor); };
+  {
+    OutputFiles files;
+    files.add("--a", pipe);
+    files.add("--b", of(number));
+    files.add("--c", "/dev/null");
+    files.add("--d", "/dev/null");
+    EXPECT_NE(refusal(files, "--e", of(to_read)).find("open to be read"), std::string::npos);
+    EXPECT_NE(refusal(files, "--e", "/dev/fd/999").find("--e"), std::string::npos);
+    for (const char* option : {"--a", "--b", "--c", "--d"}) files.write(option, option);
+    files.commit();
+  }
+  char text[8] = {};
+  EXPECT_EQ(::read(reader, text, sizeof text), 3);
+  EXPECT_EQ(std::string(text), "--a");
+  EXPECT_EQ(read(appended), "before --b");
+  EXPECT_EQ(files_in(folder.path()), 2);
+  {
+    OutputFiles files;
+    files.add("--a", pipe);
+    files.write("--a", "left out");  // not committed
+  }
+  EXPECT_EQ(::read(reader, text, sizeof text), 0);
+  for (const int one : {reader, number, to_read}) close(one);
 }
 
 }  // namespace

@@ -32,6 +32,19 @@ TEST(Sweep, TheLibraryWritesNoFileItself) {
   EXPECT_EQ(flags_of_library({}, {}), std::vector<std::string>{});
 }
 
+// It reads another grammar, in which \d is the letter d.
+TEST(Sweep, TheLibraryFiltersNothing) {
+  const std::vector<std::string> arguments = {"--benchmark_filter=m=\\d,"};
+  const BenchmarkFlags flags = parse_benchmark_flags(arguments);
+  EXPECT_TRUE(flags.matches("gemm/m=1,n=1"));
+  EXPECT_FALSE(flags.matches("gemm/m=d,n=1"));
+  EXPECT_EQ(flags_of_library(arguments, flags), std::vector<std::string>{});
+  EXPECT_FALSE(parse_benchmark_flags({"--benchmark_filter=-m=\\d,"}).matches("gemm/m=1,n=1"));
+  EXPECT_TRUE(parse_benchmark_flags({"--benchmark_filter=all"}).matches("gemm"));
+  for (const char* flag : {"--benchmark_filter=", "--benchmark_out=", "--benchmark_format="})
+    EXPECT_THROW(parse_benchmark_flags({flag}), InvalidInput) << flag;
+}
+
 TEST(ProblemFiles, ShippedOnesLoadAndKnowTheNetworks) {
   const auto problems = load_problems(default_problem_folder());
   const auto networks = network_names(problems);

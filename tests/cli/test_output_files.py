@@ -1,0 +1,216 @@
+"""Every option that names a file to write, from the commands' own help: a new one is tested by being there."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from tests.cli.gated_runs import write_run
+from tests.cli.program import PROGRAM, SMALL, needs_program, run
+
+pytestmark = needs_program
+NOBODY = 65534
+STUB = Path(__file__).with_name("stub_build.py")
+
+
+def help_of(*command):
+    return run(*command, "--help").stdout if Path(PROGRAM).is_file() else ""
+
+
+COMMANDS = re.findall(r"^  ([a-z-]+)[, ]", help_of().partition("Subcommands:")[2], re.M)
+HELP = {command: help_of(command) for command in COMMANDS}
+OUTPUTS = [(command, option) for command in COMMANDS for option in re.findall(r"(--[\w-]+)[ =]OUTFILE", HELP[command])]
+VALUES = {command: re.findall(r"^  (?:-\w,)?(--[\w-]+) [A-Z]", HELP[command], re.M) for command in COMMANDS}
+# What a command needs to write all of its files; tune has nothing to time on a host, and writes none here.
+ARGUMENTS = {
+    "run": "gemm --device host --problem m=8,n=8,k=8 --counters off",
+    "sweep": "--device host --problems problems --networks other --out run",
+    "ceilings": "--device host",
+    "history": "a b",
+    "gate": "--baseline a --candidate b",
+    "compare": "a b",
+    "forward": "digits --device host --input input.safetensors",
+    "sample": "digits --device host --steps 1",
+    "stream": "digits --device host --frames 2 --deadline 1s",
+    "tune": "groupnorm --device host",
+    "duel": "gemm host host --device host --problem m=8,n=8,k=8",
+    "ab": "old new --problems problems --networks other",
+}
+NEEDED = {"forward": ["--output"], "sample": ["--out"], "tune": ["--out"]}  # files that are no choice
+MORE = {"--strip": ["--every", "1"], "--gif": ["--every", "1"]}
+
+
+def test_the_table_is_all_of_it():
+    assert {command for command, _ in OUTPUTS} == set(ARGUMENTS), "say in ARGUMENTS how a new command is run"
+    assert {("gate", "--junit"), ("sample", "--tensor"), ("sweep", "--benchmark_out"), ("forward", "--trace")} <= set(OUTPUTS)
+
+
+@pytest.fixture(scope="module")
+def place():
+    """A folder that everybody may read, with runs, problems and builds."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        write_run(folder / "a", [50.0] * 3)
+        write_run(folder / "b", [50.0] * 3, seed=1)
+        (folder / "problems").mkdir()
+        (folder / "problems" / "gemm.csv").write_text(SMALL)
+        recorded = load_file(Path(__file__).with_name("digits_forward.safetensors"))
+        save_file({name: recorded[name] for name in ("x", "sigma", "labels")}, folder / "input.safetensors")
+        for build in ("old", "new"):
+            (folder / build / "bin").mkdir(parents=True)
+            program = folder / build / "bin" / "noisefloor"
+            script = json.dumps({"us": 10.0})
+            program.write_text(f"#!/bin/sh\nexec {shlex.quote(sys.executable)} {shlex.quote(str(STUB))} {shlex.quote(script)} \"$@\"\n")
+            program.chmod(0o755)
+        yield folder
+
+
+def command_of(command, files):
+    """The command with these files, by option, and what it cannot be without."""
+    files = {option: "/dev/null" for option in NEEDED.get(command, [])} | files
+    words = [command, *ARGUMENTS[command].split()]
+    for option in files:
+        words += [f"{option}={files[option]}"] if option.startswith("--benchmark_") else [option, files[option]]
+    for more in {tuple(MORE[option]) for option in files if option in MORE}:
+        words += more
+    return words
+
+
+def ran(place, words, **how):
+    """Once more where the threads of a duel had to wait for a core."""
+    for _ in range(10):
+        result = subprocess.run([PROGRAM, *words], cwd=place, capture_output=True, timeout=500, **how)
+        if b"waited for a core" not in result.stdout + result.stderr:
+            break
+    assert result.returncode == 0, result.stderr.decode()
+    return result
+
+
+def lines(data):
+    """Without the numbers, which each run has of its own, and the widths that they take."""
+    return [re.sub(r"[\s\d.+#-]+", "#", line) for line in data.decode("latin-1").split("\n")]
+
+
+@pytest.fixture(scope="module")
+def written(place):
+    """By command, what it writes where its files are links: {option: bytes}, and what it says then."""
+    known = {}
+
+    def write(command):
+        if command not in known:
+            options = [option for one, option in OUTPUTS if one == command]
+            files = {}
+            for dangling in (False, True):
+                folder = place / f"{command}-{dangling}"
+                (folder / "deep").mkdir(parents=True)
+                for option in options:
+                    target, link = folder / "deep" / f"target{option}", folder / f"link{option}"
+                    link.symlink_to(f"deep/target{option}")
+                    if not dangling:
+                        target.write_text("old")
+                        target.chmod(0o640)
+                result = ran(place, command_of(command, {option: folder / f"link{option}" for option in options}))
+                for option in options:
+                    target, link = folder / "deep" / f"target{option}", folder / f"link{option}"
+                    assert link.is_symlink() and os.readlink(link) == f"deep/target{option}", f"{command} {option} replaced the link"
+                    assert target.is_file() and not target.is_symlink(), f"{command} {option} did not follow the link"
+                    assert target.stat().st_mode & 0o777 == 0o640 or dangling
+                    files[option] = target.read_bytes()
+                    assert files[option] and files[option] != b"old"
+                assert len(list(folder.iterdir())) == len(options) + 1 and len(list((folder / "deep").iterdir())) == len(options)
+            known[command] = files, result.stdout
+        return known[command]
+
+    return write
+
+
+WORKING = [(command, option) for command, option in OUTPUTS if command != "tune"]
+
+
+@pytest.mark.parametrize("command", dict.fromkeys(command for command, _ in WORKING))
+def test_links_are_followed(command, written):
+    written(command)
+
+
+@pytest.mark.parametrize("command, option", WORKING)
+def test_stdout_in_a_pipe_gets_the_file_alone(command, option, written, place):
+    files, words = written(command)
+    device = os.lstat("/dev/stdout")
+    result = ran(place, command_of(command, {option: "/dev/stdout"}))
+    assert os.lstat("/dev/stdout") == device
+    got, file = lines(result.stdout), lines(files[option])
+    assert got[0][:4] == file[0][:4] and len(result.stdout) > 8
+    said = {line for line in lines(words) if len(line.replace("#", "").strip()) > 8}
+    assert not (said - set(file)) & set(got), "its own words are in the file"
+    assert set(re.findall(rb"[A-Za-z]{5,}", words)) & set(re.findall(rb"[A-Za-z]{5,}", result.stderr)), "its words are not on stderr"
+
+
+def refusals(place, command, option, value, **how):
+    before = sorted(str(path) for path in place.rglob("*"))
+    result = subprocess.run([PROGRAM, *command_of(command, {option: value})], cwd=place, capture_output=True, text=True, timeout=100, **how)
+    assert result.returncode == 2 and option in result.stderr and not result.stdout, result
+    assert result.stderr.count("\n") <= 2, "something was begun"
+    assert sorted(str(path) for path in place.rglob("*")) == before
+    return result.stderr
+
+
+@pytest.mark.parametrize("command, option", OUTPUTS)
+def test_what_cannot_be_written_is_refused_before_anything_else(command, option, place):
+    closed = place / "closed"
+    closed.mkdir(exist_ok=True)
+    closed.chmod(0o555)
+    assert "is a folder" in refusals(place, command, option, str(closed))
+    assert "there is no folder" in refusals(place, command, option, "none/x")
+    assert "empty" in refusals(place, command, option, "")
+    how = {}
+    if os.geteuid() == 0:
+        how = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+        try:
+            subprocess.run([PROGRAM, "--version"], capture_output=True, check=True, **how)
+        except (OSError, subprocess.SubprocessError):
+            pytest.skip("nobody may not run the program here")
+    assert "Permission denied" in refusals(place, command, option, str(closed / "x"), **how)
+    (place / "kept").write_text("kept")
+    (place / "kept").chmod(0o444)
+    assert "read-only" in refusals(place, command, option, "kept", **how) and (place / "kept").read_text() == "kept"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_empty_value_is_a_wrong_one(command):
+    for option in VALUES[command]:
+        for words in ([option, ""], [option, ","], [f"{option}="]):
+            result = run(command, *words)
+            assert result.returncode == 2 and option in result.stderr and "empty" in result.stderr, (words, result)
+    assert VALUES[command] or command in ("roofline", "devices"), "help is read as it is printed"
+
+
+def test_stdout_to_a_file_is_appended_to(place):
+    """As it was opened: nothing that stands there is lost."""
+    with open(place / "log", "wb") as log:
+        log.write(b"before\n")
+    with open(place / "log", "ab") as log:
+        assert subprocess.run([PROGRAM, *command_of("history", {"--csv": "/dev/stdout"})], cwd=place, stdout=log, stderr=subprocess.PIPE).returncode == 0
+    text = (place / "log").read_text()
+    assert text.startswith("before\ndevice,series,") and "first-last" not in text
+
+
+def test_a_reader_that_goes_away_is_an_error(place):
+    reader, writer = os.pipe()
+    os.close(reader)
+    result = subprocess.run([PROGRAM, *command_of("history", {"--csv": "/dev/stdout"})], cwd=place, stdout=writer, stderr=subprocess.PIPE)
+    os.close(writer)
+    assert result.returncode == 2 and b"cannot be written" in result.stderr
+
+
+def test_help_names_the_program():
+    assert "Usage: noisefloor [OPTIONS]" in help_of()
+    for command in COMMANDS:
+        assert f"Usage: noisefloor {command} [" in HELP[command]
