@@ -3,7 +3,6 @@
 """
 
 import argparse
-import os
 import re
 import subprocess
 import sys
@@ -16,6 +15,9 @@ from safetensors.numpy import load_file, save_file
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from baselines.pytorch.output_file import CannotWrite, OutputFile  # noqa: E402
 
 SIZE = 32
 TIMES = (0, 50, 100, 200, 300, 400, 600, 800, 999)
@@ -35,21 +37,6 @@ def call(program, *arguments):
     if result.returncode != 0:
         raise Refused(f"{program} {' '.join(map(str, arguments))}:\n{result.stderr.strip()}")
     return result.stdout
-
-
-def partial_of(out):
-    """Where to draw before the file is put in its place; by making it, shows that it can be written."""
-    if out.suffix.lower() not in FORMATS:
-        raise Refused(f"--out {out}: none of {', '.join(FORMATS)}")
-    if out.exists() and not out.is_file():
-        raise Refused(f"--out {out}: is not a regular file")
-    partial = out.with_name(f"{out.stem}.{os.getpid()}.partial{out.suffix}")
-    try:
-        partial.touch()
-        partial.unlink()
-    except OSError as error:
-        raise Refused(f"--out {out}: cannot be written: {error.strerror}") from error
-    return partial
 
 
 def circle():
@@ -83,7 +70,7 @@ def main(argv):
     arguments = parser.parse_args(argv)
     try:
         corruption(arguments)
-    except Refused as refusal:
+    except (Refused, CannotWrite) as refusal:
         print(f"draw_corruption: {refusal}", file=sys.stderr)
         return 2
     return 0
@@ -92,7 +79,10 @@ def main(argv):
 def corruption(arguments):
     if arguments.digits < 4 or arguments.digits % 2 != 0:
         raise Refused(f"--digits is {arguments.digits}, not an even number from 4")
-    partial = partial_of(arguments.out)
+    kind = arguments.out.suffix.lower()
+    if kind not in FORMATS:
+        raise Refused(f"--out {arguments.out}: none of {', '.join(FORMATS)}")
+    out = OutputFile(arguments.out)
     device = ("--device", arguments.device) if arguments.device else ()
     seed = ("--seed", arguments.seed)
 
@@ -115,17 +105,14 @@ def corruption(arguments):
              "--input", folder / "in.safetensors", "--output", folder / "out.safetensors", *device)
         noisy = load_file(folder / "out.safetensors")["x_t"].reshape(len(pictures), len(TIMES), SIZE, SIZE)
     try:
-        draw(partial, noisy, sampled)
-        os.replace(partial, arguments.out)
+        out.write(lambda part: draw(part, kind[1:], noisy, sampled))
     except OSError as error:
         raise Refused(f"--out {arguments.out}: cannot be written: {error.strerror}") from error
-    finally:
-        partial.unlink(missing_ok=True)
     print(f"wrote {arguments.out}; " + ", ".join(f"{sampler} {STEPS[sampler]} steps {seconds:.2f} s for {arguments.digits} digits"
-                                                 for sampler, (_, seconds) in sampled.items()))
+                                                 for sampler, (_, seconds) in sampled.items()), file=out.words)
 
 
-def draw(file, noisy, sampled):
+def draw(file, kind, noisy, sampled):
     figure = plt.figure(figsize=(9, 4.9), layout="constrained")
     above, below = figure.subfigures(2, 1, height_ratios=(3, 1))
     above.suptitle("Forward: x_t = alpha x0 + sigma noise, Ho et al.'s linear schedule", fontsize=10)
@@ -140,7 +127,7 @@ def draw(file, noisy, sampled):
         axis.imshow(grid.reshape(2 * 9, len(images) // 2 * 9), cmap="gray", vmin=-1, vmax=1)
         axis.set_axis_off()
         axis.set_title(f"{sampler.upper()}, {STEPS[sampler]} steps: {seconds:.2f} s", fontsize=10)
-    figure.savefig(file, dpi=110)
+    figure.savefig(file, format=kind, dpi=110)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from reports.plot_roofline import STYLE, Theme, bar_panel, draw_ceilings, label_diagonals, rate_text, read_run, refuse, save, time_text, title  # noqa: E402
+from reports.plot_roofline import STYLE, Theme, bar_panel, draw_ceilings, file_to_write, label_diagonals, rate_text, read_run, refuse, save, time_text, title  # noqa: E402
 from reports.write_docs import PLANS, network_times  # noqa: E402
 
 import matplotlib.pyplot as plt  # noqa: E402  # behind plot_roofline, which says where it is
@@ -58,9 +58,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="PNG or SVG (default: RUN_DIR/overview.png)")
     parser.add_argument("--theme", choices=list(STYLE["surface"]), default="light")
     arguments = parser.parse_args()
-    out = arguments.out or arguments.run_dir / "overview.png"
-    if out.suffix not in (".png", ".svg"):
-        raise refuse(f"--out: {out} is neither .png nor .svg")
+    out = file_to_write(arguments.out) if arguments.out else None  # the run's own folder is looked at with the run
     rows, ceilings = read_run(arguments.run_dir, "bf16")
     theme = Theme(arguments.theme)
     networks = [(problem, of_it) for problem, of_it in network_times(arguments.run_dir) if BARS.keys() & of_it.keys()]
@@ -81,8 +79,7 @@ def main() -> int:
     figure.tight_layout(rect=(0, 0, 1, 1 - TITLE_INCHES / figure.get_figheight()))
     for axes in figure.axes:
         label_diagonals(axes, theme)
-    save(figure, out)
-    print(out)
+    save(figure, out or file_to_write(arguments.run_dir / "overview.png"))
     return 0
 
 

@@ -23,6 +23,9 @@ except ImportError as error:
     print(f"{Path(sys.argv[0]).name}: error: {error}; .venv/bin/python3 has it, where scripts/setup made it", file=sys.stderr)
     sys.exit(2)
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from baselines.pytorch.output_file import CannotWrite, OutputFile  # noqa: E402
+
 STYLE = json.loads((Path(__file__).resolve().parent / "html" / "style.json").read_text())
 PROBLEMS_AN_OP = 4  # of --plot baselines
 ROOFLINES_A_ROW = 5
@@ -239,14 +242,22 @@ def draw_totals(_rows: pd.DataFrame, _ceilings: pd.DataFrame, theme: Theme, fold
     return figure, "one forward pass, time × count: shorter is faster", 0
 
 
-def save(figure, out: Path) -> None:
-    partial = out.with_name(f"{out.stem}.partial{out.suffix}")
+def file_to_write(out: Path) -> OutputFile:
+    if out.suffix not in (".png", ".svg"):
+        raise refuse(f"--out: {out} is neither .png nor .svg")
     try:
-        figure.savefig(partial, dpi=130, metadata={"Date": None} if out.suffix == ".svg" else {})
-        partial.rename(out)
+        return OutputFile(out)
+    except CannotWrite as error:
+        raise refuse(str(error)) from None
+
+
+def save(figure, out: OutputFile) -> None:
+    kind = Path(out.name).suffix[1:]
+    try:
+        out.write(lambda part: figure.savefig(part, format=kind, dpi=130, metadata={"Date": None} if kind == "svg" else {}))
     except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise refuse(f"{out}: cannot be written: {error.strerror}") from None
+        raise refuse(f"{out.name}: cannot be written: {error.strerror}") from None
+    print(out.name, file=out.words)
 
 
 PLOTS = {"roofline": draw_roofline, "baselines": draw_baselines, "totals": draw_totals}
@@ -281,12 +292,9 @@ def main(argv=None) -> int:
     parser.add_argument("--dtype", default="bf16")
     parser.add_argument("--theme", choices=list(STYLE["surface"]), default="light")
     arguments = parser.parse_args(argv)
-    out = arguments.out or arguments.run_dir / f"{arguments.plot}.png"
-    if out.suffix not in (".png", ".svg"):
-        raise refuse(f"--out: {out} is neither .png nor .svg")
+    out = file_to_write(arguments.out) if arguments.out else None  # the run's own folder is looked at with the run
     rows, ceilings = read_run(arguments.run_dir, arguments.dtype)
-    save(draw(arguments.plot, rows, ceilings, arguments.theme, arguments.run_dir, arguments.dtype), out)
-    print(out)
+    save(draw(arguments.plot, rows, ceilings, arguments.theme, arguments.run_dir, arguments.dtype), out or file_to_write(arguments.run_dir / f"{arguments.plot}.png"))
     return 0
 
 

@@ -12,17 +12,19 @@ GPUs and commits of earlier timings.
 import argparse
 import csv
 import dataclasses
+import functools
 import math
-import os
 import re
 import sys
-import tempfile
 import textwrap
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+from baselines.pytorch.output_file import CannotWrite, OutputFile  # noqa: E402
+
 COMPUTE_CAPABILITY = "9.0"  # of the GPUs that run what is timed
 TIMING_COLUMNS = "device,sm_count,commit,problem,dtype,variant,choice,estimated,warm_us,cold_us".split(",")
 LEAST_WIN = 0.01  # of warm and cold time together
@@ -267,20 +269,6 @@ def losses(variant, times, estimated, table, networks):
     return lines
 
 
-def write(path, text):
-    part = None
-    try:
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=path.name, delete=False, encoding="utf-8") as file:
-            part = file.name
-            file.write(text)
-        os.chmod(part, 0o644)
-        os.replace(part, path)
-    except OSError as error:
-        if part is not None:
-            os.unlink(part)
-        raise Refused(f"cannot write {path}: {error}") from error
-
-
 def run(tuned):
     """The program of kernels/OP/write_table.py."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -292,12 +280,13 @@ def run(tuned):
     arguments = parser.parse_args()
     try:
         make(tuned, arguments)
-    except Refused as error:
+    except (Refused, CannotWrite) as error:
         print(f"write_table: {error}", file=sys.stderr)
         sys.exit(2)
 
 
 def make(tuned, arguments):
+    out = OutputFile(arguments.out)
     source, times, estimated, counts = read_timings(tuned, arguments.timings)
     networks = read_networks(tuned, arguments.problems)
     for problems in networks.values():
@@ -317,9 +306,14 @@ def make(tuned, arguments):
             raise Refused(f"no {tuned.name}, timed now or before, is clearly better than the estimate's; nothing is written")
     problems = sum(len(kinds) for kinds in times.values())
     plans = sum(len(timed) for kinds in times.values() for timed in kinds.values())
-    write(arguments.out, cpp(tuned, source, written, problems, plans, kept if before else None))
-    print(f"{arguments.out}: {tuned.name}s of {len(table)} of {len(times)} shapes, for {source[1]} SMs" + (f"; {len(before)} kept" if arguments.keep else ""))
+    text = cpp(tuned, source, written, problems, plans, kept if before else None)
+    try:
+        out.write(lambda part: Path(part).write_text(text, encoding="utf-8"))
+    except OSError as error:
+        raise Refused(f"--out {out.name}: cannot be written: {error.strerror}") from error
+    words = functools.partial(print, file=out.words)
+    words(f"{arguments.out}: {tuned.name}s of {len(table)} of {len(times)} shapes, for {source[1]} SMs" + (f"; {len(before)} kept" if arguments.keep else ""))
     for variant in tuned.arrays:
         if len(tuned.arrays) > 1:
-            print(variant)
-        print("\n".join(losses(variant, times, estimated, table, networks)))
+            words(variant)
+        words("\n".join(losses(variant, times, estimated, table, networks)))

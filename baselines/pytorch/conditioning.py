@@ -14,6 +14,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from baselines.pytorch.output_file import CannotWrite, OutputFile
+
 # Folders of the pipeline that it reads.
 NETWORKS = {
     "sd15": ("tokenizer", "text_encoder"),
@@ -146,12 +148,9 @@ def make(given):
     if missing:
         raise Refused(f"{given.weights} is not the folder of a diffusers pipeline: it has no {' and no '.join(f'{part}/' for part in missing)}")
     out = given.out
-    if not out.absolute().parent.is_dir():
-        raise Refused(f"--out {out}: there is no folder {out.parent}")
+    file = OutputFile(out)
     if out.resolve().is_relative_to(given.weights.resolve()):
         raise Refused(f"--out {out}: is in the folder of --weights")
-    if out.exists() and not out.is_file():
-        raise Refused(f"--out {out}: is not a regular file")
     if given.network == "svd" and out.resolve() in [Path(picture).resolve() for picture in given.prompts]:
         raise Refused(f"--out {out}: is a picture that is read")
     try:
@@ -159,14 +158,11 @@ def make(given):
         tensors = {name: tensor.float().contiguous() for name, tensor in MAKERS[given.network](given).items()}
     except ImportError as error:
         raise Refused(f"needs PyTorch, transformers, safetensors, and for svd diffusers and Pillow: {error}") from None
-    partial = out.with_name(f".{out.name}.{os.getpid()}.partial")
     try:
-        partial.write_bytes(save(tensors, {"network": given.network, "layout": "channels-first"}))
-        partial.replace(out)
+        file.write(lambda part: Path(part).write_bytes(save(tensors, {"network": given.network, "layout": "channels-first"})))
     except OSError as error:
-        partial.unlink(missing_ok=True)
         raise Refused(f"--out {out}: {error}") from None
-    return tensors
+    return tensors, file.words
 
 
 def within(kind, least, most):
@@ -208,11 +204,11 @@ def options():
 def main(arguments=None):
     given = options().parse_args(arguments)
     try:
-        tensors = make(given)
-    except Refused as error:
+        tensors, words = make(given)
+    except (Refused, CannotWrite) as error:
         print(f"conditioning: {error}", file=sys.stderr)
         return 2
-    print(f"{', '.join(f'{name} {list(tensor.shape)}' for name, tensor in tensors.items())}; wrote {given.out}")
+    print(f"{', '.join(f'{name} {list(tensor.shape)}' for name, tensor in tensors.items())}; wrote {given.out}", file=words)
     return 0
 
 

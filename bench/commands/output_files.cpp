@@ -106,9 +106,14 @@ void require_room_beside(const fs::path& target, const Refuse& refuse) {
 
 // To a pipe, a device or an open file. 0, or the errno of what went wrong.
 int send(int kept, const fs::path& target, int open_file) {
-  const int to =
-      open_file >= 0 ? fcntl(open_file, F_DUPFD_CLOEXEC, 0) : open(target.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC);
+  constexpr int kFlags = O_WRONLY | O_NOCTTY | O_CLOEXEC;
+  int to = open_file >= 0 ? fcntl(open_file, F_DUPFD_CLOEXEC, 0) : open(target.c_str(), kFlags | O_NONBLOCK);
+  if (to < 0 && errno == ENXIO) {
+    fmt::print(stderr, "{}: waiting for somebody to read it\n", target.string());
+    to = open(target.c_str(), kFlags);
+  }
   if (to < 0) return errno;
+  if (open_file < 0) (void)fcntl(to, F_SETFL, O_WRONLY);
   const int why = copy(kept, to);
   return close(to) != 0 && why == 0 ? errno : why;
 }

@@ -31,10 +31,10 @@ def test_a_tenth_of_the_labels_is_left_out_whole():
         (["--rate", "nan"], "--rate nan"),
         (["--seed", "-1"], "--seed -1"),
         (["--device", "abacus"], "--device abacus"),
-        (["--out", "nowhere/w"], "--out nowhere/w: cannot be written: No such file or directory"),
-        (["--out", "."], "--out .: is not a regular file"),
+        (["--out", "nowhere/w"], "--out nowhere/w: there is no folder nowhere"),
+        (["--out", "."], "--out .: is a folder"),
         (["--state", "./w.safetensors"], "--state ./w.safetensors: is the file of --out"),
-        (["--state", "nowhere/s"], "--state nowhere/s: cannot be written: No such file or directory"),
+        (["--state", "nowhere/s"], "--state nowhere/s: there is no folder nowhere"),
     ],
 )
 def test_wrong_arguments_are_refused_before_training(tmp_path, monkeypatch, capsys, arguments, says):

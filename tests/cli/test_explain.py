@@ -38,6 +38,24 @@ def test_a_recorded_row():
     assert explained(CASE, RECORDED) == text, "the same row gets the same answer"
 
 
+def test_a_case_as_a_table_prints_it(tmp_path):
+    folder = write_run(tmp_path / "r", [50.0, 40.0])
+    long = "m=1,n=64,k=64,act=silu,bias=none,and=so,on=and,on=until,it=is,cut"
+    text = (folder / "sweep.csv").read_text()
+    (folder / "sweep.csv").write_text(text.replace('"m=1,n=64,k=64"', f'"{long}"'))
+    (folder / "samples.jsonl").write_text((folder / "samples.jsonl").read_text().replace("m=1,n=64,k=64", long))
+    for words in (["gemm", long, "bf16", "ptx"], [f"gemm  {long}   bf16 ptx"], [f"gemm   {long[:61]}...  bf16  ptx     50.01      - 3.1  -  ok"],
+                  ["gemm/m=1"], ["gemm", "m=1"], [f"gemm/{long}/bf16/ptx"], [f"gemm/{long}/bf16/"]):
+        result = run("explain", *words, "--run", folder)
+        assert result.returncode == 0 and result.stdout.startswith(f"gemm/{long}/bf16/ptx"), (words, result)
+    for words in (["gemm"], ["gem"], ["gemm/m="]):
+        result = run("explain", *words, "--run", folder)
+        assert result.returncode == 2 and "2 rows begin so" in result.stderr and f"gemm/{long}/bf16/ptx" in result.stderr
+    beginning = write_run(tmp_path / "s", [50.0] * 12)  # m=1 and m=10, m=11, m=12
+    result = run("explain", "gemm/m=1,n=64,k=64/bf16/ptx", "--run", beginning)
+    assert result.returncode == 0 and result.stdout.startswith("gemm/m=1,n=64,k=64/")
+
+
 @pytest.fixture(scope="module")
 def answered(tmp_path_factory):
     """One row of each op, kind and status, and a run of their problems alone: reading all of the record takes seconds, each time."""
@@ -91,11 +109,12 @@ def test_a_run_with_and_without_ceilings(tmp_path):
 @pytest.mark.parametrize(
     "case, says",
     [
-        ("gemm", "'gemm' is not a case: op/problem/dtype/variant"),
+        ("gemm", "rows begin so; name more of op/problem/dtype/variant:\n  gemm/"),
+        ("gemm/m=1024,n=1152,k=384/bf16/ptx_sm90a/more", "is more than a case"),
         ("gemn/m=1024,n=1152,k=384/bf16/ptx_sm90a", f"has no row of op 'gemn'; it has {OPS}; did you mean 'gemm'?"),
         ("gemm/m=1024,n=1152,k=385/bf16/ptx_sm90a", "has no row of problem 'm=1024,n=1152,k=385'"),
         (f"{IN_ONE_DTYPE}/fp32/ptx_sm90a", "has no row of dtype 'fp32'; it has bf16"),
-        ("gemm/m=1024,n=1152,k=384/bf16/ptx_sm90", "did you mean 'ptx_sm90a'?"),
+        ("gemm/m=1024,n=1152,k=384/bf16/ptx_sm91", "did you mean 'ptx_sm90a'?"),
     ],
 )
 def test_a_name_that_nothing_has(case, says):

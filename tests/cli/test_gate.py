@@ -317,6 +317,18 @@ def test_resources_need_kernels(tmp_path):
         assert not any(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("says, code, answer", [
+    ("cuobjdump fatal   : Memory allocation failure", 1, "cuobjdump failed: cuobjdump fatal   : Memory allocation failure"),
+    ("cuobjdump info    : File 'x' does not contain device code", 255, "no kernels in it"),
+])
+def test_an_error_of_cuobjdump_is_no_program_without_kernels(tmp_path, says, code, answer):
+    tool = tmp_path / "cuobjdump"
+    tool.write_text(f'#!/bin/sh\necho "{says}" >&2\nexit {code}\n')
+    tool.chmod(0o755)
+    result = run("gate", "--resources", "--baseline", tmp_path / "kernels.csv", env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    assert result.returncode == 2 and answer in result.stderr
+
+
 def test_kernels_are_as_recorded():
     """No kernel takes more registers, static shared memory or stack than recorded. After a change that is worth it:
     scripts/noisefloor gate --resources --baseline reports/recorded/nvidia-h200 --accept, with a build for 75;90a."""

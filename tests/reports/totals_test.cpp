@@ -34,6 +34,20 @@ const NetworkTotal& find(const std::vector<NetworkTotal>& totals, const std::str
   return *found;
 }
 
+// As on a host: the best of ours and the fastest of all are the line of the only variant.
+TEST(Totals, OfOneVariantAreOneLine) {
+  const auto lines_of = [](std::vector<SweepRow> rows) {
+    std::vector<NetworkProblem> problems;
+    for (const SweepRow& row : rows) problems.push_back({"net", row.op, row.problem, 1});
+    const std::string table = totals_table(network_totals(rows, problems));
+    return std::count(table.begin(), table.end(), '\n') - 1;
+  };
+  const SweepRow host = timed_row({{"gemm", "p1", "bf16"}, "host"}, "host", 4, 3);
+  EXPECT_EQ(lines_of({host}), 1);
+  EXPECT_EQ(lines_of({host, timed_row({{"conv2d", "p1", "bf16"}, "host"}, "host", 4, 3)}), 2);
+  EXPECT_EQ(lines_of({host, timed_row({{"gemm", "p2", "bf16"}, "tiled"}, "tiled", 4, 3)}), 4);
+}
+
 TEST(Totals, CountWinsLossesAndTheWorstRatio) {
   const std::vector<SweepRow> rows = {
       timed_row({{"gemm", "p1", "bf16"}, "ptx"}, "ptx", 4, 3),

@@ -48,7 +48,7 @@ class Site:
         self.out = folder / "the run"
         self.bin = folder / "bin"
         executable(self.bin / "sbatch", SBATCH)
-        executable(self.bin / "squeue", '#!/bin/sh\n[ -z "$QUEUED" ] || echo "$QUEUED"\n')
+        executable(self.bin / "squeue", '#!/bin/sh\n[ -z "$QUEUED" ] || echo "$QUEUED"\n[ -z "$FAILS" ] || { echo "$FAILS" >&2; exit 1; }\n')
 
     def run(self, *command, **environment):
         # No Python here has a PyTorch that sees a GPU.
@@ -137,6 +137,18 @@ def test_jobs_that_are_still_queued_are_left_alone(site):
     result, calls = site.submit(QUEUED="101")
     assert result.returncode == 2 and calls == []
     assert "still queued or running: 101" in result.stderr
+
+
+def test_an_error_of_squeue_is_no_empty_queue(site):
+    site.submit("--array-size", "2")
+    down = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)"
+    result, calls = site.submit(FAILS=down)
+    assert result.returncode == 2 and calls == [], "a second array would write into the same folders"
+    assert "Unable to contact slurm controller" in result.stderr
+    result, calls = site.submit(FAILS="slurm_load_jobs error: Invalid job id specified")  # over, and forgotten
+    assert result.returncode == 0 and len(calls) == 2
+    result, calls = site.submit(QUEUED="squeue: warning: a plugin is old")
+    assert result.returncode == 0 and len(calls) == 2
 
 
 def test_a_kind_that_is_refused_leaves_the_others(site):

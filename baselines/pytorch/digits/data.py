@@ -1,7 +1,5 @@
 """The digits as images in [-1, 1], split once and for all into a training part and a held-out part, and set in motion. `xp` is numpy or torch."""
 
-import os
-
 import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
@@ -37,18 +35,3 @@ def placed(xp, images, corners, side=FRAME_SIDE):
         return (1 - abs(xp.arange(side)[:, None] - xp.arange(extent) - corner[..., None, None])).clip(0)
     rows, columns = weights(corners[..., 0], images.shape[-2]), weights(corners[..., 1], images.shape[-1])
     return rows @ (images[:, None] + 1) @ columns.swapaxes(-1, -2) - 1
-
-
-# Files of the programs here, written under another name and renamed.
-def partial_of(out):
-    return f"{out}.{os.getpid()}.partial"
-
-
-def written_whole(file, write):
-    part = partial_of(file)
-    try:
-        write(part)
-        os.replace(part, file)
-    finally:
-        if os.path.exists(part):
-            os.remove(part)

@@ -18,6 +18,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier
 
 from baselines.pytorch.digits import data
+from baselines.pytorch.output_file import CannotWrite, OutputFile
 
 FEATURES = 32  # fewer than a tenth of the held-out digits, so that their covariance has full rank
 COPIES = 5  # of a digit, moved, that the classifier is trained on
@@ -134,14 +135,14 @@ def frechet(a, b):
     return float(difference @ difference + np.trace(covariance_a + covariance_b - 2 * cross))
 
 
-def write_table(file, count, numbers):
-    def write(part):
-        with open(part, "x", newline="") as stream:
+def write_table(out, count, numbers):
+    def fill(part):
+        with open(part, "w", newline="") as stream:
             writer = csv.writer(stream, lineterminator="\n")
             writer.writerow(["quantity", "samples", "real"])
             writer.writerow(["count", count, ""])
             writer.writerows([name, f"{drawn:.4f}", f"{real:.4f}"] for name, (drawn, real) in numbers.items())
-    data.written_whole(file, write)
+    out.write(fill)
 
 
 def main(argv):
@@ -152,6 +153,11 @@ def main(argv):
     arguments = parser.parse_args(argv)
     if arguments.table and os.path.realpath(arguments.table) == os.path.realpath(arguments.samples):
         print(f"judge-digits: --table {arguments.table}: is the file of the samples", file=sys.stderr)
+        return 2
+    try:
+        table = None if arguments.table is None else OutputFile(arguments.table, "--table")
+    except CannotWrite as error:
+        print(f"judge-digits: {error}", file=sys.stderr)
         return 2
     try:
         tensors = load_file(arguments.samples)
@@ -167,13 +173,13 @@ def main(argv):
     moves = images.ndim == 5
     numbers = (VideoJudge if moves else Judge)().numbers(np.squeeze(images, 2 if moves else 1).clip(-1, 1), labels)
     try:
-        if arguments.table:
-            write_table(arguments.table, len(labels), numbers)
+        if table:
+            write_table(table, len(labels), numbers)
     except OSError as error:
         print(f"judge-digits: --table {arguments.table}: cannot be written: {error.strerror}", file=sys.stderr)
         return 2
     print(json.dumps({"samples": len(labels), **{name: value for quantity, (drawn, real) in numbers.items()
-                                                 for name, value in ((quantity, drawn), (f"{quantity}_real", real))}}, indent=2))
+                                                 for name, value in ((quantity, drawn), (f"{quantity}_real", real))}}, indent=2), file=table.words if table else sys.stdout)
     return 0
 
 

@@ -20,6 +20,7 @@ from safetensors.torch import save_file
 from baselines.pytorch import networks
 from baselines.pytorch.digits import data
 from baselines.pytorch.networks import edm
+from baselines.pytorch.output_file import CannotWrite, OutputFile
 
 SHIFTED = 0.1  # of the images
 DROPOUT = 0.1
@@ -172,7 +173,7 @@ def train(arguments):
             total, first = 0.0, step
         training.step, training.seconds = step, time.monotonic() - start
         if arguments.state and step % KEPT_EVERY == 0:
-            data.written_whole(arguments.state, lambda part: torch.save(training.state(), part))
+            OutputFile(arguments.state, "--state").write(lambda part: torch.save(training.state(), part))
     return training.average
 
 
@@ -191,17 +192,12 @@ def refusal(arguments):
         return f"--device {arguments.device}: {str(error).splitlines()[0]}"
     if arguments.state and os.path.realpath(arguments.state) == os.path.realpath(arguments.out):
         return f"--state {arguments.state}: is the file of --out"
-    for option in ("out", "state"):
-        file = getattr(arguments, option)
-        if file is None:
-            continue
-        if os.path.exists(file) and not os.path.isfile(file):
-            return f"--{option} {file}: is not a regular file"
-        try:
-            with open(data.partial_of(file), "xb"):
-                os.remove(data.partial_of(file))
-        except OSError as error:
-            return f"--{option} {file}: cannot be written: {error.strerror}"
+    try:
+        for option in ("out", "state"):
+            if (file := getattr(arguments, option)) is not None:
+                OutputFile(file, f"--{option}")
+    except CannotWrite as error:
+        return str(error)
     return None
 
 
@@ -236,7 +232,7 @@ def main(argv):
         return 2
     try:
         metadata = {name: str(getattr(arguments, name)) for name in ("network", "steps", "batch", "seed")}
-        data.written_whole(arguments.out, lambda part: save_file(tensors, part, metadata=metadata))
+        OutputFile(arguments.out).write(lambda part: save_file(tensors, part, metadata=metadata))
     except Exception as error:  # safetensors has its own for a full disk
         print(f"train-digits: --out {arguments.out}: cannot be written: {error}", file=sys.stderr)
         return 2

@@ -1,0 +1,85 @@
+"""The files that Python programs write where a user says: links, pipes, open files, and what is refused before the work."""
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from baselines.pytorch.output_file import CannotWrite, OutputFile
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def write(file, text="new"):
+    OutputFile(file).write(lambda part: Path(part).write_text(text))
+
+
+def test_links_are_followed(tmp_path):
+    (tmp_path / "d").mkdir()
+    old = tmp_path / "d" / "old"
+    old.write_text("old")
+    old.chmod(0o640)
+    (tmp_path / "link").symlink_to("d/old")
+    (tmp_path / "dangling").symlink_to("d/new")
+    (tmp_path / "circle").symlink_to("circle")
+    write(tmp_path / "link")
+    write(tmp_path / "dangling")
+    assert (tmp_path / "link").is_symlink() and old.read_text() == "new" and stat.S_IMODE(old.stat().st_mode) == 0o640
+    assert (tmp_path / "dangling").is_symlink() and (tmp_path / "d" / "new").read_text() == "new"
+    with pytest.raises(CannotWrite, match="--out .*circle: cannot be written"):
+        OutputFile(tmp_path / "circle")
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["circle", "d", "dangling", "link", "new", "old"]
+
+
+def test_a_failure_leaves_what_was_there(tmp_path):
+    (tmp_path / "f").write_text("old")
+
+    def fails(part):
+        Path(part).write_text("half")
+        raise OSError("full")
+
+    with pytest.raises(OSError):
+        OutputFile(tmp_path / "f").write(fails)
+    assert (tmp_path / "f").read_text() == "old" and len(list(tmp_path.iterdir())) == 1
+
+
+def test_pipes_and_devices_are_written_as_they_are(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    write(tmp_path / "pipe", "text")
+    write("/dev/null")
+    assert os.read(reader, 10) == b"text" and (tmp_path / "pipe").is_fifo()
+    os.close(reader)
+    program = ("from baselines.pytorch.output_file import OutputFile; from pathlib import Path; out = OutputFile('/dev/stdout'); "
+               "out.write(lambda part: Path(part).write_text('text')); print('words', file=out.words)")
+    for how in ({"stdout": subprocess.PIPE}, {"stdout": open(tmp_path / "log", "ab")}):
+        device = os.lstat("/dev/stdout")
+        (tmp_path / "log").write_text("before ")
+        result = subprocess.run([sys.executable, "-c", program], cwd=ROOT, stderr=subprocess.PIPE, check=True, **how)
+        assert result.stderr == b"words\n" and os.lstat("/dev/stdout") == device
+        assert (result.stdout or (tmp_path / "log").read_bytes()) in (b"text", b"before text")
+
+
+def test_what_cannot_be_written_is_refused_at_once(tmp_path):
+    for file, says in (("", "empty"), (tmp_path, "is a folder"), (f"{tmp_path}/", "is a folder"), (tmp_path / "no" / "x", "there is no folder")):
+        with pytest.raises(CannotWrite, match=says):
+            OutputFile(file)
+    assert not list(tmp_path.iterdir())
+
+
+# With a name that is no PNG's, a folder, no folder and nothing: before a run is read, or weights.
+@pytest.mark.parametrize("program, option", [
+    ("reports/plot_roofline.py none", "--out"),
+    ("reports/plot_overview.py none", "--out"),
+    ("kernels/groupnorm/write_table.py none", "--out"),
+    ("-m baselines.pytorch.digits.judge none", "--table"),
+    ("reports/draw_corruption.py --noisefloor none", "--out"),
+])
+def test_programs_look_at_it_first(program, option, tmp_path):
+    (tmp_path / "folder.png").mkdir()
+    for name, says in ((tmp_path / "folder.png", "is a folder"), (tmp_path / "none" / "x.png", "there is no folder")):
+        result = subprocess.run([sys.executable, *program.split(), option, name], cwd=ROOT, capture_output=True, text=True, timeout=100)
+        assert result.returncode == 2 and says in result.stderr and "Traceback" not in result.stderr, result.stderr
