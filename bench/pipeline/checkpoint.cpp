@@ -10,7 +10,6 @@
 #include <set>
 #include <span>
 
-#include "kernels/core/listed.h"
 #include "kernels/core/parallel.h"
 
 namespace noisefloor::pipeline {
@@ -20,8 +19,7 @@ bool floating(std::optional<DType> dtype) {
   return dtype && (*dtype == DType::fp32 || *dtype == DType::bf16 || *dtype == DType::fp16 || *dtype == DType::fp64);
 }
 
-constexpr std::size_t kMostComplaints = 3000;  // more than a network of ours has tensors
-constexpr std::int64_t kGrain = 1 << 16;       // elements: some 100 us of a core
+constexpr std::int64_t kGrain = 1 << 16;  // elements: some 100 us of a core
 
 // Numbers of a checkpoint's tensor as fp32, which holds what its dtypes hold; an fp64 number is rounded, as it would be
 // on its way into any weight.
@@ -114,41 +112,74 @@ float factor_of(const CheckpointFiles& files, const WeightSource& source) {
 
 }  // namespace
 
-std::string Checkpoint::complaint_of(const WeightSource::Below& wanted, const Value& weight) const {
+std::optional<Complaint> Checkpoint::complaint_of(const WeightSource::Below& wanted, const Value& weight) const {
+  using Kind = Complaint::Kind;
   const auto& [name, rows] = wanted;
   std::vector<std::int64_t> shape = weight.source->file;
   shape.front() = rows;
   const FileTensor* tensor = files_.find(name);
-  if (tensor == nullptr) return fmt::format("{} [{}] is missing", name, fmt::join(shape, ", "));
+  if (tensor == nullptr)
+    return Complaint{Kind::missing, name, fmt::format("{} [{}] is missing", name, fmt::join(shape, ", "))};
   if (tensor->shape != shape)
-    return fmt::format("{} is [{}], not [{}]", name, fmt::join(tensor->shape, ", "), fmt::join(shape, ", "));
+    return Complaint{Kind::misshapen, name,
+                     fmt::format("{} is [{}], not [{}]", name, fmt::join(tensor->shape, ", "), fmt::join(shape, ", "))};
   if (!floating(dtype_of_safetensors(tensor->dtype)))
-    return fmt::format("{} is {}, not F32, F16, BF16 or F64", name, tensor->dtype);
+    return Complaint{Kind::dtype, name, fmt::format("{} is {}, not F32, F16, BF16 or F64", name, tensor->dtype)};
   const double largest = largest_of(files_, *tensor);
-  if (!std::isfinite(largest)) return fmt::format("{} has numbers that are not finite", name);
+  if (!std::isfinite(largest))
+    return Complaint{Kind::numbers, name, fmt::format("{} has numbers that are not finite", name)};
   const double times = weight.source->times;
   if (!std::isfinite(rounded(largest * times, weight.dtype)))
-    return fmt::format("{} has numbers that {} cannot hold: up to {}{}", name, to_string(weight.dtype), largest,
-                       times == 1 ? "" : fmt::format(", times {:.6g}", times));
-  return "";
+    return Complaint{Kind::numbers, name,
+                     fmt::format("{} has numbers that {} cannot hold: up to {}{}", name, to_string(weight.dtype),
+                                 largest, times == 1 ? "" : fmt::format(", times {:.6g}", times))};
+  return {};
 }
 
 void Checkpoint::check(const Network& network) const {
-  std::vector<std::string> complaints;
-  std::set<std::string> known;
+  std::vector<Complaint> complaints;
+  TensorNames known;
   for (const Value& value : network.graph.values()) {
     if (!value.source) continue;
     for (const WeightSource::Below& tensor : value.source->tensors())
       if (known.insert(tensor.name).second)
-        if (std::string complaint = complaint_of(tensor, value); !complaint.empty())
-          complaints.push_back(std::move(complaint));
+        if (auto complaint = complaint_of(tensor, value)) complaints.push_back(std::move(*complaint));
   }
-  for (const FileTensor* tensor : files_.tensors())
-    if (!known.contains(tensor->name) && !network.info->lets_pass(tensor->name))
-      complaints.push_back(fmt::format("{} is not a tensor of {}", tensor->name, network.name()));
-  if (!complaints.empty())
-    throw InvalidInput(fmt::format("{} is not a checkpoint of {}; {} of its tensors are wrong:\n  {}", path().string(),
-                                   network.name(), complaints.size(), first_lines(complaints, kMostComplaints)));
+  const std::vector<const FileTensor*> tensors = files_.tensors();
+  for (const FileTensor* tensor : tensors)
+    if (const std::string_view name = files_.name_of(*tensor); !known.contains(name) && !network.info->lets_pass(name))
+      complaints.push_back(
+          {Complaint::Kind::unknown, std::string(name), fmt::format("{} is not a tensor of {}", name, network.name())});
+  if (complaints.empty()) return;
+  // Of a few wrong ones each is said; what most of are wrong is something else.
+  if (2 * complaints.size() > known.size())
+    if (const std::string kind = kind_of_tensors(path(), tensors, *network.info, known); !kind.empty())
+      throw InvalidInput(kind);
+  throw InvalidInput(fmt::format("{} is not a checkpoint of {}; {} of its tensors are wrong:\n  {}", path().string(),
+                                 network.name(), complaints.size(), lines_of(complaints, known.size(), *network.info)));
+}
+
+const std::string& Checkpoint::drop_prefix(const NetworkInfo& info) {
+  const std::vector<const FileTensor*> tensors = files_.tensors();
+  std::string_view common = tensors.empty() ? std::string_view() : tensors.front()->name;
+  for (const FileTensor* tensor : tensors) {
+    const auto [end, other] = std::ranges::mismatch(common, tensor->name);
+    common = common.substr(0, static_cast<std::size_t>(end - common.begin()));
+  }
+  std::set<std::string> names;  // of the network
+  if (common.find('.') != std::string_view::npos)
+    for (const Network network = info.build({}); const Value& value : network.graph.values())
+      if (value.source)
+        for (const WeightSource::Below& tensor : value.source->tensors()) names.insert(tensor.name);
+  const auto known_behind = [&](std::size_t prefix) {
+    return std::ranges::count_if(tensors,
+                                 [&](const FileTensor* tensor) { return names.contains(tensor->name.substr(prefix)); });
+  };
+  std::size_t best = 0;
+  for (std::size_t dot = common.find('.'); dot != std::string_view::npos; dot = common.find('.', dot + 1))
+    if (known_behind(dot + 1) > known_behind(best)) best = dot + 1;
+  files_.set_prefix(std::string(common.substr(0, best)));
+  return files_.prefix();
 }
 
 std::vector<char> Checkpoint::load(const Value& weight) const {

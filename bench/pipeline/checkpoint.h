@@ -4,12 +4,14 @@
 #include <cstddef>
 #include <deque>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "bench/pipeline/checkpoint_files.h"
 #include "bench/pipeline/weights.h"
+#include "bench/pipeline/wrong_checkpoint.h"
 
 namespace noisefloor::pipeline {
 
@@ -21,9 +23,14 @@ class Checkpoint final : public Weights {
 
   const std::filesystem::path& path() const { return files_.path(); }
   bool has(std::string_view name) const { return files_.find(name) != nullptr; }
-  // Throws InvalidInput that lists, all at once, what the network's tensors are missing, misshapen, of a dtype that is
-  // not floating-point, or not finite (also in the network's dtype), and tensors of the files that the network does not
-  // know; what the network's row lets pass is let pass.
+  // Where all names begin with a prefix ("model.", "unet.") that the network's do not, they are read without it.
+  // Returns the prefix.
+  const std::string& drop_prefix(const NetworkInfo& info);
+  const std::string& prefix() const { return files_.prefix(); }
+  // Throws InvalidInput that says what else it is, where it is something that is known; or lists, all at once, what the
+  // network's tensors are missing, misshapen, of a dtype that is not floating-point, or not finite (also in the
+  // network's dtype), and tensors of the files that the network does not know; what the network's row lets pass is let
+  // pass.
   void check(const Network& network) const override;
   // Values of a weight in the graph's layout and dtype; the checkpoint has been checked. Throws SafetensorsError where
   // a file was truncated since.
@@ -32,8 +39,8 @@ class Checkpoint final : public Weights {
   void filled() const override;
 
  private:
-  // What is wrong with one tensor of a weight; empty where nothing is.
-  std::string complaint_of(const WeightSource::Below& wanted, const Value& weight) const;
+  // What is wrong with one tensor of a weight, if anything is.
+  std::optional<Complaint> complaint_of(const WeightSource::Below& wanted, const Value& weight) const;
 
   void load(const Value& weight, std::span<char> bytes) const;
 

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "bench/pipeline/wrong_checkpoint.h"
 #include "kernels/core/listed.h"
 #include "reports/run/json_file.h"
 
@@ -29,15 +31,17 @@ constexpr const char* kNames[] = {
 
 constexpr std::size_t kMostFaults = 20;  // about files, each of many tensors
 
-// The file or index that a path means.
-fs::path resolved(const fs::path& path, std::string_view part) {
+// What a folder without a checkpoint has in the place of one: "; it has unet/pytorch_model.bin, ...".
+std::string of_another_kind(const fs::path& path, std::string_view part) {
   std::error_code error;
-  if (!fs::is_directory(path, error)) return path;
-  for (const fs::path& folder : {path, path / part})
-    for (const char* name : kNames)
-      if (fs::exists(folder / name, error)) return folder / name;
-  throw InvalidInput(fmt::format("{} is a folder without a checkpoint; looked for, there and in {}/: {}", path.string(),
-                                 part, fmt::join(kNames, ", ")));
+  for (const fs::path& folder : {path / part, path})
+    for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+      constexpr std::string_view kOthers[] = {".bin", ".ckpt", ".pt", ".pth", ".gguf", ".h5", ".safetensors"};
+      if (std::ranges::find(kOthers, entry->path().extension().string()) == std::end(kOthers)) continue;
+      const std::string kind = kind_of_file(entry->path());
+      if (!kind.empty()) return "; it has this:\n" + kind;
+    }
+  return "";
 }
 
 bool is_index(const fs::path& path) {
@@ -92,18 +96,52 @@ bool beside(const std::string& shard) {
   return fs::path(shard).filename() == shard && shard != ".." && shard != "." && !shard.empty();
 }
 
+std::unique_ptr<SafetensorsFile> open_or_say_kind(const fs::path& file) {
+  try {
+    return std::make_unique<SafetensorsFile>(file);
+  } catch (const SafetensorsError&) {
+    const std::string kind = kind_of_file(file);
+    if (!kind.empty()) throw SafetensorsError(kind);
+    throw;
+  }
+}
+
 std::string tensors_of(const std::vector<std::string>& names) {
   return names.size() == 1 ? fmt::format("tensor '{}'", names.front()) : fmt::format("{} tensors", names.size());
 }
 
 }  // namespace
 
-CheckpointFiles::CheckpointFiles(const fs::path& path, std::string_view part) : path_(resolved(path, part)) {
+std::optional<fs::path> find_checkpoint(const fs::path& path, std::string_view part) {
+  std::error_code error;
+  if (!fs::is_directory(path, error)) return path;
+  for (const fs::path& folder : {path, path / part})
+    for (const char* name : kNames)
+      if (fs::exists(folder / name, error)) return folder / name;
+  return {};
+}
+
+fs::path checkpoint_file(const fs::path& path, std::string_view part) {
+  if (const auto found = find_checkpoint(path, part)) return *found;
+  throw InvalidInput(fmt::format("{} is a folder without a checkpoint; looked for, there and in {}/: {}{}",
+                                 path.string(), part, fmt::join(kNames, ", "), of_another_kind(path, part)));
+}
+
+std::string variant_beside(const fs::path& file) {
+  std::error_code error;
+  for (const char* name : kNames)
+    if (file.filename() != name && std::ranges::find(kNames, file.filename().string()) != std::end(kNames) &&
+        fs::exists(file.parent_path() / name, error))
+      return name;
+  return "";
+}
+
+CheckpointFiles::CheckpointFiles(const fs::path& path, std::string_view part) : path_(checkpoint_file(path, part)) {
   if (is_index(path_)) {
     open_shards();
     return;
   }
-  files_.push_back(std::make_unique<SafetensorsFile>(path_));
+  files_.push_back(open_or_say_kind(path_));
   for (const FileTensor& tensor : files_.back()->tensors()) places_[tensor.name] = {files_.back().get(), &tensor};
 }
 
@@ -122,7 +160,7 @@ void CheckpointFiles::open_shards() {
       continue;
     }
     try {
-      files_.push_back(std::make_unique<SafetensorsFile>(file));
+      files_.push_back(open_or_say_kind(file));
     } catch (const SafetensorsError& problem) {
       complain(problem.what());
       continue;
@@ -151,7 +189,7 @@ std::vector<const FileTensor*> CheckpointFiles::tensors() const {
 }
 
 const FileTensor* CheckpointFiles::find(std::string_view name) const {
-  const auto place = places_.find(name);
+  const auto place = prefix_.empty() ? places_.find(name) : places_.find(prefix_ + std::string(name));
   return place == places_.end() ? nullptr : place->second.tensor;
 }
 
@@ -165,7 +203,7 @@ void CheckpointFiles::scan(const FileTensor& tensor,
 }
 
 std::vector<fs::path> files_of_checkpoint(const fs::path& path, std::string_view part) {
-  std::vector<fs::path> files{resolved(path, part)};
+  std::vector<fs::path> files{checkpoint_file(path, part)};
   if (is_index(files.front()))
     for (const auto& [shard, names] : read_index(files.front()).shards)
       if (beside(shard)) files.push_back(files.front().parent_path() / shard);

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,7 +24,13 @@ class CheckpointFiles {
 
   const std::filesystem::path& path() const { return path_; }  // of the file, or of the index
   std::vector<const FileTensor*> tensors() const;
-  const FileTensor* find(std::string_view name) const;  // null where there is none
+  const FileTensor* find(std::string_view name) const;  // null where there is none; behind the prefix
+  // All names begin with it, and are read without.
+  void set_prefix(std::string prefix) { prefix_ = std::move(prefix); }
+  const std::string& prefix() const { return prefix_; }
+  std::string_view name_of(const FileTensor& tensor) const {
+    return std::string_view(tensor.name).substr(prefix_.size());
+  }
   // Its bytes, into as many; throws SafetensorsError where the file was truncated since.
   void read(const FileTensor& tensor, std::span<std::byte> bytes) const;
   void scan(const FileTensor& tensor, const std::function<void(std::span<const std::byte>)>& take) const;  // as there
@@ -36,10 +43,16 @@ class CheckpointFiles {
   void open_shards();
 
   std::filesystem::path path_;
+  std::string prefix_;
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
   std::map<std::string, Place, std::less<>> places_;
 };
 
+// The file or index that a path means; nothing, or InvalidInput, where a folder has none.
+std::optional<std::filesystem::path> find_checkpoint(const std::filesystem::path& path, std::string_view part = "unet");
+std::filesystem::path checkpoint_file(const std::filesystem::path& path, std::string_view part = "unet");
+// The one in fp16 (or not) that is beside a checkpoint of a folder, and is not read; empty where none is.
+std::string variant_beside(const std::filesystem::path& file);
 // All files that opening `path` would read; none that are not there.
 std::vector<std::filesystem::path> files_of_checkpoint(const std::filesystem::path& path,
                                                        std::string_view part = "unet");

@@ -253,7 +253,7 @@ def test_what_is_no_pipeline_is_refused_before_anything_is_drawn(tmp_path):
     save_file({"encoder.conv_in.bias": np.zeros(128, np.float32)}, tmp_path / "vae" / "diffusion_pytorch_model.safetensors")
     said = refused(**text)
     assert "is not a checkpoint of sd-vae; 140 of its tensors are wrong" in said and "encoder" not in said
-    assert "decoder.mid_block.attentions.0.to_q.weight [512, 512] is missing" in said
+    assert "140 are missing: post_quant_conv.weight" in said and len(said.splitlines()) == 3
     decoder = tmp_path / "vae" / "diffusion_pytorch_model.safetensors"
     before = decoder.read_bytes()
     assert "is the same file as --weights" in refused("--tensor", decoder, **text) and decoder.read_bytes() == before
@@ -285,7 +285,7 @@ def test_a_picture_to_move_is_of_the_shape_that_is_asked_for(tmp_path):
         return result.stderr
 
     assert "is not a checkpoint of svd-vae; 266 of its tensors are wrong" in refused(**told)
-    assert "time_mixer.mix_factor [1] is missing" in refused("--height", 64, "--width", 128, "--frames", 3, **told)
+    assert "time_mixer.mix_factor" in refused("--height", 64, "--width", 128, "--frames", 3, **told)
     assert "--height 576: " in refused("--height", 576, **told)
     assert "added_time_ids is [3], not [n, 3] with n of 1 and more" in refused(**{**told, "added_time_ids": np.zeros(3, np.float32)})
     assert "image_latents is [4, 8, 16], not [n, channels, height, width]" in refused(**{**told, "image_latents": np.zeros((4, 8, 16), np.float32)})
