@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <stdexcept>
 
 #include "kernels/core/fields.h"
@@ -160,7 +161,11 @@ bool NetworkInfo::lets_pass(std::string_view tensor) const {
 }
 
 std::vector<double> NetworkInfo::training_sigmas() const {
-  return schedule == sampler_step::Schedule::karras ? std::vector<double>() : sampler_step::training_sigmas(schedule);
+  if (schedule == sampler_step::Schedule::karras) return {};
+  if (alphas.empty()) return sampler_step::training_sigmas(schedule);
+  std::vector<double> sigmas = alphas;
+  for (double& value : sigmas) value = std::sqrt((1 - value) / value);
+  return sigmas;
 }
 
 NetworkInfo::Levels NetworkInfo::trained_levels() const {

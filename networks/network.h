@@ -131,7 +131,13 @@ struct Conditioned {
   const char* without;
 };
 
-// A network's row.
+// A setting of a diffusers folder's config.json that tells what is computed, and its value, as JSON, of the network
+// that is built. An element null stands for any.
+struct ConfiguredAs {
+  std::string key, value;
+};
+
+// A network's row, or (a copy) that of a checkpoint whose folder says otherwise.
 struct NetworkInfo {
   const char* name;
   const char* description;
@@ -157,7 +163,8 @@ struct NetworkInfo {
   // Whose published checkpoints were never trained without a label, which guidance compares with.
   const char* unguided_checkpoints = "";
   sampler_step::Schedule schedule = sampler_step::Schedule::karras;  // that it was trained with, or (karras) any
-  sampler_step::Solver solver = sampler_step::Solver::edm_heun;      // of a picture, where nobody says
+  std::vector<double> alphas = {};  // alpha_bar of its training timesteps, where they are not the schedule's own
+  sampler_step::Solver solver = sampler_step::Solver::edm_heun;  // of a picture, where nobody says
   int steps = 18;
   sampler_step::Spacing spacing = sampler_step::Spacing::linspace;
   int offset = 0;           // of Spacing::leading
@@ -166,9 +173,11 @@ struct NetworkInfo {
   double guidance = 0;
   double first_guidance = 0;  // of a video's first frame, growing to that of the last; 0: the same for all
   std::vector<Conditioned> conditioning = {};
-  const char* decoder = "";              // the network that makes pictures of what it draws, which are latents
-  std::vector<std::int64_t> swept = {};  // batches at which a sweep that names no network has it whole
-  bool swept_on_hosts = false;           // there too: a call takes a host milliseconds
+  const char* decoder = "";                      // the network that makes pictures of what it draws, which are latents
+  double latent_scale = 1;                       // of a decoder: that its latents were multiplied by
+  std::vector<ConfiguredAs> configuration = {};  // of diffusers' networks
+  std::vector<std::int64_t> swept = {};          // batches at which a sweep that names no network has it whole
+  bool swept_on_hosts = false;                   // there too: a call takes a host milliseconds
   // Adds graph, inputs and outputs to a network that has all the rest; no size of `options` is 0.
   std::function<void(const BuildOptions& options, Network& network)> builder = {};
 

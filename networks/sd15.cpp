@@ -24,6 +24,7 @@ NetworkInfo sd15_row() {
           .guidance = 7.5,
           .conditioning = {{"encoder_hidden_states", "prompt_embeds", "negative_prompt_embeds"}},
           .decoder = "sd-vae",
+          .configuration = configuration_of(unet),
           .builder = [unet](const BuildOptions& options, Network& network) { build_unet(unet, options, network); }};
 }
 

@@ -30,6 +30,7 @@ NetworkInfo sdxl_row() {
                            {"text_embeds", "pooled_prompt_embeds", "negative_pooled_prompt_embeds"},
                            {"time_ids", "time_ids", "time_ids"}},
           .decoder = "sdxl-vae",
+          .configuration = configuration_of(unet),
           .builder = [unet](const BuildOptions& options, Network& network) { build_unet(unet, options, network); }};
 }
 

@@ -29,6 +29,7 @@ NetworkInfo svd_row() {
                        {"image_latents", "image_latents", ""},
                        {"added_time_ids", "added_time_ids", "added_time_ids"}},
       .decoder = "svd-vae",
+      .configuration = configuration_of(unet, /*videos=*/true),
       .builder = [unet](const BuildOptions& options, Network& network) { build_video_unet(unet, options, network); }};
 }
 

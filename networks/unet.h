@@ -40,6 +40,7 @@ struct UNet {
 // Takes x, timesteps, encoder_hidden_states [n, tokens, text_width] and what is added; gives the noise. Of a sampler:
 // sigma too.
 void build_unet(const UNet& unet, const BuildOptions& options, Network& network);
+std::vector<ConfiguredAs> configuration_of(const UNet& unet, bool videos = false);
 
 // Takes x = x0 + sigma noise of 4 channels, sigma, image_latents of the same shape as x, encoder_hidden_states
 // [n, 1, text_width] and what is added; gives v. The original takes the same with x / sqrt(sigma^2 + 1) for x and

@@ -35,15 +35,15 @@ class Builder {
       : decoder_(decoder),
         names_(options.old_names ? kOldNames : kNames),
         frames_(network.image.frames),
+        scale_(1 / network.info->latent_scale),
         layers_(network.graph, options.batch * frames_, options.dtype) {}
 
   Image build(Image h) {
     ConvOptions first;
     if (decoder_.temporal)  // its latents have no product before that
-      first.times = 1 / decoder_.latent_scale;
+      first.times = scale_;
     else
-      h.id =
-          project("post_quant_conv", h, h.channels, {.scale = 1 / decoder_.latent_scale, .file_shape_suffix = {1, 1}});
+      h.id = project("post_quant_conv", h, h.channels, {.scale = scale_, .file_shape_suffix = {1, 1}});
     h = layers_.conv("decoder.conv_in", h, decoder_.channels.back(), 3, first);
     h = residual_block("decoder.mid_block.resnets.0", h, h.channels);
     h = attention("decoder.mid_block.attentions.0", h);
@@ -108,10 +108,12 @@ class Builder {
   const Decoder& decoder_;
   AttentionNames names_;
   std::int64_t frames_;
+  double scale_;   // of latents
   Layers layers_;  // of pictures, or of all frames
 };
 
-NetworkInfo row_of(const char* name, const char* description, const Decoder& decoder, std::int64_t side = 64) {
+NetworkInfo row_of(const char* name, const char* description, double latent_scale, const Decoder& decoder,
+                   std::int64_t side = 64) {
   return {.name = name,
           .description = description,
           .image = {side, side, 4},
@@ -121,6 +123,8 @@ NetworkInfo row_of(const char* name, const char* description, const Decoder& dec
           .let_pass = {"encoder.", "quant_conv."},
           .folder = "vae",
           .parameters = 49'490'199,
+          .latent_scale = latent_scale,
+          .configuration = configuration_of(decoder),
           .builder = [decoder](const BuildOptions& options, Network& network) {
             build_decoder(decoder, options, network);
           }};
@@ -145,21 +149,21 @@ void build_decoder(const Decoder& decoder, const BuildOptions& options, Network&
 
 NetworkInfo sd_vae_row() {
   return row_of("sd-vae", "Stable Diffusion 1 and 2's decoder of latents (Rombach et al. 2022), diffusers' checkpoints",
-                {.channels = {128, 256, 512, 512}, .latent_scale = 0.18215});
+                0.18215, {.channels = {128, 256, 512, 512}});
 }
 
 NetworkInfo sdxl_vae_row() {
   NetworkInfo row = row_of("sdxl-vae", "SDXL's decoder of latents (Podell et al. 2023), diffusers' checkpoints",
-                           {.channels = {128, 256, 512, 512}, .latent_scale = 0.13025}, 128);
+                           0.13025, {.channels = {128, 256, 512, 512}}, 128);
   row.no_fp16 = "its activations exceed what fp16 holds (65504), and pictures come out black; take bf16 or fp32";
   return row;
 }
 
 NetworkInfo svd_vae_row() {
-  const Decoder decoder{.channels = {128, 256, 512, 512}, .latent_scale = 0.18215, .temporal = true};
+  const Decoder decoder{.channels = {128, 256, 512, 512}, .temporal = true};
   NetworkInfo row =
       row_of("svd-vae", "Stable Video Diffusion's decoder of latents (Blattmann et al. 2023), diffusers' checkpoints",
-             decoder);
+             0.18215, decoder);
   row.image = {72, 128, 4, 14};
   row.most_frames = 32;
   row.parameters = 63'579'183;

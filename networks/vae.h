@@ -11,7 +11,6 @@ namespace noisefloor::networks {
 
 struct Decoder {
   std::vector<std::int64_t> channels;  // of the levels, the first at the picture's size; each half as large as the last
-  double latent_scale = 1;             // that the latents were multiplied by
   int blocks = 3;                      // residual ones of a level
   int groups = 32;
   std::int64_t picture_channels = 3;
@@ -23,5 +22,6 @@ struct Decoder {
 // Takes x, latents as a U-Net of them makes them [n, height, width, channels]; gives the picture. Of videos [n, frames,
 // height, width, channels].
 void build_decoder(const Decoder& decoder, const BuildOptions& options, Network& network);
+std::vector<ConfiguredAs> configuration_of(const Decoder& decoder);
 
 }  // namespace noisefloor::networks

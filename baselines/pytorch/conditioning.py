@@ -44,8 +44,19 @@ def drawn_by(network):
     return row["height"], row["width"], row["multiples_of"]
 
 
+def said_by(folder, file, key):
+    """What a folder's settings say; None where they do not."""
+    try:
+        return json.loads((folder / file).read_text()).get(key) if (folder / file).is_file() else None
+    except (OSError, ValueError, AttributeError) as error:
+        raise Refused(f"{folder / file} is not a JSON object: {error}") from None
+
+
 def resolve_sizes(given):
     *sides, step = drawn_by(given.network)
+    latents = said_by(given.weights, "unet/config.json", "sample_size") if given.network == "sdxl" else None
+    if latents is not None:  # of one side, or both; an eighth of the picture's
+        sides = [8 * side for side in (latents if isinstance(latents, list) else [latents] * 2)]
     for name, side in zip(("height", "width"), sides):
         asked = getattr(given, name)
         if asked is not None and (asked % step or not step <= asked <= MOST_PIXELS):
@@ -107,7 +118,8 @@ def of_prompts_xl(given):
     prompts = [*given.prompts, given.negative or ""]
     outputs = [encoded(given.weights, *which, prompts) for which in (("", CLIPTextModel), ("_2", CLIPTextModelWithProjection))]
     embeds, pooled = torch.cat([output.hidden_states[-2] for output in outputs], -1), outputs[1].text_embeds
-    without = 0 if given.negative is None else 1
+    zeros = said_by(given.weights, "model_index.json", "force_zeros_for_empty_prompt") is not False
+    without = 0 if given.negative is None and zeros else 1
     sizes = [given.height, given.width, 0, 0, given.height, given.width]  # of the original, its corner, what is asked for
     return {"prompt_embeds": embeds[:-1], "negative_prompt_embeds": without * embeds[-1:], "pooled_prompt_embeds": pooled[:-1],
             "negative_pooled_prompt_embeds": without * pooled[-1:], "time_ids": torch.tensor([sizes], dtype=torch.float32)}

@@ -44,8 +44,9 @@ Decoding::Decoding(const NetworkInfo& decoder, const NetworkArguments& arguments
                    std::shared_ptr<Platform> platform, std::int64_t chunk)
     : arguments_(arguments), latents_(latents) {
   const auto add = [&](std::int64_t frames) {
-    parts_.push_back(build_network(
-        decoder, arguments, {.sizes = {.height = latents.height, .width = latents.width, .frames = frames}}, platform));
+    parts_.push_back(build_network(settings_of(decoder, arguments), arguments,
+                                   {.sizes = {.height = latents.height, .width = latents.width, .frames = frames}},
+                                   platform));
   };
   add(chunk == 0 ? 1 : std::min(chunk, latents.frames));
   if (chunk == 0 && latents.frames > 1) {

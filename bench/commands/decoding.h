@@ -21,6 +21,7 @@ class Decoding {
   networks::ImageShape picture() const;
   std::int64_t chunk() const { return parts_.front().network->image.frames; }
   void check_weights() { parts_.front().check_weights(); }
+  void say_what_is_read() const { parts_.front().say_what_is_read(arguments_.verbose); }
   std::size_t bytes() const { return bytes_; }  // of device memory, as rehearsed
   // Plans, and allocates all that run() will; then gives the memory back. So what would keep pictures from being made
   // is known before an hour of sampling. Throws what start_network does.

@@ -145,6 +145,7 @@ int forward(const ForwardArguments& arguments) {
       inputs.push_back(read_input(file, arguments.input, network, input));
   });
   const Network& network = *open.network;
+  open.say_what_is_read(arguments.network.verbose);
   for (std::size_t i = 0; i < inputs.size(); ++i)
     open.platform->upload(open.executor->data(network.inputs[i].value), inputs[i].data(), inputs[i].size());
 

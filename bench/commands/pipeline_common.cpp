@@ -107,6 +107,14 @@ void add_network_options(CLI::App& command, NetworkArguments& arguments) {
   command.add_option("--weights", arguments.weights,
                      "Checkpoint in safetensors, with the original's tensor names: a file, the index of its shards, "
                      "their folder, or that of a diffusers pipeline (default: the shipped weights)");
+  command
+      .add_option(
+          "--settings", arguments.settings,
+          "folder: as scheduler/, unet/ and vae/ of --weights say in their JSON, where no option says otherwise; "
+          "own: the network's own")
+      ->check(CLI::IsMember({"folder", "own"}))
+      ->capture_default_str();
+  command.add_flag("--verbose", arguments.verbose, "List each setting, its value and where it comes from, on stderr");
   add_device_option(command, arguments.device);
   command.add_option("--dtype", arguments.dtype, "bf16, fp16 or fp32 (default: bf16 on a GPU, fp32 on the host)");
   command.add_option("--plan", arguments.plan, "own, baseline, fastest, naive, or a plan.csv of `noisefloor roofline`")
@@ -136,12 +144,42 @@ std::size_t bytes_for_networks(Platform& platform) {
   return free - (platform.description().is_host ? 0 : std::min(kDeviceReserve, free));
 }
 
-OpenNetwork build_network(const NetworkInfo& info, const NetworkArguments& arguments, BuildOptions options,
+CheckpointSettings settings_of(const NetworkInfo& info, const NetworkArguments& arguments, bool sampled,
+                               const GivenOptions& given) {
+  if (arguments.weights.empty() || arguments.settings == "own") return {.row = info};
+  const auto file = find_checkpoint(arguments.weights, info.folder);  // where there is none, opening it says so
+  return file ? checkpoint_settings(info, *file, sampled, given) : CheckpointSettings{.row = info};
+}
+
+NetworkArguments decoder_arguments(const NetworkInfo& info, const NetworkArguments& arguments) {
+  NetworkArguments decoder = arguments;
+  decoder.network = info.decoder;
+  const auto file = find_checkpoint(arguments.weights, info.folder);
+  if (const auto folder = file ? pipeline_folder(*file) : std::nullopt) decoder.weights = folder->string();
+  return decoder;
+}
+
+void require_decoder(const NetworkInfo& info, const NetworkArguments& decoder) {
+  if (std::error_code error; *info.decoder != '\0' && !std::filesystem::is_directory(decoder.weights, error))
+    throw InvalidInput(
+        fmt::format("{} draws latents: --weights is the folder of a diffusers pipeline, with {}/ and, for {}, {}/",
+                    info.name, info.folder, info.decoder, require_network(info.decoder).folder));
+}
+
+std::string decoder_dtype(const NetworkInfo& decoder, const NetworkArguments& arguments, DType dtype) {
+  const bool upcast = *decoder.no_fp16 != '\0' || settings_of(decoder, arguments).upcast;
+  return to_string(dtype == DType::fp16 && upcast ? DType::fp32 : dtype);
+}
+
+OpenNetwork build_network(CheckpointSettings settings, const NetworkArguments& arguments, BuildOptions options,
                           std::shared_ptr<Platform> platform) {
   require_plan(arguments.plan);
   OpenNetwork open;
+  open.settings = std::make_unique<const CheckpointSettings>(std::move(settings));
+  const NetworkInfo& info = open.settings->row;
   open.checkpoint = arguments.weights.empty() ? std::make_unique<Checkpoint>(shipped_weights(info.name))
                                               : std::make_unique<Checkpoint>(arguments.weights, info.folder);
+  open.checkpoint->drop_prefix(info);
   open.platform = platform ? std::move(platform) : open_platform(arguments.device);
   const std::string dtype = !arguments.dtype.empty()               ? arguments.dtype
                             : open.platform->description().is_host ? "fp32"
@@ -163,6 +201,25 @@ void OpenNetwork::check_weights() {
   checked = true;
 }
 
+void OpenNetwork::say_what_is_read(bool verbose) const {
+  const std::string file = checkpoint->path().string();
+  const auto say = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
+  if (!checkpoint->prefix().empty())
+    say(fmt::format("{}: all names begin with '{}'; they are read without it", file, checkpoint->prefix()));
+  if (const std::string other = variant_beside(checkpoint->path()); !other.empty())
+    say(fmt::format("{} is read; {} is beside it", file, other));
+  else if (verbose)
+    say(fmt::format("{} is read", file));
+  for (const std::string& line : settings->warnings) say(line);
+  if (!verbose) return;
+  if (settings->row.decodes()) {
+    const auto said = settings->from.find("latent scale");
+    say(fmt::format("{:<18} {:<24} {}", "latent scale", settings->row.latent_scale,
+                    said == settings->from.end() ? fmt::format("{}'s own", network->name()) : said->second));
+  }
+  for (const std::string& line : settings->ignored) say(line + ": ignored");
+}
+
 void start_network(OpenNetwork& open, const NetworkArguments& arguments, const Beside& beside) {
   open.check_weights();
   const std::size_t available = bytes_for_networks(*open.platform);
@@ -181,7 +238,8 @@ void start_network(OpenNetwork& open, const NetworkArguments& arguments, const B
 OpenNetwork open_network(const NetworkArguments& arguments, BuildOptions options,
                          const std::function<void(const Network&)>& check, const Beside& beside,
                          std::shared_ptr<Platform> platform) {
-  OpenNetwork open = build_network(require_network(arguments.network), arguments, options, std::move(platform));
+  OpenNetwork open = build_network(settings_of(require_network(arguments.network), arguments), arguments, options,
+                                   std::move(platform));
   check(*open.network);
   start_network(open, arguments, beside);
   return open;

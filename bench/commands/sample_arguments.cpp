@@ -141,8 +141,13 @@ std::int64_t SampleArguments::frames() const {
 }
 
 std::vector<StepPlan> resolve_options(SampleArguments& arguments) {
+  return resolve_options(arguments, require_network(arguments.network.network));
+}
+
+std::vector<StepPlan> resolve_options(SampleArguments& arguments, const NetworkInfo& own) {
+  take_settings(arguments, own);
   SamplingOptions& options = arguments.options;
-  const NetworkInfo& info = require_network(arguments.network.network);
+  const NetworkInfo& info = arguments.row();
   arguments.sizes = latents_of_pictures(info, arguments.sizes);
   if (arguments.sampler.empty()) arguments.sampler = sampler_step::row_of(info.solver).name;
   if (arguments.schedule.empty()) arguments.schedule = name_of(info.schedule);
@@ -190,14 +195,8 @@ std::vector<StepPlan> resolve_options(SampleArguments& arguments) {
                            : fmt::format("{} {}: it needs --conditioning FILE, which is made by {}", info.name,
                                          info.tokens > 0 ? "reads text" : "moves a picture",
                                          Conditioning::command_for(info)));
+  narrow_karras(arguments, options);
   return plan_steps(options, info);
-}
-
-void require_decoder_beside(const NetworkInfo& info, const std::string& weights) {
-  if (std::error_code error; *info.decoder != '\0' && !std::filesystem::is_directory(weights, error))
-    throw InvalidInput(
-        fmt::format("{} draws latents: --weights is the folder of a diffusers pipeline, with {}/ and, for {}, {}/",
-                    info.name, info.folder, info.decoder, require_network(info.decoder).folder));
 }
 
 Drawing plan_drawing(const SampleArguments& arguments, const Network& network, const ImageShape& picture) {

@@ -2,6 +2,7 @@
 // asked.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -17,14 +18,20 @@ struct SampleArguments {
   BreakdownArguments breakdown;
   networks::Sizes sizes;
   pipeline::SamplingOptions options;
-  std::string sampler, schedule, spacing, final_level, seed = "0", out, strip, gif, folder, tensor, conditioning;
+  std::string prediction, sampler, schedule, spacing, final_level, seed = "0", out, strip, gif, folder, tensor,
+                                                                   conditioning;
   std::optional<std::string> labels, embed_ahead;
-  std::optional<double> sigma_min, sigma_max, rho, guidance, first_guidance;
+  std::optional<double> sigma_min, sigma_max, rho, clamp, guidance, first_guidance;
   std::int64_t count = 1, batch = 0, first_image = 0, columns = 0, zoom = 0;
   std::optional<int> steps, every, offset, fps;
   std::optional<std::int64_t> chunk, cache_blocks;
+  // Of resolve_options: the network as its checkpoint's folder has it, and which of its settings options were given
+  // for.
+  std::shared_ptr<const pipeline::CheckpointSettings> settings;
+  pipeline::GivenOptions given;
   bool moves = false;  // what is drawn is a video: --out, --gif and --folder show it
 
+  const networks::NetworkInfo& row() const { return settings->row; }
   bool watched() const { return !strip.empty() || (!gif.empty() && !moves); }
   std::int64_t images_at_a_time() const;
   // Beside a plan's file only where it was asked for: a file's rows are of networks that embed each call's level.
@@ -43,12 +50,17 @@ void add_sample_options(CLI::App& command, SampleArguments& arguments);
 void add_drawing_options(CLI::App& command, SampleArguments& arguments);
 std::string conditioned_networks();  // those that --conditioning is for: "sd15, sdxl and svd"
 
-// Sampler, schedule, steps, guidance (the network's own where none are given), seed and noise levels: fills
-// arguments.options, of which the steps follow. Throws InvalidInput.
+// Prediction, sampler, schedule, steps, guidance (where none are given: as the checkpoint's folder says, else the
+// network's own), seed and noise levels: fills arguments.options, of which the steps follow. Throws InvalidInput.
 std::vector<pipeline::StepPlan> resolve_options(SampleArguments& arguments);
+std::vector<pipeline::StepPlan> resolve_options(SampleArguments& arguments, const networks::NetworkInfo& own);
 
-// Throws InvalidInput where a network of latents has weights that are no folder with its decoder.
-void require_decoder_beside(const networks::NetworkInfo& info, const std::string& weights);
+// In sample_settings.cpp. What the checkpoint's folder says, in the places of options that were not given.
+void take_settings(SampleArguments& arguments, const networks::NetworkInfo& own);
+// Once the steps are known: karras' levels as the folder's scheduler has them.
+void narrow_karras(const SampleArguments& arguments, pipeline::SamplingOptions& options);
+// For --verbose, once the options are resolved: each setting, its value and where it comes from, on stderr.
+void list_settings(const SampleArguments& arguments);
 
 // Pictures as they will be drawn, each of that shape. Throws InvalidInput where the network lacks a label's class,
 // guidance is asked of one without classes and text, or a picture would be larger than its format.

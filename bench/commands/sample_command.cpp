@@ -136,13 +136,13 @@ int sample(const SampleArguments& given) {
   // Whatever is wrong is said before anything is loaded, or (drawing) measured.
   const std::vector<StepPlan> steps = resolve_options(arguments);
   const SamplingOptions& options = arguments.options;
-  const NetworkInfo& info = require_network(arguments.network.network);
+  const NetworkInfo& info = arguments.row();
   const bool guided = options.guidance != 0, latent = *info.decoder != '\0';
   OutputFiles files;
   add_inputs(files, arguments.network);
+  NetworkArguments decoder;
   if (latent) {
-    NetworkArguments decoder = arguments.network;
-    decoder.network = info.decoder;
+    decoder = decoder_arguments(info, arguments.network);
     add_inputs(files, decoder);
   }
   files.add_input("--conditioning", arguments.conditioning);
@@ -165,9 +165,9 @@ int sample(const SampleArguments& given) {
     arguments.sizes = conditioning->sizes(arguments.sizes);
     (void)info.resolved(arguments.sizes);
   }
-  require_decoder_beside(info, arguments.network.weights);
+  require_decoder(info, decoder);
 
-  OpenNetwork open = build_network(info, arguments.network,
+  OpenNetwork open = build_network(*arguments.settings, arguments.network,
                                    {.batch = batch,
                                     .sampling = true,
                                     .guided = guided,
@@ -179,9 +179,7 @@ int sample(const SampleArguments& given) {
   std::optional<Decoding> decoding;
   if (latent) {
     const NetworkInfo& row = require_network(info.decoder);
-    NetworkArguments decoder = arguments.network;
-    decoder.dtype =
-        to_string(open.options.dtype == DType::fp16 && *row.no_fp16 != '\0' ? DType::fp32 : open.options.dtype);
+    decoder.dtype = decoder_dtype(row, decoder, open.options.dtype);
     decoding.emplace(row, decoder, network.image, open.platform, arguments.chunk.value_or(0));
     if (const std::int64_t chunk = decoding->chunk(); !arguments.chunk && chunk < network.image.frames)
       fmt::print(stderr, "{} decodes {} of {} frames at a time, as memory allows; frames do not see those of others\n",
@@ -190,6 +188,9 @@ int sample(const SampleArguments& given) {
   const ImageShape picture = decoding ? decoding->picture() : network.image;
   const auto [labels, columns, zoom] = plan_drawing(arguments, network, picture);
   if (conditioning) conditioning->read(network, arguments.count);
+  if (arguments.network.verbose) list_settings(arguments);
+  open.say_what_is_read(arguments.network.verbose);
+  if (decoding) decoding->say_what_is_read();
   if (decoding) {
     decoding->check_weights();
     open.check_weights();

@@ -53,6 +53,16 @@ void add_drawing_options(CLI::App& command, SampleArguments& arguments) {
                                            std::end(sampler_step::kScheduleNames));
   SamplingOptions& options = arguments.options;
   add_network_options(command, arguments.network);
+  command
+      .add_option(
+          "--prediction", arguments.prediction,
+          "What the weights predict: " +
+              listed({std::begin(sampler_step::kPredictionNames), std::end(sampler_step::kPredictionNames)}, "or") +
+              defaults([](const NetworkInfo& info) -> std::string {
+                return sampler_step::kPredictionNames[static_cast<int>(info.prediction)];
+              }))
+      ->check(CLI::IsMember(std::vector<std::string>(std::begin(sampler_step::kPredictionNames),
+                                                     std::end(sampler_step::kPredictionNames))));
   command.add_option(
       "--sampler", arguments.sampler,
       those([](const SolverRow&) { return true; }, "or") +
@@ -102,9 +112,8 @@ void add_drawing_options(CLI::App& command, SampleArguments& arguments) {
                               networks_that([](const NetworkInfo& info) { return *info.unguided_checkpoints != 0; })) +
                       defaults([](const NetworkInfo& info) { return fmt::format("{}", info.guidance); }))
       ->check(CLI::Range(0.0, 100.0));
-  command.add_option("--clamp", options.clamp, "Clamp x0 to [-CLAMP, CLAMP]; 0: do not")
-      ->check(CLI::Range(0.0, 1e6))
-      ->capture_default_str();
+  command.add_option("--clamp", arguments.clamp, "Clamp x0 to [-CLAMP, CLAMP]; 0: do not (default: 0)")
+      ->check(CLI::Range(0.0, 1e6));
   command.add_option("--seed", arguments.seed, "Seed; an image depends only on it, its own number and its label")
       ->capture_default_str();
   command.add_option("--conditioning", arguments.conditioning,

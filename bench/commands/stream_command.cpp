@@ -134,7 +134,7 @@ int stream(const StreamArguments& given) {
   StreamArguments arguments = given;
   SampleArguments& drawing = arguments.drawing;
   const std::vector<StepPlan> first_steps = resolve_options(drawing);
-  const NetworkInfo& info = require_network(drawing.network.network);
+  const NetworkInfo& info = drawing.row();
   check(arguments, info);
   const auto [frame_options, steps] = plan_frames(arguments, info);
   SamplingOptions first_options = drawing.options;
@@ -143,9 +143,9 @@ int stream(const StreamArguments& given) {
 
   OutputFiles files;
   add_inputs(files, drawing.network);
-  NetworkArguments decoding = drawing.network;
+  NetworkArguments decoding;
   if (latent) {
-    decoding.network = info.decoder;
+    decoding = decoder_arguments(info, drawing.network);
     add_inputs(files, decoding);
   }
   files.add_input("--conditioning", drawing.conditioning);
@@ -157,10 +157,10 @@ int stream(const StreamArguments& given) {
     drawing.sizes = conditioning->sizes(drawing.sizes);
     (void)info.resolved(drawing.sizes);
   }
-  require_decoder_beside(info, drawing.network.weights);
+  require_decoder(info, decoding);
 
   OpenNetwork open =
-      build_network(info, drawing.network,
+      build_network(*drawing.settings, drawing.network,
                     {.batch = 1,
                      .sampling = true,
                      .guided = guided,
@@ -173,10 +173,9 @@ int stream(const StreamArguments& given) {
   ImageShape picture = network.image;
   if (latent) {
     const NetworkInfo& row = require_network(info.decoder);
-    decoding.dtype =
-        to_string(open.options.dtype == DType::fp16 && *row.no_fp16 != '\0' ? DType::fp32 : open.options.dtype);
-    decoder = build_network(row, decoding, {.sizes = {.height = network.image.height, .width = network.image.width}},
-                            open.platform);
+    decoding.dtype = decoder_dtype(row, decoding, open.options.dtype);
+    decoder = build_network(settings_of(row, decoding), decoding,
+                            {.sizes = {.height = network.image.height, .width = network.image.width}}, open.platform);
     picture = {row.enlarges * network.image.height, row.enlarges * network.image.width,
                decoder.network->outputs.front().shape.back()};
   }
@@ -188,6 +187,9 @@ int stream(const StreamArguments& given) {
         fmt::format("--out {}: {} frames of {} bytes are more than 2^32 to keep; lower --frames or --zoom", drawing.out,
                     arguments.frames, kept));
   if (conditioning) conditioning->read(network, 1);
+  if (drawing.network.verbose) list_settings(drawing);
+  open.say_what_is_read(drawing.network.verbose);
+  if (latent) decoder.say_what_is_read(drawing.network.verbose);
   if (latent) decoder.check_weights();
 
   if (latent) start_network(decoder, decoding);

@@ -22,6 +22,7 @@ struct Problem;
 
 // What the model predicts: the noise, the clean latent, or v = alpha noise - sigma x0.
 enum class Prediction { noise, x0, v };
+inline constexpr const char* kPredictionNames[] = {"noise", "x0", "v"};
 
 // x0 = x x + output m, of a model's output m for the latents x at a level.
 struct FromOutput {

@@ -14,7 +14,6 @@
 namespace noisefloor::sampler_step {
 namespace {
 
-constexpr const char* kPredictionNames[] = {"noise", "x0", "v"};
 constexpr const char* kNoiseNames[] = {"none", "given", "drawn"};
 constexpr const char* kHalfNames[] = {"first", "second"};
 constexpr std::int64_t kMaxTotal = std::int64_t{1} << 33;

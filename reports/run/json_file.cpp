@@ -7,11 +7,14 @@
 namespace noisefloor {
 
 nlohmann::ordered_json read_json_object(const std::filesystem::path& file, std::size_t most_bytes) {
+  return parse_json_object(read_whole_file(file, most_bytes), file);
+}
+
+nlohmann::ordered_json parse_json_object(const std::string& text, const std::filesystem::path& file) {
   using Json = nlohmann::ordered_json;
   const auto refuse = [&](const std::string& what) {
     throw std::runtime_error(fmt::format("{}: {}", file.string(), what));
   };
-  const std::string text = read_whole_file(file, most_bytes);
   try {
     Json json = Json::parse(text, [&](int depth, Json::parse_event_t, Json&) {
       if (depth > kDeepestJson) refuse(fmt::format("is nested deeper than {} levels", kDeepestJson));

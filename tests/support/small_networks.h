@@ -32,6 +32,7 @@ inline NetworkInfo small_network(const char* row, const UNet& unet) {
   info.image = videos ? ImageShape{4, 6, 4, 3} : ImageShape{8, 12, 4};
   info.divisor = unet.divisor();
   if (info.tokens > 0) info.tokens = 5;
+  info.configuration = configuration_of(unet, videos);
   info.builder = [unet, videos](const BuildOptions& options, Network& network) {
     videos ? build_video_unet(unet, options, network) : build_unet(unet, options, network);
   };
@@ -44,20 +45,19 @@ inline NetworkInfo small_decoder_of(const char* row, const ImageShape& latents, 
   info.name = "small";
   info.image = latents;
   info.enlarges = enlarges;
+  info.configuration = configuration_of(decoder);
   info.builder = [decoder](const BuildOptions& options, Network& network) { build_decoder(decoder, options, network); };
   return info;
 }
 
 // SMALL_VAE of diffusers_pipeline.py.
 inline NetworkInfo small_decoder(std::int64_t height, std::int64_t width) {
-  return small_decoder_of("sd-vae", {height, width, 4}, 4,
-                          {.channels = {8, 16, 16}, .latent_scale = 0.18215, .blocks = 2, .groups = 4});
+  return small_decoder_of("sd-vae", {height, width, 4}, 4, {.channels = {8, 16, 16}, .blocks = 2, .groups = 4});
 }
 
 // SMALL_SVD_VAE of diffusers_unet.py.
 inline NetworkInfo small_video_decoder(std::int64_t frames = 3) {
-  return small_decoder_of("svd-vae", {4, 6, 4, frames}, 2,
-                          {.channels = {32, 64}, .latent_scale = 0.18215, .temporal = true});
+  return small_decoder_of("svd-vae", {4, 6, 4, frames}, 2, {.channels = {32, 64}, .temporal = true});
 }
 
 }  // namespace noisefloor::networks

@@ -68,8 +68,9 @@ TEST(MemoryNeed, SaysTheMostFramesThatFit) {
   arguments.dtype = "fp32";
   arguments.plan = "naive";
   const auto said = [&](std::int64_t frames, std::size_t bytes) -> std::string {
-    OpenNetwork open = build_network(info, arguments, {.sampling = true, .guided = true, .sizes = {.frames = frames}},
-                                     std::make_shared<LimitedPlatform>(bytes));
+    OpenNetwork open =
+        build_network({.row = info}, arguments, {.sampling = true, .guided = true, .sizes = {.frames = frames}},
+                      std::make_shared<LimitedPlatform>(bytes));
     try {
       start_network(open, arguments);
       return "";

@@ -1,0 +1,306 @@
+// What a checkpoint's folder says: used, refused by name, or listed. checkpoint_draws_test.cpp draws with it.
+#include "bench/pipeline/checkpoint_settings.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <string>
+
+#include "bench/commands/decoding.h"
+#include "tests/support/checkpoint_folder.h"
+#include "tests/support/recorded_tensors.h"
+
+namespace noisefloor::pipeline {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = ConfigFile::Json;
+
+const fs::path kHere = "tests/bench/pipeline";
+
+// The published ones, as far as they say something: the rows of the networks are just that.
+TEST(CheckpointSettings, OfPublishedCheckpointsAreTheNetworksOwn) {
+  const Json sd15{{"_class_name", "PNDMScheduler"},   {"beta_end", 0.012},
+                  {"beta_schedule", "scaled_linear"}, {"beta_start", 0.00085},
+                  {"num_train_timesteps", 1000},      {"set_alpha_to_one", false},
+                  {"skip_prk_steps", true},           {"steps_offset", 1},
+                  {"trained_betas", nullptr},         {"clip_sample", false}};
+  const Json sdxl{{"_class_name", "EulerDiscreteScheduler"},
+                  {"beta_end", 0.012},
+                  {"beta_schedule", "scaled_linear"},
+                  {"beta_start", 0.00085},
+                  {"clip_sample", false},
+                  {"interpolation_type", "linear"},
+                  {"num_train_timesteps", 1000},
+                  {"prediction_type", "epsilon"},
+                  {"sample_max_value", 1.0},
+                  {"set_alpha_to_one", false},
+                  {"skip_prk_steps", true},
+                  {"steps_offset", 1},
+                  {"timestep_spacing", "leading"},
+                  {"trained_betas", nullptr},
+                  {"use_karras_sigmas", false}};
+  for (const auto& [network, config] : {std::pair{"sd15", sd15}, std::pair{"sdxl", sdxl}}) {
+    const CheckpointFolder folder(network);
+    folder.schedule(config);
+    const NetworkInfo own = folder.row();
+    const CheckpointSettings settings = folder.settings();
+    EXPECT_EQ(settings.row.prediction, own.prediction);
+    EXPECT_EQ(settings.row.solver, own.solver);
+    EXPECT_EQ(settings.row.schedule, own.schedule);
+    EXPECT_EQ(settings.row.spacing, own.spacing);
+    EXPECT_EQ(settings.row.offset, own.offset);
+    EXPECT_EQ(settings.row.ends_noisy, own.ends_noisy);
+    const std::vector<double> found = settings.row.training_sigmas(), expected = own.training_sigmas();
+    for (std::size_t t = 0; t < expected.size(); ++t) ASSERT_NEAR(found[t] / expected[t], 1, 1e-12);
+    EXPECT_FALSE(settings.karras);
+    EXPECT_EQ(settings.clamp, 0);
+    EXPECT_TRUE(settings.warnings.empty());
+  }
+}
+
+TEST(CheckpointSettings, OfPublishedNetworksAreAsTheyAreBuilt) {
+  const TemporaryFolder folder;
+  const std::pair<const char*, const char*> published[] = {
+      {"sd15", R"({"_class_name": "UNet2DConditionModel", "_diffusers_version": "0.6.0", "act_fn": "silu",
+        "attention_head_dim": 8, "block_out_channels": [320, 640, 1280, 1280], "center_input_sample": false,
+        "cross_attention_dim": 768, "down_block_types": ["CrossAttnDownBlock2D", "CrossAttnDownBlock2D",
+        "CrossAttnDownBlock2D", "DownBlock2D"], "downsample_padding": 1, "flip_sin_to_cos": true, "freq_shift": 0,
+        "in_channels": 4, "layers_per_block": 2, "mid_block_scale_factor": 1, "norm_eps": 1e-05, "norm_num_groups": 32,
+        "out_channels": 4, "sample_size": 64, "up_block_types": ["UpBlock2D", "CrossAttnUpBlock2D",
+        "CrossAttnUpBlock2D", "CrossAttnUpBlock2D"]})"},
+      {"sdxl", R"({"_class_name": "UNet2DConditionModel", "addition_embed_type": "text_time",
+        "addition_embed_type_num_heads": 64, "addition_time_embed_dim": 256, "attention_head_dim": [5, 10, 20],
+        "block_out_channels": [320, 640, 1280], "conv_in_kernel": 3, "cross_attention_dim": 2048,
+        "down_block_types": ["DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"], "encoder_hid_dim": null,
+        "mid_block_type": "UNetMidBlock2DCrossAttn", "only_cross_attention": false,
+        "projection_class_embeddings_input_dim": 2816, "resnet_out_scale_factor": 1.0, "sample_size": 128,
+        "transformer_layers_per_block": [1, 2, 10], "upcast_attention": null, "use_linear_projection": true,
+        "up_block_types": ["CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"]})"},
+      {"svd", R"({"_class_name": "UNetSpatioTemporalConditionModel", "addition_time_embed_dim": 256,
+        "block_out_channels": [320, 640, 1280, 1280], "cross_attention_dim": 1024, "down_block_types":
+        ["CrossAttnDownBlockSpatioTemporal", "CrossAttnDownBlockSpatioTemporal", "CrossAttnDownBlockSpatioTemporal",
+        "DownBlockSpatioTemporal"], "in_channels": 8, "layers_per_block": 2, "num_attention_heads": [5, 10, 20, 20],
+        "num_frames": 25, "out_channels": 4, "projection_class_embeddings_input_dim": 768, "sample_size": 96,
+        "transformer_layers_per_block": 1})"},
+      {"sd-vae", R"({"_class_name": "AutoencoderKL", "act_fn": "silu", "block_out_channels": [128, 256, 512, 512],
+        "down_block_types": ["DownEncoderBlock2D", "DownEncoderBlock2D", "DownEncoderBlock2D", "DownEncoderBlock2D"],
+        "in_channels": 3, "latent_channels": 4, "layers_per_block": 2, "norm_num_groups": 32, "out_channels": 3,
+        "sample_size": 512, "up_block_types": ["UpDecoderBlock2D", "UpDecoderBlock2D", "UpDecoderBlock2D",
+        "UpDecoderBlock2D"]})"},
+      {"sdxl-vae", R"({"_class_name": "AutoencoderKL", "force_upcast": true, "latents_mean": null, "latents_std": null,
+        "scaling_factor": 0.13025, "sample_size": 1024})"},
+      {"svd-vae", R"({"_class_name": "AutoencoderKLTemporalDecoder", "block_out_channels": [128, 256, 512, 512],
+        "force_upcast": true, "layers_per_block": 2, "sample_size": 768, "scaling_factor": 0.18215})"}};
+  for (const auto& [network, config] : published) {
+    std::ofstream(folder / "config.json") << config;
+    const NetworkInfo& own = require_network(network);
+    const CheckpointSettings settings = checkpoint_settings(own, folder / "weights.safetensors", false);
+    EXPECT_TRUE(settings.warnings.empty()) << network;
+    EXPECT_EQ(settings.row.latent_scale, own.latent_scale) << network;
+    EXPECT_EQ(settings.row.image.height, own.image.height) << network;
+    EXPECT_EQ(settings.row.image.frames, own.most_frames > 1 && !own.decodes() ? 25 : own.image.frames) << network;
+  }
+}
+
+// Whatever would change numbers and is not used, or makes no sense, is refused with file, key, value and a way out.
+TEST(CheckpointSettings, AreRefusedByName) {
+  struct Wrong {
+    const char* config;
+    std::vector<const char*> says;
+    const char* option;  // that stands above it
+  };
+  const Wrong wrong[] = {
+      {R"({"_class_name": "UniPCMultistepScheduler"})",
+       {"_class_name", "UniPCMultistepScheduler", "EulerDiscrete"},
+       "--sampler"},
+      {R"({"_class_name": "PNDMScheduler"})", {"skip_prk_steps must be true", "not there"}, "--sampler"},
+      {R"({"_class_name": "DDIMScheduler"})", {"clip_sample must be false"}, "--clamp"},
+      {R"({"_class_name": "DPMSolverMultistepScheduler", "algorithm_type": "sde-dpmsolver++"})",
+       {"algorithm_type", "sde-dpmsolver++"},
+       "--sampler"},
+      {R"({"_class_name": "DPMSolverMultistepScheduler", "solver_order": 3})",
+       {"solver_order must be 2", "is 3"},
+       "--sampler"},
+      {R"({"_class_name": "DPMSolverMultistepScheduler", "lambda_min_clipped": -5.1})",
+       {"lambda_min_clipped", "-5.1"},
+       nullptr},
+      {R"({"_class_name": "EulerDiscreteScheduler", "use_exponential_sigmas": true})",
+       {"use_exponential_sigmas must be false"},
+       "--schedule"},
+      {R"({"_class_name": "EulerDiscreteScheduler", "interpolation_type": "log_linear"})",
+       {"interpolation_type"},
+       nullptr},
+      {R"({"_class_name": "EulerDiscreteScheduler", "timestep_type": "continuous"})",
+       {"timestep_type must be \"discrete\""},
+       nullptr},
+      {R"({"_class_name": "EulerDiscreteScheduler", "final_sigmas_type": "sigma_min"})",
+       {"final_sigmas_type"},
+       "--final"},
+      {R"({"_class_name": "EulerDiscreteScheduler", "num_train_timesteps": 4000})",
+       {"num_train_timesteps must be 1000", "4000"},
+       nullptr},
+      {R"({"_class_name": "EulerDiscreteScheduler", "prediction_type": "flow_prediction"})",
+       {"prediction_type", "flow_prediction"},
+       "--prediction"},
+      {R"({"_class_name": "EulerDiscreteScheduler", "beta_start": "abc"})",
+       {"beta_start must be a number above 0", "is \"abc\""},
+       "betas"},
+      {R"({"_class_name": "EulerDiscreteScheduler", "beta_end": 1.5})",
+       {"beta_end must be a number", "below 1, is 1.5"},
+       "betas"},
+      {R"({"_class_name": "EulerDiscreteScheduler", "beta_start": -Infinity})", {"beta_start", "-Infinity"}, "betas"},
+      {R"({"_class_name": "EulerDiscreteScheduler", "beta_schedule": "sigmoid"})",
+       {"beta_schedule", "\"sigmoid\""},
+       "betas"},
+      {R"({"_class_name": "EulerDiscreteScheduler", "trained_betas": [0.1, 0.2]})",
+       {"trained_betas must be 1000 numbers"},
+       "betas"},
+      {R"({"_class_name": "EulerDiscreteScheduler", "timestep_spacing": 7})",
+       {"timestep_spacing must be a text, is 7"},
+       "--spacing"},
+      {R"({"_class_name": "EulerDiscreteScheduler", "steps_offset": 0.5})",
+       {"steps_offset must be a whole number, 0 to 999, is 0.5"},
+       "--offset"},
+      {R"({"_class_name": "EulerDiscreteScheduler", "use_karras_sigmas": "yes"})",
+       {"use_karras_sigmas must be true or false"},
+       "--schedule"},
+      {R"({"_class_name": "EulerDiscreteScheduler", "rescale_betas_zero_snr": 1})",
+       {"rescale_betas_zero_snr must be true or false"},
+       "betas"},
+      {R"({"_class_name": ["EulerDiscreteScheduler"]})", {"_class_name must be a text"}, nullptr},
+  };
+  const CheckpointFolder folder;
+  for (const auto& [config, says, option] : wrong) {
+    folder.write("scheduler/scheduler_config.json", config);
+    const std::string message = folder.refusal();
+    EXPECT_NE(message.find("scheduler_config.json"), std::string::npos) << config << ": " << message;
+    for (const char* part : says) EXPECT_NE(message.find(part), std::string::npos) << part << " in\n" << message;
+    if (option != nullptr) {
+      EXPECT_EQ(folder.refusal({option}), "") << option;
+    }
+  }
+  for (const char* no_object :
+       {"", "[1]", "{", "{\"a\": [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]}"}) {
+    folder.write("scheduler/scheduler_config.json", no_object);
+    EXPECT_NE(folder.refusal().find("scheduler_config.json"), std::string::npos) << no_object;
+  }
+  std::string many = R"({"_class_name": "EulerDiscreteScheduler")";
+  for (int i = 0; i < 10'000; ++i) many += ", \"k" + std::to_string(i) + std::string(i == 0 ? 5'000 : 0, 'x') + "\": 1";
+  folder.write("scheduler/scheduler_config.json", many + "}");
+  EXPECT_LE(folder.settings().warnings.size(), 101u);
+  for (const std::string& line : folder.settings().warnings) EXPECT_LE(line.size(), 300u);
+  folder.write("scheduler/scheduler_config.json", "{\"a\": \"" + std::string(2 << 20, 'x') + "\"}");
+  EXPECT_NE(folder.refusal().find("scheduler_config.json"), std::string::npos);
+}
+
+// What no shape of a weight tells.
+TEST(CheckpointSettings, OfAnotherNetworkAreRefusedByName) {
+  const CheckpointFolder folder;
+  for (const auto& [config, says] :
+       {std::pair{R"({"attention_head_dim": 8})", "attention_head_dim must be [2, 2], as small is built"},
+        std::pair{R"({"norm_num_groups": 32})", "norm_num_groups must be 8"},
+        std::pair{R"({"cross_attention_dim": 768})", "cross_attention_dim must be 24"},
+        std::pair{R"({"block_out_channels": [16, 32, 32]})", "block_out_channels must be [16, 32]"},
+        std::pair{R"({"resnet_time_scale_shift": "scale_shift"})", "resnet_time_scale_shift"},
+        std::pair{R"({"class_embed_type": "timestep"})", "class_embed_type"},
+        std::pair{R"({"sample_size": 9})", "sample_size"},
+        std::pair{R"({"sample_size": "64"})", "sample_size must be a whole number"}}) {
+    folder.write("unet/config.json", config);
+    const std::string message = folder.refusal();
+    EXPECT_NE(message.find("unet/config.json"), std::string::npos) << message;
+    EXPECT_NE(message.find(says), std::string::npos) << message;
+  }
+  folder.write("unet/config.json", R"({"_class_name": "UNet2DConditionModel", "attention_head_dim": 2, "dropout": 0.1,
+      "block_out_channels": [16, 32], "norm_eps": 1e-05, "class_embed_type": null, "sample_size": [16, 24],
+      "a_new_one": 3, "another": null})");
+  const CheckpointSettings settings = folder.settings();
+  EXPECT_EQ(settings.row.image.height, 16);
+  EXPECT_EQ(settings.row.image.width, 24);
+  ASSERT_EQ(settings.warnings.size(), 1u);
+  EXPECT_NE(settings.warnings[0].find("a_new_one 3"), std::string::npos) << settings.warnings[0];
+  EXPECT_EQ(settings.ignored.size(), 2u);  // dropout, another
+}
+
+// model_index.json names the class that diffusers makes; of DDPM and Heun, x0 is clipped as they clip it.
+TEST(CheckpointSettings, AClassIsThatOfThePipeline) {
+  const CheckpointFolder folder;
+  folder.schedule({{"_class_name", "PNDMScheduler"}, {"clip_sample_range", 3.0}});
+  folder.write("model_index.json", R"({"scheduler": ["diffusers", "DDPMScheduler"]})");
+  EXPECT_EQ(folder.settings().row.solver, sampler_step::Solver::ddpm);
+  EXPECT_EQ(folder.settings().clamp, 3);
+  EXPECT_EQ(folder.settings({"--clamp"}).clamp, 0);
+  folder.write("model_index.json", R"({"scheduler": "DDPMScheduler"})");
+  EXPECT_NE(folder.refusal().find("model_index.json: scheduler must be a list"), std::string::npos);
+}
+
+// Of zero terminal SNR a predictor of noise is told nothing.
+TEST(CheckpointSettings, NoiseIsNotPredictedWhereThereIsNoSignal) {
+  const CheckpointFolder folder;
+  folder.schedule({{"_class_name", "EulerDiscreteScheduler"}, {"rescale_betas_zero_snr", true}});
+  SampleArguments arguments = folder.arguments();
+  EXPECT_THROW(resolve_options(arguments, folder.row()), InvalidInput);
+  arguments = folder.arguments();
+  arguments.prediction = "v";
+  EXPECT_NEAR(resolve_options(arguments, folder.row()).front().sigma, 4096, 1);
+  arguments = folder.arguments();
+  arguments.schedule = "scaled_linear";
+  EXPECT_LT(resolve_options(arguments, folder.row()).front().sigma, 20);
+}
+
+TEST(CheckpointSettings, AnOptionStandsAboveTheFolder) {
+  const CheckpointFolder folder("sdxl");
+  folder.schedule({{"_class_name", "EulerDiscreteScheduler"},
+                   {"prediction_type", "v_prediction"},
+                   {"beta_end", 0.03},
+                   {"timestep_spacing", "trailing"}});
+  SampleArguments arguments = folder.arguments();
+  (void)resolve_options(arguments, folder.row());
+  EXPECT_EQ(arguments.row().prediction, sampler_step::Prediction::v);
+  EXPECT_EQ(arguments.options.spacing, sampler_step::Spacing::trailing);
+  EXPECT_EQ(arguments.options.schedule, sampler_step::Schedule::linear);
+  arguments = folder.arguments();
+  arguments.prediction = "noise";
+  arguments.spacing = "leading";
+  arguments.schedule = "scaled_linear";
+  arguments.sampler = "ddim";
+  (void)resolve_options(arguments, folder.row());
+  EXPECT_EQ(arguments.row().prediction, sampler_step::Prediction::noise);
+  EXPECT_EQ(arguments.options.spacing, sampler_step::Spacing::leading);
+  EXPECT_EQ(arguments.options.schedule, sampler_step::Schedule::scaled_linear);
+  EXPECT_EQ(arguments.options.solver, sampler_step::Solver::ddim);
+  EXPECT_EQ(arguments.row().training_sigmas(), folder.row().training_sigmas());
+}
+
+TEST(CheckpointSettings, ADecoderTakesItsScale) {
+  const TemporaryFolder folder;
+  fs::copy_file(kHere / "small_vae.safetensors", folder / "diffusion_pytorch_model.safetensors");
+  const auto read = [&](const std::string& text) {
+    std::ofstream(folder / "config.json") << text;
+    return checkpoint_settings(small_decoder(5, 7), folder / "diffusion_pytorch_model.safetensors", false);
+  };
+  EXPECT_EQ(read(R"({"scaling_factor": 0.5, "force_upcast": true})").row.latent_scale, 0.5);
+  EXPECT_TRUE(read(R"({"scaling_factor": 0.5, "force_upcast": true})").upcast);
+  EXPECT_EQ(read("{}").row.latent_scale, 0.18215);
+  for (const char* wrong : {R"({"scaling_factor": 0})", R"({"scaling_factor": true})", R"({"shift_factor": 0.1})",
+                            R"({"latents_mean": [0, 0, 0, 1]})", R"({"use_post_quant_conv": false})",
+                            R"({"norm_num_groups": 32})", R"({"force_upcast": 1})"})
+    EXPECT_THROW(read(wrong), InvalidInput) << wrong;
+  (void)read(R"({"scaling_factor": 0.5})");
+  const auto decoded = [&](const std::string& weights, float times) {
+    NetworkArguments arguments;
+    arguments.weights = weights;
+    arguments.dtype = "fp32";
+    arguments.plan = "naive";
+    const NetworkInfo row = small_decoder(5, 7);
+    std::vector<float> latents(static_cast<std::size_t>(row.image.elements()), times);
+    for (std::size_t i = 0; i < latents.size(); i += 3) latents[i] *= -2;
+    return Decoding(row, arguments, row.image, make_host_platform()).run(latents, 0, folder / "rescue");
+  };
+  EXPECT_LE(distance(decoded((folder / "diffusion_pytorch_model.safetensors").string(), 0.5f),
+                     decoded((kHere / "small_vae.safetensors").string(), 0.18215f)),
+            1e-5);
+}
+
+}  // namespace
+}  // namespace noisefloor::pipeline
