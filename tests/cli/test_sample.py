@@ -215,7 +215,7 @@ def test_sample_breaks_its_first_step_down_and_draws_the_same_pictures(tmp_path)
         (["sample", "digits", "--seed", "18446744073709551615"], "--seed 18446744073709551615: the range is 0 to 9223372036854775807"),
         (["sample", "digits", "--seed", "-1"], "--seed -1: the range is 0"),
         (["sample", "digits", "--first-image", "9223372036854775807"], "--first-image"),
-        (["sample", "digits", "--labels", ","], "--labels ',': a class number is missing"),
+        (["sample", "digits", "--labels", ","], "--labels: its value is empty"),
         (["sample", "digits", "--labels", "1,,2"], "a class number is missing"),
         (["sample", "digits", "--plan", "fastes"], "there is no file of that name; did you mean 'fastest'"),
         (["sample", "digits", "--batch", "65536", "--count", "65536", "--guidance", "2"], "65536 images at a time, twice with guidance, are too many"),

@@ -31,7 +31,7 @@ def test_a_part_resumes_and_is_not_taken_for_another(split):
         (part, ["--shard", "1/3", "--dtypes", "fp16"], "is part 1/3 of another choice of cases"),
         (part, [], "is part 1/3 of a sweep that was split"),
         (split.folder / "part2", ["--shard", "1/1"], "is part 2/3"),
-        (part, ["--shard", ""], "--shard is '', not I/N with I from 1 to N and N up to"),
+        (part, ["--shard", ""], "--shard: its value is empty"),
         (part, ["--shard", "0/3"], "--shard is '0/3', not I/N with I from 1 to N and N up to"),
     ]:
         result = split.sweep(out, *more)

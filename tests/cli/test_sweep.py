@@ -77,7 +77,7 @@ def test_google_benchmark_flags(problems, tmp_path):
 
 @pytest.mark.parametrize(
     "filter, count",
-    [("k=24", 1), ("host$", 3), ("^gemm/m=16", 1), ("-m=16", 2), ("all", 3), ("", 3), ("k=(8|24)/", 3), ("-host$", 0)],
+    [("k=24", 1), ("host$", 3), ("^gemm/m=16", 1), ("-m=16", 2), ("all", 3), ("k=(8|24)/", 3), (r"m=\d,", 2), ("-host$", 0)],
 )
 def test_filter_means_the_same_to_list_and_run(filter, count, problems, tmp_path):
     flag = f"--benchmark_filter={filter}"
@@ -157,7 +157,7 @@ def test_an_output_file_that_cannot_be_written_whole_is_an_error(problems, tmp_p
     report.write_text("of before")
     limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
     result = sweep(problems, tmp_path / "a", f"--benchmark_out={report}", preexec_fn=limit)
-    assert result.returncode == 2 and "report.json.partial: cannot be written: File too large" in re.sub(r"\.\d+\.", ".", result.stderr), result.stderr
+    assert result.returncode == 2 and "report.json: cannot be written: File too large" in result.stderr, result.stderr
     assert report.read_text() == "of before"
     assert not list(tmp_path.glob("*.partial"))
 
