@@ -62,7 +62,7 @@ void require_steps(const SamplingOptions& options, int most, const std::string& 
 }
 
 void check(const SamplingOptions& options, const NetworkInfo::Levels& levels, const Timesteps& timesteps) {
-  const int spare = std::max(options.row().spare, options.ends_noisy ? 1 : 0);
+  const int spare = std::max(spaced_timesteps(options) - options.steps, options.ends_noisy ? 1 : 0);
   require_steps(options, timesteps.count - spare,
                 timesteps.count == sampler_step::kTrainingSteps
                     ? ""

@@ -143,6 +143,11 @@ TEST(Samplers, RefuseOptionsThatMakeNoSense) {
   for (const SamplingOptions& options : wrong)
     EXPECT_THROW(plan_steps(options, network_of(Prediction::x0)), InvalidInput);
   EXPECT_EQ(plan_steps({.steps = 1}, network_of(Prediction::x0)).size(), 1u);
+  const SamplingOptions all{.solver = Solver::dpmpp_2m,
+                            .schedule = Schedule::linear,
+                            .steps = 1000,
+                            .spacing = sampler_step::Spacing::trailing};  // nothing is spaced beside them
+  EXPECT_EQ(plan_steps(all, network_of(Prediction::noise, Schedule::linear)).size(), 1000u);
   EXPECT_EQ(plan_steps({.seed = (std::uint64_t{1} << 63) - 1}, network_of(Prediction::x0)).size(), 18u);
 }
 
