@@ -11,7 +11,7 @@ from torch import nn
 
 from noisefloor._laid_out import NOMINAL, LaidOut
 from noisefloor._operators import OPERATORS
-from noisefloor._replacement import Replacement, judged, misfit, need, parameter, standing
+from noisefloor._replacement import Replacement, hooks_of_every_module, is_own, judged, misfit, need, parameter, standing
 
 
 def channels_last(x):
@@ -113,6 +113,7 @@ class Linear(Replacement):
 
 class GroupNorm(Replacement):
     runs = "groupnorm"
+    asks = ("num_groups", "eps")
     activation = None  # a LastActivation that it computes, too
 
     @staticmethod
@@ -140,7 +141,7 @@ class GroupNorm(Replacement):
 
 class LayerNorm(Replacement):
     runs = "layernorm"
-    asks = ("normalized_shape",)
+    asks = ("normalized_shape", "eps")
 
     @staticmethod
     def fits(module):
@@ -174,7 +175,7 @@ class LastActivation(Replacement):
         need(type(module) is nn.SiLU, f"it is {type(module).__name__}")
 
     def of(self, network, attribute, norm):
-        self.network, self.attribute, self.norm = network, attribute, norm
+        self.network, self.attribute, self.norm, self.calls = network, attribute, norm, type(network).forward
         return self
 
     def put(self, undo):
@@ -192,6 +193,8 @@ class LastActivation(Replacement):
     def is_fused(self):
         """Asked by both, one behind the other."""
         norm, act = self.norm, self.module
+        if hooks_of_every_module() or not is_own(self.network) or self.network.__class__.forward != self.calls:
+            return False
         return self.network._modules.get(self.attribute) is act and standing(act) is self and standing(norm.module) is norm
 
     def __call__(self, input):

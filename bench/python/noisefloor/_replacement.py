@@ -53,6 +53,8 @@ def misfit(x, weight, least=1, most=64, images=False, rows=False):
     dtype = weight.dtype
     if x.dtype is not dtype or dtype not in DTYPES:
         return "an element type that is not the weights', or that no op takes"
+    if torch._C._is_any_autocast_enabled() and is_cast(x.device.type, dtype):
+        return "torch.autocast to another element type"
     if x.layout is not torch.strided or x.is_nested:
         return "an input that is not dense"
     if not least <= x.dim() <= most:
@@ -62,6 +64,10 @@ def misfit(x, weight, least=1, most=64, images=False, rows=False):
     if images and x.size(0) > MOST_IMAGES:
         return f"more than {MOST_IMAGES} images"
     return f"more than {MOST_ROWS} rows" if rows and x.numel() > MOST_ROWS * x.size(-1) else None
+
+
+def is_cast(device, dtype):
+    return device in ("cpu", "cuda") and torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device) is not dtype
 
 
 def parameter(module, name):
@@ -132,7 +138,7 @@ class Replacement:
 
     def inside(self):
         """(None, the replacements of the layers that it computes), or (why it must call them, [])."""
-        if not torch.compiler.is_compiling() and _has_any_global_hook():
+        if hooks_of_every_module():
             return "hooks of every module", []
         modules = self.module._modules
         for name, known in zip(self.restates, self.restated):
@@ -168,6 +174,10 @@ class Replacement:
     def __wrapped__(self):
         """What inspect.signature sees."""
         return types.MethodType(getattr(self.module.__class__, self.functions[0]), self.module)
+
+
+def hooks_of_every_module():
+    return not torch.compiler.is_compiling() and _has_any_global_hook()
 
 
 def is_own(module, name="forward"):

@@ -7,7 +7,7 @@ from noisefloor._blocks import is_replaced, of_diffusers
 from noisefloor._laid_out import NOMINAL
 from noisefloor._layers import Conv2d, Linear, channels_first, channels_last
 from noisefloor._operators import OPERATORS
-from noisefloor._replacement import Replacement, altered, judged, misfit, need, parameter, standing
+from noisefloor._replacement import Replacement, altered, hooks_of_every_module, judged, misfit, need, parameter, standing
 
 
 class Projecting(Replacement):
@@ -122,10 +122,9 @@ class Attention(Replacement):
     def project(self, attn, tokens, keys):
         layers = (attn.to_q, attn.to_k, attn.to_v)
         joint = layers if self.together == 3 and keys is tokens else layers[1:]
-        if not self.together or not all([standing(one) is not None for one in joint]):
-            return attn.to_q(tokens), attn.to_k(keys), attn.to_v(keys)
-        weights = [parameter(one, "weight") for one in joint]
-        if any([misfit(keys, one, rows=True) for one in weights]):
+        alone = not self.together or hooks_of_every_module() or any([standing(one) is None or one._parameters.get("bias", ...) is not None for one in joint])
+        weights = [] if alone else [parameter(one, "weight") for one in joint]
+        if alone or any([misfit(keys, one, rows=True) for one in weights]):
             return attn.to_q(tokens), attn.to_k(keys), attn.to_v(keys)
         products = OPERATORS["products"](keys.flatten(0, 1).contiguous(), weights)
         last = products.unflatten(1, keys.shape[:2]).unbind(0)
