@@ -4,6 +4,8 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <numeric>
+
 #include "bench/python/call.h"
 #include "bench/python/call_key.h"
 #include "bench/python/plan.h"
@@ -99,6 +101,36 @@ nb::tuple sample_data(const std::string& name, std::uint64_t seed, std::size_t c
   return nb::make_tuple(all, moving, open);
 }
 
+// [(output, shape, its values in fp64)] by the op's oracle, of every field's value as text and of the inputs by name:
+// what the tests hold calls to.
+nb::list reference_data(const std::string& name, const nb::dict& values, const std::string& dtype, nb::dict inputs) {
+  const Op& op = required(name);
+  std::vector<KeyValue> pairs;
+  for (const auto& [key, value] : values) pairs.push_back({nb::cast<std::string>(key), nb::cast<std::string>(value)});
+  const AnyProblem problem = op.parse_pairs(std::move(pairs));
+  const DType row = parse_dtype(dtype).value();
+  const std::vector<TensorSpec> specs = op.tensors(problem, row);
+  std::vector<HostTensor> tensors;
+  for (const TensorSpec& spec : specs) {
+    tensors.push_back({spec.dtype, nullptr});
+    if (spec.role == Role::out) continue;
+    const Tensor tensor = read_tensor(inputs[spec.name], {name, spec.name}, false);
+    if (tensor.dtype != spec.dtype || !std::ranges::equal(tensor.shape, spec.shape))
+      throw InvalidInput(name + ": '" + spec.name + "' is of another type or shape");
+    tensors.back().data = tensor.data;
+  }
+  nb::list found;
+  for (std::size_t output = 0; output < specs.size(); ++output) {
+    if (specs[output].role == Role::in) continue;
+    std::vector<std::int64_t> elements(static_cast<std::size_t>(specs[output].elements()));
+    std::iota(elements.begin(), elements.end(), std::int64_t{0});
+    std::vector<double> result(elements.size());
+    op.reference(problem, row, tensors, output, elements, result);
+    found.append(nb::make_tuple(specs[output].name, tuple_of(specs[output].shape), result));
+  }
+  return found;
+}
+
 }  // namespace
 }  // namespace noisefloor::python
 
@@ -117,6 +149,7 @@ NB_MODULE(_core, m) {
   m.def("catalogue", catalogue_data);
   m.def("problem", problem_data);
   m.def("samples", sample_data);
+  m.def("reference", reference_data);
   m.def("short_dtype", short_dtype);
   m.def("after_fork", after_fork);
   m.def("set_programmatic_launch", set_programmatic_launch, nb::arg("on"));

@@ -30,7 +30,6 @@ if(TARGET noisefloor)
   foreach(data bench/problems bench/pipeline/weights bench/plugin baselines)
     get_filename_component(parent noisefloor/${data} DIRECTORY)
     install(DIRECTORY ${data} DESTINATION ${parent} COMPONENT program EXCLUDE_FROM_ALL
-            FILES_MATCHING PATTERN "*.csv" PATTERN "*.safetensors" PATTERN "*.py" PATTERN "plugin.h" PATTERN "new_kernel/*.cu" PATTERN "formulas/*.cu" PATTERN __pycache__ EXCLUDE)
+            FILES_MATCHING PATTERN "*.csv" PATTERN "*.safetensors" PATTERN "*.py" PATTERN "plugin.h" PATTERN "new_kernel/*.cu" PATTERN __pycache__ EXCLUDE)
   endforeach()
-  install(DIRECTORY kernels DESTINATION noisefloor COMPONENT program EXCLUDE_FROM_ALL FILES_MATCHING PATTERN "formula.py")
 endif()

@@ -5,12 +5,10 @@ import csv
 import json
 import os
 import re
-import runpy
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -130,8 +128,6 @@ def test_a_variant_and_an_op_are_measured(made):
     assert {row["status"] for row in rows} <= {"ok", "throttled"}, rows
     listed = subprocess.run([program, "list", "variants", "--filter", "^rmsnorm/"], capture_output=True, text=True, timeout=60).stdout
     assert "ptx_sm90a" in listed and "an example of docs/adding.md" in listed
-    rmsnorm = runpy.run_path(folder / "kernels/rmsnorm/formula.py")["rmsnorm"]
-    assert np.allclose(rmsnorm({"eps": "0"}, {"x": np.array([[3.0, -3.0]]), "gamma": np.array([1.0, 2.0])}), [[1, -2]])
 
 
 def test_a_column_is_one_line(made):

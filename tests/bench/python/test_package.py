@@ -43,9 +43,10 @@ def test_the_command_line_is_in_it(tmp_path):
     assert run("--no-such-option").returncode == 2
     linked = subprocess.run(["ldd", tmp_path / "noisefloor" / "bin" / "noisefloor"], capture_output=True, text=True, check=True).stdout
     assert "libfmt.so" not in linked or f"{tmp_path}/noisefloor/" in linked
-    for data in ("bench/problems/gemm.csv", "bench/pipeline/weights", "baselines/pytorch/ops/gemm.py",
-                 "bench/plugin/new_kernel/formulas/streams.cu", "kernels/gemm/formula.py"):  # fmt: skip
+    for data in ("bench/problems/gemm.csv", "bench/pipeline/weights", "baselines/pytorch/ops/gemm.py"):
         assert (tmp_path / "noisefloor" / data).exists()
+    made = run("new-kernel", "groupnorm", "--out", tmp_path / "mine")
+    assert made.returncode == 0 and len(list((tmp_path / "mine").iterdir())) == 3, made.stderr
 
 
 def test_a_wheel_is_built_with_what_the_tests_are_built_with():

@@ -147,7 +147,7 @@ def test_several_devices_are_refused_without_a_kernel_too(moved):
 def test_the_reference_holds_for_torch():
     values, inputs, fields = random_calls.call_of("conv2d", 5, "fp32")
     y = as_tuple(noisefloor.torch.conv2d(**tensors(inputs), **fields))[0]
-    wanted = random_calls.formula("conv2d").conv2d(values | {"dtype": "fp32"}, {name: array.astype(np.float64) for name, array in inputs.items()})[0]
+    wanted = random_calls.reference("conv2d", values, "fp32", inputs)[0]
     assert np.allclose(y.numpy(), wanted, atol=1e-4)
 
 
