@@ -134,6 +134,11 @@ def test_rooms_of_the_table_are_there():
     assert not missing, f"{PAGE} has rows of rooms that are not there: {missing}"
 
 
+def test_python_of_kernels_imports_no_other_room():
+    rooms = "|".join(path.name for path in ROOT.iterdir() if path.is_dir())
+    assert not [path for path in (ROOT / "kernels").rglob("*.py") if re.search(rf"^\s*(from|import) ({rooms})\b", path.read_text(), re.M)]
+
+
 def test_nothing_is_loose_in_bench():
     loose = {path.name for path in (ROOT / "bench").iterdir() if path.is_file()}
     assert loose <= {"main.cpp", "CMakeLists.txt", "README.md"}, loose
