@@ -125,7 +125,7 @@ build() {
   fi
   # A home may be shared between systems, whose headers and libraries are others, and perhaps older than what was compiled with them.
   local system
-  system=$(uname -m)$(sed -n 's/^\(ID\|VERSION_ID\)=/ /p' /etc/os-release 2>/dev/null | tr -d '"\n')
+  system=$(uname -m)$(sed -n 's/^\(ID\|VERSION_ID\)=/ /p' /etc/os-release 2>/dev/null | tr -d '"\n') || true  # no such file
   if [ -f "$root/build/$name/.system" ] && [ "$(cat "$root/build/$name/.system")" != "$system" ]; then
     say "build/$name was made on $(cat "$root/build/$name/.system"), and this is $system: building it anew"
     find "${root:?}/build/$name" -mindepth 1 -maxdepth 1 -exec rm -rf {} +

@@ -6,7 +6,7 @@
 # The digest is of the names and contents of all that is built or read at run time. -D SOURCE= OUTPUT= and what build_info.cpp.in names.
 cmake_minimum_required(VERSION 3.24)
 set(built kernels networks baselines bench reports scripts/cmake CMakeLists.txt CMakePresets.json pyproject.toml)
-set(not_built "(^|/)__pycache__/|\\.pyc$")
+set(not_built "(^|/)(__pycache__/|\\.|#)|(\\.pyc|~)$")  # nor what editors leave
 file(REAL_PATH "${SOURCE}" root)
 
 function(digest_of_sources out)

@@ -51,12 +51,18 @@ def tree(tmp_path, request):
     return Tree(tmp_path / "inner" / request.param)
 
 
+def leave_behind(tree):
+    """What Python, editors and file systems leave, which no build takes."""
+    for name in ("__pycache__/x.pyc", ".kernel.cu.swp", "._kernel.cu", "kernel.cu~", "#kernel.cu#", ".ipynb_checkpoints/kernel.cu"):
+        tree.write(f"kernels/{name}", "two\n")
+
+
 def test_a_tarball_is_called_by_its_sources(tree, tmp_path):
     name, said = tree.build()
     assert re.fullmatch("src-[0-9a-f]{12}", name) and name in said
     assert tree.build() == (name, ""), "said once"
     tree.write("docs/page.md", "two\n")  # is not built
-    tree.write("kernels/__pycache__/x.pyc", "two\n")
+    leave_behind(tree)
     assert tree.name() == name
     assert Tree(tmp_path / "another").name() == name
     names = {name}
@@ -91,6 +97,7 @@ def test_every_dirty_tree_is_a_build_of_its_own(tree):
     assert tree.name() == names[1]
     tree.write("kernels/kernel.cu", "one\n")
     tree.write("docs/page.md", "two\n")
+    leave_behind(tree)
     assert tree.name() == commit, "what is built is the commit's"
 
 

@@ -21,6 +21,7 @@ def machine(tmp_path):
 SAID = [
     (H100, 0, ["9.0 NVIDIA H100 80GB HBM3"], ""),
     (f"{H100}\n8.6, NVIDIA A10", 0, ["9.0 NVIDIA H100 80GB HBM3", "8.6 NVIDIA A10"], ""),
+    (f"{H100}\r\n8.6, NVIDIA A10\r", 0, ["9.0 NVIDIA H100 80GB HBM3", "8.6 NVIDIA A10"], ""),
     ("10.3, NVIDIA B300", 0, ["10.3 NVIDIA B300"], ""),
     (f"{H100}\n{GTX}", 0, ["9.0 NVIDIA H100 80GB HBM3"], "GTX 1080 is left out"),
     (GTX, 0, [], "7.5 or newer"),

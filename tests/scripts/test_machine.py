@@ -65,6 +65,13 @@ def test_what_another_system_built_is_built_anew(machine, tmp_path):
         assert ("another 9" in result.stderr) == (not stays)
 
 
+def test_a_system_without_a_name(machine, tmp_path):
+    machine.program("cmake", "#!/bin/sh\necho cmake version 3.25.1\n")
+    machine.program("sed", f'#!/bin/sh\n[ "$3" != /etc/os-release ] || exit 2\nexec {shutil.which("sed")} "$@"\n')
+    result = machine.bash('root=$1; build host', tmp_path)
+    assert result.returncode == 0 and (tmp_path / "build/host/.system").read_text().strip() == os.uname().machine, result.stderr
+
+
 @pytest.mark.skipif(not shutil.which("git"), reason="needs git")
 def test_a_checkout_has_lf(tmp_path):
     copy_tree(tmp_path / "from", "scripts")
