@@ -78,7 +78,12 @@ class OutputFile:
             fill(part)
             if os.path.exists(self.target):
                 shutil.copymode(self.target, part)
-            os.replace(part, self.target)
+            try:
+                os.replace(part, self.target)
+            except OSError as error:  # mounted by itself, or another user's in /tmp: written where it is
+                if error.errno not in (errno.EBUSY, errno.EPERM, errno.EACCES):
+                    raise
+                shutil.copyfile(part, self.target)
         finally:
             if os.path.exists(part):
                 os.remove(part)

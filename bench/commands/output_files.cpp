@@ -118,17 +118,17 @@ int send(int kept, const fs::path& target, int open_file) {
   return close(to) != 0 && why == 0 ? errno : why;
 }
 
-// A file that was there keeps its permissions, and its owner where this process may say so.
+// A file that was there keeps its permissions, and its owner and group where this process may say so.
 int put(const fs::path& partial, const fs::path& target) {
   FileStatus there{};
   if (lstat(target.c_str(), &there) == 0 && !S_ISDIR(there.st_mode)) {
     if (!S_ISREG(there.st_mode)) return EEXIST;  // since it was looked at
-    (void)!chown(partial.c_str(), there.st_uid, there.st_gid);
-    (void)chmod(partial.c_str(), there.st_mode & 07777);
+    if (chown(partial.c_str(), there.st_uid, there.st_gid) != 0) (void)!chown(partial.c_str(), -1, there.st_gid);
+    (void)chmod(partial.c_str(), there.st_mode & 0777);
   }
   if (rename(partial.c_str(), target.c_str()) == 0) return 0;
-  if (errno != EBUSY) return errno;
-  // One file that is mounted by itself, as containers do, can only be written where it is.
+  if (errno != EBUSY && errno != EPERM && errno != EACCES) return errno;
+  // A file that is mounted by itself, as containers do, or another user's in /tmp can only be written where it is.
   const int from = open(partial.c_str(), O_RDONLY | O_CLOEXEC),
             to = open(target.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC);
   int why = from < 0 || to < 0 ? errno : copy(from, to);
@@ -136,6 +136,12 @@ int put(const fs::path& partial, const fs::path& target) {
   if (to >= 0 && close(to) != 0 && why == 0) why = errno;
   (void)unlink(partial.c_str());
   return why;
+}
+
+fs::path target_of(const char* option, const fs::path& path) try {
+  return follow_links(path);
+} catch (const std::exception& error) {
+  throw InvalidInput(fmt::format("{} {}: {}", option, path.string(), error.what()));
 }
 
 }  // namespace
@@ -182,7 +188,7 @@ void OutputFiles::add(const char* option, const fs::path& path) {
     throw InvalidInput(fmt::format("{} {}: {}", option, path.string(), why));
   };
   if (!path.has_filename()) refuse("is a folder");
-  File file{option, path, follow_links(path), Kind::file};
+  File file{option, path, target_of(option, path), Kind::file};
   FileStatus there{}, words{};
   const bool exists = stat(file.target.c_str(), &there) == 0;
   const auto number = own_descriptor(file.target);
@@ -210,7 +216,7 @@ void OutputFiles::add_folder(const char* option, const fs::path& path) {
   const auto refuse = [&](const std::string& why) {
     throw InvalidInput(fmt::format("{} {}: {}", option, path.string(), why));
   };
-  File file{option, path, follow_links(path), Kind::folder};
+  File file{option, path, target_of(option, path), Kind::folder};
   std::error_code error;
   const fs::file_status there = fs::status(file.target, error);
   if (fs::exists(there) && !(fs::is_directory(there) && fs::is_empty(file.target, error)))

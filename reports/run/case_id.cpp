@@ -32,6 +32,15 @@ CaseId CaseId::parse(std::string_view text) {
 
 NameFilter name_filter(const std::string& option, const std::string& expression) {
   if (expression.empty()) return [](const std::string&) { return true; };
+  // libstdc++ parses by recursion, and looks ahead anew at each letter: within each other, such do not end.
+  constexpr std::size_t kLongest = 1000;
+  std::size_t ahead = 0;
+  for (std::size_t at = 0; (at = expression.find("(?", at)) != std::string::npos; ++at)
+    if (at + 2 < expression.size() && expression[at + 2] != ':') ++ahead;
+  if (expression.size() > kLongest || ahead > 1)
+    throw std::runtime_error(
+        fmt::format("{}: the regular expression has {} characters and {} look-aheads; at most {} and 1 are taken",
+                    option, expression.size(), ahead, kLongest));
   try {
     // libstdc++'s executor that follows all ways at once: neither time nor stack grows beyond the length of a name. A
     // search begins again at each letter, so the whole name is matched.

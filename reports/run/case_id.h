@@ -32,8 +32,8 @@ struct CaseId : ProblemId {
 };
 
 // Which names an option lets through: those in which its regular expression is found. The grammar is ECMAScript's, in
-// every command the same, without back-references, so that it takes time in proportion to the name and ends for every
-// expression. An empty one lets all through. Throws std::runtime_error naming the option.
+// every command the same, without back-references, with at most 1000 characters and one look-ahead, so that it ends
+// for every expression. An empty one lets all through. Throws std::runtime_error naming the option.
 using NameFilter = std::function<bool(const std::string& name)>;
 NameFilter name_filter(const std::string& option, const std::string& expression);
 

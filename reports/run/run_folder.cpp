@@ -196,9 +196,9 @@ void RunFolder::drop(const std::set<CaseId>& cases) {
 void RunFolder::append_crosscheck(const SweepRow& row, double do_bench_us) {
   const auto file = folder_ / "crosscheck.csv";
   if (!std::filesystem::exists(file)) append_line(file, "op,variant,dtype,problem,time_cold_us,do_bench_us,ratio\n");
-  append_line(file,
-              fmt::format("{},{},{},{},{:.6g},{:.6g},{:.6g}\n", row.op, row.variant, row.dtype, quote_csv(row.problem),
-                          *row.time_cold_us, do_bench_us, *row.time_cold_us / do_bench_us));
+  append_line(file, fmt::format("{},{},{},{},{:.6g},{:.6g},{:.6g}\n", quote_csv(row.op), quote_csv(row.variant),
+                                quote_csv(row.dtype), quote_csv(row.problem), *row.time_cold_us, do_bench_us,
+                                *row.time_cold_us / do_bench_us));
 }
 
 std::string RunFolder::fact(const std::string& name) const {

@@ -34,6 +34,18 @@ def test_links_are_followed(tmp_path):
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["circle", "d", "dangling", "link", "new", "old"]
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for a file of another user")
+def test_another_users_file_in_a_folder_like_tmp(tmp_path):
+    (tmp_path / "f").write_text("old, and longer")
+    for path, mode in ((tmp_path / "f", 0o666), (tmp_path, 0o1777)):
+        os.chown(path, 12345, 12345)
+        path.chmod(mode)
+    program = "import sys; from pathlib import Path; from baselines.pytorch.output_file import OutputFile; import os; os.chdir(sys.argv[1]); os.setuid(65534); " \
+        "OutputFile('f').write(lambda part: Path(part).write_text('new'))"
+    subprocess.run([sys.executable, "-c", program, tmp_path], check=True, cwd=ROOT)
+    assert (tmp_path / "f").read_text() == "new" and len(list(tmp_path.iterdir())) == 1
+
+
 def test_a_failure_leaves_what_was_there(tmp_path):
     (tmp_path / "f").write_text("old")
 

@@ -162,6 +162,18 @@ def refusals(place, command, option, value, **how):
     return result.stderr
 
 
+def as_nobody(*groups):
+    """How to run the program without root's rights, where this is root."""
+    if os.geteuid() != 0:
+        return {}
+    how = {"user": NOBODY, "group": NOBODY, "extra_groups": groups}
+    try:
+        subprocess.run([PROGRAM, "--version"], capture_output=True, check=True, **how)
+    except (OSError, subprocess.SubprocessError):
+        pytest.skip("nobody may not run the program here")
+    return how
+
+
 @pytest.mark.parametrize("command, option", OUTPUTS)
 def test_what_cannot_be_written_is_refused_before_anything_else(command, option, place):
     closed = place / "closed"
@@ -170,13 +182,7 @@ def test_what_cannot_be_written_is_refused_before_anything_else(command, option,
     assert "is a folder" in refusals(place, command, option, str(closed))
     assert "there is no folder" in refusals(place, command, option, "none/x")
     assert "empty" in refusals(place, command, option, "")
-    how = {}
-    if os.geteuid() == 0:
-        how = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
-        try:
-            subprocess.run([PROGRAM, "--version"], capture_output=True, check=True, **how)
-        except (OSError, subprocess.SubprocessError):
-            pytest.skip("nobody may not run the program here")
+    how = as_nobody()
     assert "Permission denied" in refusals(place, command, option, str(closed / "x"), **how)
     (place / "kept").write_text("kept")
     (place / "kept").chmod(0o444)
@@ -190,6 +196,31 @@ def test_an_empty_value_is_a_wrong_one(command):
             result = run(command, *words)
             assert result.returncode == 2 and option in result.stderr and "empty" in result.stderr, (words, result)
     assert VALUES[command] or command in ("roofline", "devices"), "help is read as it is printed"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for files of other users")
+def test_files_of_other_users_that_may_be_written(place):
+    """In a folder like /tmp they cannot be renamed to; in a team's the team may write them afterwards, too."""
+    user, team = 12345, 12346
+    for name, mode, owners in (("sticky", 0o1777, (user, user)), ("team", 0o770, (user, team))):
+        folder = place / name
+        folder.mkdir()
+        file = folder / "file.csv"
+        file.write_text("old and longer than what is written: " + 1000 * "x")
+        for path, bits in ((folder, mode), (file, 0o4666 if name == "sticky" else 0o664)):
+            os.chown(path, *owners)
+            path.chmod(bits)
+        ran(place, command_of("history", {"--csv": str(file)}), **as_nobody(team))
+        assert file.read_text().startswith("device,series,") and "x" * 9 not in file.read_text()
+        status = file.stat()
+        assert status.st_gid == owners[1] and not status.st_mode & 0o4000 and status.st_mode & 0o060 == 0o060
+        assert [path.name for path in folder.iterdir()] == ["file.csv"]
+
+
+def test_links_in_a_circle_are_named(place):
+    (place / "circle").symlink_to("round")
+    (place / "round").symlink_to("circle")
+    assert "circle" in refusals(place, "history", "--csv", "circle")
 
 
 def test_stdout_to_a_file_is_appended_to(place):
