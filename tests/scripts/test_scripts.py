@@ -82,7 +82,7 @@ def test_a_filter_chooses_tests(tmp_path, filter, gpu, selection, gpu_filter):
     (tmp_path / "bin").mkdir()
     if gpu:
         executable(tmp_path / "bin" / "gpu_tests", GPU_TESTS)
-    text = (f'set -euo pipefail; . "{SCRIPTS}/lib.sh"; step="running the tests"; choose_tests {ctest} {tmp_path} "$1" ""; '
+    text = (f'set -euo pipefail; . "{SCRIPTS}/lib.sh"; step="running the tests"; choose_tests "{ctest}" "{tmp_path}" "$1" ""; '
             'echo "${selection[*]}"; echo "${NOISEFLOOR_TEST_FILTER:-}"')
     result = run("bash", "-c", text, "test", filter)
     if selection is None:
