@@ -212,10 +212,14 @@ void OpenNetwork::say_what_is_read(bool verbose) const {
     say(fmt::format("{} is read", file));
   for (const std::string& line : settings->warnings) say(line);
   if (!verbose) return;
-  if (settings->row.decodes()) {
-    const auto said = settings->from.find("latent scale");
-    say(fmt::format("{:<18} {:<24} {}", "latent scale", settings->row.latent_scale,
+  const auto list = [&](const char* name, const auto& value) {
+    const auto said = settings->from.find(name);
+    say(fmt::format("{:<18} {:<24} {}", name, value,
                     said == settings->from.end() ? fmt::format("{}'s own", network->name()) : said->second));
+  };
+  if (settings->row.decodes()) {
+    list("latent scale", settings->row.latent_scale);
+    list("fp32 for fp16", settings->upcast || *settings->row.no_fp16 != '\0');
   }
   for (const std::string& line : settings->ignored) say(line + ": ignored");
 }

@@ -163,7 +163,8 @@ std::vector<StepPlan> resolve_options(SampleArguments& arguments, const NetworkI
   options.rho = arguments.rho.value_or(options.rho);
   const auto not_karras = [&](const char* option, bool given) {
     if (given && options.schedule == sampler_step::Schedule::karras)
-      throw InvalidInput(fmt::format("{} is for schedules of training timesteps; karras has its own levels", option));
+      throw InvalidInput(fmt::format(
+          "{} is for schedules of training timesteps, as --schedule names them; karras has its own levels", option));
   };
   not_karras("--spacing", !arguments.spacing.empty());
   not_karras("--offset", arguments.offset.has_value());

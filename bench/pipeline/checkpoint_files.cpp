@@ -117,7 +117,7 @@ std::optional<fs::path> find_checkpoint(const fs::path& path, std::string_view p
   if (!fs::is_directory(path, error)) return path;
   for (const fs::path& folder : {path, path / part})
     for (const char* name : kNames)
-      if (fs::exists(folder / name, error)) return folder / name;
+      if (is_there(folder / name)) return folder / name;
   return {};
 }
 

@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <initializer_list>
+
 #include "kernels/core/fields.h"
+#include "reports/run/files.h"
 
 namespace noisefloor::pipeline {
 namespace {
@@ -18,8 +22,6 @@ constexpr const char* kHarmless[] = {"dropout",          "upcast_attention", "ad
                                      "in_channels",       // as well
                                      "use_quant_conv",   "sample_size",      "num_frames"};
 
-const char* kSettingsOption = "--settings own takes none of the folder's";
-
 // The scheduler's class that a pipeline names: {"scheduler": ["diffusers", "EulerDiscreteScheduler"], ...}.
 std::string scheduler_class(const ConfigFile& index) {
   const Json* entry = index.find("scheduler");
@@ -32,7 +34,6 @@ std::string scheduler_class(const ConfigFile& index) {
 // Sides of latents as a setting has them: one number, or [height, width].
 void take_sample_size(const ConfigFile& config, NetworkInfo& row) {
   const Json* size = config.find("sample_size");
-  if (size == nullptr) return;
   const auto side = [&](const Json& value) {
     constexpr double kMost = 65536;
     const double number = value.is_number() ? value.get<double>() : 0;
@@ -45,22 +46,79 @@ void take_sample_size(const ConfigFile& config, NetworkInfo& row) {
   try {
     (void)row.resolved(asked);
   } catch (const InvalidInput& error) {
-    config.refuse("sample_size", fmt::format("one that {} takes ({})", row.name, error.what()));
+    config.refuse("sample_size",
+                  fmt::format("one that {} takes ({}; --height with --width overrides it)", row.name, error.what()));
   }
   row.image.height = asked.height;
   row.image.width = asked.width;
 }
 
+const ConfiguredAs* first_unlike(const ConfigFile& config, const NetworkInfo& row) {
+  const auto unlike = [&](const ConfiguredAs& one) {
+    const Json* said = config.said(one.key);
+    return said != nullptr && !same_setting(Json::parse(one.value), *said);
+  };
+  const auto found = std::ranges::find_if(row.configuration, unlike);
+  return found == row.configuration.end() ? nullptr : &*found;
+}
+
+void require_structure(const ConfigFile& config, const NetworkInfo& row) {
+  const ConfiguredAs* wrong = first_unlike(config, row);
+  if (wrong == nullptr) return;
+  std::string must = fmt::format("{}, as {} is built", wrong->value, row.name);
+  for (const NetworkInfo& other : networks::all_networks())
+    if (std::ranges::find(other.configuration, wrong->key, &ConfiguredAs::key) != other.configuration.end() &&
+        first_unlike(config, other) == nullptr) {
+      must += fmt::format(" (this is {}: ask for that, or give the weights of {})", other.name, row.name);
+      break;
+    }
+  config.refuse(wrong->key, must);
+}
+
+// A checkpoint's place as it is given, and where links lead: of its folder, and its own. Settings lie beside one of
+// them.
+std::vector<fs::path> places_of(const fs::path& file) {
+  std::error_code error;
+  std::vector<fs::path> places{fs::absolute(file, error).lexically_normal()};
+  if (const fs::path folder = fs::canonical(fs::absolute(file, error).parent_path(), error); !error)
+    places.push_back(folder / file.filename());
+  if (const fs::path target = fs::canonical(file, error); !error) places.push_back(target);
+  return places;
+}
+
+void take_network_config(const ConfigFile& config, const GivenOptions& given, CheckpointSettings& settings) {
+  NetworkInfo& row = settings.row;
+  require_structure(config, row);
+  std::set<std::string, std::less<>> known;
+  for (const ConfiguredAs& one : row.configuration) known.insert(one.key);
+  const auto take = [&](const char* key, std::initializer_list<const char*> names) {  // whether it is said
+    known.insert(key);
+    if (config.find(key) == nullptr) return false;
+    for (const char* name : names) settings.from[name] = fmt::format("{} {}", config.name(), key);
+    return true;
+  };
+  if (row.decodes()) {
+    if (take("scaling_factor", {"latent scale"})) row.latent_scale = config.number("scaling_factor", 1, 0, 1e6);
+    if (take("force_upcast", {"fp32 for fp16"})) settings.upcast = config.flag("force_upcast", false);
+  } else if (row.most_frames > 1) {
+    if (!given.contains("--frames") && take("num_frames", {"frames"}))
+      row.image.frames = config.whole("num_frames", 1, 1, static_cast<int>(row.most_frames));
+  } else if (!(given.contains("--height") && given.contains("--width")) && take("sample_size", {"height", "width"})) {
+    take_sample_size(config, row);
+  }
+  sort_unknown(config, known, {std::begin(kHarmless), std::end(kHarmless)}, settings);
+}
+
 }  // namespace
 
 // Of a stranger's keys.
-constexpr std::size_t kMostShown = 80, kMostLines = 100;
+constexpr std::size_t kMostLines = 100;
 
 void sort_unknown(const ConfigFile& config, const std::set<std::string, std::less<>>& known,
                   const std::set<std::string, std::less<>>& harmless, CheckpointSettings& settings) {
   for (const auto& [key, value] : config.settings().items()) {
     if (known.contains(key) || key == "_class_name") continue;
-    const std::string text = fmt::format("{}: {} {}", config.name(), key.substr(0, kMostShown), shown(value));
+    const std::string text = fmt::format("{}: {} {}", config.name(), shown_name(key), shown(value));
     const bool says_nothing = same_setting(Json(), value) || (value.is_array() && value.empty());
     const bool ignored = key.starts_with('_') || harmless.contains(key) || says_nothing;
     std::vector<std::string>& lines = ignored ? settings.ignored : settings.warnings;
@@ -73,41 +131,11 @@ void sort_unknown(const ConfigFile& config, const std::set<std::string, std::les
   }
 }
 
-void take_network_config(const ConfigFile& config, const GivenOptions& given, CheckpointSettings& settings) {
-  NetworkInfo& row = settings.row;
-  std::set<std::string, std::less<>> known;
-  for (const ConfiguredAs& one : row.configuration) {
-    known.insert(one.key);
-    const Json* found = config.find(one.key);
-    if (found != nullptr && !same_setting(Json::parse(one.value), *found))
-      config.refuse(one.key, fmt::format("{}, as {} is built ({})", one.value, row.name, kSettingsOption));
-  }
-  if (row.decodes()) {
-    known.insert({"scaling_factor", "force_upcast"});
-    row.latent_scale = config.number("scaling_factor", row.latent_scale, 0, 1e6);
-    settings.upcast = config.flag("force_upcast", false);
-    if (config.find("scaling_factor") != nullptr) settings.from["latent scale"] = config.name() + " scaling_factor";
-    if (config.find("force_upcast") != nullptr) settings.from["fp32 for fp16"] = config.name() + " force_upcast";
-  } else if (row.most_frames > 1) {
-    known.insert("num_frames");
-    const int frames =
-        config.whole("num_frames", static_cast<int>(row.image.frames), 1, static_cast<int>(row.most_frames));
-    if (!given.contains("--frames")) row.image.frames = frames;
-    if (config.find("num_frames") != nullptr) settings.from["frames"] = config.name() + " num_frames";
-  } else if (!given.contains("--height") || !given.contains("--width")) {
-    known.insert("sample_size");
-    take_sample_size(config, row);
-    if (config.find("sample_size") != nullptr)
-      settings.from["height"] = settings.from["width"] = config.name() + " sample_size";
-  }
-  sort_unknown(config, known, {std::begin(kHarmless), std::end(kHarmless)}, settings);
-}
-
 std::optional<fs::path> pipeline_folder(const fs::path& file) {
-  std::error_code error;
-  const fs::path folder = fs::absolute(file, error).lexically_normal().parent_path().parent_path();
-  if (fs::exists(folder / "model_index.json", error) || fs::exists(folder / "scheduler/scheduler_config.json", error))
-    return folder;
+  for (const fs::path& place : places_of(file))
+    if (const fs::path folder = place.parent_path().parent_path();
+        is_there(folder / "model_index.json") || is_there(folder / "scheduler/scheduler_config.json"))
+      return folder;
   return {};
 }
 
@@ -116,8 +144,11 @@ CheckpointSettings checkpoint_settings(const NetworkInfo& info, const fs::path& 
   CheckpointSettings settings{.row = info};
   if (info.configuration.empty() || file.empty()) return settings;
   const std::string part = info.folder;
-  if (const auto config = ConfigFile::read(file.parent_path() / "config.json", part + "/config.json"))
-    take_network_config(*config, given, settings);
+  for (const fs::path& place : places_of(file))
+    if (const auto config = ConfigFile::read(place.parent_path() / "config.json", part + "/config.json")) {
+      take_network_config(*config, given, settings);
+      break;
+    }
   const auto folder = pipeline_folder(file);
   if (!folder || !sampled) return settings;
   const std::string kScheduler = "scheduler/scheduler_config.json";

@@ -40,8 +40,8 @@ double least_signal(const sampler_step::SolverRow& solver);
 // timesteps.
 using GivenOptions = std::set<std::string, std::less<>>;
 
-// The folder of the pipeline that a checkpoint belongs to, where it is a part of one: with model_index.json, or
-// scheduler/.
+// The folder of the pipeline that a checkpoint belongs to, where it (or what it is a link to) is a part of one: with
+// model_index.json, or scheduler/.
 std::optional<std::filesystem::path> pipeline_folder(const std::filesystem::path& file);
 
 // What is said beside `file`, the checkpoint (or index) of a network: config.json, and where it is to be `sampled` the
@@ -50,8 +50,7 @@ std::optional<std::filesystem::path> pipeline_folder(const std::filesystem::path
 CheckpointSettings checkpoint_settings(const networks::NetworkInfo& info, const std::filesystem::path& file,
                                        bool sampled, const GivenOptions& given = {});
 
-// The parts. `class_of`: a class that model_index.json names instead of the scheduler's own; "".
-void take_network_config(const ConfigFile& config, const GivenOptions& given, CheckpointSettings& settings);
+// Of the scheduler alone. `class_of`: a class that model_index.json names instead of the scheduler's own; "".
 void take_scheduler_config(const ConfigFile& config, const std::string& class_of, const GivenOptions& given,
                            CheckpointSettings& settings);
 

@@ -41,8 +41,7 @@ bool nothing(const Json& value) {
 }  // namespace
 
 std::optional<ConfigFile> ConfigFile::read(const std::filesystem::path& file, std::string name) {
-  std::error_code error;
-  if (!std::filesystem::exists(file, error)) return {};
+  if (!is_there(file)) return {};
   constexpr std::size_t kMostBytes = std::size_t{1} << 20;  // 1000 betas are 20 KB
   try {
     return ConfigFile(file.string(), std::move(name),
@@ -54,36 +53,39 @@ std::optional<ConfigFile> ConfigFile::read(const std::filesystem::path& file, st
   }
 }
 
-const Json* ConfigFile::find(std::string_view key) const {
+const Json* ConfigFile::said(std::string_view key) const {
   const auto found = json_.find(std::string(key));
-  return found == json_.end() || found->is_null() ? nullptr : &*found;
+  return found == json_.end() ? nullptr : &*found;
 }
 
-std::string ConfigFile::text(std::string_view key) const {
-  const auto found = json_.find(std::string(key));
-  return found == json_.end() ? "not there" : shown(*found);
+const Json* ConfigFile::find(std::string_view key) const {
+  const Json* value = said(key);
+  return value == nullptr || value->is_null() ? nullptr : value;
 }
 
 void ConfigFile::refuse(std::string_view key, const std::string& must) const {
-  throw InvalidInput(fmt::format("{}: {} must be {}, is {}", path_, key, must, text(key)));
+  const Json* value = said(key);
+  throw InvalidInput(fmt::format("{}: {} must be {}, is {}; --settings own takes nothing of the folder", path_, key,
+                                 must, value == nullptr ? "not there" : shown(*value)));
 }
 
 bool ConfigFile::flag(std::string_view key, bool otherwise) const {
-  const Json* value = find(key);
+  const Json* value = said(key);
   if (value == nullptr) return otherwise;
+  if (value->is_null()) return false;
   if (!value->is_boolean()) refuse(key, "true or false");
   return value->get<bool>();
 }
 
 std::string ConfigFile::word(std::string_view key, const std::string& otherwise) const {
-  const Json* value = find(key);
+  const Json* value = said(key);
   if (value == nullptr) return otherwise;
   if (!value->is_string()) refuse(key, "a text");
   return value->get<std::string>();
 }
 
 double ConfigFile::number(std::string_view key, double otherwise, double above, double below) const {
-  const Json* value = find(key);
+  const Json* value = said(key);
   if (value == nullptr) return otherwise;
   const double number = value->is_number() ? value->get<double>() : NAN;
   if (!(number > above && number < below))
@@ -93,7 +95,7 @@ double ConfigFile::number(std::string_view key, double otherwise, double above, 
 }
 
 int ConfigFile::whole(std::string_view key, int otherwise, int least, int most) const {
-  const Json* value = find(key);
+  const Json* value = said(key);
   if (value == nullptr) return otherwise;
   const double number = value->is_number() ? value->get<double>() : NAN;
   if (!(number >= least && number <= most && number == std::floor(number)))
@@ -123,6 +125,11 @@ std::string shown(const Json& value) {
   constexpr std::size_t kMost = 80;
   const std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
   return text.size() <= kMost ? text : text.substr(0, kMost) + "...";
+}
+
+std::string shown_name(const std::string& name) {
+  const std::string text = shown(name);
+  return text.substr(1, text.size() - (text.ends_with('"') ? 2 : 1));
 }
 
 }  // namespace noisefloor::pipeline

@@ -20,12 +20,13 @@ class ConfigFile {
 
   const std::string& name() const { return name_; }
   const Json& settings() const { return json_; }
-  const Json* find(std::string_view key) const;  // null where it is not there, or says null
-  std::string text(std::string_view key) const;  // its value, cut where it is long
-  // "FILE: KEY must be MUST, is VALUE".
+  const Json* said(std::string_view key) const;  // null where it is not there
+  const Json* find(std::string_view key) const;  // null also where it says null
+  // "FILE: KEY must be MUST, is VALUE", and the way around.
   [[noreturn]] void refuse(std::string_view key, const std::string& must) const;
 
-  // What a setting says, or where it does not `otherwise`; throws InvalidInput where it says no such thing.
+  // What a setting says, or where it is not there `otherwise`; throws InvalidInput where it says no such thing. A flag
+  // that says null is off, as in Python.
   bool flag(std::string_view key, bool otherwise) const;
   std::string word(std::string_view key, const std::string& otherwise) const;
   // Above `above` and below `below`; infinity: any.
@@ -44,7 +45,8 @@ class ConfigFile {
 // element null of an expected list stands for any.
 bool same_setting(const ConfigFile::Json& expected, const ConfigFile::Json& found);
 
-// Of a stranger, for a message.
+// Of a stranger, for a message: cut where it is long, and without control characters.
 std::string shown(const ConfigFile::Json& value);
+std::string shown_name(const std::string& name);
 
 }  // namespace noisefloor::pipeline

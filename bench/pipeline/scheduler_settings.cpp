@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <limits>
 #include <span>
 #include <utility>
@@ -47,7 +48,7 @@ struct Demand {
   unsigned classes;
   const char* must;  // a list
   const char* absent;
-  const char* option = "--settings own";  // that overrides it
+  const char* option = "";  // that overrides it
 };
 constexpr Demand kDemands[] = {
     {"num_train_timesteps", kEvery, "[1000]", "1000"},
@@ -77,7 +78,7 @@ constexpr Demand kOfLevels[] = {{"timestep_type", kEvery, "[\"continuous\"]", "\
                                 {"prediction_type", kEvery, "[\"v_prediction\"]", "\"epsilon\"", "--prediction"}};
 constexpr Demand kOfTimesteps[] = {{"timestep_type", kEuler, "[\"discrete\"]", "\"discrete\""}};
 
-// The keys that the classes have; of class 0: without an effect where the demands hold.
+// The keys that the classes have; of class 0: without an effect where the demands hold, or of no class of ours.
 constexpr unsigned kRescaled = kEvery & ~(kPndm | kHeun), kWithKarras = kEvery & ~(kDdpm | kDdim | kPndm);
 constexpr std::pair<const char*, unsigned> kKeys[] = {
     {"prediction_type", kEvery},
@@ -100,13 +101,16 @@ constexpr std::pair<const char*, unsigned> kKeys[] = {
     {"euler_at_final", 0},
     {"flow_shift", 0},
     {"time_shift_type", 0},
+    {"predict_x0", 0},
+    {"timestep_scaling", 0},
+    {"original_inference_steps", 0},
 };
 
 class Reader {
  public:
   Reader(const ConfigFile& config, const std::string& class_name, const GivenOptions& given,
          CheckpointSettings& settings)
-      : config_(config), given_(given), settings_(settings), class_name_(class_name.substr(0, 80)) {
+      : config_(config), given_(given), settings_(settings), class_name_(shown_name(class_name)) {
     for (const SchedulerClass& one : kClasses)
       if (class_name == one.name) class_ = one;
   }
@@ -131,7 +135,7 @@ class Reader {
     return levels_ ? std::span<const Demand>(kOfLevels) : std::span<const Demand>(kOfTimesteps);
   }
   void from(const char* setting, const char* key) {
-    settings_.from[setting] = config_.find(key) != nullptr
+    settings_.from[setting] = config_.said(key) != nullptr
                                   ? fmt::format("{} {}", config_.name(), key)
                                   : fmt::format("{} without {}: as {} has it", config_.name(), key, class_name_);
   }
@@ -154,13 +158,14 @@ class Reader {
     const bool of_solver = demand.classes != kEvery;
     if (!(demand.classes & class_.bit) || (of_solver && given("--sampler")) || given(demand.option)) return;
     const Json must = Json::parse(demand.must);
-    const Json* said = config_.find(demand.key);
+    const Json* said = config_.said(demand.key);
     const Json found = said != nullptr ? *said : Json::parse(demand.absent);
     if (std::ranges::any_of(must, [&](const Json& one) { return same_setting(one, found); })) return;
     std::vector<std::string> texts;
     for (const Json& one : must) texts.push_back(one.dump());
     config_.refuse(demand.key,
-                   fmt::format("{} for {} ({} overrides it)", listed(texts, "or"), class_name_, demand.option));
+                   fmt::format("{} for {}{}", listed(texts, "or"), class_name_,
+                               *demand.option == '\0' ? "" : fmt::format(" ({} overrides it)", demand.option)));
   }
 
   void take_prediction() {
@@ -176,9 +181,14 @@ class Reader {
 
   void take_timesteps() {
     networks::NetworkInfo& row = settings_.row;
-    if (!given("betas")) take_betas();
-    const bool known = class_.bit != kOther;
-    if (!given("--spacing") && (known || config_.find("timestep_spacing") != nullptr)) {
+    // A class that is not known here has defaults that are not: what it does not say is the network's own.
+    const auto takes = [&](const char* option, std::initializer_list<const char*> keys) {
+      return !given(option) && (class_.bit != kOther || std::ranges::any_of(keys, [&](const char* key) {
+                                  return config_.find(key) != nullptr;
+                                }));
+    };
+    if (takes("betas", {"beta_schedule", "beta_start", "beta_end", "trained_betas"})) take_betas();
+    if (takes("--spacing", {"timestep_spacing"})) {
       const std::string said =
           config_.word("timestep_spacing", sampler_step::kSpacingNames[static_cast<int>(class_.spacing)]);
       const auto found = std::ranges::find(sampler_step::kSpacingNames, said);
@@ -187,11 +197,11 @@ class Reader {
       row.spacing = static_cast<Spacing>(found - std::begin(sampler_step::kSpacingNames));
       from("spacing", "timestep_spacing");
     }
-    if (!given("--offset")) {
+    if (takes("--offset", {"steps_offset"})) {
       row.offset = config_.whole("steps_offset", 0, 0, sampler_step::kTrainingSteps - 1);
       from("offset", "steps_offset");
     }
-    if (!given("--final")) {
+    if (takes("--final", {})) {
       row.ends_noisy = class_.bit & (kDdim | kPndm) && !config_.flag("set_alpha_to_one", class_.set_alpha_to_one);
       if (class_.bit & (kDdim | kPndm)) from("final", "set_alpha_to_one");
     }

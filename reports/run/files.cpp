@@ -72,6 +72,11 @@ std::optional<pid_t> writer_of(std::string_view name) {
 
 }  // namespace
 
+bool is_there(const fs::path& file) {
+  std::error_code error;
+  return fs::symlink_status(file, error).type() != fs::file_type::not_found;
+}
+
 std::string read_whole_file(const fs::path& file, std::size_t most_bytes) {
   struct stat status {};
   const auto check = [&] {

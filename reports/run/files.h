@@ -15,6 +15,10 @@ inline constexpr std::size_t kMostFileBytes = std::size_t{1} << 30;  // far abov
 // and files of more than `most_bytes`. Throws std::runtime_error with the file's name.
 std::string read_whole_file(const std::filesystem::path& file, std::size_t most_bytes = kMostFileBytes);
 
+// Whether a folder has that name, or may: what cannot be looked at, and a link that leads nowhere, is not taken for
+// nothing. Reading it says what is wrong.
+bool is_there(const std::filesystem::path& file);
+
 // Whether a name is what editors, desktops and file systems leave beside files: ._gemm.csv, .gemm.csv.swp, #gemm.csv#,
 // gemm.csv~, ~$gemm.csv, Thumbs.db. What lists a folder passes over these: nothing that is looked for is called so.
 bool is_leftover(std::string_view name);

@@ -14,35 +14,22 @@ namespace noisefloor::pipeline {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = ConfigFile::Json;
 
 const fs::path kHere = "tests/bench/pipeline";
 
 // The published ones, as far as they say something: the rows of the networks are just that.
 TEST(CheckpointSettings, OfPublishedCheckpointsAreTheNetworksOwn) {
-  const Json sd15{{"_class_name", "PNDMScheduler"},   {"beta_end", 0.012},
-                  {"beta_schedule", "scaled_linear"}, {"beta_start", 0.00085},
-                  {"num_train_timesteps", 1000},      {"set_alpha_to_one", false},
-                  {"skip_prk_steps", true},           {"steps_offset", 1},
-                  {"trained_betas", nullptr},         {"clip_sample", false}};
-  const Json sdxl{{"_class_name", "EulerDiscreteScheduler"},
-                  {"beta_end", 0.012},
-                  {"beta_schedule", "scaled_linear"},
-                  {"beta_start", 0.00085},
-                  {"clip_sample", false},
-                  {"interpolation_type", "linear"},
-                  {"num_train_timesteps", 1000},
-                  {"prediction_type", "epsilon"},
-                  {"sample_max_value", 1.0},
-                  {"set_alpha_to_one", false},
-                  {"skip_prk_steps", true},
-                  {"steps_offset", 1},
-                  {"timestep_spacing", "leading"},
-                  {"trained_betas", nullptr},
-                  {"use_karras_sigmas", false}};
-  for (const auto& [network, config] : {std::pair{"sd15", sd15}, std::pair{"sdxl", sdxl}}) {
+  const std::pair<const char*, const char*> published[] = {
+      {"sd15", R"({"_class_name": "PNDMScheduler", "beta_end": 0.012, "beta_schedule": "scaled_linear",
+        "beta_start": 0.00085, "num_train_timesteps": 1000, "set_alpha_to_one": false, "skip_prk_steps": true,
+        "steps_offset": 1, "trained_betas": null, "clip_sample": false})"},
+      {"sdxl", R"({"_class_name": "EulerDiscreteScheduler", "beta_end": 0.012, "beta_schedule": "scaled_linear",
+        "beta_start": 0.00085, "clip_sample": false, "interpolation_type": "linear", "num_train_timesteps": 1000,
+        "prediction_type": "epsilon", "sample_max_value": 1.0, "set_alpha_to_one": false, "skip_prk_steps": true,
+        "steps_offset": 1, "timestep_spacing": "leading", "trained_betas": null, "use_karras_sigmas": false})"}};
+  for (const auto& [network, config] : published) {
     const CheckpointFolder folder(network);
-    folder.schedule(config);
+    folder.write("scheduler/scheduler_config.json", config);
     const NetworkInfo own = folder.row();
     const CheckpointSettings settings = folder.settings();
     EXPECT_EQ(settings.row.prediction, own.prediction);
@@ -270,6 +257,63 @@ TEST(CheckpointSettings, AnOptionStandsAboveTheFolder) {
   EXPECT_EQ(arguments.options.schedule, sampler_step::Schedule::scaled_linear);
   EXPECT_EQ(arguments.options.solver, sampler_step::Solver::ddim);
   EXPECT_EQ(arguments.row().training_sigmas(), folder.row().training_sigmas());
+}
+
+// A null that is said is not a key that is not there: for Python it is off, where it means anything.
+TEST(CheckpointSettings, NullIsOffOrRefused) {
+  const CheckpointFolder folder;
+  folder.schedule({{"_class_name", "DDIMScheduler"}, {"clip_sample", nullptr}, {"set_alpha_to_one", nullptr}});
+  EXPECT_EQ(folder.refusal(), "");
+  EXPECT_TRUE(folder.settings().row.ends_noisy);
+  folder.schedule({{"_class_name", "DDPMScheduler"}, {"clip_sample", nullptr}});
+  EXPECT_EQ(folder.settings().clamp, 0);
+  folder.schedule({{"_class_name", "DDPMScheduler"}, {"prediction_type", nullptr}});
+  EXPECT_NE(folder.refusal().find("prediction_type"), std::string::npos);
+  folder.schedule({{"_class_name", "EulerDiscreteScheduler"}});
+  folder.write("unet/config.json", R"({"flip_sin_to_cos": null})");
+  EXPECT_NE(folder.refusal().find("flip_sin_to_cos must be true"), std::string::npos);
+}
+
+// With --sampler a class that no sampler is says what it says, and nothing by defaults that are not known here.
+TEST(CheckpointSettings, OfAClassOfOthersNothingIsMadeUp) {
+  const CheckpointFolder folder;
+  folder.schedule({{"_class_name", "LCMScheduler"}, {"timestep_scaling", 10.0}, {"prediction_type", "v_prediction"}});
+  EXPECT_NE(folder.refusal().find("--sampler"), std::string::npos);
+  const NetworkInfo own = folder.row(), row = folder.settings({"--sampler"}).row;
+  EXPECT_EQ(row.prediction, sampler_step::Prediction::v);
+  EXPECT_EQ(row.training_sigmas(), own.training_sigmas());
+  EXPECT_EQ(row.offset, own.offset);
+  EXPECT_EQ(row.ends_noisy, own.ends_noisy);
+  EXPECT_TRUE(folder.settings({"--sampler"}).warnings.empty());
+}
+
+// A file that cannot be reached is not one that is not there, and settings lie where links lead.
+TEST(CheckpointSettings, LinksAreFollowed) {
+  const CheckpointFolder folder;
+  const fs::path scheduler = folder.path() / "scheduler/scheduler_config.json";
+  for (const char* target : {"../gone.json", "scheduler_config.json"}) {
+    fs::create_symlink(target, scheduler);
+    EXPECT_NE(folder.refusal().find("scheduler_config.json"), std::string::npos) << target;
+    fs::remove(scheduler);
+  }
+  folder.schedule({{"_class_name", "EulerDiscreteScheduler"}, {"prediction_type", "v_prediction"}});
+  const TemporaryFolder elsewhere;
+  fs::create_directory_symlink(fs::absolute(folder.path() / "unet"), elsewhere / "latest");
+  fs::create_symlink(fs::absolute(checkpoint_file(folder.path())), elsewhere / "latest.safetensors");
+  for (const fs::path& weights : {elsewhere / "latest", elsewhere / "latest.safetensors"})
+    EXPECT_EQ(checkpoint_settings(folder.row(), checkpoint_file(weights), true).row.prediction,
+              sampler_step::Prediction::v)
+        << weights;
+}
+
+TEST(CheckpointSettings, FramesThatNobodyTakesAreOverridden) {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "config.json") << R"({"num_frames": 48})";
+  const auto read = [&](const GivenOptions& given) {
+    return checkpoint_settings(require_network("svd"), folder / "weights.safetensors", false, given).row.image.frames;
+  };
+  EXPECT_THROW(read({}), InvalidInput);
+  EXPECT_EQ(read({"--frames"}), require_network("svd").image.frames);
 }
 
 TEST(CheckpointSettings, ADecoderTakesItsScale) {
