@@ -56,7 +56,10 @@ def resolve_sizes(given):
     *sides, step = drawn_by(given.network)
     latents = said_by(given.weights, "unet/config.json", "sample_size") if given.network == "sdxl" else None
     if latents is not None:  # of one side, or both; an eighth of the picture's
-        sides = [8 * side for side in (latents if isinstance(latents, list) else [latents] * 2)]
+        both = latents if isinstance(latents, list) else [latents] * 2
+        if len(both) != 2 or not all(type(side) is int and 8 * side % step == 0 and 0 < 8 * side <= MOST_PIXELS for side in both):
+            raise Refused(f"{given.weights}/unet/config.json: sample_size must be a multiple of {step // 8}, or two, is {latents!r}")
+        sides = [8 * side for side in both]
     for name, side in zip(("height", "width"), sides):
         asked = getattr(given, name)
         if asked is not None and (asked % step or not step <= asked <= MOST_PIXELS):

@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from baselines.pytorch.conditioning import NETWORKS, Refused, drawn_by, loaded, loaded_network, make, options  # noqa: E402
+from baselines.pytorch.conditioning import NETWORKS, Refused, drawn_by, loaded, loaded_network, make, options, resolve_sizes  # noqa: E402
 
 
 def conditioning(*arguments):
@@ -72,6 +72,14 @@ def test_sides_are_multiples_of_what_sample_takes():
         assert network in re.search(rf"a multiple of {divisor} \(([^)]*)\)", line)[1].split(", "), line
         assert all(side >= divisor and side % divisor == 0 for side in sides)
     assert drawn_by("svd") == (576, 1024, 64)
+
+
+@pytest.mark.parametrize("size", ('"abc"', "[128]", "63", "true", "1e9", "[128, null]"))
+def test_a_folder_of_no_size_is_refused(tmp_path, size):
+    (tmp_path / "unet").mkdir()
+    (tmp_path / "unet/config.json").write_text(f'{{"sample_size": {size}}}')
+    with pytest.raises(Refused, match="config.json: sample_size must be"):
+        resolve_sizes(types.SimpleNamespace(network="sdxl", weights=tmp_path, height=None, width=None))
 
 
 def test_without_the_program_sizes_are_not_guessed(monkeypatch, tmp_path):
