@@ -155,8 +155,9 @@ void Checkpoint::check(const Network& network) const {
   if (2 * complaints.size() > known.size())
     if (const std::string kind = kind_of_tensors(path(), tensors, *network.info, known); !kind.empty())
       throw InvalidInput(kind);
-  throw InvalidInput(fmt::format("{} is not a checkpoint of {}; {} of its tensors are wrong:\n  {}", path().string(),
-                                 network.name(), complaints.size(), lines_of(complaints, known.size(), *network.info)));
+  throw InvalidInput(fmt::format("{} is not a checkpoint of {}{}; {} of its tensors are wrong:\n  {}", path().string(),
+                                 network.name(), prefix().empty() ? "" : fmt::format(", without '{}'", prefix()),
+                                 complaints.size(), lines_of(complaints, known.size(), *network.info)));
 }
 
 const std::string& Checkpoint::drop_prefix(const NetworkInfo& info) {

@@ -33,19 +33,15 @@ struct ByBytes {
 using namespace std::string_view_literals;
 constexpr ByBytes kByBytes[] = {
     {"PK\x03\x04"sv, "a zip archive, as PyTorch's pickles are (.ckpt, .bin, .pt)", kFromPickle},
-    {"\x80\x02"sv, "a pickle (.ckpt, .bin, .pt)", kFromPickle},
-    {"\x80\x03"sv, "a pickle (.ckpt, .bin, .pt)", kFromPickle},
-    {"\x80\x04"sv, "a pickle (.ckpt, .bin, .pt)", kFromPickle},
-    {"\x80\x05"sv, "a pickle (.ckpt, .bin, .pt)", kFromPickle},
+    {"\x80"sv, "a pickle (.ckpt, .bin, .pt)", kFromPickle},
     {"GGUF"sv, "a GGUF file, of quantised weights", "take the model's .safetensors in fp16, bf16 or fp32"},
     {"version https://git-lfs"sv, "a pointer of Git LFS, not the file that it points to",
      "fetch the file: git lfs pull, in the folder of the clone"},
-    {"<!DOCTYPE"sv, "a web page, as a wrong address or a login leaves in the place of a file", kDownload},
-    {"<!doctype"sv, "a web page, as a wrong address or a login leaves in the place of a file", kDownload},
-    {"<html"sv, "a web page, as a wrong address or a login leaves in the place of a file", kDownload},
+    {"<"sv, "a web page, as a wrong address or a login leaves in the place of a file", kDownload},
     {"{"sv, "a text in JSON, as a server's refusal is", kDownload},
     {"\x89HDF"sv, "an HDF5 file, of Keras", "take the model's .safetensors"},
     {"\x1f\x8b"sv, "a compressed archive", "unpack it first"},
+    {""sv, "a text", kDownload},  // where all that is seen of it is one
 };
 
 // A mark is a part of a name; behind ^, its beginning.
@@ -165,18 +161,23 @@ std::string kind_of_file(const fs::path& file) {
   std::ifstream stream(file, std::ios::binary);
   stream.read(head.data(), kHead);
   head.resize(static_cast<std::size_t>(std::max<std::streamsize>(0, stream.gcount())));
+  if (const std::string kind = cut_off(file, head, fs::file_size(file, error)); !kind.empty()) return kind;
+  constexpr std::string_view kBlank = " \t\r\n";
+  const std::size_t start = std::min(head.find_first_not_of(kBlank), head.size());
+  const auto printable = [](char byte) { return byte >= ' ' && byte <= '~'; };
+  const bool is_text = start < head.size() && std::ranges::all_of(head, [&](char byte) {
+                         return printable(byte) || kBlank.find(byte) != std::string_view::npos;
+                       });
   for (const ByBytes& kind : kByBytes) {
-    if (!head.starts_with(kind.begins)) continue;
-    const auto printable = [](char byte) { return byte >= ' ' && byte <= '~'; };
+    if (head.compare(start, kind.begins.size(), kind.begins) != 0 || (kind.begins.empty() && !is_text)) continue;
     std::string shown;  // of a text its beginning, of anything else less
-    for (const char byte : head.substr(
-             0, std::ranges::all_of(head, [&](char byte) { return printable(byte) || byte == '\n'; }) ? 60 : 16))
+    for (const char byte : head.substr(start, is_text ? 60 : 16))
       shown += printable(byte) ? std::string(1, byte) : fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
     if (const std::size_t entry = head.find("data.pkl"); entry != std::string::npos) shown += "...data.pkl";
     return three_lines(fmt::format("{} is no safetensors file, but {}", file.string(), kind.what),
                        fmt::format("it begins with '{}'", shown), kind.advice);
   }
-  return cut_off(file, head, fs::file_size(file, error));
+  return "";
 }
 
 std::string kind_of_tensors(const fs::path& file, std::span<const FileTensor* const> tensors, const NetworkInfo& wanted,

@@ -46,6 +46,8 @@ BYTES = {
     "GGUF": (lambda file: file.write_bytes(b"GGUF\x03\0\0\0" + bytes(99)), ("GGUF", "fp16")),
     "a pointer of LFS": (lambda file: file.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 5\n"), ("LFS", "git lfs pull")),
     "a web page": (lambda file: file.write_text("<!DOCTYPE html><html><body>404"), ("web page", "download")),
+    "an error of a store": (lambda file: file.write_text("\n<?xml version='1.0'?><Error>AccessDenied</Error>"), ("web page", "AccessDenied", "download")),
+    "a sentence": (lambda file: file.write_text("Repository not found\n"), ("a text", "Repository not found", "download")),
     "an error of a server": (lambda file: file.write_text('{"error": "Invalid username or password."}'), ("JSON", "Invalid username", "download")),
     "a download that was cut off": (lambda file: file.write_bytes(WEIGHTS.read_bytes()[:200_000]), ("cut off", "200000 of ", "download")),
     "one cut in its header": (lambda file: file.write_bytes(WEIGHTS.read_bytes()[:500]), ("cut off", "500 of ", "download")),
@@ -163,6 +165,8 @@ def test_verbose_lists_what_comes_from_where(tmp_path):
     ("scheduler", {**SCHEDULER, "_class_name": "LCMScheduler"}, "--sampler"),
     ("unet", {"attention_head_dim": [5, 10, 20, 20]}, "config.json: attention_head_dim must be [8, 8, 8, 8], as sd15 is built"),
     ("unet", {"in_channels": 9}, "in_channels must be 4"),
+    ("unet", {"cross_attention_dim": 2048, "block_out_channels": [320, 640, 1280]}, "this is sdxl"),
+    ("scheduler", {**SCHEDULER, "_class_name": "A\nnoisefloor: fine"}, "(it is 'A\\nnoisefloor: fine' here"),
     ("vae", {"scaling_factor": "large"}, 'config.json: scaling_factor must be a number above 0'),
     ("vae", {"shift_factor": 0.0609}, "shift_factor must be null"),
 ])
