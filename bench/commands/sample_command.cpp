@@ -151,10 +151,12 @@ int sample(const SampleArguments& given) {
   files.add("--strip", arguments.strip);
   files.add("--gif", arguments.gif);
   files.add_folder("--folder", arguments.folder);
-  const std::filesystem::path rescue =
-      files.is_stream("--out")
-          ? std::filesystem::temp_directory_path() / fmt::format("noisefloor.{}.latents.safetensors", getpid())
-          : std::filesystem::path(arguments.out + ".latents.safetensors");
+  std::filesystem::path rescue = arguments.out + ".latents.safetensors";
+  if (latent && files.is_stream("--out")) {
+    std::error_code none;  // TMPDIR is no folder
+    const std::filesystem::path temporary = std::filesystem::temp_directory_path(none);
+    rescue = (none ? "/tmp" : temporary) / fmt::format("noisefloor.{}.latents.safetensors", getpid());
+  }
   if (latent) files.add("beside --out, for latents that cannot be decoded,", rescue);
   check_breakdown(arguments.breakdown, arguments.network, files);
   const std::int64_t batch = arguments.images_at_a_time();
