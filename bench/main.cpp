@@ -7,6 +7,7 @@
 #include <exception>
 #include <filesystem>
 #include <new>
+#include <string_view>
 
 #include "bench/commands/commands.h"
 #include "bench/platform/build_info.h"
@@ -30,6 +31,14 @@ namespace {
 
 using namespace noisefloor;
 
+// What is no option any more, and what to do instead: an old script's user reads that.
+struct RemovedOption {
+  std::string_view command, name, instead;
+};
+constexpr RemovedOption kRemovedOptions[] = {
+    {"sweep", "--take-turns", "sweep one after the other, or each on a GPU of its own (--device N)"},
+};
+
 // What CLI11 did not expect, with the nearest name that it knows.
 std::string with_suggestion(const CLI::App& app, const Invocation& invocation, const std::string& message) {
   std::vector<std::string> known;
@@ -50,6 +59,9 @@ std::string with_suggestion(const CLI::App& app, const Invocation& invocation, c
     const std::string name = invocation.arguments[i].substr(0, invocation.arguments[i].find('='));
     if (!name.starts_with("--") || name.starts_with("--benchmark_") || name == "--") continue;
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;  // its value is wrong, not its name
+    for (const RemovedOption& removed : kRemovedOptions)
+      if (command->get_name() == removed.command && name == removed.name)
+        return fmt::format("{} is no more: {}", name, removed.instead);
     // A misspelt option is missed under its right name too ("--problem is required").
     const std::string unknown = message.find(name) == std::string::npos ? fmt::format("; unknown '{}'", name) : "";
     return message + unknown + did_you_mean(name, known);

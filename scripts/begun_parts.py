@@ -40,8 +40,7 @@ def searches_in(folder):
 
 def without_machine(part, environment):
     """Not the host, and the folders that it was measured from and into."""
-    turns = ["--take-turns"] * any("--take-turns" in line for line in environment.get("command_lines", []))
-    return json.dumps({**environment, "host": "not recorded", "command_lines": [["noisefloor", "sweep", *part.arguments, *turns]]}).encode()
+    return json.dumps({**environment, "host": "not recorded", "command_lines": [["noisefloor", "sweep", *part.arguments]]}).encode()
 
 
 def misfit(files, origin, cases):

@@ -57,9 +57,8 @@ def without_machines(folder, found, before, ceilings):
         environment.setdefault("of_parts", {})[name] = values
         environment.pop(name, None)
     environment.setdefault("of_parts", {})["ceilings"] = ceilings
-    shared = lambda place: any("--take-turns" in line for line in read_json(place / "env.json").get("command_lines", []))  # noqa: E731
     lines = [tuple(line[2:]) for line in before.get("command_lines", [])]
-    lines += [(*part.arguments, *(["--take-turns"] if shared(place) else [])) for part, place in found.items()]
+    lines += [tuple(part.arguments) for part in found]
     environment["merged_from"] = names + [part.name for part in found]
     environment["command_lines"] = [["noisefloor", "sweep", *arguments] for arguments in dict.fromkeys(lines)]
     environment.pop("hosts", None)

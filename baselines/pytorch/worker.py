@@ -16,7 +16,6 @@ from importlib.metadata import version as version_of
 
 from baselines.pytorch.errors import BadQuestion, CannotRun, NotBuilt, Unsupported
 from baselines.pytorch.problems import read_problem
-from baselines.pytorch.turn import Turn, compile_aside
 
 
 class Answers:
@@ -124,12 +123,11 @@ def serve(answers, questions, write):
         write({**answer, "number": question.get("number")})
 
 
-def open_device(index, turn):
+def open_device(index):
     try:
-        with turn.aside():
-            import torch
-            with contextlib.suppress(Exception):  # a compiler that is broken is the reason of rows that need it
-                import torch._inductor.compile_fx
+        import torch
+        with contextlib.suppress(Exception):  # a compiler that is broken is the reason of rows that need it
+            import torch._inductor.compile_fx
     except ImportError as error:
         raise CannotRun(f"it has no PyTorch ({error})") from None
     if not torch.cuda.is_available():
@@ -164,9 +162,7 @@ def main(argv):
     if not arguments.max_autotune:
         os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # few kernels a row: starting a pool of workers takes longer
     try:
-        turn = Turn.inherited()
-        device = open_device(arguments.device, turn)
-        compile_aside(turn)
+        device = open_device(arguments.device)
     except CannotRun as error:
         write({"failed": "not_built", "reason": str(error)})
         return 2

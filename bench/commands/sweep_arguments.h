@@ -22,7 +22,7 @@ struct SweepArguments {
   PluginOptions plugins;
   std::optional<std::string> shard;
   std::string device, out, runs, counters = "auto", pytorch = "auto";
-  bool fresh = false, search_again = false, do_bench = false, no_duels = false, take_turns = false;
+  bool fresh = false, search_again = false, do_bench = false, no_duels = false;
   int max_autotune = 0, processes = 1;
   double budget = 0;
 };
@@ -45,7 +45,7 @@ struct PyTorchSide {
 
 // Starts it where there are cases of its. Where it cannot be had they are left out; in a part of a split sweep, whose
 // parts must have the same cases, they stay and say why.
-PyTorchSide start_pytorch_for(std::vector<Case>& cases, const SweepArguments& arguments, int device, DeviceTurn* turn);
+PyTorchSide start_pytorch_for(std::vector<Case>& cases, const SweepArguments& arguments, int device);
 
 // Keeps the cases of --shard: of few problems maybe none. Empty without it.
 std::optional<ShardRecord> take_shard(std::vector<Case>& cases, const SweepArguments& arguments);

@@ -64,13 +64,13 @@ std::vector<NetworkProblem> asked_network_problems(const SweepArguments& argumen
   return all;
 }
 
-PyTorchSide start_pytorch_for(std::vector<Case>& cases, const SweepArguments& arguments, int device, DeviceTurn* turn) {
+PyTorchSide start_pytorch_for(std::vector<Case>& cases, const SweepArguments& arguments, int device) {
   PyTorchSide side;
   if (std::none_of(cases.begin(), cases.end(), in_worker)) return side;
   try {
     const bool max_autotune = std::any_of(cases.begin(), cases.end(),
                                           [](const Case& one) { return one.implementation->name == kMaxAutotune; });
-    side.worker = start_pytorch({device, max_autotune, turn});
+    side.worker = start_pytorch({device, max_autotune});
   } catch (const LibraryMissing& error) {
     side.why_not = error.what();
     const bool nothing_else = std::all_of(cases.begin(), cases.end(), in_worker);

@@ -11,7 +11,6 @@
 #include "bench/commands/roofline_files.h"
 #include "bench/commands/sweep_arguments.h"
 #include "bench/commands/sweep_folder.h"
-#include "bench/commands/sweep_turn.h"
 #include "bench/measure/worker.h"
 #include "bench/platform/build_info.h"
 #include "bench/platform/nvml.h"
@@ -200,10 +199,7 @@ int sweep(const SweepArguments& arguments) {
   // The cases of all GPUs have the same names: those of the first are listed.
   if (arguments.device == "all" && !flags.list_tests) return sweep_all(arguments, flags);
   if (arguments.processes > 1 && !flags.list_tests) return sweep_several(arguments, flags);
-  std::optional<SweepTurn> turn;
-  if (arguments.take_turns && !flags.list_tests) turn.emplace(arguments.device);
   const auto platform = open_platform(arguments.device == "all" ? "0" : arguments.device);
-  if (turn) turn->share(*platform);
   const PlatformDescription& description = platform->description();
   PluginOptions plugin_options = arguments.plugins;
   plugin_options.device = description.is_host ? "host" : std::to_string(description.index);
@@ -211,12 +207,10 @@ int sweep(const SweepArguments& arguments) {
   std::vector<Case> cases = asked_cases(arguments, flags, problems, plugins, description.is_host);
   const GpuMonitor monitor =
       description.is_host ? GpuMonitor::unavailable("host") : GpuMonitor::of_cuda_device(description.index);
-  if (const auto processes = monitor.read().compute_processes;
-      processes && *processes > 1 && !flags.list_tests && !turn)
+  if (const auto processes = monitor.read().compute_processes; processes && *processes > 1 && !flags.list_tests)
     fmt::print(stderr, "warning: {} other processes have a context on this GPU; expect noise\n", *processes - 1);
   PyTorchSide pytorch;
-  if (!flags.list_tests && !description.is_host)
-    pytorch = start_pytorch_for(cases, arguments, description.index, turn ? turn->turn() : nullptr);
+  if (!flags.list_tests && !description.is_host) pytorch = start_pytorch_for(cases, arguments, description.index);
   const std::optional<ShardRecord> shard = take_shard(cases, arguments);
   if (flags.list_tests) {
     for (const Case& test_case : cases) fmt::print("{}\n", test_case.id().name());
@@ -274,9 +268,7 @@ int sweep(const SweepArguments& arguments) {
   for (const auto& [id, row] : folder.rows()) runner.know(row);
   if (!runner.counter_message().empty()) fmt::print(stderr, "counters: {}\n", runner.counter_message());
 
-  Sweep session(runner, folder,
-                {turn ? turn->left_of(arguments.budget) : arguments.budget, flags.repetitions, !arguments.no_duels,
-                 display || file});
+  Sweep session(runner, folder, {arguments.budget, flags.repetitions, !arguments.no_duels, display || file});
   session.register_cases(cases);
   if (session.already_done() > 0)
     fmt::print(stderr, "{} cases are already in {}\n", session.already_done(), folder.path().string());

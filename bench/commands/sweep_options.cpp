@@ -29,8 +29,6 @@ void add_sweep_options(CLI::App& command, SweepArguments& arguments) {
                   "their rows together, as merge --pool does: what a process draws by chance then weighs less")
       ->check(CLI::Range(1, kMostProcesses));
   command.add_flag("--fresh", arguments.fresh, "Begin again, do not resume");
-  command.add_flag("--take-turns", arguments.take_turns,
-                   "Use the GPU in turns with other sweeps that have this flag: one measures while others compile");
   command.add_flag("--search-again", arguments.search_again,
                    "Search again for the libraries' fastest algorithms, without those of cached searches");
   command

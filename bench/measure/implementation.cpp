@@ -167,9 +167,8 @@ class BaselineImplementation final : public Implementation {
         place.cache->forget(place.key, refused.what());
       }
     }
-    std::unique_ptr<BaselineRun> run;
-    platform.aside([&] { run = baseline_->create(problem, dtype, device, {}); });  // seconds of compiling
-    return std::make_unique<ReadyBaseline>(std::move(run), std::move(place), std::nullopt);
+    return std::make_unique<ReadyBaseline>(baseline_->create(problem, dtype, device, {}), std::move(place),
+                                           std::nullopt);
   }
 
  private:

@@ -58,8 +58,7 @@ class OpOracle final : public Oracle {
         op_->reference(fixture.problem(), fixture.dtype(), inputs, tensor,
                        std::span(expected.elements).subspan(at, size), std::span(expected.values).subspan(at, size));
       };
-      fixture.platform().aside(
-          [&] { parallel_for(count, std::max<std::int64_t>(1, (count + cores - 1) / cores), reference); });
+      parallel_for(count, std::max<std::int64_t>(1, (count + cores - 1) / cores), reference);
       expected.rms = root_mean_square(expected.values);
       expectations.push_back(std::move(expected));
     }

@@ -9,7 +9,6 @@
 
 #include "bench/measure/failure.h"
 #include "bench/measure/problem_record.h"
-#include "bench/platform/device_turn.h"
 #include "reports/run/columns.h"
 #include "reports/run/samples_line.h"
 
@@ -55,35 +54,12 @@ auto understood(Worker& worker, const Read& read) {
 }  // namespace
 
 Worker::Worker(std::string name, ChildCommand command, WorkerOptions options)
-    : name_(std::move(name)), command_(std::move(command)), options_(std::move(options)) {
-  if (options_.turn == nullptr) return;
-  command_.inherited = options_.turn->descriptor();
-  command_.environment.emplace_back("NOISEFLOOR_TURN", std::to_string(command_.inherited));
-}
+    : name_(std::move(name)), command_(std::move(command)), options_(std::move(options)) {}
 
 Worker::~Worker() = default;
 
-// It has taken the turn again before it answers, but not where it died meanwhile.
-void Worker::take_turn() {
-  if (options_.turn != nullptr) options_.turn->take();
-}
-
 Json Worker::receive(double seconds) {
-  std::string line;
-  try {
-    // One that waits for its turn is not hung, nor one that has just got it.
-    bool had_a_term = false;
-    line = process_->receive(seconds, [&] {
-      if (options_.turn == nullptr) return false;
-      if (options_.turn->take_at_once()) return !std::exchange(had_a_term, true);
-      had_a_term = false;
-      return true;
-    });
-  } catch (const WorkerGone&) {
-    take_turn();
-    throw;
-  }
-  take_turn();
+  const std::string line = process_->receive(seconds);
   Json answer = Json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (answer.is_object()) return answer;
   constexpr std::size_t kShown = 80;

@@ -20,9 +20,7 @@
 //   {"ask": "rows"}                             -> {"rows": [{"op", "name", "kind", "arch"}, ...]}
 //   {"ask": "measure", "variant", "dtype", "problem", "counters": "off", "auto" or "require", "seed"}
 //       -> {"row": {column: text, ...}, "samples": its line of samples.jsonl, "l2_error", "l2_tolerance", "note"}
-// It inherits the GPU's turn (device_turn.h) as descriptor $NOISEFLOOR_TURN, has it when it is asked, and may give it
-// away until it answers. Anything may be answered by {"failed": outcome, "reason": text}, with "lost": true where its
-// device is gone for it.
+// Anything may be answered by {"failed": outcome, "reason": text}, with "lost": true where its device is gone for it.
 #pragma once
 
 #include <functional>
@@ -41,8 +39,6 @@
 
 namespace noisefloor {
 
-class DeviceTurn;
-
 struct WorkerOptions {
   // How long it may take before it counts as hung.
   double start_seconds = 120;   // a cold import of PyTorch reads some gigabytes
@@ -52,7 +48,6 @@ struct WorkerOptions {
   // It is told the values of inputs that the op fills (tables of schedules, labels), of tensors of up to so many.
   std::int64_t most_values = 1 << 20;
   std::function<void()> before_start = {};  // throws what keeps the program from being started, at any of its starts
-  DeviceTurn* turn = nullptr;               // this process's, which the worker gives away while it computes on the host
 };
 
 class Worker {
@@ -78,7 +73,6 @@ class Worker {
 
  private:
   nlohmann::json receive(double seconds);
-  void take_turn();
   void start();
 
   static constexpr int kMostStarts = 2;  // in vain, one after the other

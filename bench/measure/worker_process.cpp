@@ -69,12 +69,12 @@ void WorkerProcess::send(const std::string& line) {
   }
 }
 
-std::string WorkerProcess::receive(double seconds, const Excused& excused) {
+std::string WorkerProcess::receive(double seconds) {
   if (child_ == nullptr) throw WorkerGone("is not running");
   using Clock = std::chrono::steady_clock;
   std::string& answers = child_->output.text;
-  const auto given = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
-  auto deadline = Clock::now() + given;
+  const auto deadline =
+      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
   while (true) {
     if (const std::size_t line_end = answers.find('\n'); line_end != std::string::npos) {
       std::string line = answers.substr(0, line_end);
@@ -88,10 +88,6 @@ std::string WorkerProcess::receive(double seconds, const Excused& excused) {
     }
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
     const bool endless = answers.size() > kLongestAnswer;
-    if (left.count() <= 0 && !endless && excused()) {
-      deadline = Clock::now() + given;
-      continue;
-    }
     if (left.count() <= 0 || endless) {
       (void)end(std::chrono::milliseconds(0));
       fail(endless ? "gave an answer without an end" : fmt::format("gave no answer within {:g} s", seconds));

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <chrono>
-#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -24,10 +23,7 @@ class WorkerProcess {
 
   // Each throws WorkerGone with how the process ended, and the last line of what it wrote to standard error.
   void send(const std::string& line);
-  // A line without its end, within so many seconds. Then `excused` is asked, and if it says so, it has as many more.
-  using Excused = std::function<bool()>;
-  std::string receive(
-      double seconds, const Excused& excused = [] { return false; });
+  std::string receive(double seconds);  // a line without its end, within so many seconds
 
  private:
   void read_some(std::chrono::milliseconds patience);

@@ -105,7 +105,6 @@ pid_t spawn(const ChildCommand& command, const Placing& placing) {
   if (getppid() != parent) _exit(kCouldNotStart);
   if (!command.cpus.empty()) (void)sched_setaffinity(0, sizeof cpus, &cpus);
   for (int i = 0; i < 3; ++i) (void)dup2(placing.standard[static_cast<std::size_t>(i)], i);
-  if (command.inherited >= 0) (void)fcntl(command.inherited, F_SETFD, 0);
   if (command.folder.empty() || chdir(command.folder.c_str()) == 0) execvpe(program, argv.data(), envp.data());
   constexpr const char* kWhy = "the program cannot be run\n";
   (void)!write(STDERR_FILENO, kWhy, std::strlen(kWhy));

@@ -16,7 +16,6 @@ struct ChildCommand {
   std::string folder = {};                                            // to run in; empty: where this process does
   std::string program = {};                                           // empty: argv[0], looked for on PATH
   std::vector<int> cpus = {};                                         // to run on; empty: wherever this process may
-  int inherited = -1;                                                 // a descriptor that it keeps, under its number
 };
 
 enum class ChildRole {

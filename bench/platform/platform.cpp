@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "bench/platform/device_turn.h"
-
 namespace noisefloor {
 
 LaunchContext Platform::context() const {
@@ -17,18 +15,6 @@ double Platform::element(DType dtype, const void* data, std::int64_t index) {
   char bytes[sizeof(double)];
   download(bytes, static_cast<const char*>(data) + static_cast<std::size_t>(index) * size_of(dtype), size_of(dtype));
   return load_element(dtype, bytes, 0);
-}
-
-void Platform::aside(const std::function<void()>& work) {
-  if (turn_ == nullptr) return work();
-  turn_->give();
-  try {
-    work();
-  } catch (...) {
-    turn_->take();
-    throw;
-  }
-  turn_->take();
 }
 
 void throw_if_failed(const Status& status) {

@@ -20,8 +20,6 @@
 
 namespace noisefloor {
 
-class DeviceTurn;
-
 class DeviceError : public std::runtime_error {
  public:
   DeviceError(const std::string& message, bool lost) : std::runtime_error(message), lost_(lost) {}
@@ -138,18 +136,9 @@ class Platform {
 
   double element(DType dtype, const void* data, std::int64_t index);
 
-  // From now on this process uses the device only while it has the turn, which must outlive the platform. It has it
-  // now.
-  void share(DeviceTurn& turn) { turn_ = &turn; }
-  // Runs `work`, which uses the host alone: whoever shares the device may use it meanwhile.
-  void aside(const std::function<void()>& work);
-
  protected:
   PlatformDescription description_;
   Stream stream_ = nullptr;
-
- private:
-  DeviceTurn* turn_ = nullptr;  // none: nobody shares it
 };
 
 // Turns a launcher's status into an exception: OutOfMemory, DeviceError or std::runtime_error with the status's text.

@@ -51,7 +51,6 @@ std::unique_ptr<Worker> start_pytorch(const PyTorchOptions& options) {
                          {{"PYTHONPATH", python_path}},
                          root.string()};  // python -m looks there first, whatever the user's folder has
     WorkerOptions limits;
-    limits.turn = options.turn;
     if (options.max_autotune) {
       command.arguments.emplace_back("--max-autotune");
       limits.ready_seconds *= 4;  // a network has hundreds of kernels, each searched

@@ -19,7 +19,6 @@ std::vector<ImplementationPtr> pytorch_implementations(std::string_view op);
 struct PyTorchOptions {
   int device = 0;             // CUDA's number
   bool max_autotune = false;  // such rows will be asked for
-  DeviceTurn* turn = nullptr;  // of the GPU, where others share it
 };
 
 // A worker that runs: of NOISEFLOOR_PYTHON, python3, or .venv beside or above the program, the first that has a PyTorch

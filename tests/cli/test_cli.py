@@ -18,6 +18,7 @@ pytestmark = needs_program
     [
         (["sweeep"], "did you mean 'sweep'"),
         (["sweep", "--opz", "gemm"], "did you mean '--ops'"),
+        (["sweep", "--take-turns"], "--take-turns is no more: sweep one after the other"),
         (["sweep", "--ops", "gem"], "unknown op 'gem'; did you mean 'gemm'"),
         (["sweep", "--device", "host", "--networks", "adm64-b2"], "unknown network 'adm64-b2'; did you mean 'adm64-b"),
         (["sweep", "--device", "host", "--variants", "naiv"], "unknown variant 'naiv'; did you mean 'naive'"),

@@ -68,17 +68,6 @@ def test_a_process_for_each_gpu(tmp_path):
     assert [line.split()[:3] for line in machine.run("status", "--only", "core").stdout.splitlines()[1:3]] == [["core-gemm", "2", "2"], ["core-silu", "1", "1"]]
 
 
-def test_several_processes_of_one_gpu_take_turns(tmp_path):
-    machine = Machine(tmp_path / "machine")
-    result = machine.run("part", "--gpus", "7,9,7", "--only", "rest", env=ENVIRONMENT | {"TMPDIR": str(tmp_path)})
-    assert result.returncode == 0, result.stderr
-    part_on = {line.split(" on GPU ")[1]: line.split()[1] for line in result.stderr.splitlines() if " on GPU " in line}
-    for gpu, part in part_on.items():
-        command = json.loads((machine.folder / f"parts/rest-silu/0{part[-1]}-of-03/env.json").read_text())["command_lines"][0]
-        assert ("--take-turns" in command) == (gpu == "7"), command
-    assert "7" in part_on and len(list(tmp_path.glob("noisefloor-*-host.turn"))) == 1
-
-
 def test_a_process_that_fails_on_one_gpu_is_told(tmp_path):
     machine = Machine(tmp_path / "machine")
     assert machine.run("part", "--only", "core-gemm/1").returncode == 0
@@ -89,7 +78,8 @@ def test_a_process_that_fails_on_one_gpu_is_told(tmp_path):
 
 @pytest.mark.parametrize("arguments, says", [
     (["part", "--gpus", "0,,1"], "--gpus '0,,1': part takes a list of GPUs"),
-    (["status", "--take-turns"], "--take-turns: status uses no GPU"),
+    (["part", "--take-turns"], "--take-turns is no more"),
+    (["part", "--gpus", "0,1,0"], "--gpus '0,1,0': part takes a list of GPUs, each once"),
     (["status", "--gpus", "0"], "--gpus '0': part takes a list of GPUs"),
     (["part", "--only", "core-conv"], "--only: unknown 'core-conv'; the steps are core-gemm, core-silu, rest-silu"),
     (["part", "--minutes", "0"], "--minutes is 0: the range is above 0, to 100,000"),

@@ -3,8 +3,6 @@
 It answers every question well, but QUESTION (start, ready, cold, ...) as BEHAVIOUR says. "stale": launches of that question leave the outputs as
 they are. What it is asked goes to $STUB_LOG."""
 
-import contextlib
-import fcntl
 import json
 import os
 import subprocess
@@ -36,18 +34,6 @@ def misbehave():
         full = True
         return json.dumps({"failed": "out_of_memory", "reason": "no room"})
     if behaviour == "full":
-        return json.dumps(RIGHT)
-    if behaviour == "give and die":  # in the turn that it gave away
-        fcntl.flock(int(os.environ["NOISEFLOOR_TURN"]), fcntl.LOCK_UN)
-        os._exit(7)
-    if behaviour == "wait":  # for the turn, until another has had it
-        turn = int(os.environ["NOISEFLOOR_TURN"])
-        with contextlib.suppress(BlockingIOError):
-            while True:
-                fcntl.flock(turn, fcntl.LOCK_UN)
-                time.sleep(0.01)
-                fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        fcntl.flock(turn, fcntl.LOCK_EX)
         return json.dumps(RIGHT)
     if behaviour == "garbage":
         return "gar\tbage"

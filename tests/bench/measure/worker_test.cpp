@@ -1,20 +1,16 @@
 // A worker that is right, wrong, dead, hung or babbling; by a stub in Python, on the host.
 #include "bench/measure/worker.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
-#include <thread>
 
 #include "bench/measure/case_runner.h"
 #include "bench/measure/duel.h"
-#include "bench/platform/device_turn.h"
 #include "bench/sweep/suite.h"
 #include "tests/support/limited_platform.h"
 #include "tests/support/temporary_folder.h"
@@ -102,33 +98,6 @@ TEST_F(InAWorker, ARowIsAsAnyOther) {
   EXPECT_TRUE(log.starts_with("ready stub_eager m=4,n=4,k=4\npoison  \ncold")) << log;
   EXPECT_NE(log.find("warm"), std::string::npos);
   EXPECT_TRUE(log.ends_with("judge  \ndo_bench  \nrelease  \n")) << log;
-}
-
-TEST_F(InAWorker, ATurnThatItGaveAwayIsTakenBack) {
-  const std::filesystem::path file = folder.path() / "turn";
-  DeviceTurn turn(file);
-  WorkerOptions limits;
-  limits.turn = &turn;
-  start("ready", "give and die", limits);
-  expect(run(), Outcome::cuda_error, "the stub ended with exit code 7");
-  const Descriptor other(open(file.c_str(), O_RDWR | O_CLOEXEC));
-  EXPECT_NE(flock(other, LOCK_EX | LOCK_NB), 0);
-}
-
-TEST_F(InAWorker, WaitingForATurnIsNotHanging) {
-  const std::filesystem::path file = folder.path() / "turn";
-  DeviceTurn turn(file);
-  WorkerOptions limits{120, 0.1, 120};
-  limits.turn = &turn;
-  std::thread other([&] {
-    const DeviceTurn others(file);  // as soon as the worker gives it
-    usleep(500'000);                // five times what an answer may take
-  });
-  start("ready", "wait", limits);
-  EXPECT_EQ(run().row.status, Outcome::ok);
-  other.join();
-  start("ready", "hang", limits);
-  expect(run(), Outcome::cuda_error, "the stub gave no answer within 0.1 s");
 }
 
 TEST_F(InAWorker, OurTensorsGiveWayToItsOwn) {
