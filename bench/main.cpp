@@ -37,6 +37,8 @@ struct RemovedOption {
 };
 constexpr RemovedOption kRemovedOptions[] = {
     {"sweep", "--take-turns", "sweep one after the other, or each on a GPU of its own (--device N)"},
+    {"sweep", "--processes", "sweep once; hold a suspect against a second run, or compare two builds by noisefloor ab"},
+    {"merge", "--pool", "keep the runs apart; noisefloor gate takes more runs of the baseline's build by --noise"},
 };
 
 // What CLI11 did not expect, with the nearest name that it knows.

@@ -14,7 +14,6 @@
 
 #include "reports/run/files.h"
 #include "reports/run/folder_lock.h"
-#include "reports/run/process_folders.h"
 #include "reports/run/run_files.h"
 
 namespace noisefloor {
@@ -104,7 +103,6 @@ void replace_baseline(const fs::path& baseline, const fs::path& candidate) {
     if (replaces && !fs::is_directory(target)) throw failure(baseline, "is not a folder");
     if (replaces && !fs::is_empty(target) && !fs::exists(target / "sweep.csv"))
       throw failure(baseline, "is not a run's folder, and not empty");
-    require_no_processes(target);
     if (!replaces && target.has_parent_path()) fs::create_directories(target.parent_path());
     const FolderLock reading(source, FolderLock::Mode::reading);
     std::optional<FolderLock> writing;

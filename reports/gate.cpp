@@ -102,14 +102,11 @@ Spread spread_of(const RunFiles& baseline, std::span<const RunFiles> noise, std:
 }
 
 // An assumed spread is that of a machine that does nothing else.
-Conditions conditions_of(const RowPair& pair, bool beside_others, bool spread_measured, long processes_of_spread) {
+Conditions conditions_of(const RowPair& pair, bool beside_others, bool spread_measured) {
   Conditions conditions;
-  conditions.processes_of_spread = processes_of_spread;
   conditions.beside_others = beside_others && !spread_measured;
   conditions.places_a = pair.a->places.value_or(1);
   conditions.places_b = pair.b->places.value_or(1);
-  conditions.processes_a = pair.a->processes.value_or(1);
-  conditions.processes_b = pair.b->processes.value_or(1);
   for (const SweepRow* row : {pair.a, pair.b}) {
     conditions.at_power_cap |= row->throttle.find("sw_power_cap") != std::string::npos;
     conditions.beside_others |= !spread_measured && row->load.value_or(0) >= kLoaded;
@@ -227,8 +224,7 @@ GateResult gate(const RunFiles& baseline, const RunFiles& candidate, std::span<c
   for (GateRow& row : result.rows) {
     const auto judge_phase = [&](PhaseVerdict& verdict, PhaseChange& change, Phase phase) {
       const double us = std::min(change.a_us, change.b_us), processes = spread.threshold(*row.change.rows.a, phase, us);
-      const Conditions conditions = conditions_of(row.change.rows, beside_others, spread.measured(phase, us),
-                                                  spread.processes_behind(*row.change.rows.a, phase, us));
+      const Conditions conditions = conditions_of(row.change.rows, beside_others, spread.measured(phase, us));
       for (double* noise_of : {&change.noise, &change.cycle_noise}) *noise_of = std::max(*noise_of, processes);
       verdict.p = corrected[next];
       verdict.p_cycles = corrected_cycles[next++];

@@ -13,7 +13,6 @@
 
 #include "reports/embedded.h"
 #include "reports/run/json_file.h"
-#include "reports/shared_process.h"
 #include "reports/statistics.h"
 
 namespace noisefloor {
@@ -75,30 +74,29 @@ void require_runs_of_one_build(std::span<const RunFiles* const> runs) {
   }
 }
 
-void require_other_processes(std::span<const RunFiles* const> runs) {
-  for (std::size_t i = 1; i < runs.size(); ++i)
-    for (std::size_t other = 0; other < i; ++other)
-      if (share_a_process(*runs[other], *runs[i]))
-        throw std::runtime_error(
-            fmt::format("{}: holds the samples of {}, all or those of a process that was pooled into both; give other "
-                        "runs of that build",
-                        runs[i]->folder.string(), runs[other]->folder.string()));
+// A copy may have a few rows that were measured again, and rows of a coarse clock are alike by chance.
+bool most_rows_have_the_same_samples(const RunFiles& a, const RunFiles& b) {
+  std::size_t both = 0, alike = 0;
+  for (const auto& [id, of_b] : b.samples)
+    if (const auto of_a = a.samples.find(id); of_a != a.samples.end() && of_b.cold_us.size() > 1) {
+      ++both;
+      alike += of_a->second.cold_us == of_b.cold_us;
+    }
+  return 2 * alike > both;
 }
 
-// Of every row with a time: what a row of fewer scatters by is more.
-long processes_of(std::span<const RunFiles* const> runs) {
-  std::optional<long> all;
-  for (const RunFiles* run : runs)
-    for (const SweepRow& row : run->rows) {
-      if (row.status != Outcome::ok) continue;
-      const long processes = row.processes.value_or(1);
-      if (all && *all != processes)
-        throw std::runtime_error(
-            fmt::format("{}: {} is of {} processes, rows before it of {}: a spread is of runs of one kind",
-                        run->folder.string(), row.name(), processes, *all));
-      all = processes;
-    }
-  return all.value_or(1);
+void require_processes_of_their_own(std::span<const RunFiles* const> runs) {
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const RunFiles& run = *runs[i];
+    for (const SweepRow& row : run.rows)
+      if (row.processes.value_or(1) > 1)
+        throw std::runtime_error(fmt::format("{}: {} is of {} processes: a spread is of runs of one; sweep again",
+                                             run.folder.string(), row.name(), *row.processes));
+    for (std::size_t other = 0; other < i; ++other)
+      if (most_rows_have_the_same_samples(*runs[other], run))
+        throw std::runtime_error(fmt::format("{}: holds the samples of {}; give other runs of that build",
+                                             run.folder.string(), runs[other]->folder.string()));
+  }
 }
 
 }  // namespace
@@ -132,10 +130,6 @@ bool Spread::measured(Phase phase, double us) const {
   return class_of(*this, phase, us) != nullptr;
 }
 
-long Spread::processes_behind(const CaseId& id, Phase phase, double us) const {
-  return measured(phase, us) || rows.contains({phase, id}) ? processes : 1;
-}
-
 double Spread::threshold(const CaseId& id, Phase phase, double us) const {
   const double of_class = class_spread(*this, phase, us);
   const auto row = rows.find({phase, id});
@@ -150,8 +144,7 @@ double Spread::threshold(const CaseId& id, Phase phase, double us) const {
 Spread measure_spread(std::span<const RunFiles* const> runs) {
   require_runs_of_one_build(runs);
   Spread spread;
-  spread.processes = processes_of(runs);
-  require_other_processes(runs);
+  require_processes_of_their_own(runs);
   spread.device = runs.front()->environment.device;
   spread.of_host = of_host(*runs.front());
   struct Seen {
@@ -207,11 +200,7 @@ std::string to_json(const Spread& spread) {
                        {"typical", one.typical}});
   for (const auto& [of, row] : spread.rows)
     rows.push_back({{"case", of.second.name()}, {"phase", to_string(of.first)}, {"runs", row.runs}, {"rms", row.rms}});
-  const SpreadJson all = {{"device", spread.device},
-                          {"processes", spread.processes},
-                          {"sweeps", spread.sweeps},
-                          {"classes", classes},
-                          {"rows", rows}};
+  const SpreadJson all = {{"device", spread.device}, {"sweeps", spread.sweeps}, {"classes", classes}, {"rows", rows}};
   return all.dump(1) + "\n";
 }
 
@@ -231,8 +220,8 @@ Spread parsed_spread(const SpreadJson& json, const std::string& where) {
     };
     Spread spread;
     spread.device = json.at("device");
-    spread.processes = json.value("processes", 1L);
-    if (spread.processes < 1) throw std::runtime_error(fmt::format("'processes' is {}", spread.processes));
+    if (const long processes = json.value("processes", 1L); processes != 1)  // of an older version: they differ less
+      throw std::runtime_error(fmt::format("its rows are of {} processes each; measure it again", processes));
     spread.sweeps = json.at("sweeps").get<std::vector<std::string>>();
     for (const SpreadJson& one : json.at("classes"))  // an older version has no typical row
       spread.classes.push_back({phase(one), number(one, "from_us"), one.at("pairs"), number(one, "rms"),

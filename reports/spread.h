@@ -41,7 +41,6 @@ struct Spread {
   };
   std::string device;
   bool of_host = false;
-  long processes = 1;               // that measured each of its rows (merge --pool)
   std::vector<std::string> sweeps;  // commit and time of each run that it was measured from; none: it is assumed
   std::vector<Class> classes;
   // Warm every row of a GPU, else those that two runs of one build would have called changed.
@@ -52,8 +51,6 @@ struct Spread {
   double threshold(const CaseId& id, Phase phase, double us) const;
   // Whether its class had pairs enough to be measured.
   bool measured(Phase phase, double us) const;
-  // Of how many processes each row was that threshold() is from; 1 where it is assumed.
-  long processes_behind(const CaseId& id, Phase phase, double us) const;
 };
 
 std::span<const double> class_edges();  // microseconds, from 0
@@ -62,7 +59,8 @@ std::string sweep_name(const RunFiles& run);
 bool of_host(const RunFiles& run);
 
 // Of two or more runs. Throws std::runtime_error where they are of different devices or commits, or one is a copy of
-// another: as noise it would say that processes never differ.
+// another: as noise it would say that processes never differ. So where an older program pooled several processes in a
+// row: such rows differ less.
 Spread measure_spread(std::span<const RunFiles* const> runs);
 
 // As a file. Reading throws std::runtime_error naming it.

@@ -43,9 +43,6 @@ void judge(PhaseVerdict& verdict, const PhaseChange& change, Phase phase, const 
   if (conditions.places_a != conditions.places_b)
     doubt(fmt::format("places of its tensors: {} before, {} now; take a new baseline", conditions.places_a,
                       conditions.places_b));
-  if (std::min(conditions.processes_a, conditions.processes_b) < conditions.processes_of_spread)
-    doubt(fmt::format("processes that measured it: {} before, {} now, but the spread is of rows of {}",
-                      conditions.processes_a, conditions.processes_b, conditions.processes_of_spread));
   const auto sure = [&](double without, double noise) { return visible(without - change.edge_doubt, noise); };
   if (change.edge_doubt > 0 && !(sure(ratio, change.noise) && sure(mean, change.noise) &&
                                  (!change.cycle_change || sure(slower ? cycles : 1 / cycles, change.cycle_noise))))

@@ -28,8 +28,6 @@ struct Conditions {
   bool at_power_cap = false;        // a change of cycles alone is then ambiguous: the clock may have hidden it
   bool beside_others = false;       // so is any, where nobody measured by how much others disturb
   long places_a = 1, places_b = 1;  // of the tensors; so is any where they are not as many
-  // That measured the row; so is any where either are fewer than those of the spread: fewer scatter more.
-  long processes_a = 1, processes_b = 1, processes_of_spread = 1;
 };
 
 // `change` with all of its noise.

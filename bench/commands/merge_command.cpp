@@ -27,21 +27,15 @@ int merge(const MergeArguments& arguments) {
 
 void add_merge_command(CLI::App& app, CommandResult result) {
   auto [command, arguments] = add_command(app, result, "merge",
-                                          "Merge the parts of a sweep --shard I/N, or (--pool) several runs of the "
-                                          "same cases: run folders of one device and build",
+                                          "Merge the parts of a sweep --shard I/N, or sweeps of different cases: run "
+                                          "folders of one device and build",
                                           merge);
   command.add_option("run_dir", arguments.folders, "Run folders")->required();
   command.add_option("--out", arguments.out, "New folder for the merged run")->required();
   command.add_flag("--replace", arguments.options.replace, "Replace what an earlier merge wrote to --out");
   command.add_flag("--partial", arguments.options.partial, "Merge what is there even if parts or cases are missing");
-  command.add_flag("--pool", arguments.options.pool,
-                   "The folders are runs of the same cases, one after the other: each row gets the samples of all");
   command.footer(
-      "With --pool a row has the samples, the worst error, load and throttling, and the duels of all runs; its "
-      "hardware\n"
-      "counters, resources, kernels and algorithm are the first run's. crosscheck.csv stays if all runs have one. "
-      "What\n"
-      "commands made of a run (report.html, plan.csv, captures) is not taken over.\n"
+      "What commands made of a run (report.html, plan.csv, captures) is not taken over.\n"
       "Exit code: 0 all rows of ours are correct, 1 one is incorrect or failed, 2 could not merge.");
 }
 

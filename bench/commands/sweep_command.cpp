@@ -20,7 +20,6 @@
 #include "bench/sweep/benchmark_output.h"
 #include "bench/sweep/command_line.h"
 #include "bench/sweep/environment.h"
-#include "bench/sweep/several_processes.h"
 #include "bench/sweep/sweep.h"
 #include "reports/roofline.h"
 #include "reports/run/load.h"
@@ -156,39 +155,6 @@ int sweep_all(const SweepArguments& arguments, const BenchmarkFlags& flags) {
   return code;
 }
 
-// As open_platform() takes it; without a context on a GPU, which would be a neighbour to the processes that sweep.
-std::string name_of_device(const std::string& device, bool below_runs) {
-  std::string why;
-  const auto devices = list_cuda_devices(why);
-  if (device == "host" || (device.empty() && devices.empty()))
-    return below_runs ? "host" : make_host_platform()->description().name;
-  for (const CudaDevice& one : devices)
-    if (std::to_string(one.index) == (device.empty() ? "0" : device)) return one.name;
-  throw InvalidInput(fmt::format("--device is '{}', not 'host' or a device number (noisefloor devices)", device));
-}
-
-int sweep_several(const SweepArguments& arguments, const BenchmarkFlags& flags) {
-  if (!flags.format.empty() || !flags.out.empty())
-    throw InvalidInput("--processes: each would write the same --benchmark_format or --benchmark_out; leave these out");
-  if (arguments.shard) throw InvalidInput("--processes with --shard: leave one out; parts are not put together");
-  if (arguments.budget > 0)
-    throw InvalidInput("--processes with --budget: leave one out; a row needs the samples of all processes");
-  const bool below_runs = !arguments.runs.empty();
-  const std::filesystem::path out = run_folder_of(arguments, name_of_device(arguments.device, below_runs));
-  const int code = sweep_by_processes(arguments.processes, arguments.invocation->arguments, out, [&] {
-    if (below_runs) note_unfinished(out, command_text(*arguments.invocation));
-  });
-  if (code > kNotSo) return code;
-  const auto rows = read_sweep_csv(out / "sweep.csv");
-  fmt::print("{}\n{}", row_table(rows), totals_table(network_totals(rows, read_network_problems(out, rows))));
-  if (below_runs) {
-    note_finished(out);
-    write_roofline_files(out);
-  }
-  fmt::print("\nrun folder: {}\n", out.string());
-  return code;
-}
-
 int sweep(const SweepArguments& arguments) {
   const Invocation& invocation = *arguments.invocation;
   if (arguments.shard) (void)parse_shard(*arguments.shard);
@@ -198,7 +164,6 @@ int sweep(const SweepArguments& arguments) {
   initialize_benchmark(invocation, flags);
   // The cases of all GPUs have the same names: those of the first are listed.
   if (arguments.device == "all" && !flags.list_tests) return sweep_all(arguments, flags);
-  if (arguments.processes > 1 && !flags.list_tests) return sweep_several(arguments, flags);
   const auto platform = open_platform(arguments.device == "all" ? "0" : arguments.device);
   const PlatformDescription& description = platform->description();
   PluginOptions plugin_options = arguments.plugins;

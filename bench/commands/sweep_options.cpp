@@ -4,7 +4,6 @@
 
 #include "bench/commands/sweep_arguments.h"
 #include "bench/sweep/pytorch.h"
-#include "bench/sweep/several_processes.h"
 
 namespace noisefloor {
 
@@ -23,11 +22,6 @@ void add_sweep_options(CLI::App& command, SweepArguments& arguments) {
   command.add_option(
       "--shard", arguments.shard,
       "Sweep only part I/N: every N-th problem, with all its cases; noisefloor merge makes one run of all parts");
-  command
-      .add_option("--processes", arguments.processes,
-                  "Sweep in so many processes, one after the other, each into its own folder within the run's, and put "
-                  "their rows together, as merge --pool does: what a process draws by chance then weighs less")
-      ->check(CLI::Range(1, kMostProcesses));
   command.add_flag("--fresh", arguments.fresh, "Begin again, do not resume");
   command.add_flag("--search-again", arguments.search_again,
                    "Search again for the libraries' fastest algorithms, without those of cached searches");

@@ -39,27 +39,6 @@ Ratio ratio_of_rounds(std::span<const double> rounds, double equal_spread, Confi
   return {std::exp(mean), std::exp(mean - half), std::exp(mean + half)};
 }
 
-Ratio ratio_of_processes(std::span<const Ratio> processes) {
-  if (processes.empty()) throw std::invalid_argument("a mean of no ratios");
-  const auto count = static_cast<double>(processes.size());
-  double mean = 0, halves = 0, squares = 0;
-  for (const Ratio& one : processes) {
-    mean += std::log(one.value) / count;
-    const double half = std::log(one.high / one.low) / 2;
-    halves += half * half;
-  }
-  for (const Ratio& one : processes) squares += (std::log(one.value) - mean) * (std::log(one.value) - mean);
-  if (processes.size() == 1) return processes.front();
-  // The variance of a process: what the intervals say, as if of kPrior processes more, and what these scatter by.
-  constexpr std::size_t kPrior = 4;
-  const double of_intervals = halves / count / (kUsual.normal * kUsual.normal);
-  const double freedom = count - 1 + kPrior, variance = (kPrior * of_intervals + squares) / freedom;
-  const double student = kUsual.student[std::min(processes.size() - 2 + kPrior, std::size(kUsual.student) - 1)];
-  const double scatter = kUsual.normal * std::sqrt(squares / (count - 1) / count);
-  const double half = std::max(student * std::sqrt(variance / count), scatter);
-  return {std::exp(mean), std::exp(mean - half), std::exp(mean + half)};
-}
-
 DuelVerdict verdict_of(const Ratio& ratio) {
   if (ratio.low > 1) return DuelVerdict::faster;
   if (ratio.high < 1) return DuelVerdict::slower;

@@ -21,10 +21,6 @@ enum class Confidence { usual, strict };
 // above 0.
 Ratio ratio_of_rounds(std::span<const double> rounds, double equal_spread, Confidence confidence = Confidence::usual);
 
-// From the same duel's ratios in several processes, at least one: their mean, its interval as of independent errors, by
-// what the processes' intervals say and what they scatter by.
-Ratio ratio_of_processes(std::span<const Ratio> processes);
-
 inline constexpr double kAlike = 0.03;
 
 enum class DuelVerdict { faster, slower, equal, unresolved };

@@ -105,7 +105,7 @@ void require_one_origin(const std::vector<MergePart>& parts) {
   for (const char* name : {"cublaslt", "cudnn"}) require_one_version(parts, name);
 }
 
-void require_one_build(const std::vector<MergePart>& parts, bool pool) {
+void require_one_build(const std::vector<MergePart>& parts) {
   // By these two builds of a commit differ.
   std::set<std::string> facts{"build_type",         "compiler",     "host_arch",
                               "cuda_architectures", "cuda_toolkit", "cuda_runtime"};
@@ -115,7 +115,7 @@ void require_one_build(const std::vector<MergePart>& parts, bool pool) {
   for (const std::string& name : facts) {
     const MergePart* first = nullptr;
     for (const MergePart& part : parts) {
-      if (!pool && name.starts_with("plugin ") && !part.environment.contains(name)) continue;  // nor has it its rows
+      if (name.starts_with("plugin ") && !part.environment.contains(name)) continue;  // nor has it its rows
       if (first == nullptr) first = &part;
       const auto of = [&](const MergePart& one) { return one.environment.value(name, nlohmann::ordered_json()); };
       if (of(part) != of(*first))

@@ -30,8 +30,8 @@ struct MergePart {
 MergePart read_merge_part(const std::filesystem::path& folder);  // every timed row must have its samples
 // One device, driver and commit, and one version of each library.
 void require_one_origin(const std::vector<MergePart>& parts);
-// One build of the commit, and one file of each plugin. With `pool` each must have the plugins of the others.
-void require_one_build(const std::vector<MergePart>& parts, bool pool);
+// One build of the commit, and one file of each plugin.
+void require_one_build(const std::vector<MergePart>& parts);
 // What a split sweep lacks, in words. Throws where parts are of different cuts, or hold what is not theirs.
 std::vector<std::string> missing_of(const std::vector<MergePart>& parts);
 

@@ -10,8 +10,6 @@ namespace noisefloor {
 struct MergeOptions {
   bool replace = false;  // what an earlier merge wrote; anything else is never replaced
   bool partial = false;  // go on where parts or cases of a split sweep are missing
-  bool pool = false;     // the folders are runs of the same cases: a row has the samples of all
-  bool around = false;   // `out` is the folder that these lie in; the caller has its lock
 };
 
 struct MergeResult {
@@ -20,12 +18,11 @@ struct MergeResult {
   std::vector<std::string> notes;    // in what the parts' GPUs differ, and whether one problem's rows are of several
 };
 
-// Merges into `out`, a new folder, which appears whole or not at all (with `around` its sweep.csv comes last). All must
-// be of one device, driver, commit and build of it (baselines' rows: of one cuBLASLt, cuDNN and PyTorch), no case may
-// be in two of them, every timed row must have its samples, and parts of split sweeps must be all parts of each with
-// all of their cases. Ceilings are the medians of theirs; rows keep the figures that they have; crosscheck.csv has the
-// lines of all. With `pool` every case must be in all of them, and becomes one row (pool_rows.h), and crosscheck.csv
-// stays where all have one. Throws std::runtime_error naming folder and case. No folder may be written meanwhile.
+// Merges into `out`, a new folder, which appears whole or not at all. All must be of one device, driver, commit and
+// build of it (baselines' rows: of one cuBLASLt, cuDNN and PyTorch), no case may be in two of them, every timed row
+// must have its samples, and parts of split sweeps must be all parts of each with all of their cases. Ceilings are the
+// medians of theirs; rows keep the figures that they have; crosscheck.csv has the lines of all. Throws
+// std::runtime_error naming folder and case. No folder may be written meanwhile.
 MergeResult merge_runs(const std::vector<std::filesystem::path>& folders, const std::filesystem::path& out,
                        const MergeOptions& options);
 

@@ -80,10 +80,6 @@ void check_against_samples(const SweepRow& row, const RowSamples& taken) {
   if (row.status != Outcome::ok) return;
   require_count("samples", row.samples, taken.cold_us.size(), "cold");
   require_count("warm_samples", row.warm_samples, taken.warm_us.size(), "warm");
-  if (!taken.cold_batches.empty() && row.processes.value_or(1) > std::ssize(taken.cold_batches))
-    throw std::runtime_error(
-        fmt::format("column 'processes' is {}, but there are {} cold batches, one of each at least", *row.processes,
-                    taken.cold_batches.size()));
   if (!taken.cold_us.empty()) require_median("time_cold_us", *row.time_cold_us, "cold_us", taken.cold_us);
   require_a_warm_time(row, taken);
   // Without serial samples the warm ones are of ordinary edges already.

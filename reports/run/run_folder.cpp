@@ -15,7 +15,6 @@
 #include "reports/run/csv.h"
 #include "reports/run/files.h"
 #include "reports/run/json_file.h"
-#include "reports/run/process_folders.h"
 #include "reports/run/resumed_rows.h"
 #include "reports/run/samples_file.h"
 #include "reports/run/samples_line.h"
@@ -45,11 +44,6 @@ RunFolder::RunFolder(std::filesystem::path folder, const std::string& device, co
         fmt::format("{}: its samples are packed ({}): it was recorded, and is not added to; give "
                     "another --out, or --fresh",
                     folder_.string(), kPackedSamplesFile));
-  if (!process_folders(folder_).empty())
-    throw std::runtime_error(
-        fmt::format("{}: holds the run folders of several processes (sweep --processes); sweep it with as many, or "
-                    "give another --out",
-                    folder_.string()));
   open_files(fresh);
   require_ours(device, commit);
   take_columns();

@@ -134,7 +134,6 @@ WRONG = {
     "a count of warm samples that are not there": (replace_column("warm_samples", "999999"), ALL),
     "a share above 100 percent": (replace_column("waited_pct", "101"), ALL),
     "no process": (replace_column("processes", "0"), ALL),
-    "more processes than batches": (replace_column("processes", "1000000000"), ALL),
     "half a place": (replace_column("places", "0.5"), ALL),
     "an error above its tolerance": (replace_column("max_rel_error", "1e30"), ALL),
     "a doubled row": (twice("sweep.csv", 2), ALL),

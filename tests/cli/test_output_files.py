@@ -249,17 +249,16 @@ def test_help_names_the_program():
 
 def test_folders_are_made_where_links_lead(place, problems, tmp_path):
     (tmp_path / "deep").mkdir()
-    for name in ("run", "merged", "baseline", "kernel", "all"):
+    for name in ("run", "merged", "baseline", "kernel"):
         (tmp_path / name).symlink_to(f"deep/{name}")
-    (tmp_path / "deep" / "all").mkdir()
     sweep = ("sweep", "--device", "host", "--problems", problems, "--networks", "other")
     for words in ([*sweep, "--out", tmp_path / "run"], ["merge", tmp_path / "run", "--out", tmp_path / "merged"],
                   ["merge", tmp_path / "run", "--out", tmp_path / "merged", "--replace"],
-                  [*sweep, "--processes", "2", "--out", tmp_path / "all"], ["new-kernel", "gemm", "--out", tmp_path / "kernel"],
+                  ["new-kernel", "gemm", "--out", tmp_path / "kernel"],
                   ["gate", "--accept", "--baseline", tmp_path / "baseline", "--candidate", place / "a"],
                   ["gate", "--accept", "--baseline", tmp_path / "baseline", "--candidate", place / "b"]):
         result = run(*words)
         assert result.returncode == 0, (words, result.stderr)
-    for name, file in (("run", "sweep.csv"), ("merged", "sweep.csv"), ("baseline", "sweep.csv"), ("kernel", "gemm.cu"), ("all", "sweep.csv")):
+    for name, file in (("run", "sweep.csv"), ("merged", "sweep.csv"), ("baseline", "sweep.csv"), ("kernel", "gemm.cu")):
         assert (tmp_path / name).is_symlink() and (tmp_path / "deep" / name / file).is_file(), name
-    assert sorted(path.name for path in (tmp_path / "deep").iterdir()) == ["all", "baseline", "kernel", "merged", "run"]
+    assert sorted(path.name for path in (tmp_path / "deep").iterdir()) == ["baseline", "kernel", "merged", "run"]

@@ -61,9 +61,6 @@ def test_a_reader_that_goes_away_is_no_signal(swept):
 @pytest.mark.parametrize("redirection", ["2>&-", "2>/dev/full"])
 def test_what_a_stderr_does_not_take_is_no_success(redirection, swept):
     assert shell(f'"$0" ab "$0" "$0" --device host --problems "$1" --networks all --filter bf16 {redirection}', swept / "problems").returncode in (1, 2)
-    assert shell(f'"$0" sweep --device host --problems "$1" --networks all --processes 2 --out "$2" {redirection}',
-                 swept / "problems", swept / f"two{len(redirection)}").returncode == 2
-    assert len(rows(swept / f"two{len(redirection)}")) == 1, "both processes went on"
     assert shell(f'"$0" gate --baseline "$1" --candidate "$1" {redirection}', swept / "a").returncode == 0, "it has nothing to say there"
 
 

@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 """What `noisefloor gate` says of equal builds and of one that is slower on purpose, over many rows. Run by hand; no test.
 
-usage: prove_gate.py --program NOISEFLOOR --slowed NOISEFLOOR --out DIR [--sweeps N] [--fit N | --judge-by DIR] [--processes N] [--percent P,...] [--minutes M]
+usage: prove_gate.py --program NOISEFLOOR --slowed NOISEFLOOR --out DIR [--sweeps N] [--fit N | --judge-by DIR] [--percent P,...] [--minutes M]
                      [-- SWEEP ARGUMENTS]
 
-`--program` is swept N times (default 6), each in a process of its own. With --processes, each of these runs is so many sweeps, put together by
-`merge --pool`; the slowed ones, too. The first of them (--fit, default half) measure the spread between
+`--program` is swept N times (default 6), each in a process of its own. The first of them (--fit, default half) measure the spread between
 processes and set the gate's threshold; the others alone are judged, each run against each earlier one of them: nothing may regress. With
 --judge-by, the equal runs of another proof, of another GPU or day, set the threshold, and all of this one are judged; with --fit 0, the table that
 the program has of this GPU does. Then
@@ -55,18 +54,6 @@ def sweep(program, folder, arguments, until, percent=None):
     whole.touch()
 
 
-def measure(program, folder, processes, *more):
-    """A run: one sweep, or several as one."""
-    if processes == 1:
-        return sweep(program, folder, *more)
-    sweeps = [folder.with_name(f"{folder.name}.{i}") for i in range(1, processes + 1)]
-    for one in sweeps:
-        sweep(program, one, *more)
-    done = subprocess.run(list(map(str, [program, "merge", "--pool", *sweeps, "--out", folder, "--replace"])), capture_output=True, text=True)
-    if done.returncode == 2:
-        die(f"merge --pool: {done.stderr.strip()}")
-
-
 def times(folder):
     with open(folder / "sweep.csv", newline="") as file:
         return {tuple(row[name] for name in KEY): float(row["time_cold_us"]) for row in csv.DictReader(file) if row["status"] == "ok"}
@@ -102,7 +89,6 @@ def main():
     parser.add_argument("--sweeps", type=int, default=6)
     parser.add_argument("--fit", type=int)
     parser.add_argument("--judge-by", type=Path)
-    parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--percent", default="5,3")  # empty: equal runs alone
     parser.add_argument("--minutes", type=float, default=1e6)
     parser.add_argument("arguments", nargs="*")
@@ -114,9 +100,7 @@ def main():
     if options.fit is not None and options.judge_by:
         die("--fit and --judge-by: give one")
     if any(word.startswith("--shard") for word in options.arguments):
-        die("--shard: slowed sweeps choose their rows from the equal one's, and parts are not pooled; cut the cases by --ops")
-    if options.processes < 1:
-        die(f"--processes is {options.processes}, not 1 and more")
+        die("--shard: slowed sweeps choose their rows from the equal one's, which a part may lack; cut the cases by --ops")
     fit = (options.fit or options.sweeps // 2) if own_fit else 0
     if own_fit and not 2 <= fit <= options.sweeps - 2:
         die(f"--fit is {fit}, not 2 to {options.sweeps - 2}")
@@ -125,13 +109,13 @@ def main():
     runs = [options.out / f"equal-{i}" for i in range(1, options.sweeps + 1)]
     slow = {percent: options.out / f"slowed-{percent:g}" for percent in percents}
     for run in runs:
-        measure(options.program, run, options.processes, options.arguments, until)
+        sweep(options.program, run, options.arguments, until)
     for percent, run in slow.items():
-        measure(options.slowed, run, options.processes, options.arguments + rows_from(runs[0], MARGIN * LEAST_US[percent]), until, percent)
+        sweep(options.slowed, run, options.arguments + rows_from(runs[0], MARGIN * LEAST_US[percent]), until, percent)
 
     fitted, judged = runs[:fit], runs[fit:]
     if options.judge_by:
-        fitted, judged = sorted(path for path in options.judge_by.glob("equal-*") if path.is_dir() and path.suffix == ""), runs
+        fitted, judged = sorted(path for path in options.judge_by.glob("equal-*") if path.is_dir()), runs
         if len(fitted) < 2:
             die(f"--judge-by: {options.judge_by} has {len(fitted)} equal runs, not two and more")
     if fitted:

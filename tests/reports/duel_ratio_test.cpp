@@ -33,27 +33,6 @@ TEST(DuelRatio, EqualSidesDifferByTheirSpreadToo) {
   EXPECT_THROW(ratio_of_rounds(std::vector{1.0}, 0), std::invalid_argument);
 }
 
-// Of processes that differ by 1 %, as their intervals have it: three together hold the truth as often as one.
-TEST(DuelRatio, OfProcessesHoldsTheTruthNineteenTimesInTwenty) {
-  std::mt19937 random(1);
-  std::normal_distribution<double> of_process(std::log(1.1), 0.01), noise(0, 0.005);
-  int held = 0;
-  constexpr int kTries = 2000;
-  for (int i = 0; i < kTries; ++i) {
-    std::vector<Ratio> processes(3);
-    for (Ratio& process : processes) {
-      const double level = of_process(random);
-      std::vector<double> rounds(12);
-      for (double& round : rounds) round = std::exp(level + noise(random));
-      process = ratio_of_rounds(rounds, 0.01);
-    }
-    const Ratio ratio = ratio_of_processes(processes);
-    held += ratio.low <= 1.1 && 1.1 <= ratio.high;
-  }
-  EXPECT_GT(static_cast<double>(held) / kTries, 0.95);
-  EXPECT_THROW(ratio_of_processes({}), std::invalid_argument);
-}
-
 TEST(DuelVerdict, FollowsTheInterval) {
   EXPECT_EQ(verdict_of({1.02, 1.01, 1.03}), DuelVerdict::faster);
   EXPECT_EQ(verdict_of({0.97, 0.95, 0.99}), DuelVerdict::slower);
