@@ -92,7 +92,8 @@ def corruption(arguments):
         for sampler, steps in STEPS.items():
             # All 1000 timesteps, also the nine whose levels lie above the network's training: there all is noise.
             said = call(arguments.noisefloor, "sample", "digits", "--sampler", sampler, "--steps", steps, "--schedule", "cosine", "--clamp", 1,
-                        "--sigma-max", 1e5, "--count", arguments.digits, "--out", folder / "grid.png", "--tensor", folder / f"{sampler}.safetensors", *seed, *device)
+                        "--sigma-max", 1e5, "--count", arguments.digits, "--out", folder / "grid.png", "--tensor",
+                        folder / f"{sampler}.safetensors", *seed, *device)
             took = re.search(r"steps: ([0-9.]+) s", said)
             if took is None:
                 raise Refused(f"{arguments.noisefloor} sample no longer says how long it took: {said.strip()}")
