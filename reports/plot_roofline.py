@@ -23,9 +23,6 @@ except ImportError as error:
     print(f"{Path(sys.argv[0]).name}: error: {error}; .venv/bin/python3 has it, where scripts/setup made it", file=sys.stderr)
     sys.exit(2)
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from baselines.pytorch.output_file import CannotWrite, OutputFile  # noqa: E402
-
 STYLE = json.loads((Path(__file__).resolve().parent / "html" / "style.json").read_text())
 PROBLEMS_AN_OP = 4  # of --plot baselines
 ROOFLINES_A_ROW = 5
@@ -242,7 +239,11 @@ def draw_totals(_rows: pd.DataFrame, _ceilings: pd.DataFrame, theme: Theme, fold
     return figure, "one forward pass, time × count: shorter is faster", 0
 
 
-def file_to_write(out: Path) -> OutputFile:
+def file_to_write(out: Path):
+    """The OutputFile of that name, which the installed package, where nothing is written, does not have."""
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+    from baselines.pytorch.output_file import CannotWrite, OutputFile
+
     if out.suffix not in (".png", ".svg"):
         raise refuse(f"--out: {out} is neither .png nor .svg")
     try:
@@ -251,7 +252,7 @@ def file_to_write(out: Path) -> OutputFile:
         raise refuse(str(error)) from None
 
 
-def save(figure, out: OutputFile) -> None:
+def save(figure, out) -> None:
     kind = Path(out.name).suffix[1:]
     try:
         out.write(lambda part: figure.savefig(part, format=kind, dpi=130, metadata={"Date": None} if kind == "svg" else {}))
