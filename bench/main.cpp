@@ -63,7 +63,7 @@ std::string with_suggestion(const CLI::App& app, const Invocation& invocation, c
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;  // its value is wrong, not its name
     for (const RemovedOption& removed : kRemovedOptions)
       if (command->get_name() == removed.command && name == removed.name)
-        return fmt::format("{} is no more: {}", name, removed.instead);
+        return fmt::format("{} was removed: {}", name, removed.instead);
     // A misspelt option is missed under its right name too ("--problem is required").
     const std::string unknown = message.find(name) == std::string::npos ? fmt::format("; unknown '{}'", name) : "";
     return message + unknown + did_you_mean(name, known);

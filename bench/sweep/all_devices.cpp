@@ -82,7 +82,7 @@ int sweep_all_devices(const std::vector<CudaDevice>& devices, const std::vector<
   std::filesystem::create_directories(follow_links(run), error);
   if (error) throw std::runtime_error(fmt::format("{}: cannot be made: {}", run.string(), error.message()));
   const FolderLock lock(run);
-  if (std::filesystem::exists(run / "sweep.csv") || std::filesystem::exists(run / "process-1"))
+  if (std::filesystem::exists(run / "sweep.csv"))
     throw std::runtime_error(
         fmt::format("{}: is the run folder of one device; give another --out for --device all", run.string()));
   begun();

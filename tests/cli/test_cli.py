@@ -18,9 +18,9 @@ pytestmark = needs_program
     [
         (["sweeep"], "did you mean 'sweep'"),
         (["sweep", "--opz", "gemm"], "did you mean '--ops'"),
-        (["sweep", "--take-turns"], "--take-turns is no more: sweep one after the other"),
-        (["sweep", "--device", "host", "--processes=3"], "--processes is no more: sweep once"),
-        (["merge", "--pool", "a", "b", "--out", "c"], "--pool is no more: keep the runs apart"),
+        (["sweep", "--take-turns"], "--take-turns was removed: sweep one after the other"),
+        (["sweep", "--device", "host", "--processes=3"], "--processes was removed: sweep once"),
+        (["merge", "--pool", "a", "b", "--out", "c"], "--pool was removed: keep the runs apart"),
         (["sweep", "--ops", "gem"], "unknown op 'gem'; did you mean 'gemm'"),
         (["sweep", "--device", "host", "--networks", "adm64-b2"], "unknown network 'adm64-b2'; did you mean 'adm64-b"),
         (["sweep", "--device", "host", "--variants", "naiv"], "unknown variant 'naiv'; did you mean 'naive'"),

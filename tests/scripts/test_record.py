@@ -78,7 +78,7 @@ def test_a_process_that_fails_on_one_gpu_is_told(tmp_path):
 
 @pytest.mark.parametrize("arguments, says", [
     (["part", "--gpus", "0,,1"], "--gpus '0,,1': part takes a list of GPUs"),
-    (["part", "--take-turns"], "--take-turns is no more"),
+    (["part", "--take-turns"], "--take-turns was removed"),
     (["part", "--gpus", "0,1,0"], "--gpus '0,1,0': part takes a list of GPUs, each once"),
     (["status", "--gpus", "0"], "--gpus '0': part takes a list of GPUs"),
     (["part", "--only", "core-conv"], "--only: unknown 'core-conv'; the steps are core-gemm, core-silu, rest-silu"),

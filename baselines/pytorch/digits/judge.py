@@ -179,7 +179,8 @@ def main(argv):
         print(f"judge-digits: --table {arguments.table}: cannot be written: {error.strerror}", file=sys.stderr)
         return 2
     print(json.dumps({"samples": len(labels), **{name: value for quantity, (drawn, real) in numbers.items()
-                                                 for name, value in ((quantity, drawn), (f"{quantity}_real", real))}}, indent=2), file=table.words if table else sys.stdout)
+                                                 for name, value in ((quantity, drawn), (f"{quantity}_real", real))}}, indent=2),
+          file=table.words if table else sys.stdout)
     return 0
 
 
