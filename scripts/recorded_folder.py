@@ -169,9 +169,9 @@ def make(made, out, found, parts, cases, arguments, device, kept, begun):
     worst = max(worst, write_parts(made, found, parts, cases, parts_in(kept) if kept else {}))
     run("placing the rows on the roofline", [PROGRAM, "roofline", made])
     (made / "roofline.csv").unlink()  # nothing reads it, and `noisefloor roofline` makes it again of what is here
-    run("drawing the roofline", [PYTHON, reports / "plot_roofline.py", made])
+    run("drawing the roofline", [PYTHON, reports / "plots" / "plot_roofline.py", made])
     if any((row["op"], row["dtype"], row["status"]) == ("network", "bf16", "ok") and row["variant"] != "torch_eager" for row in rows_of(made)):
-        run("drawing the overview", [PYTHON, reports / "plot_overview.py", made])
+        run("drawing the overview", [PYTHON, reports / "plots" / "plot_overview.py", made])
     if shutil.which("chromium"):
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:  # of its own: several may draw at once
             run("drawing the report", ["chromium", "--headless", "--no-sandbox", "--hide-scrollbars", "--window-size=1200,1137", f"--user-data-dir={profile}",
@@ -180,7 +180,7 @@ def make(made, out, found, parts, cases, arguments, device, kept, begun):
     kernels = KERNELS if (out / "kernels.csv").is_file() else ""
     packed = begun_parts.pack(made, parts_of(arguments.list, ""), arguments.every, begun, cases_of)
     (made / "README.md").write_text(README.format(device=f"{device}s" if device.startswith("NVIDIA") else device, kernels=kernels, begun=BEGUN if packed else ""))
-    run("writing its README", [PYTHON, reports / "write_docs.py", made / "README.md"])
+    run("writing its README", [PYTHON, reports / "docs" / "write_docs.py", made / "README.md"])
     for kept in KEPT:
         if (out / kept).is_file():
             shutil.copy(out / kept, made)
@@ -190,7 +190,7 @@ def make(made, out, found, parts, cases, arguments, device, kept, begun):
 
 def finish(arguments, parts):
     reports = ROOT / "reports"
-    if not (reports / "write_docs.py").is_file():
+    if not (reports / "docs" / "write_docs.py").is_file():
         die("finish needs a checkout; carry the parts there")
     found = {}
     for part in parts:
@@ -242,6 +242,6 @@ def finish(arguments, parts):
     made.rename(out)
     shutil.rmtree(old, ignore_errors=True)
     if out == recorded.resolve():
-        run("writing the documentation", [PYTHON, reports / "write_docs.py"])
+        run("writing the documentation", [PYTHON, reports / "docs" / "write_docs.py"])
     say(f"{out}: {len(parts_in(out))} of {len(parts_of(arguments.list, ''))} parts")
     return worst

@@ -1,4 +1,4 @@
-// noisefloor capture: a PyTorch program's problems. Python does it (bench/python/noisefloor/__main__.py); this finds
+// noisefloor capture: a PyTorch program's problems. Python does it (python/noisefloor/__main__.py); this finds
 // it.
 #include <fmt/format.h>
 #include <unistd.h>

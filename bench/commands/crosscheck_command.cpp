@@ -12,8 +12,8 @@
 #include "bench/measure/case_runner.h"
 #include "bench/measure/worker.h"
 #include "bench/platform/build_info.h"
-#include "reports/crosscheck.h"
-#include "reports/statistics.h"
+#include "reports/gate/crosscheck.h"
+#include "reports/run/statistics.h"
 
 namespace noisefloor {
 namespace {

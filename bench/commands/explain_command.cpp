@@ -8,9 +8,9 @@
 
 #include "bench/commands/add_command.h"
 #include "kernels/core/fields.h"
-#include "reports/explain.h"
-#include "reports/roofline.h"
+#include "reports/explain/explain.h"
 #include "reports/run/files.h"
+#include "reports/totals/roofline.h"
 
 namespace noisefloor {
 namespace {

@@ -7,11 +7,11 @@
 #include "bench/commands/add_command.h"
 #include "bench/commands/output_files.h"
 #include "bench/commands/resources_gate.h"
-#include "reports/acceptance.h"
-#include "reports/baseline_folder.h"
-#include "reports/gate_report.h"
+#include "reports/gate/acceptance.h"
+#include "reports/gate/baseline_folder.h"
+#include "reports/gate/gate_report.h"
+#include "reports/gate/spread.h"
 #include "reports/run/files.h"
-#include "reports/spread.h"
 
 namespace noisefloor {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "bench/commands/add_command.h"
 #include "bench/commands/output_files.h"
-#include "reports/history.h"
+#include "reports/history/history.h"
 
 namespace noisefloor {
 namespace {

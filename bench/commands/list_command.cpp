@@ -14,7 +14,7 @@
 #include "bench/sweep/problem_files.h"
 #include "bench/sweep/suite.h"
 #include "kernels/sampler_step/solvers.h"
-#include "reports/explain.h"
+#include "reports/explain/explain.h"
 #include "reports/run/columns.h"
 
 namespace noisefloor {

@@ -18,7 +18,7 @@
 #include "bench/commands/output_files.h"
 #include "bench/platform/build_info.h"
 #include "bench/platform/process_limits.h"
-#include "reports/kernel_usage.h"
+#include "reports/gate/kernel_usage.h"
 #include "reports/run/files.h"
 
 namespace noisefloor {

@@ -3,9 +3,9 @@
 
 #include "bench/commands/add_command.h"
 #include "bench/commands/roofline_files.h"
-#include "reports/roofline.h"
+#include "reports/page/run_report.h"
 #include "reports/run/run_files.h"
-#include "reports/run_report.h"
+#include "reports/totals/roofline.h"
 
 namespace noisefloor {
 

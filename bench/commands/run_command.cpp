@@ -16,7 +16,7 @@
 #include "bench/platform/build_info.h"
 #include "bench/sweep/pytorch.h"
 #include "bench/tensors/user_tensors.h"
-#include "reports/roofline.h"
+#include "reports/totals/roofline.h"
 
 namespace noisefloor {
 namespace {

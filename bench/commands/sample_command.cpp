@@ -17,7 +17,7 @@
 #include "bench/pipeline/finite.h"
 #include "bench/pipeline/pictures.h"
 #include "reports/run/files.h"
-#include "reports/statistics.h"
+#include "reports/run/statistics.h"
 
 namespace noisefloor {
 namespace {

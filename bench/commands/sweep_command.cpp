@@ -21,11 +21,11 @@
 #include "bench/sweep/command_line.h"
 #include "bench/sweep/environment.h"
 #include "bench/sweep/sweep.h"
-#include "reports/roofline.h"
 #include "reports/run/load.h"
 #include "reports/run/samples_file.h"
 #include "reports/run/selected_cases.h"
 #include "reports/run/unfinished.h"
+#include "reports/totals/roofline.h"
 
 namespace noisefloor {
 namespace {

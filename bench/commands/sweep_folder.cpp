@@ -7,7 +7,7 @@
 
 #include "bench/commands/commands.h"
 #include "bench/platform/build_info.h"
-#include "reports/roofline.h"
+#include "reports/totals/roofline.h"
 
 namespace noisefloor {
 namespace {

@@ -14,7 +14,7 @@
 #include "bench/measure/timed_launches.h"
 #include "bench/measure/timing_loop.h"
 #include "bench/measure/worker.h"
-#include "reports/statistics.h"
+#include "reports/run/statistics.h"
 #ifdef NOISEFLOOR_TEST_SLOWDOWN_PERCENT
 #include "bench/measure/test_slowdown.h"
 #endif

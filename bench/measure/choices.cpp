@@ -8,7 +8,7 @@
 #include "bench/measure/entrants.h"
 #include "bench/measure/timing_loop.h"
 #include "bench/measure/verify.h"
-#include "reports/statistics.h"
+#include "reports/run/statistics.h"
 
 namespace noisefloor {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "bench/measure/failure.h"
 #include "bench/measure/timing_loop.h"
-#include "reports/statistics.h"
+#include "reports/run/statistics.h"
 
 namespace noisefloor {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "reports/statistics.h"
+#include "reports/run/statistics.h"
 
 namespace noisefloor {
 

@@ -4,7 +4,7 @@
 #include <exception>
 #include <utility>
 
-#include "reports/statistics.h"
+#include "reports/run/statistics.h"
 
 namespace noisefloor {
 namespace {

@@ -1,6 +1,6 @@
 #include "bench/measure/stopping_rule.h"
 
-#include "reports/statistics.h"
+#include "reports/run/statistics.h"
 
 namespace noisefloor {
 

@@ -15,7 +15,7 @@
 #include <string_view>
 #include <thread>
 
-#include "reports/statistics.h"
+#include "reports/run/statistics.h"
 
 namespace noisefloor {
 namespace {

@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "bench/platform/nvml.h"
+#include "reports/run/statistics.h"
 #include "reports/run/sweep_csv.h"
-#include "reports/statistics.h"
 
 namespace noisefloor {
 namespace {

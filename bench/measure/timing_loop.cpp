@@ -10,7 +10,7 @@
 
 #include "bench/measure/short_edges.h"
 #include "bench/platform/nvml.h"
-#include "reports/statistics.h"
+#include "reports/run/statistics.h"
 
 namespace noisefloor {
 namespace {

@@ -8,7 +8,7 @@
 #include <stdexcept>
 
 #include "reports/run/csv.h"
-#include "reports/statistics.h"
+#include "reports/run/statistics.h"
 
 namespace noisefloor::pipeline {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <chrono>
 
+#include "reports/run/statistics.h"
 #include "reports/run/sweep_csv.h"
-#include "reports/statistics.h"
 
 namespace noisefloor::pipeline {
 namespace {

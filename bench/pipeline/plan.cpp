@@ -11,7 +11,7 @@
 #include "bench/measure/case_runner.h"
 #include "bench/pipeline/plan_file.h"
 #include "bench/platform/build_info.h"
-#include "reports/statistics.h"
+#include "reports/run/statistics.h"
 
 namespace noisefloor::pipeline {
 namespace {

@@ -1,6 +1,6 @@
 #include "reports/run/load.h"
 
-#include "reports/statistics.h"
+#include "reports/run/statistics.h"
 
 namespace noisefloor {
 

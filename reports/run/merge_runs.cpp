@@ -18,7 +18,7 @@
 #include "reports/run/run_files.h"
 #include "reports/run/samples_file.h"
 #include "reports/run/selected_cases.h"
-#include "reports/statistics.h"
+#include "reports/run/statistics.h"
 
 namespace noisefloor {
 namespace {

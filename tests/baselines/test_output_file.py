@@ -84,11 +84,11 @@ def test_what_cannot_be_written_is_refused_at_once(tmp_path):
 
 # With a name that is no PNG's, a folder, no folder and nothing: before a run is read, or weights.
 @pytest.mark.parametrize("program, option", [
-    ("reports/plot_roofline.py none", "--out"),
-    ("reports/plot_overview.py none", "--out"),
+    ("reports/plots/plot_roofline.py none", "--out"),
+    ("reports/plots/plot_overview.py none", "--out"),
     ("kernels/groupnorm/write_table.py none", "--out"),
     ("-m baselines.pytorch.digits.judge none", "--table"),
-    ("reports/draw_corruption.py --noisefloor none", "--out"),
+    ("reports/plots/draw_corruption.py --noisefloor none", "--out"),
 ])
 def test_programs_look_at_it_first(program, option, tmp_path):
     (tmp_path / "folder.png").mkdir()

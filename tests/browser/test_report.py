@@ -14,7 +14,7 @@ from tests.browser.page import (PHONE, PROGRAM, ROOT, Page, copy_recorded, many_
                                 write_rows)
 
 pytestmark = pytest.mark.skipif(not Path(PROGRAM).is_file(), reason="NOISEFLOOR_BINARY names no program")
-STYLE = json.loads((ROOT / "reports" / "html" / "style.json").read_text())
+STYLE = json.loads((ROOT / "reports" / "page" / "style.json").read_text())
 
 
 @pytest.fixture(scope="module")

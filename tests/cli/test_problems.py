@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tests.cli.program import needs_program, run
-from tests.bench.python import captured
+from tests.python import captured
 
 pytestmark = needs_program
 

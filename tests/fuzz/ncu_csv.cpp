@@ -1,5 +1,5 @@
 // ncu's raw page as CSV.
-#include "reports/ncu_csv.h"
+#include "reports/gate/ncu_csv.h"
 
 #include <cmath>
 #include <cstdlib>

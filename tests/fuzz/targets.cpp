@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "bench/sweep/problem_files.h"
-#include "reports/ncu_csv.h"
+#include "reports/gate/ncu_csv.h"
 #include "reports/run/sweep_csv.h"
 
 namespace noisefloor::fuzz {

@@ -8,7 +8,7 @@
 #include "bench/platform/child_process.h"
 #include "bench/platform/cuda_kernels.h"
 #include "bench/platform/platform.h"
-#include "reports/statistics.h"
+#include "reports/run/statistics.h"
 
 namespace noisefloor {
 namespace {

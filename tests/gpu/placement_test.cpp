@@ -13,7 +13,7 @@
 #include "bench/measure/bound_case.h"
 #include "bench/measure/fixture.h"
 #include "bench/sweep/suite.h"
-#include "reports/statistics.h"
+#include "reports/run/statistics.h"
 
 namespace noisefloor {
 namespace {

@@ -1,5 +1,5 @@
 // What speaks against a run as a baseline.
-#include "reports/acceptance.h"
+#include "reports/gate/acceptance.h"
 
 #include <gtest/gtest.h>
 

@@ -11,12 +11,12 @@
 #include <set>
 #include <vector>
 
-#include "reports/gate.h"
-#include "reports/history.h"
-#include "reports/roofline.h"
+#include "reports/gate/gate.h"
+#include "reports/history/history.h"
+#include "reports/page/run_report.h"
 #include "reports/run/csv.h"
 #include "reports/run/files.h"
-#include "reports/run_report.h"
+#include "reports/totals/roofline.h"
 #include "tests/support/temporary_folder.h"
 
 namespace noisefloor {

@@ -1,5 +1,5 @@
 // ncu's raw page as CSV, and the verdict on a row beside it.
-#include "reports/crosscheck.h"
+#include "reports/gate/crosscheck.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // What limits a row, rule by rule, on rows that are made up.
-#include "reports/explain.h"
+#include "reports/explain/explain.h"
 
 #include <gtest/gtest.h>
 

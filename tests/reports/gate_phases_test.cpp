@@ -3,8 +3,8 @@
 
 #include <cmath>
 
-#include "reports/gate_report.h"
-#include "reports/spread.h"
+#include "reports/gate/gate_report.h"
+#include "reports/gate/spread.h"
 #include "tests/support/gate_runs.h"
 #include "tests/support/temporary_folder.h"
 

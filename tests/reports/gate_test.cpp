@@ -1,13 +1,13 @@
 // The gate's verdicts, on runs whose true times are known.
-#include "reports/gate.h"
+#include "reports/gate/gate.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
 #include <cmath>
 
-#include "reports/gate_noise.h"
-#include "reports/gate_report.h"
+#include "reports/gate/gate_noise.h"
+#include "reports/gate/gate_report.h"
 #include "tests/support/gate_runs.h"
 
 namespace noisefloor {

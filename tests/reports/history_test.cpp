@@ -6,10 +6,10 @@
 #include <functional>
 #include <random>
 
-#include "reports/change_points.h"
-#include "reports/history.h"
+#include "reports/history/change_points.h"
+#include "reports/history/history.h"
 #include "reports/run/files.h"
-#include "reports/statistics.h"
+#include "reports/run/statistics.h"
 #include "tests/support/temporary_folder.h"
 
 namespace noisefloor {

@@ -1,10 +1,10 @@
 // What rows launch, before and after.
-#include "reports/launches.h"
+#include "reports/gate/launches.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
-#include "reports/gate_report.h"
+#include "reports/gate/gate_report.h"
 #include "tests/support/gate_runs.h"
 
 namespace noisefloor {

@@ -5,11 +5,11 @@
 #include <cmath>
 #include <fstream>
 
-#include "reports/roofline.h"
 #include "reports/run/csv.h"
 #include "reports/run/files.h"
+#include "reports/run/statistics.h"
 #include "reports/run/sweep_csv.h"
-#include "reports/statistics.h"
+#include "reports/totals/roofline.h"
 #include "tests/support/temporary_folder.h"
 
 namespace noisefloor {

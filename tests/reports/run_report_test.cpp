@@ -5,11 +5,11 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "reports/html_page.h"
+#include "reports/page/html_page.h"
+#include "reports/page/run_report.h"
 #include "reports/run/files.h"
 #include "reports/run/samples_file.h"
 #include "reports/run/selected_cases.h"
-#include "reports/run_report.h"
 #include "tests/support/temporary_folder.h"
 
 namespace noisefloor {

@@ -1,5 +1,5 @@
 // The spread between processes, and the gate by it: runs of one build are silent, slowed ones are caught.
-#include "reports/spread.h"
+#include "reports/gate/spread.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>

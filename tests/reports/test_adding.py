@@ -15,11 +15,11 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = Path(os.environ.get("NOISEFLOOR_BINARY", ""))
 BUILD = PROGRAM.parent.parent
 EXAMPLE = re.compile(r"<!-- example: (\w+), (new|in) ([^\s,]+)(?:, (after|before): (.*?))? -->\n```\w*\n(.*?)```", re.S)
-OF_ROWS = ["reports/column_json.cpp", *(f"reports/run/{name}.cpp" for name in ("bound", "case_id", "columns", "csv", "files", "sweep_csv"))]
+OF_ROWS = ["reports/page/column_json.cpp", *(f"reports/run/{name}.cpp" for name in ("bound", "case_id", "columns", "csv", "files", "sweep_csv"))]
 DRIVER = """
 #include <fstream>
 #include <iostream>
-#include "reports/column_json.h"
+#include "reports/page/column_json.h"
 #include "reports/run/columns.h"
 using namespace noisefloor;
 int main(int, char** arguments) {

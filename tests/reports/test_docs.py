@@ -1,4 +1,4 @@
-"""What people read: generated blocks are as reports/write_docs.py makes them, no measured figure is typed, pages stay short, links lead somewhere."""
+"""What people read: generated blocks are as reports/docs/write_docs.py makes them, no measured figure is typed, pages stay short, links lead somewhere."""
 
 import json
 import os
@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
-from reports import write_docs  # noqa: E402
+from reports.docs import write_docs  # noqa: E402
 
 PROGRAM = os.environ.get("NOISEFLOOR_BINARY", "")
 FIGURE = re.compile(r"(?<![\w.])\d[\d,.]*(?:x(?!\w)|×|\s?(?:us|µs|ms|%|[TG]FLOP/s|[TG]B/s)(?![\w/]))")
@@ -29,7 +29,7 @@ def typed(text):
 
 
 def check(*files):
-    return subprocess.run([sys.executable, ROOT / "reports" / "write_docs.py", "--check", *files], capture_output=True, text=True, timeout=300)
+    return subprocess.run([sys.executable, ROOT / "reports" / "docs" / "write_docs.py", "--check", *files], capture_output=True, text=True, timeout=300)
 
 
 def test_generated_blocks_are_as_they_are_made():
@@ -105,7 +105,7 @@ def test_a_recorded_folder_has_its_own_figures(tmp_path):
         (tmp_path / name).write_text((write_docs.RECORDED / name).read_text().replace(device_of(write_docs.RECORDED), "Another GPU"))
     page = tmp_path / "README.md"
     page.write_text("<!-- generated: rows -->\n<!-- end -->\n")
-    assert subprocess.run([sys.executable, ROOT / "reports" / "write_docs.py", page], timeout=60).returncode == 0
+    assert subprocess.run([sys.executable, ROOT / "reports" / "docs" / "write_docs.py", page], timeout=60).returncode == 0
     assert "Another GPU, driver" in page.read_text()
 
 
@@ -194,7 +194,7 @@ def test_named_scripts_exist():
 
 
 def draw(*arguments):
-    return subprocess.run([sys.executable, ROOT / "reports" / "plot_overview.py", *map(str, arguments)], capture_output=True, text=True, timeout=300)
+    return subprocess.run([sys.executable, ROOT / "reports" / "plots" / "plot_overview.py", *map(str, arguments)], capture_output=True, text=True, timeout=300)
 
 
 def test_the_front_page_picture_holds_the_runs_texts(tmp_path):

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import matplotlib.pyplot as plt
 import pytest
 
-from reports import draw_corruption, plot_roofline
+from reports.plots import draw_corruption, plot_roofline
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORDED = ROOT / "reports" / "recorded" / "nvidia-h200"
@@ -100,7 +100,7 @@ def test_plots_hold_the_runs_texts(kind, tmp_path):
     assert result.returncode == 0, result.stderr
     text = (tmp_path / "p.svg").read_text()
     assert "NVIDIA H200" in text and all(op in text for op in ("gemm", "groupnorm", "sampler_step"))
-    style = json.loads((ROOT / "reports" / "html" / "style.json").read_text())
+    style = json.loads((ROOT / "reports" / "page" / "style.json").read_text())
     assert style["surface"]["dark"]["paper"] in text and style["kinds"]["baseline"]["dark"] in text
     assert plot(RECORDED, "--plot", kind, "--out", tmp_path / "p.png").returncode == 0
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
@@ -150,7 +150,7 @@ def test_plots_say_what_they_need(plot):
 
 
 def test_plots_say_where_they_cannot_write(tmp_path):
-    result = subprocess.run([sys.executable, ROOT / "reports" / "plot_roofline.py", RECORDED, "--out", tmp_path / "nowhere" / "p.png"],
+    result = subprocess.run([sys.executable, ROOT / "reports" / "plots" / "plot_roofline.py", RECORDED, "--out", tmp_path / "nowhere" / "p.png"],
                             capture_output=True, text=True, timeout=300)
     assert result.returncode == 2 and "there is no folder" in result.stderr and "Traceback" not in result.stderr
 

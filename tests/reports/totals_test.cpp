@@ -1,5 +1,5 @@
 // Totals of networks: sums, choices, what is missing, who wins.
-#include "reports/totals.h"
+#include "reports/totals/totals.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
@@ -9,9 +9,9 @@
 #include <fstream>
 #include <map>
 
-#include "reports/roofline.h"
 #include "reports/run/files.h"
 #include "reports/run/run_files.h"
+#include "reports/totals/roofline.h"
 #include "tests/support/temporary_folder.h"
 
 namespace noisefloor {

@@ -93,9 +93,9 @@ def test_parts_made_on_two_machines_become_a_recorded_folder(machines, quick_bro
     assert subprocess.run([PROGRAM, "gate", "--baseline", made, "--candidate", made], capture_output=True).returncode == 0
     assert subprocess.run([PROGRAM, "roofline", made], capture_output=True).returncode == 0
     assert (made / "totals.csv").read_text() == texts["totals.csv"] and (made / "plan.csv").read_text() == texts["plan.csv"]
-    check = subprocess.run([sys.executable, ROOT / "reports/write_docs.py", "--check", made / "README.md"], capture_output=True, text=True)
+    check = subprocess.run([sys.executable, ROOT / "reports/docs/write_docs.py", "--check", made / "README.md"], capture_output=True, text=True)
     assert check.returncode == 0, check.stderr
-    plot = subprocess.run([sys.executable, ROOT / "reports/plot_roofline.py", made, "--out", made / "p.svg"], capture_output=True, text=True)
+    plot = subprocess.run([sys.executable, ROOT / "reports/plots/plot_roofline.py", made, "--out", made / "p.svg"], capture_output=True, text=True)
     assert plot.returncode == 0 and f"commit {commit}" in (made / "p.svg").read_text(), plot.stderr
     # A second time in its place, with the record of another command kept.
     (made / "kernels.csv").write_text("kernels\n")

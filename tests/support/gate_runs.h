@@ -1,7 +1,7 @@
 // What tests of the gate share.
 #pragma once
 
-#include "reports/gate.h"
+#include "reports/gate/gate.h"
 #include "tests/support/synthetic_run.h"
 
 namespace noisefloor {

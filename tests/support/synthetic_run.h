@@ -13,7 +13,7 @@
 
 #include "reports/run/files.h"
 #include "reports/run/run_files.h"
-#include "reports/statistics.h"
+#include "reports/run/statistics.h"
 
 namespace noisefloor {
 

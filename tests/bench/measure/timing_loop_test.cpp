@@ -8,8 +8,8 @@
 #include <limits>
 
 #include "bench/platform/nvml.h"
+#include "reports/run/statistics.h"
 #include "reports/run/sweep_csv.h"
-#include "reports/statistics.h"
 #include "tests/support/scripted_timing.h"
 
 namespace noisefloor {

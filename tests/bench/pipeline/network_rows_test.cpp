@@ -11,7 +11,7 @@
 #include "bench/pipeline/weights.h"
 #include "bench/sweep/selection.h"
 #include "bench/sweep/suite.h"
-#include "reports/roofline.h"
+#include "reports/totals/roofline.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/two_ways.h"
 

@@ -1,0 +1,198 @@
+#include "python/arguments.h"
+
+#include <fmt/format.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "kernels/catalogue.h"
+#include "python/call_key.h"
+#include "python/plan.h"
+
+namespace nb = nanobind;
+
+namespace noisefloor::python {
+
+Arguments::Arguments(const std::string& op, std::vector<std::string> tensors, std::vector<std::string> fields)
+    : op_(find_op(op)), tensors_(std::move(tensors)), fields_(std::move(fields)) {
+  if (op_ == nullptr) throw InvalidInput("there is no op '" + op + "'");
+  for (const std::string& tensor : tensors_)
+    shared_.push_back(std::ranges::count(op_->fields, tensor, &FieldInfo::name) > 0);
+}
+
+Arguments::Items Arguments::items(const nb::tuple& tuple, const std::vector<std::string>& names) const {
+  if (tuple.size() != names.size())
+    throw nb::type_error(fmt::format("{}: {} arguments, not {}", op_->name, names.size(), tuple.size()).c_str());
+  Items all;
+  for (const nb::handle one : tuple) all.push_back(one.ptr());
+  return all;
+}
+
+std::vector<Arguments::Input> Arguments::read_inputs(std::span<PyObject* const> tensors, Taken taken,
+                                                     const Gradients& gradients, nb::object& like) const {
+  std::vector<Input> inputs;
+  const Input* first = nullptr;
+  inputs.reserve(tensors.size() - static_cast<std::size_t>(std::ranges::count(tensors, Py_None)));
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    const nb::handle given = tensors[i];
+    if (given.is_none() || is_field(i, given)) continue;
+    if (taken == Taken::shapes_too && (nb::isinstance<nb::tuple>(given) || nb::isinstance<nb::list>(given))) {
+      std::vector<std::int64_t> shape;
+      if (!nb::try_cast(given, shape) || shape.size() > Shape::kMost)
+        throw nb::type_error(
+            fmt::format("{} must be a tensor, or a shape of integers, at most {}", named(tensors_[i]), Shape::kMost)
+                .c_str());
+      inputs.emplace_back().shape = Shape(shape);
+      inputs.back().only_shape = true;
+    } else {
+      inputs.push_back({taken == Taken::at_any_address ? read_or_clone(given, name(tensors_[i]), gradients)
+                                                       : read_tensor(given, name(tensors_[i]), false, gradients)});
+      if (!like) like = nb::borrow(given);
+      if (first == nullptr) first = &inputs.back();
+      if (inputs.back().device != first->device)
+        throw InvalidInput(fmt::format("{} is on {}, '{}' on {}; all tensors must be on one device", named(tensors_[i]),
+                                       to_string(inputs.back().device), tensors_[first->place],
+                                       to_string(first->device)));
+    }
+    inputs.back().place = i;
+  }
+  if (inputs.empty()) throw nb::type_error((op_->name + " needs tensors: " + tensors_.front() + ", ...").c_str());
+  return inputs;
+}
+
+std::vector<Arguments::Output> Arguments::read_outputs(nb::handle out, const Gradients& gradients,
+                                                       nb::object& like) const {
+  std::vector<Output> outputs;
+  bool first = true;
+  const auto read = [&](nb::handle one) {
+    const std::string number = std::to_string(outputs.size());
+    Output& output = outputs.emplace_back(Output{nb::borrow(one), std::nullopt});
+    if (one.is_none()) return;
+    output.tensor = read_tensor(one, {op_->name, number, ": output ", ""}, true, gradients);
+    if (std::exchange(first, false)) like = output.object;
+  };
+  if (nb::isinstance<nb::tuple>(out) || nb::isinstance<nb::list>(out))
+    for (nb::handle one : out) read(one);
+  else if (!out.is_none())
+    read(out);
+  return outputs;
+}
+
+Tensor Arguments::read_prepared(nb::handle prepared, const Given& given, const Decision& decision,
+                                const Queue& queue) const {
+  constexpr std::uintptr_t kAlignment = 64;  // of the widest vectors
+  Tensor memory = read_tensor(prepared, name("prepared"), false);
+  if (given.variant.is_none()) throw InvalidInput(named("prepared") + " is of one variant: give its name as variant=");
+  if (memory.device != queue.device)
+    throw InvalidInput(fmt::format("{} is on {}, the tensors are on {}", named("prepared"), to_string(memory.device),
+                                   to_string(queue.device)));
+  if (memory.dtype != DType::uint8 || memory.bytes() != decision.prepared_bytes)
+    throw InvalidInput(fmt::format(
+        "{} has {} bytes, and variant '{}' in {} needs {} uint8: it was prepared for other weights, another dtype or "
+        "another variant",
+        named("prepared"), memory.bytes(), decision.variant->name, to_string(decision.dtype), decision.prepared_bytes));
+  if (reinterpret_cast<std::uintptr_t>(memory.data) % kAlignment != 0)
+    throw InvalidInput(fmt::format("{} must begin at a multiple of {} bytes", named("prepared"), kAlignment));
+  note_use(prepared, memory, queue);
+  return memory;
+}
+
+std::vector<void*> Arguments::pointers_of(const Decision& decision, const std::vector<Input>& inputs) const {
+  std::vector<void*> pointers(decision.specs.size());
+  for (std::size_t k = 0; k < pointers.size(); ++k)
+    for (const Input& input : inputs)
+      if (tensors_[input.place] == decision.specs[k].name) pointers[k] = input.data;
+  return pointers;
+}
+
+std::vector<KeyValue> Arguments::split_fields(const std::string& text) const {
+  try {
+    return split_problem_text(text);
+  } catch (const InvalidInput& error) {
+    throw InvalidInput(fmt::format("{} '{}': {}", named("fields"), text, error.what()));
+  }
+}
+
+Question Arguments::ask(const Given& given) const {
+  Question question;
+  question.op = op_;
+  for (std::size_t i = 0; i < given.fields.values.size(); ++i)
+    if (given.fields.values[i] != Py_None) question.fields.push_back({fields_[i], text_of(given.fields.values[i])});
+  if (!given.fields.text.is_none())
+    for (KeyValue& field : split_fields(nb::cast<std::string>(given.fields.text)))
+      question.fields.push_back({field.key, truth_as_number(std::move(field.value))});
+  for (std::size_t i = 0; i < tensors_.size(); ++i)
+    if (is_field(i, given.tensors[i])) question.fields.push_back({tensors_[i], text_of(given.tensors[i])});
+  question.variant = word("variant", given.variant);
+  question.dtype = short_dtype(word("dtype", nb::getattr(given.dtype, "__name__", given.dtype)));
+  question.plan = given.plan;
+  return question;
+}
+
+Question Arguments::question_of(const Given& given, const std::vector<Input>& inputs,
+                                const std::vector<Output>& outputs) const {
+  Question question = ask(given);
+  for (const Input& input : inputs)
+    question.inputs.push_back({tensors_[input.place].c_str(),
+                               input.only_shape ? std::nullopt : std::optional(input.dtype),
+                               {input.shape.begin(), input.shape.end()}});
+  for (const Output& output : outputs)
+    question.out_types.emplace_back(output.tensor ? to_string(output.tensor->dtype) : "");
+  return question;
+}
+
+std::string Arguments::word(const char* argument, nb::handle given) const {
+  if (given.is_none()) return "";
+  std::string text = nb::cast<std::string>(nb::str(given));
+  if (text.empty()) throw InvalidInput(named(argument) + " is an empty text; None leaves it open");
+  return text;
+}
+
+Question Arguments::ask_of_shapes(const nb::tuple& tensors, nb::handle fields, nb::handle variant, nb::handle dtype,
+                                  nb::handle plan) const {
+  const bool text = nb::isinstance<nb::str>(fields);
+  const Items in_order = items(tensors, tensors_),
+              values = text ? Items() : items(nb::cast<nb::tuple>(fields), fields_);
+  Question question =
+      ask({in_order, {values, text ? fields : nb::handle(Py_None)}, variant, dtype, plan_of_call(plan)});
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    const nb::handle given = tensors[i];
+    if (given.is_none() || is_field(i, given)) continue;
+    const auto pair = nb::cast<nb::tuple>(given);
+    const auto type = parse_dtype(nb::cast<std::string>(pair[1]));
+    if (!type) throw InvalidInput(named(tensors_[i]) + " has an element type that no op takes");
+    question.inputs.push_back({tensors_[i].c_str(), *type, nb::cast<std::vector<std::int64_t>>(pair[0])});
+  }
+  return question;
+}
+
+bool Arguments::is_field(std::size_t tensor, nb::handle given) const {
+  return shared_[tensor] &&
+         (nb::isinstance<nb::str>(given) || nb::isinstance<nb::int_>(given) || nb::isinstance<nb::float_>(given));
+}
+
+void Arguments::check_output(const TensorSpec& spec, const std::vector<Output>& outputs, std::size_t number,
+                             const Device& device, const std::vector<Input>& inputs,
+                             const std::optional<Tensor>& prepared) const {
+  const Tensor& tensor = *outputs[number].tensor;
+  const Name what{op_->name, spec.name, ": output '"};
+  if (!std::ranges::equal(tensor.shape, spec.shape))
+    throw InvalidInput(
+        fmt::format("{} must be {}, not {}", what.text(), shape_text(spec.shape), shape_text(tensor.shape)));
+  if (tensor.device != device)
+    throw InvalidInput(
+        fmt::format("{} is on {}, the inputs are on {}", what.text(), to_string(tensor.device), to_string(device)));
+  for (const Input& input : inputs)
+    if (tensor.overlaps(input))
+      throw InvalidInput(
+          fmt::format("{} shares memory with '{}'; no op works in place", what.text(), tensors_[input.place]));
+  if (prepared && tensor.overlaps(*prepared))
+    throw InvalidInput(what.text() + " shares memory with the weights that were laid out");
+  for (std::size_t i = 0; i < number; ++i)
+    if (tensor.overlaps(*outputs[i].tensor))
+      throw InvalidInput(fmt::format("{} shares memory with output {}", what.text(), i));
+}
+
+}  // namespace noisefloor::python

@@ -1,0 +1,262 @@
+#include "python/call.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <ranges>
+#include <unordered_map>
+
+#include "bench/platform/build_info.h"
+#include "bench/tensors/problem_inference.h"
+#include "kernels/core/programmatic.h"
+#include "python/device.h"
+
+namespace noisefloor::python {
+namespace {
+
+constexpr Wording kWording = {.give = "give the arguments",
+                              .give_more = "give more of its fields as arguments",
+                              .given = "with the arguments given",
+                              .give_dtype = "give dtype=",
+                              .random = false};
+
+std::string_view dtype_name(DType dtype) {
+  return to_string(dtype);
+}
+
+void find_problem(const Question& question, Decision& decision) {
+  const Op& op = *question.op;
+  KnownShapes shapes;
+  KnownTypes types;
+  for (const Question::Tensor& tensor : question.inputs) {
+    if (std::ranges::count(tensor.shape, 0) > 0)
+      throw InvalidInput(fmt::format("{}: '{}' is empty; every extent must be at least 1", op.name, tensor.name));
+    shapes[tensor.name] = tensor.shape;
+    if (tensor.dtype) types[tensor.name] = to_string(*tensor.dtype);
+  }
+  decision.problem = infer_problem(op, question.fields, shapes, kWording);
+  std::size_t output = 0;
+  for (const TensorSpec& spec : op.tensors(decision.problem, op.dtypes.front())) {
+    if (spec.role != Role::out || output == question.out_types.size()) continue;
+    if (!question.out_types[output].empty()) types[spec.name] = question.out_types[output];
+    ++output;
+  }
+  std::optional<DType> dtype;
+  if (!question.dtype.empty()) {
+    dtype = parse_dtype(question.dtype);
+    if (!dtype || std::ranges::count(op.dtypes, *dtype) == 0)
+      throw InvalidInput(
+          fmt::format("{}: dtype '{}' is not one of its element types: {}, or what PyTorch and NumPy call these",
+                      op.name, question.dtype, fmt::join(op.dtypes | std::views::transform(dtype_name), ", ")));
+  }
+  decision.dtype = infer_dtype(op, decision.problem, dtype, types, dtype_name, kWording);
+  decision.specs = op.tensors(decision.problem, decision.dtype);
+}
+
+// Why a variant cannot run a problem there; "" where it can.
+std::string obstacle(const AnyVariant& variant, const Decision& decision, const std::string& place) {
+  if (variant.not_written) return "is not written yet: " + *variant.not_written;
+  if (!variant.built) return fmt::format("is not in this build; it needs {}", to_string(variant.arch));
+  if (!runs_on(variant.arch, decision.info->compute_capability))
+    return fmt::format("needs {}, and the tensors are on {}", to_string(variant.arch), place);
+#ifdef NOISEFLOOR_CUDA_ARCHITECTURES
+  if (variant.arch != Arch::host && !serves_gpu(NOISEFLOOR_CUDA_ARCHITECTURES, decision.info->compute_capability))
+    return fmt::format("was built for sm_{}, and the tensors are on {}, an sm_{}", NOISEFLOOR_CUDA_ARCHITECTURES, place,
+                       decision.info->compute_capability);
+#endif
+  if (const Support support = variant.can_run(decision.problem, decision.dtype); !support) return support.reason;
+  return "";
+}
+
+// The one that the plan names, where it is of this ladder (plans know libraries, too) and can run there; else null.
+const AnyVariant* planned(const Question& question, Decision& decision, const std::string& place) {
+  if (!question.plan || !question.variant.empty()) return nullptr;
+  const auto named = question.plan->variants.find(plan_key(*question.op, decision.dtype, decision.problem));
+  if (named == question.plan->variants.end()) return nullptr;
+  for (const AnyVariant& variant : question.op->variants) {
+    if (variant.name != named->second) continue;
+    const std::string why = obstacle(variant, decision, place);
+    if (why.empty()) return &variant;
+    decision.warning = fmt::format("plan {}: {} runs the ladder's best: variant '{}' {}", question.plan->file,
+                                   named->first, variant.name, why);
+  }
+  return nullptr;
+}
+
+// `decision` has its problem and its device; `place` is that device in words.
+const AnyVariant* choose_variant(const Question& question, Decision& decision, const std::string& place) {
+  const Op& op = *question.op;
+  if (const AnyVariant* variant = planned(question, decision, place)) return variant;
+  std::vector<std::string> names, obstacles;
+  for (auto variant = op.variants.rbegin(); variant != op.variants.rend(); ++variant) {
+    names.push_back(variant->name);
+    if (!question.variant.empty() && question.variant != variant->name) continue;
+    const std::string why = obstacle(*variant, decision, place);
+    if (why.empty()) return &*variant;
+    obstacles.push_back(fmt::format("variant '{}' {}", variant->name, why));
+  }
+  if (obstacles.empty())
+    throw InvalidInput(
+        fmt::format("{} has no variant '{}'{}", op.name, question.variant, did_you_mean(question.variant, names)));
+  std::string text;
+  for (const std::string& why : obstacles) text += (text.empty() ? "" : "; ") + why;
+  throw InvalidInput(
+      fmt::format("{} cannot run {} {}: {}", op.name, to_string(decision.dtype), op.print(decision.problem), text));
+}
+
+void check_plan(const Plan& plan, const Device& device) {
+  const std::string here = device.gpu ? gpu_name(device.index) : host_name();
+  if (!plan.device.empty() && plan.device != here)
+    throw InvalidInput(fmt::format("{} is a plan for {}, and the tensors are on {}, {}", plan.file, plan.device,
+                                   to_string(device), here));
+}
+
+constexpr std::size_t kMostKept = 4096;  // a program whose shapes never repeat must not fill the memory
+std::mutex memory_mutex;
+std::unordered_map<std::string, std::shared_ptr<const Decision>> memory;
+
+std::atomic<bool> programmatic_launch = true, launched = false, orphaned = false;
+
+template <class Work>
+void run_on(const Device& device, Stream stream, const Decision& decision, const Work& work) {
+  launched.store(true, std::memory_order_relaxed);
+  std::optional<CurrentGpu> current;
+  if (device.gpu) current.emplace(device.index);
+  const bool programmatic = programmatic_launch && decision.info->compute_capability >= kFirstProgrammatic;
+  const Status status = work(LaunchContext{stream, decision.info, programmatic});
+  if (status.ok()) return;
+  std::string what = fmt::format("variant '{}': {}", decision.variant->name, status.what);
+  if (status.code == StatusCode::cuda_error) what += ": " + cuda_error_text(status.cuda_error);
+  if (status.code == StatusCode::unsupported_problem) throw InvalidInput(what);
+  throw std::runtime_error(what);
+}
+
+}  // namespace
+
+std::string to_string(const Device& device) {
+  return device.gpu ? fmt::format("GPU {}", device.index) : "the CPU";
+}
+
+std::string Question::key(const std::optional<Device>& device) const {
+  std::string text;
+  text.reserve(512);
+  const auto add_count = [&](std::int64_t number) {
+    text.append(reinterpret_cast<const char*>(&number), sizeof number);
+  };
+  const auto add = [&](std::string_view word) {  // with its length, so that no two words read as others
+    add_count(static_cast<std::int64_t>(word.size()));
+    text += word;
+  };
+  add(op->name);
+  add_count(device ? device->gpu ? device->index : -1 : -2);
+  add_count(static_cast<std::int64_t>(inputs.size()));
+  for (const Tensor& tensor : inputs) {
+    add(tensor.name);
+    text += tensor.dtype ? static_cast<char>(*tensor.dtype) : '?';
+    add_count(static_cast<std::int64_t>(tensor.shape.size()));
+    for (const std::int64_t extent : tensor.shape) add_count(extent);
+  }
+  add_count(static_cast<std::int64_t>(fields.size()));
+  for (const KeyValue& field : fields) {
+    add(field.key);
+    add(field.value);
+  }
+  for (const std::string& type : out_types) add(type);
+  add(dtype);
+  add(variant);
+  if (plan) add_count(static_cast<std::int64_t>(plan->number));
+  return text;
+}
+
+std::string plan_key(const Op& op, DType dtype, const AnyProblem& problem) {
+  return fmt::format("{} {} {}", op.name, to_string(dtype), op.print(problem));
+}
+
+std::string chosen_on(const Question& question, const DeviceInfo& device) {
+  Decision decision = *decide(question, std::nullopt);
+  decision.info = &device;
+  return choose_variant(question, decision, fmt::format("a GPU of compute capability {}", device.compute_capability))
+      ->name;
+}
+
+std::shared_ptr<const Decision> decided(const Question& question, const std::optional<Device>& device) {
+  const std::lock_guard lock(memory_mutex);
+  const auto found = memory.find(question.key(device));
+  return found == memory.end() ? nullptr : found->second;
+}
+
+std::shared_ptr<const Decision> decide(const Question& question, const std::optional<Device>& device) {
+  if (auto before = decided(question, device)) return before;
+  auto decision = std::make_shared<Decision>();
+  try {
+    find_problem(question, *decision);
+  } catch (const InvalidInput& error) {
+    const std::string what = error.what();
+    throw InvalidInput(what.starts_with(question.op->name) ? what : question.op->name + ": " + what);
+  }
+  if (device) {
+    if (question.plan) check_plan(*question.plan, *device);
+    decision->info = device->gpu ? &gpu_info(device->index) : &host_info();
+    decision->variant = choose_variant(question, *decision, to_string(*device));
+    decision->workspace_bytes = decision->variant->workspace_bytes(decision->problem, decision->dtype, *decision->info);
+    decision->prepared_bytes = decision->variant->prepared_bytes(decision->problem, decision->dtype);
+  }
+  const std::lock_guard lock(memory_mutex);
+  if (memory.size() >= kMostKept) memory.clear();
+  memory[question.key(device)] = decision;
+  return decision;
+}
+
+void prepare(const Decision& decision, const std::vector<void*>& pointers, void* prepared, const Device& device,
+             Stream stream) {
+  if (decision.prepared_bytes == 0) return;
+  const AnyVariant& variant = *decision.variant;
+  run_on(device, stream, decision, [&](const LaunchContext& context) {
+    return variant.prepare(decision.problem, decision.dtype, pointers, prepared, context);
+  });
+}
+
+void launch(const Decision& decision, const std::vector<void*>& pointers, const Scratch& scratch, const Device& device,
+            Stream stream) {
+  const AnyVariant& variant = *decision.variant;
+  run_on(device, stream, decision, [&](const LaunchContext& context) {
+    return variant.launch(decision.problem, decision.dtype, pointers, scratch, context);
+  });
+}
+
+void after_fork(bool with_torch) {
+  if (launched || with_torch) orphaned = true;
+}
+
+void check_fork(const Op& op) {
+  if (orphaned.load(std::memory_order_relaxed))
+    throw std::runtime_error(
+        op.name +
+        ": this process was forked from one that had called an op, or had imported PyTorch: it lacks its threads and "
+        "its GPU. Start it by another method (multiprocessing.get_context('spawn')), or fork before");
+}
+
+bool set_programmatic_launch(bool on) {
+  return programmatic_launch.exchange(on);
+}
+
+double seconds_of_launch(const Decision& decision, const std::vector<void*>& pointers, const Scratch& scratch,
+                         const Device& device, Stream stream, int count) {
+  const AnyVariant& variant = *decision.variant;
+  double seconds = 0;
+  run_on(device, stream, decision, [&](const LaunchContext& context) {
+    const auto start = std::chrono::steady_clock::now();
+    Status status = success();
+    for (int i = 0; i < count && status.ok(); ++i)
+      status = variant.launch(decision.problem, decision.dtype, pointers, scratch, context);
+    seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / count;
+    return status;
+  });
+  return seconds;
+}
+
+}  // namespace noisefloor::python

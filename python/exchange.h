@@ -1,0 +1,43 @@
+// DLPack: what frameworks say of their tensors, by their exchange in C where they have one.
+#pragma once
+
+#include <nanobind/ndarray.h>
+
+#include <optional>
+#include <string>
+
+#include "python/tensor.h"
+
+namespace noisefloor::python {
+
+struct ExchangeApi;  // DLPack's exchange in C
+
+// What a type says of its tensors.
+struct TypeFacts {
+  PyObject* type = nullptr;
+  const ExchangeApi* api = nullptr;  // null: it has none
+  bool torch = false;
+};
+
+TypeFacts facts_of(nanobind::handle object);
+
+// What a framework said of the tensor `object`, whichever way it was asked: the fields of `tensor`, or the problem with
+// it. Strides are in elements; null where it is contiguous. `bf16`: it was asked as what DLPack knows in its place.
+void take(const nanobind::dlpack::dltensor& given, nanobind::handle object, bool bf16, Tensor& tensor,
+          std::string& problem);
+
+// Whether the object's framework has the exchange in C, and gave the tensor. What is written is asked as a managed one,
+// which says whether it may be; PyTorch has none that may not.
+bool exchange(nanobind::handle object, const TypeFacts& facts, Tensor& tensor, std::string& problem, bool written);
+
+// What str() says of an attribute; "" where there is none.
+std::string attribute_text(nanobind::handle object, const char* name);
+
+bool is_torch(nanobind::handle tensor);  // of PyTorch
+
+// Both by the framework of `like`, without a call into Python, where it has DLPack's exchange in C; else none, and no
+// data. The memory belongs to its current stream.
+std::optional<Stream> current_stream(nanobind::handle like, int gpu);
+Tensor framework_memory(nanobind::handle like, int gpu, std::size_t bytes);
+
+}  // namespace noisefloor::python

@@ -1,0 +1,218 @@
+#include "python/tensor.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nanobind/ndarray.h>
+
+#include <utility>
+#include <vector>
+
+#include "python/exchange.h"
+#include "python/with_python.h"
+
+namespace nb = nanobind;
+
+namespace noisefloor::python {
+namespace {
+
+constexpr char kRequiresGrad[] = "requires_grad", kCurrentLevel[] = "_current_level",
+               kIsGradEnabled[] = "is_grad_enabled", kForwardAd[] = "torch.autograd.forward_ad";
+
+constexpr std::uintptr_t kAlignment = 16;  // of the widest loads and stores
+
+std::string python_type(nb::handle object) {
+  return nb::cast<std::string>(object.type().attr("__name__"));
+}
+
+template <class Array>
+bool import_array(nb::handle object, Tensor& tensor, std::string& problem, bool bf16) {
+  Array array;
+  if (!nb::try_cast<Array>(object, array)) return false;
+  std::vector<std::int64_t> shape(array.ndim()), strides(array.ndim());
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    shape[i] = static_cast<std::int64_t>(array.shape(i));
+    strides[i] = array.stride(i);
+  }
+  const nb::dlpack::dltensor given{const_cast<void*>(static_cast<const void*>(array.data())),
+                                   {array.device_type(), array.device_id()},
+                                   static_cast<std::int32_t>(shape.size()),
+                                   array.dtype(),
+                                   shape.data(),
+                                   strides.data(),
+                                   0};
+  take(given, object, bf16, tensor, problem);
+  tensor.keeper = std::make_shared<Array>(std::move(array));
+  return true;
+}
+
+// Whether what PyTorch gave is an offset into no storage: an address that no allocator gives, so that others need not
+// be asked.
+bool lacks_storage(nb::handle object, const Tensor& tensor) {
+  constexpr std::uintptr_t kLowest = std::uintptr_t{1} << 32;
+  if (reinterpret_cast<std::uintptr_t>(tensor.data) >= kLowest || std::ranges::count(tensor.shape, 0) > 0) return false;
+  try {
+    return nb::cast<std::uintptr_t>(object.attr("untyped_storage")().attr("data_ptr")()) == 0;
+  } catch (nb::python_error&) {  // fakes of tensors refuse to say
+    return true;
+  }
+}
+
+// Of that very class: others may have its name.
+bool is_exactly(nb::handle object, const char* module, const char* name) {
+  const nb::object found = nb::steal(PyImport_GetModule(nb::str(module).ptr()));
+  PyErr_Clear();
+  return found && object.type().is(nb::getattr(found, name, nb::none()));
+}
+
+// What nanobind takes of an object only once: the capsule of its __dlpack__, marked as used from then on. nanobind
+// itself marks none but those that it was given, and reads freed memory where an object hands out the same one again.
+// NumPy and PyTorch make one for each call.
+nb::object capsule_of(nb::handle object) {
+  if (PyCapsule_CheckExact(object.ptr()) || is_exactly(object, "numpy", "ndarray") ||
+      is_exactly(object, "torch", "Tensor") || !nb::hasattr(object, "__dlpack__"))
+    return nb::borrow(object);
+  const nb::object ask = object.attr("__dlpack__");
+  try {
+    return ask(nb::arg("max_version") = nb::make_tuple(1, 0));
+  } catch (nb::python_error&) {  // older than max_version, or it has none to give
+  }
+  try {
+    return ask();
+  } catch (nb::python_error&) {
+    return nb::borrow(object);
+  }
+}
+
+// Why `source` gave no memory, which is what its framework was asked of the tensor `object`; "" of what is no tensor.
+std::string why_not_given(nb::handle object, nb::handle source) {
+  if (!nb::hasattr(object, "__dlpack__")) return "";
+  std::string facts;
+  for (const char* const name : {"dtype", "layout", "device"})
+    if (const std::string text = attribute_text(object, name); !text.empty())
+      facts += fmt::format("{}{} {}", facts.empty() ? "" : ", ", name, text);
+  std::string reason = "its DLPack capsule cannot be taken";
+  try {
+    if (nb::hasattr(source, "__dlpack__")) source.attr("__dlpack__")();
+  } catch (const nb::python_error& error) {
+    reason = nb::cast<std::string>(nb::str(error.value()));
+  }
+  return fmt::format("{} ({})", reason, facts);
+}
+
+bool is_used(nb::handle capsule) {
+  if (!PyCapsule_CheckExact(capsule.ptr())) return false;
+  const char* const name = PyCapsule_GetName(capsule.ptr());
+  return name != nullptr && std::string_view(name).starts_with("used_dltensor");
+}
+
+}  // namespace
+
+std::size_t Tensor::bytes() const {
+  std::size_t count = size_of(dtype);
+  for (const std::int64_t extent : shape) count *= static_cast<std::size_t>(extent);
+  return count;
+}
+
+bool Tensor::overlaps(const Tensor& other) const {
+  const auto *a = static_cast<const char*>(data), *b = static_cast<const char*>(other.data);
+  return std::less<>()(a, b + other.bytes()) && std::less<>()(b, a + bytes());
+}
+
+nb::tuple tuple_of(std::span<const std::int64_t> shape) {
+  nb::object extents = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(shape.size())));
+  if (!extents) nb::raise_python_error();
+  for (std::size_t i = 0; i < shape.size(); ++i)
+    PyTuple_SetItem(extents.ptr(), static_cast<Py_ssize_t>(i), nb::int_(shape[i]).release().ptr());
+  return nb::borrow<nb::tuple>(extents);
+}
+
+std::string shape_text(std::span<const std::int64_t> shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
+
+Gradients gradients_now() {
+  Gradients now;
+  const nb::object torch = imported<kTorch>();
+  const nb::object recorded = torch ? asked_often<kIsGradEnabled>(torch) : nb::none();
+  if (recorded.is_none()) return now;
+  now.recorded = recorded().is(nb::handle(Py_True));
+  const nb::object forward_ad = imported<kForwardAd>();
+  const nb::object level = forward_ad ? asked_often<kCurrentLevel>(forward_ad) : nb::none();
+  if (nb::isinstance<nb::int_>(level) && nb::cast<int>(level) >= 0) now.forward = forward_ad;
+  return now;
+}
+
+void note_write(nb::handle tensor) {
+  static PyObject* increment = nullptr;  // the GIL guards it
+  if (increment == nullptr)
+    increment = nb::object(nb::module_::import_("torch.autograd.graph").attr("increment_version")).release().ptr();
+  PyObject* const given[] = {tensor.ptr()};
+  const nb::object done = nb::steal(PyObject_Vectorcall(increment, given, 1, nullptr));
+  if (done) return;
+  nb::python_error error;
+  if (!nb::cast<bool>(tensor.attr("is_inference")())) throw error;  // which has no version
+}
+
+namespace {
+
+bool is_misaligned(const Tensor& tensor) {  // an empty one is refused by its shape
+  return reinterpret_cast<std::uintptr_t>(tensor.data) % kAlignment != 0 && std::ranges::count(tensor.shape, 0) == 0;
+}
+
+Tensor read_at_any_address(nb::handle object, const Name& name, bool written, const Gradients& gradients) {
+  Tensor tensor;
+  std::string problem;
+  nb::object source = nb::borrow(object);
+  const auto read = [&](nb::handle given, bool bf16) {
+    source = capsule_of(given);
+    if (is_used(source))
+      throw InvalidInput(name.text() + " is a DLPack capsule that was taken before; each serves once");
+    return written ? import_array<nb::ndarray<>>(source, tensor, problem, bf16)
+                   : import_array<nb::ndarray<nb::ro>>(source, tensor, problem, bf16);
+  };
+  const TypeFacts facts = facts_of(object);
+  const auto requires_gradient = [&] { return asked_often<kRequiresGrad>(object).is(nb::handle(Py_True)); };
+  if (gradients.recorded && requires_gradient())
+    throw InvalidInput(name.text() + " requires a gradient, and the ops have none: call them under torch.no_grad()");
+  if (facts.torch && gradients.forward && !gradients.forward.attr("unpack_dual")(object).attr("tangent").is_none())
+    throw InvalidInput(name.text() + " has a forward-mode gradient, and the ops have none");
+  bool done = exchange(object, facts, tensor, problem, written);
+  if (done && problem.empty() && facts.torch && lacks_storage(object, tensor)) problem = "has no memory of its own";
+  if (!done && requires_gradient()) source = source.attr("detach")();
+  if (!done) done = read(nb::object(source), false);
+  if (!done && python_type(object) == "ndarray" && attribute_text(object, "dtype") == "bfloat16")
+    done = read(object.attr("view")("uint16"), true);
+  if (!done && written && import_array<nb::ndarray<nb::ro>>(source, tensor, problem, false))
+    throw InvalidInput(name.text() + " is read-only, and would be written");
+  if (const std::string reason = done ? "" : why_not_given(object, source); !reason.empty())
+    throw InvalidInput(fmt::format("{} cannot be read: {}", name.text(), reason));
+  if (!done)
+    throw nb::type_error(fmt::format("{} must be a tensor (of NumPy, PyTorch or whatever has DLPack), not a {}",
+                                     name.text(), python_type(object))
+                             .c_str());
+  if (!problem.empty()) throw InvalidInput(name.text() + " " + problem);
+  tensor.torch = facts.torch;
+  return tensor;
+}
+
+}  // namespace
+
+Tensor read_tensor(nb::handle object, const Name& name, bool written, const Gradients& gradients) {
+  Tensor tensor = read_at_any_address(object, name, written, gradients);
+  if (is_misaligned(tensor))
+    throw InvalidInput(
+        fmt::format("{} must begin at a multiple of {} bytes, which a view into another tensor may not; copy it",
+                    name.text(), kAlignment));
+  return tensor;
+}
+
+Tensor read_or_clone(nb::handle object, const Name& name, const Gradients& gradients) {
+  Tensor tensor = read_at_any_address(object, name, false, gradients);
+  if (!is_misaligned(tensor)) return tensor;
+  const nb::object clone = object.attr("clone")();
+  tensor = read_tensor(clone, name, false, gradients);
+  tensor.keeper = std::make_shared<nb::object>(clone);
+  return tensor;
+}
+
+}  // namespace noisefloor::python

@@ -1,0 +1,342 @@
+"""Writes what stands between markers in the Markdown files: python3 reports/docs/write_docs.py [--check] [FILE...]
+
+A block begins with `<!-- generated: NAME arguments -->` and ends with `<!-- end -->`. What stands between is made from the recorded run
+(reports/recorded/nvidia-h200; in a recorded folder from that), from the help texts of the program and of scripts/, or from docs/log. So no
+measured figure is typed.
+
+  ladder OP | PROBLEM | ...          times and percent of roof of every variant
+  networks [FOLDER]                  whole networks under each plan, beside PyTorch's; FOLDER: of reports/recorded, in place of that one
+  totals [FOLDER]                    one forward pass, op by op
+  row OP PROBLEM DTYPE VARIANT       one row as a sweep prints it
+  ceilings [FOLDER]                  ceilings of the recorded device
+  rows, parts                        how many rows have which status; what of each step was measured
+  log-index                          the entries of docs/log, by room
+  log-table ENTRY                    the table of that entry of docs/log
+  commands, scripts                  the help of every command; of every script
+  columns, rules                     the columns of sweep.csv, the rules of explain, as `noisefloor list` prints them
+
+--check writes nothing, and exits with 1 where a block differs. Exit code 2: a block cannot be made.
+"""
+
+import argparse
+import csv
+import difflib
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+FRONT_RECORD = RECORDED = ROOT / "reports" / "recorded" / "nvidia-h200"
+LOG = ROOT / "docs" / "log"
+BLOCK = re.compile(r"(<!-- generated: (.+?) -->\n).*?(<!-- end -->)", re.S)
+PLANS = {"plan_own": "ours", "plan_baseline": "the libraries'", "plan_fastest": "the fastest of both", "torch_compile": "`torch.compile`",
+         "torch_eager": "PyTorch, eager"}
+VERDICTS = ("won", "lost", "equal", "unresolved")
+NOT_A_SCRIPT = (".md", ".txt", ".sh")
+
+
+class CannotBeMade(Exception):
+    pass
+
+
+def rows_of(file: str, folder: Path | None = None) -> list[dict]:
+    folder = folder or RECORDED
+    if not (folder / file).is_file():
+        raise CannotBeMade(f"{folder / file} is not there")
+    with open(folder / file, newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def table(head: list[str], lines: list[list[str]], left: int = 1) -> str:
+    rule = ["---"] * left + ["---:"] * (len(head) - left)
+    return "".join("| " + " | ".join(line) + " |\n" for line in [head, rule, *lines])
+
+
+def amount(text: str | None) -> str:
+    value = float(text or 0)
+    return "" if not value else f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
+
+
+def time(row: dict | None, column: str = "time_cold_us") -> str:
+    return amount(row and row.get(column))
+
+
+def commits(rows: list[dict]) -> str:
+    return ", ".join(f"`{commit}`" for commit in dict.fromkeys(row["commit"] for row in rows))
+
+
+def rungs_of(op: str) -> list[str]:
+    """The names of an op's ladder on a GPU, best last."""
+    rows = [json.loads(line) for line in listed("variants", "--ops", op, "--format", "json").splitlines()]
+    return [row["variant"] for row in rows if row["kind"] not in ("host", "baseline")]
+
+
+def ladder(arguments: str) -> str:
+    op, *problems = [part.strip() for part in arguments.split("|")]
+    recorded, found, lacking = [row for row in rows_of("sweep.csv") if row["op"] == op], [], []
+    for problem in problems:
+        rows = {row["variant"]: row for row in recorded if (row["problem"], row["dtype"]) == (problem, "bf16")}
+        if rows:
+            found.append((problem, rows))
+        else:
+            lacking.append(f"`{problem}`")
+    if not recorded and (ROOT / "kernels" / op).is_dir():
+        return "The recorded run has no row of this op.\n"
+    if not found:
+        raise CannotBeMade(f"sweep.csv has no row of {op} {' or '.join(lacking).replace('`', '')} in bf16")
+    variants = list(dict.fromkeys(name for _, rows in found for name, row in rows.items() if row["status"] == "ok"))
+    rungs = rungs_of(op)
+    variants.sort(key=lambda name: rungs.index(name) if name in rungs else len(rungs))
+    lacking += [f"`{name}`" for name in rungs if not any(name in rows for _, rows in found)]
+    lines = []
+    for name in variants:
+        line = [f"`{name}`"]
+        for _, rows in found:
+            row = rows.get(name)
+            ok = row is not None and row["status"] == "ok"
+            line += [time(row), time(row, "time_warm_us"), f"{float(row['pct_of_roof']):.0f}" if ok and row["pct_of_roof"] else ""] if ok else [
+                "" if row is None else row["status"].removesuffix("_problem"), "", ""]
+        lines.append(line)
+    head = ["variant"] + [text for number in range(1, len(found) + 1) for text in (f"{number}: cold us", "warm us", "% of roof")]
+    named = "; ".join(f"{number}: `{problem}`" for number, (problem, _) in enumerate(found, 1))
+    every = [row for _, rows in found for row in rows.values()]
+    named += f". Not recorded: {', '.join(lacking)}" if lacking else ""
+    return f"{every[0]['device']}, bf16, recorded at {commits(every)}. {named}.\n\n" + table(head, lines)
+
+
+def network_times(folder: Path | None = None) -> list[tuple[str, dict[str, dict]]]:
+    """Of each whole network its problem, and its rows by variant."""
+    networks = {}
+    for row in rows_of("sweep.csv", folder):
+        if (row["op"], row["dtype"], row["status"]) == ("network", "bf16", "ok") and row["variant"] in PLANS:
+            networks.setdefault(row["problem"], {})[row["variant"]] = row
+    # Our own, of digits, last; by length first, so that a network's batches stand in the order of their size.
+    return sorted(networks.items(), key=lambda network: ("digits" in network[0], len(network[0]), network[0]))
+
+
+def recorded_folder(name: str) -> Path:
+    return ROOT / "reports" / "recorded" / name if name else RECORDED
+
+
+def networks(name: str) -> str:
+    times = network_times(recorded_folder(name))
+    if not times:
+        raise CannotBeMade("sweep.csv has no row of a whole network in bf16 that is ok")
+    rows = [row for _, variants in times for row in variants.values()]
+    return (f"Microseconds of one denoising call in bf16 on one {rows[0]['device']}, from `sweep.csv` at commit {commits(rows)}. Blank: no time.\n\n" +
+            table(["network", *PLANS.values()], [[f"`{problem}`", *(time(variants.get(variant)) for variant in PLANS)] for problem, variants in times]))
+
+
+def totals(name: str) -> str:
+    """From totals.csv, which `noisefloor roofline` writes: the one place that adds up."""
+    groups, folder = {}, recorded_folder(name)
+    for row in rows_of("totals.csv", folder):
+        if (row["dtype"], row["missing"]) == ("bf16", "0") and row["op"] != "all ops":
+            groups.setdefault((row["network"], row["op"]), {})[row["choice"]] = row
+    lines = []
+    for (network, op), choices in groups.items():
+        whole = op == "network"
+        for choice, own in choices.items():
+            if choice != "own best" if not whole else own["kind"] != "network":
+                continue
+            line = [network + (" (set)" if own["set"] else ""), f"whole, `{choice}`" if whole else op, own["problems"]]
+            for side in (own, choices.get("plan_baseline" if whole else "library"), choices.get("pytorch")):
+                line += [amount(side and side["cold_us"]), amount(side and side["warm_us"])]
+                line += [amount(own.get("serial_us"))] if side is own else []
+            judged = any(int(own[verdict]) for verdict in VERDICTS)
+            lines.append([*line, *(own[verdict] if judged else "" for verdict in VERDICTS),
+                          f"{float(own['worst_ratio']):.2f}" if own["worst_ratio"] else ""])
+            if int(own["shortcuts"] or 0) > 0:
+                plain = [line[0], f"{op}, no shortcuts", str(int(own["problems"]) - int(own["shortcuts"]))]
+                for side in (own, choices.get("library"), choices.get("pytorch")):
+                    plain += [amount(side and side["plain_cold_us"]), amount(side and side["plain_warm_us"])]
+                    plain += [amount(own.get("plain_serial_us"))] if side is own else []
+                lines.append([*plain, *[""] * (len(VERDICTS) + 1)])
+    environment = json.loads((folder / "env.json").read_text())
+    return (f"{environment['device']}, driver {environment['driver']}, CUDA {environment['cuda_runtime']}, commit `{environment['commit']}`, bf16, us: "
+            "time x count over all problems. Serial: warm with ordinary edges between our kernels too. Ours is the own variant with the shortest cold time of each problem, the library cuDNN or cuBLASLt, PyTorch the "
+            "row of it with the shortest; a duel may be another variant's; of a whole network the library is the plan of library kernels. Won, lost, equal "
+            "(within 3 %) and unresolved count problems against the fastest baseline, warm: by the duel where there was one, else by medians; the worst "
+            "ratio is our time over its. A problem with a shortcut is one-key attention or an upsampled convolution. Blank: not every "
+            "problem has a time.\n\n"
+            + table(["network", "op", "problems", "ours, cold", "ours, warm", "ours, serial", *(f"{who}, {state}" for who in ("library", "PyTorch") for state in ("cold", "warm")),
+                     *VERDICTS, "worst ratio"], lines, left=2))
+
+
+def one_row(arguments: str) -> str:
+    op, problem, dtype, variant = arguments.split()
+    rows = [row for row in rows_of("sweep.csv") if (row["op"], row["problem"], row["dtype"]) == (op, problem, dtype) and row["status"] == "ok"]
+    row = next((row for row in rows if row["variant"] == variant), None)
+    if row is None:
+        raise CannotBeMade(f"sweep.csv has no such row: {arguments}")
+    baseline = min((float(other["time_cold_us"]) for other in rows if other["kind"] == "baseline"), default=0)
+    cells = [op, problem, dtype, variant, f"{float(row['time_cold_us']):.2f}", f"{float(row['time_warm_us']):.2f}",
+             f"{float(row['pct_of_roof']):.1f}", f"{baseline / float(row['time_cold_us']):.2f}" if baseline else "", row["status"]]
+    heads = ["op", "problem", "dtype", "variant", "cold us", "warm us", "% roof", "x baseline", "status"]
+    widths = [max(len(head), len(cell)) for head, cell in zip(heads, cells)]
+    lines = ["  ".join(text.ljust(width) for text, width in zip(line, widths)).rstrip() for line in (heads, cells)]
+    return "```\n" + "\n".join(lines) + f"\n```\n\n{row['device']}, commit {commits([row])}.\n"
+
+
+def ceilings(name: str) -> str:
+    rows = rows_of("ceilings.csv", recorded_folder(name))
+    lines = [[f"`{row['name']}`", f"{float(row['value']):,.0f}", f"{float(row['datasheet']):,.0f}" if row["datasheet"] else "", row["unit"]]
+             for row in rows]
+    return f"{rows[0]['device']}, driver {rows[0]['driver']}, commit {commits(rows)}.\n\n" + table(["ceiling", "measured", "datasheet", "unit"], lines)
+
+
+def row_counts(_: str) -> str:
+    rows = rows_of("sweep.csv")
+    counts = {}
+    for row in rows:
+        counts[row["status"]] = counts.get(row["status"], 0) + 1
+    environment = json.loads((RECORDED / "env.json").read_text())
+    lines = [[f"`{status}`", f"{count:,}"] for status, count in sorted(counts.items(), key=lambda item: -item[1])]
+    return (f"{environment['device']}, driver {environment['driver']}, CUDA {environment['cuda_runtime']}, commit `{environment['commit']}`.\n\n"
+            + table(["status", "rows of `sweep.csv`"], lines))
+
+
+def share(done: int, every: int) -> str:
+    return f"{every:,}" if done == every else f"{done:,} of {every:,}"
+
+
+def parts(_: str) -> str:
+    """What a record has of each step; `3 of 4` where that is not all."""
+    steps = {}
+    for row in rows_of("parts.csv"):
+        steps.setdefault(row["step"], []).append(row)
+    lines, open_steps = [], []
+    for step, every in steps.items():
+        done = [row for row in every if row["seconds"]]
+        if not done:
+            open_steps.append(f"`{step}`")
+            continue
+        problems = [sum(int(row["problems"]) for row in some) for some in (done, every)]
+        gpus = {row["gpu_uuid"] for row in done if row["gpu_uuid"]}
+        lines.append([f"`{step}`", share(len(done), len(every)), share(*problems), f"{sum(int(row['rows']) for row in done):,}",
+                      amount(str(sum(float(row["seconds"]) for row in done) / 60)), str(len(gpus) or "")])
+    missing = f"\nNot measured: {', '.join(open_steps)}.\n" if open_steps else ""
+    return table(["step", "parts", "problems", "rows", "minutes", "GPUs"], lines) + missing
+
+
+def log_index(_: str) -> str:
+    """Every entry's title, by room. The entries have their verdicts."""
+    text = ""
+    for room in sorted(path for path in LOG.iterdir() if path.is_dir()):
+        titles = {path.name: path.read_text().split("\n", 1)[0].lstrip("# ").split(": ", 1)[-1] for path in sorted(room.glob("[!.]*.md"))}
+        text += f"## {room.name}\n\n" + "".join(f"* [{title}]({room.name}/{name})\n" for name, title in titles.items()) + "\n"
+    return text.rstrip("\n") + "\n"
+
+
+def log_table(entry: str) -> str:
+    """Its links lead from docs/, where the block stands."""
+    if not (LOG / entry).is_file():
+        raise CannotBeMade(f"docs/log has no {entry}")
+    lines = [line for line in (LOG / entry).read_text().splitlines() if line.startswith("|")]
+    if not lines:
+        raise CannotBeMade(f"docs/log/{entry} has no table")
+    room = Path("log") / Path(entry).parent
+    return re.sub(r"\]\((?!\w+:)([^)]+)\)", lambda link: f"]({os.path.normpath(room / link[1])})", "\n".join(lines) + "\n")
+
+
+def help_of(program: str, *command: str) -> str:
+    result = subprocess.run([program, *command, "--help"], capture_output=True, text=True, timeout=60)
+    if result.returncode != 0:
+        raise CannotBeMade(f"{program} {' '.join(command)} --help exits with {result.returncode}")
+    return re.sub(r"[ \t]+$", "", result.stdout.replace(program, "noisefloor").replace(str(ROOT) + "/", ""), flags=re.M).strip("\n") + "\n"
+
+
+def the_program() -> str:
+    named = os.environ.get("NOISEFLOOR_BINARY", "")
+    if Path(named).is_file():
+        return named
+    built = sorted(ROOT.glob("build/*/bin/noisefloor"), key=lambda path: path.stat().st_mtime)
+    if not built:
+        raise CannotBeMade("no noisefloor is built; build it, or name one in NOISEFLOOR_BINARY")
+    return str(built[-1])
+
+
+def listed(what: str, *options: str) -> str:
+    result = subprocess.run([the_program(), "list", what, *options], capture_output=True, text=True, timeout=60)
+    if result.returncode != 0:
+        raise CannotBeMade(f"noisefloor list {what}: {result.stderr.strip()}")
+    return result.stdout
+
+
+def commands(_: str) -> str:
+    program = the_program()
+    top = help_of(program)
+    names = re.findall(r"^  ([a-z][a-z-]*)\b", re.split(r"^\w*subcommands:\s*$", top, flags=re.M | re.I)[-1], re.M)
+    if not names:
+        raise CannotBeMade(f"{program} --help names no command")
+    text = f"## noisefloor\n\n```\n{top}```\n"
+    for name in names:
+        text += f"\n## {name}\n\n```\n{help_of(program, name)}```\n"
+    return text
+
+
+def scripts(_: str) -> str:
+    text = ""
+    for path in sorted((ROOT / "scripts").iterdir()):
+        if path.is_file() and path.suffix not in NOT_A_SCRIPT and path.stat().st_mode & 0o100:
+            lines = path.read_text().split("\n")[1:]
+            comment = [line.removeprefix("#").removeprefix(" ") for line in lines[: next(i for i, line in enumerate(lines) if not line.startswith("#"))]]
+            text += f"### scripts/{path.name}\n\n```\n" + "\n".join(comment).strip() + "\n```\n\n"
+    return text.rstrip("\n") + "\n"
+
+
+MAKERS = {"ladder": ladder, "networks": networks, "totals": totals, "row": one_row, "ceilings": ceilings, "rows": row_counts, "parts": parts, "log-index": log_index, "log-table": log_table,
+          "commands": commands, "scripts": scripts, "columns": lambda _: listed("columns"), "rules": lambda _: listed("rules")}
+
+
+def made(block: str) -> str:
+    name, _, arguments = block.partition(" ")
+    if name not in MAKERS:
+        raise CannotBeMade(f"nothing is called {name}: there are {', '.join(MAKERS)}")
+    return MAKERS[name](arguments)
+
+
+def markdown_files() -> list[Path]:
+    listed = subprocess.run(["git", "-C", ROOT, "ls-files", "--cached", "--others", "--exclude-standard", "*.md"], capture_output=True, text=True,
+                            env={name: value for name, value in os.environ.items() if not name.startswith("GIT_")})
+    if listed.returncode == 0:
+        return [ROOT / line for line in listed.stdout.split("\n") if line and (ROOT / line).is_file()]
+    return [path for path in sorted(ROOT.rglob("*.md")) if not {".venv", "build"} & set(path.relative_to(ROOT).parts)]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="Markdown files (default: all of the project)")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 where a block differs")
+    arguments = parser.parse_args()
+    global RECORDED
+    differing = False
+    for file in [path.resolve() for path in arguments.files] or markdown_files():
+        RECORDED = file.parent if (file.parent / "env.json").is_file() else FRONT_RECORD
+        text = file.read_text()
+        try:
+            fresh = BLOCK.sub(lambda match: match[1] + made(match[2]) + match[3], text)
+        except CannotBeMade as reason:
+            print(f"{file}: {reason}", file=sys.stderr)
+            return 2
+        if len(BLOCK.findall(text)) != text.count("<!-- generated: "):
+            print(f"{file}: a block has no <!-- end -->", file=sys.stderr)
+            return 2
+        if fresh == text:
+            continue
+        if not arguments.check:
+            file.write_text(fresh)
+            continue
+        differing = True
+        for old, new in zip(BLOCK.finditer(text), BLOCK.finditer(fresh)):
+            if old[0] != new[0]:
+                print(f"{file}: block '{old[2]}' differs; python3 reports/docs/write_docs.py writes it", file=sys.stderr)
+                print("\n".join(list(difflib.unified_diff(old[0].split("\n"), new[0].split("\n"), "there", "made", lineterm=""))[:20]), file=sys.stderr)
+    return 1 if differing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,223 @@
+#include "reports/explain/explain.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "reports/run/columns.h"
+#include "reports/totals/roofline.h"
+#include "reports/totals/text_tables.h"
+
+namespace noisefloor {
+namespace {
+
+// What it takes to know a figure.
+enum class Source { ceilings, counters, traffic, kernels, grid, launch, run, optional };
+
+struct EvidenceFigure {
+  const char* name;
+  Source source;
+  const char *unit = "", *description = "";  // empty: a column's
+};
+constexpr EvidenceFigure kEvidence[] = {
+    {"pct_of_roof", Source::ceilings},
+    {"memory_pct", Source::ceilings, "%", "Compulsory bytes over the cold time, in percent of the ceiling dram_copy."},
+    {"compute_pct", Source::ceilings, "%", "FLOPs over the cold time, in percent of the ceiling that `bound` names."},
+    {"balance", Source::ceilings, "x",
+     "Intensity over the one at which memory and arithmetic take equally long. Below 1, memory bounds the problem."},
+    {"dram_pct", Source::traffic, "%", "Bytes that DRAM really moves over the cold time, in percent of dram_copy."},
+    {"traffic", Source::traffic, "x", "Bytes that DRAM really moves over the compulsory ones."},
+    {"l2_pct", Source::counters, "%", "Bytes through L2 over the cold time, in percent of the ceiling l2."},
+    {"tensor_pipe_pct", Source::counters},
+    {"tensor_share_pct", Source::optional, "%",
+     "compute_pct over tensor_pipe_pct. It is low if few SMs have work, or if work is thrown away."},
+    {"occupancy_pct", Source::counters},
+    {"occupancy_used_pct", Source::optional, "%",
+     "Active warps, in percent of those that fit, of a launch of one kernel."},
+    {"occupancy_limit_pct", Source::kernels},
+    {"occupancy_limiter", Source::grid},
+    {"registers", Source::kernels},
+    {"smem_bytes", Source::kernels},
+    {"spill_bytes", Source::kernels},
+    {"blocks", Source::grid},
+    {"threads", Source::grid},
+    {"waves", Source::grid},
+    {"wave_fill_pct", Source::grid, "%",
+     "waves over the next whole number: how full the SMs are on average if all blocks are equal."},
+    {"kernels", Source::grid, "", "Kernels of one launch."},
+    {"launch_us", Source::launch, "µs",
+     "The cost of a launch: the cold time of the run's shortest other launch whose work takes at most 1 us by its "
+     "roof, if that is at most 20 us."},
+    {"launch_pct", Source::launch, "%", "launch_us over the cold time."},
+    {"warm_pct", Source::optional, "%", "Warm time over the cold time."},
+    {"rival_ratio", Source::run, "x",
+     "The cold time over that of the fastest other row of the problem; by their duel if they had one."},
+    {"clock_pct", Source::optional, "%",
+     "SM clock of the cold launches, in percent of the clock at which the ceiling was measured."},
+    {"load", Source::optional},
+    {"throttle", Source::optional},
+};
+
+const SweepColumn* column_of(std::string_view name) {
+  const auto& all = sweep_columns();
+  const auto found =
+      std::find_if(all.begin(), all.end(), [&](const SweepColumn& column) { return column.name == name; });
+  return found == all.end() ? nullptr : &*found;
+}
+
+// Why figures of a source are not known, and how to get them.
+std::pair<std::string, const char*> why_unknown(Source source, const SweepRow& row, const CeilingTable& ceilings) {
+  constexpr const char* kSweep = "noisefloor sweep --ops {op}{options} --out DIR, then explain with --run DIR";
+  if (source == Source::ceilings)
+    return ceilings.rows.empty() ? std::pair("the run has no ceilings", kSweep)
+                                 : std::pair("no row of this op and dtype names its ceiling", kSweep);
+  if (source == Source::run) return {"the run has no other row to compare with", kSweep};
+  if (source == Source::launch)
+    return {"the run has no other launch with next to nothing to do",
+            "noisefloor sweep --networks NAME{options} --out DIR, without --ops, then explain with --run DIR"};
+  if (of_pytorch(row)) return {"another program launches it", "nsys or ncu on that program"};
+  if (row.op == kWholeNetwork) return {"it is many launches", "noisefloor forward or sample with --breakdown"};
+  if (source == Source::kernels || source == Source::grid)
+    return {"the driver did not say, or the run is older than these columns", kSweep};
+  if (row.counter_status == "ok_below_l2")
+    return {"its bytes fit into L2, so that what DRAM moves is what L2 chose to keep", "a larger problem of the op"};
+  if (row.counter_status == "off")
+    return {"counters were off",
+            "noisefloor sweep --ops {op}{options} --counters require --out DIR, then explain with --run DIR"};
+  return {fmt::format("counters: {} (noisefloor devices says what to do)",
+                      row.counter_status.empty() ? "not taken" : row.counter_status),
+          "{ncu}"};
+}
+
+std::vector<Explanation::Rival> rivals_of(const RunFiles& run, const SweepRow& row) {
+  std::vector<Explanation::Rival> rivals;
+  for (const SweepRow& other : run.rows) {
+    if (&other == &row || other.problem_id() != row.problem_id() || other.device != row.device || !is_timed(other))
+      continue;
+    const bool duel = row.rival == other.variant && row.duel_cold;
+    rivals.push_back({&other, duel ? 1 / *row.duel_cold : *row.time_cold_us / *other.time_cold_us, duel});
+  }
+  std::stable_sort(rivals.begin(), rivals.end(), [](const auto& a, const auto& b) { return a.times > b.times; });
+  return rivals;
+}
+
+Explanation::Unknown& unknown_for(Explanation& explanation, const std::string& why, const std::string& how) {
+  for (Explanation::Unknown& unknown : explanation.unknown)
+    if (unknown.why == why && unknown.how == how) return unknown;
+  return explanation.unknown.emplace_back(Explanation::Unknown{{}, why, how});
+}
+
+}  // namespace
+
+Explanation explain(const RunFiles& run, const SweepRow& row, const CeilingTable& ceilings) {
+  Explanation explanation;
+  explanation.row = &row;
+  RowFigures figures(run, row, ceilings);
+  if (is_timed(row)) explanation.rivals = rivals_of(run, row);
+  if (!explanation.rivals.empty()) figures.set_rival(*explanation.rivals.front().row, explanation.rivals.front().times);
+  for (const ExplainRule& rule : explain_rules()) {
+    figures.set("findings", static_cast<double>(explanation.findings.size()));
+    if (figures.holds(rule.condition))
+      explanation.findings.push_back({rule.name, figures.filled(rule.sentence), figures.filled(rule.experiment)});
+  }
+  if (!is_timed(row)) return explanation;
+  for (const EvidenceFigure& figure : kEvidence) {
+    const SweepColumn* column = column_of(figure.name);
+    const std::string text = figures.text(figure.name);
+    if (!text.empty()) {
+      explanation.evidence.push_back({figure.name, column ? column->unit : figure.unit,
+                                      column ? column->description : figure.description, text,
+                                      figures.number(figure.name)});
+      continue;
+    }
+    const bool of_gpus =
+        figure.source != Source::ceilings && figure.source != Source::run && figure.source != Source::launch;
+    if (figure.source == Source::optional || (of_gpus && on_host(row))) continue;
+    const auto [why, how] = why_unknown(figure.source, row, ceilings);
+    unknown_for(explanation, why, figures.filled(how)).names.emplace_back(figure.name);
+  }
+  return explanation;
+}
+
+std::string explanation_text(const Explanation& explanation) {
+  const SweepRow& row = *explanation.row;
+  std::string text = fmt::format("{} on {}, commit {}\n", row.name(), row.device, row.commit);
+  const auto us = [](const std::optional<double>& time) {
+    return time ? fmt::format("{:.2f} us", *time) : std::string("not timed");
+  };
+  text += is_timed(row) ? fmt::format("cold {}, warm {}{}\n", us(row.time_cold_us), us(row.time_warm_us),
+                                      row.bound == Bound() ? "" : ", bound " + row.bound.text())
+                        : fmt::format("{}\n", to_string(row.status));
+  for (const Explanation::Finding& finding : explanation.findings)
+    text += fmt::format("\n{}: {}\n  next: {}\n", finding.rule, finding.sentence, finding.experiment);
+  if (!explanation.evidence.empty()) {
+    std::vector<Cells> lines{{"evidence", "", "", ""}};
+    for (const auto& one : explanation.evidence) lines.push_back({one.name, one.text, one.unit, one.description});
+    text += "\n" + aligned(lines);
+  }
+  if (!explanation.rivals.empty()) {
+    std::vector<Cells> lines{{"the same problem by", "kind", "cold us", "times as fast"}};
+    for (const auto& rival : explanation.rivals)
+      lines.push_back({rival.row->variant, rival.row->kind, fmt::format("{:.2f}", *rival.row->time_cold_us),
+                       fmt::format("{:.3f}{}", rival.times, rival.duel ? " (duel)" : "")});
+    text += "\n" + aligned(lines);
+  }
+  for (const Explanation::Unknown& unknown : explanation.unknown)
+    text += fmt::format("\nnot known: {}\n  why: {}\n  get it: {}\n", fmt::join(unknown.names, ", "), unknown.why,
+                        unknown.how);
+  return text;
+}
+
+std::string explanation_json(const Explanation& explanation) {
+  using Json = nlohmann::ordered_json;
+  const SweepRow& row = *explanation.row;
+  Json findings = Json::array(), evidence = Json::object(), rivals = Json::array(), unknown = Json::array();
+  for (const auto& one : explanation.findings)
+    findings.push_back({{"rule", one.rule}, {"sentence", one.sentence}, {"experiment", one.experiment}});
+  for (const auto& one : explanation.evidence)
+    evidence[one.name] = {{"value", one.value ? Json(*one.value) : Json(one.text)}, {"unit", one.unit}};
+  for (const auto& one : explanation.rivals)
+    rivals.push_back({{"variant", one.row->variant},
+                      {"kind", one.row->kind},
+                      {"time_cold_us", *one.row->time_cold_us},
+                      {"times_as_fast", one.times},
+                      {"duel", one.duel}});
+  for (const auto& one : explanation.unknown)
+    unknown.push_back({{"figures", one.names}, {"why", one.why}, {"how", one.how}});
+  const auto number = [](const std::optional<double>& value) { return value ? Json(*value) : Json(); };
+  const Json all = {{"case", row.name()},
+                    {"op", row.op},
+                    {"problem", row.problem},
+                    {"dtype", row.dtype},
+                    {"variant", row.variant},
+                    {"status", to_string(row.status)},
+                    {"device", row.device},
+                    {"commit", row.commit},
+                    {"time_cold_us", number(row.time_cold_us)},
+                    {"time_warm_us", number(row.time_warm_us)},
+                    {"findings", findings},
+                    {"evidence", evidence},
+                    {"rivals", rivals},
+                    {"unknown", unknown}};
+  return all.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string explain_rules_markdown() {
+  std::string text = "| rule | holds where | what it says | the next experiment |\n|---|---|---|---|\n";
+  const auto cell = [](std::string_view raw) {
+    std::string escaped;
+    for (const char c : raw) escaped += c == '|' ? std::string("\\|") : std::string(1, c);
+    return escaped;
+  };
+  for (const ExplainRule& rule : explain_rules())
+    text += fmt::format("| `{}` | `{}` | {} | {} |\n", rule.name, cell(rule.condition), rule.sentence, rule.experiment);
+  text += "\n| figure | unit | what it is |\n|---|---|---|\n";
+  for (const EvidenceFigure& figure : kEvidence)
+    if (*figure.description != '\0')
+      text += fmt::format("| `{}` | {} | {} |\n", figure.name, figure.unit, figure.description);
+  return text;
+}
+
+}  // namespace noisefloor

@@ -1,0 +1,113 @@
+#include "reports/gate/build_duel_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "reports/run/csv.h"
+#include "reports/totals/text_tables.h"
+
+namespace noisefloor {
+namespace {
+
+constexpr std::size_t kShown = 100;  // of each kind of verdict; GitHub cuts a comment at 65,536 characters
+
+std::string percent(double ratio) {
+  return fmt::format("{:+.2f} %", 100 * (ratio - 1));
+}
+
+// As the change of the time: the inverse of the ratio.
+std::string change(const std::vector<double>& passes) {
+  const Ratio slower = ratio_of_passes(passes).inverse();
+  return fmt::format("{} ({} to {})", percent(slower.value), percent(slower.low), percent(slower.high));
+}
+
+// A build's own words, as one line of a table.
+std::string shortened(const std::string& why) {
+  constexpr std::size_t kMost = 200;
+  std::string text = why.size() <= kMost ? why : why.substr(0, kMost - 3) + "...";
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return c < ' ' || c == 0x7f; }, ' ');
+  return text;
+}
+
+struct Judged {
+  const BuildDuel* duel;
+  BuildVerdict verdict;
+};
+
+std::vector<Judged> worst_first(const BuildDuelText& text) {
+  std::vector<Judged> all;
+  for (const BuildDuel& duel : text.duels) all.push_back({&duel, verdict_of(duel, text.resolve)});
+  std::stable_sort(all.begin(), all.end(), [](const Judged& a, const Judged& b) { return a.verdict < b.verdict; });
+  return all;
+}
+
+std::string headline(const BuildDuelText& text, const std::vector<Judged>& all) {
+  std::string counts;
+  for (int i = 0; i < kBuildVerdicts; ++i) {
+    const auto verdict = static_cast<BuildVerdict>(i);
+    const auto count = std::count_if(all.begin(), all.end(), [&](const Judged& one) { return one.verdict == verdict; });
+    if (count > 0) counts += fmt::format("{}{} {}", counts.empty() ? "" : ", ", count, to_string(verdict));
+  }
+  return fmt::format("{} against {}: {} cases, resolving {:g} %: {}", text.new_name, text.old_name, all.size(),
+                     100 * text.resolve, counts);
+}
+
+std::vector<Cells> table_of(const std::vector<Judged>& all, std::size_t& left_out) {
+  std::vector<Cells> lines{{"verdict", "case", "warm", "cold", "passes", "why"}};
+  std::size_t of_verdict = 0;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const auto& [duel, verdict] = all[i];
+    of_verdict = i > 0 && all[i - 1].verdict == verdict ? of_verdict + 1 : 0;
+    if (verdict == BuildVerdict::equal) continue;
+    if (of_verdict >= kShown) {
+      ++left_out;
+      continue;
+    }
+    const bool timed = duel->why_not.empty();
+    lines.push_back({to_string(verdict), duel->id.name(), timed ? change(duel->warm) : "-",
+                     timed ? change(duel->cold) : "-", std::to_string(duel->warm.size()), shortened(duel->why_not)});
+  }
+  return lines;
+}
+
+}  // namespace
+
+std::string terminal_text(const BuildDuelText& text) {
+  const auto all = worst_first(text);
+  std::size_t left_out = 0;
+  const auto lines = table_of(all, left_out);
+  std::string shown = lines.size() > 1 ? aligned(lines) : "";
+  if (left_out > 0) shown += fmt::format("not shown: {} more\n", left_out);
+  return shown + headline(text, all) + "\n";
+}
+
+std::string markdown_text(const BuildDuelText& text) {
+  const auto all = worst_first(text);
+  std::size_t left_out = 0;
+  const auto lines = table_of(all, left_out);
+  std::string shown = "## noisefloor: " + markdown_cell(headline(text, all)) + "\n\n";
+  if (lines.size() > 1) shown += markdown_table(lines) + "\n";
+  if (left_out > 0) shown += fmt::format("not shown: {} more\n\n", left_out);
+  return shown;
+}
+
+std::string csv_text(const BuildDuelText& text) {
+  std::string lines = "case,verdict,warm,warm_low,warm_high,cold,cold_low,cold_high,passes,reason\n";
+  for (const BuildDuel& duel : text.duels) {
+    lines += fmt::format("{},{}", quote_csv(duel.id.name()), to_string(verdict_of(duel, text.resolve)));
+    for (const auto* passes : {&duel.warm, &duel.cold}) {
+      if (!duel.why_not.empty()) {
+        lines += ",,,";
+        continue;
+      }
+      const Ratio ratio = ratio_of_passes(*passes);
+      lines += fmt::format(",{:.5g},{:.5g},{:.5g}", ratio.value, ratio.low, ratio.high);
+    }
+    lines += fmt::format(",{},{}\n", duel.warm.size(), quote_csv(shortened(duel.why_not)));
+  }
+  return lines;
+}
+
+}  // namespace noisefloor

@@ -1,0 +1,246 @@
+#include "reports/gate/compare.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+#include <stdexcept>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+
+#include "reports/gate/gate_noise.h"
+#include "reports/run/statistics.h"
+
+namespace noisefloor {
+namespace {
+
+std::vector<const SweepRow*> chosen_rows(const RunFiles& run, const std::string& variant, const PairOptions& options) {
+  std::vector<const SweepRow*> rows;
+  bool known = variant.empty();
+  for (const SweepRow& row : run.rows) {
+    if (!variant.empty() && row.variant != variant) continue;
+    known = true;
+    if (options.filter && !options.filter(row.name())) continue;
+    rows.push_back(&row);
+  }
+  if (!known) throw std::runtime_error(fmt::format("{}: no row of a variant '{}'", run.folder.string(), variant));
+  return rows;
+}
+
+// The case, or with two named variants the problem.
+CaseId pairing_id(const SweepRow& row, bool by_variant) {
+  return {row.problem_id(), by_variant ? row.variant : ""};
+}
+
+std::vector<NetworkTotal> totals_of(const RunFiles& run, const std::string& choice) {
+  auto totals = network_totals(run.rows, read_network_problems(run.folder, run.rows));
+  std::erase_if(totals, [&](const NetworkTotal& total) { return total.choice != choice || total.op == kAllOps; });
+  return totals;
+}
+
+// The GPUs of a run's rows; a merged folder has several.
+std::string gpus_of(const RunFiles& run) {
+  std::set<std::string> uuids;
+  for (const SweepRow& row : run.rows)
+    if (!row.gpu_uuid.empty()) uuids.insert(row.gpu_uuid);
+  return fmt::format("{}", fmt::join(uuids, ", "));
+}
+
+PhaseSamples in_cycles(PhaseSamples samples, const std::vector<double>& batch_mhz, std::optional<double> row_mhz) {
+  const bool by_batch =
+      !batch_mhz.empty() && std::ranges::none_of(batch_mhz, [](double mhz) { return std::isnan(mhz); });
+  if (!by_batch && !(row_mhz.value_or(0) > 0)) return samples;
+  samples.cycles = samples.us;
+  std::size_t next = 0;
+  if (by_batch)
+    for (std::size_t batch = 0; batch < samples.batches.size(); ++batch)
+      for (std::size_t i = 0; i < samples.batches[batch]; ++i) samples.cycles[next++] *= batch_mhz[batch];
+  else
+    for (double& value : samples.cycles) value *= *row_mhz;
+  return samples;
+}
+
+std::string watts_of(const RunFiles& run) {
+  return run.environment.power_limit_w ? fmt::format("{:g} W", *run.environment.power_limit_w) : "";
+}
+
+}  // namespace
+
+std::vector<RowPair> pair_rows(const RunFiles& a, const RunFiles& b, const PairOptions& options) {
+  const bool by_variant = options.variant_a.empty();
+  const auto rows_a = chosen_rows(a, options.variant_a, options);
+  const auto rows_b = chosen_rows(b, by_variant ? options.variant_a : options.variant_b, options);
+  if (options.filter && rows_a.empty() && rows_b.empty())
+    throw std::runtime_error(
+        fmt::format("no row of {} or {} matches the filter", a.folder.string(), b.folder.string()));
+  std::unordered_map<CaseId, const SweepRow*> others;
+  for (const SweepRow* row : rows_b) others.emplace(pairing_id(*row, by_variant), row);
+  std::vector<RowPair> pairs;
+  for (const SweepRow* row : rows_a) {
+    auto node = others.extract(pairing_id(*row, by_variant));
+    pairs.push_back({row, node.empty() ? nullptr : node.mapped()});
+  }
+  for (const SweepRow* row : rows_b)
+    if (others.contains(pairing_id(*row, by_variant))) pairs.push_back({nullptr, row});
+  return pairs;
+}
+
+const char* to_string(Phase phase) {
+  return phase == Phase::warm ? "warm" : "cold";
+}
+
+std::optional<PhaseSamples> phase_samples(const RunFiles& run, const SweepRow& row, Phase phase) {
+  const RowSamples& samples = run.samples_of(row);
+  const long places = row.places.value_or(1);
+  if (phase == Phase::cold)
+    return in_cycles({samples.cold_us, samples.cold_batches, {}, places}, samples.cold_mhz, row.sm_clock_mhz);
+  if (!row.time_warm_serial_us) return std::nullopt;
+  if (!samples.warm_serial_us.empty())
+    return in_cycles({samples.warm_serial_us, samples.warm_serial_batches, {}, places}, samples.warm_serial_mhz,
+                     row.warm_clock_mhz);
+  if (samples.warm_us.empty()) return std::nullopt;
+  return in_cycles({samples.warm_us, samples.warm_batches, {}, places}, samples.warm_mhz, row.warm_clock_mhz);
+}
+
+namespace {
+
+// The same by `us` less, in cycles at the same clocks.
+PhaseSamples less(PhaseSamples samples, double us) {
+  for (std::size_t i = 0; i < samples.us.size(); ++i) {
+    const double shorter = samples.us[i] - us;
+    if (!samples.cycles.empty()) samples.cycles[i] *= shorter / samples.us[i];
+    samples.us[i] = shorter;
+  }
+  return samples;
+}
+
+// How much longer `row`'s edges take than `other`'s, of a launch.
+double surplus_us(const SweepRow& row, const SweepRow& other) {
+  if (!row.edge_us || !other.edge_us || !row.edges || !other.edges) return 0;
+  return static_cast<double>(*row.edges) * std::max(0.0, *row.edge_us - *other.edge_us);
+}
+
+// Of a launch, where the edges of either row have two levels and no correction can be made: the most that they may
+// differ by. Infinite where its samples do not say how far the levels are apart.
+double unknown_edges_us(const RunFiles& a, const RunFiles& b, const RowPair& pair) {
+  std::vector<double> edges_us;
+  long edges = 0;
+  bool unknown = false;
+  for (const auto& [run, row] : {std::pair{&a, pair.a}, std::pair{&b, pair.b}}) {
+    if (row->edges.value_or(0) == 0) continue;
+    const RowSamples& samples = run->samples_of(*row);
+    const auto& taken = samples.warm_serial_us.empty() ? samples.warm_edge_us : samples.warm_serial_edge_us;
+    if (row->edge_us) {
+      edges_us.push_back(*row->edge_us);
+    } else {
+      unknown = true;
+      if (taken.empty() || at_one_edge(taken)) return std::numeric_limits<double>::infinity();
+    }
+    edges = std::max(edges, *row->edges);
+    edges_us.insert(edges_us.end(), taken.begin(), taken.end());
+  }
+  if (!unknown) return 0;
+  const auto [least, most] = std::ranges::minmax_element(edges_us);
+  return static_cast<double>(edges) * (*most - *least);
+}
+
+}  // namespace
+
+std::optional<SamplesPair> phase_samples(const RunFiles& a, const RunFiles& b, const RowPair& pair, Phase phase) {
+  auto of_a = phase_samples(a, *pair.a, phase), of_b = phase_samples(b, *pair.b, phase);
+  if (!of_a || !of_b) return std::nullopt;
+  if (phase == Phase::warm) {
+    // Edges are a part of a launch: a surplus of more than half of it is not what its edges took.
+    const auto usable = [](const PhaseSamples& samples, double us) {
+      return us > 0 && us < *std::ranges::min_element(samples.us) / 2;
+    };
+    const double surplus_a = surplus_us(*pair.a, *pair.b), surplus_b = surplus_us(*pair.b, *pair.a);
+    if (usable(*of_a, surplus_a)) of_a = less(std::move(*of_a), surplus_a);
+    if (usable(*of_b, surplus_b)) of_b = less(std::move(*of_b), surplus_b);
+  }
+  return SamplesPair{std::move(*of_a), std::move(*of_b)};
+}
+
+PhaseChange phase_change(const PhaseSamples& a, const PhaseSamples& b) {
+  PhaseChange change;
+  change.a_us = median(a.us);
+  change.b_us = median(b.us);
+  change.change = change.b_us / change.a_us - 1;
+  change.mean_change = mean_of_batches({b.us, b.batches}).value / mean_of_batches({a.us, a.batches}).value - 1;
+  const bool paired = a.places > 1 && a.places == b.places;
+  change.noise = batch_noise({a.us, a.batches}, {b.us, b.batches}, paired);
+  if (!a.cycles.empty() && !b.cycles.empty()) {
+    change.cycle_change = median(b.cycles) / median(a.cycles) - 1;
+    change.cycle_noise = batch_noise({a.cycles, a.batches}, {b.cycles, b.batches}, paired);
+  }
+  return change;
+}
+
+RowChange row_change(const RunFiles& a, const RunFiles& b, const RowPair& pair) {
+  const auto of = [&](Phase phase) -> std::optional<PhaseChange> {
+    const auto samples = phase_samples(a, b, pair, phase);
+    if (!samples) return std::nullopt;
+    PhaseChange change = phase_change(samples->a, samples->b);
+    const double a_us = median(phase_samples(a, *pair.a, phase)->us),
+                 b_us = median(phase_samples(b, *pair.b, phase)->us);
+    change.shifted = a_us != change.a_us || b_us != change.b_us;
+    if (phase == Phase::warm) change.edge_doubt = unknown_edges_us(a, b, pair) / std::min(a_us, b_us);
+    change.a_us = a_us;
+    change.b_us = b_us;
+    return change;
+  };
+  return {pair, *of(Phase::cold), of(Phase::warm)};
+}
+
+std::vector<TotalChange> total_changes(const RunFiles& a, const RunFiles& b, const PairOptions& options) {
+  const bool namesakes = options.variant_a.empty();
+  const auto totals_a = totals_of(a, namesakes ? kOwnBest : options.variant_a);
+  const auto totals_b = totals_of(b, namesakes ? kOwnBest : options.variant_b);
+  std::vector<TotalChange> changes;
+  const auto add = [&](const NetworkTotal& total) -> TotalChange& {
+    for (TotalChange& change : changes)
+      if (std::tie(change.network, change.op, change.dtype) == std::tie(total.network, total.op, total.dtype))
+        return change;
+    const std::string choice =
+        namesakes ? total.choice : fmt::format("{} and {}", options.variant_a, options.variant_b);
+    return changes.emplace_back(TotalChange{total.network, total.op, total.dtype, choice, {}, {}});
+  };
+  for (const NetworkTotal& total : totals_a) add(total).a = total;
+  for (const NetworkTotal& total : totals_b) add(total).b = total;
+  return changes;
+}
+
+std::vector<std::string> environment_differences(const RunFiles& a, const RunFiles& b) {
+  const RunEnvironment &x = a.environment, &y = b.environment;
+  const std::string gpus_a = gpus_of(a), gpus_b = gpus_of(b), watts_a = watts_of(a), watts_b = watts_of(b);
+  const std::tuple<const char*, const std::string*, const std::string*> fields[] = {
+      {"device", &x.device, &y.device},
+      {"GPU", &gpus_a, &gpus_b},
+      {"power limit", &watts_a, &watts_b},
+      {"ECC", &x.ecc, &y.ecc},
+      {"MIG", &x.mig, &y.mig},
+      {"commit", &x.commit, &y.commit},
+      {"driver", &x.driver, &y.driver},
+      {"cuBLASLt", &x.cublaslt, &y.cublaslt},
+      {"cuDNN", &x.cudnn, &y.cudnn},
+      {"PyTorch", &x.pytorch, &y.pytorch},
+      {"CUPTI", &x.cupti, &y.cupti},
+      {"CPU governor", &x.cpu_governor, &y.cpu_governor},
+      {"CUDA toolkit", &x.cuda_toolkit, &y.cuda_toolkit},
+      {"compiler", &x.compiler, &y.compiler},
+      {"host architecture", &x.host_arch, &y.host_arch},
+      {"build type", &x.build_type, &y.build_type},
+  };
+  std::vector<std::string> differences;
+  for (const auto& [name, in_a, in_b] : fields)
+    if (in_a == &x.commit ? !same_code(*in_a, *in_b) : *in_a != *in_b)
+      differences.push_back(
+          fmt::format("{}: {} and {}", name, in_a->empty() ? "unknown" : *in_a, in_b->empty() ? "unknown" : *in_b));
+  return differences;
+}
+
+}  // namespace noisefloor

@@ -1,0 +1,245 @@
+#include "reports/gate/gate_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "reports/totals/text_tables.h"
+
+namespace noisefloor {
+namespace {
+
+// Rows shown one by one; the rest is counted. GitHub cuts a comment at 65,536 characters: 100 rows of up to 300 stay
+// below half of that.
+constexpr std::size_t kTerminalRows = 40;
+constexpr std::size_t kMarkdownRows = 100;
+
+std::string microseconds(double us) {
+  if (us >= 1000) return fmt::format("{:.0f}", us);
+  return us >= 100 ? fmt::format("{:.1f}", us) : fmt::format("{:.2f}", us);
+}
+std::string percent(double change) {
+  return fmt::format("{:+.1f} %", 100 * change);
+}
+std::string percent(const std::optional<double>& change) {
+  return change ? percent(*change) : "-";
+}
+std::string probability(double p) {
+  return p < 1e-99 ? "<1e-99" : fmt::format("{:.1g}", p);
+}
+
+const SweepRow& named(const RowPair& pair) {
+  return pair.a != nullptr ? *pair.a : *pair.b;
+}
+std::string variants(const RowPair& pair) {
+  if (pair.a == nullptr || pair.b == nullptr || pair.a->variant == pair.b->variant) return named(pair).variant;
+  return pair.a->variant + " / " + pair.b->variant;
+}
+
+// The phases with a verdict have one value each: "1.5 / 8.0".
+std::string of_phases(const GateRow& row, std::string (*value)(const GateRow&, Phase)) {
+  return (row.warm ? value(row, Phase::warm) + " / " : "") + value(row, Phase::cold);
+}
+
+Cells row_header(const ComparisonText& text) {
+  Cells header = {"op", "problem", "dtype", "variant"};
+  for (const char* phase : {"warm", "cold"})
+    header.insert(header.end(), {fmt::format("{} {} us", phase, text.name_a),
+                                 fmt::format("{} {} us", phase, text.name_b), phase, fmt::format("{} cycles", phase)});
+  if (text.verdicts.empty()) return header;
+  header.insert(header.begin(), {"verdict", "by"});
+  header.insert(header.end(), {"noise %", "p", "why"});
+  return header;
+}
+Cells row_cells(const ComparisonText& text, std::size_t i) {
+  const RowChange& change = text.changes[i];
+  const SweepRow& row = named(change.rows);
+  Cells cells = {row.op, row.problem, row.dtype, variants(change.rows)};
+  const auto add = [&](const PhaseChange* phase) {
+    if (phase == nullptr)
+      cells.insert(cells.end(), 4, "-");
+    else
+      cells.insert(cells.end(), {microseconds(phase->a_us), microseconds(phase->b_us), percent(phase->change),
+                                 percent(phase->cycle_change)});
+  };
+  add(change.warm ? &*change.warm : nullptr);
+  add(&change.cold);
+  if (text.verdicts.empty()) return cells;
+  const GateRow& verdict = text.verdicts[i];
+  cells.insert(cells.begin(), {to_string(verdict.verdict), phases_text(verdict.by)});
+  cells.push_back(of_phases(verdict, [](const GateRow& one, Phase phase) {
+    return fmt::format("{:.1f}", 100 * one.change_of(phase).noise);
+  }));
+  cells.push_back(of_phases(verdict, [](const GateRow& one, Phase phase) { return probability(one.of(phase).p); }));
+  cells.push_back(verdict.reason);
+  return cells;
+}
+
+// Names of a library's templates fill pages.
+std::string shortened(const std::string& name) {
+  constexpr std::size_t kMost = 160;
+  return name.size() <= kMost ? name : name.substr(0, kMost) + "...";
+}
+
+Cells total_header(const ComparisonText& text) {
+  return {"network",           "op",   "dtype", "variant",       text.name_a + " us",
+          text.name_b + " us", "cold", "warm",  "problems timed"};
+}
+std::string timed(const NetworkTotal& total) {
+  return total.problems == 0 ? "none" : fmt::format("{} of {}", total.problems - total.missing, total.problems);
+}
+Cells total_cells(const TotalChange& total) {
+  const bool both = total.a.problems > 0 && total.b.problems > 0 && total.a.missing == total.b.missing;
+  const auto sum = [](const NetworkTotal& side) { return side.problems == 0 ? "-" : microseconds(side.microseconds); };
+  const bool both_warm = both && total.a.warm_missing == total.a.missing && total.b.warm_missing == total.b.missing;
+  return {total.network,
+          total.op,
+          total.dtype,
+          total.choice,
+          sum(total.a),
+          sum(total.b),
+          both ? percent(total.b.microseconds / total.a.microseconds - 1) : "-",
+          both_warm ? percent(total.b.warm_microseconds / total.a.warm_microseconds - 1) : "-",
+          both ? timed(total.a) : timed(total.a) + " and " + timed(total.b)};
+}
+
+// Rows worth showing one by one: with verdicts those that did not simply pass.
+std::size_t shown_rows(const ComparisonText& text, std::size_t most) {
+  if (text.verdicts.empty()) return std::min(text.changes.size(), most);
+  const auto passed = std::find_if(text.verdicts.begin(), text.verdicts.end(),
+                                   [](const GateRow& row) { return row.verdict == GateVerdict::pass; });
+  return std::min(static_cast<std::size_t>(passed - text.verdicts.begin()), most);
+}
+
+std::string left_out(const ComparisonText& text, std::size_t shown) {
+  if (shown == text.changes.size()) return "";
+  if (text.verdicts.empty()) return fmt::format("{} more rows changed by less", text.changes.size() - shown);
+  std::string counts;
+  for (const GateVerdict verdict :
+       {GateVerdict::regressed, GateVerdict::ambiguous, GateVerdict::improved, GateVerdict::pass}) {
+    const auto count = std::count_if(text.verdicts.begin() + static_cast<std::ptrdiff_t>(shown), text.verdicts.end(),
+                                     [&](const GateRow& row) { return row.verdict == verdict; });
+    if (count > 0) counts += fmt::format("{}{} {}", counts.empty() ? "" : ", ", count, to_string(verdict));
+  }
+  return "not shown: " + counts;
+}
+
+const char* heading(GateGap::Weight weight) {
+  switch (weight) {
+    case GateGap::Weight::fails:
+      return "broke";
+    case GateGap::Weight::blocks:
+      return "not compared";
+    case GateGap::Weight::noted:
+      return "noted";
+  }
+  return "?";
+}
+
+// Writes the parts in order; the three functions say how a heading, a table and a line look.
+template <class Heading, class Table, class Line>
+void write_parts(const ComparisonText& text, std::size_t most, const Heading& title, const Table& table,
+                 const Line& line) {
+  const std::size_t shown = shown_rows(text, most);
+  if (shown > 0) {
+    std::vector<Cells> lines{row_header(text)};
+    for (std::size_t i = 0; i < shown; ++i) lines.push_back(row_cells(text, i));
+    table(lines);
+  }
+  if (const std::string rest = left_out(text, shown); !rest.empty()) line(rest);
+  if (!text.gaps.empty()) {
+    title("Rows without two times");
+    std::vector<Cells> lines{{"", "op", "problem", "dtype", "variant", "what"}};
+    for (std::size_t i = 0; i < std::min(text.gaps.size(), most); ++i) {
+      const GateGap& gap = text.gaps[i];
+      const SweepRow& row = named(gap.rows);
+      lines.push_back({heading(gap.weight), row.op, row.problem, row.dtype, variants(gap.rows), gap.what});
+    }
+    table(lines);
+    if (text.gaps.size() > most) line(fmt::format("not shown: {} more", text.gaps.size() - most));
+  }
+  if (!text.launches.changes.empty()) {
+    title("Launches");
+    std::vector<Cells> lines{{"", "op", "variant", "rows", "first problem", "what", "kernel"}};
+    for (const LaunchChange& change : text.launches.changes)
+      for (const LaunchChange::Kernel& kernel : change.kernels) {
+        const SweepRow& first = *change.rows.front();
+        if (lines.size() <= most)
+          lines.push_back({change.of_library ? "a library's" : "ours", first.op, first.variant,
+                           std::to_string(change.rows.size()), first.problem, what_changed(kernel),
+                           shortened(kernel.name)});
+      }
+    table(lines);
+  }
+  if (!text.totals.empty()) {
+    title("Totals of one forward pass");
+    std::vector<Cells> lines{total_header(text)};
+    for (const TotalChange& total : text.totals) lines.push_back(total_cells(total));
+    table(lines);
+  }
+  if (!text.differences.empty()) {
+    title("Conditions");
+    for (const std::string& difference : text.differences) line(difference);
+  }
+}
+
+}  // namespace
+
+std::string phases_text(const std::vector<Phase>& phases) {
+  std::string text;
+  for (const Phase phase : phases) text += (text.empty() ? "" : " and ") + std::string(to_string(phase));
+  return text;
+}
+
+ComparisonText text_of(const GateResult& result) {
+  ComparisonText text{"baseline",      "candidate",        {}, result.rows, result.gaps, result.totals,
+                      result.launches, result.differences, ""};
+  for (const GateRow& row : result.rows) text.changes.push_back(row.change);
+  text.headline =
+      fmt::format("{}: {} rows compared: {} regressed, {} ambiguous, {} improved, {} pass", result.device,
+                  result.rows.size(), result.count(GateVerdict::regressed), result.count(GateVerdict::ambiguous),
+                  result.count(GateVerdict::improved), result.count(GateVerdict::pass));
+  std::vector<std::string> notes{"spread between processes: " + result.spread};
+  if (result.cold_alone > 0)
+    notes.push_back(
+        fmt::format("judged by cold times alone: {} rows without warm serial times in both runs", result.cold_alone));
+  if (result.launches.known_to_one > 0)
+    notes.push_back(fmt::format("launches not compared: {} rows whose kernels one of the runs does not know",
+                                result.launches.known_to_one));
+  text.differences.insert(text.differences.begin(), notes.begin(), notes.end());
+  const std::pair<std::size_t, const char*> more[] = {
+      {result.count(GateGap::Weight::fails), "broke"},
+      {result.count(GateGap::Weight::blocks), "could not be compared"},
+      {result.count(GateGap::Weight::noted), "noted"},
+      {result.untimed, "timed in neither"},
+  };
+  for (const auto& [count, what] : more)
+    if (count > 0) text.headline += fmt::format("; {} {}", count, what);
+  if (result.strict)
+    text.headline +=
+        fmt::format("; {} ambiguous by more than {:.0f} %", result.much_slower_ambiguous(), 100 * kStrictChange);
+  if (!result.launches.changes.empty())
+    text.headline += fmt::format("; launches changed in {} ways, {} of ours", result.launches.changes.size(),
+                                 result.launches.ours());
+  return text;
+}
+
+std::string terminal_text(const ComparisonText& text) {
+  std::string all;
+  write_parts(
+      text, kTerminalRows, [&](const std::string& title) { all += "\n" + title + "\n"; },
+      [&](const std::vector<Cells>& lines) { all += aligned(lines); },
+      [&](const std::string& line) { all += line + "\n"; });
+  return all + (all.empty() ? "" : "\n") + text.headline + "\n";
+}
+
+std::string markdown_text(const ComparisonText& text) {
+  std::string all = "## noisefloor: " + markdown_cell(text.headline) + "\n\n";
+  write_parts(
+      text, kMarkdownRows, [&](const std::string& title) { all += "### " + markdown_cell(title) + "\n\n"; },
+      [&](const std::vector<Cells>& lines) { all += markdown_table(lines) + "\n"; },
+      [&](const std::string& line) { all += markdown_cell(line) + "\n\n"; });
+  return all;
+}
+
+}  // namespace noisefloor

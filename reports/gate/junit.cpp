@@ -1,0 +1,100 @@
+// JUnit XML of the gate, as Jenkins, GitLab and GitHub's report actions read it.
+#include <fmt/format.h>
+
+#include "reports/gate/gate_report.h"
+#include "reports/page/html_page.h"
+
+namespace noisefloor {
+namespace {
+
+// XML 1.0 has no way to write most control characters, and an invalid byte makes the whole file unreadable.
+std::string escaped(const std::string& text) {
+  std::string plain = text;
+  for (char& c : plain) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7f) c = ' ';
+    if (byte >= 0x80) c = '?';  // names of ops, problems and variants are ASCII
+  }
+  return escape_html(plain);
+}
+
+std::string opening(const RowPair& pair, double seconds) {
+  const SweepRow& row = pair.a != nullptr ? *pair.a : *pair.b;
+  return fmt::format("    <testcase classname=\"{}\" name=\"{}\" time=\"{:.9f}\"", escaped(row.op + "." + row.dtype),
+                     escaped(row.problem + " " + row.variant), seconds);
+}
+
+std::string with_child(const std::string& opening, const char* child, const std::string& message) {
+  return fmt::format("{}>\n      <{} message=\"{}\"/>\n    </testcase>\n", opening, child, escaped(message));
+}
+
+std::string message_of(const GateRow& row) {
+  std::string text = fmt::format("{} by {}", to_string(row.verdict), phases_text(row.by));
+  for (const Phase phase : {Phase::warm, Phase::cold}) {
+    if (phase == Phase::warm && !row.warm) continue;
+    const PhaseChange& change = row.change_of(phase);
+    text +=
+        fmt::format("; {}: {:.2f} us before, {:.2f} us now ({:+.1f} %), noise {:.1f} %, p = {:.2g}", to_string(phase),
+                    change.a_us, change.b_us, 100 * change.change, 100 * change.noise, row.of(phase).p);
+  }
+  return text + (row.reason.empty() ? "" : "; " + row.reason);
+}
+
+std::string message_of(const LaunchChange& change) {
+  std::string text = fmt::format("launches of {} rows", change.rows.size());
+  for (const LaunchChange::Kernel& kernel : change.kernels)
+    text += fmt::format("; {} {}", what_changed(kernel), kernel.name);
+  return text;
+}
+
+}  // namespace
+
+std::string junit_xml(const GateResult& result) {
+  std::string cases;
+  std::size_t failures = 0, errors = 0, skipped = 0;
+  double total_seconds = 0;
+  for (const GateRow& row : result.rows) {
+    const double seconds = row.change.cold.b_us * 1e-6;
+    total_seconds += seconds;
+    const std::string start = opening(row.change.rows, seconds);
+    if (row.verdict == GateVerdict::regressed) {
+      ++failures;
+      cases += with_child(start, "failure", message_of(row));
+    } else if (row.verdict == GateVerdict::ambiguous) {
+      ++skipped;
+      cases += with_child(start, "skipped", message_of(row));
+    } else {
+      cases += start + "/>\n";
+    }
+  }
+  for (const GateGap& gap : result.gaps) {
+    const std::string start = opening(gap.rows, 0);
+    if (gap.weight == GateGap::Weight::fails) {
+      ++failures;
+      cases += with_child(start, "failure", gap.what);
+    } else if (gap.weight == GateGap::Weight::blocks) {
+      ++errors;
+      cases += with_child(start, "error", gap.what);
+    } else {
+      ++skipped;
+      cases += with_child(start, "skipped", gap.what);
+    }
+  }
+  for (const LaunchChange& change : result.launches.changes) {
+    const SweepRow& first = *change.rows.front();
+    const std::string start = fmt::format("    <testcase classname=\"launches.{}\" name=\"{}\" time=\"0\"",
+                                          escaped(first.op), escaped(first.name()));
+    const bool fails = result.gates_launches && !change.of_library;
+    ++(fails ? failures : skipped);
+    cases += with_child(start, fails ? "failure" : "skipped", message_of(change));
+  }
+  const std::string counts = fmt::format("tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\" time=\"{:.9f}\"",
+                                         result.rows.size() + result.gaps.size() + result.launches.changes.size(),
+                                         failures, errors, skipped, total_seconds);
+  return fmt::format(
+      "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"noisefloor gate\" {}>\n"
+      "  <testsuite name=\"{}\" {}>\n{}  </testsuite>\n</testsuites>\n",
+      counts, escaped("noisefloor gate, " + result.device), counts, cases);
+}
+
+}  // namespace noisefloor

@@ -1,0 +1,221 @@
+#include "reports/gate/kernel_usage.h"
+
+#include <cxxabi.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <set>
+#include <stdexcept>
+#include <tuple>
+#include <utility>
+
+#include "reports/run/csv.h"
+
+namespace noisefloor {
+namespace {
+
+std::string demangled(const std::string& name) {
+  int status = 0;
+  const std::unique_ptr<char, decltype(&std::free)> text(abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status),
+                                                         &std::free);
+  return status == 0 ? text.get() : name;
+}
+
+long whole_number(std::string_view text) {
+  long value = 0;
+  const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (result.ec != std::errc() || result.ptr != text.data() + text.size() || value < 0)
+    throw std::runtime_error(fmt::format("'{}' is not a whole number from 0", text));
+  return value;
+}
+
+// The number behind "REG:" in "REG:12 STACK:0 SHARED:0 ...".
+long usage(std::string_view line, std::string_view name) {
+  const std::size_t begin = line.find(name);
+  if (begin == std::string_view::npos) throw std::runtime_error(fmt::format("no '{}'", name));
+  const std::size_t from = begin + name.size();
+  return whole_number(line.substr(from, line.find(' ', from) - from));
+}
+
+std::string_view trimmed(std::string_view line) {
+  while (!line.empty() && (line.front() == ' ' || line.front() == '\t')) line.remove_prefix(1);
+  while (!line.empty() && (line.back() == ' ' || line.back() == '\r')) line.remove_suffix(1);
+  return line;
+}
+
+void sort_by_key(std::vector<KernelUsage>& kernels) {
+  std::sort(kernels.begin(), kernels.end(),
+            [](const KernelUsage& a, const KernelUsage& b) { return a.key() < b.key(); });
+}
+
+std::set<std::string> architectures(const KernelRecord& record) {
+  std::set<std::string> all;
+  for (const KernelUsage& kernel : record.kernels) all.insert(kernel.arch);
+  return all;
+}
+
+// Templates of one name in one file can demangle alike (a lambda's type): those are compared in the order of what they
+// take.
+std::multimap<std::string, const KernelUsage*> by_key(const KernelRecord& record, const std::set<std::string>& archs) {
+  std::vector<const KernelUsage*> kernels;
+  for (const KernelUsage& kernel : record.kernels)
+    if (archs.contains(kernel.arch)) kernels.push_back(&kernel);
+  std::stable_sort(kernels.begin(), kernels.end(), [](const KernelUsage* a, const KernelUsage* b) {
+    return std::tie(a->registers, a->shared_bytes, a->stack_bytes) <
+           std::tie(b->registers, b->shared_bytes, b->stack_bytes);
+  });
+  std::multimap<std::string, const KernelUsage*> all;
+  for (const KernelUsage* kernel : kernels) all.emplace(kernel->key(), kernel);
+  return all;
+}
+
+}  // namespace
+
+std::vector<KernelUsage> parse_resource_usage(std::string_view text) {
+  std::vector<KernelUsage> kernels;
+  KernelUsage next;
+  std::size_t number = 0;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view line = trimmed(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+    ++number;
+    try {
+      if (line.starts_with("arch = ")) {
+        next.arch = line.substr(7);
+      } else if (line.starts_with("identifier = ")) {
+        const std::size_t place = line.rfind("kernels/");
+        next.file = place == std::string_view::npos ? "" : line.substr(place);
+      } else if (line.starts_with("Function ")) {
+        next.kernel = demangled(std::string(line.substr(9, line.rfind(':') - 9)));
+      } else if (line.starts_with("REG:")) {
+        next.registers = usage(line, "REG:");
+        next.shared_bytes = usage(line, "SHARED:");
+        next.stack_bytes = usage(line, "STACK:") + usage(line, "LOCAL:");
+        if (next.kernel.empty() || next.arch.empty()) throw std::runtime_error("belongs to no kernel");
+        if (!next.file.empty()) kernels.push_back(next);
+        next.kernel.clear();
+      }
+    } catch (const std::runtime_error& error) {
+      throw std::runtime_error(fmt::format("cuobjdump's line {}: {}", number, error.what()));
+    }
+  }
+  sort_by_key(kernels);
+  return kernels;
+}
+
+std::string to_csv(const KernelRecord& record) {
+  std::string text = "toolkit,arch,file,kernel,registers,shared_bytes,stack_bytes\n";
+  for (const KernelUsage& kernel : record.kernels)
+    text +=
+        fmt::format("{},{},{},{},{},{},{}\n", quote_csv(record.toolkit), quote_csv(kernel.arch), quote_csv(kernel.file),
+                    quote_csv(kernel.kernel), kernel.registers, kernel.shared_bytes, kernel.stack_bytes);
+  return text;
+}
+
+KernelRecord read_kernel_record(const std::filesystem::path& file) {
+  const CsvFile csv = read_csv(file);
+  const std::size_t toolkit = csv.column("toolkit");
+  const std::pair<std::size_t, std::string KernelUsage::*> texts[] = {{csv.column("arch"), &KernelUsage::arch},
+                                                                      {csv.column("file"), &KernelUsage::file},
+                                                                      {csv.column("kernel"), &KernelUsage::kernel}};
+  const std::pair<std::size_t, long KernelUsage::*> numbers[] = {
+      {csv.column("registers"), &KernelUsage::registers},
+      {csv.column("shared_bytes"), &KernelUsage::shared_bytes},
+      {csv.column("stack_bytes"), &KernelUsage::stack_bytes}};
+  KernelRecord record;
+  for (const CsvLine& line : csv.lines) {
+    if (!record.toolkit.empty() && record.toolkit != line.fields[toolkit])
+      throw std::runtime_error(fmt::format("{}:{}: column 'toolkit' is '{}', above it is '{}'", file.string(),
+                                           line.number, line.fields[toolkit], record.toolkit));
+    record.toolkit = line.fields[toolkit];
+    KernelUsage& kernel = record.kernels.emplace_back();
+    for (const auto& [column, text] : texts) kernel.*text = line.fields[column];
+    for (const auto& [column, number] : numbers) {
+      try {
+        kernel.*number = whole_number(line.fields[column]);
+      } catch (const std::runtime_error& error) {
+        throw std::runtime_error(
+            fmt::format("{}:{}: column '{}': {}", file.string(), line.number, csv.header[column], error.what()));
+      }
+    }
+  }
+  if (record.kernels.empty()) throw std::runtime_error(fmt::format("{}: no kernels in it", file.string()));
+  return record;
+}
+
+KernelChanges kernel_changes(const KernelRecord& recorded, const KernelRecord& built) {
+  if (recorded.toolkit != built.toolkit)
+    throw std::runtime_error(
+        fmt::format("recorded with CUDA {}, built with {}: another compiler gives out registers "
+                    "differently; record again with --accept",
+                    recorded.toolkit, built.toolkit));
+  std::set<std::string> archs;
+  const auto in_record = architectures(recorded), in_build = architectures(built);
+  std::set_intersection(in_record.begin(), in_record.end(), in_build.begin(), in_build.end(),
+                        std::inserter(archs, archs.end()));
+  if (archs.empty())
+    throw std::runtime_error(fmt::format("recorded for {}, built for {}: no architecture in common",
+                                         fmt::join(in_record, ", "), fmt::join(in_build, ", ")));
+  auto before = by_key(recorded, archs);
+  KernelChanges changes;
+  for (const auto& [key, kernel] : by_key(built, archs)) {
+    const auto found = before.lower_bound(key);
+    if (found == before.end() || found->first != key) {
+      changes.added.push_back(*kernel);
+      continue;
+    }
+    const KernelUsage& old = *found->second;
+    before.erase(found);
+    const bool more = kernel->registers > old.registers || kernel->shared_bytes > old.shared_bytes ||
+                      kernel->stack_bytes > old.stack_bytes;
+    const bool less = kernel->registers < old.registers || kernel->shared_bytes < old.shared_bytes ||
+                      kernel->stack_bytes < old.stack_bytes;
+    if (more)
+      changes.worse.push_back({old, *kernel});
+    else if (less)
+      changes.better.push_back({old, *kernel});
+    else
+      ++changes.same;
+  }
+  for (const auto& [key, kernel] : before) changes.gone.push_back(*kernel);
+  // Spills first, then registers.
+  std::stable_sort(changes.worse.begin(), changes.worse.end(), [](const auto& a, const auto& b) {
+    const auto grown = [](const auto& change) {
+      return std::pair(change.after.stack_bytes - change.before.stack_bytes,
+                       change.after.registers - change.before.registers);
+    };
+    return grown(a) > grown(b);
+  });
+  return changes;
+}
+
+std::string kernel_changes_text(const KernelChanges& changes) {
+  std::string text;
+  const auto change = [&](const char* what, const KernelChanges::Change& kernel) {
+    const auto part = [](const char* name, long before, long after) {
+      return before == after ? fmt::format("{} {}", name, after) : fmt::format("{} {} -> {}", name, before, after);
+    };
+    text += fmt::format("{:<8} {}: {}, {}, {}\n", what, kernel.after.key(),
+                        part("registers", kernel.before.registers, kernel.after.registers),
+                        part("shared bytes", kernel.before.shared_bytes, kernel.after.shared_bytes),
+                        part("stack bytes", kernel.before.stack_bytes, kernel.after.stack_bytes));
+  };
+  for (const auto& kernel : changes.worse) change("worse", kernel);
+  for (const auto& kernel : changes.gone) text += fmt::format("{:<8} {}\n", "gone", kernel.key());
+  for (const auto& kernel : changes.added)
+    text += fmt::format("{:<8} {}: registers {}, shared bytes {}, stack bytes {}\n", "new", kernel.key(),
+                        kernel.registers, kernel.shared_bytes, kernel.stack_bytes);
+  for (const auto& kernel : changes.better) change("better", kernel);
+  return text + fmt::format("{} kernels: {} worse, {} better, {} as recorded; {} gone, {} new\n",
+                            changes.worse.size() + changes.better.size() + changes.same, changes.worse.size(),
+                            changes.better.size(), changes.same, changes.gone.size(), changes.added.size());
+}
+
+}  // namespace noisefloor

@@ -1,0 +1,199 @@
+#include "reports/history/history.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+#include <stdexcept>
+
+#include "reports/run/files.h"
+#include "reports/totals/totals.h"
+
+namespace noisefloor {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kPasses = 50;  // samples of a total: as many imaginary forward passes
+
+bool chosen(const std::vector<std::string>& names, const std::string& name) {
+  return names.empty() || std::find(names.begin(), names.end(), name) != names.end();
+}
+
+bool is_run(const fs::path& folder) {
+  return fs::is_regular_file(folder / "sweep.csv");
+}
+
+std::vector<fs::path> run_folders(const std::vector<fs::path>& given, std::vector<fs::path>& left_out) {
+  std::vector<fs::path> folders;
+  const auto take = [&](const fs::path& run) {
+    (is_partial(run.has_filename() ? run : run.parent_path()) ? left_out : folders).push_back(run);
+  };
+  for (const fs::path& folder : given) {
+    if (!fs::is_directory(folder)) throw std::runtime_error(fmt::format("{}: no such folder", folder.string()));
+    if (is_run(folder)) {
+      take(folder);
+      continue;
+    }
+    const std::size_t before = folders.size();
+    for (const auto& entry : fs::directory_iterator(folder)) {
+      if (!is_run(entry.path())) continue;
+      if (is_leftover(entry.path().filename().string()))
+        left_out.push_back(entry.path());
+      else
+        take(entry.path());
+    }
+    if (folders.size() == before)
+      throw std::runtime_error(
+          fmt::format("{}: no run there (a folder with a sweep.csv), nor right in it", folder.string()));
+  }
+  if (folders.empty() && !left_out.empty())
+    throw std::runtime_error(fmt::format("{}: was left by a command that was killed, or by an editor; it is no run",
+                                         left_out.front().string()));
+  std::set<fs::path> known;
+  for (const fs::path& folder : folders)
+    if (!known.insert(fs::canonical(folder)).second)
+      throw std::runtime_error(fmt::format("{}: this run is given twice", folder.string()));
+  return folders;
+}
+
+HistoryRun read_history_run(const fs::path& folder) {
+  HistoryRun run;
+  run.files = read_run(folder);
+  if (run.files.rows.empty())
+    throw std::runtime_error(fmt::format("{}: the sweep has no rows", (folder / "sweep.csv").string()));
+  if (run.files.environment.time_utc.empty())
+    throw std::runtime_error(
+        fmt::format("{}: has no 'time_utc', so that the run has no place in time", (folder / "env.json").string()));
+  const auto time = parse_time(run.files.environment.time_utc);
+  if (!time)
+    throw std::runtime_error(fmt::format("{}: 'time_utc' is '{}', not a time with its zone, as 2026-01-31T12:00:00Z",
+                                         (folder / "env.json").string(), run.files.environment.time_utc));
+  run.time = *time;
+  run.problems = read_network_problems(folder, run.files.rows);
+  return run;
+}
+
+std::optional<double> time_of(const SweepRow& row, bool warm) {
+  if (row.status != Outcome::ok) return std::nullopt;
+  return warm ? row.time_warm_us : row.time_cold_us;
+}
+
+std::span<const double> samples_of(const HistoryRun& run, const SweepRow& row, bool warm) {
+  const auto found = run.files.samples.find(row);
+  if (found == run.files.samples.end()) return {};
+  return warm ? found->second.warm_us : found->second.cold_us;
+}
+
+// A series before the changes are looked for: by the run's index, its value.
+struct Traced {
+  std::map<std::size_t, RunValue> values;
+};
+using Traces = std::map<std::pair<std::string, std::string>, Traced>;  // device, name
+
+void trace_cases(const HistoryRun& run, std::size_t index, const HistorySelection& selection, const NameFilter& filter,
+                 Traces& traces) {
+  for (const SweepRow& row : run.files.rows) {
+    if (!chosen(selection.ops, row.op) || !chosen(selection.variants, row.variant)) continue;
+    if (!selection.networks.empty()) {
+      const auto uses = parse_networks(row.networks);
+      if (std::none_of(uses.begin(), uses.end(),
+                       [&](const NetworkCount& use) { return chosen(selection.networks, use.network); }))
+        continue;
+    }
+    const std::string name = row.name();
+    const auto time = time_of(row, selection.warm);
+    if (!time || !filter(name)) continue;
+    const auto samples = samples_of(run, row, selection.warm);
+    traces[{run.files.environment.device, name}].values[index] = {*time, {samples.begin(), samples.end()}};
+  }
+}
+
+// Over all of the problems, or nothing. The i-th sample is a forward pass made of one sample of each problem, picked
+// evenly over those that were taken.
+std::optional<RunValue> value_of(const HistoryRun& run, const NetworkTotal& total, bool warm) {
+  if ((warm ? total.warm_missing : total.missing) > 0) return std::nullopt;
+  RunValue value{warm ? total.warm_microseconds : total.microseconds, std::vector<double>(kPasses)};
+  for (const auto& [row, count] : total.parts) {
+    const auto samples = samples_of(run, *row, warm);
+    if (samples.empty()) value.samples.clear();
+    for (std::size_t i = 0; i < value.samples.size(); ++i)
+      value.samples[i] += samples[i * samples.size() / kPasses] * static_cast<double>(count);
+  }
+  return value;
+}
+
+void trace_totals(const HistoryRun& run, std::size_t index, const HistorySelection& selection, Traces& traces) {
+  for (const NetworkTotal& total : network_totals(run.files.rows, run.problems)) {
+    if (total.op == kAllOps || !chosen(selection.networks, total.network) || !chosen(selection.ops, total.op)) continue;
+    if (selection.variants.empty() ? total.choice != kOwnBest : !chosen(selection.variants, total.choice)) continue;
+    const std::string name = fmt::format("{}/{}/{}/{}", total.network, total.op, total.dtype, total.choice);
+    if (const auto value = value_of(run, total, selection.warm))
+      traces[{run.files.environment.device, name}].values[index] = *value;
+  }
+}
+
+HistorySeries series_of(const std::string& device, const std::string& name, const Traced& traced,
+                        const std::vector<std::size_t>& runs_of_device, const ChangeRule& rule) {
+  HistorySeries series{name, device, runs_of_device, {}, {}};
+  std::vector<RunValue> present;
+  std::vector<std::size_t> place;
+  for (std::size_t i = 0; i < runs_of_device.size(); ++i) {
+    const auto found = traced.values.find(runs_of_device[i]);
+    series.values.push_back(found == traced.values.end() ? std::nullopt : std::optional(found->second.value));
+    if (found == traced.values.end()) continue;
+    present.push_back(found->second);
+    place.push_back(i);
+  }
+  series.changes = change_points(present, rule);
+  for (ChangePoint& change : series.changes) change.index = place[change.index];
+  return series;
+}
+
+}  // namespace
+
+std::vector<HistoryRun> read_history(const std::vector<fs::path>& folders, std::vector<fs::path>* left_out) {
+  std::vector<HistoryRun> runs;
+  std::vector<fs::path> partial;
+  for (const fs::path& folder : run_folders(folders, left_out == nullptr ? partial : *left_out))
+    runs.push_back(read_history_run(folder));
+  std::sort(runs.begin(), runs.end(), [](const HistoryRun& a, const HistoryRun& b) {
+    return std::tie(a.time, a.files.folder) < std::tie(b.time, b.files.folder);
+  });
+  return runs;
+}
+
+History trace_history(const std::vector<HistoryRun>& runs, const HistorySelection& selection) {
+  const NameFilter filter = name_filter("--case", selection.case_pattern);
+  Traces traces;
+  std::map<std::string, std::vector<std::size_t>> by_device;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    by_device[runs[i].files.environment.device].push_back(i);
+    if (selection.case_pattern.empty())
+      trace_totals(runs[i], i, selection, traces);
+    else
+      trace_cases(runs[i], i, selection, filter, traces);
+  }
+  if (traces.empty()) {
+    std::set<std::string> networks, ops;
+    for (const HistoryRun& run : runs)
+      for (const NetworkProblem& use : run.problems) {
+        networks.insert(use.network);
+        ops.insert(use.op);
+      }
+    throw std::runtime_error(fmt::format("no {} of these runs matches; their networks are {}, their ops {}",
+                                         selection.case_pattern.empty() ? "complete total" : "timed case",
+                                         fmt::join(networks, ", "), fmt::join(ops, ", ")));
+  }
+  ChangeRule rule;
+  rule.series_compared = traces.size();
+  History history;
+  for (const auto& [device, indices] : by_device)
+    history.order.insert(history.order.end(), indices.begin(), indices.end());
+  for (const auto& [key, traced] : traces)
+    history.series.push_back(series_of(key.first, key.second, traced, by_device.at(key.first), rule));
+  return history;
+}
+
+}  // namespace noisefloor

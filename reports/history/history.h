@@ -1,0 +1,62 @@
+// The trend of cases, or of networks' totals, over recorded runs.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "reports/history/change_points.h"
+#include "reports/run/network_problems.h"
+#include "reports/run/run_files.h"
+
+namespace noisefloor {
+
+// A run folder. Without samples.jsonl, `files.samples` is empty.
+struct HistoryRun {
+  RunFiles files;
+  double time = 0;  // seconds since 1970
+  std::vector<NetworkProblem> problems;
+};
+
+// The runs of the folders, in the order of env.json's time. A folder that is not a run stands for the runs right in it.
+// What a command was writing when it was killed (RUN.<process>.partial) is no run: its path goes to `left_out`.
+// Throws std::runtime_error naming a folder without runs, one that is given twice, a run without rows or with no time,
+// or a file that is not what it should be.
+std::vector<HistoryRun> read_history(const std::vector<std::filesystem::path>& folders,
+                                     std::vector<std::filesystem::path>* left_out = nullptr);
+
+struct HistorySelection {
+  std::string case_pattern = {};  // a regular expression, found in op/problem/dtype/variant; empty: totals of networks
+  std::vector<std::string> networks = {};  // empty: all
+  std::vector<std::string> ops = {};
+  // Of totals also "own best" and "fastest". Empty: "own best" of totals, all of cases.
+  std::vector<std::string> variants = {};
+  bool warm = false;
+};
+
+// One line of the trend: a case, or an op's part of a network's total.
+struct HistorySeries {
+  std::string name;                           // "gemm/m=1,n=768,k=192/bf16/ptx_sm90a", "adm64-b1/gemm/bf16/own best"
+  std::string device;                         // runs of two devices are never in one series
+  std::vector<std::size_t> runs;              // indices of the runs of this device
+  std::vector<std::optional<double>> values;  // microseconds, one a run; nothing: the run has no time of it, or not all
+  std::vector<ChangePoint> changes;           // ChangePoint::index is an index into `runs`
+};
+
+struct History {
+  std::vector<std::size_t> order;  // of the runs, by device, then by time
+  std::vector<HistorySeries> series;
+};
+
+// Throws std::runtime_error where the pattern is none, or where nothing matches, naming what there is.
+History trace_history(const std::vector<HistoryRun>& runs, const HistorySelection& selection);
+
+// Text for the terminal: runs, a line a series with its last values (a '*' where it changed), and the changes.
+std::string history_table(const std::vector<HistoryRun>& runs, const History& history);
+// A line a series and run: device,series,run,time_utc,commit,time_us,changed_pct,p.
+std::string history_csv(const std::vector<HistoryRun>& runs, const History& history);
+// The page; `message`, where given, gets what to do about a plotting library that was not found.
+std::string history_html(const std::vector<HistoryRun>& runs, const History& history, bool warm, std::string* message);
+
+}  // namespace noisefloor

@@ -1,0 +1,149 @@
+// What a trend looks like: terminal, CSV, page.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "reports/history/history.h"
+#include "reports/page/html_page.h"
+#include "reports/run/csv.h"
+
+namespace noisefloor {
+namespace {
+
+constexpr std::size_t kColumns = 8;  // the last runs of each device, in the terminal
+constexpr std::size_t kNameWidth = 60;
+
+std::string clipped_name(const std::string& text) {
+  return text.size() <= kNameWidth ? text : text.substr(0, kNameWidth - 3) + "...";
+}
+
+std::string value_text(double microseconds) {
+  return microseconds >= 1000 ? fmt::format("{:.0f}", microseconds) : fmt::format("{:.4g}", microseconds);
+}
+
+const ChangePoint* change_at(const HistorySeries& series, std::size_t run) {
+  for (const ChangePoint& change : series.changes)
+    if (change.index == run) return &change;
+  return nullptr;
+}
+
+double percent(const ChangePoint& change) {
+  return 100 * (change.after / change.before - 1);
+}
+
+std::string folder_name(const HistoryRun& run) {
+  const auto folder = std::filesystem::absolute(run.files.folder).lexically_normal();
+  return (folder.has_filename() ? folder : folder.parent_path()).filename().string();
+}
+
+// A run's number, from 1, among those of its device.
+std::map<std::size_t, std::size_t> run_numbers(const std::vector<HistoryRun>& runs, const History& history) {
+  std::map<std::size_t, std::size_t> numbers;
+  std::map<std::string, std::size_t> counts;
+  for (const std::size_t run : history.order) numbers[run] = ++counts[runs[run].files.environment.device];
+  return numbers;
+}
+
+std::string device_table(const std::vector<HistoryRun>& runs, const History& history, const std::string& device) {
+  std::string text;
+  std::vector<const HistorySeries*> series;
+  for (const HistorySeries& one : history.series)
+    if (one.device == device) series.push_back(&one);
+  if (series.empty()) return "(no series)\n";
+  const std::size_t count = series.front()->runs.size(), first = count > kColumns ? count - kColumns : 0;
+  text += fmt::format("{:<{}}", "us", kNameWidth);
+  for (std::size_t i = first; i < count; ++i) text += fmt::format(" {:>9}", fmt::format("#{}", i + 1));
+  text += fmt::format(" {:>9}\n", "first-last");
+  for (const HistorySeries* one : series) {
+    text += fmt::format("{:<{}}", clipped_name(one->name), kNameWidth);
+    for (std::size_t i = first; i < count; ++i) {
+      const std::string mark = change_at(*one, i) != nullptr ? "*" : "";
+      text += fmt::format(" {:>9}", one->values[i] ? mark + value_text(*one->values[i]) : "-");
+    }
+    std::vector<double> present;
+    for (const auto& value : one->values)
+      if (value) present.push_back(*value);
+    text += fmt::format(
+        " {:>9}\n", present.size() > 1 ? fmt::format("{:+.1f} %", 100 * (present.back() / present.front() - 1)) : "");
+  }
+  for (const HistorySeries* one : series)
+    for (const ChangePoint& change : one->changes)
+      text += fmt::format("changed at #{} ({}): {}: {} -> {} us ({:+.1f} %, p {:.1g})\n", change.index + 1,
+                          runs[one->runs[change.index]].files.environment.commit, one->name, value_text(change.before),
+                          value_text(change.after), percent(change), change.p);
+  return text;
+}
+
+}  // namespace
+
+std::string history_table(const std::vector<HistoryRun>& runs, const History& history) {
+  std::vector<std::string> devices;
+  for (const std::size_t run : history.order)
+    if (devices.empty() || devices.back() != runs[run].files.environment.device)
+      devices.push_back(runs[run].files.environment.device);
+  const auto numbers = run_numbers(runs, history);
+  std::string text;
+  if (devices.size() > 1) text += fmt::format("{} devices: their runs are kept apart\n", devices.size());
+  for (const std::string& device : devices) {
+    text += fmt::format("\n{}\n", device);
+    for (const std::size_t run : history.order) {
+      const RunEnvironment& environment = runs[run].files.environment;
+      if (environment.device == device)
+        text += fmt::format("  #{:<3} {}  commit {}  driver {}  {}\n", numbers.at(run), environment.time_utc,
+                            environment.commit, environment.driver.empty() ? "-" : environment.driver,
+                            runs[run].files.folder.string());
+    }
+    text += device_table(runs, history, device);
+  }
+  const bool changed = std::any_of(history.series.begin(), history.series.end(),
+                                   [](const HistorySeries& series) { return !series.changes.empty(); });
+  if (!changed) text += "no change of level in any series\n";
+  return text;
+}
+
+std::string history_csv(const std::vector<HistoryRun>& runs, const History& history) {
+  std::string text = "device,series,run,time_utc,commit,time_us,changed_pct,p\n";
+  for (const HistorySeries& series : history.series)
+    for (std::size_t i = 0; i < series.runs.size(); ++i) {
+      const HistoryRun& run = runs[series.runs[i]];
+      const ChangePoint* change = change_at(series, i);
+      text += fmt::format("{},{},{},{},{},{},{},{}\n", quote_csv(series.device), quote_csv(series.name),
+                          quote_csv(folder_name(run)), quote_csv(run.files.environment.time_utc),
+                          quote_csv(run.files.environment.commit),
+                          series.values[i] ? fmt::format("{:.6g}", *series.values[i]) : "",
+                          change != nullptr ? fmt::format("{:.3g}", percent(*change)) : "",
+                          change != nullptr ? fmt::format("{:.2g}", change->p) : "");
+    }
+  return text;
+}
+
+std::string history_html(const std::vector<HistoryRun>& runs, const History& history, bool warm, std::string* message) {
+  using Json = nlohmann::json;
+  const auto numbers = run_numbers(runs, history);
+  Json data = {{"time", warm ? "warm" : "cold"}, {"runs", Json::array()}, {"series", Json::array()}};
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const RunEnvironment& environment = runs[i].files.environment;
+    data["runs"].push_back({{"number", numbers.at(i)},
+                            {"device", environment.device},
+                            {"time", environment.time_utc},
+                            {"commit", environment.commit},
+                            {"driver", environment.driver},
+                            {"folder", folder_name(runs[i])}});
+  }
+  for (const HistorySeries& series : history.series) {
+    Json values = Json::array(), changes = Json::array();
+    for (const auto& value : series.values) values.push_back(value ? Json(*value) : Json());
+    for (const ChangePoint& change : series.changes)
+      changes.push_back({{"at", change.index}, {"before", change.before}, {"after", change.after}, {"p", change.p}});
+    data["series"].push_back({{"name", series.name},
+                              {"device", series.device},
+                              {"runs", series.runs},
+                              {"values", std::move(values)},
+                              {"changes", std::move(changes)}});
+  }
+  const auto plotly = find_plotly();
+  if (message != nullptr) *message = plotly ? "" : no_plotly_message();
+  return html_page({"history", "history.html", {"common.js", "history.js"}, std::move(data)}, plotly);
+}
+
+}  // namespace noisefloor

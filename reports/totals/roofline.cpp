@@ -1,0 +1,87 @@
+#include "reports/totals/roofline.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "reports/run/csv.h"
+#include "reports/run/files.h"
+
+namespace noisefloor {
+namespace {
+
+std::string number(const std::optional<double>& value) {
+  return value ? fmt::format("{:.6g}", *value) : std::string();
+}
+
+}  // namespace
+
+void complete_rows(std::vector<SweepRow>& rows, const CeilingTable& ceilings) {
+  const Ceiling* const memory = ceilings.find("dram_copy");
+  if (memory == nullptr) return;
+  std::map<std::pair<std::string, std::string>, std::string> ceiling_of;  // by op and dtype
+  for (const SweepRow& row : rows)
+    if (!row.bound.ceiling.empty()) ceiling_of[{row.op, row.dtype}] = row.bound.ceiling;
+  for (SweepRow& row : rows) {
+    if (!is_timed(row) || !row.flops || !(*row.bytes > 0.0)) continue;
+    if (!row.gflops) row.gflops = *row.flops / *row.time_cold_us * 1e-3;
+    if (!row.gbps) row.gbps = *row.bytes / *row.time_cold_us * 1e-3;
+    if (!row.ai) row.ai = *row.flops / *row.bytes;
+    if (row.attainable_gflops) continue;
+    const Ceiling* const compute = ceilings.find(ceiling_of[{row.op, row.dtype}]);
+    if (compute == nullptr) continue;
+    const double by_memory = *row.ai * memory->value;
+    row.attainable_gflops = std::min(by_memory, compute->value);
+    row.pct_of_roof = 100 * *row.gflops / *row.attainable_gflops;
+    row.bound = {by_memory < compute->value ? Bound::By::memory : Bound::By::compute, compute->name};
+  }
+}
+
+std::vector<const SweepRow*> fastest_rows(const std::vector<SweepRow>& rows, bool own_only) {
+  std::vector<const SweepRow*> fastest;
+  std::map<ProblemId, std::size_t> place;
+  for (const SweepRow& row : rows) {
+    if (!is_timed(row) || (own_only && row.kind == "baseline")) continue;
+    const auto [found, is_new] = place.try_emplace(row.problem_id(), fastest.size());
+    if (is_new)
+      fastest.push_back(&row);
+    else if (*row.time_cold_us < *fastest[found->second]->time_cold_us)
+      fastest[found->second] = &row;
+  }
+  return fastest;
+}
+
+void write_roofline_csv(const std::filesystem::path& file, const std::vector<SweepRow>& rows,
+                        const CeilingTable& ceilings) {
+  std::string text =
+      "op,variant,kind,dtype,problem,device,ai,ai_measured,gflops,gbps,ceiling_gflops,ceiling_gbps,attainable_gflops,"
+      "pct_of_roof,bound,status\n";
+  const auto rate = [&](const std::string& name) -> std::optional<double> {
+    const Ceiling* const found = ceilings.find(name);
+    return found == nullptr ? std::nullopt : std::optional(found->value);
+  };
+  for (const SweepRow& row : rows) {
+    std::optional<double> ai_measured;
+    if (row.flops && row.dram_read_bytes && row.dram_write_bytes && *row.dram_read_bytes + *row.dram_write_bytes > 0)
+      ai_measured = *row.flops / (*row.dram_read_bytes + *row.dram_write_bytes);
+    text += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", quote_csv(row.op), quote_csv(row.variant),
+                        quote_csv(row.kind), quote_csv(row.dtype), quote_csv(row.problem), quote_csv(row.device),
+                        number(row.ai), number(ai_measured), number(row.gflops), number(row.gbps),
+                        number(rate(row.bound.ceiling)), number(rate("dram_copy")), number(row.attainable_gflops),
+                        number(row.pct_of_roof), row.bound.text(), to_string(row.status));
+  }
+  write_atomically(file, text);
+}
+
+void write_plan_csv(const std::filesystem::path& file, const std::vector<SweepRow>& rows) {
+  std::string text = "op,dtype,problem,variant\n";
+  std::vector<SweepRow> usable;
+  std::copy_if(rows.begin(), rows.end(), std::back_inserter(usable),
+               [](const SweepRow& row) { return !of_pytorch(row) && row.plugin.empty() && row.op != kWholeNetwork; });
+  for (const SweepRow* row : fastest_rows(usable, false))
+    text += fmt::format("{},{},{},{}\n", quote_csv(row->op), quote_csv(row->dtype), quote_csv(row->problem),
+                        quote_csv(row->variant));
+  write_atomically(file, text);
+}
+
+}  // namespace noisefloor

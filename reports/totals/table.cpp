@@ -1,0 +1,87 @@
+// The tables that a sweep ends with.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <tuple>
+
+#include "reports/totals/roofline.h"
+
+namespace noisefloor {
+namespace {
+
+constexpr std::size_t kShowAll = 80;  // rows that still read as one table
+constexpr std::size_t kProblemWidth = 64;
+
+std::string clipped_problem(const std::string& text) {
+  return text.size() <= kProblemWidth ? text : text.substr(0, kProblemWidth - 3) + "...";
+}
+
+std::string cell(const std::optional<double>& value, const char* form) {
+  return value ? fmt::format(fmt::runtime(form), *value) : std::string("-");
+}
+
+}  // namespace
+
+std::string row_table(const std::vector<SweepRow>& rows) {
+  std::map<ProblemId, double> best_baseline;  // us
+  for (const SweepRow& row : rows) {
+    if (row.kind != "baseline" || row.status != Outcome::ok || !row.time_cold_us) continue;
+    const auto [found, is_new] = best_baseline.try_emplace(row.problem_id(), *row.time_cold_us);
+    if (!is_new) found->second = std::min(found->second, *row.time_cold_us);
+  }
+  const auto fastest_own = fastest_rows(rows, true);
+  const bool all = rows.size() <= kShowAll;
+  std::string text =
+      fmt::format("{:<13} {:<{}} {:<5} {:<22} {:>10} {:>10} {:>7} {:>9}  {}\n", "op", "problem", kProblemWidth, "dtype",
+                  "variant", "cold us", "warm us", "% roof", "x baseline", "status");
+  std::size_t left_out = 0;
+  for (const SweepRow& row : rows) {
+    const bool wrong = row.status == Outcome::incorrect || row.status == Outcome::cuda_error;
+    const bool best = std::find(fastest_own.begin(), fastest_own.end(), &row) != fastest_own.end();
+    const bool baseline = row.kind == "baseline" && row.status == Outcome::ok;
+    if (!(all || wrong || best || baseline)) {
+      ++left_out;
+      continue;
+    }
+    const auto reference = best_baseline.find(row);
+    std::optional<double> ratio;  // above 1: faster than the best baseline
+    if (row.time_cold_us && reference != best_baseline.end()) ratio = reference->second / *row.time_cold_us;
+    text +=
+        fmt::format("{:<13} {:<{}} {:<5} {:<22} {:>10} {:>10} {:>7} {:>9}  {}{}\n", row.op,
+                    clipped_problem(row.problem), kProblemWidth, row.dtype, row.variant,
+                    cell(row.time_cold_us, "{:.2f}"), cell(row.time_warm_us, "{:.2f}"), cell(row.pct_of_roof, "{:.1f}"),
+                    cell(ratio, "{:.2f}"), to_string(row.status), row.reason.empty() ? "" : " (" + row.reason + ")");
+  }
+  if (left_out > 0)
+    text +=
+        fmt::format("(the best own variant and the baselines of each problem; {} more rows in sweep.csv)\n", left_out);
+  return text;
+}
+
+std::string totals_table(const std::vector<NetworkTotal>& totals) {
+  std::string text = fmt::format("{:<14} {:<13} {:<5} {:<24} {:>12} {:>12}  {}\n", "network", "op", "dtype", "variant",
+                                 "cold us", "warm us", "problems timed");
+  // Of one variant alone, as on a host, the best of ours and the fastest of all are its own line again.
+  std::map<std::tuple<std::string, std::string, std::string>, int> variants;
+  const auto group_of = [](const NetworkTotal& total) { return std::tuple(total.network, total.op, total.dtype); };
+  for (const NetworkTotal& total : totals) variants[group_of(total)] += total.kind.empty() ? 0 : 1;
+  for (const NetworkTotal& total : totals) {
+    if (total.kind.empty() && variants.at(group_of(total)) == 1) continue;
+    if (total.op == kAllOps || total.choice == kLibrary || total.choice == kPyTorch)
+      continue;  // sums of the lines here
+    const bool whole = total.warm_missing == total.missing;
+    const bool judged = total.won + total.lost + total.equal + total.unresolved > 0;
+    text += fmt::format("{:<14} {:<13} {:<5} {:<24} {:>12.1f} {:>12.1f}  {} of {}{}\n", total.network, total.op,
+                        total.dtype, total.choice, total.microseconds,
+                        whole ? total.warm_microseconds : std::numeric_limits<double>::quiet_NaN(),
+                        total.problems - total.missing, total.problems,
+                        judged ? fmt::format("; won {}, lost {}, equal {}, unresolved {}", total.won, total.lost,
+                                             total.equal, total.unresolved)
+                               : "");
+  }
+  return text;
+}
+
+}  // namespace noisefloor

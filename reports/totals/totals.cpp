@@ -1,0 +1,233 @@
+#include "reports/totals/totals.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "reports/run/csv.h"
+#include "reports/run/duel_ratio.h"
+#include "reports/run/files.h"
+
+namespace noisefloor {
+namespace {
+
+struct Best {
+  const SweepRow* cold = nullptr;
+  const SweepRow* warm = nullptr;  // null: no row has a warm time
+};
+using ByChoice = std::map<std::string, Best>;
+using Chosen = std::map<ProblemId, ByChoice>;
+
+void put(Chosen& chosen, const SweepRow& row, const std::string& choice) {
+  Best& best = chosen[row][choice];
+  if (best.cold == nullptr || *row.time_cold_us < *best.cold->time_cold_us) best.cold = &row;
+  if (row.time_warm_us && (best.warm == nullptr || *row.time_warm_us < *best.warm->time_warm_us)) best.warm = &row;
+}
+
+// What an op's rows have, in the order met.
+struct OpRows {
+  std::vector<std::string> variants, dtypes;
+  std::map<std::string, std::string> kinds;  // by variant
+};
+
+void add_once(std::vector<std::string>& names, const std::string& name) {
+  if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+}
+
+constexpr const char* kNoShortcut = "none";  // in the column shortcut
+
+// The fastest baseline, for totals of ours, and the other way round.
+constexpr const char* kBestBaseline = "best baseline";
+bool is_baseline(const NetworkTotal& total) {
+  return total.kind == "baseline" || total.choice == kLibrary || total.choice == kPyTorch;
+}
+
+// How much faster than the other side; nothing without warm times.
+std::optional<Ratio> ratio_of(const SweepRow* mine, bool met_other_side, const SweepRow* other) {
+  if (mine == nullptr) return std::nullopt;
+  if (met_other_side && !mine->rival.empty() && mine->duel_warm && mine->duel_warm_low && mine->duel_warm_high)
+    return Ratio{*mine->duel_warm, *mine->duel_warm_low, *mine->duel_warm_high};
+  if (other == nullptr) return std::nullopt;
+  const double ratio = *other->time_warm_us / *mine->time_warm_us;
+  // Medians that were taken apart have no interval: alike is equal, anything else is what it seems.
+  const bool alike = std::max(ratio, 1 / ratio) <= 1 + kAlike;
+  return alike ? Ratio{ratio, 1, 1} : Ratio{ratio, ratio, ratio};
+}
+
+void judge(NetworkTotal& total, const std::optional<Ratio>& ratio, const std::string& problem) {
+  int* const counts[] = {&total.won, &total.lost, &total.equal, &total.unresolved};  // as DuelVerdict has them
+  ++*counts[static_cast<std::size_t>(ratio ? verdict_of(*ratio) : DuelVerdict::unresolved)];
+  if (!ratio || (total.worst_ratio && 1 / ratio->value <= *total.worst_ratio)) return;
+  total.worst_ratio = 1 / ratio->value;
+  total.worst_problem = problem;
+}
+
+void add_plain(NetworkTotal& total, const SweepRow& row, double count) {
+  if (row.shortcut.empty()) total.plain.reset();
+  if (!total.plain) return;
+  if (row.shortcut != kNoShortcut) {
+    ++total.plain->shortcuts;
+    return;
+  }
+  total.plain->microseconds += *row.time_cold_us * count;
+  total.plain->warm_microseconds += row.time_warm_us.value_or(0) * count;
+  total.plain->serial_microseconds += row.time_warm_serial_us.value_or(0) * count;
+}
+
+void add_problem(NetworkTotal& total, const ByChoice& by_choice, const NetworkProblem& need) {
+  const auto found = by_choice.find(total.choice);
+  if (found == by_choice.end()) {
+    ++total.missing;
+    ++total.warm_missing;
+    ++total.serial_missing;
+    return;
+  }
+  const SweepRow& row = *found->second.cold;
+  const auto count = static_cast<double>(need.count);
+  total.parts.emplace_back(&row, need.count);
+  total.microseconds += *row.time_cold_us * count;
+  if (row.time_warm_us)
+    total.warm_microseconds += *row.time_warm_us * count;
+  else
+    ++total.warm_missing;
+  if (row.time_warm_serial_us)
+    total.serial_microseconds += *row.time_warm_serial_us * count;
+  else
+    ++total.serial_missing;
+  add_plain(total, row, count);
+  const auto other = by_choice.find(is_baseline(total) ? kOwnBest : kBestBaseline);
+  if (other == by_choice.end()) return;
+  const SweepRow* const mine = found->second.warm;
+  // The fastest of all may be a baseline itself, which met ours.
+  const bool met_other_side = mine != nullptr && (mine->kind == "baseline") == is_baseline(total);
+  judge(total, ratio_of(mine, met_other_side, other->second.warm), need.problem);
+}
+
+void add_total(NetworkTotal& sum, const NetworkTotal& part) {
+  sum.microseconds += part.microseconds;
+  sum.warm_microseconds += part.warm_microseconds;
+  sum.serial_microseconds += part.serial_microseconds;
+  sum.missing -= part.problems - part.missing;
+  sum.warm_missing -= part.problems - part.warm_missing;
+  sum.serial_missing -= part.problems - part.serial_missing;
+  sum.won += part.won;
+  sum.lost += part.lost;
+  sum.equal += part.equal;
+  sum.unresolved += part.unresolved;
+  if (!part.plain) sum.plain.reset();
+  if (sum.plain) {
+    sum.plain->microseconds += part.plain->microseconds;
+    sum.plain->warm_microseconds += part.plain->warm_microseconds;
+    sum.plain->serial_microseconds += part.plain->serial_microseconds;
+    sum.plain->shortcuts += part.plain->shortcuts;
+  }
+  sum.parts.insert(sum.parts.end(), part.parts.begin(), part.parts.end());
+  if (!part.worst_ratio || (sum.worst_ratio && *part.worst_ratio <= *sum.worst_ratio)) return;
+  sum.worst_ratio = part.worst_ratio;
+  sum.worst_problem = part.op + " " + part.worst_problem;
+}
+
+// Of the choices that mix variants; nothing where the run has rows of one op alone.
+std::vector<NetworkTotal> totals_of_all_ops(const std::vector<NetworkTotal>& totals, const std::string& network,
+                                            int problems) {
+  std::set<std::string> ops;
+  std::vector<NetworkTotal> sums;
+  for (const NetworkTotal& total : totals) {
+    if (total.network != network || total.op == kWholeNetwork) continue;
+    ops.insert(total.op);
+    if (!total.kind.empty()) continue;
+    auto sum = std::find_if(sums.begin(), sums.end(), [&](const NetworkTotal& known) {
+      return known.dtype == total.dtype && known.choice == total.choice;
+    });
+    if (sum == sums.end()) {
+      NetworkTotal empty{network, kAllOps, total.dtype, total.choice, total.set, ""};
+      empty.problems = empty.missing = empty.warm_missing = empty.serial_missing = problems;
+      sum = sums.insert(sums.end(), empty);
+    }
+    add_total(*sum, total);
+  }
+  if (ops.size() < 2) sums.clear();
+  return sums;
+}
+
+}  // namespace
+
+bool is_timed(const SweepRow& row) {
+  return row.status == Outcome::ok && row.time_cold_us.has_value();
+}
+
+std::vector<NetworkTotal> network_totals(const std::vector<SweepRow>& rows,
+                                         const std::vector<NetworkProblem>& network_problems) {
+  Chosen chosen;
+  std::map<std::string, OpRows> ops;
+  for (const SweepRow& row : rows) {
+    OpRows& of_op = ops[row.op];
+    add_once(of_op.dtypes, row.dtype);
+    add_once(of_op.variants, row.variant);
+    of_op.kinds[row.variant] = row.kind;
+    if (!is_timed(row)) continue;
+    put(chosen, row, row.variant);
+    put(chosen, row, kFastest);
+    const bool baseline = row.kind == "baseline";
+    put(chosen, row, baseline ? kBestBaseline : kOwnBest);
+    if (baseline && of_pytorch(row)) put(chosen, row, kPyTorch);
+    if (baseline && !of_pytorch(row) && row.plugin.empty() && row.op != kWholeNetwork) put(chosen, row, kLibrary);
+  }
+  std::vector<std::vector<const NetworkProblem*>> groups;  // of one network and op
+  std::map<std::pair<std::string, std::string>, std::size_t> places;
+  std::vector<std::string> networks;
+  std::map<std::string, int> problems_of;  // but for the network itself
+  for (const NetworkProblem& need : network_problems) {
+    const auto [place, is_new] = places.try_emplace({need.network, need.op}, groups.size());
+    if (is_new) groups.emplace_back();
+    groups[place->second].push_back(&need);
+    add_once(networks, need.network);
+    if (need.op != kWholeNetwork) ++problems_of[need.network];
+  }
+
+  std::vector<NetworkTotal> totals;
+  for (const auto& group : groups) {
+    const NetworkProblem& first = *group.front();
+    const OpRows& of_op = ops[first.op];
+    std::vector<std::string> choices = of_op.variants;
+    choices.insert(choices.end(), {kOwnBest, kLibrary, kPyTorch, kFastest});
+    for (const std::string& dtype : of_op.dtypes)
+      for (const std::string& choice : choices) {
+        const auto kind = of_op.kinds.find(choice);
+        NetworkTotal total{first.network, first.op,  dtype,
+                           choice,        first.set, kind == of_op.kinds.end() ? "" : kind->second};
+        total.problems = static_cast<int>(group.size());
+        for (const NetworkProblem* need : group) add_problem(total, chosen[{need->op, need->problem, dtype}], *need);
+        if (total.missing < total.problems) totals.push_back(std::move(total));
+      }
+  }
+  for (const std::string& network : networks) {
+    const auto sums = totals_of_all_ops(totals, network, problems_of[network]);
+    totals.insert(totals.end(), sums.begin(), sums.end());
+  }
+  return totals;
+}
+
+void write_totals_csv(const std::filesystem::path& file, const std::vector<NetworkTotal>& totals) {
+  std::string text =
+      "network,set,op,dtype,choice,kind,cold_us,warm_us,problems,missing,warm_missing,won,lost,equal,unresolved,"
+      "worst_ratio,worst_problem,shortcuts,plain_cold_us,plain_warm_us,serial_us,serial_missing,plain_serial_us\n";
+  for (const NetworkTotal& total : totals) {
+    text += fmt::format("{},{},{},{},{},{},{:.9g},{:.9g},{},{},{},", quote_csv(total.network), total.set ? "yes" : "",
+                        quote_csv(total.op), quote_csv(total.dtype), quote_csv(total.choice), quote_csv(total.kind),
+                        total.microseconds, total.warm_microseconds, total.problems, total.missing, total.warm_missing);
+    text +=
+        fmt::format("{},{},{},{},{},{},", total.won, total.lost, total.equal, total.unresolved,
+                    total.worst_ratio ? fmt::format("{:.4g}", *total.worst_ratio) : "", quote_csv(total.worst_problem));
+    text += total.plain ? fmt::format("{},{:.9g},{:.9g}", total.plain->shortcuts, total.plain->microseconds,
+                                      total.plain->warm_microseconds)
+                        : ",,";
+    text += fmt::format(",{:.9g},{},{}\n", total.serial_microseconds, total.serial_missing,
+                        total.plain ? fmt::format("{:.9g}", total.plain->serial_microseconds) : "");
+  }
+  write_atomically(file, text);
+}
+
+}  // namespace noisefloor

@@ -1,0 +1,36 @@
+"""What tests/gpu/measure_python.py stands on: the time of a launch from C++, and sums of kernels' times."""
+
+import importlib.util
+from pathlib import Path
+
+import built  # noqa: F401 - first
+import noisefloor
+import numpy as np
+import pytest
+from noisefloor import _signatures
+
+FILE = Path(__file__).resolve().parents[1] / "gpu" / "measure_python.py"
+
+
+def test_a_launch_is_timed_on_the_tensors_of_the_call():
+    a, b, out = np.ones((4, 8), np.float32), np.ones((3, 8), np.float32), np.zeros((4, 3), np.float32)
+    for count in (1, 5):
+        timer = _signatures.make_function("gemm", lambda *call: _signatures.bound("gemm").seconds_of_launch(*call, None, count))
+        out[:] = np.nan
+        assert 0 < timer(a, b, out=out) < 60 and (out == 8).all()
+    with pytest.raises(ValueError, match="'count' must be at least 1"):
+        _signatures.bound("gemm").seconds_of_launch((a, b, None, None), (None,) * len(_signatures.signature("gemm").keywords), out, None, None, None, None, None, 0)
+    shape = (2, 4, 4, 8)
+    x, w = np.ones(shape, np.float32), np.ones((8, 3, 3, 8), np.float32)
+    handle, y = noisefloor.prepare("conv2d", shape, w), np.zeros(shape, np.float32)
+    timer = _signatures.make_function("conv2d", lambda *call: _signatures.bound("conv2d").seconds_of_launch(*call, handle.memory, 2))
+    assert timer(x, w, variant=handle.variant, out=y) > 0 and np.array_equal(y, handle(x))
+
+
+def test_what_overlaps_is_not_counted_twice():
+    spec = importlib.util.spec_from_file_location("measure_python", FILE)
+    measure = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(measure)
+    ours, others = "void noisefloor::gemm::kernel<int>(int)", "void at::native::copy()"
+    sums = measure.one_after_the_other([(others, 14, 20), (ours, 10, 15), (ours, 22, 30), (ours, 24, 28)])
+    assert sums == {True: [5 + 8, 2], False: [5, 0]}

@@ -1,0 +1,228 @@
+"""noisefloor.load(): run folders as pandas frames with units, and what a notebook shows of them."""
+
+import csv
+import os
+import re
+import shutil
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import built
+import pytest
+
+pandas = pytest.importorskip("pandas")
+import noisefloor  # noqa: E402
+import numpy as np  # noqa: E402
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = os.environ.get("NOISEFLOOR_BINARY", "")
+RECORDED = ROOT / "reports" / "recorded" / "nvidia-h200"
+
+
+@pytest.fixture(scope="module")
+def recorded():
+    return noisefloor.load(RECORDED)
+
+
+def columns_def():
+    """(type, name, unit) of each line of the one table."""
+    text = (ROOT / "reports/run/columns.def").read_text()
+    lines = re.findall(r'^NOISEFLOOR_(?:CASE_COLUMN\(()|COLUMN\(([\w:<>]+), )(\w+), "(.*?)"', text, re.M)
+    return [(kind or "std::string", name, unit) for _, kind, name, unit in lines]
+
+
+def test_columns_are_those_of_the_table(recorded):
+    table = columns_def()
+    assert list(recorded.columns) == [name for _, name, _ in table] and len(table) > 50
+    assert recorded.units == {name: unit for _, name, unit in table} and recorded.units["time_cold_us"] == "µs"
+    kinds = {"std::string": "object", "Bound": "object", "Figure": "float64", "std::optional<long>": "Int64"}
+    assert {name: str(dtype) for name, dtype in recorded.dtypes.items()} == {name: kinds[kind] for kind, name, _ in table}
+    assert recorded.descriptions["flops"].startswith("Floating-point operations")
+
+
+def test_rows_are_those_of_the_file(recorded):
+    with open(RECORDED / "sweep.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(recorded) == len(rows)
+    for name in ("op", "problem", "networks", "status", "reason"):
+        assert list(recorded[name]) == [row[name] for row in rows]
+    for name in ("time_cold_us", "registers", "dram_read_bytes", "waves"):
+        values = [None if pandas.isna(value) else float(value) for value in recorded[name]]
+        assert values == [float(row[name]) if row[name] else None for row in rows]
+    with open(RECORDED / "ceilings.csv", newline="") as file:
+        ceilings = {row["name"]: (float(row["value"]), row["unit"]) for row in csv.DictReader(file)}
+    assert recorded.device == "NVIDIA H200" and recorded.ceilings["dram_copy"] == ceilings["dram_copy"]
+
+
+def test_an_older_run_lacks_newer_columns():
+    assert noisefloor.load(ROOT / "tests" / "reports" / "older_run")["waves"].isna().all()
+
+
+def test_a_selection_knows_its_units(recorded):
+    gemm = recorded[recorded["op"] == "gemm"][["variant", "time_cold_us", "gflops"]]
+    assert gemm.units == {"variant": "", "time_cold_us": "µs", "gflops": "GFLOP/s"} and gemm.device == "NVIDIA H200"
+    assert recorded.assign(mine=1).units["mine"] == ""
+
+
+def test_a_notebook_shows_a_table_and_the_roofline(recorded):
+    page = recorded._repr_html_()
+    assert page.count("<tr>") == 1 + 25 and "cold µs" in page and f"{len(recorded)} rows of NVIDIA H200, the first 25 shown" in page
+    drawing = page[page.index("<svg") :]
+    assert ElementTree.fromstring(drawing).tag.endswith("svg")
+    assert all(text in drawing for text in ("NVIDIA H200", "groupnorm", "DRAM"))
+    selection = recorded.head(3)._repr_html_()
+    assert "<svg" not in selection and selection.count("<tr>") == 4
+    assert "roofline" not in recorded[["networks"]]._repr_html_(), "without rows to draw nothing is raised"
+
+
+def test_the_roofline_leaves_matplotlib_as_it_was(recorded):
+    matplotlib = pytest.importorskip("matplotlib")
+    import matplotlib.pyplot as plt
+
+    before, figures = dict(matplotlib.rcParams), plt.get_fignums()
+    drawing = recorded[recorded["op"] == "gemm"].roofline(theme="dark")
+    assert dict(matplotlib.rcParams) == before and plt.get_fignums() == figures
+    assert drawing._repr_svg_() == str(drawing) and drawing.startswith("<svg")
+    dtypes = sorted(set(recorded[recorded["status"] == "ok"]["dtype"]))
+    for dtype in ("fp64", np.float64, np.dtype("float64")):
+        with pytest.raises(ValueError, match=f"no row of dtype 'fp64' is ok; there are some of {', '.join(dtypes)}"):
+            recorded.roofline(dtype=dtype)
+
+
+def test_text_of_a_run_is_no_markup(recorded):
+    frame = recorded.head(1).copy()
+    frame["reason"] = "<script>alert(1)</script>"
+    assert "<script>" not in frame._repr_html_()
+
+
+def write(folder, text, ceilings=None):
+    folder.mkdir()
+    (folder / "sweep.csv").write_text(text)
+    if ceilings is not None:
+        (folder / "ceilings.csv").write_text(ceilings)
+    return folder
+
+
+HEADER = "op,variant,kind,dtype,problem,status,device,time_cold_us,registers,mine,note\n"
+ROW = 'gemm,ptx,ptx,bf16,"m=1,n=2",ok,GPU,1.5,32,7,x\n'
+
+
+def test_what_a_run_lacks_or_has_beside(tmp_path):
+    frame = noisefloor.load(write(tmp_path / "r", HEADER + ROW + ROW.replace(",32,7,", ",,8,").replace("n=2", "n=3") + "gemm,ptx,cut"))
+    assert len(frame) == 2 and frame.ceilings == {}
+    assert frame["problem"][0] == "m=1,n=2" and frame["registers"][0] == 32 and frame["registers"].isna()[1]
+    assert list(frame["mine"]) == [7, 8] and list(frame["note"]) == ["x", "x"], "unknown columns are kept"
+    assert "No roofline: the run has no ceiling dram_copy" in frame._repr_html_()
+    empty = noisefloor.load(write(tmp_path / "e", HEADER))
+    assert len(empty) == 0 and "0 rows" in empty._repr_html_()
+
+
+@pytest.mark.parametrize(
+    "text, ceilings, says",
+    [
+        ("op,variant\n", None, "sweep.csv: has no column kind, dtype, problem, status, device, time_cold_us"),
+        ("", None, "sweep.csv: has no column op"),
+        (HEADER.replace("mine", "op") + ROW, None, "a column is there twice"),
+        (HEADER + ROW + "gemm,ptx\n", None, "line 3 has 2 fields, not 11"),
+        (HEADER + ROW.replace("1.5", "fast"), None, "column time_cold_us: 'fast' is not a number"),
+        (HEADER + ROW.replace("1.5", "inf"), None, "'inf' is not a number"),
+        (HEADER + ROW.replace("32", "3.5"), None, "column registers: a count is not a whole number"),
+        (HEADER + ROW.replace("32", "1e300"), None, "column registers: a count is not a whole number up to 2^53"),
+        (HEADER + ROW.replace("1.5", "1_000"), None, "'1_000' is not a number"),
+        (HEADER + ROW.replace("1.5", "-5"), None, "column time_cold_us: '-5' is not above 0"),
+        (HEADER + ROW.replace("1.5", "0"), None, "column time_cold_us: '0' is not above 0"),
+        (HEADER + ROW.replace("32", "-32"), None, "column registers: '-32' is negative"),
+        (HEADER.replace("registers", "places") + ROW.replace("32", "0"), None, "column places: '0' is not a number from 1"),
+        (HEADER.replace("registers", "waited_pct") + ROW.replace("32", "101"), None, "column waited_pct: '101' is not a percentage from 0 to 100"),
+        (HEADER + ROW.replace(",ok,", ",fast,"), None, "column status: 'fast' is not a status"),
+        (HEADER + ROW.replace("x", "\0"), None, "sweep.csv: has a zero byte"),
+        (HEADER + ROW.replace("x", "x" * 200_000), None, "sweep.csv: field larger than field limit"),
+        (HEADER + ROW + ROW, None, "the row gemm m=1,n=2 bf16 ptx is there twice"),
+        (HEADER + ROW, "name,value,unit\nl2,1,GB/s\nl2,2,GB/s\n", "the ceiling l2 is there twice"),
+        (HEADER + ROW, "name,value,unit\nl2,-1,GB/s\n", "column value: '-1' is not above 0"),
+        (HEADER + ROW, "name,value,unit\nl2,,GB/s\n", "column value: '0' is not above 0"),
+        (HEADER + ROW, "name,value\n", "ceilings.csv: has no column unit"),
+        (HEADER + ROW, "name,value,unit\nl2,much,GB/s\n", "column value: 'much' is not a number"),
+    ],
+)
+def test_damaged_files_are_named(tmp_path, text, ceilings, says):
+    with pytest.raises(ValueError, match=re.escape(says)):
+        noisefloor.load(write(tmp_path / "r", text, ceilings))
+
+
+CEILING = "name,value,unit,datasheet\n"
+
+
+@pytest.mark.skipif(not Path(PROGRAM).is_file(), reason="NOISEFLOOR_BINARY names no program")
+@pytest.mark.parametrize(
+    "text, ceilings",
+    [
+        (HEADER + ROW, CEILING + "l2,1,GB/s,2\n"),
+        (HEADER + ROW, CEILING + "l2,1,GB/s,"),  # the last line has no end
+        (HEADER + ROW.rstrip("\n"), CEILING + "l2,1,GB/s,\n"),  # a sweep that was killed
+        (HEADER + ROW, CEILING),
+        (HEADER + ROW, CEILING + "l2,1,GB/s,0\n"),
+        (HEADER + ROW, CEILING + "l2,1,GiB,\n"),
+        (HEADER + ROW, CEILING + "l2, 1,GB/s ,2\n"),
+        (HEADER + ROW, CEILING + ",1,GB/s,2\n"),
+        *((HEADER + ROW, "name,value,unit,device,driver,sm_clock_mhz,load\nl2,1,GB/s,a,1,,\nfma_fp32,1,GFLOP/s," + rest + "\n")
+          for rest in ("a,1,1980,0.5", "b,1,,", "a,2,,", "a,1,fast,", "a,1,,-1", "a,1,,0")),
+        *((HEADER + row, CEILING + "l2,1,GB/s,\n")
+          for row in (ROW + ROW, ROW + ROW.replace("GPU", "another"), ROW.replace("1.5", ""), ROW.replace("1.5", "").replace("ok", "throttled"),
+                      *(ROW.replace("1.5", time) for time in ("1_000", "-5", "0", "1e3", ".5", "5.", "+1", " 1", "nan", "0x1")),
+                      *(ROW.replace("32", count) for count in ("-1", "5.0", "1e2", "+3", "007")))),
+        *((HEADER.replace("note", "networks") + ROW.replace("x", networks), CEILING + "l2,1,GB/s,\n")
+          for networks in ("mini:3", "mini:3;other:1", "mini:3;", "mini", "mini:0", "mini:x", ":1", "mini:03", "a:12b:3", "mini:3other:1", "a:2000000000", ";",
+                           "mini:3;;a:1", "a" + ":1111111111" * 8 + ":x")),
+    ],
+)
+def test_the_program_reads_the_same(tmp_path, text, ceilings):
+    """What `load` refuses, the program refuses, and the other way round."""
+    folder = write(tmp_path / "r", text, ceilings)
+    said = subprocess.run([PROGRAM, "roofline", folder], capture_output=True, text=True)
+    try:
+        frame = noisefloor.load(folder)
+    except ValueError as error:
+        assert said.returncode == 2, error
+    else:
+        lacks_rows = "the sweep has no rows" in said.stderr
+        assert said.returncode == 0 or lacks_rows, said.stderr
+        assert len(frame) == (0 if lacks_rows else 1)
+
+
+def test_statuses_are_those_of_the_program():
+    from noisefloor import _results
+
+    text = (Path(__file__).resolve().parents[2] / "reports/run/sweep_csv.h").read_text()
+    assert _results.STATUSES == tuple(re.search(r"enum class Outcome \{(.*?)\}", text, re.S)[1].replace(",", " ").split())
+
+
+def test_what_is_no_run(tmp_path):
+    with pytest.raises(ValueError, match="is not a run folder: it has no sweep.csv"):
+        noisefloor.load(tmp_path)
+    (tmp_path / "sweep.csv").write_bytes(b"\xff\xfe")
+    with pytest.raises(ValueError, match="cannot be read"):
+        noisefloor.load(tmp_path)
+
+
+def without(module, code):
+    """Runs code in a Python that cannot import the module."""
+    hidden = f"import sys; sys.modules[{module!r}] = None; sys.path.insert(0, {built.FOLDER!r}); import noisefloor\n{code}"
+    return subprocess.run([sys.executable, "-c", hidden], capture_output=True, text=True)
+
+
+def test_pandas_and_matplotlib_are_asked_for_where_they_are_missing(tmp_path):
+    lacking = without("pandas", f"noisefloor.load({str(RECORDED)!r})")
+    assert lacking.stderr.splitlines()[-1] == "ImportError: noisefloor.load needs pandas: pip install pandas (and matplotlib, for rooflines)"
+    page = without("matplotlib", f"print(noisefloor.load({str(RECORDED)!r})._repr_html_())")
+    assert page.returncode == 0 and "No roofline: a roofline needs matplotlib" in page.stdout and "<table>" in page.stdout
+
+
+def test_an_installed_package_draws_too(tmp_path):
+    subprocess.run(["cmake", "--install", Path(built.FOLDER).parent, "--prefix", tmp_path, "--component", "python"], check=True, capture_output=True)
+    shutil.copytree(RECORDED, tmp_path / "run")
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import noisefloor; print(noisefloor.load('run').query('op == \"gemm\"').roofline()[:4])"
+    result = subprocess.run([sys.executable, "-I", "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert result.stdout == "<svg\n", result.stderr
