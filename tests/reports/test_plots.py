@@ -144,7 +144,7 @@ def test_plots_refuse_damaged_runs_in_a_line(file, change, says, tmp_path):
 
 @pytest.mark.parametrize("plot", ["plot_roofline", "plot_overview"])
 def test_plots_say_what_they_need(plot):
-    result = subprocess.run([sys.executable, "-S", ROOT / f"reports/{plot}.py", "run"], capture_output=True, text=True)  # -S: without site-packages
+    result = subprocess.run([sys.executable, "-S", ROOT / f"reports/plots/{plot}.py", "run"], capture_output=True, text=True)  # -S: without site-packages
     assert result.returncode == 2 and f"{plot}.py: error: No module named 'matplotlib'; .venv/bin/python3 has it" in result.stderr
     assert "Traceback" not in result.stderr
 
@@ -180,7 +180,7 @@ def test_corruption_draws_two_rows_of_digits(tmp_path, digits):
 
 @needs_program
 def test_corruption_is_drawn(tmp_path):
-    drawn = subprocess.run([sys.executable, ROOT / "reports" / "draw_corruption.py", "--noisefloor", PROGRAM, "--device", "host", "--digits", "4", "--out",
+    drawn = subprocess.run([sys.executable, ROOT / "reports" / "plots" / "draw_corruption.py", "--noisefloor", PROGRAM, "--device", "host", "--digits", "4", "--out",
                             tmp_path / "corruption.png"], capture_output=True, text=True, timeout=300)
     assert drawn.returncode == 0, drawn.stderr
     assert re.search(r"ddpm 1000 steps [0-9.]+ s for 4 digits, ddim 50 steps [0-9.]+ s", drawn.stdout)
