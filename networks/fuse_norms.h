@@ -7,7 +7,8 @@
 
 namespace noisefloor::networks {
 
-// Which norms are fused: those that are less work so, measured at batch 32 (docs/log/convolution, "the norm in front").
+// Which norms are fused: those that are less work so, measured at batch 32 (docs/experiments/convolution, "the norm in
+// front").
 struct FusedNorms {
   // Of the normed tensor. Below, two short launches were no faster than one.
   std::int64_t least_bytes = std::int64_t{16} << 20;

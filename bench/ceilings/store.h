@@ -27,8 +27,8 @@ Ceilings load_or_measure(int device, bool refresh, const std::string& commit, co
                          const MeasureHost& measure_host = measure_host_ceilings);
 
 // What `program ceilings` measures of a GPU: the first process, which measured them itself, was slower than all others
-// in every launch (docs/log/measuring, the gate on an H200). Where it fails (one process a GPU, no folder for temporary
-// files), `here` measures them, with a warning that says why.
+// in every launch (docs/experiments/measuring, the gate on an H200). Where it fails (one process a GPU, no folder for
+// temporary files), `here` measures them, with a warning that says why.
 Ceilings measure_apart(const std::filesystem::path& program, int device, const CeilingsLog& log,
                        const std::function<Ceilings()>& here);
 

@@ -72,7 +72,7 @@ class WorkerContender final : public Contender {
 // What the same duel in other processes differs by (set while its tensors had one place: rounds show a part of it
 // since), beyond what its rounds show, as a standard deviation. Set so that 96 and 94 % of the intervals of 55 duels in
 // five processes on an H200 held the other four's ratio, cold and warm; of duels on another machine, which they were
-// not set from, 94 and 95 % do (docs/log/measuring, duels-in-five-processes).
+// not set from, 94 and 95 % do (docs/experiments/measuring, duels-in-five-processes).
 struct EqualSpread {
   double cold = 0, warm = 0;
 };

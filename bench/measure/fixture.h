@@ -2,9 +2,9 @@
 // implementation of the problem is verified and timed on the same one. There are two sets of inputs, in the same place
 // one after the other, so that a result of the one is wrong for the other.
 //
-// What a launch takes depends on where in memory its tensors lie, by up to a tenth (docs/log/measuring, places). So
-// they can be moved: the places follow one another in one allocation, which has them in other pages, and at other
-// offsets in a page.
+// What a launch takes depends on where in memory its tensors lie, by up to a tenth (docs/experiments/measuring,
+// places). So they can be moved: the places follow one another in one allocation, which has them in other pages, and at
+// other offsets in a page.
 #pragma once
 
 #include <array>

@@ -1,7 +1,7 @@
 // Ordinary edges between kernels have two levels, a fifth apart. They become long once kernels of this process have run
 // on eight streams or so, as in cuDNN's search, and short again when another process has used the GPU
-// (docs/log/measuring). So that all rows are timed at one level, another process is asked for a launch where they are
-// long.
+// (docs/experiments/measuring). So that all rows are timed at one level, another process is asked for a launch where
+// they are long.
 #pragma once
 
 #include <functional>

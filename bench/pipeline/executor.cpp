@@ -145,10 +145,10 @@ std::vector<std::pair<void*, std::size_t>> Executor::resident() const {
 
 // Kernels of ours let the next launch begin early: most once all before them have ended, some streaming ones sooner.
 // cuDNN launches its own in that way, too, and those wait in the warps that load a product's operands: what else they
-// read, as a residual, may be read while a kernel ahead still writes it (inferred: docs/log/networks, "a library's
-// kernel that begins early"). So where a library reads such a tensor that one of the launches ahead writes, the last of
-// them ours, a byte is set between them, behind which everything has ended. Looked at are more launches than streaming
-// ones follow each other.
+// read, as a residual, may be read while a kernel ahead still writes it (inferred: docs/experiments/networks, "a
+// library's kernel that begins early"). So where a library reads such a tensor that one of the launches ahead writes,
+// the last of them ours, a byte is set between them, behind which everything has ended. Looked at are more launches
+// than streaming ones follow each other.
 void Executor::order_libraries(bool shallow) {
   constexpr std::size_t kAhead = 4;
   const PlatformDescription& device = platform_->description();

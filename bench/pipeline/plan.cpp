@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::uint64_t kSeed = 1;
 // Of a ladder the last ones are timed: the best by its order and two rivals. The record has the fastest of a problem
-// among its ladder's last three throughout (docs/log/networks).
+// among its ladder's last three throughout (docs/experiments/networks).
 constexpr int kOwnTrials = 3;
 // From here on a launch of the naive rung takes ten milliseconds to seconds, a hundred times what others take: it is
 // tried where nothing else was right. Large problems that memory binds have fewer; there it is not so far behind.

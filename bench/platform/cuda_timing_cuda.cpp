@@ -15,10 +15,10 @@ namespace {
 
 constexpr unsigned long long kGateTimeoutNs = 5'000'000'000ull;
 // Samples queued behind one gate. In longer queues all but the last few come out longer, and by an amount that differs
-// from process to process (docs/log/measuring/2026-11-21-gate-tried.md).
+// from process to process (docs/experiments/measuring/2026-11-21-gate-tried.md).
 constexpr int kQueued = 4;
 // Launches so long are timed one by one. Queueing them gains nothing, and a second launch of the libraries' graph of
-// SDXL waits in the host until the first has run; why is open (docs/log/runs/2026-11-26-nvidia-h100.md).
+// SDXL waits in the host until the first has run; why is open (docs/experiments/runs/2026-11-26-nvidia-h100.md).
 constexpr double kAloneUs = 10'000;
 constexpr std::size_t kChunkNodes = 650;  // a chunk of 2 MB has room for 600 to 650 kernels
 

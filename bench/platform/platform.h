@@ -58,7 +58,7 @@ class Recording {
 
 // Graphs that were timed and stay where the driver put them, the last ones of many: the next graph then lies elsewhere.
 // Launches of one kernel may take up to six percent longer in one graph than in another, as long as that exists
-// (docs/log/measuring/2026-11-24-gate-a-fourth-time.md), so that times of one graph again and again hide the
+// (docs/experiments/measuring/2026-11-24-gate-a-fourth-time.md), so that times of one graph again and again hide the
 // difference.
 class KeptGraphs {
  public:

@@ -18,7 +18,8 @@ namespace noisefloor::attention {
 struct Tile {
   int dim, keys, consumers, blocks;
   bool splits;    // pairs of blocks may share the keys
-  double key_ns;  // of a full SM per key, fitted to an H200's times (docs/log/attention); guessed for heads of 128, 256
+  double key_ns;  // of a full SM per key, fitted to an H200's times (docs/experiments/attention); guessed for heads of
+                  // 128, 256
 
   constexpr int rows() const { return 64 * consumers; }
   // Where two blocks share an SM, a consumer's thread loads; else a warpgroup of its own, whose registers they get.

@@ -10,8 +10,9 @@ constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
 }
 
-// By arithmetic (docs/log/attention, "heads of 512 by wgmma"): a block's start and end, 128 keys of it, a second
-// launch, and a byte of sums written and read again. Of 4096 queries on an H100 it orders the splits as timings do.
+// By arithmetic (docs/experiments/attention, "heads of 512 by wgmma"): a block's start and end, 128 keys of it, a
+// second launch, and a byte of sums written and read again. Of 4096 queries on an H100 it orders the splits as timings
+// do.
 double estimated_us(const Problem& p, int splits, int sm_count) {
   constexpr double kBlockUs = 3, kTileUs = 3.1, kMergeUs = 3, kMergeUsPerByte = 2 / 3e6;
   const auto waves = static_cast<double>(ceil_div(wide_blocks(p) * splits, sm_count));

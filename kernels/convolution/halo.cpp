@@ -7,8 +7,8 @@
 namespace noisefloor::convolution {
 namespace {
 
-// A fit to timed schedules of 370 convolutions of diffusion networks on an H100 (docs/log/gemm, "the model, fitted to
-// what steps cost now").
+// A fit to timed schedules of 370 convolutions of diffusion networks on an H100 (docs/experiments/gemm, "the model,
+// fitted to what steps cost now").
 constexpr product::Sm90aKernel kKernel{.tiles = kHaloTiles,
                                        .costs = {.fma_per_cycle = 2048,
                                                  .bytes_per_cycle = 74,

@@ -33,7 +33,7 @@ __device__ __forceinline__ void store_narrow_piece(const Drain<T, Patch>& to, co
 
 // Stores a consumer's accumulators (Wgmma's layout). `residual` is where the patch's residual lies, one piece after the
 // other, or 0; `buffer` the staging buffer whose turn it is. The accumulators move up behind each piece: a loop, since
-// code that runs once has to come from L2 (docs/log/gemm, "code that runs once").
+// code that runs once has to come from L2 (docs/experiments/gemm, "code that runs once").
 template <class T, int kTile, bool kFused>
 __device__ __forceinline__ void store_patch(const Drain<T, Patch>& to, const CUtensorMap* map,
                                             float (&acc)[HaloLayout<kTile, kFused>::kShape.block_n / 2],

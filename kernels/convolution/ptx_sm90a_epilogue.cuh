@@ -236,8 +236,8 @@ __device__ __forceinline__ void drain_piece(const Drain<T, Place>& from, int col
 }
 
 // A whole tile from a warpgroup's accumulators, which move up behind each four blocks: a loop, since code that runs
-// once has to come from L2 (docs/log/gemm, "code that runs once"). Warps go through it each at its own pace, but for
-// the statistics, which they merge.
+// once has to come from L2 (docs/experiments/gemm, "code that runs once"). Warps go through it each at its own pace,
+// but for the statistics, which they merge.
 template <class T, int kBlockN, Statistics kStatistics, class Place>
 __device__ __forceinline__ void store_accumulator(const Drain<T, Place>& to, float (&acc)[kBlockN / 2]) {
   const int thread = static_cast<int>(threadIdx.x) % 128;

@@ -6,8 +6,8 @@
 namespace noisefloor::convolution {
 namespace {
 
-// A fit to timed schedules of the convolutions of adm64-b1 and sd15-b2 on an H200 (docs/log/convolution). A turn is
-// taken to cost the fill, not fitted: with two tiles a block nothing is won by turns.
+// A fit to timed schedules of the convolutions of adm64-b1 and sd15-b2 on an H200 (docs/experiments/convolution). A
+// turn is taken to cost the fill, not fitted: with two tiles a block nothing is won by turns.
 constexpr product::Sm90aKernel kKernel{.tiles = kTiles,
                                        .costs = {.fma_per_cycle = 1500,
                                                  .bytes_per_cycle = 45,

@@ -22,7 +22,7 @@
 namespace noisefloor {
 
 // Loads and stores have no cache hint: ld.global.nc.L1::no_allocate and st.global.cs were slower on an H200, cold
-// and in a chain (docs/log/elementwise).
+// and in a chain (docs/experiments/elementwise).
 inline constexpr int kStreamThreads = 256;
 // Independent loads of a thread before it needs the first: 64 to 96 bytes.
 template <class Map>

@@ -136,7 +136,7 @@ __device__ __forceinline__ void finish_blocks(const float (&acc)[kBlockN / 2], i
 // warpgroup alone; `first`: its first tile's first rows.
 //
 // A loop of pieces and, where there is much to do for a number, of a few blocks, in each of which the accumulator moves
-// up: code that runs once a launch has to come from L2 (docs/log/gemm, "code that runs once").
+// up: code that runs once a launch has to come from L2 (docs/experiments/gemm, "code that runs once").
 template <class T, int kBlockN, Finish kFinish, int kBuffers, class Residual>
 __device__ __forceinline__ void store_accumulator(float (&acc)[kBlockN / 2], const float2* bias,
                                                   const Epilogue<T>& epilogue, const CUtensorMap& map_d,

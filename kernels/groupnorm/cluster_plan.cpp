@@ -32,9 +32,10 @@ double usable_sms(int blocks, int sm_count) {
 }
 
 // A guess at what a plan costs, good for comparing the plans of a problem: the coefficients were fitted to minimise
-// what the choice loses against the best of 20008 timed plans of 121 problems (docs/log/groupnorm). A wave of resident
-// clusters costs latency: of the cluster, of each thread's accesses, of the threads to reduce and of the rounds that
-// reduce them. Rows that are not a multiple of 32 or 64 bytes, and SMs that no cluster can use, cost memory traffic.
+// what the choice loses against the best of 20008 timed plans of 121 problems (docs/experiments/groupnorm). A wave of
+// resident clusters costs latency: of the cluster, of each thread's accesses, of the threads to reduce and of the
+// rounds that reduce them. Rows that are not a multiple of 32 or 64 bytes, and SMs that no cluster can use, cost memory
+// traffic.
 double estimate(const Problem& p, const ClusterPlan& plan, int sm_count) {
   const std::int64_t units = p.n * (p.groups / plan.bundle);
   const std::int64_t blocks = units * plan.blocks;

@@ -15,10 +15,10 @@ constexpr int kWord = 8;
 constexpr int kSectorBytes = 32;
 constexpr double kEnoughBytes = 320e3;  // on an SM: timed plans that held more were no faster
 
-// How good a plan is, fitted to the choice among timed plans of 12 problems (docs/log/groupnorm): more bytes on chip
-// keep memory busy for longer while a team reduces, and more teams do so more evenly; a last round in which some teams
-// have nothing to do is lost; rows that do not begin and end with lines cost 5 %. Those that split sectors were not
-// timed: a guess.
+// How good a plan is, fitted to the choice among timed plans of 12 problems (docs/experiments/groupnorm): more bytes on
+// chip keep memory busy for longer while a team reduces, and more teams do so more evenly; a last round in which some
+// teams have nothing to do is lost; rows that do not begin and end with lines cost 5 %. Those that split sectors were
+// not timed: a guess.
 double merit(const Problem& p, const GridPlan& plan) {
   const ClusterPlan& stripe = plan.stripe;
   const int row_bytes = stripe.columns * 16;

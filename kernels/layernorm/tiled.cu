@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(kHeldThreads, kHeldBlocks<kPer, kResidual>)
     held_kernel(const __grid_constant__ Arguments<T> a) {
   ptx::griddepcontrol_wait();
   constexpr int kLanes = kVectorLanes<T>;
-  // Two streams in and two out gain by the hints, one in and one out loses (docs/log/layernorm).
+  // Two streams in and two out gain by the hints, one in and one out loses (docs/experiments/layernorm).
   constexpr CacheHint kLoad = kResidual ? CacheHint::read_only_once : CacheHint::keep;
   constexpr CacheHint kStore = kResidual ? CacheHint::once : CacheHint::keep;
   const int lane = static_cast<int>(threadIdx.x) % kTeam;

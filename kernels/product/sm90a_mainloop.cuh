@@ -130,8 +130,8 @@ __device__ __forceinline__ void wait_for_launches() {
 }
 
 // The warp that loads A and B, behind its last load: blocks of the next launch may start. Not sooner, when some SMs
-// have run out of tiles and others have not: small blocks would crowd on the first (docs/log/networks, "starts that
-// crowd").
+// have run out of tiles and others have not: small blocks would crowd on the first (docs/experiments/networks, "starts
+// that crowd").
 __device__ __forceinline__ void let_next_launch_start() {
   ptx::griddepcontrol_launch_dependents();
 }
@@ -176,8 +176,8 @@ __device__ __forceinline__ void finish_products(float (&acc)[kSubtiles][kCount])
 
 // A block stays while others may send it partial sums or arrive on its barriers. Sums it awaits. Arrivals are relaxed,
 // so a neighbour's may still be under way when it has met the others, and one that finds no block fails the launch
-// (docs/log/convolution/2026-11-26-arrivals-on-a-block-that-left.md): who loads waits for every stage that it filled to
-// come back.
+// (docs/experiments/convolution/2026-11-26-arrivals-on-a-block-that-left.md): who loads waits for every stage that it
+// filled to come back.
 
 // The warp that loads, behind its last load: `ring` stands behind the last stage that it filled. A split tile's
 // stages are awaited by leave_producer, so that the exchange of sums need not wait for them.

@@ -103,8 +103,8 @@ constexpr Inbox inbox_of(const Sm90aSchedule& schedule, std::int64_t k_steps, in
 // Which tensor the weights are: gemm's b, a convolution's w.
 inline constexpr int kWeightTensor = 1;
 // How many stages' weights are asked for ahead of the wait for the launches before, where they are constant and this
-// one may begin early: four. More take the bandwidth of those launches' last loads (docs/log/networks, "early weights
-// again").
+// one may begin early: four. More take the bandwidth of those launches' last loads (docs/experiments/networks, "early
+// weights again").
 inline constexpr int kEarlyStages = 4;
 constexpr int early_stages(const LaunchContext& context, int stages) {
   const bool early = context.programmatic_launch && context.constant(kWeightTensor);

@@ -9,7 +9,7 @@
 namespace noisefloor::ptx {
 
 // Global to shared memory, its bytes counted by `barrier`. All but the barrier multiples of 16 bytes. No L2 cache
-// policy: with evict_first, long streams were slower on an H200 (docs/log/sampler_step).
+// policy: with evict_first, long streams were slower on an H200 (docs/experiments/sampler_step).
 __device__ __forceinline__ void bulk_load(std::uint32_t to, const void* from, std::uint32_t bytes,
                                           std::uint32_t barrier) {
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),

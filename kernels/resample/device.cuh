@@ -45,7 +45,8 @@ __device__ __forceinline__ void mean_of_four(const uint4 (&corners)[4], float (&
 
 // Maps for kernels/device/stream.cuh.
 struct UpMap : FlatInputs<1> {
-  static constexpr int kUnroll = 1;  // with four stores a load, more loads a thread are slower (docs/log/resample)
+  static constexpr int kUnroll =
+      1;  // with four stores a load, more loads a thread are slower (docs/experiments/resample)
   uint4* y;
   Shape shape;
 

@@ -1,7 +1,7 @@
 """Writes what stands between markers in the Markdown files: python3 reports/docs/write_docs.py [--check] [FILE...]
 
 A block begins with `<!-- generated: NAME arguments -->` and ends with `<!-- end -->`. What stands between is made from the recorded run
-(reports/recorded/nvidia-h200; in a recorded folder from that), from the help texts of the program and of scripts/, or from docs/log. So no
+(reports/recorded/nvidia-h200; in a recorded folder from that), from the help texts of the program and of scripts/, or from docs/experiments. So no
 measured figure is typed.
 
   ladder OP | PROBLEM | ...          times and percent of roof of every variant
@@ -10,8 +10,8 @@ measured figure is typed.
   row OP PROBLEM DTYPE VARIANT       one row as a sweep prints it
   ceilings [FOLDER]                  ceilings of the recorded device
   rows, parts                        how many rows have which status; what of each step was measured
-  log-index                          the entries of docs/log, by room
-  log-table ENTRY                    the table of that entry of docs/log
+  experiments-index                  the pages of docs/experiments, by room
+  experiment-table PAGE              the table of that page of docs/experiments
   commands, scripts                  the help of every command; of every script
   columns, rules                     the columns of sweep.csv, the rules of explain, as `noisefloor list` prints them
 
@@ -30,7 +30,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 FRONT_RECORD = RECORDED = ROOT / "reports" / "recorded" / "nvidia-h200"
-LOG = ROOT / "docs" / "log"
+EXPERIMENTS = ROOT / "docs" / "experiments"
 BLOCK = re.compile(r"(<!-- generated: (.+?) -->\n).*?(<!-- end -->)", re.S)
 PLANS = {"plan_own": "ours", "plan_baseline": "the libraries'", "plan_fastest": "the fastest of both", "torch_compile": "`torch.compile`",
          "torch_eager": "PyTorch, eager"}
@@ -222,23 +222,23 @@ def parts(_: str) -> str:
     return table(["step", "parts", "problems", "rows", "minutes", "GPUs"], lines) + missing
 
 
-def log_index(_: str) -> str:
+def experiments_index(_: str) -> str:
     """Every entry's title, by room. The entries have their verdicts."""
     text = ""
-    for room in sorted(path for path in LOG.iterdir() if path.is_dir()):
+    for room in sorted(path for path in EXPERIMENTS.iterdir() if path.is_dir()):
         titles = {path.name: path.read_text().split("\n", 1)[0].lstrip("# ").split(": ", 1)[-1] for path in sorted(room.glob("[!.]*.md"))}
         text += f"## {room.name}\n\n" + "".join(f"* [{title}]({room.name}/{name})\n" for name, title in titles.items()) + "\n"
     return text.rstrip("\n") + "\n"
 
 
-def log_table(entry: str) -> str:
+def experiment_table(entry: str) -> str:
     """Its links lead from docs/, where the block stands."""
-    if not (LOG / entry).is_file():
-        raise CannotBeMade(f"docs/log has no {entry}")
-    lines = [line for line in (LOG / entry).read_text().splitlines() if line.startswith("|")]
+    if not (EXPERIMENTS / entry).is_file():
+        raise CannotBeMade(f"docs/experiments has no {entry}")
+    lines = [line for line in (EXPERIMENTS / entry).read_text().splitlines() if line.startswith("|")]
     if not lines:
-        raise CannotBeMade(f"docs/log/{entry} has no table")
-    room = Path("log") / Path(entry).parent
+        raise CannotBeMade(f"docs/experiments/{entry} has no table")
+    room = Path("experiments") / Path(entry).parent
     return re.sub(r"\]\((?!\w+:)([^)]+)\)", lambda link: f"]({os.path.normpath(room / link[1])})", "\n".join(lines) + "\n")
 
 
@@ -288,7 +288,8 @@ def scripts(_: str) -> str:
     return text.rstrip("\n") + "\n"
 
 
-MAKERS = {"ladder": ladder, "networks": networks, "totals": totals, "row": one_row, "ceilings": ceilings, "rows": row_counts, "parts": parts, "log-index": log_index, "log-table": log_table,
+MAKERS = {"ladder": ladder, "networks": networks, "totals": totals, "row": one_row, "ceilings": ceilings, "rows": row_counts, "parts": parts,
+          "experiments-index": experiments_index, "experiment-table": experiment_table,
           "commands": commands, "scripts": scripts, "columns": lambda _: listed("columns"), "rules": lambda _: listed("rules")}
 
 

@@ -10,7 +10,7 @@
 
 namespace noisefloor {
 
-// Limits of a verdict; docs/log/measuring says where they come from.
+// Limits of a verdict; docs/experiments/measuring says where they come from.
 struct CrosscheckLimits {
   double time_pct = 3;
   double clock_pct = 1;     // clocks that differ by more are no equal ones

@@ -32,7 +32,7 @@ double edge_of(double us) {
 }
 
 // Where nothing was measured: above what was seen on an H200, whose short launches differ by an offset in cold times,
-// and on a virtual machine whose neighbours share its caches, which warm times depend on (docs/log/measuring).
+// and on a virtual machine whose neighbours share its caches, which warm times depend on (docs/experiments/measuring).
 double assumed(bool of_host, Phase phase, double us) {
   if (of_host) return (phase == Phase::cold ? 0.2 : 0.4) + 2.5 / us;
   return phase == Phase::cold ? std::max(0.015, 0.8 / us) : 0.015;

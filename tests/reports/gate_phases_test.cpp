@@ -97,7 +97,7 @@ TEST_F(GateWithSpread, RefusesATableOfAnotherDeviceAndSaysWhatItIsFrom) {
   }
 }
 
-// What an edge takes is a state of the process (docs/log/measuring/2026-11-25-edges-of-two-levels.md).
+// What an edge takes is a state of the process (docs/experiments/measuring/2026-11-25-edges-of-two-levels.md).
 TEST(Gate, HoldsWarmTimesAgainstEachOtherAtTheSameEdges) {
   const auto verdict = [](double slower, std::optional<long> edges, double edge_us) {
     Rows before(1), after(1);

@@ -20,8 +20,8 @@ NEED_THE_PROGRAM = [path for path in FILES if re.search("<!-- generated: (comman
 LONGEST_ROOM, LONGEST_HEADER, WORDS_OF_README, WORDS_OF_READMES = 80, 15, 600, 12_000
 
 
-def of_the_log(path):
-    return write_docs.LOG in path.parents
+def of_an_experiment(path):
+    return write_docs.EXPERIMENTS in path.parents
 
 
 def typed(text):
@@ -109,15 +109,15 @@ def test_a_recorded_folder_has_its_own_figures(tmp_path):
     assert "Another GPU, driver" in page.read_text()
 
 
-def test_a_table_of_the_log_leads_where_its_links_lead(tmp_path, monkeypatch):
-    monkeypatch.setattr(write_docs, "LOG", tmp_path)
+def test_a_table_of_an_experiment_leads_where_its_links_lead(tmp_path, monkeypatch):
+    monkeypatch.setattr(write_docs, "EXPERIMENTS", tmp_path)
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "a.md").write_text("# a\n\n| x |\n|---|\n| [b](b.md) and [c](../gemm/c.md), [out](https://a.b/c.md) |\n\nText.\n")
-    assert write_docs.made("log-table runs/a.md") == "| x |\n|---|\n| [b](log/runs/b.md) and [c](log/gemm/c.md), [out](https://a.b/c.md) |\n"
+    assert write_docs.made("experiment-table runs/a.md") == "| x |\n|---|\n| [b](experiments/runs/b.md) and [c](experiments/gemm/c.md), [out](https://a.b/c.md) |\n"
     (tmp_path / "runs" / "b.md").write_text("# b\n")
-    for entry, why in (("runs/b.md", "runs/b.md has no table"), ("runs/c.md", "docs/log has no runs/c.md")):
+    for entry, why in (("runs/b.md", "runs/b.md has no table"), ("runs/c.md", "docs/experiments has no runs/c.md")):
         with pytest.raises(write_docs.CannotBeMade, match=why):
-            write_docs.made(f"log-table {entry}")
+            write_docs.made(f"experiment-table {entry}")
 
 
 def test_blocks_take_another_record():
@@ -149,8 +149,8 @@ def test_totals_tell_wins_and_losses(tmp_path, monkeypatch):
 
 
 def test_no_measured_figure_is_typed():
-    found = [f"{path.relative_to(ROOT)}: '{match[0]}'" for path in FILES if not of_the_log(path) for match in FIGURE.finditer(typed(path.read_text()))]
-    assert not found, "figures stand between markers or in docs/log:\n" + "\n".join(found)
+    found = [f"{path.relative_to(ROOT)}: '{match[0]}'" for path in FILES if not of_an_experiment(path) for match in FIGURE.finditer(typed(path.read_text()))]
+    assert not found, "figures stand between markers or in docs/experiments:\n" + "\n".join(found)
 
 
 @pytest.mark.parametrize("text, figure", [("12 us", True), ("97.6 %", True), ("1.06x", True), ("790 TFLOP/s", True), ("2x2 taps", False), ("a 3x3", False),
@@ -188,7 +188,7 @@ def test_links_lead_somewhere():
 
 
 def test_named_scripts_exist():
-    found = [f"{path.relative_to(ROOT)}: scripts/{name}" for path in FILES if not of_the_log(path)
+    found = [f"{path.relative_to(ROOT)}: scripts/{name}" for path in FILES if not of_an_experiment(path)
              for name in re.findall(r"\bscripts/([a-z][\w.-]*\w)", path.read_text()) if not (ROOT / "scripts" / name).exists()]
     assert not found, "\n".join(found)
 

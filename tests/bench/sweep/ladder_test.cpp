@@ -26,7 +26,7 @@ struct Exception {
 };
 constexpr Exception kExceptions[] = {
     // A block took more units than an SM's share of them. Mended since:
-    // docs/log/runs/2026-11-28-beside-the-libraries.md.
+    // docs/experiments/runs/2026-11-28-beside-the-libraries.md.
     {"nvidia-h100-80gb-hbm3", "669a945c19cc", "temporal_attention", "tensor_core_sm80", "ptx_sm90a"},
     // The convolutions share a ladder, and conv2d and conv_transpose2d bear its order out. Temporal ones of svd, and of
     // moving-digits with 16 channels, are slower by halos; four others are faster.
