@@ -10,8 +10,9 @@ measured figure is typed.
   row OP PROBLEM DTYPE VARIANT       one row as a sweep prints it
   ceilings [FOLDER]                  ceilings of the recorded device
   rows, parts                        how many rows have which status; what of each step was measured
-  experiments-index                  the pages of docs/experiments, by room
-  experiment-table PAGE              the table of that page of docs/experiments
+  experiments-index                  the finding of each page of docs/experiments, by room
+  findings PAGE ...                  the findings of those pages of docs/experiments
+  experiment-table PAGE              the table of that one
   commands, scripts                  the help of every command; of every script
   columns, rules                     the columns of sweep.csv, the rules of explain, as `noisefloor list` prints them
 
@@ -31,6 +32,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 FRONT_RECORD = RECORDED = ROOT / "reports" / "recorded" / "nvidia-h200"
 EXPERIMENTS = ROOT / "docs" / "experiments"
+FINDING = "* **Finding**: "
 BLOCK = re.compile(r"(<!-- generated: (.+?) -->\n).*?(<!-- end -->)", re.S)
 PLANS = {"plan_own": "ours", "plan_baseline": "the libraries'", "plan_fastest": "the fastest of both", "torch_compile": "`torch.compile`",
          "torch_eager": "PyTorch, eager"}
@@ -222,13 +224,27 @@ def parts(_: str) -> str:
     return table(["step", "parts", "problems", "rows", "minutes", "GPUs"], lines) + missing
 
 
+def finding(page: Path) -> str:
+    found = [line.removeprefix(FINDING) for line in page.read_text().splitlines() if line.startswith(FINDING)] if page.is_file() else []
+    if len(found) != 1 or not found[0]:
+        raise CannotBeMade(f"{page} has {len(found)} lines '{FINDING}...' and needs one")
+    return found[0]
+
+
+def title(page: Path) -> str:
+    return page.read_text().split("\n", 1)[0].lstrip("# ").split(": ", 1)[-1]
+
+
+def findings(pages: str) -> str:
+    """Its links lead from docs/, where the block stands."""
+    return "".join(f"* {finding(EXPERIMENTS / page)} ([experiment](experiments/{page}))\n" for page in pages.split())
+
+
 def experiments_index(_: str) -> str:
-    """Every entry's title, by room. The entries have their verdicts."""
     text = ""
     for room in sorted(path for path in EXPERIMENTS.iterdir() if path.is_dir()):
-        titles = {path.name: path.read_text().split("\n", 1)[0].lstrip("# ").split(": ", 1)[-1] for path in sorted(room.glob("[!.]*.md"))}
-        text += f"## {room.name}\n\n" + "".join(f"* [{title}]({room.name}/{name})\n" for name, title in titles.items()) + "\n"
-    return text.rstrip("\n") + "\n"
+        text += f"\n## {room.name}\n\n" + "".join(f"* [{title(page)}]({room.name}/{page.name}): {finding(page)}\n" for page in sorted(room.glob("[!.]*.md")))
+    return text.lstrip("\n")
 
 
 def experiment_table(entry: str) -> str:
@@ -289,7 +305,7 @@ def scripts(_: str) -> str:
 
 
 MAKERS = {"ladder": ladder, "networks": networks, "totals": totals, "row": one_row, "ceilings": ceilings, "rows": row_counts, "parts": parts,
-          "experiments-index": experiments_index, "experiment-table": experiment_table,
+          "experiments-index": experiments_index, "findings": findings, "experiment-table": experiment_table,
           "commands": commands, "scripts": scripts, "columns": lambda _: listed("columns"), "rules": lambda _: listed("rules")}
 
 

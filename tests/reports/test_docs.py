@@ -120,6 +120,19 @@ def test_a_table_of_an_experiment_leads_where_its_links_lead(tmp_path, monkeypat
             write_docs.made(f"experiment-table {entry}")
 
 
+@pytest.mark.parametrize("lines", ["", "* **Finding**: a\n* **Finding**: b\n"])
+def test_a_page_of_an_experiment_has_one_finding(tmp_path, monkeypatch, lines):
+    monkeypatch.setattr(write_docs, "EXPERIMENTS", tmp_path)
+    (tmp_path / "gemm").mkdir()
+    page = tmp_path / "gemm" / "a.md"
+    page.write_text("# gemm: clusters\n\n* **Finding**: They help.\n")
+    assert write_docs.made("experiments-index") == "## gemm\n\n* [clusters](gemm/a.md): They help.\n"
+    assert write_docs.made("findings gemm/a.md") == "* They help. ([experiment](experiments/gemm/a.md))\n"
+    page.write_text("# gemm: clusters\n\n" + lines)
+    with pytest.raises(write_docs.CannotBeMade, match="a.md"):
+        write_docs.made("experiments-index")
+
+
 def test_blocks_take_another_record():
     for folder in sorted((ROOT / "reports" / "recorded").glob("*/")):
         assert device_of(folder) in write_docs.made(f"ceilings {folder.name}")
