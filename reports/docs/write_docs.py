@@ -5,9 +5,11 @@ A block begins with `<!-- generated: NAME arguments -->` and ends with `<!-- end
 measured figure is typed.
 
   ladder OP | PROBLEM | ...          times and percent of roof of every variant
-  networks [FOLDER]                  whole networks under each plan, beside PyTorch's; FOLDER: of reports/recorded, in place of that one
+  networks [FOLDER] [N]              whole networks under each plan, beside PyTorch's; FOLDER: of reports/recorded, in place of that one; N: the first N
+  gains PAGE                         networks beside torch.compile, least and most, and a patched network by the last table of that experiment
   totals [FOLDER]                    one forward pass, op by op
-  row OP PROBLEM DTYPE VARIANT       one row as a sweep prints it
+  slower [FOLDER]                    by op, how many problems are slower than the best baseline, and the worst ratio
+  excerpt OP PROBLEM DTYPE           the rows of a problem as a sweep prints them
   ceilings [FOLDER]                  ceilings of the recorded device
   rows, parts                        how many rows have which status; what of each step was measured
   experiments-index                  the finding of each page of docs/experiments, by room
@@ -123,13 +125,36 @@ def recorded_folder(name: str) -> Path:
     return ROOT / "reports" / "recorded" / name if name else RECORDED
 
 
-def networks(name: str) -> str:
-    times = network_times(recorded_folder(name))
+def networks(arguments: str) -> str:
+    words = arguments.split()
+    rows_shown = int(words.pop()) if words and words[-1].isdigit() else None
+    times = network_times(recorded_folder(words[0] if words else ""))
     if not times:
         raise CannotBeMade("sweep.csv has no row of a whole network in bf16 that is ok")
     rows = [row for _, variants in times for row in variants.values()]
     return (f"Microseconds of one denoising call in bf16 on one {rows[0]['device']}, from `sweep.csv` at commit {commits(rows)}. Blank: no time.\n\n" +
-            table(["network", *PLANS.values()], [[f"`{problem}`", *(time(variants.get(variant)) for variant in PLANS)] for problem, variants in times]))
+            table(["network", *PLANS.values()],
+                  [[f"`{problem}`", *(time(variants.get(variant)) for variant in PLANS)] for problem, variants in times[:rows_shown]]))
+
+
+def gains(page: str) -> str:
+    """What networks take of torch.compile's time, and a network patched from Python, which `page` of docs/experiments measured last."""
+    ratios = {problem: float(variants["plan_own"]["time_cold_us"]) / float(variants["torch_compile"]["time_cold_us"])
+              for problem, variants in network_times() if {"plan_own", "torch_compile"} <= set(variants)}
+    least, most = max(ratios, key=ratios.get), min(ratios, key=ratios.get)
+    measured = {}  # the last table's rows stay
+    for line in table_of(page):
+        name, value, *_ = (cell.strip() for cell in line.strip("|").split("|"))
+        if name in ("patched", "torch.compile, mode default"):
+            measured[name] = float(value.removesuffix(" us").replace(",", ""))
+    if len(measured) != 2 or not ratios:
+        raise CannotBeMade(f"docs/experiments/{page} lacks a time of `patched` or torch.compile, or sweep.csv of networks")
+    patched, compiled = measured["patched"], measured["torch.compile, mode default"]
+    device = next(iter(network_times()[0][1].values()))["device"]
+    return (f"* **{len(ratios)} networks take {ratios[most]:.2f} (`{most}`) to {ratios[least]:.2f} (`{least}`) of `torch.compile`'s time** (mode default, as a CUDA "
+            f"graph; {device}).\n"
+            f"* **One line, `noisefloor.torch.patch(unet)`**, takes diffusers' U-Net of SD 1.5 from `torch.compile`'s {compiled:,.0f} us to {patched:,.0f} us, "
+            f"{patched / compiled:.2f} of it ([measured](docs/experiments/{page})).\n")
 
 
 def totals(name: str) -> str:
@@ -168,19 +193,36 @@ def totals(name: str) -> str:
                      *VERDICTS, "worst ratio"], lines, left=2))
 
 
-def one_row(arguments: str) -> str:
-    op, problem, dtype, variant = arguments.split()
-    rows = [row for row in rows_of("sweep.csv") if (row["op"], row["problem"], row["dtype"]) == (op, problem, dtype) and row["status"] == "ok"]
-    row = next((row for row in rows if row["variant"] == variant), None)
-    if row is None:
-        raise CannotBeMade(f"sweep.csv has no such row: {arguments}")
-    baseline = min((float(other["time_cold_us"]) for other in rows if other["kind"] == "baseline"), default=0)
-    cells = [op, problem, dtype, variant, f"{float(row['time_cold_us']):.2f}", f"{float(row['time_warm_us']):.2f}",
-             f"{float(row['pct_of_roof']):.1f}", f"{baseline / float(row['time_cold_us']):.2f}" if baseline else "", row["status"]]
-    heads = ["op", "problem", "dtype", "variant", "cold us", "warm us", "% roof", "x baseline", "status"]
-    widths = [max(len(head), len(cell)) for head, cell in zip(heads, cells)]
-    lines = ["  ".join(text.ljust(width) for text, width in zip(line, widths)).rstrip() for line in (heads, cells)]
-    return "```\n" + "\n".join(lines) + f"\n```\n\n{row['device']}, commit {commits([row])}.\n"
+def slower(name: str) -> str:
+    """By op, problems lost to the best baseline, warm, and the worst of them; a problem counts in each of its networks."""
+    ops = {}
+    for row in rows_of("totals.csv", recorded_folder(name)):
+        if (row["dtype"], row["choice"]) == ("bf16", "own best") and row["op"] not in ("all ops", "network") and any(int(row[verdict]) for verdict in VERDICTS):
+            ops.setdefault(row["op"], []).append(row)
+    lines = []
+    for op, rows in ops.items():
+        lost, judged = (sum(int(row[verdict]) for row in rows for verdict in which) for which in (("lost",), VERDICTS))
+        worst = max((row for row in rows if int(row["lost"])), key=lambda row: float(row["worst_ratio"]), default=None)
+        if worst:
+            lines.append((lost / judged, f"* {op}: {lost} of {judged}, at worst {float(worst['worst_ratio']):.2f} of the baseline's time (`{worst['network']}`)\n"))
+    return "".join(line for _, line in sorted(lines, reverse=True))
+
+
+def excerpt(arguments: str) -> str:
+    """The rows of one problem that are ok, as a sweep prints them."""
+    op, problem, dtype = arguments.split()
+    rows = [row for row in rows_of("sweep.csv") if (row["op"], row["problem"], row["dtype"], row["status"]) == (op, problem, dtype, "ok")]
+    if not rows:
+        raise CannotBeMade(f"sweep.csv has no such rows: {arguments}")
+    baseline = min((float(row["time_cold_us"]) for row in rows if row["kind"] == "baseline"), default=0)
+    lines = [["op", "problem", "dtype", "variant", "cold us", "warm us", "% roof", "x baseline", "status"]]
+    for row in rows:
+        cold = float(row["time_cold_us"])
+        lines.append([op, problem, dtype, row["variant"], f"{cold:.2f}", f"{float(row['time_warm_us']):.2f}", f"{float(row['pct_of_roof']):.1f}",
+                      f"{baseline / cold:.2f}" if baseline else "-", row["status"]])
+    widths = [max(map(len, column)) for column in zip(*lines)]
+    text = ["  ".join(cell.rjust(width) if 4 <= place <= 7 else cell.ljust(width) for place, (cell, width) in enumerate(zip(line, widths))).rstrip() for line in lines]
+    return "```\n" + "\n".join(text) + f"\n```\n\n{rows[0]['device']}, commit {commits(rows)}.\n"
 
 
 def ceilings(name: str) -> str:
@@ -240,6 +282,15 @@ def findings(pages: str) -> str:
     return "".join(f"* {finding(EXPERIMENTS / page)} ([experiment](experiments/{page}))\n" for page in pages.split())
 
 
+def table_of(page: str) -> list[str]:
+    if not (EXPERIMENTS / page).is_file():
+        raise CannotBeMade(f"docs/experiments has no {page}")
+    lines = [line for line in (EXPERIMENTS / page).read_text().splitlines() if line.startswith("|")]
+    if not lines:
+        raise CannotBeMade(f"docs/experiments/{page} has no table")
+    return lines
+
+
 def experiments_index(_: str) -> str:
     text = ""
     for room in sorted(path for path in EXPERIMENTS.iterdir() if path.is_dir()):
@@ -247,15 +298,10 @@ def experiments_index(_: str) -> str:
     return text.lstrip("\n")
 
 
-def experiment_table(entry: str) -> str:
+def experiment_table(page: str) -> str:
     """Its links lead from docs/, where the block stands."""
-    if not (EXPERIMENTS / entry).is_file():
-        raise CannotBeMade(f"docs/experiments has no {entry}")
-    lines = [line for line in (EXPERIMENTS / entry).read_text().splitlines() if line.startswith("|")]
-    if not lines:
-        raise CannotBeMade(f"docs/experiments/{entry} has no table")
-    room = Path("experiments") / Path(entry).parent
-    return re.sub(r"\]\((?!\w+:)([^)]+)\)", lambda link: f"]({os.path.normpath(room / link[1])})", "\n".join(lines) + "\n")
+    room = Path("experiments") / Path(page).parent
+    return re.sub(r"\]\((?!\w+:)([^)]+)\)", lambda link: f"]({os.path.normpath(room / link[1])})", "\n".join(table_of(page)) + "\n")
 
 
 def help_of(program: str, *command: str) -> str:
@@ -304,9 +350,9 @@ def scripts(_: str) -> str:
     return text.rstrip("\n") + "\n"
 
 
-MAKERS = {"ladder": ladder, "networks": networks, "totals": totals, "row": one_row, "ceilings": ceilings, "rows": row_counts, "parts": parts,
-          "experiments-index": experiments_index, "findings": findings, "experiment-table": experiment_table,
-          "commands": commands, "scripts": scripts, "columns": lambda _: listed("columns"), "rules": lambda _: listed("rules")}
+MAKERS = {"ladder": ladder, "networks": networks, "gains": gains, "totals": totals, "slower": slower, "excerpt": excerpt, "ceilings": ceilings,
+          "rows": row_counts, "parts": parts, "experiments-index": experiments_index, "findings": findings, "experiment-table": experiment_table, "commands": commands, "scripts": scripts,
+          "columns": lambda _: listed("columns"), "rules": lambda _: listed("rules")}
 
 
 def made(block: str) -> str:

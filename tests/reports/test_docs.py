@@ -141,6 +141,16 @@ def test_blocks_take_another_record():
         write_docs.made("ceilings nvidia-h300")
 
 
+def test_gains_take_the_last_table(tmp_path, monkeypatch):
+    monkeypatch.setattr(write_docs, "EXPERIMENTS", tmp_path)
+    (tmp_path / "a.md").write_text("# a\n\n| patched | 9,000 us |\n| torch.compile, mode default | 9,000 us |\n\n| patched | 4,500 us |\n"
+                                   "| torch.compile, mode default | 6,000 us |\n")
+    assert "6,000 us to 4,500 us, 0.75" in write_docs.made("gains a.md")
+    (tmp_path / "a.md").write_text("# a\n\n| patched | 9,000 us |\n")
+    with pytest.raises(write_docs.CannotBeMade, match="torch.compile"):
+        write_docs.made("gains a.md")
+
+
 def test_totals_tell_wins_and_losses(tmp_path, monkeypatch):
     (tmp_path / "env.json").write_text((write_docs.RECORDED / "env.json").read_text())
     (tmp_path / "totals.csv").write_text(
@@ -159,6 +169,7 @@ def test_totals_tell_wins_and_losses(tmp_path, monkeypatch):
                         "| adm64-b1 | conv2d, no shortcuts | 10 | 600 | 250 | 270 | 500 | 200 |  |  |  |  |  |  |  |",
                         "| stream (set) | resample | 3 | 333 | 335 |  |  |  |  |  |  |  |  |  |  |",
                         "| digits-b1 | whole, `plan_own` | 1 | 265 | 241 |  | 299 | 255 |  |  | 1 | 0 | 0 | 0 | 0.90 |"]
+    assert write_docs.slower("") == "* conv2d: 3 of 12, at worst 1.25 of the baseline's time (`adm64-b1`)\n"
 
 
 def test_no_measured_figure_is_typed():
