@@ -4,7 +4,7 @@ A block begins with `<!-- generated: NAME arguments -->` and ends with `<!-- end
 (reports/recorded/nvidia-h200; in a recorded folder from that), from the help texts of the program and of scripts/, or from docs/experiments. So no
 measured figure is typed.
 
-  ladder OP | PROBLEM | ...          times and percent of roof of every variant
+  variants OP | PROBLEM | ...        times and percent of roof of every variant
   networks [FOLDER] [N]              whole networks under each plan, beside PyTorch's; FOLDER: of reports/recorded, in place of that one; N: the first N
   gains PAGE                         networks beside torch.compile, least and most, and a patched network by the last table of that experiment
   totals [FOLDER]                    one forward pass, op by op
@@ -72,13 +72,13 @@ def commits(rows: list[dict]) -> str:
     return ", ".join(f"`{commit}`" for commit in dict.fromkeys(row["commit"] for row in rows))
 
 
-def rungs_of(op: str) -> list[str]:
-    """The names of an op's ladder on a GPU, best last."""
+def variants_of(op: str) -> list[str]:
+    """An op's variants on a GPU, best last."""
     rows = [json.loads(line) for line in listed("variants", "--ops", op, "--format", "json").splitlines()]
     return [row["variant"] for row in rows if row["kind"] not in ("host", "baseline")]
 
 
-def ladder(arguments: str) -> str:
+def variants(arguments: str) -> str:
     op, *problems = [part.strip() for part in arguments.split("|")]
     recorded, found, lacking = [row for row in rows_of("sweep.csv") if row["op"] == op], [], []
     for problem in problems:
@@ -91,12 +91,12 @@ def ladder(arguments: str) -> str:
         return "The recorded run has no row of this op.\n"
     if not found:
         raise CannotBeMade(f"sweep.csv has no row of {op} {' or '.join(lacking).replace('`', '')} in bf16")
-    variants = list(dict.fromkeys(name for _, rows in found for name, row in rows.items() if row["status"] == "ok"))
-    rungs = rungs_of(op)
-    variants.sort(key=lambda name: rungs.index(name) if name in rungs else len(rungs))
-    lacking += [f"`{name}`" for name in rungs if not any(name in rows for _, rows in found)]
+    names = list(dict.fromkeys(name for _, rows in found for name, row in rows.items() if row["status"] == "ok"))
+    ours = variants_of(op)
+    names.sort(key=lambda name: ours.index(name) if name in ours else len(ours))
+    lacking += [f"`{name}`" for name in ours if not any(name in rows for _, rows in found)]
     lines = []
-    for name in variants:
+    for name in names:
         line = [f"`{name}`"]
         for _, rows in found:
             row = rows.get(name)
@@ -350,7 +350,7 @@ def scripts(_: str) -> str:
     return text.rstrip("\n") + "\n"
 
 
-MAKERS = {"ladder": ladder, "networks": networks, "gains": gains, "totals": totals, "slower": slower, "excerpt": excerpt, "ceilings": ceilings,
+MAKERS = {"variants": variants, "networks": networks, "gains": gains, "totals": totals, "slower": slower, "excerpt": excerpt, "ceilings": ceilings,
           "rows": row_counts, "parts": parts, "experiments-index": experiments_index, "findings": findings, "experiment-table": experiment_table, "commands": commands, "scripts": scripts,
           "columns": lambda _: listed("columns"), "rules": lambda _: listed("rules")}
 

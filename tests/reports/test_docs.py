@@ -16,7 +16,7 @@ from reports.docs import write_docs  # noqa: E402
 PROGRAM = os.environ.get("NOISEFLOOR_BINARY", "")
 FIGURE = re.compile(r"(?<![\w.])\d[\d,.]*(?:x(?!\w)|×|\s?(?:us|µs|ms|%|[TG]FLOP/s|[TG]B/s)(?![\w/]))")
 FILES = write_docs.markdown_files()
-NEED_THE_PROGRAM = [path for path in FILES if re.search("<!-- generated: (commands|columns|rules|ladder)", path.read_text())]
+NEED_THE_PROGRAM = [path for path in FILES if re.search("<!-- generated: (commands|columns|rules|variants)", path.read_text())]
 LONGEST_ROOM, LONGEST_HEADER, WORDS_OF_README, WORDS_OF_READMES = 80, 15, 600, 12_000
 
 
@@ -45,11 +45,11 @@ def test_blocks_of_the_program_are_as_it_prints_them():
 
 
 @pytest.mark.skipif(not Path(PROGRAM).is_file(), reason="NOISEFLOOR_BINARY names no program")
-@pytest.mark.parametrize("page", [path for path in FILES if "\n## The ladder\n" in path.read_text()], ids=lambda page: page.parent.name)
-def test_ladders_in_prose_have_the_order_of_the_code(page):
-    section = typed(page.read_text().split("\n## The ladder\n")[1].split("\n## ")[0])
-    rungs = re.findall(r"^\| `(\w+)` \|", section, re.M)
-    assert [name for name in rungs if name != "host"] == write_docs.rungs_of(page.parent.name)
+@pytest.mark.parametrize("page", [path for path in FILES if "\n## Variants\n" in path.read_text()], ids=lambda page: page.parent.name)
+def test_variants_in_prose_have_the_order_of_the_code(page):
+    section = typed(page.read_text().split("\n## Variants\n")[1].split("\n## ")[0])
+    named = re.findall(r"^\| `(\w+)` \|", section, re.M)
+    assert [name for name in named if name != "host"] == write_docs.variants_of(page.parent.name)
 
 
 def test_a_block_that_differs_is_named(tmp_path):
@@ -64,7 +64,7 @@ def test_a_block_that_differs_is_named(tmp_path):
     "text, says",
     [
         ("<!-- generated: pie -->\n<!-- end -->\n", "nothing is called pie"),
-        ("<!-- generated: ladder gemm | m=1,n=1,k=1 -->\n<!-- end -->\n", "has no row of gemm m=1,n=1,k=1"),
+        ("<!-- generated: variants gemm | m=1,n=1,k=1 -->\n<!-- end -->\n", "has no row of gemm m=1,n=1,k=1"),
         ("<!-- generated: ceilings -->\n", "has no <!-- end -->"),
     ],
 )
@@ -76,24 +76,24 @@ def test_a_block_that_cannot_be_made_is_refused(tmp_path, text, says):
 
 
 @pytest.mark.skipif(not Path(PROGRAM).is_file(), reason="NOISEFLOOR_BINARY names no program")
-def test_a_ladder_says_which_problems_and_rungs_are_not_recorded(monkeypatch):
+def test_a_table_of_variants_says_which_problems_and_variants_are_not_recorded(monkeypatch):
     recorded = write_docs.rows_of
     monkeypatch.setattr(write_docs, "rows_of", lambda *file: [row for row in recorded(*file) if row.get("variant") != "tiled"])
-    made = write_docs.ladder("gemm | m=1,n=1,k=1 | m=1024,n=1152,k=384")
+    made = write_docs.variants("gemm | m=1,n=1,k=1 | m=1024,n=1152,k=384")
     assert "1: `m=1024,n=1152,k=384`. Not recorded: `m=1,n=1,k=1`, " in made and "2: cold us" not in made
     assert "`tiled`" in made.split("\n")[0] and "| `tiled`" not in made
-    rungs = [row.split("`")[1] for row in made.splitlines() if row.startswith("| `")]
-    ours = [name for name in rungs if name in write_docs.rungs_of("gemm")]
-    assert ours == [name for name in write_docs.rungs_of("gemm") if name in ours] and rungs[: len(ours)] == ours, "best last, before others"
+    named = [row.split("`")[1] for row in made.splitlines() if row.startswith("| `")]
+    ours = [name for name in named if name in write_docs.variants_of("gemm")]
+    assert ours == [name for name in write_docs.variants_of("gemm") if name in ours] and named[: len(ours)] == ours, "best last, before others"
 
 
-def test_a_ladder_says_that_its_op_is_not_recorded():
+def test_a_table_of_variants_says_that_its_op_is_not_recorded():
     recorded = write_docs.rows_of
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(write_docs, "rows_of", lambda *file: [one for one in recorded(*file) if one.get("op") != "resample"])
-        assert write_docs.ladder("resample | n=1,h=2,w=2,channels=8") == "The recorded run has no row of this op.\n"
+        assert write_docs.variants("resample | n=1,h=2,w=2,channels=8") == "The recorded run has no row of this op.\n"
         with pytest.raises(write_docs.CannotBeMade, match="has no row of resampel"):
-            write_docs.ladder("resampel | n=1")
+            write_docs.variants("resampel | n=1")
 
 
 def device_of(folder):
