@@ -32,18 +32,16 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+from reports.docs import experiments  # noqa: E402
+from reports.docs.experiments import CannotBeMade  # noqa: E402
+
 FRONT_RECORD = RECORDED = ROOT / "reports" / "recorded" / "nvidia-h200"
-EXPERIMENTS = ROOT / "docs" / "experiments"
-FINDING = "* **Finding**: "
 BLOCK = re.compile(r"(<!-- generated: (.+?) -->\n).*?(<!-- end -->)", re.S)
 PLANS = {"plan_own": "ours", "plan_baseline": "the libraries'", "plan_fastest": "the fastest of both", "torch_compile": "`torch.compile`",
          "torch_eager": "PyTorch, eager"}
 VERDICTS = ("won", "lost", "equal", "unresolved")
 NOT_A_SCRIPT = (".md", ".txt", ".sh")
-
-
-class CannotBeMade(Exception):
-    pass
 
 
 def rows_of(file: str, folder: Path | None = None) -> list[dict]:
@@ -143,7 +141,7 @@ def gains(page: str) -> str:
               for problem, variants in network_times() if {"plan_own", "torch_compile"} <= set(variants)}
     least, most = max(ratios, key=ratios.get), min(ratios, key=ratios.get)
     measured = {}  # the last table's rows stay
-    for line in table_of(page):
+    for line in experiments.table_of(page):
         name, value, *_ = (cell.strip() for cell in line.strip("|").split("|"))
         if name in ("patched", "torch.compile, mode default"):
             measured[name] = float(value.removesuffix(" us").replace(",", ""))
@@ -266,44 +264,6 @@ def parts(_: str) -> str:
     return table(["step", "parts", "problems", "rows", "minutes", "GPUs"], lines) + missing
 
 
-def finding(page: Path) -> str:
-    found = [line.removeprefix(FINDING) for line in page.read_text().splitlines() if line.startswith(FINDING)] if page.is_file() else []
-    if len(found) != 1 or not found[0]:
-        raise CannotBeMade(f"{page} has {len(found)} lines '{FINDING}...' and needs one")
-    return found[0]
-
-
-def title(page: Path) -> str:
-    return page.read_text().split("\n", 1)[0].lstrip("# ").split(": ", 1)[-1]
-
-
-def findings(pages: str) -> str:
-    """Its links lead from docs/, where the block stands."""
-    return "".join(f"* {finding(EXPERIMENTS / page)} ([experiment](experiments/{page}))\n" for page in pages.split())
-
-
-def table_of(page: str) -> list[str]:
-    if not (EXPERIMENTS / page).is_file():
-        raise CannotBeMade(f"docs/experiments has no {page}")
-    lines = [line for line in (EXPERIMENTS / page).read_text().splitlines() if line.startswith("|")]
-    if not lines:
-        raise CannotBeMade(f"docs/experiments/{page} has no table")
-    return lines
-
-
-def experiments_index(_: str) -> str:
-    text = ""
-    for room in sorted(path for path in EXPERIMENTS.iterdir() if path.is_dir()):
-        text += f"\n## {room.name}\n\n" + "".join(f"* [{title(page)}]({room.name}/{page.name}): {finding(page)}\n" for page in sorted(room.glob("[!.]*.md")))
-    return text.lstrip("\n")
-
-
-def experiment_table(page: str) -> str:
-    """Its links lead from docs/, where the block stands."""
-    room = Path("experiments") / Path(page).parent
-    return re.sub(r"\]\((?!\w+:)([^)]+)\)", lambda link: f"]({os.path.normpath(room / link[1])})", "\n".join(table_of(page)) + "\n")
-
-
 def help_of(program: str, *command: str) -> str:
     result = subprocess.run([program, *command, "--help"], capture_output=True, text=True, timeout=60)
     if result.returncode != 0:
@@ -351,8 +311,8 @@ def scripts(_: str) -> str:
 
 
 MAKERS = {"variants": variants, "networks": networks, "gains": gains, "totals": totals, "slower": slower, "excerpt": excerpt, "ceilings": ceilings,
-          "rows": row_counts, "parts": parts, "experiments-index": experiments_index, "findings": findings, "experiment-table": experiment_table, "commands": commands, "scripts": scripts,
-          "columns": lambda _: listed("columns"), "rules": lambda _: listed("rules")}
+          "rows": row_counts, "parts": parts, "experiments-index": experiments.index, "findings": experiments.findings, "experiment-table": experiments.table,
+          "commands": commands, "scripts": scripts, "columns": lambda _: listed("columns"), "rules": lambda _: listed("rules")}
 
 
 def made(block: str) -> str:

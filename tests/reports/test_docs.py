@@ -21,7 +21,7 @@ LONGEST_ROOM, LONGEST_HEADER, WORDS_OF_README, WORDS_OF_READMES = 80, 15, 600, 1
 
 
 def of_an_experiment(path):
-    return write_docs.EXPERIMENTS in path.parents
+    return write_docs.experiments.FOLDER in path.parents
 
 
 def typed(text):
@@ -110,7 +110,7 @@ def test_a_recorded_folder_has_its_own_figures(tmp_path):
 
 
 def test_a_table_of_an_experiment_leads_where_its_links_lead(tmp_path, monkeypatch):
-    monkeypatch.setattr(write_docs, "EXPERIMENTS", tmp_path)
+    monkeypatch.setattr(write_docs.experiments, "FOLDER", tmp_path)
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "a.md").write_text("# a\n\n| x |\n|---|\n| [b](b.md) and [c](../gemm/c.md), [out](https://a.b/c.md) |\n\nText.\n")
     assert write_docs.made("experiment-table runs/a.md") == "| x |\n|---|\n| [b](experiments/runs/b.md) and [c](experiments/gemm/c.md), [out](https://a.b/c.md) |\n"
@@ -122,7 +122,7 @@ def test_a_table_of_an_experiment_leads_where_its_links_lead(tmp_path, monkeypat
 
 @pytest.mark.parametrize("lines", ["", "* **Finding**: a\n* **Finding**: b\n"])
 def test_a_page_of_an_experiment_has_one_finding(tmp_path, monkeypatch, lines):
-    monkeypatch.setattr(write_docs, "EXPERIMENTS", tmp_path)
+    monkeypatch.setattr(write_docs.experiments, "FOLDER", tmp_path)
     (tmp_path / "gemm").mkdir()
     page = tmp_path / "gemm" / "a.md"
     page.write_text("# gemm: clusters\n\n* **Finding**: They help.\n")
@@ -142,7 +142,7 @@ def test_blocks_take_another_record():
 
 
 def test_gains_take_the_last_table(tmp_path, monkeypatch):
-    monkeypatch.setattr(write_docs, "EXPERIMENTS", tmp_path)
+    monkeypatch.setattr(write_docs.experiments, "FOLDER", tmp_path)
     (tmp_path / "a.md").write_text("# a\n\n| patched | 9,000 us |\n| torch.compile, mode default | 9,000 us |\n\n| patched | 4,500 us |\n"
                                    "| torch.compile, mode default | 6,000 us |\n")
     assert "6,000 us to 4,500 us, 0.75" in write_docs.made("gains a.md")
