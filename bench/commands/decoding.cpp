@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "bench/commands/image_layout.h"
 #include "bench/pipeline/finite.h"
 #include "bench/pipeline/memory_need.h"
+#include "bench/pipeline/network_tensors.h"
 #include "bench/tensors/safetensors.h"
 
 namespace noisefloor {

@@ -8,10 +8,9 @@
 
 #include "bench/commands/add_command.h"
 #include "bench/commands/breakdown_common.h"
-#include "bench/commands/image_layout.h"
 #include "bench/commands/network_sizes.h"
-#include "bench/commands/tensor_numbers.h"
 #include "bench/pipeline/finite.h"
+#include "bench/pipeline/network_tensors.h"
 #include "kernels/core/listed.h"
 #include "networks/inputs.h"
 

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "bench/commands/add_command.h"
-#include "bench/commands/network_sizes.h"
 #include "bench/commands/plugin_options.h"
 #include "bench/measure/problem_record.h"
+#include "bench/pipeline/network_tensors.h"
 #include "bench/sweep/problem_files.h"
 #include "bench/sweep/suite.h"
 #include "kernels/sampler_step/solvers.h"
@@ -80,7 +80,7 @@ std::vector<std::string> dtype_names(const Workload& op) {
 Json networks_json() {
   Json all = Json::array();
   for (const networks::NetworkInfo& info : networks::all_networks()) {
-    const auto [height, width, side] = picture_sides(info);
+    const auto [height, width, side] = pipeline::picture_sides(info);
     Json line = {{"name", info.name}, {"height", height}, {"width", width}, {"multiples_of", side}};
     const auto [least, most] = info.trained_levels();
     if (!info.decodes()) line["noise_levels"] = {least, most};

@@ -8,9 +8,9 @@
 #include <limits>
 #include <map>
 
-#include "bench/commands/conditioning.h"
-#include "bench/commands/network_sizes.h"
 #include "bench/pipeline/animation.h"
+#include "bench/pipeline/conditioning.h"
+#include "bench/pipeline/network_tensors.h"
 #include "bench/pipeline/pictures.h"
 #include "kernels/core/listed.h"
 

@@ -8,13 +8,13 @@
 #include <optional>
 
 #include "bench/commands/add_command.h"
-#include "bench/commands/conditioning.h"
 #include "bench/commands/decoding.h"
-#include "bench/commands/image_layout.h"
 #include "bench/commands/sample_arguments.h"
 #include "bench/pipeline/animation.h"
+#include "bench/pipeline/conditioning.h"
 #include "bench/pipeline/drift.h"
 #include "bench/pipeline/finite.h"
+#include "bench/pipeline/network_tensors.h"
 #include "bench/pipeline/pictures.h"
 #include "reports/run/files.h"
 #include "reports/run/statistics.h"

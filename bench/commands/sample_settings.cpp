@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "bench/commands/network_sizes.h"
 #include "bench/commands/sample_arguments.h"
+#include "bench/pipeline/network_tensors.h"
 
 namespace noisefloor {
 namespace {

@@ -7,10 +7,10 @@
 #include <optional>
 
 #include "bench/commands/add_command.h"
-#include "bench/commands/conditioning.h"
 #include "bench/commands/network_sizes.h"
 #include "bench/commands/sample_arguments.h"
 #include "bench/pipeline/animation.h"
+#include "bench/pipeline/conditioning.h"
 #include "bench/pipeline/drift.h"
 #include "bench/pipeline/finite.h"
 #include "bench/pipeline/frame_stream.h"

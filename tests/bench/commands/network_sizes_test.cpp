@@ -1,14 +1,13 @@
 // The sizes of a call: options, what a file's tensors say, and where the two contradict each other.
-#include "bench/commands/network_sizes.h"
-
 #include <gtest/gtest.h>
 
 #include "bench/commands/pipeline_common.h"
+#include "bench/pipeline/network_tensors.h"
 
 namespace noisefloor {
 namespace {
 
-using namespace networks;
+using namespace pipeline;
 
 using Kind = NetworkTensor::Kind;
 

@@ -2,7 +2,7 @@
 // (checkpoint_settings.py).
 #include <gtest/gtest.h>
 
-#include "bench/commands/conditioning.h"
+#include "bench/pipeline/conditioning.h"
 #include "bench/pipeline/sampling.h"
 #include "tests/support/checkpoint_folder.h"
 #include "tests/support/recorded_tensors.h"

@@ -5,9 +5,9 @@
 #include <string>
 #include <utility>
 
-#include "bench/commands/conditioning.h"
 #include "bench/commands/decoding.h"
 #include "bench/pipeline/checkpoint.h"
+#include "bench/pipeline/conditioning.h"
 #include "bench/pipeline/sampling.h"
 #include "bench/sweep/suite.h"
 #include "tests/support/recorded_tensors.h"

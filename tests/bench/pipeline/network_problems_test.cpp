@@ -12,6 +12,8 @@
 namespace noisefloor::pipeline {
 namespace {
 
+using namespace networks;
+
 // op/problem/dtype -> how often, and only of ops that a call has.
 using Counts = std::map<std::string, long>;
 

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "bench/sweep/suite.h"
 #include "networks/inputs.h"
 #include "tests/support/limited_platform.h"

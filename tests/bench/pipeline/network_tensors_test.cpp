@@ -1,8 +1,8 @@
-#include "bench/commands/image_layout.h"
+#include "bench/pipeline/network_tensors.h"
 
 #include <gtest/gtest.h>
 
-namespace noisefloor {
+namespace noisefloor::pipeline {
 namespace {
 
 TEST(ImageLayout, ChannelsComeFirstInFiles) {
@@ -11,11 +11,11 @@ TEST(ImageLayout, ChannelsComeFirstInFiles) {
                                    100, 101, 102, 110, 111, 112, 120, 121, 122, 130, 131, 132};
   const std::vector<float> first = {0,   10,  20,  30,  1,   11,  21,  31,  2,   12,  22,  32,
                                     100, 110, 120, 130, 101, 111, 121, 131, 102, 112, 122, 132};
-  const networks::ImageShape image{2, 2, 3};
+  const ImageShape image{2, 2, 3};
   EXPECT_EQ(to_channels_first(last, image), first);
   EXPECT_EQ(to_channels_last(first, image), last);
   // Two frames of a video lie as two images do.
-  EXPECT_EQ(to_channels_first(last, networks::ImageShape{2, 2, 3, 2}), first);
+  EXPECT_EQ(to_channels_first(last, ImageShape{2, 2, 3, 2}), first);
 }
 
 TEST(ImageLayout, ShapesFollow) {
@@ -24,4 +24,4 @@ TEST(ImageLayout, ShapesFollow) {
 }
 
 }  // namespace
-}  // namespace noisefloor
+}  // namespace noisefloor::pipeline

@@ -1,4 +1,4 @@
-#include "bench/commands/conditioning.h"
+#include "bench/pipeline/conditioning.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -7,14 +7,12 @@
 #include <span>
 #include <stdexcept>
 
-#include "bench/commands/image_layout.h"
-#include "bench/commands/tensor_numbers.h"
+#include "bench/pipeline/network_tensors.h"
 #include "kernels/core/listed.h"
 
-namespace noisefloor {
+namespace noisefloor::pipeline {
 namespace {
 
-using namespace networks;
 using InputKind = NetworkTensor::Kind;
 
 constexpr const char* kLatents = "latents";
@@ -121,7 +119,7 @@ void Conditioning::read(const Network& network, std::int64_t count) {
   latents_.assign(turned.begin(), turned.end());
 }
 
-void Conditioning::set(Platform& platform, const pipeline::Executor& executor, std::int64_t first) const {
+void Conditioning::set(Platform& platform, const Executor& executor, std::int64_t first) const {
   const Network& network = executor.network();
   for (std::size_t k = 0; k < rows_.size(); ++k) {
     const NetworkTensor& input = input_of(network, info_->conditioning[k]);
@@ -152,4 +150,4 @@ std::vector<float> Conditioning::noise(const Network& network, std::int64_t firs
   return noise;
 }
 
-}  // namespace noisefloor
+}  // namespace noisefloor::pipeline

@@ -1,5 +1,5 @@
 // Embedded text and first noise: which image is told what.
-#include "bench/commands/conditioning.h"
+#include "bench/pipeline/conditioning.h"
 
 #include <gtest/gtest.h>
 
@@ -9,10 +9,8 @@
 #include "networks/layers.h"
 #include "tests/support/temporary_folder.h"
 
-namespace noisefloor {
+namespace noisefloor::pipeline {
 namespace {
-
-using namespace networks;
 
 // Of 2 tokens, 3 wide; its output is its input.
 NetworkInfo reader() {
@@ -56,8 +54,8 @@ std::vector<float> told(std::int64_t prompts, std::int64_t negative, bool guided
   const std::vector<float> noise = conditioning.noise(network, 2);
   EXPECT_EQ(noise, (std::vector<float>{8, 9, 10, 11, 0, 0, 0, 0}));
   const auto platform = make_host_platform();
-  const pipeline::Executor executor(*platform, network, pipeline::RandomWeights(),
-                                    {*platform, suite(), count_problems(network.graph), {"naive"}});
+  const Executor executor(*platform, network, RandomWeights(),
+                          {*platform, suite(), count_problems(network.graph), {"naive"}});
   conditioning.set(*platform, executor, first);
   const auto* text = static_cast<const float*>(executor.data(network.require(NetworkTensor::Kind::text).value));
   std::vector<float> firsts;
@@ -115,8 +113,8 @@ TEST(Conditioning, PicturesAreForAllFramesAndTheHalfWithoutHasNone) {
   Conditioning conditioning(path, info, true);
   conditioning.read(network, 2);
   const auto platform = make_host_platform();
-  const pipeline::Executor executor(*platform, network, pipeline::RandomWeights(),
-                                    {*platform, suite(), count_problems(network.graph), {"naive"}});
+  const Executor executor(*platform, network, RandomWeights(),
+                          {*platform, suite(), count_problems(network.graph), {"naive"}});
   conditioning.set(*platform, executor, 0);
   const auto held = [&](std::size_t input) {
     const ValueId value = network.inputs.at(input).value;
@@ -145,4 +143,4 @@ TEST(Conditioning, PicturesAreForAllFramesAndTheHalfWithoutHasNone) {
 }
 
 }  // namespace
-}  // namespace noisefloor
+}  // namespace noisefloor::pipeline
