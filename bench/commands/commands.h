@@ -19,6 +19,7 @@ class App;  // CLI11 takes seconds to compile: for add_command.h and what adds o
 namespace noisefloor {
 
 class Worker;
+struct PluginOptions;
 
 // What the program was started with, for env.json and for starting again.
 struct Invocation {
@@ -34,6 +35,7 @@ constexpr int kCouldNot = 2;
 
 void add_device_option(CLI::App& command, std::string& device);  // of open_platform
 void add_problems_option(CLI::App& command, std::string& folder);
+void add_plugin_options(CLI::App& command, PluginOptions& options);
 
 // "host", a device number, or "" for device 0 where there is one and the host otherwise (said on stderr). For the host
 // the program may start again (openmp_waiting.h): nothing is opened or written before. Throws InvalidInput or

@@ -10,6 +10,7 @@
 #include "bench/measure/worker.h"
 #include "bench/platform/openmp_waiting.h"
 #include "bench/platform/process_limits.h"
+#include "bench/sweep/plugins.h"
 #include "bench/sweep/suite.h"
 
 namespace noisefloor {
@@ -20,6 +21,20 @@ void add_device_option(CLI::App& command, std::string& device) {
 
 void add_problems_option(CLI::App& command, std::string& folder) {
   command.add_option("--problems", folder, "Folder of problem files (default: bench/problems)");
+}
+
+void add_plugin_options(CLI::App& command, PluginOptions& options) {
+  command
+      .add_option("--plugin", options.files,
+                  "Measure your own kernel as a row, in its own process: a shared library made with "
+                  "noisefloor/plugin.h, or a Python file (docs/plugins.md); may be repeated")
+      ->allow_extra_args(false);
+  command
+      .add_option("--plugin-seconds", options.seconds,
+                  "End a plugin's process as hung after this many seconds in a case; it has 120 to read its file")
+      ->check(CLI::PositiveNumber)
+      ->check(why_not_finite)
+      ->capture_default_str();
 }
 
 std::unique_ptr<Platform> open_platform(const std::string& device) {

@@ -5,11 +5,11 @@
 
 #include "bench/commands/add_command.h"
 #include "bench/commands/output_files.h"
-#include "bench/commands/plugin_options.h"
 #include "bench/measure/case_row.h"
 #include "bench/measure/case_runner.h"
 #include "bench/measure/duel.h"
 #include "bench/measure/worker.h"
+#include "bench/sweep/plugins.h"
 #include "bench/sweep/problem_files.h"
 #include "bench/sweep/pytorch.h"
 #include "reports/run/csv.h"

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "bench/commands/add_command.h"
-#include "bench/commands/plugin_options.h"
 #include "bench/measure/problem_record.h"
 #include "bench/pipeline/network_tensors.h"
+#include "bench/sweep/plugins.h"
 #include "bench/sweep/problem_files.h"
 #include "bench/sweep/suite.h"
 #include "kernels/sampler_step/solvers.h"

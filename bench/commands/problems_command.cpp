@@ -2,8 +2,7 @@
 #include <fmt/format.h>
 
 #include "bench/commands/add_command.h"
-#include "bench/commands/network_sizes.h"
-#include "bench/commands/pipeline_common.h"
+#include "bench/commands/pipeline_options.h"
 #include "networks/unfused.h"
 
 namespace noisefloor {

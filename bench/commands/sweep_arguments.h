@@ -7,10 +7,11 @@
 #include <vector>
 
 #include "bench/commands/benchmark_flags.h"
-#include "bench/commands/plugin_options.h"
+#include "bench/commands/commands.h"
 #include "bench/commands/selection_options.h"
 #include "bench/measure/worker.h"
 #include "bench/platform/platform.h"
+#include "bench/sweep/plugins.h"
 #include "reports/run/network_problems.h"
 #include "reports/run/shard.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "bench/pipeline/animation.h"
+#include "bench/pipeline/pictures.h"
 
 namespace noisefloor::pipeline {
 namespace {

@@ -1,5 +1,3 @@
-#include "bench/pipeline/animation.h"
-
 #include <fmt/format.h>
 #include <gif_lib.h>
 
@@ -9,6 +7,8 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+
+#include "bench/pipeline/pictures.h"
 
 namespace noisefloor::pipeline {
 namespace {

@@ -1,15 +1,16 @@
 // Where the time of a call of a network goes: records of what ran on the device, made into times by node and by op.
-// Pure functions of records; bench/pipeline/breakdown_run.h makes the records.
+// Pure functions of records, but for what is in breakdown_run.cpp, which makes the records.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "bench/counters/kernel_trace.h"
-#include "bench/pipeline/launch_listener.h"
+#include "bench/pipeline/executor.h"
 
 namespace noisefloor::pipeline {
 
@@ -70,5 +71,23 @@ Share total(const Breakdown& breakdown);
 std::string breakdown_text(const Breakdown& breakdown, std::size_t top);
 // op,node,problem,variant,kernels,time_us,gap_before_us; a line for each launch, in order.
 std::string breakdown_csv(const Breakdown& breakdown);
+
+// In timeline.cpp: one call on a time axis, for Perfetto (ui.perfetto.dev) and chrome://tracing.
+// JSON in the Trace Event Format, of the breakdown's replay. Tracks: nodes, with op, variant and problem, from where
+// all before have ended; the gaps between them; kernels, on further tracks where they overlap; and, as counters, the
+// bytes of the activations that live and of the workspace. Throws std::runtime_error where records and launches do not
+// match.
+std::string timeline_json(const Breakdown& breakdown, const std::string& device);
+
+// In breakdown_run.cpp.
+// Breaks down what `enqueue` launches through the executor (and a sampler over it), which must be the same each time it
+// is called. On a GPU three times over: a recording timed without a trace; launch by launch, which tells whose each
+// kernel is; and the recording again, traced, kernels told by their order. On the host by wall clock. Throws
+// CountersUnavailable, DeviceError, and std::runtime_error when kernels cannot be matched.
+Breakdown measure_breakdown(Platform& platform, Executor& executor, const Launch& enqueue, const std::string& title);
+
+// Warm times of a run folder's rows that are ok and of this device take the place of the plan's. Throws InvalidInput
+// where the folder has no sweep.csv, or none of its rows is of the device.
+void use_rows(Breakdown& breakdown, const std::filesystem::path& folder, const std::string& device);
 
 }  // namespace noisefloor::pipeline

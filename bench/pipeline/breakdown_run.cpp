@@ -1,9 +1,9 @@
-#include "bench/pipeline/breakdown_run.h"
-
 #include <fmt/format.h>
 
 #include <chrono>
+#include <map>
 
+#include "bench/pipeline/breakdown.h"
 #include "reports/run/statistics.h"
 #include "reports/run/sweep_csv.h"
 
@@ -133,7 +133,7 @@ Breakdown measure_breakdown(Platform& platform, Executor& executor, const Launch
   return breakdown;
 }
 
-std::map<CaseId, double> warm_times_of_rows(const std::filesystem::path& folder, const std::string& device) {
+void use_rows(Breakdown& breakdown, const std::filesystem::path& folder, const std::string& device) {
   std::map<CaseId, double> times;
   std::string other;
   try {
@@ -149,12 +149,8 @@ std::map<CaseId, double> warm_times_of_rows(const std::filesystem::path& folder,
   if (times.empty())
     throw InvalidInput(fmt::format("{} has no warm times of {}{}", folder.string(), device,
                                    other.empty() ? "" : fmt::format(", but rows of {}", other)));
-  return times;
-}
-
-void use_rows(Breakdown& breakdown, const std::map<CaseId, double>& warm_times) {
   for (LaunchLabel& label : breakdown.labels)
-    if (const auto row = warm_times.find(label); row != warm_times.end()) label.warm_us = row->second;
+    if (const auto row = times.find(label); row != times.end()) label.warm_us = row->second;
 }
 
 }  // namespace noisefloor::pipeline

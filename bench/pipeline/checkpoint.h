@@ -10,8 +10,7 @@
 #include <vector>
 
 #include "bench/pipeline/checkpoint_files.h"
-#include "bench/pipeline/weights.h"
-#include "bench/pipeline/wrong_checkpoint.h"
+#include "bench/pipeline/executor.h"
 
 namespace noisefloor::pipeline {
 
@@ -31,7 +30,7 @@ class Checkpoint final : public Weights {
   // network's tensors are missing, misshapen, of a dtype that is not floating-point, or not finite (also in the
   // network's dtype), and tensors of the files that the network does not know; what the network's row lets pass is let
   // pass.
-  void check(const Network& network) const override;
+  void check(const Network& network) const;
   // Values of a weight in the graph's layout and dtype; the checkpoint has been checked. Throws SafetensorsError where
   // a file was truncated since.
   std::vector<char> load(const Value& weight) const;

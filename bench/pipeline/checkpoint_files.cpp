@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "bench/pipeline/wrong_checkpoint.h"
 #include "kernels/core/listed.h"
 #include "reports/run/json_file.h"
 

@@ -131,6 +131,15 @@ void sort_unknown(const ConfigFile& config, const std::set<std::string, std::les
   }
 }
 
+std::string CheckpointSettings::line(const std::string& name, const std::string& value,
+                                     const std::string& given) const {
+  const auto said = from.find(name);
+  return fmt::format("{:<18} {:<24} {}\n", name, value,
+                     !given.empty()       ? given
+                     : said != from.end() ? said->second
+                                          : fmt::format("{}'s own", row.name));
+}
+
 std::optional<fs::path> pipeline_folder(const fs::path& file) {
   for (const fs::path& place : places_of(file))
     if (const fs::path folder = place.parent_path().parent_path();

@@ -30,6 +30,9 @@ struct CheckpointSettings {
   std::map<std::string, std::string> from = {};  // what the folder says, by the names in lists: "prediction", and where
   std::vector<std::string> ignored = {};         // "FILE: KEY VALUE", of what changes no number
   std::vector<std::string> warnings = {};        // of what might
+
+  // Of a list: a setting, its value, and where it comes from: `given`, the folder, or the network.
+  std::string line(const std::string& name, const std::string& value, const std::string& given = "") const;
 };
 
 // What alpha_bar 0 (zero terminal SNR) stands for, where sigma would be infinite. Solvers of latents of unit variance

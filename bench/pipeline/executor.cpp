@@ -108,7 +108,6 @@ void Executor::point_parts(std::size_t call) {
 }
 
 void Executor::load_weights(const Weights& weights) {
-  weights.check(*network_);
   const Graph& graph = network_->graph;
   std::size_t total = 0;
   for (const Value& value : graph.values())

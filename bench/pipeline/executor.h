@@ -5,15 +5,55 @@
 #include <memory>
 #include <vector>
 
-#include "bench/pipeline/launch_listener.h"
 #include "bench/pipeline/plan.h"
-#include "bench/pipeline/weights.h"
 #include "bench/platform/platform.h"
 #include "networks/network.h"
+#include "reports/run/case_id.h"
 
 namespace noisefloor::pipeline {
 
 using namespace networks;
+
+// Where a network's weights come from: a checkpoint, or chance.
+class Weights {
+ public:
+  virtual ~Weights() = default;
+  // Writes a weight's values, in the graph's layout and dtype, to the platform's memory.
+  virtual void fill(Platform& platform, const Value& weight, void* data) const = 0;
+  // All weights are there: what was kept from one to the next may go.
+  virtual void filled() const {}
+};
+
+// Normal numbers of fixed seeds, for timing and for verification: what a network computes with them means nothing, but
+// every weight counts. A weight is the same numbers whatever the network's dtype and batch, up to rounding. Products
+// keep the variance of their inputs (deviation 1 / sqrt(fan-in)), norms scale by about 1, and nothing is zero: ADM's
+// and EDM's own initial values are zero in every block's last convolution, which would hide what stands before it.
+class RandomWeights final : public Weights {
+ public:
+  void fill(Platform& platform, const Value& weight, void* data) const override;
+
+ private:
+  void fill_sum(Platform& platform, const Value& weight, void* data) const;
+};
+
+// Who wants to know of each launch, around it: breakdowns.
+// One launch: a node of the network, or one of the solver's own.
+struct LaunchLabel : CaseId {
+  std::string node;
+  std::optional<double> warm_us;  // by itself, as the plan measured it or a sweep's row has it
+  // What it needs of the network's memory: activations that live while it runs, and its own workspace.
+  struct Memory {
+    std::size_t activations, workspace;
+  };
+  std::optional<Memory> memory = {};
+};
+
+class LaunchListener {
+ public:
+  virtual ~LaunchListener() = default;
+  virtual void before(const LaunchLabel& label) = 0;
+  virtual void after() = 0;
+};
 
 class Executor {
  public:

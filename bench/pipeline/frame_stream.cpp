@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <numeric>
 
 #include "bench/measure/oracle.h"
 #include "bench/pipeline/memory_need.h"
 #include "kernels/core/fields.h"
+#include "kernels/core/listed.h"
 #include "kernels/q_sample/q_sample.h"
 
 namespace noisefloor::pipeline {
@@ -18,11 +21,41 @@ q_sample::Problem mixing_problem(const Network& network) {
   return {.batch = network.batch, .elements = network.image.elements()};
 }
 
+SamplingOptions frame_options(const SampleRequest& first, int steps, double strength) {
+  SamplingOptions options = first.options;
+  if (first.moves())
+    throw InvalidInput(fmt::format(
+        "stream follows a picture with pictures; {} draws videos, which noisefloor sample shows", first.row().name));
+  if (sampler_step::stochastic(options.row(), 0))
+    throw InvalidInput(fmt::format(
+        "--sampler {}: draws noise at its steps; frames take one that draws none: {}", options.row().name,
+        listed(sampler_step::solvers_where([](const auto& row) { return !sampler_step::stochastic(row, 0); }), "or")));
+  if (options.draws_noise())
+    throw InvalidInput(
+        fmt::format("{}: draws noise on the way, which frames do not", options.churn > 0 ? "--churn" : "--eta"));
+  const long all = std::max<long>(steps, std::lround(steps / strength));
+  options.steps = static_cast<int>(std::min<long>(all, sampler_step::kTrainingSteps + 1));
+  options.first_step = options.steps - steps;
+  try {
+    (void)plan_steps(options, first.row());
+  } catch (const InvalidInput& error) {
+    throw InvalidInput(
+        fmt::format("--steps {} and --strength {}: are the last of {} steps: {}", steps, strength, all, error.what()));
+  }
+  return options;
+}
+
 }  // namespace
 
-FrameStream::FrameStream(Platform& platform, Executor& network, Sampler& sampler, Executor* decoder, double blend,
-                         std::uint64_t seed)
-    : platform_(&platform), network_(&network), sampler_(&sampler), decoder_(decoder), blend_(blend), seed_(seed) {
+FrameStream::FrameStream(Platform& platform, Executor& network, const SamplingOptions& options, Executor* decoder,
+                         double blend)
+    : platform_(&platform),
+      sampler_(platform, network, options),
+      mixing_(platform, network),
+      decoder_(decoder),
+      problem_(mixing_problem(network.network())),
+      blend_(blend),
+      seed_(options.seed) {
   if (!(blend >= 0 && blend <= 1)) throw InvalidInput(fmt::format("--blend {}: the range is 0 to 1", blend));
   const Network& graph = network.network();
   const std::size_t numbers = static_cast<std::size_t>(graph.batch * graph.image.elements());
@@ -32,34 +65,28 @@ FrameStream::FrameStream(Platform& platform, Executor& network, Sampler& sampler
   picture_.resize(decoder == nullptr
                       ? numbers
                       : static_cast<std::size_t>(decoder->network().graph[decoder->network().output()].elements()));
-
-  const AnyProblem problem(mixing_problem(graph));
-  const Op& op = *find_op("q_sample");
-  const CountedProblem counted{&op, op.print(problem), DType::fp32, 1};
-  const Plan plan(platform, network.nodes(), {counted}, {});
-  KnownTimes nothing;
-  mixing_ = plan.choice(problem_id(counted))->make(platform, problem, DType::fp32, nothing);
+  mixing_.choose(*find_op("q_sample"), "mixing", problem_);
 }
 
-std::size_t FrameStream::bytes(const Network& network) {
+std::size_t FrameStream::bytes(const Network& network, const SamplingOptions& options) {
   const auto latents = static_cast<std::size_t>(network.batch * network.image.elements()) * sizeof(float);
   const std::size_t levels = static_cast<std::size_t>(network.batch) * sizeof(q_sample::Level);
-  return std::max(2 * (latents + levels),
+  return sampler_bytes(network, options) +
+         std::max(2 * (latents + levels),
                   trial_bytes(*find_op("q_sample"), AnyProblem(mixing_problem(network)), DType::fp32));
 }
 
 void FrameStream::begin(std::span<const int> labels, const std::vector<float>& x0) {
-  const auto batch = static_cast<std::size_t>(network_->network().batch);
-  const double kept = 1 - blend_, sigma = sampler_->first_sigma();
+  const double kept = 1 - blend_, sigma = sampler_.first_sigma();
   const double made_up = root_mean_square({x0.begin(), x0.end()}) * std::sqrt(1 - kept * kept);
   const auto upload = [&](Buffer& buffer, q_sample::Level level) {
-    const std::vector<q_sample::Level> levels(batch, level);
+    const std::vector<q_sample::Level> levels(buffer.bytes() / sizeof(level), level);
     platform_->upload(buffer.data(), levels.data(), buffer.bytes());
   };
   upload(begin_levels_, {static_cast<float>(kept), static_cast<float>(std::hypot(sigma, made_up))});
-  upload(end_levels_, {static_cast<float>(1 / sampler_->last_deviation()), 0});
+  upload(end_levels_, {static_cast<float>(1 / sampler_.last_deviation()), 0});
   platform_->upload(before_.data(), x0.data(), before_.bytes());
-  sampler_->prepare_steps(labels);
+  sampler_.prepare(labels);
   frame_ = 0;
 }
 
@@ -68,9 +95,9 @@ const std::vector<float>& FrameStream::next() {
   platform_->fill_normal(DType::fp32, noise_.data(), numbers, 0, 1, first_noise_seed(seed_, ++frame_));
   if (!recording_)
     recording_ = platform_->record([this] {
-      mix(before_.data(), begin_levels_, sampler_->first_latents());
-      if (const Status status = sampler_->enqueue_steps(); !status.ok()) return status;
-      mix(sampler_->last_latents(), end_levels_, before_.data());
+      mix(before_.data(), begin_levels_, sampler_.latents(0));
+      if (const Status status = sampler_.enqueue(0, sampler_.steps()); !status.ok()) return status;
+      mix(sampler_.latents(sampler_.steps()), end_levels_, before_.data());
       if (decoder_ == nullptr) return success();
       decoder_->bind(decoder_->network().x(), before_.data());  // which another stream may share
       return decoder_->enqueue();
@@ -90,9 +117,69 @@ std::vector<float> FrameStream::latents() const {
 
 void FrameStream::mix(const void* x, const Buffer& levels, void* into) {
   void* const pointers[] = {const_cast<void*>(x), noise_.data(), levels.data(), into};
-  LaunchContext context = platform_->context();
-  context.programmatic_launch = network_->programmatic();
-  throw_if_failed(mixing_->launch(pointers, {}, context));
+  mixing_.launch(*find_op("q_sample"), "mixing", problem_, pointers);
+}
+
+StreamRequest::StreamRequest(const SampleArguments& asked, int frame_steps, double strength, double replaced)
+    : first(asked),
+      frame(frame_options(first, frame_steps, strength)),
+      steps(plan_steps(frame, first.row())),
+      blend(replaced) {}
+
+double FrameTimes::quantile(double part) const {
+  std::vector<double> sorted(ms);
+  std::sort(sorted.begin(), sorted.end());
+  return sorted.at(static_cast<std::size_t>(std::ceil(part * static_cast<double>(sorted.size()))) - 1);
+}
+
+double FrameTimes::seconds() const {
+  return std::accumulate(ms.begin(), ms.end(), 0.0) / 1e3;
+}
+
+std::int64_t FrameTimes::later_than(double deadline_ms) const {
+  return std::count_if(ms.begin(), ms.end(), [&](double one) { return one > deadline_ms; });
+}
+
+StreamPipeline::StreamPipeline(const StreamRequest& request, Device device)
+    : models_(request.first, device, calls_of(request.steps)) {
+  if (models_.decoding) decoder_ = std::make_unique<RunningModel>(models_.decoding->model());
+  SamplingOptions first = request.first.options, frame = request.frame;
+  first.cache_every = 1;
+  const std::size_t loops = request.first.loops();
+  network_ = std::make_unique<RunningModel>(models_.model, [=](const Network& other) {
+    return sampler_bytes(other, first) + loops * FrameStream::bytes(other, frame);
+  });
+  network_->make([&] {
+    Executor* const decoder = decoder_ ? &decoder_->executor() : nullptr;
+    first_.emplace(device.platform, network_->executor(), first);
+    asked_.emplace(device.platform, network_->executor(), frame, decoder, request.blend);
+    frame.cache_every = 1;
+    if (loops > 1) whole_.emplace(device.platform, network_->executor(), frame, decoder, request.blend);
+  });
+}
+
+FrameTimes StreamPipeline::draw(std::int64_t count, bool all_whole,
+                                const std::function<void(const std::vector<float>&)>& seen) {
+  const std::vector<int>& labels = models_.drawing.labels;
+  if (first_picture_.empty()) {
+    models_.tell(*network_, *first_, 0);
+    first_picture_ = first_->run(labels, 0);
+    require_finite(first_picture_, models_.model.network.image.elements(), 0);
+  }
+  FrameStream& stream = all_whole && whole_ ? *whole_ : *asked_;
+  stream.begin(labels, first_picture_);
+  (void)stream.next();
+  stream.begin(labels, first_picture_);
+  FrameTimes frames;
+  for (std::int64_t frame = 0; frame < count; ++frame) {
+    const auto start = std::chrono::steady_clock::now();
+    const std::vector<float>& picture = stream.next();
+    frames.ms.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
+    require_finite(picture, std::ssize(picture), frame);
+    if (seen) seen(picture);
+    if (frame + 1 == count) frames.last = picture;
+  }
+  return frames;
 }
 
 }  // namespace noisefloor::pipeline

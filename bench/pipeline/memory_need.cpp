@@ -72,6 +72,12 @@ std::optional<std::size_t> executor_bytes(const Network& network, const Platform
   return std::max(held + aligned(workspace), measuring);
 }
 
+std::size_t bytes_for_networks(Platform& platform) {
+  constexpr std::size_t kDeviceReserve = std::size_t{256} << 20;
+  const std::size_t free = platform.free_bytes();
+  return free - (platform.description().is_host ? 0 : std::min(kDeviceReserve, free));
+}
+
 std::int64_t largest_fitting(const NetworkInfo& info, const BuildOptions& options, std::size_t free,
                              const std::function<std::optional<std::size_t>(const Network&)>& bytes_of,
                              std::int64_t& (*size)(BuildOptions&)) {

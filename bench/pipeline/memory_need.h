@@ -27,6 +27,10 @@ using VariantOf = std::function<const AnyVariant*(std::size_t node)>;
 std::optional<std::size_t> executor_bytes(const Network& network, const PlatformDescription& platform,
                                           const VariantOf& variant_of);
 
+// Of free memory, what a network can have: beside what is counted, a device holds the code of kernels, which is loaded
+// as they are first launched, and recorded graphs.
+std::size_t bytes_for_networks(Platform& platform);
+
 inline std::int64_t& batch_of(BuildOptions& options) {
   return options.batch;
 }

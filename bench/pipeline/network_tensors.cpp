@@ -5,8 +5,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <limits>
 #include <utility>
+
+#include "kernels/core/fields.h"
+#include "kernels/core/listed.h"
+#include "networks/inputs.h"
 
 namespace noisefloor::pipeline {
 namespace {
@@ -30,6 +35,79 @@ std::vector<std::pair<SizeField, std::size_t>> sizes_in(const NetworkInfo& info,
   std::vector<std::pair<SizeField, std::size_t>> all{{field(&Sizes::height), 2}, {field(&Sizes::width), 1}};
   if (info.most_frames > 1) all.push_back({field(&Sizes::frames), 4});
   return all;
+}
+
+const FileTensor& require_tensor(const SafetensorsFile& file, const std::string& path, const char* name,
+                                 const std::string& what) {
+  if (const FileTensor* tensor = file.find(name)) return *tensor;
+  std::vector<std::string> names;
+  for (const FileTensor& tensor : file.tensors()) names.push_back(tensor.text() + " " + tensor.name);
+  throw InvalidInput(fmt::format("{} has no tensor '{}' ({}); it has {}", path, name, what, fmt::join(names, ", ")));
+}
+
+void require_known(const SafetensorsFile& file, const std::string& path, const Network& network) {
+  std::vector<std::string> known;
+  for (const NetworkTensor& input : network.inputs) known.emplace_back(input.name);
+  for (const FileTensor& tensor : file.tensors())
+    if (std::find(known.begin(), known.end(), tensor.name) == known.end())
+      throw InvalidInput(fmt::format("{}: {} takes no tensor {}; it takes {}", path, network.name(), tensor.name,
+                                     listed(known, "and")));
+}
+
+constexpr const char* kImages = "images [n, channels, height, width]";
+constexpr const char* kVideos = "videos [n, frames, channels, height, width]";
+
+const char* images_of(const NetworkInfo& info) {
+  return info.most_frames > 1 ? kVideos : kImages;
+}
+
+// What its numbers may be, in words; any where it is empty.
+std::string range_of(const NetworkTensor& input) {
+  const bool whole = input.kind == InputKind::labels || input.kind == InputKind::tokens;
+  if (input.kind == InputKind::sigma) return "above 0, in fp32";
+  if (!whole && input.kind != InputKind::timesteps) return "";
+  return fmt::format("{}0 to {}", whole ? "whole numbers, " : "", input.range - 1);
+}
+
+// Files have images as PyTorch does, channels before height and width, and labels as numbers; the network's images are
+// channels-last.
+std::vector<std::int64_t> shape_in_file(const NetworkTensor& tensor) {
+  if (tensor.kind == InputKind::image) return channels_first_shape(tensor.shape);
+  std::vector<std::int64_t> shape = tensor.shape;
+  if (tensor.kind == InputKind::labels) shape.resize(1);
+  return shape;
+}
+
+// How a file has an input, in words.
+std::string described(const NetworkInfo& info, const NetworkTensor& input) {
+  if (input.kind == InputKind::image) return images_of(info);
+  if (input.kind == InputKind::text) return fmt::format("[n, tokens, {}]", input.shape.back());
+  const std::string range = range_of(input);
+  return fmt::format("[{}]{}{}", fmt::join(shape_in_file(input), ", "), range.empty() ? "" : ", ", range);
+}
+
+// Throws InvalidInput on a noise level, label or token that the network cannot be asked.
+void check_range(const NetworkTensor& input, const std::string& path, double number) {
+  const std::string range = range_of(input);
+  const auto rounded = static_cast<float>(number);
+  const bool sigma = input.kind == InputKind::sigma;
+  const bool inside = sigma ? rounded > 0 : rounded >= 0 && rounded <= static_cast<float>(input.range - 1);
+  if (range.empty() || (inside && (!range.starts_with("whole") || number == std::floor(number)))) return;
+  throw InvalidInput(fmt::format("{}: {} {} is out of range ({})", path, input.name, number, range));
+}
+
+std::vector<char> input_in(const SafetensorsFile& file, const std::string& path, const Network& network,
+                           const NetworkTensor& input) {
+  const FileTensor& tensor = require_tensor(file, path, input.name, described(*network.info, input));
+  std::vector<double> numbers = numbers_of(file, tensor, path, shape_in_file(input));
+  for (const double number : numbers) check_range(input, path, number);
+  if (input.kind == InputKind::labels) return one_hot(network, std::vector<int>(numbers.begin(), numbers.end()));
+  if (input.kind == InputKind::image) numbers = to_channels_last(numbers, network.image);
+  const Value& value = network.graph[input.value];
+  std::vector<char> data(value.bytes());
+  for (std::size_t i = 0; i < numbers.size(); ++i)
+    store_element(value.dtype, data.data(), static_cast<std::int64_t>(i), numbers[i]);
+  return data;
 }
 
 }  // namespace
@@ -102,6 +180,37 @@ Sizes sizes_of_inputs(const NetworkInfo& info, const Sizes& asked, std::span<con
     }
   }
   return sizes;
+}
+
+std::int64_t images_in(const SafetensorsFile& file, const std::string& path, const NetworkInfo& info) {
+  file.require_layout(kChannelsFirst);
+  const FileTensor& x = require_tensor(file, path, "x", images_of(info));
+  if (x.shape.size() != (info.most_frames > 1 ? 5 : 4) || x.shape[0] < 1)
+    throw InvalidInput(fmt::format("{}: tensor x is [{}], not {} with n of 1 and more", path, fmt::join(x.shape, ", "),
+                                   images_of(info)));
+  return x.shape[0];
+}
+
+std::vector<std::vector<char>> inputs_in(const SafetensorsFile& file, const std::string& path, const Network& network) {
+  require_known(file, path, network);
+  std::vector<std::vector<char>> inputs;
+  for (const NetworkTensor& input : network.inputs) inputs.push_back(input_in(file, path, network, input));
+  return inputs;
+}
+
+void write_image_tensors(const std::filesystem::path& file, const std::string& network,
+                         std::span<const ImageTensor> images, std::span<const std::int64_t> labels) {
+  std::vector<FileTensor> tensors;
+  std::deque<std::vector<float>> turned;
+  for (const auto& [name, image, numbers, video] : images) {
+    std::vector<std::int64_t> shape{std::ssize(numbers) / image.elements(), image.channels, image.height, image.width};
+    if (video) shape.insert(shape.begin() + 1, image.frames);
+    turned.push_back(to_channels_first(numbers, image));
+    tensors.push_back({name, safetensors_name(DType::fp32), shape, std::as_bytes(std::span(turned.back()))});
+  }
+  if (!labels.empty())
+    tensors.push_back({"labels", safetensors_name(DType::int64), {std::ssize(labels)}, std::as_bytes(labels)});
+  write_safetensors(file, tensors, {{"network", network}, {kLayoutKey, kChannelsFirst}});
 }
 
 }  // namespace noisefloor::pipeline

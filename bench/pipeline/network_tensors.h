@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <span>
 #include <string>
 #include <vector>
@@ -56,5 +57,22 @@ Sizes latents_of_pictures(const NetworkInfo& info, Sizes pictures);
 // and tensor, where the two contradict each other, or the network does not take such sizes.
 Sizes sizes_of_inputs(const NetworkInfo& info, const Sizes& asked, std::span<const FileTensor> tensors,
                       const std::string& path);
+
+// How many images a file has for a call: the rows of x. Throws InvalidInput where it has no such tensor.
+std::int64_t images_in(const SafetensorsFile& file, const std::string& path, const NetworkInfo& info);
+// All inputs of a network, in the layout and dtype that they are uploaded in. Throws InvalidInput that names file and
+// tensor: one that is missing, that the network does not take, of another shape, or with a number that it cannot be
+// asked.
+std::vector<std::vector<char>> inputs_in(const SafetensorsFile& file, const std::string& path, const Network& network);
+
+// Images [n, height, width, channels] as a file has them. A video has frames also where there is one.
+struct ImageTensor {
+  const char* name;
+  ImageShape shape;
+  const std::vector<float>& numbers;
+  bool video;
+};
+void write_image_tensors(const std::filesystem::path& file, const std::string& network,
+                         std::span<const ImageTensor> images, std::span<const std::int64_t> labels = {});
 
 }  // namespace noisefloor::pipeline

@@ -9,7 +9,6 @@
 #include "bench/measure/bound_case.h"
 #include "bench/measure/case_row.h"
 #include "bench/measure/case_runner.h"
-#include "bench/pipeline/plan_file.h"
 #include "bench/platform/build_info.h"
 #include "reports/run/statistics.h"
 

@@ -1,9 +1,8 @@
-#include "bench/pipeline/plan_file.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 
+#include "bench/pipeline/plan.h"
 #include "kernels/catalogue.h"
 #include "kernels/core/fields.h"
 #include "reports/run/csv.h"

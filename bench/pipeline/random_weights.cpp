@@ -1,7 +1,7 @@
 #include <cmath>
 #include <vector>
 
-#include "bench/pipeline/weights.h"
+#include "bench/pipeline/executor.h"
 
 namespace noisefloor::pipeline {
 namespace {

@@ -62,6 +62,28 @@ std::size_t sampler_bytes(const Network& network, const SamplingOptions& options
   return buffers * latents_bytes(network) + StepTables::bytes(network, options) + measuring;
 }
 
+void SolverLaunches::choose(const Op& op, const std::string& name, const AnyProblem& problem) {
+  const std::string text = op.print(problem);
+  const CountedProblem counted{&op, text, DType::fp32, 1};
+  const Plan plan(*platform_, executor_->nodes(), {counted}, {});
+  choices_.emplace(name, Choice{plan.choice(problem_id(counted)), plan.warm_us(problem_id(counted))});
+}
+
+void SolverLaunches::launch(const Op& op, const std::string& name, const AnyProblem& problem,
+                            std::span<void* const> pointers) {
+  const ProblemId id{op.name, op.print(problem), to_string(DType::fp32)};
+  const auto& [implementation, warm_us] = choices_.at(name);
+  auto& runner = runners_[id];
+  KnownTimes nothing;
+  if (!runner) runner = implementation->make(*platform_, problem, DType::fp32, nothing);
+  LaunchListener* listener = executor_->listener();
+  if (listener != nullptr) listener->before({{id, implementation->name}, "sampler." + name, warm_us});
+  LaunchContext context = platform_->context();
+  context.programmatic_launch = executor_->programmatic();
+  throw_if_failed(runner->launch(pointers, {}, context));
+  if (listener != nullptr) listener->after();
+}
+
 Sampler::Sampler(Platform& platform, Executor& executor, const SamplingOptions& options)
     : platform_(&platform),
       executor_(&executor),
@@ -86,16 +108,14 @@ Sampler::Sampler(Platform& platform, Executor& executor, const SamplingOptions& 
 }
 
 std::vector<float> Sampler::run(std::span<const int> labels, std::int64_t first_image, const Observer& observer) {
-  const Network& network = executor_->network();
-  if (network.classes > 0) executor_->set_labels(labels);
-  start(first_image);
+  begin(labels, first_image);
   if (observer) observer(-1, latents_[current_].data());
 
   // Launches that draw noise have the images' numbers in them: of another batch, they are others.
   if (options_.draws_noise()) forget_launches();
   if (observer) {
     for (std::size_t step = 0; step < steps_.size(); ++step) {
-      take_steps(step, step + 1, first_image);
+      throw_if_failed(enqueue(step, step + 1, first_image));
       platform_->synchronize();
       observer(static_cast<int>(step), latents_[current_].data());
       if (progress_) progress_(step + 1);
@@ -120,10 +140,8 @@ void Sampler::replay_steps(std::int64_t first_image) {
   for (std::size_t begin = 0, piece = 0; begin < steps_.size(); ++piece) {
     if (piece == recordings_.size()) {
       const std::size_t end = std::min(steps_.size(), begin + piece_of());
-      recordings_.push_back({end, platform_->record([this, begin, end, first_image] {
-                               take_steps(begin, end, first_image);
-                               return success();
-                             })});
+      recordings_.push_back(
+          {end, platform_->record([this, begin, end, first_image] { return enqueue(begin, end, first_image); })});
     }
     const auto start = std::chrono::steady_clock::now();
     recordings_[piece].recording->replay();
@@ -168,26 +186,11 @@ void Sampler::go_to(std::size_t step) {
 
 void Sampler::prepare(std::span<const int> labels) {
   if (executor_->network().classes > 0) executor_->set_labels(labels);
-  start(0);
-}
-
-Status Sampler::enqueue_first_step() {
-  take_steps(0, 1, 0);
-  return success();
-}
-
-void Sampler::prepare_steps(std::span<const int> labels) {
-  if (executor_->network().classes > 0) executor_->set_labels(labels);
   compute_once();
 }
 
-Status Sampler::enqueue_steps() {
-  take_steps(0, steps_.size(), 0);
-  return success();
-}
-
-const void* Sampler::last_latents() {
-  go_to(steps_.size());
+void* Sampler::latents(std::size_t step) {
+  go_to(step);
   return latents_[current_].data();
 }
 
@@ -195,12 +198,12 @@ double Sampler::last_deviation() const {
   return std::hypot(1.0, steps_.back().sigma_next);
 }
 
-void Sampler::start(std::int64_t first_image) {
+void Sampler::begin(std::span<const int> labels, std::int64_t first_image) {
   const Network& network = executor_->network();
   const std::int64_t elements = network.image.elements();
   const double deviation = first_deviation(steps_.front().churned_from, options_, *network.info);
+  prepare(labels);
   go_to(0);
-  compute_once();
   if (!given_noise_.empty()) {
     noise_ = std::exchange(given_noise_, {});
     std::vector<float> latents(noise_);
@@ -216,7 +219,7 @@ void Sampler::start(std::int64_t first_image) {
   for (float& value : noise_) value = static_cast<float>(value / deviation);
 }
 
-void Sampler::take_steps(std::size_t begin, std::size_t end, std::int64_t first_image) {
+Status Sampler::enqueue(std::size_t begin, std::size_t end, std::int64_t first_image) {
   go_to(begin);
   for (std::size_t step = begin; step < end; ++step) {
     if (steps_[step].sigma > steps_[step].churned_from) add_churn(step, first_image);
@@ -233,6 +236,7 @@ void Sampler::take_steps(std::size_t begin, std::size_t end, std::int64_t first_
     }
     add_older(step, newest_history);
   }
+  return success();
 }
 
 void Sampler::denoise(const void* latents) {

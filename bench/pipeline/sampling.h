@@ -8,11 +8,56 @@
 
 #include "bench/pipeline/executor.h"
 #include "bench/pipeline/sampling_steps.h"
-#include "bench/pipeline/solver_launches.h"
-#include "bench/pipeline/step_tables.h"
 #include "kernels/q_sample/q_sample.h"
 
 namespace noisefloor::pipeline {
+
+// The numbers of a sampling loop that depend on its schedule alone, computed once and kept on the device.
+class StepTables {
+ public:
+  StepTables(Platform& platform, const Network& network, const SamplingOptions& options,
+             std::span<const StepPlan> steps);
+  // What one allocates.
+  static std::size_t bytes(const Network& network, const SamplingOptions& options);
+
+  // Coefficients of all steps [steps, kRowLength], of the op sampler_step.
+  void* rows(sampler_step::Half half) const;
+  // A pair of levels an image (of guidance: a frame), of the op q_sample.
+  void* churn(std::size_t step) const;
+  void* older(std::size_t step, std::size_t k) const;  // what the k-th step before the one before kept
+  void* guidance() const { return guidance_.data(); }
+  // What a call of the network is told, a number an image of the call.
+  void* sigmas(std::size_t call) const;
+  void* timesteps(std::size_t call) const;  // of networks that take them
+
+ private:
+  std::size_t levels_bytes_, told_bytes_, older_a_step_;
+  Buffer rows_, second_rows_, churn_, older_, guidance_, sigmas_, timesteps_;
+};
+
+// What a sampling loop launches beside its network: solver steps, noise, sums.
+class SolverLaunches {
+ public:
+  SolverLaunches(Platform& platform, Executor& executor) : platform_(&platform), executor_(&executor) {}
+
+  // The fastest of our variants for a problem, measured here; `name` is what launches and listeners call it.
+  void choose(const Op& op, const std::string& name, const AnyProblem& problem);
+  // Of a problem that may differ from the chosen one in what costs nothing: a step's number, an image's.
+  void launch(const Op& op, const std::string& name, const AnyProblem& problem, std::span<void* const> pointers);
+
+  void forget() { runners_.clear(); }  // what was made for problems; choices stay
+  std::size_t runners() const { return runners_.size(); }
+
+ private:
+  Platform* platform_;
+  Executor* executor_;
+  struct Choice {
+    ImplementationPtr implementation;
+    std::optional<double> warm_us;
+  };
+  std::map<std::string, Choice> choices_;
+  std::map<ProblemId, std::unique_ptr<Ready>> runners_;  // each problem is of one choice: a solver's half is a field
+};
 
 // A seed for each image's first noise; drawn noise takes seed and image as they are.
 std::uint64_t first_noise_seed(std::uint64_t seed, std::int64_t image);
@@ -45,29 +90,25 @@ class Sampler {
   void report_to(Progress progress);
   // First noise of the next batch, of unit variance [batch, height, width, channels], in the place of what is drawn.
   void begin_from(std::vector<float> noise) { given_noise_ = std::move(noise); }
-  // For measuring the first step, again and again: prepare() sets labels and first noise, enqueue_first_step() enqueues
-  // what run() begins with. The latents that it leaves are of no use; run() starts anew.
+  // What run() is made of, for whoever enqueues steps himself. prepare(): labels, and what is computed once. Of a
+  // network with levels ahead that is of this sampler's levels: no other sampler of the executor may run between this
+  // and the last enqueue(). begin(): the same, and the first noise.
   void prepare(std::span<const int> labels);
-  Status enqueue_first_step();
-  // For whoever puts latents into first_latents() himself: all steps, from there. Not with noise that is drawn on the
-  // way. x0 is the last latents divided by last_deviation().
-  // Labels, and what is computed once. Of a network with levels ahead that is of this sampler's levels: no other
-  // sampler of the executor may run between this and the last enqueue_steps().
-  void prepare_steps(std::span<const int> labels);
-  Status enqueue_steps();
-  void* first_latents() { return latents_[0].data(); }
-  const void* last_latents();
+  void begin(std::span<const int> labels, std::int64_t first_image);
+  // Steps [begin, end), from the latents that lie where `begin` reads them.
+  Status enqueue(std::size_t begin, std::size_t end, std::int64_t first_image = 0);
+  std::size_t steps() const { return steps_.size(); }
+  // Where they lie before a step; behind the last one they are x0 times last_deviation().
+  void* latents(std::size_t step);
   double first_sigma() const { return steps_.front().churned_from; }
   double last_deviation() const;
   const std::vector<float>& initial_noise() const { return noise_; }  // of the last run, unit variance
   std::size_t runners() const { return launches_.runners(); }         // that are kept; at most those of one batch
 
  private:
-  void start(std::int64_t first_image);
   void go_to(std::size_t step);
   void forget_launches();
   void replay_steps(std::int64_t first_image);
-  void take_steps(std::size_t begin, std::size_t end, std::int64_t first_image);
   void add_churn(std::size_t step, std::int64_t first_image);
   void add_older(std::size_t step, std::size_t newest_history);
   void compute_once();

@@ -1,10 +1,10 @@
-#include "bench/pipeline/step_tables.h"
-
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
 #include <utility>
 #include <vector>
+
+#include "bench/pipeline/sampling.h"
 
 namespace noisefloor::pipeline {
 namespace {

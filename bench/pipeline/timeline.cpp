@@ -1,4 +1,4 @@
-#include "bench/pipeline/timeline.h"
+#include "bench/pipeline/breakdown.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

@@ -124,13 +124,13 @@ def test_no_output_replaces_the_rows_that_are_compared_with(tmp_path, option, sa
         ({"x": np.full((2, 1, 8, 8), np.nan, np.float32)}, "not finite"),
         ({"sigma": np.array([0.5, 0], np.float32)}, "sigma 0 is out of range"),
         ({"sigma": np.array([0.5], np.float32)}, "tensor sigma is [1], not [2]"),
-        ({"labels": np.array([3, 10], np.int64)}, "label 10: digits has classes 0 to 9"),
+        ({"labels": np.array([3, 10], np.int64)}, "labels 10 is out of range (whole numbers, 0 to 9)"),
         ({"labels": None}, "no tensor 'labels'"),
         ({"timesteps": np.array([3, 9], np.int64)}, "in.safetensors: digits takes no tensor timesteps; it takes x, sigma and labels"),
-        ({"labels": np.array([3, 2.7], np.float32)}, "label 2.7"),
-        ({"labels": np.array([3, -1], np.float32)}, "label -1: digits has classes 0 to 9"),
+        ({"labels": np.array([3, 2.7], np.float32)}, "labels 2.7"),
+        ({"labels": np.array([3, -1], np.float32)}, "labels -1 is out of range"),
         ({"labels": np.array([3, 1e300])}, "tensor labels has numbers that fp32 cannot hold: 1e+300"),
-        ({"labels": np.array([3, 2**62])}, "digits has classes 0 to 9"),
+        ({"labels": np.array([3, 2**62])}, "whole numbers, 0 to 9"),
         ({"x": np.full((2, 1, 8, 8), -1e39)}, "tensor x has numbers that fp32 cannot hold"),
         ({"sigma": np.array([0.5, 1e-60])}, "sigma 1e-60 is out of range"),
         ({"x": np.full((2, 1, 8, 8), 3e38, np.float32)}, "of 128 elements of the result are not finite"),
@@ -148,7 +148,7 @@ def test_forward_leaves_the_plan_alone_when_its_inputs_are_wrong(tmp_path):
     forward_input(tmp_path, labels=np.array([3, 10], np.int64))
     (tmp_path / "plan.csv").write_text("op,dtype,problem,variant\n")
     result = forward(tmp_path, "--plan", tmp_path / "plan.csv")
-    assert result.returncode == 2 and "label 10" in result.stderr
+    assert result.returncode == 2 and "labels 10" in result.stderr
     assert (tmp_path / "plan.csv").read_text().count("\n") == 1
 
 

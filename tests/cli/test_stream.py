@@ -86,7 +86,7 @@ def test_loops_that_are_compared_are_not_counted(tmp_path):
     (("--cache-blocks", 1), "--cache-blocks is for --cache-every 2 and more"),
     (("--cache-every", 2, "--cache-blocks", 5), "it has 1 to 4"),
     (("--times", "/nowhere/times.csv"), "--times"),
-    (("--frames", 1000000, "--zoom", 64, "--out", "frames.png"), "more than 2^32 to keep"),
+    (("--frames", 1000000, "--zoom", 64, "--out", "frames.png"), "bytes to keep, more than 2^32"),
 ])
 def test_what_cannot_be_is_refused(tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)

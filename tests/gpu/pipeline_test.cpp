@@ -10,11 +10,10 @@
 #include <vector>
 
 #include "bench/counters/kernel_trace.h"
-#include "bench/pipeline/breakdown_run.h"
+#include "bench/pipeline/breakdown.h"
 #include "bench/pipeline/checkpoint.h"
 #include "bench/pipeline/executor.h"
 #include "bench/pipeline/sampling.h"
-#include "bench/pipeline/timeline.h"
 #include "bench/sweep/suite.h"
 #include "tests/support/temporary_folder.h"
 

@@ -5,8 +5,7 @@
 #include <fstream>
 #include <string>
 
-#include "bench/commands/sample_arguments.h"
-#include "bench/pipeline/checkpoint_settings.h"
+#include "bench/pipeline/sample_request.h"
 #include "tests/support/small_networks.h"
 #include "tests/support/temporary_folder.h"
 
@@ -31,16 +30,9 @@ class CheckpointFolder {
     return networks::small_network(network_.c_str(), network_ == "sd15" ? networks::kSmall : networks::kSmallXl);
   }
 
-  // As the command line has them, resolved.
-  SampleArguments arguments() const {
-    SampleArguments arguments;
-    arguments.network.network = network_;
-    arguments.network.weights = path().string();
-    arguments.network.device = "host";
-    arguments.network.plan = "naive";
-    arguments.network.dtype = "fp32";
-    arguments.conditioning = "a file";
-    return arguments;
+  pipeline::SampleArguments arguments() const {
+    return {.model = {.network = network_, .weights = path().string(), .dtype = DType::fp32, .plan = "naive"},
+            .conditioning = path() / "told.safetensors"};
   }
   pipeline::CheckpointSettings settings(const pipeline::GivenOptions& given = {}) const {
     return pipeline::checkpoint_settings(row(), pipeline::checkpoint_file(path()), true, given);

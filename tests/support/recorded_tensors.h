@@ -4,6 +4,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <deque>
+#include <filesystem>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "bench/tensors/safetensors.h"
@@ -34,6 +38,21 @@ inline double distance(const std::vector<float>& found, const std::vector<float>
     norm += std::pow(static_cast<double>(expected[i]), 2);
   }
   return std::sqrt(error / norm);
+}
+
+// What a recorded loop was told, and its first noise, of its first pictures: a file as --conditioning takes it.
+inline void write_told(const std::filesystem::path& file, const SafetensorsFile& recorded, std::int64_t pictures) {
+  std::vector<FileTensor> tensors;
+  std::deque<std::vector<std::byte>> storage;
+  for (FileTensor tensor : recorded.tensors()) {
+    if (tensor.name == "final_latents" || tensor.name == "images" || tensor.name == "x" || tensor.name == "output")
+      continue;
+    storage.push_back(recorded.read(tensor));
+    const std::int64_t rows = std::exchange(tensor.shape.front(), std::min(tensor.shape.front(), pictures));
+    tensor.data = std::span(storage.back()).first(storage.back().size() / rows * tensor.shape.front());
+    tensors.push_back(tensor);
+  }
+  write_safetensors(file, tensors);
 }
 
 }  // namespace noisefloor

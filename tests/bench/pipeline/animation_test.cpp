@@ -1,5 +1,5 @@
 // Animated GIFs, decoded again by giflib; colours against the pictures that they stand for.
-#include "bench/pipeline/animation.h"
+#include "bench/pipeline/pictures.h"
 
 #include <gif_lib.h>
 #include <gtest/gtest.h>

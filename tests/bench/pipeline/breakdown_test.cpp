@@ -7,7 +7,6 @@
 #include <fstream>
 #include <numeric>
 
-#include "bench/pipeline/breakdown_run.h"
 #include "reports/run/csv.h"
 #include "reports/run/files.h"
 #include "reports/run/sweep_csv.h"
@@ -190,14 +189,14 @@ TEST(Breakdown, RowsOfTheDeviceTakeThePlaceOfThePlansTimes) {
   };
   write(row("this", Outcome::ok, 3.5));
   Breakdown b = example();
-  use_rows(b, warm_times_of_rows(folder.path(), "this"));
+  use_rows(b, folder.path(), "this");
   EXPECT_EQ(b.labels[2].warm_us, 3.5);
   EXPECT_EQ(b.labels[0].warm_us, 8.0);
   EXPECT_FALSE(b.labels[1].warm_us.has_value());
-  EXPECT_THROW((void)warm_times_of_rows(folder.path(), "that"), InvalidInput);
+  EXPECT_THROW(use_rows(b, folder.path(), "that"), InvalidInput);
   write(row("this", Outcome::incorrect, std::nullopt));
-  EXPECT_THROW((void)warm_times_of_rows(folder.path(), "this"), InvalidInput);
-  EXPECT_THROW((void)warm_times_of_rows(folder / "none", "this"), InvalidInput);
+  EXPECT_THROW(use_rows(b, folder.path(), "this"), InvalidInput);
+  EXPECT_THROW(use_rows(b, folder / "none", "this"), InvalidInput);
 }
 
 }  // namespace

@@ -6,7 +6,8 @@
 #include <fstream>
 #include <string>
 
-#include "bench/commands/decoding.h"
+#include "bench/pipeline/decoding.h"
+#include "bench/sweep/suite.h"
 #include "tests/support/checkpoint_folder.h"
 #include "tests/support/recorded_tensors.h"
 
@@ -226,13 +227,12 @@ TEST(CheckpointSettings, NoiseIsNotPredictedWhereThereIsNoSignal) {
   const CheckpointFolder folder;
   folder.schedule({{"_class_name", "EulerDiscreteScheduler"}, {"rescale_betas_zero_snr", true}});
   SampleArguments arguments = folder.arguments();
-  EXPECT_THROW(resolve_options(arguments, folder.row()), InvalidInput);
+  EXPECT_THROW(SampleRequest(arguments, folder.row()), InvalidInput);
+  arguments.prediction = sampler_step::Prediction::v;
+  EXPECT_NEAR(SampleRequest(arguments, folder.row()).steps.front().sigma, 4096, 1);
   arguments = folder.arguments();
-  arguments.prediction = "v";
-  EXPECT_NEAR(resolve_options(arguments, folder.row()).front().sigma, 4096, 1);
-  arguments = folder.arguments();
-  arguments.schedule = "scaled_linear";
-  EXPECT_LT(resolve_options(arguments, folder.row()).front().sigma, 20);
+  arguments.schedule = sampler_step::Schedule::scaled_linear;
+  EXPECT_LT(SampleRequest(arguments, folder.row()).steps.front().sigma, 20);
 }
 
 TEST(CheckpointSettings, AnOptionStandsAboveTheFolder) {
@@ -242,21 +242,20 @@ TEST(CheckpointSettings, AnOptionStandsAboveTheFolder) {
                    {"beta_end", 0.03},
                    {"timestep_spacing", "trailing"}});
   SampleArguments arguments = folder.arguments();
-  (void)resolve_options(arguments, folder.row());
-  EXPECT_EQ(arguments.row().prediction, sampler_step::Prediction::v);
-  EXPECT_EQ(arguments.options.spacing, sampler_step::Spacing::trailing);
-  EXPECT_EQ(arguments.options.schedule, sampler_step::Schedule::linear);
-  arguments = folder.arguments();
-  arguments.prediction = "noise";
-  arguments.spacing = "leading";
-  arguments.schedule = "scaled_linear";
-  arguments.sampler = "ddim";
-  (void)resolve_options(arguments, folder.row());
-  EXPECT_EQ(arguments.row().prediction, sampler_step::Prediction::noise);
-  EXPECT_EQ(arguments.options.spacing, sampler_step::Spacing::leading);
-  EXPECT_EQ(arguments.options.schedule, sampler_step::Schedule::scaled_linear);
-  EXPECT_EQ(arguments.options.solver, sampler_step::Solver::ddim);
-  EXPECT_EQ(arguments.row().training_sigmas(), folder.row().training_sigmas());
+  const SampleRequest as_folder_says(arguments, folder.row());
+  EXPECT_EQ(as_folder_says.row().prediction, sampler_step::Prediction::v);
+  EXPECT_EQ(as_folder_says.options.spacing, sampler_step::Spacing::trailing);
+  EXPECT_EQ(as_folder_says.options.schedule, sampler_step::Schedule::linear);
+  arguments.prediction = sampler_step::Prediction::noise;
+  arguments.spacing = sampler_step::Spacing::leading;
+  arguments.schedule = sampler_step::Schedule::scaled_linear;
+  arguments.sampler = sampler_step::Solver::ddim;
+  const SampleRequest as_asked(arguments, folder.row());
+  EXPECT_EQ(as_asked.row().prediction, sampler_step::Prediction::noise);
+  EXPECT_EQ(as_asked.options.spacing, sampler_step::Spacing::leading);
+  EXPECT_EQ(as_asked.options.schedule, sampler_step::Schedule::scaled_linear);
+  EXPECT_EQ(as_asked.options.solver, sampler_step::Solver::ddim);
+  EXPECT_EQ(as_asked.row().training_sigmas(), folder.row().training_sigmas());
 }
 
 // A null that is said is not a key that is not there: for Python it is off, where it means anything.
@@ -332,14 +331,12 @@ TEST(CheckpointSettings, ADecoderTakesItsScale) {
     EXPECT_THROW(read(wrong), InvalidInput) << wrong;
   (void)read(R"({"scaling_factor": 0.5})");
   const auto decoded = [&](const std::string& weights, float times) {
-    NetworkArguments arguments;
-    arguments.weights = weights;
-    arguments.dtype = "fp32";
-    arguments.plan = "naive";
     const NetworkInfo row = small_decoder(5, 7);
+    const auto platform = make_host_platform();
+    const ModelRequest request{.network = "", .weights = weights, .dtype = DType::fp32, .plan = "naive"};
     std::vector<float> latents(static_cast<std::size_t>(row.image.elements()), times);
     for (std::size_t i = 0; i < latents.size(); i += 3) latents[i] *= -2;
-    return Decoding(row, arguments, row.image, make_host_platform()).run(latents, 0, folder / "rescue");
+    return Decoding(row, request, row.image, {*platform, suite()}).run(latents, 0);
   };
   EXPECT_LE(distance(decoded((folder / "diffusion_pytorch_model.safetensors").string(), 0.5f),
                      decoded((kHere / "small_vae.safetensors").string(), 0.18215f)),

@@ -5,10 +5,8 @@
 #include <string>
 #include <utility>
 
-#include "bench/commands/decoding.h"
 #include "bench/pipeline/checkpoint.h"
-#include "bench/pipeline/conditioning.h"
-#include "bench/pipeline/sampling.h"
+#include "bench/pipeline/pipeline.h"
 #include "bench/sweep/suite.h"
 #include "tests/support/recorded_tensors.h"
 #include "tests/support/small_networks.h"
@@ -18,7 +16,10 @@
 namespace noisefloor::pipeline {
 namespace {
 
-const std::filesystem::path kDecoder = "tests/bench/pipeline/small_vae.safetensors";
+const std::filesystem::path kDecoder = "tests/bench/pipeline/small_vae.safetensors",
+                            kUnet = "tests/bench/pipeline/small_unet.safetensors",
+                            kXl = "tests/bench/pipeline/small_sdxl.safetensors",
+                            kXlPipeline = "tests/bench/pipeline/small_sdxl_pipeline.safetensors";
 
 const SafetensorsFile& recorded_pipeline() {
   static const SafetensorsFile file("tests/bench/pipeline/small_pipeline.safetensors");
@@ -102,76 +103,39 @@ TEST(DiffusersPipeline, AStrayTensorOfADecoderIsNamed) {
     EXPECT_FALSE(info.lets_pass(name)) << name;
 }
 
+// What a file of conditioning tells, beginning with that file's noise, makes of two pictures: latents, as there is no
+// decoder of such a size. Where nobody says, all is as the row has it.
+Images drawn(NetworkInfo row, SampleArguments asked, const SafetensorsFile& recorded,
+             const std::filesystem::path& weights) {
+  const TemporaryFolder folder;
+  row.decoder = "";
+  asked.model = {.network = row.name, .weights = weights, .dtype = DType::fp32, .plan = "naive"};
+  asked.conditioning = folder / "told.safetensors";
+  asked.count = 2;
+  asked.steps = 20;
+  write_told(asked.conditioning, recorded, asked.count);
+  const auto platform = make_host_platform();
+  return Pipeline(SampleRequest(asked, row), {*platform, suite()}).draw();
+}
+
 // Guided, from the same noise, 20 steps of PNDM as Stable Diffusion's checkpoints configure it.
 TEST(DiffusersPipeline, APictureIsWhatItDraws) {
-  OnHost unet(small_network("sd15", kSmall), {.batch = 2, .dtype = DType::fp32, .sampling = true, .guided = true},
-              "tests/bench/pipeline/small_unet.safetensors");
-  std::vector<float> text = recorded_numbers(recorded_pipeline(), "negative_prompt_embeds");
-  const std::vector<float> prompts = recorded_numbers(recorded_pipeline(), "prompt_embeds");
-  text.insert(text.end(), prompts.begin(), prompts.end());
-  unet.set(unet.network.require(NetworkTensor::Kind::text), text);
-  Sampler sampler(*unet.platform, unet.executor,
-                  {.solver = sampler_step::Solver::pndm,
-                   .schedule = sampler_step::Schedule::scaled_linear,
-                   .steps = 20,
-                   .spacing = sampler_step::Spacing::leading,
-                   .offset = 1,
-                   .ends_noisy = true,
-                   .guidance = 7.5});
-  const std::vector<float> noise = channels_last_of(recorded_numbers(recorded_pipeline(), "latents"), 4, 8 * 12);
-  sampler.begin_from(noise);
-  const std::vector<float> latents = sampler.run({}, 0);
-  EXPECT_EQ(sampler.initial_noise(), noise);
+  const Images found = drawn(small_network("sd15", kSmall), {}, recorded_pipeline(), kUnet);
+  EXPECT_EQ(found.noise, channels_last_of(recorded_numbers(recorded_pipeline(), "latents"), 4, 8 * 12));
   const double error =
-      distance(latents, channels_last_of(recorded_numbers(recorded_pipeline(), "final_latents"), 4, 8 * 12));
+      distance(found.images, channels_last_of(recorded_numbers(recorded_pipeline(), "final_latents"), 4, 8 * 12));
   EXPECT_LE(error, 1e-3);
-  const double of_picture = distance(decoded(latents, 8, 12, DType::fp32),
+  const double of_picture = distance(decoded(found.images, 8, 12, DType::fp32),
                                      channels_last_of(recorded_numbers(recorded_pipeline(), "images"), 3, 16 * 8 * 12));
   EXPECT_LE(of_picture, 1e-3);
   RecordProperty("latents", std::to_string(1e6 * error) + "e-6");
   RecordProperty("picture", std::to_string(1e6 * of_picture) + "e-6");
 }
 
-// As the row has it where nobody says.
-SamplingOptions options_of(const NetworkInfo& row) {
-  SamplingOptions options{.solver = row.solver,
-                          .schedule = row.schedule,
-                          .steps = 20,
-                          .spacing = row.spacing,
-                          .offset = row.offset,
-                          .ends_noisy = row.ends_noisy,
-                          .guidance = row.guidance};
-  if (row.first_guidance != 0) options.first_guidance = row.first_guidance;
-  return options;
-}
-
-// What a sampler, told by a file of conditioning and beginning with that file's noise, makes of two pictures.
-std::vector<float> drawn(const NetworkInfo& row, const SamplingOptions& options, const SafetensorsFile& recorded,
-                         const std::filesystem::path& weights) {
-  const TemporaryFolder folder;
-  std::vector<FileTensor> tensors;
-  std::vector<std::vector<std::byte>> storage;
-  for (const FileTensor& tensor : recorded.tensors()) {
-    if (tensor.name == "final_latents" || tensor.name == "images" || tensor.name == "x" || tensor.name == "output")
-      continue;
-    storage.push_back(recorded.read(tensor));
-    tensors.push_back({tensor.name, tensor.dtype, tensor.shape, storage.back()});
-  }
-  write_safetensors(folder / "conditioning.safetensors", tensors);
-  OnHost unet(row, {.batch = 2, .dtype = DType::fp32, .sampling = true, .guided = true}, weights);
-  Conditioning conditioning(folder / "conditioning.safetensors", unet.info, true);
-  conditioning.read(unet.network, 2);
-  conditioning.set(*unet.platform, unet.executor, 0);
-  Sampler sampler(*unet.platform, unet.executor, options);
-  sampler.begin_from(conditioning.noise(unet.network, 0));
-  return sampler.run({}, 0);
-}
-
 // Euler over the timesteps, two pooled texts and sizes.
 TEST(DiffusersPipeline, APictureOfXlIsWhatItDraws) {
-  const SafetensorsFile recorded("tests/bench/pipeline/small_sdxl_pipeline.safetensors");
-  const NetworkInfo row = small_network("sdxl", kSmallXl);
-  const double error = distance(drawn(row, options_of(row), recorded, "tests/bench/pipeline/small_sdxl.safetensors"),
+  const SafetensorsFile recorded(kXlPipeline);
+  const double error = distance(drawn(small_network("sdxl", kSmallXl), {}, recorded, kXl).images,
                                 channels_last_of(recorded_numbers(recorded, "final_latents"), 4, 8 * 12));
   EXPECT_LE(error, 1e-3);
   RecordProperty("latents", std::to_string(1e6 * error) + "e-6");
@@ -180,27 +144,19 @@ TEST(DiffusersPipeline, APictureOfXlIsWhatItDraws) {
 // diffusers_loops.py: PNDM that ends without noise, and DPM-Solver++(2M) over karras, which asks between the training
 // timesteps.
 TEST(DiffusersPipeline, LatentsOfOtherLoopsAreWhatItDraws) {
-  const SafetensorsFile loops("tests/bench/pipeline/small_loops.safetensors");
-  const SafetensorsFile recorded_xl("tests/bench/pipeline/small_sdxl_pipeline.safetensors");
-  const NetworkInfo row = small_network("sd15", kSmall), row_xl = small_network("sdxl", kSmallXl);
-  const auto error = [&](const char* name, const NetworkInfo& of, const SamplingOptions& options) {
-    const bool xl = &of == &row_xl;
-    const std::vector<float> found =
-        drawn(of, options, xl ? recorded_xl : recorded_pipeline(),
-              xl ? "tests/bench/pipeline/small_sdxl.safetensors" : "tests/bench/pipeline/small_unet.safetensors");
-    const double off = distance(found, channels_last_of(recorded_numbers(loops, name), 4, 8 * 12));
-    RecordProperty(name, std::to_string(1e6 * off) + "e-6");
-    return off;
-  };
-  SamplingOptions zero = options_of(row);
+  const SafetensorsFile loops("tests/bench/pipeline/small_loops.safetensors"), recorded_xl(kXlPipeline);
+  SampleArguments zero, karras;
   zero.ends_noisy = false;
-  EXPECT_LE(error("sd15_pndm_zero", row, zero), 2e-5);
-  for (const NetworkInfo* of : {&row, &row_xl}) {
-    SamplingOptions karras = options_of(*of);
-    karras.solver = sampler_step::Solver::dpmpp_2m;
-    karras.schedule = sampler_step::Schedule::karras;
-    karras.ends_noisy = false;
-    EXPECT_LE(error(of == &row ? "sd15_dpmpp_2m_karras" : "sdxl_dpmpp_2m_karras", *of, karras), 2e-5);
+  karras.sampler = sampler_step::Solver::dpmpp_2m;
+  karras.schedule = sampler_step::Schedule::karras;
+  for (const auto& [name, asked] : {std::pair{"sd15_pndm_zero", zero}, std::pair{"sd15_dpmpp_2m_karras", karras},
+                                    std::pair{"sdxl_dpmpp_2m_karras", karras}}) {
+    const Images found = std::string_view(name).starts_with("sdxl")
+                             ? drawn(small_network("sdxl", kSmallXl), asked, recorded_xl, kXl)
+                             : drawn(small_network("sd15", kSmall), asked, recorded_pipeline(), kUnet);
+    const double error = distance(found.images, channels_last_of(recorded_numbers(loops, name), 4, 8 * 12));
+    EXPECT_LE(error, 2e-5) << name;
+    RecordProperty(name, std::to_string(1e6 * error) + "e-6");
   }
 }
 
@@ -210,18 +166,17 @@ TEST(DiffusersPipeline, AVideoIsWhatItDraws) {
   const TemporaryFolder folder;
   write_weights_by_rule(folder / "unet.safetensors", small_network("svd", kSmallSvd).build({}).graph);
   write_weights_by_rule(folder / "vae.safetensors", small_video_decoder().build({}).graph);
-  const NetworkInfo moving = small_network("svd", kSmallSvd);
-  const std::vector<float> latents = drawn(moving, options_of(moving), recorded, folder / "unet.safetensors");
+  const std::vector<float> latents =
+      drawn(small_network("svd", kSmallSvd), {}, recorded, folder / "unet.safetensors").images;
   const double error = distance(latents, channels_last_of(recorded_numbers(recorded, "final_latents"), 4, 4 * 6));
   EXPECT_LE(error, 1e-3);
-  NetworkArguments arguments;
-  arguments.weights = folder / "vae.safetensors";
-  arguments.dtype = "fp32";
-  arguments.plan = "naive";
   const NetworkInfo row = small_video_decoder();
-  Decoding decoding(row, arguments, row.image, make_host_platform(), 2);
-  const double of_frames = distance(decoding.run(latents, 0, folder / "rescue"),
-                                    channels_last_of(recorded_numbers(recorded, "images"), 3, 8 * 12));
+  const auto platform = make_host_platform();
+  const ModelRequest request{
+      .network = "", .weights = folder / "vae.safetensors", .dtype = DType::fp32, .plan = "naive"};
+  Decoding decoding(row, request, row.image, {*platform, suite()}, 2);
+  const double of_frames =
+      distance(decoding.run(latents, 0), channels_last_of(recorded_numbers(recorded, "images"), 3, 8 * 12));
   EXPECT_LE(of_frames, 1e-3);
   RecordProperty("latents", std::to_string(1e6 * error) + "e-6");
   RecordProperty("frames", std::to_string(1e6 * of_frames) + "e-6");

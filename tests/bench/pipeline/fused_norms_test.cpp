@@ -7,7 +7,6 @@
 
 #include "bench/pipeline/executor.h"
 #include "bench/pipeline/plan.h"
-#include "bench/pipeline/weights.h"
 #include "bench/platform/platform.h"
 #include "bench/sweep/suite.h"
 #include "networks/fuse_norms.h"

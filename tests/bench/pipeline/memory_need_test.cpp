@@ -5,8 +5,9 @@
 
 #include <regex>
 
-#include "bench/commands/pipeline_common.h"
+#include "bench/pipeline/model.h"
 #include "bench/pipeline/sampling.h"
+#include "bench/sweep/suite.h"
 #include "tests/support/limited_platform.h"
 #include "tests/support/small_networks.h"
 #include "tests/support/temporary_folder.h"
@@ -22,18 +23,14 @@ constexpr std::size_t kMemory = std::size_t{96} << 20;
 
 // Opens digits with a sampler beside it in little memory; returns what a want of it says, or "".
 std::string open_digits(std::int64_t batch, bool guided = false, std::int64_t levels_ahead = 0) {
-  NetworkArguments arguments;
-  arguments.network = "digits";
-  arguments.weights = "bench/pipeline/weights/digits.safetensors";
   const SamplingOptions options{.steps = 4, .guidance = guided ? 2.0 : 0.0};
-  OpenNetwork open;
-  std::optional<Sampler> sampler;
-  const Beside beside{[&](const Network& network) { return sampler_bytes(network, options); },
-                      [&](OpenNetwork& opened) { sampler.emplace(*opened.platform, *opened.executor, options); }};
+  LimitedPlatform platform(kMemory);
+  Model model({.row = require_network("digits")},
+              {.network = "digits", .weights = "bench/pipeline/weights/digits.safetensors"},
+              {.batch = batch, .sampling = true, .guided = guided, .levels_ahead = levels_ahead}, {platform, suite()});
   try {
-    open = open_network(
-        arguments, {.batch = batch, .sampling = true, .guided = guided, .levels_ahead = levels_ahead},
-        [](const Network&) {}, beside, std::make_unique<LimitedPlatform>(kMemory));
+    RunningModel running(model, [&](const Network& network) { return sampler_bytes(network, options); });
+    running.make([&] { Sampler(platform, running.executor(), options); });
     return "";
   } catch (const OutOfMemory& error) {
     return error.what();
@@ -63,16 +60,14 @@ TEST(MemoryNeed, SaysTheMostFramesThatFit) {
   info.image.frames = 14;
   const TemporaryFolder folder;
   write_weights_by_rule(folder / "w.safetensors", info.build({}).graph);
-  NetworkArguments arguments;
-  arguments.weights = folder / "w.safetensors";
-  arguments.dtype = "fp32";
-  arguments.plan = "naive";
+  const ModelRequest request{
+      .network = "svd", .weights = folder / "w.safetensors", .dtype = DType::fp32, .plan = "naive"};
   const auto said = [&](std::int64_t frames, std::size_t bytes) -> std::string {
-    OpenNetwork open =
-        build_network({.row = info}, arguments, {.sampling = true, .guided = true, .sizes = {.frames = frames}},
-                      std::make_shared<LimitedPlatform>(bytes));
+    LimitedPlatform platform(bytes);
+    Model model({.row = info}, request, {.sampling = true, .guided = true, .sizes = {.frames = frames}},
+                {platform, suite()});
     try {
-      start_network(open, arguments);
+      RunningModel{model};
       return "";
     } catch (const OutOfMemory& error) {
       return error.what();

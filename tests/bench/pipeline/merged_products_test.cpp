@@ -8,7 +8,6 @@
 #include "bench/pipeline/checkpoint.h"
 #include "bench/pipeline/executor.h"
 #include "bench/pipeline/plan.h"
-#include "bench/pipeline/weights.h"
 #include "bench/platform/platform.h"
 #include "bench/sweep/suite.h"
 #include "tests/support/temporary_folder.h"

@@ -8,8 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "bench/pipeline/finite.h"
-
 namespace noisefloor::pipeline {
 namespace {
 

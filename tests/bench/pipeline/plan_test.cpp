@@ -7,7 +7,6 @@
 #include <deque>
 #include <fstream>
 
-#include "bench/pipeline/plan_file.h"
 #include "bench/sweep/suite.h"
 #include "networks/network.h"
 #include "tests/support/counted_ladder.h"

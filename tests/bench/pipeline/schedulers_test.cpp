@@ -11,7 +11,7 @@
 #include <span>
 #include <string>
 
-#include "bench/commands/sample_arguments.h"
+#include "bench/pipeline/sample_request.h"
 #include "bench/pipeline/sampling.h"
 #include "kernels/core/fields.h"
 #include "kernels/core/listed.h"
@@ -125,16 +125,19 @@ constexpr Trained kTrained[] = {
     {"edm-cifar", 0.002, 80},        {"digits", 0.002, 80},           {"moving-digits", 0.002, 80},
     {"adm64", 0.006425413, 20291.17}};
 
+SampleArguments asked_of(const std::string& network) {
+  const bool told = !networks::require_network(network).conditioning.empty();
+  return {.model = {.network = network}, .conditioning = told ? "a file" : ""};
+}
+
 TEST(Levels, KarrasSpansThoseOfTheTraining) {
   std::size_t drawing = 0;
   for (const NetworkInfo& info : networks::all_networks()) drawing += info.decodes() ? 0 : 1;
   ASSERT_EQ(std::size(kTrained), drawing) << "a network whose levels nothing here knows";
   for (const auto& [network, least, most] : kTrained) {
-    SampleArguments arguments;
-    arguments.network.network = network;
-    arguments.schedule = "karras";
-    if (!networks::require_network(network).conditioning.empty()) arguments.conditioning = "a file";
-    const std::vector<StepPlan> steps = resolve_options(arguments);
+    SampleArguments asked = asked_of(network);
+    asked.schedule = Schedule::karras;
+    const std::vector<StepPlan> steps = SampleRequest(asked).steps;
     EXPECT_NEAR(steps.front().sigma, most, 1e-6 * most) << network;
     const StepPlan& last = steps.back();
     EXPECT_NEAR(last.sigma, least, 1e-6 * least) << network;
@@ -147,56 +150,61 @@ RC_GTEST_PROP(Levels, StayWithinThoseOfTheTraining, ()) {
   const Trained trained = *rc::gen::elementOf(std::vector<Trained>(std::begin(kTrained), std::end(kTrained)));
   const NetworkInfo& info = networks::require_network(trained.network);
   const auto one_of = [](std::span<const char* const> names) {
-    return *rc::gen::elementOf(std::vector<std::string>(names.begin(), names.end()));
+    return *rc::gen::inRange(0, static_cast<int>(names.size()));
   };
-  SampleArguments arguments;
-  arguments.network.network = info.name;
-  if (!info.conditioning.empty()) arguments.conditioning = "a file";
-  arguments.sampler = one_of(sampler_step::solver_names());
-  arguments.schedule = one_of(sampler_step::kScheduleNames);
-  arguments.steps = *rc::gen::weightedOneOf<int>({{9, rc::gen::inRange(1, 60)}, {1, rc::gen::inRange(60, 1001)}});
-  if (arguments.schedule != "karras") {
-    arguments.spacing = one_of(sampler_step::kSpacingNames);
-    arguments.final_level = *rc::gen::element<std::string>("", "zero", "first");
+  SampleArguments asked = asked_of(info.name);
+  asked.sampler = static_cast<Solver>(one_of(sampler_step::solver_names()));
+  asked.schedule = static_cast<Schedule>(one_of(sampler_step::kScheduleNames));
+  asked.steps = *rc::gen::weightedOneOf<int>({{9, rc::gen::inRange(1, 60)}, {1, rc::gen::inRange(60, 1001)}});
+  if (asked.schedule != Schedule::karras) {
+    asked.spacing = static_cast<sampler_step::Spacing>(one_of(sampler_step::kSpacingNames));
+    asked.ends_noisy = *rc::gen::element<std::optional<bool>>({}, false, true);
   }
-  if (sampler_step::row_of(static_cast<Solver>(index_of(sampler_step::solver_names(), arguments.sampler))).churns)
-    arguments.options.churn = *rc::gen::element(0.0, 5.0, 100.0);
-  std::vector<StepPlan> steps;
+  if (sampler_step::row_of(*asked.sampler).churns) asked.churn = *rc::gen::element(0.0, 5.0, 100.0);
+  std::optional<SampleRequest> request;
   try {
-    steps = resolve_options(arguments);
+    request.emplace(asked);
   } catch (const InvalidInput&) {  // more steps than timesteps, or an offset behind the last
-    RC_ASSERT(*arguments.steps > 400);
+    RC_ASSERT(*asked.steps > 400);
     return;
   }
-  RC_ASSERT(static_cast<int>(steps.size()) == *arguments.steps);
-  for (const StepPlan& step : steps)
+  RC_ASSERT(static_cast<int>(request->steps.size()) == *asked.steps);
+  for (const StepPlan& step : request->steps)
     for (const double sigma : {step.sigma, step.second ? step.sigma_next : step.sigma}) {
       RC_ASSERT(sigma >= trained.least * (1 - 1e-6) && sigma <= trained.most * (1 + 1e-6));
-      if (info.schedule != Schedule::karras) RC_ASSERT(timestep_of(sigma, arguments.options, info) <= 999);
+      if (info.schedule != Schedule::karras) RC_ASSERT(timestep_of(sigma, request->options, info) <= 999);
     }
-  RC_ASSERT(levels_note(info, steps).empty());
+  RC_ASSERT(notes_of(*request).empty());
 }
 
 TEST(Levels, OthersAreThereOnRequestAndNamed) {
-  for (const char* schedule : {"karras", "linear"}) {
-    SampleArguments arguments;
-    arguments.network.network = "sd15";
-    arguments.conditioning = "a file";
-    arguments.sampler = "edm_euler";
-    arguments.schedule = schedule;
-    arguments.spacing = schedule == std::string("linear") ? "linspace" : "";
-    arguments.sigma_max = 1000;
-    const std::vector<StepPlan> steps = resolve_options(arguments);
-    EXPECT_GT(steps.front().sigma, 150) << schedule;
-    EXPECT_EQ(steps.front().timestep, 999) << schedule;
-    const std::string note = levels_note(networks::require_network("sd15"), steps);
-    EXPECT_NE(note.find("0.029167 to 14.615"), std::string::npos) << note;
-    EXPECT_NE(note.find("sd15"), std::string::npos) << note;
-    arguments.sigma_max = 10;  // fewer of them need no word
-    const std::vector<StepPlan> fewer = resolve_options(arguments);
-    EXPECT_LE(fewer.front().sigma, 10 + 1e-9) << schedule;
-    EXPECT_GT(fewer.front().sigma, 9.5) << schedule;
-    EXPECT_EQ(levels_note(networks::require_network("sd15"), fewer), "");
+  for (const Schedule schedule : {Schedule::karras, Schedule::linear}) {
+    SCOPED_TRACE(sampler_step::kScheduleNames[static_cast<int>(schedule)]);
+    SampleArguments asked = asked_of("sd15");
+    asked.sampler = Solver::edm_euler;
+    asked.schedule = schedule;
+    if (schedule == Schedule::linear) asked.spacing = sampler_step::Spacing::linspace;
+    asked.sigma_max = 1000;
+    const SampleRequest more(asked);
+    EXPECT_GT(more.steps.front().sigma, 150);
+    EXPECT_EQ(more.steps.front().timestep, 999);
+    ASSERT_EQ(notes_of(more).size(), 1u);
+    EXPECT_NE(notes_of(more)[0].find("sd15 was trained at 0.029167 to 14.615"), std::string::npos) << notes_of(more)[0];
+    asked.sigma_max = 10;  // fewer of them need no word
+    const SampleRequest fewer(asked);
+    EXPECT_LE(fewer.steps.front().sigma, 10 + 1e-9);
+    EXPECT_GT(fewer.steps.front().sigma, 9.5);
+    EXPECT_TRUE(notes_of(fewer).empty());
+  }
+}
+
+// At 1 nothing is compared.
+TEST(Guidance, IsDoubtedOfCheckpointsThatNeverSawAMissingLabel) {
+  for (const auto& [network, guidance, notes] :
+       {std::tuple{"adm64", 2.0, 1u}, {"adm64", 1.0, 0u}, {"digits", 2.0, 0u}}) {
+    SampleArguments asked = asked_of(network);
+    asked.guidance = guidance;
+    EXPECT_EQ(notes_of(SampleRequest(asked)).size(), notes) << network << ", " << guidance;
   }
 }
 

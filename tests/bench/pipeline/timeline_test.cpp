@@ -1,5 +1,5 @@
 // A call on a time axis: what Perfetto reads, from records that are made up.
-#include "bench/pipeline/timeline.h"
+#include "bench/pipeline/breakdown.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>

@@ -1,34 +1,34 @@
 // Pictures of latents: what is tried before a network samples, and what becomes of its latents where decoding fails.
-#include "bench/commands/decoding.h"
+#include "bench/pipeline/decoding.h"
 
 #include <gtest/gtest.h>
 
+#include "bench/pipeline/network_tensors.h"
+#include "bench/sweep/suite.h"
 #include "tests/support/limited_platform.h"
 #include "tests/support/recorded_tensors.h"
 #include "tests/support/small_networks.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/weights_by_rule.h"
 
-namespace noisefloor {
+namespace noisefloor::pipeline {
 namespace {
-
-using namespace networks;
 
 constexpr std::int64_t kHeight = 5, kWidth = 7;
 constexpr std::size_t kEnough = std::size_t{64} << 20;
 
 // Two videos, decoded `chunk` frames at a time.
 struct Video {
-  explicit Video(std::int64_t chunk, std::size_t bytes = kEnough) : platform(std::make_shared<LimitedPlatform>(bytes)) {
+  explicit Video(std::int64_t chunk, std::size_t bytes = kEnough) : platform(bytes) {
     write_weights_by_rule(folder / "w.safetensors", info.build({}).graph);
-    arguments.weights = folder / "w.safetensors";
-    arguments.dtype = "fp32";
-    arguments.plan = "naive";
-    decoding.emplace(info, arguments, info.image, platform, chunk);
+    decoding.emplace(info, request(), info.image, Device{platform, suite()}, chunk);
     latents.resize(static_cast<std::size_t>(2 * info.image.elements()));
-    platform->fill_normal(DType::fp32, latents.data(), std::ssize(latents), 0, 1, 7);
+    platform.fill_normal(DType::fp32, latents.data(), std::ssize(latents), 0, 1, 7);
   }
-  std::vector<float> drawn() { return decoding->run(latents, 0, folder / "rescue"); }
+  ModelRequest request() const {
+    return {.network = "", .weights = folder / "w.safetensors", .dtype = DType::fp32, .plan = "naive"};
+  }
+  std::vector<float> drawn() { return decoding->run(latents, 0); }
   // Of both videos, frames [first, first + count).
   static std::vector<float> frames_of(const std::vector<float>& all, std::int64_t first, std::int64_t count) {
     std::vector<float> some;
@@ -38,24 +38,21 @@ struct Video {
     return some;
   }
   TemporaryFolder folder;
-  NetworkArguments arguments;
   NetworkInfo info = small_video_decoder(5);
-  std::shared_ptr<LimitedPlatform> platform;
+  LimitedPlatform platform;
   std::optional<Decoding> decoding;
   std::vector<float> latents;
 };
 
 struct Small {
-  explicit Small(std::size_t bytes = kEnough) : platform(std::make_shared<LimitedPlatform>(bytes)) {
-    NetworkArguments arguments;
-    arguments.weights = "tests/bench/pipeline/small_vae.safetensors";
-    arguments.dtype = "fp32";
-    arguments.plan = "naive";
-    decoding.emplace(info, arguments, info.image, platform);
-  }
+  explicit Small(std::size_t bytes = kEnough) : platform(bytes) {}
   NetworkInfo info = small_decoder(kHeight, kWidth);
-  std::shared_ptr<LimitedPlatform> platform;
-  std::optional<Decoding> decoding;
+  LimitedPlatform platform;
+  Decoding decoding{
+      info,
+      {.network = "", .weights = "tests/bench/pipeline/small_vae.safetensors", .dtype = DType::fp32, .plan = "naive"},
+      info.image,
+      {platform, suite()}};
 };
 
 const SafetensorsFile& recorded() {
@@ -69,36 +66,38 @@ std::vector<float> two_latents() {
 
 TEST(Decoding, IsTriedFirstAndLeavesNothingOnTheDevice) {
   Small small;
-  EXPECT_EQ(small.decoding->picture().height, 4 * kHeight);
-  small.decoding->rehearse();
-  EXPECT_EQ(small.platform->free_bytes(), kEnough);
-  const TemporaryFolder folder;
-  const std::vector<float> pictures = small.decoding->run(two_latents(), 0, folder / "rescue");
+  EXPECT_EQ(small.decoding.picture().height, 4 * kHeight);
+  small.decoding.rehearse();
+  EXPECT_EQ(small.platform.free_bytes(), kEnough);
+  bool rescued = false;
+  const std::vector<float> pictures =
+      small.decoding.run(two_latents(), 0, [&](const std::vector<float>&) { rescued = true; });
   EXPECT_LE(distance(pictures, channels_last_of(recorded_numbers(recorded(), "output"), 3, 16 * kHeight * kWidth)),
             1e-5);
-  EXPECT_FALSE(std::filesystem::exists(folder / "rescue"));
+  EXPECT_FALSE(rescued);
 }
 
 TEST(Decoding, IsRefusedBeforeAnythingIsDrawn) {
   Small small(1 << 16);
-  EXPECT_THROW(small.decoding->rehearse(), OutOfMemory);
+  EXPECT_THROW(small.decoding.rehearse(), OutOfMemory);
 }
 
 // Somebody else took the memory meanwhile.
 TEST(Decoding, ThatFailsKeepsTheLatents) {
   Small small;
-  small.decoding->rehearse();
-  void* const taken = small.platform->allocate(kEnough - 1000);
-  const TemporaryFolder folder;
-  const std::filesystem::path rescue = folder / "picture.png.latents.safetensors";
-  EXPECT_THROW((void)small.decoding->run(two_latents(), 0, rescue), OutOfMemory);
-  const SafetensorsFile kept(rescue);
-  EXPECT_EQ(kept.find("x")->shape, (std::vector<std::int64_t>{2, 4, kHeight, kWidth}));
-  EXPECT_EQ(recorded_numbers(kept, "x"), recorded_numbers(recorded(), "x"));
-  EXPECT_NO_THROW(kept.require_layout("channels-first"));
-  // Nor does a folder that is gone hide why.
-  EXPECT_THROW((void)small.decoding->run(two_latents(), 0, folder / "gone" / "rescue"), OutOfMemory);
-  small.platform->release(taken);
+  small.decoding.rehearse();
+  void* const taken = small.platform.allocate(kEnough - 1000);
+  std::vector<float> kept;
+  std::size_t free = 0;
+  EXPECT_THROW((void)small.decoding.run(two_latents(), 0,
+                                        [&](const std::vector<float>& latents) {
+                                          kept = latents;
+                                          free = small.platform.free_bytes();
+                                        }),
+               OutOfMemory);
+  EXPECT_EQ(kept, two_latents());
+  EXPECT_EQ(free, 1000u);
+  small.platform.release(taken);
 }
 
 TEST(Decoding, OfAVideoTakesAChunkAtATimeAndThenTheRest) {
@@ -108,15 +107,15 @@ TEST(Decoding, OfAVideoTakesAChunkAtATimeAndThenTheRest) {
     EXPECT_EQ(video.decoding->picture().frames, 5);
     video.decoding->rehearse();
     EXPECT_GT(video.decoding->bytes(), 0u);
-    EXPECT_EQ(video.platform->free_bytes(), kEnough);
+    EXPECT_EQ(video.platform.free_bytes(), kEnough);
     const std::vector<float> pictures = video.drawn();
     // Each chunk is what a video of those frames alone is.
     for (std::int64_t first = 0; first < 5; first += chunk) {
       const std::int64_t count = std::min(chunk, 5 - first);
       ImageShape alone = video.info.image;
       alone.frames = count;
-      EXPECT_EQ(Decoding(video.info, video.arguments, alone, video.platform)
-                    .run(Video::frames_of(video.latents, first, count), 0, "nowhere/rescue"),
+      EXPECT_EQ(Decoding(video.info, video.request(), alone, {video.platform, suite()})
+                    .run(Video::frames_of(video.latents, first, count), 0),
                 Video::frames_of(pictures, first, count))
           << chunk << ", " << first;
     }
@@ -139,4 +138,4 @@ TEST(Decoding, OfAVideoTakesWhatFits) {
 }
 
 }  // namespace
-}  // namespace noisefloor
+}  // namespace noisefloor::pipeline

@@ -1,13 +1,11 @@
-#include "bench/commands/breakdown_common.h"
-
+// --breakdown of the commands that run networks.
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
 #include <optional>
 
+#include "bench/commands/pipeline_options.h"
 #include "bench/counters/kernel_trace.h"
-#include "bench/pipeline/breakdown_run.h"
-#include "bench/pipeline/timeline.h"
 
 namespace noisefloor {
 namespace {
@@ -35,16 +33,17 @@ void add_breakdown_options(CLI::App& command, BreakdownArguments& arguments) {
                   "Write one call as a timeline (JSON) for ui.perfetto.dev: nodes, gaps, kernels, memory");
 }
 
-void check_breakdown(const BreakdownArguments& arguments, const NetworkArguments& network, OutputFiles& files) {
+void check_breakdown(const BreakdownArguments& arguments, const std::string& plan, const std::string& device,
+                     OutputFiles& files) {
   if (!arguments.wanted()) return;
-  if (const auto folder = folder_of_rows(arguments, network.plan))
+  if (const auto folder = folder_of_rows(arguments, plan))
     files.add_input_run(arguments.rows.empty() ? "a file of the run of --plan" : "--breakdown-rows", *folder);
   files.add("--breakdown-csv", arguments.csv);
   files.add("--trace", arguments.trace);
   if (!arguments.rows.empty() && !std::filesystem::is_regular_file(std::filesystem::path(arguments.rows) / "sweep.csv"))
     throw InvalidInput(fmt::format("--breakdown-rows {}: is not a run folder, it has no sweep.csv", arguments.rows));
   std::string why;
-  if (network.device == "host" || cuda_device_count(why) == 0) return;
+  if (device == "host" || cuda_device_count(why) == 0) return;
   try {
     KernelTrace::require_library();
   } catch (const CountersUnavailable& error) {
@@ -52,18 +51,15 @@ void check_breakdown(const BreakdownArguments& arguments, const NetworkArguments
   }
 }
 
-void break_down(const BreakdownArguments& arguments, const NetworkArguments& network, OpenNetwork& open,
-                const Launch& enqueue, const std::string& what, OutputFiles& files) {
-  if (!arguments.wanted()) return;
-  std::map<CaseId, double> warm_times;
-  if (const auto folder = folder_of_rows(arguments, network.plan))
-    warm_times = pipeline::warm_times_of_rows(*folder, open.platform->description().name);
-  pipeline::Breakdown breakdown = pipeline::measure_breakdown(*open.platform, *open.executor, enqueue,
-                                                              fmt::format("{}, {}", open.network->name(), what));
-  pipeline::use_rows(breakdown, warm_times);
+void break_down(const BreakdownArguments& arguments, pipeline::RunningModel& running, const Launch& enqueue,
+                const std::string& what, OutputFiles& files) {
+  const pipeline::Model& model = running.model();
+  const std::string& device = model.device.platform.description().name;
+  pipeline::Breakdown breakdown = pipeline::measure_breakdown(model.device.platform, running.executor(), enqueue,
+                                                              fmt::format("{}, {}", model.network.name(), what));
+  if (const auto folder = folder_of_rows(arguments, model.request.plan)) pipeline::use_rows(breakdown, *folder, device);
   if (!arguments.csv.empty()) files.write("--breakdown-csv", pipeline::breakdown_csv(breakdown));
-  if (!arguments.trace.empty())
-    files.write("--trace", pipeline::timeline_json(breakdown, open.platform->description().name));
+  if (!arguments.trace.empty()) files.write("--trace", pipeline::timeline_json(breakdown, device));
   fmt::print("{}\n", pipeline::breakdown_text(breakdown, kTopNodes));
 }
 

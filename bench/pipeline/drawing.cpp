@@ -1,0 +1,119 @@
+#include "bench/pipeline/drawing.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/core/fields.h"
+
+namespace noisefloor::pipeline {
+namespace {
+
+constexpr std::int64_t kMostFrameNumbers = std::int64_t{1} << 30;  // 4 GiB of latents kept for a GIF
+constexpr std::int64_t kMostFrameBytes = std::int64_t{1} << 32;    // of its pictures, all at once
+
+std::vector<int> labels_of(const SampleArguments& asked, const Network& network) {
+  if (!asked.labels.empty() && network.classes == 0)
+    throw InvalidInput(fmt::format("--labels: these weights of {} have no classes", network.name()));
+  for (const std::int64_t label : asked.labels)
+    if (label < 0 || label >= network.classes)
+      throw InvalidInput(
+          fmt::format("--labels {}: {} has classes 0 to {}", label, network.name(), network.classes - 1));
+  std::vector<int> labels;
+  for (std::int64_t i = 0; i < asked.count; ++i)
+    labels.push_back(static_cast<int>(!asked.labels.empty()
+                                          ? asked.labels[static_cast<std::size_t>(i) % asked.labels.size()]
+                                          : i % std::max<std::int64_t>(1, network.classes)));
+  return labels;
+}
+
+void require_png_fits(const char* option, const std::string& file, const Picture& picture, const char* advice) {
+  const std::int64_t bytes = png_bytes(picture.width, picture.height, picture.channels);
+  if (!file.empty() && bytes > kMostPngBytes)
+    throw InvalidInput(fmt::format("{} {}: {} x {} pixels are {} bytes, but a PNG of ours has {} at most; {}", option,
+                                   file, picture.width, picture.height, bytes, kMostPngBytes, advice));
+}
+
+// Pictures one behind the other, which are kept until all are there.
+void require_animation_fits(const char* option, const std::string& file, std::int64_t frames, const Picture& grid,
+                            const char* advice) {
+  if (const std::int64_t bytes = grid.width * grid.height * grid.channels;
+      !file.empty() && bytes > kMostFrameBytes / frames)
+    throw InvalidInput(fmt::format("{} {}: {} frames of {} x {} pixels are {} bytes to keep, more than 2^32; {}",
+                                   option, file, frames, grid.width, grid.height, frames * bytes, advice));
+}
+
+void require_gif_fits(const SampleRequest& request, std::int64_t numbers, const Picture& grid) {
+  const std::string& gif = request.asked.gif;
+  if (std::max(grid.width, grid.height) > kMostGifPixels)
+    throw InvalidInput(
+        fmt::format("--gif {}: a grid of {} x {} pixels, but a GIF's sides have {} at most; lower --zoom or "
+                    "change --columns",
+                    gif, grid.width, grid.height, kMostGifPixels));
+  if (request.moves()) return;
+  const std::int64_t frames = request.frames_shown();
+  require_animation_fits("--gif", gif, frames, grid, "raise --every or lower --zoom or --count");
+  if (numbers > kMostFrameNumbers / frames)
+    throw InvalidInput(
+        fmt::format("--gif {}: {} steps of {} images are {} numbers to keep, more than 2^30; raise --every or lower "
+                    "--count",
+                    gif, frames, request.asked.count, frames * numbers));
+}
+
+ImageShape frame_of(ImageShape video) {
+  video.frames = 1;
+  return video;
+}
+
+}  // namespace
+
+Drawing::Drawing(const SampleRequest& request, const Network& network, const ImageShape& drawn)
+    : latents(network.image), picture(drawn), labels(labels_of(request.asked, network)) {
+  const SampleArguments& asked = request.asked;
+  if (request.guided() && network.classes == 0 && network.info->conditioning.empty())
+    throw InvalidInput(fmt::format("--guidance: these weights of {} have no classes", network.name()));
+  const auto side = static_cast<std::int64_t>(std::ceil(std::sqrt(static_cast<double>(asked.count))));
+  columns = asked.columns > 0 ? asked.columns : network.classes == 10 && asked.count >= 10 ? 10 : side;
+  columns = std::min(columns, asked.count);
+  zoom = asked.zoom > 0 ? asked.zoom : std::max<std::int64_t>(1, 32 / std::max(picture.height, picture.width));
+
+  const Picture grid = grid_outline(asked.count, frame_of(picture), columns, zoom);
+  require_png_fits("--out", asked.out, grid, "lower --zoom or --count");
+  require_animation_fits("--out", asked.out, std::max(picture.frames, asked.out_frames), grid,
+                         "lower --zoom, --count or --frames");
+  if (!asked.strip.empty())
+    require_png_fits("--strip", asked.strip,
+                     grid_outline(request.batch() * request.frames_shown(), latents, request.frames_shown(), zoom),
+                     "raise --every or lower --zoom or --batch");
+  if (!asked.gif.empty()) require_gif_fits(request, asked.count * latents.elements(), grid);
+}
+
+std::vector<Picture> Drawing::grids(const Images& drawn) const {
+  const ImageShape one = frame_of(picture);
+  const auto numbers = one.elements(), video = picture.elements();
+  std::vector<Picture> pictures;
+  for (std::int64_t frame = 0; frame < picture.frames; ++frame) {
+    std::vector<float> images;
+    for (auto at = frame * numbers; at < std::ssize(drawn.images); at += video)
+      images.insert(images.end(), drawn.images.begin() + at, drawn.images.begin() + at + numbers);
+    pictures.push_back(make_grid(images, one, columns, zoom));
+  }
+  return pictures;
+}
+
+Picture Drawing::strip(const Images& drawn, std::int64_t rows) const {
+  std::vector<float> strip;
+  for (std::int64_t at = 0; at < rows * latents.elements(); at += latents.elements())
+    for (const auto& [step, frame] : drawn.frames)
+      strip.insert(strip.end(), frame.begin() + at, frame.begin() + at + latents.elements());
+  return make_grid(strip, latents, std::ssize(drawn.frames), zoom);
+}
+
+std::vector<Picture> Drawing::way(const Images& drawn) const {
+  std::vector<Picture> pictures;
+  for (const auto& [step, frame] : drawn.frames) pictures.push_back(make_grid(frame, latents, columns, zoom));
+  return pictures;
+}
+
+}  // namespace noisefloor::pipeline
