@@ -5,8 +5,8 @@
 
 #include <numeric>
 
-#include "bench/sweep/suite.h"
 #include "networks/layers.h"
+#include "tests/support/on_host.h"
 #include "tests/support/temporary_folder.h"
 
 namespace noisefloor::pipeline {
@@ -46,20 +46,18 @@ std::vector<float> told(std::int64_t prompts, std::int64_t negative, bool guided
   };
   write_safetensors(path, tensors);
   const NetworkInfo info = reader();
-  const Network network = info.build({.batch = 2, .dtype = DType::fp32, .guided = guided});
+  OnHost host(info, {.batch = 2, .dtype = DType::fp32, .guided = guided});
+  const Network& network = host.network;
   Conditioning conditioning(path, info, guided);
   EXPECT_EQ(conditioning.sizes({}).tokens, 2);
   conditioning.read(network, 3);
   // The last batch is filled up with zeros.
   const std::vector<float> noise = conditioning.noise(network, 2);
   EXPECT_EQ(noise, (std::vector<float>{8, 9, 10, 11, 0, 0, 0, 0}));
-  const auto platform = make_host_platform();
-  const Executor executor(*platform, network, RandomWeights(),
-                          {*platform, suite(), count_problems(network.graph), {"naive"}});
-  conditioning.set(*platform, executor, first);
-  const auto* text = static_cast<const float*>(executor.data(network.require(NetworkTensor::Kind::text).value));
+  conditioning.set(host.platform, host.executor, first);
+  const std::vector<float> text = host.held(network.require(NetworkTensor::Kind::text).value);
   std::vector<float> firsts;
-  for (std::int64_t i = 0; i < network.calls; ++i) firsts.push_back(text[6 * i]);
+  for (std::int64_t i = 0; i < network.calls; ++i) firsts.push_back(text[static_cast<std::size_t>(6 * i)]);
   return firsts;
 }
 
@@ -106,25 +104,18 @@ TEST(Conditioning, PicturesAreForAllFramesAndTheHalfWithoutHasNone) {
   Conditioning one_for_all(path, info, true);
   EXPECT_EQ(one_for_all.sizes({}).height, 2);
   EXPECT_THROW((void)one_for_all.sizes({.height = 4}), InvalidInput);
-  const Network network = info.build({.batch = 2, .dtype = DType::fp32, .guided = true});
+  OnHost host(info, {.batch = 2, .dtype = DType::fp32, .guided = true});
+  const Network& network = host.network;
   EXPECT_NO_THROW(one_for_all.read(network, 2));
 
   write({1, 1, 2, 2}, {pictures.begin(), pictures.begin() + 4});
   Conditioning conditioning(path, info, true);
   conditioning.read(network, 2);
-  const auto platform = make_host_platform();
-  const Executor executor(*platform, network, RandomWeights(),
-                          {*platform, suite(), count_problems(network.graph), {"naive"}});
-  conditioning.set(*platform, executor, 0);
-  const auto held = [&](std::size_t input) {
-    const ValueId value = network.inputs.at(input).value;
-    const auto* data = static_cast<const float*>(executor.data(value));
-    return std::vector<float>(data, data + network.graph[value].elements());
-  };
-  EXPECT_EQ(held(1), (std::vector<float>{5, 6, 5, 6, 5, 6, 5, 6}));
+  conditioning.set(host.platform, host.executor, 0);
+  EXPECT_EQ(host.held(network.inputs.at(1).value), (std::vector<float>{5, 6, 5, 6, 5, 6, 5, 6}));
   std::vector<float> expected(2 * 3 * 4, 0.0f);
   for (int frame = 0; frame < 2 * 3; ++frame) expected.insert(expected.end(), {1, 2, 3, 4});
-  EXPECT_EQ(held(2), expected);
+  EXPECT_EQ(host.held(network.inputs.at(2).value), expected);
 
   write({1, 1, 2, 3}, narrow);
   EXPECT_EQ(Conditioning(path, info, true).sizes({}).width, 3);

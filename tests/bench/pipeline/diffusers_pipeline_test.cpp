@@ -7,7 +7,7 @@
 
 #include "bench/pipeline/checkpoint.h"
 #include "bench/pipeline/pipeline.h"
-#include "bench/sweep/suite.h"
+#include "tests/support/on_host.h"
 #include "tests/support/recorded_tensors.h"
 #include "tests/support/small_networks.h"
 #include "tests/support/temporary_folder.h"
@@ -26,38 +26,11 @@ const SafetensorsFile& recorded_pipeline() {
   return file;
 }
 
-// A network on the host, in naive variants.
-struct OnHost {
-  OnHost(NetworkInfo row, const BuildOptions& options, const std::filesystem::path& weights)
-      : info(std::move(row)),
-        network(info.build(options)),
-        executor(*platform, network, Checkpoint(weights),
-                 {*platform, suite(), count_problems(network.graph), {"naive"}}) {}
-
-  void set(const NetworkTensor& input, const std::vector<float>& numbers) {
-    const Value& value = network.graph[input.value];
-    ASSERT_EQ(static_cast<std::int64_t>(numbers.size()), value.elements());
-    for (std::size_t i = 0; i < numbers.size(); ++i)
-      store_element(value.dtype, executor.data(input.value), static_cast<std::int64_t>(i), numbers[i]);
-  }
-  std::vector<float> output() const {
-    const auto* found = static_cast<const float*>(executor.data(network.output()));
-    return {found, found + network.graph[network.output()].elements()};
-  }
-
-  std::unique_ptr<Platform> platform = make_host_platform();
-  NetworkInfo info;
-  Network network;
-  Executor executor;
-};
-
 // Of pictures of latents of two images.
 std::vector<float> decoded(const std::vector<float>& latents, std::int64_t height, std::int64_t width, DType dtype,
                            bool old_names = false, const std::filesystem::path& weights = kDecoder) {
-  OnHost decoder(small_decoder(height, width), {.batch = 2, .dtype = dtype, .old_names = old_names}, weights);
-  decoder.set(decoder.network.inputs.front(), latents);
-  throw_if_failed(decoder.executor.enqueue());
-  return decoder.output();
+  return OnHost(small_decoder(height, width), {.batch = 2, .dtype = dtype, .old_names = old_names}, Checkpoint(weights))
+      .call(latents);
 }
 
 TEST(DiffusersPipeline, TheDecoderIsWhatItComputes) {

@@ -4,10 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "bench/pipeline/pictures.h"
-#include "bench/sweep/suite.h"
 #include "kernels/core/fields.h"
 #include "networks/inputs.h"
-#include "tests/support/limited_platform.h"
+#include "tests/support/on_host.h"
 #include "tests/support/small_networks.h"
 
 namespace noisefloor::pipeline {
@@ -16,10 +15,10 @@ namespace {
 using sampler_step::Schedule;
 using sampler_step::Solver;
 
-// A network on the host, with random weights, and all but x drawn.
-struct Opened {
-  Opened(const NetworkInfo& info, std::int64_t blocks)
-      : network(info.build({.dtype = DType::fp32, .sampling = true, .shallow_blocks = blocks})) {
+// With random weights, and all but x drawn.
+struct Opened : OnHost {
+  Opened(const NetworkInfo& row, std::int64_t blocks)
+      : OnHost(row, {.dtype = DType::fp32, .sampling = true, .shallow_blocks = blocks}) {
     for (const NetworkTensor& input : network.inputs) {
       const Value& value = network.graph[input.value];
       if (drawn(input.kind)) {
@@ -40,11 +39,6 @@ struct Opened {
     platform.download(output.data(), executor.data(network.output()), output.size() * sizeof(float));
     return output;
   }
-
-  LimitedPlatform platform{std::size_t{1} << 30};
-  Network network;
-  Plan plan{platform, suite(), count_problems(network.graph), {"naive"}};
-  Executor executor{platform, network, RandomWeights(), plan};
 };
 
 // Of the x that was kept of, the same picture bit by bit, also behind a call of another.
@@ -64,14 +58,9 @@ TEST(ShallowCalls, TakeWhatAWholeCallLeft) {
     }
 }
 
-struct Digits {
-  explicit Digits(const SamplingOptions& given) : options(given) {}
-  SamplingOptions options;
-  LimitedPlatform platform{std::size_t{1} << 30};
-  Network network = require_network("digits").build({.dtype = DType::fp32, .sampling = true, .shallow_blocks = 1});
-  Plan plan{platform, suite(), count_problems(network.graph), {}};
-  Executor executor{platform, network, RandomWeights(), plan};
-  Sampler sampler{platform, executor, options};
+struct Digits : OnHost {
+  explicit Digits(const BuildOptions& options = {.dtype = DType::fp32, .sampling = true, .shallow_blocks = 1})
+      : OnHost(require_network("digits"), options) {}
 };
 constexpr SamplingOptions kTwoOfFour{.solver = Solver::edm_euler, .steps = 4, .seed = 5, .first_step = 2};
 const std::vector<int> kLabels{3};
@@ -82,22 +71,21 @@ TEST(Sampler, OneCallInSoManyIsWhole) {
     void after() override {}
     std::map<std::string, int> launches;
   };
-  Digits digits({.solver = Solver::edm_euler, .steps = 7, .cache_every = 3});
+  SamplingOptions options{.solver = Solver::edm_euler, .steps = 7, .cache_every = 3};
+  Digits digits;
   Counting counting;
   digits.executor.listen(&counting);
-  const std::vector<float> found = digits.sampler.run(kLabels, 0);
+  const std::vector<float> found = Sampler(digits.platform, digits.executor, options).run(kLabels, 0);
   EXPECT_EQ(counting.launches.at("model.dec.8x8_aux_conv"), 7);
   EXPECT_EQ(counting.launches.at("model.dec.4x4_in0.conv0"), 3);
-  SamplingOptions all = digits.options;
-  all.cache_every = 1;
-  Sampler whole(digits.platform, digits.executor, all);
-  const std::vector<float> expected = whole.run(kLabels, 0);
+  options.cache_every = 1;
+  const std::vector<float> expected = Sampler(digits.platform, digits.executor, options).run(kLabels, 0);
   EXPECT_NE(found, expected);
   EXPECT_LT(relative_l2(found, expected), 1.0);
 }
 
 TEST(FrameStream, FollowsTheSamePictureWithTheSameFrames) {
-  Digits digits(kTwoOfFour);
+  Digits digits;
   const std::vector<float> first(64, 0.5f);
   FrameStream stream(digits.platform, digits.executor, kTwoOfFour, nullptr, 0.1);
   std::vector<std::vector<float>> frames;
@@ -116,14 +104,10 @@ TEST(FrameStream, IsTheSameWithTheLevelsOfAllCallsEmbeddedAtOnce) {
                                 1, 5, 9};  // from six rows on gemm's sums on a host do not depend on their number
   const SamplingOptions longer{.solver = Solver::edm_heun, .steps = 3};
   const auto frames = [&](std::int64_t levels_ahead) {
-    LimitedPlatform platform{std::size_t{1} << 30};
-    const Network network = require_network("digits").build(
-        {.batch = std::ssize(labels), .dtype = DType::fp32, .sampling = true, .levels_ahead = levels_ahead});
-    const Plan plan(platform, suite(), count_problems(network.graph), {"naive"});
-    Executor executor(platform, network, RandomWeights(), plan);
-    Sampler drawer(platform, executor, longer);
+    Digits digits({.batch = std::ssize(labels), .dtype = DType::fp32, .sampling = true, .levels_ahead = levels_ahead});
+    Sampler drawer(digits.platform, digits.executor, longer);
     std::vector<std::vector<float>> pictures{drawer.run(labels, 0)};
-    FrameStream stream(platform, executor, kTwoOfFour, nullptr, 0.1);
+    FrameStream stream(digits.platform, digits.executor, kTwoOfFour, nullptr, 0.1);
     stream.begin(labels, pictures.front());
     for (int frame = 0; frame < 2; ++frame) pictures.push_back(stream.next());
     pictures.push_back(drawer.run(labels, 0));
@@ -135,7 +119,7 @@ TEST(FrameStream, IsTheSameWithTheLevelsOfAllCallsEmbeddedAtOnce) {
 
 // With all of it blended away a frame is of its noise alone; with none, of the picture before.
 TEST(FrameStream, BlendsThePictureBeforeAway) {
-  Digits digits(kTwoOfFour);
+  Digits digits;
   const auto frame_behind = [&](double blend, float pixel) {
     std::vector<float> before(64, pixel);
     for (std::size_t i = 0; i < 32; ++i) before[i] = -pixel;
@@ -154,23 +138,16 @@ TEST(FrameStream, DecodesWhatWasDrawn) {
   NetworkInfo text = small_network("sd15", kSmall);
   text.image = {4, 6, 4};
   Opened opened(text, 1);
-  const Network decoder = small_decoder(4, 6).build({.dtype = DType::fp32});
-  const Plan plan(opened.platform, suite(), count_problems(decoder.graph), {"naive"});
-  Executor executor(opened.platform, decoder, RandomWeights(), plan);
+  OnHost decoder(small_decoder(4, 6), {.dtype = DType::fp32});
   SamplingOptions options{
       .solver = Solver::ddim, .schedule = Schedule::scaled_linear, .steps = 4, .ends_noisy = true, .first_step = 2};
-  FrameStream stream(opened.platform, opened.executor, options, &executor, 0.1);
+  FrameStream stream(opened.platform, opened.executor, options, &decoder.executor, 0.1);
   options.seed = 6;
-  FrameStream other(opened.platform, opened.executor, options, &executor, 0.1);  // of the same decoder
+  FrameStream other(opened.platform, opened.executor, options, &decoder.executor, 0.1);  // of the same decoder
   stream.begin({}, std::vector<float>(4 * 6 * 4, 0.25f));
   for (int frame = 0; frame < 2; ++frame) {
     const std::vector<float> shown = stream.next(), latents = stream.latents();
-    Executor fresh(opened.platform, decoder, RandomWeights(), plan);
-    opened.platform.upload(fresh.data(decoder.x()), latents.data(), latents.size() * sizeof(float));
-    throw_if_failed(fresh.enqueue());
-    std::vector<float> expected(shown.size());
-    opened.platform.download(expected.data(), fresh.data(decoder.output()), expected.size() * sizeof(float));
-    EXPECT_EQ(shown, expected) << frame;
+    EXPECT_EQ(shown, OnHost(small_decoder(4, 6), {.dtype = DType::fp32}).call(latents)) << frame;
   }
 }
 

@@ -5,9 +5,8 @@
 
 #include <algorithm>
 
-#include "bench/sweep/suite.h"
 #include "networks/inputs.h"
-#include "tests/support/limited_platform.h"
+#include "tests/support/on_host.h"
 #include "tests/support/small_networks.h"
 
 namespace noisefloor::pipeline {
@@ -15,11 +14,8 @@ namespace {
 
 using sampler_step::Solver;
 
-struct Digits {
-  LimitedPlatform platform{std::size_t{1} << 30};
-  Network network = require_network("digits").build({.batch = 2, .dtype = DType::fp32, .sampling = true});
-  Plan plan{platform, suite(), count_problems(network.graph), {}};
-  Executor executor{platform, network, RandomWeights(), plan};
+struct Digits : OnHost {
+  Digits() : OnHost(require_network("digits"), {.batch = 2, .dtype = DType::fp32, .sampling = true}) {}
 };
 
 constexpr int kBatches = 3;
@@ -201,16 +197,13 @@ TEST(Sampler, EmbedsLevelsAheadBySolversOfEveryKind) {
   for (const SamplingOptions& options : every_kind) {
     SCOPED_TRACE(static_cast<int>(options.solver));
     const auto drawn = [&](std::int64_t levels_ahead) {
-      LimitedPlatform platform{std::size_t{1} << 30};
-      const Network network = require_network("digits").build({.batch = kRows,
-                                                               .dtype = DType::fp32,
-                                                               .sampling = true,
-                                                               .shallow_blocks = options.cache_every > 1 ? 1 : 0,
-                                                               .levels_ahead = levels_ahead});
-      EXPECT_EQ(network.levels_ahead, levels_ahead);
-      const Plan plan(platform, suite(), count_problems(network.graph), {"naive"});
-      Executor executor(platform, network, RandomWeights(), plan);
-      return Sampler(platform, executor, options).run(labels, 0);
+      OnHost host(require_network("digits"), {.batch = kRows,
+                                              .dtype = DType::fp32,
+                                              .sampling = true,
+                                              .shallow_blocks = options.cache_every > 1 ? 1 : 0,
+                                              .levels_ahead = levels_ahead});
+      EXPECT_EQ(host.network.levels_ahead, levels_ahead);
+      return Sampler(host.platform, host.executor, options).run(labels, 0);
     };
     EXPECT_EQ(drawn(calls_of(plan_steps(options, require_network("digits")))), drawn(0));
   }
@@ -218,24 +211,20 @@ TEST(Sampler, EmbedsLevelsAheadBySolversOfEveryKind) {
 
 TEST(Sampler, KnowsHowManyCallsItsLoopHas) {
   constexpr int kSteps = 4;
-  LimitedPlatform platform{std::size_t{1} << 30};
   for (const sampler_step::SolverRow& row : sampler_step::solvers()) {
     SCOPED_TRACE(row.name);
     const SamplingOptions options{.solver = row.solver, .schedule = row.schedule, .steps = kSteps};
     const std::int64_t calls = calls_of(plan_steps(options, require_network("digits")));
     EXPECT_GE(calls, kSteps);
     for (const std::int64_t levels : {calls, calls - 1}) {
-      const Network network =
-          require_network("digits").build({.dtype = DType::fp32, .sampling = true, .levels_ahead = levels});
-      const Plan plan(platform, suite(), count_problems(network.graph), {"naive"});
-      Executor executor(platform, network, RandomWeights(), plan);
+      OnHost host(require_network("digits"), {.dtype = DType::fp32, .sampling = true, .levels_ahead = levels});
       if (levels < calls) {
-        EXPECT_THROW(Sampler(platform, executor, options), std::logic_error);
+        EXPECT_THROW(Sampler(host.platform, host.executor, options), std::logic_error);
         continue;
       }
       Counting counting;
-      executor.listen(&counting);
-      Sampler sampler(platform, executor, options);
+      host.executor.listen(&counting);
+      Sampler sampler(host.platform, host.executor, options);
       (void)sampler.run(std::vector<int>{4}, 0);
       EXPECT_EQ(counting.launches.at("model.dec.8x8_aux_conv"), calls);
     }
