@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "kernels/core/fields.h"
-#include "reports/statistics.h"
+#include "reports/run/statistics.h"
 
 namespace noisefloor::pipeline {
 namespace {
