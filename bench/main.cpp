@@ -35,7 +35,17 @@ using namespace noisefloor;
 struct RemovedOption {
   std::string_view command, name, instead;
 };
+constexpr std::string_view kFusedNorm = "plans own and fastest put norms into convolutions where that takes less time";
+constexpr std::string_view kPluginSeconds = "set NOISEFLOOR_PLUGIN_SECONDS";
 constexpr RemovedOption kRemovedOptions[] = {
+    {"forward", "--fused-norm", kFusedNorm},
+    {"sample", "--fused-norm", kFusedNorm},
+    {"stream", "--fused-norm", kFusedNorm},
+    {"problems", "--unconditional", "without labels a network lacks the problems of its label embedding alone"},
+    {"list", "--plugin-seconds", kPluginSeconds},
+    {"run", "--plugin-seconds", kPluginSeconds},
+    {"duel", "--plugin-seconds", kPluginSeconds},
+    {"sweep", "--plugin-seconds", kPluginSeconds},
     {"sweep", "--take-turns", "sweep one after the other, or each on a GPU of its own (--device N)"},
     {"sweep", "--processes", "sweep once; hold a suspect against a second run, or compare two builds by noisefloor ab"},
     {"merge", "--pool", "keep the runs apart; noisefloor gate takes more runs of the baseline's build by --noise"},

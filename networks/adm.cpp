@@ -5,7 +5,6 @@
 
 #include <vector>
 
-#include "networks/inputs.h"
 #include "networks/layers.h"
 #include "networks/network.h"
 

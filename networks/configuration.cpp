@@ -4,8 +4,7 @@
 
 #include <utility>
 
-#include "networks/unet.h"
-#include "networks/vae.h"
+#include "networks/diffusers.h"
 
 namespace noisefloor::networks {
 namespace {

@@ -7,7 +7,6 @@
 #include <span>
 #include <vector>
 
-#include "networks/inputs.h"
 #include "networks/layers.h"
 #include "networks/network.h"
 

@@ -1,49 +1,35 @@
-#include "networks/fold_skips.h"
-
-#include <algorithm>
-#include <map>
 #include <optional>
-#include <set>
-#include <string_view>
 #include <utility>
-#include <vector>
 
 #include "kernels/conv2d/conv2d.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/groupnorm/groupnorm.h"
 #include "kernels/resample/resample.h"
-#include "networks/graph_copy.h"
+#include "networks/rewrite.h"
 
 namespace noisefloor::networks {
 namespace {
 
-bool is(const Node& node, std::string_view op) {
-  return node.op == find_op(op);
-}
-
-ValueId input_of(const Node& node, std::string_view name) {
-  const auto specs = node.op->tensors(node.problem, node.dtype);
-  const auto place = std::ranges::find_if(specs, [&](const TensorSpec& spec) { return spec.name == name; });
-  return node.values.at(static_cast<std::size_t>(place - specs.begin()));
-}
-
-// Of a 1x1 and nothing else: x, weight and bias are the first tensors of a convolution and of a product alike.
-constexpr std::size_t kX = 0, kWeight = 1, kBias = 2;
+// A 1x1 and nothing else, of a convolution or of rows.
 struct Product {
+  ValueId x, w;
   std::int64_t channels;  // of x
-  bool bias;
+  std::optional<ValueId> bias;
 };
 std::optional<Product> product_of(const Node& node) {
-  if (is(node, "conv2d")) {
+  const auto bias = [&](bool has) { return has ? std::optional(node.value("bias")) : std::nullopt; };
+  if (node.op->name == "conv2d") {
     const auto& p = node.problem.as<conv2d::Problem>();
     conv2d::Problem plain{.n = p.n, .h = p.h, .w = p.w, .cin = p.cin, .cout = p.cout, .kernel = 1, .pad = 0};
     plain.bias = p.bias;
-    if (node.text == node.op->print(AnyProblem(plain))) return Product{p.cin, p.bias};
+    if (node.text == node.op->print(AnyProblem(plain)))
+      return Product{node.value("x"), node.value("w"), p.cin, bias(p.bias)};
   }
-  if (is(node, "gemm")) {
+  if (node.op->name == "gemm") {
     const auto& p = node.problem.as<gemm::Problem>();
     const gemm::Problem plain{.m = p.m, .n = p.n, .k = p.k, .bias = p.bias};
-    if (node.text == node.op->print(AnyProblem(plain))) return Product{p.k, p.bias};
+    if (node.text == node.op->print(AnyProblem(plain)))
+      return Product{node.value("a"), node.value("b"), p.k, bias(p.bias)};
   }
   return std::nullopt;
 }
@@ -63,178 +49,83 @@ std::optional<WeightSource> sum_of(const Value& a, const Value& b) {
   return sum;
 }
 
-// What becomes of a convolution and the 1x1 that it adds.
-struct Fold {
-  const Node* product;
-  const Node* concat = nullptr;  // that the product reads, in two
-};
-
-class Folding {
- public:
-  Folding(const Network& network, const Runs& runs)
-      : graph_(network.graph), runs_(runs), writer_(from().values().size()), readers_(writer_.size()) {
-    for (const Node& node : from().nodes()) {
-      const auto specs = node.op->tensors(node.problem, node.dtype);
-      for (std::size_t i = 0; i < specs.size(); ++i) {
-        const ValueId value = from().whole(node.values[i]);
-        if (specs[i].role == Role::out)
-          writer_[value] = &node;
-        else
-          readers_[value].push_back({&node, node.values[i] == value ? i : kPart});
-      }
-    }
-    for (const ValueId output : network.output_values()) readers_[from().whole(output)].push_back({nullptr, kPart});
-    for (const Node& node : from().nodes())
-      if (const Node* product = added_by(node)) folds_[&node] = {product};
-    for (const Node& node : from().nodes())
-      if (is(node, "resample") && read_in_two(node)) concats_.insert(&node);
-    for (auto fold = folds_.begin(); fold != folds_.end();) {
-      const Node* before = writer_[fold->second.product->values[kX]];
-      if (concats_.contains(before)) fold->second.concat = before;
-      fold = fold->second.concat || folded(*fold->first, *fold->second.product, nullptr) ? std::next(fold)
-                                                                                         : folds_.erase(fold);
-    }
-    for (const auto& [convolution, fold] : folds_) products_.insert(fold.product);
-    for (const Node& node : from().nodes())
-      if (const Node* upsample = repeated_by(node)) upsamples_[&node] = upsample, repeated_.insert(upsample);
+// The 1x1 whose output a convolution adds in front of everything but its gain, and nobody else reads.
+void fold_product(Rewrite& rewrite, const Node& node, const Runs& runs) {
+  auto p = node.problem.as<conv2d::Problem>();
+  if (!p.residual || p.upsample || p.affine || p.act != conv2d::Activation::none || p.side > 0) return;
+  const Node* writer = rewrite.writer_for_one(node.value("residual"));
+  const auto product = writer ? product_of(*writer) : std::nullopt;
+  Graph& graph = rewrite.graph();
+  if (!product || !graph[product->w].source) return;
+  Bindings inputs{{"side", product->x}, {"w_side", product->w}};
+  std::optional<WeightSource> bias;
+  if (product->bias && p.bias) {
+    bias = sum_of(graph[node.value("bias")], graph[*product->bias]);
+    if (!bias) return;
   }
-
-  void run(Network& network) {
-    for (const Node& node : from().nodes()) {
-      if (concats_.contains(&node) || products_.contains(&node) || repeated_.contains(&node)) continue;
-      if (const auto fold = folds_.find(&node); fold != folds_.end())
-        convolve(node, fold->second);
-      else if (const auto up = upsamples_.find(&node); up != upsamples_.end())
-        graph_.add(node, AnyProblem(repeating(node)), graph_.inputs_of(node, {{"residual", up->second->values[kX]}}));
-      else if (is(node, "groupnorm") && concats_.contains(writer_[node.values[kX]]))
-        normalise(node, *writer_[node.values[kX]]);
-      else
-        graph_.copy(node);
-    }
-    graph_.finish(network);
+  p.side = product->channels;
+  p.residual = false;
+  p.bias = p.bias || product->bias;
+  if (!runs(*node.op, AnyProblem(p), node.dtype)) return;
+  if (product->bias) {
+    const Value& added = graph[*product->bias];
+    inputs["bias"] = bias ? graph.weight(*bias, added.shape, added.dtype) : *product->bias;
   }
+  rewrite.replace(node, AnyProblem(p), inputs);
+}
 
- private:
-  static constexpr std::size_t kPart = static_cast<std::size_t>(-1);
-  struct Reader {
-    const Node* node;  // null: the network's caller
-    std::size_t tensor;
-  };
-
-  const Graph& from() const { return graph_.from(); }
-
-  // The 1x1 whose output a convolution adds in front of everything but its gain, and nobody else reads.
-  const Node* added_by(const Node& node) const {
-    if (!is(node, "conv2d")) return nullptr;
-    const auto& p = node.problem.as<conv2d::Problem>();
-    if (!p.residual || p.upsample || p.affine || p.act != conv2d::Activation::none || p.side > 0) return nullptr;
-    const ValueId residual = input_of(node, "residual");
-    const Node* product = from().whole(residual) == residual ? writer_[residual] : nullptr;
-    if (!product || readers_[residual].size() != 1) return nullptr;
-    const auto found = product_of(*product);
-    if (!found || !from()[product->values[kWeight]].source) return nullptr;
-    if (found->bias && p.bias && !sum_of(from()[node.values[kBias]], from()[product->values[kBias]])) return nullptr;
-    return product;
+// What reads a concatenation, reading its two parts; none where it cannot.
+std::optional<AnyProblem> of_two(const Rewrite::Use& use, const resample::Problem& concat) {
+  if (!use.node) return std::nullopt;
+  if (use.node->op->name == "groupnorm" && use.tensor == "x") {
+    auto p = use.node->problem.as<groupnorm::Problem>();
+    if (p.channels != concat.out_channels() || p.skip_channels > 0 || p.given() || p.coefficients) return std::nullopt;
+    p.skip_channels = concat.skip_channels;
+    return AnyProblem(p);
   }
-
-  // The convolution with the product in it, of one tensor or of a concatenation's two; none where it cannot be run.
-  std::optional<conv2d::Problem> folded(const Node& node, const Node& product, const Node* concat) const {
-    auto p = node.problem.as<conv2d::Problem>();
-    const Product beside = *product_of(product);
-    p.residual = false;
-    p.bias = p.bias || beside.bias;
-    p.side_skip = concat ? concat->problem.as<resample::Problem>().skip_channels : 0;
-    p.side = beside.channels - p.side_skip;
-    return runs_(*node.op, AnyProblem(p), node.dtype) ? std::optional(p) : std::nullopt;
+  if (use.node->op->name == "conv2d" && use.tensor == "side") {
+    auto p = use.node->problem.as<conv2d::Problem>();
+    if (p.side != concat.out_channels() || p.side_skip > 0) return std::nullopt;
+    p.side -= p.side_skip = concat.skip_channels;
+    return AnyProblem(p);
   }
+  return std::nullopt;
+}
 
-  // The upsample whose output a convolution adds, and nobody else reads.
-  const Node* repeated_by(const Node& node) const {
-    if (!is(node, "conv2d") || !node.problem.as<conv2d::Problem>().residual) return nullptr;
-    const ValueId residual = input_of(node, "residual");
-    const Node* upsample = from().whole(residual) == residual ? writer_[residual] : nullptr;
-    if (!upsample || readers_[residual].size() != 1 || !is(*upsample, "resample")) return nullptr;
-    const auto p = repeating(node);
-    const auto& up = upsample->problem.as<resample::Problem>();
-    if (up.op != resample::Operation::nearest_up2 || p.upsample || up.n != p.n || 2 * up.h != p.out_h() ||
-        2 * up.w != p.out_w() || up.channels != p.cout)
-      return nullptr;
-    return runs_(*node.op, AnyProblem(p), node.dtype) ? upsample : nullptr;
+void split_concatenation(Rewrite& rewrite, const Node& node, const Runs& runs) {
+  const auto& concat = node.problem.as<resample::Problem>();
+  if (concat.op != resample::Operation::concat) return;
+  const ValueId y = node.value("y");
+  const std::vector<Rewrite::Use> readers = rewrite.uses(y);
+  for (const Rewrite::Use& use : readers) {
+    const auto problem = of_two(use, concat);
+    if (!problem || use.value != y || !runs(*use.node->op, *problem, use.node->dtype)) return;
   }
+  for (const Rewrite::Use& use : readers)
+    rewrite.replace(*use.node, *of_two(use, concat),
+                    {{use.tensor, node.value("x")}, {use.tensor == "x" ? "skip" : "side_skip", node.value("skip")}});
+}
 
-  static conv2d::Problem repeating(const Node& node) {
-    auto p = node.problem.as<conv2d::Problem>();
-    p.residual_upsample = true;
-    return p;
-  }
-
-  static groupnorm::Problem of_two(const Node& norm, const Node& concat) {
-    auto p = norm.problem.as<groupnorm::Problem>();
-    p.skip_channels = concat.problem.as<resample::Problem>().skip_channels;
-    return p;
-  }
-
-  // Whether everybody who reads a concatenation can read its parts.
-  bool read_in_two(const Node& concat) const {
-    const auto& p = concat.problem.as<resample::Problem>();
-    if (p.op != resample::Operation::concat) return false;
-    const auto& readers = readers_[concat.values.back()];
-    return !readers.empty() && std::ranges::all_of(readers, [&](const Reader& reader) {
-      if (!reader.node || reader.tensor != kX) return false;
-      if (is(*reader.node, "groupnorm")) {
-        const auto& norm = reader.node->problem.as<groupnorm::Problem>();
-        return norm.channels == p.out_channels() && norm.skip_channels == 0 && !norm.given() && !norm.coefficients &&
-               runs_(*reader.node->op, AnyProblem(of_two(*reader.node, concat)), reader.node->dtype);
-      }
-      const auto fold =
-          std::ranges::find_if(folds_, [&](const auto& one) { return one.second.product == reader.node; });
-      return fold != folds_.end() && product_of(*reader.node)->channels == p.out_channels() &&
-             folded(*fold->first, *reader.node, &concat);
-    });
-  }
-
-  void normalise(const Node& node, const Node& concat) {
-    auto inputs = graph_.inputs_of(node, {{"x", concat.values[kX]}});
-    inputs["skip"] = graph_.take(concat.values[kSkip]);
-    graph_.add(node, AnyProblem(of_two(node, concat)), inputs);
-  }
-
-  void convolve(const Node& node, const Fold& fold) {
-    const auto& [product, concat] = fold;
-    const conv2d::Problem problem = *folded(node, *product, concat);
-    auto inputs = graph_.inputs_of(node, {{"residual", node.values[kX]}});  // in whose place
-    inputs.erase("residual");
-    inputs["side"] = graph_.take(concat ? concat->values[kX] : product->values[kX]);
-    if (concat) inputs["side_skip"] = graph_.take(concat->values[kSkip]);
-    inputs["w_side"] = graph_.take(product->values[kWeight]);
-    if (product_of(*product)->bias) {
-      const Value& added = from()[product->values[kBias]];
-      const auto sum = inputs.contains("bias") ? sum_of(from()[node.values[kBias]], added) : std::nullopt;
-      inputs["bias"] = sum ? graph_.to().weight(*sum, added.shape, added.dtype) : graph_.take(product->values[kBias]);
-    }
-    graph_.add(node, AnyProblem(problem), inputs);
-  }
-
-  static constexpr std::size_t kSkip = 1;  // of a concatenation's tensors
-  GraphCopy graph_;
-  const Runs& runs_;
-  std::vector<const Node*> writer_;                      // by value
-  std::vector<std::vector<Reader>> readers_;             // by value, of it or of its parts
-  std::map<const Node*, Fold> folds_;                    // by convolution
-  std::map<const Node*, const Node*> upsamples_;         // by the convolution that repeats its residual's pixels
-  std::set<const Node*> products_, concats_, repeated_;  // that fall away
-};
+// The upsample whose output a convolution adds, and nobody else reads.
+void repeat_upsample(Rewrite& rewrite, const Node& node, const Runs& runs) {
+  auto p = node.problem.as<conv2d::Problem>();
+  const Node* upsample = p.residual ? rewrite.writer_for_one(node.value("residual")) : nullptr;
+  if (!upsample || upsample->op->name != "resample") return;
+  const auto& up = upsample->problem.as<resample::Problem>();
+  if (up.op != resample::Operation::nearest_up2 || p.upsample || up.n != p.n || 2 * up.h != p.out_h() ||
+      2 * up.w != p.out_w() || up.channels != p.cout)
+    return;
+  p.residual_upsample = true;
+  if (runs(*node.op, AnyProblem(p), node.dtype))
+    rewrite.replace(node, AnyProblem(p), {{"residual", upsample->value("x")}});
+}
 
 }  // namespace
 
-bool runs_on_sm90a(const Op& op, const AnyProblem& problem, DType dtype) {
-  return std::ranges::any_of(op.variants, [&](const AnyVariant& variant) {
-    return variant.kind == Kind::ptx && variant.arch == Arch::sm90a && variant.can_run(problem, dtype);
-  });
-}
-
-void fold_skips(Network& network, const Runs& runs) {
-  Folding(network, runs).run(network);
+void fold_skips(Rewrite& rewrite, const Runs& runs) {
+  rewrite.each("conv2d", [&](const Node& node) { fold_product(rewrite, node, runs); });
+  rewrite.each("resample", [&](const Node& node) { split_concatenation(rewrite, node, runs); });
+  rewrite.each("conv2d", [&](const Node& node) { repeat_upsample(rewrite, node, runs); });
 }
 
 }  // namespace noisefloor::networks

@@ -32,6 +32,19 @@ std::int64_t Value::elements() const {
   return product(shape);
 }
 
+std::vector<Node::Tensor> Node::tensors() const {
+  std::vector<Tensor> all;
+  for (const TensorSpec& spec : op->tensors(problem, dtype))
+    all.push_back({spec.name, spec.role, values.at(all.size())});
+  return all;
+}
+
+ValueId Node::value(std::string_view tensor) const {
+  for (const Tensor& one : tensors())
+    if (one.name == tensor) return one.value;
+  throw std::logic_error(fmt::format("node {}: {} {} has no tensor {}", name, op->name, text, tensor));
+}
+
 ValueId Graph::input(std::string name, std::vector<std::int64_t> shape, DType dtype) {
   values_.push_back({std::move(name), std::move(shape), dtype, Value::Kind::input, {}, 0, {}});
   return values_.size() - 1;
@@ -96,7 +109,7 @@ ValueId Graph::of_the_call(ValueId of, std::int64_t calls) {
 }
 
 std::vector<ValueId> Graph::add(std::string name, std::string_view op_name, const std::string& text, DType dtype,
-                                const std::map<std::string, ValueId>& inputs) {
+                                const Bindings& inputs) {
   const Op* op = find_op(op_name);
   if (op == nullptr) throw std::logic_error(fmt::format("node {}: there is no op {}", name, op_name));
   Node node{std::move(name), op, {}, {}, dtype, {}};

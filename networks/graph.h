@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
 #include <string>
@@ -80,6 +81,7 @@ struct Value {
 };
 
 using ValueId = std::size_t;
+using Bindings = std::map<std::string, ValueId>;  // values by the names of an op's tensors
 
 struct Node {
   std::string name;  // where it stands in the network: "input_blocks.1.0.in_layers"
@@ -88,6 +90,15 @@ struct Node {
   std::string text;  // canonical
   DType dtype = DType::fp32;
   std::vector<ValueId> values;  // in the order of op->tensors
+
+  // The same with what the op says of them.
+  struct Tensor {
+    std::string name;
+    Role role;
+    ValueId value;
+  };
+  std::vector<Tensor> tensors() const;
+  ValueId value(std::string_view tensor) const;  // throws std::logic_error where the op has none of that name
 };
 
 class Graph {
@@ -110,17 +121,19 @@ class Graph {
   // InvalidInput naming the node where the op refuses the problem: the batch is too large. Returns the outputs in the
   // op's order.
   std::vector<ValueId> add(std::string name, std::string_view op, const std::string& problem, DType dtype,
-                           const std::map<std::string, ValueId>& inputs);
+                           const Bindings& inputs);
 
   const std::vector<Value>& values() const { return values_; }
-  const std::vector<Node>& nodes() const { return nodes_; }
+  const std::deque<Node>& nodes() const { return nodes_; }  // which stay where they are in memory
   const Value& operator[](ValueId id) const { return values_.at(id); }
   // The value whose memory it lies in: itself, unless it is a part.
   ValueId whole(ValueId id) const { return values_.at(id).part ? values_.at(id).part->of : id; }
 
  private:
+  friend class Rewrite;  // who changes a graph that stands
+
   std::vector<Value> values_;
-  std::vector<Node> nodes_;
+  std::deque<Node> nodes_;
   std::map<std::string, ValueId> weights_;
 };
 
@@ -132,5 +145,12 @@ struct CountedProblem {
   long count;
 };
 std::vector<CountedProblem> count_problems(const Graph& graph);
+
+// The same where nothing is fused, with every node taken apart: projections of one product are products, what a
+// product, convolution or norm has before or behind it is a problem of elementwise or resample where those have it,
+// attention takes separate tensors, and along frames short sequences. A convolution of one tap is a product, a blend a
+// sum. Copies of rows, and back from channels-first, are not counted. What the builder computes once, or not at all,
+// stays so, but in `original`.
+std::vector<CountedProblem> count_unfused(const Graph& graph);
 
 }  // namespace noisefloor::networks

@@ -1,4 +1,4 @@
-#include "networks/inputs.h"
+// What goes into a network: latents and labels as it takes them, and numbers for timing and verification.
 
 #include <fmt/format.h>
 

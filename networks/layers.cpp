@@ -7,8 +7,6 @@
 
 namespace noisefloor::networks {
 
-using Bindings = std::map<std::string, ValueId>;
-
 Image Layers::conv(const std::string& name, const Image& x, std::int64_t cout, int kernel, const ConvOptions& options) {
   std::string problem = fmt::format("n={},h={},w={},cin={},cout={},kernel={},pad={},gain={}", batch_, x.height, x.width,
                                     x.channels, cout, kernel, kernel / 2, options.gain);

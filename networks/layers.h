@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "networks/graph.h"
+#include "networks/network.h"
 
 namespace noisefloor::networks {
 
@@ -63,6 +63,13 @@ struct TemporalOptions {
 struct AttentionShape {
   std::int64_t queries = 0, keys = 0, heads = 0, dim = 0;
 };
+
+// For builders: `x` as a predictor of noise takes it. With guidance twice, and for a sampler, whose latents are x0 +
+// sigma noise, brought to unit variance by the input sigma, which the network then takes.
+ValueId input_of_noise_predictor(const BuildOptions& options, Network& network, ValueId x);
+
+// For builders: `c_noise`, which edm_precondition made of a call's sigma, or with levels ahead that of all calls.
+ValueId c_noise_to_embed(Network& network, ValueId c_noise);
 
 // x, and x once more behind it: the two halves of classifier-free guidance.
 ValueId twice(Graph& graph, ValueId x);

@@ -1,5 +1,3 @@
-#include "networks/merge_products.h"
-
 #include <fmt/format.h>
 
 #include <map>
@@ -9,7 +7,7 @@
 
 #include "kernels/gemm/gemm.h"
 #include "kernels/gemm/schedule.h"
-#include "networks/graph_copy.h"
+#include "networks/rewrite.h"
 
 namespace noisefloor::networks {
 namespace {
@@ -26,80 +24,62 @@ bool stacks(const Value& weight) {
 // What products must agree in to be one: of several rows in their columns, too. None for a node that stays alone.
 using Group = std::tuple<ValueId, std::string, DType, double, double>;
 std::optional<Group> group_of(const Graph& graph, const Node& node) {
-  if (node.op != find_op("gemm")) return std::nullopt;
   gemm::Problem problem = node.problem.as<gemm::Problem>();
   if (problem.m * problem.n > kMostElements || problem.image_shift || problem.residual || problem.gated())
     return std::nullopt;
   if (problem.n % (problem.m == 1 ? kColumnsOfARow : kColumns) != 0) return std::nullopt;
-  if (!stacks(graph[node.values.at(1)]) || (problem.bias && !stacks(graph[node.values.at(2)]))) return std::nullopt;
+  const Value& b = graph[node.value("b")];
+  const Value* bias = problem.bias ? &graph[node.value("bias")] : nullptr;
+  if (!stacks(b) || (bias && !stacks(*bias))) return std::nullopt;
   if (problem.m == 1) problem.n = kColumnsOfARow;
-  const double bias_times = problem.bias ? graph[node.values.at(2)].source->times : 1;
-  return Group{node.values.at(0), node.op->print(AnyProblem(problem)), node.dtype,
-               graph[node.values.at(1)].source->times, bias_times};
+  return Group{node.value("a"), node.op->print(AnyProblem(problem)), node.dtype, b.source->times,
+               bias ? bias->source->times : 1};
 }
 
-class Merge {
- public:
-  explicit Merge(const Graph& from) : graph_(from) {
-    for (const Node& node : from.nodes())
-      if (const auto group = group_of(from, node)) members_[*group].push_back(&node);
-  }
+using Members = std::vector<const Node*>;
 
-  void run(Network& network) {
-    for (const Node& node : graph_.from().nodes()) {
-      const auto group = group_of(graph_.from(), node);
-      if (!group || members_[*group].size() == 1)
-        graph_.copy(node);
-      else if (members_[*group].front() == &node)
-        merge(members_[*group]);
-    }
-    graph_.finish(network);
+// The members' weights or biases, one below the other.
+ValueId stacked(Graph& graph, const Members& members, const char* tensor) {
+  Value all = graph[members.front()->value(tensor)];
+  for (std::size_t i = 1; i < members.size(); ++i) {
+    const Value& value = graph[members[i]->value(tensor)];
+    const auto tensors = value.source->tensors();
+    all.shape.front() += value.shape.front();
+    all.source->below.insert(all.source->below.end(), tensors.begin(), tensors.end());
   }
+  return graph.weight(*all.source, all.shape, all.dtype);
+}
 
- private:
-  // The members' weights or biases, one below the other.
-  ValueId stacked(const std::vector<const Node*>& members, std::size_t which) {
-    const Value& first = graph_.from()[members.front()->values.at(which)];
-    WeightSource source = *first.source;
-    std::vector<std::int64_t> shape = first.shape;
-    shape.front() = 0;
-    for (const Node* member : members) {
-      const Value& value = graph_.from()[member->values.at(which)];
-      shape.front() += value.shape.front();
-      const auto tensors = value.source->tensors();
-      if (member != members.front()) source.below.insert(source.below.end(), tensors.begin(), tensors.end());
-    }
-    return graph_.to().weight(std::move(source), std::move(shape), first.dtype);
+void merge(Rewrite& rewrite, const Members& members) {
+  Graph& graph = rewrite.graph();
+  const Node& first = *members.front();
+  gemm::Problem problem = first.problem.as<gemm::Problem>();
+  if (problem.m > 1) problem.part_columns = problem.n;
+  problem.n = 0;
+  for (const Node* member : members) problem.n += member->problem.as<gemm::Problem>().n;
+  Bindings inputs{{"a", first.value("a")}, {"b", stacked(graph, members, "b")}};
+  if (problem.bias) inputs["bias"] = stacked(graph, members, "bias");
+  const std::string name = fmt::format("{} and {} more", first.name, members.size() - 1);
+  const ValueId whole = rewrite.add(first, name, AnyProblem(problem), inputs).value("d");
+  std::int64_t element = 0;
+  for (const Node* member : members) {
+    const ValueId output = member->value("d");
+    const std::vector<std::int64_t> shape = graph[output].shape;
+    const std::int64_t elements = graph[output].elements();
+    rewrite.redirect(output, graph.part(whole, graph[output].name, element, shape));
+    element += elements;
   }
-
-  void merge(const std::vector<const Node*>& members) {
-    const Node& first = *members.front();
-    gemm::Problem problem = first.problem.as<gemm::Problem>();
-    problem.n = 0;
-    for (const Node* member : members) problem.n += member->problem.as<gemm::Problem>().n;
-    if (problem.m > 1) problem.part_columns = first.problem.as<gemm::Problem>().n;
-    std::map<std::string, ValueId> inputs{{"a", graph_.take(first.values.at(0))}, {"b", stacked(members, 1)}};
-    if (problem.bias) inputs["bias"] = stacked(members, 2);
-    const ValueId whole = graph_.to()
-                              .add(fmt::format("{} and {} more", first.name, members.size() - 1), "gemm",
-                                   first.op->print(AnyProblem(problem)), first.dtype, inputs)
-                              .at(0);
-    std::int64_t element = 0;
-    for (const Node* member : members) {
-      const ValueId output = member->values.back();
-      graph_.move(output, graph_.to().part(whole, graph_.from()[output].name, element, graph_.from()[output].shape));
-      element += graph_.from()[output].elements();
-    }
-  }
-
-  GraphCopy graph_;
-  std::map<Group, std::vector<const Node*>> members_;
-};
+}
 
 }  // namespace
 
-void merge_products(Network& network) {
-  Merge(network.graph).run(network);
+void merge_products(Rewrite& rewrite) {
+  std::map<Group, Members> groups;
+  rewrite.each("gemm", [&](const Node& node) {
+    if (const auto group = group_of(rewrite.graph(), node)) groups[*group].push_back(&node);
+  });
+  for (const auto& [group, members] : groups)
+    if (members.size() > 1) merge(rewrite, members);
 }
 
 }  // namespace noisefloor::networks

@@ -6,9 +6,9 @@
 #include <array>
 #include <vector>
 
-#include "networks/inputs.h"
+#include "networks/blocks.h"
+#include "networks/layers.h"
 #include "networks/network.h"
-#include "networks/video_blocks.h"
 
 namespace noisefloor::networks {
 namespace {

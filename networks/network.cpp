@@ -8,10 +8,7 @@
 #include <stdexcept>
 
 #include "kernels/core/fields.h"
-#include "networks/fold_skips.h"
-#include "networks/fuse_norms.h"
-#include "networks/halve_in_norms.h"
-#include "networks/merge_products.h"
+#include "networks/rewrite.h"
 
 namespace noisefloor::networks {
 
@@ -216,12 +213,9 @@ Network NetworkInfo::build(const BuildOptions& asked) const {
   builder(options, network);
   // Its builder may embed the levels of a call alone.
   if (std::ranges::none_of(network.inputs, &NetworkTensor::of_all_calls)) network.levels_ahead = 0;
-  if (options.merge_products) merge_products(network);
-  if (options.fold_skips) {
-    fold_skips(network);
-    halve_in_norms(network);
-  }
-  if (options.fuse_norms) fuse_norms(network);
+  fuse(network, {.merge_products = options.merge_products,
+                 .fold_skips = options.fold_skips,
+                 .halve_in_norms = options.fold_skips});
   if (options.shallow_blocks > 0) keep_what_is_below(network, options.shallow_blocks);
   return network;
 }

@@ -41,6 +41,11 @@ struct NetworkTensor {
   bool of_all_calls = false;  // levels of all calls of a loop, one behind the other
 };
 
+// Images, text and conditioning are drawn; all else is a function of its place in the batch (fill_for_timing).
+bool drawn(NetworkTensor::Kind kind);
+// Noise levels spread over the range that a network is asked at, and a label or token for each place. In `dtype`.
+void fill_for_timing(const NetworkTensor& input, DType dtype, void* data);
+
 struct NetworkInfo;
 
 // What a denoising call takes and gives. Samplers work on x0 + sigma noise throughout; built for `sampling`, a
@@ -81,6 +86,10 @@ struct Network {
   std::int64_t out_channels() const { return outputs.front().shape.back(); }
 };
 
+// One label an image, as the network's labels hold them: a guided network gets them behind a half without, one with
+// levels ahead again for each. Throws InvalidInput on one out of range.
+std::vector<char> one_hot(const Network& network, std::span<const int> labels);
+
 // What a network is built for. 0: what it was trained on.
 struct Sizes {
   std::int64_t height = 0, width = 0, frames = 0, tokens = 0;
@@ -110,12 +119,10 @@ struct BuildOptions {
   // To be listed and compared with: what the published network computes, where ours computes once what all blocks read
   // and leaves out what a rule lets it. Its inputs are the original's: svd's are scaled already.
   bool original = false;
-  bool old_names = false;      // of modules, as the network's older checkpoints have them
-  bool merge_products = true;  // short ones that share A (merge_products.h)
-  // Skips and their 1x1 into the convolutions that add them (fold_skips.h), averages into the norms before them
-  // (halve_in_norms.h).
-  bool fold_skips = false;
-  bool fuse_norms = false;  // into the convolutions behind them (fuse_norms.h)
+  bool old_names = false;  // of modules, as the network's older checkpoints have them
+  // Fusions (rewrite.h). What pays by measurement alone, norms in convolutions, is the plan's.
+  bool merge_products = true;
+  bool fold_skips = false;  // and averages into the norms before them
   Sizes sizes = {};
 };
 

@@ -1,15 +1,12 @@
 // Source: Rombach et al., "High-Resolution Image Synthesis with Latent Diffusion Models" (CVPR 2022).
-#include "networks/unet.h"
+#include "networks/diffusers.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "networks/inputs.h"
+#include "networks/blocks.h"
 #include "networks/layers.h"
-#include "networks/transformer.h"
-#include "networks/unet_blocks.h"
-#include "networks/video_blocks.h"
 
 namespace noisefloor::networks {
 namespace {

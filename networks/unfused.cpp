@@ -1,11 +1,10 @@
-#include "networks/unfused.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
 
 #include "kernels/core/fields.h"
+#include "networks/graph.h"
 
 namespace noisefloor::networks {
 namespace {

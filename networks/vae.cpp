@@ -2,15 +2,15 @@
 // Stable Diffusion 1 and 2, and of SDXL, by the names of diffusers' checkpoints
 // (vae/diffusion_pytorch_model.safetensors). Blattmann et al., "Stable Video Diffusion: Scaling Latent Video Diffusion
 // Models to Large Datasets" (2023): its decoder of videos.
-#include "networks/vae.h"
+#include "networks/diffusers.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "kernels/catalogue.h"
+#include "networks/blocks.h"
 #include "networks/layers.h"
-#include "networks/video_blocks.h"
 
 namespace noisefloor::networks {
 namespace {

@@ -196,12 +196,11 @@ void add_network_options(CLI::App& command, ModelRequest& model, std::string& de
   add_switch(command, "--programmatic", model.programmatic,
              "on: our kernels start while the kernel before them ends (sm_90 and newer)")
       ->default_str("on");
-  add_switch(command, "--fused-norm", model.fused_norm,
-             "on: convolutions normalise their input themselves (plan own or fastest, on sm_90)")
-      ->default_str("off");
-  add_switch(command, "--folded-skips", model.folded_skips,
-             "on: convolutions add a block's skip and its 1x1, or its upsampled skip, themselves, so none of these nor "
-             "a concatenation is written, and norms halve an image (plan own or fastest, on sm_90)")
+  add_switch(
+      command, "--folded-skips", model.folded_skips,
+      "on: convolutions add a block's skip and its 1x1, or its upsampled skip, themselves, so none of these nor "
+      "a concatenation is written, norms halve an image, and convolutions norm their input where that takes less "
+      "time (plan own or fastest, on sm_90)")
       ->default_str("on");
 }
 

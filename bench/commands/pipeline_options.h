@@ -15,7 +15,7 @@ namespace noisefloor {
 std::string known_networks();                              // "a, b or c", for help
 std::string images_in_words(std::int64_t n, bool videos);  // "1 image", "2 videos"
 
-// Adds NETWORK, --weights, --settings, --verbose, --device, --dtype, --plan, --strict, --programmatic, --fused-norm and
+// Adds NETWORK, --weights, --settings, --verbose, --device, --dtype, --plan, --strict, --programmatic and
 // --folded-skips.
 void add_network_options(CLI::App& command, pipeline::ModelRequest& model, std::string& device);
 // Adds --height, --width, --frames and --tokens. `otherwise`: what holds where one is not given, for help.

@@ -3,7 +3,7 @@
 
 #include "bench/commands/add_command.h"
 #include "bench/commands/pipeline_options.h"
-#include "networks/unfused.h"
+#include "networks/graph.h"
 
 namespace noisefloor {
 namespace {
@@ -14,7 +14,7 @@ struct ProblemsArguments {
   std::string network, dtype = "bf16";
   std::int64_t batch = 1;
   networks::Sizes sizes;
-  bool unconditional = false, unfused = false;
+  bool unfused = false;
 };
 
 int print_problems(const ProblemsArguments& arguments) {
@@ -22,7 +22,6 @@ int print_problems(const ProblemsArguments& arguments) {
   const DType dtype = require_dtype(*require_op("conv2d").workload, arguments.dtype);
   const networks::Network network = build_or_say_limit(info, {.batch = arguments.batch,
                                                               .dtype = dtype,
-                                                              .conditional = !arguments.unconditional,
                                                               .original = arguments.unfused,
                                                               .merge_products = !arguments.unfused,
                                                               .sizes = arguments.sizes});
@@ -43,7 +42,6 @@ void add_problems_command(CLI::App& app, CommandResult result) {
       ->capture_default_str();
   add_size_options(command, arguments.sizes);
   command.add_option("--dtype", arguments.dtype, "bf16, fp16 or fp32")->capture_default_str();
-  command.add_flag("--unconditional", arguments.unconditional, "Without class labels");
   command.add_flag("--unfused", arguments.unfused,
                    "List each layer of the published network by itself, as noisefloor.capture() finds it in PyTorch");
 }

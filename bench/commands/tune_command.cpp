@@ -83,7 +83,7 @@ std::vector<CaseToTune> cases_to_tune(const SuiteEntry& entry, const TuneArgumen
   for (const ProblemEntry& one : files) {
     if (one.op != &pipeline::network_workload() || has_rows_of(files, entry, one.uses.front().network)) continue;
     const bool fold_skips = dtype != DType::fp32;  // as plan own does on the GPUs that have these variants
-    const networks::Network network = pipeline::build_network(one.problem, dtype, false, fold_skips);
+    const networks::Network network = pipeline::build_network(one.problem, dtype, fold_skips);
     for (const auto& asked : count_problems(network.graph))
       if (asked.op->name == entry.name() && asked.dtype == dtype)
         add(entry.workload->parse(asked.text), asked.text, asked.count);

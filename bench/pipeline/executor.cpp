@@ -7,9 +7,8 @@
 
 #include "kernels/core/alignment.h"
 #include "kernels/core/programmatic.h"
-#include "networks/arena.h"
-#include "networks/dependence.h"
-#include "networks/inputs.h"
+#include "networks/lifetimes.h"
+#include "networks/network.h"
 
 namespace noisefloor::pipeline {
 namespace {

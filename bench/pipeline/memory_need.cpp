@@ -5,8 +5,7 @@
 
 #include "bench/measure/fixture.h"
 #include "kernels/core/alignment.h"
-#include "networks/arena.h"
-#include "networks/dependence.h"
+#include "networks/lifetimes.h"
 
 namespace noisefloor::pipeline {
 namespace {

@@ -47,7 +47,6 @@ BuildOptions completed(BuildOptions options, const ModelRequest& request, const 
   options.dtype = request.dtype.value_or(device.platform.description().is_host ? DType::fp32 : DType::bf16);
   options.conditional = checkpoint.has(info.label_weight);
   options.old_names = checkpoint.has(info.old_weight);
-  options.fuse_norms = request.fused_norm && fuses_norms(device.nodes, device.platform, request.plan, options.dtype);
   options.fold_skips = request.folded_skips && folds_skips(device.nodes, device.platform, request.plan, options.dtype);
   return options;
 }
@@ -83,9 +82,12 @@ void Model::check_weights() {
 
 const Plan& Model::plan() {
   check_weights();
-  if (!plan_)
-    plan_ = std::make_unique<const Plan>(device.platform, device.nodes, count_problems(network.graph),
-                                         Plan::Options{request.plan, request.strict});
+  if (!plan_) {
+    KnownTimes known;
+    const Plan::Options how{request.plan, request.strict, &known};
+    if (request.folded_skips) fuse_norms_that_pay(network, device.platform, device.nodes, how);
+    plan_ = std::make_unique<const Plan>(device.platform, device.nodes, count_problems(network.graph), how);
+  }
   return *plan_;
 }
 

@@ -24,7 +24,7 @@ struct ModelRequest {
   std::string network, weights = {};  // no weights: the shipped ones
   std::optional<DType> dtype = {};    // none: bf16 on a GPU, fp32 on the host
   std::string plan = "own";           // Plan::Options::source
-  bool strict = false, programmatic = true, fused_norm = false, folded_skips = true;
+  bool strict = false, programmatic = true, folded_skips = true;
   bool own_settings = false;  // the network's: what the folder of the weights says is not looked at
   bool verbose = false;
 
@@ -52,7 +52,7 @@ class Model {
   const CheckpointSettings settings;  // the network is of its row
   const Checkpoint checkpoint;
   const BuildOptions options;
-  const Network network;
+  Network network;  // plan() puts norms into convolutions
 
  private:
   friend class RunningModel;

@@ -13,13 +13,20 @@
 namespace noisefloor::pipeline {
 namespace {
 
+Network planned(const Suite& nodes, Platform& platform, const AnyProblem& problem, DType dtype,
+                const Plan::Options& plan) {
+  if (plan.pool) return build_network(problem, dtype);
+  Network network = build_network(problem, dtype, folds_skips(nodes, platform, plan.source, dtype));
+  fuse_norms_that_pay(network, platform, nodes, plan);
+  return network;
+}
+
 class ReadyNetwork final : public Ready {
  public:
   ReadyNetwork(const Suite& nodes, Platform& platform, const AnyProblem& problem, DType dtype,
                const Plan::Options& plan)
       : held_to_itself_(platform.description().is_host && dtype == DType::fp32),
-        network_(build_network(problem, dtype, /*fuse_norms=*/false,
-                               !plan.pool && folds_skips(nodes, platform, plan.source, dtype))),
+        network_(planned(nodes, platform, problem, dtype, plan)),
         plan_(platform, nodes, count_problems(network_.graph), plan),
         executor_(platform, network_, RandomWeights(), plan_) {}
 

@@ -11,7 +11,7 @@
 
 #include "kernels/core/fields.h"
 #include "kernels/core/listed.h"
-#include "networks/inputs.h"
+#include "networks/network.h"
 
 namespace noisefloor::pipeline {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "networks/inputs.h"
+#include "networks/network.h"
 
 namespace noisefloor::pipeline {
 namespace {
@@ -53,12 +53,9 @@ struct Definition {
     }
   }
 
-  static Network build(const Problem& problem, DType dtype, bool fuse_norms = false, bool fold_skips = false) {
-    return info(problem).build({.batch = problem.batch,
-                                .dtype = dtype,
-                                .fold_skips = fold_skips,
-                                .fuse_norms = fuse_norms,
-                                .sizes = problem.sizes});
+  static Network build(const Problem& problem, DType dtype, bool fold_skips = false) {
+    return info(problem).build(
+        {.batch = problem.batch, .dtype = dtype, .fold_skips = fold_skips, .sizes = problem.sizes});
   }
 
   static std::vector<TensorSpec> tensors(const Problem& problem, DType dtype) {
@@ -105,8 +102,8 @@ const Workload& network_workload() {
   return workload;
 }
 
-Network build_network(const AnyProblem& problem, DType dtype, bool fuse_norms, bool fold_skips) {
-  return Definition::build(problem.as<Definition::Problem>(), dtype, fuse_norms, fold_skips);
+Network build_network(const AnyProblem& problem, DType dtype, bool fold_skips) {
+  return Definition::build(problem.as<Definition::Problem>(), dtype, fold_skips);
 }
 
 }  // namespace noisefloor::pipeline

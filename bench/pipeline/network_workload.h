@@ -14,7 +14,7 @@ using namespace networks;
 
 // Its cost is the sum of the nodes' FLOPs; of bytes, what no fusion saves: weights, inputs and output once.
 const Workload& network_workload();
-Network build_network(const AnyProblem& problem, DType dtype, bool fuse_norms = false, bool fold_skips = false);
+Network build_network(const AnyProblem& problem, DType dtype, bool fold_skips = false);
 
 // The implementations plan_own and plan_fastest (kind network), and plan_baseline: the plans of these names over the
 // implementations in `nodes`, with random weights; on the host only plan_own, which is the host variants. They are held

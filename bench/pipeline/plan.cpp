@@ -4,12 +4,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 
 #include "bench/measure/bound_case.h"
 #include "bench/measure/case_row.h"
 #include "bench/measure/case_runner.h"
 #include "bench/platform/build_info.h"
+#include "networks/rewrite.h"
 #include "reports/run/statistics.h"
 
 namespace noisefloor::pipeline {
@@ -169,13 +171,9 @@ ProblemId problem_id(const CountedProblem& problem) {
   return {problem.op->name, problem.text, to_string(problem.dtype)};
 }
 
-bool fuses_norms(const Suite& nodes, const Platform& platform, const std::string& source, DType dtype) {
+bool folds_skips(const Suite& nodes, const Platform& platform, const std::string& source, DType dtype) {
   const auto pool = pool_named(source);
   return (pool == Pool::own || pool == Pool::fastest) && runs_halos(nodes, platform, dtype);
-}
-
-bool folds_skips(const Suite& nodes, const Platform& platform, const std::string& source, DType dtype) {
-  return fuses_norms(nodes, platform, source, dtype);
 }
 
 Plan::Plan(Platform& platform, const Suite& nodes, const std::vector<CountedProblem>& problems, const Options& options)
@@ -246,6 +244,26 @@ Plan::Plan(Platform& platform, const Suite& nodes, const std::vector<CountedProb
   measured_ = chooser.measured() + own.measured();
   if (named && !open.empty()) write_plan(options.source, entries);
   if (!fallbacks_.empty()) fmt::print(stderr, "plan baseline: {}\n", fallback_text());
+}
+
+void fuse_norms_that_pay(Network& network, Platform& platform, const Suite& nodes, const Plan::Options& options) {
+  std::map<ProblemId, double> times;
+  const auto time_of = [&](const std::vector<CountedProblem>& problems) {
+    double sum = 0;
+    for (const CountedProblem& problem : problems) {
+      const auto [place, added] = times.try_emplace(problem_id(problem));
+      if (added)
+        place->second = Plan(platform, nodes, {problem}, options)
+                            .warm_us(problem_id(problem))
+                            .value_or(std::numeric_limits<double>::infinity());
+      sum += place->second;
+    }
+    return sum;
+  };
+  fuse(network, {.fuse_norms = NormFusion{.pays = [&](const auto& apart, const auto& fused) {
+                   return folds_skips(nodes, platform, options.source, fused.front().dtype) &&
+                          time_of(fused) < time_of(apart);
+                 }}});
 }
 
 std::string Plan::fallback_text() const {

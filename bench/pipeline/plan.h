@@ -8,7 +8,7 @@
 
 #include "bench/measure/suite.h"
 #include "bench/platform/platform.h"
-#include "networks/graph.h"
+#include "networks/network.h"
 
 namespace noisefloor::pipeline {
 
@@ -22,11 +22,9 @@ enum class Pool { own, baseline, fastest, naive, tiled };
 inline constexpr const char* kPools[] = {"own", "baseline", "fastest", "naive"};
 std::optional<Pool> pool_named(const std::string& source);  // none: a file
 
-// Whether a network for this plan is built with its norms in the convolutions behind them (networks/fuse_norms.h): one
-// of our variants, on a device that runs ptx_sm90a_halo. A file's rows are of networks without.
-bool fuses_norms(const Suite& nodes, const Platform& platform, const std::string& source, DType dtype);
-// Whether it is built with its skip connections in the nodes that read them (networks/fold_skips.h), and averages in
-// the norms before them (networks/halve_in_norms.h): under the same plans, on the same devices.
+// Whether a network for this plan is built with its skip connections in the nodes that read them, and averages in the
+// norms before them (networks/rewrite.h): for own and fastest, on a device that runs our variants in PTX for sm_90a. A
+// file's rows are of networks without.
 bool folds_skips(const Suite& nodes, const Platform& platform, const std::string& source, DType dtype);
 
 // In plan_file.cpp: plan.csv (op,dtype,problem,variant), and whether it belongs to this device and program.
@@ -83,5 +81,9 @@ class Plan {
   std::map<std::string, long> fallbacks_;
   int measured_ = 0;
 };
+
+// Puts each norm into the convolutions behind it where those nodes take less time so, by warm times as the plan
+// measures or knows them: under the plans and on the devices of folds_skips.
+void fuse_norms_that_pay(Network& network, Platform& platform, const Suite& nodes, const Plan::Options& options);
 
 }  // namespace noisefloor::pipeline

@@ -14,8 +14,7 @@ namespace noisefloor {
 
 struct PluginOptions {
   std::vector<std::string> files;
-  std::string device;    // as open_platform() takes it
-  double seconds = 600;  // of a case, before its process counts as hung
+  std::string device;  // as open_platform() takes it
 };
 
 // A file's name, and what tells its bytes from those of another one of this name.

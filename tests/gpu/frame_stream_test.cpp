@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "bench/sweep/suite.h"
-#include "networks/inputs.h"
+#include "networks/network.h"
 
 namespace noisefloor::pipeline {
 namespace {

@@ -1,5 +1,5 @@
 // Where activations lie: those alive together apart, and little more than what is alive at once.
-#include "networks/arena.h"
+#include "networks/lifetimes.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "networks/dependence.h"
 #include "networks/network.h"
 
 namespace noisefloor::networks {

@@ -1,5 +1,5 @@
 // What a sampling loop would compute once: by counting nodes of networks whose layers are known.
-#include "networks/dependence.h"
+#include "networks/lifetimes.h"
 
 #include <gtest/gtest.h>
 

@@ -1,13 +1,9 @@
-// Norms that convolutions do themselves: which nodes change, and that the network computes the same.
-#include "networks/fuse_norms.h"
-
+// Norms that convolutions do themselves: which nodes change.
 #include <gtest/gtest.h>
-
-#include <map>
-#include <string>
 
 #include "kernels/conv2d/conv2d.h"
 #include "kernels/groupnorm/groupnorm.h"
+#include "tests/support/rewritten.h"
 
 namespace noisefloor::networks {
 namespace {
@@ -16,15 +12,17 @@ struct NormCounts {
   int norms = 0, coefficients = 0, given = 0, normed = 0, leave_statistics = 0;
   friend bool operator==(const NormCounts&, const NormCounts&) = default;
 };
-NormCounts count_norms(const Graph& graph) {
+NormCounts counted(const char* name, const BuildOptions& options, const std::optional<NormFusion>& which = kEveryNorm) {
+  Network network = require_network(name).build(options);
+  fuse(network, {.fuse_norms = which});
   NormCounts counts;
-  for (const Node& node : graph.nodes()) {
-    if (node.op == find_op("groupnorm")) {
+  for (const Node& node : network.graph.nodes()) {
+    if (node.op->name == "groupnorm") {
       const auto& p = node.problem.as<groupnorm::Problem>();
       ++(p.coefficients ? counts.coefficients : counts.norms);
       counts.given += p.given();
     }
-    if (node.op == find_op("conv2d")) {
+    if (node.op->name == "conv2d") {
       const auto& p = node.problem.as<conv2d::Problem>();
       counts.normed += p.norm != conv2d::Norm::none;
       counts.leave_statistics += p.stats;
@@ -34,15 +32,9 @@ NormCounts count_norms(const Graph& graph) {
   return counts;
 }
 
-Network build(const char* name, bool fused, Sizes sizes = {}, DType dtype = DType::bf16) {
-  Network network = require_network(name).build({.dtype = dtype, .sizes = sizes});
-  if (fused) fuse_norms(network, {.least_bytes = 0, .most_outputs = 1 << 20});
-  return network;
-}
-
-TEST(fuse_norms, OfAdm64LeavesTheNormsOfAttentionAndOfLayersThatAreNoHalo) {
-  const NormCounts plain = count_norms(build("adm64", false).graph), fused = count_norms(build("adm64", true).graph);
-  EXPECT_EQ(plain, (NormCounts{.norms = 95}));
+TEST(FuseNorms, OfAdm64LeavesTheNormsOfAttentionAndOfLayersThatAreNoHalo) {
+  EXPECT_EQ(counted("adm64", {}, std::nullopt), (NormCounts{.norms = 95}));
+  const NormCounts fused = counted("adm64", {});
   // Attention has 22, blocks that halve the image 3 more (average behind their norm).
   EXPECT_EQ(fused.norms, 22 + 3);
   EXPECT_EQ(fused.coefficients, 95 - fused.norms);
@@ -51,47 +43,39 @@ TEST(fuse_norms, OfAdm64LeavesTheNormsOfAttentionAndOfLayersThatAreNoHalo) {
   EXPECT_GT(fused.given, 36);  // every block's second norm is of its first convolution
 }
 
-TEST(fuse_norms, EveryTensorStaysReadAndWrittenOnce) {
-  for (const char* name : {"adm64", "edm-cifar", "digits", "sd15", "sdxl", "sd-vae"}) {
-    SCOPED_TRACE(name);
-    const Network network = build(name, true);
-    std::map<ValueId, int> writers;
-    for (const Node& node : network.graph.nodes()) {
-      const auto specs = node.op->tensors(node.problem, node.dtype);
-      for (std::size_t i = 0; i < specs.size(); ++i) {
-        const ValueId value = node.values[i];
-        if (specs[i].role == Role::out) ++writers[value];
-        if (specs[i].role == Role::out || network.graph[value].kind != Value::Kind::activation) continue;
-        EXPECT_EQ(writers[network.graph.whole(value)], 1) << node.name << ' ' << specs[i].name;
-      }
-    }
-    for (const ValueId output : network.output_values()) EXPECT_EQ(writers[output], 1);
-  }
+TEST(FuseNorms, OfASmallTensorAreNotTried) {
+  EXPECT_EQ(counted("adm64", {.batch = 1}, NormFusion{}), (NormCounts{.norms = 95}));
+  // Of 64x64 alone, seven blocks of two, and the last layer: the block that makes them has 384 outputs.
+  EXPECT_EQ(counted("adm64", {.batch = 32}, NormFusion{}).coefficients, 15);
 }
 
-TEST(fuse_norms, OfASmallTensorStayALaunch) {
-  const auto built = [](std::int64_t batch) {
-    return count_norms(require_network("adm64").build({.batch = batch, .fuse_norms = true}).graph);
-  };
-  EXPECT_EQ(built(1), (NormCounts{.norms = 95}));
-  const Network many = require_network("adm64").build({.batch = 32, .fuse_norms = true});
-  for (const Node& node : many.graph.nodes())
-    if (node.op == find_op("groupnorm")) {
-      const auto& p = node.problem.as<groupnorm::Problem>();
-      if (p.coefficients) {
-        EXPECT_GE(2 * p.elements(), FusedNorms{}.least_bytes) << node.text;
-      }
+// Who decides is asked once a norm, with the nodes on both sides; the others of the network stay what they are.
+TEST(FuseNorms, AreThoseThatPay) {
+  int asked = 0;
+  NormFusion every_other = kEveryNorm;
+  every_other.pays = [&](const std::vector<CountedProblem>& apart, const std::vector<CountedProblem>& fused) {
+    EXPECT_EQ(apart.size(), fused.size());
+    for (std::size_t i = 0; i < apart.size(); ++i) {
+      EXPECT_EQ(apart[i].op, fused[i].op);
+      EXPECT_NE(apart[i].text, fused[i].text);
     }
-  // Of 64x64 alone, seven blocks of two, and the last layer: the block that makes them has 384 outputs.
-  EXPECT_EQ(count_norms(many.graph).coefficients, 15);
+    EXPECT_EQ(fused.back().op->name, "groupnorm");
+    EXPECT_NE(fused.back().text.find("coefficients=1"), std::string::npos);
+    return ++asked % 2 == 0;
+  };
+  const NormCounts all = counted("adm64", {}), some = counted("adm64", {}, every_other);
+  EXPECT_EQ(asked, all.coefficients);
+  EXPECT_EQ(some.coefficients, all.coefficients / 2);
+  EXPECT_EQ(some.normed, some.coefficients);
+  EXPECT_EQ(some.norms, 95 - some.coefficients);
 }
 
 // Images that are no whole patches leave no statistics; fp32 runs from no halo.
-TEST(fuse_norms, WhereItCannotNothingChanges) {
-  const NormCounts odd = count_norms(build("edm-cifar", true, {.height = 36, .width = 36}).graph);
+TEST(FuseNorms, WhereItCannotNothingChanges) {
+  const NormCounts odd = counted("edm-cifar", {.sizes = {.height = 36, .width = 36}});
   EXPECT_EQ(odd.leave_statistics, 0);
   EXPECT_GT(odd.normed, 0);
-  EXPECT_EQ(count_norms(build("digits", true, {}, DType::fp32).graph).normed, 0);
+  EXPECT_EQ(counted("digits", {.dtype = DType::fp32}).normed, 0);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // What goes into a network: labels, and numbers for timing.
-#include "networks/inputs.h"
+#include "networks/network.h"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "networks/dependence.h"
+#include "networks/lifetimes.h"
 #include "networks/network.h"
 
 namespace noisefloor::networks {

@@ -5,8 +5,7 @@
 #include <set>
 
 #include "kernels/core/fields.h"
-#include "networks/arena.h"
-#include "networks/dependence.h"
+#include "networks/lifetimes.h"
 #include "networks/network.h"
 
 namespace noisefloor::networks {

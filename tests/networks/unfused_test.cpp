@@ -1,6 +1,4 @@
 // A node taken apart is the problems that stand in it. tests/cli/test_problems.py holds whole networks to diffusers'.
-#include "networks/unfused.h"
-
 #include <gtest/gtest.h>
 
 #include <map>

@@ -2,9 +2,8 @@
 // bench/pipeline have them.
 #pragma once
 
+#include "networks/diffusers.h"
 #include "networks/network.h"
-#include "networks/unet.h"
-#include "networks/vae.h"
 
 namespace noisefloor::networks {
 

@@ -5,7 +5,7 @@
 
 #include "bench/pipeline/pictures.h"
 #include "kernels/core/fields.h"
-#include "networks/inputs.h"
+#include "networks/network.h"
 #include "tests/support/on_host.h"
 #include "tests/support/small_networks.h"
 

@@ -10,7 +10,7 @@
 #include "bench/pipeline/checkpoint.h"
 #include "bench/pipeline/executor.h"
 #include "bench/sweep/suite.h"
-#include "networks/inputs.h"
+#include "networks/network.h"
 #include "tests/support/recorded_tensors.h"
 #include "tests/support/small_networks.h"
 #include "tests/support/temporary_folder.h"

@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "bench/sweep/suite.h"
-#include "networks/network.h"
+#include "networks/rewrite.h"
 #include "tests/support/counted_ladder.h"
 #include "tests/support/limited_platform.h"
 #include "tests/support/scripted_library.h"
@@ -263,29 +263,61 @@ TEST(Plans, OfAllTakeALibraryThatSavesMoreThanTheEdgeBehindIt) {
 
 // ---- what a plan's networks are built with
 
+// All of our variants of some ops, as if they were built or not.
+struct Variants {
+  explicit Variants(bool built) {
+    for (const char* name : {"conv2d", "groupnorm"}) ops.push_back(*find_op(name));
+    std::vector<SuiteEntry> entries;
+    for (Op& op : ops) {
+      std::vector<ImplementationPtr> ways;
+      for (AnyVariant& variant : op.variants) {
+        variant.built = built;
+        ways.push_back(implementation_of(variant));
+      }
+      entries.push_back({&op, ways, oracle_of(op)});
+    }
+    suite = Suite(std::move(entries));
+  }
+  std::deque<Op> ops;
+  Suite suite = Suite({});
+};
+
 TEST(PlannedGraphs, HaveTheFoldsOfTheirPoolWhereOursRunThem) {
-  Op op = *find_op("conv2d");
-  const auto suite_of = [&](bool built) {
-    for (AnyVariant& variant : op.variants) variant.built = built;
-    std::vector<ImplementationPtr> ways;
-    for (const AnyVariant& variant : op.variants) ways.push_back(implementation_of(variant));
-    return Suite({{&op, ways, oracle_of(op)}});
-  };
-  const Suite built = suite_of(true), apart = suite_of(false);
+  const Variants built(true), apart(false);
   const HostAsGpu<> hopper(90), ampere(80), blackwell(100);
-  using Both = std::pair<bool, bool>;  // norms, skips
-  const auto both = [](const Suite& nodes, const Platform& platform, const char* source, DType dtype) {
-    return Both{fuses_norms(nodes, platform, source, dtype), folds_skips(nodes, platform, source, dtype)};
-  };
-  EXPECT_EQ(both(built, hopper, "own", DType::bf16), Both(true, true));
-  EXPECT_EQ(both(built, hopper, "fastest", DType::fp16), Both(true, true));
+  EXPECT_TRUE(folds_skips(built.suite, hopper, "own", DType::bf16));
+  EXPECT_TRUE(folds_skips(built.suite, hopper, "fastest", DType::fp16));
   for (const char* source : {"baseline", "naive", "plan.csv"})
-    EXPECT_EQ(both(built, hopper, source, DType::bf16), Both(false, false)) << source;
-  EXPECT_EQ(both(built, hopper, "own", DType::fp32), Both(false, false));
-  EXPECT_EQ(both(built, ampere, "own", DType::bf16), Both(false, false));
-  EXPECT_EQ(both(built, blackwell, "own", DType::bf16), Both(false, false));
-  EXPECT_EQ(both(built, *make_host_platform(), "own", DType::bf16), Both(false, false));
-  EXPECT_EQ(both(apart, hopper, "own", DType::bf16), Both(false, false));
+    EXPECT_FALSE(folds_skips(built.suite, hopper, source, DType::bf16)) << source;
+  EXPECT_FALSE(folds_skips(built.suite, hopper, "own", DType::fp32));
+  EXPECT_FALSE(folds_skips(built.suite, ampere, "own", DType::bf16));
+  EXPECT_FALSE(folds_skips(built.suite, blackwell, "own", DType::bf16));
+  EXPECT_FALSE(folds_skips(built.suite, *make_host_platform(), "own", DType::bf16));
+  EXPECT_FALSE(folds_skips(apart.suite, hopper, "own", DType::bf16));
+}
+
+// Norms in front of convolutions of 64x64, where times say so: of adm64 at batch 32 these are 15.
+TEST(PlannedGraphs, HaveTheNormsInConvolutionsThatTakeLessTimeSo) {
+  const Variants built(true);
+  HostAsGpu<> hopper(90);
+  const auto fused = [&](double us_of_fused, const char* source = "own") {
+    Network network = require_network("adm64").build({.batch = 32});
+    KnownTimes known;
+    fuse(network, {.fuse_norms = NormFusion{.pays = [&](const auto& apart, const auto& changed) {
+                     for (const auto& [problems, us] : {std::pair{&apart, 10.0}, std::pair{&changed, us_of_fused}})
+                       for (const CountedProblem& one : *problems)
+                         for (const ImplementationPtr& way : built.suite.find(one.op->name)->implementations)
+                           known.add({problem_id(one), way->name}, {us, ""});
+                     return us_of_fused < 10;
+                   }}});
+    network = require_network("adm64").build({.batch = 32});
+    fuse_norms_that_pay(network, hopper, built.suite, {.source = source, .known = &known});
+    return std::ranges::count_if(
+        network.graph.nodes(), [](const Node& node) { return node.text.find("coefficients=1") != std::string::npos; });
+  };
+  EXPECT_EQ(fused(9), 15);
+  EXPECT_EQ(fused(11), 0);
+  EXPECT_EQ(fused(9, "baseline"), 0);
 }
 
 }  // namespace

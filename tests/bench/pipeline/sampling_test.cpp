@@ -5,7 +5,9 @@
 
 #include <algorithm>
 
-#include "networks/inputs.h"
+#include "bench/sweep/suite.h"
+#include "networks/network.h"
+#include "tests/support/limited_platform.h"
 #include "tests/support/on_host.h"
 #include "tests/support/small_networks.h"
 

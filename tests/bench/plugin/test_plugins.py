@@ -112,8 +112,9 @@ def test_wrong_plugins_are_rows_with_a_reason(one, tmp_path, plugin):
     assert right(table["right"]), "what died before it took nothing with it"
 
 
-def test_a_plugin_that_hangs_is_ended(one, tmp_path, plugin):
-    result, table = measured(one, tmp_path / "run", plugin, "hangs", "--plugin-seconds", "2")
+def test_a_plugin_that_hangs_is_ended(one, tmp_path, plugin, monkeypatch):
+    monkeypatch.setenv("NOISEFLOOR_PLUGIN_SECONDS", "2")
+    result, table = measured(one, tmp_path / "run", plugin, "hangs")
     assert result.returncode == 1, result.stderr
     assert table["hangs"]["status"] == "cuda_error"
     assert table["hangs"]["reason"] == "the process of mine.so gave no answer within 2 s"

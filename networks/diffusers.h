@@ -1,6 +1,6 @@
-// The U-Net of latent diffusion, as diffusers' UNet2DConditionModel has it: residual blocks, and transformers that read
-// text; and that of videos, UNetSpatioTemporalConditionModel. Its configuration is what tells Stable Diffusion's
-// versions apart, and a small one of tests from them.
+// diffusers' networks by their configurations, which tell Stable Diffusion's versions apart, and small ones of tests
+// from them: U-Nets of latents, of images (UNet2DConditionModel: residual blocks, and transformers that read text) and
+// of videos (UNetSpatioTemporalConditionModel); and decoders of latents (AutoencoderKL, AutoencoderKLTemporalDecoder).
 #pragma once
 
 #include <cstdint>
@@ -46,5 +46,20 @@ std::vector<ConfiguredAs> configuration_of(const UNet& unet, bool videos = false
 // [n, 1, text_width] and what is added; gives v. The original takes the same with x / sqrt(sigma^2 + 1) for x and
 // timesteps log(sigma) / 4 for sigma.
 void build_video_unet(const UNet& unet, const BuildOptions& options, Network& network);
+
+struct Decoder {
+  std::vector<std::int64_t> channels;  // of the levels, the first at the picture's size; each half as large as the last
+  int blocks = 3;                      // residual ones of a level
+  int groups = 32;
+  std::int64_t picture_channels = 3;
+  bool temporal = false;  // of videos: each residual block has a second one along the frames behind it
+
+  std::int64_t enlarges() const { return std::int64_t{1} << (channels.size() - 1); }
+};
+
+// Takes x, latents as a U-Net of them makes them [n, height, width, channels]; gives the picture. Of videos [n, frames,
+// height, width, channels].
+void build_decoder(const Decoder& decoder, const BuildOptions& options, Network& network);
+std::vector<ConfiguredAs> configuration_of(const Decoder& decoder);
 
 }  // namespace noisefloor::networks

@@ -1,0 +1,176 @@
+// What patterns change graphs with; and of every network that its rewrites keep it whole.
+#include "networks/rewrite.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "kernels/gemm/gemm.h"
+#include "tests/support/rewritten.h"
+
+namespace noisefloor::networks {
+namespace {
+
+// Products of one row and 8 columns, each of what the one before it wrote; the last is given.
+struct Chain : Handmade {
+  explicit Chain(const Names& names) {
+    ValueId last = input("x", {1, 8});
+    for (const std::string& name : names)
+      last = add(name, "gemm", "m=1,n=8,k=8,bias=0", {{"a", last}, {"b", weight(name + ".w", {8, 8})}});
+    give("y", last);
+  }
+  const Node& node(const std::string& name) { return node_of(network, name); }
+};
+
+TEST(Rewrite, KnowsWhoWritesAndWhoReads) {
+  Chain chain({"first", "second"});
+  const ValueId between = chain.node("first").value("d");
+  chain.give_silu("also", between);
+  Rewrite rewrite(chain.network);
+  EXPECT_EQ(rewrite.writer(between), &chain.node("first"));
+  ASSERT_EQ(rewrite.uses(between).size(), 2u);
+  EXPECT_EQ(rewrite.uses(between)[0].node, &chain.node("second"));
+  EXPECT_EQ(rewrite.uses(between)[0].tensor, "a");
+  EXPECT_EQ(rewrite.writer_for_one(between), nullptr);
+  EXPECT_EQ(rewrite.writer_for_one(chain.node("second").value("d")), &chain.node("second"));
+  EXPECT_EQ(rewrite.writer(chain.node("first").value("a")), nullptr);  // an input
+  const ValueId part = chain.network.graph.part(between, "half", 4, {1, 4});
+  EXPECT_EQ(rewrite.writer(part), nullptr);
+  EXPECT_TRUE(rewrite.runs_before(chain.node("first"), chain.node("second")));
+}
+
+TEST(Rewrite, WhatNothingReadsAnyMoreFallsAwayWithItsWeights) {
+  Chain chain({"first", "second", "third"});
+  Rewrite rewrite(chain.network);
+  rewrite.redirect(chain.node("second").value("d"), chain.network.inputs[0].value);
+  rewrite.finish();
+  EXPECT_EQ(names_of(chain.network), Names{"third"});
+  for (const Value& value : chain.network.graph.values()) EXPECT_NE(value.name, "first.w");
+  EXPECT_EQ(chain.node("third").value("a"), chain.network.inputs[0].value);
+  EXPECT_EQ(chain.network.outputs[0].value, chain.node("third").value("d"));
+  chain.weight("first.w", {8, 8});  // may be asked for again
+}
+
+TEST(Rewrite, ANodeStandsInThePlaceOfAnother) {
+  Chain chain({"first", "second"});
+  Rewrite rewrite(chain.network);
+  const ValueId bias = chain.weight("bias", {8});
+  auto problem = chain.node("first").problem.as<gemm::Problem>();
+  problem.bias = true;
+  rewrite.replace(chain.node("first"), AnyProblem(problem), {{"bias", bias}});
+  rewrite.finish();
+  EXPECT_EQ(names_of(chain.network), (Names{"first", "second"}));
+  EXPECT_EQ(tensor_of(chain.network, "first", "bias").name, "bias");
+  EXPECT_EQ(tensor_of(chain.network, "first", "b").name, "first.w");
+  EXPECT_EQ(chain.node("second").value("a"), chain.node("first").value("d"));
+}
+
+TEST(Rewrite, PartsLieInWhatTheirReadersRead) {
+  Chain chain({"first"});
+  Graph& graph = chain.network.graph;
+  const Node& first = chain.node("first");
+  chain.give_silu("read", graph.part(first.value("d"), "half", 4, {1, 4}));
+  Rewrite rewrite(chain.network);
+  auto problem = first.problem.as<gemm::Problem>();
+  problem.n = 16;
+  const Node& wide = rewrite.add(first, "wide", AnyProblem(problem),
+                                 {{"a", first.value("a")}, {"b", chain.weight("wide.w", {16, 8})}});
+  rewrite.redirect(first.value("d"), graph.part(wide.value("d"), "second half", 8, {1, 8}));
+  rewrite.finish();
+  EXPECT_EQ(names_of(chain.network), (Names{"wide", "read"}));
+  const Value& read = tensor_of(chain.network, "read", "x");
+  EXPECT_EQ(read.part->of, chain.node("wide").value("d"));
+  EXPECT_EQ(read.part->first, 8 + 4);
+}
+
+TEST(Rewrite, RefusesAnOrderInWhichANodeReadsWhatIsNotWritten) {
+  Chain chain({"first", "second", "third"});
+  Rewrite rewrite(chain.network);
+  rewrite.redirect(chain.node("first").value("d"), chain.node("third").value("d"));
+  try {
+    rewrite.finish();
+    FAIL();
+  } catch (const std::logic_error& error) {
+    EXPECT_NE(std::string(error.what()).find("node second reads third.d"), std::string::npos) << error.what();
+  }
+}
+
+// ---- networks
+
+struct Counted {
+  int products = 0, resamplings = 0, launches = 0;  // that fall away; launches: that are left
+  friend bool operator==(const Counted&, const Counted&) = default;
+  friend std::ostream& operator<<(std::ostream& out, const Counted& c) {
+    return out << c.products << ", " << c.resamplings << ", " << c.launches;
+  }
+};
+Counted counted(const NetworkInfo& info, const Fusions& fusions, std::int64_t batch = 1) {
+  Network network = info.build({.batch = batch});
+  auto before = ops_of(network.graph);
+  fuse(network, fusions);
+  auto after = ops_of(network.graph);
+  return {before["conv2d"] + before["gemm"] - after["conv2d"] - after["gemm"], before["resample"] - after["resample"],
+          static_cast<int>(network.graph.nodes().size())};
+}
+
+TEST(Rewrites, OfNetworksThatHaveTheirPatterns) {
+  const std::map<std::string, Counted> folded{
+      {"adm64", {19, 19, 249}}, {"edm-cifar", {20, 15, 174}}, {"digits", {6, 4, 67}}, {"moving-digits", {4, 2, 89}},
+      {"sd15", {14, 12, 330}},  {"sdxl", {11, 9, 891}},       {"svd", {14, 12, 622}}, {"sd-vae", {2, 0, 69}},
+      {"sdxl-vae", {2, 0, 69}}, {"svd-vae", {2, 0, 125}}};
+  const std::map<std::string, int> halved{{"adm64", 3}, {"edm-cifar", 2}, {"digits", 1}};  // blocks
+  for (const NetworkInfo& info : all_networks()) {
+    SCOPED_TRACE(info.name);
+    for (const Runs& runs : {Runs(anything), Runs(runs_on_sm90a)}) {
+      const Counted left = counted(info, {.fold_skips = true, .runs = runs});
+      EXPECT_EQ(left, folded.contains(info.name) ? folded.at(info.name) : left);
+    }
+    const int blocks = halved.contains(info.name) ? halved.at(info.name) : 0;
+    for (const auto& norms : {std::optional<NormFusion>(), std::optional(kEveryNorm)})  // which leave them as they are
+      EXPECT_EQ(counted(info, {.halve_in_norms = true, .fuse_norms = norms}).resamplings, 2 * blocks);
+  }
+  const NetworkInfo& adm64 = require_network("adm64");
+  EXPECT_EQ(counted(adm64, {.fold_skips = true}, 32), (Counted{19, 19, 252}));
+  // As plans own and fastest build it: both.
+  EXPECT_EQ(adm64.build({.batch = 32, .fold_skips = true}).graph.nodes().size(), 252u - 6);
+}
+
+// Names of all tensors that a checkpoint of it has, with their shapes.
+std::map<std::string, std::vector<std::int64_t>> checkpoint_of(const Network& network) {
+  std::map<std::string, std::vector<std::int64_t>> tensors;
+  for (const Value& value : network.graph.values())
+    if (value.source)
+      for (const auto& [name, rows] : value.source->tensors()) {
+        tensors[name] = value.source->file;
+        tensors[name].front() = rows;
+      }
+  return tensors;
+}
+
+TEST(Rewrites, ReadTheSameCheckpointAndWriteEachTensorOnceBeforeItIsRead) {
+  for (const NetworkInfo& info : all_networks())
+    for (const std::int64_t batch : {1, 2}) {
+      SCOPED_TRACE(info.name);
+      const BuildOptions apart{.batch = batch, .merge_products = false};
+      Network network = info.build(apart);
+      fuse(network, {.merge_products = true,
+                     .fold_skips = true,
+                     .halve_in_norms = true,
+                     .fuse_norms = kEveryNorm,
+                     .runs = anything});
+      EXPECT_EQ(checkpoint_of(network), checkpoint_of(info.build(apart)));
+      std::set<ValueId> written;
+      for (const Node& node : network.graph.nodes())
+        for (const Node::Tensor& tensor : node.tensors()) {
+          if (tensor.role == Role::out) {
+            EXPECT_TRUE(written.insert(tensor.value).second) << node.name << ' ' << tensor.name;
+          } else if (network.graph[tensor.value].kind == Value::Kind::activation) {
+            EXPECT_TRUE(written.contains(network.graph.whole(tensor.value))) << node.name << ' ' << tensor.name;
+          }
+        }
+      for (const ValueId output : network.output_values()) EXPECT_TRUE(written.contains(output));
+    }
+}
+
+}  // namespace
+}  // namespace noisefloor::networks
