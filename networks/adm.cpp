@@ -26,13 +26,8 @@ class Builder {
   // silu(embedding of timestep and label) [n, 768], or of all calls, which every residual block starts from, and
   // computes in the original.
   void embed() {
-    Graph& graph = layers_.graph();
     const std::int64_t n = network_.embedded();
-    const ValueId waves = graph
-                              .add("timestep_embedding", "timestep_embedding",
-                                   fmt::format("batch={},channels={},order=cos_sin", n, kChannels), layers_.dtype(),
-                                   {{"t", network_.level().value}})
-                              .at(0);
+    const ValueId waves = layers_.waves("timestep_embedding", network_.level().value, n, kChannels);
     const ValueId hidden = layers_.linear("time_embed.0", waves, n, kChannels, kEmbedding, {.act = "silu"});
     if (network_.classes == 0) {
       embedding_ =

@@ -170,11 +170,7 @@ Image video_transformer(Layers& layers, const std::string& name, const Image& x,
   const std::int64_t n = layers.batch(), c = x.channels, rows = n * x.pixels();
   const Image normed = layers.norm(name + ".norm", x, {.groups = groups, .eps = 1e-6, .silu = false});
   const ValueId places = layers.graph().constant("frames", {n}, DType::fp32, frames);
-  const ValueId waves =
-      layers.graph()
-          .add(name + ".time_proj", "timestep_embedding", fmt::format("batch={},channels={},order=cos_sin", n, c),
-               layers.dtype(), {{"t", places}})
-          .at(0);
+  const ValueId waves = layers.waves(name + ".time_proj", places, n, c);
   const ValueId hidden = layers.linear(name + ".time_pos_embed.linear_1", waves, n, c, 4 * c, {.act = "silu"});
   const ValueId place = layers.linear(name + ".time_pos_embed.linear_2", hidden, n, 4 * c, c);
 

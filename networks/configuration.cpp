@@ -112,7 +112,7 @@ std::vector<ConfiguredAs> configuration_of(const Decoder& decoder) {
       {"_class_name", decoder.temporal ? "\"AutoencoderKLTemporalDecoder\"" : "\"AutoencoderKL\""},
       {"block_out_channels", each(decoder.channels, [](std::int64_t channels) { return std::to_string(channels); })},
       {"layers_per_block", std::to_string(decoder.blocks - 1)},
-      {"out_channels", std::to_string(decoder.picture_channels)},
+      {"out_channels", "3"},
       {"latent_channels", "4"},
       {"shift_factor", "null"},
       {"latents_mean", "null"},

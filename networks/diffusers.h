@@ -51,7 +51,6 @@ struct Decoder {
   std::vector<std::int64_t> channels;  // of the levels, the first at the picture's size; each half as large as the last
   int blocks = 3;                      // residual ones of a level
   int groups = 32;
-  std::int64_t picture_channels = 3;
   bool temporal = false;  // of videos: each residual block has a second one along the frames behind it
 
   std::int64_t enlarges() const { return std::int64_t{1} << (channels.size() - 1); }

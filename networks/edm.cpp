@@ -34,11 +34,7 @@ class Builder {
 
   void embed(const Configuration& c, ValueId c_noise) {
     const std::int64_t n = network_.embedded(), width = 4 * c.channels;
-    ValueId embedding = layers_.graph()
-                            .add("map_noise", "timestep_embedding",
-                                 fmt::format("batch={},channels={},order=sin_cos,endpoint=1", n, c.channels),
-                                 layers_.dtype(), {{"t", c_noise}})
-                            .at(0);
+    ValueId embedding = layers_.waves("map_noise", c_noise, n, c.channels, "order=sin_cos,endpoint=1");
     if (network_.classes > 0)
       embedding = layers_.linear("model.map_label", network_.labels(), n, c.classes, c.channels,
                                  {.scale = std::sqrt(static_cast<double>(c.classes)), .residual = embedding});

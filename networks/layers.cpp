@@ -7,6 +7,14 @@
 
 namespace noisefloor::networks {
 
+ValueId Layers::add(const std::string& name, const char* op, const std::string& problem, const Bindings& inputs) {
+  return graph_->add(name, op, problem, dtype_, inputs).at(0);
+}
+
+ValueId Layers::waves(const std::string& name, ValueId t, std::int64_t n, std::int64_t channels, const char* order) {
+  return add(name, "timestep_embedding", fmt::format("batch={},channels={},{}", n, channels, order), {{"t", t}});
+}
+
 Image Layers::conv(const std::string& name, const Image& x, std::int64_t cout, int kernel, const ConvOptions& options) {
   std::string problem = fmt::format("n={},h={},w={},cin={},cout={},kernel={},pad={},gain={}", batch_, x.height, x.width,
                                     x.channels, cout, kernel, kernel / 2, options.gain);
@@ -26,11 +34,11 @@ Image Layers::conv(const std::string& name, const Image& x, std::int64_t cout, i
     problem += ",residual=1";
     inputs["residual"] = *options.residual;
   }
-  const auto outputs = graph_->add(name, "conv2d", problem, dtype_, inputs);
+  const ValueId y = add(name, "conv2d", problem, inputs);
   const auto extent = [&](std::int64_t in) {  // as padded by half the kernel
     return ((options.upsample ? 2 * in : in) + options.stride - 1) / options.stride;
   };
-  return {outputs.at(0), extent(x.height), extent(x.width), cout};
+  return {y, extent(x.height), extent(x.width), cout};
 }
 
 Image Layers::norm(const std::string& name, const Image& x, const NormOptions& options) {
@@ -39,12 +47,11 @@ Image Layers::norm(const std::string& name, const Image& x, const NormOptions& o
   inputs["gamma"] = graph_->weight({name + ".weight", {x.channels}}, {x.channels}, dtype_);
   inputs["beta"] = graph_->weight({name + ".bias", {x.channels}}, {x.channels}, dtype_);
   if (options.scale_shift) inputs["scale_shift"] = *options.scale_shift;
-  const auto outputs =
-      graph_->add(name, "groupnorm",
-                  fmt::format("n={},hw={},channels={},groups={},fusion={},eps={},packed={}", batch_, x.pixels(),
-                              x.channels, options.groups, fusion, options.eps, options.scale_shift ? 1 : 0),
-                  dtype_, inputs);
-  return {outputs.at(0), x.height, x.width, x.channels};
+  const ValueId y = add(name, "groupnorm",
+                        fmt::format("n={},hw={},channels={},groups={},fusion={},eps={},packed={}", batch_, x.pixels(),
+                                    x.channels, options.groups, fusion, options.eps, options.scale_shift ? 1 : 0),
+                        inputs);
+  return {y, x.height, x.width, x.channels};
 }
 
 ValueId Layers::linear(const std::string& name, ValueId x, std::int64_t m, std::int64_t k, std::int64_t n,
@@ -79,33 +86,31 @@ ValueId Layers::linear(const std::string& name, ValueId x, std::int64_t m, std::
     share.sigmoid = true;
     inputs["share"] = graph_->weight(std::move(share), {1}, DType::fp32);
   }
-  return graph_->add(name, "gemm", problem, dtype_, inputs).at(0);
+  return add(name, "gemm", problem, inputs);
 }
 
 Image Layers::attention(const std::string& name, ValueId qkv, const Image& like, std::int64_t heads) {
-  const auto outputs = graph_->add(name, "attention",
-                                   fmt::format("batch={},heads={},seq_q={},seq_kv={},dim={},layout=packed_3hd", batch_,
-                                               heads, like.pixels(), like.pixels(), like.channels / heads),
-                                   dtype_, {{"qkv", qkv}});
-  return {outputs.at(0), like.height, like.width, like.channels};
+  const ValueId y = add(name, "attention",
+                        fmt::format("batch={},heads={},seq_q={},seq_kv={},dim={},layout=packed_3hd", batch_, heads,
+                                    like.pixels(), like.pixels(), like.channels / heads),
+                        {{"qkv", qkv}});
+  return {y, like.height, like.width, like.channels};
 }
 
 ValueId Layers::attention(const std::string& name, ValueId q, ValueId k, ValueId v, const AttentionShape& shape) {
-  return graph_
-      ->add(name, "attention",
-            fmt::format("batch={},heads={},seq_q={},seq_kv={},dim={}", batch_, shape.heads, shape.queries, shape.keys,
-                        shape.dim),
-            dtype_, {{"q", q}, {"k", k}, {"v", v}})
-      .at(0);
+  return add(name, "attention",
+             fmt::format("batch={},heads={},seq_q={},seq_kv={},dim={}", batch_, shape.heads, shape.queries, shape.keys,
+                         shape.dim),
+             {{"q", q}, {"k", k}, {"v", v}});
 }
 
 Image Layers::temporal_attention(const std::string& name, ValueId qkv, const Image& like, std::int64_t heads,
                                  std::int64_t frames) {
-  const auto outputs = graph_->add(name, "temporal_attention",
-                                   fmt::format("batch={},frames={},hw={},heads={},dim={},layout=packed_3hd",
-                                               batch_ / frames, frames, like.pixels(), heads, like.channels / heads),
-                                   dtype_, {{"qkv", qkv}});
-  return {outputs.at(0), like.height, like.width, like.channels};
+  const ValueId y = add(name, "temporal_attention",
+                        fmt::format("batch={},frames={},hw={},heads={},dim={},layout=packed_3hd", batch_ / frames,
+                                    frames, like.pixels(), heads, like.channels / heads),
+                        {{"qkv", qkv}});
+  return {y, like.height, like.width, like.channels};
 }
 
 Image Layers::temporal_conv(const std::string& name, const Image& x, std::int64_t cout, std::int64_t frames,
@@ -119,12 +124,12 @@ Image Layers::temporal_conv(const std::string& name, const Image& x, std::int64_
                   {"bias", graph_->weight(std::move(bias), {cout}, dtype_)}};
   if (options.image_shift) inputs["image_shift"] = *options.image_shift;
   if (options.residual) inputs["residual"] = *options.residual;
-  const auto outputs = graph_->add(
-      name, "conv3d_temporal",
-      fmt::format("batch={},frames={},hw={},cin={},cout={},image_shift={},residual={}", batch_, frames,
-                  x.pixels() / frames, x.channels, cout, options.image_shift ? 1 : 0, options.residual ? 1 : 0),
-      dtype_, inputs);
-  return {outputs.at(0), x.height, x.width, cout};
+  const ValueId y =
+      add(name, "conv3d_temporal",
+          fmt::format("batch={},frames={},hw={},cin={},cout={},image_shift={},residual={}", batch_, frames,
+                      x.pixels() / frames, x.channels, cout, options.image_shift ? 1 : 0, options.residual ? 1 : 0),
+          inputs);
+  return {y, x.height, x.width, cout};
 }
 
 // A convolution of zeros, whose epilogue has both: no op adds one row to many.
@@ -132,12 +137,11 @@ Image Layers::shifted(const std::string& name, const Image& x, ValueId shift) {
   constexpr std::int64_t kZeros = 8;  // channels: what a vector load takes
   const ValueId zeros = graph_->constant("zeros", {batch_, x.height, x.width, kZeros}, dtype_, 1);
   const ValueId w = graph_->constant("zero weight", {x.channels, 1, 1, kZeros}, dtype_, 1);
-  const auto outputs =
-      graph_->add(name, "conv2d",
-                  fmt::format("n={},h={},w={},cin={},cout={},kernel=1,pad=0,bias=0,image_shift=1,residual=1", batch_,
-                              x.height, x.width, kZeros, x.channels),
-                  dtype_, {{"x", zeros}, {"w", w}, {"image_shift", shift}, {"residual", x.id}});
-  return {outputs.at(0), x.height, x.width, x.channels};
+  const ValueId y = add(name, "conv2d",
+                        fmt::format("n={},h={},w={},cin={},cout={},kernel=1,pad=0,bias=0,image_shift=1,residual=1",
+                                    batch_, x.height, x.width, kZeros, x.channels),
+                        {{"x", zeros}, {"w", w}, {"image_shift", shift}, {"residual", x.id}});
+  return {y, x.height, x.width, x.channels};
 }
 
 ValueId Layers::repeated(const std::string& name, ValueId rows, std::int64_t width, std::int64_t times) {
@@ -155,47 +159,41 @@ ValueId Layers::layer_norm(const std::string& name, ValueId x, std::int64_t rows
   Bindings inputs{{"x", x}};
   inputs["gamma"] = graph_->weight({name + ".weight", {channels}}, {channels}, dtype_);
   inputs["beta"] = graph_->weight({name + ".bias", {channels}}, {channels}, dtype_);
-  return graph_->add(name, "layernorm", fmt::format("rows={},channels={}", rows, channels), dtype_, inputs).at(0);
+  return add(name, "layernorm", fmt::format("rows={},channels={}", rows, channels), inputs);
 }
 
 ValueId Layers::silu(const std::string& name, ValueId x, std::int64_t rows, std::int64_t channels) {
-  return graph_
-      ->add(name, "elementwise", fmt::format("op=silu,n={},hw=1,channels={}", rows, channels), dtype_, {{"x", x}})
-      .at(0);
+  return add(name, "elementwise", fmt::format("op=silu,n={},hw=1,channels={}", rows, channels), {{"x", x}});
 }
 
 ValueId Layers::channels_first_and_back(const std::string& name, const Image& x) {
   ValueId id = x.id;
   for (const char* operation : {"nhwc_to_nchw", "nchw_to_nhwc"})
-    id = graph_
-             ->add(name, "elementwise",
-                   fmt::format("op={},n={},hw={},channels={}", operation, batch_, x.pixels(), x.channels), dtype_,
-                   {{"x", id}})
-             .at(0);
+    id = add(name, "elementwise",
+             fmt::format("op={},n={},hw={},channels={}", operation, batch_, x.pixels(), x.channels), {{"x", id}});
   return id;
 }
 
 Image Layers::upsample(const std::string& name, const Image& x) {
-  const auto outputs = graph_->add(
-      name, "resample", fmt::format("op=nearest_up2,n={},h={},w={},channels={}", batch_, x.height, x.width, x.channels),
-      dtype_, {{"x", x.id}});
-  return {outputs.at(0), 2 * x.height, 2 * x.width, x.channels};
+  const ValueId y = add(name, "resample",
+                        fmt::format("op=nearest_up2,n={},h={},w={},channels={}", batch_, x.height, x.width, x.channels),
+                        {{"x", x.id}});
+  return {y, 2 * x.height, 2 * x.width, x.channels};
 }
 
 Image Layers::downsample(const std::string& name, const Image& x) {
-  const auto outputs =
-      graph_->add(name, "resample",
-                  fmt::format("op=average_down2,n={},h={},w={},channels={}", batch_, x.height, x.width, x.channels),
-                  dtype_, {{"x", x.id}});
-  return {outputs.at(0), x.height / 2, x.width / 2, x.channels};
+  const ValueId y = add(
+      name, "resample",
+      fmt::format("op=average_down2,n={},h={},w={},channels={}", batch_, x.height, x.width, x.channels), {{"x", x.id}});
+  return {y, x.height / 2, x.width / 2, x.channels};
 }
 
 Image Layers::concat(const std::string& name, const Image& x, const Image& skip) {
-  const auto outputs = graph_->add(name, "resample",
-                                   fmt::format("op=concat,n={},h={},w={},channels={},skip_channels={}", batch_,
-                                               x.height, x.width, x.channels, skip.channels),
-                                   dtype_, {{"x", x.id}, {"skip", skip.id}});
-  return {outputs.at(0), x.height, x.width, x.channels + skip.channels};
+  const ValueId y = add(name, "resample",
+                        fmt::format("op=concat,n={},h={},w={},channels={},skip_channels={}", batch_, x.height, x.width,
+                                    x.channels, skip.channels),
+                        {{"x", x.id}, {"skip", skip.id}});
+  return {y, x.height, x.width, x.channels + skip.channels};
 }
 
 Image Layers::join(const std::string& name, const Image& below, const Image& skip) {
@@ -205,20 +203,15 @@ Image Layers::join(const std::string& name, const Image& below, const Image& ski
 
 ValueId twice(Graph& graph, ValueId x) {
   const std::int64_t elements = graph[x].elements();  // of a single pixel, concatenated with itself
-  return graph
-      .add("twice", "resample", fmt::format("op=concat,n=1,h=1,w=1,channels={},skip_channels={}", elements, elements),
-           graph[x].dtype, {{"x", x}, {"skip", x}})
-      .at(0);
+  const std::string problem = fmt::format("op=concat,n=1,h=1,w=1,channels={},skip_channels={}", elements, elements);
+  return graph.add("twice", "resample", problem, graph[x].dtype, {{"x", x}, {"skip", x}}).at(0);
 }
 
 ValueId Layers::cast(const std::string& name, ValueId x, DType from, DType to) {
   if (from == to) return x;
-  const Value& value = (*graph_)[x];
-  const std::int64_t inner = value.elements() / batch_;
-  return graph_
-      ->add(name, "elementwise", fmt::format("op=cast,n={},hw={},channels=1,to={}", batch_, inner, to_string(to)), from,
-            {{"x", x}})
-      .at(0);
+  const std::int64_t inner = graph()[x].elements() / batch_;
+  const std::string problem = fmt::format("op=cast,n={},hw={},channels=1,to={}", batch_, inner, to_string(to));
+  return graph_->add(name, "elementwise", problem, from, {{"x", x}}).at(0);
 }
 
 }  // namespace noisefloor::networks

@@ -78,6 +78,11 @@ class Layers {
  public:
   Layers(Graph& graph, std::int64_t batch, DType dtype) : graph_(&graph), batch_(batch), dtype_(dtype) {}
 
+  // A node of this dtype, and its first output.
+  ValueId add(const std::string& name, const char* op, const std::string& problem, const Bindings& inputs);
+  // Cosines and sines of each of `n` values of t: [n, channels].
+  ValueId waves(const std::string& name, ValueId t, std::int64_t n, std::int64_t channels,
+                const char* order = "order=cos_sin");
   // `name` is the module's: name.weight [cout, cin, kernel, kernel], name.bias [cout].
   Image conv(const std::string& name, const Image& x, std::int64_t cout, int kernel, const ConvOptions& options = {});
   Image norm(const std::string& name, const Image& x, const NormOptions& options);

@@ -32,14 +32,15 @@ class Builder {
     if (network.classes > 0)
       last.residual =
           videos_.linear("model.class_embedding", network.labels(), n, kClasses, kEmbedding, {.bias = false});
-    ValueId of_video = videos_.linear("model.time_embedding.linear_1", waves("map_noise", c_noise, n), n, kChannels[0],
-                                      kEmbedding, {.act = "silu"});
+    ValueId of_video =
+        videos_.linear("model.time_embedding.linear_1", layers_.waves("map_noise", c_noise, n, kChannels[0]), n,
+                       kChannels[0], kEmbedding, {.act = "silu"});
     of_video = videos_.linear("model.time_embedding.linear_2", of_video, n, kEmbedding, kEmbedding, last);
     const std::int64_t all = n * frames_;
     const ValueId places = layers_.graph().constant("frames", {all}, DType::fp32, frames_);
-    const ValueId sum =
-        layers_.linear("model.frame_embedding", waves("map_frame", places, all), all, kChannels[0], kEmbedding,
-                       {.residual = videos_.repeated("embedding.frames", of_video, kEmbedding, frames_)});
+    const ValueId sum = layers_.linear(
+        "model.frame_embedding", layers_.waves("map_frame", places, all, kChannels[0]), all, kChannels[0], kEmbedding,
+        {.residual = videos_.repeated("embedding.frames", of_video, kEmbedding, frames_)});
     embedding_ = {layers_.silu("embedding", sum, all, kEmbedding), all, kEmbedding, true, network.levels_ahead};
   }
 
@@ -66,13 +67,6 @@ class Builder {
   Layers& layers() { return layers_; }
 
  private:
-  ValueId waves(const char* name, ValueId t, std::int64_t batch) {
-    return layers_.graph()
-        .add(name, "timestep_embedding", fmt::format("batch={},channels={},order=cos_sin", batch, kChannels[0]),
-             layers_.dtype(), {{"t", t}})
-        .at(0);
-  }
-
   Image block(const std::string& name, const Image& x, std::int64_t channels) {
     return video_resnet_block(layers_, name, x, channels, embedding_, {}, kGroups, 1e-5, frames_);
   }

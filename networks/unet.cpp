@@ -23,8 +23,9 @@ class Builder {
 
   void embed(Network& network, ValueId timesteps) {
     const std::int64_t n = calls_.batch(), channels = unet_.levels.front().channels, width = 4 * channels;
-    const ValueId hidden = calls_.linear("time_embedding.linear_1", waves("timestep_embedding", timesteps, n, channels),
-                                         n, channels, width, {.act = "silu"});
+    const ValueId hidden =
+        calls_.linear("time_embedding.linear_1", layers_.waves("timestep_embedding", timesteps, n, channels), n,
+                      channels, width, {.act = "silu"});
     const auto embedded = [&](const LinearOptions& options) {
       return calls_.linear("time_embedding.linear_2", hidden, n, width, width, options);
     };
@@ -97,13 +98,6 @@ class Builder {
     return h;
   }
 
-  ValueId waves(const char* name, ValueId t, std::int64_t batch, std::int64_t channels) {
-    return layers_.graph()
-        .add(name, "timestep_embedding", fmt::format("batch={},channels={},order=cos_sin", batch, channels),
-             layers_.dtype(), {{"t", t}})
-        .at(0);
-  }
-
   // time + what else is embedded, and of ours its SiLU
   ValueId added_to(ValueId time, std::int64_t width, Network& network) {
     using Kind = NetworkTensor::Kind;
@@ -114,7 +108,7 @@ class Builder {
       all = {network.take(added.vector, Kind::conditioning, {n, added.vector_width}, calls_.dtype()), 1, 1,
              added.vector_width};
     const ValueId numbers = network.take(added.numbers, Kind::conditioning, {n, added.count}, DType::fp32);
-    const Image embedded{waves("add_time_proj", numbers, n * added.count, added.width), 1, 1,
+    const Image embedded{layers_.waves("add_time_proj", numbers, n * added.count, added.width), 1, 1,
                          added.count * added.width};
     all = all.channels == 0 ? embedded : calls_.concat("add_embedding.cat", all, embedded);
     const ValueId hidden = calls_.linear("add_embedding.linear_1", all.id, n, all.channels, width, {.act = "silu"});

@@ -15,6 +15,7 @@
 namespace noisefloor::networks {
 namespace {
 
+constexpr std::int64_t kPictureChannels = 3;
 constexpr double kEps = 1e-6, kTemporalEps = 1e-5;
 
 // The modules of the attention: as they are named today, and in files from before.
@@ -56,7 +57,7 @@ class Builder {
       if (i + 1 < decoder_.channels.size())
         h = layers_.conv(name + ".upsamplers.0.conv", h, h.channels, 3, {.upsample = true});
     }
-    h = layers_.conv("decoder.conv_out", norm("decoder.conv_norm_out", h), decoder_.picture_channels, 3);
+    h = layers_.conv("decoder.conv_out", norm("decoder.conv_norm_out", h), kPictureChannels, 3);
     if (!decoder_.temporal) return h;
     Layers videos(layers_.graph(), layers_.batch() / frames_, layers_.dtype());
     h.id = videos
