@@ -20,9 +20,10 @@ namespace noisefloor {
 // Each in its file of bench/commands.
 using AddCommand = void(CLI::App& app, CommandResult result);
 AddCommand add_devices_command, add_list_command, add_run_command, add_ceilings_command, add_merge_command,
-    add_roofline_command, add_explain_command, add_history_command, add_gate_command, add_compare_command,
-    add_crosscheck_command, add_problems_command, add_forward_command, add_sample_command, add_stream_command,
-    add_tune_command, add_duel_command, add_ab_command, add_capture_command, add_new_kernel_command, add_worker_command;
+    add_roofline_command, add_explain_command, add_history_command, add_gate_command, add_resources_command,
+    add_compare_command, add_crosscheck_command, add_problems_command, add_forward_command, add_sample_command,
+    add_stream_command, add_tune_command, add_duel_command, add_ab_command, add_capture_command, add_new_kernel_command,
+    add_worker_command;
 void add_sweep_command(CLI::App& app, CommandResult result, std::shared_ptr<Invocation> invocation);
 
 }  // namespace noisefloor
@@ -48,7 +49,12 @@ constexpr RemovedOption kRemovedOptions[] = {
     {"sweep", "--plugin-seconds", kPluginSeconds},
     {"sweep", "--take-turns", "sweep one after the other, or each on a GPU of its own (--device N)"},
     {"sweep", "--processes", "sweep once; hold a suspect against a second run, or compare two builds by noisefloor ab"},
-    {"merge", "--pool", "keep the runs apart; noisefloor gate takes more runs of the baseline's build by --noise"},
+    {"merge", "--pool", "keep the runs apart; noisefloor gate calibrate takes several of one build"},
+    {"gate", "--accept", "noisefloor gate accept --baseline DIR --candidate DIR"},
+    {"gate", "--force", "noisefloor gate accept --force"},
+    {"gate", "--spread", "noisefloor gate calibrate --baseline DIR RUN RUN RUN"},
+    {"gate", "--resources", "noisefloor resources --baseline FILE"},
+    {"gate", "--strict", "exit code 2 says that an ambiguous row is slower by more than 10 %, without it"},
 };
 
 // What CLI11 did not expect, with the nearest name that it knows.
@@ -62,6 +68,8 @@ std::string with_suggestion(const CLI::App& app, const Invocation& invocation, c
   if (command == nullptr && invocation.arguments.size() > 1 && invocation.arguments[1][0] != '-')
     return fmt::format("unknown command '{}'{}", invocation.arguments[1], did_you_mean(invocation.arguments[1], known));
   if (command == nullptr) return message;
+  for (const CLI::App* subcommand : command->get_subcommands({}))
+    if (invocation.arguments.size() > 2 && subcommand->check_name(invocation.arguments[2])) command = subcommand;
   known.clear();
   for (const CLI::Option* option : command->get_options()) {
     for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
@@ -87,13 +95,15 @@ std::string why_empty(const std::string& value) {
 }
 
 void refuse_empty_values(CLI::App& app) {
-  for (CLI::App* const command : app.get_subcommands({}))
+  for (CLI::App* const command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    refuse_empty_values(*command);
     for (CLI::Option* const option : command->get_options())
       if (option->get_items_expected_max() > 0)
         option->transform([](const std::string& value) {  // before its other checks
           if (const std::string why = why_empty(value); !why.empty()) throw CLI::ValidationError(why);
           return value;
         });
+  }
 }
 
 // "--out=" alone: CLI11 would take the next word as its value.
@@ -130,6 +140,7 @@ int run(int argc, char** argv) {
   add_explain_command(app, result);
   add_history_command(app, result);
   add_gate_command(app, result);
+  add_resources_command(app, result);
   add_compare_command(app, result);
   add_crosscheck_command(app, result);
   add_problems_command(app, result);

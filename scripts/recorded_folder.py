@@ -16,7 +16,7 @@ import begun_parts
 from record_parts import PROGRAM, ROOT, case_names, die, parts_in, parts_of, read_json, rows_of, say
 
 PYTHON = next((python for python in [ROOT / ".venv/bin/python3"] if python.exists()), sys.executable)  # with what the plots need
-KEPT = "kernels.csv", "gate_noise.json"  # of the folder that is replaced: `noisefloor gate` writes them
+KEPT = ("kernels.csv",)  # of the folder that is replaced: `noisefloor resources` writes it
 KERNELS = " `kernels.csv` is of today's kernels, as `.ci/run` builds them: registers, shared memory, stack."
 BEGUN = " `begun.tar.gz` has what there is of other parts, and the libraries' searches: `scripts/record part --record` goes on with them."
 README = """# Recorded on {device}

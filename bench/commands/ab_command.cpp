@@ -9,7 +9,7 @@
 #include "bench/commands/output_files.h"
 #include "bench/commands/selection_options.h"
 #include "bench/sweep/alternate.h"
-#include "reports/gate/build_duel_report.h"
+#include "reports/ab/build_duel_report.h"
 
 namespace noisefloor {
 namespace {

@@ -1,133 +1,114 @@
-// noisefloor gate and noisefloor compare: two runs against each other, from their files alone.
+// noisefloor gate: two runs against each other, from their files alone; gate accept, gate calibrate.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <cstring>
 
 #include "bench/commands/add_command.h"
 #include "bench/commands/output_files.h"
-#include "bench/commands/resources_gate.h"
-#include "reports/gate/acceptance.h"
+#include "bench/platform/build_info.h"
+#include "bench/sweep/command_line.h"
+#include "bench/sweep/side_by_side.h"
 #include "reports/gate/baseline_folder.h"
 #include "reports/gate/gate_report.h"
-#include "reports/gate/spread.h"
 #include "reports/run/files.h"
+#include "reports/run/selected_cases.h"
 
 namespace noisefloor {
 namespace {
 
+namespace fs = std::filesystem;
+
 struct GateArguments {
-  std::string baseline, candidate, markdown, junit, bencher, benchmark_action, filter;
-  std::vector<std::string> noise, spread;
-  bool accept = false, force = false, new_rows = false, resources = false, strict = false, launches = false;
-  bool operator==(const GateArguments&) const = default;
+  std::string baseline, candidate, noise, confirm, filter, markdown, junit, bencher, benchmark_action;
+  bool new_rows = false, launches = false;
 };
 
-struct CompareArguments {
-  std::string a, b, markdown, filter, variant_a, variant_b;
+struct AcceptArguments {
+  std::string baseline, candidate;
+  bool force = false;
 };
 
-// A run that was measured in bad company would judge all that come after it.
-void require_no_doubts(const GateArguments& arguments, const RunFiles& candidate, const GateResult* against) {
-  const auto doubts = doubts_about(candidate, against);
-  if (doubts.empty()) return;
-  const std::string all = fmt::format("{}", fmt::join(doubts, "; "));
-  if (!arguments.force)
-    throw InvalidInput(fmt::format("not accepted: {}: {}; --force accepts it all the same", arguments.candidate, all));
-  fmt::print(stderr, "warning: {}: {}\n", arguments.candidate, all);
+struct CalibrateArguments {
+  std::string baseline;
+  std::vector<std::string> runs;
+};
+
+// What `gate calibrate` measured: of the file that is named, else of that beside the baseline.
+std::optional<GateNoise> noise_for(const std::string& named, const fs::path& baseline) {
+  if (fs::is_directory(named))
+    throw InvalidInput(
+        fmt::format("--noise is {}, a folder, not a file of gate calibrate: noisefloor gate calibrate --baseline {} "
+                    "RUN RUN RUN",
+                    named, baseline.string()));
+  const fs::path file = named.empty() ? baseline / kNoiseFile : fs::path(named);
+  if (named.empty() && !fs::exists(file)) return std::nullopt;
+  return read_noise(file);
 }
 
-// A broken row is not a baseline, and a run that lacks rows would lose them. Rows that are slower may be meant.
-int accept(const GateArguments& arguments, const RunFiles& candidate, const GateResult& result) {
-  if (result.count(GateGap::Weight::fails) > 0) {
-    fmt::print(stderr, "noisefloor: not accepted: the candidate has rows that are incorrect or failed\n");
-    return kNotSo;
+// Sweeps the suspects into `folder`, as the candidate was swept; what has a row there is not measured again.
+RunFiles measured_again(const fs::path& folder, const RunFiles& candidate, const GateResult& result) {
+  constexpr std::size_t kMost = 200;
+  std::vector<CaseId> suspects;
+  for (const GateRow& row : result.rows)
+    if (row.verdict == GateVerdict::regressed) suspects.push_back(*row.change.rows.b);
+  if (fs::exists(folder / "sweep.csv")) suspects = cases_without_row(suspects, read_run(folder).rows);
+  if (suspects.empty()) return read_run(folder);
+  if (suspects.size() > kMost)
+    throw InvalidInput(
+        fmt::format("--confirm: {} rows regressed, more than the {} that are measured again: that is no chance; gate "
+                    "without it, or by --filter",
+                    suspects.size(), kMost));
+  if (!same_code(build_info().commit, candidate.environment.commit))
+    throw InvalidInput(
+        fmt::format("--confirm measures with this program, of {}, and the candidate is of {}: run that build's "
+                    "noisefloor",
+                    build_info().commit, candidate.environment.commit));
+  std::string filter;
+  for (const CaseId& id : suspects) {
+    filter += filter.empty() ? "" : "|";
+    for (const char c : id.name()) filter += std::string(std::strchr(".*+?^${}()|[]\\", c) == nullptr ? "" : "\\") + c;
   }
-  const bool loses = std::any_of(result.gaps.begin(), result.gaps.end(), [](const GateGap& gap) {
-    return gap.weight == GateGap::Weight::blocks && gap.rows.a != nullptr && gap.rows.a->status == Outcome::ok;
-  });
-  if (loses) throw InvalidInput("not accepted: the candidate lacks rows that the baseline has; nothing was written");
-  require_no_doubts(arguments, candidate, &result);
-  replace_baseline(arguments.baseline, arguments.candidate);
-  fmt::print("accepted: {} is the run of commit {} now\n", arguments.baseline,
-             read_environment(std::filesystem::path(arguments.baseline) / "env.json").commit);
-  return kDone;
-}
-
-// The first baseline: there is nothing to hold it against, but it must be a run with something in it.
-int accept_first(const GateArguments& arguments) {
-  const RunFiles candidate = read_run(arguments.candidate);
-  std::size_t timed = 0;
-  for (const SweepRow& row : candidate.rows) {
-    if (row.status == Outcome::incorrect || row.status == Outcome::cuda_error)
-      throw InvalidInput(fmt::format("not accepted: {} is {}", row.name(), to_string(row.status)));
-    if (row.status != Outcome::ok) continue;
-    (void)candidate.samples_of(row);
-    ++timed;
-  }
-  if (timed == 0) throw InvalidInput(fmt::format("{}: the run has no row that is ok", arguments.candidate));
-  require_no_doubts(arguments, candidate, nullptr);
-  replace_baseline(arguments.baseline, arguments.candidate);
-  fmt::print("accepted: {} is new, with {} timed rows\n", arguments.baseline, timed);
-  return kDone;
-}
-
-std::vector<RunFiles> read_runs(const std::vector<std::string>& folders) {
-  std::vector<RunFiles> runs;
-  for (const std::string& folder : folders) runs.push_back(read_run(folder));
-  return runs;
-}
-
-// What the gate of this baseline, or of the recorded GPU, takes from then on.
-int keep_spread(const GateArguments& arguments) {
-  GateArguments alone;
-  alone.baseline = arguments.baseline, alone.spread = arguments.spread;
-  if (arguments != alone) throw InvalidInput("--spread goes with --baseline alone");
-  const std::vector<RunFiles> runs = read_runs(arguments.spread);
-  std::vector<const RunFiles*> all;
-  for (const RunFiles& run : runs) all.push_back(&run);
-  const Spread spread = measure_spread(all);
-  if (spread.classes.empty())
-    throw InvalidInput("--spread: the runs have too few rows in common to measure a spread; sweep more problems");
-  if (const std::string device = read_run(arguments.baseline).environment.device; device != spread.device)
-    throw InvalidInput(fmt::format("--spread: the runs are of '{}', the baseline {} of '{}'", spread.device,
-                                   arguments.baseline, device));
-  const auto file = std::filesystem::path(arguments.baseline) / kSpreadFile;
-  write_atomically(file, to_json(spread));
-  fmt::print("{}{}: from {} runs\n", spread_text(spread), file.string(), runs.size());
-  return kDone;
+  std::vector<std::string> line = {"noisefloor", "sweep"};
+  if (const auto& lines = candidate.environment.command_lines; !lines.empty() && lines.back().size() > 1)
+    line = without_options(lines.back(), {"--out", "--budget", "--shard", "--counters", "--benchmark_filter"},
+                           {"--fresh", "--no-duels"});
+  line.insert(line.end(), {"--out", folder.string(), "--counters", "off", "--no-duels",
+                           fmt::format("--benchmark_filter=^({})$", filter)});
+  ChildCommand command{std::move(line)};
+  command.program = "/proc/self/exe";
+  fmt::print(stderr, "measuring {} suspects again, into {}\n", suspects.size(), folder.string());
+  const SideBySideResult done = run_side_by_side({{"again", std::move(command)}}, stderr);
+  if (done.interrupted_by != 0) end_as_told(done.interrupted_by, folder);
+  if (done.worst_exit_code() == kCouldNot)
+    throw InvalidInput(fmt::format("--confirm: the sweep into {}: {}", folder.string(), done.lanes.front().ending));
+  return read_run(folder);
 }
 
 int gate_runs(const GateArguments& arguments) {
-  if (arguments.resources) {
-    GateArguments alone;
-    alone.baseline = arguments.baseline, alone.candidate = arguments.candidate, alone.resources = true;
-    alone.accept = arguments.accept, alone.new_rows = arguments.new_rows;
-    if (arguments != alone)
-      throw InvalidInput("--resources goes with --baseline, --candidate, --new-rows and --accept alone");
-    return gate_resources({arguments.baseline, arguments.candidate, arguments.accept, arguments.new_rows});
-  }
-  if (!arguments.spread.empty()) return keep_spread(arguments);
+  if (arguments.baseline.empty()) throw InvalidInput("--baseline is required: the folder of the run to judge by");
   if (arguments.candidate.empty()) throw InvalidInput("--candidate is required: the folder of the run to judge");
-  if (arguments.force && !arguments.accept) throw InvalidInput("--force goes with --accept");
-  if (arguments.accept && !arguments.filter.empty())
-    throw InvalidInput("--accept takes the whole run: it goes without --filter");
-  if (arguments.accept && !std::filesystem::exists(arguments.baseline)) return accept_first(arguments);
   OutputFiles outputs;
   outputs.add_input_run("--baseline", arguments.baseline);
   outputs.add_input_run("--candidate", arguments.candidate);
-  for (const std::string& folder : arguments.noise) outputs.add_input_run("--noise", folder);
+  outputs.add_input("--noise", arguments.noise);
   outputs.add("--markdown", arguments.markdown);
   outputs.add("--junit", arguments.junit);
   outputs.add("--bencher", arguments.bencher);
   outputs.add("--benchmark-action", arguments.benchmark_action);
   const RunFiles baseline = read_run(arguments.baseline), candidate = read_run(arguments.candidate);
-  const std::vector<RunFiles> noise = read_runs(arguments.noise);
-  const GateOptions options{.pairs = {"", "", name_filter("--filter", arguments.filter)},
-                            .new_rows = arguments.new_rows,
-                            .strict = arguments.strict,
-                            .launches = arguments.launches};
-  const GateResult result = gate(baseline, candidate, noise, options);
+  const std::optional<GateNoise> noise = noise_for(arguments.noise, arguments.baseline);
+  GateOptions options{.pairs = {"", "", name_filter("--filter", arguments.filter)},
+                      .new_rows = arguments.new_rows,
+                      .launches = arguments.launches,
+                      .noise = noise ? &*noise : nullptr};
+  GateResult result = gate(baseline, candidate, options);
+  std::optional<RunFiles> again;
+  if (!arguments.confirm.empty() && result.count(GateVerdict::regressed) > 0) {
+    again = measured_again(arguments.confirm, candidate, result);
+    options.again = &*again;
+    result = gate(baseline, candidate, options);
+  }
   const ComparisonText text = text_of(result);
   if (!arguments.markdown.empty()) outputs.write("--markdown", markdown_text(text));
   if (!arguments.junit.empty()) outputs.write("--junit", junit_xml(result));
@@ -135,45 +116,73 @@ int gate_runs(const GateArguments& arguments) {
   if (!arguments.benchmark_action.empty()) outputs.write("--benchmark-action", benchmark_action_json(result));
   outputs.commit();
   fmt::print("{}", terminal_text(text));
-  return arguments.accept ? accept(arguments, candidate, result) : result.exit_code();
+  return result.exit_code();
 }
 
-int compare(const CompareArguments& arguments) {
-  if (arguments.variant_a.empty() != arguments.variant_b.empty())
-    throw InvalidInput("--variant-a and --variant-b go together");
-  OutputFiles outputs;
-  outputs.add_input_run("the run A", arguments.a);
-  outputs.add_input_run("the run B", arguments.b);
-  outputs.add("--markdown", arguments.markdown);
-  const RunFiles a = read_run(arguments.a), b = read_run(arguments.b);
-  const PairOptions options{arguments.variant_a, arguments.variant_b, name_filter("--filter", arguments.filter)};
-  ComparisonText text;
-  text.name_a = arguments.variant_a.empty() ? "A" : "A " + arguments.variant_a;
-  text.name_b = arguments.variant_a.empty() ? "B" : "B " + arguments.variant_b;
-  for (const RowPair& pair : pair_rows(a, b, options)) {
-    const bool ok_a = pair.a != nullptr && pair.a->status == Outcome::ok;
-    const bool ok_b = pair.b != nullptr && pair.b->status == Outcome::ok;
-    if (ok_a && ok_b)
-      text.changes.push_back(row_change(a, b, pair));
-    else if (ok_a || ok_b)
-      text.gaps.push_back({pair, GateGap::Weight::noted,
-                           fmt::format("{} in A, {} in B", pair.a == nullptr ? "missing" : to_string(pair.a->status),
-                                       pair.b == nullptr ? "missing" : to_string(pair.b->status))});
+// The first baseline: there is nothing to hold it against, but it must be a run with something in it.
+void require_timed(const RunFiles& candidate) {
+  for (const SweepRow& row : candidate.rows) {
+    if (row.status == Outcome::incorrect || row.status == Outcome::cuda_error)
+      throw InvalidInput(fmt::format("not accepted: {} is {}", row.name(), to_string(row.status)));
+    if (row.status == Outcome::ok) (void)candidate.samples_of(row);
   }
-  if (text.changes.empty())
-    throw InvalidInput(fmt::format("{} and {} have no row that is ok in both", arguments.a, arguments.b));
-  std::stable_sort(text.changes.begin(), text.changes.end(),
-                   [](const RowChange& x, const RowChange& y) { return x.cold.change > y.cold.change; });
-  text.totals = total_changes(a, b, options);
-  text.differences = environment_differences(a, b);
-  double log_sum = 0;
-  for (const RowChange& change : text.changes) log_sum += std::log1p(change.cold.change);
-  text.headline =
-      fmt::format("A is {}, B is {}: {} rows in both, B takes {:.3f} times A's time (geometric mean)", arguments.a,
-                  arguments.b, text.changes.size(), std::exp(log_sum / static_cast<double>(text.changes.size())));
-  if (!arguments.markdown.empty()) outputs.write("--markdown", markdown_text(text));
-  outputs.commit();
-  fmt::print("{}", terminal_text(text));
+  if (std::ranges::count(candidate.rows, Outcome::ok, &SweepRow::status) == 0)
+    throw InvalidInput(fmt::format("{}: the run has no row that is ok", candidate.folder.string()));
+}
+
+// A broken row is not a baseline, and a run that lacks rows would lose them. Rows that are slower may be meant.
+int accept(const AcceptArguments& arguments) {
+  std::optional<RunFiles> baseline;  // none yet: no folder, or one without a run
+  if (fs::exists(fs::path(arguments.baseline) / "sweep.csv")) baseline = read_run(arguments.baseline);
+  const RunFiles candidate = read_run(arguments.candidate);
+  std::optional<GateResult> result;
+  if (baseline) {
+    result = gate(*baseline, candidate, {});
+    fmt::print("{}", terminal_text(text_of(*result)));
+    if (result->count(GateGap::Weight::fails) > 0) {
+      fmt::print(stderr, "noisefloor: not accepted: the candidate has rows that are incorrect or failed\n");
+      return kNotSo;
+    }
+    for (const GateGap& gap : result->gaps)
+      if (gap.lost)
+        throw InvalidInput(fmt::format("not accepted: {}: {}; nothing was written", gap.id.name(), gap.what));
+  } else {
+    require_timed(candidate);
+  }
+  // A run that was measured in bad company would judge all that come after it.
+  if (const auto doubts = doubts_about(candidate, result ? &*result : nullptr); !doubts.empty()) {
+    const std::string all = fmt::format("{}", fmt::join(doubts, "; "));
+    if (!arguments.force)
+      throw InvalidInput(
+          fmt::format("not accepted: {}: {}; --force accepts it all the same", arguments.candidate, all));
+    fmt::print(stderr, "warning: {}: {}\n", arguments.candidate, all);
+  }
+  replace_baseline(arguments.baseline, arguments.candidate);
+  fmt::print("accepted: {} is the run of commit {} now, with {} timed rows\n", arguments.baseline,
+             candidate.environment.commit, std::ranges::count(candidate.rows, Outcome::ok, &SweepRow::status));
+  return kDone;
+}
+
+int calibrate(const CalibrateArguments& arguments) {
+  std::vector<RunFiles> runs;
+  for (const std::string& folder : arguments.runs) runs.push_back(read_run(folder));
+  const MeasuredNoise measured = measure_noise(runs);
+  if (const std::string device = read_run(arguments.baseline).environment.device; device != measured.noise.device)
+    throw InvalidInput(fmt::format("gate calibrate: the runs are of '{}', the baseline {} of '{}'",
+                                   measured.noise.device, arguments.baseline, device));
+  for (const std::string& row : measured.left_out) fmt::print(stderr, "left out: {}\n", row);
+  const auto file = fs::path(arguments.baseline) / kNoiseFile;
+  write_atomically(file, to_json(measured.noise));
+  std::vector<double> all;
+  for (const auto& [of, noise] : measured.noise.rows) all.push_back(noise);
+  std::ranges::sort(all);
+  const auto of = [&](double share) {
+    return 100 * all[static_cast<std::size_t>(share * static_cast<double>(all.size() - 1))];
+  };
+  fmt::print(
+      "{}: from {} runs, {} phases of rows: half of them below {:.2f} %, nine in ten below {:.2f} %, all below "
+      "{:.2f} %\n",
+      file.string(), runs.size(), all.size(), of(0.5), of(0.9), of(1));
   return kDone;
 }
 
@@ -182,20 +191,15 @@ int compare(const CompareArguments& arguments) {
 void add_gate_command(CLI::App& app, CommandResult result) {
   auto [command, arguments] =
       add_command(app, result, "gate", "Judge a run by a baseline: did anything become slower?", gate_runs);
-  command
-      .add_option("--baseline", arguments.baseline, "Folder of the run to judge by; with --resources its kernels.csv")
-      ->required();
-  command.add_option("--candidate", arguments.candidate,
-                     "Folder of the run to judge; with --resources a program (default: this one)");
-  command.add_option("--noise", arguments.noise, "Folder of another run of the baseline's build; may be repeated")
-      ->take_all();
+  command.add_option("--baseline", arguments.baseline, "Folder of the run to judge by");
+  command.add_option("--candidate", arguments.candidate, "Folder of the run to judge");
+  command.add_option("--noise", arguments.noise,
+                     "What gate calibrate measured (default: gate_noise.json beside the baseline)");
+  command.add_option(
+      "--confirm", arguments.confirm,
+      "Measure rows that regressed again, into this run folder; that decides (rows that are there stay)");
   command.add_option("--filter", arguments.filter,
                      "Only rows whose op/problem/dtype/variant matches this regular expression");
-  command
-      .add_option("--spread", arguments.spread,
-                  "Measure how much these runs of one build differ, and keep it in the baseline's folder")
-      ->take_all();
-  command.add_flag("--strict", arguments.strict, "Fail on an ambiguous row that is slower by more than 5 %");
   command.add_flag("--launches", arguments.launches,
                    "Fail if a row of ours launches other kernels than before, or more or fewer");
   command.add_flag("--new-rows", arguments.new_rows, "Name rows that the baseline lacks, but judge without them");
@@ -205,30 +209,31 @@ void add_gate_command(CLI::App& app, CommandResult result) {
                   "Write the candidate's times in Bencher's metric format (JSON)");
   add_output_file(command, "--benchmark-action", arguments.benchmark_action,
                   "Write the times as github-action-benchmark's customSmallerIsBetter (JSON)");
-  command.add_flag("--accept", arguments.accept, "Make the candidate the baseline, even if rows are slower");
-  command.add_flag(
-      "--force", arguments.force,
-      "Let --accept take even a disturbed run (other programs, throttled rows), or one much faster than its baseline");
-  command.add_flag("--resources", arguments.resources,
-                   "Judge registers, shared memory and spills of every built kernel by a recorded kernels.csv; no GPU");
-  command.footer(
-      "A row regressed if its warm serial or cold median slowed by more than 1.5 % and twice the spread between "
-      "processes\n(cold: also 0.5 us), a Mann-Whitney test over all rows and both phases gives p < 0.01, and SM cycles "
-      "say the same.\nExit code: 0 nothing regressed, 1 a row regressed or broke, 2 the runs could not be compared "
-      "(another device,\nmissing rows, a damaged file).");
-}
-
-void add_compare_command(CLI::App& app, CommandResult result) {
-  auto [command, arguments] =
-      add_command(app, result, "compare", "Compare two runs (devices, commits, variants), without a verdict", compare);
-  command.add_option("a", arguments.a, "Folder of a run")->required();
-  command.add_option("b", arguments.b, "Folder of another, or the same one with --variant-a and --variant-b")
+  const auto alone = [&, &gate = command](CLI::App& subcommand) {
+    for (CLI::Option* const option : gate.get_options())
+      if (option->get_name() != "--help") subcommand.excludes(option);
+  };
+  auto [accepting, accepted] =
+      add_command(command, result, "accept", "Make a run the baseline, even if rows are slower", accept);
+  accepting.add_option("--baseline", accepted.baseline, "Folder of the baseline, or for the first one")->required();
+  accepting.add_option("--candidate", accepted.candidate, "Folder of the run that takes its place")->required();
+  accepting.add_flag("--force", accepted.force,
+                     "Take even a run that was interrupted or disturbed (other programs, throttled rows), or one much "
+                     "faster than its baseline");
+  alone(accepting);
+  auto [calibrating, calibrated] = add_command(
+      command, result, "calibrate", "Measure how much runs of one build differ here, for the gate", calibrate);
+  calibrating.add_option("--baseline", calibrated.baseline, "Folder of the baseline: gate_noise.json is written there")
       ->required();
-  command.add_option("--variant-a", arguments.variant_a, "Compare this variant of A ...");
-  command.add_option("--variant-b", arguments.variant_b, "... with this variant of B, on the same problems");
-  command.add_option("--filter", arguments.filter,
-                     "Only rows whose op/problem/dtype/variant matches this regular expression");
-  add_output_file(command, "--markdown", arguments.markdown, "Write the tables as GitHub-flavoured Markdown");
+  calibrating.add_option("runs", calibrated.runs, "Folders of three runs or more, of one build on this machine")
+      ->required();
+  alone(calibrating);
+  // Last: subcommands would inherit it.
+  command.footer(
+      "A row regressed if its warm serial or cold median, give or take the noise of both sides, slowed by more than\n"
+      "1.5 % (cold: also 0.5 us), in time and in SM cycles.\n"
+      "Exit code: 0 nothing regressed, 1 a row regressed or broke, 2 it could not be told (another device, something\n"
+      "that the candidate lacks, a damaged file, an ambiguous row slower by more than 10 %).");
 }
 
 }  // namespace noisefloor

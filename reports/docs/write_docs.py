@@ -291,12 +291,17 @@ def listed(what: str, *options: str) -> str:
 def commands(_: str) -> str:
     program = the_program()
     top = help_of(program)
-    names = re.findall(r"^  ([a-z][a-z-]*)\b", re.split(r"^\w*subcommands:\s*$", top, flags=re.M | re.I)[-1], re.M)
+
+    def subcommands(text):
+        before, *behind = re.split(r"^\w*subcommands:\s*$", text, flags=re.M | re.I)
+        return re.findall(r"^  ([a-z][a-z-]*)\b", behind[-1], re.M) if behind else []
+
+    names = [[name, *more] for name in subcommands(top) for more in ([], *([sub] for sub in subcommands(help_of(program, name))))]
     if not names:
         raise CannotBeMade(f"{program} --help names no command")
     text = f"## noisefloor\n\n```\n{top}```\n"
     for name in names:
-        text += f"\n## {name}\n\n```\n{help_of(program, name)}```\n"
+        text += f"\n## {' '.join(name)}\n\n```\n{help_of(program, *name)}```\n"
     return text
 
 

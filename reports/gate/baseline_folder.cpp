@@ -14,7 +14,11 @@
 
 #include "reports/run/files.h"
 #include "reports/run/folder_lock.h"
+#include "reports/run/load.h"
 #include "reports/run/run_files.h"
+#include "reports/run/selected_cases.h"
+#include "reports/run/statistics.h"
+#include "reports/run/unfinished.h"
 
 namespace noisefloor {
 namespace {
@@ -74,9 +78,10 @@ void fill(const fs::path& staging, const fs::path& baseline, const fs::path& can
   sync(staging);
 }
 
-// `staging` takes the place of `baseline`, which ends up in `staging`.
-void exchange(const fs::path& staging, const fs::path& baseline) {
-  if (renameat2(AT_FDCWD, staging.c_str(), AT_FDCWD, baseline.c_str(), RENAME_EXCHANGE) == 0) return;
+// `staging` takes the place of `baseline`, which ends up in `staging`; false where the folder cannot be moved.
+bool exchange(const fs::path& staging, const fs::path& baseline) {
+  if (renameat2(AT_FDCWD, staging.c_str(), AT_FDCWD, baseline.c_str(), RENAME_EXCHANGE) == 0) return true;
+  if (errno == EBUSY || errno == EXDEV) return false;
   if (errno != EINVAL && errno != ENOSYS) throw failure(baseline, std::strerror(errno));
   // A file system that cannot exchange (NFS): there is a moment without a baseline, and the old one is put back where
   // the new one does not get its place.
@@ -89,9 +94,57 @@ void exchange(const fs::path& staging, const fs::path& baseline) {
     throw failure(baseline, error.message());
   }
   fs::rename(aside, staging);
+  return true;
+}
+
+// A mount point: file by file, from a folder within it. sweep.csv goes first and comes last, so that nobody reads a
+// mixture.
+void refill(const fs::path& baseline, const fs::path& candidate) {
+  remove_left_partials(baseline / "incoming");
+  const Staging staging(partial_of(baseline / "incoming"));
+  fill(staging.path(), {}, candidate);
+  fs::remove(baseline / "sweep.csv");
+  remove_run_files(baseline);
+  for (const auto& entry : fs::directory_iterator(staging.path()))
+    if (entry.path().filename() != "sweep.csv") fs::rename(entry.path(), baseline / entry.path().filename());
+  fs::rename(staging.path() / "sweep.csv", baseline / "sweep.csv");
+  sync(baseline);
+}
+
+// Something that is no run: files, but no sweep.csv among them. A killed refill() leaves its staging and a part of
+// them.
+bool is_foreign(const fs::path& folder) {
+  if (fs::exists(folder / "sweep.csv")) return false;
+  const bool begun = std::ranges::any_of(fs::directory_iterator(folder), is_partial, &fs::directory_entry::path);
+  return std::ranges::any_of(fs::directory_iterator(folder), [&](const fs::directory_entry& entry) {
+    const std::string name = entry.path().filename().string();
+    const bool left = begun && (is_run_file(name) || is_partial(entry.path()));
+    return !left && name != ".lock" && name != kNoiseFile && name != "lost+found";
+  });
 }
 
 }  // namespace
+
+std::vector<std::string> doubts_about(const RunFiles& candidate, const GateResult* against) {
+  std::vector<std::string> doubts;
+  if (const auto left = cases_without_row(read_selected_cases(candidate.folder), candidate.rows); !left.empty())
+    doubts.push_back(fmt::format("its sweep was interrupted: {} of its cases have no row, {} first", left.size(),
+                                 left.front().name()));
+  else if (is_unfinished(candidate.folder))
+    doubts.push_back("its sweep was interrupted");
+  if (const double load = load_of(candidate.rows); load >= kLoaded)
+    doubts.push_back(fmt::format("it was measured beside other programs ({:.1f} of their threads could run)", load));
+  if (const auto throttled = std::ranges::count(candidate.rows, Outcome::throttled, &SweepRow::status); throttled > 0)
+    doubts.push_back(fmt::format("{} of its rows {} throttled", throttled, throttled == 1 ? "is" : "are"));
+  if (against == nullptr || against->rows.empty()) return doubts;
+  // Work on one op makes its rows faster, not the middle of all rows.
+  constexpr double kMuchFaster = 0.8;
+  std::vector<double> ratios;
+  for (const GateRow& row : against->rows) ratios.push_back(1 + row.change.cold.change);
+  if (const double ratio = median(ratios); ratio < kMuchFaster)
+    doubts.push_back(fmt::format("half of its rows take less than {:.2f} times the baseline's time", ratio));
+  return doubts;
+}
 
 void replace_baseline(const fs::path& baseline, const fs::path& candidate) {
   try {
@@ -101,19 +154,20 @@ void replace_baseline(const fs::path& baseline, const fs::path& candidate) {
       throw failure(baseline, "lies within the candidate, or around it");
     const bool replaces = fs::exists(target);
     if (replaces && !fs::is_directory(target)) throw failure(baseline, "is not a folder");
-    if (replaces && !fs::is_empty(target) && !fs::exists(target / "sweep.csv"))
-      throw failure(baseline, "is not a run's folder, and not empty");
+    if (replaces && is_foreign(target)) throw failure(baseline, "is not a run's folder, and not empty");
     if (!replaces && target.has_parent_path()) fs::create_directories(target.parent_path());
     const FolderLock reading(source, FolderLock::Mode::reading);
     std::optional<FolderLock> writing;
     if (replaces) writing.emplace(target, FolderLock::Mode::writing);
     remove_left_partials(target);
-    const Staging staging(partial_of(target));
-    fill(staging.path(), target, source);
-    if (replaces)
-      exchange(staging.path(), target);
-    else
-      fs::rename(staging.path(), target);
+    {
+      const Staging staging(partial_of(target));
+      fill(staging.path(), target, source);
+      if (!replaces)
+        fs::rename(staging.path(), target);
+      else if (!exchange(staging.path(), target))
+        refill(target, source);
+    }
     if (target.has_parent_path()) sync(target.parent_path());
   } catch (const fs::filesystem_error& error) {
     const fs::path& where = error.path2().empty() ? error.path1() : error.path2();

@@ -33,9 +33,9 @@ std::string bencher_json(const GateResult& result) {
   BenchmarkJson all = BenchmarkJson::object();
   for_each_time(result, [&](const GateRow& row, Phase phase) {
     const PhaseChange& change = row.change_of(phase);
-    const double ns = 1e3 * change.b_us;
+    const double ns = 1e3 * change.b_us, noise = row.of(phase).noise;
     all[row.change.rows.b->name()][phase == Phase::cold ? "latency" : "warm-latency"] = {
-        {"value", ns}, {"lower_value", ns * std::max(0.0, 1 - change.noise)}, {"upper_value", ns * (1 + change.noise)}};
+        {"value", ns}, {"lower_value", ns * (1 - noise)}, {"upper_value", ns * (1 + noise)}};
   });
   return text_of_json(all);
 }
@@ -47,7 +47,7 @@ std::string benchmark_action_json(const GateResult& result) {
     all.push_back({{"name", fmt::format("{} ({})", row.change.rows.b->name(), to_string(phase))},
                    {"unit", "us"},
                    {"value", change.b_us},
-                   {"range", fmt::format("± {:.1f} %", 100 * change.noise)},
+                   {"range", fmt::format("± {:.1f} %", 100 * row.of(phase).noise)},
                    {"extra", fmt::format("{}: {:.4g} us before ({:+.1f} %)\n{}, commit {}", to_string(row.verdict),
                                          change.a_us, 100 * change.change, result.device, row.change.rows.b->commit)}});
   });

@@ -5,14 +5,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <set>
 #include <stdexcept>
 #include <tuple>
 #include <unordered_map>
 #include <utility>
 
-#include "reports/gate/gate_noise.h"
 #include "reports/run/statistics.h"
 
 namespace noisefloor {
@@ -95,105 +93,38 @@ const char* to_string(Phase phase) {
 
 std::optional<PhaseSamples> phase_samples(const RunFiles& run, const SweepRow& row, Phase phase) {
   const RowSamples& samples = run.samples_of(row);
-  const long places = row.places.value_or(1);
+  const auto slots = static_cast<std::size_t>(std::max(row.places.value_or(1), 1L));
   if (phase == Phase::cold)
-    return in_cycles({samples.cold_us, samples.cold_batches, {}, places}, samples.cold_mhz, row.sm_clock_mhz);
+    return in_cycles({samples.cold_us, samples.cold_batches, {}, slots}, samples.cold_mhz, row.sm_clock_mhz);
   if (!row.time_warm_serial_us) return std::nullopt;
   if (!samples.warm_serial_us.empty())
-    return in_cycles({samples.warm_serial_us, samples.warm_serial_batches, {}, places}, samples.warm_serial_mhz,
+    return in_cycles({samples.warm_serial_us, samples.warm_serial_batches, {}, slots}, samples.warm_serial_mhz,
                      row.warm_clock_mhz);
   if (samples.warm_us.empty()) return std::nullopt;
-  return in_cycles({samples.warm_us, samples.warm_batches, {}, places}, samples.warm_mhz, row.warm_clock_mhz);
-}
-
-namespace {
-
-// The same by `us` less, in cycles at the same clocks.
-PhaseSamples less(PhaseSamples samples, double us) {
-  for (std::size_t i = 0; i < samples.us.size(); ++i) {
-    const double shorter = samples.us[i] - us;
-    if (!samples.cycles.empty()) samples.cycles[i] *= shorter / samples.us[i];
-    samples.us[i] = shorter;
-  }
-  return samples;
-}
-
-// How much longer `row`'s edges take than `other`'s, of a launch.
-double surplus_us(const SweepRow& row, const SweepRow& other) {
-  if (!row.edge_us || !other.edge_us || !row.edges || !other.edges) return 0;
-  return static_cast<double>(*row.edges) * std::max(0.0, *row.edge_us - *other.edge_us);
-}
-
-// Of a launch, where the edges of either row have two levels and no correction can be made: the most that they may
-// differ by. Infinite where its samples do not say how far the levels are apart.
-double unknown_edges_us(const RunFiles& a, const RunFiles& b, const RowPair& pair) {
-  std::vector<double> edges_us;
-  long edges = 0;
-  bool unknown = false;
-  for (const auto& [run, row] : {std::pair{&a, pair.a}, std::pair{&b, pair.b}}) {
-    if (row->edges.value_or(0) == 0) continue;
-    const RowSamples& samples = run->samples_of(*row);
-    const auto& taken = samples.warm_serial_us.empty() ? samples.warm_edge_us : samples.warm_serial_edge_us;
-    if (row->edge_us) {
-      edges_us.push_back(*row->edge_us);
-    } else {
-      unknown = true;
-      if (taken.empty() || at_one_edge(taken)) return std::numeric_limits<double>::infinity();
-    }
-    edges = std::max(edges, *row->edges);
-    edges_us.insert(edges_us.end(), taken.begin(), taken.end());
-  }
-  if (!unknown) return 0;
-  const auto [least, most] = std::ranges::minmax_element(edges_us);
-  return static_cast<double>(edges) * (*most - *least);
-}
-
-}  // namespace
-
-std::optional<SamplesPair> phase_samples(const RunFiles& a, const RunFiles& b, const RowPair& pair, Phase phase) {
-  auto of_a = phase_samples(a, *pair.a, phase), of_b = phase_samples(b, *pair.b, phase);
-  if (!of_a || !of_b) return std::nullopt;
-  if (phase == Phase::warm) {
-    // Edges are a part of a launch: a surplus of more than half of it is not what its edges took.
-    const auto usable = [](const PhaseSamples& samples, double us) {
-      return us > 0 && us < *std::ranges::min_element(samples.us) / 2;
-    };
-    const double surplus_a = surplus_us(*pair.a, *pair.b), surplus_b = surplus_us(*pair.b, *pair.a);
-    if (usable(*of_a, surplus_a)) of_a = less(std::move(*of_a), surplus_a);
-    if (usable(*of_b, surplus_b)) of_b = less(std::move(*of_b), surplus_b);
-  }
-  return SamplesPair{std::move(*of_a), std::move(*of_b)};
-}
-
-PhaseChange phase_change(const PhaseSamples& a, const PhaseSamples& b) {
-  PhaseChange change;
-  change.a_us = median(a.us);
-  change.b_us = median(b.us);
-  change.change = change.b_us / change.a_us - 1;
-  change.mean_change = mean_of_batches({b.us, b.batches}).value / mean_of_batches({a.us, a.batches}).value - 1;
-  const bool paired = a.places > 1 && a.places == b.places;
-  change.noise = batch_noise({a.us, a.batches}, {b.us, b.batches}, paired);
-  if (!a.cycles.empty() && !b.cycles.empty()) {
-    change.cycle_change = median(b.cycles) / median(a.cycles) - 1;
-    change.cycle_noise = batch_noise({a.cycles, a.batches}, {b.cycles, b.batches}, paired);
-  }
-  return change;
+  return in_cycles({samples.warm_us, samples.warm_batches, {}, slots}, samples.warm_mhz, row.warm_clock_mhz);
 }
 
 RowChange row_change(const RunFiles& a, const RunFiles& b, const RowPair& pair) {
   const auto of = [&](Phase phase) -> std::optional<PhaseChange> {
-    const auto samples = phase_samples(a, b, pair, phase);
-    if (!samples) return std::nullopt;
-    PhaseChange change = phase_change(samples->a, samples->b);
-    const double a_us = median(phase_samples(a, *pair.a, phase)->us),
-                 b_us = median(phase_samples(b, *pair.b, phase)->us);
-    change.shifted = a_us != change.a_us || b_us != change.b_us;
-    if (phase == Phase::warm) change.edge_doubt = unknown_edges_us(a, b, pair) / std::min(a_us, b_us);
-    change.a_us = a_us;
-    change.b_us = b_us;
+    const auto of_a = phase_samples(a, *pair.a, phase), of_b = phase_samples(b, *pair.b, phase);
+    if (!of_a || !of_b) return std::nullopt;
+    PhaseChange change{median(of_a->us), median(of_b->us), 0, {}};
+    change.change = change.b_us / change.a_us - 1;
+    if (!of_a->cycles.empty() && !of_b->cycles.empty())
+      change.cycle_change = median(of_b->cycles) / median(of_a->cycles) - 1;
     return change;
   };
   return {pair, *of(Phase::cold), of(Phase::warm)};
+}
+
+bool same_samples(const RunFiles& a, const RunFiles& b) {
+  std::size_t both = 0, alike = 0;
+  for (const auto& [id, of_b] : b.samples)
+    if (const auto of_a = a.samples.find(id); of_a != a.samples.end() && of_b.cold_us.size() > 1) {
+      ++both;
+      alike += of_a->second.cold_us == of_b.cold_us;
+    }
+  return 2 * alike > both;
 }
 
 std::vector<TotalChange> total_changes(const RunFiles& a, const RunFiles& b, const PairOptions& options) {

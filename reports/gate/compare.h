@@ -19,6 +19,8 @@ struct PairOptions {
 struct RowPair {
   const SweepRow* a = nullptr;  // either may be missing, not both
   const SweepRow* b = nullptr;
+
+  const SweepRow& named() const { return a != nullptr ? *a : *b; }
 };
 // In the order of `a`, then what only `b` has. Throws std::runtime_error where a run has none of a named variant, or
 // the filter leaves nothing of either.
@@ -33,32 +35,16 @@ struct PhaseSamples {
   std::vector<double> us;
   std::vector<std::size_t> batches;
   std::vector<double> cycles;  // time x clock of its batch, else of the row; empty where neither is known
-  long places = 1;             // of its tensors: batch i is of place i, modulo their number
+  std::size_t slots = 1;       // of its buffers: batch i is of slot i, modulo their number
 };
 // Nothing where the row has no warm times with ordinary edges (an older folder). Throws as RunFiles::samples_of().
 std::optional<PhaseSamples> phase_samples(const RunFiles& run, const SweepRow& row, Phase phase);
 
-// Of both rows, nothing where either has none. What an ordinary edge takes is a state of the process: where rows say
-// how many edges a launch has and what one takes, warm samples are less by what the longer of both rows' edges are
-// longer.
-struct SamplesPair {
-  PhaseSamples a, b;
-};
-std::optional<SamplesPair> phase_samples(const RunFiles& a, const RunFiles& b, const RowPair& pair, Phase phase);
-
-// Times are medians as measured, changes b over a minus 1, warm at the same edges.
+// Medians, and changes b over a minus 1.
 struct PhaseChange {
-  double a_us = 0, b_us = 0;
-  bool shifted = false;  // the edges of one side were longer
-  double change = 0;
-  double mean_change = 0;              // of the means of the batches' medians
+  double a_us = 0, b_us = 0, change = 0;
   std::optional<double> cycle_change;  // where both runs know the clock
-  double noise = 0;                    // relative, of batches
-  double cycle_noise = 0;              // the same of cycles
-  // By how much of it nobody knows which side's edges were longer, relative: those of a row have two levels.
-  double edge_doubt = 0;
 };
-PhaseChange phase_change(const PhaseSamples& a, const PhaseSamples& b);
 
 // One pair that is `ok` on both sides. `warm` is there where both runs have it.
 struct RowChange {
@@ -74,6 +60,10 @@ struct TotalChange {
 };
 // "own best" of each network, op and dtype, or the two variants of `options`.
 std::vector<TotalChange> total_changes(const RunFiles& a, const RunFiles& b, const PairOptions& options);
+
+// Whether the runs are one, or one is a copy of the other: of which a few rows may have been measured again, and rows
+// of a coarse clock are alike by chance.
+bool same_samples(const RunFiles& a, const RunFiles& b);
 
 // What differs between the machines and builds, one line each ("driver: 580.1 and 590.2").
 std::vector<std::string> environment_differences(const RunFiles& a, const RunFiles& b);

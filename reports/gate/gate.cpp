@@ -1,25 +1,17 @@
 #include "reports/gate/gate.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
-#include <filesystem>
 #include <set>
 #include <stdexcept>
 
-#include "reports/gate/mann_whitney.h"
-#include "reports/gate/spread.h"
-#include "reports/run/load.h"
+#include "reports/run/selected_cases.h"
+#include "reports/run/statistics.h"
 
 namespace noisefloor {
 namespace {
-
-std::string joined(const std::set<std::string>& texts) {
-  std::string all;
-  for (const std::string& text : texts) all += (all.empty() ? "" : ", ") + text;
-  return all;
-}
 
 // The one device of a run's rows. A gate is about one.
 std::string device_of(const RunFiles& run) {
@@ -28,17 +20,8 @@ std::string device_of(const RunFiles& run) {
   for (const SweepRow& row : run.rows) devices.insert(row.device);
   if (devices.size() > 1)
     throw std::runtime_error(
-        fmt::format("{}: holds rows of more than one device: {}", run.folder.string(), joined(devices)));
+        fmt::format("{}: holds rows of more than one device: {}", run.folder.string(), fmt::join(devices, ", ")));
   return *devices.begin();
-}
-
-void require_same_device(const RunFiles& baseline, const RunFiles& other) {
-  const std::string before = device_of(baseline), after = device_of(other);
-  if (before != after)
-    throw std::runtime_error(
-        fmt::format("{} is of '{}', {} of '{}': different devices cannot be held against each "
-                    "other; noisefloor compare shows both",
-                    baseline.folder.string(), before, other.folder.string(), after));
 }
 
 bool is_ok(const SweepRow* row) {
@@ -55,11 +38,20 @@ std::string state_of(const SweepRow* row) {
 
 std::optional<GateGap> gap_of(const RowPair& pair, const GateOptions& options) {
   using Weight = GateGap::Weight;
-  const std::string what = fmt::format("{} in the baseline, {} in the candidate", state_of(pair.a), state_of(pair.b));
-  if (is_broken(pair.b)) return GateGap{pair, is_broken(pair.a) ? Weight::noted : Weight::fails, what};
-  if (is_ok(pair.a)) return GateGap{pair, Weight::blocks, what};
-  if (is_ok(pair.b)) return GateGap{pair, options.new_rows ? Weight::noted : Weight::blocks, what};
+  const auto gap = [&](Weight weight) {
+    return GateGap{pair.named(), weight,
+                   fmt::format("{} in the baseline, {} in the candidate", state_of(pair.a), state_of(pair.b)),
+                   is_ok(pair.a)};
+  };
+  if (is_broken(pair.b)) return gap(is_broken(pair.a) ? Weight::noted : Weight::fails);
+  if (is_ok(pair.a)) return gap(Weight::blocks);
+  if (is_ok(pair.b)) return gap(options.new_rows ? Weight::noted : Weight::blocks);
   return std::nullopt;
+}
+
+// What a row has in the baseline, and not in the candidate: not judged, and so not passed over.
+GateGap lost(const CaseId& id, const char* what) {
+  return {id, GateGap::Weight::blocks, fmt::format("{} in the baseline, none in the candidate", what), true};
 }
 
 // Why nothing at all can be compared.
@@ -70,85 +62,152 @@ std::string nothing_in_common(const RunFiles& a, const RunFiles& b) {
       dtypes.insert(row.dtype);
       ops.insert(row.op);
     }
-    return fmt::format("{} has {} in {}", run.folder.string(), joined(ops), joined(dtypes));
+    return fmt::format("{} has {} in {}", run.folder.string(), fmt::join(ops, ", "), fmt::join(dtypes, ", "));
   };
   return fmt::format("no row is ok in both runs: {}; {}", said(a), said(b));
 }
 
-// The spread between processes, and in words where it is from.
-Spread spread_of(const RunFiles& baseline, std::span<const RunFiles> noise, std::string& source) {
-  const std::string device = device_of(baseline);
-  const auto file = baseline.folder / kSpreadFile;
-  Spread spread;
-  if (!noise.empty()) {
-    std::vector<const RunFiles*> runs{&baseline};
-    for (const RunFiles& run : noise) runs.push_back(&run);
-    spread = measure_spread(runs);
-    source = fmt::format("measured, of {} runs", runs.size());
-  } else if (std::filesystem::exists(file)) {
-    spread = read_spread(file);
-    if (spread.device != device)
-      throw std::runtime_error(fmt::format("{}: is of '{}', the runs of '{}'", file.string(), spread.device, device));
-    source = fmt::format("of {}, from {} runs", file.string(), spread.sweeps.size());
-  } else if (auto recorded = recorded_spread(device)) {
-    spread = std::move(*recorded);
-    source = fmt::format("as recorded for {}, from {} runs", device, spread.sweeps.size());
-  } else {
-    source = "assumed; --noise with more runs of the baseline measures it, --spread keeps it";
-  }
-  if (!spread.sweeps.empty() && spread.classes.empty()) source += "; too few rows to measure it, so it is assumed";
-  spread.of_host = of_host(baseline);
-  return spread;
+bool at_power_cap(const RowPair& pair) {
+  const auto capped = [](const SweepRow& row) { return row.throttle.find("sw_power_cap") != std::string::npos; };
+  return capped(*pair.a) || capped(*pair.b);
 }
 
-// An assumed spread is that of a machine that does nothing else.
-Conditions conditions_of(const RowPair& pair, bool beside_others, bool spread_measured) {
-  Conditions conditions;
-  conditions.beside_others = beside_others && !spread_measured;
-  conditions.places_a = pair.a->places.value_or(1);
-  conditions.places_b = pair.b->places.value_or(1);
-  for (const SweepRow* row : {pair.a, pair.b}) {
-    conditions.at_power_cap |= row->throttle.find("sw_power_cap") != std::string::npos;
-    conditions.beside_others |= !spread_measured && row->load.value_or(0) >= kLoaded;
-  }
-  return conditions;
-}
-
-void join(std::string& text, const std::string& more) {
-  text += (text.empty() ? "" : "; ") + more;
-}
-
-// Either phase regresses a row.
+// The worst verdict of its phases; of those that have it, the reasons.
 void decide(GateRow& row) {
-  // Processes differ more in cold times: what is within their spread there has passed where warm times, which would
-  // have shown less, say so.
-  if (row.cold.within_noise && row.warm && row.warm->verdict == GateVerdict::pass &&
-      std::max(kGateChange, row.change.warm->noise + row.change.warm->edge_doubt) < std::abs(row.change.cold.change))
-    row.cold.verdict = GateVerdict::pass;
   std::vector<Phase> phases{Phase::cold};
   if (row.warm) phases.insert(phases.begin(), Phase::warm);
-  const auto any = [&](GateVerdict verdict, bool slower) {
-    return std::ranges::any_of(phases, [&](Phase phase) {
-      return row.of(phase).verdict == verdict && (row.change_of(phase).change > 0) == slower;
-    });
-  };
-  if (any(GateVerdict::regressed, true))
-    row.verdict = GateVerdict::regressed;
-  else if (any(GateVerdict::ambiguous, true))
-    row.verdict = GateVerdict::ambiguous;
-  else if (any(GateVerdict::improved, false))
-    row.verdict = GateVerdict::improved;
-  else if (any(GateVerdict::ambiguous, false))
-    row.verdict = GateVerdict::ambiguous;
+  row.verdict =
+      row.of(*std::ranges::min_element(phases, {}, [&](Phase phase) { return row.of(phase).verdict; })).verdict;
   if (row.verdict == GateVerdict::pass) return;
   for (const Phase phase : phases)
     if (row.of(phase).verdict == row.verdict) row.by.push_back(phase);
   for (const Phase phase : row.by)
     if (const std::string& reason = row.of(phase).reason; !reason.empty())
-      join(row.reason, (row.by.size() > 1 ? std::string(to_string(phase)) + ": " : "") + reason);
+      row.reason += fmt::format("{}{}{}", row.reason.empty() ? "" : "; ",
+                                row.by.size() > 1 ? fmt::format("{}: ", to_string(phase)) : "", reason);
+}
+
+// Judges pairs of the rows of two runs.
+class RowJudge {
+ public:
+  RowJudge(const RunFiles& a, const GateNoise* measured)
+      : a_(a), measured_(measured), assumed_(is_of_host(a) ? kMostNoise : kAssumedNoise) {}
+
+  GateRow row(const RunFiles& b, const RowPair& pair) const {
+    GateRow row;
+    row.change = row_change(a_, b, pair);
+    row.cold = phase(b, pair, Phase::cold, row.change.cold);
+    if (row.change.warm) row.warm = phase(b, pair, Phase::warm, *row.change.warm);
+    decide(row);
+    return row;
+  }
+
+ private:
+  PhaseVerdict phase(const RunFiles& b, const RowPair& pair, Phase phase, const PhaseChange& change) const {
+    const auto between = measured_ == nullptr ? std::nullopt : measured_->of(*pair.a, phase);
+    const double own =
+        std::max(batch_noise(*phase_samples(a_, *pair.a, phase)), batch_noise(*phase_samples(b, *pair.b, phase)));
+    PhaseVerdict verdict = judge(change, phase, std::max(own, between.value_or(assumed_)), !at_power_cap(pair));
+    if (verdict.verdict == GateVerdict::ambiguous && !between && own < assumed_)
+      verdict.reason += ", which is assumed: gate calibrate measures it";
+    return verdict;
+  }
+
+  const RunFiles& a_;
+  const GateNoise* measured_;
+  double assumed_;
+};
+
+// The rule on a suspect's second measurement.
+void confirm(GateRow& row, const RowJudge& judge, const RunFiles& again) {
+  const auto found = std::ranges::find_if(
+      again.rows, [&](const SweepRow& one) { return one.case_id() == row.change.rows.b->case_id(); });
+  if (found == again.rows.end() || !is_ok(&*found)) return;
+  const double before = row.slowdown();
+  row = judge.row(again, {row.change.rows.a, &*found});
+  row.reason =
+      fmt::format("measured again, at first {:+.1f} %{}{}", 100 * before, row.reason.empty() ? "" : "; ", row.reason);
+}
+
+void add_conditions(GateResult& result, const RunFiles& baseline, const RunFiles& candidate, const GateNoise* noise,
+                    std::size_t cold_alone) {
+  std::vector<std::string>& said = result.conditions;
+  if (baseline.folder == candidate.folder || same_samples(baseline, candidate))
+    said.push_back("the candidate has the baseline's samples: it is that run, or a copy, and this says nothing");
+  said.push_back(noise == nullptr ? std::string("noise between runs: assumed; gate calibrate measures it")
+                                  : fmt::format("noise between runs: measured from {} of them", noise->runs.size()));
+  if (cold_alone > 0)
+    said.push_back(
+        fmt::format("judged by cold times alone: {} rows without warm serial times in the baseline", cold_alone));
+  if (result.launches.known_to_one > 0)
+    said.push_back(fmt::format("launches not compared: {} rows whose kernels one of the runs does not know",
+                               result.launches.known_to_one));
+  for (std::string& difference : environment_differences(baseline, candidate)) said.push_back(std::move(difference));
+}
+
+void require_comparable(const RunFiles& baseline, const RunFiles& candidate, const GateNoise* noise) {
+  const std::string before = device_of(baseline), after = device_of(candidate);
+  if (before != after)
+    throw std::runtime_error(
+        fmt::format("{} is of '{}', {} of '{}': different devices cannot be held against each "
+                    "other; noisefloor compare shows both",
+                    baseline.folder.string(), before, candidate.folder.string(), after));
+  if (noise == nullptr) return;
+  if (noise->device != before)
+    throw std::runtime_error(fmt::format("the noise was measured on '{}', the runs are of '{}': gate calibrate anew",
+                                         noise->device, before));
+  if (!candidate.environment.time_utc.empty() &&
+      std::ranges::find(noise->runs, name_of(candidate)) != noise->runs.end())
+    throw std::runtime_error(
+        fmt::format("{} is one of the runs that the noise was measured from: it would always pass; gate calibrate "
+                    "without it",
+                    candidate.folder.string()));
+}
+
+// Cases that a sweep into the candidate's folder chose and did not come to, where the baseline does not name them.
+void add_interrupted(GateResult& result, const RunFiles& baseline, const RunFiles& candidate,
+                     const GateOptions& options) {
+  const auto left = cases_without_row(read_selected_cases(candidate.folder), candidate.rows);
+  for (const CaseId& id : cases_without_row(left, baseline.rows))
+    if (!options.pairs.filter || options.pairs.filter(id.name()))
+      result.gaps.push_back({id, GateGap::Weight::blocks, "chosen for the candidate and not measured: sweep it on"});
 }
 
 }  // namespace
+
+const char* to_string(GateVerdict verdict) {
+  constexpr const char* kNames[] = {"regressed", "ambiguous", "improved", "pass"};
+  return kNames[static_cast<std::size_t>(verdict)];
+}
+
+double batch_noise(const PhaseSamples& samples) {
+  constexpr std::size_t kFewestBatches = 4;  // of fewer, samples by themselves
+  std::vector<double> values = medians_of({samples.us, samples.batches});
+  if (values.size() < kFewestBatches) values = samples.us;
+  if (samples.slots > 1 && samples.slots < values.size()) {
+    std::vector<std::vector<double>> slots(samples.slots);
+    for (std::size_t i = 0; i < values.size(); ++i) slots[i % slots.size()].push_back(values[i]);
+    values.clear();
+    for (std::vector<double>& slot : slots) values.push_back(median(std::move(slot)));
+  }
+  const Interval interval = median_interval(std::move(values), 3);
+  const double middle = median(samples.us);
+  return std::max(middle - interval.low, interval.high - middle) / middle;
+}
+
+PhaseVerdict judge(const PhaseChange& change, Phase phase, double noise, bool by_cycles) {
+  const double n = std::min(noise, kMostNoise), width = (1 + n) / (1 - n);
+  const double timer = phase == Phase::warm ? 0 : std::min(kTimerShare, kTimerUs / std::min(change.a_us, change.b_us));
+  const double least = width * (1 + std::max(kSmallChange, timer));
+  const double time = 1 + change.change, cycles = by_cycles && change.cycle_change ? 1 + *change.cycle_change : time;
+  if (std::min(time, cycles) > least) return {n, GateVerdict::regressed};
+  if (std::max(time, cycles) < 1 / least) return {n, GateVerdict::improved};
+  if (time * width < 1 + std::max(kLargeChange, timer)) return {n, GateVerdict::pass};
+  if (time > least)
+    return {n, GateVerdict::ambiguous,
+            fmt::format("{:+.1f} % in SM cycles, {:+.1f} % in time", 100 * (cycles - 1), 100 * (time - 1))};
+  return {n, GateVerdict::ambiguous, fmt::format("the noise, {:.1f} %, is too large to tell", 100 * n)};
+}
 
 double GateRow::slowdown() const {
   if (by.empty()) return std::max(change.cold.change, change.warm ? change.warm->change : change.cold.change);
@@ -158,91 +217,61 @@ double GateRow::slowdown() const {
 }
 
 std::size_t GateResult::count(GateVerdict verdict) const {
-  return static_cast<std::size_t>(
-      std::count_if(rows.begin(), rows.end(), [&](const GateRow& row) { return row.verdict == verdict; }));
+  return static_cast<std::size_t>(std::ranges::count(rows, verdict, &GateRow::verdict));
 }
 
 std::size_t GateResult::count(GateGap::Weight weight) const {
-  return static_cast<std::size_t>(
-      std::count_if(gaps.begin(), gaps.end(), [&](const GateGap& gap) { return gap.weight == weight; }));
+  return static_cast<std::size_t>(std::ranges::count(gaps, weight, &GateGap::weight));
 }
 
 std::size_t GateResult::much_slower_ambiguous() const {
   return static_cast<std::size_t>(std::ranges::count_if(rows, [](const GateRow& row) {
-    return row.verdict == GateVerdict::ambiguous && row.slowdown() > kStrictChange;
+    return row.verdict == GateVerdict::ambiguous && row.slowdown() > kMostAmbiguous;
   }));
 }
 
 int GateResult::exit_code() const {
   if (count(GateVerdict::regressed) > 0 || count(GateGap::Weight::fails) > 0) return 1;
-  if ((strict && much_slower_ambiguous() > 0) || (gates_launches && launches.ours() > 0)) return 1;
-  return count(GateGap::Weight::blocks) > 0 ? 2 : 0;
+  if (gates_launches && launches.ours() > 0) return 1;
+  return count(GateGap::Weight::blocks) > 0 || much_slower_ambiguous() > 0 ? 2 : 0;
 }
 
-GateResult gate(const RunFiles& baseline, const RunFiles& candidate, std::span<const RunFiles> noise,
-                const GateOptions& options) {
-  require_same_device(baseline, candidate);
+GateResult gate(const RunFiles& baseline, const RunFiles& candidate, const GateOptions& options) {
+  require_comparable(baseline, candidate, options.noise);
   GateResult result;
   result.device = device_of(baseline);
-  result.differences = environment_differences(baseline, candidate);
-  result.strict = options.strict;
   result.gates_launches = options.launches;
-  const Spread spread = spread_of(baseline, noise, result.spread);
-  for (const RunFiles* run : {&baseline, &candidate})
-    if (noise.empty() && std::ranges::find(spread.sweeps, sweep_name(*run)) != spread.sweeps.end())
-      result.differences.push_back(fmt::format(
-          "{} is one of the runs that the spread is from: it does not test the gate", run->folder.string()));
+  const RowJudge judge(baseline, options.noise);
   const auto pairs = pair_rows(baseline, candidate, options.pairs);
-  // One family of tests for all rows and both phases: a row that fails by either has had two chances.
-  std::vector<double> p, p_cycles;
-  const auto test = [&](const RowPair& pair, Phase phase) {
-    const auto samples = phase_samples(baseline, candidate, pair, phase);
-    p.push_back(mann_whitney_p(samples->a.us, samples->b.us));
-    p_cycles.push_back(mann_whitney_p(samples->a.cycles, samples->b.cycles));
-  };
+  std::size_t cold_alone = 0;
   for (const RowPair& pair : pairs) {
-    if (!is_ok(pair.a) || !is_ok(pair.b)) {
-      if (auto gap = gap_of(pair, options))
-        result.gaps.push_back(std::move(*gap));
+    if (is_ok(pair.a) && is_ok(pair.b)) {
+      GateRow& row = result.rows.emplace_back(judge.row(candidate, pair));
+      if (row.verdict == GateVerdict::regressed && options.again != nullptr) confirm(row, judge, *options.again);
+      if (row.warm) continue;
+      if (phase_samples(baseline, *pair.a, Phase::warm))
+        result.gaps.push_back(lost(*pair.a, "warm times"));
       else
-        ++result.untimed;
-      continue;
+        ++cold_alone;
+    } else if (auto gap = gap_of(pair, options)) {
+      result.gaps.push_back(std::move(*gap));
+    } else {
+      ++result.untimed;
     }
-    GateRow row;
-    row.change = row_change(baseline, candidate, pair);
-    test(pair, Phase::cold);
-    if (row.change.warm)
-      row.warm.emplace(), test(pair, Phase::warm);
-    else
-      ++result.cold_alone;
-    result.rows.push_back(std::move(row));
   }
   if (result.rows.empty()) throw std::runtime_error(nothing_in_common(baseline, candidate));
-  const auto corrected = holm_adjusted(p), corrected_cycles = holm_adjusted(p_cycles);
-  const bool beside_others = load_of(baseline.rows) >= kLoaded || load_of(candidate.rows) >= kLoaded;
-  std::size_t next = 0;
-  for (GateRow& row : result.rows) {
-    const auto judge_phase = [&](PhaseVerdict& verdict, PhaseChange& change, Phase phase) {
-      const double us = std::min(change.a_us, change.b_us), processes = spread.threshold(*row.change.rows.a, phase, us);
-      const Conditions conditions = conditions_of(row.change.rows, beside_others, spread.measured(phase, us));
-      for (double* noise_of : {&change.noise, &change.cycle_noise}) *noise_of = std::max(*noise_of, processes);
-      verdict.p = corrected[next];
-      verdict.p_cycles = corrected_cycles[next++];
-      judge(verdict, change, phase, conditions);
-    };
-    judge_phase(row.cold, row.change.cold, Phase::cold);
-    if (row.warm) judge_phase(*row.warm, *row.change.warm, Phase::warm);
-    decide(row);
-  }
-  std::stable_sort(result.rows.begin(), result.rows.end(), [](const GateRow& a, const GateRow& b) {
-    return a.verdict != b.verdict ? a.verdict < b.verdict : a.slowdown() > b.slowdown();
-  });
-  std::stable_sort(result.gaps.begin(), result.gaps.end(),
-                   [](const GateGap& a, const GateGap& b) { return a.weight < b.weight; });
+  add_interrupted(result, baseline, candidate, options);
   result.totals = total_changes(baseline, candidate, options.pairs);
   result.launches = launch_changes(baseline, candidate, pairs);
-  if (options.launches && result.launches.compared == 0)
+  if (options.launches)
+    for (const SweepRow* row : result.launches.lost) result.gaps.push_back(lost(*row, "kernels"));
+  if (options.launches && result.launches.compared == 0 && result.launches.lost.empty())
     throw std::runtime_error("--launches: no row whose kernels both runs recorded");
+  add_conditions(result, baseline, candidate, options.noise, cold_alone);
+  std::ranges::stable_sort(result.rows, [](const GateRow& a, const GateRow& b) {
+    return a.verdict != b.verdict ? a.verdict < b.verdict : a.slowdown() > b.slowdown();
+  });
+  std::ranges::stable_sort(result.gaps, {}, &GateGap::weight);
   return result;
 }
 

@@ -1,45 +1,79 @@
-// The gate: did a change make something slower? Reads two runs, decides row by row.
+// The gate: did a change make something slower? Two runs, row by row, one rule.
+//
+// Each phase of a row is known to an interval: its median, give or take its noise. The noise is one number: the larger
+// of what the row's own batches say and of what `gate calibrate` measured between runs of one build. A row
+//   regressed   where the candidate's interval lies above the baseline's by more than 1.5 % (cold: and 0.5 us), in time
+//               and, where the clock is known and the board not at its power cap, in SM cycles;
+//   improved    the same the other way;
+//   passes      where it surely did not slow by 5 %;
+//   else it is ambiguous: time and cycles disagree, or the noise is too large to see 5 %.
 #pragma once
 
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "reports/gate/compare.h"
 #include "reports/gate/launches.h"
-#include "reports/gate/verdict.h"
+#include "reports/gate/noise.h"
 
 namespace noisefloor {
 
+inline constexpr double kSmallChange = 0.015;
+inline constexpr double kLargeChange = 0.05;
+inline constexpr double kMostAmbiguous = 0.1;  // an ambiguous row that is slower by more is not passed over
+// Of cold times, what the timer resolves; of a launch of less than two of these, three tenths.
+inline constexpr double kTimerUs = 0.5, kTimerShare = 0.3;
+// What nobody measured: of a GPU so much that both sides together are as wide as the least change.
+inline constexpr double kAssumedNoise = kSmallChange / 2;
+static_assert(2 * (1 - kMostNoise) / (1 + kMostNoise) > 1 + kTimerShare,
+              "a row twice as slow regresses, whatever else");
+
+enum class GateVerdict { regressed, ambiguous, improved, pass };  // worst first
+const char* to_string(GateVerdict verdict);
+
+struct PhaseVerdict {
+  double noise = 0;
+  GateVerdict verdict = GateVerdict::pass;
+  std::string reason = {};  // of an ambiguous one
+};
+// `by_cycles`: they count where they are known.
+PhaseVerdict judge(const PhaseChange& change, Phase phase, double noise, bool by_cycles);
+
+// From the batches of one side: three standard deviations of its median, from the order of the batches' medians alone,
+// so that batches of two levels give an interval that holds both. Batches of one buffer slot count once.
+double batch_noise(const PhaseSamples& samples);
+
 struct GateRow {
-  RowChange change;  // its noises also know the spread between processes
+  RowChange change;
   PhaseVerdict cold;
   std::optional<PhaseVerdict> warm;  // where both runs have serial warm times
   GateVerdict verdict = GateVerdict::pass;
   std::vector<Phase> by;  // the phases that have this verdict; empty where all pass
-  std::string reason;     // which condition does not hold; of others what else a reader should know
+  std::string reason;
 
   const PhaseVerdict& of(Phase phase) const { return phase == Phase::warm ? *warm : cold; }
   const PhaseChange& change_of(Phase phase) const { return phase == Phase::warm ? *change.warm : change.cold; }
   double slowdown() const;  // the largest change among those phases, else among all
 };
 
-// A pair that has no two times to compare.
+// What one side lacks.
 struct GateGap {
   enum class Weight { fails, blocks, noted };
-  RowPair rows;
+  CaseId id;
   Weight weight;
-  std::string what;  // "ok in the baseline, missing in the candidate"
+  std::string what;   // "ok in the baseline, missing in the candidate"
+  bool lost = false;  // the baseline has it
 };
 
 struct GateOptions {
   PairOptions pairs;
-  bool new_rows = false;  // rows that only the candidate has are noted, and do not block
-  bool strict = false;    // an ambiguous row that is slower by more than kStrictChange fails
-  bool launches = false;  // a change of what a row of ours launches fails
+  bool new_rows = false;             // rows that only the candidate has are noted, and do not block
+  bool launches = false;             // a change of what a row of ours launches fails
+  const GateNoise* noise = nullptr;  // as measured; rows that it does not know, and all without it, are assumed
+  // Another run of the candidate's build: of a row that regressed and is ok there, its samples decide.
+  const RunFiles* again = nullptr;
 };
-inline constexpr double kStrictChange = 0.05;
 
 struct GateResult {
   std::string device;
@@ -47,24 +81,20 @@ struct GateResult {
   std::vector<GateGap> gaps;  // heaviest first
   std::vector<TotalChange> totals;
   LaunchChanges launches;
-  std::vector<std::string> differences;  // of machine and build
-  std::string spread;                    // where that between processes is from
-  std::size_t cold_alone = 0;            // rows without serial warm times
-  std::size_t untimed = 0;               // pairs that are the same and not ok on both sides
-  bool strict = false, gates_launches = false;
+  std::vector<std::string> conditions;  // what a reader should know of the two runs
+  std::size_t untimed = 0;              // pairs that are the same and not ok on both sides
+  bool gates_launches = false;
 
   std::size_t count(GateVerdict verdict) const;
   std::size_t count(GateGap::Weight weight) const;
-  std::size_t much_slower_ambiguous() const;  // by more than kStrictChange
-  // 1 where a row regressed or broke, or what was asked for beside is so, else 2 where a row cannot be compared, else
-  // 0.
+  std::size_t much_slower_ambiguous() const;  // by more than kMostAmbiguous
+  // 1 where a row regressed or broke, or launches changed that must not; else 2 where something cannot be compared, or
+  // a row may be much slower; else 0.
   int exit_code() const;
 };
 
-// `noise`: more runs of the baseline's build. Without any the spread between processes is that of the file beside the
-// baseline, of the recorded GPU, or assumed. Throws std::runtime_error where nothing can be compared: runs of different
-// devices, no row in common, no samples, a noise run of another build, no launches known on both sides to gate.
-GateResult gate(const RunFiles& baseline, const RunFiles& candidate, std::span<const RunFiles> noise,
-                const GateOptions& options);
+// The runs must outlive the result. Throws std::runtime_error where nothing can be compared: runs of different devices,
+// no row in common, no samples, noise of another device or from the candidate, no launches known on both sides to gate.
+GateResult gate(const RunFiles& baseline, const RunFiles& candidate, const GateOptions& options);
 
 }  // namespace noisefloor

@@ -9,10 +9,10 @@
 namespace noisefloor {
 namespace {
 
-// Rows shown one by one; the rest is counted. GitHub cuts a comment at 65,536 characters: 100 rows of up to 300 stay
-// below half of that.
+// Rows shown one by one; the rest is counted. GitHub refuses a comment of more than 65,536 characters.
 constexpr std::size_t kTerminalRows = 40;
 constexpr std::size_t kMarkdownRows = 100;
+constexpr std::size_t kMarkdownCharacters = 65000;
 
 std::string microseconds(double us) {
   if (us >= 1000) return fmt::format("{:.0f}", us);
@@ -24,21 +24,10 @@ std::string percent(double change) {
 std::string percent(const std::optional<double>& change) {
   return change ? percent(*change) : "-";
 }
-std::string probability(double p) {
-  return p < 1e-99 ? "<1e-99" : fmt::format("{:.1g}", p);
-}
 
-const SweepRow& named(const RowPair& pair) {
-  return pair.a != nullptr ? *pair.a : *pair.b;
-}
 std::string variants(const RowPair& pair) {
-  if (pair.a == nullptr || pair.b == nullptr || pair.a->variant == pair.b->variant) return named(pair).variant;
+  if (pair.a == nullptr || pair.b == nullptr || pair.a->variant == pair.b->variant) return pair.named().variant;
   return pair.a->variant + " / " + pair.b->variant;
-}
-
-// The phases with a verdict have one value each: "1.5 / 8.0".
-std::string of_phases(const GateRow& row, std::string (*value)(const GateRow&, Phase)) {
-  return (row.warm ? value(row, Phase::warm) + " / " : "") + value(row, Phase::cold);
 }
 
 Cells row_header(const ComparisonText& text) {
@@ -48,12 +37,12 @@ Cells row_header(const ComparisonText& text) {
                                  fmt::format("{} {} us", phase, text.name_b), phase, fmt::format("{} cycles", phase)});
   if (text.verdicts.empty()) return header;
   header.insert(header.begin(), {"verdict", "by"});
-  header.insert(header.end(), {"noise %", "p", "why"});
+  header.insert(header.end(), {"noise %", "why"});
   return header;
 }
 Cells row_cells(const ComparisonText& text, std::size_t i) {
   const RowChange& change = text.changes[i];
-  const SweepRow& row = named(change.rows);
+  const SweepRow& row = change.rows.named();
   Cells cells = {row.op, row.problem, row.dtype, variants(change.rows)};
   const auto add = [&](const PhaseChange* phase) {
     if (phase == nullptr)
@@ -67,18 +56,10 @@ Cells row_cells(const ComparisonText& text, std::size_t i) {
   if (text.verdicts.empty()) return cells;
   const GateRow& verdict = text.verdicts[i];
   cells.insert(cells.begin(), {to_string(verdict.verdict), phases_text(verdict.by)});
-  cells.push_back(of_phases(verdict, [](const GateRow& one, Phase phase) {
-    return fmt::format("{:.1f}", 100 * one.change_of(phase).noise);
-  }));
-  cells.push_back(of_phases(verdict, [](const GateRow& one, Phase phase) { return probability(one.of(phase).p); }));
+  const std::string warm_noise = verdict.warm ? fmt::format("{:.1f} / ", 100 * verdict.warm->noise) : "";
+  cells.push_back(fmt::format("{}{:.1f}", warm_noise, 100 * verdict.cold.noise));
   cells.push_back(verdict.reason);
   return cells;
-}
-
-// Names of a library's templates fill pages.
-std::string shortened(const std::string& name) {
-  constexpr std::size_t kMost = 160;
-  return name.size() <= kMost ? name : name.substr(0, kMost) + "...";
 }
 
 Cells total_header(const ComparisonText& text) {
@@ -152,8 +133,7 @@ void write_parts(const ComparisonText& text, std::size_t most, const Heading& ti
     std::vector<Cells> lines{{"", "op", "problem", "dtype", "variant", "what"}};
     for (std::size_t i = 0; i < std::min(text.gaps.size(), most); ++i) {
       const GateGap& gap = text.gaps[i];
-      const SweepRow& row = named(gap.rows);
-      lines.push_back({heading(gap.weight), row.op, row.problem, row.dtype, variants(gap.rows), gap.what});
+      lines.push_back({heading(gap.weight), gap.id.op, gap.id.problem, gap.id.dtype, gap.id.variant, gap.what});
     }
     table(lines);
     if (text.gaps.size() > most) line(fmt::format("not shown: {} more", text.gaps.size() - most));
@@ -166,21 +146,19 @@ void write_parts(const ComparisonText& text, std::size_t most, const Heading& ti
         const SweepRow& first = *change.rows.front();
         if (lines.size() <= most)
           lines.push_back({change.of_library ? "a library's" : "ours", first.op, first.variant,
-                           std::to_string(change.rows.size()), first.problem, what_changed(kernel),
-                           shortened(kernel.name)});
+                           std::to_string(change.rows.size()), first.problem, what_changed(kernel), kernel.name});
       }
     table(lines);
   }
   if (!text.totals.empty()) {
     title("Totals of one forward pass");
     std::vector<Cells> lines{total_header(text)};
-    for (const TotalChange& total : text.totals) lines.push_back(total_cells(total));
+    for (std::size_t i = 0; i < std::min(text.totals.size(), most); ++i) lines.push_back(total_cells(text.totals[i]));
     table(lines);
+    if (text.totals.size() > most) line(fmt::format("not shown: {} more", text.totals.size() - most));
   }
-  if (!text.differences.empty()) {
-    title("Conditions");
-    for (const std::string& difference : text.differences) line(difference);
-  }
+  if (!text.conditions.empty()) title("Conditions");
+  for (const std::string& condition : text.conditions) line(condition);
 }
 
 }  // namespace
@@ -192,21 +170,13 @@ std::string phases_text(const std::vector<Phase>& phases) {
 }
 
 ComparisonText text_of(const GateResult& result) {
-  ComparisonText text{"baseline",      "candidate",        {}, result.rows, result.gaps, result.totals,
-                      result.launches, result.differences, ""};
+  ComparisonText text{"baseline",      "candidate",       {}, result.rows, result.gaps, result.totals,
+                      result.launches, result.conditions, ""};
   for (const GateRow& row : result.rows) text.changes.push_back(row.change);
   text.headline =
       fmt::format("{}: {} rows compared: {} regressed, {} ambiguous, {} improved, {} pass", result.device,
                   result.rows.size(), result.count(GateVerdict::regressed), result.count(GateVerdict::ambiguous),
                   result.count(GateVerdict::improved), result.count(GateVerdict::pass));
-  std::vector<std::string> notes{"spread between processes: " + result.spread};
-  if (result.cold_alone > 0)
-    notes.push_back(
-        fmt::format("judged by cold times alone: {} rows without warm serial times in both runs", result.cold_alone));
-  if (result.launches.known_to_one > 0)
-    notes.push_back(fmt::format("launches not compared: {} rows whose kernels one of the runs does not know",
-                                result.launches.known_to_one));
-  text.differences.insert(text.differences.begin(), notes.begin(), notes.end());
   const std::pair<std::size_t, const char*> more[] = {
       {result.count(GateGap::Weight::fails), "broke"},
       {result.count(GateGap::Weight::blocks), "could not be compared"},
@@ -215,9 +185,8 @@ ComparisonText text_of(const GateResult& result) {
   };
   for (const auto& [count, what] : more)
     if (count > 0) text.headline += fmt::format("; {} {}", count, what);
-  if (result.strict)
-    text.headline +=
-        fmt::format("; {} ambiguous by more than {:.0f} %", result.much_slower_ambiguous(), 100 * kStrictChange);
+  if (const std::size_t much = result.much_slower_ambiguous(); much > 0)
+    text.headline += fmt::format("; {} ambiguous and slower by more than {:.0f} %", much, 100 * kMostAmbiguous);
   if (!result.launches.changes.empty())
     text.headline += fmt::format("; launches changed in {} ways, {} of ours", result.launches.changes.size(),
                                  result.launches.ours());
@@ -234,11 +203,21 @@ std::string terminal_text(const ComparisonText& text) {
 }
 
 std::string markdown_text(const ComparisonText& text) {
-  std::string all = "## noisefloor: " + markdown_cell(text.headline) + "\n\n";
-  write_parts(
-      text, kMarkdownRows, [&](const std::string& title) { all += "### " + markdown_cell(title) + "\n\n"; },
-      [&](const std::vector<Cells>& lines) { all += markdown_table(lines) + "\n"; },
-      [&](const std::string& line) { all += markdown_cell(line) + "\n\n"; });
+  constexpr std::size_t kMostOfCell = 200;  // names of a library's templates and reasons fill pages
+  const auto shortened = [](const std::string& cell) {
+    return cell.size() <= kMostOfCell ? cell : cell.substr(0, kMostOfCell) + "...";
+  };
+  std::string all;
+  for (std::size_t most = kMarkdownRows; all.empty() || (all.size() > kMarkdownCharacters && most > 0); most /= 2) {
+    all = "## noisefloor: " + markdown_cell(text.headline) + "\n\n";
+    write_parts(
+        text, most, [&](const std::string& title) { all += "### " + markdown_cell(title) + "\n\n"; },
+        [&](std::vector<Cells> lines) {
+          for (Cells& cells : lines) std::ranges::transform(cells, cells.begin(), shortened);
+          all += markdown_table(lines) + "\n";
+        },
+        [&](const std::string& line) { all += markdown_cell(shortened(line)) + "\n\n"; });
+  }
   return all;
 }
 

@@ -16,14 +16,14 @@ struct ComparisonText {
   std::vector<GateGap> gaps;
   std::vector<TotalChange> totals;
   LaunchChanges launches;
-  std::vector<std::string> differences;
+  std::vector<std::string> conditions;
   std::string headline;  // "regressed: 3 of 812 rows"
 };
 ComparisonText text_of(const GateResult& result);
 
 std::string phases_text(const std::vector<Phase>& phases);  // "warm and cold"
 std::string terminal_text(const ComparisonText& text);
-std::string markdown_text(const ComparisonText& text);
+std::string markdown_text(const ComparisonText& text);  // below what GitHub takes as one comment
 
 // A test case a row: regressed fails, a row that cannot be compared is an error, an ambiguous or new one is skipped.
 // And one a change of launches: skipped, or with --launches a failure where it is ours.

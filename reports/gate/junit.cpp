@@ -18,8 +18,7 @@ std::string escaped(const std::string& text) {
   return escape_html(plain);
 }
 
-std::string opening(const RowPair& pair, double seconds) {
-  const SweepRow& row = pair.a != nullptr ? *pair.a : *pair.b;
+std::string opening(const CaseId& row, double seconds) {
   return fmt::format("    <testcase classname=\"{}\" name=\"{}\" time=\"{:.9f}\"", escaped(row.op + "." + row.dtype),
                      escaped(row.problem + " " + row.variant), seconds);
 }
@@ -33,9 +32,8 @@ std::string message_of(const GateRow& row) {
   for (const Phase phase : {Phase::warm, Phase::cold}) {
     if (phase == Phase::warm && !row.warm) continue;
     const PhaseChange& change = row.change_of(phase);
-    text +=
-        fmt::format("; {}: {:.2f} us before, {:.2f} us now ({:+.1f} %), noise {:.1f} %, p = {:.2g}", to_string(phase),
-                    change.a_us, change.b_us, 100 * change.change, 100 * change.noise, row.of(phase).p);
+    text += fmt::format("; {}: {:.2f} us before, {:.2f} us now ({:+.1f} %), noise {:.1f} %", to_string(phase),
+                        change.a_us, change.b_us, 100 * change.change, 100 * row.of(phase).noise);
   }
   return text + (row.reason.empty() ? "" : "; " + row.reason);
 }
@@ -56,7 +54,7 @@ std::string junit_xml(const GateResult& result) {
   for (const GateRow& row : result.rows) {
     const double seconds = row.change.cold.b_us * 1e-6;
     total_seconds += seconds;
-    const std::string start = opening(row.change.rows, seconds);
+    const std::string start = opening(row.change.rows.named(), seconds);
     if (row.verdict == GateVerdict::regressed) {
       ++failures;
       cases += with_child(start, "failure", message_of(row));
@@ -68,7 +66,7 @@ std::string junit_xml(const GateResult& result) {
     }
   }
   for (const GateGap& gap : result.gaps) {
-    const std::string start = opening(gap.rows, 0);
+    const std::string start = opening(gap.id, 0);
     if (gap.weight == GateGap::Weight::fails) {
       ++failures;
       cases += with_child(start, "failure", gap.what);

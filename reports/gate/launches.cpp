@@ -31,6 +31,7 @@ LaunchChanges launch_changes(const RunFiles& a, const RunFiles& b, std::span<con
     const RowSamples *before = known_kernels(a, pair.a), *after = known_kernels(b, pair.b);
     if (before == nullptr || after == nullptr) {
       result.known_to_one += pair.a != nullptr && pair.b != nullptr && before != after;
+      if (before != nullptr && pair.b != nullptr && pair.b->status == Outcome::ok) result.lost.push_back(pair.b);
       continue;
     }
     ++result.compared;

@@ -24,6 +24,7 @@ struct LaunchChanges {
   std::vector<LaunchChange> changes;  // ours first, then by number of rows
   std::size_t compared = 0;           // rows whose kernels both runs know
   std::size_t known_to_one = 0;       // and that one of them knows
+  std::vector<const SweepRow*> lost;  // of these, what `a` knows
 
   std::size_t ours() const;  // changes of our rows
 };

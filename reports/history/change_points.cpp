@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "reports/gate/mann_whitney.h"
+#include "reports/history/mann_whitney.h"
 #include "reports/run/statistics.h"
 
 namespace noisefloor {

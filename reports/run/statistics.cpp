@@ -17,17 +17,6 @@ std::vector<std::size_t> sizes_of(const Batches& batches) {
   return sizes;
 }
 
-std::vector<double> medians_of(const Batches& batches) {
-  std::vector<double> medians;
-  auto begin = batches.samples.begin();
-  for (const std::size_t size : sizes_of(batches)) {
-    const auto end = begin + static_cast<std::ptrdiff_t>(size);
-    medians.push_back(median({begin, end}));
-    begin = end;
-  }
-  return medians;
-}
-
 }  // namespace
 
 double median(std::vector<double> samples) {
@@ -57,12 +46,11 @@ double median_absolute_deviation(std::span<const double> samples) {
   return median(std::move(deviations));
 }
 
-Interval median_interval(std::vector<double> samples) {
+Interval median_interval(std::vector<double> samples, double deviations) {
   if (samples.empty()) return {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::quiet_NaN()};
   std::sort(samples.begin(), samples.end());
   const auto n = static_cast<double>(samples.size());
-  // 1.96 standard deviations of a binomial(n, 1/2) are 0.98 sqrt(n).
-  const double half_width = 0.98 * std::sqrt(n);
+  const double half_width = deviations / 2 * std::sqrt(n);  // a binomial(n, 1/2)'s deviation is sqrt(n) / 2
   const auto last = static_cast<std::ptrdiff_t>(samples.size()) - 1;
   const auto low = static_cast<std::ptrdiff_t>(std::floor(n / 2 - half_width));
   const auto high = static_cast<std::ptrdiff_t>(std::ceil(n / 2 + half_width));
@@ -70,28 +58,25 @@ Interval median_interval(std::vector<double> samples) {
           samples[static_cast<std::size_t>(std::clamp<std::ptrdiff_t>(high, 0, last))]};
 }
 
-namespace {
+std::vector<double> medians_of(const Batches& batches) {
+  std::vector<double> medians;
+  auto begin = batches.samples.begin();
+  for (const std::size_t size : sizes_of(batches)) {
+    const auto end = begin + static_cast<std::ptrdiff_t>(size);
+    medians.push_back(median({begin, end}));
+    begin = end;
+  }
+  return medians;
+}
 
-BatchMean mean_of(const std::vector<double>& values) {
+BatchMean mean_of_batches(const Batches& batches) {
+  const std::vector<double> values = medians_of(batches);
   const auto count = static_cast<double>(values.size());
   const double mean = std::accumulate(values.begin(), values.end(), 0.0) / count;
   if (values.size() < 2) return {mean, 0, 0};
   double squares = 0;
   for (const double value : values) squares += (value - mean) * (value - mean);
   return {mean, std::sqrt(squares / (count - 1) / count) / mean, count - 1};
-}
-
-}  // namespace
-
-BatchMean mean_of_batches(const Batches& batches) {
-  return mean_of(medians_of(batches));
-}
-
-BatchMean mean_of_ratios(const Batches& a, const Batches& b) {
-  std::vector<double> ratios = medians_of(b);
-  const std::vector<double> of_a = medians_of(a);
-  for (std::size_t i = 0; i < ratios.size(); ++i) ratios[i] /= of_a.at(i);
-  return mean_of(ratios);
 }
 
 }  // namespace noisefloor

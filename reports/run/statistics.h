@@ -19,15 +19,18 @@ struct Interval {
   double low;
   double high;
 };
-// Distribution-free 95 % confidence interval of the median from order statistics: ranks n/2 -+ 0.98 sqrt(n), the normal
-// approximation of the binomial (exact enough from 10 samples on; the whole range below that).
-Interval median_interval(std::vector<double> samples);
+// Distribution-free confidence interval of the median from order statistics: ranks n/2 -+ deviations sqrt(n)/2, the
+// normal approximation of the binomial (exact enough from 10 samples on; the whole range below that). 1.96 standard
+// deviations: 95 %.
+Interval median_interval(std::vector<double> samples, double deviations = 1.96);
 
 // Samples of one phase in any unit (microseconds, SM cycles), in the order taken, and how many are of each batch.
 struct Batches {
   std::span<const double> samples;
   std::span<const std::size_t> sizes;  // empty: not recorded; they are then cut into 8 equal ones
 };
+
+std::vector<double> medians_of(const Batches& batches);  // one of each batch
 
 // The mean of the batches' medians. Where batches have one of two levels, the median of all samples lies in that which
 // has a few more of them, and goes over to the other by chance; this does not.
@@ -37,7 +40,5 @@ struct BatchMean {
   double freedom;  // batches less one
 };
 BatchMean mean_of_batches(const Batches& batches);
-// Of b's medians over a's, batch by batch. Both have as many.
-BatchMean mean_of_ratios(const Batches& a, const Batches& b);
 
 }  // namespace noisefloor

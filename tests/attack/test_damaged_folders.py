@@ -24,7 +24,7 @@ def readers(folder, swept, out):
         "compare": ["compare", folder, swept / "b"],
         "history": ["history", folder, swept / "b", "--case", "."],
         "merge": ["merge", folder, "--out", out / "merged"],
-        "accept": ["gate", "--baseline", out / "new", "--candidate", folder, "--accept"],
+        "accept": ["gate", "accept", "--baseline", out / "new", "--candidate", folder],
     }
 
 

@@ -51,7 +51,7 @@ def test_sweeps(swept, tmp_path, capsys):
 def test_accepts_and_merges(swept, tmp_path, capsys):
     battery = Battery("killed accepts, merges and reports")
     bases = tmp_path / "bases"
-    accept = ["gate", "--baseline", bases / "base", "--candidate", swept / "b", "--accept", "--force"]  # the machine may be loaded
+    accept = ["gate", "accept", "--baseline", bases / "base", "--candidate", swept / "b", "--force"]  # the machine may be loaded
     merge = ["merge", swept / "b", "--out", tmp_path / "merged", "--replace"]
     whole = {"accept": time_of(accept), "merge": time_of(merge)}
     runs = {(swept / name / "sweep.csv").read_bytes() for name in "ab"}

@@ -83,7 +83,7 @@ def test_a_full_disk(swept, full_disk, tmp_path):
     battery = Battery("a full disk")
     for arguments in (["roofline", full_disk / "run"], ["gate", "--baseline", swept / "a", "--candidate", swept / "a", "--markdown", full_disk / "m.md"],
                       ["merge", swept / "a", "--out", full_disk / "merged"], sweep_arguments(swept, full_disk / "new"),
-                      ["gate", "--baseline", full_disk / "base", "--candidate", swept / "a", "--accept"],
+                      ["gate", "accept", "--baseline", full_disk / "base", "--candidate", swept / "a"],
                       [*sweep_arguments(swept, swept / "a"), f"--benchmark_out={full_disk / 'out.json'}"]):
         battery.judge(str(arguments[0]), run(*arguments), (2,))
     assert (full_disk / "run" / "roofline.csv").read_text() == "old"

@@ -61,6 +61,10 @@ def gate(a, b, *more):
     return run("gate", "--baseline", a, "--candidate", b, *more)
 
 
+def accept(a, b, *more):
+    return run("gate", "accept", "--baseline", a, "--candidate", b, *more)
+
+
 @pytest.fixture
 def baseline(tmp_path):
     return write_run(tmp_path / "a", [50.0] * 20)

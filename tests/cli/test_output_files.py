@@ -255,8 +255,8 @@ def test_folders_are_made_where_links_lead(place, problems, tmp_path):
     for words in ([*sweep, "--out", tmp_path / "run"], ["merge", tmp_path / "run", "--out", tmp_path / "merged"],
                   ["merge", tmp_path / "run", "--out", tmp_path / "merged", "--replace"],
                   ["new-kernel", "gemm", "--out", tmp_path / "kernel"],
-                  ["gate", "--accept", "--baseline", tmp_path / "baseline", "--candidate", place / "a"],
-                  ["gate", "--accept", "--baseline", tmp_path / "baseline", "--candidate", place / "b"]):
+                  ["gate", "accept", "--baseline", tmp_path / "baseline", "--candidate", place / "a"],
+                  ["gate", "accept", "--baseline", tmp_path / "baseline", "--candidate", place / "b"]):
         result = run(*words)
         assert result.returncode == 0, (words, result.stderr)
     for name, file in (("run", "sweep.csv"), ("merged", "sweep.csv"), ("baseline", "sweep.csv"), ("kernel", "gemm.cu")):

@@ -5,7 +5,7 @@
 
 #include <random>
 
-#include "reports/gate/build_duel_report.h"
+#include "reports/ab/build_duel_report.h"
 
 namespace noisefloor {
 namespace {

@@ -136,7 +136,7 @@ TEST(Recorded, EveryRunIsReadableByEveryCommand) {
   for (const fs::path& folder : folders) {
     SCOPED_TRACE(folder.string());
     const RunFiles run = read_run(folder);
-    const GateResult result = gate(run, run, {}, {});
+    const GateResult result = gate(run, run, {});
     EXPECT_EQ(result.count(GateVerdict::pass), result.rows.size());
     constexpr std::size_t kFewest = 5;  // a record that was begun may have so many networks alone
     EXPECT_GE(total_changes(run, run, {}).size(), kFewest);

@@ -1,4 +1,4 @@
-// The gate's verdicts, on runs whose true times are known.
+// The gate's rule, on runs whose true times are known.
 #include "reports/gate/gate.h"
 
 #include <gtest/gtest.h>
@@ -6,195 +6,169 @@
 
 #include <cmath>
 
-#include "reports/gate/gate_noise.h"
 #include "reports/gate/gate_report.h"
+#include "reports/run/selected_cases.h"
 #include "tests/support/gate_runs.h"
+#include "tests/support/temporary_folder.h"
 
 namespace noisefloor {
 namespace {
 
-TEST(Gate, PassesAgainstItself) {
-  EXPECT_TRUE(rc::check("no run has regressed against itself", [] {
-    Rows rows(*rc::gen::inRange<std::size_t>(1, 20));
-    for (SyntheticRow& row : rows) {
-      row.us = *rc::gen::inRange(1, 100000) / 7.0;
-      row.spread = *rc::gen::inRange(0, 300) / 1000.0;
-      row.samples = *rc::gen::inRange<std::size_t>(1, 60);
-    }
-    const RunFiles run = synthetic_run(rows, *rc::gen::inRange(0u, 1000u));
-    const GateResult result = judged(run, run);
-    RC_ASSERT(result.count(GateVerdict::pass) == rows.size());
-    RC_ASSERT(result.exit_code() == 0);
+PhaseChange change_of(double time, std::optional<double> cycles = {}, double us = 100) {
+  return {us, us * (1 + time), time, cycles};
+}
+GateVerdict verdict(double time, double noise, std::optional<double> cycles = {}, Phase phase = Phase::warm,
+                    double us = 100, bool by_cycles = true) {
+  return judge(change_of(time, cycles, us), phase, noise, by_cycles).verdict;
+}
+
+TEST(GateRule, OfKnownNumbers) {
+  EXPECT_EQ(verdict(0.0149, 0), GateVerdict::pass);
+  EXPECT_EQ(verdict(0.0151, 0), GateVerdict::regressed);
+  EXPECT_EQ(verdict(1 / 1.0151 - 1, 0), GateVerdict::improved);
+  EXPECT_EQ(verdict(1 / 1.0149 - 1, 0), GateVerdict::pass);
+  // 1.01 / 0.99 is 1.0202: both intervals' width.
+  EXPECT_EQ(verdict(0.0354, 0.01), GateVerdict::ambiguous) << "1.015 x 1.0202 = 1.0355";
+  EXPECT_EQ(verdict(0.0356, 0.01), GateVerdict::regressed);
+  EXPECT_EQ(verdict(0.0291, 0.01), GateVerdict::pass) << "1.05 / 1.0202 = 1.0292";
+  EXPECT_EQ(verdict(0, 0.03), GateVerdict::ambiguous) << "5 % would not be seen";
+  EXPECT_EQ(verdict(0.11, 0, {}, Phase::cold, 4), GateVerdict::pass) << "below what the timer resolves";
+  EXPECT_EQ(verdict(0.13, 0, {}, Phase::cold, 4), GateVerdict::regressed);
+}
+
+TEST(GateRule, CyclesAndTimeMustAgree) {
+  EXPECT_EQ(verdict(0.06, 0, 0.01), GateVerdict::ambiguous) << "the clock explains it";
+  EXPECT_EQ(verdict(0.06, 0, 0.01, Phase::warm, 100, false), GateVerdict::regressed) << "at the power cap: not asked";
+  EXPECT_EQ(verdict(0.06, 0, 0.02), GateVerdict::regressed);
+  EXPECT_EQ(verdict(0.01, 0, 0.06), GateVerdict::pass) << "bound by memory, at a higher clock";
+  EXPECT_EQ(verdict(-0.06, 0, -0.01), GateVerdict::pass);
+  EXPECT_EQ(verdict(-0.06, 0, -0.02), GateVerdict::improved);
+}
+
+TEST(GateRule, HoldsItsWordWhateverTheNoise) {
+  EXPECT_TRUE(rc::check("swapped sides, a larger change, 5 %, twice as slow", [] {
+    const double noise = *rc::gen::inRange(0, 1000) / 1000.0, time = *rc::gen::inRange(-500, 1500) / 1000.0;
+    const double us = *rc::gen::inRange(1, 100000) / 10.0;
+    const Phase phase = *rc::gen::element(Phase::warm, Phase::cold);
+    const std::optional<double> cycles = *rc::gen::element(std::optional<double>(), std::optional(time));
+    const GateVerdict here = verdict(time, noise, cycles, phase, us);
+    const auto swapped = judge({us * (1 + time), us, 1 / (1 + time) - 1, {}}, phase, noise, true).verdict;
+    RC_ASSERT((here == GateVerdict::regressed) == (swapped == GateVerdict::improved));
+    RC_ASSERT(here != GateVerdict::regressed || verdict(1.2 * (1 + time) - 1, noise, {}, phase, us) == here);
+    if (time >= 0.05 && us > 20) RC_ASSERT(here != GateVerdict::pass);
+    RC_ASSERT(verdict(1, noise, cycles ? std::optional(1.0) : cycles, phase, us) == GateVerdict::regressed);
   }));
 }
 
-TEST(Gate, FindsEveryShiftThatIsLargeEnough) {
-  EXPECT_TRUE(
-      rc::check("rows slowed by 5 % or more regress, warm or cold; the others do not; swapped, they improve", [] {
-        Rows before = rows_of(*rc::gen::inRange<std::size_t>(1, 30), 0), after;
-        for (SyntheticRow& row : before) row.us = *rc::gen::inRange(40, 5000), row.warm_us = 0.8 * row.us;
-        after = before;
-        std::size_t slowed = 0;
-        for (SyntheticRow& row : after) {
-          const double factor = 1 + *rc::gen::inRange(50, 500) / 1000.0;
-          switch (*rc::gen::inRange(0, 4)) {
-            case 0:
-              break;
-            case 1:
-              row.us *= factor + 0.02, ++slowed;  // cold, processes differ by 1.6 us of 40
-              break;
-            case 2:
-              *row.warm_us *= factor, ++slowed;
-              break;
-            default:
-              row.us *= factor, *row.warm_us *= factor, ++slowed;
-          }
-        }
-        const unsigned seed = *rc::gen::inRange(0u, 100000u);
-        const RunFiles a = synthetic_run(before, seed), b = synthetic_run(after, seed + 1);
-        const GateResult forward = judged(a, b), backward = judged(b, a);
-        RC_ASSERT(forward.count(GateVerdict::regressed) == slowed);
-        RC_ASSERT(forward.exit_code() == (slowed > 0 ? 1 : 0));
-        RC_ASSERT(backward.count(GateVerdict::improved) == slowed);
-        RC_ASSERT(backward.count(GateVerdict::regressed) == 0u);
-      }));
+// Twice as slow, whatever was measured beside it, how, how often, and what is on file.
+TEST(Gate, CannotBeDisarmed) {
+  EXPECT_TRUE(rc::check("all rows are twice as slow, and all regress", [] {
+    Rows rows(*rc::gen::inRange<std::size_t>(1, 30));
+    for (SyntheticRow& row : rows) {
+      row.us = *rc::gen::inRange(1, 100000) / 7.0;
+      row.spread = *rc::gen::inRange(0, 300) / 1000.0, row.batch = *rc::gen::inRange(0, 300) / 1000.0;
+      row.samples = *rc::gen::inRange<std::size_t>(1, 60), row.per_batch = *rc::gen::inRange<std::size_t>(1, 20);
+      row.serial = *rc::gen::arbitrary<bool>();
+    }
+    RunFiles a = synthetic_run(rows, *rc::gen::inRange(0u, 1000u)), b = times(a, 2);
+    if (*rc::gen::arbitrary<bool>()) b = without_clock(b);
+    GateNoise noise{"Test GPU", {}, {}};
+    for (SweepRow& row : a.rows) {
+      for (const Phase phase : {Phase::warm, Phase::cold}) noise.rows[{phase, row}] = *rc::gen::inRange(0, 500) / 100.0;
+      row.places = *rc::gen::inRange(1L, 20L);
+    }
+    for (SweepRow& row : b.rows) row.places = *rc::gen::inRange(1L, 20L), row.load = *rc::gen::inRange(0, 4);
+    GateOptions options;
+    options.noise = *rc::gen::arbitrary<bool>() ? &noise : nullptr;
+    const GateResult result = gate(a, b, options);
+    RC_ASSERT(result.count(GateVerdict::regressed) == rows.size());
+    RC_ASSERT(result.exit_code() == 1);
+    RC_ASSERT(gate(b, a, options).count(GateVerdict::improved) == rows.size());
+  }));
 }
 
-TEST(Gate, DoesNotCallNoiseARegression) {
-  // 40 pairs of 100 rows of the same true time, with samples that scatter by 8 %, batches by 2 %.
-  std::size_t regressed = 0, compared = 0;
-  Rows rows = rows_of(100, 50, 0.08);
-  for (SyntheticRow& row : rows) row.batch = 0.02;
-  for (unsigned pair = 0; pair < 40; ++pair) {
-    const GateResult result = judged(synthetic_run(rows, 2 * pair), synthetic_run(rows, 2 * pair + 1));
-    regressed += result.count(GateVerdict::regressed);
-    compared += result.rows.size();
+TEST(Gate, FindsFivePercentAndCallsNoNoiseARegression) {
+  // Batches scatter by half a percent, runs by a third of one.
+  const Rows rows = rows_of(60, 50, 0.01);
+  std::vector<RunFiles> runs;
+  for (unsigned seed = 0; seed < 8; ++seed) {
+    Rows drawn = rows;
+    for (std::size_t i = 0; i < drawn.size(); ++i)
+      drawn[i].batch = 0.005, drawn[i].us *= 1 + 0.003 * std::sin(static_cast<double>(31 * seed + 7 * i));
+    runs.push_back(synthetic_run(drawn, seed));
   }
-  EXPECT_EQ(compared, 4000u);
-  EXPECT_EQ(regressed, 0u);
-}
-
-TEST(Gate, IsAmbiguousWhereTheClockExplainsIt) {
-  Rows before = rows_of(1, 100), after = rows_of(1, 110);
-  after[0].mhz = 1800;  // 110 us x 1800 MHz = 100 us x 1980 MHz
-  const GateResult result = judged(synthetic_run(before, 1), synthetic_run(after, 2));
-  EXPECT_EQ(result.rows.at(0).verdict, GateVerdict::ambiguous);
-  EXPECT_NE(result.rows[0].reason.find("% in SM cycles (noise"), std::string::npos);
-  EXPECT_EQ(result.exit_code(), 0);
-  after[0].us = 120;  // 9 % more cycles too
-  EXPECT_EQ(judged(synthetic_run(before, 1), synthetic_run(after, 2)).rows.at(0).verdict, GateVerdict::regressed);
-}
-
-TEST(Gate, GoesByTimeWhereThereIsNoClock) {
-  const auto without_clock = [](RunFiles run) {
-    for (SweepRow& row : run.rows) row.sm_clock_mhz.reset();
-    for (SweepRow& row : run.rows) row.warm_clock_mhz.reset();
-    for (auto& [key, samples] : run.samples) samples.cold_mhz.clear(), samples.warm_mhz.clear();
-    return run;
-  };
-  const GateResult result =
-      judged(without_clock(synthetic_run(rows_of(1, 100), 1)), without_clock(synthetic_run(rows_of(1, 110), 2)));
-  EXPECT_EQ(result.rows.at(0).verdict, GateVerdict::regressed);
-  EXPECT_EQ(result.rows[0].reason, "warm: by time alone: no SM clock; cold: by time alone: no SM clock");
-  EXPECT_FALSE(result.rows[0].change.cold.cycle_change);
-}
-
-TEST(Gate, IsAmbiguousWhereBatchesScatterMore) {
-  Rows before = rows_of(1, 100), after = rows_of(1, 107);
-  for (Rows* rows : {&before, &after}) (*rows)[0].batch = 0.08;
-  RunFiles a = synthetic_run(before, 1), b = synthetic_run(after, 2);
-  GateResult result = judged(a, b);
-  for (unsigned seed = 3; result.rows.at(0).verdict == GateVerdict::pass; seed += 2)  // until the medians lie apart
-    result = judged(synthetic_run(before, seed), synthetic_run(after, seed + 1));
-  EXPECT_EQ(result.rows.at(0).verdict, GateVerdict::ambiguous);
-  EXPECT_NE(result.rows[0].reason.find("within the noise of"), std::string::npos) << result.rows[0].reason;
-}
-
-// Thirty batches, each at one of two levels 5 % apart: `high` of them at the upper one.
-RunFiles of_two_levels(std::size_t high, double us, unsigned seed) {
-  Rows rows = rows_of(1, us);
-  rows[0].samples = 300, rows[0].batch = 0;
-  RunFiles run = synthetic_run(rows, seed);
-  for (auto& [id, samples] : run.samples) {
-    for (std::size_t i = 0; i < 10 * high; ++i) samples.cold_us[i] *= 1.05, samples.warm_us[i] *= 1.05;
-    run.rows[0].time_cold_us = median(samples.cold_us);
-    run.rows[0].time_warm_us = run.rows[0].time_warm_serial_us = median(samples.warm_us);
-  }
-  return run;
-}
-
-// A few batches of thirty decide at which level the median of all samples lies; their mean hardly moves.
-TEST(Gate, AMedianThatGoesFromOneLevelToAnotherIsNoRegression) {
-  const GateResult equal = judged(of_two_levels(12, 100, 1), of_two_levels(18, 100, 2));
-  EXPECT_GT(equal.rows.at(0).change.cold.change, 0.04);
-  EXPECT_EQ(equal.rows[0].verdict, GateVerdict::ambiguous);
-  EXPECT_NE(equal.rows[0].reason.find("by the means of batches"), std::string::npos) << equal.rows[0].reason;
-  EXPECT_EQ(judged(of_two_levels(12, 100, 1), of_two_levels(18, 106, 2)).rows.at(0).verdict, GateVerdict::regressed);
-}
-
-TEST(Gate, MeanOfBatchesOfKnownNumbers) {
-  const std::vector<double> samples{9, 9, 12, 11, 11};
-  const BatchMean mean = mean_of_batches({samples, std::vector<std::size_t>{3, 2}});
-  EXPECT_EQ(mean.value, 10);
-  EXPECT_NEAR(mean.error, 0.1, 1e-12) << "s = sqrt 2, over sqrt 2, of 10";
-  EXPECT_EQ(mean.freedom, 1);
-  EXPECT_EQ(mean_of_batches({samples, std::vector<std::size_t>{5}}).error, 0);
-}
-
-TEST(Gate, IsAmbiguousOfTooFewSamples) {
-  Rows before = rows_of(40, 100, 0.001), after = rows_of(40, 110, 0.001);
-  for (Rows* rows : {&before, &after})
-    for (SyntheticRow& row : *rows) row.samples = 5, row.per_batch = 2, row.batch = 0;
-  // The smallest p of 5 against 5 is 2/252; of 40 rows in two phases it is 0.63.
-  const GateResult result = judged(synthetic_run(before, 1), synthetic_run(after, 2));
-  EXPECT_EQ(result.count(GateVerdict::ambiguous), 40u);
-  EXPECT_EQ(result.rows.at(0).reason, "warm: p = 0.63; p = 0.63 in SM cycles; cold: p = 0.63; p = 0.63 in SM cycles");
+  const MeasuredNoise measured = measure_noise(std::span(runs).subspan(4));
+  for (const GateNoise* noise : {static_cast<const GateNoise*>(nullptr), &measured.noise})
+    for (std::size_t i = 1; i < 4; ++i) {
+      GateOptions options;
+      options.noise = noise;
+      EXPECT_EQ(gate(runs[0], runs[i], options).count(GateVerdict::regressed), 0u);
+      const GateResult slowed = gate(runs[0], times(runs[i], 1.05), options);
+      EXPECT_GE(slowed.count(GateVerdict::regressed), 54u);
+      EXPECT_EQ(slowed.count(GateVerdict::pass), 0u);
+    }
 }
 
 TEST(Gate, BatchNoiseOfKnownNumbers) {
-  using Sizes = std::vector<std::size_t>;
-  const std::vector<double> steady{10, 10, 10, 10}, stepped{9, 9, 11, 11};
-  const Sizes two{2, 2};
-  EXPECT_EQ(batch_noise({steady, two}, {steady, two}), 0);
-  // Medians 9 and 11: s = sqrt 2, standard error 1.2533 x sqrt 2 / sqrt 2 = 1.2533 of 10. Two degrees of freedom.
-  EXPECT_NEAR(batch_noise({steady, two}, {stepped, two}), (3 + 3.75 + 4.3125) * 0.12533, 1e-4);
-  // Cut into as many pieces as there are samples: s = sqrt(4/3), over sqrt 4; four degrees of freedom.
-  EXPECT_NEAR(batch_noise({steady, two}, {stepped, {}}), (3 + 1.875 + 1.078125) * 0.12533 * std::sqrt(4.0 / 3) / 2,
-              1e-4);
-  EXPECT_EQ(batch_noise({steady, Sizes{4}}, {stepped, Sizes{4}}), 0) << "nothing is known";
-  std::vector<double> many;
-  for (int i = 0; i < 2000; ++i) many.push_back(i % 2 == 0 ? 99 : 101);
-  const Sizes single(many.size(), 1);
-  EXPECT_NEAR(batch_noise({many, single}, {many, single}), 3 * std::sqrt(2) * 1.2533 * 0.01 / std::sqrt(2000), 1e-5);
+  const auto of = [](std::vector<double> us, std::vector<std::size_t> batches, std::size_t slots = 1) {
+    return batch_noise({std::move(us), std::move(batches), {}, slots});
+  };
+  EXPECT_EQ(of({10}, {1}), 0) << "one sample says nothing";
+  EXPECT_NEAR(of({9, 10, 11}, {3}), 0.1, 1e-12) << "of one batch, its samples";
+  EXPECT_NEAR(of({10, 10, 10, 10, 10, 10, 12, 12}, {2, 2, 2, 2}), 0.2, 1e-12) << "the whole range of four";
+  std::vector<double> levels;  // two, 5 % apart: the interval holds both, though nine in twenty are of the upper
+  for (int i = 0; i < 20; ++i) levels.push_back(i % 20 < 11 ? 100 : 105);
+  const std::vector<std::size_t> single(20, 1);
+  EXPECT_NEAR(of(levels, single), 0.05, 1e-12);
+  levels.assign(20, 100), levels[3] = 150;
+  EXPECT_EQ(of(levels, single), 0) << "one in twenty is no level";
+  // Two slots, again and again: not twenty values, but two.
+  for (std::size_t i = 0; i < 20; ++i) levels[i] = i % 2 == 0 ? 100 : 101;
+  EXPECT_NEAR(of(levels, single, 2), 0.005, 1e-3);
 }
 
-// Such a baseline is another measurement.
-TEST(Gate, RowsOfOtherNumbersOfPlacesDoNotRegress) {
-  for (const bool alike : {true, false}) {
-    Rows before = rows_of(4, 100), after = rows_of(4, 110);
-    for (SyntheticRow& row : after) row.places = 20;
-    if (alike)
-      for (SyntheticRow& row : before) row.places = 20;
-    const GateResult result = judged(synthetic_run(before, 1), synthetic_run(after, 2));
-    EXPECT_EQ(result.count(alike ? GateVerdict::regressed : GateVerdict::ambiguous), 4u);
-    EXPECT_EQ(result.rows.at(0).reason.find("places of its tensors: 1 before, 20 now") != std::string::npos, !alike)
-        << result.rows.at(0).reason;
+TEST(Gate, AnAmbiguousRowThatIsMuchSlowerIsNotPassedOver) {
+  const auto exit_code = [](double change) {
+    Rows before = rows_of(1, 100), after = rows_of(1, 100 * (1 + change));
+    after[0].mhz = 1980 / (1 + change);  // the clock explains it
+    const RunFiles a = synthetic_run(before, 1), b = synthetic_run(after, 2);
+    const GateResult result = gate(a, b, {});
+    EXPECT_EQ(result.count(GateVerdict::ambiguous), 1u);
+    return result.exit_code();
+  };
+  EXPECT_EQ(exit_code(0.08), 0);
+  EXPECT_EQ(exit_code(0.12), 2);
+}
+
+TEST(Gate, EitherPhaseRegressesARow) {
+  Rows before = rows_of(3, 100), after = before;
+  *(after[0].warm_us = 80) *= 1.1, after[1].us *= 1.1, after[1].warm_us = 80;
+  const RunFiles a = synthetic_run(before, 1), b = synthetic_run(after, 2);
+  const GateResult result = gate(a, b, {});
+  ASSERT_EQ(result.count(GateVerdict::regressed), 2u);
+  for (const GateRow& row : {result.rows[0], result.rows[1]}) {
+    const bool first = row.change.rows.a->problem == "m=1,n=64,k=64";
+    EXPECT_EQ(row.by, std::vector<Phase>{first ? Phase::warm : Phase::cold});
+    EXPECT_NEAR(row.slowdown(), 0.1, 0.01);
   }
 }
 
-// Eight places that differ by up to 9 %.
-TEST(Gate, BatchesOfTheSamePlacesAreCompared) {
-  using Sizes = std::vector<std::size_t>;
-  const std::vector<double> places{100, 103, 95, 99, 101, 104, 97, 100}, same{200, 206, 190, 198, 202, 208, 194, 200},
-      others{104, 97, 100, 100, 103, 95, 99, 101};
-  const Sizes eight(8, 1);
-  EXPECT_NEAR(batch_noise({places, eight}, {same, eight}, true), 0, 1e-12) << "the same pages";
-  EXPECT_GT(batch_noise({places, eight}, {same, eight}), 0.05) << "not in places";
-  const double apart = batch_noise({places, eight}, {others, eight}, true);
-  EXPECT_GT(apart, 0.05) << "other pages";
-  EXPECT_LT(apart, 0.12);
-  const Sizes four(4, 2);
-  EXPECT_GT(batch_noise({places, four}, {places, four}, true), 0.01) << "too few to say";
+TEST(Gate, AHostsNoiseHasToBeMeasured) {
+  const auto host = [](double us, unsigned seed) {
+    RunFiles run = without_clock(synthetic_run(rows_of(10, us), seed));
+    for (SweepRow& row : run.rows) row.kind = "host";
+    return run;
+  };
+  const RunFiles a = host(5000, 1), b = host(5500, 2);
+  const GateResult assumed = gate(a, b, {});
+  EXPECT_EQ(assumed.count(GateVerdict::ambiguous), 10u);
+  EXPECT_NE(assumed.rows[0].reason.find("calibrate"), std::string::npos) << assumed.rows[0].reason;
+  std::vector<RunFiles> steady;
+  for (unsigned seed = 3; seed < 6; ++seed) steady.push_back(host(5000 + seed, seed));
+  const MeasuredNoise measured = measure_noise(steady);
+  GateOptions options;
+  options.noise = &measured.noise;
+  EXPECT_EQ(gate(a, b, options).count(GateVerdict::regressed), 10u) << "a machine of its own resolves more";
 }
 
 TEST(Gate, NamesWhatIsMissingOrBroken) {
@@ -203,7 +177,12 @@ TEST(Gate, NamesWhatIsMissingOrBroken) {
   after[0].status = Outcome::incorrect;  // broke
   after[1].status = Outcome::throttled;  // could not be measured
   const RunFiles a = synthetic_run(before, 1);
-  GateResult result = judged(a, synthetic_run(after, 2));
+  const auto result_of = [&](const RunFiles& run, bool new_rows = false) {
+    GateOptions options;
+    options.new_rows = new_rows;
+    return gate(run, synthetic_run(after, 2), options);
+  };
+  GateResult result = result_of(a);
   EXPECT_EQ(result.exit_code(), 1);
   ASSERT_EQ(result.gaps.size(), 3u);
   EXPECT_EQ(result.gaps[0].what, "ok in the baseline, incorrect in the candidate");
@@ -211,48 +190,82 @@ TEST(Gate, NamesWhatIsMissingOrBroken) {
   EXPECT_EQ(result.gaps[1].what, "ok in the baseline, throttled in the candidate");
   EXPECT_EQ(result.gaps[2].what, "missing in the baseline, ok in the candidate");
   after[0].status = Outcome::ok;
-  EXPECT_EQ(judged(a, synthetic_run(after, 2)).exit_code(), 2);
+  EXPECT_EQ(result_of(a).exit_code(), 2);
   after[1].status = Outcome::ok;
-  EXPECT_EQ(judged(a, synthetic_run(after, 2)).exit_code(), 2) << "half of the rows is no baseline";
-  GateOptions lenient;
-  lenient.new_rows = true;
-  EXPECT_EQ(judged(a, synthetic_run(after, 2), {}, lenient).exit_code(), 0);
+  EXPECT_EQ(result_of(a).exit_code(), 2) << "half of the rows is no baseline";
+  EXPECT_EQ(result_of(a, true).exit_code(), 0);
   after[1].status = Outcome::cuda_error;
   before[1].status = Outcome::cuda_error;  // broke before: named, and not this change's doing
-  result = judged(synthetic_run(before, 1), synthetic_run(after, 2), {}, lenient);
+  result = result_of(synthetic_run(before, 1), true);
   EXPECT_EQ(result.exit_code(), 0);
   EXPECT_EQ(result.count(GateGap::Weight::noted), 2u);
   after.resize(2), before[1].status = after[1].status = Outcome::unsupported_problem;
-  result = judged(synthetic_run(before, 1), synthetic_run(after, 2), {}, lenient);
+  result = result_of(synthetic_run(before, 1), true);
   EXPECT_EQ(result.exit_code(), 2) << "a row is missing in the candidate, whatever is allowed of new ones";
   EXPECT_EQ(result.untimed, 1u);
+}
+
+TEST(Gate, WhatIsGoneIsNotPassedOver) {
+  Rows rows = rows_of(3, 100);
+  for (SyntheticRow& row : rows) row.kernels = {"a"};
+  const RunFiles a = synthetic_run(rows, 1);
+  rows[1].serial = false, rows[2].kernels = {};
+  const RunFiles b = synthetic_run(rows, 2);
+  GateOptions options;
+  options.pairs.filter = [](const std::string& name) { return name.find("m=3") == std::string::npos; };
+  const GateResult warm = gate(a, b, options);
+  EXPECT_EQ(warm.exit_code(), 2);
+  ASSERT_EQ(warm.gaps.size(), 1u);
+  EXPECT_EQ(warm.gaps[0].id.problem, "m=2,n=64,k=64");
+  EXPECT_EQ(gate(b, a, options).exit_code(), 0) << "an older baseline has no such times";
+  options.pairs.filter = [](const std::string& name) { return name.find("m=2") == std::string::npos; };
+  EXPECT_EQ(gate(a, b, options).exit_code(), 0);
+  options.launches = true;
+  const GateResult kernels = gate(a, b, options);
+  EXPECT_EQ(kernels.exit_code(), 2);
+  ASSERT_EQ(kernels.gaps.size(), 1u);
+  EXPECT_EQ(kernels.gaps[0].id.problem, "m=3,n=64,k=64");
+}
+
+TEST(Gate, AnInterruptedSweepSaysWhatItLacks) {
+  const TemporaryFolder folder;
+  RunFiles all = synthetic_run(rows_of(3, 100), 1), a = synthetic_run(rows_of(1, 100), 1),
+           b = synthetic_run(rows_of(1, 100), 2);
+  merge_selected_cases(folder.path(), std::vector<CaseId>(all.rows.begin(), all.rows.end()));
+  b.folder = folder.path();
+  const GateResult result = gate(a, b, {});
+  EXPECT_EQ(result.exit_code(), 2);
+  EXPECT_EQ(result.gaps.size(), 2u);
 }
 
 TEST(Gate, RefusesWhatCannotBeCompared) {
   const Rows rows = rows_of(2, 100);
   const RunFiles a = synthetic_run(rows, 1);
-  EXPECT_NE(
-      refusal(a, synthetic_run(rows, 2, "abc", "Another GPU")).find("is of 'Test GPU', synthetic of 'Another GPU'"),
-      std::string::npos);
-  EXPECT_NE(refusal(a, synthetic_run({}, 2)).find("the run has no rows"), std::string::npos);
+  const auto refused = [&](const RunFiles& b, const GateNoise* noise = nullptr) {
+    GateOptions options;
+    options.noise = noise;
+    return refusal([&] { return gate(a, b, options); });
+  };
+  EXPECT_NE(refused(synthetic_run(rows, 2, "abc", "Another GPU")).find("'Another GPU'"), std::string::npos);
+  EXPECT_NE(refused(synthetic_run({}, 2)).find("no rows"), std::string::npos);
   Rows half = rows;
   for (SyntheticRow& row : half) row.dtype = "fp16";
-  EXPECT_NE(refusal(a, synthetic_run(half, 2)).find("synthetic has gemm in bf16; synthetic has gemm in fp16"),
-            std::string::npos);
-  RunFiles bare = synthetic_run(rows, 2);
+  EXPECT_NE(refused(synthetic_run(half, 2)).find("gemm in fp16"), std::string::npos);
+  RunFiles bare = synthetic_run(rows, 2), two = synthetic_run(rows, 2);
   bare.samples.clear();
-  EXPECT_NE(refusal(a, bare).find("samples.jsonl: no samples of the row gemm/"), std::string::npos);
-  RunFiles two = synthetic_run(rows, 2);
+  EXPECT_NE(refused(bare).find("no samples of the row gemm/"), std::string::npos);
   two.rows[1].device = "Another GPU";
-  EXPECT_NE(refusal(a, two).find("more than one device: Another GPU, Test GPU"), std::string::npos);
+  EXPECT_NE(refused(two).find("more than one device"), std::string::npos);
+  const GateNoise other{"Another GPU", {}, {}}, own{"Test GPU", {name_of(two)}, {}};
+  EXPECT_NE(refused(synthetic_run(rows, 2), &other).find("'Another GPU'"), std::string::npos);
+  EXPECT_NE(refused(synthetic_run(rows, 2), &own).find("measured from"), std::string::npos) << "it would always pass";
 }
 
 TEST(Gate, PutsTheWorstFirstAndAddsUpNetworks) {
   Rows before = rows_of(5, 100), after = before;
   after[1].us = 120, after[3].us = 150, after[4].us = 60;
-  const RunFiles run_before = synthetic_run(before, 1),
-                 run_after = synthetic_run(after, 2);  // the result points at them
-  const GateResult result = judged(run_before, run_after);
+  const RunFiles a = synthetic_run(before, 1), b = synthetic_run(after, 2);
+  const GateResult result = gate(a, b, {});
   ASSERT_EQ(result.rows.size(), 5u);
   EXPECT_EQ(result.rows[0].change.rows.a->problem, "m=4,n=64,k=64");
   EXPECT_EQ(result.rows[1].change.rows.a->problem, "m=2,n=64,k=64");
@@ -268,6 +281,48 @@ TEST(Gate, PutsTheWorstFirstAndAddsUpNetworks) {
   EXPECT_NE(markdown.find("### Totals of one forward pass"), std::string::npos);
 }
 
+TEST(Gate, ItsMarkdownFitsIntoAComment) {
+  Rows before = rows_of(300, 100), after = rows_of(300, 200);
+  for (std::size_t i = 0; i < 300; ++i) {
+    after[i].us += static_cast<double>(i);
+    before[i].network = after[i].network = "net" + std::to_string(i);
+    if (i % 2 == 1) after[i].status = Outcome::unsupported_problem;
+  }
+  const RunFiles a = synthetic_run(before, 1);
+  RunFiles b = synthetic_run(after, 2);
+  for (SweepRow& row : b.rows) row.reason = std::string(300000, '|');
+  const std::string markdown = markdown_text(text_of(gate(a, b, {})));
+  EXPECT_LT(markdown.size(), 65000u);
+  EXPECT_LT(markdown.find("m=299,"), markdown.find("m=297,")) << "the worst rows first";
+}
+
+TEST(Gate, SaysWhereItComparesARunWithItself) {
+  const RunFiles a = synthetic_run(rows_of(2, 100), 1), b = synthetic_run(rows_of(2, 100), 2);
+  const auto says = [&](const RunFiles& other) {
+    return terminal_text(text_of(gate(a, other, {}))).find("or a copy") != std::string::npos;
+  };
+  RunFiles copy = a;
+  copy.folder = "copied";
+  EXPECT_TRUE(says(a));
+  EXPECT_TRUE(says(copy));
+  copy = b, copy.folder = "another";
+  EXPECT_FALSE(says(copy));
+}
+
+TEST(Gate, ASecondMeasurementDecidesASuspect) {
+  Rows rows = rows_of(3, 100), after = rows;
+  after[0].us = after[1].us = 110;
+  const RunFiles a = synthetic_run(rows, 1), b = synthetic_run(after, 2);
+  after[1].us = 100, after[2].us = 200;
+  const RunFiles again = synthetic_run(after, 3);
+  GateOptions options;
+  options.again = &again;
+  const GateResult result = gate(a, b, options);
+  ASSERT_EQ(result.count(GateVerdict::regressed), 1u) << "what was no suspect is not looked at";
+  EXPECT_EQ(result.rows[0].change.rows.a->problem, "m=1,n=64,k=64");
+  EXPECT_NE(result.rows[0].reason.find("measured again"), std::string::npos);
+}
+
 TEST(Gate, NamesOtherGpusPowerLimitsAndLibrariesAndJudgesAllTheSame) {
   RunFiles before = synthetic_run(rows_of(2, 100), 1), after = synthetic_run(rows_of(2, 100), 2);
   for (RunFiles* run : {&before, &after}) {
@@ -275,15 +330,15 @@ TEST(Gate, NamesOtherGpusPowerLimitsAndLibrariesAndJudgesAllTheSame) {
     run->environment.power_limit_w = 700;
     run->environment.cudnn = "9.13.0";
   }
-  EXPECT_TRUE(judged(before, after).differences.empty());
+  EXPECT_TRUE(environment_differences(before, after).empty());
   after.rows[1].gpu_uuid = "GPU-2";  // as in a folder that was merged
   after.environment.power_limit_w = 652.5;
   after.environment.cudnn = "9.14.1";
   after.environment.cublaslt = "13.1.0";
-  const GateResult result = judged(before, after);
-  EXPECT_EQ(result.differences,
+  EXPECT_EQ(environment_differences(before, after),
             (std::vector<std::string>{"GPU: GPU-1 and GPU-1, GPU-2", "power limit: 700 W and 652.5 W",
                                       "cuBLASLt: unknown and 13.1.0", "cuDNN: 9.13.0 and 9.14.1"}));
+  const GateResult result = gate(before, after, {});
   EXPECT_EQ(result.exit_code(), 0);
   EXPECT_NE(terminal_text(text_of(result)).find("power limit: 700 W and 652.5 W"), std::string::npos);
 }

@@ -1,5 +1,5 @@
 // cuobjdump's resource usage, and kernels against recorded ones.
-#include "reports/gate/kernel_usage.h"
+#include "reports/resources/kernel_usage.h"
 
 #include <gtest/gtest.h>
 

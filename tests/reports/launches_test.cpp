@@ -15,7 +15,7 @@ using Names = std::vector<std::string>;
 GateResult launched(const RunFiles& a, const RunFiles& b, bool launches = false) {
   GateOptions options;
   options.launches = launches;
-  return gate(a, b, {}, options);
+  return gate(a, b, options);
 }
 
 Rows launching(std::initializer_list<Names> kernels) {

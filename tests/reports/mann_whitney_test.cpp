@@ -1,6 +1,6 @@
 // The Mann-Whitney test and Holm's correction against values of SciPy 1.15 (mannwhitneyu, permutation_test) and
 // statsmodels (multipletests).
-#include "reports/gate/mann_whitney.h"
+#include "reports/history/mann_whitney.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>

@@ -48,7 +48,7 @@ def test_calls_what_there_is(path):
         assert (ROOT / script).is_file(), script
     if not Path(PROGRAM).is_file():
         pytest.skip("NOISEFLOOR_BINARY names no program")
-    calls = {"gate": re.findall(r"noisefloor\"? gate (.*)", text), "ab": re.findall(r"scripts/ab (.*)", text)}
+    calls = {command: re.findall(rf"noisefloor\"? {command} (.*)", text) for command in ("gate", "resources")} | {"ab": re.findall(r"scripts/ab (.*)", text)}
     assert any(calls.values())
     for command, found in calls.items():
         help_text = subprocess.run([PROGRAM, command, "--help"], capture_output=True, text=True).stdout
@@ -112,7 +112,7 @@ def test_the_action_is_one():
 
 
 def test_the_action_judges_a_run(runner):
-    code, outputs, said = runner.run(baseline=RECORDED, candidate=RECORDED, program=PROGRAM, out="my files", gate_arguments="--strict\n--filter ^gemm/\n")
+    code, outputs, said = runner.run(baseline=RECORDED, candidate=RECORDED, program=PROGRAM, out="my files", gate_arguments="--new-rows\n--filter ^gemm/\n")
     assert code == 0, said
     assert outputs == {"exit-code": "0", "candidate": str(RECORDED)}
     made = runner.folder / "my files"

@@ -350,8 +350,8 @@ def test_finish_replaces_records_alone(tmp_path):
     finish = "finish", "--only", "core-gemm", "--out"
     assert machine.run(*finish, "made").returncode == 0
     made = machine.folder / "made"
-    (made / "gate_noise.json").write_text("{}")
-    assert machine.run(*finish, "made").returncode == 0 and (made / "gate_noise.json").read_text() == "{}"
+    (made / "kernels.csv").write_text("{}")
+    assert machine.run(*finish, "made").returncode == 0 and (made / "kernels.csv").read_text() == "{}"
     (made / "notes").mkdir()
     result = machine.run(*finish, "made")
     assert result.returncode == 2 and "not a recorded folder" in result.stderr and (made / "notes").is_dir()

@@ -14,14 +14,28 @@ inline Rows rows_of(std::size_t count, double us, double spread = 0.004) {
   return rows;
 }
 
-inline GateResult judged(const RunFiles& a, const RunFiles& b, const std::vector<RunFiles>& noise = {},
-                         const GateOptions& options = {}) {
-  return gate(a, b, noise, options);
+// The run, had every launch taken so many times as long.
+inline RunFiles times(RunFiles run, double factor) {
+  for (auto& [id, samples] : run.samples)
+    for (auto* us : {&samples.cold_us, &samples.warm_us})
+      for (double& one : *us) one *= factor;
+  for (SweepRow& row : run.rows) {
+    for (auto* us : {&row.time_cold_us, &row.time_warm_us, &row.time_warm_serial_us})
+      if (*us) *us = **us * factor;
+  }
+  return run;
 }
 
-inline std::string refusal(const RunFiles& a, const RunFiles& b, const std::vector<RunFiles>& noise = {}) {
+inline RunFiles without_clock(RunFiles run) {
+  for (SweepRow& row : run.rows) row.sm_clock_mhz = row.warm_clock_mhz = std::nullopt;
+  for (auto& [id, samples] : run.samples) samples.cold_mhz.clear(), samples.warm_mhz.clear();
+  return run;
+}
+
+template <class Call>
+std::string refusal(const Call& call) {
   try {
-    (void)judged(a, b, noise);
+    (void)call();
     return "";
   } catch (const std::runtime_error& error) {
     return error.what();

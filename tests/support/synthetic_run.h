@@ -44,6 +44,7 @@ inline RunFiles synthetic_run(const std::vector<SyntheticRow>& wanted, unsigned 
   run.environment.schema = kRunSchema;
   run.environment.device = device;
   run.environment.commit = commit;
+  run.environment.time_utc = fmt::format("2026-01-01T00:00:00.{}Z", seed);
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     const SyntheticRow& want = wanted[i];
     SweepRow row;

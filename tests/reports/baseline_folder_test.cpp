@@ -1,28 +1,24 @@
 // What speaks against a run as a baseline.
-#include "reports/gate/acceptance.h"
+#include "reports/gate/baseline_folder.h"
 
 #include <gtest/gtest.h>
 
-#include "tests/support/synthetic_run.h"
+#include "reports/run/selected_cases.h"
+#include "tests/support/gate_runs.h"
+#include "tests/support/temporary_folder.h"
 
 namespace noisefloor {
 namespace {
 
-std::vector<SyntheticRow> rows_taking(std::size_t count, double us) {
-  std::vector<SyntheticRow> rows(count);
-  for (SyntheticRow& row : rows) row.us = us;
-  return rows;
-}
-
 TEST(Acceptance, AQuietRunRaisesNoDoubt) {
-  RunFiles run = synthetic_run(rows_taking(5, 100), 1);
+  RunFiles run = synthetic_run(rows_of(5, 100), 1);
   EXPECT_TRUE(doubts_about(run, nullptr).empty());
   for (SweepRow& row : run.rows) row.load = 0.05;
   EXPECT_TRUE(doubts_about(run, nullptr).empty());
 }
 
 TEST(Acceptance, LoadAndThrottlingAreNamed) {
-  std::vector<SyntheticRow> rows = rows_taking(5, 100);
+  Rows rows = rows_of(5, 100);
   rows[2].status = Outcome::throttled;
   RunFiles run = synthetic_run(rows, 1);
   run.rows[0].load = 9;  // one row is not the run
@@ -34,18 +30,29 @@ TEST(Acceptance, LoadAndThrottlingAreNamed) {
   EXPECT_EQ(doubts_about(run, nullptr)[0], "it was measured beside other programs (1.9 of their threads could run)");
 }
 
+TEST(Acceptance, AnInterruptedRunIsNamed) {
+  const TemporaryFolder folder;
+  RunFiles run = synthetic_run(rows_of(3, 100), 1);
+  run.folder = folder.path();
+  merge_selected_cases(folder.path(), std::vector<CaseId>(run.rows.begin(), run.rows.end()));
+  EXPECT_TRUE(doubts_about(run, nullptr).empty());
+  run.rows.resize(1);
+  ASSERT_EQ(doubts_about(run, nullptr).size(), 1u);
+  EXPECT_NE(doubts_about(run, nullptr)[0].find("2 of its cases"), std::string::npos);
+}
+
 TEST(Acceptance, ABaselineThatEverythingBeatsIsSuspect) {
-  const RunFiles slow = synthetic_run(rows_taking(9, 300), 1);
-  std::vector<SyntheticRow> mended = rows_taking(9, 300);
+  const RunFiles slow = synthetic_run(rows_of(9, 300), 1);
+  Rows mended = rows_of(9, 300);
   for (std::size_t i = 0; i < 4; ++i) mended[i].us = 30;
   const auto doubts = [&](const RunFiles& run) {
-    const GateResult result = gate(slow, run, {}, {});
+    const GateResult result = gate(slow, run, {});
     return doubts_about(run, &result);
   };
   EXPECT_TRUE(doubts(synthetic_run(mended, 2)).empty()) << "four of nine: that is work on an op";
-  EXPECT_TRUE(doubts(synthetic_run(rows_taking(9, 290), 2)).empty());
-  ASSERT_EQ(doubts(synthetic_run(rows_taking(9, 150), 2)).size(), 1u);
-  EXPECT_EQ(doubts(synthetic_run(rows_taking(9, 150), 2))[0],
+  EXPECT_TRUE(doubts(synthetic_run(rows_of(9, 290), 2)).empty());
+  ASSERT_EQ(doubts(synthetic_run(rows_of(9, 150), 2)).size(), 1u);
+  EXPECT_EQ(doubts(synthetic_run(rows_of(9, 150), 2))[0],
             "half of its rows take less than 0.50 times the baseline's time");
 }
 

@@ -1,4 +1,4 @@
-#include "reports/gate/build_duel_report.h"
+#include "reports/ab/build_duel_report.h"
 
 #include <fmt/format.h>
 

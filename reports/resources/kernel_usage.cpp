@@ -1,4 +1,4 @@
-#include "reports/gate/kernel_usage.h"
+#include "reports/resources/kernel_usage.h"
 
 #include <cxxabi.h>
 #include <fmt/format.h>

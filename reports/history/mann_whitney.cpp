@@ -1,4 +1,4 @@
-#include "reports/gate/mann_whitney.h"
+#include "reports/history/mann_whitney.h"
 
 #include <algorithm>
 #include <cmath>

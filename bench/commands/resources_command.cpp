@@ -1,5 +1,4 @@
-#include "bench/commands/resources_gate.h"
-
+// noisefloor resources: the kernels of a build against the recorded ones, with no GPU.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
@@ -14,17 +13,22 @@
 #include <sstream>
 #include <vector>
 
-#include "bench/commands/commands.h"
+#include "bench/commands/add_command.h"
 #include "bench/commands/output_files.h"
 #include "bench/platform/build_info.h"
 #include "bench/platform/process_limits.h"
-#include "reports/gate/kernel_usage.h"
+#include "reports/resources/kernel_usage.h"
 #include "reports/run/files.h"
 
 namespace noisefloor {
 namespace {
 
 namespace fs = std::filesystem;
+
+struct ResourcesArguments {
+  std::string baseline, candidate;
+  bool accept = false, new_rows = false;
+};
 
 // A build's Python environment has one too: scripts/noisefloor puts it on PATH.
 fs::path find_cuobjdump() {
@@ -38,7 +42,7 @@ fs::path find_cuobjdump() {
   for (const fs::path& folder : folders)
     if (const fs::path tool = folder / "cuobjdump"; access(tool.c_str(), X_OK) == 0) return tool;
   throw InvalidInput(
-      "--resources needs cuobjdump, which is not on PATH, in CUDA_HOME or /usr/local/cuda: install cuda-cuobjdump, or "
+      "resources needs cuobjdump, which is not on PATH, in CUDA_HOME or /usr/local/cuda: install cuda-cuobjdump, or "
       "pip install nvidia-cuda-cuobjdump");
 }
 
@@ -94,9 +98,7 @@ void require_all_architectures(const fs::path& file, const KernelRecord& recorde
                   file.string(), fmt::join(wanted, ", "), fmt::join(here, ", ")));
 }
 
-}  // namespace
-
-int gate_resources(const ResourcesArguments& arguments) {
+int judge_resources(const ResourcesArguments& arguments) {
   const fs::path file = fs::is_directory(arguments.baseline) ? fs::path(arguments.baseline) / "kernels.csv"
                                                              : fs::path(arguments.baseline);
   OutputFiles outputs;
@@ -121,6 +123,22 @@ int gate_resources(const ResourcesArguments& arguments) {
   outputs.commit();
   fmt::print("accepted: {} has {} kernels now\n", file.string(), built.kernels.size());
   return kDone;
+}
+
+}  // namespace
+
+void add_resources_command(CLI::App& app, CommandResult result) {
+  auto [command, arguments] = add_command(
+      app, result, "resources", "Judge registers, shared memory and spills of every built kernel by a record; no GPU",
+      judge_resources);
+  command.add_option("--baseline", arguments.baseline, "kernels.csv, or the folder that has it")->required();
+  command.add_option("--candidate", arguments.candidate, "Program or library with kernels in it (default: this one)");
+  command.add_flag("--new-rows", arguments.new_rows, "Name kernels that the record lacks, but judge without them");
+  command.add_flag("--accept", arguments.accept, "Write the record anew, even if a kernel takes more");
+  command.footer(
+      "Exit code: 0 nothing takes more, 1 a kernel does, 2 it could not be compared (another CUDA version, kernels "
+      "that "
+      "are\ngone or new).");
 }
 
 }  // namespace noisefloor

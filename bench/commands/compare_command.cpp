@@ -1,0 +1,72 @@
+// noisefloor compare: two runs beside each other, from their files alone.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "bench/commands/add_command.h"
+#include "bench/commands/output_files.h"
+#include "reports/gate/gate_report.h"
+
+namespace noisefloor {
+namespace {
+
+struct CompareArguments {
+  std::string a, b, markdown, filter, variant_a, variant_b;
+};
+
+int compare(const CompareArguments& arguments) {
+  if (arguments.variant_a.empty() != arguments.variant_b.empty())
+    throw InvalidInput("--variant-a and --variant-b go together");
+  OutputFiles outputs;
+  outputs.add_input_run("the run A", arguments.a);
+  outputs.add_input_run("the run B", arguments.b);
+  outputs.add("--markdown", arguments.markdown);
+  const RunFiles a = read_run(arguments.a), b = read_run(arguments.b);
+  const PairOptions options{arguments.variant_a, arguments.variant_b, name_filter("--filter", arguments.filter)};
+  ComparisonText text;
+  text.name_a = arguments.variant_a.empty() ? "A" : "A " + arguments.variant_a;
+  text.name_b = arguments.variant_a.empty() ? "B" : "B " + arguments.variant_b;
+  for (const RowPair& pair : pair_rows(a, b, options)) {
+    const bool ok_a = pair.a != nullptr && pair.a->status == Outcome::ok;
+    const bool ok_b = pair.b != nullptr && pair.b->status == Outcome::ok;
+    if (ok_a && ok_b)
+      text.changes.push_back(row_change(a, b, pair));
+    else if (ok_a || ok_b)
+      text.gaps.push_back({pair.named(), GateGap::Weight::noted,
+                           fmt::format("{} in A, {} in B", pair.a == nullptr ? "missing" : to_string(pair.a->status),
+                                       pair.b == nullptr ? "missing" : to_string(pair.b->status))});
+  }
+  if (text.changes.empty())
+    throw InvalidInput(fmt::format("{} and {} have no row that is ok in both", arguments.a, arguments.b));
+  std::stable_sort(text.changes.begin(), text.changes.end(),
+                   [](const RowChange& x, const RowChange& y) { return x.cold.change > y.cold.change; });
+  text.totals = total_changes(a, b, options);
+  text.conditions = environment_differences(a, b);
+  double log_sum = 0;
+  for (const RowChange& change : text.changes) log_sum += std::log1p(change.cold.change);
+  text.headline =
+      fmt::format("A is {}, B is {}: {} rows in both, B takes {:.3f} times A's time (geometric mean)", arguments.a,
+                  arguments.b, text.changes.size(), std::exp(log_sum / static_cast<double>(text.changes.size())));
+  if (!arguments.markdown.empty()) outputs.write("--markdown", markdown_text(text));
+  outputs.commit();
+  fmt::print("{}", terminal_text(text));
+  return kDone;
+}
+
+}  // namespace
+
+void add_compare_command(CLI::App& app, CommandResult result) {
+  auto [command, arguments] =
+      add_command(app, result, "compare", "Compare two runs (devices, commits, variants), without a verdict", compare);
+  command.add_option("a", arguments.a, "Folder of a run")->required();
+  command.add_option("b", arguments.b, "Folder of another, or the same one with --variant-a and --variant-b")
+      ->required();
+  command.add_option("--variant-a", arguments.variant_a, "Compare this variant of A ...");
+  command.add_option("--variant-b", arguments.variant_b, "... with this variant of B, on the same problems");
+  command.add_option("--filter", arguments.filter,
+                     "Only rows whose op/problem/dtype/variant matches this regular expression");
+  add_output_file(command, "--markdown", arguments.markdown, "Write the tables as GitHub-flavoured Markdown");
+}
+
+}  // namespace noisefloor
