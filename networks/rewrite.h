@@ -89,8 +89,9 @@ void halve_in_norms(Rewrite& rewrite, const Runs& runs);
 
 // Which norms convolutions do themselves.
 struct NormFusion {
-  // Not tried, as measured at batch 32 (docs/log/convolution, "the norm in front"): of a normed tensor below so many
-  // bytes two short launches are no slower; above so many outputs of the convolution each tile norms its halos anew.
+  // Not tried, as measured at batch 32 (docs/experiments/convolution, "the norm in front"): of a normed tensor below so
+  // many bytes two short launches are no slower; above so many outputs of the convolution each tile norms its halos
+  // anew.
   std::int64_t least_bytes = std::int64_t{16} << 20;
   std::int64_t most_outputs = 192;
   // Whether the nodes `fused` take less time than those `apart`. Without it all pay.

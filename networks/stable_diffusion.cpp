@@ -44,7 +44,8 @@ NetworkInfo sdxl_row() {
           .divisor = unet.divisor(),
           .tokens = 77,
           .most_tokens = 65536,
-          .rounding = 2.9e-2,  // 1.25 times that of PyTorch's bf16, with weights as ours are drawn (docs/log/networks)
+          .rounding =
+              2.9e-2,  // 1.25 times that of PyTorch's bf16, with weights as ours are drawn (docs/experiments/networks)
           .parameters = 2'567'463'684,
           .schedule = sampler_step::Schedule::scaled_linear,
           .solver = sampler_step::Solver::edm_euler,  // as its checkpoints' scheduler_config.json has it all
