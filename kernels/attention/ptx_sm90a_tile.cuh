@@ -17,7 +17,6 @@
 #include "kernels/ptx/stmatrix.cuh"
 #include "kernels/ptx/tma.cuh"
 #include "kernels/ptx/wgmma.cuh"
-#include "kernels/ptx/wgmma_registers.cuh"
 
 namespace noisefloor::attention {
 
@@ -67,7 +66,7 @@ __device__ __forceinline__ void issue_values(float (&o)[kDim / 2], const std::ui
   const std::uint64_t b = ptx::wgmma_descriptor_n_major_128b(values, kKeys * kBoxRowBytes);
 #pragma unroll
   for (int step = 0; step < kKeys / 16; ++step)
-    ptx::WgmmaRegisters<T, kDim>::run(o, p[step], b + step * (16 * kBoxRowBytes / 16), add || step > 0);
+    ptx::Wgmma<T, kDim, true>::run(o, p[step], b + step * (16 * kBoxRowBytes / 16), add || step > 0);
 }
 
 template <int kCount>

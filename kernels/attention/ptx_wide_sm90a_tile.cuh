@@ -20,8 +20,7 @@
 #include "kernels/ptx/cluster.cuh"
 #include "kernels/ptx/mbarrier.cuh"
 #include "kernels/ptx/shared.cuh"
-#include "kernels/ptx/wgmma_n_major.cuh"
-#include "kernels/ptx/wgmma_registers.cuh"
+#include "kernels/ptx/wgmma.cuh"
 
 namespace noisefloor::attention::wide {
 
@@ -159,7 +158,7 @@ __device__ __forceinline__ void issue_values(float (&o)[kColumns / 2], const Pla
     const std::uint64_t a =
         ptx::wgmma_descriptor_128b_of(rows + piece / 4 * (kWeightBox / 16) + piece % 4 * 2);  // 64 keys a box
     const std::uint64_t b = ptx::wgmma_descriptor_n_major_128b_of(values + piece * (kPieceBytes / 16), kValueBox);
-    ptx::WgmmaNMajor256<T>::run(o, a, b, add || piece > 0);
+    ptx::Wgmma<T, kColumns, true>::run(o, a, b, add || piece > 0);
     ptx::wgmma_commit();
     pieces.step(piece, before);
   }

@@ -1,5 +1,6 @@
-// wgmma: a warpgroup's asynchronous 64 x N x 16 product of shared-memory tiles, accumulated in fp32 registers. PTX ISA,
-// "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions". sm_90a.
+// wgmma: a warpgroup's asynchronous product, 64 x N x 32 bytes, of a tile in shared memory and one there or in
+// registers, accumulated in fp32 registers. PTX ISA, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate
+// Instructions". sm_90a.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -49,167 +50,43 @@ __device__ __forceinline__ std::uint64_t wgmma_descriptor_128b_of(std::uint32_t 
   return std::uint64_t{1u << 30 | static_cast<std::uint32_t>(group_bytes) >> 4} << 32 | sixteenths;
 }
 
-// clang-format off
-// %i of the accumulators, in lists of 16, and the operands behind them.
-#define NOISEFLOOR_R0 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
-#define NOISEFLOOR_R16 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define NOISEFLOOR_R32 "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
-#define NOISEFLOOR_R32_8 "%32, %33, %34, %35, %36, %37, %38, %39"
-#define NOISEFLOOR_R48 "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define NOISEFLOOR_R64 "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
-#define NOISEFLOOR_R80 "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
-#define NOISEFLOOR_R96 "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111"
-#define NOISEFLOOR_R112 "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
-#define NOISEFLOOR_D8(d, i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
-#define NOISEFLOOR_D16(d, i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7]), "+f"(d[i + 8]), "+f"(d[i + 9]), "+f"(d[i + 10]), "+f"(d[i + 11]), "+f"(d[i + 12]), "+f"(d[i + 13]), "+f"(d[i + 14]), "+f"(d[i + 15])
+// The descriptor of a tile whose rows are 128 bytes of the n dimension (64 elements) under the 128-byte swizzle, as TMA
+// writes it, one row per k; `box_bytes` from one block of 64 columns to the next. "Matrix descriptor format": bits
+// 16-29 leading byte offset / 16, here from block to block, 32-45 stride byte offset / 16, from 8 rows of k to the
+// next. The tile is 1024-byte aligned; a step of 16 along k adds 2048 bytes, that is 128, to the descriptor.
+__device__ __forceinline__ std::uint64_t wgmma_descriptor_n_major_128b(std::uint32_t address, std::uint32_t box_bytes) {
+  return wgmma_descriptor_128b(address) | std::uint64_t{box_bytes >> 4} << 16;
+}
+// The same of address / 16, which is kept below 2^14.
+__device__ __forceinline__ std::uint64_t wgmma_descriptor_n_major_128b_of(std::uint32_t sixteenths,
+                                                                          std::uint32_t box_bytes) {
+  return wgmma_descriptor_128b_of(sixteenths + (box_bytes >> 4 << 16));
+}
 
-#define NOISEFLOOR_WGMMA(n, type, registers, a_operand, b_operand, p_operand, ...)                                \
-  asm volatile("{\n.reg .pred accumulate;\nsetp.ne.b32 accumulate, " p_operand ", 0;\n"                          \
-               "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type " {" registers "}, " a_operand ", "  \
-               b_operand ", accumulate, 1, 1, 0, 0;\n}\n"                                                         \
-               : __VA_ARGS__                                                                                      \
-               : "l"(a), "l"(b), "r"(accumulate))
-// clang-format on
-
-// d[64, kN] = A[64, 16] B[kN, 16]^T (+ d where `accumulate` is 1), A and B k-major, by their descriptors. Thread t of
-// the warpgroup holds, in d[4 * j + 2 * h + c], row 16 * (t / 32) + 8 * h + (t % 32) / 4 and column 8 * j + 2 * (t % 4)
-// + c.
-template <class T, int kN>
+// d[64, kN] = A B (+ d where `accumulate` is 1), B k-major in shared memory by wgmma_descriptor_128b or, of 16-bit
+// types, n-major by wgmma_descriptor_n_major_128b. A has 32 bytes of k a row: k-major in shared memory likewise, or
+// `a`, this thread's part of it in registers, which must not change until the product is done: 4-byte words of rows r,
+// r + 8 and words c, c + 4, in the order {r: c, r + 8: c, r: c + 4, r + 8: c + 4}, with r = 16 * (t / 32 % 4) + t % 32
+// / 4 and c = t % 4 of thread t. That holds, in d[4 * j + 2 * h + i], row r + 8 * h and column 8 * j + 2 * c + i. T:
+// __nv_bfloat16, __half, Tf32 or E4m3. kN: a multiple of 8 up to 256. By wgmma.cmake, which writes all kN.
+struct Tf32;
+struct E4m3;
+template <class T, int kN, bool kNMajor = false>
 struct Wgmma;
 
-template <class T>
-struct Wgmma<T, 32> {
-  static __device__ __forceinline__ void run(float (&d)[16], std::uint64_t a, std::uint64_t b,
-                                             std::uint32_t accumulate) {
-    if constexpr (std::is_same_v<T, __half>)
-      NOISEFLOOR_WGMMA(32, "f16", NOISEFLOOR_R0, "%16", "%17", "%18", NOISEFLOOR_D16(d, 0));
-    else
-      NOISEFLOOR_WGMMA(32, "bf16", NOISEFLOOR_R0, "%16", "%17", "%18", NOISEFLOOR_D16(d, 0));
+#define NOISEFLOOR_WGMMA_BY_TYPE(majors)                                  \
+  if constexpr (std::is_same_v<T, __nv_bfloat16>) {                       \
+    NOISEFLOOR_WGMMA("k16.f32.bf16.bf16", majors);                        \
+  } else if constexpr (std::is_same_v<T, __half>) {                       \
+    NOISEFLOOR_WGMMA("k16.f32.f16.f16", majors);                          \
+  } else {                                                                \
+    static_assert(!kNMajor, "wgmma takes 16-bit operands alone n-major"); \
+    if constexpr (std::is_same_v<T, Tf32>)                                \
+      NOISEFLOOR_WGMMA("k8.f32.tf32.tf32", "");                           \
+    else if constexpr (std::is_same_v<T, E4m3>)                           \
+      NOISEFLOOR_WGMMA("k32.f32.e4m3.e4m3", "");                          \
   }
-};
-
-template <class T>
-struct Wgmma<T, 64> {
-  static __device__ __forceinline__ void run(float (&d)[32], std::uint64_t a, std::uint64_t b,
-                                             std::uint32_t accumulate) {
-    if constexpr (std::is_same_v<T, __half>)
-      NOISEFLOOR_WGMMA(64, "f16", NOISEFLOOR_R0 ", " NOISEFLOOR_R16, "%32", "%33", "%34", NOISEFLOOR_D16(d, 0),
-                       NOISEFLOOR_D16(d, 16));
-    else
-      NOISEFLOOR_WGMMA(64, "bf16", NOISEFLOOR_R0 ", " NOISEFLOOR_R16, "%32", "%33", "%34", NOISEFLOOR_D16(d, 0),
-                       NOISEFLOOR_D16(d, 16));
-  }
-};
-
-template <class T>
-struct Wgmma<T, 80> {
-  static __device__ __forceinline__ void run(float (&d)[40], std::uint64_t a, std::uint64_t b,
-                                             std::uint32_t accumulate) {
-    if constexpr (std::is_same_v<T, __half>)
-      NOISEFLOOR_WGMMA(80, "f16", NOISEFLOOR_R0 ", " NOISEFLOOR_R16 ", " NOISEFLOOR_R32_8, "%40", "%41", "%42",
-                       NOISEFLOOR_D16(d, 0), NOISEFLOOR_D16(d, 16), NOISEFLOOR_D8(d, 32));
-    else
-      NOISEFLOOR_WGMMA(80, "bf16", NOISEFLOOR_R0 ", " NOISEFLOOR_R16 ", " NOISEFLOOR_R32_8, "%40", "%41", "%42",
-                       NOISEFLOOR_D16(d, 0), NOISEFLOOR_D16(d, 16), NOISEFLOOR_D8(d, 32));
-  }
-};
-
-template <class T>
-struct Wgmma<T, 96> {
-  static __device__ __forceinline__ void run(float (&d)[48], std::uint64_t a, std::uint64_t b,
-                                             std::uint32_t accumulate) {
-    if constexpr (std::is_same_v<T, __half>)
-      NOISEFLOOR_WGMMA(96, "f16", NOISEFLOOR_R0 ", " NOISEFLOOR_R16 ", " NOISEFLOOR_R32, "%48", "%49", "%50",
-                       NOISEFLOOR_D16(d, 0), NOISEFLOOR_D16(d, 16), NOISEFLOOR_D16(d, 32));
-    else
-      NOISEFLOOR_WGMMA(96, "bf16", NOISEFLOOR_R0 ", " NOISEFLOOR_R16 ", " NOISEFLOOR_R32, "%48", "%49", "%50",
-                       NOISEFLOOR_D16(d, 0), NOISEFLOOR_D16(d, 16), NOISEFLOOR_D16(d, 32));
-  }
-};
-
-template <class T>
-struct Wgmma<T, 128> {
-  static __device__ __forceinline__ void run(float (&d)[64], std::uint64_t a, std::uint64_t b,
-                                             std::uint32_t accumulate) {
-    if constexpr (std::is_same_v<T, __half>)
-      NOISEFLOOR_WGMMA(128, "f16", NOISEFLOOR_R0 ", " NOISEFLOOR_R16 ", " NOISEFLOOR_R32 ", " NOISEFLOOR_R48, "%64",
-                       "%65", "%66", NOISEFLOOR_D16(d, 0), NOISEFLOOR_D16(d, 16), NOISEFLOOR_D16(d, 32),
-                       NOISEFLOOR_D16(d, 48));
-    else
-      NOISEFLOOR_WGMMA(128, "bf16", NOISEFLOOR_R0 ", " NOISEFLOOR_R16 ", " NOISEFLOOR_R32 ", " NOISEFLOOR_R48, "%64",
-                       "%65", "%66", NOISEFLOOR_D16(d, 0), NOISEFLOOR_D16(d, 16), NOISEFLOOR_D16(d, 32),
-                       NOISEFLOOR_D16(d, 48));
-  }
-};
-
-template <class T>
-struct Wgmma<T, 160> {
-  static __device__ __forceinline__ void run(float (&d)[80], std::uint64_t a, std::uint64_t b,
-                                             std::uint32_t accumulate) {
-    if constexpr (std::is_same_v<T, __half>)
-      NOISEFLOOR_WGMMA(160, "f16",
-                       NOISEFLOOR_R0 ", " NOISEFLOOR_R16 ", " NOISEFLOOR_R32 ", " NOISEFLOOR_R48 ", " NOISEFLOOR_R64,
-                       "%80", "%81", "%82", NOISEFLOOR_D16(d, 0), NOISEFLOOR_D16(d, 16), NOISEFLOOR_D16(d, 32),
-                       NOISEFLOOR_D16(d, 48), NOISEFLOOR_D16(d, 64));
-    else
-      NOISEFLOOR_WGMMA(160, "bf16",
-                       NOISEFLOOR_R0 ", " NOISEFLOOR_R16 ", " NOISEFLOOR_R32 ", " NOISEFLOOR_R48 ", " NOISEFLOOR_R64,
-                       "%80", "%81", "%82", NOISEFLOOR_D16(d, 0), NOISEFLOOR_D16(d, 16), NOISEFLOOR_D16(d, 32),
-                       NOISEFLOOR_D16(d, 48), NOISEFLOOR_D16(d, 64));
-  }
-};
-
-template <class T>
-struct Wgmma<T, 192> {
-  static __device__ __forceinline__ void run(float (&d)[96], std::uint64_t a, std::uint64_t b,
-                                             std::uint32_t accumulate) {
-    if constexpr (std::is_same_v<T, __half>)
-      NOISEFLOOR_WGMMA(192, "f16",
-                       NOISEFLOOR_R0 ", " NOISEFLOOR_R16 ", " NOISEFLOOR_R32 ", " NOISEFLOOR_R48 ", " NOISEFLOOR_R64
-                                     ", " NOISEFLOOR_R80,
-                       "%96", "%97", "%98", NOISEFLOOR_D16(d, 0), NOISEFLOOR_D16(d, 16), NOISEFLOOR_D16(d, 32),
-                       NOISEFLOOR_D16(d, 48), NOISEFLOOR_D16(d, 64), NOISEFLOOR_D16(d, 80));
-    else
-      NOISEFLOOR_WGMMA(192, "bf16",
-                       NOISEFLOOR_R0 ", " NOISEFLOOR_R16 ", " NOISEFLOOR_R32 ", " NOISEFLOOR_R48 ", " NOISEFLOOR_R64
-                                     ", " NOISEFLOOR_R80,
-                       "%96", "%97", "%98", NOISEFLOOR_D16(d, 0), NOISEFLOOR_D16(d, 16), NOISEFLOOR_D16(d, 32),
-                       NOISEFLOOR_D16(d, 48), NOISEFLOOR_D16(d, 64), NOISEFLOOR_D16(d, 80));
-  }
-};
-
-template <class T>
-struct Wgmma<T, 256> {
-  static __device__ __forceinline__ void run(float (&d)[128], std::uint64_t a, std::uint64_t b,
-                                             std::uint32_t accumulate) {
-    if constexpr (std::is_same_v<T, __half>)
-      NOISEFLOOR_WGMMA(256, "f16",
-                       NOISEFLOOR_R0 ", " NOISEFLOOR_R16 ", " NOISEFLOOR_R32 ", " NOISEFLOOR_R48 ", " NOISEFLOOR_R64
-                                     ", " NOISEFLOOR_R80 ", " NOISEFLOOR_R96 ", " NOISEFLOOR_R112,
-                       "%128", "%129", "%130", NOISEFLOOR_D16(d, 0), NOISEFLOOR_D16(d, 16), NOISEFLOOR_D16(d, 32),
-                       NOISEFLOOR_D16(d, 48), NOISEFLOOR_D16(d, 64), NOISEFLOOR_D16(d, 80), NOISEFLOOR_D16(d, 96),
-                       NOISEFLOOR_D16(d, 112));
-    else
-      NOISEFLOOR_WGMMA(256, "bf16",
-                       NOISEFLOOR_R0 ", " NOISEFLOOR_R16 ", " NOISEFLOOR_R32 ", " NOISEFLOOR_R48 ", " NOISEFLOOR_R64
-                                     ", " NOISEFLOOR_R80 ", " NOISEFLOOR_R96 ", " NOISEFLOOR_R112,
-                       "%128", "%129", "%130", NOISEFLOOR_D16(d, 0), NOISEFLOOR_D16(d, 16), NOISEFLOOR_D16(d, 32),
-                       NOISEFLOOR_D16(d, 48), NOISEFLOOR_D16(d, 64), NOISEFLOOR_D16(d, 80), NOISEFLOOR_D16(d, 96),
-                       NOISEFLOOR_D16(d, 112));
-  }
-};
-
-#undef NOISEFLOOR_WGMMA
-#undef NOISEFLOOR_D8
-#undef NOISEFLOOR_D16
-#undef NOISEFLOOR_R0
-#undef NOISEFLOOR_R16
-#undef NOISEFLOOR_R32
-#undef NOISEFLOOR_R32_8
-#undef NOISEFLOOR_R48
-#undef NOISEFLOOR_R64
-#undef NOISEFLOOR_R80
-#undef NOISEFLOOR_R96
-#undef NOISEFLOOR_R112
+#include <noisefloor_wgmma.cuh>
+#undef NOISEFLOOR_WGMMA_BY_TYPE
 
 }  // namespace noisefloor::ptx

@@ -5,8 +5,8 @@ include(CMakePackageConfigHelpers)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/noisefloor)
 install(TARGETS noisefloor_kernels EXPORT noisefloor-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT kernels)
-install(DIRECTORY kernels DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/noisefloor COMPONENT kernels
-        FILES_MATCHING PATTERN "*.h" PATTERN "*.cuh")
+install(DIRECTORY kernels ${PROJECT_BINARY_DIR}/kernels/generated/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/noisefloor
+        COMPONENT kernels FILES_MATCHING PATTERN "*.h" PATTERN "*.cuh")
 install(EXPORT noisefloor-targets NAMESPACE noisefloor:: DESTINATION ${package_dir} COMPONENT kernels)
 configure_package_config_file(scripts/cmake/noisefloor-config.cmake.in ${PROJECT_BINARY_DIR}/noisefloor-config.cmake
                               INSTALL_DESTINATION ${package_dir})
