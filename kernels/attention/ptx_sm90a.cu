@@ -11,11 +11,9 @@
 // product (their sum is of the unrounded ones). A NaN among a row's logits, or all of them -inf, makes the row NaN.
 // Source: Shah et al., "FlashAttention-3" (arXiv:2407.08608), for the overlap; sums rescaled only where the maximum
 // rises enough, after FlashAttention-4; PTX ISA.
-#include <utility>
-
 #include "kernels/attention/launchers.h"
+#include "kernels/attention/ptx_merge_sm90a.cuh"
 #include "kernels/attention/ptx_sm90a_maps.cuh"
-#include "kernels/attention/ptx_sm90a_split.cuh"
 #include "kernels/attention/ptx_sm90a_tile.cuh"
 #include "kernels/attention/schedule.h"
 #include "kernels/device/dispatch.cuh"
@@ -242,20 +240,13 @@ Status launch_tile(const Problem& problem, DType dtype, const Tensors& t, const 
                        {.turns = schedule.turns, .splits = schedule.splits, .whole = static_cast<int>(grid.whole)});
 }
 
-template <class T, int... kTile>
-Status launch_any(const Problem& problem, DType dtype, const Tensors& t, const Schedule& schedule,
-                  const LaunchContext& context, std::integer_sequence<int, kTile...>) {
-  Status status;
-  static_cast<void>((
-      (schedule.tile == kTile && (status = launch_tile<T, kTile>(problem, dtype, t, schedule, context), true)) || ...));
-  return status;
-}
-
 Status launch_scheduled(const Problem& problem, DType dtype, const Tensors& t, const Schedule& schedule,
                         const LaunchContext& context) {
   if (const Status status = check_pointers(problem, t); !status.ok()) return status;
-  constexpr std::make_integer_sequence<int, static_cast<int>(kTiles.size())> all{};
-  return with_half_type(dtype, [&]<class T>(T) { return launch_any<T>(problem, dtype, t, schedule, context, all); });
+  return with_half_type(dtype, [&]<class T>(T) {
+    return with_tile<kTiles.size()>(
+        schedule.tile, [&]<int kTile>() { return launch_tile<T, kTile>(problem, dtype, t, schedule, context); });
+  });
 }
 
 }  // namespace

@@ -12,8 +12,8 @@
 // Numerics: as ptx_sm90a.cu, but the sums of two consumers' and several shares' weights are added in a fixed order.
 // Source: original; the order of the two products after FlashAttention-3 (arXiv:2407.08608).
 #include "kernels/attention/launchers.h"
+#include "kernels/attention/ptx_merge_sm90a.cuh"
 #include "kernels/attention/ptx_sm90a_maps.cuh"
-#include "kernels/attention/ptx_wide_merge_sm90a.cuh"
 #include "kernels/attention/ptx_wide_sm90a_tile.cuh"
 #include "kernels/attention/wide_schedule.h"
 #include "kernels/device/dispatch.cuh"

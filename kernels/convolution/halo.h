@@ -7,7 +7,7 @@
 
 #include "kernels/convolution/convolution.h"
 #include "kernels/convolution/schedule.h"
-#include "kernels/product/divisor.h"
+#include "kernels/device/divider.h"
 #include "kernels/product/sm90a_pieces.h"
 
 namespace noisefloor::convolution {
@@ -152,10 +152,10 @@ struct HaloPlace {
 struct HaloTiling {
   Patches patches;
   Halo halo;
-  product::Divisor tiles_x, tiles_y;  // of one phase of an image, or of `patches.images`
-  product::Divisor unit_clusters;     // of a phase
+  Divider tiles_x, tiles_y;  // of one phase of an image, or of `patches.images`
+  Divider unit_clusters;     // of a phase
   int multicast;
-  product::Divisor taps, taps_x;  // of a phase
+  Divider taps, taps_x;  // of a phase
 
   // Of 64 channels at a second source's pixels, which are the tile's own: less than a halo by 0.29 (two patches side by
   // side) to 0.36 (one), so that a step loads 16 KB of them in place of 23, or 8 in place of 13.

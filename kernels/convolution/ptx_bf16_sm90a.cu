@@ -6,8 +6,8 @@ namespace noisefloor::convolution {
 template <>
 Status launch_ptx<__nv_bfloat16>(const Convolution& c, DType dtype, const Operands& o, const Schedule& schedule,
                                  const LaunchContext& context) {
-  constexpr std::make_integer_sequence<int, static_cast<int>(kTiles.size())> all{};
-  return launch_any_tile<__nv_bfloat16>(c, dtype, o, schedule, context, all);
+  return with_tile<kTiles.size()>(
+      schedule.tile, [&]<int kTile>() { return launch_tile<__nv_bfloat16, kTile>(c, dtype, o, schedule, context); });
 }
 
 }  // namespace noisefloor::convolution

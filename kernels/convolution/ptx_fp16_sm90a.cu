@@ -6,8 +6,8 @@ namespace noisefloor::convolution {
 template <>
 Status launch_ptx<__half>(const Convolution& c, DType dtype, const Operands& o, const Schedule& schedule,
                           const LaunchContext& context) {
-  constexpr std::make_integer_sequence<int, static_cast<int>(kTiles.size())> all{};
-  return launch_any_tile<__half>(c, dtype, o, schedule, context, all);
+  return with_tile<kTiles.size()>(
+      schedule.tile, [&]<int kTile>() { return launch_tile<__half, kTile>(c, dtype, o, schedule, context); });
 }
 
 }  // namespace noisefloor::convolution

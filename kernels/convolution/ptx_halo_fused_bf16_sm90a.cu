@@ -5,8 +5,9 @@ namespace noisefloor::convolution {
 
 Status launch_halo_fused_bf16(const Convolution& c, const Operands& o, const Schedule& schedule,
                               const LaunchContext& context) {
-  constexpr std::make_integer_sequence<int, static_cast<int>(kHaloTiles.size())> all{};
-  return launch_any_halo_tile<__nv_bfloat16, true>(c, DType::bf16, o, schedule, context, all);
+  return with_tile<kHaloTiles.size()>(schedule.tile, [&]<int kTile>() {
+    return launch_halo_tile<__nv_bfloat16, kTile, true>(c, DType::bf16, o, schedule, context);
+  });
 }
 
 }  // namespace noisefloor::convolution

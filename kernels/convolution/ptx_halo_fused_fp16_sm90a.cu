@@ -5,8 +5,9 @@ namespace noisefloor::convolution {
 
 Status launch_halo_fused_fp16(const Convolution& c, const Operands& o, const Schedule& schedule,
                               const LaunchContext& context) {
-  constexpr std::make_integer_sequence<int, static_cast<int>(kHaloTiles.size())> all{};
-  return launch_any_halo_tile<__half, true>(c, DType::fp16, o, schedule, context, all);
+  return with_tile<kHaloTiles.size()>(schedule.tile, [&]<int kTile>() {
+    return launch_halo_tile<__half, kTile, true>(c, DType::fp16, o, schedule, context);
+  });
 }
 
 }  // namespace noisefloor::convolution

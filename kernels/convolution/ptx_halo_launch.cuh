@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
-#include <utility>
 
 #include "kernels/convolution/ptx_halo.cuh"
 #include "kernels/convolution/ptx_side.cuh"
+#include "kernels/device/dispatch.cuh"
 #include "kernels/device/launch.cuh"
 #include "kernels/device/tensor_map.h"
 
@@ -129,16 +129,6 @@ Status launch_halo_tile(const Convolution& c, DType dtype, const Operands& o, co
                           .programmatic = context.programmatic_launch};
   return launch_kernel("convolution_ptx_sm90a_halo", convolution_ptx_sm90a_halo<T, kTile, kFused>, shape,
                        context.stream, map_x, map_w, maps_y, maps_residual, maps_side, arguments);
-}
-
-template <class T, bool kFused, int... kTile>
-Status launch_any_halo_tile(const Convolution& c, DType dtype, const Operands& o, const Schedule& schedule,
-                            const LaunchContext& context, std::integer_sequence<int, kTile...>) {
-  Status status = failure(StatusCode::invalid_argument, "no such tile");
-  (void)((schedule.tile == kTile ? (status = launch_halo_tile<T, kTile, kFused>(c, dtype, o, schedule, context), true)
-                                 : false) ||
-         ...);
-  return status;
 }
 
 }  // namespace noisefloor::convolution

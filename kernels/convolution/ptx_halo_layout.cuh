@@ -23,7 +23,7 @@ struct HaloArguments : Output<T> {
   int region_bytes;              // of the rings
   int stages, early, multicast;  // early: stages whose weights are constant, and come first
   product::Inbox inbox;          // of the weights' stages
-  product::Divisor splits;
+  Divider splits;
 };
 
 // The maps of the output's or the residual's pixels, one a phase: TMA takes the phase's pixels as an image of their

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "kernels/convolution/narrow.h"
-#include "kernels/product/divisor.h"
+#include "kernels/device/divider.h"
 #include "kernels/product/epilogue.cuh"
 #include "kernels/ptx/cp_async.cuh"
 #include "kernels/ptx/shared.cuh"
@@ -14,12 +14,12 @@ namespace noisefloor::convolution {
 inline constexpr int kNarrowThreads = 128;
 
 struct NarrowGrid {
-  product::Divisor phase_tiles_m, parts_n;
-  int columns;                     // of a part, in whole tiles
-  product::Divisor pixels, width;  // of a phase of an image
-  product::Divisor group;          // what lies under a tap: channels, or runs of 8 of them
-  int terms, steps, row_bytes;     // of k
-  int under_tap[kNarrowTaps];      // elements of x from tap 0 on
+  Divider phase_tiles_m, parts_n;
+  int columns;                  // of a part, in whole tiles
+  Divider pixels, width;        // of a phase of an image
+  Divider group;                // what lies under a tap: channels, or runs of 8 of them
+  int terms, steps, row_bytes;  // of k
+  int under_tap[kNarrowTaps];   // elements of x from tap 0 on
 };
 
 // A pixel's row of A: where tap 0 lies in x, which may be outside, and a bit per tap that lies inside of the image.

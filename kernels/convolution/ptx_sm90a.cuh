@@ -24,6 +24,7 @@
 #include "kernels/convolution/ptx_sm90a_layout.cuh"
 #include "kernels/convolution/ptx_sm90a_partials.cuh"
 #include "kernels/convolution/schedule.h"
+#include "kernels/device/dispatch.cuh"
 #include "kernels/device/launch.cuh"
 #include "kernels/device/tensor_map.h"
 #include "kernels/product/sm90a_loads.cuh"
@@ -287,15 +288,6 @@ Status launch_tile(const Convolution& c, DType dtype, const Operands& o, const S
                           .programmatic = context.programmatic_launch};
   return launch_kernel("convolution_ptx_sm90a", convolution_ptx_sm90a<T, kTile>, shape, context.stream, map_x, map_w,
                        maps_side, arguments);
-}
-
-template <class T, int... kTile>
-Status launch_any_tile(const Convolution& c, DType dtype, const Operands& o, const Schedule& schedule,
-                       const LaunchContext& context, std::integer_sequence<int, kTile...>) {
-  Status status = failure(StatusCode::invalid_argument, "no such tile");
-  (void)((schedule.tile == kTile ? (status = launch_tile<T, kTile>(c, dtype, o, schedule, context), true) : false) ||
-         ...);
-  return status;
 }
 
 // All tiles of the kernel for T, in a file of their own per type, so that they compile side by side.

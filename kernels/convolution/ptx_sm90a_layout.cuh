@@ -28,47 +28,34 @@ struct Output {
 
 template <class T>
 struct Arguments : Output<T> {
-  int unit_rows;                                             // see cut
-  product::Divisor unit_clusters, phase_units, pixels, row;  // pixels of an image's phase, and of a row of it
+  int unit_rows;                                    // see cut
+  Divider unit_clusters, phase_units, pixels, row;  // pixels of an image's phase, and of a row of it
   product::TileOrder order;
   int cin_steps, tap_steps, k_steps;  // of a tap, of all taps, and with the second source's
   int stages, early, multicast;       // early: stages whose weights are constant, and come first
   product::Inbox inbox;
-  product::Divisor splits;
+  Divider splits;
 };
 
 // Shared memory of a block: stages of pixel rows and weight rows; then per consumer a piece of the output, the
 // statistics of its four warps, and a multiplier and addend per channel; then the barriers.
 template <int kTile>
-struct Layout {
-  static constexpr Tile kShape = kTiles[kTile];
-  static constexpr int kABytes = kShape.block_m() * kRowBytes;
-  static constexpr int kBBytes = kShape.block_n * kRowBytes;
-  static constexpr int kStageBytes = kABytes + kBBytes;
+struct Layout : product::Sm90aBlock<kTiles[kTile]> {
+  using Block = product::Sm90aBlock<kTiles[kTile]>;
+  using Block::kShape, Block::kStageBytes;
   static constexpr int kPieceBytes = 64 * kPieceColumns * 2;
   static constexpr int kMomentBytes = 4 * kPieceColumns * 8;
   static constexpr int kChannelBytes = kShape.block_n * 8;
   static constexpr int kConsumerBytes = kPieceBytes + kMomentBytes + kChannelBytes;
-  static constexpr int kReservedBytes = 1024;  // of the system, per block
-  static constexpr int kSmBytes = 228 * 1024;
 
   static constexpr int bytes(int stages) {
     return kSwizzleAtom + stages * kStageBytes + kShape.consumers * kConsumerBytes + Barriers::bytes(stages);
   }
-  // 128 accumulators a thread need more than the 168 registers that 9 warps can have: there the producer is a whole
-  // warpgroup, which gives registers to the consumers (setmaxnreg).
-  static constexpr bool kMoveRegisters = kShape.consumers == 2 && (kShape.block_n > 192 || kShape.pingpong);
-  static constexpr int kProducerRegisters = 40, kConsumerRegisters = 232;
-  static_assert(128 * kProducerRegisters + 256 * kConsumerRegisters <= 65536, "an SM's registers");
-  static constexpr int kThreads = kShape.consumers * 128 + (kMoveRegisters ? 128 : 32);
-  static constexpr int kSubtiles = kShape.pingpong ? 2 : 1;  // of 64 rows, that a consumer holds
   static constexpr bool kCanSplit = can_split(kShape, 2);
   static constexpr int inbox_stages(int splits) {
     return product::stages_for(inbox_bytes(kShape, splits), kStageBytes);
   }
-  static_assert(kShape.block_n / 2 % 8 == 0, "each half of the weights must be whole swizzle atoms");
-  static_assert((bytes(kShape.stages) + kReservedBytes) * kShape.blocks_per_sm <= kSmBytes, "an SM's shared memory");
-  static_assert(bytes(kShape.deep_stages) + kReservedBytes <= kSmBytes, "a block's shared memory");
+  static_assert(Block::fits(bytes(kShape.stages), bytes(kShape.deep_stages)), "shared memory of an SM and of a block");
 };
 
 // The rows of a warpgroup's share of a tile: up to 64 that follow each other in a phase of the product.

@@ -19,8 +19,8 @@ struct Addressees {
   std::uint32_t inbox = 0, received = 0;  // of block `lane` of channels; `received` is 0 where it stays here
 
   template <int kBlockN, int kBlockM, int kConsumers>
-  __device__ __forceinline__ void find(const Part<kConsumers>& part, const Barriers& barriers,
-                                       const product::Divisor& splits, std::uint32_t inbox_at) {
+  __device__ __forceinline__ void find(const Part<kConsumers>& part, const Barriers& barriers, const Divider& splits,
+                                       std::uint32_t inbox_at) {
     static_assert(kBlockN / 8 <= 32);
     int share = 0;
     for (int s = 1; s < splits; ++s) share += share_begin(kBlockN, splits, s) <= part.lane ? 1 : 0;

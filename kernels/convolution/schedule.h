@@ -35,7 +35,7 @@ inline constexpr std::array<Tile, 12> kTiles = {{
 }};
 
 // The blocks of 8 channels that split s of a tile finishes: [share_begin(s), share_begin(s + 1)).
-template <class Count>  // an int, or a product::Divisor
+template <class Count>  // an int, or a Divider
 constexpr int share_begin(int block_n, const Count& splits, int split) {
   return block_n / 8 * split / splits;
 }

@@ -1,5 +1,8 @@
-// From a DType to the device type that a kernel is compiled for.
+// From what a launch is told to what a kernel is compiled for: the device type of a DType, the tile of a number.
 #pragma once
+
+#include <cstddef>
+#include <utility>
 
 #include "kernels/core/status.h"
 #include "kernels/device/vector.cuh"
@@ -23,6 +26,17 @@ Status with_half_type(DType dtype, const Run& run, const char* needs = "needs bf
 template <class Run>
 Status with_type(DType dtype, const Run& run) {
   return dtype == DType::fp32 ? run(float{}) : with_half_type(dtype, run, "needs bf16, fp16 or fp32");
+}
+
+// Calls run.operator()<tile>(), of kCount tiles.
+template <std::size_t kCount, class Run>
+Status with_tile(int tile, const Run& run) {
+  Status status = failure(StatusCode::invalid_argument, "no such tile");
+  [&]<int... kTile>(std::integer_sequence<int, kTile...>) {
+    (void)((tile == kTile ? (status = run.template operator()<kTile>(), true) : false) || ...);
+  }
+  (std::make_integer_sequence<int, static_cast<int>(kCount)>{});
+  return status;
 }
 
 }  // namespace noisefloor

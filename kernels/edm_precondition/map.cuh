@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/device/dispatch.cuh"
-#include "kernels/device/divider.cuh"
+#include "kernels/device/divider.h"
 #include "kernels/device/stream.cuh"
 #include "kernels/edm_precondition/element.h"
 #include "kernels/edm_precondition/launchers.h"
@@ -31,7 +31,7 @@ struct Map : FlatInputs<kSide == Side::input ? 1 : 2> {
 
   __device__ __forceinline__ void apply(std::uint32_t vector, const uint4 (&bits)[Map::kInputs]) const {
     constexpr int kLanes = kVectorLanes<T>;
-    const std::uint32_t image = per_image.quotient(vector);
+    const std::uint32_t image = vector / per_image;
     const float level = __ldg(sigma + image);
     const Scales scale = scales(kSide, level, sigma_data);
     float x[kLanes];
@@ -45,7 +45,7 @@ struct Map : FlatInputs<kSide == Side::input ? 1 : 2> {
       for (int i = 0; i < kLanes; ++i) x[i] += scale.f * f[i];
     }
     store_stream<T>(y, vector, x);
-    if (kSide == Side::input && vector == image * per_image.divisor) c_noise[image] = logf(level) / 4;
+    if (kSide == Side::input && vector == image * per_image.divisor()) c_noise[image] = logf(level) / 4;
   }
 };
 

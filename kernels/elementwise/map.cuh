@@ -3,7 +3,7 @@
 
 #include "kernels/device/activations.cuh"
 #include "kernels/device/dispatch.cuh"
-#include "kernels/device/divider.cuh"
+#include "kernels/device/divider.h"
 #include "kernels/device/stream.cuh"
 #include "kernels/elementwise/launchers.h"
 
@@ -90,8 +90,8 @@ struct SiluFmaRowMap : FlatInputs<1> {
         per_row(vectors_of<T>(p.channels)),
         per_image(vectors_of<T>(p.hw * p.channels)) {}
   __device__ __forceinline__ void apply(std::uint32_t vector, const uint4 (&bits)[1]) const {
-    const std::uint32_t column = vector - per_row.quotient(vector) * per_row.divisor;
-    const std::int64_t place = (static_cast<std::int64_t>(per_image.quotient(vector)) * per_row.divisor + column) * 16;
+    const std::uint32_t column = vector - vector / per_row * per_row.divisor();
+    const std::int64_t place = (static_cast<std::int64_t>(vector / per_image) * per_row.divisor() + column) * 16;
     silu_fma<T>(load_16_bytes<CacheHint::read_only>(a + place), bits[0], load_16_bytes<CacheHint::read_only>(c + place),
                 y, vector);
   }
@@ -112,9 +112,8 @@ struct GegluMap {
         per_row(vectors_of<T>(p.channels)),
         vectors(vectors_of<T>(p.total())) {}
   __device__ __forceinline__ const void* at(int input, std::uint32_t vector) const {
-    const std::int64_t row =
-        per_row.quotient(vector);  // a vector's place in x is its own plus that of all gates before
-    return x + (vector + (row + input) * per_row.divisor) * 16;
+    const std::int64_t row = vector / per_row;  // a vector's place in x is its own plus that of all gates before
+    return x + (vector + (row + input) * per_row.divisor()) * 16;
   }
   __device__ __forceinline__ void apply(std::uint32_t vector, const uint4 (&bits)[2]) const {
     float value[kVectorLanes<T>], gate[kVectorLanes<T>];

@@ -30,19 +30,19 @@ struct GegluWork {
   Divider pieces, per_width;
 
   GegluWork(const GegluMap<T>& the_map, std::uint32_t all_rows) : map(the_map) {
-    const std::uint32_t per_row = map.per_row.divisor;
+    const std::uint32_t per_row = map.per_row.divisor();
     rows = std::max(1u, kTileVectors / per_row);
     width = std::min(per_row, kTileVectors);
     pieces = Divider((per_row + kTileVectors - 1) / kTileVectors);
     per_width = Divider(width);
-    tiles = (all_rows + rows - 1) / rows * pieces.divisor;
+    tiles = (all_rows + rows - 1) / rows * pieces.divisor();
     stage_bytes = (rows * width * 32 + 127) / 128 * 128;
   }
   __device__ __forceinline__ void fetch(std::uint32_t tile, std::uint32_t stage, std::uint32_t barrier) const {
-    const std::uint32_t group = pieces.quotient(tile), piece = tile - group * pieces.divisor;
-    const std::uint32_t per_row = map.per_row.divisor;
+    const std::uint32_t group = tile / pieces, piece = tile - group * pieces.divisor();
+    const std::uint32_t per_row = map.per_row.divisor();
     const std::uint32_t first = group * rows * per_row + piece * width;
-    if (pieces.divisor == 1) {
+    if (pieces.divisor() == 1) {
       const std::uint32_t bytes = min(rows * per_row, map.vectors - first) * 32;
       ptx::mbarrier_arrive_expect_tx(barrier, bytes);
       ptx::bulk_load(stage, map.at(0, first), bytes, barrier);
@@ -56,13 +56,13 @@ struct GegluWork {
   template <class Wait>
   __device__ __forceinline__ void consume(std::uint32_t tile, const Wait& wait) const {
     const std::uint32_t stage = wait();
-    const std::uint32_t group = pieces.quotient(tile), piece = tile - group * pieces.divisor;
-    const std::uint32_t per_row = map.per_row.divisor;
+    const std::uint32_t group = tile / pieces, piece = tile - group * pieces.divisor();
+    const std::uint32_t per_row = map.per_row.divisor();
     const std::uint32_t first = group * rows * per_row + piece * width;
-    const std::uint32_t end = pieces.divisor == 1 ? map.vectors : (group + 1) * per_row;
+    const std::uint32_t end = pieces.divisor() == 1 ? map.vectors : (group + 1) * per_row;
     for (std::uint32_t i = threadIdx.x; i < rows * width; i += kBulkConsumers) {
       if (first + i >= end) return;
-      const std::uint32_t at = stage + (i + per_width.quotient(i) * width) * 16;
+      const std::uint32_t at = stage + (i + i / per_width * width) * 16;
       const uint4 bits[2] = {ptx::load_shared_16(at), ptx::load_shared_16(at + width * 16)};
       map.apply(first + i, bits);
     }
@@ -81,10 +81,10 @@ struct TransposeWork {
 
   __device__ __forceinline__ void place(std::uint32_t tile, std::uint32_t& image, std::uint32_t& row,
                                         std::uint32_t& column) const {
-    const std::uint32_t line = across.quotient(tile);
-    column = (tile - line * across.divisor) * kTile;
-    image = down.quotient(line);
-    row = (line - image * down.divisor) * kTile;
+    const std::uint32_t line = tile / across;
+    column = (tile - line * across.divisor()) * kTile;
+    image = line / down;
+    row = (line - image * down.divisor()) * kTile;
   }
   __device__ __forceinline__ void fetch(std::uint32_t tile, std::uint32_t stage, std::uint32_t barrier) const {
     std::uint32_t image, row, column;
@@ -128,7 +128,7 @@ Status transpose(const Problem& p, DType dtype, const Tensors& t, const LaunchCo
   work.columns = static_cast<std::uint32_t>(columns);
   work.across = Divider((work.columns + kTile - 1) / kTile);
   work.down = Divider((work.rows + kTile - 1) / kTile);
-  work.tiles = work.across.divisor * work.down.divisor * static_cast<std::uint32_t>(p.n);
+  work.tiles = work.across.divisor() * work.down.divisor() * static_cast<std::uint32_t>(p.n);
   return launch_bulk(work, context);
 }
 

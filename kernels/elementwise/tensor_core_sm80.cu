@@ -33,10 +33,10 @@ __global__ void __launch_bounds__(kThreads)
   for_each_warp_vector(vectors, [&](std::uint32_t vector, bool valid) {
     float out[8] = {};
     if constexpr (kOperation == Operation::geglu) {
-      const std::int64_t value_at = vector + static_cast<std::int64_t>(per_row.quotient(vector)) * per_row.divisor;
+      const std::int64_t value_at = vector + static_cast<std::int64_t>(vector / per_row) * per_row.divisor();
       float gate[8] = {};
       diagonal_product(coefficients, load<T>(t.a, value_at), none, out);
-      diagonal_product(coefficients, load<T>(t.a, value_at + per_row.divisor), none, gate);
+      diagonal_product(coefficients, load<T>(t.a, value_at + per_row.divisor()), none, gate);
 #pragma unroll
       for (int i = 0; i < 8; ++i) out[i] *= gelu<T>(gate[i]);
     } else if constexpr (kOperation == Operation::add) {

@@ -5,9 +5,9 @@
 #include <cstdint>
 
 #include "kernels/device/activations.cuh"
+#include "kernels/device/divider.h"
 #include "kernels/device/vector.cuh"
 #include "kernels/gemm/gemm.h"
-#include "kernels/product/divisor.h"
 #include "kernels/product/epilogue.cuh"
 
 namespace noisefloor::gemm {
@@ -35,7 +35,7 @@ struct Epilogue {
   const float* share;    // of blend
   std::int64_t n;
   int m, part;  // columns of a part of D; n where it is one matrix
-  product::Divisor rows_per_image;
+  Divider rows_per_image;
   float scale;
   Activation act;
 

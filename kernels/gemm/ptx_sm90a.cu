@@ -1,8 +1,6 @@
 // The launcher of ptx_sm90a (its kernel: ptx_sm90a.cuh): its maps and arguments, of a schedule.
 #include "kernels/gemm/ptx_sm90a.cuh"
 
-#include <utility>
-
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/launch.cuh"
 #include "kernels/device/tensor_map.h"
@@ -81,16 +79,6 @@ Status launch_tile(const Problem& problem, DType dtype, const Tensors& tensors, 
                        map_residual, map_blend, arguments);
 }
 
-template <class T, int... kTile>
-Status launch_any(const Problem& problem, DType dtype, const Tensors& tensors, const Schedule& schedule,
-                  const LaunchContext& context, std::integer_sequence<int, kTile...>) {
-  Status status = failure(StatusCode::invalid_argument, "no such tile");
-  (void)((schedule.tile == kTile ? (status = launch_tile<T, kTile>(problem, dtype, tensors, schedule, context), true)
-                                 : false) ||
-         ...);
-  return status;
-}
-
 }  // namespace
 
 Status launch_ptx_sm90a_scheduled(const Problem& problem, DType dtype, const Tensors& tensors, const Schedule& schedule,
@@ -98,9 +86,10 @@ Status launch_ptx_sm90a_scheduled(const Problem& problem, DType dtype, const Ten
   if (const Status status = check_pointers(problem, tensors); !status.ok()) return status;
   if (!fits(problem, kTiles[static_cast<std::size_t>(schedule.tile)]))
     return failure(StatusCode::invalid_argument, "gemm: a tile lies in two parts of D, or takes no turns for a blend");
-  constexpr std::make_integer_sequence<int, static_cast<int>(kTiles.size())> all{};
-  return with_half_type(
-      dtype, [&](auto type) { return launch_any<decltype(type)>(problem, dtype, tensors, schedule, context, all); });
+  return with_half_type(dtype, [&]<class T>(T) {
+    return with_tile<kTiles.size()>(
+        schedule.tile, [&]<int kTile>() { return launch_tile<T, kTile>(problem, dtype, tensors, schedule, context); });
+  });
 }
 
 Status launch_ptx_sm90a(const Problem& problem, DType dtype, const Tensors& tensors, const Scratch&,

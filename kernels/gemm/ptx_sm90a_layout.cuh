@@ -25,41 +25,30 @@ struct Arguments {
   T* d;
   int m, n, k_steps;
   product::TileOrder order;
-  product::Divisor part_tiles;                // tiles along n of a part of D
+  Divider part_tiles;                         // tiles along n of a part of D
   int second_half;                            // rows of B from a tile's first half of block_n to its second
   int stages, early, multicast, multicast_a;  // early: stages whose rows of B are constant, and come first
   product::Inbox inbox;
-  product::Divisor splits;
+  Divider splits;
 };
 
 // Shared memory of a block: stages of A rows and B rows, then the buffers of stores, the bias (with a shift of all
 // rows) in fp32 and the barriers.
 template <int kTile>
-struct Layout {
-  static constexpr Tile kShape = kTiles[kTile];
-  static constexpr int kABytes = kShape.block_m() * kRowBytes;
-  static constexpr int kBBytes = kShape.block_n * kRowBytes;
-  static constexpr int kStageBytes = kABytes + kBBytes;
+struct Layout : product::Sm90aBlock<kTiles[kTile]> {
+  using Block = product::Sm90aBlock<kTiles[kTile]>;
+  using Block::kShape, Block::kStageBytes;
   // Per consumer, as is the bias. In ping-pong 16 KB: four pieces of 32 columns.
   static constexpr int kStoreBytes =
       std::max({store_bytes(kShape.consumers, kShape.block_n), store_bytes(kShape.consumers, kShape.block_n / 2),
                 kShape.pingpong ? 16 * 1024 : 0});
   static constexpr int kBiasBytes = kShape.block_n * 4;
-  static constexpr int kAlignment = 128;       // that the language gives; stages lie at a kSwizzleAtom
-  static constexpr int kReservedBytes = 1024;  // of the system, per block
-  static constexpr int kSmBytes = 228 * 1024;
+  static constexpr int kAlignment = 128;  // that the language gives; stages lie at a kSwizzleAtom
 
   static constexpr int bytes(int stages) {
     return kSwizzleAtom - kAlignment + stages * kStageBytes + kShape.consumers * (kStoreBytes + kBiasBytes) +
            Barriers::bytes(stages) + (kShape.pingpong ? kShape.consumers * ResidualBuffers::kBytes : 0);
   }
-  // Accumulators of 128 registers need more than the 168 per thread that 9 warps can have: there the producer is a
-  // whole warpgroup, which gives registers to the consumers (setmaxnreg).
-  static constexpr bool kMoveRegisters = kShape.consumers == 2 && (kShape.block_n > 192 || kShape.pingpong);
-  static constexpr int kProducerRegisters = 40, kConsumerRegisters = 232;
-  static_assert(128 * kProducerRegisters + 256 * kConsumerRegisters <= 65536, "an SM's registers");
-  static constexpr int kThreads = kShape.consumers * 128 + (kMoveRegisters ? 128 : 32);
-  static constexpr int kSubtiles = kShape.pingpong ? 2 : 1;  // of 64 rows, that a consumer holds
   // Split-K partial sums arrive in stages; the widest tiles are never split.
   static constexpr bool kCanSplit = can_split(kShape);
   static constexpr int kInboxStages = product::stages_for(kInboxBytes<kShape.block_m(), kShape.block_n>, kStageBytes);
@@ -75,9 +64,7 @@ struct Layout {
   static_assert(kShape.pingpong || (std::max(residual(false).stages(), residual(true).stages()) <= kMaxResidualStages &&
                                     kMaxResidualStages + 1 < kShape.stages),
                 "room for a residual in the ring");
-  static_assert(kShape.block_n / 2 % 8 == 0, "each half of B must be whole swizzle atoms");
-  static_assert((bytes(kShape.stages) + kReservedBytes) * kShape.blocks_per_sm <= kSmBytes, "an SM's shared memory");
-  static_assert(bytes(kShape.deep_stages) + kReservedBytes <= kSmBytes, "a block's shared memory");
+  static_assert(Block::fits(bytes(kShape.stages), bytes(kShape.deep_stages)), "shared memory of an SM and of a block");
 };
 
 }  // namespace noisefloor::gemm

@@ -102,43 +102,8 @@ __global__ void __launch_bounds__(Tile::kThreads, kBlocksPerSm)
   // Bias is asked for now, so that it has long arrived when the sums are done.
   const int outputs = epilogue.gated() ? Tile::kBlockN / 2 : Tile::kBlockN;
   const ColumnEpilogue<T, kDrained> columns(epilogue, std::int64_t{tile_n} * outputs + drain_column(outputs));
-  const std::uint32_t stages = ptx::shared_address(shared);
-  const WarpPlace warp = warp_place<Tile>();
   Sums<Tile> sums = {};
-  Fragments<Tile> fragments[2];  // the next k16 step is read from shared memory while this one is multiplied
-
-#pragma unroll
-  for (int s = 0; s < Tile::kStages - 1; ++s) {
-    if (s < steps) loader.issue(stages + s * Tile::kStageBytes);
-    ptx::cp_async_commit();  // also an empty group, so that counts stay simple
-  }
-  ptx::cp_async_wait<Tile::kStages - 2>();
-  __syncthreads();
-  const auto load_fragments = [&](Fragments<Tile>& into, int stage, int k16) {
-    const std::uint32_t a_tile = stages + stage * Tile::kStageBytes;
-    into.load(a_tile, a_tile + Tile::kBlockM * Tile::kBlockK * 2, warp, warp.k * Tile::kStepsK + k16);
-  };
-  load_fragments(fragments[0], 0, 0);
-  int read_stage = 0, write_stage = Tile::kStages - 1;
-  static_assert(Tile::kStepsK % 2 == 0, "the fragment buffers alternate through a step");
-  for (int step = 0; step < steps; ++step) {
-#pragma unroll
-    for (int i = 0; i < Tile::kStepsK; ++i) {
-      if (i == Tile::kStepsK - 1) {  // on to the next stage, once it has arrived for everyone
-        ptx::cp_async_wait<Tile::kStages - 2>();
-        __syncthreads();
-        read_stage = read_stage + 1 == Tile::kStages ? 0 : read_stage + 1;
-      }
-      load_fragments(fragments[(i + 1) % 2], read_stage, (i + 1) % Tile::kStepsK);
-      if (i == 0) {  // the stage that everyone left at the last barrier
-        if (step + Tile::kStages - 1 < steps) loader.issue(stages + write_stage * Tile::kStageBytes);
-        ptx::cp_async_commit();
-        write_stage = write_stage + 1 == Tile::kStages ? 0 : write_stage + 1;
-      }
-      product::multiply_fragments<T, Tile>(fragments[i % 2], sums);
-    }
-  }
-  ptx::cp_async_wait<0>();
+  product::multiply_steps<T, Tile>(loader, ptx::shared_address(shared), steps, sums);
 
   const std::int64_t row0 = std::int64_t{tile_m} * Tile::kBlockM;
   if (grid.partials == nullptr) {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/device/dispatch.cuh"
-#include "kernels/device/divider.cuh"
+#include "kernels/device/divider.h"
 #include "kernels/device/stream.cuh"
 #include "kernels/layernorm/launchers.h"
 
@@ -81,7 +81,7 @@ __device__ __forceinline__ void store_normalised(const Arguments<T>& a, float rs
     for (int i = 0; i < kLanes; ++i) s[i] = s[i] * first[i] + second[i];
   }
   if (a.t.scale) {
-    const std::int64_t at = (static_cast<std::int64_t>(a.rows_per_image.quotient(row)) * a.vectors + vector) * kLanes;
+    const std::int64_t at = (static_cast<std::int64_t>(row / a.rows_per_image) * a.vectors + vector) * kLanes;
     load_vector<T, CacheHint::read_only>(static_cast<const T*>(a.t.scale) + at, first);
     load_vector<T, CacheHint::read_only>(static_cast<const T*>(a.t.shift) + at, second);
 #pragma unroll

@@ -65,6 +65,47 @@ __device__ __forceinline__ void multiply_fragments(const Fragments<Tile>& fragme
       ptx::mma_m16n8k16<T>(sums[i][j], fragments.a[i], fragments.b[j][0], fragments.b[j][1]);
 }
 
+// sums += the products of `steps` steps of k. loader.issue(stage) copies the next one to the shared address of a stage.
+// Behind it every copy has arrived, but not everybody has read the last stage.
+template <class T, class Tile, class Loader>
+__device__ __forceinline__ void multiply_steps(Loader& loader, std::uint32_t stages, int steps, Sums<Tile>& sums) {
+  const WarpPlace warp = warp_place<Tile>();
+  Fragments<Tile> fragments[2];  // the next k16 step is read from shared memory while this one is multiplied
+
+#pragma unroll
+  for (int s = 0; s < Tile::kStages - 1; ++s) {
+    if (s < steps) loader.issue(stages + s * Tile::kStageBytes);
+    ptx::cp_async_commit();  // also an empty group, so that counts stay simple
+  }
+  ptx::cp_async_wait<Tile::kStages - 2>();
+  __syncthreads();
+  const auto load_fragments = [&](Fragments<Tile>& into, int stage, int k16) {
+    const std::uint32_t a_tile = stages + stage * Tile::kStageBytes;
+    into.load(a_tile, a_tile + Tile::kBlockM * Tile::kBlockK * 2, warp, warp.k * Tile::kStepsK + k16);
+  };
+  load_fragments(fragments[0], 0, 0);
+  int read_stage = 0, write_stage = Tile::kStages - 1;
+  static_assert(Tile::kStepsK % 2 == 0, "the fragment buffers alternate through a step");
+  for (int step = 0; step < steps; ++step) {
+#pragma unroll
+    for (int i = 0; i < Tile::kStepsK; ++i) {
+      if (i == Tile::kStepsK - 1) {  // on to the next stage, once it has arrived for everyone
+        ptx::cp_async_wait<Tile::kStages - 2>();
+        __syncthreads();
+        read_stage = read_stage + 1 == Tile::kStages ? 0 : read_stage + 1;
+      }
+      load_fragments(fragments[(i + 1) % 2], read_stage, (i + 1) % Tile::kStepsK);
+      if (i == 0) {  // the stage that everyone left at the last barrier
+        if (step + Tile::kStages - 1 < steps) loader.issue(stages + write_stage * Tile::kStageBytes);
+        ptx::cp_async_commit();
+        write_stage = write_stage + 1 == Tile::kStages ? 0 : write_stage + 1;
+      }
+      multiply_fragments<T, Tile>(fragments[i % 2], sums);
+    }
+  }
+  ptx::cp_async_wait<0>();
+}
+
 // For drain_sums: fp32 sums, as they are.
 struct ToPartials {
   float* corner;

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "kernels/product/divisor.h"
+#include "kernels/device/divider.h"
 #include "kernels/product/sharing.h"
 #include "kernels/product/sm90a_schedule.h"
 #include "kernels/ptx/cluster.cuh"
@@ -20,6 +20,27 @@
 namespace noisefloor::product {
 
 inline constexpr int kSwizzleAtom = 1024;  // 8 rows of 128 bytes: the alignment of a swizzled tile
+
+// What a block takes by its tile's shape. Its stages are of rows of A and rows of B.
+template <Sm90aTile kTile>
+struct Sm90aBlock {
+  static constexpr Sm90aTile kShape = kTile;
+  static constexpr int kABytes = kShape.block_m() * kRowBytes;
+  static constexpr int kStageBytes = kABytes + kShape.block_n * kRowBytes;
+  static_assert(kShape.block_n / 2 % 8 == 0, "each half of B must be whole swizzle atoms");
+  static constexpr int kSubtiles = kShape.pingpong ? 2 : 1;  // of 64 rows, that a consumer holds
+  // Accumulators of 128 registers need more than the 168 per thread that 9 warps can have: there the producer is a
+  // whole warpgroup, which gives registers to the consumers (setmaxnreg).
+  static constexpr bool kMoveRegisters = kShape.consumers == 2 && (kShape.block_n > 192 || kShape.pingpong);
+  static constexpr int kProducerRegisters = 40, kConsumerRegisters = 232;
+  static_assert(128 * kProducerRegisters + 256 * kConsumerRegisters <= 65536, "an SM's registers");
+  static constexpr int kThreads = kShape.consumers * 128 + (kMoveRegisters ? 128 : 32);
+  // Of so many bytes of shared memory with kShape.stages stages, and with deep_stages.
+  static constexpr bool fits(int bytes, int deep_bytes) {
+    constexpr int kReservedBytes = 1024, kSmBytes = 228 * 1024;  // of the system, per block; in all
+    return (bytes + kReservedBytes) * kShape.blocks_per_sm <= kSmBytes && deep_bytes + kReservedBytes <= kSmBytes;
+  }
+};
 
 // The same number, which a warp's threads share, so that the compiler sees that they do: what follows from it is worked
 // out once for the warp, and wgmma takes its descriptors from there.
@@ -64,7 +85,7 @@ struct Part : Role<kConsumers>, Sharing {
 struct StepRange {
   int first, count;
 
-  __device__ __forceinline__ StepRange(int k_steps, int split, const Divisor& splits)
+  __device__ __forceinline__ StepRange(int k_steps, int split, const Divider& splits)
       : first(k_steps * split / splits), count(k_steps * (split + 1) / splits - first) {}
 };
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "kernels/product/divisor.h"
+#include "kernels/device/divider.h"
 
 namespace noisefloor::product {
 
@@ -37,7 +37,7 @@ class TileOrder {
 
  private:
   int tiles_, last_group_;  // the last group has fewer clusters, or none
-  Divisor group_, last_rows_;
+  Divider group_, last_rows_;
 };
 
 }  // namespace noisefloor::product

@@ -3,7 +3,7 @@
 
 #include "kernels/core/noise_stream.h"
 #include "kernels/device/dispatch.cuh"
-#include "kernels/device/divider.cuh"
+#include "kernels/device/divider.h"
 #include "kernels/device/stream.cuh"
 #include "kernels/q_sample/launchers.h"
 
@@ -13,7 +13,7 @@ namespace noisefloor::q_sample {
 template <int kLanes>
 __device__ __forceinline__ void draw(const NoiseStream& stream, const Divider& per_image, std::uint32_t image,
                                      std::uint32_t vector, float (&z)[kLanes]) {
-  const std::uint32_t first = (vector - image * per_image.divisor) * (kLanes / kNormalsPerBlock);
+  const std::uint32_t first = (vector - image * per_image.divisor()) * (kLanes / kNormalsPerBlock);
 #pragma unroll
   for (int block = 0; block < kLanes / kNormalsPerBlock; ++block) {
     const Normal4 normal = box_muller4(noise_words(stream, image, first + block));
@@ -44,7 +44,7 @@ struct Map : FlatInputs<kDrawn ? 1 : 2> {
 
   __device__ __forceinline__ void apply(std::uint32_t vector, const uint4 (&bits)[Map::kInputs]) const {
     constexpr int kLanes = kVectorLanes<T>;
-    const std::uint32_t image = per_image.quotient(vector);
+    const std::uint32_t image = vector / per_image;
     const float2 level = __ldg(levels + image);
     float x[kLanes], z[kLanes];
     unpack_vector<T>(bits[0], x);

@@ -21,10 +21,10 @@ template <class T>
 __global__ void __launch_bounds__(kDiagonalThreads)
     tensor_core_kernel(const Tensors t, const NoiseStream stream, const Divider per_image) {
   const std::uint32_t image = blockIdx.y;
-  const std::uint32_t begin = image * per_image.divisor;
+  const std::uint32_t begin = image * per_image.divisor();
   const float alpha = t.levels[2 * image], sigma = t.levels[2 * image + 1];
   const DiagonalCoefficients<T, 3> coefficients(alpha, sigma);
-  for_each_warp_vector(per_image.divisor, [&](std::uint32_t within, bool valid) {
+  for_each_warp_vector(per_image.divisor(), [&](std::uint32_t within, bool valid) {
     const std::int64_t i = static_cast<std::int64_t>(begin + within) * 8;
     const uint4 x0 = load_16_bytes(static_cast<const T*>(t.x0) + i);
     uint4 z{};
@@ -49,7 +49,7 @@ Status launch_tensor_core_sm80(const Problem& p, DType dtype, const Tensors& t, 
                                const LaunchContext& context) {
   return with_half_type(dtype, [&]<class T>(T) {
     const Divider per_image(static_cast<std::uint32_t>(p.elements / 8));
-    const dim3 grid = diagonal_grid(per_image.divisor, p.batch, context);
+    const dim3 grid = diagonal_grid(per_image.divisor(), p.batch, context);
     tensor_core_kernel<T><<<grid, kDiagonalThreads, 0, context.stream>>>(t, noise_stream(p), per_image);
     return launch_status("q_sample tensor_core_kernel");
   });

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/device/dispatch.cuh"
-#include "kernels/device/divider.cuh"
+#include "kernels/device/divider.h"
 #include "kernels/device/stream.cuh"
 #include "kernels/resample/launchers.h"
 
@@ -16,17 +16,17 @@ struct Shape {
 
   // nearest_up2: where a vector of x goes first; the others are one pixel, one row and both further.
   __device__ __forceinline__ std::int64_t up(std::uint32_t vector) const {
-    const std::uint32_t at = pixel.quotient(vector);  // pixel of all images
-    const std::uint32_t row = width.quotient(at);
-    const std::uint32_t column = at - row * width.divisor;
-    return (static_cast<std::int64_t>(row) * 4 * width.divisor + 2 * column) * pixel.divisor +
-           (vector - at * pixel.divisor);
+    const std::uint32_t at = vector / pixel;  // pixel of all images
+    const std::uint32_t row = at / width;
+    const std::uint32_t column = at - row * width.divisor();
+    return (static_cast<std::int64_t>(row) * 4 * width.divisor() + 2 * column) * pixel.divisor() +
+           (vector - at * pixel.divisor());
   }
   // average_down2: the first of the vectors that make vector of y.
   __device__ __forceinline__ std::int64_t down(std::uint32_t vector) const {
     return up(vector);  // the same geometry with x and y exchanged
   }
-  __device__ __forceinline__ std::uint32_t next_row() const { return 2 * width.divisor * pixel.divisor; }
+  __device__ __forceinline__ std::uint32_t next_row() const { return 2 * width.divisor() * pixel.divisor(); }
 };
 
 template <class T>
@@ -53,9 +53,9 @@ struct UpMap : FlatInputs<1> {
   __device__ __forceinline__ void apply(std::uint32_t vector, const uint4 (&bits)[1]) const {
     uint4* const out = y + shape.up(vector);
     store_16_bytes(out, bits[0]);
-    store_16_bytes(out + shape.pixel.divisor, bits[0]);
+    store_16_bytes(out + shape.pixel.divisor(), bits[0]);
     store_16_bytes(out + shape.next_row(), bits[0]);
-    store_16_bytes(out + shape.next_row() + shape.pixel.divisor, bits[0]);
+    store_16_bytes(out + shape.next_row() + shape.pixel.divisor(), bits[0]);
   }
 };
 
@@ -68,7 +68,7 @@ struct DownMap {
   std::uint32_t vectors;
 
   __device__ __forceinline__ const void* at(int input, std::uint32_t vector) const {
-    return x + shape.down(vector) + (input % 2) * shape.pixel.divisor + (input / 2) * shape.next_row();
+    return x + shape.down(vector) + (input % 2) * shape.pixel.divisor() + (input / 2) * shape.next_row();
   }
   __device__ __forceinline__ void apply(std::uint32_t vector, const uint4 (&bits)[4]) const {
     float mean[kVectorLanes<T>];
@@ -85,8 +85,8 @@ struct ConcatMap {
   std::uint32_t vectors;
 
   __device__ __forceinline__ const void* at(int, std::uint32_t vector) const {
-    const std::uint32_t pixel = shape.pixel.quotient(vector), place = vector - pixel * shape.pixel.divisor;
-    const std::uint32_t first = shape.pixel.divisor - shape.skip;  // vectors of x in a pixel
+    const std::uint32_t pixel = vector / shape.pixel, place = vector - pixel * shape.pixel.divisor();
+    const std::uint32_t first = shape.pixel.divisor() - shape.skip;  // vectors of x in a pixel
     return place < first ? x + static_cast<std::int64_t>(pixel) * first + place
                          : skip + static_cast<std::int64_t>(pixel) * shape.skip + place - first;
   }

@@ -3,9 +3,9 @@
 // concat, whole pixels, up to 512 vectors of y, or one pixel.
 //
 // Better than naive and tensor_core_sm80: whole vectors of 16 bytes, no 64-bit division, nearest reads x once, not four
-// times, and a mean takes no product. What differs from tiled, which stands above: the loads in flight live in shared memory and do not depend on occupancy, a
-// block lives for several tiles, and places are found by 32-bit arithmetic within a tile. Honours programmatic
-// dependent launch.
+// times, and a mean takes no product. What differs from tiled, which stands above: the loads in flight live in shared
+// memory and do not depend on occupancy, a block lives for several tiles, and places are found by 32-bit arithmetic
+// within a tile. Honours programmatic dependent launch.
 //
 // Requires: as tiled; pixels of concat of at most 96 KiB (two stages of one pixel fit a block).
 // Bound: memory traffic.
@@ -26,13 +26,13 @@ struct DownWork {
   Divider per_row, pieces, per_run;  // tiles of a row (or of a pixel)
 
   DownWork(const DownMap<T>& the_map, std::uint32_t rows) : map(the_map) {
-    const std::uint32_t pixel = map.shape.pixel.divisor, width = map.shape.width.divisor;
+    const std::uint32_t pixel = map.shape.pixel.divisor(), width = map.shape.width.divisor();
     pixels = std::clamp(kTileVectors / pixel, 1u, width);
     run = std::min(pixel, kTileVectors);
     pieces = Divider((pixel + kTileVectors - 1) / kTileVectors);
     per_row = Divider((width + pixels - 1) / pixels);
     per_run = Divider(run);
-    tiles = rows * per_row.divisor * pieces.divisor;
+    tiles = rows * per_row.divisor() * pieces.divisor();
     stage_bytes = (4 * pixels * run * 16 + 127) / 128 * 128;
   }
   struct Place {
@@ -40,9 +40,9 @@ struct DownWork {
     std::uint32_t pixels, run;
   };
   __device__ __forceinline__ Place place(std::uint32_t tile) const {
-    const std::uint32_t pixel = map.shape.pixel.divisor, width = map.shape.width.divisor;
-    const std::uint32_t group = pieces.quotient(tile), piece = tile - group * pieces.divisor;
-    const std::uint32_t row = per_row.quotient(group), column = (group - row * per_row.divisor) * pixels;
+    const std::uint32_t pixel = map.shape.pixel.divisor(), width = map.shape.width.divisor();
+    const std::uint32_t group = tile / pieces, piece = tile - group * pieces.divisor();
+    const std::uint32_t row = group / per_row, column = (group - row * per_row.divisor()) * pixels;
     return {(row * width + column) * pixel + piece * run, min(pixels, width - column), min(run, pixel - piece * run)};
   }
   // In the stage: the runs of the upper row's pixels, even and odd by turns, then those of the lower one's.
@@ -52,7 +52,7 @@ struct DownWork {
     ptx::mbarrier_arrive_expect_tx(barrier, 4 * at.pixels * bytes);
     for (int row = 0; row < 2; ++row) {
       const std::uint32_t to = stage + row * 2 * pixels * run * 16;
-      if (pieces.divisor == 1) {
+      if (pieces.divisor() == 1) {
         ptx::bulk_load(to, map.at(2 * row, at.first), 2 * at.pixels * bytes, barrier);
       } else {
         ptx::bulk_load(to, map.at(2 * row, at.first), bytes, barrier);
@@ -65,7 +65,7 @@ struct DownWork {
     const Place at = place(tile);
     const std::uint32_t stage = wait();
     for (std::uint32_t i = threadIdx.x; i < at.pixels * run; i += kBulkConsumers) {
-      const std::uint32_t pixel = per_run.quotient(i), within = i - pixel * run;
+      const std::uint32_t pixel = i / per_run, within = i - pixel * run;
       if (within >= at.run) continue;
       const std::uint32_t corner = stage + (i + pixel * run) * 16;
       const std::uint32_t lower = corner + 2 * pixels * run * 16;
@@ -82,7 +82,7 @@ struct ConcatWork {
   std::uint32_t tiles, stage_bytes, pixels, all_pixels, first_bytes, skip_bytes;
 
   explicit ConcatWork(const ConcatMap& the_map) : map(the_map) {
-    const std::uint32_t pixel = map.shape.pixel.divisor;
+    const std::uint32_t pixel = map.shape.pixel.divisor();
     pixels = std::max(1u, kTileVectors / pixel);
     all_pixels = map.vectors / pixel;
     first_bytes = (pixel - map.shape.skip) * 16;
@@ -101,9 +101,9 @@ struct ConcatWork {
   template <class Wait>
   __device__ __forceinline__ void consume(std::uint32_t tile, const Wait& wait) const {
     const std::uint32_t stage = wait();
-    const std::uint32_t pixel = map.shape.pixel.divisor, first = tile * pixels * pixel;
+    const std::uint32_t pixel = map.shape.pixel.divisor(), first = tile * pixels * pixel;
     for (std::uint32_t i = threadIdx.x; i < pixels * pixel && first + i < map.vectors; i += kBulkConsumers) {
-      const std::uint32_t at = map.shape.pixel.quotient(i), place = (i - at * pixel) * 16;
+      const std::uint32_t at = i / map.shape.pixel, place = (i - at * pixel) * 16;
       const std::uint32_t from =
           place < first_bytes ? at * first_bytes + place : pixels * first_bytes + at * skip_bytes + place - first_bytes;
       const uint4 bits[1] = {ptx::load_shared_16(stage + from)};

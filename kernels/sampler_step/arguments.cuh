@@ -3,7 +3,7 @@
 
 #include "kernels/core/cuda_status.h"
 #include "kernels/device/dispatch.cuh"
-#include "kernels/device/divider.cuh"
+#include "kernels/device/divider.h"
 #include "kernels/device/vector.cuh"
 #include "kernels/sampler_step/element.h"
 #include "kernels/sampler_step/launchers.h"

@@ -85,8 +85,8 @@ __device__ __forceinline__ void produce(const Pipeline& p, std::uint32_t base, s
 
 __device__ __forceinline__ void draw(const NoiseStream& stream, const Divider& per_image, std::uint32_t vector,
                                      float (&noise)[kNormalsPerBlock]) {
-  const std::uint32_t image = per_image.quotient(vector);
-  const Normal4 normal = box_muller4(noise_words(stream, image, vector - image * per_image.divisor));
+  const std::uint32_t image = vector / per_image;
+  const Normal4 normal = box_muller4(noise_words(stream, image, vector - image * per_image.divisor()));
 #pragma unroll
   for (int i = 0; i < kNormalsPerBlock; ++i) noise[i] = normal.v[i];
 }
@@ -95,17 +95,17 @@ __device__ __forceinline__ void draw(const NoiseStream& stream, const Divider& p
 class ImageDraw {
  public:
   __device__ __forceinline__ ImageDraw(const NoiseStream& stream, const Divider& per_image, std::uint32_t vector)
-      : image_(per_image.quotient(vector)), noise_(stream, image_) {}
+      : image_(vector / per_image), noise_(stream, image_) {}
 
   // Of a vector of this image or of a later one, times `scale`.
   __device__ __forceinline__ NormalPairs draw(const NoiseStream& stream, const Divider& per_image, std::uint32_t vector,
                                               float scale) {
-    const std::uint32_t image = per_image.quotient(vector);
+    const std::uint32_t image = vector / per_image;
     if (image != image_) {
       image_ = image;
       noise_ = ImageNoise(stream, image);
     }
-    return short_normals(eight_words(stream, noise_, vector - image * per_image.divisor), scale * kRootTwoLn2);
+    return short_normals(eight_words(stream, noise_, vector - image * per_image.divisor()), scale * kRootTwoLn2);
   }
 
  private:

@@ -124,8 +124,8 @@ __device__ __forceinline__ void finish(const Arguments<T>& a, const Coefficients
   const float x0[2] = {clamp_symmetric(own[0], c.limit), clamp_symmetric(own[2], c.limit)};
   float x_next[2] = {own[1] + c.x0 * x0[0], own[3] + c.x0 * x0[1]};
   if (a.drawn) {
-    const std::uint32_t image = chunks_per_image.quotient(chunk);
-    const std::uint32_t block = (chunk - image * chunks_per_image.divisor) * (kChunk / kNormalsPerBlock) + t / 2;
+    const std::uint32_t image = chunk / chunks_per_image;
+    const std::uint32_t block = (chunk - image * chunks_per_image.divisor()) * (kChunk / kNormalsPerBlock) + t / 2;
     const Philox4 words = noise_words(a.stream, image, block);
     float first, second;
     box_muller(t % 2 == 0 ? words.v[0] : words.v[2], t % 2 == 0 ? words.v[1] : words.v[3], first, second);

@@ -53,8 +53,8 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm) tiled_kernel(const Arg
   constexpr int kLanes = kVectorLanes<T>;
   const std::uint32_t vector = blockIdx.x * kThreads + threadIdx.x;
   if (vector >= tiling.vectors) return;
-  const std::uint32_t image = tiling.vectors_per_image.quotient(vector);
-  const std::uint32_t within = (vector - image * tiling.vectors_per_image.divisor) * kLanes;
+  const std::uint32_t image = vector / tiling.vectors_per_image;
+  const std::uint32_t within = (vector - image * tiling.vectors_per_image.divisor()) * kLanes;
   const std::int64_t i = static_cast<std::int64_t>(image) * a.elements + within;
   const int count = min(kLanes, static_cast<int>(a.elements - within));
   const bool wide = count == kLanes && i % kLanes == 0;

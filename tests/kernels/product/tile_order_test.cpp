@@ -14,7 +14,7 @@ namespace {
 TEST(divisor, IsExactAtTheEdges) {
   for (const int d :
        {1, 2, 3, 5, 7, 8, 9, 64, 65, 641, 65535, 65536, 65537, 1 << 30, (1 << 30) + 1, INT_MAX - 1, INT_MAX}) {
-    const Divisor divisor(d);
+    const Divider divisor(d);
     EXPECT_EQ(static_cast<int>(divisor), d);
     for (const std::int64_t q : {0, 1, 2, 3, 1000, INT_MAX / d - 1, INT_MAX / d})
       for (const std::int64_t n : {q * d - 1, q * d, q * d + 1, q * d + d - 1}) {
@@ -29,8 +29,8 @@ RC_GTEST_PROP(divisor, IsDivision, (int n, int d)) {
   n &= INT_MAX;
   d &= INT_MAX >> *rc::gen::inRange(0, 31);
   RC_PRE(d > 0);
-  RC_ASSERT(n / Divisor(d) == n / d);
-  RC_ASSERT(n % Divisor(d) == n % d);
+  RC_ASSERT(n / Divider(d) == n / d);
+  RC_ASSERT(n % Divider(d) == n % d);
 }
 
 RC_GTEST_PROP(tile_order, TakesEveryTileOnceInGroups, ()) {
