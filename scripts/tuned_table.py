@@ -44,9 +44,10 @@ class Tuned:
     choice: tuple  # what a row says: (field, least)
     name: str  # of what is chosen: "plan"
     record: str  # C++: the type of a row
-    file: str  # that is written, without its ending, as is the header that declares the table
+    file: str  # that is written, without its ending
     table: Callable  # C++: the function that gives it, from the number of SMs
     derive: Callable = lambda fields: fields  # adds to a problem's fields what is not one of them
+    header: str = "schedule"  # that declares the table, without its ending
     room: str = ""  # whose the table is, where it is not the op's
     untabled: tuple = ()  # variants of the op that choose by estimate alone; their times are passed over
     stand_in: Callable = lambda shape: False  # whether a shape without a row takes another's, so that the estimate needs one too
@@ -233,7 +234,7 @@ def cpp(tuned, source, table, problems, plans, kept=None):
         rows = "".join("    {%s},\n" % ", ".join(map(str, shape + plan)) for shape, plan in rows)
         arrays += f"constexpr std::array<{tuned.record}, {rows.count(chr(10))}> {array} = {{{{\n{rows}}}}};\n"
     return f"""{about}
-#include "kernels/{tuned.room}/{tuned.file}.h"
+#include "kernels/{tuned.room}/{tuned.header}.h"
 
 namespace noisefloor::{tuned.room} {{
 namespace {{

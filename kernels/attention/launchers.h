@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/attention/attention.h"
-#include "kernels/device/grid.h"
+#include "kernels/device/limits.h"
 
 namespace noisefloor::attention {
 

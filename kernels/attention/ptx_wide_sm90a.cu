@@ -15,7 +15,7 @@
 #include "kernels/attention/ptx_merge_sm90a.cuh"
 #include "kernels/attention/ptx_sm90a_maps.cuh"
 #include "kernels/attention/ptx_wide_sm90a_tile.cuh"
-#include "kernels/attention/wide_schedule.h"
+#include "kernels/attention/schedule.h"
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/launch.cuh"
 #include "kernels/ptx/elect.cuh"

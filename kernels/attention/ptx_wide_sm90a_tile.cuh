@@ -16,7 +16,7 @@
 #pragma once
 
 #include "kernels/attention/ptx_sm90a_tile.cuh"
-#include "kernels/attention/wide_schedule.h"
+#include "kernels/attention/schedule.h"
 #include "kernels/ptx/cluster.cuh"
 #include "kernels/ptx/mbarrier.cuh"
 #include "kernels/ptx/shared.cuh"

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
+#include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
 #include "kernels/attention/attention.h"
-#include "kernels/attention/measured_schedules.h"
 #include "kernels/core/choice.h"
 
 namespace noisefloor::attention {
@@ -60,6 +62,22 @@ struct Grid {
 };
 Grid grid_of(const Problem& problem, const Schedule& schedule, int sm_count);
 
+// Schedules that won when all of a problem's were timed, which choose() takes before its model: written by
+// `scripts/tune attention` to measured_schedules.cpp.
+struct MeasuredSchedule {
+  std::int64_t batch, heads, seq_q, seq_kv, dim;  // of any layout and dtype
+  int rows, keys, blocks, turns, splits;          // as in the choice's text
+
+  bool operator==(const MeasuredSchedule&) const = default;
+};
+
+struct MeasuredSchedules {
+  int sm_count;                                 // of the GPU they were timed on
+  std::span<const MeasuredSchedule> schedules;  // by shape, ascending; each shape once
+};
+
+MeasuredSchedules measured_schedules();
+
 // What was measured, where it was, else the least estimate of those whose parts were: only a measured row splits behind
 // full waves.
 Schedule choose(const Problem& problem, int sm_count, const MeasuredSchedules& measured = measured_schedules());
@@ -72,5 +90,28 @@ std::vector<Choice> schedule_choices(const Problem& problem, DType dtype, const 
 std::optional<Schedule> parse_schedule(const Problem& problem, std::string_view choice, int sm_count);
 Status launch_schedule_choice(const Problem& problem, DType dtype, const Tensors& tensors, const Scratch& scratch,
                               const LaunchContext& context, std::string_view choice);
+
+// How ptx_sm90a_wide cuts a problem.
+inline constexpr std::int64_t kWideRows = 64;   // queries of a block
+inline constexpr std::int64_t kWidePair = 2;    // blocks of a cluster, neighbours in queries: keys and values come once
+inline constexpr std::int64_t kWideKeys = 128;  // that it takes at a time
+
+// Blocks that would take all keys, whole clusters of them.
+std::int64_t wide_blocks(const Problem& problem);
+
+// Among how many blocks the keys of each query may be shared, the estimate's choice first; and that choice.
+std::vector<int> wide_splits(const Problem& problem, int sm_count);
+int choose_wide_splits(const Problem& problem, int sm_count);
+
+// Sums of each split in fp32 and, behind them, a row's maximum and sum; none where the keys are not split.
+std::size_t wide_partial_bytes(const Problem& problem, int splits);
+// Of any choice.
+std::size_t wide_workspace_bytes(const Problem& problem, DType dtype, const DeviceInfo& device);
+
+// The tuner's choices, and what one of their texts says.
+std::vector<Choice> wide_choices(const Problem& problem, DType dtype, const DeviceInfo& device);
+std::optional<int> parse_wide_splits(const Problem& problem, std::string_view choice, int sm_count);
+Status launch_wide_choice(const Problem& problem, DType dtype, const Tensors& tensors, const Scratch& scratch,
+                          const LaunchContext& context, std::string_view choice);
 
 }  // namespace noisefloor::attention

@@ -1,7 +1,6 @@
 // The ladder of attention. What each rung does better than the one below is in README.md.
 #include "kernels/attention/launchers.h"
 #include "kernels/attention/schedule.h"
-#include "kernels/attention/wide_schedule.h"
 
 namespace noisefloor::attention {
 namespace {

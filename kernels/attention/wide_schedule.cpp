@@ -1,4 +1,4 @@
-#include "kernels/attention/wide_schedule.h"
+#include "kernels/attention/schedule.h"
 
 #include <algorithm>
 #include <string>

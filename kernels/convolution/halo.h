@@ -198,7 +198,7 @@ struct TapStep {
   }
 };
 
-// The stages of weights that a split tile's inbox takes (product/inbox.h).
+// The stages of weights that a split tile's inbox takes (product::Inbox).
 constexpr int halo_inbox_stages(const Tile& tile, int splits) {
   return product::stages_for(inbox_bytes(tile, splits), tile.block_n * kRowBytes);
 }

@@ -4,7 +4,7 @@
 // over all its kinds that were timed. Where a shape without a row takes another's, the estimate's has one too. Rows
 // of other shapes are of earlier timings: NVIDIA H100 80GB HBM3, 132 SMs, commit bf86f81431f7; NVIDIA H100 80GB
 // HBM3, 132 SMs, commit bc40a61a0298; NVIDIA H200, 132 SMs, commits 6e1eb637a219 and 843e1ed61e1b.
-#include "kernels/convolution/measured_schedules.h"
+#include "kernels/convolution/schedule.h"
 
 namespace noisefloor::convolution {
 namespace {

@@ -12,7 +12,6 @@
 //
 // Source: original.
 #include "kernels/convolution/epilogue.cuh"
-#include "kernels/convolution/norm.cuh"
 #include "kernels/core/cuda_status.h"
 #include "kernels/device/dispatch.cuh"
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "kernels/convolution/narrow.h"
+#include "kernels/convolution/convolution.h"
 #include "kernels/device/divider.h"
 #include "kernels/product/epilogue.cuh"
 #include "kernels/ptx/cp_async.cuh"

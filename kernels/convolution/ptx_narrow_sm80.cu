@@ -12,7 +12,7 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "kernels/convolution/narrow.h"
+#include "kernels/convolution/convolution.h"
 #include "kernels/convolution/ptx_narrow_epilogue.cuh"
 #include "kernels/convolution/ptx_narrow_patch.cuh"
 #include "kernels/core/cuda_status.h"

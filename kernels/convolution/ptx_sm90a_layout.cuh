@@ -5,8 +5,8 @@
 
 #include "kernels/convolution/epilogue.cuh"
 #include "kernels/convolution/schedule.h"
-#include "kernels/product/inbox.h"
 #include "kernels/product/sm90a_mainloop.cuh"
+#include "kernels/product/sm90a_schedule.h"
 #include "kernels/product/tile_order.h"
 
 namespace noisefloor::convolution {

@@ -13,7 +13,7 @@
 namespace noisefloor::convolution {
 
 // Partial sums lie in shared memory as blocks of 8 channels, [block][block_m rows][8] floats, so that what a warp sends
-// of a block, 8 rows at a time, is 256 contiguous bytes. An inbox (product/inbox.h) has a share's blocks from each
+// of a block, 8 rows at a time, is 256 contiguous bytes. An inbox (product::Inbox) has a share's blocks from each
 // split. Where a thread's sums of a block of channels go: worked out by one lane for each, ahead of the products.
 struct Addressees {
   std::uint32_t inbox = 0, received = 0;  // of block `lane` of channels; `received` is 0 where it stays here

@@ -4,10 +4,12 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
 
 #include "kernels/convolution/convolution.h"
-#include "kernels/convolution/measured_schedules.h"
+#include "kernels/product/sm80_plan.h"
+#include "kernels/product/sm90a_choices.h"
 #include "kernels/product/sm90a_schedule.h"
 
 namespace noisefloor::convolution {
@@ -91,6 +93,20 @@ product::Sm90aProduct cut(const Convolution& convolution);
 Schedule make_schedule(const Convolution& convolution, int tile, int multicast, int splits, int sm_count);
 double modelled_cycles(const Convolution& convolution, const Schedule& schedule, int sm_count);
 product::Sm90aModel im2col_model_of(const Convolution& convolution);
+// Schedules that won when all of a problem's were timed, which choose() takes before its model: written by
+// `scripts/tune conv2d` to measured_schedules.cpp.
+struct MeasuredSchedule {
+  std::int64_t n, h, w, cin, cout, kernel, stride, pad, upsample, side, side_skip;
+  product::MeasuredCut cut;
+};
+
+struct MeasuredSchedules {
+  int sm_count;                                    // of the GPU they were timed on; schedules depend on it
+  std::span<const MeasuredSchedule> im2col, halo;  // by shape, ascending; each shape once
+};
+
+MeasuredSchedules measured_schedules();
+
 // What was measured, where it was, else the schedule of least modelled time.
 Schedule choose(const Convolution& convolution, int sm_count, const MeasuredSchedules& measured = measured_schedules());
 // The row of such a conv2d, else of the same without its second source; null where there is none. It must outlive what
@@ -103,5 +119,17 @@ std::optional<Schedule> parse_schedule(const Convolution& convolution, std::stri
 // Launches ptx_sm90a with a given schedule (convolution.h has the one that chooses). For tests and tuning.
 Status launch_ptx_sm90a_scheduled(const Convolution& convolution, DType dtype, const Operands& operands,
                                   const Schedule& schedule, const LaunchContext& context);
+
+struct Sm80Plan {
+  product::Sm80Tile tile = product::Sm80Tile::medium_128x64;
+  int splits = 1;                  // parts of k, summed in order by a second kernel
+  std::int64_t phase_tiles_m = 0;  // tiles along the rows of one phase
+  std::int64_t tiles_n = 0;
+  int phases = 1;
+
+  std::int64_t blocks() const { return phases * phase_tiles_m * tiles_n * splits; }
+};
+
+Sm80Plan choose_sm80_plan(const Convolution& convolution, const DeviceInfo& device);
 
 }  // namespace noisefloor::convolution

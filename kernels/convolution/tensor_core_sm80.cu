@@ -11,7 +11,7 @@
 // Numerics: fp32 sums in the tensor core, in order of k, then parts in order: deterministic.
 // Source: PTX ISA (mma, ldmatrix, cp.async); otherwise original.
 #include "kernels/convolution/epilogue.cuh"
-#include "kernels/convolution/sm80_plan.h"
+#include "kernels/convolution/schedule.h"
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/launch.cuh"
 #include "kernels/product/mma_pipeline.cuh"

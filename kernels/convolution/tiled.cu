@@ -11,7 +11,6 @@
 // Numerics: one fp32 FMA chain over taps and channels.
 // Source: original.
 #include "kernels/convolution/epilogue.cuh"
-#include "kernels/convolution/norm.cuh"
 #include "kernels/core/cuda_status.h"
 #include "kernels/device/dispatch.cuh"
 #include "kernels/product/quadrants.cuh"

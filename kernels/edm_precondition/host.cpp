@@ -2,8 +2,8 @@
 #include <cmath>
 
 #include "kernels/core/host_chunks.h"
+#include "kernels/edm_precondition/edm_precondition.h"
 #include "kernels/edm_precondition/element.h"
-#include "kernels/edm_precondition/launchers.h"
 
 namespace noisefloor::edm_precondition {
 

@@ -4,8 +4,8 @@
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/divider.h"
 #include "kernels/device/stream.cuh"
+#include "kernels/edm_precondition/edm_precondition.h"
 #include "kernels/edm_precondition/element.h"
-#include "kernels/edm_precondition/launchers.h"
 
 namespace noisefloor::edm_precondition {
 

@@ -9,8 +9,8 @@
 // Source: original.
 #include "kernels/core/cuda_status.h"
 #include "kernels/device/dispatch.cuh"
+#include "kernels/edm_precondition/edm_precondition.h"
 #include "kernels/edm_precondition/element.h"
-#include "kernels/edm_precondition/launchers.h"
 
 namespace noisefloor::edm_precondition {
 namespace {

@@ -1,6 +1,6 @@
 // The ladder of edm_precondition. What each rung does is in README.md.
-#include "kernels/device/stream_limits.h"
-#include "kernels/edm_precondition/launchers.h"
+#include "kernels/device/limits.h"
+#include "kernels/edm_precondition/edm_precondition.h"
 
 namespace noisefloor::edm_precondition {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "kernels/core/host_chunks.h"
 #include "kernels/core/vector_math.h"
-#include "kernels/elementwise/launchers.h"
+#include "kernels/elementwise/elementwise.h"
 
 namespace noisefloor::elementwise {
 namespace {

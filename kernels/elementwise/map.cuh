@@ -5,7 +5,7 @@
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/divider.h"
 #include "kernels/device/stream.cuh"
-#include "kernels/elementwise/launchers.h"
+#include "kernels/elementwise/elementwise.h"
 
 namespace noisefloor::elementwise {
 

@@ -11,7 +11,7 @@
 #include "kernels/core/cuda_status.h"
 #include "kernels/device/activations.cuh"
 #include "kernels/device/dispatch.cuh"
-#include "kernels/elementwise/launchers.h"
+#include "kernels/elementwise/elementwise.h"
 
 namespace noisefloor::elementwise {
 namespace {

@@ -1,6 +1,6 @@
 // The ladder of elementwise. What each rung does is in README.md.
-#include "kernels/device/stream_limits.h"
-#include "kernels/elementwise/launchers.h"
+#include "kernels/device/limits.h"
+#include "kernels/elementwise/elementwise.h"
 
 namespace noisefloor::elementwise {
 namespace {

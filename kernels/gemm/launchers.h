@@ -1,8 +1,9 @@
 // The launchers behind variants.cpp, each in the file of its name, and the limits that can_run checks for them.
 #pragma once
 
-#include "kernels/device/grid.h"
+#include "kernels/device/limits.h"
 #include "kernels/gemm/gemm.h"
+#include "kernels/product/sm80_plan.h"
 
 namespace noisefloor::gemm {
 
@@ -19,9 +20,25 @@ Definition::Launcher launch_host, launch_naive, launch_tiled, launch_tensor_core
     launch_ptx_sm90a, launch_ptx_small_m_sm90a;
 Definition::Variant::WorkspaceBytes host_workspace_bytes;
 
-inline constexpr int kNaiveTile = 16;  // tensor_core_sm80's tiles: sm80_plan.h
+inline constexpr int kNaiveTile = 16;
 inline constexpr int kTiledTile = 128;
 inline constexpr int kSm75Tile = 128;
 inline constexpr std::int64_t kSmallM = 8;  // rows of A that ptx_sm90a_small_m takes
+
+// tensor_core_sm80's tiles and parts of k.
+using product::Sm80Plan;
+using product::Sm80Shape;
+using product::Sm80Tile;
+
+inline product::Extents extents(const Problem& problem) {
+  return {problem.m, problem.n, problem.k, problem.gated()};
+}
+inline Sm80Plan choose_sm80_plan(const Problem& problem, const DeviceInfo& device) {
+  return product::choose_sm80_plan(extents(problem), device);
+}
+
+// Launches a given plan; `workspace` holds sm80_workspace_bytes(plan). For tuning; the rung itself chooses.
+Status launch_sm80_plan(const Problem& problem, DType dtype, const Tensors& tensors, const Sm80Plan& plan,
+                        void* workspace, const LaunchContext& context);
 
 }  // namespace noisefloor::gemm

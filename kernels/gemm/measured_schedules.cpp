@@ -3,7 +3,7 @@
 // CUDA graph) and cold. A shape is here where one schedule took at least 1 % less than the estimate's, over all its
 // kinds that were timed. Rows of other shapes are of earlier timings: NVIDIA H100 80GB HBM3, 132 SMs, commit
 // bc40a61a0298.
-#include "kernels/gemm/measured_schedules.h"
+#include "kernels/gemm/schedule.h"
 
 namespace noisefloor::gemm {
 namespace {

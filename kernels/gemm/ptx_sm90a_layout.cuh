@@ -8,8 +8,8 @@
 #include "kernels/gemm/ptx_sm90a_partials.cuh"
 #include "kernels/gemm/ptx_sm90a_pieces.h"
 #include "kernels/gemm/schedule.h"
-#include "kernels/product/inbox.h"
 #include "kernels/product/sm90a_mainloop.cuh"
+#include "kernels/product/sm90a_schedule.h"
 #include "kernels/product/tile_order.h"
 
 namespace noisefloor::gemm {

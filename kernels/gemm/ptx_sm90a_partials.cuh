@@ -18,7 +18,7 @@ namespace noisefloor::gemm {
 template <int kBlockN>
 inline constexpr int kPartialStride = kBlockN + 8;
 
-// The bytes of an inbox (product/inbox.h): one share of block_m / splits rows from each block.
+// The bytes of an inbox (product::Inbox): one share of block_m / splits rows from each block.
 template <int kBlockM, int kBlockN>
 inline constexpr int kInboxBytes = kBlockM* kPartialStride<kBlockN> * 4;
 

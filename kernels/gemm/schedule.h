@@ -3,13 +3,15 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
 #include "kernels/core/choice.h"
 #include "kernels/gemm/gemm.h"
-#include "kernels/gemm/measured_schedules.h"
+#include "kernels/product/sm90a_choices.h"
 #include "kernels/product/sm90a_schedule.h"
 
 namespace noisefloor::gemm {
@@ -52,6 +54,20 @@ constexpr bool fits(const Problem& problem, const Tile& tile) {
 Schedule make_schedule(const Problem& problem, int tile, int multicast, int splits, int sm_count);
 double modelled_cycles(const Problem& problem, const Schedule& schedule, int sm_count);
 product::Sm90aModel model_of(const Problem& problem);
+// Schedules that won when all of a problem's were timed, which choose() takes before its model: written by
+// `scripts/tune gemm` to measured_schedules.cpp.
+struct MeasuredSchedule {
+  std::int64_t m, n, k, gated, residual, part_columns;  // of a blend `residual` is 2
+  product::MeasuredCut cut;
+};
+
+struct MeasuredSchedules {
+  int sm_count;                                 // of the GPU they were timed on; schedules depend on it
+  std::span<const MeasuredSchedule> schedules;  // by shape, ascending; each shape once
+};
+
+MeasuredSchedules measured_schedules();
+
 // What was measured, where it was, else the schedule of least modelled time.
 Schedule choose(const Problem& problem, int sm_count, const MeasuredSchedules& measured = measured_schedules());
 

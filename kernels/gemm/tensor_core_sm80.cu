@@ -13,7 +13,6 @@
 #include "kernels/device/launch.cuh"
 #include "kernels/gemm/launchers.h"
 #include "kernels/gemm/mma_output.cuh"
-#include "kernels/gemm/sm80_plan.h"
 #include "kernels/product/mma_pipeline.cuh"
 #include "kernels/ptx/griddepcontrol.cuh"
 

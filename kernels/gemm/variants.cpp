@@ -2,7 +2,6 @@
 #include "kernels/gemm/gemm.h"
 #include "kernels/gemm/launchers.h"
 #include "kernels/gemm/schedule.h"
-#include "kernels/gemm/sm80_plan.h"
 
 namespace noisefloor::gemm {
 namespace {

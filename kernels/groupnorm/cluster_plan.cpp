@@ -13,7 +13,6 @@
 #include "kernels/core/choice.h"
 #include "kernels/core/measured.h"
 #include "kernels/core/remembered.h"
-#include "kernels/groupnorm/measured_plans.h"
 
 namespace noisefloor::groupnorm {
 namespace {

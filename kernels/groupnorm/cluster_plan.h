@@ -2,8 +2,10 @@
 // Pure arithmetic, tested on the host.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -82,7 +84,7 @@ ClusterResidence cluster_residence(const ClusterPlan&, std::int64_t units, int s
 // depend on `sm_count`).
 std::optional<ClusterPlan> estimated_cluster_plan(const Problem&, int sm_count);
 
-// The plan that the launcher takes: the measured one (measured_plans.h) where a GPU of as many SMs was timed with the
+// The plan that the launcher takes: the measured one (measured_plans) where a GPU of as many SMs was timed with the
 // problem's shape, else the estimated one. With down_w, of a shape that was not timed so: the one of the norm alone,
 // which loads the same, where it can be had.
 std::optional<ClusterPlan> choose_cluster_plan(const Problem&, int sm_count);
@@ -91,5 +93,19 @@ std::optional<ClusterPlan> choose_cluster_plan(const Problem&, int sm_count);
 // "bundle=2,blocks=8,threads=256,held=4". None where no plan fits.
 std::vector<Choice> cluster_choices(const Problem&, DType, const DeviceInfo&);
 std::optional<ClusterPlan> parse_cluster_choice(const Problem&, std::string_view choice);
+
+// Plans that won when many were timed, which choose_cluster_plan takes before any estimate: written by
+// `scripts/tune groupnorm` to measured_plans.cpp.
+struct MeasuredPlan {
+  std::int64_t n, hw, channels, groups, down_w;  // the problems, of any fusion and dtype
+  int bundle, blocks, threads, held;             // what make_cluster_plan takes
+};
+
+struct MeasuredPlans {
+  int sm_count;                         // of the GPU they were timed on; plans depend on it
+  std::span<const MeasuredPlan> plans;  // by n, hw, channels, groups, down_w, ascending; each shape once
+};
+
+MeasuredPlans measured_plans();
 
 }  // namespace noisefloor::groupnorm

@@ -15,5 +15,6 @@ tuned_table.run(tuned_table.Tuned(
     name="plan",
     record="MeasuredPlan",
     file="measured_plans",
+    header="cluster_plan",
     table=lambda sm_count: f"MeasuredPlans measured_plans() {{\n  return {{{sm_count}, kPlans}};\n}}",
 ))

@@ -4,7 +4,7 @@
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/divider.h"
 #include "kernels/device/stream.cuh"
-#include "kernels/layernorm/launchers.h"
+#include "kernels/layernorm/layernorm.h"
 
 namespace noisefloor::layernorm {
 

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "kernels/core/host_chunks.h"
-#include "kernels/layernorm/launchers.h"
+#include "kernels/layernorm/layernorm.h"
 
 namespace noisefloor::layernorm {
 namespace {

@@ -11,7 +11,7 @@
 #include "kernels/core/cuda_status.h"
 #include "kernels/device/block_sum.cuh"
 #include "kernels/device/dispatch.cuh"
-#include "kernels/layernorm/launchers.h"
+#include "kernels/layernorm/layernorm.h"
 
 namespace noisefloor::layernorm {
 namespace {

@@ -1,5 +1,5 @@
 // The ladder of layernorm. What each rung does is in README.md.
-#include "kernels/layernorm/launchers.h"
+#include "kernels/layernorm/layernorm.h"
 
 namespace noisefloor::layernorm {
 namespace {

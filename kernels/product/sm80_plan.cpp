@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "kernels/device/grid.h"
+#include "kernels/device/limits.h"
 
 namespace noisefloor::product {
 namespace {

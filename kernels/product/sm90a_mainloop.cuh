@@ -157,7 +157,7 @@ __device__ __forceinline__ void let_next_launch_start() {
   ptx::griddepcontrol_launch_dependents();
 }
 
-// A split tile's blocks exchange partial sums: each has an inbox (inbox.h) for its share of them, the splits' one
+// A split tile's blocks exchange partial sums: each has an inbox (Inbox) for its share of them, the splits' one
 // behind the other. A consumer's warp says that no step reads its block's any more, from run_steps() or
 // await_inboxes().
 __device__ __forceinline__ void open_inbox() {

@@ -2,7 +2,7 @@
 // polynomials of philox.h where noise is drawn.
 #include "kernels/core/host_chunks.h"
 #include "kernels/core/noise_stream.h"
-#include "kernels/q_sample/launchers.h"
+#include "kernels/q_sample/q_sample.h"
 
 namespace noisefloor::q_sample {
 namespace {

@@ -5,7 +5,7 @@
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/divider.h"
 #include "kernels/device/stream.cuh"
-#include "kernels/q_sample/launchers.h"
+#include "kernels/q_sample/q_sample.h"
 
 namespace noisefloor::q_sample {
 

@@ -11,7 +11,7 @@
 #include "kernels/core/cuda_status.h"
 #include "kernels/core/noise_stream.h"
 #include "kernels/device/dispatch.cuh"
-#include "kernels/q_sample/launchers.h"
+#include "kernels/q_sample/q_sample.h"
 
 namespace noisefloor::q_sample {
 namespace {

@@ -1,6 +1,6 @@
 // The ladder of q_sample. What each rung does is in README.md.
-#include "kernels/device/stream_limits.h"
-#include "kernels/q_sample/launchers.h"
+#include "kernels/device/limits.h"
+#include "kernels/q_sample/q_sample.h"
 
 namespace noisefloor::q_sample {
 namespace {

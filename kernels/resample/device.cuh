@@ -4,7 +4,7 @@
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/divider.h"
 #include "kernels/device/stream.cuh"
-#include "kernels/resample/launchers.h"
+#include "kernels/resample/resample.h"
 
 namespace noisefloor::resample {
 

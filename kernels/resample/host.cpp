@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "kernels/core/host_chunks.h"
-#include "kernels/resample/launchers.h"
+#include "kernels/resample/resample.h"
 
 namespace noisefloor::resample {
 namespace {

@@ -9,7 +9,7 @@
 // Source: original.
 #include "kernels/core/cuda_status.h"
 #include "kernels/device/dispatch.cuh"
-#include "kernels/resample/launchers.h"
+#include "kernels/resample/resample.h"
 
 namespace noisefloor::resample {
 namespace {

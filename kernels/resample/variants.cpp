@@ -1,6 +1,6 @@
 // The ladder of resample. What each rung does is in README.md.
-#include "kernels/device/stream_limits.h"
-#include "kernels/resample/launchers.h"
+#include "kernels/device/limits.h"
+#include "kernels/resample/resample.h"
 
 namespace noisefloor::resample {
 namespace {

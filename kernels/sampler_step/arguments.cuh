@@ -6,7 +6,7 @@
 #include "kernels/device/divider.h"
 #include "kernels/device/vector.cuh"
 #include "kernels/sampler_step/element.h"
-#include "kernels/sampler_step/launchers.h"
+#include "kernels/sampler_step/sampler_step.h"
 
 namespace noisefloor::sampler_step {
 

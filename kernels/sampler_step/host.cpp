@@ -5,7 +5,7 @@
 
 #include "kernels/core/parallel.h"
 #include "kernels/sampler_step/element.h"
-#include "kernels/sampler_step/launchers.h"
+#include "kernels/sampler_step/sampler_step.h"
 
 namespace noisefloor::sampler_step {
 namespace {

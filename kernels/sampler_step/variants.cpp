@@ -1,5 +1,4 @@
 // The ladder of sampler_step. What each rung does is in README.md.
-#include "kernels/sampler_step/launchers.h"
 #include "kernels/sampler_step/sampler_step.h"
 
 namespace noisefloor::sampler_step {
@@ -24,9 +23,9 @@ Support can_run_ptx_sm90a(const Problem& problem, DType dtype) {
   return can_run_tiled(problem, dtype);
 }
 
-constexpr Definition::Variant kVariants[] = {NOISEFLOOR_HOST(),
-                                             NOISEFLOOR_TENSOR_CORE_SM80(can_run_tensor_core_sm80), NOISEFLOOR_NAIVE(),
-                                             NOISEFLOOR_TILED(can_run_tiled), NOISEFLOOR_PTX_SM90A(can_run_ptx_sm90a)};
+constexpr Definition::Variant kVariants[] = {NOISEFLOOR_HOST(), NOISEFLOOR_TENSOR_CORE_SM80(can_run_tensor_core_sm80),
+                                             NOISEFLOOR_NAIVE(), NOISEFLOOR_TILED(can_run_tiled),
+                                             NOISEFLOOR_PTX_SM90A(can_run_ptx_sm90a)};
 
 }  // namespace
 

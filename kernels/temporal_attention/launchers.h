@@ -1,7 +1,7 @@
 // The launchers behind variants.cpp, and the limits that can_run checks for them.
 #pragma once
 
-#include "kernels/device/grid.h"
+#include "kernels/device/limits.h"
 #include "kernels/temporal_attention/temporal_attention.h"
 
 namespace noisefloor::temporal_attention {

@@ -6,7 +6,7 @@
 #include "kernels/device/launch.cuh"
 #include "kernels/ptx/griddepcontrol.cuh"
 #include "kernels/timestep_embedding/element.h"
-#include "kernels/timestep_embedding/launchers.h"
+#include "kernels/timestep_embedding/timestep_embedding.h"
 
 namespace noisefloor::timestep_embedding {
 namespace {

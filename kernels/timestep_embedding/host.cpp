@@ -5,7 +5,7 @@
 #include "kernels/core/host_chunks.h"
 #include "kernels/core/vector_math.h"
 #include "kernels/timestep_embedding/element.h"
-#include "kernels/timestep_embedding/launchers.h"
+#include "kernels/timestep_embedding/timestep_embedding.h"
 
 namespace noisefloor::timestep_embedding {
 namespace {

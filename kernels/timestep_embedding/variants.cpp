@@ -1,7 +1,7 @@
 // The ladder of timestep_embedding. What each rung does better than the one below is in README.md.
 #include <algorithm>
 
-#include "kernels/timestep_embedding/launchers.h"
+#include "kernels/timestep_embedding/timestep_embedding.h"
 
 namespace noisefloor::timestep_embedding {
 namespace {

@@ -1,5 +1,5 @@
 // How ptx_sm90a_wide of attention cuts a problem: among how many blocks keys are shared, and what that takes.
-#include "kernels/attention/wide_schedule.h"
+#include "kernels/attention/schedule.h"
 
 #include <gtest/gtest.h>
 

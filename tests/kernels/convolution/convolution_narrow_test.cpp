@@ -5,7 +5,7 @@
 #include <set>
 #include <string>
 
-#include "kernels/convolution/narrow.h"
+#include "kernels/convolution/convolution.h"
 
 namespace noisefloor::convolution {
 namespace {

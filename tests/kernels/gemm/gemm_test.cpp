@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "kernels/gemm/launchers.h"
-#include "kernels/gemm/sm80_plan.h"
 #include "tests/support/host_data.h"
 
 namespace noisefloor::gemm {

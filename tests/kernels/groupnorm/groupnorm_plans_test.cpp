@@ -12,7 +12,6 @@
 #include "kernels/core/op.h"
 #include "kernels/groupnorm/cluster_plan.h"
 #include "kernels/groupnorm/grid_plan.h"
-#include "kernels/groupnorm/measured_plans.h"
 
 namespace noisefloor::groupnorm {
 namespace {

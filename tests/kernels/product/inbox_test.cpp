@@ -1,5 +1,4 @@
 // Where partial sums arrive: stages that nothing reads or fills any more, for every ring and every number of steps.
-#include "kernels/product/inbox.h"
 
 #include <gtest/gtest.h>
 

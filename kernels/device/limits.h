@@ -1,4 +1,4 @@
-// What the streaming kernels of kernels/device/stream.cuh can take; host code, for can_run.
+// What a grid, and the streaming kernels of kernels/device/stream.cuh, can take; host code, for can_run and launchers.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,8 @@
 #include "kernels/core/variant.h"
 
 namespace noisefloor {
+
+inline constexpr std::int64_t kMaxBlocks = (std::int64_t{1} << 31) - 1;  // gridDim.x, CUDA C++ Programming Guide
 
 // Below 2^31, with room for the grid to round up.
 inline constexpr std::int64_t kMaxStreamVectors = (std::int64_t{1} << 31) - (1 << 16);
