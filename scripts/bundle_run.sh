@@ -7,7 +7,7 @@
 #
 #   run.sh test [GTEST FLAGS]       the host tests, then the GPU tests
 #   run.sh sweep [SWEEP ARGUMENTS]  the sweep, PyTorch's rows where python3 has a PyTorch that sees the GPU, and the roofline
-#   run.sh record part --parts DIR  the next parts of a record (scripts/record --help)
+#   run.sh publish measure --shards DIR  the next shards of published results (tools/publish --help)
 #   run.sh ncu | nsys CASE [OPTIONS] [-- FLAGS]   captures a case, as scripts/ncu and scripts/nsys do (--help there)
 #   run.sh libraries                where CUDA's libraries were found
 #   run.sh exec COMMAND [ARGS]      any command in this folder, with these libraries (compute-sanitizer bin/gpu_tests)
@@ -74,9 +74,9 @@ case "${1:---help}" in
     shift
     case " $* " in *' -h '* | *' --help '*) exec "$here/bin/noisefloor" sweep --help ;; esac
     sweep_below "$here/bin/noisefloor" "$here/runs" "$@" ;;
-  record)
+  publish)
     shift
-    NOISEFLOOR_BINARY="$here/bin/noisefloor" exec python3 "$here/scripts/record" "$@" ;;
+    NOISEFLOOR_BINARY="$here/bin/noisefloor" exec python3 "$here/tools/publish" "$@" ;;
   ncu | nsys)
     case " $* " in *' -h '* | *' --help '*) help_from_header "$here/scripts/$1"; exit 0 ;; esac
     script="run.sh $1"

@@ -11,7 +11,7 @@ measured figure is typed.
   slower [FOLDER]                    by op, how many problems are slower than the best baseline, and the worst ratio
   excerpt OP PROBLEM DTYPE           the rows of a problem as a sweep prints them
   ceilings [FOLDER]                  ceilings of the recorded device
-  rows, parts                        how many rows have which status; what of each step was measured
+  rows                               how many rows have which status, of how many problems and GPUs
   experiments-index                  the finding of each page of docs/experiments, by room
   findings PAGE ...                  the findings of those pages of docs/experiments
   experiment-table PAGE              the table of that one
@@ -237,31 +237,10 @@ def row_counts(_: str) -> str:
         counts[row["status"]] = counts.get(row["status"], 0) + 1
     environment = json.loads((RECORDED / "env.json").read_text())
     lines = [[f"`{status}`", f"{count:,}"] for status, count in sorted(counts.items(), key=lambda item: -item[1])]
-    return (f"{environment['device']}, driver {environment['driver']}, CUDA {environment['cuda_runtime']}, commit `{environment['commit']}`.\n\n"
-            + table(["status", "rows of `sweep.csv`"], lines))
-
-
-def share(done: int, every: int) -> str:
-    return f"{every:,}" if done == every else f"{done:,} of {every:,}"
-
-
-def parts(_: str) -> str:
-    """What a record has of each step; `3 of 4` where that is not all."""
-    steps = {}
-    for row in rows_of("parts.csv"):
-        steps.setdefault(row["step"], []).append(row)
-    lines, open_steps = [], []
-    for step, every in steps.items():
-        done = [row for row in every if row["seconds"]]
-        if not done:
-            open_steps.append(f"`{step}`")
-            continue
-        problems = [sum(int(row["problems"]) for row in some) for some in (done, every)]
-        gpus = {row["gpu_uuid"] for row in done if row["gpu_uuid"]}
-        lines.append([f"`{step}`", share(len(done), len(every)), share(*problems), f"{sum(int(row['rows']) for row in done):,}",
-                      amount(str(sum(float(row["seconds"]) for row in done) / 60)), str(len(gpus) or "")])
-    missing = f"\nNot measured: {', '.join(open_steps)}.\n" if open_steps else ""
-    return table(["step", "parts", "problems", "rows", "minutes", "GPUs"], lines) + missing
+    problems = {(row["op"], row["problem"], row["dtype"]) for row in rows}
+    gpus = {row["gpu_uuid"] for row in rows} - {""}
+    return (f"{environment['device']}, driver {environment['driver']}, CUDA {environment['cuda_runtime']}, commit `{environment['commit']}`: "
+            f"{len(problems):,} problems on {len(gpus)} GPUs.\n\n" + table(["status", "rows of `sweep.csv`"], lines))
 
 
 def help_of(program: str, *command: str) -> str:
@@ -316,7 +295,7 @@ def scripts(_: str) -> str:
 
 
 MAKERS = {"variants": variants, "networks": networks, "gains": gains, "totals": totals, "slower": slower, "excerpt": excerpt, "ceilings": ceilings,
-          "rows": row_counts, "parts": parts, "experiments-index": experiments.index, "findings": experiments.findings, "experiment-table": experiments.table,
+          "rows": row_counts, "experiments-index": experiments.index, "findings": experiments.findings, "experiment-table": experiments.table,
           "commands": commands, "scripts": scripts, "columns": lambda _: listed("columns"), "rules": lambda _: listed("rules")}
 
 

@@ -1,4 +1,4 @@
-#include "reports/run/merge_environment.h"
+#include "reports/run/merge_parts.h"
 
 #include <fmt/format.h>
 

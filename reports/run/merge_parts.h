@@ -1,4 +1,4 @@
-// The folders that are to be merged: read whole, and held against each other.
+// The folders that are to be merged: read whole, held against each other, and what their env.json have in common.
 #pragma once
 
 #include <filesystem>
@@ -34,5 +34,10 @@ void require_one_origin(const std::vector<MergePart>& parts);
 void require_one_build(const std::vector<MergePart>& parts);
 // What a split sweep lacks, in words. Throws where parts are of different cuts, or hold what is not theirs.
 std::vector<std::string> missing_of(const std::vector<MergePart>& parts);
+// In what the parts' GPUs and machines differ, in words, one note each.
+std::vector<std::string> differences_of(const std::vector<MergePart>& parts);
+// env.json: the first part's facts, and those that only later parts know. What belongs to one machine and differs
+// stands in `of_parts`, a list in the order of `merged_from`.
+nlohmann::ordered_json merged_environment(const std::vector<MergePart>& parts);
 
 }  // namespace noisefloor

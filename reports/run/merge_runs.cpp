@@ -12,7 +12,6 @@
 #include "reports/run/csv.h"
 #include "reports/run/folder_lock.h"
 #include "reports/run/json_file.h"
-#include "reports/run/merge_environment.h"
 #include "reports/run/merge_parts.h"
 #include "reports/run/network_problems.h"
 #include "reports/run/run_files.h"

@@ -1,0 +1,141 @@
+"""tools/publish: shards that are cut short and carried on, the folder that is made of them, and its list against the problem files."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = os.environ.get("NOISEFLOOR_BINARY", "")
+LIST = """# a comment
+every  -  --device host --problems problems --kinds host --pytorch off
+core   2  --ops gemm --networks all
+rest   1  --ops elementwise --networks all
+"""
+ENVIRONMENT = {"XDG_CACHE_HOME": str(Path.home() / ".cache"), **os.environ}  # ceilings are measured once for all of these folders
+pytestmark = pytest.mark.skipif(not Path(PROGRAM).is_file(), reason="NOISEFLOOR_BINARY names no program")
+
+
+class Machine:
+    def __init__(self, folder):
+        self.folder = folder
+        (folder / "problems").mkdir()
+        (folder / "list").write_text(LIST)
+        (folder / "problems/gemm.csv").write_text("network,m,n,k,count\n" + "".join(f"mini,{m},16,24,1\n" for m in range(1, 6)))
+        (folder / "problems/elementwise.csv").write_text("network,op,hw,channels,count\n" + "".join(f"mini,silu,{hw},8,1\n" for hw in range(20, 60)))
+
+    def command(self, command, *more):
+        return [sys.executable, ROOT / "tools/publish", command, "--list", "list", "--shards", "shards", *more]
+
+    def run(self, command, *more):
+        return subprocess.run(self.command(command, *more), cwd=self.folder, capture_output=True, text=True, timeout=300, env=ENVIRONMENT)
+
+    def pages(self):
+        return self.run("pages", "--out", "made")
+
+
+@pytest.fixture
+def machine(tmp_path):
+    return Machine(tmp_path)
+
+
+def rows(folder):
+    with open(folder / "sweep.csv", newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def test_a_published_folder_of_all_shards(machine):
+    assert machine.run("measure", "--only", "core", "--gpus", "7,9").returncode == 0
+    status = machine.run("status").stdout.splitlines()
+    assert status[0].startswith("core") and "2 of 2 whole" in status[0] and "0 of 1 whole; open (* begun): 1" in status[1]
+    result, made = machine.pages(), machine.folder / "made"
+    assert result.returncode == 1 and result.stdout == "missing: rest 1/1\n", result.stderr
+    assert len(rows(made)) == 5
+    (made / "kernels.csv").write_text("kept\n")
+    assert machine.run("measure").returncode == 0
+    result = machine.pages()
+    assert result.returncode == 0 and not result.stdout, result.stderr
+    assert len(rows(made)) == 45 and (made / "kernels.csv").read_text() == "kept\n"
+    names = {file.name for file in made.iterdir()} - {"report.png"}  # drawn where there is a browser
+    assert names == {"README.md", "ceilings.csv", "env.json", "kernels.csv", "networks.csv", "plan.csv", "roofline.png", "samples.jsonl.gz", "sweep.csv", "totals.csv"}
+    environment = json.loads((made / "env.json").read_text())
+    assert environment["merged_from"] == ["core 1/2", "core 2/2", "rest 1/1"] and str(machine.folder) not in json.dumps(environment)
+    assert "| `ok` | 45 |" in (made / "README.md").read_text()
+
+
+def test_a_shard_that_was_cut_short_goes_on(machine):
+    with subprocess.Popen(machine.command("measure", "--only", "rest"), cwd=machine.folder, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT) as session:
+        while "/40]" not in session.stderr.readline():
+            pass
+        session.send_signal(signal.SIGTERM)
+        assert "what it measured is kept" in session.stderr.read()
+    assert session.returncode == 2
+    assert "open (* begun): 1*" in machine.run("status").stdout
+    begun = len(rows(machine.folder / "shards/rest/01-of-01"))
+    assert 0 < begun < 40
+    result = machine.pages()
+    assert result.returncode == 1 and "missing: the rest of rest 1/1" in result.stdout and len(rows(machine.folder / "made")) == begun
+    assert machine.run("measure", "--only", "rest").returncode == 0
+    assert len(rows(machine.folder / "shards/rest/01-of-01")) == 40
+
+
+def test_shards_of_two_builds_are_refused(machine):
+    assert machine.run("measure", "--only", "core").returncode == 0
+    file = machine.folder / "shards/core/02-of-02/env.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "commit": "another"}))
+    for command in ("measure", "pages"):
+        result = machine.run(command, *(["--out", "made"] if command == "pages" else []))
+        assert result.returncode == 2 and "another" in result.stderr, result.stderr
+    assert not (machine.folder / "made").exists() and not (machine.folder / "shards/rest").exists()
+
+
+def test_what_is_no_published_folder_is_left_alone(machine):
+    assert machine.run("measure", "--only", "core").returncode == 0
+    result = machine.run("pages", "--out", "problems")
+    assert result.returncode == 2 and "not a published folder" in result.stderr
+    assert sorted(file.name for file in (machine.folder / "problems").iterdir()) == ["elementwise.csv", "gemm.csv"]
+
+
+@pytest.mark.parametrize("arguments, says", [
+    (["measure", "--only", "conv"], "unknown 'conv'; the steps are core, rest"),
+    (["measure", "--minutes", "0"], "--minutes is 0"),
+    (["measure", "--gpus", "0,1,0"], "--gpus '0,1,0'"),
+    (["status"], "there is no folder shards"),
+])
+def test_wrong_arguments_are_named(machine, arguments, says):
+    result = machine.run(*arguments)
+    assert result.returncode == 2 and says in result.stderr
+
+
+def test_a_list_that_is_none(machine):
+    (machine.folder / "list").write_text("core --ops gemm\n")
+    result = machine.run("measure")
+    assert result.returncode == 2 and "list: each line needs" in result.stderr
+
+
+def listed(*arguments):
+    result = subprocess.run([PROGRAM, "sweep", "--device", "host", *arguments, "--benchmark_list_tests"], capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0, result.stderr
+    return result.stdout.split()
+
+
+def problems(cases):
+    return {case.rsplit("/", 1)[0] for case in cases}
+
+
+def test_the_list_has_every_problem_once():
+    lines = [line.split() for line in (ROOT / "tools/publish.txt").read_text().splitlines() if line and not line.startswith("#")]
+    ops = [json.loads(line)["op"] for line in subprocess.run([PROGRAM, "list", "ops", "--format", "json"], capture_output=True, text=True).stdout.splitlines()]
+    others = ",".join(op for op in ops if op != "network")
+    every, *steps = [[others if word == "others" else word for word in words[2:]] for words in lines]
+    cases = [case for arguments in steps for case in listed(*every, *arguments)]
+    assert len(cases) == len(set(cases)), "a case is in two steps"
+    wanted = listed(*every, "--networks", "all"), listed(*every, "--networks", "adm64-b1,stream", "--dtypes", "fp16,fp32")
+    assert problems(cases) >= problems(wanted[0]) | problems(wanted[1])
+    kinds = {json.loads(row)["kind"] for row in subprocess.run([PROGRAM, "list", "variants", "--format", "json"], capture_output=True, text=True).stdout.splitlines()}
+    assert set(every[every.index("--kinds") + 1].split(",")) == kinds - {"host"}, "all of a GPU"
