@@ -21,9 +21,8 @@ namespace noisefloor {
 using AddCommand = void(CLI::App& app, CommandResult result);
 AddCommand add_devices_command, add_list_command, add_run_command, add_ceilings_command, add_merge_command,
     add_roofline_command, add_explain_command, add_history_command, add_gate_command, add_resources_command,
-    add_compare_command, add_crosscheck_command, add_problems_command, add_forward_command, add_sample_command,
-    add_stream_command, add_tune_command, add_duel_command, add_ab_command, add_capture_command, add_new_kernel_command,
-    add_worker_command;
+    add_compare_command, add_problems_command, add_forward_command, add_sample_command, add_stream_command,
+    add_tune_command, add_duel_command, add_ab_command, add_capture_command, add_new_kernel_command, add_worker_command;
 void add_sweep_command(CLI::App& app, CommandResult result, std::shared_ptr<Invocation> invocation);
 
 }  // namespace noisefloor
@@ -32,7 +31,7 @@ namespace {
 
 using namespace noisefloor;
 
-// What is no option any more, and what to do instead: an old script's user reads that.
+// What is no option, or no command (no name), any more, and what to do instead: an old script's user reads that.
 struct RemovedOption {
   std::string_view command, name, instead;
 };
@@ -47,7 +46,9 @@ constexpr RemovedOption kRemovedOptions[] = {
     {"run", "--plugin-seconds", kPluginSeconds},
     {"duel", "--plugin-seconds", kPluginSeconds},
     {"sweep", "--plugin-seconds", kPluginSeconds},
+    {"crosscheck", "", "scripts/ncu captures cases, and tools/crosscheck ncu puts them beside a run's rows"},
     {"sweep", "--take-turns", "sweep one after the other, or each on a GPU of its own (--device N)"},
+    {"sweep", "--do-bench", "tools/crosscheck loop puts such a loop beside PyTorch's rows"},
     {"sweep", "--processes", "sweep once; hold a suspect against a second run, or compare two builds by noisefloor ab"},
     {"merge", "--pool", "keep the runs apart; noisefloor gate calibrate takes several of one build"},
     {"gate", "--accept", "noisefloor gate accept --baseline DIR --candidate DIR"},
@@ -65,6 +66,10 @@ std::string with_suggestion(const CLI::App& app, const Invocation& invocation, c
     known.push_back(subcommand->get_name());
     if (invocation.arguments.size() > 1 && subcommand->check_name(invocation.arguments[1])) command = subcommand;
   }
+  if (command == nullptr && invocation.arguments.size() > 1)
+    for (const RemovedOption& removed : kRemovedOptions)
+      if (removed.name.empty() && invocation.arguments[1] == removed.command)
+        return fmt::format("{} was removed: {}", removed.command, removed.instead);
   if (command == nullptr && invocation.arguments.size() > 1 && invocation.arguments[1][0] != '-')
     return fmt::format("unknown command '{}'{}", invocation.arguments[1], did_you_mean(invocation.arguments[1], known));
   if (command == nullptr) return message;
@@ -142,7 +147,6 @@ int run(int argc, char** argv) {
   add_gate_command(app, result);
   add_resources_command(app, result);
   add_compare_command(app, result);
-  add_crosscheck_command(app, result);
   add_problems_command(app, result);
   add_forward_command(app, result);
   add_sample_command(app, result);

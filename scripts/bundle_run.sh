@@ -18,7 +18,6 @@
 set -euo pipefail
 here=$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")
 . "$here/scripts/lib.sh"
-. "$here/scripts/capture.sh"
 script=run.sh
 step=starting
 
@@ -78,9 +77,6 @@ case "${1:---help}" in
     shift
     NOISEFLOOR_BINARY="$here/bin/noisefloor" exec python3 "$here/tools/publish" "$@" ;;
   ncu | nsys)
-    case " $* " in *' -h '* | *' --help '*) help_from_header "$here/scripts/$1"; exit 0 ;; esac
-    script="run.sh $1"
-    capture_arguments "$@"
-    capture "$here/bin/noisefloor" "$here/runs" ;;
+    NOISEFLOOR_BINARY="$here/bin/noisefloor" exec "$here/scripts/$1" "${@:2}" ;;
   *) exec "$here/bin/noisefloor" "$@" ;;
 esac

@@ -66,10 +66,6 @@ class Answers:
         if ask == "poison":
             self.case.poison()
             return {}
-        if ask == "do_bench":
-            from triton.testing import do_bench
-
-            return {"us": [1e3 * do_bench(self.case.run, return_mode="median")]}
         raise BadQuestion(f"unknown question '{ask}'")
 
     def ready(self, question):

@@ -23,7 +23,7 @@ struct SweepArguments {
   PluginOptions plugins;
   std::optional<std::string> shard;
   std::string device, out, runs, counters = "auto", pytorch = "auto";
-  bool fresh = false, search_again = false, do_bench = false, no_duels = false;
+  bool fresh = false, search_again = false, no_duels = false;
   int max_autotune = 0;
   double budget = 0;
 };

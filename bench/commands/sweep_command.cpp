@@ -218,7 +218,6 @@ int sweep(const SweepArguments& arguments) {
   auto neighbour = neighbour_of(*platform);
   options.neighbour = neighbour.get();
   if (!pytorch.why_not.empty()) options.why_no_worker = pytorch.why_not;
-  options.do_bench = arguments.do_bench;
   options.say = log;
   const auto display = flags.format.empty() ? nullptr : GatheredReporter::display(flags.format);
   const auto file = flags.out.empty() ? nullptr : GatheredReporter::file(flags.out_format);

@@ -46,9 +46,6 @@ void add_sweep_options(CLI::App& command, SweepArguments& arguments) {
       ->check(CLI::Range(1, 1000));
   command.add_flag("--no-duels", arguments.no_duels,
                    "Skip duels: our best against the best baseline of each problem, in turns");
-  command.add_flag(
-      "--do-bench", arguments.do_bench,
-      "Also write crosscheck.csv: the cold times of PyTorch's rows beside those of triton.testing.do_bench");
   command.footer(
       "Google Benchmark's flags work too: --benchmark_filter=RE, --benchmark_list_tests, --benchmark_format=json,\n"
       "--benchmark_out=OUTFILE (written whole at the end).\n"

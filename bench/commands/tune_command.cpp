@@ -1,4 +1,4 @@
-// noisefloor tune: times what an op's variants choose from, for the table that its room compiles in (scripts/tune).
+// noisefloor tune: times what an op's variants choose from, for the table that its room compiles in (tools/tune).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -149,7 +149,7 @@ int tune(const TuneArguments& arguments) {
 
 void add_tune_command(CLI::App& app, CommandResult result) {
   auto [command, arguments] = add_command(
-      app, result, "tune", "Time the choices of an op's variants, for the table that scripts/tune writes", tune);
+      app, result, "tune", "Time the choices of an op's variants, for the table that tools/tune writes", tune);
   command.add_option("op", arguments.op, "An op with a variant that offers choices")->required();
   add_output_file(command, "--out", arguments.out,
                   "CSV file to write: the best choices of each problem with their times")

@@ -17,12 +17,10 @@ struct Timing;
 struct CaseResult {
   SweepRow row;
   RowSamples samples{};
-  bool device_lost = false;             // the process can launch nothing more
-  std::string note{};                   // for the log: a baseline's chosen algorithm
-  std::vector<double> launch_mhz{};     // with clock_in_launches: the SM clock during launches
-  Verdict verdict{};                    // of the launch before the timed ones
-  bool unfinished = false;              // there is no row: the time for a library's search was over
-  std::optional<double> do_bench_us{};  // with do_bench
+  bool device_lost = false;  // the process can launch nothing more
+  std::string note{};        // for the log: a baseline's chosen algorithm
+  Verdict verdict{};         // of the launch before the timed ones
+  bool unfinished = false;   // there is no row: the time for a library's search was over
 };
 
 // Of the launch before the timed ones: whether they may be timed.

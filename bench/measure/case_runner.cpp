@@ -234,12 +234,6 @@ void CaseRunner::measure_in_worker(const Case& test_case, CaseResult& result) {
   if (!take_last_verdict("warm", in_worker.judge(), result)) return;
   take_samples(loop.timing(), result);
   if (row.status == Outcome::ok) place(test_case, row);
-  if (row.status != Outcome::ok || !options_.do_bench) return;
-  try {
-    result.do_bench_us = in_worker.do_bench_us();
-  } catch (const std::exception& error) {  // it costs that figure, not the row
-    result.note = fmt::format("do_bench: {}", error.what());
-  }
 }
 
 // A plan asks for an order, not for times to report: it waits for the cores no longer than it samples.
@@ -301,7 +295,6 @@ void CaseRunner::time(const Case& test_case, BoundCase& bound, CaseResult& resul
   const NvtxRange range(test_case.id().name());
   PlatformTiming source(*platform_, timed.launches, timed.resident,
                         {.clocks = clocks_.get(),
-                         .clock_in_launches = options_.clock_in_launches,
                          .before_batch = [this] { progress_.between(); },
                          .edges = edges_.get(),
                          .places = timed.places,

@@ -38,14 +38,12 @@ struct RunnerOptions {
   CaseProgress::Say say;
   CaseProgress::Clock progress_clock;  // none: the steady one
   double throttle_retry_seconds = 5;
-  bool watch_others = true;        // on a host: samples whose threads waited for a core are taken again
-  bool clock_in_launches = false;  // reads the SM clock during some more launches behind each batch
-  bool warm_only = false;          // no cold times, resources, counters or roof: what a plan asks for
-  Worker* worker = nullptr;        // for the implementations that are in one; must outlive the runner
+  bool watch_others = true;  // on a host: samples whose threads waited for a core are taken again
+  bool warm_only = false;    // no cold times, resources, counters or roof: what a plan asks for
+  Worker* worker = nullptr;  // for the implementations that are in one; must outlive the runner
   std::string why_no_worker = "it is in another program, which was not started";
   std::size_t places = 0;       // that the tensors of timed batches lie at in turns; 0: many on a GPU, one on a host
   Worker* neighbour = nullptr;  // another process on this GPU, for short_edges.h; must outlive the runner
-  bool do_bench = false;        // of the worker's cases also Triton's own time, untimed by this program
   // Where it is set, and half of the memory is free, counters of a problem's cases are taken together, behind the last
   // of them that is measured here: a row says `cut_off` until then, and is told again with them.
   std::function<void(const std::vector<SweepRow>&)> on_counted;

@@ -31,7 +31,6 @@ std::optional<ClockReading> PlatformTiming::clock() {
   ClockSampler& sampler = options_.clocks->sampler;
   sampler.clear();
   ClockReading reading;
-  if (options_.clock_in_launches) reading.launch_mhz = clock_in_launches();
   const int index = sampler.enqueue(platform_->context().stream);
   platform_->synchronize();
   reading.mhz = sampler.mhz(index);
@@ -46,26 +45,6 @@ std::optional<std::uint64_t> PlatformTiming::clock_event_reasons() {
 std::optional<double> PlatformTiming::load() {
   if (!platform_->description().is_host) return std::nullopt;
   return other_runnable_threads();
-}
-
-// The mean clock of each of a few cold launches, in launches of their own: the marks would count in a timed one.
-std::vector<double> PlatformTiming::clock_in_launches() {
-  constexpr int kLaunches = 4;
-  ClockSampler& sampler = options_.clocks->sampler;
-  const Stream stream = platform_->context().stream;
-  std::vector<int> samples;
-  const auto marked = [&] {
-    samples.push_back(sampler.begin(stream));
-    const Status status = launches_.cold();
-    sampler.end(samples.back(), stream);
-    return status;
-  };
-  platform_->time_cold(marked, kLaunches, resident_);
-  platform_->synchronize();
-  std::vector<double> found;
-  for (const int sample : samples)
-    if (const double mhz = sampler.mhz(sample); mhz > 0) found.push_back(mhz);
-  return found;
 }
 
 }  // namespace noisefloor

@@ -24,8 +24,7 @@ struct DeviceClocks {
 class PlatformTiming final : public TimingSource {
  public:
   struct Options {
-    DeviceClocks* clocks = nullptr;  // none on the host
-    bool clock_in_launches = false;  // also reads the SM clock during some more cold launches behind each batch
+    DeviceClocks* clocks = nullptr;           // none on the host
     std::function<void()> before_batch = {};  // where nothing is timed
     ShortEdges* edges = nullptr;              // of the platform; none: edges are as they are
     std::size_t places = 1;
@@ -65,8 +64,6 @@ class PlatformTiming final : public TimingSource {
   }
 
  private:
-  std::vector<double> clock_in_launches();
-
   Platform* platform_;
   Launches launches_;
   Ranges resident_;

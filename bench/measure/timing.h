@@ -28,8 +28,7 @@ struct Timing {
   std::vector<double> cold_us = {};
   std::vector<std::size_t> cold_batches = {};  // samples per batch, in order
   std::vector<double> cold_mhz = {};           // the clock behind each batch, NaN where unreadable; empty: no clock
-  std::vector<double> launch_mhz = {};
-  std::string stop = {};  // why the cold phase ended
+  std::string stop = {};                       // why the cold phase ended
   std::vector<double> warm_us = {};
   std::vector<std::size_t> warm_batches = {};
   std::vector<double> warm_mhz = {};  // as cold_mhz

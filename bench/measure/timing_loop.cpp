@@ -133,10 +133,7 @@ void TimingLoop::cold() {
       taken.discarded_seconds += spent;
       start += spent;
     }
-    if (clock) {
-      taken.cold_mhz.push_back(readable(*clock));
-      taken.launch_mhz.insert(taken.launch_mhz.end(), clock->launch_mhz.begin(), clock->launch_mhz.end());
-    }
+    if (clock) taken.cold_mhz.push_back(readable(*clock));
     if (!samples.empty()) taken.cold_batches.push_back(samples.size());
     taken.cold_us.insert(taken.cold_us.end(), samples.begin(), samples.end());
     const double elapsed = source_->now() - start;

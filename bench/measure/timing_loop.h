@@ -18,8 +18,7 @@ namespace noisefloor {
 
 // The SM clock right behind a batch.
 struct ClockReading {
-  double mhz = 0;                       // NaN where it could not be read
-  std::vector<double> launch_mhz = {};  // during some more launches, where the source takes them
+  double mhz = 0;  // NaN where it could not be read
 };
 
 // What the loop asks for, from one thread, one call after another. An exception of any of them ends the loop.

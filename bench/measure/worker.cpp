@@ -230,8 +230,4 @@ std::vector<double> WorkerCase::warm(int samples, int repeats) {
   return times({{"ask", "warm"}, {"samples", samples}, {"repeats", repeats}}, samples);
 }
 
-double WorkerCase::do_bench_us() {
-  return times({{"ask", "do_bench"}}, 1).front();
-}
-
 }  // namespace noisefloor

@@ -13,7 +13,6 @@
 //                                                  launches are others than those of cold ones
 //   {"ask": "poison"}                           -> {}: outputs are NaN before the next launch
 //   {"ask": "replay"}                           -> as "ready", of one more launch; asked of a plugin's worker alone
-//   {"ask": "do_bench"}                         -> {"us": [t]}, by Triton's own loop
 //   {"ask": "release"}                          -> {}
 //   {"ask": "touch"}                            -> {}: of `noisefloor worker` alone; a launch of its own, of no case
 // A plugin's worker also, of rows that only it has (bench/sweep/plugins.h):
@@ -101,7 +100,6 @@ class WorkerCase {
   const std::string& note() const { return note_; }
   std::vector<double> cold(int samples);
   std::vector<double> warm(int samples, int repeats);
-  double do_bench_us();
 
  private:
   Verdict judged(const nlohmann::json& answer) const;

@@ -34,35 +34,6 @@ __global__ void clock_kernel(Sample* sample, unsigned long long spin_ns) {
   sample->nanoseconds = now - start;
 }
 
-// A moment on one SM. clock64 counts on between kernels.
-struct Mark {
-  long long cycles;
-  unsigned long long nanoseconds;
-  unsigned sm;
-};
-
-__device__ __forceinline__ Mark mark_on_tick() {
-  Mark mark;
-  const unsigned long long before = global_timer();
-  do {
-    mark.nanoseconds = global_timer();
-  } while (mark.nanoseconds == before);
-  mark.cycles = clock64();
-  asm volatile("mov.u32 %0, %%smid;" : "=r"(mark.sm));
-  return mark;
-}
-
-__global__ void begin_kernel(Mark* begin) {
-  *begin = mark_on_tick();
-}
-
-__global__ void end_kernel(const Mark* begin, Sample* sample) {
-  const Mark end = mark_on_tick();
-  if (end.sm != begin->sm) return;
-  sample->cycles = end.cycles - begin->cycles;
-  sample->nanoseconds = end.nanoseconds - begin->nanoseconds;
-}
-
 void check(cudaError_t error, const char* what) {
   if (error != cudaSuccess)
     throw std::runtime_error(std::string("clock sampler: ") + what + ": " + cudaGetErrorString(error));
@@ -72,16 +43,9 @@ void check(cudaError_t error, const char* what) {
 
 struct ClockSampler::State {
   Sample* samples = nullptr;  // pinned, written by the GPU
-  Mark* begins = nullptr;     // likewise, of samples that have a begin and an end
   int capacity = 0;
   int count = 0;
   unsigned long long spin_ns = 0;
-
-  int take() {
-    if (count == capacity)
-      throw std::runtime_error("clock sampler: all " + std::to_string(capacity) + " samples are taken");
-    return count++;
-  }
 };
 
 ClockSampler::ClockSampler(int capacity, double spin_us) : state_(std::make_unique<State>()) {
@@ -90,42 +54,22 @@ ClockSampler::ClockSampler(int capacity, double spin_us) : state_(std::make_uniq
   state_->spin_ns = static_cast<unsigned long long>(spin_us * 1000);
   check(cudaHostAlloc(&state_->samples, sizeof(Sample) * static_cast<std::size_t>(capacity), cudaHostAllocPortable),
         "cudaHostAlloc");
-  if (const cudaError_t error =
-          cudaHostAlloc(&state_->begins, sizeof(Mark) * static_cast<std::size_t>(capacity), cudaHostAllocPortable);
-      error != cudaSuccess) {
-    cudaFreeHost(state_->samples);
-    check(error, "cudaHostAlloc");
-  }
   clear();
-  cudaFuncAttributes attributes;  // loads the kernels now, not between timed launches
+  cudaFuncAttributes attributes;  // loads the kernel now, not between timed launches
   check(cudaFuncGetAttributes(&attributes, clock_kernel), "clock_kernel");
-  check(cudaFuncGetAttributes(&attributes, begin_kernel), "begin_kernel");
-  check(cudaFuncGetAttributes(&attributes, end_kernel), "end_kernel");
 }
 
 ClockSampler::~ClockSampler() {
-  cudaFreeHost(state_->begins);
   cudaFreeHost(state_->samples);
 }
 
 int ClockSampler::enqueue(Stream stream) {
-  const int index = state_->take();
+  if (state_->count == state_->capacity)
+    throw std::runtime_error("clock sampler: all " + std::to_string(state_->capacity) + " samples are taken");
+  const int index = state_->count++;
   clock_kernel<<<1, 1, 0, stream>>>(state_->samples + index, state_->spin_ns);
   check(cudaGetLastError(), "clock_kernel");
   return index;
-}
-
-int ClockSampler::begin(Stream stream) {
-  const int index = state_->take();
-  begin_kernel<<<1, 1, 0, stream>>>(state_->begins + index);
-  check(cudaGetLastError(), "begin_kernel");
-  return index;
-}
-
-void ClockSampler::end(int index, Stream stream) {
-  if (index < 0 || index >= state_->count) throw std::runtime_error("clock sampler: there is no such sample");
-  end_kernel<<<1, 1, 0, stream>>>(state_->begins + index, state_->samples + index);
-  check(cudaGetLastError(), "end_kernel");
 }
 
 double ClockSampler::mhz(int index) const {

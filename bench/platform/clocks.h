@@ -21,12 +21,7 @@ class ClockSampler {
   // Enqueues a sample and returns its index. Does not synchronise; throws std::runtime_error when there is no room left
   // (`clear` makes some) or the launch fails.
   int enqueue(Stream stream);
-  // Enqueues the begin and the end of a sample that spans what is enqueued between them: their mean clock. The first
-  // returns its index. Nothing else may run beside them.
-  int begin(Stream stream);
-  void end(int index, Stream stream);
-  // The clock in MHz, once the stream is synchronised; NaN before, and where begin and end did
-  // not run on the same SM, whose counters need not agree.
+  // The clock in MHz, once the stream is synchronised; NaN before.
   double mhz(int index) const;
   int count() const;
   // Forgets all samples; none may be in flight.

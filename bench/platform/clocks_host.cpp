@@ -16,12 +16,6 @@ ClockSampler::~ClockSampler() = default;
 int ClockSampler::enqueue(Stream) {
   throw std::runtime_error("no CUDA in this build: there is no SM clock to sample");
 }
-int ClockSampler::begin(Stream) {
-  throw std::runtime_error("no CUDA in this build: there is no SM clock to sample");
-}
-void ClockSampler::end(int, Stream) {
-  throw std::runtime_error("no CUDA in this build: there is no SM clock to sample");
-}
 double ClockSampler::mhz(int) const {
   return std::numeric_limits<double>::quiet_NaN();
 }

@@ -104,7 +104,6 @@ void Sweep::run_case(const Case& test_case, benchmark::State& state) {
   // --benchmark_repetitions calls again: Google Benchmark gets every repetition, the run folder the first.
   if (!folder_->rows().contains(result.row)) {
     folder_->append(result.row, result.samples);
-    if (result.do_bench_us) folder_->append_crosscheck(result.row, *result.do_bench_us);
     ++done_;
     --left_[result.row];
   } else if (is_failure(result.row)) {

@@ -1,4 +1,4 @@
-// Written by `scripts/tune attention`; not by hand. NVIDIA H200, 132 SMs, commit 2b9230a55ec4: 62 schedules, the
+// Written by `tools/tune attention`; not by hand. NVIDIA H200, 132 SMs, commit 2b9230a55ec4: 62 schedules, the
 // best of those timed of 13 problems of bench/problems/attention.csv (bf16), warm (in a CUDA graph) and cold. A
 // shape is here where one schedule took at least 1 % less than the estimate's, over all its kinds that were timed.
 #include "kernels/attention/schedule.h"

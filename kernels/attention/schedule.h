@@ -63,7 +63,7 @@ struct Grid {
 Grid grid_of(const Problem& problem, const Schedule& schedule, int sm_count);
 
 // Schedules that won when all of a problem's were timed, which choose() takes before its model: written by
-// `scripts/tune attention` to measured_schedules.cpp.
+// `tools/tune attention` to measured_schedules.cpp.
 struct MeasuredSchedule {
   std::int64_t batch, heads, seq_q, seq_kv, dim;  // of any layout and dtype
   int rows, keys, blocks, turns, splits;          // as in the choice's text

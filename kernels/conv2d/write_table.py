@@ -1,9 +1,9 @@
-"""Writes kernels/convolution/measured_schedules.cpp from timings of both ptx rungs' schedules: see scripts/tuned_table.py, which does it."""
+"""Writes kernels/convolution/measured_schedules.cpp from timings of both ptx rungs' schedules: see tools/tuned_table.py, which does it."""
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 import tuned_table  # noqa: E402
 
 

@@ -1,4 +1,4 @@
-// Written by `scripts/tune conv2d`; not by hand. NVIDIA H100 80GB HBM3, 132 SMs, commit 571b14c1a45b: 4755
+// Written by `tools/tune conv2d`; not by hand. NVIDIA H100 80GB HBM3, 132 SMs, commit 571b14c1a45b: 4755
 // schedules, the best of those timed of 759 problems of bench/problems and of its networks as they run here (bf16),
 // warm (in a CUDA graph) and cold. A shape is here where one schedule took at least 1 % less than the estimate's,
 // over all its kinds that were timed. Where a shape without a row takes another's, the estimate's has one too. Rows

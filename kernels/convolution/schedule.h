@@ -94,7 +94,7 @@ Schedule make_schedule(const Convolution& convolution, int tile, int multicast, 
 double modelled_cycles(const Convolution& convolution, const Schedule& schedule, int sm_count);
 product::Sm90aModel im2col_model_of(const Convolution& convolution);
 // Schedules that won when all of a problem's were timed, which choose() takes before its model: written by
-// `scripts/tune conv2d` to measured_schedules.cpp.
+// `tools/tune conv2d` to measured_schedules.cpp.
 struct MeasuredSchedule {
   std::int64_t n, h, w, cin, cout, kernel, stride, pad, upsample, side, side_skip;
   product::MeasuredCut cut;

@@ -1,4 +1,4 @@
-// Written by `scripts/tune gemm`; not by hand. NVIDIA H100 80GB HBM3, 132 SMs, commit 571b14c1a45b: 1525 schedules,
+// Written by `tools/tune gemm`; not by hand. NVIDIA H100 80GB HBM3, 132 SMs, commit 571b14c1a45b: 1525 schedules,
 // the best of those timed of 201 problems of bench/problems and of its networks as they run here (bf16), warm (in a
 // CUDA graph) and cold. A shape is here where one schedule took at least 1 % less than the estimate's, over all its
 // kinds that were timed. Rows of other shapes are of earlier timings: NVIDIA H100 80GB HBM3, 132 SMs, commit

@@ -55,7 +55,7 @@ Schedule make_schedule(const Problem& problem, int tile, int multicast, int spli
 double modelled_cycles(const Problem& problem, const Schedule& schedule, int sm_count);
 product::Sm90aModel model_of(const Problem& problem);
 // Schedules that won when all of a problem's were timed, which choose() takes before its model: written by
-// `scripts/tune gemm` to measured_schedules.cpp.
+// `tools/tune gemm` to measured_schedules.cpp.
 struct MeasuredSchedule {
   std::int64_t m, n, k, gated, residual, part_columns;  // of a blend `residual` is 2
   product::MeasuredCut cut;

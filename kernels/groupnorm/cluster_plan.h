@@ -95,7 +95,7 @@ std::vector<Choice> cluster_choices(const Problem&, DType, const DeviceInfo&);
 std::optional<ClusterPlan> parse_cluster_choice(const Problem&, std::string_view choice);
 
 // Plans that won when many were timed, which choose_cluster_plan takes before any estimate: written by
-// `scripts/tune groupnorm` to measured_plans.cpp.
+// `tools/tune groupnorm` to measured_plans.cpp.
 struct MeasuredPlan {
   std::int64_t n, hw, channels, groups, down_w;  // the problems, of any fusion and dtype
   int bundle, blocks, threads, held;             // what make_cluster_plan takes

@@ -1,4 +1,4 @@
-// Written by `scripts/tune groupnorm`; not by hand. NVIDIA H200, 132 SMs, commit 77f0bc9: 5381 plans, the best of
+// Written by `tools/tune groupnorm`; not by hand. NVIDIA H200, 132 SMs, commit 77f0bc9: 5381 plans, the best of
 // those timed of 190 problems of bench/problems/groupnorm.csv (bf16), warm (in a CUDA graph) and cold. A shape is
 // here where one plan took at least 1 % less than the estimate's, over all fusions that were timed.
 #include "kernels/groupnorm/cluster_plan.h"

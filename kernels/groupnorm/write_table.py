@@ -1,9 +1,9 @@
-"""Writes kernels/groupnorm/measured_plans.cpp from timings of ptx_sm90a's plans: see scripts/tuned_table.py, which does it."""
+"""Writes kernels/groupnorm/measured_plans.cpp from timings of ptx_sm90a's plans: see tools/tuned_table.py, which does it."""
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 import tuned_table  # noqa: E402
 
 tuned_table.run(tuned_table.Tuned(

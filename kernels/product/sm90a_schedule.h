@@ -65,7 +65,7 @@ struct Sm90aSchedule {
 };
 
 // SM cycles that things are taken to cost: a fit to timed schedules, so they stand for more than their names say.
-// scripts/fit makes such a fit.
+// tools/fit/run makes such a fit.
 struct Sm90aCosts {
   double fma_per_cycle;    // of the 2048 of four tensor cores in bf16
   double bytes_per_cycle;  // L2 to one SM
@@ -152,7 +152,7 @@ std::optional<Sm90aSchedule> find_schedule(const Sm90aKernel& kernel, const Sm90
 
 // The product as each tile cuts it.
 using ProductFor = std::function<Sm90aProduct(const Sm90aTile&)>;
-// What a rung asks the model with: for fits of its constants to timings (bench/fit).
+// What a rung asks the model with: for fits of its constants to timings (tools/fit).
 struct Sm90aModel {
   Sm90aKernel kernel;
   ProductFor product_for;

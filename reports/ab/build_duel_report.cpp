@@ -12,18 +12,18 @@ namespace {
 
 constexpr std::size_t kShown = 100;  // of each kind of verdict; GitHub cuts a comment at 65,536 characters
 
-std::string percent(double ratio) {
+std::string slower_by(double ratio) {
   return fmt::format("{:+.2f} %", 100 * (ratio - 1));
 }
 
 // As the change of the time: the inverse of the ratio.
 std::string change(const std::vector<double>& passes) {
   const Ratio slower = ratio_of_passes(passes).inverse();
-  return fmt::format("{} ({} to {})", percent(slower.value), percent(slower.low), percent(slower.high));
+  return fmt::format("{} ({} to {})", slower_by(slower.value), slower_by(slower.low), slower_by(slower.high));
 }
 
 // A build's own words, as one line of a table.
-std::string shortened(const std::string& why) {
+std::string first_words(const std::string& why) {
   constexpr std::size_t kMost = 200;
   std::string text = why.size() <= kMost ? why : why.substr(0, kMost - 3) + "...";
   std::replace_if(
@@ -67,7 +67,7 @@ std::vector<Cells> table_of(const std::vector<Judged>& all, std::size_t& left_ou
     }
     const bool timed = duel->why_not.empty();
     lines.push_back({to_string(verdict), duel->id.name(), timed ? change(duel->warm) : "-",
-                     timed ? change(duel->cold) : "-", std::to_string(duel->warm.size()), shortened(duel->why_not)});
+                     timed ? change(duel->cold) : "-", std::to_string(duel->warm.size()), first_words(duel->why_not)});
   }
   return lines;
 }
@@ -105,7 +105,7 @@ std::string csv_text(const BuildDuelText& text) {
       const Ratio ratio = ratio_of_passes(*passes);
       lines += fmt::format(",{:.5g},{:.5g},{:.5g}", ratio.value, ratio.low, ratio.high);
     }
-    lines += fmt::format(",{},{}\n", duel.warm.size(), quote_csv(shortened(duel.why_not)));
+    lines += fmt::format(",{},{}\n", duel.warm.size(), quote_csv(first_words(duel.why_not)));
   }
   return lines;
 }

@@ -287,7 +287,7 @@ def commands(_: str) -> str:
 def scripts(_: str) -> str:
     text = ""
     for path in sorted((ROOT / "scripts").iterdir()):
-        if path.is_file() and path.suffix not in NOT_A_SCRIPT and path.stat().st_mode & 0o100:
+        if path.is_file() and not path.is_symlink() and path.suffix not in NOT_A_SCRIPT and path.stat().st_mode & 0o100:
             lines = path.read_text().split("\n")[1:]
             comment = [line.removeprefix("#").removeprefix(" ") for line in lines[: next(i for i, line in enumerate(lines) if not line.startswith("#"))]]
             text += f"### scripts/{path.name}\n\n```\n" + "\n".join(comment).strip() + "\n```\n\n"

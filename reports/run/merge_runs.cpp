@@ -85,7 +85,6 @@ CeilingTable median_ceilings(const std::vector<MergePart>& parts) {
 }
 
 void write_run(const fs::path& folder, const std::vector<MergePart>& parts, const std::vector<PlacedRow>& rows) {
-  constexpr const char* kCrosscheck = "crosscheck.csv";  // of sweep --do-bench
   std::set<std::string> others;
   for (const MergePart& part : parts)
     for (const std::string& name : other_columns(part.folder / "sweep.csv")) others.insert(name);
@@ -100,8 +99,6 @@ void write_run(const fs::path& folder, const std::vector<MergePart>& parts, cons
   for (const MergePart& part : parts) {
     merge_network_problems(folder, part.folder, part.rows);
     merge_selected_cases(folder, part.folder);
-    if (fs::exists(part.folder / kCrosscheck))
-      merge_csv_file(folder / kCrosscheck, read_csv(part.folder / kCrosscheck), {"op", "variant", "dtype", "problem"});
   }
   write_atomically(folder / "env.json",
                    merged_environment(parts).dump(2, ' ', false, Json::error_handler_t::replace) + "\n");

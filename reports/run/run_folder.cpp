@@ -187,14 +187,6 @@ void RunFolder::drop(const std::set<CaseId>& cases) {
   remember(folder_ / kSamplesFile);
 }
 
-void RunFolder::append_crosscheck(const SweepRow& row, double do_bench_us) {
-  const auto file = folder_ / "crosscheck.csv";
-  if (!std::filesystem::exists(file)) append_line(file, "op,variant,dtype,problem,time_cold_us,do_bench_us,ratio\n");
-  append_line(file, fmt::format("{},{},{},{},{:.6g},{:.6g},{:.6g}\n", quote_csv(row.op), quote_csv(row.variant),
-                                quote_csv(row.dtype), quote_csv(row.problem), *row.time_cold_us, do_bench_us,
-                                *row.time_cold_us / do_bench_us));
-}
-
 std::string RunFolder::fact(const std::string& name) const {
   const auto file = folder_ / "env.json";
   if (!std::filesystem::exists(file)) return {};

@@ -43,8 +43,6 @@ class RunFolder {
   void drop(const std::set<CaseId>& cases);
   // A text of env.json; empty where it has none of that name.
   std::string fact(const std::string& name) const;
-  // crosscheck.csv: a row's cold time beside triton.testing.do_bench's.
-  void append_crosscheck(const SweepRow& row, double do_bench_us);
   // env.json: `facts` of the machine and the build, and every command line that wrote here, the latest last. Fields of
   // others that are there stay.
   void write_environment(const nlohmann::ordered_json& facts, const std::vector<std::string>& command_line);

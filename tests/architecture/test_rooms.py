@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = "docs/architecture.md"
-TOPS = ("kernels", "baselines", "networks", "bench", "reports", "python")
+TOPS = ("kernels", "baselines", "networks", "bench", "reports", "python", "tools")
 SOURCES = (".h", ".cuh", ".cpp", ".cu", ".cpp.in")
 INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<((?:' + "|".join(TOPS) + r')/[^>]+)>)')
 OP = "kernels/<op>/"

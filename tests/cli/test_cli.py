@@ -19,6 +19,8 @@ pytestmark = needs_program
         (["sweeep"], "did you mean 'sweep'"),
         (["sweep", "--opz", "gemm"], "did you mean '--ops'"),
         (["sweep", "--take-turns"], "--take-turns was removed: sweep one after the other"),
+        (["sweep", "--do-bench"], "--do-bench was removed"),
+        (["crosscheck", "a", "--report", "b"], "crosscheck was removed: scripts/ncu"),
         (["sweep", "--device", "host", "--processes=3"], "--processes was removed: sweep once"),
         (["merge", "--pool", "a", "b", "--out", "c"], "--pool was removed: keep the runs apart"),
         (["sweep", "--ops", "gem"], "unknown op 'gem'; did you mean 'gemm'"),

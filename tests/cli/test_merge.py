@@ -30,16 +30,6 @@ def test_merged_parts_are_the_sweep_that_was_not_split(split):
     assert again.returncode == 0 and "5 cases are already in" in again.stderr
 
 
-def test_parts_keep_their_crosschecks(split):
-    for index in (1, 3):
-        [row, *_] = rows(split.folder / f"part{index}")
-        (split.folder / f"part{index}/crosscheck.csv").write_text(
-            f'op,variant,dtype,problem,time_cold_us,do_bench_us,ratio\ngemm,{row["variant"]},bf16,"{row["problem"]}",1,{index},1\n')
-    assert split.merge().returncode == 0
-    with open(split.folder / "merged/crosscheck.csv", newline="") as file:
-        assert [row["do_bench_us"] for row in csv.DictReader(file)] == ["1", "3"]
-
-
 def test_ceilings_are_the_median(split):
     for index, factor in ((1, 1), (2, 7), (3, 2)):
         file = split.folder / f"part{index}" / "ceilings.csv"

@@ -5,13 +5,12 @@
 #include <cstring>
 
 #include "bench/sweep/problem_files.h"
-#include "reports/gate/ncu_csv.h"
 #include "reports/run/sweep_csv.h"
 
 namespace noisefloor::fuzz {
 
 std::span<const Target> targets() {
-  // Twice: problems and launches are counted as they come, so their array doubles while it grows.
+  // Twice: problems are counted as they come, so their array doubles while it grows.
   static constexpr Target all[] = {
       {"problem_text", problem_text},
       {"problem_csv", problem_csv, 2 * sizeof(ProblemEntry)},
@@ -19,7 +18,6 @@ std::span<const Target> targets() {
       {"samples", samples},
       {"environment", environment},
       {"safetensors", safetensors},
-      {"ncu_csv", ncu_csv, 2 * sizeof(NcuLaunch)},
   };
   return all;
 }

@@ -1,5 +1,5 @@
 // The parsers of everything that comes from outside, each as one function of a file's bytes. libFuzzer makes up the
-// bytes (scripts/fuzz); the ordinary tests replay the corpus.
+// bytes (tools/fuzz); the ordinary tests replay the corpus.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,6 @@ void sweep_csv(Input input);
 void samples(Input input);
 void environment(Input input);
 void safetensors(Input input);
-void ncu_csv(Input input);
 
 // Runs a target, and ends the process when one allocation inside was larger than four times the input plus kSmall (and
 // row_bytes for each line).

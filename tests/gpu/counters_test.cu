@@ -121,7 +121,7 @@ TEST(Counters, EachProfilerCountsItsOwnLaunch) {
   }
   RangeProfiler profiler(row_metrics());
   expect_copy(count_copy(profiler, from, to, kSmall), kSmall);
-  expect_copy(count_copy(profiler, from, to, kLarge), kLarge);  // two of one profiler, as crosscheck counts
+  expect_copy(count_copy(profiler, from, to, kLarge), kLarge);  // two of one profiler
   expect_copy(count_copy(profiler, from, to, kSmall), kSmall);
 }
 

@@ -1,4 +1,4 @@
-"""What tests/gpu/measure_python.py stands on: the time of a launch from C++, and sums of kernels' times."""
+"""What tools/experiments/measure_python.py stands on: the time of a launch from C++, and sums of kernels' times."""
 
 import importlib.util
 from pathlib import Path
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from noisefloor import _signatures
 
-FILE = Path(__file__).resolve().parents[1] / "gpu" / "measure_python.py"
+FILE = Path(__file__).resolve().parents[2] / "tools/experiments/measure_python.py"
 
 
 def test_a_launch_is_timed_on_the_tensors_of_the_call():

@@ -20,7 +20,8 @@ def executable(path, text):
     return path
 
 
-@pytest.mark.parametrize("script", ["setup", "sweep", "test", "ab", "bundle", "wheel", "slurm-sweep", "slurm_task.sh", "fuzz", "../.ci/run", "../tests/slurm/run", "bundle_run.sh", "record"])
+@pytest.mark.parametrize("script", ["setup", "sweep", "test", "ab", "bundle", "wheel", "slurm-sweep", "slurm_task.sh", "ncu", "nsys", "../.ci/run", "../tests/slurm/run", "bundle_run.sh",
+                                    "../tools/fuzz", "../tools/tune", "../tools/fit/run", "../tools/publish", "../tools/crosscheck", "../tools/size"])
 def test_help_is_the_header(script, tmp_path):
     path = SCRIPTS / script
     if script == "bundle_run.sh":  # lies beside scripts/ in a bundle
@@ -38,8 +39,8 @@ def test_help_is_the_header(script, tmp_path):
         (["setup", "--chek"], "unknown argument '--chek'"),
         (["test", "--gpus"], "unknown argument '--gpus'"),
         (["test", "--filter"], "--filter needs"),
-        (["fuzz", "--seconds", "0"], "--seconds needs a whole number"),
-        (["fuzz", "problem_txt"], "there is no target 'problem_txt'"),
+        (["../tools/fuzz", "--seconds", "0"], "--seconds needs a whole number"),
+        (["../tools/fuzz", "problem_txt"], "there is no target 'problem_txt'"),
         (["bundle", "--output"], "--output needs"),
         (["wheel", "--architectures"], "--architectures needs"),
     ],

@@ -123,7 +123,7 @@ def test_a_sweep_does_not_mind_packages_of_tests(clone):
     assert clone.setup("--sweep", LACKING="pytest").returncode == 0
 
 
-@pytest.mark.parametrize("script", ["sweep", "sample", "ncu", "nsys", "tune", "bundle"])
+@pytest.mark.parametrize("script", ["sweep", "sample", "ncu", "nsys", "bundle"])
 def test_scripts_that_measure_set_up_for_that_alone(script):
     lines = [line.strip() for line in (ROOT / "scripts" / script).read_text().splitlines()]
     assert [line for line in lines if line.split() and line.split()[0] == "setup"] == ["setup --sweep"]

@@ -55,7 +55,7 @@ class ScriptedTiming final : public TimingSource {
   }
   std::optional<ClockReading> clock() override {
     if (!mhz) return std::nullopt;
-    return ClockReading{mhz(time), {mhz(time) - 1}};
+    return ClockReading{mhz(time)};
   }
   std::optional<std::uint64_t> clock_event_reasons() override {
     if (!reasons) return std::nullopt;

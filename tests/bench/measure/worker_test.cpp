@@ -82,7 +82,6 @@ class InAWorker : public testing::Test {
 TEST_F(InAWorker, ARowIsAsAnyOther) {
   start();
   EXPECT_EQ(worker->facts(), (Worker::Facts{{"stub", "1.0"}}));
-  options.do_bench = true;
   const CaseResult result = run();
   const SweepRow& row = result.row;
   EXPECT_EQ(row.status, Outcome::ok) << row.reason;
@@ -93,11 +92,10 @@ TEST_F(InAWorker, ARowIsAsAnyOther) {
   EXPECT_EQ(row.max_rel_error, 0);
   EXPECT_EQ(row.counter_status, "not_collected");
   EXPECT_TRUE(row.pct_of_roof.has_value());
-  EXPECT_EQ(result.do_bench_us, 4.5);
   const std::string log = asked();
   EXPECT_TRUE(log.starts_with("ready stub_eager m=4,n=4,k=4\npoison  \ncold")) << log;
   EXPECT_NE(log.find("warm"), std::string::npos);
-  EXPECT_TRUE(log.ends_with("judge  \ndo_bench  \nrelease  \n")) << log;
+  EXPECT_TRUE(log.ends_with("judge  \nrelease  \n")) << log;
 }
 
 TEST_F(InAWorker, OurTensorsGiveWayToItsOwn) {
@@ -253,19 +251,6 @@ TEST_F(InAWorker, WhatItSaysOfItselfIsBounded) {
   expect(run(), Outcome::incorrect, "output 0: errors below 0");
   start("cold", R"({"us": [5, 5, 5]})");
   expect(run(), Outcome::cuda_error, "the stub gave 3 times instead of 1");
-}
-
-TEST_F(InAWorker, ADoBenchThatFailsCostsItsFigureAlone) {
-  options.do_bench = true;
-  for (const char* answer :
-       {R"({"failed": "cuda_error", "reason": "No module named 'triton'"})", R"({"us": [-4.5]})"}) {
-    start("do_bench", answer);
-    const CaseResult result = run();
-    EXPECT_EQ(result.row.status, Outcome::ok);
-    EXPECT_EQ(result.row.time_cold_us, 5);
-    EXPECT_FALSE(result.do_bench_us);
-    EXPECT_TRUE(result.note.starts_with("do_bench: ")) << result.note;
-  }
 }
 
 TEST_F(InAWorker, BabbleIsNotAnAnswer) {

@@ -1,15 +1,12 @@
 // Timings made from the model itself, with constants that are not the present ones: a fit must find choices as good.
-#include "bench/fit/fit.h"
+#include "tools/fit/fit.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <fstream>
-#include <sstream>
 
-#include "bench/fit/constants.h"
-#include "bench/fit/search.h"
 #include "kernels/product/sm90a_choices.h"
 #include "tests/support/temporary_folder.h"
 
@@ -76,16 +73,7 @@ class Fit : public testing::Test {
     std::ofstream(folder_ / "timings.csv") << text;
     return (folder_ / "timings.csv").string();
   }
-  int run_with(std::vector<std::string> arguments) {
-    std::vector<const char*> argv{"fit"};
-    for (const std::string& argument : arguments) argv.push_back(argument.c_str());
-    out_.str("");
-    errors_.str("");
-    return run(static_cast<int>(argv.size()), argv.data(), out_, errors_);
-  }
-
   TemporaryFolder folder_;
-  std::ostringstream out_, errors_;
 };
 
 TEST_F(Fit, FindsConstantsWhoseChoicesAreAsGood) {
@@ -97,7 +85,7 @@ TEST_F(Fit, FindsConstantsWhoseChoicesAreAsGood) {
     EXPECT_GT(loss(fitted, timings, true), 1.02) << "the present constants must have something to lose";
     for (const std::uint64_t seed : {1, 2, 3, 4}) {  // of a search that is sound, none is a lucky one
       SCOPED_TRACE(seed);
-      fitted.costs = search(kernel.present(), kernel.turn_is_fill, timings, seed, 3000);
+      fitted.costs = search(kernel, timings, seed, 3000);
       EXPECT_LE(loss(fitted, timings, false), 1.005);
       EXPECT_LE(loss(fitted, timings, true), 1.005);
       for (const Constant& constant : constants()) {
@@ -114,7 +102,7 @@ TEST_F(Fit, ConstantsThatAreRightStay) {
     const product::Sm90aKernel present = kernel.present();
     const Timings timings = read_timings(kernel, write(timings_by(kernel, present.costs)));
     for (const bool unseen : {false, true}) EXPECT_EQ(loss(present, timings, unseen), 1);
-    EXPECT_EQ(source_text(search(present, kernel.turn_is_fill, timings, 1, 20)), source_text(present.costs));
+    EXPECT_EQ(source_text(search(kernel, timings, 1, 20)), source_text(present.costs));
     for (const Constant& constant : constants()) {
       const double value = present.costs.*constant.place;
       EXPECT_TRUE(value == 0 || (value >= constant.least && value <= constant.most)) << constant.name << " " << value;
@@ -176,77 +164,37 @@ TEST_F(Fit, FusionsOfAShapeAreInOneHalf) {
 }
 
 TEST_F(Fit, PrintsConstantsAsTheyStandInTheSource) {
-  const FittedKernel& kernel = require_kernel("halo");
-  const std::string file = write(timings_by(kernel, other_costs(kernel.present().costs)));
-  ASSERT_EQ(run_with({"halo", file, "--rounds", "50", "--seed", "7"}), 0) << errors_.str();
-  const std::string first = out_.str();
-  for (const char* part :
-       {"halo (conv2d ptx_sm90a_halo): 72 problems on GPU with 132 SMs; seed 7, 50 rounds", "present constants",
-        "fitted constants", ".costs = {.fma_per_cycle = ", ",\n          .bytes_per_cycle = ", "},\n",
-        "No file was changed", "kernels/convolution/halo.cpp"})
-    EXPECT_NE(first.find(part), std::string::npos) << part << "\n" << first;
-  EXPECT_EQ(first.find(".turn"), std::string::npos) << "halo has no tile in turns";
-  ASSERT_EQ(run_with({"halo", file, "--rounds", "50", "--seed", "7"}), 0);
-  EXPECT_EQ(out_.str(), first) << "a seed gives one result";
-}
-
-TEST_F(Fit, TextsAreRoundedToThreeDigits) {
-  EXPECT_EQ(rounded(0.00054321), 0.000543);
-  EXPECT_EQ(rounded(5.4321), 5.43);
-  EXPECT_EQ(rounded(999.6), 1000);
-  EXPECT_EQ(rounded(2007.04), 2010);
-  EXPECT_EQ(fmt::format("{}", rounded(12345.6)), "12300");
+  product::Sm90aCosts costs = require_kernel("halo").present().costs;
+  costs.fma_per_cycle = 1234;
+  const std::string text = source_text(costs);
+  EXPECT_TRUE(text.starts_with(".costs = {.fma_per_cycle = 1234,\n          .bytes_per_cycle = ")) << text;
+  EXPECT_EQ(text.find(".turn"), std::string::npos) << "halo has no tile in turns";
 }
 
 TEST_F(Fit, RefusesWhatItCannotRead) {
   const std::string line =
       "GPU,132,abc,\"m=64,n=64,k=512\",bf16,ptx_sm90a,\"rows=64,columns=32,pingpong=0,multicast=1,splits=1\",1,10,20,"
       "0\n";
-  const auto with = [&](const std::string& old, const std::string& other) {
+  for (const auto& [old, other, says] : {std::tuple{"132", "114", "sm_count"},
+                                         {"GPU", "Other", "device"},
+                                         {"abc", "def", "commit"},
+                                         {"10,20", "10,20", "choice"},
+                                         {"bf16", "fp16", "dtype"},
+                                         {"k=512", "l=512", "l"},
+                                         {"k=512", "k=511", "cannot run"},
+                                         {"columns=32", "columns=33", "choice"},
+                                         {"10,20", "10,inf", "cold_us"}}) {
     std::string changed = line;
-    return changed.replace(changed.find(old), old.size(), other);
-  };
-  const std::string halo = "GPU,132,abc,\"n=1,h=8,w=8,cin=64,cout=64\",bf16,ptx_sm90a_halo,\"rows=64\",1,10,20,0\n";
-  const struct {
-    std::string text, says, kernel = "gemm";
-  } cases[] = {
-      {"", "timings.csv: empty"},
-      {std::string(kFitHeader).replace(0, 6, "gpu"),
-       "timings.csv:1: no column 'device'; `noisefloor tune gemm --out FILE` writes device,"},
-      {kFitHeader, "timings.csv: no row of gemm ptx_sm90a; `noisefloor tune gemm --out FILE` writes them"},
-      {std::string(kFitHeader) + "GPU,132,abc,d\n", "timings.csv:2: 4 columns, the header has 11"},
-      {kFitHeader + halo, ":2: times of 'ptx_sm90a_halo'; gemm has a model for ptx_sm90a"},
-      {kFitHeader + halo, "no row of conv2d ptx_sm90a; `noisefloor tune conv2d", "im2col"},
-      {kFitHeader + halo, ":2: choice is 'rows=64'; it must be one of the ", "halo"},
-      {kFitHeader + line, ":2: 'm=64,n=64,k=512' is no problem of conv2d: ", "im2col"},
-      {kFitHeader + line + with("132", "114"),
-       ":3: timed on GPU with 114 SMs, lines before on GPU with 132; a fit is of one GPU"},
-      {kFitHeader + line + with("GPU", "Other"), ":3: timed on Other with 132 SMs"},
-      {kFitHeader + with("132", "0"), ":2: sm_count is '0'; it must be a whole number from 1 to "},
-      {kFitHeader + line + with("abc", "def"), ":3: timed at def, other lines of that problem at abc"},
-      {kFitHeader + line + line, ":3: that choice of that problem is there twice"},
-      {kFitHeader + with("bf16", "fp16"), ":2: times in 'fp16'; the model is fitted in bf16"},
-      {kFitHeader + with("ptx_sm90a", "tiled"), ":2: times of 'tiled'; gemm has a model for ptx_sm90a"},
-      {kFitHeader + with("k=512", "l=512"), ":2: 'm=64,n=64,l=512' is no problem of gemm: "},
-      {kFitHeader + with("k=512", "k=511"), ":2: ptx_sm90a cannot run 'm=64,n=64,k=511': it needs "},
-      {kFitHeader + with("columns=32", "columns=33"), ":2: choice is 'rows=64,columns=33,"},
-      {kFitHeader + with("10,20", "0,20"), ":2: warm_us is '0'; it must be a number above 0"},
-      {kFitHeader + with("10,20", "10,inf"), ":2: cold_us is 'inf'"},
-      {kFitHeader + line, "a fit needs some of both"},
-      {kFitHeader + line, "there is no kernel 'attention' to fit; these are: gemm, im2col, halo", "attention"},
-  };
-  for (const auto& one : cases) {
-    SCOPED_TRACE(one.says);
-    EXPECT_EQ(run_with({one.kernel, write(one.text)}), 2);
-    EXPECT_NE(errors_.str().find(one.says), std::string::npos) << errors_.str();
-    EXPECT_EQ(out_.str(), "");
+    changed.replace(changed.find(old), std::string(old).size(), other);
+    try {
+      (void)read_timings(require_kernel("gemm"), write(kFitHeader + line + changed));
+      ADD_FAILURE() << "taken: " << changed;
+    } catch (const std::runtime_error& error) {
+      const std::string said = error.what();
+      EXPECT_TRUE(said.find(":3: ") != std::string::npos && said.find(says) != std::string::npos) << said;
+    }
   }
-  EXPECT_EQ(run_with({"gemm", (folder_ / "nowhere.csv").string()}), 2);
-  EXPECT_NE(errors_.str().find("nowhere.csv"), std::string::npos) << errors_.str();
-  EXPECT_EQ(run_with({"gemm"}), 2);
-  EXPECT_EQ(run_with({"gemm", "timings.csv", "--rounds", "0"}), 2);
-  EXPECT_EQ(run_with({"--help"}), 0);
-  EXPECT_NE(out_.str().find("fma_per_cycle    1000 to 2048"), std::string::npos) << out_.str();
+  EXPECT_THROW((void)require_kernel("attention"), InvalidInput);
 }
 
 }  // namespace

@@ -1,29 +1,25 @@
-#include "bench/fit/fit.h"
-
+// The program of tools/fit/run.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <ostream>
+#include <iostream>
 
-#include "bench/fit/constants.h"
-#include "bench/fit/search.h"
+#include "tools/fit/fit.h"
 
 namespace noisefloor::fit {
 namespace {
-
-constexpr int kDone = 0, kNotDone = 2;
 
 std::string report(const FittedKernel& kernel, const std::string& file, std::uint64_t seed, int rounds) {
   const Timings timings = read_timings(kernel, file);
   const auto unseen = std::ranges::count(timings.problems, true, &TimedProblem::unseen);
   const auto seen = static_cast<std::ptrdiff_t>(timings.problems.size()) - unseen;
   if (seen == 0 || unseen == 0)
-    throw std::runtime_error(
-        fmt::format("{}: {} problems to fit to and {} to judge by; a fit needs some of both", file, seen, unseen));
+    throw std::runtime_error(fmt::format("{}: {} problems of {} {} to fit to and {} to judge by; a fit needs both",
+                                         file, seen, kernel.op.name, kernel.variant, unseen));
   const product::Sm90aKernel present = kernel.present();
   product::Sm90aKernel fitted = present;
-  fitted.costs = search(present, kernel.turn_is_fill, timings, seed, rounds);
+  fitted.costs = search(kernel, timings, seed, rounds);
   std::string text =
       fmt::format("{} ({} {}): {} problems on {} with {} SMs; seed {}, {} rounds\n\n", kernel.name, kernel.op.name,
                   kernel.variant, timings.problems.size(), timings.device, timings.sm_count, seed, rounds);
@@ -49,10 +45,8 @@ std::string ranges_text() {
   return text;
 }
 
-}  // namespace
-
-int run(int argc, const char* const* argv, std::ostream& out, std::ostream& errors) {
-  CLI::App app{"Fits the constants of the products' model of schedules to timings", "scripts/fit"};
+int run(int argc, char** argv) {
+  CLI::App app{"Fits the constants of the products' model of schedules to timings", "tools/fit/run"};
   std::string kernel, file;
   std::uint64_t seed = 1;
   int rounds = 20'000;
@@ -61,18 +55,22 @@ int run(int argc, const char* const* argv, std::ostream& out, std::ostream& erro
   app.add_option("--seed", seed, "Of the search")->capture_default_str();
   app.add_option("--rounds", rounds, "Tries of the search")->check(CLI::Range(1, 100'000'000))->capture_default_str();
   app.footer(ranges_text());
+  constexpr int kCouldNot = 2;
   try {
     app.parse(argc, argv);
-    out << report(require_kernel(kernel), file, seed, rounds) << std::flush;
+    std::cout << report(require_kernel(kernel), file, seed, rounds) << std::flush;
   } catch (const CLI::ParseError& error) {
-    return app.exit(error, out, errors) == 0 ? kDone : kNotDone;
+    return app.exit(error) == 0 ? 0 : kCouldNot;
   } catch (const std::exception& error) {
-    errors << "fit: " << error.what() << "\n";
-    return kNotDone;
+    std::cerr << "fit: " << error.what() << "\n";
+    return kCouldNot;
   }
-  if (out) return kDone;
-  errors << "fit: cannot write the result\n";
-  return kNotDone;
+  return std::cout ? 0 : kCouldNot;
 }
 
+}  // namespace
 }  // namespace noisefloor::fit
+
+int main(int argc, char** argv) {
+  return noisefloor::fit::run(argc, argv);
+}

@@ -1,8 +1,10 @@
-// What `noisefloor tune` timed, beside all that the model could have chosen.
+// Fits the constants of the products' model of schedules (product::Sm90aCosts) to what `noisefloor tune` timed.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,11 +14,22 @@
 
 namespace noisefloor::fit {
 
+// A fit stays within what hardware of this kind could be: a constant that the timings say little of runs off otherwise.
+struct Constant {
+  const char* name;
+  double product::Sm90aCosts::*place;
+  double least, most;
+};
+std::span<const Constant> constants();  // in the order of the struct
+
+// As they stand in a schedule.cpp: ".costs = {...}", to three significant digits. One that is 0 is not named.
+std::string source_text(const product::Sm90aCosts& costs);
+
 // A kernel whose choices the model makes.
 struct FittedKernel {
   std::string name;     // gemm, im2col or halo
   Op op;                // whose problems it runs
-  std::string variant;  // in the op's ladder
+  std::string variant;  // of the op
   std::string source;   // where its constants stand
   bool turn_is_fill;    // a turn is taken to cost the fill, not fitted
   // Calls back with its model of a problem, which lives as long as the call.
@@ -33,7 +46,6 @@ struct TimedSchedule {
   double cost = 0;  // its time to the best's of the problem, also of what was not timed to the end
 };
 struct TimedProblem {
-  std::string text;
   bool unseen = false;                   // in the half that a fit is judged on
   std::vector<TimedSchedule> schedules;  // as product::choose() meets them
 };
@@ -51,8 +63,15 @@ inline constexpr double kNotTimed = 1.03, kLeastNotTimed = 1.10;
 // model are in one half.
 bool is_unseen(const product::Sm90aModel& model);
 
-// Warm and cold times together. Throws std::runtime_error naming file, line and what is
-// valid.
+// Warm and cold times together. Throws std::runtime_error naming file, line and what is valid.
 Timings read_timings(const FittedKernel& kernel, const std::filesystem::path& file);
+
+// Geometric mean, over the problems of one half, of the time of the model's choice to the best timed.
+double loss(const product::Sm90aKernel& kernel, const Timings& timings, bool unseen);
+
+// The constants of least loss on the half that is seen, of `rounds` tries: each changes some of the best so far by
+// random factors, within constants()' ranges. Of equals those nearer to the kernel's present ones are taken, so that
+// what the timings say nothing of stays. A constant that is 0 does, too. One seed gives one result.
+product::Sm90aCosts search(const FittedKernel& kernel, const Timings& timings, std::uint64_t seed, int rounds);
 
 }  // namespace noisefloor::fit

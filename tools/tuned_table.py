@@ -220,7 +220,7 @@ def read_table(tuned, path):
 def cpp(tuned, source, table, problems, plans, kept=None):
     device, sm_count, commits = source
     fields = [name for name, _, _ in tuned.shape], [name for name, _ in tuned.choice]
-    about = (f"Written by `scripts/tune {tuned.op}`; not by hand. {device}, {sm_count} SMs, {'commit' if len(commits) == 1 else 'commits'} {' and '.join(commits)}: {plans} {tuned.name}s, the best of those "
+    about = (f"Written by `tools/tune {tuned.op}`; not by hand. {device}, {sm_count} SMs, {'commit' if len(commits) == 1 else 'commits'} {' and '.join(commits)}: {plans} {tuned.name}s, the best of those "
              f"timed of {problems} problems of bench/problems and of its networks as they run here (bf16), warm (in a CUDA graph) and cold. A shape is here where one "
              f"{tuned.name} took at least {100 * LEAST_WIN:g} % less than the estimate's, over all its kinds that were timed.")
     if any(tuned.stand_in(shape[1]) for shape in table):
