@@ -14,7 +14,6 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from pathlib import Path
 
 PROGRAM = os.environ.get("NOISEFLOOR_BINARY", "")
 SECONDS = float(os.environ.get("NOISEFLOOR_ATTACK_SECONDS", "12"))

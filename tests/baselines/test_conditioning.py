@@ -1,7 +1,6 @@
 """Prompts and pictures as files for noisefloor sample: what is refused, and (where transformers is installed) what a small CLIP makes of them."""
 
 import json
-import os
 import re
 import struct
 import subprocess

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import os
 import shlex
 import signal
 import subprocess

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.cli.program import needs_program, rows
+from tests.cli.program import needs_program
 from tests.cli.split_sweep import edit_json, sizes, split, swept  # noqa: F401
 
 pytestmark = needs_program

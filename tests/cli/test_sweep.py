@@ -38,7 +38,12 @@ def test_host_sweep_end_to_end(problems, tmp_path):
     result = run("roofline", out)
     assert result.returncode == 0, result.stderr
     assert (out / "plan.csv").read_text().splitlines()[0] == "op,dtype,problem,variant"
-    assert len((out / "roofline.csv").read_text().splitlines()) == 4
+    with open(out / "roofline.csv", newline="") as file:
+        points = list(csv.DictReader(file))
+    key = "op", "variant", "dtype", "problem"
+    rates = {tuple(row[name] for name in key): row["gflops"] for row in table}
+    assert {tuple(point[name] for name in key): point["gflops"] for point in points} == rates
+    assert all(0 < float(point["gflops"]) and 0 < float(point["attainable_gflops"]) <= float(point["ceiling_gflops"]) for point in points)
 
     explained = run("explain", "gemm/m=8,n=16,k=24/bf16/host", "--run", out)
     assert explained.returncode == 0 and "gemm/m=8,n=16,k=24/bf16/host" in explained.stdout, explained.stderr

@@ -49,7 +49,7 @@ def test_gemm_gives_numpys_product(dtype, name, tolerance, tmp_path):
 
 def test_bf16_and_data_at_an_odd_place(tmp_path):
     """numpy has no bf16, so the bytes are laid out here; a header of odd length puts them at an odd address."""
-    bits = lambda array: (array.view(numpy.uint32) >> 16).astype(numpy.uint16)  # noqa: E731: truncated, exactly a bf16
+    bits = lambda array: (array.view(numpy.uint32) >> 16).astype(numpy.uint16)  # truncated, exactly a bf16
     tensors = {name: bits(array) for name, array in gemm_inputs().items()}
     header, data = {}, b""
     for name, array in tensors.items():

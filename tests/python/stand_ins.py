@@ -1,6 +1,5 @@
 """What diffusers, peft and accelerate do to a network, in a few lines each: for tests of patch that need PyTorch alone."""
 
-import torch
 from torch import nn
 from torch.nn import functional as F
 

@@ -5,7 +5,7 @@ noisefloor sweep --plugin groupnorm_triton.py --ops groupnorm --networks sd15-b2
 @TABLE@
 """
 
-import torch  # Triton launches on its current stream
+import torch  # noqa: F401 - Triton launches on its current stream
 import triton
 import triton.language as tl
 
