@@ -75,7 +75,7 @@ std::filesystem::path run_folder_of(const SweepArguments& arguments, const std::
 
 int finish(const RunFolder& folder, const Sweep& sweep, const std::vector<Case>& cases, bool own_display) {
   std::vector<SweepRow> rows;  // of this sweep's cases, in its order
-  int failed = sweep.failed_repetitions() + sweep.failed_duels();
+  int failed = sweep.failed_repetitions() + sweep.wrong_comparisons();
   for (const Case& test_case : cases) {
     const auto found = folder.rows().find(test_case.id());
     if (found == folder.rows().end()) continue;
@@ -195,8 +195,7 @@ int sweep(const SweepArguments& arguments) {
   require_same_software(folder, facts);
   require_same_plugins(folder, plugins);
   for (const auto& [name, fingerprint] : plugins) facts[fact_of_plugin(name)] = fingerprint;
-  drop_uncounted(folder, ids_of(cases));
-  drop_half_done(folder, ids_of(cases), description);
+  warn_of_another_gpu(folder, description);
   if (pytorch.worker) {
     require_same_pytorch(folder, *pytorch.worker);
     for (const auto& [name, value] : pytorch.worker->facts()) facts[name] = value;
@@ -208,7 +207,7 @@ int sweep(const SweepArguments& arguments) {
   merge_network_problems(folder.path(), asked_network_problems(arguments, problems, description.is_host));
   merge_selected_cases(folder.path(), ids_of(cases));
   const auto log = [](const std::string& message) { fmt::print(stderr, "{}\n", message); };
-  const Ceilings ceilings =
+  Ceilings ceilings =
       load_or_measure(description.is_host ? kHostDevice : description.index, false, build_info().commit, log);
   write_ceilings(folder.path() / "ceilings.csv", ceilings);
 
@@ -219,20 +218,19 @@ int sweep(const SweepArguments& arguments) {
   options.neighbour = neighbour.get();
   if (!pytorch.why_not.empty()) options.why_no_worker = pytorch.why_not;
   options.say = log;
+  options.compare = !arguments.no_duels;
   const auto display = flags.format.empty() ? nullptr : GatheredReporter::display(flags.format);
   const auto file = flags.out.empty() ? nullptr : GatheredReporter::file(flags.out_format);
-  // Google Benchmark's reporters get a row once, with all that it has.
-  if (!display && !file && !flags.repetitions)
-    options.on_counted = [&](const std::vector<SweepRow>& rows) {
-      for (const SweepRow& row : rows)
-        if (row.status != Outcome::ok) fmt::print(stderr, "{}: when it was counted: {}\n", row.name(), row.reason);
-      folder.amend(rows);
-    };
   CaseRunner runner(*platform, &ceilings, options);
   for (const auto& [id, row] : folder.rows()) runner.know(row);
   if (!runner.counter_message().empty()) fmt::print(stderr, "counters: {}\n", runner.counter_message());
 
-  Sweep session(runner, folder, {arguments.budget, flags.repetitions, !arguments.no_duels, display || file});
+  Sweep::Options sweep_options{arguments.budget, flags.repetitions, display || file};
+  if (description.is_host)  // once: what is above it then stays
+    sweep_options.before_writing = [&, raised = false](std::vector<CaseResult>& results) mutable {
+      raised = raised || raise_beaten_roof(folder, results, ceilings, log);
+    };
+  Sweep session(runner, folder, sweep_options);
   session.register_cases(cases);
   if (session.already_done() > 0)
     fmt::print(stderr, "{} cases are already in {}\n", session.already_done(), folder.path().string());
@@ -242,7 +240,6 @@ int sweep(const SweepArguments& arguments) {
   if (description.is_host) {
     load.at_end = load_of_others();
     folder.add_facts(load.facts());
-    raise_beaten_roof(folder, ceilings, log);
   }
   if (session.device_lost()) start_again(invocation, folder.path());
   if (display) (outputs.take_stdout() ? std::cerr : std::cout) << display->text() << std::flush;

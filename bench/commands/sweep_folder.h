@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "bench/ceilings/store.h"
+#include "bench/measure/case_result.h"
 #include "bench/measure/worker.h"
 #include "bench/platform/platform.h"
 #include "reports/run/run_folder.h"
@@ -16,14 +17,12 @@ namespace noisefloor {
 void require_same_software(const RunFolder& folder, const nlohmann::ordered_json& facts);
 void require_same_pytorch(const RunFolder& folder, Worker& worker);
 
-// Rows of one problem come from one GPU: those that another one has left half done are measured anew.
-void drop_half_done(RunFolder& folder, const std::vector<CaseId>& cases, const PlatformDescription& description);
+// Column gpu_uuid tells them apart.
+void warn_of_another_gpu(const RunFolder& folder, const PlatformDescription& description);
 
-// Rows that wait for counters in vain, because their process ended first, are measured anew.
-void drop_uncounted(RunFolder& folder, const std::vector<CaseId>& cases);
-
-// A row above the roof says that the roof is too low, as where it was measured beside other programs: it is measured
-// once more. What reads more than it writes may stay above a copy.
-void raise_beaten_roof(RunFolder& folder, Ceilings ceilings, const CeilingsLog& log);
+// A row above a host's roof says that the roof is too low, as where it was measured beside other programs: it is
+// measured again, and kept in the folder. True where it was. What reads more than it writes may stay above a copy.
+bool raise_beaten_roof(const RunFolder& folder, std::vector<CaseResult>& results, Ceilings& ceilings,
+                       const CeilingsLog& log);
 
 }  // namespace noisefloor

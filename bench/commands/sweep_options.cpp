@@ -25,9 +25,7 @@ void add_sweep_options(CLI::App& command, SweepArguments& arguments) {
   command.add_flag("--fresh", arguments.fresh, "Begin again, do not resume");
   command.add_flag("--search-again", arguments.search_again,
                    "Search again for the libraries' fastest algorithms, without those of cached searches");
-  command
-      .add_option("--budget", arguments.budget,
-                  "After this many seconds start no more cases, and end a library's search")
+  command.add_option("--budget", arguments.budget, "After this many seconds start no more problems")
       ->check(CLI::PositiveNumber)
       ->check(why_not_finite);
   command.add_option("--counters", arguments.counters, "Hardware counters: off, auto or require")

@@ -11,25 +11,23 @@ constexpr unsigned char kGuardByte = 0xA5;
 
 }  // namespace
 
-BoundCase::BoundCase(Fixture& fixture, const Implementation& implementation, Verifier* verifier, KnownTimes* known,
-                     Deadline search_until)
+BoundCase::BoundCase(Fixture& fixture, const Implementation& implementation, Verifier* verifier, KnownTimes* known)
     : fixture_(&fixture), name_(implementation.name), of_plugin_(!implementation.plugin.empty()) {
   KnownTimes nothing;
   KnownTimes& times = known != nullptr ? *known : nothing;
   try {
-    make(implementation, verifier, times, search_until);
+    make(implementation, verifier, times);
   } catch (const StaleChoice&) {
-    make(implementation, verifier, times, search_until);
+    make(implementation, verifier, times);
   }
 }
 
-void BoundCase::make(const Implementation& implementation, Verifier* verifier, KnownTimes& known,
-                     Deadline search_until) {
+void BoundCase::make(const Implementation& implementation, Verifier* verifier, KnownTimes& known) {
   ready_ = implementation.make(fixture_->platform(), fixture_->problem(), fixture_->dtype(), known);
   lay_out();
   if (!ready_->needs_tuning()) return;
   Verifier own(*fixture_);
-  tune_ready(*ready_, verifier != nullptr ? *verifier : own, {workspace(), prepared_.data()}, search_until);
+  tune_ready(*ready_, verifier != nullptr ? *verifier : own, {workspace(), prepared_.data()});
 }
 
 void BoundCase::lay_out() {

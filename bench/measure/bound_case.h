@@ -15,10 +15,10 @@ class Verifier;
 class BoundCase {
  public:
   // Allocates, prepares weights, or tunes: against `verifier`, or one of its own. Throws OutOfMemory, DeviceError, or
-  // std::runtime_error with a library's words, BudgetSpent. What chooses by times takes them from `known` and adds
+  // std::runtime_error with a library's words. What chooses by times takes them from `known` and adds
   // those that it measured.
   BoundCase(Fixture& fixture, const Implementation& implementation, Verifier* verifier = nullptr,
-            KnownTimes* known = nullptr, Deadline search_until = Deadline::max());
+            KnownTimes* known = nullptr);
 
   // With `overlapping`, a kernel of ours that waits for the one before it by itself may start before that has ended
   // (LaunchContext::programmatic_launch); other kernels are launched as without, and baselines run what they chose for
@@ -47,7 +47,7 @@ class BoundCase {
 
  private:
   static constexpr std::size_t kGuardBytes = Fixture::kGuardBytes;
-  void make(const Implementation& implementation, Verifier* verifier, KnownTimes& known, Deadline search_until);
+  void make(const Implementation& implementation, Verifier* verifier, KnownTimes& known);
   void lay_out();
   void prepare();
   char* workspace_of(std::size_t place) const;

@@ -52,10 +52,6 @@ CountingPass::~CountingPass() = default;
 
 void CountingPass::count(Platform& platform, const Case& test_case, BoundCase& bound, SweepRow& row) {
   if (counters_->mode() == CounterMode::off) return;
-  if (bound.many_kernels()) {  // a pass over hundreds of kernels for each group of metrics: over half a minute a row
-    row.counter_status = kNotCollected;
-    return;
-  }
   row.counter_status = counters_->status();
   try {
     if (!profiler_) profiler_ = std::make_unique<RangeProfiler>(row_metrics());

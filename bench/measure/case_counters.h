@@ -16,9 +16,7 @@ enum class CounterMode { off, automatic, require };
 const char* to_string(CounterMode mode);                  // "off", "auto", "require"
 CounterMode parse_counter_mode(const std::string& text);  // of one of these
 
-// Column counter_status of a case that nobody counts, and of one whose turn to be counted has not come.
-inline constexpr const char* kNotCollected = "not_collected";
-inline constexpr const char* kCutOff = "cut_off";
+inline constexpr const char* kNotCollected = "not_collected";  // column counter_status of a case that nobody counts
 
 // Hardware counters, where they can be had.
 class CaseCounters {

@@ -20,7 +20,6 @@ struct CaseResult {
   bool device_lost = false;  // the process can launch nothing more
   std::string note{};        // for the log: a baseline's chosen algorithm
   Verdict verdict{};         // of the launch before the timed ones
-  bool unfinished = false;   // there is no row: the time for a library's search was over
 };
 
 // Of the launch before the timed ones: whether they may be timed.

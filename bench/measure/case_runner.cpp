@@ -48,35 +48,29 @@ CaseRunner::CaseRunner(Platform& platform, const Ceilings* ceilings, RunnerOptio
 CaseRunner::~CaseRunner() = default;
 
 CaseResult CaseRunner::run(const Case& test_case, std::optional<double> to_beat_us) {
-  const auto begin = std::chrono::steady_clock::now();
-  CaseResult result = measure(test_case, to_beat_us);
-  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
-  result.row.spent_s = std::round(100 * spent.count()) / 100;
-  if (!result.unfinished) known_.add(result.row);
-  uncounted_.finish(result.row);
+  CaseResult result = take_times(test_case, to_beat_us);
+  CountingPass pass(counters_);
+  count(test_case, result, pass);
+  if (problem_) problem_->bound.clear();
   return result;
 }
 
-bool CaseRunner::settle_counters(const Case* next) {
-  const bool goes_on = next != nullptr && ProblemId(next->id()) == fixture_of_ && !next->implementation->in_worker &&
-                       !next->implementation->worker;
-  if (uncounted_.empty() || goes_on) return true;
-  CountingPass pass(counters_);
-  const UncountedCases::CountOne by_cupti = [&](const Case& test_case, BoundCase& bound, SweepRow& row) {
-    pass.count(*platform_, test_case, bound, row);
-  };
-  const auto [rows, lost] = uncounted_.count(*fixture_, options_.count_one ? options_.count_one : by_cupti);
-  options_.on_counted(rows);
-  return !lost;
+CaseResult CaseRunner::take_times(const Case& test_case, std::optional<double> to_beat_us) {
+  const auto begin = std::chrono::steady_clock::now();
+  CaseResult result = measure(test_case, to_beat_us);
+  if (result.row.status == Outcome::out_of_memory && make_room(test_case)) result = measure(test_case, to_beat_us);
+  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
+  result.row.spent_s = std::round(100 * spent.count()) / 100;
+  known_.add(result.row);
+  return result;
 }
 
 CaseResult CaseRunner::measure(const Case& test_case, std::optional<double> to_beat_us) {
   const PlatformDescription& description = platform_->description();
   if (auto row = refused(test_case, description, platform_->arch_text())) return {*row};
   CaseResult result{blank_row(test_case, description, platform_->arch_text())};
-  SweepRow& row = result.row;
-  row.counter_status = counters_.status();
-  try {
+  result.row.counter_status = counters_.status();
+  attempt(test_case, result, [&] {
     if (!progress_.silent())
       progress_.begin(test_case.id().name(), ceilings_ != nullptr ? seconds_by_roof(test_case, *ceilings_) : 0);
     if (test_case.implementation->worker)
@@ -85,76 +79,65 @@ CaseResult CaseRunner::measure(const Case& test_case, std::optional<double> to_b
       measure_in_worker(test_case, result);
     else
       measure_here(test_case, result, to_beat_us);
-  } catch (const BudgetSpent&) {
-    result.unfinished = true;
-    return result;
-  } catch (const std::exception&) {
-    const Failure failure = current_failure();
-    row.status = failure.outcome;
-    row.reason = failure.reason;
-    result.device_lost = failure.lost;
-  }
-  // What others that wait for counters hold may be the room that it needs.
-  if (row.status == Outcome::out_of_memory && !uncounted_.empty()) {
-    if (settle_counters()) return measure(test_case, to_beat_us);
-    result.unfinished = result.device_lost = true;
-    return result;
-  }
-  // A worker's tensors found no room: once more without ours beside them. A duel makes those anew.
-  const Implementation& implementation = *test_case.implementation;
-  if (row.status == Outcome::out_of_memory && (implementation.worker || implementation.in_worker) && fixture_) {
-    drop_fixture();
-    return measure(test_case, to_beat_us);
-  }
-  if (row.status != Outcome::ok) clear_times(result);
-  if (row.status == Outcome::cuda_error) {
-    try {
-      platform_->synchronize();
-      if (!settle_counters()) result.device_lost = true;
-    } catch (const DeviceError&) {
-      result.device_lost = true;  // an error that stays after it was reported is there to stay
-    }
-    fixture_of_ = {};
-    uncounted_.clear();
-    kept_.clear();
-  }
+  });
   return result;
 }
 
-// What it holds is missed by others, so not where memory is short.
-bool CaseRunner::may_wait_for_counters(const BoundCase& bound) const {
-  const bool counted = options_.count_one || counters_.mode() != CounterMode::off;
-  return options_.on_counted && counted && !bound.many_kernels() &&
-         2 * platform_->free_bytes() >= platform_->description().memory_bytes;
+// What the step throws becomes the row's status.
+void CaseRunner::attempt(const Case& test_case, CaseResult& result, const std::function<void()>& step) {
+  try {
+    step();
+  } catch (const std::exception&) {
+    const Failure failure = current_failure();
+    result.row.status = failure.outcome;
+    result.row.reason = failure.reason;
+    result.device_lost = failure.lost;
+  }
+  if (result.row.status != Outcome::ok) clear_times(result);
+  if (result.row.status != Outcome::cuda_error) return;
+  try {
+    platform_->synchronize();
+  } catch (const DeviceError&) {
+    result.device_lost = true;  // an error that stays after it was reported is there to stay
+  }
+  if (!test_case.implementation->elsewhere()) problem_.reset();  // it may have written anywhere
 }
 
-void CaseRunner::require_fixture(const Case& test_case) {
-  const ProblemId id = test_case.id();
-  if (id == fixture_of_) return;
-  if (!settle_counters()) throw DeviceError("the device was lost when the cases before were counted", true);
-  drop_fixture();
-  fixture_ = std::make_unique<Fixture>(*platform_, *test_case.entry, test_case.problem, test_case.dtype, options_.seed,
-                                       options_.given, test_case.entry->whole_networks ? 1 : options_.places);
-  verifier_ = std::make_unique<Verifier>(*fixture_, options_.verifier);
-  fixture_of_ = id;
+// The room that it needs may be what others keep. A worker's tensors also get that of ours.
+bool CaseRunner::make_room(const Case& test_case) {
+  if (!problem_) return false;
+  if (test_case.implementation->elsewhere()) {
+    problem_.reset();
+    return true;
+  }
+  if (problem_->bound.empty()) return false;
+  problem_->bound.clear();
+  return true;
 }
 
-void CaseRunner::drop_fixture() {
-  fixture_of_ = {};
-  uncounted_.clear();
-  kept_.clear();
-  verifier_.reset();
-  fixture_.reset();
+CaseRunner::Problem& CaseRunner::require_problem(const Case& test_case) {
+  if (problem_ && problem_->id == ProblemId(test_case.id())) return *problem_;
+  problem_.reset();  // before another takes its room
+  problem_ = std::make_unique<Problem>(*platform_, test_case, options_);
+  return *problem_;
+}
+
+// Made ready anew where it is not kept.
+std::shared_ptr<BoundCase> CaseRunner::require_bound(const Case& test_case) {
+  Problem& problem = require_problem(test_case);
+  if (const auto kept = problem.bound.find(test_case.implementation->name); kept != problem.bound.end())
+    return kept->second;
+  problem.fixture.move_to(0);
+  problem.fixture.use_inputs(0);
+  return std::make_shared<BoundCase>(problem.fixture, *test_case.implementation, &problem.verifier, &known_);
 }
 
 void CaseRunner::measure_here(const Case& test_case, CaseResult& result, std::optional<double> to_beat_us) {
-  require_fixture(test_case);
-  fixture_->move_to(0);
-  fixture_->use_inputs(0);
-  SweepRow& row = result.row;
   progress_.enter("preparing");
-  const auto made =
-      std::make_shared<BoundCase>(*fixture_, *test_case.implementation, verifier_.get(), &known_, search_until_);
+  require_problem(test_case).bound.erase(test_case.implementation->name);  // of an earlier time
+  const std::shared_ptr<BoundCase> made = require_bound(test_case);
+  auto& [id, fixture, verifier, kept] = *problem_;
+  SweepRow& row = result.row;
   BoundCase& bound = *made;
   row.workspace_bytes = static_cast<long>(bound.working_bytes());
   if (bound.prepares()) row.prepare_us = bound.prepare_us();
@@ -162,43 +145,23 @@ void CaseRunner::measure_here(const Case& test_case, CaseResult& result, std::op
   if (!bound.many_kernels()) row.algorithm = bound.description();
 
   progress_.enter("verifying");
-  const Verdict verdict = verifier_->verify(bound);
+  const Verdict verdict = verifier.verify(bound);
   if (!take_verdict(verdict, result)) return;
   // What keeps to the tensors of its first launch would be right wherever a phase ends in the first place.
-  if (fixture_->places() > 1 && !bound.of_plugin()) {
-    fixture_->move_to(1);
-    if (!take_verdict(verifier_->verify(bound), result)) return;
-    fixture_->move_to(0);
+  if (fixture.places() > 1 && !bound.of_plugin()) {
+    fixture.move_to(1);
+    if (!take_verdict(verifier.verify(bound), result)) return;
+    fixture.move_to(0);
   }
   row.reason = bound.many_kernels() ? bound.description() : verdict.note;
   if (bound.of_plugin() && !take_replay(bound, result)) return;
-  if (options_.on_verified) options_.on_verified(test_case, *fixture_);
-  if (!options_.warm_only) read_resources(*platform_, bound, result);
-  if (options_.warm_only)
-    time_warm_only(bound, result, to_beat_us);
-  else
-    time(test_case, bound, result);
-  if (row.status == Outcome::ok && !options_.warm_only) {
-    place(test_case, row);
-    if (may_wait_for_counters(bound)) {
-      row.counter_status = kCutOff;
-      uncounted_.add(test_case, made);
-    } else {
-      progress_.enter("counters");
-      CountingPass(counters_).count(*platform_, test_case, bound, row);
-    }
-  }
-  if (!options_.warm_only) kept_.keep(*test_case.implementation, result, made);
-}
-
-DuelResult CaseRunner::duel(const Case& ours, const Case& theirs) {
-  require_fixture(ours);
-  const auto settle_edges = [this] {
-    if (edges_) edges_->settle(kEdgeSamples);
-    say_of_edges();
-  };
-  return meet({*fixture_, *verifier_, kept_, known_, options_.worker, options_.why_no_worker, settle_edges}, ours,
-              theirs);
+  if (options_.on_verified) options_.on_verified(test_case, fixture);
+  if (options_.warm_only) return time_warm_only(bound, result, to_beat_us);
+  read_resources(*platform_, bound, result);
+  time(test_case, bound, result);
+  if (row.status != Outcome::ok) return;
+  place(test_case, row);
+  kept.insert_or_assign(row.variant, made);
 }
 
 // The worker's columns where this program has nothing to say: it knows the device, the problem and the ceilings.
@@ -251,7 +214,7 @@ TimingOptions CaseRunner::timing_options() const {
 
 // What is asked of a plugin beside its results. What it set aside of L2 is everybody's again.
 bool CaseRunner::take_replay(BoundCase& bound, CaseResult& result) {
-  const Verdict verdict = verifier_->verify_replay(bound);
+  const Verdict verdict = problem_->verifier.verify_replay(bound);
   if (!verdict.correct) {
     result.row.status = Outcome::incorrect;
     result.row.reason = verdict.reason;
@@ -268,9 +231,9 @@ bool CaseRunner::take_replay(BoundCase& bound, CaseResult& result) {
 // last launch of a phase left: its outputs were poisoned before, and the phase before it had other inputs.
 bool CaseRunner::time_phase(const char* name, std::size_t inputs, BoundCase& bound, CaseResult& result,
                             const Phase& phase) {
-  fixture_->move_to(0);
+  problem_->fixture.move_to(0);
   bound.use_inputs(inputs);
-  verifier_->expect(bound.name());
+  problem_->verifier.expect(bound.name());
   progress_.enter(fmt::format("{} launches", name));
   phase();
   say_of_edges();
@@ -280,10 +243,10 @@ bool CaseRunner::time_phase(const char* name, std::size_t inputs, BoundCase& bou
         fmt::format("its {} launches set L2 aside for persisting accesses: no time of theirs is cold", name);
     return false;
   }
-  const auto& specs = fixture_->specs();
+  const auto& specs = problem_->fixture.specs();
   if (std::none_of(specs.begin(), specs.end(), [](const TensorSpec& spec) { return spec.role == Role::inout; }))
-    return take_last_verdict(name, verifier_->judge(bound), result);
-  const auto damage = fixture_->find_damage();  // many launches on one tensor leave nothing else that is known
+    return take_last_verdict(name, problem_->verifier.judge(bound), result);
+  const auto damage = problem_->fixture.find_damage();  // many launches on one tensor leave nothing else that is known
   Verdict verdict;
   verdict.correct = !damage;
   verdict.reason = damage.value_or("");
@@ -314,12 +277,16 @@ void CaseRunner::time(const Case& test_case, BoundCase& bound, CaseResult& resul
     count_edges(*platform_, bound.overlaps() ? timed.launches.ordinary : timed.launches.pipeline, result);
 }
 
+void CaseRunner::say(const std::string& message) const {
+  if (options_.say) options_.say(message);
+}
+
 void CaseRunner::say_of_edges() {
   if (!edges_) return;
   const std::string message = edges_->take_message();
   if (message.empty() || message == said_of_edges_) return;
   said_of_edges_ = message;
-  if (options_.say) options_.say(message);
+  say(message);
 }
 
 void CaseRunner::time_warm_only(BoundCase& bound, CaseResult& result, std::optional<double> to_beat_us) {

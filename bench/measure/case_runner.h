@@ -1,9 +1,9 @@
-// One case from beginning to end: verified, timed cold and warm, its kernels' resources read, its counters collected.
-// The result is a row of sweep.csv and the raw samples behind it.
+// A problem from beginning to end: all of its cases verified and timed, then all counted, then the best two compared in
+// pairs. Or one case alone. The result is rows of sweep.csv and the raw samples behind them.
 #pragma once
 
-#include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,11 +13,10 @@
 #include "bench/measure/case_counters.h"
 #include "bench/measure/case_progress.h"
 #include "bench/measure/case_result.h"
-#include "bench/measure/duellists.h"
+#include "bench/measure/duel.h"
 #include "bench/measure/platform_timing.h"
 #include "bench/measure/short_edges.h"
 #include "bench/measure/stopping_rule.h"
-#include "bench/measure/uncounted_cases.h"
 #include "bench/measure/verify.h"
 #include "bench/platform/platform.h"
 
@@ -44,10 +43,25 @@ struct RunnerOptions {
   std::string why_no_worker = "it is in another program, which was not started";
   std::size_t places = 0;       // that the tensors of timed batches lie at in turns; 0: many on a GPU, one on a host
   Worker* neighbour = nullptr;  // another process on this GPU, for short_edges.h; must outlive the runner
-  // Where it is set, and half of the memory is free, counters of a problem's cases are taken together, behind the last
-  // of them that is measured here: a row says `cut_off` until then, and is told again with them.
-  std::function<void(const std::vector<SweepRow>&)> on_counted;
-  UncountedCases::CountOne count_one;  // one of these; none: by CUPTI, where that can be had
+  bool compare = true;          // of a problem the best two, in pairs
+  // Of a case that was timed, in place of counting by CUPTI, and though there is none.
+  std::function<void(const Case&, BoundCase&, SweepRow&)> count_one;
+};
+
+// Two cases of a problem that are compared, and which of their rows keep the ratio.
+struct Pair {
+  const Case *ours, *theirs;
+  bool own_row = true, their_row = true;
+};
+
+// The fastest of ours, warm, against the fastest baseline; and the fastest plugin of either side against the other
+// side's of these two. Only the plugin's row keeps that: a plugin changes no row of ours.
+std::vector<Pair> pairs_to_compare(const std::vector<Case>& cases, const std::map<CaseId, SweepRow>& rows);
+
+struct ProblemResult {
+  std::vector<CaseResult> cases;  // whole
+  bool device_lost = false;
+  int wrong_comparisons = 0;  // in which a result of ours was wrong
 };
 
 class CaseRunner {
@@ -64,11 +78,12 @@ class CaseRunner {
   // twice `to_beat_us` is timed once.
   CaseResult run(const Case& test_case, std::optional<double> to_beat_us = std::nullopt);
 
-  // From then on a library's search ends without a result.
-  void search_until(std::chrono::steady_clock::time_point until) { search_until_ = until; }
-
-  // Takes the counters that cases wait for, unless `next` is one more of them. False where that cost the device.
-  bool settle_counters(const Case* next = nullptr);
+  // The cases of one problem that are not `there`, in their order; `on_timed` gets each before its counters. A
+  // comparison with a row that is there goes into the new row alone. Where one of them costs the device, it is the only
+  // result: another process is to measure the others.
+  ProblemResult run_problem(
+      const std::vector<Case>& cases, const std::map<CaseId, SweepRow>& there,
+      const std::function<void(const CaseResult&)>& on_timed = [](const CaseResult&) {});
 
   // Of two cases of one problem, in turns. Throws what making one of them ready throws, and DeviceError.
   DuelResult duel(const Case& ours, const Case& theirs);
@@ -77,17 +92,37 @@ class CaseRunner {
   const std::string& counter_message() const { return counters_.message(); }
 
  private:
-  CaseResult measure(const Case& test_case, std::optional<double> to_beat_us);
+  // What a problem's implementations, which come one after another, have in common.
+  struct Problem {
+    Problem(Platform& platform, const Case& one, const RunnerOptions& options)
+        : id(one.id()),
+          fixture(platform, *one.entry, one.problem, one.dtype, options.seed, options.given,
+                  one.entry->whole_networks ? 1 : options.places),
+          verifier(fixture, options.verifier) {}
+    ProblemId id;
+    Fixture fixture;
+    Verifier verifier;
+    // By variant, as they were timed. The others are made ready anew where they are needed.
+    std::map<std::string, std::shared_ptr<BoundCase>> bound;
+  };
+
+  CaseResult take_times(const Case&, std::optional<double> to_beat_us);
+  CaseResult measure(const Case&, std::optional<double> to_beat_us);
+  void attempt(const Case&, CaseResult&, const std::function<void()>& step);
   void measure_here(const Case&, CaseResult&, std::optional<double> to_beat_us);
   void measure_in_worker(const Case&, CaseResult&);
   void measure_of_plugin(const Case&, CaseResult&);
   bool take_replay(BoundCase&, CaseResult&);
-  bool may_wait_for_counters(const BoundCase&) const;
-  void require_fixture(const Case&);
-  void drop_fixture();
+  Problem& require_problem(const Case&);
+  std::shared_ptr<BoundCase> require_bound(const Case&);
+  bool make_room(const Case&);
+  void count(const Case&, CaseResult&, CountingPass&);
+  void compare(const std::vector<Case>&, const std::map<CaseId, SweepRow>& there, ProblemResult&);
+  void compare(const Pair&, SweepRow* own, SweepRow* baseline, ProblemResult&);
   void time(const Case&, BoundCase&, CaseResult&);
   TimingOptions timing_options() const;
   void time_warm_only(BoundCase&, CaseResult&, std::optional<double> to_beat_us);
+  void say(const std::string& message) const;
   void say_of_edges();
   using Phase = std::function<void()>;
   bool time_phase(const char* name, std::size_t inputs, BoundCase&, CaseResult&, const Phase&);
@@ -102,13 +137,7 @@ class CaseRunner {
   std::unique_ptr<ShortEdges> edges_;     // none there, either
   std::string said_of_edges_;
   KnownTimes known_;
-  std::chrono::steady_clock::time_point search_until_ = std::chrono::steady_clock::time_point::max();
-  // The fixture of the last problem: the implementations of one problem come one after another.
-  ProblemId fixture_of_;
-  std::unique_ptr<Fixture> fixture_;
-  std::unique_ptr<Verifier> verifier_;
-  KeptCases kept_;            // on it
-  UncountedCases uncounted_;  // on it too
+  std::unique_ptr<Problem> problem_;  // the last one
 };
 
 }  // namespace noisefloor

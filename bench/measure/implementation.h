@@ -74,6 +74,7 @@ class Implementation {
 
   bool is(Kind wanted) const { return kind == to_string(wanted); }
   bool own() const { return variant() != nullptr; }
+  bool elsewhere() const { return in_worker || worker != nullptr; }  // in another process
   bool runs_on_platform(bool host) const { return host ? on_host : on_gpu; }
 };
 using ImplementationPtr = std::shared_ptr<const Implementation>;

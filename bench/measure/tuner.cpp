@@ -16,10 +16,6 @@ constexpr std::size_t kFinalists = 8;
 
 }  // namespace
 
-void HarnessRanker::require_time() const {
-  if (std::chrono::steady_clock::now() >= until_) throw BudgetSpent();
-}
-
 // Nothing where the library refuses a launch, or its launch waits for the device.
 std::optional<std::vector<double>> HarnessRanker::times(Caches caches, const Launch& launch, int samples) {
   Fixture& fixture = verifier_->fixture();
@@ -45,7 +41,6 @@ Ranking HarnessRanker::rank(Caches caches, int count, const std::function<Status
   Ranking ranking;
   std::vector<Entrant> ran;
   for (int i = 0; i < count; ++i) {
-    require_time();
     ++ranking.tried;
     if (auto us = sampler(static_cast<std::size_t>(i), kFirstSamples))
       ran.push_back({static_cast<std::size_t>(i), std::move(*us)});
@@ -64,14 +59,13 @@ Ranking HarnessRanker::rank(Caches caches, int count, const std::function<Status
 }
 
 bool HarnessRanker::accurate(const std::function<Status()>& launch) {
-  require_time();
   verifier_->fixture().reset_outputs();
   return verifier_->fixture().platform().try_launch(launch) && verifier_->judge_outputs().correct;
 }
 
-void tune_ready(Ready& ready, Verifier& verifier, const Scratch& scratch, Deadline until) {
+void tune_ready(Ready& ready, Verifier& verifier, const Scratch& scratch) {
   Fixture& fixture = verifier.fixture();
-  HarnessRanker ranker(verifier, HarnessRanker::kBudgetSeconds, until);
+  HarnessRanker ranker(verifier);
   verifier.expect();  // so that every element is judged
   ready.tune(fixture.pointers(), scratch, fixture.platform().context(), ranker);
   fixture.platform().synchronize();

@@ -96,8 +96,11 @@ std::vector<Explanation::Rival> rivals_of(const RunFiles& run, const SweepRow& r
   for (const SweepRow& other : run.rows) {
     if (&other == &row || other.problem_id() != row.problem_id() || other.device != row.device || !is_timed(other))
       continue;
-    const bool duel = row.rival == other.variant && row.duel_cold;
-    rivals.push_back({&other, duel ? 1 / *row.duel_cold : *row.time_cold_us / *other.time_cold_us, duel});
+    double times = *row.time_cold_us / *other.time_cold_us;
+    const bool duel = row.rival == other.variant && row.duel_cold,
+               its_duel = other.rival == row.variant && other.duel_cold;
+    if (duel || its_duel) times = duel ? 1 / *row.duel_cold : *other.duel_cold;
+    rivals.push_back({&other, times, duel || its_duel});
   }
   std::stable_sort(rivals.begin(), rivals.end(), [](const auto& a, const auto& b) { return a.times > b.times; });
   return rivals;

@@ -46,12 +46,12 @@ RunFolder::RunFolder(std::filesystem::path folder, const std::string& device, co
                     folder_.string(), kPackedSamplesFile));
   open_files(fresh);
   require_ours(device, commit);
+  const auto lost = rows_without_samples(folder_, rows_);
+  for (const CaseId& one : lost) rows_.erase(one);
+  lost_rows_ = lost.size();
   take_columns();
   remember(folder_ / "sweep.csv");
   remember(folder_ / kSamplesFile);
-  const auto lost = rows_without_samples(folder_, rows_);
-  lost_rows_ = lost.size();
-  drop(lost);
 }
 
 void RunFolder::require_ours(const std::string& device, const std::string& commit) const {
@@ -71,17 +71,19 @@ void RunFolder::open_files(bool fresh) {
   rows_ = resumed_rows(folder_);
   const auto sweep = folder_ / "sweep.csv";
   if (!std::filesystem::is_regular_file(sweep) || std::filesystem::file_size(sweep) == 0)
-    append_line(sweep, sweep_csv_header());
+    append_text(sweep, sweep_csv_header());
 }
 
 // Rows are appended: a file of other columns, or another order, gets all of ours, and what is not known behind them.
+// Rows that are lost are left out.
 void RunFolder::take_columns() {
   const auto file = folder_ / "sweep.csv";
   const auto rows = read_sweep_csv(file);
   others_ = other_columns(file);
   std::string text = sweep_csv_header(others_);
-  if (read_whole_file(file).starts_with(text)) return;
-  for (const SweepRow& row : rows) text += to_csv(row, others_);
+  if (lost_rows_ == 0 && read_whole_file(file).starts_with(text)) return;
+  for (const SweepRow& row : rows)
+    if (rows_.contains(row)) text += to_csv(row, others_);
   write_atomically(file, text);
 }
 
@@ -119,7 +121,7 @@ void RunFolder::require_sweep_still_there() const {
   throw std::runtime_error(fmt::format("{}: was removed during the sweep; {}", file.string(), outcome));
 }
 
-void RunFolder::append_line(const std::filesystem::path& file, const std::string& line) {
+void RunFolder::append_text(const std::filesystem::path& file, const std::string& text) {
   const int make = known_.contains(file) ? 0 : O_CREAT;
   constexpr int kFlags = O_WRONLY | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
   const int descriptor = open(file.c_str(), make | kFlags, 0644);
@@ -135,8 +137,8 @@ void RunFolder::append_line(const std::filesystem::path& file, const std::string
   }
   const off_t before = lseek(descriptor, 0, SEEK_END);
   std::size_t done = 0;
-  while (done < line.size()) {
-    const ssize_t count = write(descriptor, line.data() + done, line.size() - done);
+  while (done < text.size()) {
+    const ssize_t count = write(descriptor, text.data() + done, text.size() - done);
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) {
       const auto failure = file_error(file, "writing failed, the rows before this one are whole");
@@ -156,35 +158,17 @@ void RunFolder::append_line(const std::filesystem::path& file, const std::string
   remember(file);
 }
 
-void RunFolder::append(const SweepRow& row, const RowSamples& samples) {
+void RunFolder::append(const std::vector<std::pair<SweepRow, RowSamples>>& rows) {
+  if (rows.empty()) return;
   require_sweep_still_there();
-  if (row.status == Outcome::ok || row.status == Outcome::throttled)
-    append_line(folder_ / kSamplesFile, samples_line(row, samples) + "\n");
-  append_line(folder_ / "sweep.csv", to_csv(row, others_));
-  rows_.insert_or_assign(row, row);
-}
-
-void RunFolder::amend(const std::vector<SweepRow>& rows) {
-  require_sweep_still_there();
-  const auto file = folder_ / "sweep.csv";
-  std::vector<SweepRow> all = read_sweep_csv(file);
-  for (const SweepRow& row : rows)
-    for (SweepRow& there : all)
-      if (there.case_id() == row.case_id()) there = row;
-  std::erase_if(all, [&](const SweepRow& row) { return !rows_.contains(row); });
-  std::string text = sweep_csv_header(others_);
-  for (const SweepRow& row : all) text += to_csv(row, others_);
-  write_atomically(file, text);
-  remember(file);
-  for (const SweepRow& row : rows) rows_.insert_or_assign(row, row);
-}
-
-void RunFolder::drop(const std::set<CaseId>& cases) {
-  if (cases.empty()) return;
-  for (const CaseId& one : cases) rows_.erase(one);
-  amend({});
-  drop_samples_without_row(folder_, rows_);
-  remember(folder_ / kSamplesFile);
+  std::string lines, text;
+  for (const auto& [row, samples] : rows) {
+    if (row.status == Outcome::ok || row.status == Outcome::throttled) lines += samples_line(row, samples) + "\n";
+    text += to_csv(row, others_);
+  }
+  if (!lines.empty()) append_text(folder_ / kSamplesFile, lines);
+  append_text(folder_ / "sweep.csv", text);
+  for (const auto& [row, samples] : rows) rows_.insert_or_assign(row, row);
 }
 
 std::string RunFolder::fact(const std::string& name) const {

@@ -1,5 +1,5 @@
-// The folder of a run: sweep.csv and samples.jsonl, written case by case so that a killed sweep loses at most the case
-// in flight, and env.json.
+// The folder of a run: sweep.csv and samples.jsonl, to which a sweep adds problem by problem, so that one that is
+// killed loses at most the problem in flight, and env.json.
 #pragma once
 
 #include <sys/types.h>
@@ -8,7 +8,6 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,14 +32,10 @@ class RunFolder {
   // How many were there without their samples, because samples.jsonl was cut: they are to be measured again.
   std::size_t lost_rows() const { return lost_rows_; }
 
-  // Writes through to the disk; of rows with a time the samples too. Throws std::runtime_error when it is full, or
-  // where somebody removed or replaced a file meanwhile: a sweep.csv that is gone is written anew, with all of its
-  // rows.
-  void append(const SweepRow& row, const RowSamples& samples);
-  // Writes rows that are there already anew. Throws as append() does; the file is then as it was.
-  void amend(const std::vector<SweepRow>& rows);
-  // Rows and their samples, which are to be measured anew.
-  void drop(const std::set<CaseId>& cases);
+  // Rows that are not there, written through to the disk; of those with a time the samples too. Throws
+  // std::runtime_error when it is full, or where somebody removed or replaced a file meanwhile: a sweep.csv that is
+  // gone is written anew, with all of its rows.
+  void append(const std::vector<std::pair<SweepRow, RowSamples>>& rows);
   // A text of env.json; empty where it has none of that name.
   std::string fact(const std::string& name) const;
   // env.json: `facts` of the machine and the build, and every command line that wrote here, the latest last. Fields of
@@ -53,7 +48,7 @@ class RunFolder {
   void open_files(bool fresh);
   void require_ours(const std::string& device, const std::string& commit) const;
   void take_columns();
-  void append_line(const std::filesystem::path& file, const std::string& line);
+  void append_text(const std::filesystem::path& file, const std::string& text);
   void remember(const std::filesystem::path& file);
   void require_still_there(const std::filesystem::path& file, int descriptor) const;
   void require_sweep_still_there() const;

@@ -44,12 +44,19 @@ bool is_baseline(const NetworkTotal& total) {
   return total.kind == "baseline" || total.choice == kLibrary || total.choice == kPyTorch;
 }
 
-// How much faster than the other side; nothing without warm times.
+// Of a row's comparison.
+std::optional<Ratio> warm_ratio(const SweepRow& row) {
+  if (row.rival.empty() || !row.duel_warm || !row.duel_warm_low || !row.duel_warm_high) return std::nullopt;
+  return Ratio{*row.duel_warm, *row.duel_warm_low, *row.duel_warm_high};
+}
+
+// How much faster than the other side; nothing without warm times. Of two that were compared, the row that was written
+// first may not say so.
 std::optional<Ratio> ratio_of(const SweepRow* mine, bool met_other_side, const SweepRow* other) {
-  if (mine == nullptr) return std::nullopt;
-  if (met_other_side && !mine->rival.empty() && mine->duel_warm && mine->duel_warm_low && mine->duel_warm_high)
-    return Ratio{*mine->duel_warm, *mine->duel_warm_low, *mine->duel_warm_high};
-  if (other == nullptr) return std::nullopt;
+  if (mine == nullptr || other == nullptr) return std::nullopt;
+  const auto own = warm_ratio(*mine), theirs = warm_ratio(*other);
+  if (theirs && other->rival == mine->variant && mine->rival != other->variant) return theirs->inverse();
+  if (own && met_other_side) return own;
   const double ratio = *other->time_warm_us / *mine->time_warm_us;
   // Medians that were taken apart have no interval: alike is equal, anything else is what it seems.
   const bool alike = std::max(ratio, 1 / ratio) <= 1 + kAlike;

@@ -96,30 +96,13 @@ def test_parts_of_several_gpus_are_told_apart(split):
     assert run("gate", "--baseline", merged, "--candidate", merged).returncode == 0
 
 
-def both_kinds(split, out, *more):
-    return split.sweep(out, "--ops", "elementwise", "--kinds", "host,tiled", "--dtypes", "bf16,fp32", *more)
-
-
-def test_a_problem_has_one_gpu(split, tmp_path):
-    """What another GPU left half done is measured anew; a merge names problems whose rows are of two all the same."""
+def test_a_merge_names_problems_whose_rows_are_of_two_gpus(split, tmp_path):
     (split.problems / "elementwise.csv").write_text("network,op,hw,channels,count\nfew,silu,16,8,1\nfew,silu,64,8,1\n")
     out = tmp_path / "run"
-    assert both_kinds(split, out, "--shard", "1/1").returncode == 0
-    whole = rows(out)
-    assert len(whole) == 8
-    for name in ("sweep.csv", "samples.jsonl"):  # killed in its last problem but one
-        file = out / name
-        file.write_text("".join(file.read_text().splitlines(keepends=True)[: 6 if name == "sweep.csv" else 3]))
-    set_gpu(out, ["GPU-1"] * 5)
-    result = both_kinds(split, out, "--shard", "1/1")
-    assert result.returncode == 0 and "1 rows of another" in result.stderr and "4 cases are already in" in result.stderr, result.stderr
-    again = rows(out)
-    key = ("op", "problem", "dtype", "variant")
-    assert [[row[name] for name in key] for row in again] == [[row[name] for name in key] for row in whole]
-    assert [row["gpu_uuid"] for row in again] == ["GPU-1"] * 4 + [""] * 4
-    assert len((out / "samples.jsonl").read_text().splitlines()) == 4
-    assert "measured anew" not in both_kinds(split, out, "--shard", "1/1").stderr
-    set_gpu(out, ["GPU-1"] * 5 + ["GPU-2"] * 3)
+    arguments = (out, "--ops", "elementwise", "--kinds", "host,tiled", "--shard", "1/1")
+    assert split.sweep(*arguments).returncode == 0
+    set_gpu(out, ["GPU-1"] * 3 + ["GPU-2"])
+    assert "holds rows of another" in split.sweep(*arguments).stderr
     result = run("merge", out, "--out", tmp_path / "merged")
     assert result.returncode == 0 and "note: the rows of 1 problems are of several GPUs, as of elementwise/op=silu" in result.stderr, result.stderr
 

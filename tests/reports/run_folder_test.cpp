@@ -50,8 +50,7 @@ TEST(RunFolder, GoesOnWhereItStopped) {
   const TemporaryFolder temporary;
   {
     RunFolder folder(temporary / "run", kDevice, "abc", false);
-    folder.append(row("naive"), kSamples);
-    folder.append(row("tiled"), kSamples);
+    folder.append({{row("naive"), kSamples}, {row("tiled"), kSamples}});
   }
   // As a sweep leaves it that was killed while writing.
   std::ofstream(temporary / "run" / "sweep.csv", std::ios::app) << "gemm,ptx,half a li";
@@ -61,7 +60,7 @@ TEST(RunFolder, GoesOnWhereItStopped) {
     EXPECT_EQ(folder.rows().size(), 2u);
     EXPECT_TRUE(folder.rows().contains(row("naive")));
     EXPECT_FALSE(folder.rows().contains(row("ptx")));
-    folder.append(row("ptx"), kSamples);
+    folder.append({{row("ptx"), kSamples}});
   }
   EXPECT_EQ(read_sweep_csv(temporary / "run" / "sweep.csv").size(), 3u);
   std::ifstream samples(temporary / "run" / "samples.jsonl");
@@ -85,25 +84,6 @@ TEST(RunFolder, GoesOnWhereItStopped) {
   EXPECT_EQ(lines, 3);
 }
 
-TEST(RunFolder, ARowIsAmendedInItsPlaceAndMoreFollow) {
-  const TemporaryFolder temporary;
-  const auto sweep = temporary / "run" / "sweep.csv";
-  RunFolder folder(temporary / "run", kDevice, "abc", false);
-  for (const char* variant : {"naive", "tiled"}) folder.append(row(variant), kSamples);
-  SweepRow met = row("naive");
-  met.rival = "cudnn";
-  met.duel_warm = 1.25;
-  folder.amend({met});
-  EXPECT_EQ(folder.rows().at(met).rival, "cudnn");
-  folder.append(row("ptx"), kSamples);
-  const auto rows = read_sweep_csv(sweep);
-  ASSERT_EQ(rows.size(), 3u);
-  EXPECT_EQ(rows[0].variant, "naive");
-  EXPECT_EQ(rows[0].duel_warm, 1.25);
-  EXPECT_EQ(rows[1].rival, "");
-  EXPECT_EQ(rows[2].variant, "ptx");
-}
-
 TEST(RunFolder, FactsAreTextsOfTheEnvironment) {
   const TemporaryFolder temporary;
   RunFolder folder(temporary / "run", kDevice, "abc", false);
@@ -116,7 +96,7 @@ TEST(RunFolder, FactsAreTextsOfTheEnvironment) {
 
 std::string append_message(RunFolder& folder, const std::string& variant) {
   try {
-    folder.append(row(variant), kSamples);
+    folder.append({{row(variant), kSamples}});
     return "";
   } catch (const std::runtime_error& error) {
     return error.what();
@@ -128,8 +108,7 @@ TEST(RunFolder, RowsOutliveAFileThatWasRemoved) {
   const auto sweep = temporary / "run" / "sweep.csv";
   {
     RunFolder folder(temporary / "run", kDevice, "abc", false);
-    folder.append(row("naive"), kSamples);
-    folder.append(row("tiled"), kSamples);
+    folder.append({{row("naive"), kSamples}, {row("tiled"), kSamples}});
     std::filesystem::remove(sweep);
     EXPECT_NE(
         append_message(folder, "ptx").find("sweep.csv: was removed during the sweep; its 2 rows are written again"),
@@ -146,7 +125,7 @@ TEST(RunFolder, WritesIntoNoFileThatTookAPlace) {
   const TemporaryFolder temporary;
   for (const char* name : {"sweep.csv", "samples.jsonl"}) {
     RunFolder folder(temporary / "run", kDevice, "abc", true);
-    folder.append(row("naive"), kSamples);
+    folder.append({{row("naive"), kSamples}});
     const auto file = temporary / "run" / name;
     std::filesystem::copy_file(file, temporary / "copy", std::filesystem::copy_options::overwrite_existing);
     std::filesystem::rename(temporary / "copy", file);
@@ -171,7 +150,7 @@ TEST(RunFolder, FollowsNoLinks) {
 
 TEST(RunFolder, RefusesForeignRowsAndLeavesThem) {
   const TemporaryFolder temporary;
-  { RunFolder(temporary / "run", kDevice, "abc", false).append(row("naive"), kSamples); }
+  { RunFolder(temporary / "run", kDevice, "abc", false).append({{row("naive"), kSamples}}); }
   const std::string before = slurp(temporary / "run" / "sweep.csv");
   EXPECT_THROW(RunFolder(temporary / "run", "Another GPU", "abc", false), std::runtime_error);
   EXPECT_THROW(RunFolder(temporary / "run", kDevice, "def", false), std::runtime_error);
@@ -278,7 +257,7 @@ TEST(RunFolder, GoesOnWithColumnsOfAnotherVersion) {
   {
     RunFolder folder(temporary.path(), kDevice, "abc", false);
     EXPECT_TRUE(folder.rows().contains(row("naive")));
-    folder.append(row("tiled"), kSamples);
+    folder.append({{row("tiled"), kSamples}});
   }
   const auto rows = read_sweep_csv(temporary / "sweep.csv");
   ASSERT_EQ(rows.size(), 2u);
@@ -295,7 +274,7 @@ TEST(RunFolder, DropsSamplesOfARowThatWasNotWritten) {
   std::string kept;
   {
     RunFolder folder(temporary / "run", kDevice, "abc", false);
-    folder.append(row("naive"), kSamples);
+    folder.append({{row("naive"), kSamples}});
     kept = slurp(samples);
   }
   // As a sweep leaves it that was killed between the samples and the row.
@@ -304,7 +283,7 @@ TEST(RunFolder, DropsSamplesOfARowThatWasNotWritten) {
   std::ofstream(samples, std::ios::app) << orphan;
   RunFolder folder(temporary / "run", kDevice, "abc", false);
   EXPECT_EQ(slurp(samples), kept);
-  folder.append(row("tiled"), kSamples);
+  folder.append({{row("tiled"), kSamples}});
   EXPECT_EQ(slurp(samples), kept + orphan);
 }
 
@@ -313,10 +292,10 @@ TEST(RunFolder, MeasuresAgainWhatHasLostItsSamples) {
   const auto run = temporary / "run", samples = run / "samples.jsonl";
   {
     RunFolder folder(run, kDevice, "abc", false);
-    for (const char* variant : {"naive", "tiled"}) folder.append(row(variant), kSamples);
+    for (const char* variant : {"naive", "tiled"}) folder.append({{row(variant), kSamples}});
     SweepRow none = row("ptx");
     none.status = Outcome::not_built;
-    folder.append(none, {});
+    folder.append({{none, {}}});
   }
   std::filesystem::resize_file(samples, std::filesystem::file_size(samples) - 5);
   {
@@ -324,7 +303,7 @@ TEST(RunFolder, MeasuresAgainWhatHasLostItsSamples) {
     EXPECT_EQ(folder.lost_rows(), 1u);
     EXPECT_FALSE(folder.rows().contains(row("tiled")));
     EXPECT_EQ(read_sweep_csv(run / "sweep.csv").size(), 2u) << "naive, and what has no samples";
-    folder.append(row("tiled"), kSamples);
+    folder.append({{row("tiled"), kSamples}});
   }
   EXPECT_EQ(RunFolder(run, kDevice, "abc", false).lost_rows(), 0u);
 }
@@ -344,7 +323,7 @@ TEST(RunFolder, ResumesNothingThatIsDamaged) {
   const auto run = temporary / "run", sweep = run / "sweep.csv", samples = run / "samples.jsonl";
   SweepRow timed = row("naive");
   timed.flops = 4000, timed.gflops = 2;
-  { RunFolder(run, kDevice, "abc", false).append(timed, kSamples); }
+  { RunFolder(run, kDevice, "abc", false).append({{timed, kSamples}}); }
   EXPECT_EQ(resume_message(run), "");
   const std::string line = slurp(samples);
   std::ofstream(samples, std::ios::app) << line;

@@ -109,6 +109,17 @@ TEST(Totals, DuelsDecideAndElseMediansThatAreNotAlike) {
   EXPECT_EQ(find(totals, "gemm", kFastest).lost, 1) << "the one whose duel was lost though its medians were better";
 }
 
+TEST(Totals, TheRowOfEitherSideMayHaveTheirComparison) {
+  std::vector<SweepRow> rows = {timed_row({{"gemm", "p", "bf16"}, "ptx"}, "ptx", 10, 10),
+                                timed_row({{"gemm", "p", "bf16"}, "cublaslt"}, "baseline", 10, 20)};
+  rows[0].rival = "torch_eager", rows[0].duel_warm_low = rows[0].duel_warm = rows[0].duel_warm_high = 3;
+  rows[1].rival = "ptx", rows[1].duel_warm_low = 1.2, rows[1].duel_warm = 1.25, rows[1].duel_warm_high = 1.3;
+  const auto totals = network_totals(rows, {{"net", "gemm", "p", 1}});
+  EXPECT_EQ(find(totals, "gemm", kOwnBest).lost, 1);
+  EXPECT_DOUBLE_EQ(*find(totals, "gemm", kOwnBest).worst_ratio, 1.25);
+  EXPECT_EQ(find(totals, "gemm", kLibrary).won, 1);
+}
+
 TEST(Totals, WithoutShortcutsWhereRowsSayWhichHaveOne) {
   std::vector<SweepRow> rows = {
       timed_row({{"conv2d", "p", "bf16"}, "ptx"}, "ptx", 4, 3),

@@ -111,26 +111,6 @@ TEST_F(HarnessRanking, TheBudgetEndsTheSearchOnceOneRan) {
   EXPECT_EQ(library.algorithms[2].launches, 0);
 }
 
-TEST_F(HarnessRanking, ASearchThatASweepHasNoTimeForEndsWithoutAResult) {
-  ScriptedLibrary library(platform, {{.us = 10}, {.us = 1}});
-  HarnessRanker ranker(verifier, 60, Deadline::min());
-  EXPECT_THROW((void)ranker.rank(Caches::cold, 2, [&](int index) { return launch(library, index); }), BudgetSpent);
-  EXPECT_THROW((void)ranker.accurate([&] { return launch(library, 0); }), BudgetSpent);
-  EXPECT_EQ(library.algorithms[0].launches, 0);
-
-  const TemporaryFolder folder;
-  const auto kept = std::make_shared<SearchCache>(folder.path(), [](const std::string&) {});
-  CaseRunner runner(platform, nullptr, {});
-  const Case one{&gemm, library.implementation(kept), gemm.workload->parse(kTunedProblem), DType::fp32, kTunedProblem};
-  runner.search_until(Deadline::min());
-  EXPECT_TRUE(runner.run(one).unfinished);
-  runner.search_until(Deadline::max());
-  const CaseResult result = runner.run(one);
-  EXPECT_FALSE(result.unfinished);
-  EXPECT_EQ(result.row.status, Outcome::ok) << result.row.reason;
-  EXPECT_EQ(library.searches, 2) << "nothing was kept of the first";
-}
-
 TEST_F(HarnessRanking, WhereNoneIsAccurateTheLibraryRefused) {
   ScriptedLibrary library(platform, {{.right = false}});
   EXPECT_THROW(BoundCase(fixture, *library.implementation(), &verifier), LibraryRefused);

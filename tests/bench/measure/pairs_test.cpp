@@ -1,9 +1,8 @@
-// Who fights whom when the cases of a problem have run.
-#include "bench/sweep/pairings.h"
+// Who is compared with whom when the cases of a problem have run.
+#include "bench/measure/case_runner.h"
 
 #include <gtest/gtest.h>
 
-#include "bench/measure/implementation.h"
 #include "kernels/catalogue.h"
 
 namespace noisefloor {
@@ -29,56 +28,56 @@ struct Problem {
     row.time_warm_us = us;
   }
   // "ptx:cublaslt", with an asterisk behind who keeps the ratio.
-  std::vector<std::string> fights() const {
+  std::vector<std::string> pairs() const {
     std::vector<std::string> all;
-    for (const Pairing& one : pairings(cases, rows))
+    for (const Pair& one : pairs_to_compare(cases, rows))
       all.push_back(one.ours->implementation->name + (one.own_row ? "*:" : ":") + one.theirs->implementation->name +
                     (one.their_row ? "*" : ""));
     return all;
   }
 };
 
-using Fights = std::vector<std::string>;
+using Names = std::vector<std::string>;
 
-TEST(Pairings, AreTheFastestOfEachSide) {
+TEST(Pairs, AreTheFastestOfEachSide) {
   Problem problem;
-  EXPECT_EQ(problem.fights(), Fights{});
+  EXPECT_EQ(problem.pairs(), Names{});
   problem.add("tiled", Kind::tiled, 9);
   problem.add("ptx", Kind::ptx, 5);
-  EXPECT_EQ(problem.fights(), Fights{});
+  EXPECT_EQ(problem.pairs(), Names{});
   problem.add("cudnn", Kind::baseline, 4);
   problem.add("cublaslt", Kind::baseline, 3);
   problem.add("wrong", Kind::ptx, 1);
   problem.rows[problem.cases.back().id()].status = Outcome::incorrect;
-  EXPECT_EQ(problem.fights(), Fights{"ptx*:cublaslt*"});
+  EXPECT_EQ(problem.pairs(), Names{"ptx*:cublaslt*"});
 }
 
-TEST(Pairings, APluginTakesNobodysPlace) {
+TEST(Pairs, APluginTakesNobodysPlace) {
   Problem problem;
   problem.add("ptx", Kind::ptx, 5);
   problem.add("cublaslt", Kind::baseline, 4);
   problem.add("mine", Kind::ptx, 2, "mine.so");
   problem.add("slower", Kind::naive, 3, "mine.so");
   problem.add("library", Kind::baseline, 1, "mine.so");
-  EXPECT_EQ(problem.fights(), (Fights{"ptx*:cublaslt*", "mine*:cublaslt", "ptx:library*"}));
+  EXPECT_EQ(problem.pairs(), (Names{"ptx*:cublaslt*", "mine*:cublaslt", "ptx:library*"}));
 }
 
-TEST(Pairings, APluginMeetsNoPlugin) {
+TEST(Pairs, APluginMeetsNoPlugin) {
   Problem problem;
   problem.add("mine", Kind::ptx, 2, "mine.so");
   problem.add("library", Kind::baseline, 1, "other.so");
-  EXPECT_EQ(problem.fights(), Fights{});
+  EXPECT_EQ(problem.pairs(), Names{});
   problem.add("cublaslt", Kind::baseline, 4);
-  EXPECT_EQ(problem.fights(), Fights{"mine*:cublaslt"});
+  EXPECT_EQ(problem.pairs(), Names{"mine*:cublaslt"});
 }
 
-TEST(Pairings, AMixedPlanIsOfNeitherSide) {
+TEST(Pairs, AMixedPlanIsOfNeitherSide) {
   Problem problem;
   problem.entry.whole_networks = true;
   problem.add("plan_own", Kind::ptx, 5);
   problem.add("plan_fastest", Kind::ptx, 1);
   problem.add("plan_baseline", Kind::baseline, 4);
-  EXPECT_EQ(problem.fights(), Fights{"plan_own*:plan_baseline*"});
+  EXPECT_EQ(problem.pairs(), Names{"plan_own*:plan_baseline*"});
 }
 
 }  // namespace

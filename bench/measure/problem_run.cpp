@@ -1,0 +1,187 @@
+// What the cases of a problem have in common behind their times: counters, and who is compared with whom.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "bench/measure/case_runner.h"
+#include "bench/measure/worker.h"
+
+namespace noisefloor {
+namespace {
+
+constexpr const char* kMixedPlan = "plan_fastest";  // of both sides
+
+// Of those that have a time; null where there is none.
+const Case* fastest(const std::vector<Case>& cases, const std::map<CaseId, SweepRow>& rows, bool baseline,
+                    bool plugin) {
+  const Case* best = nullptr;
+  double best_us = 0;
+  for (const Case& one : cases) {
+    const auto row = rows.find(one.id());
+    if (row == rows.end() || row->second.status != Outcome::ok || !row->second.time_warm_us) continue;
+    if (one.implementation->is(Kind::baseline) != baseline || one.implementation->plugin.empty() == plugin) continue;
+    if (one.entry->whole_networks && one.implementation->name == kMixedPlan) continue;
+    if (best == nullptr || *row->second.time_warm_us < best_us) best = &one, best_us = *row->second.time_warm_us;
+  }
+  return best;
+}
+
+void write_ratios(const Ratio& cold, const Ratio& warm, const std::string& rival, SweepRow& row) {
+  row.rival = rival;
+  row.duel_cold = cold.value, row.duel_cold_low = cold.low, row.duel_cold_high = cold.high;
+  row.duel_warm = warm.value, row.duel_warm_low = warm.low, row.duel_warm_high = warm.high;
+}
+
+}  // namespace
+
+std::vector<Pair> pairs_to_compare(const std::vector<Case>& cases, const std::map<CaseId, SweepRow>& rows) {
+  const Case *const ours = fastest(cases, rows, false, false), *const theirs = fastest(cases, rows, true, false);
+  std::vector<Pair> pairs = {{ours, theirs},
+                             {fastest(cases, rows, false, true), theirs, true, false},
+                             {ours, fastest(cases, rows, true, true), false, true}};
+  std::erase_if(pairs, [](const Pair& one) { return one.ours == nullptr || one.theirs == nullptr; });
+  return pairs;
+}
+
+ProblemResult CaseRunner::run_problem(const std::vector<Case>& cases, const std::map<CaseId, SweepRow>& there,
+                                      const std::function<void(const CaseResult&)>& on_timed) {
+  std::vector<const Case*> wanted;
+  for (const Case& one : cases)
+    if (!there.contains(one.id())) wanted.push_back(&one);
+  ProblemResult result;
+  const auto lost = [&] {  // what the others have no counters and no comparison of is taken anew
+    result.device_lost = std::ranges::any_of(result.cases, &CaseResult::device_lost);
+    if (result.device_lost) std::erase_if(result.cases, [](const CaseResult& one) { return !one.device_lost; });
+    return result.device_lost;
+  };
+  for (const Case* one : wanted) {
+    on_timed(result.cases.emplace_back(take_times(*one, std::nullopt)));
+    if (lost()) return result;
+    // What is kept is missed by others, so not where memory is short.
+    if (problem_ && 2 * platform_->free_bytes() < platform_->description().memory_bytes)
+      problem_->bound.erase(one->implementation->name);
+  }
+  {
+    CountingPass pass(counters_);
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      count(*wanted[i], result.cases[i], pass);
+      if (lost()) return result;
+    }
+  }
+  if (options_.compare) compare(cases, there, result);
+  return result;
+}
+
+void CaseRunner::count(const Case& test_case, CaseResult& result, CountingPass& pass) {
+  SweepRow& row = result.row;
+  if (row.status != Outcome::ok || test_case.implementation->elsewhere() || options_.warm_only) return;
+  if (counters_.mode() == CounterMode::off && !options_.count_one) return;
+  if (test_case.entry->whole_networks) {  // a pass over hundreds of kernels for each group of metrics: half a minute
+    row.counter_status = kNotCollected;
+    return;
+  }
+  progress_.enter("counters");
+  attempt(test_case, result, [&] {
+    std::shared_ptr<BoundCase> bound;
+    try {
+      bound = require_bound(test_case);
+    } catch (const DeviceError&) {
+      throw;
+    } catch (const std::runtime_error& error) {  // it costs the columns, not the row
+      row.counter_status = kNotCollected;
+      return add_note(fmt::format("counters: {}", error.what()), result);
+    }
+    problem_->fixture.move_to(0);
+    bound->use_inputs(0);
+    if (options_.count_one)
+      options_.count_one(test_case, *bound, row);
+    else
+      pass.count(*platform_, test_case, *bound, row);
+    platform_->synchronize();  // what it left behind would be the next one's
+  });
+  if (row.status == Outcome::ok) return;
+  known_.add(row);
+  say(fmt::format("{}: when it was counted: {}", row.name(), row.reason));
+}
+
+void CaseRunner::compare(const std::vector<Case>& cases, const std::map<CaseId, SweepRow>& there,
+                         ProblemResult& result) {
+  std::map<CaseId, SweepRow> rows;
+  for (const Case& one : cases)
+    if (const auto found = there.find(one.id()); found != there.end()) rows.insert(*found);
+  for (const CaseResult& one : result.cases) rows.insert_or_assign(one.row, one.row);
+  const auto new_row = [&](const Case& one) {  // null: it was written before
+    const auto found = std::ranges::find_if(
+        result.cases, [id = one.id()](const CaseResult& other) { return other.row.case_id() == id; });
+    return found == result.cases.end() ? nullptr : &found->row;
+  };
+  std::vector<Pair> pairs = pairs_to_compare(cases, rows);
+  std::erase_if(pairs, [&](const Pair& one) {
+    return !(one.own_row && new_row(*one.ours)) && !(one.their_row && new_row(*one.theirs));
+  });
+  if (problem_)  // what no comparison needs makes room
+    std::erase_if(problem_->bound, [&](const auto& kept) {
+      return std::ranges::none_of(pairs, [&](const Pair& one) {
+        return kept.first == one.ours->implementation->name || kept.first == one.theirs->implementation->name;
+      });
+    });
+  for (const Pair& one : pairs)
+    if (!result.device_lost)
+      compare(one, one.own_row ? new_row(*one.ours) : nullptr, one.their_row ? new_row(*one.theirs) : nullptr, result);
+}
+
+void CaseRunner::compare(const Pair& pair, SweepRow* own, SweepRow* baseline, ProblemResult& result) {
+  const std::string ours = pair.ours->implementation->name, theirs = pair.theirs->implementation->name;
+  const std::string who = fmt::format("{}: {} against {}", ProblemId(pair.ours->id()).name(), ours, theirs);
+  try {
+    const DuelResult ratios = duel(*pair.ours, *pair.theirs);
+    if (!ratios.wrong.empty()) {  // of rows that were right when they were alone; of ours the exit code says it
+      result.wrong_comparisons += ratios.ours_wrong;
+      throw std::runtime_error(ratios.wrong);
+    }
+    if (own != nullptr) write_ratios(ratios.cold, ratios.warm, theirs, *own);
+    if (baseline != nullptr) write_ratios(ratios.cold.inverse(), ratios.warm.inverse(), ours, *baseline);
+    say(fmt::format("{}: cold {}, warm {}, {} rounds", who, text_of(ratios.cold), text_of(ratios.warm), ratios.rounds));
+  } catch (const DeviceError& error) {
+    say(fmt::format("{}: {}", who, error.what()));
+    result.device_lost = error.lost();
+  } catch (const std::runtime_error& error) {
+    say(fmt::format("{}: no comparison: {}", who, error.what()));
+  }
+}
+
+DuelResult CaseRunner::duel(const Case& ours, const Case& theirs) {
+  const auto worker_of = [&](const Case& one) {
+    return one.implementation->worker ? one.implementation->worker.get() : options_.worker;
+  };
+  if (ours.implementation->elsewhere() && theirs.implementation->elsewhere() && worker_of(ours) != nullptr &&
+      worker_of(ours) == worker_of(theirs))
+    throw LibraryRefused("both are of one process, which has one case at a time");
+  std::array<std::unique_ptr<WorkerCase>, 2> in_worker;
+  std::array<std::shared_ptr<BoundCase>, 2> bound;
+  std::array<std::unique_ptr<Contender>, 2> sides;
+  for (const std::size_t side : {0u, 1u}) {
+    const Case& one = side == 0 ? ours : theirs;
+    if (!one.implementation->elsewhere()) {
+      bound[side] = require_bound(one);
+      sides[side] = std::make_unique<BoundContender>(*bound[side], problem_->verifier);
+      continue;
+    }
+    if (worker_of(one) == nullptr) throw LibraryMissing(options_.why_no_worker);
+    in_worker[side] = std::make_unique<WorkerCase>(*worker_of(one), one);
+    if (const Verdict& verdict = in_worker[side]->verdict(); !verdict.correct)
+      return {{},
+              {},
+              0,
+              fmt::format("{} before the first block: {}", side == 0 ? "ours" : "theirs", verdict.reason),
+              side == 0};
+    sides[side] = std::make_unique<WorkerContender>(*in_worker[side]);
+  }
+  if (edges_) edges_->settle(kEdgeSamples);
+  say_of_edges();
+  return fight(*sides[0], *sides[1]);
+}
+
+}  // namespace noisefloor

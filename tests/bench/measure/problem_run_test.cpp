@@ -1,0 +1,186 @@
+// A problem as a whole: all cases timed, then counted, then the best two compared. By scripted times, and a count of
+// the test's own.
+#include <gtest/gtest.h>
+
+#include <list>
+#include <map>
+
+#include "bench/measure/case_runner.h"
+#include "bench/sweep/suite.h"
+#include "tests/support/limited_platform.h"
+#include "tests/support/scripted_library.h"
+
+namespace noisefloor {
+namespace {
+
+constexpr std::size_t kMemory = 1 << 26;  // far above the tensors with their guards
+
+// Whose memory is all there is, so that half of it may be free.
+class SmallPlatform final : public Limited<ScriptedPlatform> {
+ public:
+  SmallPlatform() : Limited(kMemory) { description_.memory_bytes = kMemory; }
+  void synchronize() override {
+    if (lost) throw DeviceError("it does not answer", true);
+    Limited::synchronize();
+  }
+  bool lost = false;
+};
+
+struct OfKind final : Implementation {
+  OfKind(const AnyVariant& variant, Kind its_kind) : right(implementation_of(variant)) {
+    name = right->name, kind = to_string(its_kind), on_host = true;
+  }
+  std::unique_ptr<Ready> make(Platform& platform, const AnyProblem& problem, DType dtype,
+                              KnownTimes& known) const override {
+    return right->make(platform, problem, dtype, known);
+  }
+  ImplementationPtr right;
+};
+
+class ProblemRun : public testing::Test {
+ protected:
+  SmallPlatform platform;
+  RunnerOptions options;
+  std::list<AnyVariant> variants;
+  std::vector<Case> cases;
+  std::map<CaseId, SweepRow> there;
+  std::string steps;  // the variants, in small letters where their first launch is, in capitals where they are counted
+
+  ProblemRun() {
+    options.compare = false;
+    options.count_one = [this](const Case&, BoundCase& bound, SweepRow& row) {
+      steps += static_cast<char>(std::toupper(row.variant.front()));
+      EXPECT_EQ(bound.fixture().inputs(), 0u) << "as a cold launch";
+      row.counter_status = "ok";
+    };
+  }
+  AnyVariant& add(const std::string& name, double us, std::size_t workspace = kMemory / 100, Kind kind = Kind::host) {
+    AnyVariant variant = platform.taking(us, host_gemm());
+    variant.name = name;
+    variant.workspace_bytes = [workspace](const AnyProblem&, DType, const DeviceInfo&) { return workspace; };
+    variant.launch = [this, name, first = true, launch = variant.launch](const auto&... given) mutable {
+      if (first) steps += name;
+      first = false;
+      return launch(given...);
+    };
+    variants.push_back(std::move(variant));
+    const SuiteEntry& gemm = *suite().find("gemm");
+    const char* const text = "m=4,n=4,k=4";
+    cases.push_back(
+        {&gemm, std::make_shared<OfKind>(variants.back(), kind), gemm.workload->parse(text), DType::fp32, text});
+    return variants.back();
+  }
+  // By variant; those with a row are there in the next run.
+  std::map<std::string, SweepRow> run(bool lost = false) {
+    CaseRunner runner(platform, nullptr, options);
+    const ProblemResult result = runner.run_problem(cases, there);
+    EXPECT_EQ(result.device_lost, lost);
+    std::map<std::string, SweepRow> rows;
+    for (const CaseResult& one : result.cases) {
+      rows[one.row.variant] = one.row;
+      there[one.row] = one.row;
+      EXPECT_EQ(one.row.status == Outcome::ok, one.row.time_cold_us.has_value());
+    }
+    return rows;
+  }
+  void fail_launches_of(const std::string& name) {
+    add(name, 5).launch = [](const auto&...) -> Status { throw DeviceError("no", false); };
+    cases.back().implementation = std::make_shared<OfKind>(variants.back(), Kind::host);
+  }
+};
+
+TEST_F(ProblemRun, CountsWhenAllAreTimed) {
+  add("a", 5), add("b", 4);
+  const auto rows = run();
+  EXPECT_EQ(steps, "abAB");
+  EXPECT_EQ(rows.at("a").time_cold_us, 5);
+  EXPECT_EQ(rows.at("b").counter_status, "ok");
+  EXPECT_TRUE(rows.at("b").spent_s.has_value());
+  EXPECT_EQ(platform.free_bytes(), kMemory) << "nothing outlives the runner";
+}
+
+TEST_F(ProblemRun, WhatIsThereIsNotMeasuredAgain) {
+  add("a", 5);
+  run();
+  add("b", 4);
+  EXPECT_EQ(run().size(), 1u);
+  EXPECT_EQ(steps, "aAbB");
+}
+
+TEST_F(ProblemRun, KeepsNoMoreThanHalfOfTheMemory) {
+  add("a", 4, kMemory / 10), add("b", 5, 6 * kMemory / 10), add("c", 6, 95 * kMemory / 100), add("d", 6, 2 * kMemory);
+  const auto rows = run();
+  EXPECT_EQ(steps, "abcABC") << "made ready anew, c in the room that a had kept";
+  EXPECT_EQ(rows.at("c").status, Outcome::ok) << rows.at("c").reason;
+  EXPECT_EQ(rows.at("d").status, Outcome::out_of_memory);
+}
+
+TEST_F(ProblemRun, OneThatFailsLeavesTheOthersTheirCounters) {
+  add("a", 4), fail_launches_of("b"), add("c", 5);
+  const auto rows = run();
+  EXPECT_EQ(rows.at("b").status, Outcome::cuda_error);
+  EXPECT_EQ(rows.at("a").counter_status, "ok");
+  EXPECT_EQ(rows.at("c").counter_status, "ok");
+}
+
+TEST_F(ProblemRun, OneThatFailsWhenItIsCountedHasNoTimes) {
+  add("a", 4), add("b", 5);
+  options.count_one = [](const Case&, BoundCase&, SweepRow& row) {
+    if (row.variant == "a") throw DeviceError("no", false);
+    row.counter_status = "ok";
+  };
+  const auto rows = run();
+  EXPECT_EQ(rows.at("a").status, Outcome::cuda_error);
+  EXPECT_EQ(rows.at("b").counter_status, "ok");
+}
+
+TEST_F(ProblemRun, OfALostDeviceOnlyTheRowThatLostIt) {
+  add("a", 4), add("b", 5);
+  options.count_one = [this](const Case&, BoundCase&, SweepRow& row) {
+    platform.lost = row.variant == "b";
+    if (platform.lost) throw DeviceError("no", false);
+  };
+  const auto rows = run(/*lost=*/true);
+  ASSERT_EQ(rows.size(), 1u) << "the others are measured whole by the next process";
+  EXPECT_EQ(rows.at("b").status, Outcome::cuda_error);
+}
+
+TEST_F(ProblemRun, TheBestTwoAreCompared) {
+  options.compare = true;
+  add("a", 9), add("b", 6), add("x", 12, kMemory / 100, Kind::baseline);
+  auto rows = run();
+  EXPECT_EQ(rows.at("a").rival, "");
+  EXPECT_EQ(rows.at("b").rival, "x");
+  EXPECT_EQ(rows.at("x").rival, "b");
+  EXPECT_NEAR(rows.at("b").duel_warm.value(), 2, 1e-6);
+  EXPECT_NEAR(rows.at("x").duel_cold.value(), 0.5, 1e-6);
+
+  add("c", 3);
+  rows = run();
+  EXPECT_EQ(rows.size(), 1u) << "a row is written once";
+  EXPECT_NEAR(rows.at("c").duel_warm.value(), 4, 1e-6);
+  add("d", 8);
+  EXPECT_EQ(run().at("d").rival, "") << "the best two have met";
+}
+
+TEST_F(ProblemRun, AComparisonWithAWrongResultIsNone) {
+  options.compare = true;
+  AnyVariant& late = add("a", 9);
+  bool wrong = false;
+  late.launch = [&wrong, launch = late.launch](const AnyProblem& problem, DType dtype, std::span<void* const> pointers,
+                                               const Scratch& scratch, const LaunchContext& context) {
+    const Status status = launch(problem, dtype, pointers, scratch, context);
+    if (wrong) store_element(dtype, pointers.back(), 0, 1e3);
+    return status;
+  };
+  cases.back().implementation = std::make_shared<OfKind>(late, Kind::host);
+  add("x", 12, kMemory / 100, Kind::baseline);
+  options.count_one = [&](const Case&, BoundCase&, SweepRow&) { wrong = true; };
+  CaseRunner runner(platform, nullptr, options);
+  const ProblemResult result = runner.run_problem(cases, there);
+  EXPECT_EQ(result.wrong_comparisons, 1);
+  for (const CaseResult& one : result.cases) EXPECT_EQ(one.row.rival, "");
+}
+
+}  // namespace
+}  // namespace noisefloor
