@@ -7,8 +7,8 @@
 
 #include "bench/commands/add_command.h"
 #include "bench/commands/output_files.h"
-#include "bench/commands/selection_options.h"
 #include "bench/sweep/alternate.h"
+#include "bench/sweep/selection.h"
 #include "reports/ab/build_duel_report.h"
 
 namespace noisefloor {
@@ -117,7 +117,7 @@ void add_ab_command(CLI::App& app, CommandResult result) {
   command.add_option("old", arguments.old_build, "A noisefloor program, or the folder of a build")->required();
   command.add_option("new", arguments.new_build, "Another one; the same one shows how much equals differ")->required();
   command.add_option("--filter", arguments.filter, "Only cases whose names match this regular expression");
-  arguments.cases.add_to(command, "our variants of ops");
+  add_selection_options(command, arguments.cases, "our variants of ops");
   add_device_option(command, arguments.device);
   command.add_option("--resolve", arguments.resolve, "Smallest change of time to detect, in percent, 0.1 to 50")
       ->check(CLI::Range(0.1, 50.0))

@@ -10,6 +10,7 @@
 
 #include "bench/measure/suite.h"
 #include "bench/platform/platform.h"
+#include "kernels/core/listed.h"
 #include "kernels/core/op.h"
 
 namespace CLI {
@@ -20,6 +21,7 @@ namespace noisefloor {
 
 class Worker;
 struct PluginOptions;
+struct SelectionOptions;
 
 // What the program was started with, for env.json and for starting again.
 struct Invocation {
@@ -35,6 +37,8 @@ constexpr int kCouldNot = 2;
 
 void add_device_option(CLI::App& command, std::string& device);  // of open_platform
 void add_problems_option(CLI::App& command, std::string& folder);
+// `default_kinds`: what the help says of --kinds.
+void add_selection_options(CLI::App& command, SelectionOptions& options, const char* default_kinds);
 void add_plugin_options(CLI::App& command, PluginOptions& options);
 
 // "host", a device number, or "" for device 0 where there is one and the host otherwise (said on stderr). For the host
@@ -52,6 +56,5 @@ Case require_case(const std::string& name);
 std::int64_t require_integer(const char* option, const std::string& text);  // throws InvalidInput
 std::uint64_t require_seed(const std::string& text);                        // of --seed; throws InvalidInput
 std::string why_not_finite(const std::string& text);           // for CLI::Option::check(); ranges let nan through
-std::vector<std::string> split_list(const std::string& text);  // "a,b" -> {"a", "b"}
 
 }  // namespace noisefloor

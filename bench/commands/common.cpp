@@ -11,7 +11,7 @@
 #include "bench/platform/openmp_waiting.h"
 #include "bench/platform/process_limits.h"
 #include "bench/sweep/plugins.h"
-#include "bench/sweep/suite.h"
+#include "bench/sweep/selection.h"
 
 namespace noisefloor {
 
@@ -21,6 +21,26 @@ void add_device_option(CLI::App& command, std::string& device) {
 
 void add_problems_option(CLI::App& command, std::string& folder) {
   command.add_option("--problems", folder, "Folder of problem files (default: bench/problems)");
+}
+
+void add_selection_options(CLI::App& command, SelectionOptions& options, const char* default_kinds) {
+  command.add_option("--ops", options.ops, "Ops, comma-separated (default: all)");
+  command.add_option(
+      "--networks", options.networks,
+      fmt::format("Networks, or sets of problems such as stream, comma-separated, or 'all' (default: {})",
+                  default_networks_text()));
+  command.add_option("--without", options.without,
+                     "Leave out the problems of these networks (another run may have them)");
+  command.add_option("--variants", options.variants, "Variants or baselines by name (default: all)");
+  command.add_option(
+      "--kinds", options.kinds,
+      fmt::format("host, naive, tiled, tensor_core, ptx, baseline, network (default: {})", default_kinds));
+  command
+      .add_option("--dtypes", options.dtypes,
+                  "bf16, fp16, fp32; problems whose file names a dtype (column dtype: casts, preconditioning) are "
+                  "swept in that one")
+      ->capture_default_str();
+  command.add_option("--problems", options.problems, "Folder of problem files, <op>.csv (default: bench/problems)");
 }
 
 void add_plugin_options(CLI::App& command, PluginOptions& options) {
@@ -113,17 +133,6 @@ std::string why_not_finite(const std::string& text) {
   double value = 0;
   const bool number = CLI::detail::lexical_cast(text, value);
   return number && std::isfinite(value) ? "" : fmt::format("'{}' is not a finite number", text);
-}
-
-std::vector<std::string> split_list(const std::string& text) {
-  std::vector<std::string> items;
-  std::size_t begin = 0;
-  while (begin <= text.size() && !text.empty()) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    if (end > begin) items.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return items;
 }
 
 }  // namespace noisefloor

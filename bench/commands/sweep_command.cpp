@@ -9,31 +9,22 @@
 #include "bench/commands/add_command.h"
 #include "bench/commands/output_files.h"
 #include "bench/commands/roofline_files.h"
-#include "bench/commands/sweep_arguments.h"
-#include "bench/commands/sweep_folder.h"
-#include "bench/measure/worker.h"
-#include "bench/platform/build_info.h"
-#include "bench/platform/nvml.h"
-#include "bench/platform/openmp_waiting.h"
-#include "bench/platform/run_queue.h"
-#include "bench/sweep/all_devices.h"
 #include "bench/sweep/benchmark_output.h"
-#include "bench/sweep/command_line.h"
-#include "bench/sweep/environment.h"
-#include "bench/sweep/sweep.h"
+#include "bench/sweep/fan_out.h"
+#include "bench/sweep/pytorch.h"
+#include "bench/sweep/session.h"
 #include "reports/run/load.h"
-#include "reports/run/samples_file.h"
-#include "reports/run/selected_cases.h"
 #include "reports/run/unfinished.h"
 #include "reports/totals/roofline.h"
 
 namespace noisefloor {
 namespace {
 
-void initialize_benchmark(const Invocation& invocation, const BenchmarkFlags& flags) {
+void initialize_benchmark(const SweepPlan& plan) {
   static std::vector<std::string> texts;  // Google Benchmark keeps the pointer to the program's name
-  texts = {invocation.arguments.front()};
-  for (std::string& flag : flags_of_library(invocation.benchmark_arguments, flags)) texts.push_back(std::move(flag));
+  texts = {plan.request.command_line.front()};
+  for (std::string& flag : flags_of_library(plan.request.benchmark_arguments, plan.flags))
+    texts.push_back(std::move(flag));
   std::vector<char*> pointers;
   for (std::string& text : texts) pointers.push_back(text.data());
   int count = static_cast<int>(pointers.size());
@@ -43,10 +34,10 @@ void initialize_benchmark(const Invocation& invocation, const BenchmarkFlags& fl
 
 // After a kernel has destroyed the CUDA context nothing runs in this process any more: its row is written, so a new
 // process goes on behind it.
-[[noreturn]] void start_again(const Invocation& invocation, const std::filesystem::path& out) {
+[[noreturn]] void start_again(const std::vector<std::string>& command_line, const std::filesystem::path& out) {
   fmt::print(stderr, "the kernel left the device unusable for this process; starting again behind it\n");
   (void)std::fflush(nullptr);
-  std::vector<std::string> texts = command_line_to_go_on(invocation.arguments, out);
+  std::vector<std::string> texts = command_line_to_go_on(command_line, out);
   std::vector<char*> pointers;
   for (std::string& text : texts) pointers.push_back(text.data());
   pointers.push_back(nullptr);
@@ -54,28 +45,9 @@ void initialize_benchmark(const Invocation& invocation, const BenchmarkFlags& fl
   throw std::runtime_error("the program could not be started again; run the same command with --out " + out.string());
 }
 
-// What --runs resumes by: the build and the command line, but for what only says which folder.
-std::string command_text(const Invocation& invocation) {
-  std::vector<std::string> words = without_options(invocation.arguments, {"--out", "--runs"}, {"--fresh"});
-  words.front() = build_info().commit;
-  return nlohmann::json(words).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
-}
-
-std::filesystem::path run_folder_of(const SweepArguments& arguments, const std::string& device) {
-  if (!arguments.out.empty()) return arguments.out;
-  if (arguments.runs.empty()) return default_run_folder(device);
-  const std::filesystem::path runs = arguments.runs;
-  if (!arguments.fresh)
-    if (const auto begun = unfinished_run(runs / device_slug(device), command_text(*arguments.invocation))) {
-      fmt::print(stderr, "resuming {} (--fresh begins another)\n", begun->string());
-      return *begun;
-    }
-  return default_run_folder(device, runs);
-}
-
-int finish(const RunFolder& folder, const Sweep& sweep, const std::vector<Case>& cases, bool own_display) {
+int finish(const RunFolder& folder, const SweepOutcome& sweep, const std::vector<Case>& cases, bool own_display) {
   std::vector<SweepRow> rows;  // of this sweep's cases, in its order
-  int failed = sweep.failed_repetitions() + sweep.wrong_comparisons();
+  int failed = sweep.failed;
   for (const Case& test_case : cases) {
     const auto found = folder.rows().find(test_case.id());
     if (found == folder.rows().end()) continue;
@@ -87,37 +59,14 @@ int finish(const RunFolder& folder, const Sweep& sweep, const std::vector<Case>&
     fmt::print("\n{}", totals_table(network_totals(rows, read_network_problems(folder.path(), rows))));
     fmt::print("\nrun folder: {}\n", folder.path().string());
   }
-  if (sweep.left_by_budget() > 0)
-    fmt::print(stderr, "{} cases left by --budget; the same command with --out {} resumes\n", sweep.left_by_budget(),
+  if (sweep.left_by_budget > 0)
+    fmt::print(stderr, "{} cases left by --budget; the same command with --out {} resumes\n", sweep.left_by_budget,
                folder.path().string());
   if (failed > 0) {
     fmt::print(stderr, "{} cases of ours are incorrect or failed on the device\n", failed);
     return kNotSo;
   }
   return kDone;
-}
-
-// What other programs do on the host's cores, before the first case and behind the last; empty on a GPU.
-struct HostLoad {
-  std::optional<double> at_start, at_end;
-  nlohmann::ordered_json facts() const {
-    nlohmann::ordered_json all = {{"openmp_waiting", openmp_waiting()}};
-    if (at_start) all["load_at_start"] = *at_start;
-    if (at_end) all["load_at_end"] = *at_end;
-    return all;
-  }
-};
-
-HostLoad load_at_start(const PlatformDescription& description) {
-  HostLoad load;
-  if (!description.is_host) return load;
-  load.at_start = load_of_others();
-  if (load.at_start && *load.at_start >= kLoaded)
-    fmt::print(stderr,
-               "warning: other programs have {:.1f} threads to run on the machine's cores; samples that have to wait "
-               "for one are taken again, and a case with too few others is 'throttled'\n",
-               *load.at_start);
-  return load;
 }
 
 // The others of a machine's GPUs wrote theirs; what this one's process had before it ended gets its tables too.
@@ -130,7 +79,8 @@ void write_tables_of_the_unfinished(const std::filesystem::path& run) {
   }
 }
 
-int sweep_all(const SweepArguments& arguments, const BenchmarkFlags& flags) {
+int sweep_all(const SweepPlan& plan) {
+  const auto& [request, flags, problems] = plan;
   if (!flags.format.empty() || !flags.out.empty())
     throw InvalidInput(
         "--device all: every GPU has a process of its own, which would write the same --benchmark_format or "
@@ -144,10 +94,10 @@ int sweep_all(const SweepArguments& arguments, const BenchmarkFlags& flags) {
     return true;
   });
   if (devices.empty()) throw InvalidInput(fmt::format("--device all: {}", why));
-  const std::filesystem::path out = run_folder_of(arguments, "all GPUs");
-  const bool below_runs = !arguments.runs.empty();
-  const int code = sweep_all_devices(devices, arguments.invocation->arguments, out, [&] {
-    if (below_runs) note_unfinished(out, command_text(*arguments.invocation));
+  const std::filesystem::path out = run_folder_of(request, "all GPUs");
+  const bool below_runs = request.below_runs();
+  const int code = sweep_all_devices(devices, request.command_line, out, [&] {
+    if (below_runs) note_unfinished(out, command_text(request));
   });
   if (!below_runs) return code;
   for (const DeviceLane& lane : device_lanes(devices, {}, out)) write_tables_of_the_unfinished(out / lane.folder);
@@ -155,111 +105,90 @@ int sweep_all(const SweepArguments& arguments, const BenchmarkFlags& flags) {
   return code;
 }
 
-int sweep(const SweepArguments& arguments) {
-  const Invocation& invocation = *arguments.invocation;
-  if (arguments.shard) (void)parse_shard(*arguments.shard);
-  if (arguments.search_again) kept_searches()->search_again();
-  const auto problems = arguments.cases.load();
-  const BenchmarkFlags flags = parse_benchmark_flags(invocation.benchmark_arguments);
-  initialize_benchmark(invocation, flags);
+int sweep(const SweepRequest& request) {
+  const SweepPlan plan = plan_sweep(request);
+  const BenchmarkFlags& flags = plan.flags;
+  initialize_benchmark(plan);
   // The cases of all GPUs have the same names: those of the first are listed.
-  if (arguments.device == "all" && !flags.list_tests) return sweep_all(arguments, flags);
-  const auto platform = open_platform(arguments.device == "all" ? "0" : arguments.device);
-  const PlatformDescription& description = platform->description();
-  PluginOptions plugin_options = arguments.plugins;
-  plugin_options.device = description.is_host ? "host" : std::to_string(description.index);
-  const PluginFiles plugins = add_plugins(plugin_options);
-  std::vector<Case> cases = asked_cases(arguments, flags, problems, plugins, description.is_host);
-  const GpuMonitor monitor =
-      description.is_host ? GpuMonitor::unavailable("host") : GpuMonitor::of_cuda_device(description.index);
-  if (const auto processes = monitor.read().compute_processes; processes && *processes > 1 && !flags.list_tests)
-    fmt::print(stderr, "warning: {} other processes have a context on this GPU; expect noise\n", *processes - 1);
-  PyTorchSide pytorch;
-  if (!flags.list_tests && !description.is_host) pytorch = start_pytorch_for(cases, arguments, description.index);
-  const std::optional<ShardRecord> shard = take_shard(cases, arguments);
+  if (request.device == "all" && !flags.list_tests) return sweep_all(plan);
+  const auto platform = open_platform(request.device == "all" ? "0" : request.device);
+  SweepSession session(plan, *platform, neighbour_of(*platform));
   if (flags.list_tests) {
-    for (const Case& test_case : cases) fmt::print("{}\n", test_case.id().name());
+    for (const Case& test_case : session.cases()) fmt::print("{}\n", test_case.id().name());
     return kDone;
   }
   OutputFiles outputs;
   outputs.add("--benchmark_out", flags.out);
-
-  const bool below_runs = !arguments.runs.empty();
-  RunFolder folder(run_folder_of(arguments, below_runs && description.is_host ? "host" : description.name),
-                   description.name, build_info().commit, arguments.fresh);
-  if (folder.lost_rows() > 0)
-    fmt::print(stderr, "{}: was cut; {} rows without their samples are measured again\n",
-               (folder.path() / kSamplesFile).string(), folder.lost_rows());
-  claim_shard(folder.path(), shard, !folder.rows().empty());
-  auto facts = environment_facts(description, monitor);
-  require_same_software(folder, facts);
-  require_same_plugins(folder, plugins);
-  for (const auto& [name, fingerprint] : plugins) facts[fact_of_plugin(name)] = fingerprint;
-  warn_of_another_gpu(folder, description);
-  if (pytorch.worker) {
-    require_same_pytorch(folder, *pytorch.worker);
-    for (const auto& [name, value] : pytorch.worker->facts()) facts[name] = value;
-  }
-  HostLoad load = load_at_start(description);
-  if (description.is_host) facts.update(load.facts());
-  if (below_runs) note_unfinished(folder.path(), command_text(invocation));  // behind all that refuses the folder
-  folder.write_environment(facts, invocation.arguments);
-  merge_network_problems(folder.path(), asked_network_problems(arguments, problems, description.is_host));
-  merge_selected_cases(folder.path(), ids_of(cases));
-  const auto log = [](const std::string& message) { fmt::print(stderr, "{}\n", message); };
-  Ceilings ceilings =
-      load_or_measure(description.is_host ? kHostDevice : description.index, false, build_info().commit, log);
-  write_ceilings(folder.path() / "ceilings.csv", ceilings);
-
-  RunnerOptions options;
-  options.counters = parse_counter_mode(arguments.counters);
-  options.worker = pytorch.worker.get();
-  auto neighbour = neighbour_of(*platform);
-  options.neighbour = neighbour.get();
-  if (!pytorch.why_not.empty()) options.why_no_worker = pytorch.why_not;
-  options.say = log;
-  options.compare = !arguments.no_duels;
+  session.open();
   const auto display = flags.format.empty() ? nullptr : GatheredReporter::display(flags.format);
   const auto file = flags.out.empty() ? nullptr : GatheredReporter::file(flags.out_format);
-  CaseRunner runner(*platform, &ceilings, options);
-  for (const auto& [id, row] : folder.rows()) runner.know(row);
-  if (!runner.counter_message().empty()) fmt::print(stderr, "counters: {}\n", runner.counter_message());
-
-  Sweep::Options sweep_options{arguments.budget, flags.repetitions, display || file};
-  if (description.is_host)  // once: what is above it then stays
-    sweep_options.before_writing = [&, raised = false](std::vector<CaseResult>& results) mutable {
-      raised = raised || raise_beaten_roof(folder, results, ceilings, log);
-    };
-  Sweep session(runner, folder, sweep_options);
-  session.register_cases(cases);
-  if (session.already_done() > 0)
-    fmt::print(stderr, "{} cases are already in {}\n", session.already_done(), folder.path().string());
-  session.run(display.get(), file.get());
-  pytorch.worker.reset();
-  neighbour.reset();  // before this program may start again
-  if (description.is_host) {
-    load.at_end = load_of_others();
-    folder.add_facts(load.facts());
-  }
-  if (session.device_lost()) start_again(invocation, folder.path());
+  const SweepOutcome outcome = session.run(display.get(), file.get());
+  const RunFolder& folder = session.folder();
+  if (outcome.device_lost) start_again(request.command_line, folder.path());
   if (display) (outputs.take_stdout() ? std::cerr : std::cout) << display->text() << std::flush;
-  const int code = finish(folder, session, cases, !display && !below_runs);
+  const int code = finish(folder, outcome, session.cases(), !display && !request.below_runs());
   if (file) outputs.write("--benchmark_out", file->text());
   outputs.commit();
-  if (!below_runs) return code;
+  if (!request.below_runs()) return code;
   note_finished(folder.path());
   if (!display && !folder.rows().empty()) write_roofline_files(folder.path());
   fmt::print(stderr, "all files of the run are in {}\n", folder.path().string());
   return code;
 }
 
+void add_sweep_options(CLI::App& command, SweepRequest& request) {
+  add_selection_options(command, request.cases, "all that the device runs");
+  add_plugin_options(command, request.plugins);
+  command.add_option("--device", request.device,
+                     "CUDA device number, 'host', or 'all': every GPU at the same time, each into its own folder "
+                     "(default: GPU 0, else the host)");
+  command.add_option("--out", request.out, "Run folder; an existing one is resumed (default: runs/<device>/<time>)");
+  command
+      .add_option("--runs", request.runs,
+                  "As scripts/sweep: resume the newest run below RUNS/<device> if it is of the same command and was "
+                  "cut short, else begin another; at the end, do what noisefloor roofline does")
+      ->take_last();  // scripts give theirs first
+  command.add_option(
+      "--shard", request.shard,
+      "Sweep only part I/N: every N-th problem, with all its cases; noisefloor merge makes one run of all parts");
+  command.add_flag("--fresh", request.fresh, "Begin again, do not resume");
+  command.add_flag("--search-again", request.search_again,
+                   "Search again for the libraries' fastest algorithms, without those of cached searches");
+  command.add_option("--budget", request.budget, "After this many seconds start no more problems")
+      ->check(CLI::PositiveNumber)
+      ->check(why_not_finite);
+  command.add_option("--counters", request.counters, "Hardware counters: off, auto or require")
+      ->check(CLI::IsMember({"off", "auto", "require"}))
+      ->capture_default_str();
+  command
+      .add_option("--pytorch", request.pytorch,
+                  "PyTorch's rows: off, auto (if a Python here has a PyTorch that sees the GPU) or require")
+      ->check(CLI::IsMember({"off", "auto", "require"}))
+      ->capture_default_str();
+  command
+      .add_option("--max-autotune", request.max_autotune,
+                  fmt::format("Also measure {} on each network's N costliest problems (count times cost), 10 to 20 s a "
+                              "row; name it in --variants for all",
+                              kMaxAutotune))
+      ->check(CLI::Range(1, 1000));
+  command.add_flag("--no-duels", request.no_duels,
+                   "Skip duels: our best against the best baseline of each problem, in turns");
+  command.footer(
+      "Google Benchmark's flags work too: --benchmark_filter=RE, --benchmark_list_tests, --benchmark_format=json,\n"
+      "--benchmark_out=OUTFILE (written whole at the end).\n"
+      "Exit code: 0 all cases of ours are correct, 1 one is incorrect or failed, 2 could not sweep. What a library "
+      "gets\n"
+      "wrong is in its row, and does not count.");
+}
+
 }  // namespace
 
 void add_sweep_command(CLI::App& app, CommandResult result, std::shared_ptr<Invocation> invocation) {
-  auto [command, arguments] = add_command(
+  auto [command, request] = add_command(
       app, result, "sweep", "Verify and time variants and baselines over the problems of real networks", sweep);
-  arguments.invocation = invocation;
-  add_sweep_options(command, arguments);
+  request.command_line = invocation->arguments;
+  request.benchmark_arguments = invocation->benchmark_arguments;
+  add_sweep_options(command, request);
 }
 
 }  // namespace noisefloor

@@ -19,6 +19,16 @@ struct Selection {
   int max_autotune = 0;  // so many of each network's costliest problems have kMaxAutotune too, which is otherwise named
 };
 
+// The texts of a command's options.
+struct SelectionOptions {
+  std::string ops, networks, without, variants, kinds, dtypes = "bf16", problems;
+
+  std::vector<ProblemEntry> load() const;  // throws InvalidInput
+  // Without --networks the default ones, which are fewer on a host. Throws InvalidInput.
+  Selection selection(const std::vector<ProblemEntry>& loaded, bool host) const;
+};
+std::string default_networks_text();  // for the help
+
 // The problems of the selection's networks, of all ops. Throws InvalidInput on names that nothing has.
 std::vector<ProblemEntry> problems_of_networks(const std::vector<ProblemEntry>& problems, const Selection& selection);
 

@@ -1,6 +1,7 @@
 // Names in a sentence.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,18 @@ inline std::string first_lines(const std::vector<std::string>& lines, std::size_
   if (lines.size() > most)
     text += "\n  and " + std::to_string(lines.size() - most) + " more, " + std::to_string(lines.size()) + " in all";
   return text;
+}
+
+// "a,b" -> {"a", "b"}
+inline std::vector<std::string> split_list(const std::string& text) {
+  std::vector<std::string> items;
+  std::size_t begin = 0;
+  while (begin <= text.size() && !text.empty()) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    if (end > begin) items.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return items;
 }
 
 }  // namespace noisefloor

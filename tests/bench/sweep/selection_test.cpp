@@ -5,7 +5,7 @@
 
 #include <fstream>
 
-#include "bench/commands/benchmark_flags.h"
+#include "bench/sweep/benchmark_flags.h"
 #include "bench/sweep/problem_files.h"
 #include "bench/sweep/pytorch.h"
 #include "kernels/catalogue.h"

@@ -1,4 +1,4 @@
-#include "bench/commands/benchmark_flags.h"
+#include "bench/sweep/benchmark_flags.h"
 
 #include <fmt/format.h>
 

@@ -1,18 +1,23 @@
-// Which cases a sweep has.
+#include "bench/sweep/plan.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <set>
 
-#include "bench/commands/sweep_arguments.h"
+#include "bench/platform/build_info.h"
+#include "bench/sweep/command_line.h"
 #include "bench/sweep/pytorch.h"
+#include "reports/run/run_folder.h"
+#include "reports/run/unfinished.h"
 
 namespace noisefloor {
 namespace {
 
-Selection selection_of(const SweepArguments& arguments, const std::vector<ProblemEntry>& problems, bool host) {
-  Selection selection = arguments.cases.selection(problems, host);
-  selection.max_autotune = arguments.max_autotune;
+Selection selection_of(const SweepPlan& plan, bool host) {
+  Selection selection = plan.request.cases.selection(plan.problems, host);
+  selection.max_autotune = plan.request.max_autotune;
   return selection;
 }
 
@@ -35,11 +40,16 @@ bool in_worker(const Case& test_case) {
 
 }  // namespace
 
-std::vector<Case> asked_cases(const SweepArguments& arguments, const BenchmarkFlags& flags,
-                              const std::vector<ProblemEntry>& problems, const PluginFiles& plugins, bool host) {
+SweepPlan plan_sweep(const SweepRequest& request) {
+  if (request.shard) (void)parse_shard(*request.shard);
+  return {request, parse_benchmark_flags(request.benchmark_arguments), request.cases.load()};
+}
+
+std::vector<Case> asked_cases(const SweepPlan& plan, const PluginFiles& plugins, bool host) {
+  const auto& [arguments, flags, problems] = plan;
   if (arguments.max_autotune > 0 && ((host && !flags.list_tests) || arguments.pytorch == "off"))
     throw InvalidInput("--max-autotune: PyTorch's rows need a CUDA device, and --pytorch auto or require");
-  const Selection selection = selection_of(arguments, problems, host);
+  const Selection selection = selection_of(plan, host);
   std::vector<Case> cases = select_cases(problems, selection, host);
   require_ops_in_networks(problems, selection);
   require_some(cases, "no case matches; see noisefloor list problems, --ops, --networks, --variants and --kinds");
@@ -55,16 +65,15 @@ std::vector<Case> asked_cases(const SweepArguments& arguments, const BenchmarkFl
 
 // Totals are of one dtype: what a network has in another whatever its own (the casts at its ends) is in plans, not in
 // totals.
-std::vector<NetworkProblem> asked_network_problems(const SweepArguments& arguments,
-                                                   const std::vector<ProblemEntry>& problems, bool host) {
+std::vector<NetworkProblem> asked_network_problems(const SweepPlan& plan, bool host) {
   std::vector<NetworkProblem> all;
-  for (const ProblemEntry& entry : problems_of_networks(problems, selection_of(arguments, problems, host)))
+  for (const ProblemEntry& entry : problems_of_networks(plan.problems, selection_of(plan, host)))
     for (const auto& use : entry.uses)
       if (!use.dtype) all.push_back({use.network, entry.op->name, entry.text, use.count, use.set});
   return all;
 }
 
-PyTorchSide start_pytorch_for(std::vector<Case>& cases, const SweepArguments& arguments, int device) {
+PyTorchSide start_pytorch_for(std::vector<Case>& cases, const SweepRequest& request, int device) {
   PyTorchSide side;
   if (std::none_of(cases.begin(), cases.end(), in_worker)) return side;
   try {
@@ -74,9 +83,9 @@ PyTorchSide start_pytorch_for(std::vector<Case>& cases, const SweepArguments& ar
   } catch (const LibraryMissing& error) {
     side.why_not = error.what();
     const bool nothing_else = std::all_of(cases.begin(), cases.end(), in_worker);
-    if (nothing_else || arguments.pytorch == "require") throw InvalidInput(side.why_not);
+    if (nothing_else || request.pytorch == "require") throw InvalidInput(side.why_not);
     fmt::print(stderr, "no rows of PyTorch (NOISEFLOOR_PYTHON names a Python that has it): {}\n", side.why_not);
-    if (!arguments.shard) std::erase_if(cases, in_worker);
+    if (!request.shard) std::erase_if(cases, in_worker);
   }
   return side;
 }
@@ -87,12 +96,30 @@ std::vector<CaseId> ids_of(const std::vector<Case>& cases) {
   return ids;
 }
 
-std::optional<ShardRecord> take_shard(std::vector<Case>& cases, const SweepArguments& arguments) {
-  if (!arguments.shard) return std::nullopt;
-  ShardRecord shard = make_shard_record(parse_shard(*arguments.shard), ids_of(cases));
+std::optional<ShardRecord> take_shard(std::vector<Case>& cases, const SweepRequest& request) {
+  if (!request.shard) return std::nullopt;
+  ShardRecord shard = make_shard_record(parse_shard(*request.shard), ids_of(cases));
   const std::set<CaseId> own(shard.cases.begin(), shard.cases.end());
   std::erase_if(cases, [&](const Case& one) { return !own.contains(one.id()); });
   return shard;
+}
+
+std::string command_text(const SweepRequest& request) {
+  std::vector<std::string> words = without_options(request.command_line, {"--out", "--runs"}, {"--fresh"});
+  words.front() = build_info().commit;
+  return nlohmann::json(words).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+std::filesystem::path run_folder_of(const SweepRequest& request, const std::string& device) {
+  if (!request.out.empty()) return request.out;
+  if (request.runs.empty()) return default_run_folder(device);
+  const std::filesystem::path runs = request.runs;
+  if (!request.fresh)
+    if (const auto begun = unfinished_run(runs / device_slug(device), command_text(request))) {
+      fmt::print(stderr, "resuming {} (--fresh begins another)\n", begun->string());
+      return *begun;
+    }
+  return default_run_folder(device, runs);
 }
 
 }  // namespace noisefloor

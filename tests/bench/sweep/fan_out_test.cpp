@@ -1,5 +1,5 @@
 // Processes side by side: lines behind names, endings, interruption; CPUs shared out; the folders of several GPUs.
-#include "bench/sweep/side_by_side.h"
+#include "bench/sweep/fan_out.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -7,8 +7,6 @@
 #include <csignal>
 #include <fstream>
 
-#include "bench/sweep/all_devices.h"
-#include "bench/sweep/cpu_sets.h"
 #include "reports/run/csv.h"
 #include "reports/run/sweep_csv.h"
 #include "tests/support/temporary_folder.h"
@@ -21,13 +19,13 @@ Lane shell(const std::string& name, const std::string& script) {
 }
 
 struct Ran {
-  SideBySideResult result;
+  FanOutResult result;
   std::vector<std::string> progress;
 };
 
 Ran run(const std::vector<Lane>& lanes) {
   std::FILE* file = std::tmpfile();
-  Ran ran{run_side_by_side(lanes, file), {}};
+  Ran ran{fan_out(lanes, file), {}};
   std::rewind(file);
   std::string line;
   for (int c; (c = std::fgetc(file)) != EOF;) {
@@ -52,7 +50,7 @@ std::vector<std::string> lines_of(const Ran& ran, const std::string& prefix) {
 
 using Lines = std::vector<std::string>;
 
-TEST(SideBySide, KeepsLinesWholeAndOutputsApart) {
+TEST(FanOut, KeepsLinesWholeAndOutputsApart) {
   // The second writes its line in two pieces, with the first's lines in between.
   const Ran ran =
       run({shell("a", "for i in 1 2 3; do echo $i >&2; sleep 0.05; done; echo table a"),
@@ -65,7 +63,7 @@ TEST(SideBySide, KeepsLinesWholeAndOutputsApart) {
   EXPECT_EQ(ran.result.worst_exit_code(), 0);
 }
 
-TEST(SideBySide, RunAtTheSameTime) {
+TEST(FanOut, RunAtTheSameTime) {
   // Each waits for the other: one after the other they would never end.
   const TemporaryFolder temporary;
   const auto meet = [&](const std::string& mine, const std::string& other) {
@@ -75,7 +73,7 @@ TEST(SideBySide, RunAtTheSameTime) {
   EXPECT_EQ(run({shell("a", meet("a", "b")), shell("b", meet("b", "a"))}).result.worst_exit_code(), 0);
 }
 
-TEST(SideBySide, OneThatFailsOrDiesLeavesTheOthers) {
+TEST(FanOut, OneThatFailsOrDiesLeavesTheOthers) {
   const Ran ran = run({shell("ok", "sleep 0.2; echo done"),
                        shell("not so", "exit 1"),
                        shell("dead", "kill -SEGV $$"),
@@ -93,7 +91,7 @@ TEST(SideBySide, OneThatFailsOrDiesLeavesTheOthers) {
 }
 
 // The signal comes while the others may still be starting: none may miss it.
-TEST(SideBySide, AnInterruptionEndsAll) {
+TEST(FanOut, AnInterruptionEndsAll) {
   const auto before = std::signal(SIGINT, SIG_DFL);  // ignored where a shell has started this in the background
   const Ran ran = run({shell("a", "trap 'echo tidied; exit 3' TERM; kill -INT " + std::to_string(getpid()) +
                                       "; while :; do sleep 0.05; done"),
@@ -105,7 +103,7 @@ TEST(SideBySide, AnInterruptionEndsAll) {
 }
 
 // Under nohup a hang-up is neither this process's nor a lane's to hear.
-TEST(SideBySide, WhatIsIgnoredStaysIgnored) {
+TEST(FanOut, WhatIsIgnoredStaysIgnored) {
   const auto before = std::signal(SIGHUP, SIG_IGN);
   const Ran ran = run({shell("a", "kill -HUP " + std::to_string(getpid()) + "; kill -HUP $$; echo still here")});
   (void)std::signal(SIGHUP, before);
@@ -113,7 +111,7 @@ TEST(SideBySide, WhatIsIgnoredStaysIgnored) {
   EXPECT_EQ(ran.result.lanes[0].output, "still here\n");
 }
 
-TEST(SideBySide, RunsOnTheCpusItIsGiven) {
+TEST(FanOut, RunsOnTheCpusItIsGiven) {
   cpu_set_t allowed;
   ASSERT_EQ(sched_getaffinity(0, sizeof allowed, &allowed), 0);
   int last = 0;
@@ -170,7 +168,7 @@ TEST(AllDevices, AreListed) {
     sweep << to_csv(row);
   }
   sweep.close();
-  const SideBySideResult result{{{1, "exit code 1", ""}, {2, "killed by signal 9 (Killed)", ""}}, 0};
+  const FanOutResult result{{{1, "exit code 1", ""}, {2, "killed by signal 9 (Killed)", ""}}, 0};
   write_gpu_listing(temporary.path(), lanes, &result);
   const CsvFile listing = read_csv(temporary / "gpus.csv");
   EXPECT_EQ(listing.lines[0].fields,
