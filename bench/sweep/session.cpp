@@ -137,7 +137,6 @@ SweepOutcome SweepSession::run(benchmark::BenchmarkReporter* display, benchmark:
   options.worker = pytorch_.worker.get();
   options.neighbour = neighbour_.get();
   if (!pytorch_.why_not.empty()) options.why_no_worker = pytorch_.why_not;
-  options.do_bench = request.do_bench;
   options.compare = !request.no_duels;
   options.say = log;
   CaseRunner runner(*platform_, &ceilings_, options);
