@@ -8,7 +8,7 @@
 #include "bench/commands/output_files.h"
 #include "bench/platform/build_info.h"
 #include "bench/sweep/command_line.h"
-#include "bench/sweep/side_by_side.h"
+#include "bench/sweep/fan_out.h"
 #include "reports/gate/baseline_folder.h"
 #include "reports/gate/gate_report.h"
 #include "reports/run/files.h"
@@ -78,7 +78,7 @@ RunFiles measured_again(const fs::path& folder, const RunFiles& candidate, const
   ChildCommand command{std::move(line)};
   command.program = "/proc/self/exe";
   fmt::print(stderr, "measuring {} suspects again, into {}\n", suspects.size(), folder.string());
-  const SideBySideResult done = run_side_by_side({{"again", std::move(command)}}, stderr);
+  const FanOutResult done = fan_out({{"again", std::move(command)}}, stderr);
   if (done.interrupted_by != 0) end_as_told(done.interrupted_by, folder);
   if (done.worst_exit_code() == kCouldNot)
     throw InvalidInput(fmt::format("--confirm: the sweep into {}: {}", folder.string(), done.lanes.front().ending));

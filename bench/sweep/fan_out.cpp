@@ -245,16 +245,15 @@ void print_results(const std::filesystem::path& run, const std::vector<DeviceLan
   fmt::print("run folders of {} GPUs: {}\n", lanes.size(), run.string());
 }
 
-// By the signal that ended the lanes.
-[[noreturn]] void end_as_told(int signal, const std::filesystem::path& run) {
+}  // namespace
+
+void end_as_told(int signal, const std::filesystem::path& run) {
   fmt::print(stderr, "stopped: the finished rows are in {}; the same command with --out resumes\n", run.string());
   std::fflush(nullptr);
   (void)std::signal(signal, SIG_DFL);
   (void)std::raise(signal);
   std::abort();  // where this signal was blocked
 }
-
-}  // namespace
 
 std::vector<DeviceLane> device_lanes(const std::vector<CudaDevice>& devices, const std::vector<std::string>& arguments,
                                      const std::filesystem::path& run) {

@@ -42,6 +42,9 @@ struct FanOutResult {
 // ten seconds later; where it is killed, they get SIGTERM. Throws std::runtime_error when a process cannot be made.
 FanOutResult fan_out(const std::vector<Lane>& lanes, std::FILE* progress);
 
+// Ends this process by the signal that ended its lanes, and says that `run` can be resumed.
+[[noreturn]] void end_as_told(int signal, const std::filesystem::path& run);
+
 // "0-3,8" -> {0, 1, 2, 3, 8}, the kernel's way to write a set of CPUs. Empty where the text is anything else.
 std::vector<int> parse_cpu_list(const std::string& text);
 // Processes with the same CPUs share them out evenly, in order. All empty where one would get none.
