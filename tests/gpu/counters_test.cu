@@ -299,19 +299,6 @@ TEST(Clocks, AgreeWithNvml) {
   ASSERT_TRUE(state.compute_processes);
 }
 
-TEST(Clocks, SpanWhatRunsBetweenTheirMarks) {
-  ClockSampler clocks(8, 20000);
-  clocks.enqueue(nullptr);  // brings the clock up
-  const int around = clocks.begin(nullptr);
-  const int inside = clocks.enqueue(nullptr);
-  clocks.end(around, nullptr);
-  const int open = clocks.begin(nullptr);
-  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
-  EXPECT_NEAR(clocks.mhz(around) / clocks.mhz(inside), 1, 0.01);
-  EXPECT_TRUE(std::isnan(clocks.mhz(open)));
-  EXPECT_THROW(clocks.end(open + 1, nullptr), std::runtime_error);
-}
-
 TEST(Ceilings, AreWithinReachOfTheDatasheet) {
   const Ceilings ceilings = measure_gpu_ceilings(0);
   for (const Ceiling& ceiling : ceilings.rows) {
