@@ -137,7 +137,9 @@ TEST(Recorded, EveryRunIsReadableByEveryCommand) {
     SCOPED_TRACE(folder.string());
     const RunFiles run = read_run(folder);
     const GateResult result = gate(run, run, {});
-    EXPECT_EQ(result.count(GateVerdict::pass), result.rows.size());
+    // Where the noise is too large to see 5 % a row is ambiguous, even against itself.
+    EXPECT_EQ(result.count(GateVerdict::pass) + result.count(GateVerdict::ambiguous), result.rows.size());
+    EXPECT_GT(result.count(GateVerdict::pass), 9 * result.rows.size() / 10);
     constexpr std::size_t kFewest = 5;  // a record that was begun may have so many networks alone
     EXPECT_GE(total_changes(run, run, {}).size(), kFewest);
     const auto history = trace_history(read_history({folder}), {});

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What `noisefloor gate` says of equal builds, and of rows that are slower by a known share. Run by hand; no test.
 
-usage: prove_gate.py cases N                       the --benchmark_filter of about N rows, over all ops and lengths
+usage: prove_gate.py cases N FOLDER                problems of N rows, over all ops and lengths; prints the options of sweep
        prove_gate.py judge NOISEFLOOR OUT RUN...   five sweeps of one build or more; needs no GPU
 
 Equal: all pairs of runs, by the noise of the other runs (gate calibrate), and by what is assumed where nothing was measured. What regressed
@@ -16,7 +16,6 @@ import csv
 import gzip
 import json
 import math
-import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -38,7 +37,7 @@ def die(text):
     sys.exit(2)
 
 
-def cases(count):
+def cases(count, folder):
     """One of each op and third of a decade of its time, then another, ..."""
     groups = defaultdict(list)
     with open(RECORDED, newline="") as file:
@@ -49,8 +48,15 @@ def cases(count):
     for rows in groups.values():
         rows.sort(key=lambda row: hash_of(row))
     chosen = [row for turn in zip_longest(*(groups[key] for key in sorted(groups))) for row in turn if row][:count]
-    names = ("/".join(row[name] for name in ("op", "problem", "dtype", "variant")) for row in chosen)
-    print("^(" + "|".join(re.sub(r"([.*+?^${}()|\[\]\\])", r"\\\1", name) for name in names) + ")$")
+    folder.mkdir(parents=True)
+    for op in sorted({row["op"] for row in chosen}):
+        problems = [dict(field.split("=") for field in text.split(",")) for text in dict.fromkeys(row["problem"] for row in chosen if row["op"] == op)]
+        fields = list(dict.fromkeys(name for problem in problems for name in problem))
+        with open(folder / f"{op}.csv", "w", newline="") as file:
+            writer = csv.DictWriter(file, ["network", *fields, "count"], restval="", lineterminator="\n")
+            writer.writeheader()
+            writer.writerows({"network": "gate", "count": 1} | problem for problem in problems)
+    print(f"--problems {folder} --networks gate --variants {','.join(sorted({row['variant'] for row in chosen}))}")
 
 
 def hash_of(row):
@@ -130,8 +136,8 @@ def judge(noisefloor, out, *runs):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 3 and sys.argv[1] == "cases" and sys.argv[2].isdigit():
-        cases(int(sys.argv[2]))
+    if len(sys.argv) == 4 and sys.argv[1] == "cases" and sys.argv[2].isdigit():
+        cases(int(sys.argv[2]), Path(sys.argv[3]))
     elif len(sys.argv) > 4 and sys.argv[1] == "judge":
         sys.exit(judge(*sys.argv[2:]))
     else:
