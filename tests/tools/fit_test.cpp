@@ -125,8 +125,8 @@ std::vector<double> costs_of(const std::filesystem::path& file, double second, d
   if (estimated > 0) add(4, true, estimated);
   std::ofstream(file) << text;
   std::vector<double> costs;
-  for (const TimedSchedule& one : read_timings(require_kernel("gemm"), file).problems.at(0).schedules)
-    costs.push_back(one.cost);
+  const Timings timings = read_timings(require_kernel("gemm"), file);
+  for (const TimedSchedule& one : timings.problems.at(0).schedules) costs.push_back(one.cost);
   return costs;
 }
 
