@@ -116,11 +116,12 @@ void Reader::take(const CsvLine& line) {
   if (found == readings_.end()) found = readings_.emplace(text, begin(*kernel_, text, commit, timings_.sm_count)).first;
   Reading& reading = found->second;
   require(commit == reading.commit, "commit", commit, reading.commit + " as of that problem before");
+  const double cost = number(line, "warm_us") + number(line, "cold_us");
   const auto place = reading.places.find(field(line, "choice"));
   require(place != reading.places.end() && reading.timed.insert(place->second).second, "choice", field(line, "choice"),
           fmt::format("one of the {} schedules of that problem, once", reading.places.size()));
   if (field(line, "estimated") == "1") reading.estimated = place->second;
-  reading.problem.schedules[place->second].cost = number(line, "warm_us") + number(line, "cold_us");
+  reading.problem.schedules[place->second].cost = cost;
 }
 
 }  // namespace
