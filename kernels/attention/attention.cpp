@@ -41,9 +41,9 @@ void check(const Problem& p) {
 
 // With a scale of 1 / sqrt(dim) the logits of normal numbers are normal numbers.
 void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
-  visit_qkv(visit, t, p.layout, {p.batch, p.seq_q}, {p.batch, p.seq_kv}, p.heads, p.dim);
-  visit.out("out", t.out, {p.batch, p.seq_q, p.heads, p.dim});
-  if (p.lse) visit.out({"lse", "natural log-sum-exp of the scaled logits"}, t.lse, {p.batch, p.heads, p.seq_q});
+  visit_qkv(visit, t, p.layout, {"batch", "seq_q"}, {"batch", "seq_kv"}, {"batch", "seq_q=seq_kv"});
+  visit.out("out", t.out, {"batch", "seq_q", "heads", "dim"});
+  visit.when(p.lse, "lse").out({"lse", "natural log-sum-exp of the scaled logits"}, t.lse, {"batch", "heads", "seq_q"});
 }
 
 // The softmax is not counted. Over one key it is 1: the output is V, and depends on Q and K no more. lse still does.

@@ -97,34 +97,31 @@ void check(const Problem& p) {
 // The sums have a standard deviation of 1 away from the borders, whatever cin, as each of their products has the same
 // share; so has everything added to them, about.
 void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
-  const auto pixels = [&](std::int64_t channels) { return Extents{p.n, p.out_h(), p.out_w(), channels}; };
-  const Extents output = pixels(p.cout), slabs{p.n, p.slabs(), p.cout};
+  visit.let("out_h", "(h*(1 + upsample) + 2*pad - kernel)/stride + 1");
+  visit.let("out_w", "(w*(1 + upsample) + 2*pad - kernel)/stride + 1");
+  visit.let("phases", "1 + 3*upsample");
+  visit.let("slabs", "phases*((out_h*out_w/phases + 63)/64)");
+  static_assert(convolution::kSlabRows == 64);
   const auto weights = normal_fill(0, 1 / std::sqrt(static_cast<double>(p.terms())));
-  visit.in("x", t.x, {p.n, p.h, p.w, p.cin});
-  visit.in("w", t.w, {p.cout, p.kernel, p.kernel, p.cin}, weights);
-  if (p.bias) visit.in("bias", t.bias, {p.cout});
-  if (p.affine) {
-    visit.in({"scale", "with affine"}, t.scale, {p.cout}, normal_fill(1, 0.25));
-    visit.in({"shift", "with affine"}, t.shift, {p.cout});
-  }
-  if (p.image_shift) visit.in("image_shift", t.image_shift, {p.n, p.cout});
-  if (p.residual_upsample)
-    visit.in({"residual", "half as high and wide as y"}, t.residual, {p.n, p.out_h() / 2, p.out_w() / 2, p.cout});
-  else if (p.residual)
-    visit.in({"residual", "as y"}, t.residual, output);
-  if (p.norm != Norm::none)
-    visit.in({"norm_coefficients", "multiplier and addend of each image and channel of x, with norm"},
-             t.norm_coefficients, {p.n, 2, p.cin}, normal_fill(0.5, 0.5));
-  if (p.side > 0) {
-    visit.in({"side", "as high and wide as y"}, t.side, pixels(p.side));
-    if (p.side_skip > 0) visit.in({"side_skip", "as high and wide as y"}, t.side_skip, pixels(p.side_skip));
-    visit.in("w_side", t.w_side, {p.cout, p.side + p.side_skip}, weights);
-  }
-  visit.out({"y", "(h + 2 * pad - kernel) / stride + 1 pixels high, likewise wide; 2 * h with upsample"}, t.y, output);
-  if (p.stats) {
-    visit.out({"mean", "mean of y in each slab of 64 pixels (or patch) and each channel"}, t.mean, slabs);
-    visit.out({"m2", "sum of squared deviations from that mean"}, t.m2, slabs);
-  }
+  visit.in("x", t.x, {"n", "h", "w", "cin"});
+  visit.in("w", t.w, {"cout", "kernel", "kernel", "cin"}, weights);
+  visit.when(p.bias, "bias").in("bias", t.bias, {"cout"});
+  visit.when(p.affine, "affine").in("scale", t.scale, {"cout"}, normal_fill(1, 0.25));
+  visit.when(p.affine, "affine").in("shift", t.shift, {"cout"});
+  visit.when(p.image_shift, "image_shift").in("image_shift", t.image_shift, {"n", "cout"});
+  visit.when(p.residual, "residual")
+      .in("residual", t.residual, {"n", "out_h/(1 + residual_upsample)", "out_w/(1 + residual_upsample)", "cout"});
+  visit.when(p.norm != Norm::none, "norm!=none")
+      .in({"norm_coefficients", "multiplier and addend of each image and channel of x"}, t.norm_coefficients,
+          {"n", "2", "cin"}, normal_fill(0.5, 0.5));
+  visit.when(p.side > 0, "side>0").in("side", t.side, {"n", "out_h", "out_w", "side"});
+  visit.when(p.side_skip > 0, "side_skip>0").in("side_skip", t.side_skip, {"n", "out_h", "out_w", "side_skip"});
+  visit.when(p.side > 0, "side>0").in("w_side", t.w_side, {"cout", "side + side_skip"}, weights);
+  visit.out("y", t.y, {"n", "out_h", "out_w", "cout"});
+  const Extents slabs{"n", "slabs", "cout"};
+  visit.when(p.stats, "stats")
+      .out({"mean", "mean of y in each slab of 64 pixels (or patch) and each channel"}, t.mean, slabs);
+  visit.when(p.stats, "stats").out({"m2", "sum of squared deviations from that mean"}, t.m2, slabs);
 }
 
 // Zeros of the padding included; with `upsample` the 4 taps of the four-phase form, not 9. The epilogue is not counted.

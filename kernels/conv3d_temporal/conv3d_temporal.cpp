@@ -36,13 +36,14 @@ void check(const Problem& p) {
 
 // The sums have a standard deviation of 1 inside the video, whatever cin.
 void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
-  const Extents output{p.batch, p.frames, p.hw, p.cout};
-  visit.in("x", t.x, {p.batch, p.frames, p.hw, p.cin});
-  visit.in("w", t.w, {p.cout, kTaps, p.cin}, normal_fill(0, 1 / std::sqrt(static_cast<double>(kTaps * p.cin))));
-  if (p.bias) visit.in("bias", t.bias, {p.cout});
-  if (p.image_shift) visit.in("image_shift", t.image_shift, {p.batch, p.cout});
-  if (p.residual) visit.in("residual", t.residual, output);
-  visit.out("y", t.y, output);
+  static_assert(kTaps == 3);
+  const Extents y{"batch", "frames", "hw", "cout"};
+  visit.in("x", t.x, {"batch", "frames", "hw", "cin"});
+  visit.in("w", t.w, {"cout", "3", "cin"}, normal_fill(0, 1 / std::sqrt(static_cast<double>(kTaps * p.cin))));
+  visit.when(p.bias, "bias").in("bias", t.bias, {"cout"});
+  visit.when(p.image_shift, "image_shift").in("image_shift", t.image_shift, {"batch", "cout"});
+  visit.when(p.residual, "residual").in("residual", t.residual, y);
+  visit.out("y", t.y, y);
 }
 
 // The zeros before and after the video included.

@@ -42,11 +42,11 @@ void check(const Problem& p) {
 
 // The sums have a standard deviation of 1 away from the borders, whatever cin.
 void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
-  visit.in("x", t.x, {p.n, p.h, p.w, p.cin});
-  visit.in({"w", "PyTorch keeps it as [cin, cout, kernel, kernel]"}, t.w, {p.cout, p.kernel, p.kernel, p.cin},
+  visit.in("x", t.x, {"n", "h", "w", "cin"});
+  visit.in({"w", "PyTorch keeps it as [cin, cout, kernel, kernel]"}, t.w, {"cout", "kernel", "kernel", "cin"},
            normal_fill(0, 1 / std::sqrt(static_cast<double>(terms(p)))));
-  if (p.bias) visit.in("bias", t.bias, {p.cout});
-  visit.out("y", t.y, {p.n, 2 * p.h, 2 * p.w, p.cout});
+  visit.when(p.bias, "bias").in("bias", t.bias, {"cout"});
+  visit.out("y", t.y, {"n", "2*h", "2*w", "cout"});
 }
 
 // The 1 (2x2) or 4 (4x4) taps that meet an output, zeros outside included.

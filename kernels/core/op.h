@@ -66,7 +66,9 @@ struct Workload {
   std::vector<DType> dtypes;
   std::vector<FieldInfo> fields;
   std::string computes;  // half a line
+  TensorTable table;     // fields and tensors as symbols; no tensors of whole networks
 
+  std::function<void(FieldVisitor&)> visit_fields;               // of a blank problem
   std::function<AnyProblem(std::vector<KeyValue>)> parse_pairs;  // throws InvalidInput
   std::function<std::string(const AnyProblem&)> print;
   std::function<std::vector<KeyValue>(const AnyProblem&)> values;  // of every field, defaults too
@@ -91,8 +93,11 @@ struct Op : Workload {
 
 template <class P, class T>
 std::vector<TensorSpec> OpDefinition<P, T>::tensors(const P& problem, DType dtype) const {
+  Symbols symbols;
+  P copy = problem;  // which the visitor only reads
+  fields(copy, symbols);
   std::vector<TensorSpec> specs;
-  TensorVisitor visitor(dtype, specs);
+  TensorVisitor visitor(dtype, symbols, specs);
   T unused;
   visit_tensors(problem, unused, visitor);
   return specs;
@@ -137,10 +142,15 @@ Workload make_workload(const Definition& definition) {
   workload.name = d->name;
   const auto dtypes = d->dtypes();
   workload.dtypes.assign(dtypes.begin(), dtypes.end());
-  Problem blank{};
+  workload.visit_fields = [d](FieldVisitor& visitor) {
+    Problem blank{};
+    d->fields(blank, visitor);
+  };
   FieldCollector collector;
-  d->fields(blank, collector);
+  workload.visit_fields(collector);
   workload.fields = collector.fields();
+  workload.visit_fields(workload.table.symbols);
+  workload.table.symbols.forget_values();
   workload.computes = collector.what();
   workload.parse_pairs = [d](std::vector<KeyValue> pairs) {
     Problem problem{};
@@ -222,6 +232,10 @@ template <class P, class T>
 Op make_op(const OpDefinition<P, T>& definition) {
   const auto* const d = &definition;
   Op op{make_workload(definition), {}, {}};
+  P blank{};
+  T unused;
+  TensorVisitor declared(op.table);
+  d->visit_tensors(blank, unused, declared);
   for (const Variant<P, T>& row : d->variants()) op.variants.push_back(erase_variant(definition, row));
   op.reference = [d](const AnyProblem& p, DType dtype, std::span<const HostTensor> inputs, std::size_t output,
                      std::span<const std::int64_t> elements, std::span<double> values) {

@@ -29,15 +29,15 @@ void check(const Problem& p) {
 }
 
 void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
-  const Extents images{p.batch, p.elements};
+  const Extents images{"batch", "elements"};
+  const bool input = p.side == Side::input;
   visit.in("x", t.x, images);
-  if (p.side == Side::output) visit.in({"f", "the network's output"}, t.f, images);
-  visit.in({"sigma", "noise of each image as a standard deviation in the unit of x, above 0"}, t.sigma, {p.batch},
+  visit.when(!input, "side=output").in({"f", "the network's output"}, t.f, images);
+  visit.in({"sigma", "noise of each image as a standard deviation in the unit of x, above 0"}, t.sigma, {"batch"},
            kFilledByOp);
-  visit.out(p.side == Side::input ? TensorName{"y", "the network's input"} : TensorName{"d", "the denoised image"}, t.y,
-            images);
-  if (p.side == Side::input)
-    visit.out({"c_noise", "ln(sigma) / 4, for the timestep's embedding"}, t.c_noise, {p.batch});
+  visit.when(input, "side=input").out({"y", "the network's input"}, t.y, images);
+  visit.when(!input, "side=output").out({"d", "the denoised image"}, t.y, images);
+  visit.when(input, "side=input").out({"c_noise", "ln(sigma) / 4, for the timestep's embedding"}, t.c_noise, {"batch"});
 }
 
 // A product, or a product and a multiply-add.

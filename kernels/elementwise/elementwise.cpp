@@ -13,10 +13,6 @@ constexpr const char* kOperations[] = {"silu_fma", "add",  "geglu",        "relu
                                        "silu",     "cast", "nchw_to_nhwc", "nhwc_to_nchw"};
 constexpr const char* kTargets[] = {"bf16", "fp16", "fp32"};
 constexpr std::int64_t kMaxTotal = std::int64_t{1} << 33;
-constexpr TensorName kA{"a", "[n, hw, channels], with broadcast [n, channels]; of silu_fma and add"};
-constexpr TensorName kX{
-    "x",
-    "[n, hw, channels]; of nchw_to_nhwc [n, channels, hw], of geglu [n, hw, 2 * channels]; none of silu_fma and add"};
 
 // Of one element; exponential, division, error function and conversion count one each. What only moves counts one per
 // element, so that its rate can be drawn on a roofline.
@@ -72,26 +68,26 @@ void check(const Problem& p) {
 }
 
 void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
-  const Extents nhwc{p.n, p.hw, p.channels}, nchw{p.n, p.channels, p.hw};
-  const Extents rows = p.broadcast ? Extents{p.n, p.channels} : nhwc;
-  switch (p.op) {
-    case Operation::silu_fma:
-      visit.in(kA, t.a, rows, normal_fill(0, 0.5));
-      visit.in("b", t.b, nhwc);
-      visit.in({"c", "for silu_fma, shaped as a"}, t.c, rows, normal_fill(1, 0.25));
-      break;
-    case Operation::add:
-      visit.in(kA, t.a, nhwc);
-      visit.in("b", t.b, nhwc);
-      break;
-    case Operation::geglu:
-      visit.in(kX, t.a, {p.n, p.hw, 2 * p.channels});
-      break;
-    default:
-      visit.in(kX, t.a, p.op == Operation::nchw_to_nhwc ? nchw : nhwc);
-  }
-  visit.out({"y", "[n, hw, channels]; of nhwc_to_nchw [n, channels, hw]"}, t.y,
-            p.op == Operation::nhwc_to_nchw ? nchw : nhwc, p.output_dtype(visit.row_dtype()));
+  using enum Operation;
+  const Extents nhwc{"n", "hw", "channels"}, nchw{"n", "channels", "hw"}, row{"n", "channels"};
+  const bool fma = p.op == silu_fma;
+  const auto rows = [&](const char* name, const void*& member, const Fill& fill) {
+    visit.when(fma && !p.broadcast, "op=silu_fma & !broadcast").in(name, member, nhwc, fill);
+    visit.when(fma && p.broadcast, "op=silu_fma & broadcast").in(name, member, row, fill);
+  };
+  rows("a", t.a, normal_fill(0, 0.5));
+  visit.when(p.op == add, "op=add").in("a", t.a, nhwc);
+  visit.when(fma || p.op == add, "op=silu_fma | op=add").in("b", t.b, nhwc);
+  rows("c", t.c, normal_fill(1, 0.25));
+  visit
+      .when(p.op == relu || p.op == silu || p.op == cast || p.op == nhwc_to_nchw,
+            "op=relu | op=silu | op=cast | op=nhwc_to_nchw")
+      .in("x", t.a, nhwc);
+  visit.when(p.op == geglu, "op=geglu").in("x", t.a, {"n", "hw", "2*channels"});
+  visit.when(p.op == nchw_to_nhwc, "op=nchw_to_nhwc").in("x", t.a, nchw);
+  const DType y = p.output_dtype(visit.row_dtype());
+  visit.when(p.op != nhwc_to_nchw, "op!=nhwc_to_nchw").out("y", t.y, nhwc, y);
+  visit.when(p.op == nhwc_to_nchw, "op=nhwc_to_nchw").out("y", t.y, nchw, y);
 }
 
 Cost cost(const Problem& p, DType, double bytes) {

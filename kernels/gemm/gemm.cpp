@@ -69,20 +69,16 @@ void check(const Problem& problem) {
 // B is scaled so that the product's elements have a standard deviation of 1, whatever k: they then use the whole range
 // of every activation, and fp16 does not overflow.
 void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
-  visit.in("a", t.a, {p.m, p.k});
-  visit.in({"b", "the weights, n rows; geglu: 2 * n"}, t.b, {p.b_rows(), p.k},
-           normal_fill(0, 1 / std::sqrt(static_cast<double>(p.k))));
-  if (p.bias) visit.in({"bias", "n long; geglu: 2 * n"}, t.bias, {p.b_rows()});
-  if (p.image_shift) visit.in("image_shift", t.image_shift, {p.images, p.n});
-  if (p.residual) visit.in("residual", t.residual, {p.m, p.n});
-  if (p.blend) {
-    visit.in("blend", t.blend, {p.m, p.n});
-    visit.in({"share", "of blend in d"}, t.share, {1}, normal_fill(0.5, 0.1));
-  }
-  if (p.part_columns == 0)
-    visit.out("d", t.d, {p.m, p.n});
-  else
-    visit.out("d", t.d, {p.parts(), p.m, p.part_columns});
+  visit.let("b_rows", "n*(1 + (act=geglu))");
+  visit.in("a", t.a, {"m", "k"});
+  visit.in({"b", "the weights"}, t.b, {"b_rows", "k"}, normal_fill(0, 1 / std::sqrt(static_cast<double>(p.k))));
+  visit.when(p.bias, "bias").in("bias", t.bias, {"b_rows"});
+  visit.when(p.image_shift, "image_shift").in("image_shift", t.image_shift, {"images", "n"});
+  visit.when(p.residual, "residual").in("residual", t.residual, {"m", "n"});
+  visit.when(p.blend, "blend").in("blend", t.blend, {"m", "n"});
+  visit.when(p.blend, "blend").in({"share", "of blend in d"}, t.share, {"1"}, normal_fill(0.5, 0.1));
+  visit.when(p.part_columns == 0, "part_columns=0").out("d", t.d, {"m", "n"});
+  visit.when(p.part_columns != 0, "part_columns>0").out("d", t.d, {"n/part_columns", "m", "part_columns"});
 }
 
 // The epilogue is not counted.

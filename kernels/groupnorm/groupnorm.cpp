@@ -64,31 +64,36 @@ void check(const Problem& p) {
 }
 
 void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
-  const Extents activations{p.n, p.y_pixels(), p.channels}, slabs{p.n, p.given_slabs(), p.channels};
-  if (p.reads_x()) visit.in("x", t.x, {p.n, p.hw, p.x_channels()}, normal_fill(kFillMean, 1));
-  visit.in("gamma", t.gamma, {p.channels}, normal_fill(1, 0.25));
-  visit.in("beta", t.beta, {p.channels}, normal_fill(0, 0.25));
-  if (p.packed) {
-    visit.in("scale_shift", t.scale, {p.n, 2 * p.channels}, normal_fill(0, 0.25));
-  } else if (p.scale_shift()) {
-    visit.in("scale", t.scale, {p.n, p.channels}, normal_fill(0, 0.25));
-    visit.in("shift", t.shift, {p.n, p.channels}, normal_fill(0, 0.25));
-  }
-  if (p.given()) {  // positive M2: eight standard deviations off zero
-    visit.in({"slab_mean", "conv2d's mean"}, t.slab_mean, slabs, normal_fill(kFillMean, 0.125));
-    visit.in({"slab_m2", "conv2d's m2"}, t.slab_m2, slabs, normal_fill(kGivenSlabRows, 8));
-  }
-  if (p.skip_channels > 0) visit.in("skip", t.skip, {p.n, p.hw, p.skip_channels}, normal_fill(kFillMean, 1));
-  if (p.coefficients)
-    visit.out({"coefficients", "multiplier and addend of each image and channel"}, t.y, {p.n, 2, p.channels},
-              DType::fp32);
-  else
-    visit.out("y", t.y, activations);
-  if (p.down()) visit.out({"x_down", "means of 2x2 blocks of x"}, t.x_down, activations);
-  if (p.stats) {
-    visit.out("mean", t.mean, {p.n, p.groups});
-    visit.out({"rstd", "1 / sqrt(variance + eps)"}, t.rstd, {p.n, p.groups});
-  }
+  visit.let("quarters", "1 + 3*(slab_stats=quarters)");
+  visit.let("slabs", "quarters*((hw/quarters + 63)/64)");
+  visit.let("y_hw", "hw/(1 + 3*(down_w>0))");
+  static_assert(kGivenSlabRows == 64);
+  const Extents y{"n", "y_hw", "channels"}, slabs{"n", "slabs", "channels"};
+  const Fill affine = normal_fill(0, 0.25);
+  visit.when(p.reads_x(), "!coefficients | slab_stats=none")
+      .in("x", t.x, {"n", "hw", "channels - skip_channels"}, normal_fill(kFillMean, 1));
+  visit.in("gamma", t.gamma, {"channels"}, normal_fill(1, 0.25));
+  visit.in("beta", t.beta, {"channels"}, affine);
+  visit.when(p.scale_shift() && p.packed, "fusion=silu+ss & packed")
+      .in("scale_shift", t.scale, {"n", "2*channels"}, affine);
+  const bool scale_shift = p.scale_shift() && !p.packed;
+  constexpr const char* kScaleShift = "fusion=silu+ss & !packed";
+  visit.when(scale_shift, kScaleShift).in("scale", t.scale, {"n", "channels"}, affine);
+  visit.when(scale_shift, kScaleShift).in("shift", t.shift, {"n", "channels"}, affine);
+  constexpr const char* kGiven = "slab_stats!=none";
+  visit.when(p.given(), kGiven).in({"slab_mean", "conv2d's mean"}, t.slab_mean, slabs, normal_fill(kFillMean, 0.125));
+  visit
+      .when(p.given(), kGiven)  // positive M2: eight standard deviations off zero
+      .in({"slab_m2", "conv2d's m2"}, t.slab_m2, slabs, normal_fill(kGivenSlabRows, 8));
+  visit.when(p.skip_channels > 0, "skip_channels>0")
+      .in("skip", t.skip, {"n", "hw", "skip_channels"}, normal_fill(kFillMean, 1));
+  visit.when(p.coefficients, "coefficients")
+      .out({"coefficients", "multiplier and addend of each image and channel"}, t.y, {"n", "2", "channels"},
+           DType::fp32);
+  visit.when(!p.coefficients, "!coefficients").out("y", t.y, y);
+  visit.when(p.down(), "down_w>0").out({"x_down", "means of 2x2 blocks of x"}, t.x_down, y);
+  visit.when(p.stats, "stats").out("mean", t.mean, {"n", "groups"});
+  visit.when(p.stats, "stats").out({"rstd", "1 / sqrt(variance + eps)"}, t.rstd, {"n", "groups"});
 }
 
 // Per element: the mean 1 (add), the variance 3 (subtract, multiply-add), the affine map 2 (multiply-add, mean, rstd,

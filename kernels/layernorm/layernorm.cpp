@@ -36,19 +36,16 @@ void check(const Problem& p) {
 }
 
 void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
-  const Extents activations{p.rows, p.channels};
-  visit.in("x", t.x, activations, normal_fill(kFillMean, 1));
-  if (p.residual) visit.in("residual", t.residual, activations);
-  if (p.affine) {
-    visit.in("gamma", t.gamma, {p.channels}, normal_fill(1, 0.25));
-    visit.in("beta", t.beta, {p.channels}, normal_fill(0, 0.25));
-  }
-  if (p.scale_shift()) {
-    visit.in("scale", t.scale, {p.images, p.channels}, normal_fill(0, 0.25));
-    visit.in("shift", t.shift, {p.images, p.channels}, normal_fill(0, 0.25));
-  }
-  if (p.residual) visit.out({"sum", "x + residual"}, t.sum, activations);
-  visit.out("y", t.y, activations);
+  const Extents rows{"rows", "channels"}, images{"images", "channels"};
+  const Fill affine = normal_fill(0, 0.25);
+  visit.in("x", t.x, rows, normal_fill(kFillMean, 1));
+  visit.when(p.residual, "residual").in("residual", t.residual, rows);
+  visit.when(p.affine, "affine").in("gamma", t.gamma, {"channels"}, normal_fill(1, 0.25));
+  visit.when(p.affine, "affine").in("beta", t.beta, {"channels"}, affine);
+  visit.when(p.scale_shift(), "fusion=scale_shift").in("scale", t.scale, images, affine);
+  visit.when(p.scale_shift(), "fusion=scale_shift").in("shift", t.shift, images, affine);
+  visit.when(p.residual, "residual").out({"sum", "x + residual"}, t.sum, rows);
+  visit.out("y", t.y, rows);
 }
 
 // Sum 1, square 2, normalise 2; one addition of the residual, a multiply-add each of affine and scale-shift.

@@ -35,12 +35,12 @@ void check(const Problem& p) {
 }
 
 void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
-  const Extents images{p.batch, p.elements};
+  const Extents images{"batch", "elements"};
   visit.in("x0", t.x0, images);
-  if (p.noise == Noise::given) visit.in({"noise", "standard normal"}, t.noise, images);
-  visit.in({"levels", "alpha and sigma of each image"}, t.levels, {p.batch, 2}, kFilledByOp);
+  visit.when(p.noise == Noise::given, "noise=given").in({"noise", "standard normal"}, t.noise, images);
+  visit.in({"levels", "alpha and sigma of each image"}, t.levels, {"batch", "2"}, kFilledByOp);
   visit.out("x_t", t.x_t, images);
-  if (p.keep) visit.out({"noise_out", "the noise that was drawn"}, t.noise_out, images);
+  visit.when(p.keep, "keep").out({"noise_out", "the noise that was drawn"}, t.noise_out, images);
 }
 
 // A product and a multiply-add; Box-Muller is half of: u 2, log 1, scale 1, root 1, angle 1, cos and sin 2, products 2.

@@ -48,10 +48,11 @@ void check(const Problem& p) {
 }
 
 void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
-  visit.in("x", t.x, {p.n, p.h, p.w, p.channels});
-  if (p.op == Operation::concat) visit.in("skip", t.skip, {p.n, p.h, p.w, p.skip_channels});
-  visit.out({"y", "2 * h by 2 * w, h / 2 by w / 2, or h by w, depending on op"}, t.y,
-            {p.n, p.out_h(), p.out_w(), p.out_channels()});
+  visit.in("x", t.x, {"n", "h", "w", "channels"});
+  visit.when(p.op == Operation::concat, "op=concat").in("skip", t.skip, {"n", "h", "w", "skip_channels"});
+  visit.when(p.op == Operation::nearest_up2, "op=nearest_up2").out("y", t.y, {"n", "2*h", "2*w", "channels"});
+  visit.when(p.op == Operation::average_down2, "op=average_down2").out("y", t.y, {"n", "h/2", "w/2", "channels"});
+  visit.when(p.op == Operation::concat, "op=concat").out("y", t.y, {"n", "h", "w", "channels + skip_channels"});
 }
 
 // Three additions and a product; what only moves counts one per element, so that its rate can be drawn on a roofline.

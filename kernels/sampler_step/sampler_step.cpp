@@ -164,19 +164,24 @@ void check(const Problem& problem) {
 }
 
 void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
-  const Extents latents{p.batch, p.elements};
+  static_assert(kRowLength == 12);
+  const Extents latents{"batch", "elements"};
   visit.in("x", t.x, latents, normal_fill(0, visit.describes() ? input_deviation(p) : 1));  // which costs a schedule
-  visit.in({"model_output", "[batch, elements]; with guidance [2, batch, elements], without condition first"},
-           t.model_output, p.guided() ? Extents{2, p.batch, p.elements} : latents);
-  if (p.noise == Noise::given) visit.in({"noise", "standard normal"}, t.noise, latents);
-  if (p.reads_history()) visit.in({"history", "history_out of the launch before"}, t.history, latents);
-  if (p.blended()) visit.in("previous_frame", t.previous_frame, latents);
+  const TensorName model{"model_output", "with guidance, without condition first"};
+  visit.when(!p.guided(), "!guidance").in(model, t.model_output, latents);
+  visit.when(p.guided(), "guidance").in(model, t.model_output, {"2", "batch", "elements"});
+  visit.when(p.noise == Noise::given, "noise=given & adds_noise(solver, eta)")
+      .in({"noise", "standard normal"}, t.noise, latents);
+  visit.when(p.reads_history(), "reads_history(solver, half, step, steps)")
+      .in({"history", "history_out of the launch before"}, t.history, latents);
+  visit.when(p.blended(), "blend").in("previous_frame", t.previous_frame, latents);
   visit.in({"coefficients",
             "a row a step, multipliers: model_x, model and model_cond of x0, limit of x0; x, x0, history, noise and "
             "previous of x_next; history_x and history_x0 of history_out; 0"},
-           t.coefficients, {p.steps, kRowLength}, kFilledByOp);
+           t.coefficients, {"steps", "12"}, kFilledByOp);
   visit.out("x_next", t.x_next, latents);
-  if (p.writes_history()) visit.out("history_out", t.history_out, latents);
+  visit.when(p.writes_history(), "writes_history(solver, half, step, steps)")
+      .out("history_out", t.history_out, latents);
 }
 
 // Of the linear form, and of Box-Muller where noise is drawn (Philox itself is integer work). A step reads one row of

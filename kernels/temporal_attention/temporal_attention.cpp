@@ -32,9 +32,9 @@ void check(const Problem& p) {
 }
 
 void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
-  const Extents tokens{p.batch, p.frames, p.hw};
-  attention::visit_qkv(visit, t, p.layout, tokens, tokens, p.heads, p.dim);
-  visit.out("out", t.out, tokens.with({p.heads, p.dim}));
+  const Extents tokens{"batch", "frames", "hw"};
+  attention::visit_qkv(visit, t, p.layout, tokens, tokens, tokens);
+  visit.out("out", t.out, tokens.with({"heads", "dim"}));
 }
 
 // The softmax is not counted. Over one frame it is 1, and the output is V.

@@ -43,19 +43,19 @@ void check(const Problem& p) {
 }
 
 void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
-  visit.in({"t", "timesteps, or noise levels as edm_precondition's c_noise"}, t.t, {p.batch},
+  const auto weights = [](std::int64_t inputs) {  // keeps the size of what passes
+    return normal_fill(0, 1 / std::sqrt(static_cast<double>(inputs)));
+  };
+  visit.in({"t", "timesteps, or noise levels as edm_precondition's c_noise"}, t.t, {"batch"},
            p.fourier() ? kNoiseLevels : kTimesteps);
-  if (p.fourier()) visit.in({"freqs", "frequencies in turns per unit of t"}, t.freqs, {p.half()}, kFrequencies);
-  if (p.perceptron()) {
-    const auto weights = [](std::int64_t inputs) {  // keeps the size of what passes
-      return normal_fill(0, 1 / std::sqrt(static_cast<double>(inputs)));
-    };
-    visit.in("w1", t.w1, {p.hidden, p.channels}, weights(p.channels));
-    visit.in("b1", t.b1, {p.hidden}, normal_fill(0, 0.25));
-    visit.in("w2", t.w2, {p.hidden, p.hidden}, weights(p.hidden));
-    visit.in("b2", t.b2, {p.hidden}, normal_fill(0, 0.25));
-  }
-  visit.out({"y", "channels wide; with hidden, hidden wide"}, t.y, {p.batch, p.width()});
+  visit.when(p.fourier(), "kind=fourier")
+      .in({"freqs", "frequencies in turns per unit of t"}, t.freqs, {"channels/2"}, kFrequencies);
+  visit.when(p.perceptron(), "hidden>0").in("w1", t.w1, {"hidden", "channels"}, weights(p.channels));
+  visit.when(p.perceptron(), "hidden>0").in("b1", t.b1, {"hidden"}, normal_fill(0, 0.25));
+  visit.when(p.perceptron(), "hidden>0").in("w2", t.w2, {"hidden", "hidden"}, weights(p.hidden));
+  visit.when(p.perceptron(), "hidden>0").in("b2", t.b2, {"hidden"}, normal_fill(0, 0.25));
+  visit.when(!p.perceptron(), "hidden=0").out("y", t.y, {"batch", "channels"});
+  visit.when(p.perceptron(), "hidden>0").out("y", t.y, {"batch", "hidden"});
 }
 
 // An element of the embedding: half a frequency and half an angle, one sine or cosine.
