@@ -18,11 +18,8 @@
 namespace noisefloor::python {
 namespace {
 
-constexpr Wording kWording = {.give = "give the arguments",
-                              .give_more = "give more of its fields as arguments",
-                              .given = "with the arguments given",
-                              .give_dtype = "give dtype=",
-                              .random = false};
+constexpr Wording kWording = {
+    .give = "give the arguments", .given = "with the arguments given", .give_dtype = "give dtype=", .random = false};
 
 std::string_view dtype_name(DType dtype) {
   return to_string(dtype);
