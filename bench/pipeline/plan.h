@@ -57,8 +57,8 @@ class Plan {
   // naive where there is none, unmeasured too; what networks are verified against. (On the host all are the host
   // variants.) A file's choices are taken as they are, those it lacks are measured (all implementations) and written
   // back to it. Throws InvalidInput for a file that is not a plan, is of another device (env.json beside it says of
-  // which; plan_file.h), or names variants that this build or device cannot run; all of them at once. Throws
-  // OutOfMemory where a problem has no implementation for want of memory.
+  // which), or names variants that this build or device cannot run; all of them at once. Throws OutOfMemory where a
+  // problem has no implementation for want of memory.
   Plan(Platform& platform, const Suite& nodes, const std::vector<CountedProblem>& problems, const Options& options);
 
   const Suite& nodes() const { return *nodes_; }
@@ -83,7 +83,8 @@ class Plan {
 };
 
 // Puts each norm into the convolutions behind it where those nodes take less time so, by warm times as the plan
-// measures or knows them: under the plans and on the devices of folds_skips.
+// measures or knows them: under the plans and on the devices of folds_skips, unless nothing may be measured (strict).
+// Throws what Plan does, and leaves the network as it was.
 void fuse_norms_that_pay(Network& network, Platform& platform, const Suite& nodes, const Plan::Options& options);
 
 }  // namespace noisefloor::pipeline
