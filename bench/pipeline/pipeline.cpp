@@ -156,7 +156,8 @@ Images Pipeline::draw(const OnStep& on_step, const Decoding::Rescue& rescue) {
   Images images;
   Step now{};
   const Clock sampling;
-  if (on_step) loops_->asked->report_to([&](std::size_t taken) { on_step({now.first, now.images, taken}); });
+  const auto report = [&](std::size_t taken) { on_step({now.first, now.images, taken}); };
+  loops_->asked->report_to(on_step ? report : Sampler::Progress());  // a draw that threw has left its own
   for (now.first = 0; now.first < request.asked.count; now.first += request.batch()) {
     now.images = std::min(request.batch(), request.asked.count - now.first);
     draw_batch(now.first, images);
