@@ -56,7 +56,7 @@ struct Network {
   std::int64_t calls = 1;  // the same, or twice as many with guidance: images of a call's output
   ImageShape image;
   std::int64_t classes = 0;  // 0: not conditional
-  bool sampling = false;     // it is called in a loop, in which latents and levels alone change (dependence.h)
+  bool sampling = false;     // it is called in a loop, in which latents and levels alone change (lifetimes.h)
   // Of how many calls it embeds the levels at once, before the loop begins. 0: each call embeds its own.
   std::int64_t levels_ahead = 0;
   Graph graph;

@@ -1,4 +1,4 @@
-// Runs a network's graph on a platform: weights laid out once, activations in one arena, a variant for each node.
+// Runs a network's graph on a platform: weights packed once, activations in one arena, a variant for each node.
 #pragma once
 
 #include <map>

@@ -1,5 +1,5 @@
-// The file of a run folder's raw samples: samples.jsonl, as a sweep writes it, or samples.jsonl.gz (one member of gzip, RFC 1952), as
-// scripts/record packs it in folders that are kept.
+// The file of a run folder's raw samples: samples.jsonl, as a sweep writes it, or samples.jsonl.gz (one member of gzip,
+// RFC 1952), as tools/publish packs it in folders that are kept.
 #pragma once
 
 #include <cstddef>
