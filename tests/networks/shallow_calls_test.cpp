@@ -6,7 +6,7 @@
 
 #include "kernels/core/fields.h"
 #include "networks/lifetimes.h"
-#include "networks/network.h"
+#include "tests/support/rewritten.h"
 
 namespace noisefloor::networks {
 namespace {
@@ -16,8 +16,11 @@ std::vector<Network> networks_with(std::int64_t blocks) {
   for (const NetworkInfo& info : all_networks())
     if (!info.decodes())
       for (const bool fold : {false, true})
-        networks.push_back(
-            info.build({.sampling = true, .guided = info.classes > 0, .shallow_blocks = blocks, .fold_skips = fold}));
+        for (const auto& norms : {std::optional<NormFusion>(), std::optional(kEveryNorm)}) {
+          networks.push_back(
+              info.build({.sampling = true, .guided = info.classes > 0, .shallow_blocks = blocks, .fold_skips = fold}));
+          fuse(networks.back(), {.fuse_norms = norms});
+        }
   return networks;
 }
 

@@ -300,7 +300,7 @@ TEST(PlannedGraphs, HaveTheFoldsOfTheirPoolWhereOursRunThem) {
 TEST(PlannedGraphs, HaveTheNormsInConvolutionsThatTakeLessTimeSo) {
   const Variants built(true);
   HostAsGpu<> hopper(90);
-  const auto fused = [&](double us_of_fused, const char* source = "own") {
+  const auto fused = [&](double us_of_fused, const char* source = "own", bool strict = false) {
     Network network = require_network("adm64").build({.batch = 32});
     KnownTimes known;
     fuse(network, {.fuse_norms = NormFusion{.pays = [&](const auto& apart, const auto& changed) {
@@ -311,13 +311,14 @@ TEST(PlannedGraphs, HaveTheNormsInConvolutionsThatTakeLessTimeSo) {
                      return us_of_fused < 10;
                    }}});
     network = require_network("adm64").build({.batch = 32});
-    fuse_norms_that_pay(network, hopper, built.suite, {.source = source, .known = &known});
+    fuse_norms_that_pay(network, hopper, built.suite, {.source = source, .strict = strict, .known = &known});
     return std::ranges::count_if(
         network.graph.nodes(), [](const Node& node) { return node.text.find("coefficients=1") != std::string::npos; });
   };
   EXPECT_EQ(fused(9), 15);
   EXPECT_EQ(fused(11), 0);
   EXPECT_EQ(fused(9, "baseline"), 0);
+  EXPECT_EQ(fused(9, "own", /*strict=*/true), 0);
 }
 
 }  // namespace

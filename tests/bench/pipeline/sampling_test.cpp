@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "bench/pipeline/pipeline.h"
 #include "bench/sweep/suite.h"
 #include "networks/network.h"
 #include "tests/support/limited_platform.h"
@@ -231,6 +232,16 @@ TEST(Sampler, KnowsHowManyCallsItsLoopHas) {
       EXPECT_EQ(counting.launches.at("model.dec.8x8_aux_conv"), calls);
     }
   }
+}
+
+TEST(Pipeline, DrawsTheSameAfterAReportThatThrew) {
+  const auto platform = make_host_platform();
+  const ModelRequest model{.network = "digits", .weights = "bench/pipeline/weights/digits.safetensors"};
+  Pipeline pipeline(SampleRequest({.model = model, .steps = 2, .count = 2}), {*platform, suite()});
+  const std::vector<float> images = pipeline.draw().images;
+  const auto stop = [](const Pipeline::Step&) { throw std::runtime_error("stop"); };
+  EXPECT_THROW(pipeline.draw(stop), std::runtime_error);
+  EXPECT_EQ(pipeline.draw().images, images);
 }
 
 }  // namespace
