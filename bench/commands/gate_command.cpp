@@ -46,6 +46,22 @@ std::optional<GateNoise> noise_for(const std::string& named, const fs::path& bas
   return read_noise(file);
 }
 
+// Regular expressions of exactly these cases, each short enough for --benchmark_filter.
+std::vector<std::string> filters_of(const std::vector<CaseId>& cases) {
+  constexpr std::size_t kLongest = 990;  // name_filter() takes 1,000 characters
+  std::vector<std::string> filters;
+  for (const CaseId& id : cases) {
+    std::string name;
+    for (const char c : id.name()) name += std::string(std::strchr(".*+?^${}()|[]\\", c) == nullptr ? "" : "\\") + c;
+    if (filters.empty() || filters.back().size() + name.size() > kLongest)
+      filters.push_back(name);
+    else
+      filters.back() += "|" + name;
+  }
+  for (std::string& filter : filters) filter = "^(" + filter + ")$";
+  return filters;
+}
+
 // Sweeps the suspects into `folder`, as the candidate was swept; what has a row there is not measured again.
 RunFiles measured_again(const fs::path& folder, const RunFiles& candidate, const GateResult& result) {
   constexpr std::size_t kMost = 200;
@@ -64,24 +80,22 @@ RunFiles measured_again(const fs::path& folder, const RunFiles& candidate, const
         fmt::format("--confirm measures with this program, of {}, and the candidate is of {}: run that build's "
                     "noisefloor",
                     build_info().commit, candidate.environment.commit));
-  std::string filter;
-  for (const CaseId& id : suspects) {
-    filter += filter.empty() ? "" : "|";
-    for (const char c : id.name()) filter += std::string(std::strchr(".*+?^${}()|[]\\", c) == nullptr ? "" : "\\") + c;
-  }
   std::vector<std::string> line = {"noisefloor", "sweep"};
   if (const auto& lines = candidate.environment.command_lines; !lines.empty() && lines.back().size() > 1)
-    line = without_options(lines.back(), {"--out", "--budget", "--shard", "--counters", "--benchmark_filter"},
-                           {"--fresh", "--no-duels"});
-  line.insert(line.end(), {"--out", folder.string(), "--counters", "off", "--no-duels",
-                           fmt::format("--benchmark_filter=^({})$", filter)});
-  ChildCommand command{std::move(line)};
-  command.program = "/proc/self/exe";
+    line = without_options(lines.back(), {"--out", "--runs", "--budget", "--shard", "--counters"},
+                           {"--fresh", "--no-duels", "--search-again"});
+  std::erase_if(line, [](const std::string& word) { return word.starts_with("--benchmark_"); });  // its files stay
+  line.insert(line.end(), {"--out", folder.string(), "--counters", "off", "--no-duels"});
   fmt::print(stderr, "measuring {} suspects again, into {}\n", suspects.size(), folder.string());
-  const FanOutResult done = fan_out({{"again", std::move(command)}}, stderr);
-  if (done.interrupted_by != 0) end_as_told(done.interrupted_by, folder);
-  if (done.worst_exit_code() == kCouldNot)
-    throw InvalidInput(fmt::format("--confirm: the sweep into {}: {}", folder.string(), done.lanes.front().ending));
+  for (const std::string& filter : filters_of(suspects)) {
+    ChildCommand command{line};
+    command.arguments.push_back("--benchmark_filter=" + filter);
+    command.program = "/proc/self/exe";
+    const FanOutResult done = fan_out({{"again", std::move(command)}}, stderr);
+    if (done.interrupted_by != 0) end_as_told(done.interrupted_by, folder);
+    if (done.worst_exit_code() == kCouldNot)
+      throw InvalidInput(fmt::format("--confirm: the sweep into {}: {}", folder.string(), done.lanes.front().ending));
+  }
   return read_run(folder);
 }
 

@@ -14,9 +14,11 @@
 
 #include "reports/run/files.h"
 #include "reports/run/folder_lock.h"
+#include "reports/run/json_file.h"
 #include "reports/run/load.h"
 #include "reports/run/run_files.h"
 #include "reports/run/selected_cases.h"
+#include "reports/run/shard.h"
 #include "reports/run/statistics.h"
 #include "reports/run/unfinished.h"
 
@@ -132,6 +134,10 @@ std::vector<std::string> doubts_about(const RunFiles& candidate, const GateResul
                                  left.front().name()));
   else if (is_unfinished(candidate.folder))
     doubts.push_back("its sweep was interrupted");
+  if (const auto record = read_shard_record(candidate.folder); record && record->shard.count > 1)
+    doubts.push_back(fmt::format("it is shard {} of a sweep, and lacks the others", record->shard.text()));
+  if (const auto file = candidate.folder / "env.json"; fs::exists(file) && read_json_object(file).contains("missing"))
+    doubts.push_back("it was merged without all shards or cases of its sweep");
   if (const double load = load_of(candidate.rows); load >= kLoaded)
     doubts.push_back(fmt::format("it was measured beside other programs ({:.1f} of their threads could run)", load));
   if (const auto throttled = std::ranges::count(candidate.rows, Outcome::throttled, &SweepRow::status); throttled > 0)

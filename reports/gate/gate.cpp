@@ -164,6 +164,21 @@ void require_comparable(const RunFiles& baseline, const RunFiles& candidate, con
                     candidate.folder.string()));
 }
 
+// What decides a suspect is of the candidate's build, and neither of the two runs again: the baseline would clear all.
+void require_second_run(const RunFiles& baseline, const RunFiles& candidate, const RunFiles& again) {
+  const RunEnvironment &first = candidate.environment, &second = again.environment;
+  if (first.device != second.device || !same_code(first.commit, second.commit))
+    throw std::runtime_error(
+        fmt::format("{} is of '{}' at commit {}, the candidate of '{}' at {}: suspects are measured "
+                    "again by the candidate's build",
+                    again.folder.string(), second.device, second.commit, first.device, first.commit));
+  for (const RunFiles* run : {&baseline, &candidate})
+    if (same_samples(*run, again))
+      throw std::runtime_error(
+          fmt::format("{}: holds the samples of {}, which decide nothing: measure into another folder",
+                      again.folder.string(), run->folder.string()));
+}
+
 // Cases that a sweep into the candidate's folder chose and did not come to, where the baseline does not name them.
 void add_interrupted(GateResult& result, const RunFiles& baseline, const RunFiles& candidate,
                      const GateOptions& options) {
@@ -216,6 +231,10 @@ double GateRow::slowdown() const {
   return most;
 }
 
+bool GateRow::blocks() const {
+  return verdict == GateVerdict::ambiguous && slowdown() > kMostAmbiguous;
+}
+
 std::size_t GateResult::count(GateVerdict verdict) const {
   return static_cast<std::size_t>(std::ranges::count(rows, verdict, &GateRow::verdict));
 }
@@ -225,9 +244,7 @@ std::size_t GateResult::count(GateGap::Weight weight) const {
 }
 
 std::size_t GateResult::much_slower_ambiguous() const {
-  return static_cast<std::size_t>(std::ranges::count_if(rows, [](const GateRow& row) {
-    return row.verdict == GateVerdict::ambiguous && row.slowdown() > kMostAmbiguous;
-  }));
+  return static_cast<std::size_t>(std::ranges::count_if(rows, &GateRow::blocks));
 }
 
 int GateResult::exit_code() const {
@@ -238,6 +255,7 @@ int GateResult::exit_code() const {
 
 GateResult gate(const RunFiles& baseline, const RunFiles& candidate, const GateOptions& options) {
   require_comparable(baseline, candidate, options.noise);
+  if (options.again != nullptr) require_second_run(baseline, candidate, *options.again);
   GateResult result;
   result.device = device_of(baseline);
   result.gates_launches = options.launches;

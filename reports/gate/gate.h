@@ -55,6 +55,7 @@ struct GateRow {
   const PhaseVerdict& of(Phase phase) const { return phase == Phase::warm ? *warm : cold; }
   const PhaseChange& change_of(Phase phase) const { return phase == Phase::warm ? *change.warm : change.cold; }
   double slowdown() const;  // the largest change among those phases, else among all
+  bool blocks() const;      // ambiguous, and slower by more than kMostAmbiguous
 };
 
 // What one side lacks.
@@ -87,14 +88,15 @@ struct GateResult {
 
   std::size_t count(GateVerdict verdict) const;
   std::size_t count(GateGap::Weight weight) const;
-  std::size_t much_slower_ambiguous() const;  // by more than kMostAmbiguous
+  std::size_t much_slower_ambiguous() const;
   // 1 where a row regressed or broke, or launches changed that must not; else 2 where something cannot be compared, or
   // a row may be much slower; else 0.
   int exit_code() const;
 };
 
 // The runs must outlive the result. Throws std::runtime_error where nothing can be compared: runs of different devices,
-// no row in common, no samples, noise of another device or from the candidate, no launches known on both sides to gate.
+// no row in common, no samples, noise of another device or from the candidate, no launches known on both sides to gate,
+// a second measurement of another build or device, or that holds the samples of one of the two.
 GateResult gate(const RunFiles& baseline, const RunFiles& candidate, const GateOptions& options);
 
 }  // namespace noisefloor

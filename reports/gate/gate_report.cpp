@@ -209,7 +209,7 @@ std::string markdown_text(const ComparisonText& text) {
   };
   std::string all;
   for (std::size_t most = kMarkdownRows; all.empty() || (all.size() > kMarkdownCharacters && most > 0); most /= 2) {
-    all = "## noisefloor: " + markdown_cell(text.headline) + "\n\n";
+    all = "## noisefloor: " + markdown_cell(shortened(text.headline)) + "\n\n";
     write_parts(
         text, most, [&](const std::string& title) { all += "### " + markdown_cell(title) + "\n\n"; },
         [&](std::vector<Cells> lines) {

@@ -58,6 +58,9 @@ std::string junit_xml(const GateResult& result) {
     if (row.verdict == GateVerdict::regressed) {
       ++failures;
       cases += with_child(start, "failure", message_of(row));
+    } else if (row.blocks()) {
+      ++errors;
+      cases += with_child(start, "error", message_of(row));
     } else if (row.verdict == GateVerdict::ambiguous) {
       ++skipped;
       cases += with_child(start, "skipped", message_of(row));

@@ -24,7 +24,8 @@ void require_runs_of_one_build(std::span<const RunFiles> runs) {
     throw std::runtime_error(fmt::format("noise takes {} runs of one build or more, not {}", kFewestRuns, runs.size()));
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const RunFiles &first = runs.front(), &run = runs[i];
-    if (run.environment.device != first.environment.device || run.environment.commit != first.environment.commit)
+    if (run.environment.device != first.environment.device ||
+        !same_code(run.environment.commit, first.environment.commit))
       throw std::runtime_error(
           fmt::format("{} is of {} at commit {}, {} of {} at {}: noise is between runs of one build",
                       run.folder.string(), run.environment.device, run.environment.commit, first.folder.string(),

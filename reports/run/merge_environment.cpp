@@ -87,6 +87,7 @@ nlohmann::ordered_json merged_environment(const std::vector<MergePart>& parts) {
   merged["command_lines"] = command_lines;
   merged["time_utc"] = latest;
   merged["merged_from"] = folders;
+  if (const auto missing = missing_of(parts); !missing.empty()) merged["missing"] = missing;  // by --partial
   return merged;
 }
 

@@ -290,9 +290,10 @@ def test_a_suspect_is_measured_again(baseline, tmp_path):
 
 def test_a_suspect_is_swept_as_its_run_was(tmp_path):
     (problems := tmp_path / "problems").mkdir()
-    (problems / "gemm.csv").write_text("network,m,n,k,count\nmini,8,16,24,1\n")
-    slow = tmp_path / "run"
-    swept = run("sweep", "--device", "host", "--problems", problems, "--networks", "all", "--ops", "gemm", "--dtypes", "fp32", "--out", slow)
+    sizes = "".join(f"mini,{1000 + i},1,1,0.3333333333333333,1\n" for i in range(20))  # names of more than a regular expression takes
+    (problems / "gemm.csv").write_text(f"network,m,n,k,scale,count\n{sizes}")
+    slow, json_file = tmp_path / "run", tmp_path / "all.json"
+    swept = run("sweep", "--device", "host", "--problems", problems, "--networks", "all", "--ops", "gemm", "--dtypes", "fp32", "--out", slow, f"--benchmark_out={json_file}")
     assert swept.returncode == 0, swept.stderr
     base = shutil.copytree(slow, tmp_path / "base")
     text = re.sub(r'("\w*_us":\[)([^]]*)', lambda found: found[1] + ",".join(str(float(us) / 10) for us in found[2].split(",")), (base / "samples.jsonl").read_text())
@@ -304,8 +305,9 @@ def test_a_suspect_is_swept_as_its_run_was(tmp_path):
         writer = csv.DictWriter(file, kept, extrasaction="ignore", lineterminator="\n")
         writer.writeheader()
         writer.writerows(row | {name: float(row[name]) / 10 for name in kept if name.startswith("time_") and row[name]} for row in rows)
+    before = json_file.read_bytes()
     result = gate(base, slow, "--confirm", tmp_path / "again")
-    assert result.returncode == 1 and "measured again" in result.stdout, result
+    assert result.returncode == 1 and "measured again" in result.stdout and json_file.read_bytes() == before, result
     with open(tmp_path / "again" / "sweep.csv", newline="") as file:
         assert len(list(csv.DictReader(file))) == result.stdout.count("measured again")
 

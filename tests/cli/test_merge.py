@@ -231,6 +231,9 @@ def test_a_missing_part(split):
     result = split.merge("--partial", parts=(1, 3))
     assert result.returncode == 0 and "missing: part 2 of 3" in result.stderr
     assert sizes(split.folder / "merged") == [1, 3, 4]
+    for run_folder in ("merged", "part1"):  # what they lack would never be missed again
+        refused = run("gate", "accept", "--baseline", split.folder / "base", "--candidate", split.folder / run_folder)
+        assert refused.returncode == 2 and "shard" in refused.stderr and "--force" in refused.stderr, refused
 
 
 def test_only_what_a_merge_wrote_is_replaced(split):

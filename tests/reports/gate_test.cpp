@@ -134,6 +134,7 @@ TEST(Gate, AnAmbiguousRowThatIsMuchSlowerIsNotPassedOver) {
     const RunFiles a = synthetic_run(before, 1), b = synthetic_run(after, 2);
     const GateResult result = gate(a, b, {});
     EXPECT_EQ(result.count(GateVerdict::ambiguous), 1u);
+    EXPECT_EQ(junit_xml(result).find("errors=\"1\"") != std::string::npos, result.exit_code() == 2);
     return result.exit_code();
   };
   EXPECT_EQ(exit_code(0.08), 0);
@@ -288,8 +289,9 @@ TEST(Gate, ItsMarkdownFitsIntoAComment) {
     before[i].network = after[i].network = "net" + std::to_string(i);
     if (i % 2 == 1) after[i].status = Outcome::unsupported_problem;
   }
-  const RunFiles a = synthetic_run(before, 1);
-  RunFiles b = synthetic_run(after, 2);
+  RunFiles a = synthetic_run(before, 1), b = synthetic_run(after, 2);
+  for (auto* run : {&a, &b})
+    for (SweepRow& row : run->rows) row.device = std::string(70000, '|');
   for (SweepRow& row : b.rows) row.reason = std::string(300000, '|');
   const std::string markdown = markdown_text(text_of(gate(a, b, {})));
   EXPECT_LT(markdown.size(), 65000u);
@@ -321,6 +323,15 @@ TEST(Gate, ASecondMeasurementDecidesASuspect) {
   ASSERT_EQ(result.count(GateVerdict::regressed), 1u) << "what was no suspect is not looked at";
   EXPECT_EQ(result.rows[0].change.rows.a->problem, "m=1,n=64,k=64");
   EXPECT_NE(result.rows[0].reason.find("measured again"), std::string::npos);
+  const auto refused = [&](const RunFiles& other) {
+    options.again = &other;
+    return refusal([&] { return gate(a, b, options); });
+  };
+  EXPECT_NE(refused(a).find("holds the samples"), std::string::npos) << "the baseline would clear every suspect";
+  EXPECT_NE(refused(b).find("holds the samples"), std::string::npos);
+  RunFiles other = again;
+  other.environment.commit = "older";
+  EXPECT_NE(refused(other).find("older"), std::string::npos);
 }
 
 TEST(Gate, NamesOtherGpusPowerLimitsAndLibrariesAndJudgesAllTheSame) {

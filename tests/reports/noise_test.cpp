@@ -72,6 +72,9 @@ TEST(Noise, IsOfThreeRunsOfOneBuildAndDevice) {
   EXPECT_NE(refused({a, b, other}).find("def"), std::string::npos);
   other = exact_run("other", {103}), other.environment.device = "Another GPU";
   EXPECT_NE(refused({a, b, other}).find("Another GPU"), std::string::npos);
+  std::vector<RunFiles> nameless{a, b, c};
+  for (RunFiles& run : nameless) run.environment.commit = "unknown";
+  EXPECT_NE(refused(nameless).find("one build"), std::string::npos);
 }
 
 TEST(Noise, ComesBackFromItsFileAndDamageIsNamed) {
