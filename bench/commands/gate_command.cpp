@@ -9,9 +9,11 @@
 #include "bench/platform/build_info.h"
 #include "bench/sweep/command_line.h"
 #include "bench/sweep/fan_out.h"
+#include "bench/sweep/plugins.h"
 #include "reports/gate/baseline_folder.h"
 #include "reports/gate/gate_report.h"
 #include "reports/run/files.h"
+#include "reports/run/json_file.h"
 #include "reports/run/selected_cases.h"
 
 namespace noisefloor {
@@ -99,6 +101,16 @@ RunFiles measured_again(const fs::path& folder, const RunFiles& candidate, const
   return read_run(folder);
 }
 
+// What measures a plugin's suspects again is the file that the candidate had.
+void require_same_plugin_files(const RunFiles& candidate, const RunFiles& again) {
+  const auto before = read_json_object(candidate.folder / "env.json"),
+             now = read_json_object(again.folder / "env.json");
+  for (const auto& [name, digest] : before.items())
+    if (name.starts_with(fact_of_plugin("")) && now.contains(name) && now.at(name) != digest)
+      throw InvalidInput(fmt::format("--confirm: {} has rows of another {} than {}: it was changed since",
+                                     again.folder.string(), name, candidate.folder.string()));
+}
+
 int gate_runs(const GateArguments& arguments) {
   if (arguments.baseline.empty()) throw InvalidInput("--baseline is required: the folder of the run to judge by");
   if (arguments.candidate.empty()) throw InvalidInput("--candidate is required: the folder of the run to judge");
@@ -120,6 +132,7 @@ int gate_runs(const GateArguments& arguments) {
   std::optional<RunFiles> again;
   if (!arguments.confirm.empty() && result.count(GateVerdict::regressed) > 0) {
     again = measured_again(arguments.confirm, candidate, result);
+    require_same_plugin_files(candidate, *again);
     options.again = &*again;
     result = gate(baseline, candidate, options);
   }

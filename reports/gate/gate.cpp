@@ -129,8 +129,9 @@ void confirm(GateRow& row, const RowJudge& judge, const RunFiles& again) {
       fmt::format("measured again, at first {:+.1f} %{}{}", 100 * before, row.reason.empty() ? "" : "; ", row.reason);
 }
 
-void add_conditions(GateResult& result, const RunFiles& baseline, const RunFiles& candidate, const GateNoise* noise,
+void add_conditions(GateResult& result, const RunFiles& baseline, const RunFiles& candidate, const GateOptions& options,
                     std::size_t cold_alone) {
+  const GateNoise* const noise = options.noise;
   std::vector<std::string>& said = result.conditions;
   if (baseline.folder == candidate.folder || same_samples(baseline, candidate))
     said.push_back("the candidate has the baseline's samples: it is that run, or a copy, and this says nothing");
@@ -143,6 +144,9 @@ void add_conditions(GateResult& result, const RunFiles& baseline, const RunFiles
     said.push_back(fmt::format("launches not compared: {} rows whose kernels one of the runs does not know",
                                result.launches.known_to_one));
   for (std::string& difference : environment_differences(baseline, candidate)) said.push_back(std::move(difference));
+  if (options.again == nullptr) return;
+  for (const std::string& difference : environment_differences(candidate, *options.again))
+    said.push_back(fmt::format("measured again, {}", difference));
 }
 
 void require_comparable(const RunFiles& baseline, const RunFiles& candidate, const GateNoise* noise) {
@@ -285,7 +289,7 @@ GateResult gate(const RunFiles& baseline, const RunFiles& candidate, const GateO
     for (const SweepRow* row : result.launches.lost) result.gaps.push_back(lost(*row, "kernels"));
   if (options.launches && result.launches.compared == 0 && result.launches.lost.empty())
     throw std::runtime_error("--launches: no row whose kernels both runs recorded");
-  add_conditions(result, baseline, candidate, options.noise, cold_alone);
+  add_conditions(result, baseline, candidate, options, cold_alone);
   std::ranges::stable_sort(result.rows, [](const GateRow& a, const GateRow& b) {
     return a.verdict != b.verdict ? a.verdict < b.verdict : a.slowdown() > b.slowdown();
   });

@@ -284,6 +284,10 @@ def test_a_suspect_is_measured_again(baseline, tmp_path):
     assert "2 regressed" in gate(baseline, slower).stdout
     result = gate(baseline, slower, "--confirm", again)
     assert result.returncode == 1 and "1 regressed" in result.stdout and "measured again" in result.stdout, result
+    for folder, digest in ((slower, "one"), (again, "another")):
+        (folder / "env.json").write_text(json.dumps(json.loads((folder / "env.json").read_text()) | {"plugin mine.py": digest}))
+    result = gate(baseline, slower, "--confirm", again)
+    assert result.returncode == 2 and "mine.py" in result.stderr, "it was changed since"
     result = gate(baseline, slower, "--confirm", tmp_path / "new")
     assert result.returncode == 2 and "candidate is of abc" in result.stderr and not (tmp_path / "new").exists(), "not of this build"
 
