@@ -70,7 +70,7 @@ RunFiles measured_again(const fs::path& folder, const RunFiles& candidate, const
   std::vector<CaseId> suspects;
   for (const GateRow& row : result.rows)
     if (row.verdict == GateVerdict::regressed) suspects.push_back(*row.change.rows.b);
-  if (fs::exists(folder / "sweep.csv")) suspects = cases_without_row(suspects, read_run(folder).rows);
+  if (fs::exists(folder / "sweep.csv")) suspects = cases_without_row(suspects, read_run(folder, RunEnd::may_lack).rows);
   if (suspects.empty()) return read_run(folder);
   if (suspects.size() > kMost)
     throw InvalidInput(

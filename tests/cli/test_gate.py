@@ -314,6 +314,10 @@ def test_a_suspect_is_swept_as_its_run_was(tmp_path):
     assert result.returncode == 1 and "measured again" in result.stdout and json_file.read_bytes() == before, result
     with open(tmp_path / "again" / "sweep.csv", newline="") as file:
         assert len(list(csv.DictReader(file))) == result.stdout.count("measured again")
+    cut = tmp_path / "again" / "sweep.csv"
+    cut.write_bytes(cut.read_bytes()[:-5])  # killed as it wrote: the same command measures what is left
+    result = gate(base, slow, "--confirm", tmp_path / "again")
+    assert result.returncode == 1 and "measuring 1 suspects" in result.stderr, result
 
 
 def test_changed_launches_are_named_and_fail_where_asked(baseline, tmp_path):
