@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "kernels/catalogue.h"
 #include "python/call_key.h"
 #include "python/plan.h"
 
@@ -16,8 +15,7 @@ namespace nb = nanobind;
 namespace noisefloor::python {
 
 Arguments::Arguments(const std::string& op, std::vector<std::string> tensors, std::vector<std::string> fields)
-    : op_(find_op(op)), tensors_(std::move(tensors)), fields_(std::move(fields)) {
-  if (op_ == nullptr) throw InvalidInput("there is no op '" + op + "'");
+    : op_(&required(op)), tensors_(std::move(tensors)), fields_(std::move(fields)) {
   for (const std::string& tensor : tensors_)
     shared_.push_back(std::ranges::count(op_->fields, tensor, &FieldInfo::name) > 0);
 }

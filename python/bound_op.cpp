@@ -39,38 +39,16 @@ class BoundOp : Arguments {
   }
 
   // `call` as a function of arguments in the order of `names`: of tensors, fields and what else it takes; `fields` is a
-  // text of several ("groups=32,fusion=silu"). With `as_list` it returns a list of all outputs. `of_module`: as a
-  // module of PyTorch calls it, with inputs at any address and with weights that may have changed: each launch lays
-  // them out anew in `prepared`, but one that a CUDA graph captures.
-  nb::object function(const std::vector<std::string>& names, bool as_list, bool of_module) const {
-    std::vector<std::string> slots = tensors_;
-    slots.insert(slots.end(), fields_.begin(), fields_.end());
-    const std::size_t rest = slots.size();
-    for (const char* name : {"out", "variant", "stream", "dtype", "plan", "prepared", "fields"})
-      slots.emplace_back(name);
-    std::vector<std::size_t> places;
-    for (const std::string& name : names) {
-      const auto found = std::ranges::find(slots, name);
-      if (found == slots.end()) throw InvalidInput(named(name) + " is no argument");
-      places.push_back(static_cast<std::size_t>(found - slots.begin()));
-    }
-    if (slots.size() > kMostArguments) throw InvalidInput(op_->name + " has too many arguments");
-    const std::size_t inputs = tensors_.size();
-    return make_function(op_->name, names, [this, places, inputs, rest, as_list, of_module](PyObject* const* given) {
-      std::array<PyObject*, kMostArguments> all;
-      all.fill(Py_None);
-      for (std::size_t i = 0; i < places.size(); ++i) all[places[i]] = given[i];
-      nb::object outputs =
-          call_or_time({all.data(), inputs}, {{all.data() + inputs, rest - inputs}, all[rest + 6]}, all[rest],
-                       all[rest + 1], all[rest + 2], all[rest + 3], all[rest + 4], all[rest + 5], {of_module});
-      if (!as_list) return outputs;
-      nb::list listed;
-      if (nb::isinstance<nb::tuple>(outputs))
-        listed.extend(outputs);
-      else
-        listed.append(outputs);
-      return nb::object(listed);
-    });
+  // text of several ("groups=32,fusion=silu").
+  nb::object function(const std::vector<std::string>& names, std::size_t required, std::size_t positional,
+                      const std::string& doc) const {
+    return bind(names, required, positional, doc, false, false);
+  }
+  // That for PyTorch: it returns a list of all outputs. `of_module`: as a module calls it, with inputs at any address
+  // and with weights that may have changed: each launch lays them out anew in `prepared`, but one that a CUDA graph
+  // captures.
+  nb::object operation(const std::vector<std::string>& names, bool of_module) const {
+    return bind(names, 0, names.size(), "", true, of_module);
   }
 
   // What one launch of that call costs the host, of `count` in a row.
@@ -141,6 +119,39 @@ class BoundOp : Arguments {
   std::size_t calls_kept() const { return calls_.size(); }
 
  private:
+  nb::object bind(const std::vector<std::string>& names, std::size_t required, std::size_t positional,
+                  const std::string& doc, bool as_list, bool of_module) const {
+    std::vector<std::string> slots = tensors_;
+    slots.insert(slots.end(), fields_.begin(), fields_.end());
+    const std::size_t rest = slots.size();
+    for (const char* name : {"out", "variant", "stream", "dtype", "plan", "prepared", "fields"})
+      slots.emplace_back(name);
+    std::vector<std::size_t> places;
+    for (const std::string& name : names) {
+      const auto found = std::ranges::find(slots, name);
+      if (found == slots.end()) throw InvalidInput(named(name) + " is no argument");
+      places.push_back(static_cast<std::size_t>(found - slots.begin()));
+    }
+    if (slots.size() > kMostArguments) throw InvalidInput(op_->name + " has too many arguments");
+    const std::size_t inputs = tensors_.size();
+    const auto call = [this, places, inputs, rest, as_list, of_module](PyObject* const* given) {
+      std::array<PyObject*, kMostArguments> all;
+      all.fill(Py_None);
+      for (std::size_t i = 0; i < places.size(); ++i) all[places[i]] = given[i];
+      nb::object outputs = call_or_time({all.data(), inputs}, {{all.data() + inputs, rest - inputs}, all[rest + 6]},
+                                        all[rest], all[rest + 1], all[rest + 2], all[rest + 3], all[rest + 4],
+                                        all[rest + 5], {of_module, nullptr, as_list ? 1 : 0});
+      if (!as_list) return outputs;
+      nb::list listed;
+      if (nb::isinstance<nb::tuple>(outputs))
+        listed.extend(outputs);
+      else
+        listed.append(outputs);
+      return nb::object(listed);
+    };
+    return make_function({op_->name, "noisefloor.ops", doc, names, required, positional, call});
+  }
+
   struct Timed {
     int count;
     double seconds = 0;
@@ -148,6 +159,7 @@ class BoundOp : Arguments {
   struct How {
     bool of_module = false;
     Timed* timed = nullptr;  // null: one launch
+    int frames = 1;          // Python's, of ours
   };
 
   nb::object call_or_time(std::span<PyObject* const> tensors, const Fields& fields, nb::handle out, nb::handle variant,
@@ -160,7 +172,7 @@ class BoundOp : Arguments {
     const std::vector<Input> inputs = read_inputs(tensors, taken, gradients, like);
     const Device device = inputs.front().device;
     std::vector<Output> outputs = read_outputs(out, gradients, like);
-    const std::shared_ptr<const Decision> decision = find_again(given, inputs, outputs, device);
+    const std::shared_ptr<const Decision> decision = find_again(given, inputs, outputs, device, how.frames);
     const Queue queue(op_->name, device, like, stream);
     std::optional<Tensor> laid_out;
     if (!prepared.is_none()) laid_out = read_prepared(prepared, given, *decision, queue);
@@ -169,7 +181,8 @@ class BoundOp : Arguments {
 
   // What the same call had before, without a question.
   std::shared_ptr<const Decision> find_again(const Given& given, const std::vector<Input>& inputs,
-                                             const std::vector<Output>& outputs, const Device& device) const {
+                                             const std::vector<Output>& outputs, const Device& device,
+                                             int frames) const {
     CallKey key;
     key.add(device.gpu ? device.index : -1);
     auto input = inputs.begin();
@@ -186,7 +199,7 @@ class BoundOp : Arguments {
     key.add(given.variant);
     key.add(given.plan ? static_cast<std::int64_t>(given.plan->number) : 0);
     if (const auto found = calls_.find(key.bytes()); found != calls_.end()) return found->second;
-    auto decision = decide_in_python(question_of(given, inputs, outputs), device);
+    auto decision = decide_in_python(question_of(given, inputs, outputs), device, frames);
     if (calls_.size() >= kMostCalls) calls_.clear();
     calls_.insert_or_assign(std::string(key.bytes()), decision);
     return decision;
@@ -253,8 +266,9 @@ void define_op(nb::module_& m) {
       .def("call", &BoundOp::call, nb::arg("tensors"), nb::arg("fields"), nb::arg("out").none(),
            nb::arg("variant").none(), nb::arg("stream").none(), nb::arg("dtype").none(),
            nb::arg("plan").none() = nb::none(), nb::arg("prepared").none() = nb::none())
-      .def("function", &BoundOp::function, nb::keep_alive<0, 1>(), nb::arg("names"), nb::arg("as_list"),
-           nb::arg("of_module") = false)
+      .def("function", &BoundOp::function, nb::keep_alive<0, 1>(), nb::arg("names"), nb::arg("required"),
+           nb::arg("positional"), nb::arg("doc"))
+      .def("operation", &BoundOp::operation, nb::keep_alive<0, 1>(), nb::arg("names"), nb::arg("of_module"))
       .def("seconds_of_launch", &BoundOp::seconds_of_launch, nb::arg("tensors"), nb::arg("fields"),
            nb::arg("out").none(), nb::arg("variant").none(), nb::arg("stream").none(), nb::arg("dtype").none(),
            nb::arg("plan").none(), nb::arg("prepared").none(), nb::arg("count"))

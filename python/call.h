@@ -86,17 +86,4 @@ bool set_programmatic_launch(bool on);
 double seconds_of_launch(const Decision& decision, const std::vector<void*>& pointers, const Scratch& scratch,
                          const Device& device, Stream stream, int count);
 
-// Small problems of an op, at most `count`, drawn at random and the same for a seed: those whose fields have their
-// defaults first. They show which tensors the op has, and which fields their shapes follow.
-struct Sample {
-  std::vector<KeyValue> values;  // of every field
-  std::vector<TensorSpec> specs;
-  std::vector<bool> row_dtype;  // whether a tensor's type is that of the row
-};
-std::vector<Sample> samples(const Op& op, std::uint64_t seed, std::size_t count);
-// Whether names, shapes or number of the inputs follow a field, in any of the samples.
-bool moves_inputs(const Op& op, const FieldInfo& field, const std::vector<Sample>& samples);
-// Whether it has no default, and the inputs of some samples do not say it, though every other field is given.
-bool left_open(const Op& op, const FieldInfo& field, const std::vector<Sample>& samples);
-
 }  // namespace noisefloor::python

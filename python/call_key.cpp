@@ -4,6 +4,7 @@
 
 #include <bit>
 
+#include "kernels/catalogue.h"
 #include "python/with_python.h"
 
 namespace nb = nanobind;
@@ -34,13 +35,25 @@ std::string text_of(nb::handle value) {
   return truth_as_number(nb::cast<std::string>(nb::str(value)));
 }
 
-std::shared_ptr<const Decision> decide_in_python(const Question& question, const std::optional<Device>& device) {
+const Op& required(const std::string& op) {
+  if (const Op* found = find_op(op)) return *found;
+  throw InvalidInput("there is no op '" + op + "'");
+}
+
+std::vector<KeyValue> pairs_of(const nb::dict& fields) {
+  std::vector<KeyValue> pairs;
+  for (const auto& [key, value] : fields) pairs.push_back({nb::cast<std::string>(key), nb::cast<std::string>(value)});
+  return pairs;
+}
+
+std::shared_ptr<const Decision> decide_in_python(const Question& question, const std::optional<Device>& device,
+                                                 int frames) {
   if (auto before = decided(question, device)) return before;
   const std::shared_ptr<const Decision> decision = [&] {
     const WithoutGil released;
     return decide(question, device);
   }();
-  if (!decision->warning.empty() && PyErr_WarnEx(PyExc_UserWarning, decision->warning.c_str(), 2) != 0)
+  if (!decision->warning.empty() && PyErr_WarnEx(PyExc_UserWarning, decision->warning.c_str(), 1 + frames) != 0)
     nb::raise_python_error();
   return decision;
 }

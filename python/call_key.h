@@ -18,6 +18,9 @@ namespace noisefloor::python {
 // The text of a field's value, as problems have it: of True and False 1 and 0.
 std::string text_of(nanobind::handle value);
 std::string truth_as_number(std::string text);
+// The op of that name; InvalidInput where there is none.
+const Op& required(const std::string& op);
+std::vector<KeyValue> pairs_of(const nanobind::dict& fields);
 // fp32 of float32 and torch.float32, as frameworks call it; other texts as they are.
 std::string short_dtype(std::string text);
 
@@ -35,8 +38,9 @@ class CallKey {
 };
 
 // `decide` with the GIL held: other threads run meanwhile, and Python is warned once where the plan's variant is not
-// the one.
-std::shared_ptr<const Decision> decide_in_python(const Question& question, const std::optional<Device>& device);
+// the one, at the caller's line: `frames` of ours stand above it.
+std::shared_ptr<const Decision> decide_in_python(const Question& question, const std::optional<Device>& device,
+                                                 int frames = 1);
 
 // By CallKey::bytes.
 struct HashBytes {

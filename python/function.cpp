@@ -18,18 +18,18 @@ namespace {
 
 constexpr char kCapsule[] = "noisefloor.function";
 
-struct Function {
-  std::string name;
-  std::vector<std::string> names;
-  std::function<nb::object(PyObject* const*)> call;
+struct Bound {
+  Function function;
+  PyMethodDef definition;
 };
 
 nb::object with_arguments(const Function& function, PyObject* const* given, std::size_t count, PyObject* keywords) {
+  const auto refuse = [&](const std::string& what) { throw nb::type_error((function.name + "() " + what).c_str()); };
   std::array<PyObject*, kMostArguments> arguments;
   arguments.fill(Py_None);
-  if (count > function.names.size())
-    throw nb::type_error(
-        fmt::format("{} takes {} arguments, not {}", function.name, function.names.size(), count).c_str());
+  std::fill_n(arguments.begin(), function.required, nullptr);
+  if (count > function.positional)
+    refuse(fmt::format("takes {} positional arguments but {} were given", function.positional, count));
   std::copy_n(given, count, arguments.begin());
   const Py_ssize_t named = keywords == nullptr ? 0 : PyTuple_Size(keywords);
   for (Py_ssize_t i = 0; i < named; ++i) {
@@ -37,19 +37,21 @@ nb::object with_arguments(const Function& function, PyObject* const* given, std:
     const char* const text = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(keywords, i), &size);
     if (text == nullptr) nb::raise_python_error();
     const std::string_view name(text, static_cast<std::size_t>(size));
-    const auto found = std::ranges::find(function.names, name);
-    if (found == function.names.end())
-      throw nb::type_error(fmt::format("{} has no argument '{}'", function.name, name).c_str());
-    const auto place = static_cast<std::size_t>(found - function.names.begin());
-    if (place < count) throw nb::type_error(fmt::format("{}: '{}' is given twice", function.name, name).c_str());
+    const auto found = std::ranges::find(function.arguments, name);
+    if (found == function.arguments.end()) refuse(fmt::format("got an unexpected keyword argument '{}'", name));
+    const auto place = static_cast<std::size_t>(found - function.arguments.begin());
+    if (place < count) refuse(fmt::format("got multiple values for argument '{}'", name));
     arguments[place] = given[count + static_cast<std::size_t>(i)];
   }
+  for (std::size_t i = count; i < function.required; ++i)
+    if (arguments[i] == nullptr)
+      refuse(fmt::format("missing required positional argument: '{}'", function.arguments[i]));
   return function.call(arguments.data());
 }
 
 // Nothing but what a C++ function throws is caught: glibc unwinds a thread that Python ends by an exception of its own.
 PyObject* enter(PyObject* capsule, PyObject* const* given, Py_ssize_t count, PyObject* keywords) {
-  const auto& function = *static_cast<const Function*>(PyCapsule_GetPointer(capsule, kCapsule));
+  const Function& function = static_cast<const Bound*>(PyCapsule_GetPointer(capsule, kCapsule))->function;
   try {
     return with_arguments(function, given, static_cast<std::size_t>(count), keywords).release().ptr();
   } catch (nb::python_error& error) {
@@ -68,18 +70,18 @@ PyObject* enter(PyObject* capsule, PyObject* const* given, Py_ssize_t count, PyO
 
 }  // namespace
 
-nb::object make_function(const std::string& name, std::vector<std::string> names,
-                         std::function<nb::object(PyObject* const*)> call) {
-  static PyMethodDef definition{"call", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(enter)),
-                                METH_FASTCALL | METH_KEYWORDS, nullptr};
-  if (names.size() > kMostArguments) throw std::length_error("a function of too many arguments");
-  auto function = std::make_unique<Function>(Function{name, std::move(names), std::move(call)});
-  const nb::object capsule = nb::steal(PyCapsule_New(function.get(), kCapsule, [](PyObject* dead) {
-    delete static_cast<Function*>(PyCapsule_GetPointer(dead, kCapsule));
-  }));
+nb::object make_function(Function function) {
+  if (function.arguments.size() > kMostArguments) throw std::length_error("a function of too many arguments");
+  auto bound = std::make_unique<Bound>(Bound{std::move(function), {}});
+  const Function& its = bound->function;
+  bound->definition = {its.name.c_str(), reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(enter)),
+                       METH_FASTCALL | METH_KEYWORDS, its.doc.c_str()};
+  const nb::object capsule = nb::steal(PyCapsule_New(
+      bound.get(), kCapsule, [](PyObject* dead) { delete static_cast<Bound*>(PyCapsule_GetPointer(dead, kCapsule)); }));
   if (!capsule) nb::raise_python_error();
-  (void)function.release();
-  nb::object made = nb::steal(PyCFunction_NewEx(&definition, capsule.ptr(), nullptr));
+  Bound& kept = *bound.release();  // the capsule has it
+  const nb::str module(kept.function.module.c_str());
+  nb::object made = nb::steal(PyCFunction_NewEx(&kept.definition, capsule.ptr(), module.ptr()));
   if (!made) nb::raise_python_error();
   return made;
 }

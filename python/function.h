@@ -12,9 +12,14 @@ namespace noisefloor::python {
 
 inline constexpr std::size_t kMostArguments = 64;
 
-// `name` is for messages. Takes its arguments by position, in the order of the names, and by name; those that are not
-// given are None. `call` gets them in that order. Throws as the functions that nanobind binds.
-nanobind::object make_function(const std::string& name, std::vector<std::string> names,
-                               std::function<nanobind::object(PyObject* const*)> call);
+struct Function {
+  std::string name, module, doc;  // doc begins with the signature that inspect shows: "name(a, *, b=1)\n--\n\n"
+  std::vector<std::string> arguments;
+  std::size_t required = 0, positional = 0;                // the first so many must be given, may be given by position
+  std::function<nanobind::object(PyObject* const*)> call;  // takes all in that order, None where one is not given
+};
+
+// Throws as the functions that nanobind binds, and TypeError as Python itself where arguments are wrong or missing.
+nanobind::object make_function(Function function);
 
 }  // namespace noisefloor::python

@@ -18,6 +18,7 @@ namespace noisefloor::python {
 
 void define_op(nb::module_& m);              // bound_op.cpp
 void define_result_columns(nb::module_& m);  // result_columns.cpp
+void define_signature(nb::module_& m);       // signature.cpp
 
 namespace {
 
@@ -42,11 +43,6 @@ nb::dict variant_data(const AnyVariant& variant) {
   return data;
 }
 
-const Op& required(const std::string& name) {
-  if (const Op* op = find_op(name)) return *op;
-  throw InvalidInput("there is no op '" + name + "'");
-}
-
 nb::list catalogue_data() {
   nb::list all;
   for (const Op& op : catalogue()) {
@@ -68,46 +64,17 @@ nb::list catalogue_data() {
 // The text of a problem and its fields that are not at their default. ValueError: what is wrong with them.
 nb::tuple problem_data(const std::string& name, const nb::dict& given) {
   const Op& op = required(name);
-  std::vector<KeyValue> pairs;
-  for (const auto& [key, value] : given) pairs.push_back({nb::cast<std::string>(key), nb::cast<std::string>(value)});
-  const std::string text = op.print(op.parse_pairs(std::move(pairs)));
+  const std::string text = op.print(op.parse_pairs(pairs_of(given)));
   nb::dict fields;
   for (const KeyValue& pair : split_problem_text(text)) fields[pair.key.c_str()] = pair.value;
   return nb::make_tuple(text, fields);
-}
-
-// ([(values by field, [(name, shape, dtype or "T" for the row's, role, meaning)])], the fields that inputs follow,
-// those that inputs may leave open)
-nb::tuple sample_data(const std::string& name, std::uint64_t seed, std::size_t count) {
-  const Op& op = required(name);
-  nb::list all;
-  const std::vector<Sample> drawn = samples(op, seed, count);
-  for (const Sample& sample : drawn) {
-    nb::dict values;
-    for (const KeyValue& pair : sample.values) values[pair.key.c_str()] = pair.value;
-    nb::list tensors;
-    for (std::size_t i = 0; i < sample.specs.size(); ++i) {
-      const TensorSpec& spec = sample.specs[i];
-      tensors.append(nb::make_tuple(spec.name, tuple_of(spec.shape), sample.row_dtype[i] ? "T" : to_string(spec.dtype),
-                                    spec.role == Role::out ? "out" : "in", spec.meaning));
-    }
-    all.append(nb::make_tuple(values, tensors));
-  }
-  nb::list moving, open;
-  for (const FieldInfo& field : op.fields) {
-    if (moves_inputs(op, field, drawn)) moving.append(field.name);
-    if (left_open(op, field, drawn)) open.append(field.name);
-  }
-  return nb::make_tuple(all, moving, open);
 }
 
 // [(output, shape, its values in fp64)] by the op's oracle, of every field's value as text and of the inputs by name:
 // what the tests hold calls to.
 nb::list reference_data(const std::string& name, const nb::dict& values, const std::string& dtype, nb::dict inputs) {
   const Op& op = required(name);
-  std::vector<KeyValue> pairs;
-  for (const auto& [key, value] : values) pairs.push_back({nb::cast<std::string>(key), nb::cast<std::string>(value)});
-  const AnyProblem problem = op.parse_pairs(std::move(pairs));
+  const AnyProblem problem = op.parse_pairs(pairs_of(values));
   const DType row = parse_dtype(dtype).value();
   const std::vector<TensorSpec> specs = op.tensors(problem, row);
   std::vector<HostTensor> tensors;
@@ -146,9 +113,9 @@ NB_MODULE(_core, m) {
   define_op(m);
   define_plan(m);
   define_result_columns(m);
+  define_signature(m);
   m.def("catalogue", catalogue_data);
   m.def("problem", problem_data);
-  m.def("samples", sample_data);
   m.def("reference", reference_data);
   m.def("short_dtype", short_dtype);
   m.def("after_fork", after_fork);

@@ -21,16 +21,25 @@ def line(text):
 
 def usual_call(made):
     """A call of the usual problem: by position what the signature has in front, by keyword the rest, and what must be given."""
-    inputs, outputs = ([tensor[0] for tensor in made.samples[0][1] if tensor[3] == role] for role in ("in", "out"))
-    order = [tensor.name for tensor in made.ordered()]
-    front = next((place for place, name in enumerate(order) if name not in inputs), len(order))
-    named = [name for name in order[front:] if name in inputs] + [name for name in made.keywords if name in made.required]
+    outputs = [tensor.name for tensor in made.outputs if tensor.name in made.usual]
+    order = [tensor.name for tensor in made.ordered]
+    front = next((place for place, name in enumerate(order) if name not in made.usual), len(order))
+    named = [name for name in order[front:] if name in made.usual] + [name for name in made.keywords if name in made.required]
     return f"{made.op}({', '.join([*order[:front], *(f'{name}={name}' for name in named), '...'])}) -> {', '.join(outputs)}"
 
 
-def tensor_line(tensor, returned):
-    role = f"{'returned, ' * returned}{'optional, ' * (not tensor.always)}"
-    return f"{tensor.name}: {role}{tensor.dtype} {tensor.shape}{': ' * bool(tensor.meaning)}{tensor.meaning}"
+def tensor_line(tensor):
+    forms = [(f"[{', '.join(shape)}]", condition) for shape, condition in tensor.forms]
+    tell = len(forms) > 1 or forms[0][1] not in ("1", tensor.name, f"{tensor.name}>0")
+    shapes = ", or ".join(f"{shape}{f' with {condition}' * tell}" for shape, condition in forms)
+    role = f"{'returned, ' * tensor.returned}{'optional, ' * (not tensor.always)}"
+    return f"{tensor.name}: {role}{tensor.dtype} {shapes}{': ' * bool(tensor.meaning)}{tensor.meaning}"
+
+
+def formula_lines(made):
+    """Of the names that extents and conditions use beside the fields', and of what they are written in."""
+    formulas = [f"{name} = {formula}" for name, formula in made.formulas.items()]
+    return [*formulas, "In formulas / rounds down, and a flag or what stands in brackets with = or > is 1 where it holds, else 0."] if formulas else []
 
 
 def field_line(made, name):
@@ -52,9 +61,8 @@ def field_line(made, name):
 def docstring(made, common):
     """Of a Signature, with those arguments of every op."""
     dtypes = ", ".join(made.entry["dtypes"])
-    tensors = [tensor_line(one, False) for one in made.inputs] + [tensor_line(one, True) for one in made.outputs]
-    legend = f"T is the element type of the call: {dtypes}." + ' "...": extents that several fields decide.' * any("..." in one for one in tensors)
-    parts = [[usual_call(made)], [made.entry["computes"]], [legend, *tensors],
+    legend = f"T is the element type of the call: {dtypes}."
+    parts = [[usual_call(made)], [made.entry["computes"]], [legend, *map(tensor_line, made.inputs + made.outputs), *formula_lines(made)],
              [field_line(made, name) for name in made.fields],
              [f"{name}: {COMMON[name].format(op=made.op, dtypes=dtypes)}" for name in common]]  # fmt: skip
     return "\n\n".join("\n".join(map(line, part)) for part in parts) + "\n\n" + ENDING

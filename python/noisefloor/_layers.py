@@ -107,8 +107,8 @@ class Linear(Replacement):
 
     def multiply(self, weight, x, act="none", residual=None):
         rows = x.reshape(-1, x.shape[-1]).contiguous()
-        residual = None if residual is None else residual.reshape(rows.shape[0], -1).contiguous()
-        return OPERATORS["gemm"](rows, weight, parameter(self.module, "bias"), residual, act=act).reshape(*x.shape[:-1], -1)
+        more = {} if residual is None else {"residual": residual.reshape(rows.shape[0], -1).contiguous()}
+        return OPERATORS["gemm"](rows, weight, parameter(self.module, "bias"), act=act, **more).reshape(*x.shape[:-1], -1)
 
 
 class GroupNorm(Replacement):
@@ -161,7 +161,7 @@ class LayerNorm(Replacement):
             why = "an input of another width"
         if why:
             return self.fall_back(why, input)
-        return OPERATORS["layernorm"](input.reshape(-1, input.shape[-1]).contiguous(), gamma=weight, beta=bias, eps=module.eps).reshape(input.shape)
+        return OPERATORS["layernorm"](input.reshape(-1, input.shape[-1]).contiguous(), None, weight, bias, eps=module.eps).reshape(input.shape)
 
 
 class LastActivation(Replacement):

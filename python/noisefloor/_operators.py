@@ -1,5 +1,7 @@
 """The operators of PyTorch and the functions that call them: those of noisefloor.torch, and those that patched modules call."""
 
+import inspect
+
 import torch
 from torch.autograd import forward_ad
 
@@ -7,13 +9,14 @@ from noisefloor import _frameworks, _prepared, _products, _signatures
 from noisefloor._docstrings import docstring
 
 _library = torch.library.Library("noisefloor", "DEF")
+UNKNOWN = None, -1  # kind and place of an argument that is none
 
 
 def _define(op, of_module):
     """Registers an op, and returns the operator and the order of its tensors. Its outputs are a list, as their number is the problem's."""
     made, bound = _signatures.signature(op), _signatures.bound(op)
-    schema = [f"Tensor{'' if tensor.always else '?'} {tensor.name}{'' if tensor.name in made.first else '=None'}" for tensor in made.ordered()]
-    order = [text.split()[1].partition("=")[0] for text in schema]
+    schema = [f"Tensor{'' if tensor.always else '?'} {tensor.name}{'' if tensor.name in made.first else '=None'}" for tensor in made.ordered]
+    order = tuple(tensor.name for tensor in made.ordered)
     # All fields in one text: PyTorch takes longer for each argument, given or not, than this does to read it.
     schema += ["*", "str? fields=None", "str? variant=None", "str? dtype=None", "Tensor? prepared=None"]
     # A module's `prepared` is written by each call and read by nobody else, so that no order among calls on one stream matters: it stands here as an
@@ -34,7 +37,7 @@ def _define(op, of_module):
         outputs = bound.describe(shapes, fields or "", dtype)[1]
         return [torch.empty(shape, dtype=_frameworks.torch_dtype(dtype), device=device) for _, shape, dtype in outputs]
 
-    real = bound.function([*order, "fields", "variant", "dtype", "prepared"], True, of_module)
+    real = bound.operation([*order, "fields", "variant", "dtype", "prepared"], of_module)
     operator = getattr(getattr(torch.ops.noisefloor, op), name.partition(".")[2])
     for key in ("CPU", "CUDA"):
         _library.impl(operator, real, key)
@@ -42,13 +45,13 @@ def _define(op, of_module):
     return operator, order
 
 
-def _refuse_gradients(op, **tensors):
+def _refuse_gradients(op, tensors):
     for name, tensor in tensors.items():
         if isinstance(tensor, torch.Tensor) and tensor.requires_grad:
             raise ValueError(f"{op}: '{name}' requires a gradient, and the ops have none: call them under torch.no_grad()")
 
 
-def _refuse_tangents(op, **tensors):
+def _refuse_tangents(op, tensors):
     """The operator itself would see none of torch.func.jvp's, which takes them off before."""
     for name, tensor in tensors.items():
         if isinstance(tensor, torch.Tensor) and forward_ad.unpack_dual(tensor).tangent is not None:
@@ -64,29 +67,50 @@ def _word(op, name, value):
 
 def _make_function(op, of_module=False):
     (operator, order), made = _define(op, of_module), _signatures.signature(op)
-    parameters = made.parameters(typed=False, common=_signatures.COMMON_OF_TORCH)
-    # The sum makes of what torch.compile holds as a symbol a number of this call.
-    text = {name: f"fields += f',{name}={{{name} + 0}}' if isinstance({name}, (int, float)) else _word('{op}', '{name}', {name})" for name in made.fields}
-    lines = [f"if {name} is not _default_{name} and {name} is not None: {text[name]}" for name in made.keywords]
-    # A name of both, a tensor and what says why there is none.
-    lines += [f"if {name} is False: {name} = None" if made.fields[name]["type"] == "flag" else
-              f"if isinstance({name}, (str, int)): {text[name]}; {name} = None" for name in made.shared]
-    # What is not given is not passed: each argument costs PyTorch more than this looks at it.
-    lines += [f"if {name} is not None: given['{name}'] = {name}" for name in [*order, "variant", "dtype", "prepared"] if name not in made.first]
-    lines.insert(0, "if dtype is not None and dtype.__class__ is not str: dtype = str(getattr(dtype, '__name__', dtype))")  # torch.float16
-    lines.append("if fields: given['fields'] = fields[1:]")
-    named = ", ".join(f"{name}={name}" for name in order)
-    source = (f"def {op}({parameters}):\n    if _recording(): _refuse_gradients('{op}', {named})\n"
-              f"    if _forward._current_level >= 0: _refuse_tangents('{op}', {named})\n"
-              f"    given, fields = {{}}, ''\n    {chr(10).join(lines).replace(chr(10), chr(10) + '    ')}\n"
-              f"    outputs = _operator({', '.join([*made.first, '**given'])})\n"
-              f"    return outputs[0] if len(outputs) == 1 else tuple(outputs)\n")
-    scope = {"_operator": operator, "_recording": torch.is_grad_enabled, "_refuse_gradients": _refuse_gradients,
-             "_forward": forward_ad, "_word": _word, "_refuse_tangents": _refuse_tangents}
-    scope |= {f"_default_{name}": made.default(name) for name in made.keywords}
-    exec(compile(source, f"<noisefloor.torch.{op}>", "exec"), scope)
-    function = scope[op]
-    function.__doc__, function.__module__ = docstring(made, _signatures.COMMON_OF_TORCH), "noisefloor.torch"
+    required, recording = len(made.first), torch.is_grad_enabled
+    kinds = dict.fromkeys(made.keywords, "field") | dict.fromkeys(_signatures.COMMON_OF_TORCH, "other") | dict.fromkeys(order, "tensor")
+    kinds |= {name: "flag" if made.fields[name]["type"] == "flag" else "word" for name in made.shared}  # what may say that there is no tensor
+    known = {name: (kind, order.index(name) if name in order else len(order)) for name, kind in kinds.items()}
+
+    def function(*tensors, **arguments):
+        if recording():
+            _refuse_gradients(op, dict(zip(order, tensors)) | arguments)
+        if forward_ad._current_level >= 0:
+            _refuse_tangents(op, dict(zip(order, tensors)) | arguments)
+        count = len(tensors)
+        if not required <= count <= len(order):
+            if lacking := [name for name in order[count:required] if name not in arguments]:
+                raise TypeError(f"{op}() missing required positional argument: '{lacking[0]}'")
+            if count > len(order):
+                raise TypeError(f"{op}() takes {len(order)} positional arguments but {count} were given")
+        for value in tensors[required:]:
+            if isinstance(value, (str, int)):
+                arguments |= {name: value for name, value in zip(order, tensors) if isinstance(value, (str, int))}
+                tensors, count = [None if isinstance(value, (str, int)) else value for value in tensors], required
+                break
+        passed, text = {}, ""
+        for name, value in arguments.items():
+            kind, place = known.get(name, UNKNOWN)
+            if place < count:
+                raise TypeError(f"{op}() got {'multiple values for' if kind else 'an unexpected keyword'} argument '{name}'")
+            # What is not given is not passed: each argument costs PyTorch more than this looks at it.
+            if value is None and place >= required:
+                continue
+            if kind == "field" or kind == "word" and isinstance(value, (str, int)):
+                # The sum makes of what torch.compile holds as a symbol a number of this call.
+                text += f",{name}={value + 0}" if isinstance(value, (int, float)) else _word(op, name, value)
+            elif name == "dtype":
+                passed[name] = value if value.__class__ is str else str(getattr(value, "__name__", value))  # torch.float16
+            elif kind != "flag" or value is not False:
+                passed[name] = value
+        if text:
+            passed["fields"] = text[1:]
+        outputs = operator(*tensors, **passed)
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    function.__name__ = function.__qualname__ = op
+    function.__module__, function.__signature__ = "noisefloor.torch", inspect.Signature(made.parameters(_signatures.COMMON_OF_TORCH))
+    function.__doc__ = docstring(made, _signatures.COMMON_OF_TORCH)
     return function
 
 
@@ -98,9 +122,9 @@ _several = _products.define(_library)
 
 def _products_of_modules(a, weights):
     if torch.is_grad_enabled():
-        _refuse_gradients("gemm", a=a, **{f"b[{i}]": weight for i, weight in enumerate(weights)})
+        _refuse_gradients("gemm", {"a": a} | {f"b[{i}]": weight for i, weight in enumerate(weights)})
     if forward_ad._current_level >= 0:
-        _refuse_tangents("gemm", a=a, **{f"b[{i}]": weight for i, weight in enumerate(weights)})
+        _refuse_tangents("gemm", {"a": a} | {f"b[{i}]": weight for i, weight in enumerate(weights)})
     return _several(a, weights)
 
 

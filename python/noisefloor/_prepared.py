@@ -1,7 +1,5 @@
 """Handles that keep the weights of one variant rearranged, so that calls need not do it again."""
 
-import functools
-
 from noisefloor import _signatures
 
 
@@ -40,11 +38,6 @@ class Prepared:
         return f"<noisefloor.prepare({self.op!r}): variant {self.variant}, {self.dtype}, {size}, takes {', '.join(self.open)}>"
 
 
-@functools.cache
-def _arguments(op):
-    return _signatures.make_function(op, lambda *arguments: arguments)
-
-
 def prepare(op, /, *tensors, **arguments):
     """Returns a handle to an op and its weights: `conv = noisefloor.prepare("conv2d", x.shape, w, bias); y = conv(x)`.
 
@@ -55,7 +48,7 @@ def prepare(op, /, *tensors, **arguments):
 
 
 def make(op, tensors, arguments, call):
-    tensors, fields, out, variant, stream, dtype, plan = _arguments(op)(*tensors, **arguments)
+    tensors, fields, out, variant, stream, dtype, plan = _signatures.signature(op).bind(tensors, arguments)
     if out is not None:
         raise TypeError(f"{op}: prepare takes no 'out'; give it to the calls of the handle")
     return Prepared(op, tensors, fields, _signatures.bound(op).prepare(tensors, fields, variant, stream, dtype, plan), call)

@@ -6,7 +6,7 @@ import torch
 
 from noisefloor import _signatures
 
-_product = _signatures.bound("gemm").function(["a", "b", "fields"], True, True)
+_product = _signatures.bound("gemm").operation(["a", "b", "fields"], True)
 
 
 def lay(layers):

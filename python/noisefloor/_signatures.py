@@ -1,12 +1,11 @@
-"""Functions made of what ops say of themselves: their fields, and the tensors of small problems of them."""
+"""What calls of the ops take: their tensors and fields, as the catalogue has them."""
 
 import dataclasses
 import functools
+import inspect
 import itertools
-import operator
 
 from noisefloor import _core
-from noisefloor._docstrings import docstring
 
 CATALOGUE = {op["name"]: op for op in _core.catalogue()}
 PYTHON_TYPE = {"integer": "int", "real": "float", "flag": "bool"}
@@ -37,80 +36,40 @@ def variants(op):
     return [Variant(**variant) for variant in known(op)["variants"]]
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(frozen=True)
 class Tensor:
     name: str
-    dtype: str
-    always: bool
-    shape: str
     meaning: str
+    returned: bool
+    dtype: str  # "T": the row's
+    always: bool  # whether every problem has it
+    forms: list = dataclasses.field(default_factory=list)  # (its shape in formulas, when it has that)
 
 
 class Signature:
-    """Names, order and shapes of an op's tensors, and its fields, of which those that a shape gives are not asked for."""
+    """Names and order of an op's tensors, and its fields, of which those that a shape gives are not asked for."""
 
     def __init__(self, op):
-        self.op, self.entry = op, known(op)
+        self.op, self.entry, found = op, known(op), _core.signature(op)
         self.fields = {field["name"]: field for field in self.entry["fields"]}
-        self.samples, moving, self.required = _core.samples(op, 1, 240)
-        self.inputs, self.outputs = self.tensors("in"), self.tensors("out")
+        tensors = {}
+        for name, *what, shape, condition in found["forms"]:
+            tensors.setdefault(name, Tensor(name, *what)).forms.append((shape, condition))
+        self.inputs, self.outputs = ([one for one in tensors.values() if one.returned == returned] for returned in (False, True))
+        self.usual, self.required, self.formulas = found["usual"], found["open"], found["formulas"]
         self.names = names = tuple(tensor.name for tensor in self.inputs)
         # Those without a default: of every problem, and what the usual problem has before them, which may be None.
-        usual = [tensor[0] for tensor in self.samples[0][1]]
-        leading = list(itertools.takewhile(lambda tensor: not tensor.always and tensor.name in usual, self.inputs))
+        leading = itertools.takewhile(lambda tensor: not tensor.always and tensor.name in self.usual, self.inputs)
         always = [tensor for tensor in self.inputs if tensor.always]
-        self.first = [tensor.name for tensor in (leading if always else []) + always]
+        self.first = [tensor.name for tensor in (list(leading) if always else []) + always]
+        self.ordered = sorted(self.inputs, key=lambda tensor: tensor.name not in self.first)  # as a call has them
         # Names of both: a tensor that may be absent, and what says so.
         self.shared = [tensor.name for tensor in self.inputs if tensor.name in self.fields and not tensor.always]
         self.keywords = tuple(name for name in self.fields if name not in names)
-        self.free = {name for name in self.keywords if self.fields[name]["default"] is not None and name not in moving}
-
-    def tensors(self, role):
-        """In the op's order, which is that of every problem: a tensor comes when all that are ever before it are there."""
-        seen, before = {}, {}
-        for values, tensors in self.samples:
-            names = [tensor[0] for tensor in tensors if tensor[3] == role]
-            for name, shape, dtype, its_role, meaning in tensors:
-                if its_role == role:
-                    seen.setdefault(name, []).append((values, shape, dtype, meaning))
-                    before.setdefault(name, set()).update(names[: names.index(name)])
-        order = []
-        while len(order) < len(seen):
-            order.append(next(name for name in seen if name not in order and before[name] <= set(order)))
-        return [Tensor(name, seen[name][0][2], len(seen[name]) == len(self.samples), self.shape(seen[name]), seen[name][0][3]) for name in order]
-
-    def shape(self, seen):
-        ranks = {len(shape) for _, shape, *_ in seen}
-        if len(ranks) > 1:
-            return "[...]"
-        extents = [self.extent([(values, shape[axis]) for values, shape, *_ in seen]) for axis in range(ranks.pop())]
-        return f"[{', '.join(extents)}]"
-
-    def extent(self, seen):
-        """What an extent is in all samples: a number, a field, a few of them; "..." where it is more than that."""
-        integers = [name for name, field in self.fields.items() if field["type"] == "integer"]
-        value = {name: [int(values[name]) for values, _ in seen] for name in integers}
-        extents = [extent for _, extent in seen]
-        if len(set(extents)) == 1:
-            return str(extents[0])
-        for factor, name in itertools.product((1, 2, 3, 4), integers):
-            if extents == [factor * one for one in value[name]]:
-                return name if factor == 1 else f"{factor}*{name}"
-        for name in integers:
-            if extents == [one // 2 for one in value[name]]:
-                return f"{name}//2"
-        for one, other in itertools.permutations(integers, 2):
-            for sign, combine in (("*", operator.mul), (" + ", operator.add), (" - ", operator.sub)):
-                if extents == list(map(combine, value[one], value[other])):
-                    return f"{one}{sign}{other}"
-        return "..."
-
-    def default(self, name):
-        """The default of a field as Python has it; None where tensors decide."""
-        return self.value(name) if name in self.free else None
+        self.free = {name for name in self.keywords if self.fields[name]["default"] is not None and name not in found["moving"]}
 
     def value(self, name):
-        """The default of the field itself."""
+        """The default of a field as Python has it."""
         field = self.fields[name]
         convert = {"integer": int, "real": float, "flag": lambda text: text == "1"}.get(field["type"], str)
         return convert(field["default"])
@@ -120,23 +79,32 @@ class Signature:
         kind = PYTHON_TYPE.get(field["type"]) or f"Literal[{', '.join(map(repr, field['choices']))}]"
         return kind if name in self.free else f"{kind} | None"
 
-    def ordered(self):
-        """The inputs as a call has them."""
-        return sorted(self.inputs, key=lambda tensor: tensor.name not in self.first)
-
-    def parameters(self, typed, common=COMMON):
-        """The source text of the parameters; tensors that every problem has come first, and have no default."""
-        texts = []
-        for tensor in self.ordered():
+    def parameters(self, common=COMMON):
+        """Tensors that every problem has come first, and have no default; None is that of a field which tensors decide."""
+        made = []
+        for tensor in self.ordered:
             other = f" | {self.annotation(tensor.name)}" if tensor.name in self.shared else "" if tensor.always else " | None"
-            default = "" if tensor.name in self.first else " = None" if typed else "=None"
-            texts.append(tensor.name + (f": Array{other}" if typed else "") + default)
-        texts.append("*")
-        for name in self.keywords:
-            text = f"{name}: {self.annotation(name)} = " if typed else f"{name}="
-            texts.append(text + (repr(self.default(name)) if typed else f"_default_{name}"))
-        texts += [f"{name}: {TYPES_OF_COMMON.get(name, 'Any')} = None" if typed else f"{name}=None" for name in common]
-        return ", ".join(texts)
+            default = inspect.Parameter.empty if tensor.name in self.first else None
+            made.append(inspect.Parameter(tensor.name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=f"Array{other}"))
+        others = [(name, self.value(name) if name in self.free else None, self.annotation(name)) for name in self.keywords]
+        others += [(name, None, TYPES_OF_COMMON.get(name, "Any")) for name in common]
+        return made + [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind) for name, default, kind in others]
+
+    def text(self, common=COMMON, typed=True):
+        """The parameters as source text."""
+        texts = []
+        for one in self.parameters(common):
+            default = "" if one.default is one.empty else f" = {one.default!r}" if typed else f"={one.default!r}"
+            texts.append(one.name + (f": {one.annotation}" if typed else "") + default)
+        return ", ".join([*texts[: len(self.inputs)], "*", *texts[len(self.inputs) :]])
+
+    def bind(self, tensors, arguments):
+        """What a call was given, in the order of _core.Op's functions: (tensors, fields, out, variant, stream, dtype, plan)."""
+        try:
+            given = inspect.Signature(self.parameters()).bind(*tensors, **arguments).arguments
+        except TypeError as error:
+            raise TypeError(f"{self.op}: {error}") from None
+        return (tuple(map(given.get, self.names)), tuple(map(given.get, self.keywords)), *map(given.get, ("out", "variant", "stream", "dtype", "plan")))
 
 
 @functools.cache
@@ -149,21 +117,3 @@ def bound(op):
     """The op, to be called with its tensors and fields in the order of its signature."""
     made = signature(op)
     return _core.Op(op, list(made.names), list(made.keywords))
-
-
-def make_function(op, call=None):
-    """A Python function with the op's own parameters, so that Python itself names an argument that is wrong or missing."""
-    made = signature(op)
-    # A field that was left at its default is not given: what the tensors say is asked first.
-    fields = ", ".join(f"None if {name} is _default_{name} else {name}" for name in made.keywords)
-    if call is None:
-        call = bound(op).function([*made.names, *made.keywords, *COMMON], False)
-        given = f"{', '.join(made.names)}, {fields}{', ' * bool(made.keywords)}{', '.join(COMMON)}"
-    else:
-        given = f"({', '.join(made.names)},), ({fields}{',' * bool(made.keywords)}), out, variant, stream, dtype, plan"
-    source = f"def {op}({made.parameters(typed=False)}):\n    return _call({given})\n"
-    scope = {"_call": call} | {f"_default_{name}": made.default(name) for name in made.keywords}
-    exec(compile(source, f"<noisefloor.ops.{op}>", "exec"), scope)
-    function = scope[op]
-    function.__doc__, function.__module__ = docstring(made, COMMON), "noisefloor.ops"
-    return function

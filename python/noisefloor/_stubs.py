@@ -30,7 +30,7 @@ def text(head, common):
     made = [head]
     for op in sorted(CATALOGUE):
         doc = "\n".join("    " + line if line else "" for line in docstring(signature(op), common).splitlines())
-        made.append(f'def {op}({signature(op).parameters(typed=True, common=common)}) -> Any:\n    """{doc.lstrip()}\n    """\n')
+        made.append(f'def {op}({signature(op).text(common)}) -> Any:\n    """{doc.lstrip()}\n    """\n')
     return "\n".join(made)
 
 

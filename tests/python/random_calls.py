@@ -1,5 +1,6 @@
 """Random problems of any op with random tensors, made of nothing but what the module says of itself."""
 
+import contextlib
 import functools
 
 import ml_dtypes
@@ -16,9 +17,32 @@ def reference(op, values, dtype, inputs):
     return [np.reshape(elements, shape) for _, shape, elements in _core.reference(op, values, dtype, inputs)]
 
 
+def drawn(field, random, before):
+    """Integers are small, and often a multiple of one before: groups divide channels, keys are as many as queries."""
+    if field["choices"]:
+        return str(random.choice(field["choices"]))
+    low, high = (float(end) for end in field["range"].split(" to "))
+    if field["type"] == "real":
+        return repr(min(max(0.5 * int(random.integers(low > 0, 5)), low), high))  # what is nearly 0 is lost in fp16
+    again = before and random.integers(3) == 0
+    value = random.choice(before) * random.integers(1, 3) if again else random.integers(1, 14)
+    before.append(int(min(max(value, low), high)))
+    return str(before[-1])
+
+
 @functools.lru_cache(1)
-def samples(op, seed):
-    return _core.samples(op, seed, 24)[0]
+def samples(op, seed, count=24):
+    """Problems, as [(values, [(tensor, shape, dtype, role)])]; the first have defaults wherever there are any."""
+    random, found = np.random.default_rng(seed), []
+    for attempt in range(12 * count):
+        defaults, before = attempt < 3 * count and len(found) < count / 4, []
+        values = {field["name"]: drawn(field, random, before) for field in CATALOGUE[op]["fields"]
+                  if field["default"] is None or not defaults and random.integers(2)}  # fmt: skip
+        with contextlib.suppress(ValueError):  # not every draw is a problem
+            found.append(_core.tensors(op, values))
+        if len(found) == count:
+            break
+    return found
 
 
 def problem(op, seed, which=0):
@@ -48,7 +72,7 @@ def call_of(op, seed, dtype, which=0):
     values, tensors = problem(op, seed, which)
     random = np.random.default_rng(seed + which)
     inputs = {}
-    for name, shape, its_dtype, role, _ in tensors:
+    for name, shape, its_dtype, role in tensors:
         if role == "in":
             inputs[name] = fill(op, name, shape, values, random).astype(DTYPES[dtype if its_dtype == "T" else its_dtype])
     made = signature(op)

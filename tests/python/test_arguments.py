@@ -115,7 +115,7 @@ def test_nothing_crashes_an_op(op):
 def test_no_tensors_at_all():
     with pytest.raises(TypeError, match="attention needs tensors: q"):
         ops.attention()
-    with pytest.raises(TypeError, match="missing 1 required positional argument: 'b'"):
+    with pytest.raises(TypeError, match="missing .*'b'"):
         ops.gemm(zeros(3, 4))
 
 
@@ -302,10 +302,11 @@ def test_the_call_of_a_docstring_binds_each_name_to_itself(op):
     node = ast.parse(call.replace(", ...)", ")")).body[0].value
     given = inspect.signature(function).bind(*(one.id for one in node.args), **{one.arg: one.value.id for one in node.keywords})
     assert given.arguments and all(name == value for name, value in given.arguments.items())
-    values, tensors = _signatures.signature(op).samples[0]
-    called = {name: np.ones(shape, np.float32) for name, shape, _, role, _ in tensors if role == "in"}
+    usual = _signatures.signature(op).usual
+    values, tensors = next(one for one in random_calls.samples(op, 1, 60) if [tensor[0] for tensor in one[1]] == usual)
+    called = {name: np.ones(shape, np.float32) for name, shape, _, role in tensors if role == "in"}
     fields = {name: values[name] for name in given.arguments if name not in called}
-    dtype = None if any(dtype == "T" and role == "in" for _, _, dtype, role, _ in tensors) else "fp32"
+    dtype = None if any(dtype == "T" and role == "in" for _, _, dtype, role in tensors) else "fp32"
     made = function(**called, **fields, dtype=dtype)
     assert len(outputs.split(", ")) == (len(made) if isinstance(made, tuple) else 1)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import built  # finds the module
 import noisefloor
 import pytest
+import random_calls
 from capturing import F, PROGRAM, block, listed, needs_program, needs_torch, program, torch
 from noisefloor import _mapping, _signatures
 
@@ -18,7 +19,7 @@ def test_problems_are_written_as_the_program_writes_them(tmp_path):
     kinds = {"integer": int, "real": float, "flag": lambda text: text == "1"}
     for op, data in _signatures.CATALOGUE.items():
         wanted = {}
-        for values, _ in noisefloor._core.samples(op, 3, 60)[0]:
+        for values, _ in random_calls.samples(op, 3, 60):
             typed = {field["name"]: kinds.get(field["type"], str)(values[field["name"]]) for field in data["fields"]}
             wanted[_mapping.problem(op, "fp32", **typed).text] = values
         folder = tmp_path / op

@@ -12,10 +12,14 @@ from noisefloor import _signatures
 FILE = Path(__file__).resolve().parents[2] / "tools/experiments/measure_python.py"
 
 
+def timer_of(op, memory, count):
+    return lambda *tensors, **given: _signatures.bound(op).seconds_of_launch(*_signatures.signature(op).bind(tensors, given), memory, count)
+
+
 def test_a_launch_is_timed_on_the_tensors_of_the_call():
     a, b, out = np.ones((4, 8), np.float32), np.ones((3, 8), np.float32), np.zeros((4, 3), np.float32)
     for count in (1, 5):
-        timer = _signatures.make_function("gemm", lambda *call: _signatures.bound("gemm").seconds_of_launch(*call, None, count))
+        timer = timer_of("gemm", None, count)
         out[:] = np.nan
         assert 0 < timer(a, b, out=out) < 60 and (out == 8).all()
     with pytest.raises(ValueError, match="'count' must be at least 1"):
@@ -23,7 +27,7 @@ def test_a_launch_is_timed_on_the_tensors_of_the_call():
     shape = (2, 4, 4, 8)
     x, w = np.ones(shape, np.float32), np.ones((8, 3, 3, 8), np.float32)
     handle, y = noisefloor.prepare("conv2d", shape, w), np.zeros(shape, np.float32)
-    timer = _signatures.make_function("conv2d", lambda *call: _signatures.bound("conv2d").seconds_of_launch(*call, handle.memory, 2))
+    timer = timer_of("conv2d", handle.memory, 2)
     assert timer(x, w, variant=handle.variant, out=y) > 0 and np.array_equal(y, handle(x))
 
 

@@ -107,7 +107,7 @@ def test_what_cannot_be_prepared_is_refused_by_name():
             (("conv2d", X.shape, W.shape), TypeError, "conv2d: prepare needs the weights as tensors, not only shapes"),
             (("conv2d", ("a", 1), W), TypeError, "conv2d: 'x' must be a tensor, or a shape of integers"),
             (("conv2d", (2, 6, 5, 9), W), ValueError, "conv2d: "), (("conv", W), ValueError, "noisefloor has no op 'conv'"),
-            (("conv2d",), TypeError, "missing 2 required positional arguments")]:
+            (("conv2d",), TypeError, "missing a required argument: 'x'")]:
         with pytest.raises(error, match=re.escape(text)):
             noisefloor.prepare(*arguments)
     with pytest.raises(TypeError, match="conv2d: prepare takes no 'out'"):

@@ -110,6 +110,8 @@ def test_an_oracle_is_what_pytorch_computes(op, seed):
         if op == "conv2d" and values["stats"] == "1":
             y = torch.from_numpy(made[0].astype(np.float32)).double()
             parts = [y[:, row::2, column::2] for row in (0, 1) for column in (0, 1)] if values["upsample"] == "1" else [y]
+            if values["patches"] == "1":
+                parts = [y.unflatten(2, (-1, 8)).unflatten(1, (-1, 8)).transpose(2, 3)]
             right += tuple(statistics_of([part.reshape(len(y), -1, y.shape[-1]) for part in parts]))
         for oracle, one in zip(made, right, strict=True):
             one = back(op, oracle.shape, one)

@@ -143,7 +143,8 @@ def measure_overhead(options):
         by_text = {name: value for name, value in given.items() if torch.is_tensor(value)} | ({"fields": fields} if fields else {}) | more
         out = torch.empty_like(exact(*tensors, **{k: v for k, v in given.items() if torch.is_tensor(v)}))
         out = out.contiguous(memory_format=torch.contiguous_format)
-        timer = _signatures.make_function(op, lambda *args, op=op, memory=more.get("prepared"): _signatures.bound(op).seconds_of_launch(*args, memory, CALLS))
+        timer = lambda *tensors, op=op, memory=more.get("prepared"), **given: _signatures.bound(op).seconds_of_launch(  # noqa: E731
+            *_signatures.signature(op).bind(tensors, given), memory, CALLS)
         launch_given = {**given, **({"variant": more["variant"]} if more else {}), "out": out}
         with_out = written_out(handle, tensors[:1], {"out": out}) if handle else written_out(function, tensors, given | {"out": out})
         library.define(str(operator._schema).replace("noisefloor::", ""), tags=operator.tags)
