@@ -1,5 +1,6 @@
 """Every include of C++ and CUDA, read against the table of rooms in docs/architecture.md."""
 
+import ast
 import re
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -95,23 +96,41 @@ class House:
 
     def circle(self):
         """The rooms of a circle of allowed arrows, or None."""
-        done, way = set(), []
+        return circle({room: [*allowed, *(self.ops & self.rooms.keys() if OP in allowed else ())] for room, allowed in self.rooms.items()})
 
-        def visit(room):
-            if room in way:
-                return way[way.index(room):] + [room]
-            if room in done:
-                return None
-            way.append(room)
-            reached = list(self.rooms[room])
-            if OP in reached:
-                reached += [op for op in self.ops if op in self.rooms]
-            found = next(filter(None, map(visit, reached)), None)
-            way.pop()
-            done.add(room)
-            return found
+    def imports(self):
+        """Python's modules, each with those of ours that it imports before anything is called."""
+        places = {"noisefloor": self.root / "python/noisefloor", **{top: self.root / top for top in ("baselines", "reports")}}
+        modules = {".".join([top, *path.relative_to(place).with_suffix("").parts]): path for top, place in places.items() for path in place.rglob("*.py")}
+        return {module: [one for name in imported(path) if (one := name if name in modules else name.rpartition(".")[0]) in modules]
+                for module, path in modules.items()}  # fmt: skip
 
-        return next(filter(None, map(visit, self.rooms)), None)
+
+def imported(path):
+    """Names at a module's own level: "a.b" of `import a.b` and of `from a import b`."""
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{one.name}" for one in node.names)
+        elif isinstance(node, ast.Import):
+            yield from (one.name for one in node.names)
+
+
+def circle(arrows):
+    """Those of a circle of arrows, or None."""
+    done, way = set(), []
+
+    def visit(one):
+        if one in way:
+            return way[way.index(one):] + [one]
+        if one in done:
+            return None
+        way.append(one)
+        found = next(filter(None, map(visit, arrows[one])), None)
+        way.pop()
+        done.add(one)
+        return found
+
+    return next(filter(None, map(visit, arrows)), None)
 
 
 def test_every_include_keeps_to_the_table():
@@ -127,6 +146,13 @@ def test_every_arrow_of_the_table_is_taken():
 def test_the_table_has_no_circle():
     circle = House(ROOT).circle()
     assert not circle, " -> ".join(circle)
+
+
+def test_pythons_imports_have_no_circle():
+    imports = House(ROOT).imports()
+    assert "noisefloor._patch" in imports["noisefloor.torch"] and "noisefloor._core" not in imports
+    found = circle(imports)
+    assert not found, " -> ".join(found)
 
 
 def test_rooms_of_the_table_are_there():
