@@ -88,3 +88,8 @@ def test_rows_are_taken_evenly_over_their_times():
     assert list(tool.evenly(rows, 4)["time_cold_us"]) == [20, 40, 60, 80]
     with pytest.raises(tool.Refused, match="80 rows"):
         tool.evenly(rows, 81)
+
+
+def test_most_has_a_range(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["crosscheck", "loop", "run", "--most", "0"])
+    assert tool.main() == 2 and "1 to 10,000" in capsys.readouterr().err

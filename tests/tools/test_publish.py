@@ -70,8 +70,7 @@ def test_a_published_folder_of_all_shards(machine):
 
 def test_a_shard_that_was_cut_short_goes_on(machine):
     with subprocess.Popen(machine.command("measure", "--only", "rest"), cwd=machine.folder, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT) as session:
-        while "/40]" not in session.stderr.readline():
-            pass
+        next(line for line in session.stderr if "[ 3/40]" in line)  # behind it, the first problem's row is on file
         session.send_signal(signal.SIGTERM)
         assert "what it measured is kept" in session.stderr.read()
     assert session.returncode == 2
@@ -110,6 +109,12 @@ def test_what_is_no_published_folder_is_left_alone(machine):
 def test_wrong_arguments_are_named(machine, arguments, says):
     result = machine.run(*arguments)
     assert result.returncode == 2 and says in result.stderr
+
+
+def test_a_program_that_does_not_start(machine, monkeypatch):
+    monkeypatch.setitem(ENVIRONMENT, "NOISEFLOOR_BINARY", str(machine.folder / "none"))
+    result = machine.run("measure")
+    assert result.returncode == 2 and str(machine.folder / "none") in result.stderr
 
 
 def test_a_list_that_is_none(machine):
