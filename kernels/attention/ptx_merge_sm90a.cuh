@@ -92,11 +92,7 @@ __device__ __forceinline__ void merge_partials(std::uint32_t partial, const Argu
     const std::uint32_t sums = partial + static_cast<std::uint32_t>(row * P::kRowBytes + piece * 32);
     const std::int64_t at = std::int64_t{batch} * args.heads + head, token = std::int64_t{batch} * args.seq_q + query;
     merge_shares<T, kMostSplits>(
-        args.sharing.splits,
-        [&](int rank) {
-          return make_float2(ptx::load_cluster(ptx::map_to_rank(state, rank)),
-                             ptx::load_cluster(ptx::map_to_rank(state + 4, rank)));
-        },
+        args.sharing.splits, [&](int rank) { return ptx::load_cluster_pair(ptx::map_to_rank(state, rank)); },
         [&](int rank, float4& low, float4& high) {
           low = ptx::load_cluster_16(ptx::map_to_rank(sums, rank));
           high = ptx::load_cluster_16(ptx::map_to_rank(sums + 16, rank));

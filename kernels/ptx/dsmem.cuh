@@ -15,7 +15,7 @@ __device__ __forceinline__ void store_async(std::uint32_t address, float2 value,
                : "memory");
 }
 
-// ld.shared::cluster: 16-byte aligned, and 4 bytes.
+// ld.shared::cluster of 16 and of 8 bytes, aligned to as many.
 __device__ __forceinline__ float4 load_cluster_16(std::uint32_t address) {
   float4 v;
   asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
@@ -24,9 +24,9 @@ __device__ __forceinline__ float4 load_cluster_16(std::uint32_t address) {
                : "memory");
   return v;
 }
-__device__ __forceinline__ float load_cluster(std::uint32_t address) {
-  float v;
-  asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(v) : "r"(address) : "memory");
+__device__ __forceinline__ float2 load_cluster_pair(std::uint32_t address) {
+  float2 v;
+  asm volatile("ld.shared::cluster.v2.f32 {%0, %1}, [%2];" : "=f"(v.x), "=f"(v.y) : "r"(address) : "memory");
   return v;
 }
 

@@ -74,17 +74,19 @@ struct E4m3;
 template <class T, int kN, bool kNMajor = false>
 struct Wgmma;
 
-#define NOISEFLOOR_WGMMA_BY_TYPE(majors)                                  \
-  if constexpr (std::is_same_v<T, __nv_bfloat16>) {                       \
-    NOISEFLOOR_WGMMA("k16.f32.bf16.bf16", majors);                        \
-  } else if constexpr (std::is_same_v<T, __half>) {                       \
-    NOISEFLOOR_WGMMA("k16.f32.f16.f16", majors);                          \
-  } else {                                                                \
-    static_assert(!kNMajor, "wgmma takes 16-bit operands alone n-major"); \
-    if constexpr (std::is_same_v<T, Tf32>)                                \
-      NOISEFLOOR_WGMMA("k8.f32.tf32.tf32", "");                           \
-    else if constexpr (std::is_same_v<T, E4m3>)                           \
-      NOISEFLOOR_WGMMA("k32.f32.e4m3.e4m3", "");                          \
+#define NOISEFLOOR_WGMMA_BY_TYPE(majors)                                    \
+  if constexpr (std::is_same_v<T, __nv_bfloat16>) {                         \
+    NOISEFLOOR_WGMMA("k16.f32.bf16.bf16", majors);                          \
+  } else if constexpr (std::is_same_v<T, __half>) {                         \
+    NOISEFLOOR_WGMMA("k16.f32.f16.f16", majors);                            \
+  } else {                                                                  \
+    static_assert(!kNMajor, "wgmma takes 16-bit operands alone n-major");   \
+    if constexpr (std::is_same_v<T, Tf32>)                                  \
+      NOISEFLOOR_WGMMA("k8.f32.tf32.tf32", "");                             \
+    else if constexpr (std::is_same_v<T, E4m3>)                             \
+      NOISEFLOOR_WGMMA("k32.f32.e4m3.e4m3", "");                            \
+    else                                                                    \
+      static_assert(std::is_same_v<T, E4m3>, "wgmma has no such operands"); \
   }
 #include <noisefloor_wgmma.cuh>
 #undef NOISEFLOOR_WGMMA_BY_TYPE

@@ -25,7 +25,8 @@ EARLY_LOADS = {
     "layer_kernel": {"UBLKCP"},  # timestep_embedding: the block's rows of weights
 }
 
-INSTRUCTION = re.compile(r"/\*([0-9a-f]{4,})\*/ +(@!?U?P\w+ +)?"
+FUNCTION = re.compile(r"\s*Function : (\S+)$")
+INSTRUCTION = re.compile(r"\s*/\*([0-9a-f]{4,})\*/ +(@!?U?P\w+ +)?"
                          r"((?:BRA|BRX|JMP|JMX|CALL|RET|EXIT|ACQBULK|HGMMA|QGMMA|WARPGROUP\.DEPBAR|LD|LDG|LDGSTS|UBLKCP|UTMALDG)\b)([^;]*);")
 
 
@@ -34,12 +35,18 @@ def kernels(file):
     folders = [str(Path(NVCC).parent), *map(str, Path(sys.prefix).glob("lib/python3*/site-packages/nvidia/*/bin"))]
     path = os.pathsep.join([os.environ["PATH"], *folders])
     tool = shutil.which("cuobjdump", path=path)
-    assert tool and shutil.which("nvdisasm", path=path), "needs cuobjdump and nvdisasm, which scripts/setup installs"
-    text = subprocess.run([tool, "-sass", "-arch", "sm_90a", file], env={**os.environ, "PATH": path}, capture_output=True, text=True,
-                          check=True).stdout
-    functions = re.split(r"^\s*Function : (\S+)$", text, flags=re.MULTILINE)
-    return {name: [(int(address, 16), predicate, operation, operands) for address, predicate, operation, operands in INSTRUCTION.findall(code)]
-            for name, code in zip(functions[1::2], functions[2::2])}
+    if not tool or not shutil.which("nvdisasm", path=path):
+        message = "needs cuobjdump and nvdisasm: of a CUDA toolkit, or by scripts/setup"
+        pytest.fail(message) if os.environ.get("NOISEFLOOR_REQUIRE_NVDISASM") else pytest.skip(message)
+    found = {}
+    with subprocess.Popen([tool, "-sass", "-arch", "sm_90a", file], env={**os.environ, "PATH": path}, stdout=subprocess.PIPE, text=True) as printed:
+        for line in printed.stdout:  # in all, some 300 MB
+            if function := FUNCTION.match(line):
+                code = found.setdefault(function[1], [])
+            elif instruction := INSTRUCTION.match(line):
+                code.append((int(instruction[1], 16), *instruction.groups()[1:]))
+    assert printed.returncode == 0
+    return found
 
 
 def serialized(code):
