@@ -7,13 +7,12 @@
 #include <chrono>
 #include <cstdint>
 #include <cstring>
-#include <fstream>
 #include <new>
 #include <stdexcept>
 
 #include "bench/ceilings/ceilings.h"
 #include "bench/platform/large_memory.h"
-#include "bench/platform/pinned_threads.h"
+#include "bench/platform/processors.h"
 #include "bench/platform/run_queue.h"
 #include "kernels/core/parallel.h"
 
@@ -148,16 +147,6 @@ Ceiling fma_rate() {
   });
   static_cast<void>(sink);
   return rate("fma_fp32", 2.0 * kChains * kLanes * static_cast<double>(kSteps) * threads, best, "GFLOP/s");
-}
-
-std::string cpu_name() {
-  std::ifstream info("/proc/cpuinfo");
-  for (std::string line; std::getline(info, line);) {
-    if (!line.starts_with("model name")) continue;
-    const std::size_t colon = line.find(": ");
-    if (colon != std::string::npos) return line.substr(colon + 2);
-  }
-  return "unknown CPU";
 }
 
 }  // namespace

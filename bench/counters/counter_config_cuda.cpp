@@ -7,7 +7,7 @@
 
 #include "bench/counters/counter_status.h"
 #include "bench/counters/cupti_api.h"
-#include "bench/counters/made_once.h"
+#include "bench/counters/once.h"
 
 namespace noisefloor {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "bench/counters/counter_config.h"
 #include "bench/counters/cupti_api.h"
-#include "bench/counters/only_one.h"
+#include "bench/counters/once.h"
 
 namespace noisefloor {
 namespace {

@@ -1,6 +1,11 @@
-// A build without CUDA: what the CUDA platform says instead.
+// A build without CUDA: what the CUDA platform, NVML by CUDA device and the clock sampler say instead.
 #include <fmt/format.h>
 
+#include <limits>
+#include <stdexcept>
+
+#include "bench/platform/clocks.h"
+#include "bench/platform/nvml.h"
 #include "bench/platform/platform.h"
 
 namespace noisefloor {
@@ -22,5 +27,27 @@ std::vector<CudaDevice> list_cuda_devices(std::string& why) {
   (void)cuda_device_count(why);
   return {};
 }
+
+GpuMonitor GpuMonitor::of_cuda_device(int) {
+  return unavailable("no CUDA in this build");
+}
+
+struct ClockSampler::State {};
+
+ClockSampler::ClockSampler(int, double) {
+  throw std::runtime_error("no CUDA in this build: there is no SM clock to sample");
+}
+ClockSampler::~ClockSampler() = default;
+
+int ClockSampler::enqueue(Stream) {
+  throw std::runtime_error("no CUDA in this build: there is no SM clock to sample");
+}
+double ClockSampler::mhz(int) const {
+  return std::numeric_limits<double>::quiet_NaN();
+}
+int ClockSampler::count() const {
+  return 0;
+}
+void ClockSampler::clear() {}
 
 }  // namespace noisefloor

@@ -14,7 +14,6 @@
 #include <thread>
 #include <vector>
 
-#include "bench/platform/pinned_threads.h"
 #include "bench/platform/platform.h"
 #include "bench/platform/processors.h"
 #include "bench/platform/random.h"

@@ -140,5 +140,7 @@ if __name__ == "__main__":
         cases(int(sys.argv[2]), Path(sys.argv[3]))
     elif len(sys.argv) > 4 and sys.argv[1] == "judge":
         sys.exit(judge(*sys.argv[2:]))
+    elif set(sys.argv[1:]) & {"-h", "--help"}:
+        print(__doc__)
     else:
         die(__doc__.split("\n\n")[1])

@@ -10,7 +10,7 @@
 #include "bench/counters/counter_status.h"
 #include "bench/counters/counting_costs.h"
 #include "bench/counters/kernel_resources.h"
-#include "bench/counters/made_once.h"
+#include "bench/counters/once.h"
 #include "bench/platform/nvml.h"
 #include "kernels/core/fields.h"
 #include "reports/run/columns.h"
