@@ -31,21 +31,25 @@ namespace {
 
 using namespace noisefloor;
 
-// What is no option, or no command (no name), any more, and what to do instead: an old script's user reads that.
+// What is no option, or no command (no name), any more, and what to do instead: an old script's user reads that. Each
+// row's commands and names stand between spaces; {} is the name as a key.
 struct RemovedOption {
-  std::string_view command, name, instead;
+  std::string_view commands, names;
+  const char* instead;
 };
-constexpr std::string_view kFusedNorm = "plans own and fastest put norms into convolutions where that takes less time";
-constexpr std::string_view kPluginSeconds = "set NOISEFLOOR_PLUGIN_SECONDS";
 constexpr RemovedOption kRemovedOptions[] = {
-    {"forward", "--fused-norm", kFusedNorm},
-    {"sample", "--fused-norm", kFusedNorm},
-    {"stream", "--fused-norm", kFusedNorm},
+    {"forward sample stream", "--fused-norm", "plans own and fastest put norms into convolutions where that pays"},
+    {"forward sample stream", "--programmatic", "--without pdl, for off"},
+    {"forward sample stream", "--folded-skips", "--without fusions, for off"},
+    {"sample stream", "--embed-ahead", "--without embed-ahead, for off"},
+    {"sample stream",
+     "--prediction --schedule --spacing --offset --final --sigma-min --sigma-max --rho --eta --churn --clamp",
+     "--sampler {}=VALUE, with others behind a comma"},
+    {"sample stream", "--cache-every --cache-blocks", "--cache every=K,blocks=N"},
+    {"forward problems sample stream", "--height --width --frames --tokens", "--size {}=N, with others behind a comma"},
+    {"forward sample", "--breakdown-csv --breakdown-rows", "--breakdown takes a file to write, or a run folder"},
     {"problems", "--unconditional", "without labels a network lacks the problems of its label embedding alone"},
-    {"list", "--plugin-seconds", kPluginSeconds},
-    {"run", "--plugin-seconds", kPluginSeconds},
-    {"duel", "--plugin-seconds", kPluginSeconds},
-    {"sweep", "--plugin-seconds", kPluginSeconds},
+    {"duel list run sweep", "--plugin-seconds", "set NOISEFLOOR_PLUGIN_SECONDS"},
     {"crosscheck", "", "scripts/ncu captures cases, and tools/crosscheck ncu puts them beside a run's rows"},
     {"sweep", "--take-turns", "sweep one after the other, or each on a GPU of its own (--device N)"},
     {"sweep", "--do-bench", "tools/crosscheck loop puts such a loop beside PyTorch's rows"},
@@ -58,6 +62,20 @@ constexpr RemovedOption kRemovedOptions[] = {
     {"gate", "--strict", "exit code 2 says that an ambiguous row is slower by more than 10 %, without it"},
 };
 
+// Of an option, or of a whole command; "" for what never was one.
+std::string why_removed(const std::string& command, const std::string& name) {
+  const auto has = [](std::string_view words, const std::string& word) {
+    return fmt::format(" {} ", words).find(fmt::format(" {} ", word)) != std::string::npos;
+  };
+  for (const auto& [commands, names, instead] : kRemovedOptions) {
+    if (!has(commands, command) || (name.empty() ? !names.empty() : !has(names, name))) continue;
+    std::string key = name.substr(std::min<std::size_t>(name.size(), 2));
+    std::ranges::replace(key, '-', '_');
+    return fmt::format("{} was removed: {}", name.empty() ? command : name, fmt::format(fmt::runtime(instead), key));
+  }
+  return "";
+}
+
 // What CLI11 did not expect, with the nearest name that it knows.
 std::string with_suggestion(const CLI::App& app, const Invocation& invocation, const std::string& message) {
   std::vector<std::string> known;
@@ -67,9 +85,7 @@ std::string with_suggestion(const CLI::App& app, const Invocation& invocation, c
     if (invocation.arguments.size() > 1 && subcommand->check_name(invocation.arguments[1])) command = subcommand;
   }
   if (command == nullptr && invocation.arguments.size() > 1)
-    for (const RemovedOption& removed : kRemovedOptions)
-      if (removed.name.empty() && invocation.arguments[1] == removed.command)
-        return fmt::format("{} was removed: {}", removed.command, removed.instead);
+    if (const std::string why = why_removed(invocation.arguments[1], ""); !why.empty()) return why;
   if (command == nullptr && invocation.arguments.size() > 1 && invocation.arguments[1][0] != '-')
     return fmt::format("unknown command '{}'{}", invocation.arguments[1], did_you_mean(invocation.arguments[1], known));
   if (command == nullptr) return message;
@@ -84,9 +100,7 @@ std::string with_suggestion(const CLI::App& app, const Invocation& invocation, c
     const std::string name = invocation.arguments[i].substr(0, invocation.arguments[i].find('='));
     if (!name.starts_with("--") || name.starts_with("--benchmark_") || name == "--") continue;
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;  // its value is wrong, not its name
-    for (const RemovedOption& removed : kRemovedOptions)
-      if (command->get_name() == removed.command && name == removed.name)
-        return fmt::format("{} was removed: {}", name, removed.instead);
+    if (const std::string why = why_removed(command->get_name(), name); !why.empty()) return why;
     // A misspelt option is missed under its right name too ("--problem is required").
     const std::string unknown = message.find(name) == std::string::npos ? fmt::format("; unknown '{}'", name) : "";
     return message + unknown + did_you_mean(name, known);

@@ -11,6 +11,7 @@ namespace noisefloor {
 namespace {
 
 constexpr std::size_t kTopNodes = 20;
+constexpr const char* kTable = "table";  // --breakdown alone
 
 // The run folder whose rows are compared with: the one that was asked for, or where the plan comes from.
 std::optional<std::filesystem::path> folder_of_rows(const BreakdownArguments& arguments, const std::string& plan) {
@@ -23,12 +24,24 @@ std::optional<std::filesystem::path> folder_of_rows(const BreakdownArguments& ar
 }  // namespace
 
 void add_breakdown_options(CLI::App& command, BreakdownArguments& arguments) {
-  command.add_flag("--breakdown", arguments.table,
-                   "Print time by op and by node; on a GPU from CUPTI's records, with the gaps between launches");
-  add_output_file(command, "--breakdown-csv", arguments.csv,
-                  "Also write it as CSV: op,node,problem,variant,kernels,time_us,gap_before_us");
-  command.add_option("--breakdown-rows", arguments.rows,
-                     "Run folder of the warm times beside it (default: the plan's folder, if it has rows)");
+  const auto take = [&](const std::vector<std::string>& words) {
+    arguments.table = true;
+    for (const std::string& word : words) {
+      if (word == kTable) continue;
+      std::string& place = std::filesystem::is_directory(word) ? arguments.rows : arguments.csv;
+      if (!place.empty()) throw InvalidInput(fmt::format("--breakdown {}: {} is given already", word, place));
+      place = word;
+    }
+  };
+  command
+      .add_option_function<std::vector<std::string>>(
+          "--breakdown", take,
+          "Print time by op and by node; on a GPU from CUPTI's records, with the gaps between launches. A file: also "
+          "write it as CSV: op,node,problem,variant,kernels,time_us,gap_before_us. A run folder: its warm times stand "
+          "beside it (default: the plan's folder, if it has rows)")
+      ->expected(0, 2)
+      ->type_name("[OUTFILE] [RUN]")
+      ->default_str(kTable);
   add_output_file(command, "--trace", arguments.trace,
                   "Write one call as a timeline (JSON) for ui.perfetto.dev: nodes, gaps, kernels, memory");
 }
@@ -37,11 +50,12 @@ void check_breakdown(const BreakdownArguments& arguments, const std::string& pla
                      OutputFiles& files) {
   if (!arguments.wanted()) return;
   if (const auto folder = folder_of_rows(arguments, plan))
-    files.add_input_run(arguments.rows.empty() ? "a file of the run of --plan" : "--breakdown-rows", *folder);
-  files.add("--breakdown-csv", arguments.csv);
+    files.add_input_run(arguments.rows.empty() ? "a file of the run of --plan" : "a file of the run of --breakdown",
+                        *folder);
+  files.add("--breakdown", arguments.csv);
   files.add("--trace", arguments.trace);
   if (!arguments.rows.empty() && !std::filesystem::is_regular_file(std::filesystem::path(arguments.rows) / "sweep.csv"))
-    throw InvalidInput(fmt::format("--breakdown-rows {}: is not a run folder, it has no sweep.csv", arguments.rows));
+    throw InvalidInput(fmt::format("--breakdown {}: is not a run folder, it has no sweep.csv", arguments.rows));
   std::string why;
   if (device == "host" || cuda_device_count(why) == 0) return;
   try {
@@ -58,7 +72,7 @@ void break_down(const BreakdownArguments& arguments, pipeline::RunningModel& run
   pipeline::Breakdown breakdown = pipeline::measure_breakdown(model.device.platform, running.executor(), enqueue,
                                                               fmt::format("{}, {}", model.network.name(), what));
   if (const auto folder = folder_of_rows(arguments, model.request.plan)) pipeline::use_rows(breakdown, *folder, device);
-  if (!arguments.csv.empty()) files.write("--breakdown-csv", pipeline::breakdown_csv(breakdown));
+  if (!arguments.csv.empty()) files.write("--breakdown", pipeline::breakdown_csv(breakdown));
   if (!arguments.trace.empty()) files.write("--trace", pipeline::timeline_json(breakdown, device));
   fmt::print("{}\n", pipeline::breakdown_text(breakdown, kTopNodes));
 }

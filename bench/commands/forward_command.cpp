@@ -81,7 +81,8 @@ void add_forward_command(CLI::App& app, CommandResult result) {
       add_command(app, result, "forward", "Call a network once, on the tensors of a safetensors file", forward);
   add_network_options(command, arguments.model, arguments.device);
   add_breakdown_options(command, arguments.breakdown);
-  add_size_options(command, arguments.sizes, "as the input has it");
+  add_size_option(command, arguments.sizes, "as the input has it");
+  add_without_option(command, arguments.model, nullptr);
   command
       .add_option("--input", arguments.input,
                   fmt::format("Safetensors file: x [n, channels, height, width] (channels-first; videos: [n, frames, "

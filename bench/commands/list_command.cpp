@@ -171,7 +171,7 @@ void list_solvers(Wanted& wanted) {
     levels += fmt::format("{:<13} {:.5g} to {:.5g}\n", info.name, least, most);
   }
   if (!levels.empty())
-    fmt::print("\nNoise levels of the networks' training: --schedule karras spans them, no other goes beyond.\n{}",
+    fmt::print("\nNoise levels of the networks' training: schedule=karras spans them, no other goes beyond.\n{}",
                levels);
 }
 

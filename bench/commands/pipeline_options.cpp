@@ -18,41 +18,55 @@ using namespace networks;
 using namespace pipeline;
 using sampler_step::SolverRow;
 
-// An option whose value is the index of one of the names.
+// What takes a value that is one of the names, as its index.
 template <class Value, class Target>
-CLI::Option* add_choice(CLI::App& command, const std::string& option, Target& target,
-                        std::span<const char* const> names, const std::string& about) {
+std::function<void(const std::string&)> one_of(Target& target, std::span<const char* const> names, const char* what) {
   const std::vector<std::string> known(names.begin(), names.end());
-  const auto take = [=, &target](const std::string& name) {
+  return [=, &target](const std::string& name) {
     const auto found = std::ranges::find(known, name);
     if (found == known.end())
-      throw InvalidInput(fmt::format("{}: unknown {} '{}'; there are {}{}", option, option.substr(2), name,
-                                     fmt::join(known, ", "), did_you_mean(name, known)));
+      throw InvalidInput(fmt::format("unknown {} '{}'; there are {}{}", what, name, fmt::join(known, ", "),
+                                     did_you_mean(name, known)));
     target = static_cast<Value>(found - known.begin());
   };
-  return command.add_option_function<std::string>(option, take, about)
-      ->type_name(fmt::format("TEXT:{{{}}}", fmt::join(known, ",")));
 }
 
-// One that a network's row has, too.
+// A key whose value a network's row has, too.
 template <class Value>
-void add_row_choice(CLI::App& command, const std::string& option, std::optional<Value>& target,
-                    std::span<const char* const> names, Value NetworkInfo::*own, const std::string& about) {
+OptionKey row_key(const char* name, std::optional<Value>& target, std::span<const char* const> names,
+                  Value NetworkInfo::*own, const std::string& about) {
   const auto name_of = [=](const NetworkInfo& info) -> std::string {
     return names[static_cast<std::size_t>(info.*own)];
   };
-  add_choice<Value>(command, option, target, names, about + network_defaults(name_of));
+  return {name, fmt::format("{}{}{}", about, fmt::join(names, ", "), network_defaults(name_of)),
+          one_of<Value>(target, names, *name == '\0' ? "sampler" : name)};
 }
 
 template <class Target>
-CLI::Option* add_switch(CLI::App& command, const std::string& option, Target& on, const std::string& about) {
-  static constexpr const char* kOffOn[] = {"off", "on"};
-  return add_choice<bool>(command, option, on, kOffOn, about);
+OptionKey number_key(const char* name, Target& target, const std::string& about, double most = 0) {
+  return {name, about, [=, &target](const std::string& text) {
+            double value = 0;
+            if (!CLI::detail::lexical_cast(text, value)) throw InvalidInput("must be a number");
+            if (most > 0 && !(value >= 0 && value <= most))
+              throw InvalidInput(fmt::format("the range is 0 to {}", most));
+            target = value;
+          }};
+}
+
+template <class Number, class Target>
+OptionKey whole_key(const char* name, Target& target, const std::string& about, std::int64_t least, std::int64_t most) {
+  return {name, about, [=, &target](const std::string& text) {
+            const std::int64_t value = require_integer(name, text);
+            if (value < least || value > most) throw InvalidInput(fmt::format("the range is {} to {}", least, most));
+            target = static_cast<Number>(value);
+          }};
 }
 
 std::string solvers_that(bool (*so)(const SolverRow&)) {
   return listed(sampler_step::solvers_where(so), "and");
 }
+
+constexpr std::int64_t kMostEvery = 1'000'000;
 
 std::string level_text(double sigma) {
   return fmt::format("{:.5g}", sigma);
@@ -89,50 +103,50 @@ std::string having(bool (*has)(const NetworkInfo&)) {
 }
 
 // Which levels a loop visits, and where it ends.
-void add_level_options(CLI::App& command, SampleArguments& arguments) {
+std::vector<OptionKey> level_keys(SampleArguments& arguments) {
   static constexpr const char* kEnds[] = {"zero", "first"};
-  add_row_choice(command, "--schedule", arguments.schedule, sampler_step::kScheduleNames, &NetworkInfo::schedule,
-                 "Noise levels: karras', or those of a schedule's training timesteps");
-  add_row_choice(command, "--spacing", arguments.spacing, sampler_step::kSpacingNames, &NetworkInfo::spacing,
-                 "How training timesteps are chosen, by diffusers' names");
-  command.add_option("--offset", arguments.offset,
-                     "Added to each timestep of spacing leading" +
-                         network_defaults([](const NetworkInfo& info) { return std::to_string(info.offset); }));
-  add_choice<bool>(command, "--final", arguments.ends_noisy, kEnds,
-                   fmt::format("Where the last step ends: zero (no noise), or first (the level of timestep 0) "
-                               "(default: first for {} by {}, else zero)",
-                               networks_that([](const NetworkInfo& info) { return info.ends_noisy; }),
-                               solvers_that([](const SolverRow& row) { return row.ends_as_trained; })));
-  command.add_option(
-      "--sigma-min", arguments.sigma_min,
-      "Least noise level: the last of karras, and no timestep of another schedule is below it" +
-          network_defaults([](const NetworkInfo& info) { return level_text(info.trained_levels().min); }));
-  command.add_option(
-      "--sigma-max", arguments.sigma_max,
-      "Largest noise level: the first of karras, and no timestep of another schedule is above it" +
-          network_defaults([](const NetworkInfo& info) { return level_text(info.trained_levels().max); }));
-  command.add_option(
-      "--rho", arguments.rho,
-      fmt::format("karras: the larger, the more levels near the last (default: {})", SamplingOptions{}.rho));
+  constexpr int kMost = sampler_step::kTrainingSteps;
+  return {
+      row_key("schedule", arguments.schedule, sampler_step::kScheduleNames, &NetworkInfo::schedule,
+              "noise levels, karras' or those of a schedule's training timesteps: "),
+      row_key("spacing", arguments.spacing, sampler_step::kSpacingNames, &NetworkInfo::spacing,
+              "how training timesteps are chosen, by diffusers' names: "),
+      whole_key<int>("offset", arguments.offset,
+                     "added to each timestep of spacing leading" +
+                         network_defaults([](const NetworkInfo& info) { return std::to_string(info.offset); }),
+                     0, kMost),
+      {"final",
+       fmt::format("where the last step ends: zero (no noise), or first (the level of timestep 0) (default: first for "
+                   "{} by {}, else zero)",
+                   networks_that([](const NetworkInfo& info) { return info.ends_noisy; }),
+                   solvers_that([](const SolverRow& row) { return row.ends_as_trained; })),
+       one_of<bool>(arguments.ends_noisy, kEnds, "final")},
+      number_key("sigma_min", arguments.sigma_min,
+                 "least noise level: the last of karras, and no timestep of another schedule is below it" +
+                     network_defaults([](const NetworkInfo& info) { return level_text(info.trained_levels().min); })),
+      number_key("sigma_max", arguments.sigma_max,
+                 "largest noise level: the first of karras, and no timestep of another schedule is above it" +
+                     network_defaults([](const NetworkInfo& info) { return level_text(info.trained_levels().max); })),
+      number_key("rho", arguments.rho,
+                 fmt::format("karras: the larger, the more levels near the last (default: {})", SamplingOptions{}.rho)),
+  };
 }
 
-// What a loop computes at these levels.
+// What a loop computes, and at which levels.
 void add_solver_options(CLI::App& command, SampleArguments& arguments) {
-  add_row_choice(command, "--prediction", arguments.prediction, sampler_step::kPredictionNames,
-                 &NetworkInfo::prediction, "What the weights predict");
-  add_row_choice(command, "--sampler", arguments.sampler, sampler_step::solver_names(), &NetworkInfo::solver,
-                 "How steps are taken");
-  add_level_options(command, arguments);
-  command
-      .add_option("--eta", arguments.eta, solvers_that([](const SolverRow& row) {
-                                            return row.takes_eta();
-                                          }) + ": 0 is deterministic, 1 as ddpm")
-      ->capture_default_str();
-  command
-      .add_option("--churn", arguments.churn, solvers_that([](const SolverRow& row) {
-                                                return row.churns;
-                                              }) + ": noise added between the steps (S_churn)")
-      ->capture_default_str();
+  std::vector<OptionKey> keys{row_key("", arguments.sampler, sampler_step::solver_names(), &NetworkInfo::solver, ""),
+                              row_key("prediction", arguments.prediction, sampler_step::kPredictionNames,
+                                      &NetworkInfo::prediction, "what the weights predict: ")};
+  for (OptionKey& key : level_keys(arguments)) keys.push_back(std::move(key));
+  keys.push_back(number_key("eta", arguments.eta, solvers_that([](const SolverRow& row) {
+                                                    return row.takes_eta();
+                                                  }) + ": 0 is deterministic, 1 as ddpm (default: 0)"));
+  keys.push_back(number_key("churn", arguments.churn, solvers_that([](const SolverRow& row) {
+                                                        return row.churns;
+                                                      }) + ": noise added between the steps, S_churn (default: 0)"));
+  keys.push_back(number_key("clamp", arguments.clamp, "clamp x0 to [-clamp, clamp]; 0: do not (default: 0)", 1e6));
+  add_keyed_option(command, "--sampler", "How steps are taken, such as ddim,eta=1 or schedule=karras,rho=5",
+                   std::move(keys));
   command
       .add_option("--guidance", arguments.guidance,
                   fmt::format("Scale of classifier-free guidance, 0 for none. The weights must also be trained without "
@@ -141,8 +155,6 @@ void add_solver_options(CLI::App& command, SampleArguments& arguments) {
                               networks_that([](const NetworkInfo& info) { return *info.unguided_checkpoints != 0; })) +
                       network_defaults([](const NetworkInfo& info) { return fmt::format("{}", info.guidance); }))
       ->check(CLI::Range(0.0, 100.0));
-  command.add_option("--clamp", arguments.clamp, "Clamp x0 to [-CLAMP, CLAMP]; 0: do not (default: 0)")
-      ->check(CLI::Range(0.0, 1e6));
 }
 
 }  // namespace
@@ -180,10 +192,12 @@ void add_network_options(CLI::App& command, ModelRequest& model, std::string& de
                      "Checkpoint in safetensors, with the original's tensor names: a file, the index of its shards, "
                      "their folder, or that of a diffusers pipeline (default: the shipped weights)");
   static constexpr const char* kSettings[] = {"folder", "own"};
-  add_choice<bool>(
-      command, "--settings", model.own_settings, kSettings,
-      "folder: as scheduler/, unet/ and vae/ of --weights say in their JSON, where no option says otherwise; "
-      "own: the network's own")
+  command
+      .add_option_function<std::string>(
+          "--settings",
+          [take = one_of<bool>(model.own_settings, kSettings, "settings")](const std::string& name) { take(name); },
+          "folder: as scheduler/, unet/ and vae/ of --weights say in their JSON, where no option says otherwise; own: "
+          "the network's own")
       ->default_str("folder");
   command.add_flag("--verbose", model.verbose, "List each setting, its value and where it comes from, on stderr");
   add_device_option(command, device);
@@ -193,31 +207,38 @@ void add_network_options(CLI::App& command, ModelRequest& model, std::string& de
   command.add_option("--plan", model.plan, "own, baseline, fastest, naive, or a plan.csv of `noisefloor roofline`")
       ->capture_default_str();
   command.add_flag("--strict", model.strict, "Refuse problems that the plan does not name; do not measure them");
-  add_switch(command, "--programmatic", model.programmatic,
-             "on: our kernels start while the kernel before them ends (sm_90 and newer)")
-      ->default_str("on");
-  add_switch(
-      command, "--folded-skips", model.folded_skips,
-      "on: convolutions add a block's skip and its 1x1, or its upsampled skip, themselves, so none of these nor "
-      "a concatenation is written, norms halve an image, and convolutions norm their input where that takes less "
-      "time (plan own or fastest, on sm_90)")
-      ->default_str("on");
 }
 
-void add_size_options(CLI::App& command, Sizes& sizes, const char* otherwise, bool of_pictures,
-                      std::string_view without) {
+void add_without_option(CLI::App& command, ModelRequest& model, bool* embed_ahead) {
+  const auto off = [](bool& on) { return [&on](const std::string&) { on = false; }; };
+  std::vector<OptionKey> keys{
+      {"pdl", "our kernels do not start while the kernel before them ends (sm_90 and newer)", off(model.programmatic)},
+      {"fusions",
+       "convolutions leave a block's skip and its 1x1, or its upsampled skip, to ops of their own, and their input's "
+       "norm, and norms halve no image (plan own or fastest, on sm_90)",
+       off(model.folded_skips)}};
+  if (embed_ahead != nullptr)
+    keys.push_back(
+        {"embed-ahead",
+         "each call embeds its own noise level, not all of them once before the loop; pictures may differ by "
+         "roundings (always so beside a plan's file)",
+         off(*embed_ahead)});
+  add_keyed_option(command, "--without", "What to leave out that makes it faster", std::move(keys), false);
+}
+
+void add_size_option(CLI::App& command, Sizes& sizes, const char* otherwise, bool of_pictures,
+                     std::string_view without) {
   const char* const image = of_pictures ? "of the picture in pixels" : "of an image, or of the latents in its place";
   const std::map<std::string_view, std::string> described{
-      {"height", fmt::format("Height {}: {}", image, sides(of_pictures))},
-      {"width", fmt::format("Width {}; the same multiples", image)},
-      {"frames", "Frames of a video; " + having([](const NetworkInfo& info) { return info.most_frames > 1; })},
-      {"tokens", "Tokens of the text; " + having([](const NetworkInfo& info) { return info.tokens > 0; })}};
+      {"height", fmt::format("{}: {}", image, sides(of_pictures))},
+      {"width", "likewise; the same multiples"},
+      {"frames", "of a video; " + having([](const NetworkInfo& info) { return info.most_frames > 1; })},
+      {"tokens", "of the text; " + having([](const NetworkInfo& info) { return info.tokens > 0; })}};
+  std::vector<OptionKey> keys;
   for (const auto& [name, meaning, size, most] : size_fields())
-    if (name != without)
-      command
-          .add_option(fmt::format("--{}", name), sizes.*size,
-                      fmt::format("{} (default: {})", described.at(name), otherwise))
-          ->check(CLI::Range(std::int64_t{1}, most));
+    if (name != without) keys.push_back(whole_key<std::int64_t>(name, sizes.*size, described.at(name), 1, most));
+  add_keyed_option(command, "--size", fmt::format("Sizes, such as height=96,width=64 (default: {})", otherwise),
+                   std::move(keys));
 }
 
 void add_drawing_options(CLI::App& command, SampleArguments& arguments, std::string& device) {
@@ -236,16 +257,14 @@ void add_drawing_options(CLI::App& command, SampleArguments& arguments, std::str
   command.add_option_function<std::string>(
       "--labels", [&](const std::string& text) { arguments.labels = labels_of(text); },
       "Class numbers, repeated as needed (default: 0, 1, 2, ...)");
-  command.add_option(
-      "--cache-every", arguments.cache_every,
-      "Compute the whole network in one call of K, and in the others only the last blocks of its decoder, on what the "
-      "whole call left. Faster, but pictures differ; it prints how much (default: 1, all whole)");
-  command
-      .add_option("--cache-blocks", arguments.cache_blocks, "How many last blocks --cache-every computes (default: 1)")
-      ->check(CLI::Range(1, 1000));
-  add_switch(command, "--embed-ahead", arguments.embed_ahead,
-             "off: embed each call's noise level in the call, not those of all calls at once before the loop; "
-             "pictures may differ by roundings (default: on, where the network can and the plan is no file)");
+  add_keyed_option(
+      command, "--cache",
+      "Compute the whole network in some calls alone, and in the others the last blocks of its decoder, on what the "
+      "whole call left. Faster, but pictures differ; it prints how much",
+      {whole_key<int>("every", arguments.cache_every, "one call of so many is whole (default: 1, all)", 1, kMostEvery),
+       whole_key<std::int64_t>("blocks", arguments.cache_blocks, "how many last blocks the others compute (default: 1)",
+                               1, 1000)});
+  add_without_option(command, arguments.model, &arguments.embed_ahead);
 }
 
 void add_inputs(OutputFiles& files, const ModelRequest& model) {

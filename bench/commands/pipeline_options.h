@@ -15,13 +15,25 @@ namespace noisefloor {
 std::string known_networks();                              // "a, b or c", for help
 std::string images_in_words(std::int64_t n, bool videos);  // "1 image", "2 videos"
 
-// Adds NETWORK, --weights, --settings, --verbose, --device, --dtype, --plan, --strict, --programmatic and
-// --folded-skips.
+// A part of an option's value, between commas: "name=value". `take` gets the value, or throws InvalidInput that says
+// what it must be; the option and the part are named then. Of an option without values it gets its name; that of ""
+// takes a first word without a name.
+struct OptionKey {
+  const char* name;
+  std::string about;
+  std::function<void(const std::string& value)> take;
+};
+void add_keyed_option(CLI::App& command, const std::string& option, const std::string& about,
+                      std::vector<OptionKey> keys, bool values = true);
+
+// Adds NETWORK, --weights, --settings, --verbose, --device, --dtype, --plan and --strict.
 void add_network_options(CLI::App& command, pipeline::ModelRequest& model, std::string& device);
-// Adds --height, --width, --frames and --tokens. `otherwise`: what holds where one is not given, for help.
-// `of_pictures`: height and width are those of what is drawn. `without`: a size that cannot be chosen.
-void add_size_options(CLI::App& command, networks::Sizes& sizes, const char* otherwise = "the network's own",
-                      bool of_pictures = false, std::string_view without = {});
+// Adds --without. `embed_ahead`: where there is a loop.
+void add_without_option(CLI::App& command, pipeline::ModelRequest& model, bool* embed_ahead);
+// Adds --size. `otherwise`: what holds where a size is not given, for help. `of_pictures`: height and width are those
+// of what is drawn. `without`: a size that cannot be chosen.
+void add_size_option(CLI::App& command, networks::Sizes& sizes, const char* otherwise = "the network's own",
+                     bool of_pictures = false, std::string_view without = {});
 // Network options, and those that say what is drawn, but for sizes and the number of steps.
 void add_drawing_options(CLI::App& command, pipeline::SampleArguments& arguments, std::string& device);
 // Of options: "for adm64 and edm-cifar".
@@ -42,7 +54,7 @@ struct BreakdownArguments {
 
   bool wanted() const { return table || !csv.empty() || !rows.empty() || !trace.empty(); }
 };
-// Adds --breakdown, --breakdown-csv, --breakdown-rows and --trace.
+// Adds --breakdown and --trace.
 void add_breakdown_options(CLI::App& command, BreakdownArguments& arguments);
 // Adds the files to `files`, and says what would keep a breakdown from being made, before anything is loaded or
 // measured. Throws InvalidInput; also where a GPU is to be traced and there is no CUPTI.

@@ -40,7 +40,7 @@ void add_problems_command(CLI::App& app, CommandResult result) {
   command.add_option("--batch", arguments.batch, "Images; too many are refused with the network's range")
       ->check(CLI::Range(1, 65536))
       ->capture_default_str();
-  add_size_options(command, arguments.sizes);
+  add_size_option(command, arguments.sizes);
   command.add_option("--dtype", arguments.dtype, "bf16, fp16 or fp32")->capture_default_str();
   command.add_flag("--unfused", arguments.unfused,
                    "List each layer of the published network by itself, as noisefloor.capture() finds it in PyTorch");

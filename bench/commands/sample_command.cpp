@@ -172,7 +172,7 @@ void add_sample_command(CLI::App& app, CommandResult result) {
   auto [command, arguments] = add_command(app, result, "sample", "Draw pictures with a network, from noise", sample);
   SampleArguments& asked = arguments.asked;
   add_drawing_options(command, asked, arguments.device);
-  add_size_options(command, asked.sizes, "the network's own", true);
+  add_size_option(command, asked.sizes, "the network's own", true);
   add_breakdown_options(command, arguments.breakdown);
   command
       .add_option("--first-guidance", asked.first_guidance,

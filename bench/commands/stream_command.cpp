@@ -87,7 +87,7 @@ void add_stream_command(CLI::App& app, CommandResult result) {
   auto [command, arguments] = add_command(
       app, result, "stream", "Draw pictures that follow each other, and time each against a deadline", stream);
   add_drawing_options(command, arguments.asked, arguments.device);
-  add_size_options(command, arguments.asked.sizes, "the network's own", true, "frames");
+  add_size_option(command, arguments.asked.sizes, "the network's own", true, "frames");
   command.add_option("--frames", arguments.frames, "Frames after the first picture")
       ->required()
       ->check(CLI::Range(std::int64_t{1}, kMostFrames));

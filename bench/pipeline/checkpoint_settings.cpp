@@ -47,7 +47,7 @@ void take_sample_size(const ConfigFile& config, NetworkInfo& row) {
     (void)row.resolved(asked);
   } catch (const InvalidInput& error) {
     config.refuse("sample_size",
-                  fmt::format("one that {} takes ({}; --height with --width overrides it)", row.name, error.what()));
+                  fmt::format("one that {} takes ({}; --size height=,width= overrides it)", row.name, error.what()));
   }
   row.image.height = asked.height;
   row.image.width = asked.width;
@@ -101,9 +101,10 @@ void take_network_config(const ConfigFile& config, const GivenOptions& given, Ch
     if (take("scaling_factor", {"latent scale"})) row.latent_scale = config.number("scaling_factor", 1, 0, 1e6);
     if (take("force_upcast", {"fp32 for fp16"})) settings.upcast = config.flag("force_upcast", false);
   } else if (row.most_frames > 1) {
-    if (!given.contains("--frames") && take("num_frames", {"frames"}))
+    if (!given.contains("--size frames=") && take("num_frames", {"frames"}))
       row.image.frames = config.whole("num_frames", 1, 1, static_cast<int>(row.most_frames));
-  } else if (!(given.contains("--height") && given.contains("--width")) && take("sample_size", {"height", "width"})) {
+  } else if (!(given.contains("--size height=") && given.contains("--size width=")) &&
+             take("sample_size", {"height", "width"})) {
     take_sample_size(config, row);
   }
   sort_unknown(config, known, {std::begin(kHarmless), std::end(kHarmless)}, settings);

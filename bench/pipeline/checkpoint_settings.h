@@ -39,8 +39,8 @@ struct CheckpointSettings {
 // take a level that no fp32 number tells from it; the others, as diffusers has it, 2^-24.
 double least_signal(const sampler_step::SolverRow& solver);
 
-// Options that were given, as "--prediction": what the folder says instead is not looked at. "betas": a --schedule of
-// timesteps.
+// Options that were given, as "--steps" and "--sampler prediction=": what the folder says instead is not looked at.
+// "betas": a schedule of timesteps.
 using GivenOptions = std::set<std::string, std::less<>>;
 
 // The folder of the pipeline that a checkpoint belongs to, where it (or what it is a link to) is a part of one: with

@@ -62,7 +62,7 @@ Sizes Conditioning::sizes(Sizes asked) const {
   const std::int64_t times = *info_->decoder == '\0' ? 1 : require_network(info_->decoder).enlarges;
   const auto agree = [&](const char* option, std::int64_t& size, std::int64_t there, std::int64_t unit) {
     if (size != 0 && size != there)
-      throw InvalidInput(fmt::format("--{} {}: {} has {}", option, size * unit, path_, there * unit));
+      throw InvalidInput(fmt::format("--size {}={}: {} has {}", option, size * unit, path_, there * unit));
     size = there;
   };
   for (const Conditioned& one : info_->conditioning) {

@@ -81,7 +81,7 @@ Drawing::Drawing(const SampleRequest& request, const Network& network, const Ima
   const Picture grid = grid_outline(asked.count, frame_of(picture), columns, zoom);
   require_png_fits("--out", asked.out, grid, "lower --zoom or --count");
   require_animation_fits("--out", asked.out, std::max(picture.frames, asked.out_frames), grid,
-                         "lower --zoom, --count or --frames");
+                         "lower --zoom, --count or the frames");
   if (!asked.strip.empty())
     require_png_fits("--strip", asked.strip,
                      grid_outline(request.batch() * request.frames_shown(), latents, request.frames_shown(), zoom),

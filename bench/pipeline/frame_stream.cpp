@@ -31,8 +31,8 @@ SamplingOptions frame_options(const SampleRequest& first, int steps, double stre
         "--sampler {}: draws noise at its steps; frames take one that draws none: {}", options.row().name,
         listed(sampler_step::solvers_where([](const auto& row) { return !sampler_step::stochastic(row, 0); }), "or")));
   if (options.draws_noise())
-    throw InvalidInput(
-        fmt::format("{}: draws noise on the way, which frames do not", options.churn > 0 ? "--churn" : "--eta"));
+    throw InvalidInput(fmt::format("{}: draws noise on the way, which frames do not",
+                                   options.churn > 0 ? "--sampler churn=" : "--sampler eta="));
   const long all = std::max<long>(steps, std::lround(steps / strength));
   options.steps = static_cast<int>(std::min<long>(all, sampler_step::kTrainingSteps + 1));
   options.first_step = options.steps - steps;

@@ -166,8 +166,8 @@ Sizes sizes_of_inputs(const NetworkInfo& info, const Sizes& asked, std::span<con
       const std::int64_t there = tensor->shape[tensor->shape.size() - from_last];
       const std::string where = fmt::format("{}: tensor {} is [{}]", path, input.name, fmt::join(tensor->shape, ", "));
       if (asked.*field.size != 0 && asked.*field.size != there)
-        throw InvalidInput(fmt::format("{}, of {} {}, which contradicts --{} {}", where, field.name, there, field.name,
-                                       asked.*field.size));
+        throw InvalidInput(fmt::format("{}, of {} {}, which contradicts --size {}={}", where, field.name, there,
+                                       field.name, asked.*field.size));
       if (there < 1 || there > field.most)
         throw InvalidInput(fmt::format("{}: {} {} is out of range (1 to {})", where, field.name, there, field.most));
       Sizes one;

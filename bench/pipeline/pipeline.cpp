@@ -57,11 +57,6 @@ PipelineModels::PipelineModels(const SampleRequest& asked, Device device, std::i
             device),
       decoding(decoding_of(request, model)),
       drawing(request, model.network, decoding ? decoding->picture() : model.network.image) {
-  if (request.asked.embed_ahead == true && model.network.levels_ahead == 0)
-    fmt::print(stderr,
-               "--embed-ahead on does nothing here: {} cannot, or the rows of so many calls would take more than {} "
-               "MiB\n",
-               model.network.name(), kMostBytesAhead >> 20);
   if (conditioning) conditioning->read(model.network, request.asked.count);
   model.say_what_is_read();
   if (decoding) decoding->model().say_what_is_read();

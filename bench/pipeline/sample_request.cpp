@@ -19,21 +19,21 @@ using sampler_step::Spacing;
 GivenOptions given_options(const SampleArguments& asked) {
   GivenOptions given;
   for (const auto& [option, is_given] : std::initializer_list<std::pair<const char*, bool>>{
-           {"--prediction", asked.prediction.has_value()},
+           {"--sampler prediction=", asked.prediction.has_value()},
            {"--sampler", asked.sampler.has_value()},
-           {"--schedule", asked.schedule.has_value()},
+           {"--sampler schedule=", asked.schedule.has_value()},
            {"betas", asked.schedule && asked.schedule != Schedule::karras},
-           {"--spacing", asked.spacing.has_value()},
-           {"--offset", asked.offset.has_value()},
-           {"--final", asked.ends_noisy.has_value()},
-           {"--sigma-min", asked.sigma_min.has_value()},
-           {"--sigma-max", asked.sigma_max.has_value()},
-           {"--clamp", asked.clamp.has_value()},
+           {"--sampler spacing=", asked.spacing.has_value()},
+           {"--sampler offset=", asked.offset.has_value()},
+           {"--sampler final=", asked.ends_noisy.has_value()},
+           {"--sampler sigma_min=", asked.sigma_min.has_value()},
+           {"--sampler sigma_max=", asked.sigma_max.has_value()},
+           {"--sampler clamp=", asked.clamp.has_value()},
            {"--steps", asked.steps.has_value()},
            {"--guidance", asked.guidance.has_value()},
-           {"--height", asked.sizes.height != 0},
-           {"--width", asked.sizes.width != 0},
-           {"--frames", asked.sizes.frames != 0}})
+           {"--size height=", asked.sizes.height != 0},
+           {"--size width=", asked.sizes.width != 0},
+           {"--size frames=", asked.sizes.frames != 0}})
     if (is_given) given.insert(option);
   return given;
 }
@@ -48,7 +48,7 @@ CheckpointSettings settings_below(const SampleArguments& asked, const NetworkInf
   if (row.prediction == sampler_step::Prediction::noise)
     throw InvalidInput(
         "rescale_betas_zero_snr of scheduler/scheduler_config.json goes with what predicts v or x0: without signal, "
-        "noise says nothing of a picture; give --prediction, or a --schedule of timesteps");
+        "noise says nothing of a picture; give --sampler prediction=, or a schedule= of timesteps");
   const double least = least_signal(sampler_step::row_of(asked.sampler.value_or(row.solver)));
   for (double& alpha : alphas) alpha = std::max(alpha, least * (1 + 1e-6));  // of some betas the last but one is less
   alphas.back() = least;
@@ -70,15 +70,16 @@ void narrow_karras(const CheckpointSettings& settings, SamplingOptions& options)
 void check_schedule(const SampleArguments& asked, const SamplingOptions& options) {
   const bool karras = options.schedule == Schedule::karras;
   if (asked.rho && !karras)
-    throw InvalidInput(fmt::format("--rho is for --schedule karras; {} has timesteps",
+    throw InvalidInput(fmt::format("--sampler rho= is for schedule=karras; {} has timesteps",
                                    sampler_step::kScheduleNames[static_cast<int>(options.schedule)]));
-  for (const auto& [option, given] :
-       {std::pair{"--spacing", asked.spacing.has_value()}, std::pair{"--offset", asked.offset.has_value()},
-        std::pair{"--final", asked.ends_noisy.has_value()}})
+  for (const auto& [option, given] : {std::pair{"--sampler spacing=", asked.spacing.has_value()},
+                                      std::pair{"--sampler offset=", asked.offset.has_value()},
+                                      std::pair{"--sampler final=", asked.ends_noisy.has_value()}})
     if (given && karras)
       throw InvalidInput(fmt::format(
-          "{} is for schedules of training timesteps, as --schedule names them; karras has its own levels", option));
-  if (asked.offset && options.spacing != Spacing::leading) throw InvalidInput("--offset is for --spacing leading");
+          "{} is for schedules of training timesteps, as schedule= names them; karras has its own levels", option));
+  if (asked.offset && options.spacing != Spacing::leading)
+    throw InvalidInput("--sampler offset= is for spacing=leading");
 }
 
 SamplingOptions options_of(const SampleArguments& asked, const CheckpointSettings& settings) {
@@ -141,7 +142,7 @@ void check(const SampleRequest& request) {
   const SampleArguments& asked = request.asked;
   const NetworkInfo& row = request.row();
   check_what_is_shown(request);
-  if (asked.cache_blocks && asked.cache_every < 2) throw InvalidInput("--cache-blocks is for --cache-every 2 and more");
+  if (asked.cache_blocks && asked.cache_every < 2) throw InvalidInput("--cache blocks= is for every=2 and more");
   if (asked.first_guidance && !request.guided())
     throw InvalidInput("--first-guidance needs --guidance above 0, to which it grows");
   if (row.conditioning.empty() && !asked.conditioning.empty())
@@ -180,7 +181,7 @@ BuildOptions SampleRequest::build_options(std::int64_t calls) const {
           .sampling = true,
           .guided = guided(),
           .shallow_blocks = options.cache_every > 1 ? asked.cache_blocks.value_or(1) : 0,
-          .levels_ahead = asked.embed_ahead.value_or(pool_named(asked.model.plan).has_value()) ? calls : 0,
+          .levels_ahead = asked.embed_ahead && pool_named(asked.model.plan) ? calls : 0,
           .sizes = sizes};
 }
 
@@ -195,25 +196,25 @@ std::string settings_text(const SampleRequest& request) {
   const auto level = [](const std::optional<double>& sigma, double trained) {
     return sigma ? fmt::format("{:g}", *sigma) : fmt::format("{:.4g}, as trained", trained);
   };
-  list("prediction", sampler_step::kPredictionNames[static_cast<int>(row.prediction)], "--prediction");
+  list("prediction", sampler_step::kPredictionNames[static_cast<int>(row.prediction)], "--sampler prediction=");
   list("sampler", options.row().name, "--sampler");
-  list("schedule", sampler_step::kScheduleNames[static_cast<int>(options.schedule)], "--schedule");
+  list("schedule", sampler_step::kScheduleNames[static_cast<int>(options.schedule)], "--sampler schedule=");
   for (const char* name : {"beta_start", "beta_end", "rescale_betas_zero_snr"})
     if (const auto said = settings.betas.find(name); said != settings.betas.end()) list(name, said->second, "betas");
-  list("sigma_min", level(options.sigma_min, row.trained_levels().min), "--sigma-min");
-  list("sigma_max", level(options.sigma_max, row.trained_levels().max), "--sigma-max");
+  list("sigma_min", level(options.sigma_min, row.trained_levels().min), "--sampler sigma_min=");
+  list("sigma_max", level(options.sigma_max, row.trained_levels().max), "--sampler sigma_max=");
   if (options.schedule != Schedule::karras) {
-    list("spacing", sampler_step::kSpacingNames[static_cast<int>(options.spacing)], "--spacing");
-    list("offset", std::to_string(options.offset), "--offset");
-    list("final", options.ends_noisy ? "first" : "zero", "--final");
+    list("spacing", sampler_step::kSpacingNames[static_cast<int>(options.spacing)], "--sampler spacing=");
+    list("offset", std::to_string(options.offset), "--sampler offset=");
+    list("final", options.ends_noisy ? "first" : "zero", "--sampler final=");
   }
   list("steps", std::to_string(options.steps), "--steps");
   list("guidance", fmt::format("{:g}", options.guidance), "--guidance");
-  list("clamp", fmt::format("{:g}", options.clamp), "--clamp");
+  list("clamp", fmt::format("{:g}", options.clamp), "--sampler clamp=");
   const PictureSides sides = picture_sides(row);
-  list("height", std::to_string(sides.height), "--height");
-  list("width", std::to_string(sides.width), "--width");
-  if (request.moves()) list("frames", std::to_string(row.image.frames), "--frames");
+  list("height", std::to_string(sides.height), "--size height=");
+  list("width", std::to_string(sides.width), "--size width=");
+  if (request.moves()) list("frames", std::to_string(row.image.frames), "--size frames=");
   return text;
 }
 
@@ -234,10 +235,10 @@ std::vector<std::string> notes_of(const SampleRequest& request) {
   const auto [trained_least, trained_most] = row.trained_levels();
   constexpr double kRounding = 1e-9;
   if (!(least >= trained_least * (1 - kRounding) && most <= trained_most * (1 + kRounding)))
-    notes.push_back(
-        fmt::format("noise levels from {:.5g} to {:.5g}, as --sigma-min and --sigma-max ask: {} was trained at {:.5g} "
-                    "to {:.5g}, and what it does beyond them is not known",
-                    least, most, row.name, trained_least, trained_most));
+    notes.push_back(fmt::format(
+        "noise levels from {:.5g} to {:.5g}, as sigma_min= and sigma_max= of --sampler ask: {} was trained at {:.5g} "
+        "to {:.5g}, and what it does beyond them is not known",
+        least, most, row.name, trained_least, trained_most));
   return notes;
 }
 

@@ -18,7 +18,8 @@ struct SampleArguments {
   std::optional<sampler_step::Solver> sampler = {};
   std::optional<sampler_step::Schedule> schedule = {};
   std::optional<sampler_step::Spacing> spacing = {};
-  std::optional<bool> ends_noisy = {}, embed_ahead = {};
+  std::optional<bool> ends_noisy = {};
+  bool embed_ahead = true;
   std::optional<double> sigma_min = {}, sigma_max = {}, rho = {}, clamp = {}, guidance = {}, first_guidance = {};
   double eta = 0, churn = 0;
   std::uint64_t seed = 0;
@@ -53,8 +54,8 @@ struct SampleRequest {
   // Of the steps, -1 for the noise: every k-th and the last.
   bool shown(int step) const { return (step + 1) % *asked.every == 0 || step + 1 == options.steps; }
   std::int64_t frames_shown() const;
-  // Of the network, for loops of so many calls at most. Levels are embedded ahead beside a plan's file only where that
-  // was asked for: a file's rows are of networks that embed each call's level.
+  // Of the network, for loops of so many calls at most. Levels are not embedded ahead beside a plan's
+  // file, whose rows are of networks that embed each call's level.
   BuildOptions build_options(std::int64_t calls) const;
 };
 

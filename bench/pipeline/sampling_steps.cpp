@@ -30,21 +30,22 @@ std::string samplers(bool (*so)(const SolverRow&)) {
 
 void check(const SamplingOptions& options) {
   for (const auto& [option, value] :
-       {std::pair{"--sigma-min", options.sigma_min.value_or(0)},
-        std::pair{"--sigma-max", options.sigma_max.value_or(0)}, std::pair{"--rho", options.rho},
-        std::pair{"--eta", options.eta}, std::pair{"--churn", options.churn}, std::pair{"--guidance", options.guidance},
-        std::pair{"--first-guidance", options.first_guidance.value_or(0)}, std::pair{"--clamp", options.clamp}})
-    require(std::isfinite(value), fmt::format("{} {}: must be a finite number", option, value));
+       {std::pair{"--sampler sigma_min=", options.sigma_min.value_or(0)},
+        std::pair{"--sampler sigma_max=", options.sigma_max.value_or(0)}, std::pair{"--sampler rho=", options.rho},
+        std::pair{"--sampler eta=", options.eta}, std::pair{"--sampler churn=", options.churn},
+        std::pair{"--guidance ", options.guidance}, std::pair{"--first-guidance ", options.first_guidance.value_or(0)},
+        std::pair{"--sampler clamp=", options.clamp}})
+    require(std::isfinite(value), fmt::format("{}{}: must be a finite number", option, value));
   constexpr std::int64_t kMostSeed = std::numeric_limits<std::int64_t>::max();
   require(options.seed <= static_cast<std::uint64_t>(kMostSeed),
           fmt::format("--seed {}: the range is 0 to {}", options.seed, kMostSeed));
-  require(options.cache_every >= 1, fmt::format("--cache-every {}: must be 1 or more", options.cache_every));
-  require(options.eta >= 0 && options.eta <= 1, fmt::format("--eta {}: the range is 0 to 1", options.eta));
+  require(options.cache_every >= 1, fmt::format("--cache every={}: must be 1 or more", options.cache_every));
+  require(options.eta >= 0 && options.eta <= 1, fmt::format("--sampler eta={}: the range is 0 to 1", options.eta));
   require(options.eta == 0 || options.row().takes_eta(),
-          "--eta is for " + samplers([](const SolverRow& row) { return row.takes_eta(); }));
-  require(options.churn >= 0, fmt::format("--churn {}: must not be negative", options.churn));
+          "--sampler eta= is for " + samplers([](const SolverRow& row) { return row.takes_eta(); }));
+  require(options.churn >= 0, fmt::format("--sampler churn={}: must not be negative", options.churn));
   require(options.churn == 0 || options.row().churns,
-          "--churn is for " + samplers([](const SolverRow& row) { return row.churns; }));
+          "--sampler churn= is for " + samplers([](const SolverRow& row) { return row.churns; }));
 }
 
 // On the device a step's numbers are floats.
@@ -58,7 +59,7 @@ void check(const StepPlan& step, std::size_t number) {
   require(finite(static_cast<float>(step.sigma)) && static_cast<float>(step.sigma) > 0 && finite_row(step.row) &&
               (!step.second || finite_row(*step.second)),
           fmt::format("step {}: noise level {}, with what follows from it, is beyond the range of fp32; change "
-                      "--sigma-min, --sigma-max or --rho",
+                      "sigma_min=, sigma_max= or rho= of --sampler",
                       number, step.sigma));
 }
 

@@ -53,29 +53,30 @@ struct Demand {
 constexpr Demand kDemands[] = {
     {"num_train_timesteps", kEvery, "[1000]", "1000"},
     {"skip_prk_steps", kPndm, "[true]", "false", "--sampler"},
-    {"timestep_spacing", kPndm, "[\"leading\"]", "\"leading\"", "--spacing"},
-    {"timestep_spacing", kDdim, "[\"leading\", \"trailing\"]", "\"leading\"", "--spacing"},
-    {"prediction_type", kPndm, "[\"epsilon\", \"v_prediction\"]", "\"epsilon\"", "--prediction"},
-    {"clip_sample", kDdim, "[false]", "true", "--clamp"},  // its noise does not follow what is clipped
+    {"timestep_spacing", kPndm, "[\"leading\"]", "\"leading\"", "--sampler spacing="},
+    {"timestep_spacing", kDdim, "[\"leading\", \"trailing\"]", "\"leading\"", "--sampler spacing="},
+    {"prediction_type", kPndm, "[\"epsilon\", \"v_prediction\"]", "\"epsilon\"", "--sampler prediction="},
+    {"clip_sample", kDdim, "[false]", "true", "--sampler clamp="},  // its noise does not follow what is clipped
     {"thresholding", kDdpm | kDdim | kDpm, "[false]", "false"},
     {"variance_type", kDdpm, "[\"fixed_small\"]", "\"fixed_small\"", "--sampler"},
     {"variance_type", kDpm, "[null]", "null", "--sampler"},
     {"interpolation_type", kEuler, "[\"linear\"]", "\"linear\""},
-    {"final_sigmas_type", kEuler | kDpm, "[\"zero\"]", "\"zero\"", "--final"},
+    {"final_sigmas_type", kEuler | kDpm, "[\"zero\"]", "\"zero\"", "--sampler final="},
     {"algorithm_type", kDpm, "[\"dpmsolver++\"]", "\"dpmsolver++\"", "--sampler"},
     {"solver_order", kDpm, "[2]", "2", "--sampler"},
     {"solver_type", kDpm, "[\"midpoint\", \"logrho\", \"bh1\", \"bh2\"]", "\"midpoint\"", "--sampler"},
     {"lambda_min_clipped", kDpm, "[\"-Infinity\", null]", "null"},
-    {"use_exponential_sigmas", kEvery, "[false]", "false", "--schedule"},
-    {"use_beta_sigmas", kEvery, "[false]", "false", "--schedule"},
-    {"use_lu_lambdas", kEvery, "[false]", "false", "--schedule"},
-    {"use_flow_sigmas", kEvery, "[false]", "false", "--schedule"},
-    {"use_dynamic_shifting", kEvery, "[false]", "false", "--schedule"},
+    {"use_exponential_sigmas", kEvery, "[false]", "false", "--sampler schedule="},
+    {"use_beta_sigmas", kEvery, "[false]", "false", "--sampler schedule="},
+    {"use_lu_lambdas", kEvery, "[false]", "false", "--sampler schedule="},
+    {"use_flow_sigmas", kEvery, "[false]", "false", "--sampler schedule="},
+    {"use_dynamic_shifting", kEvery, "[false]", "false", "--sampler schedule="},
 };
 // Of networks under EDM's preconditioning, which know the level itself.
-constexpr Demand kOfLevels[] = {{"timestep_type", kEvery, "[\"continuous\"]", "\"discrete\""},
-                                {"use_karras_sigmas", kEvery, "[true]", "false"},
-                                {"prediction_type", kEvery, "[\"v_prediction\"]", "\"epsilon\"", "--prediction"}};
+constexpr Demand kOfLevels[] = {
+    {"timestep_type", kEvery, "[\"continuous\"]", "\"discrete\""},
+    {"use_karras_sigmas", kEvery, "[true]", "false"},
+    {"prediction_type", kEvery, "[\"v_prediction\"]", "\"epsilon\"", "--sampler prediction="}};
 constexpr Demand kOfTimesteps[] = {{"timestep_type", kEuler, "[\"discrete\"]", "\"discrete\""}};
 
 // The keys that the classes have; of class 0: without an effect where the demands hold, or of no class of ours.
@@ -123,7 +124,7 @@ class Reader {
     if (!levels_) take_timesteps();
     take_karras();
     sort_keys();
-    if (class_.bit & (kDdpm | kHeun) && !given("--clamp") && config_.flag("clip_sample", class_.clip_sample)) {
+    if (class_.bit & (kDdpm | kHeun) && !given("--sampler clamp=") && config_.flag("clip_sample", class_.clip_sample)) {
       settings_.clamp = config_.number("clip_sample_range", 1, 0, 1e6);
       from("clamp", "clip_sample");
     }
@@ -169,10 +170,11 @@ class Reader {
   }
 
   void take_prediction() {
-    if (given("--prediction")) return;
+    if (given("--sampler prediction=")) return;
     const std::string said = config_.word("prediction_type", "epsilon");
     if (said != "epsilon" && said != "v_prediction" && said != "sample")
-      config_.refuse("prediction_type", "\"epsilon\", \"v_prediction\" or \"sample\" (--prediction overrides it)");
+      config_.refuse("prediction_type",
+                     "\"epsilon\", \"v_prediction\" or \"sample\" (--sampler prediction= overrides it)");
     settings_.row.prediction = said == "epsilon"  ? Prediction::noise
                                : said == "sample" ? Prediction::x0
                                                   : Prediction::v;
@@ -188,20 +190,21 @@ class Reader {
                                 }));
     };
     if (takes("betas", {"beta_schedule", "beta_start", "beta_end", "trained_betas"})) take_betas();
-    if (takes("--spacing", {"timestep_spacing"})) {
+    if (takes("--sampler spacing=", {"timestep_spacing"})) {
       const std::string said =
           config_.word("timestep_spacing", sampler_step::kSpacingNames[static_cast<int>(class_.spacing)]);
       const auto found = std::ranges::find(sampler_step::kSpacingNames, said);
       if (found == std::end(sampler_step::kSpacingNames))
-        config_.refuse("timestep_spacing", "\"linspace\", \"leading\" or \"trailing\" (--spacing overrides it)");
+        config_.refuse("timestep_spacing",
+                       "\"linspace\", \"leading\" or \"trailing\" (--sampler spacing= overrides it)");
       row.spacing = static_cast<Spacing>(found - std::begin(sampler_step::kSpacingNames));
       from("spacing", "timestep_spacing");
     }
-    if (takes("--offset", {"steps_offset"})) {
+    if (takes("--sampler offset=", {"steps_offset"})) {
       row.offset = config_.whole("steps_offset", 0, 0, sampler_step::kTrainingSteps - 1);
       from("offset", "steps_offset");
     }
-    if (takes("--final", {})) {
+    if (takes("--sampler final=", {})) {
       row.ends_noisy = class_.bit & (kDdim | kPndm) && !config_.flag("set_alpha_to_one", class_.set_alpha_to_one);
       if (class_.bit & (kDdim | kPndm)) from("final", "set_alpha_to_one");
     }
@@ -218,7 +221,7 @@ class Reader {
       const bool scaled = shape == "scaled_linear";
       if (!scaled && shape != "linear" && shape != "squaredcos_cap_v2")
         config_.refuse("beta_schedule",
-                       "\"linear\", \"scaled_linear\" or \"squaredcos_cap_v2\" (--schedule overrides it)");
+                       "\"linear\", \"scaled_linear\" or \"squaredcos_cap_v2\" (--sampler schedule= overrides it)");
       row.schedule = scaled ? Schedule::scaled_linear : shape == "linear" ? Schedule::linear : Schedule::cosine;
       for (int t = 0; t < sampler_step::kTrainingSteps; ++t) {
         const double part = t / (sampler_step::kTrainingSteps - 1.0);
@@ -245,7 +248,7 @@ class Reader {
     if (said == nullptr) return {};
     const auto beta = [](const Json& one) { return one.is_number() && one.get<double>() > 0 && one.get<double>() < 1; };
     if (!said->is_array() || said->size() != sampler_step::kTrainingSteps || !std::ranges::all_of(*said, beta))
-      config_.refuse("trained_betas", fmt::format("{} numbers above 0 and below 1 (--schedule overrides it)",
+      config_.refuse("trained_betas", fmt::format("{} numbers above 0 and below 1 (--sampler schedule= overrides it)",
                                                   sampler_step::kTrainingSteps));
     return said->get<std::vector<double>>();
   }
@@ -262,7 +265,7 @@ class Reader {
   }
 
   void take_karras() {
-    if (!(class_.bit & kWithKarras) || given("--schedule")) return;
+    if (!(class_.bit & kWithKarras) || given("--sampler schedule=")) return;
     settings_.karras = config_.flag("use_karras_sigmas", false);
     if (!settings_.karras) return;
     from("schedule", "use_karras_sigmas");
@@ -270,8 +273,8 @@ class Reader {
         !levels_ && class_.bit & (kEuler | kHeun) && settings_.row.spacing != Spacing::linspace;
     if (class_.bit != kEuler) return;
     const double any = std::numeric_limits<double>::infinity();
-    for (const auto& [key, option, value] : {std::tuple{"sigma_min", "--sigma-min", &settings_.sigma_min},
-                                             std::tuple{"sigma_max", "--sigma-max", &settings_.sigma_max}})
+    for (const auto& [key, option, value] : {std::tuple{"sigma_min", "--sampler sigma_min=", &settings_.sigma_min},
+                                             std::tuple{"sigma_max", "--sampler sigma_max=", &settings_.sigma_max}})
       if (config_.find(key) != nullptr && !given(option)) {
         *value = config_.number(key, 0, 0, any);
         from(key, key);

@@ -35,8 +35,8 @@ NetworkInfo::Levels levels_within(const SamplingOptions& options, const NetworkI
   const NetworkInfo::Levels trained = info.trained_levels();
   const NetworkInfo::Levels levels{options.sigma_min.value_or(trained.min), options.sigma_max.value_or(trained.max)};
   if (!(levels.min > 0 && levels.min < levels.max))
-    throw InvalidInput(fmt::format("--sigma-min {} and --sigma-max {}: the first must be above 0 and below the second",
-                                   levels.min, levels.max));
+    throw InvalidInput(fmt::format(
+        "--sampler sigma_min={},sigma_max={}: the first must be above 0 and below the second", levels.min, levels.max));
   return levels;
 }
 
@@ -66,15 +66,15 @@ void check(const SamplingOptions& options, const NetworkInfo::Levels& levels, co
   require_steps(options, timesteps.count - spare,
                 timesteps.count == sampler_step::kTrainingSteps
                     ? ""
-                    : fmt::format(": {} timesteps of --schedule {} have noise levels from {:.5g} to {:.5g}, which "
-                                  "--sigma-min and --sigma-max change",
+                    : fmt::format(": {} timesteps of schedule={} have noise levels from {:.5g} to {:.5g}, which "
+                                  "sigma_min= and sigma_max= of --sampler change",
                                   timesteps.count, sampler_step::kScheduleNames[static_cast<int>(options.schedule)],
                                   levels.min, levels.max));
   const int spaced = spaced_timesteps(options), between = timesteps.count / spaced;
   const int most_offset = timesteps.count - 1 - (spaced - 1) * between;
   if (options.offset < 0 || options.offset > most_offset)
-    throw InvalidInput(
-        fmt::format("--offset {}: with {} steps the range is 0 to {}", options.offset, options.steps, most_offset));
+    throw InvalidInput(fmt::format("--sampler offset={}: with {} steps the range is 0 to {}", options.offset,
+                                   options.steps, most_offset));
 }
 
 std::vector<double> visited_timesteps(const SamplingOptions& options, const Timesteps& within) {
@@ -95,7 +95,7 @@ std::vector<double> visited_sigmas(const SamplingOptions& options, const Network
   const NetworkInfo::Levels levels = levels_within(options, info);
   if (options.schedule == Schedule::karras) {
     require_steps(options, sampler_step::kTrainingSteps, "");
-    if (!(options.rho > 0)) throw InvalidInput(fmt::format("--rho {}: must be above 0", options.rho));
+    if (!(options.rho > 0)) throw InvalidInput(fmt::format("--sampler rho={}: must be above 0", options.rho));
     return sampler_step::karras_sigmas(options.steps, levels.min, levels.max, options.rho);
   }
   const Timesteps within = timesteps_within(levels, options.schedule, info);

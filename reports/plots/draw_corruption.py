@@ -91,8 +91,8 @@ def corruption(arguments):
         sampled = {}
         for sampler, steps in STEPS.items():
             # All 1000 timesteps, also the nine whose levels lie above the network's training: there all is noise.
-            said = call(arguments.noisefloor, "sample", "digits", "--sampler", sampler, "--steps", steps, "--schedule", "cosine", "--clamp", 1,
-                        "--sigma-max", 1e5, "--count", arguments.digits, "--out", folder / "grid.png", "--tensor",
+            said = call(arguments.noisefloor, "sample", "digits", "--sampler", f"{sampler},schedule=cosine,clamp=1,sigma_max=1e5",
+                        "--steps", steps, "--count", arguments.digits, "--out", folder / "grid.png", "--tensor",
                         folder / f"{sampler}.safetensors", *seed, *device)
             took = re.search(r"steps: ([0-9.]+) s", said)
             if took is None:

@@ -52,15 +52,15 @@ def test_forward_takes_its_sizes_from_the_input(tmp_path):
     x = np.random.default_rng(1).standard_normal((2, 1, 6, 10)).astype(np.float32)
     forward_input(tmp_path, x=x)
     outputs = []
-    for sizes in ((), ("--height", 6), ("--height", 6, "--width", 10, "--frames", 1)):
+    for sizes in ((), ("--size", "height=6"), ("--size", "height=6,width=10,frames=1")):
         result = forward(tmp_path, *sizes)
         assert result.returncode == 0, result.stderr
         outputs.append(load_file(tmp_path / "out.safetensors")["output"])
         assert outputs[-1].shape == x.shape
         np.testing.assert_array_equal(outputs[-1], outputs[0])
-    for sizes, says in ((("--height", 10), "in.safetensors: tensor x is [2, 1, 6, 10], of height 6, which contradicts --height 10"),
-                        (("--width", 9), "width 9: digits takes multiples of 2; the nearest are 8 and 10"),
-                        (("--tokens", 77), "tokens 77: digits takes no text; networks with tokens: sd15, sdxl")):
+    for sizes, says in ((("--size", "height=10"), "in.safetensors: tensor x is [2, 1, 6, 10], of height 6, which contradicts --size height=10"),
+                        (("--size", "width=9"), "width 9: digits takes multiples of 2; the nearest are 8 and 10"),
+                        (("--size", "tokens=77"), "tokens 77: digits takes no text; networks with tokens: sd15, sdxl")):
         (tmp_path / "out.safetensors").write_text("mine")
         result = forward(tmp_path, *sizes)
         assert result.returncode == 2 and says in result.stderr, result.stderr
@@ -69,7 +69,7 @@ def test_forward_takes_its_sizes_from_the_input(tmp_path):
 
 def test_forward_says_where_the_time_goes(tmp_path):
     forward_input(tmp_path)
-    result = forward(tmp_path, "--breakdown", "--breakdown-csv", tmp_path / "breakdown.csv")
+    result = forward(tmp_path, "--breakdown", tmp_path / "breakdown.csv")
     assert result.returncode == 0, result.stderr
     assert "digits, one call of 2 images: medians of 3 calls" in result.stdout and "gaps" in result.stdout
     rows = breakdown_rows(tmp_path / "breakdown.csv")
@@ -81,7 +81,7 @@ def test_forward_says_where_the_time_goes(tmp_path):
 
 def test_forward_writes_a_timeline(tmp_path):
     forward_input(tmp_path)
-    result = forward(tmp_path, "--trace", tmp_path / "trace.json", "--breakdown-csv", tmp_path / "breakdown.csv")
+    result = forward(tmp_path, "--trace", tmp_path / "trace.json", "--breakdown", tmp_path / "breakdown.csv")
     assert result.returncode == 0, result.stderr
     tracks, memory = timeline(tmp_path / "trace.json")
     rows = breakdown_rows(tmp_path / "breakdown.csv")
@@ -92,9 +92,9 @@ def test_forward_writes_a_timeline(tmp_path):
     assert len(memory) == len(rows) and all(args["activations"] > 0 for args in memory)
 
 
-@pytest.mark.parametrize("option, value, says", [("--breakdown-csv", "none/b.csv", "there is no folder"), ("--trace", "none/t.json", "there is no folder"),
+@pytest.mark.parametrize("option, value, says", [("--breakdown", "none/b.csv", "there is no folder"), ("--trace", "none/t.json", "there is no folder"),
                                                  ("--trace", "out.safetensors", "is the same file as --output"),
-                                                 ("--breakdown-rows", "none", "is not a run folder, it has no sweep.csv")])
+                                                 ("--breakdown", "", "is not a run folder, it has no sweep.csv")])
 def test_breakdown_refuses_before_anything_is_written(tmp_path, option, value, says):
     forward_input(tmp_path)
     result = forward(tmp_path, option, tmp_path / value)
@@ -102,7 +102,7 @@ def test_breakdown_refuses_before_anything_is_written(tmp_path, option, value, s
     assert not (tmp_path / "out.safetensors").exists()
 
 
-@pytest.mark.parametrize("option, says", [("--plan", "a file of the run of --plan"), ("--breakdown-rows", "--breakdown-rows")])
+@pytest.mark.parametrize("option, says", [("--plan", "a file of the run of --plan"), ("--breakdown", "a file of the run of --breakdown")])
 def test_no_output_replaces_the_rows_that_are_compared_with(tmp_path, option, says):
     forward_input(tmp_path)
     for name in ("plan.csv", "sweep.csv"):

@@ -18,16 +18,16 @@ def test_problems_are_those_of_the_size():
         assert result.returncode == 0, result.stderr
         return list(csv.DictReader(result.stdout.splitlines()))
 
-    assert problems("adm64") == problems("adm64", "--height", 64, "--width", 64)
-    ragged = problems("adm64", "--height", 24, "--width", 40, "--batch", 2)
+    assert problems("adm64") == problems("adm64", "--size", "height=64,width=64")
+    ragged = problems("adm64", "--size", "height=24,width=40", "--batch", 2)
     assert len(problems("adm64", "--batch", 2)) == len(ragged)
     sides = {re.search(r"h=(\d+),w=(\d+)", row["problem"]).groups() for row in ragged if row["op"] == "conv2d"}
     assert sides == {("24", "40"), ("12", "20"), ("6", "10"), ("3", "5")}
-    text = problems("sd15", "--tokens", 154, "--height", 32, "--width", 40)
+    text = problems("sd15", "--size", "tokens=154,height=32,width=40")
     assert {re.search(r"seq_kv=(\d+)", row["problem"])[1] for row in text if row["op"] == "attention"} == {"154", "1280", "320", "80", "20"}
-    for sizes, says in ((("--height", 60), "height 60: adm64 takes multiples of 8; the nearest are 56 and 64"),
-                        (("--frames", 2), "frames 2: adm64 makes single images"), (("--tokens", 1), "tokens 1: adm64 takes no text"),
-                        (("--height", 65536, "--width", 65536), "node ")):
+    for sizes, says in ((("--size", "height=60"), "height 60: adm64 takes multiples of 8; the nearest are 56 and 64"),
+                        (("--size", "frames=2"), "frames 2: adm64 makes single images"), (("--size", "tokens=1"), "tokens 1: adm64 takes no text"),
+                        (("--size", "height=65536,width=65536"), "node ")):
         result = run("problems", "adm64", *sizes)
         assert result.returncode == 2 and says in result.stderr and result.stdout == "", result
 

@@ -41,14 +41,14 @@ def test_a_deadline_that_nobody_meets():
 
 
 def test_speed_and_drift_of_calls_that_are_not_whole_stand_together():
-    rows = table(stream("--cache-every", 2, "--steps", 4))
+    rows = table(stream("--cache", "every=2", "--steps", 4))
     assert set(rows) == {"1 in 2", "all"} and rows["all"][5] == "-"
     assert 0 < float(re.fullmatch(r"([\d.]+) % \(relative L2\)", rows["1 in 2"][5])[1]) < 100
 
 
 def compared(tmp_path, network):
     """Seconds of a batch with some calls whole and with all, the times as fast and percent of error that are printed, and seconds of all drawing."""
-    result = run("sample", network, "--device", "host", "--steps", 4, "--count", 2, "--cache-every", 2, "--out", tmp_path / "grid.png")
+    result = run("sample", network, "--device", "host", "--steps", 4, "--count", 2, "--cache", "every=2", "--out", tmp_path / "grid.png")
     assert result.returncode == 0, result.stderr
     number = r"([\d.e-]+)"
     said = re.match(f"one call in 2 whole: {number} s a batch, {number} s with all whole, {number} times as fast; x0 is off by {number} %", result.stdout)
@@ -75,16 +75,16 @@ def test_loops_that_are_compared_are_not_counted(tmp_path):
     (("--frames", 0), "--frames"),
     (("--steps", 600), "--steps 600 and --strength 0.5: are the last of 1200 steps: "),
     (("--strength", "nan"), "--strength"),
-    (("--sampler", "ddim", "--eta", 0.5), "--eta: draws noise on the way, which frames do not"),
+    (("--sampler", "ddim,eta=0.5"), "--sampler eta=: draws noise on the way, which frames do not"),
     (("--out", "frames.gif"), "--out frames.gif: is an animated PNG of the frames"),
     (("--first-steps", 0), "--first-steps"),
     (("--strength", 0), "--strength"),
     (("--blend", 2), "--blend"),
     (("--sampler", "ddpm"), "--sampler ddpm: draws noise at its steps; frames take one that draws none: ddim"),
-    (("--churn", 1), "--churn: draws noise on the way"),
-    (("--cache-every", 0), "--cache-every 0: must be 1 or more"),
-    (("--cache-blocks", 1), "--cache-blocks is for --cache-every 2 and more"),
-    (("--cache-every", 2, "--cache-blocks", 5), "it has 1 to 4"),
+    (("--sampler", "churn=1"), "--sampler churn=: draws noise on the way"),
+    (("--cache", "every=0"), "--cache every=0: the range is 1 to"),
+    (("--cache", "blocks=1"), "--cache blocks= is for every=2 and more"),
+    (("--cache", "every=2,blocks=5"), "it has 1 to 4"),
     (("--times", "/nowhere/times.csv"), "--times"),
     (("--frames", 1000000, "--zoom", 64, "--out", "frames.png"), "bytes to keep, more than 2^32"),
 ])

@@ -74,7 +74,7 @@ def reference(name, network, sampler, schedule, clamp, noise, labels):
 def compare(folder, name, network, weights, count, sampler, schedule, clamp):
     parameter = next(network.parameters())
     # Of a schedule of timesteps all, also those noisier than the network was trained at.
-    arguments = ("--sampler", sampler, "--schedule", schedule, "--clamp", str(clamp), *(() if schedule == "karras" else ("--sigma-max", "1e5")))
+    arguments = ("--sampler", f"{sampler},schedule={schedule},clamp={clamp}" + ("" if schedule == "karras" else ",sigma_max=1e5"))
     expected = None
     for dtype, limit in LIMITS.items():
         images, noise, labels = drawn(folder, name, weights, dtype, count, *arguments)

@@ -10,7 +10,7 @@ program (default: NOISEFLOOR_BINARY, else the one on PATH), all of one build. Pr
             medians over rounds of 100 calls each, launch and calls in turns, nothing waiting on the GPU (asked: at most 5, 12 and 12 us). Beside
             them an empty operator of the same arguments, which is PyTorch's own share of the torch operator
   patch     sd15's U-Net, two latents of 64x64, bf16, random weights: the patched network as a CUDA graph. Its kernels of ours against our own
-            network's over the same ops (`noisefloor forward sd15 --breakdown-csv`, of the same weights and inputs; asked: at most 1.05), and
+            network's over the same ops (`noisefloor forward sd15 --breakdown FILE`, of the same weights and inputs; asked: at most 1.05), and
             both as a whole. Times are of one kernel after the other: what overlaps is not counted twice, gaps stand beside it
             Patched again with programmatic launch, as our own network has it, and both under --plan (default: the variants that our own network
             chose); the best one counts
@@ -253,7 +253,7 @@ def own_network(options, net, given, exact, limit, folder):
     save_file({name: value.contiguous() for name, value in net.state_dict().items()}, folder / "weights.safetensors")
     save_file({"x": x.float().contiguous(), "timesteps": t.float(), "encoder_hidden_states": text.float()}, folder / "in.safetensors")
     command = [options.program, "forward", "sd15", "--weights", folder / "weights.safetensors", "--input", folder / "in.safetensors", "--output",
-               folder / "out.safetensors", "--dtype", dtype, "--breakdown", "--breakdown-csv", folder / "nodes.csv"]
+               folder / "out.safetensors", "--dtype", dtype, "--breakdown", folder / "nodes.csv"]
     command += ["--device", "host"] if options.device == "cpu" else []
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
     if done.returncode != 0:

@@ -103,7 +103,7 @@ TEST(CheckpointSettings, AreRefusedByName) {
        {"_class_name", "UniPCMultistepScheduler", "EulerDiscrete"},
        "--sampler"},
       {R"({"_class_name": "PNDMScheduler"})", {"skip_prk_steps must be true", "not there"}, "--sampler"},
-      {R"({"_class_name": "DDIMScheduler"})", {"clip_sample must be false"}, "--clamp"},
+      {R"({"_class_name": "DDIMScheduler"})", {"clip_sample must be false"}, "--sampler clamp="},
       {R"({"_class_name": "DPMSolverMultistepScheduler", "algorithm_type": "sde-dpmsolver++"})",
        {"algorithm_type", "sde-dpmsolver++"},
        "--sampler"},
@@ -115,7 +115,7 @@ TEST(CheckpointSettings, AreRefusedByName) {
        nullptr},
       {R"({"_class_name": "EulerDiscreteScheduler", "use_exponential_sigmas": true})",
        {"use_exponential_sigmas must be false"},
-       "--schedule"},
+       "--sampler schedule="},
       {R"({"_class_name": "EulerDiscreteScheduler", "interpolation_type": "log_linear"})",
        {"interpolation_type"},
        nullptr},
@@ -124,13 +124,13 @@ TEST(CheckpointSettings, AreRefusedByName) {
        nullptr},
       {R"({"_class_name": "EulerDiscreteScheduler", "final_sigmas_type": "sigma_min"})",
        {"final_sigmas_type"},
-       "--final"},
+       "--sampler final="},
       {R"({"_class_name": "EulerDiscreteScheduler", "num_train_timesteps": 4000})",
        {"num_train_timesteps must be 1000", "4000"},
        nullptr},
       {R"({"_class_name": "EulerDiscreteScheduler", "prediction_type": "flow_prediction"})",
        {"prediction_type", "flow_prediction"},
-       "--prediction"},
+       "--sampler prediction="},
       {R"({"_class_name": "EulerDiscreteScheduler", "beta_start": "abc"})",
        {"beta_start must be a number above 0", "is \"abc\""},
        "betas"},
@@ -146,13 +146,13 @@ TEST(CheckpointSettings, AreRefusedByName) {
        "betas"},
       {R"({"_class_name": "EulerDiscreteScheduler", "timestep_spacing": 7})",
        {"timestep_spacing must be a text, is 7"},
-       "--spacing"},
+       "--sampler spacing="},
       {R"({"_class_name": "EulerDiscreteScheduler", "steps_offset": 0.5})",
        {"steps_offset must be a whole number, 0 to 999, is 0.5"},
-       "--offset"},
+       "--sampler offset="},
       {R"({"_class_name": "EulerDiscreteScheduler", "use_karras_sigmas": "yes"})",
        {"use_karras_sigmas must be true or false"},
-       "--schedule"},
+       "--sampler schedule="},
       {R"({"_class_name": "EulerDiscreteScheduler", "rescale_betas_zero_snr": 1})",
        {"rescale_betas_zero_snr must be true or false"},
        "betas"},
@@ -217,7 +217,7 @@ TEST(CheckpointSettings, AClassIsThatOfThePipeline) {
   folder.write("model_index.json", R"({"scheduler": ["diffusers", "DDPMScheduler"]})");
   EXPECT_EQ(folder.settings().row.solver, sampler_step::Solver::ddpm);
   EXPECT_EQ(folder.settings().clamp, 3);
-  EXPECT_EQ(folder.settings({"--clamp"}).clamp, 0);
+  EXPECT_EQ(folder.settings({"--sampler clamp="}).clamp, 0);
   folder.write("model_index.json", R"({"scheduler": "DDPMScheduler"})");
   EXPECT_NE(folder.refusal().find("model_index.json: scheduler must be a list"), std::string::npos);
 }
@@ -312,7 +312,7 @@ TEST(CheckpointSettings, FramesThatNobodyTakesAreOverridden) {
     return checkpoint_settings(require_network("svd"), folder / "weights.safetensors", false, given).row.image.frames;
   };
   EXPECT_THROW(read({}), InvalidInput);
-  EXPECT_EQ(read({"--frames"}), require_network("svd").image.frames);
+  EXPECT_EQ(read({"--size frames="}), require_network("svd").image.frames);
 }
 
 TEST(CheckpointSettings, ADecoderTakesItsScale) {

@@ -102,11 +102,11 @@ TEST(NetworkSizes, AreThoseAskedForWhereNoTensorSays) {
 TEST(NetworkSizes, ThatContradictATensorAreRefused) {
   const auto x = tensor("x", {2, 1, 8, 10});
   EXPECT_EQ(refusal(require_network("digits"), {.height = 8, .width = 8}, {x}),
-            "in.safetensors: tensor x is [2, 1, 8, 10], of width 10, which contradicts --width 8");
+            "in.safetensors: tensor x is [2, 1, 8, 10], of width 10, which contradicts --size width=8");
   EXPECT_EQ(refusal(video(), {.frames = 3}, {tensor("x", {1, 2, 4, 6, 10})}),
-            "in.safetensors: tensor x is [1, 2, 4, 6, 10], of frames 2, which contradicts --frames 3");
+            "in.safetensors: tensor x is [1, 2, 4, 6, 10], of frames 2, which contradicts --size frames=3");
   EXPECT_EQ(refusal(video(), {.tokens = 5}, {tensor("words", {1, 6})}),
-            "in.safetensors: tensor words is [1, 6], of tokens 6, which contradicts --tokens 5");
+            "in.safetensors: tensor words is [1, 6], of tokens 6, which contradicts --size tokens=5");
 }
 
 TEST(NetworkSizes, ThatTheNetworkDoesNotTakeAreRefusedWithTheirTensor) {
