@@ -68,9 +68,6 @@ void fill_for_timing(const NetworkTensor& input, DType dtype, void* data) {
       case Kind::labels:
         store_element(dtype, data, i, i % length == row * kStride % input.range ? 1 : 0);
         break;
-      case Kind::tokens:
-        store_element(dtype, data, i, static_cast<double>(i * kStride % input.range));
-        break;
     }
   }
 }

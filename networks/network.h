@@ -29,8 +29,7 @@ struct NetworkTensor {
     timesteps,     // of training, 0 to range - 1
     sigma,         // noise level, above 0
     labels,        // one-hot over `range` classes
-    tokens,        // of text, each 0 to range - 1
-    text,          // the same as its encoder left it: [n, tokens, width]
+    text,          // as its encoder left it: [n, tokens, width]
     conditioning,  // any other numbers, normal as far as timing and verification are concerned
   };
   const char* name;  // in files, rows and messages; of static storage

@@ -27,6 +27,7 @@ void add_breakdown_options(CLI::App& command, BreakdownArguments& arguments) {
   const auto take = [&](const std::vector<std::string>& words) {
     arguments.table = true;
     for (const std::string& word : words) {
+      if (word.empty()) throw InvalidInput("--breakdown: its value is empty; give one, or leave it out");
       if (word == kTable) continue;
       std::string& place = std::filesystem::is_directory(word) ? arguments.rows : arguments.csv;
       if (!place.empty()) throw InvalidInput(fmt::format("--breakdown {}: {} is given already", word, place));
@@ -55,7 +56,8 @@ void check_breakdown(const BreakdownArguments& arguments, const std::string& pla
   files.add("--breakdown", arguments.csv);
   files.add("--trace", arguments.trace);
   if (!arguments.rows.empty() && !std::filesystem::is_regular_file(std::filesystem::path(arguments.rows) / "sweep.csv"))
-    throw InvalidInput(fmt::format("--breakdown {}: is not a run folder, it has no sweep.csv", arguments.rows));
+    throw InvalidInput(
+        fmt::format("--breakdown {}: is a folder, but not of a run: it has no sweep.csv", arguments.rows));
   std::string why;
   if (device == "host" || cuda_device_count(why) == 0) return;
   try {

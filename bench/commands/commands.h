@@ -35,6 +35,17 @@ constexpr int kDone = 0;
 constexpr int kNotSo = 1;
 constexpr int kCouldNot = 2;
 
+// A part of an option's value, between commas: "name=value". `take` gets the value, or throws InvalidInput that says
+// what it must be; the option and the part are named then. Of an option without values it gets its name; that of ""
+// takes a word without a name. The option may be repeated.
+struct OptionKey {
+  const char* name;
+  std::string about;
+  std::function<void(const std::string& value)> take;
+};
+void add_keyed_option(CLI::App& command, const std::string& option, const std::string& about,
+                      std::vector<OptionKey> keys, bool values = true);
+
 void add_device_option(CLI::App& command, std::string& device);  // of open_platform
 void add_problems_option(CLI::App& command, std::string& folder);
 // `default_kinds`: what the help says of --kinds.

@@ -25,12 +25,15 @@ void add_problems_option(CLI::App& command, std::string& folder) {
 
 void add_selection_options(CLI::App& command, SelectionOptions& options, const char* default_kinds) {
   command.add_option("--ops", options.ops, "Ops, comma-separated (default: all)");
-  command.add_option(
-      "--networks", options.networks,
-      fmt::format("Networks, or sets of problems such as stream, comma-separated, or 'all' (default: {})",
+  const auto take_networks = [&](const std::string& text) {
+    for (const std::string& name : split_list(text))
+      (name.front() == '-' ? options.without : options.networks) += name.substr(name.front() == '-' ? 1 : 0) + ",";
+  };
+  command.add_option_function<std::string>(
+      "--networks", take_networks,
+      fmt::format("Networks, or sets of problems such as stream, comma-separated, or 'all'; -NAME leaves out the "
+                  "problems of that one (default: {})",
                   default_networks_text()));
-  command.add_option("--without", options.without,
-                     "Leave out the problems of these networks (another run may have them)");
   command.add_option("--variants", options.variants, "Variants or baselines by name (default: all)");
   command.add_option(
       "--kinds", options.kinds,

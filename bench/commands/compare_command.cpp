@@ -6,27 +6,31 @@
 
 #include "bench/commands/add_command.h"
 #include "bench/commands/output_files.h"
+#include "kernels/core/listed.h"
 #include "reports/gate/gate_report.h"
 
 namespace noisefloor {
 namespace {
 
 struct CompareArguments {
-  std::string a, b, markdown, filter, variant_a, variant_b;
+  std::string a, b, markdown, filter, variants;
 };
 
 int compare(const CompareArguments& arguments) {
-  if (arguments.variant_a.empty() != arguments.variant_b.empty())
-    throw InvalidInput("--variant-a and --variant-b go together");
+  const std::vector<std::string> variants = split_list(arguments.variants);
+  if (!variants.empty() && variants.size() != 2)
+    throw InvalidInput(fmt::format("--variants {}: is two, that of A and that of B", arguments.variants));
+  const std::string variant_a = variants.empty() ? "" : variants.front();
+  const std::string variant_b = variants.empty() ? "" : variants.back();
   OutputFiles outputs;
   outputs.add_input_run("the run A", arguments.a);
   outputs.add_input_run("the run B", arguments.b);
   outputs.add("--markdown", arguments.markdown);
   const RunFiles a = read_run(arguments.a), b = read_run(arguments.b);
-  const PairOptions options{arguments.variant_a, arguments.variant_b, name_filter("--filter", arguments.filter)};
+  const PairOptions options{variant_a, variant_b, name_filter("--filter", arguments.filter)};
   ComparisonText text;
-  text.name_a = arguments.variant_a.empty() ? "A" : "A " + arguments.variant_a;
-  text.name_b = arguments.variant_a.empty() ? "B" : "B " + arguments.variant_b;
+  text.name_a = variant_a.empty() ? "A" : "A " + variant_a;
+  text.name_b = variant_b.empty() ? "B" : "B " + variant_b;
   for (const RowPair& pair : pair_rows(a, b, options)) {
     const bool ok_a = pair.a != nullptr && pair.a->status == Outcome::ok;
     const bool ok_b = pair.b != nullptr && pair.b->status == Outcome::ok;
@@ -60,10 +64,9 @@ void add_compare_command(CLI::App& app, CommandResult result) {
   auto [command, arguments] =
       add_command(app, result, "compare", "Compare two runs (devices, commits, variants), without a verdict", compare);
   command.add_option("a", arguments.a, "Folder of a run")->required();
-  command.add_option("b", arguments.b, "Folder of another, or the same one with --variant-a and --variant-b")
-      ->required();
-  command.add_option("--variant-a", arguments.variant_a, "Compare this variant of A ...");
-  command.add_option("--variant-b", arguments.variant_b, "... with this variant of B, on the same problems");
+  command.add_option("b", arguments.b, "Folder of another, or the same one with --variants")->required();
+  command.add_option("--variants", arguments.variants,
+                     "Two, with a comma: compare this variant of A with that one of B, on the same problems");
   command.add_option("--filter", arguments.filter,
                      "Only rows whose op/problem/dtype/variant matches this regular expression");
   add_output_file(command, "--markdown", arguments.markdown, "Write the tables as GitHub-flavoured Markdown");

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "bench/commands/pipeline_options.h"
+#include "bench/commands/commands.h"
 #include "kernels/core/fields.h"
 #include "kernels/core/listed.h"
 
@@ -29,9 +29,10 @@ const OptionKey& key_of(const std::string& option, const std::string& part, cons
 void take_parts(const std::string& option, const std::string& text, const std::vector<OptionKey>& keys, bool values) {
   std::vector<const OptionKey*> taken;
   for (const std::string& part : split_list(text)) {
-    const bool word = taken.empty() && *keys.front().name == '\0' && part.find('=') == std::string::npos;
+    const bool word = *keys.front().name == '\0' && part.find('=') == std::string::npos;
     const OptionKey& key = word ? keys.front() : key_of(option, part, keys, values);
-    if (std::ranges::count(taken, &key) > 0) throw InvalidInput(fmt::format("{}: {} is given twice", option, key.name));
+    if (std::ranges::count(taken, &key) > 0)
+      throw InvalidInput(fmt::format("{}: {} is given twice", option, word ? "NAME" : key.name));
     taken.push_back(&key);
     try {
       key.take(part.substr(word ? 0 : part.find('=') + 1));
@@ -51,8 +52,13 @@ void add_keyed_option(CLI::App& command, const std::string& option, const std::s
   const bool word = *keys.front().name == '\0';
   command
       .add_option_function<std::string>(
-          option, [=, keys = std::move(keys)](const std::string& text) { take_parts(option, text, keys, values); },
+          option,
+          [=, keys = std::move(keys)](std::string text) {
+            std::ranges::replace(text, '\n', ',');  // between what was given at each time
+            take_parts(option, text, keys, values);
+          },
           help)
+      ->multi_option_policy(CLI::MultiOptionPolicy::Join)
       ->type_name(word     ? "[NAME,]KEY=VALUE,..."
                   : values ? "KEY=VALUE,..."
                            : "NAME,...");

@@ -62,14 +62,12 @@ OptionKey whole_key(const char* name, Target& target, const std::string& about, 
           }};
 }
 
-std::string solvers_that(bool (*so)(const SolverRow&)) {
-  return listed(sampler_step::solvers_where(so), "and");
+OptionKey switch_key(const char* name, bool& target, bool value, const std::string& about) {
+  return {name, about, [&target, value](const std::string&) { target = value; }};
 }
 
-constexpr std::int64_t kMostEvery = 1'000'000;
-
-std::string level_text(double sigma) {
-  return fmt::format("{:.5g}", sigma);
+std::string solvers_that(bool (*so)(const SolverRow&)) {
+  return listed(sampler_step::solvers_where(so), "and");
 }
 
 std::vector<std::int64_t> labels_of(const std::string& text) {
@@ -123,10 +121,12 @@ std::vector<OptionKey> level_keys(SampleArguments& arguments) {
        one_of<bool>(arguments.ends_noisy, kEnds, "final")},
       number_key("sigma_min", arguments.sigma_min,
                  "least noise level: the last of karras, and no timestep of another schedule is below it" +
-                     network_defaults([](const NetworkInfo& info) { return level_text(info.trained_levels().min); })),
+                     network_defaults(
+                         [](const NetworkInfo& info) { return fmt::format("{:.5g}", info.trained_levels().min); })),
       number_key("sigma_max", arguments.sigma_max,
                  "largest noise level: the first of karras, and no timestep of another schedule is above it" +
-                     network_defaults([](const NetworkInfo& info) { return level_text(info.trained_levels().max); })),
+                     network_defaults(
+                         [](const NetworkInfo& info) { return fmt::format("{:.5g}", info.trained_levels().max); })),
       number_key("rho", arguments.rho,
                  fmt::format("karras: the larger, the more levels near the last (default: {})", SamplingOptions{}.rho)),
   };
@@ -147,14 +147,28 @@ void add_solver_options(CLI::App& command, SampleArguments& arguments) {
   keys.push_back(number_key("clamp", arguments.clamp, "clamp x0 to [-clamp, clamp]; 0: do not (default: 0)", 1e6));
   add_keyed_option(command, "--sampler", "How steps are taken, such as ddim,eta=1 or schedule=karras,rho=5",
                    std::move(keys));
-  command
-      .add_option("--guidance", arguments.guidance,
-                  fmt::format("Scale of classifier-free guidance, 0 for none. The weights must also be trained without "
-                              "labels (or text): the shipped ones of {} were, the original ones of {} were not",
-                              networks_that([](const NetworkInfo& info) { return info.shipped; }),
-                              networks_that([](const NetworkInfo& info) { return *info.unguided_checkpoints != 0; })) +
-                      network_defaults([](const NetworkInfo& info) { return fmt::format("{}", info.guidance); }))
-      ->check(CLI::Range(0.0, 100.0));
+  const auto guide = [&](const std::string& text) {
+    std::vector<double> scales;
+    for (const std::string& item : split_list(text)) {
+      double scale = 0;
+      if (!CLI::detail::lexical_cast(item, scale) || !(scale >= 0 && scale <= 100))
+        throw InvalidInput(fmt::format("--guidance {}: the range is 0 to 100", text));
+      scales.push_back(scale);
+    }
+    if (scales.size() > 2) throw InvalidInput(fmt::format("--guidance {}: is one scale, or FIRST,LAST", text));
+    if (scales.size() == 2) arguments.first_guidance = scales.front();
+    arguments.guidance = scales.back();
+  };
+  command.add_option_function<std::string>(
+      "--guidance", guide,
+      fmt::format(
+          "Scale of classifier-free guidance, 0 for none; of videos also FIRST,LAST: it grows in equal steps "
+          "from the first frame to the last (default: from 1 for {}). The weights must also be trained without labels "
+          "(or text): the shipped ones of {} were, the original ones of {} were not{}",
+          networks_that([](const NetworkInfo& info) { return info.first_guidance != 0; }),
+          networks_that([](const NetworkInfo& info) { return info.shipped; }),
+          networks_that([](const NetworkInfo& info) { return *info.unguided_checkpoints != 0; }),
+          network_defaults([](const NetworkInfo& info) { return fmt::format("{}", info.guidance); })));
 }
 
 }  // namespace
@@ -191,15 +205,13 @@ void add_network_options(CLI::App& command, ModelRequest& model, std::string& de
   command.add_option("--weights", model.weights,
                      "Checkpoint in safetensors, with the original's tensor names: a file, the index of its shards, "
                      "their folder, or that of a diffusers pipeline (default: the shipped weights)");
-  static constexpr const char* kSettings[] = {"folder", "own"};
-  command
-      .add_option_function<std::string>(
-          "--settings",
-          [take = one_of<bool>(model.own_settings, kSettings, "settings")](const std::string& name) { take(name); },
-          "folder: as scheduler/, unet/ and vae/ of --weights say in their JSON, where no option says otherwise; own: "
-          "the network's own")
-      ->default_str("folder");
-  command.add_flag("--verbose", model.verbose, "List each setting, its value and where it comes from, on stderr");
+  add_keyed_option(
+      command, "--settings",
+      "What is said of settings; where no option says otherwise they are as scheduler/, unet/ and vae/ of "
+      "--weights say in their JSON",
+      {switch_key("own", model.own_settings, true, "take the network's own"),
+       switch_key("list", model.list_settings, true, "list each, its value and where it comes from, on stderr")},
+      false);
   add_device_option(command, device);
   command.add_option_function<std::string>(
       "--dtype", [&](const std::string& name) { model.dtype = require_dtype(network_workload(), name); },
@@ -210,19 +222,16 @@ void add_network_options(CLI::App& command, ModelRequest& model, std::string& de
 }
 
 void add_without_option(CLI::App& command, ModelRequest& model, bool* embed_ahead) {
-  const auto off = [](bool& on) { return [&on](const std::string&) { on = false; }; };
   std::vector<OptionKey> keys{
-      {"pdl", "our kernels do not start while the kernel before them ends (sm_90 and newer)", off(model.programmatic)},
-      {"fusions",
-       "convolutions leave a block's skip and its 1x1, or its upsampled skip, to ops of their own, and their input's "
-       "norm, and norms halve no image (plan own or fastest, on sm_90)",
-       off(model.folded_skips)}};
+      switch_key("pdl", model.programmatic, false,
+                 "our kernels do not start while the kernel before them ends (sm_90 and newer)"),
+      switch_key("fusions", model.folded_skips, false,
+                 "convolutions leave a block's skip and its 1x1, or its upsampled skip, to ops of their own, and their "
+                 "input's norm, and norms halve no image (plan own or fastest, on sm_90)")};
   if (embed_ahead != nullptr)
-    keys.push_back(
-        {"embed-ahead",
-         "each call embeds its own noise level, not all of them once before the loop; pictures may differ by "
-         "roundings (always so beside a plan's file)",
-         off(*embed_ahead)});
+    keys.push_back(switch_key("embed-ahead", *embed_ahead, false,
+                              "each call embeds its own noise level, not all of them once before the loop; pictures "
+                              "may differ by roundings (always so beside a plan's file)"));
   add_keyed_option(command, "--without", "What to leave out that makes it faster", std::move(keys), false);
 }
 
@@ -261,7 +270,7 @@ void add_drawing_options(CLI::App& command, SampleArguments& arguments, std::str
       command, "--cache",
       "Compute the whole network in some calls alone, and in the others the last blocks of its decoder, on what the "
       "whole call left. Faster, but pictures differ; it prints how much",
-      {whole_key<int>("every", arguments.cache_every, "one call of so many is whole (default: 1, all)", 1, kMostEvery),
+      {whole_key<int>("every", arguments.cache_every, "one call of so many is whole (default: 1, all)", 1, 1'000'000),
        whole_key<std::int64_t>("blocks", arguments.cache_blocks, "how many last blocks the others compute (default: 1)",
                                1, 1000)});
   add_without_option(command, arguments.model, &arguments.embed_ahead);
@@ -282,7 +291,7 @@ void add_inputs(OutputFiles& files, const SampleRequest& request) {
 }
 
 void say_settings(const SampleRequest& request) {
-  if (request.asked.model.verbose) fmt::print(stderr, "{}", settings_text(request));
+  if (request.asked.model.list_settings) fmt::print(stderr, "{}", settings_text(request));
   for (const std::string& note : notes_of(request)) fmt::print(stderr, "{}\n", note);
 }
 

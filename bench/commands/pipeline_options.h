@@ -15,18 +15,7 @@ namespace noisefloor {
 std::string known_networks();                              // "a, b or c", for help
 std::string images_in_words(std::int64_t n, bool videos);  // "1 image", "2 videos"
 
-// A part of an option's value, between commas: "name=value". `take` gets the value, or throws InvalidInput that says
-// what it must be; the option and the part are named then. Of an option without values it gets its name; that of ""
-// takes a first word without a name.
-struct OptionKey {
-  const char* name;
-  std::string about;
-  std::function<void(const std::string& value)> take;
-};
-void add_keyed_option(CLI::App& command, const std::string& option, const std::string& about,
-                      std::vector<OptionKey> keys, bool values = true);
-
-// Adds NETWORK, --weights, --settings, --verbose, --device, --dtype, --plan and --strict.
+// Adds NETWORK, --weights, --settings, --device, --dtype, --plan and --strict.
 void add_network_options(CLI::App& command, pipeline::ModelRequest& model, std::string& device);
 // Adds --without. `embed_ahead`: where there is a loop.
 void add_without_option(CLI::App& command, pipeline::ModelRequest& model, bool* embed_ahead);
@@ -45,7 +34,7 @@ std::string network_defaults(
 void add_inputs(OutputFiles& files, const pipeline::ModelRequest& model);
 void add_inputs(OutputFiles& files, const pipeline::SampleRequest& request);
 
-// Before a request is drawn, on stderr: with --verbose its settings, and what to know of it.
+// Before a request is drawn, on stderr: with --settings list its settings, and what to know of it.
 void say_settings(const pipeline::SampleRequest& request);
 
 struct BreakdownArguments {

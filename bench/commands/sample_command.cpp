@@ -174,12 +174,6 @@ void add_sample_command(CLI::App& app, CommandResult result) {
   add_drawing_options(command, asked, arguments.device);
   add_size_option(command, asked.sizes, "the network's own", true);
   add_breakdown_options(command, arguments.breakdown);
-  command
-      .add_option("--first-guidance", asked.first_guidance,
-                  fmt::format("Guidance of a video's first frame; grows in equal steps to --guidance in the last "
-                              "(default: 1 for {}, else as --guidance)",
-                              networks_that([](const NetworkInfo& info) { return info.first_guidance != 0; })))
-      ->check(CLI::Range(0.0, 100.0));
   command.add_option("--steps", asked.steps, "Steps, 1 to 1000" + network_defaults([](const NetworkInfo& info) {
                                                return std::to_string(info.steps);
                                              }));

@@ -160,17 +160,22 @@ void add_sweep_options(CLI::App& command, SweepRequest& request) {
   command.add_option("--counters", request.counters, "Hardware counters: off, auto or require")
       ->check(CLI::IsMember({"off", "auto", "require"}))
       ->capture_default_str();
-  command
-      .add_option("--pytorch", request.pytorch,
-                  "PyTorch's rows: off, auto (if a Python here has a PyTorch that sees the GPU) or require")
-      ->check(CLI::IsMember({"off", "auto", "require"}))
-      ->capture_default_str();
-  command
-      .add_option("--max-autotune", request.max_autotune,
-                  fmt::format("Also measure {} on each network's N costliest problems (count times cost), 10 to 20 s a "
-                              "row; name it in --variants for all",
-                              kMaxAutotune))
-      ->check(CLI::Range(1, 1000));
+  add_keyed_option(
+      command, "--pytorch", "PyTorch's rows",
+      {{"", "off, auto (the default: if a Python here has a PyTorch that sees the GPU) or require",
+        [&](const std::string& when) {
+          if (when != "off" && when != "auto" && when != "require") throw InvalidInput("is none of off, auto, require");
+          request.pytorch = when;
+        }},
+       {"max_autotune",
+        fmt::format("also measure {} on each network's so many costliest problems (count times cost), 10 to 20 s a "
+                    "row; name it in --variants for all",
+                    kMaxAutotune),
+        [&](const std::string& text) {
+          const std::int64_t count = require_integer("max_autotune", text);
+          if (count < 1 || count > 1000) throw InvalidInput("the range is 1 to 1000");
+          request.max_autotune = static_cast<int>(count);
+        }}});
   command.add_flag("--no-duels", request.no_duels,
                    "Skip duels: our best against the best baseline of each problem, in turns");
   command.footer(

@@ -98,10 +98,10 @@ void Model::say_what_is_read() const {
     say(fmt::format("{}: all names begin with '{}'; they are read without it", file, checkpoint.prefix()));
   if (const std::string other = variant_beside(checkpoint.path()); !other.empty())
     say(fmt::format("{} is read; {} is beside it", file, other));
-  else if (request.verbose)
+  else if (request.list_settings)
     say(fmt::format("{} is read", file));
   for (const std::string& line : settings.warnings) say(line);
-  if (!request.verbose) return;
+  if (!request.list_settings) return;
   if (settings.row.decodes()) {
     const bool upcast = settings.upcast || *settings.row.no_fp16 != '\0';
     fmt::print(stderr, "{}{}", settings.line("latent scale", fmt::format("{}", settings.row.latent_scale)),

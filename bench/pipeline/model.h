@@ -26,7 +26,7 @@ struct ModelRequest {
   std::string plan = "own";           // Plan::Options::source
   bool strict = false, programmatic = true, folded_skips = true;
   bool own_settings = false;  // the network's: what the folder of the weights says is not looked at
-  bool verbose = false;
+  bool list_settings = false;
 
   // What the folder says of a network. Throws InvalidInput, as checkpoint_settings() does.
   CheckpointSettings settings(const NetworkInfo& info, bool sampled = false, const GivenOptions& given = {}) const;
@@ -44,7 +44,7 @@ class Model {
 
   void check_weights();  // once; throws InvalidInput on weights that are not the network's
   const Plan& plan();    // likewise; measures what nobody knows
-  // On stderr, which checkpoint is read and how, where a user may not expect it; verbose: also all that is ignored.
+  // On stderr, which checkpoint is read and how, where a user may not expect it; list_settings: also all that is ignored.
   void say_what_is_read() const;
 
   const ModelRequest request;

@@ -29,7 +29,6 @@ std::vector<std::pair<SizeField, std::size_t>> sizes_in(const NetworkInfo& info,
     const auto fields = size_fields();
     return *std::find_if(fields.begin(), fields.end(), [&](const SizeField& one) { return one.size == size; });
   };
-  if (kind == InputKind::tokens) return {{field(&Sizes::tokens), 1}};
   if (kind == InputKind::text) return {{field(&Sizes::tokens), 2}};
   if (kind != InputKind::image) return {};
   std::vector<std::pair<SizeField, std::size_t>> all{{field(&Sizes::height), 2}, {field(&Sizes::width), 1}};
@@ -63,7 +62,7 @@ const char* images_of(const NetworkInfo& info) {
 
 // What its numbers may be, in words; any where it is empty.
 std::string range_of(const NetworkTensor& input) {
-  const bool whole = input.kind == InputKind::labels || input.kind == InputKind::tokens;
+  const bool whole = input.kind == InputKind::labels;
   if (input.kind == InputKind::sigma) return "above 0, in fp32";
   if (!whole && input.kind != InputKind::timesteps) return "";
   return fmt::format("{}0 to {}", whole ? "whole numbers, " : "", input.range - 1);

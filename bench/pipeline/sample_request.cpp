@@ -114,7 +114,7 @@ void check_what_is_shown(const SampleRequest& request) {
   const char* const name = request.row().name;
   for (const auto& [option, given] :
        {std::pair{"--folder", !asked.folder.empty()}, std::pair{"--fps", asked.fps.has_value()},
-        std::pair{"--first-guidance", asked.first_guidance.has_value()}})
+        std::pair{"--guidance FIRST,LAST", asked.first_guidance.has_value()}})
     if (given && !request.moves())
       throw InvalidInput(fmt::format(
           "{} is for videos, which {} draws, not {}", option,
@@ -144,7 +144,7 @@ void check(const SampleRequest& request) {
   check_what_is_shown(request);
   if (asked.cache_blocks && asked.cache_every < 2) throw InvalidInput("--cache blocks= is for every=2 and more");
   if (asked.first_guidance && !request.guided())
-    throw InvalidInput("--first-guidance needs --guidance above 0, to which it grows");
+    throw InvalidInput("--guidance FIRST,LAST: the last must be above 0, to which the first grows");
   if (row.conditioning.empty() && !asked.conditioning.empty())
     throw InvalidInput(fmt::format(
         "--conditioning is for networks that read text or a picture, as {}, not {}",

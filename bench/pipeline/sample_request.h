@@ -59,7 +59,7 @@ struct SampleRequest {
   BuildOptions build_options(std::int64_t calls) const;
 };
 
-// For --verbose: each setting, its value and where it comes from, a line each.
+// For --settings list: each setting, its value and where it comes from, a line each.
 std::string settings_text(const SampleRequest& request);
 // What to know beforehand, a line each: of guidance by checkpoints that were not trained for it, and of noise levels
 // that the network was not trained at.

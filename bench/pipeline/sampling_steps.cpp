@@ -33,7 +33,7 @@ void check(const SamplingOptions& options) {
        {std::pair{"--sampler sigma_min=", options.sigma_min.value_or(0)},
         std::pair{"--sampler sigma_max=", options.sigma_max.value_or(0)}, std::pair{"--sampler rho=", options.rho},
         std::pair{"--sampler eta=", options.eta}, std::pair{"--sampler churn=", options.churn},
-        std::pair{"--guidance ", options.guidance}, std::pair{"--first-guidance ", options.first_guidance.value_or(0)},
+        std::pair{"--guidance ", options.guidance}, std::pair{"--guidance ", options.first_guidance.value_or(0)},
         std::pair{"--sampler clamp=", options.clamp}})
     require(std::isfinite(value), fmt::format("{}{}: must be a finite number", option, value));
   constexpr std::int64_t kMostSeed = std::numeric_limits<std::int64_t>::max();

@@ -48,7 +48,7 @@ SweepPlan plan_sweep(const SweepRequest& request) {
 std::vector<Case> asked_cases(const SweepPlan& plan, const PluginFiles& plugins, bool host) {
   const auto& [arguments, flags, problems] = plan;
   if (arguments.max_autotune > 0 && ((host && !flags.list_tests) || arguments.pytorch == "off"))
-    throw InvalidInput("--max-autotune: PyTorch's rows need a CUDA device, and --pytorch auto or require");
+    throw InvalidInput("--pytorch max_autotune=: PyTorch's rows need a CUDA device, and not off");
   const Selection selection = selection_of(plan, host);
   std::vector<Case> cases = select_cases(problems, selection, host);
   require_ops_in_networks(problems, selection);

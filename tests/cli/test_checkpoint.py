@@ -142,9 +142,9 @@ def listed(said):
     return {line[:19].strip(): (line[19:44].strip(), line[44:]) for line in said.splitlines() if len(line) > 44 and line[18] == " "}
 
 
-def test_verbose_lists_what_comes_from_where(tmp_path):
+def test_settings_are_listed_with_what_comes_from_where(tmp_path):
     folder = pipeline(tmp_path, unet={"sample_size": 96, "cross_attention_dim": 768, "dropout": 0.1}, vae={"scaling_factor": 0.5})
-    said = of_pipeline(folder, "--verbose", "--steps", 9, "--sampler", "spacing=leading")
+    said = of_pipeline(folder, "--settings", "list", "--steps", 9, "--sampler", "spacing=leading")
     rows = listed(said)
     assert rows["prediction"][0] == "v" and "scheduler_config.json prediction_type" in rows["prediction"][1], said
     assert rows["sampler"][0] == "edm_euler" and rows["height"][0] == "768" and "unet/config.json" in rows["height"][1], said
@@ -153,10 +153,10 @@ def test_verbose_lists_what_comes_from_where(tmp_path):
     assert "sample_max_value 1.0: ignored" in said and "dropout 0.1: ignored" in said and "a_new_one [1,2]: not a setting" in said
     quiet = of_pipeline(folder)
     assert "ignored" not in quiet.replace("it is ignored", "") and "a_new_one" in quiet and "prediction " not in quiet
-    own = listed(of_pipeline(folder, "--verbose", "--settings", "own"))
+    own = listed(of_pipeline(folder, "--settings", "own,list"))
     assert own["prediction"] == ("noise", "sd15's own") and own["height"][0] == "512" and own["latent scale"][0] == "0.18215"
     # A file inside of it is of the same pipeline.
-    inside = listed(of_pipeline(folder, "--verbose", weights=folder / "unet/diffusion_pytorch_model.safetensors"))
+    inside = listed(of_pipeline(folder, "--settings", "list", weights=folder / "unet/diffusion_pytorch_model.safetensors"))
     assert inside["prediction"][0] == "v" and inside["latent scale"][0] == "0.5"
 
 

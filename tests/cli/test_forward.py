@@ -94,7 +94,7 @@ def test_forward_writes_a_timeline(tmp_path):
 
 @pytest.mark.parametrize("option, value, says", [("--breakdown", "none/b.csv", "there is no folder"), ("--trace", "none/t.json", "there is no folder"),
                                                  ("--trace", "out.safetensors", "is the same file as --output"),
-                                                 ("--breakdown", "", "is not a run folder, it has no sweep.csv")])
+                                                 ("--breakdown", "", "is a folder, but not of a run: it has no sweep.csv")])
 def test_breakdown_refuses_before_anything_is_written(tmp_path, option, value, says):
     forward_input(tmp_path)
     result = forward(tmp_path, option, tmp_path / value)

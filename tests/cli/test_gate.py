@@ -204,8 +204,8 @@ def test_bad_arguments_exit_2(baseline, tmp_path):
         (["gate", "--baseline", baseline, "--spread", baseline], "gate calibrate"),
         (["gate", "--resources", "--baseline", "kernels.csv"], "noisefloor resources"),
         (["gate", "--baseline", baseline, "--candidate", baseline, "--strict"], "10 %"),
-        (["compare", baseline, baseline, "--variant-a", "ptx"], "--variant-a and --variant-b go together"),
-        (["compare", baseline, baseline, "--variant-a", "ptx", "--variant-b", "none"], "no row of a variant 'none'"),
+        (["compare", baseline, baseline, "--variants", "ptx"], "--variants ptx: is two"),
+        (["compare", baseline, baseline, "--variants", "ptx,none"], "no row of a variant 'none'"),
     ):
         result = run(*arguments)
         assert result.returncode == 2 and says in result.stderr, (arguments, result)
@@ -226,7 +226,7 @@ def test_compare_prints_no_verdict(baseline, tmp_path):
 
 
 def test_compare_sets_variants_of_a_recorded_run_side_by_side():
-    result = run("compare", RECORDED, RECORDED, "--variant-a", "cublaslt", "--variant-b", "ptx_sm90a")
+    result = run("compare", RECORDED, RECORDED, "--variants", "cublaslt,ptx_sm90a")
     assert result.returncode == 0, result
     assert "cublaslt / ptx_sm90a" in result.stdout and re.search(r"^gemm +m=\d+,n=\d+", result.stdout, re.M)
 

@@ -47,14 +47,12 @@ TEST(Inputs, LevelsDifferAndStayInRange) {
   EXPECT_LT(sigmas.back(), 2);
 }
 
-TEST(Inputs, LabelsAreOneHotAndTokensAreIds) {
+TEST(Inputs, LabelsAreOneHot) {
   EXPECT_EQ(filled({"labels", Kind::labels, 0, {2, 3}, 3}, DType::bf16), (std::vector<double>{1, 0, 0, 0, 1, 0}));
-  EXPECT_EQ(filled({"words", Kind::tokens, 0, {2, 3}, 10}, DType::int32), (std::vector<double>{0, 7, 4, 1, 8, 5}));
 }
 
 TEST(Inputs, WhatIsDrawnIsNotFilled) {
-  EXPECT_TRUE(drawn(Kind::image) && drawn(Kind::text) && drawn(Kind::conditioning) && !drawn(Kind::sigma) &&
-              !drawn(Kind::tokens));
+  EXPECT_TRUE(drawn(Kind::image) && drawn(Kind::text) && drawn(Kind::conditioning) && !drawn(Kind::sigma));
   EXPECT_THROW(filled({"context", Kind::conditioning, 0, {1, 2}, 0}, DType::fp32), std::logic_error);
 }
 

@@ -359,13 +359,13 @@ TEST(Networks, TakeAVideoAndThePictureItMoves) {
 
 // ---- one more, of test code: its row and its builder are all that there is to write
 
-constexpr std::int64_t kWidth = 16, kWords = 100, kContext = 8;
+constexpr std::int64_t kWidth = 16, kContext = 8;
 
 void build_video(const BuildOptions& options, Network& network) {
   const auto& [height, width, channels, frames] = network.image;
   const ValueId x = network.take("x", Kind::image, {network.batch, frames, height, width, channels}, DType::fp32);
   network.take("sigma", Kind::sigma, {network.calls}, DType::fp32);
-  network.take("words", Kind::tokens, {network.calls, options.sizes.tokens}, DType::int32, kWords);
+  network.take("words", Kind::text, {network.calls, options.sizes.tokens, kContext}, options.dtype);
   const ValueId context = network.take("context", Kind::conditioning, {network.calls, kContext}, options.dtype);
   Layers layers(network.graph, network.batch * frames, options.dtype);
   const Image in{layers.cast("in", x, DType::fp32, options.dtype), height, width, channels};
@@ -397,7 +397,7 @@ TEST(ANewNetwork, IsOfAnyShape) {
   EXPECT_STREQ(network.name(), "video");
   EXPECT_EQ(network.image.elements(), 7 * 4 * 14 * 4);
   EXPECT_EQ(network.require(Kind::image).shape, (std::vector<std::int64_t>{2, 7, 4, 14, 4}));
-  EXPECT_EQ(network.require(Kind::tokens).shape, (std::vector<std::int64_t>{2, 11}));
+  EXPECT_EQ(network.require(Kind::text).shape, (std::vector<std::int64_t>{2, 11, kContext}));
   EXPECT_EQ(network.outputs.front().shape, (std::vector<std::int64_t>{2, 7, 4, 14, 4}));
   EXPECT_EQ(network.graph[network.output()].elements(), 2 * network.image.elements());
   EXPECT_EQ(network.level().kind, Kind::sigma);

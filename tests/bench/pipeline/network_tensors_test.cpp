@@ -57,7 +57,7 @@ NetworkInfo video() {
             const std::int64_t n = network.batch;
             const ValueId x =
                 network.take("x", NetworkTensor::Kind::image, {n, frames, height, width, channels}, DType::fp32);
-            network.take("words", NetworkTensor::Kind::tokens, {n, options.sizes.tokens}, DType::int32, 100);
+            network.take("words", NetworkTensor::Kind::text, {n, options.sizes.tokens, 8}, DType::fp32);
             network.give("output", x, {n, frames, height, width, channels});
           }};
 }
@@ -86,7 +86,7 @@ TEST(NetworkSizes, AreThoseOfTheTensors) {
   const NetworkInfo& digits = require_network("digits");
   EXPECT_EQ(sizes(digits, {}, {tensor("x", {2, 1, 6, 10}), tensor("sigma", {2})}), (All{6, 10, 0, 0}));
   EXPECT_EQ(sizes(digits, {.height = 6}, {tensor("x", {2, 1, 6, 10})}), (All{6, 10, 0, 0}));
-  EXPECT_EQ(sizes(video(), {}, {tensor("words", {2, 9}), tensor("x", {2, 7, 4, 12, 14})}), (All{12, 14, 7, 9}));
+  EXPECT_EQ(sizes(video(), {}, {tensor("words", {2, 9, 8}), tensor("x", {2, 7, 4, 12, 14})}), (All{12, 14, 7, 9}));
 }
 
 TEST(NetworkSizes, AreThoseOfEmbeddedText) {
@@ -105,8 +105,8 @@ TEST(NetworkSizes, ThatContradictATensorAreRefused) {
             "in.safetensors: tensor x is [2, 1, 8, 10], of width 10, which contradicts --size width=8");
   EXPECT_EQ(refusal(video(), {.frames = 3}, {tensor("x", {1, 2, 4, 6, 10})}),
             "in.safetensors: tensor x is [1, 2, 4, 6, 10], of frames 2, which contradicts --size frames=3");
-  EXPECT_EQ(refusal(video(), {.tokens = 5}, {tensor("words", {1, 6})}),
-            "in.safetensors: tensor words is [1, 6], of tokens 6, which contradicts --size tokens=5");
+  EXPECT_EQ(refusal(video(), {.tokens = 5}, {tensor("words", {1, 6, 8})}),
+            "in.safetensors: tensor words is [1, 6, 8], of tokens 6, which contradicts --size tokens=5");
 }
 
 TEST(NetworkSizes, ThatTheNetworkDoesNotTakeAreRefusedWithTheirTensor) {
@@ -117,8 +117,8 @@ TEST(NetworkSizes, ThatTheNetworkDoesNotTakeAreRefusedWithTheirTensor) {
             "in.safetensors: tensor x is [1, 1, 0, 8]: height 0 is out of range (1 to 65536)");
   EXPECT_EQ(refusal(require_network("digits"), {.frames = 2}, {tensor("x", {1, 1, 8, 8})}),
             "frames 2: digits makes single images; networks with frames: moving-digits, svd, svd-vae");
-  EXPECT_EQ(refusal(video(), {}, {tensor("words", {1, 78})}),
-            "in.safetensors: tensor words is [1, 78]: tokens 78: video takes 1 to 77");
+  EXPECT_EQ(refusal(video(), {}, {tensor("words", {1, 78, 8})}),
+            "in.safetensors: tensor words is [1, 78, 8]: tokens 78: video takes 1 to 77");
 }
 
 }  // namespace
