@@ -17,20 +17,19 @@ struct CompareArguments {
 };
 
 int compare(const CompareArguments& arguments) {
-  const std::vector<std::string> variants = split_list(arguments.variants);
+  std::vector<std::string> variants = split_list(arguments.variants);
   if (!variants.empty() && variants.size() != 2)
     throw InvalidInput(fmt::format("--variants {}: is two, that of A and that of B", arguments.variants));
-  const std::string variant_a = variants.empty() ? "" : variants.front();
-  const std::string variant_b = variants.empty() ? "" : variants.back();
+  variants.resize(2);
   OutputFiles outputs;
   outputs.add_input_run("the run A", arguments.a);
   outputs.add_input_run("the run B", arguments.b);
   outputs.add("--markdown", arguments.markdown);
   const RunFiles a = read_run(arguments.a), b = read_run(arguments.b);
-  const PairOptions options{variant_a, variant_b, name_filter("--filter", arguments.filter)};
+  const PairOptions options{variants[0], variants[1], name_filter("--filter", arguments.filter)};
   ComparisonText text;
-  text.name_a = variant_a.empty() ? "A" : "A " + variant_a;
-  text.name_b = variant_b.empty() ? "B" : "B " + variant_b;
+  text.name_a = variants[0].empty() ? "A" : "A " + variants[0];
+  text.name_b = variants[1].empty() ? "B" : "B " + variants[1];
   for (const RowPair& pair : pair_rows(a, b, options)) {
     const bool ok_a = pair.a != nullptr && pair.a->status == Outcome::ok;
     const bool ok_b = pair.b != nullptr && pair.b->status == Outcome::ok;

@@ -42,23 +42,16 @@ OptionKey row_key(const char* name, std::optional<Value>& target, std::span<cons
           one_of<Value>(target, names, *name == '\0' ? "sampler" : name)};
 }
 
-template <class Target>
-OptionKey number_key(const char* name, Target& target, const std::string& about, double most = 0) {
-  return {name, about, [=, &target](const std::string& text) {
-            double value = 0;
-            if (!CLI::detail::lexical_cast(text, value)) throw InvalidInput("must be a number");
-            if (most > 0 && !(value >= 0 && value <= most))
-              throw InvalidInput(fmt::format("the range is 0 to {}", most));
-            target = value;
-          }};
-}
-
+// `least` above `most`: any number.
 template <class Number, class Target>
-OptionKey whole_key(const char* name, Target& target, const std::string& about, std::int64_t least, std::int64_t most) {
+OptionKey number_key(const char* name, Target& target, const std::string& about, Number least = 1, Number most = 0) {
   return {name, about, [=, &target](const std::string& text) {
-            const std::int64_t value = require_integer(name, text);
-            if (value < least || value > most) throw InvalidInput(fmt::format("the range is {} to {}", least, most));
-            target = static_cast<Number>(value);
+            Number value = 0;
+            if (!CLI::detail::lexical_cast(text, value))
+              throw InvalidInput(std::is_integral_v<Number> ? "must be a whole number" : "must be a number");
+            if (least < most && !(value >= least && value <= most))
+              throw InvalidInput(fmt::format("the range is {} to {}", least, most));
+            target = value;
           }};
 }
 
@@ -109,26 +102,29 @@ std::vector<OptionKey> level_keys(SampleArguments& arguments) {
               "noise levels, karras' or those of a schedule's training timesteps: "),
       row_key("spacing", arguments.spacing, sampler_step::kSpacingNames, &NetworkInfo::spacing,
               "how training timesteps are chosen, by diffusers' names: "),
-      whole_key<int>("offset", arguments.offset,
-                     "added to each timestep of spacing leading" +
-                         network_defaults([](const NetworkInfo& info) { return std::to_string(info.offset); }),
-                     0, kMost),
+      number_key<int>("offset", arguments.offset,
+                      "added to each timestep of spacing leading" +
+                          network_defaults([](const NetworkInfo& info) { return std::to_string(info.offset); }),
+                      0, kMost),
       {"final",
        fmt::format("where the last step ends: zero (no noise), or first (the level of timestep 0) (default: first for "
                    "{} by {}, else zero)",
                    networks_that([](const NetworkInfo& info) { return info.ends_noisy; }),
                    solvers_that([](const SolverRow& row) { return row.ends_as_trained; })),
        one_of<bool>(arguments.ends_noisy, kEnds, "final")},
-      number_key("sigma_min", arguments.sigma_min,
-                 "least noise level: the last of karras, and no timestep of another schedule is below it" +
-                     network_defaults(
-                         [](const NetworkInfo& info) { return fmt::format("{:.5g}", info.trained_levels().min); })),
-      number_key("sigma_max", arguments.sigma_max,
-                 "largest noise level: the first of karras, and no timestep of another schedule is above it" +
-                     network_defaults(
-                         [](const NetworkInfo& info) { return fmt::format("{:.5g}", info.trained_levels().max); })),
-      number_key("rho", arguments.rho,
-                 fmt::format("karras: the larger, the more levels near the last (default: {})", SamplingOptions{}.rho)),
+      number_key<double>("sigma_min", arguments.sigma_min,
+                         "least noise level: the last of karras, and no timestep of another schedule is below it" +
+                             network_defaults([](const NetworkInfo& info) {
+                               return fmt::format("{:.5g}", info.trained_levels().min);
+                             })),
+      number_key<double>("sigma_max", arguments.sigma_max,
+                         "largest noise level: the first of karras, and no timestep of another schedule is above it" +
+                             network_defaults([](const NetworkInfo& info) {
+                               return fmt::format("{:.5g}", info.trained_levels().max);
+                             })),
+      number_key<double>(
+          "rho", arguments.rho,
+          fmt::format("karras: the larger, the more levels near the last (default: {})", SamplingOptions{}.rho)),
   };
 }
 
@@ -138,13 +134,14 @@ void add_solver_options(CLI::App& command, SampleArguments& arguments) {
                               row_key("prediction", arguments.prediction, sampler_step::kPredictionNames,
                                       &NetworkInfo::prediction, "what the weights predict: ")};
   for (OptionKey& key : level_keys(arguments)) keys.push_back(std::move(key));
-  keys.push_back(number_key("eta", arguments.eta, solvers_that([](const SolverRow& row) {
-                                                    return row.takes_eta();
-                                                  }) + ": 0 is deterministic, 1 as ddpm (default: 0)"));
-  keys.push_back(number_key("churn", arguments.churn, solvers_that([](const SolverRow& row) {
-                                                        return row.churns;
-                                                      }) + ": noise added between the steps, S_churn (default: 0)"));
-  keys.push_back(number_key("clamp", arguments.clamp, "clamp x0 to [-clamp, clamp]; 0: do not (default: 0)", 1e6));
+  keys.push_back(number_key<double>("eta", arguments.eta, solvers_that([](const SolverRow& row) {
+                                                            return row.takes_eta();
+                                                          }) + ": 0 is deterministic, 1 as ddpm (default: 0)"));
+  keys.push_back(number_key<double>("churn", arguments.churn,
+                                    solvers_that([](const SolverRow& row) { return row.churns; }) +
+                                        ": noise added between the steps, S_churn (default: 0)"));
+  keys.push_back(
+      number_key<double>("clamp", arguments.clamp, "clamp x0 to [-clamp, clamp]; 0: do not (default: 0)", 0, 1e6));
   add_keyed_option(command, "--sampler", "How steps are taken, such as ddim,eta=1 or schedule=karras,rho=5",
                    std::move(keys));
   const auto guide = [&](const std::string& text) {
@@ -245,7 +242,7 @@ void add_size_option(CLI::App& command, Sizes& sizes, const char* otherwise, boo
       {"tokens", "of the text; " + having([](const NetworkInfo& info) { return info.tokens > 0; })}};
   std::vector<OptionKey> keys;
   for (const auto& [name, meaning, size, most] : size_fields())
-    if (name != without) keys.push_back(whole_key<std::int64_t>(name, sizes.*size, described.at(name), 1, most));
+    if (name != without) keys.push_back(number_key<std::int64_t>(name, sizes.*size, described.at(name), 1, most));
   add_keyed_option(command, "--size", fmt::format("Sizes, such as height=96,width=64 (default: {})", otherwise),
                    std::move(keys));
 }
@@ -270,9 +267,9 @@ void add_drawing_options(CLI::App& command, SampleArguments& arguments, std::str
       command, "--cache",
       "Compute the whole network in some calls alone, and in the others the last blocks of its decoder, on what the "
       "whole call left. Faster, but pictures differ; it prints how much",
-      {whole_key<int>("every", arguments.cache_every, "one call of so many is whole (default: 1, all)", 1, 1'000'000),
-       whole_key<std::int64_t>("blocks", arguments.cache_blocks, "how many last blocks the others compute (default: 1)",
-                               1, 1000)});
+      {number_key<int>("every", arguments.cache_every, "one call of so many is whole (default: 1, all)", 1, 1'000'000),
+       number_key<std::int64_t>("blocks", arguments.cache_blocks,
+                                "how many last blocks the others compute (default: 1)", 1, 1000)});
   add_without_option(command, arguments.model, &arguments.embed_ahead);
 }
 
