@@ -86,7 +86,10 @@ std::string refusal(const Workload& op, const std::vector<KeyValue>& given, cons
       wrong.push_back(
           fmt::format("{}={} clashes with them, {} would fit", field.key, field.value, fmt::join(fitting, " or ")));
   }
-  if (wrong.empty()) wrong.push_back(fmt::format("its inputs are {}", fmt::join(inputs, ", ")));
+  const auto stranger = std::ranges::find_if(
+      shapes, [&](const auto& one) { return std::ranges::count(op.table.rules, one.first, &TensorRule::name) == 0; });
+  const std::string first = stranger == shapes.end() ? "" : fmt::format("'{}' is not one of them: ", stranger->first);
+  if (wrong.empty()) wrong.push_back(fmt::format("{}its inputs are {}", first, fmt::join(inputs, ", ")));
   return fmt::format("the tensors fit no problem of {}{}: {}", op.name,
                      given.empty() ? "" : std::string(" ") + wording.given, fmt::join(wrong, "; "));
 }
