@@ -40,9 +40,10 @@ std::string shape_text(const Workload& op, const Fit& fit, std::string_view tens
                      fields.empty() ? "" : fmt::format(" ({})", fmt::join(fields, ", ")));
 }
 
-// Of tensors that fit no problem: what would, were one of them, or one of the given fields, another.
+// Of tensors that fit no problem: what would, were one of them, or one of the given fields, another; and the reason
+// that is known.
 std::string refusal(const Workload& op, const std::vector<KeyValue>& given, const KnownShapes& shapes,
-                    const Wording& wording) {
+                    const Wording& wording, const std::string& reason) {
   std::vector<std::string> wrong, inputs;
   std::set<std::string> names;
   for (const auto& [name, shape] : shapes) names.insert(name);
@@ -54,25 +55,26 @@ std::string refusal(const Workload& op, const std::vector<KeyValue>& given, cons
   for (const std::string& name : names) {
     const auto known = shapes.find(name);
     const std::size_t rank = known == shapes.end() || !known->second ? 0 : known->second->size();
-    std::vector<Fit> fits;
-    for (std::size_t i = 0; i <= rank && fits.empty(); ++i) {  // one extent, then all of them
+    std::optional<Fit> best;
+    for (std::size_t i = 0; i < rank || (i == rank && !best); ++i) {  // one extent, else all of them
       KnownShapes others = shapes;
       if (i < rank)
         (*others[name])[i] = kAnyExtent;
       else
         others[name].reset();
-      fits = fits_of(op, given, others);
+      for (Fit& fit : fits_of(op, given, others))
+        if ((fit.problem || reason.empty()) && (!best || fit.departures < best->departures)) best = std::move(fit);
     }
     KnownShapes without = shapes;
     if (without.erase(name) > 0 && !fits_of(op, given, without).empty())
       wrong.push_back(fmt::format("'{}' is not one of its inputs", name));
-    if (fits.empty()) continue;
+    if (!best) continue;
     if (known == shapes.end())
-      wrong.push_back(fmt::format("its '{}' {} is missing{}", name, shape_text(op, fits.front(), name, {}),
+      wrong.push_back(fmt::format("its '{}' {} is missing{}", name, shape_text(op, *best, name, {}),
                                   wording.random ? fmt::format(" (--random {} makes it)", name) : ""));
     else if (known->second)
       wrong.push_back(fmt::format("'{}' is [{}], there {}", name, fmt::join(*known->second, ", "),
-                                  shape_text(op, fits.front(), name, *known->second)));
+                                  shape_text(op, *best, name, *known->second)));
   }
   for (const KeyValue& field : given) {
     std::vector<KeyValue> others = given;
@@ -86,6 +88,7 @@ std::string refusal(const Workload& op, const std::vector<KeyValue>& given, cons
       wrong.push_back(
           fmt::format("{}={} clashes with them, {} would fit", field.key, field.value, fmt::join(fitting, " or ")));
   }
+  if (!reason.empty()) wrong.push_back(reason);
   const auto stranger = std::ranges::find_if(
       shapes, [&](const auto& one) { return std::ranges::count(op.table.rules, one.first, &TensorRule::name) == 0; });
   const std::string first = stranger == shapes.end() ? "" : fmt::format("'{}' is not one of them: ", stranger->first);
@@ -120,8 +123,7 @@ AnyProblem infer_problem(const Workload& op, const std::vector<KeyValue>& given,
                          const Wording& wording) {
   Unification unification(op, given, shapes);
   const std::vector<Fit> fits = unification.fits();
-  if (fits.empty() && !unification.reason().empty()) throw InvalidInput(unification.reason());
-  if (fits.empty()) throw InvalidInput(refusal(op, given, shapes, wording));
+  if (fits.empty()) throw InvalidInput(refusal(op, given, shapes, wording, unification.reason()));
   if (const std::vector<std::string> open = open_fields(op, fits); !open.empty())
     throw InvalidInput(fmt::format("the tensors fit more than one problem of {}; {} {}", op.name, wording.give,
                                    fmt::join(open, ", ")));

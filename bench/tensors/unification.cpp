@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace noisefloor {
 namespace {
@@ -30,7 +31,7 @@ Unification::Unification(const Workload& op, const std::vector<KeyValue>& given,
     if (texts_[i].empty()) continue;
     const auto choice = std::ranges::find(start_[i].choices, texts_[i]);
     start_[i].value = choice != start_[i].choices.end()            ? choice - start_[i].choices.begin()
-                      : op.fields[i].type == FieldInfo::Type::real ? std::stod(texts_[i]) != 0
+                      : op.fields[i].type == FieldInfo::Type::real ? std::strtod(texts_[i].c_str(), nullptr) != 0
                                                                    : std::stoll(texts_[i]);
   }
 }
@@ -148,7 +149,7 @@ std::optional<std::size_t> Unification::next_field(const Symbols& symbols) const
     const Symbols::Value condition = symbols.evaluate(rule.condition);
     if (!condition) add(rule.condition);
     const auto known = shapes_.find(rule.name);
-    if (condition == 0 || known == shapes_.end() || !known->second) continue;
+    if (condition == 0 || known == shapes_.end()) continue;
     for (const char* const extent : rule.shape) add(formula_of(extent));
   }
   std::optional<std::size_t> best;
@@ -211,9 +212,10 @@ void Unification::finish(const Symbols& symbols, const std::vector<std::int64_t>
     try {
       fit.problem = op_.parse_pairs(pairs);
     } catch (const InvalidInput& error) {
-      if (reason_.empty()) reason_ = error.what();
+      if (reason_.empty() && !met_problem_) reason_ = error.what();
       return;
     }
+    met_problem_ = true;
     if (!has_inputs(*fit.problem)) return;
   }
   std::vector<Fit>& fits = fits_[choices];

@@ -32,7 +32,7 @@ class Unification {
 
   // Those that depart from the defaults in the fewest fields, for each set of choices that have no default.
   std::vector<Fit> fits();
-  // Why values that fit all shapes are no problem; "" where none were met.
+  // Why the first values that fit all shapes, those with the most defaults, are no problem; "" where they are one.
   const std::string& reason() const { return reason_; }
 
  private:
@@ -52,6 +52,7 @@ class Unification {
   std::vector<std::string> texts_;                              // of fields that are given
   std::map<std::vector<std::int64_t>, std::vector<Fit>> fits_;  // by the choices that have no default
   std::string reason_;
+  bool met_problem_ = false;
   int visited_ = 0;
 };
 

@@ -2,6 +2,7 @@
 // optional inputs. What shapes cannot say is asked for by name.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <map>
 #include <regex>
@@ -142,6 +143,22 @@ TEST_P(InferenceProperty, TheHeaderNamesEveryTensor) {
   for (const AnyProblem& problem : random_problems(op))
     for (const TensorSpec& spec : op.tensors(problem, op.dtypes.front()))
       ASSERT_TRUE(words.contains(spec.name)) << spec.name << " of " << op.print(problem);
+}
+
+// The conditions that an op writes beside its bools are the same, of outputs too.
+TEST_P(InferenceProperty, ConditionsHoldWhereAProblemHasTheTensor) {
+  const Op& op = *find_op(GetParam());
+  for (const AnyProblem& problem : random_problems(op)) {
+    SCOPED_TRACE(op.print(problem));
+    const std::vector<Fit> fits = Unification(op, op.values(problem), input_shapes_of(op, problem)).fits();
+    ASSERT_EQ(fits.size(), 1u);
+    std::vector<std::string> has, should;
+    for (const TensorSpec& spec : op.tensors(problem, op.dtypes.front())) has.emplace_back(spec.name);
+    for (const TensorRule& rule : op.table.rules)  // of a function of the op's own nothing is known
+      if (fits.front().symbols.evaluate(rule.condition).value_or(std::ranges::count(has, rule.name)) != 0)
+        should.emplace_back(rule.name);
+    ASSERT_EQ(has, should);
+  }
 }
 
 TEST_P(InferenceProperty, ShapesLeadBackToTheProblem) {

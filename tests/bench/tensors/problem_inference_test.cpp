@@ -106,6 +106,8 @@ TEST(ProblemInference, AsksForWhatNoShapeSays) {
   KnownShapes step = {{"x", latents}, {"model_output", {{2, 3, 40}}}, {"coefficients", {{50, 12}}}};
   says(inferred("sampler_step", "solver=ddim", step), "give --problem its guidance (0 to 100, but not 0)");
   EXPECT_EQ(inferred("sampler_step", "solver=ddim,guidance=3", step), "batch=3,elements=40,solver=ddim,guidance=3");
+  EXPECT_EQ(inferred("sampler_step", "solver=ddim,guidance=1e-310", step),  // below what std::stod takes
+            "batch=3,elements=40,solver=ddim,guidance=1e-310");
   step["previous_frame"] = latents;
   says(inferred("sampler_step", "solver=ddim,guidance=3", step), "give --problem its blend");
   // A padding of 5 gives a square image of 8 x 8 the residual of an upsampled one.
@@ -126,6 +128,18 @@ TEST(ProblemInference, NamesTheFieldThatClashes) {
                 {{"x", {{3, 40}}}, {"model_output", {{2, 3, 40}}}, {"coefficients", {{50, 12}}}}),
        "'model_output' is [2, 3, 40], there [3, 40]; guidance=0 clashes with them, another would fit");
   says(inferred("gemm", "", {{"a", {{5, 3}}}, {"b", {{7, 4}}}}), "there [7, 3] (k=3)");
+  says(inferred("resample", "op=concat", {{"x", {{2, 3, 4, 5}}}}), "its 'skip' [2, 3, 4, 1] is missing");
+  // What would fit by the fewest fields comes before what fits too.
+  says(inferred("conv2d", "", {{"x", {{2, 9, 10, 6}}}, {"w", {{7, 3, 3, 6}}}, {"residual", {{2, 9, 11, 7}}}}),
+       "'residual' is [2, 9, 11, 7], there [2, 9, 10, 7]");
+  // Values that nobody gave are no reason.
+  says(inferred("sampler_step", "solver=ddim",
+                {{"x", {{3, 40}}}, {"model_output", {{3, 40}}}, {"history", {{3, 40}}}, {"coefficients", {{50, 12}}}}),
+       "'history' is not one of its inputs");
+  // A reason comes with the tensors that lead to it.
+  const std::string reason = inferred("gemm", "", {{"a", {{6, 3}}}, {"b", {{7, 3}}}, {"image_shift", {{4, 7}}}});
+  says(reason, "'image_shift' is [4, 7], there [1, 7]");
+  says(reason, "images=4 does not divide m=6");
   // Which of them is the odd one is not said by the order.
   says(inferred("groupnorm", "groups=4", {{"x", {{2, 6, 31}}}, {"gamma", {{32}}}, {"beta", {{32}}}}),
        "'x' is [2, 6, 31], there [2, 6, 32] (channels=32");
