@@ -16,12 +16,25 @@ namespace nb = nanobind;
 namespace noisefloor::python {
 namespace {
 
-constexpr char kCapsule[] = "noisefloor.function";
-
 struct Bound {
   Function function;
   PyMethodDef definition;
 };
+
+Bound*& bound_of(PyObject* holder) {
+  return *static_cast<Bound**>(PyModule_GetState(holder));
+}
+
+// A function's holder, which deletes what it holds. It is a module, as pickle finds functions of modules by their name.
+PyModuleDef holder_definition = {PyModuleDef_HEAD_INIT,
+                                 "noisefloor._function",
+                                 nullptr,
+                                 sizeof(Bound*),
+                                 nullptr,
+                                 nullptr,
+                                 nullptr,
+                                 nullptr,
+                                 [](void* dead) { delete bound_of(static_cast<PyObject*>(dead)); }};
 
 nb::object with_arguments(const Function& function, PyObject* const* given, std::size_t count, PyObject* keywords) {
   const auto refuse = [&](const std::string& what) { throw nb::type_error((function.name + "() " + what).c_str()); };
@@ -50,8 +63,8 @@ nb::object with_arguments(const Function& function, PyObject* const* given, std:
 }
 
 // Nothing but what a C++ function throws is caught: glibc unwinds a thread that Python ends by an exception of its own.
-PyObject* enter(PyObject* capsule, PyObject* const* given, Py_ssize_t count, PyObject* keywords) {
-  const Function& function = static_cast<const Bound*>(PyCapsule_GetPointer(capsule, kCapsule))->function;
+PyObject* enter(PyObject* holder, PyObject* const* given, Py_ssize_t count, PyObject* keywords) {
+  const Function& function = bound_of(holder)->function;
   try {
     return with_arguments(function, given, static_cast<std::size_t>(count), keywords).release().ptr();
   } catch (nb::python_error& error) {
@@ -76,12 +89,11 @@ nb::object make_function(Function function) {
   const Function& its = bound->function;
   bound->definition = {its.name.c_str(), reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(enter)),
                        METH_FASTCALL | METH_KEYWORDS, its.doc.c_str()};
-  const nb::object capsule = nb::steal(PyCapsule_New(
-      bound.get(), kCapsule, [](PyObject* dead) { delete static_cast<Bound*>(PyCapsule_GetPointer(dead, kCapsule)); }));
-  if (!capsule) nb::raise_python_error();
-  Bound& kept = *bound.release();  // the capsule has it
+  const nb::object holder = nb::steal(PyModule_Create(&holder_definition));
+  if (!holder) nb::raise_python_error();
+  Bound& kept = *(bound_of(holder.ptr()) = bound.release());
   const nb::str module(kept.function.module.c_str());
-  nb::object made = nb::steal(PyCFunction_NewEx(&kept.definition, capsule.ptr(), module.ptr()));
+  nb::object made = nb::steal(PyCFunction_NewEx(&kept.definition, holder.ptr(), module.ptr()));
   if (!made) nb::raise_python_error();
   return made;
 }

@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import pickle
 import re
 import subprocess
 import sys
@@ -117,6 +118,10 @@ def test_no_tensors_at_all():
         ops.attention()
     with pytest.raises(TypeError, match="missing .*'b'"):
         ops.gemm(zeros(3, 4))
+
+
+def test_functions_pickle_by_their_name():
+    assert pickle.loads(pickle.dumps(ops.gemm)) is ops.gemm
 
 
 def test_unknown_ops_and_variants():
