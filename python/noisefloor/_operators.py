@@ -85,8 +85,11 @@ def _make_function(op, of_module=False):
                 raise TypeError(f"{op}() takes {len(order)} positional arguments but {count} were given")
         for value in tensors[required:]:
             if isinstance(value, (str, int)):
-                arguments |= {name: value for name, value in zip(order, tensors) if isinstance(value, (str, int))}
-                tensors, count = [None if isinstance(value, (str, int)) else value for value in tensors], required
+                words = {name: value for name, value in zip(order[required:], tensors[required:]) if isinstance(value, (str, int))}
+                if twice := [name for name in words if name in arguments]:
+                    raise TypeError(f"{op}() got multiple values for argument '{twice[0]}'")
+                tensors, count = [None if name in words else value for name, value in zip(order, tensors)], required
+                arguments |= words
                 break
         passed, text = {}, ""
         for name, value in arguments.items():

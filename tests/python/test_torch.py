@@ -127,6 +127,8 @@ def test_what_does_not_fit_is_refused_by_name(package):
         noisefloor.ops.groupnorm(torch.ones(2, 6, 32), torch.ones(32), torch.ones(32), groups=4)
     with pytest.raises((ValueError, RuntimeError)):
         noisefloor.torch.gemm(x[0], x[1], bias=True)
+    with pytest.raises(TypeError, match="multiple values for argument 'bias'"):
+        getattr(noisefloor, package).gemm(x[0], x[1], False, bias=torch.ones(6))
 
 
 def test_the_meta_device_gives_shapes():
