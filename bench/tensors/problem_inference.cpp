@@ -121,6 +121,15 @@ std::vector<std::string> open_fields(const Workload& op, const std::vector<Fit>&
 
 AnyProblem infer_problem(const Workload& op, const std::vector<KeyValue>& given, const KnownShapes& shapes,
                          const Wording& wording) {
+  // A whole checkpoint would keep a refusal busy for long, and is not an op's input.
+  constexpr std::size_t kMostTensors = 16, kHighestRank = 8;  // no op has as many
+  if (shapes.size() > kMostTensors)
+    throw InvalidInput(fmt::format("{} tensors are more than any problem of {} has ('{}' is the first of them)",
+                                   shapes.size(), op.name, shapes.begin()->first));
+  for (const auto& [name, shape] : shapes)
+    if (shape && shape->size() > kHighestRank)
+      throw InvalidInput(
+          fmt::format("tensor '{}' has {} dimensions; no op's has more than {}", name, shape->size(), kHighestRank));
   Unification unification(op, given, shapes);
   const std::vector<Fit> fits = unification.fits();
   if (fits.empty()) throw InvalidInput(refusal(op, given, shapes, wording, unification.reason()));
