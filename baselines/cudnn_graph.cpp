@@ -190,6 +190,29 @@ void Graph::output(int node, DType dtype, const Layout& layout) {
   });
 }
 
+// Calls `work` with 0, 1, ... on a thread each, and rethrows what the last to fail threw.
+static void in_shares(unsigned threads, const std::function<void(std::int64_t)>& work) {
+  std::mutex mutex;
+  std::exception_ptr failed;
+  const auto guarded = [&](unsigned share) {
+    try {
+      work(share);
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      failed = std::current_exception();
+    }
+  };
+  std::vector<std::thread> workers;
+  workers.reserve(threads);
+  try {
+    while (workers.size() + 1 < threads) workers.emplace_back(guarded, static_cast<unsigned>(workers.size()));
+  } catch (const std::system_error&) {  // no more threads: this one builds the other shares
+  }
+  for (auto share = static_cast<unsigned>(workers.size()); share < threads; ++share) guarded(share);
+  for (std::thread& worker : workers) worker.join();
+  if (failed) std::rethrow_exception(failed);
+}
+
 void Graph::build(double budget_seconds, const std::vector<std::string>& wanted) {
   const auto start = std::chrono::steady_clock::now();
   // An engine compiles its kernel in up to a second of one core, and cudnn-frontend builds the plans of one graph one
@@ -204,7 +227,6 @@ void Graph::build(double budget_seconds, const std::vector<std::string>& wanted)
   }
   std::mutex mutex;
   std::vector<State::Plan> built;
-  std::exception_ptr failed;
   std::string refusal = "no engine offered";
   const auto build_share = [&](std::int64_t first) {
     Replica& replica = *state_->replicas[static_cast<std::size_t>(first)];
@@ -240,23 +262,7 @@ void Graph::build(double budget_seconds, const std::vector<std::string>& wanted)
         refusal = error.get_message();
     }
   };
-  const auto guarded = [&](unsigned share) {
-    try {
-      build_share(share);
-    } catch (...) {
-      const std::lock_guard lock(mutex);
-      failed = std::current_exception();
-    }
-  };
-  std::vector<std::thread> workers;
-  workers.reserve(threads);
-  try {
-    while (workers.size() + 1 < threads) workers.emplace_back(guarded, static_cast<unsigned>(workers.size()));
-  } catch (const std::system_error&) {  // no more threads: this one builds the other shares
-  }
-  for (auto share = static_cast<unsigned>(workers.size()); share < threads; ++share) guarded(share);
-  for (std::thread& worker : workers) worker.join();
-  if (failed) std::rethrow_exception(failed);
+  in_shares(threads, build_share);
 
   std::sort(built.begin(), built.end(), [](const auto& a, const auto& b) { return a.index < b.index; });
   for (State::Plan& plan : built) {
