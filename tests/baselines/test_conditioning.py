@@ -65,7 +65,7 @@ def test_what_a_network_does_not_read_is_refused(tmp_path, weights, arguments, s
 
 
 def test_sides_are_multiples_of_what_sample_takes():
-    (line,) = {line for line in (ROOT / "docs/commands.md").read_text().splitlines() if "Height of the picture in pixels: " in line}
+    (line,) = {line.strip() for line in (ROOT / "docs/commands.md").read_text().splitlines() if "of the picture in pixels: " in line}
     for network in ("sdxl", "svd"):
         *sides, divisor = drawn_by(network)
         assert network in re.search(rf"a multiple of {divisor} \(([^)]*)\)", line)[1].split(", "), line
