@@ -185,4 +185,4 @@ def test_a_case_by_its_name():
 def test_a_whole_checkpoint_is_refused_at_once(count, rank, tmp_path):
     save_file({f"t{i}": numpy.zeros([1 + i % 2] + [1] * (rank - 1), numpy.float32) for i in range(count)}, tmp_path / "in.safetensors")
     result = run("gemm", "--input", tmp_path / "in.safetensors")
-    assert result.returncode == 2 and "'t0'" in result.stderr and "a [m, k]" in result.stderr, result.stderr
+    assert result.returncode == 2 and "'t0'" in result.stderr, result.stderr
