@@ -19,6 +19,14 @@ def finding(page: Path) -> str:
     return found[0]
 
 
+def last_commit(page: str) -> str:
+    """What the page's last table was measured at."""
+    commit = re.search(r"^\* \*\*Commit\*\*:.*?([0-9a-f]{7,})$", (FOLDER / page).read_text(), re.M)
+    if not commit:
+        raise CannotBeMade(f"docs/experiments/{page} ends its line '* **Commit**: ...' with no commit")
+    return commit[1]
+
+
 def title(page: Path) -> str:
     return page.read_text().split("\n", 1)[0].lstrip("# ").split(": ", 1)[-1]
 

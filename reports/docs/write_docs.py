@@ -148,11 +148,11 @@ def gains(page: str) -> str:
     if len(measured) != 2 or not ratios:
         raise CannotBeMade(f"docs/experiments/{page} lacks a time of `patched` or torch.compile, or sweep.csv of networks")
     patched, compiled = measured["patched"], measured["torch.compile, mode default"]
-    device = next(iter(network_times()[0][1].values()))["device"]
-    return (f"* **{len(ratios)} networks take {ratios[most]:.2f} (`{most}`) to {ratios[least]:.2f} (`{least}`) of `torch.compile`'s time** (mode default, as a CUDA "
-            f"graph; {device}).\n"
+    row = next(iter(network_times()[0][1].values()))
+    return (f"* **{len(ratios)} networks take {ratios[most]:.2f} (`{most}`) to {ratios[least]:.2f} (`{least}`) of `torch.compile`'s time** (cold, bf16, mode default, as "
+            f"a CUDA graph; {row['device']}, commit `{row['commit']}`).\n"
             f"* **One line, `noisefloor.torch.patch(unet)`**, takes diffusers' U-Net of SD 1.5 from `torch.compile`'s {compiled:,.0f} us to {patched:,.0f} us, "
-            f"{patched / compiled:.2f} of it ([measured](docs/experiments/{page})).\n")
+            f"{patched / compiled:.2f} of it ([measured](docs/experiments/{page}) at `{experiments.last_commit(page)}`).\n")
 
 
 def totals(name: str) -> str:

@@ -143,9 +143,10 @@ def test_blocks_take_another_record():
 
 def test_gains_take_the_last_table(tmp_path, monkeypatch):
     monkeypatch.setattr(write_docs.experiments, "FOLDER", tmp_path)
-    (tmp_path / "a.md").write_text("# a\n\n| patched | 9,000 us |\n| torch.compile, mode default | 9,000 us |\n\n| patched | 4,500 us |\n"
+    (tmp_path / "a.md").write_text("# a\n\n* **Commit**: 2b9230a to 52d9201\n\n| patched | 9,000 us |\n| torch.compile, mode default | 9,000 us |\n\n| patched | 4,500 us |\n"
                                    "| torch.compile, mode default | 6,000 us |\n")
-    assert "6,000 us to 4,500 us, 0.75" in write_docs.made("gains a.md")
+    made = write_docs.made("gains a.md")
+    assert "6,000 us to 4,500 us, 0.75" in made and "`52d9201`" in made
     (tmp_path / "a.md").write_text("# a\n\n| patched | 9,000 us |\n")
     with pytest.raises(write_docs.CannotBeMade, match="torch.compile"):
         write_docs.made("gains a.md")
