@@ -69,14 +69,14 @@ RunFiles measured_again(const fs::path& folder, const RunFiles& candidate, const
   constexpr std::size_t kMost = 200;
   std::vector<CaseId> suspects;
   for (const GateRow& row : result.rows)
-    if (row.verdict == GateVerdict::regressed) suspects.push_back(*row.change.rows.b);
+    if (row.is_suspect()) suspects.push_back(*row.change.rows.b);
   if (fs::exists(folder / "sweep.csv")) suspects = cases_without_row(suspects, read_run(folder, RunEnd::may_lack).rows);
   if (suspects.empty()) return read_run(folder);
   if (suspects.size() > kMost)
-    throw InvalidInput(
-        fmt::format("--confirm: {} rows regressed, more than the {} that are measured again: that is no chance; gate "
-                    "without it, or by --filter",
-                    suspects.size(), kMost));
+    throw InvalidInput(fmt::format(
+        "--confirm: {} rows regressed or may be much slower, more than the {} that are measured again: that "
+        "is no chance; gate without it, or by --filter",
+        suspects.size(), kMost));
   if (!same_code(build_info().commit, candidate.environment.commit))
     throw InvalidInput(
         fmt::format("--confirm measures with this program, of {}, and the candidate is of {}: run that build's "
@@ -130,7 +130,7 @@ int gate_runs(const GateArguments& arguments) {
                       .noise = noise ? &*noise : nullptr};
   GateResult result = gate(baseline, candidate, options);
   std::optional<RunFiles> again;
-  if (!arguments.confirm.empty() && result.count(GateVerdict::regressed) > 0) {
+  if (!arguments.confirm.empty() && std::ranges::any_of(result.rows, &GateRow::is_suspect)) {
     again = measured_again(arguments.confirm, candidate, result);
     require_same_plugin_files(candidate, *again);
     options.again = &*again;
@@ -224,7 +224,7 @@ void add_gate_command(CLI::App& app, CommandResult result) {
                      "What gate calibrate measured (default: gate_noise.json beside the baseline)");
   command.add_option(
       "--confirm", arguments.confirm,
-      "Measure rows that regressed again, into this run folder; that decides (rows that are there stay)");
+      "Measure rows that regressed or block again, into this run folder; that decides (rows that are there stay)");
   command.add_option("--filter", arguments.filter,
                      "Only rows whose op/problem/dtype/variant matches this regular expression");
   command.add_flag("--launches", arguments.launches,

@@ -67,11 +67,6 @@ std::string nothing_in_common(const RunFiles& a, const RunFiles& b) {
   return fmt::format("no row is ok in both runs: {}; {}", said(a), said(b));
 }
 
-bool at_power_cap(const RowPair& pair) {
-  const auto capped = [](const SweepRow& row) { return row.throttle.find("sw_power_cap") != std::string::npos; };
-  return capped(*pair.a) || capped(*pair.b);
-}
-
 // The worst verdict of its phases; of those that have it, the reasons.
 void decide(GateRow& row) {
   std::vector<Phase> phases{Phase::cold};
@@ -107,7 +102,7 @@ class RowJudge {
     const auto between = measured_ == nullptr ? std::nullopt : measured_->of(*pair.a, phase);
     const double own =
         std::max(batch_noise(*phase_samples(a_, *pair.a, phase)), batch_noise(*phase_samples(b, *pair.b, phase)));
-    PhaseVerdict verdict = judge(change, phase, std::max(own, between.value_or(assumed_)), !at_power_cap(pair));
+    PhaseVerdict verdict = judge(change, phase, std::max(own, between.value_or(assumed_)));
     if (verdict.verdict == GateVerdict::ambiguous && !between && own < assumed_)
       verdict.reason += ", which is assumed: gate calibrate measures it";
     return verdict;
@@ -214,11 +209,11 @@ double batch_noise(const PhaseSamples& samples) {
   return std::max(middle - interval.low, interval.high - middle) / middle;
 }
 
-PhaseVerdict judge(const PhaseChange& change, Phase phase, double noise, bool by_cycles) {
+PhaseVerdict judge(const PhaseChange& change, Phase phase, double noise) {
   const double n = std::min(noise, kMostNoise), width = (1 + n) / (1 - n);
   const double timer = phase == Phase::warm ? 0 : std::min(kTimerShare, kTimerUs / std::min(change.a_us, change.b_us));
   const double least = width * (1 + std::max(kSmallChange, timer));
-  const double time = 1 + change.change, cycles = by_cycles && change.cycle_change ? 1 + *change.cycle_change : time;
+  const double time = 1 + change.change, cycles = change.cycle_change ? 1 + *change.cycle_change : time;
   if (std::min(time, cycles) > least) return {n, GateVerdict::regressed};
   if (std::max(time, cycles) < 1 / least) return {n, GateVerdict::improved};
   if (time * width < 1 + std::max(kLargeChange, timer)) return {n, GateVerdict::pass};
@@ -269,7 +264,7 @@ GateResult gate(const RunFiles& baseline, const RunFiles& candidate, const GateO
   for (const RowPair& pair : pairs) {
     if (is_ok(pair.a) && is_ok(pair.b)) {
       GateRow& row = result.rows.emplace_back(judge.row(candidate, pair));
-      if (row.verdict == GateVerdict::regressed && options.again != nullptr) confirm(row, judge, *options.again);
+      if (row.is_suspect() && options.again != nullptr) confirm(row, judge, *options.again);
       if (row.warm) continue;
       if (phase_samples(baseline, *pair.a, Phase::warm))
         result.gaps.push_back(lost(*pair.a, "warm times"));

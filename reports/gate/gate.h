@@ -3,7 +3,7 @@
 // Each phase of a row is known to an interval: its median, give or take its noise. The noise is one number: the larger
 // of what the row's own batches say and of what `gate calibrate` measured between runs of one build. A row
 //   regressed   where the candidate's interval lies above the baseline's by more than 1.5 % (cold: and 0.5 us), in time
-//               and, where the clock is known and the board not at its power cap, in SM cycles;
+//               and, where the clock is known, in SM cycles;
 //   improved    the same the other way;
 //   passes      where it surely did not slow by 5 %;
 //   else it is ambiguous: time and cycles disagree, or the noise is too large to see 5 %.
@@ -37,8 +37,7 @@ struct PhaseVerdict {
   GateVerdict verdict = GateVerdict::pass;
   std::string reason = {};  // of an ambiguous one
 };
-// `by_cycles`: they count where they are known.
-PhaseVerdict judge(const PhaseChange& change, Phase phase, double noise, bool by_cycles);
+PhaseVerdict judge(const PhaseChange& change, Phase phase, double noise);
 
 // From the batches of one side: three standard deviations of its median, from the order of the batches' medians alone,
 // so that batches of two levels give an interval that holds both. Batches of one buffer slot count once.
@@ -56,6 +55,7 @@ struct GateRow {
   const PhaseChange& change_of(Phase phase) const { return phase == Phase::warm ? *change.warm : change.cold; }
   double slowdown() const;  // the largest change among those phases, else among all
   bool blocks() const;      // ambiguous, and slower by more than kMostAmbiguous
+  bool is_suspect() const { return verdict == GateVerdict::regressed || blocks(); }
 };
 
 // What one side lacks.
@@ -72,7 +72,7 @@ struct GateOptions {
   bool new_rows = false;             // rows that only the candidate has are noted, and do not block
   bool launches = false;             // a change of what a row of ours launches fails
   const GateNoise* noise = nullptr;  // as measured; rows that it does not know, and all without it, are assumed
-  // Another run of the candidate's build: of a row that regressed and is ok there, its samples decide.
+  // Another run of the candidate's build: of a suspect that is ok there, its samples decide.
   const RunFiles* again = nullptr;
 };
 

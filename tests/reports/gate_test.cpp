@@ -18,8 +18,8 @@ PhaseChange change_of(double time, std::optional<double> cycles = {}, double us 
   return {us, us * (1 + time), time, cycles};
 }
 GateVerdict verdict(double time, double noise, std::optional<double> cycles = {}, Phase phase = Phase::warm,
-                    double us = 100, bool by_cycles = true) {
-  return judge(change_of(time, cycles, us), phase, noise, by_cycles).verdict;
+                    double us = 100) {
+  return judge(change_of(time, cycles, us), phase, noise).verdict;
 }
 
 TEST(GateRule, OfKnownNumbers) {
@@ -38,7 +38,6 @@ TEST(GateRule, OfKnownNumbers) {
 
 TEST(GateRule, CyclesAndTimeMustAgree) {
   EXPECT_EQ(verdict(0.06, 0, 0.01), GateVerdict::ambiguous) << "the clock explains it";
-  EXPECT_EQ(verdict(0.06, 0, 0.01, Phase::warm, 100, false), GateVerdict::regressed) << "at the power cap: not asked";
   EXPECT_EQ(verdict(0.06, 0, 0.02), GateVerdict::regressed);
   EXPECT_EQ(verdict(0.01, 0, 0.06), GateVerdict::pass) << "bound by memory, at a higher clock";
   EXPECT_EQ(verdict(-0.06, 0, -0.01), GateVerdict::pass);
@@ -52,7 +51,7 @@ TEST(GateRule, HoldsItsWordWhateverTheNoise) {
     const Phase phase = *rc::gen::element(Phase::warm, Phase::cold);
     const std::optional<double> cycles = *rc::gen::element(std::optional<double>(), std::optional(time));
     const GateVerdict here = verdict(time, noise, cycles, phase, us);
-    const auto swapped = judge({us * (1 + time), us, 1 / (1 + time) - 1, {}}, phase, noise, true).verdict;
+    const auto swapped = judge({us * (1 + time), us, 1 / (1 + time) - 1, {}}, phase, noise).verdict;
     RC_ASSERT((here == GateVerdict::regressed) == (swapped == GateVerdict::improved));
     RC_ASSERT(here != GateVerdict::regressed || verdict(1.2 * (1 + time) - 1, noise, {}, phase, us) == here);
     if (time >= 0.05 && us > 20) RC_ASSERT(here != GateVerdict::pass);
@@ -309,6 +308,16 @@ TEST(Gate, SaysWhereItComparesARunWithItself) {
   EXPECT_TRUE(says(copy));
   copy = b, copy.folder = "another";
   EXPECT_FALSE(says(copy));
+}
+
+TEST(Gate, ASecondMeasurementDecidesARowThatItsClockMadeSlow) {
+  Rows rows = rows_of(1, 100), after = rows;
+  after[0].us = 115, after[0].mhz = 1980 / 1.15, after[0].throttle = "sw_power_cap";
+  const RunFiles a = synthetic_run(rows, 1), b = synthetic_run(after, 2), again = synthetic_run(rows, 3);
+  GateOptions options;
+  EXPECT_EQ(gate(a, b, options).exit_code(), 2);
+  options.again = &again;
+  EXPECT_EQ(gate(a, b, options).exit_code(), 0);
 }
 
 TEST(Gate, ASecondMeasurementDecidesASuspect) {

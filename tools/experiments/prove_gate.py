@@ -42,7 +42,7 @@ def cases(count, folder):
     groups = defaultdict(list)
     with open(RECORDED, newline="") as file:
         for row in csv.DictReader(file):
-            chosen = row["status"] == "ok" and row["dtype"] == "bf16" and row["op"] != "network" and row["variant"].startswith(("ptx", "cu"))
+            chosen = row["status"] == "ok" and row["dtype"] == "bf16" and row["op"] != "network" and row["variant"].startswith("ptx")
             if chosen and float(row["spent_s"] or "inf") <= MOST_SECONDS:
                 groups[row["op"], int(3 * math.log10(float(row["time_cold_us"])))].append(row)
     for rows in groups.values():
