@@ -57,8 +57,9 @@ class Fillers {
 };
 
 // A graph in a chunk of its own. The driver keeps graphs in chunks of 2 MB, and from one chunk to the next the times of
-// short launches step by up to two percent (docs/experiments/measuring/2026-11-25-places.md). A filler that never runs
-// takes up what is left of a chunk, so that graphs kept side by side lie in as many chunks.
+// short launches step by up to two percent (docs/experiments/measuring/2026-11-25-places.md). A filler takes up what is
+// left of a chunk, so that graphs kept side by side lie in as many chunks. It runs once: while a chunk is uploaded and
+// has not run, edges of all graphs are long (docs/experiments/measuring/2026-11-29-uploads-make-edges-long.md).
 class GraphInItsChunk {
  public:
   GraphInItsChunk(cudaStream_t stream, const Launch& launch, int repeats, Fillers& fillers);

@@ -133,7 +133,7 @@ GraphInItsChunk::GraphInItsChunk(cudaStream_t stream, const Launch& launch, int 
   graph_.upload(stream);
   if (nodes >= kChunkNodes) return;
   filler_.emplace(fillers.of(kChunkNodes - nodes, stream));
-  filler_->upload(stream);
+  filler_->enqueue(stream);
 }
 
 GatedTimer::GatedTimer() {
