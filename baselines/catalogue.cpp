@@ -10,6 +10,7 @@ Baseline gemm_baseline();
 }  // namespace noisefloor::cublaslt
 
 namespace noisefloor::cudnn {
+#if defined(NOISEFLOOR_HAS_CUDNN)
 long version();
 Baseline attention_baseline();
 Baseline conv2d_baseline();
@@ -19,6 +20,19 @@ Baseline conv3d_temporal_baseline();
 Baseline groupnorm_baseline();
 Baseline sampler_step_baseline();
 Baseline temporal_attention_baseline();
+#elif defined(NOISEFLOOR_HAS_CUDA)
+[[noreturn]] static long version() {
+  throw LibraryMissing(
+      "this build has no cuDNN: its headers or those of cudnn-frontend were not found at configure time");
+}
+// Its row, which says so.
+static Baseline missing(const char* op, const char* name = "cudnn") {
+  return {op, name, [](const AnyProblem&, DType) { return supported(); },
+          [](const AnyProblem&, DType, const DeviceInfo&, const Algorithms&) -> std::unique_ptr<BaselineRun> {
+            version();
+          }};
+}
+#endif
 }  // namespace noisefloor::cudnn
 
 namespace noisefloor {
@@ -28,6 +42,7 @@ std::span<const Baseline> baselines() {
   // clang-format off
   static const std::vector<Baseline> rows = {
       cublaslt::gemm_baseline(),
+#if defined(NOISEFLOOR_HAS_CUDNN)
       cudnn::attention_baseline(),
       cudnn::temporal_attention_baseline(),
       cudnn::conv2d_baseline(),
@@ -36,6 +51,11 @@ std::span<const Baseline> baselines() {
       cudnn::conv3d_temporal_baseline(),
       cudnn::groupnorm_baseline(),
       cudnn::sampler_step_baseline(),
+#else
+      cudnn::missing("attention"), cudnn::missing("temporal_attention"), cudnn::missing("conv2d"),
+      cudnn::missing("conv2d", "cudnn_four_phases"), cudnn::missing("conv_transpose2d"),
+      cudnn::missing("conv3d_temporal"), cudnn::missing("groupnorm"), cudnn::missing("sampler_step"),
+#endif
   };
   // clang-format on
 #else

@@ -1,6 +1,5 @@
 // A graph of pointwise operations, convolutions or attention for cuDNN, without its headers: cudnn_frontend.h takes
-// more than a minute to compile, so cudnn_graph.cpp alone includes it. A build without cuDNN has
-// cudnn_graph_missing.cpp in its place.
+// more than a minute to compile, so cudnn_graph.cpp alone includes it.
 #pragma once
 
 #include <cstdint>
