@@ -82,7 +82,7 @@ void build_adm64(const BuildOptions& options, Network& network) {
   using Kind = NetworkTensor::Kind;
   const auto& [height, width, channels, frames] = network.image;
   const std::int64_t n = network.calls;
-  ValueId x = network.take("x", Kind::image, {network.batch, height, width, channels}, DType::fp32);
+  ValueId x = take_image(network, "x", network.batch);
   const std::int64_t embedded = network.embedded();
   network.take("timesteps", Kind::timesteps, {embedded}, DType::fp32, sampler_step::kTrainingSteps,
                network.levels_ahead > 0);
@@ -133,9 +133,7 @@ void build_adm64(const BuildOptions& options, Network& network) {
   h = layers.norm("out.0", h, {});
   // A sampler has no use for the learnt variances behind the noise.
   const std::int64_t out_channels = options.sampling ? channels : 2 * channels;
-  h = layers.conv("out.2", h, out_channels, 3, {.file_cout = 2 * channels});
-  network.below = layers.below();
-  network.give("output", layers.cast("output", h.id, options.dtype, DType::fp32), {n, height, width, out_channels});
+  give_image(network, layers, layers.conv("out.2", h, out_channels, 3, {.file_cout = 2 * channels}));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "networks/network.h"
@@ -40,7 +41,7 @@ struct UNet {
 // Takes x, timesteps, encoder_hidden_states [n, tokens, text_width] and what is added; gives the noise. Of a sampler:
 // sigma too.
 void build_unet(const UNet& unet, const BuildOptions& options, Network& network);
-std::vector<ConfiguredAs> configuration_of(const UNet& unet, bool videos = false);
+std::string configuration_of(const UNet& unet, bool videos = false);  // NetworkInfo::configuration
 
 // Takes x = x0 + sigma noise of 4 channels, sigma, image_latents of the same shape as x, encoder_hidden_states
 // [n, 1, text_width] and what is added; gives v. The original takes the same with x / sqrt(sigma^2 + 1) for x and
@@ -59,6 +60,6 @@ struct Decoder {
 // Takes x, latents as a U-Net of them makes them [n, height, width, channels]; gives the picture. Of videos [n, frames,
 // height, width, channels].
 void build_decoder(const Decoder& decoder, const BuildOptions& options, Network& network);
-std::vector<ConfiguredAs> configuration_of(const Decoder& decoder);
+std::string configuration_of(const Decoder& decoder);
 
 }  // namespace noisefloor::networks

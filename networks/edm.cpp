@@ -30,7 +30,7 @@ enum class Resample { none, up, down };
 
 class Builder {
  public:
-  Builder(Network& network, std::int64_t n, DType dtype) : network_(network), layers_(network.graph, n, dtype) {}
+  Builder(Network& network, Layers& layers) : network_(network), layers_(layers) {}
 
   void embed(const Configuration& c, ValueId c_noise) {
     const std::int64_t n = network_.embedded(), width = 4 * c.channels;
@@ -77,7 +77,7 @@ class Builder {
 
  private:
   Network& network_;
-  Layers layers_;
+  Layers& layers_;
   ValueId embedding_ = 0;
   std::int64_t embedding_width_ = 0;
 };
@@ -122,30 +122,12 @@ Image u_net(Builder& builder, const Configuration& c, Image h) {
 }
 
 void build(const Configuration& c, const BuildOptions& options, Network& network) {
-  using Kind = NetworkTensor::Kind;
-  const auto& [height, width, channels, frames] = network.image;
-  const std::int64_t n = network.calls;
-  Graph& graph = network.graph;
-  ValueId x = network.take("x", Kind::image, {network.batch, height, width, channels}, DType::fp32);
-  const ValueId sigma = network.take("sigma", Kind::sigma, {n}, DType::fp32);
-  if (options.conditional)
-    network.take("labels", Kind::labels, {network.embedded(), c.classes}, options.dtype, c.classes);
-
-  if (options.guided) x = twice(graph, x);
-  const auto precondition = [&](const char* side) {
-    return fmt::format("side={},batch={},elements={},sigma_data={}", side, n, network.image.elements(), c.sigma_data);
-  };
-  const auto scaled = graph.add("precondition.input", "edm_precondition", precondition("input"), DType::fp32,
-                                {{"x", x}, {"sigma", sigma}});
-  Builder builder(network, n, options.dtype);
-  builder.embed(c, c_noise_to_embed(network, scaled.at(1)));
-  const ValueId in = builder.layers().cast("input", scaled.at(0), DType::fp32, options.dtype);
-  const Image inner = u_net(builder, c, {in, height, width, channels});
-  network.below = builder.layers().below();
-  const ValueId f = builder.layers().cast("output", inner.id, options.dtype, DType::fp32);
-  const auto output = graph.add("precondition.output", "edm_precondition", precondition("output"), DType::fp32,
-                                {{"x", x}, {"f", f}, {"sigma", sigma}});
-  network.give("output", output.at(0), {n, height, width, channels});
+  build_preconditioned(options, network, c.sigma_data, [&](Layers& layers, ValueId c_noise, Image x) {
+    Builder builder(network, layers);
+    builder.embed(c, c_noise);
+    x.id = layers.cast("input", x.id, DType::fp32, options.dtype);
+    return u_net(builder, c, x);
+  });
 }
 
 NetworkInfo row_of(const char* name, const char* description, const Configuration& c) {

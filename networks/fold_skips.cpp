@@ -17,36 +17,32 @@ struct Product {
   std::optional<ValueId> bias;
 };
 std::optional<Product> product_of(const Node& node) {
-  const auto bias = [&](bool has) { return has ? std::optional(node.value("bias")) : std::nullopt; };
+  const auto if_plain = [&](const auto& plain, const char* x, const char* w, std::int64_t channels) {
+    const auto bias = plain.bias ? std::optional(node.value("bias")) : std::nullopt;
+    const bool is = node.text == node.op->print(AnyProblem(plain));
+    return is ? std::optional(Product{node.value(x), node.value(w), channels, bias}) : std::nullopt;
+  };
   if (node.op->name == "conv2d") {
     const auto& p = node.problem.as<conv2d::Problem>();
     conv2d::Problem plain{.n = p.n, .h = p.h, .w = p.w, .cin = p.cin, .cout = p.cout, .kernel = 1, .pad = 0};
     plain.bias = p.bias;
-    if (node.text == node.op->print(AnyProblem(plain)))
-      return Product{node.value("x"), node.value("w"), p.cin, bias(p.bias)};
+    return if_plain(plain, "x", "w", p.cin);
   }
-  if (node.op->name == "gemm") {
-    const auto& p = node.problem.as<gemm::Problem>();
-    const gemm::Problem plain{.m = p.m, .n = p.n, .k = p.k, .bias = p.bias};
-    if (node.text == node.op->print(AnyProblem(plain)))
-      return Product{node.value("a"), node.value("b"), p.k, bias(p.bias)};
-  }
-  return std::nullopt;
+  if (node.op->name != "gemm") return std::nullopt;
+  const auto& p = node.problem.as<gemm::Problem>();
+  return if_plain(gemm::Problem{.m = p.m, .n = p.n, .k = p.k, .bias = p.bias}, "a", "b", p.k);
 }
 
 // One weight for the sum of two, where both are whole tensors or the same rows of such.
 std::optional<WeightSource> sum_of(const Value& a, const Value& b) {
-  const auto rows = [](const WeightSource& source) {
-    const bool plain = source.layout == WeightSource::Layout::plain && source.below.empty() && !source.share &&
-                       source.times == 1 && source.plus.empty();
-    return plain ? std::optional(std::pair(source.first_row, source.rows == 0 ? source.all_rows() : source.rows))
-                 : std::nullopt;
-  };
-  if (!a.source || !b.source || a.source->file != b.source->file) return std::nullopt;
-  if (!rows(*a.source) || rows(*a.source) != rows(*b.source)) return std::nullopt;
-  WeightSource sum = *a.source;
+  if (!a.source || !b.source) return std::nullopt;
+  WeightSource plain{a.source->name, a.source->file};
+  plain.first_row = a.source->first_row, plain.rows = a.source->rows;
+  WeightSource sum = plain;
   sum.plus = b.source->name;
-  return sum;
+  const bool first = *a.source == plain;
+  plain.name = b.source->name;
+  return first && *b.source == plain ? std::optional(sum) : std::nullopt;
 }
 
 // The 1x1 whose output a convolution adds in front of everything but its gain, and nobody else reads.
@@ -58,19 +54,15 @@ void fold_product(Rewrite& rewrite, const Node& node, const Runs& runs) {
   Graph& graph = rewrite.graph();
   if (!product || !graph[product->w].source) return;
   Bindings inputs{{"side", product->x}, {"w_side", product->w}};
-  std::optional<WeightSource> bias;
-  if (product->bias && p.bias) {
-    bias = sum_of(graph[node.value("bias")], graph[*product->bias]);
-    if (!bias) return;
-  }
+  const bool two = p.bias && product->bias;
+  const auto bias = two ? sum_of(graph[node.value("bias")], graph[*product->bias]) : std::nullopt;
+  if (two && !bias) return;
   p.side = product->channels;
   p.residual = false;
   p.bias = p.bias || product->bias;
   if (!runs(*node.op, AnyProblem(p), node.dtype)) return;
-  if (product->bias) {
-    const Value& added = graph[*product->bias];
-    inputs["bias"] = bias ? graph.weight(*bias, added.shape, added.dtype) : *product->bias;
-  }
+  if (product->bias)
+    inputs["bias"] = two ? graph.weight(*bias, graph[*product->bias].shape, node.dtype) : *product->bias;
   rewrite.replace(node, AnyProblem(p), inputs);
 }
 

@@ -52,6 +52,7 @@ ValueId Graph::input(std::string name, std::vector<std::int64_t> shape, DType dt
 
 ValueId Graph::weight(WeightSource source, std::vector<std::int64_t> shape, DType dtype) {
   const std::int64_t rows = source.rows == 0 ? source.all_rows() : source.rows;
+  if (rows == source.all_rows()) source.rows = 0;  // all, said in one way
   if (product(shape) * source.file.at(0) != product(source.file) * rows)
     throw std::logic_error(
         fmt::format("weight {}: [{}] of [{}]", source.name, fmt::join(shape, ", "), fmt::join(source.file, ", ")));
@@ -146,17 +147,19 @@ std::vector<ValueId> Graph::add(std::string name, std::string_view op_name, cons
   return outputs;
 }
 
+void add_to(std::vector<CountedProblem>& counted, const CountedProblem& one) {
+  const auto known = std::ranges::find_if(counted, [&](const CountedProblem& entry) {
+    return entry.op == one.op && entry.text == one.text && entry.dtype == one.dtype;
+  });
+  if (known != counted.end())
+    known->count += one.count;
+  else
+    counted.push_back(one);
+}
+
 std::vector<CountedProblem> count_problems(const Graph& graph) {
   std::vector<CountedProblem> counted;
-  for (const Node& node : graph.nodes()) {
-    const auto known = std::find_if(counted.begin(), counted.end(), [&](const CountedProblem& entry) {
-      return entry.op == node.op && entry.text == node.text && entry.dtype == node.dtype;
-    });
-    if (known != counted.end())
-      ++known->count;
-    else
-      counted.push_back({node.op, node.text, node.dtype, 1});
-  }
+  for (const Node& node : graph.nodes()) add_to(counted, {node.op, node.text, node.dtype, 1});
   return counted;
 }
 

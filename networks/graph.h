@@ -40,6 +40,7 @@ struct WeightSource {
   struct Share {
     std::string of;
     bool rest = false;
+    friend bool operator==(const Share&, const Share&) = default;
   };
   std::optional<Share> share = {};
   bool sigmoid = false;  // of each number: such a share itself
@@ -47,6 +48,7 @@ struct WeightSource {
   // Another tensor of the same shape, whose numbers are added: the biases of two products of one sum.
   std::string plus = {};
 
+  friend bool operator==(const WeightSource&, const WeightSource&) = default;
   // All rows of the tensors, those of a part that is not wanted included.
   std::int64_t all_rows() const;
   std::vector<Below> tensors() const;  // all of them, in the order of their rows
@@ -145,6 +147,7 @@ struct CountedProblem {
   long count;
 };
 std::vector<CountedProblem> count_problems(const Graph& graph);
+void add_to(std::vector<CountedProblem>& counted, const CountedProblem& one);
 
 // The same where nothing is fused, with every node taken apart: projections of one product are products, what a
 // product, convolution or norm has before or behind it is a problem of elementwise or resample where those have it,

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <functional>
 #include <stdexcept>
 
 #include "kernels/core/fields.h"
@@ -18,7 +19,49 @@ using Kind = NetworkTensor::Kind;
 constexpr double kLowestSigma = 0.5, kHighestSigma = 2;
 constexpr std::int64_t kStride = 7;  // between the labels of neighbours
 
+std::vector<std::int64_t> image_shape(const Network& network, std::int64_t n, const Image& image) {
+  std::vector<std::int64_t> shape{n, image.height, image.width, image.channels};
+  if (network.info->most_frames > 1) shape.insert(shape.begin() + 1, network.image.frames);
+  return shape;
+}
+
 }  // namespace
+
+ValueId take_image(Network& network, const char* name, std::int64_t n) {
+  const auto& [height, width, channels, frames] = network.image;
+  return network.take(name, Kind::image, image_shape(network, n, {0, height, width, channels}), DType::fp32);
+}
+
+void give_image(Network& network, Layers& layers, const Image& image) {
+  network.below = layers.below();
+  network.give("output", layers.cast("output", image.id, layers.dtype(), DType::fp32),
+               image_shape(network, network.calls, image));
+}
+
+void build_preconditioned(const BuildOptions& options, Network& network, double sigma_data,
+                          const std::function<Image(Layers& layers, ValueId c_noise, const Image& x)>& inner) {
+  const auto& [height, width, channels, frames] = network.image;
+  const std::int64_t n = network.calls;
+  Graph& graph = network.graph;
+  ValueId x = take_image(network, "x", network.batch);
+  const ValueId sigma = network.take("sigma", Kind::sigma, {n}, DType::fp32);
+  if (network.classes > 0)
+    network.take("labels", Kind::labels, {network.embedded(), network.classes}, options.dtype, network.classes);
+  if (options.guided) x = twice(graph, x);
+  const auto precondition = [&](const char* side, Bindings inputs) {
+    return graph.add(
+        fmt::format("precondition.{}", side), "edm_precondition",
+        fmt::format("side={},batch={},elements={},sigma_data={}", side, n, network.image.elements(), sigma_data),
+        DType::fp32, inputs);
+  };
+  const auto scaled = precondition("input", {{"x", x}, {"sigma", sigma}});
+  Layers layers(graph, n * frames, options.dtype);
+  Image f = inner(layers, c_noise_to_embed(network, scaled.at(1)), {scaled.at(0), height, width, channels});
+  f.id = layers.cast("output", f.id, options.dtype, DType::fp32);
+  network.below = layers.below();
+  network.give("output", precondition("output", {{"x", x}, {"f", f.id}, {"sigma", sigma}}).at(0),
+               image_shape(network, n, f));
+}
 
 ValueId input_of_noise_predictor(const BuildOptions& options, Network& network, ValueId x) {
   if (options.guided) x = twice(network.graph, x);

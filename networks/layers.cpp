@@ -7,6 +7,23 @@
 
 namespace noisefloor::networks {
 
+namespace {
+
+// What a problem has beside its sizes, and the tensor of that name.
+void add_if(const char* name, const std::optional<ValueId>& value, std::string& problem, Bindings& inputs) {
+  if (!value) return;
+  problem += fmt::format(",{}=1", name);
+  inputs[name] = *value;
+}
+
+// Gain and shift of a norm, and what it norms.
+Bindings normed(Graph& graph, const std::string& name, ValueId x, std::int64_t channels, DType dtype) {
+  const ValueId gamma = graph.weight({name + ".weight", {channels}}, {channels}, dtype);
+  return {{"x", x}, {"gamma", gamma}, {"beta", graph.weight({name + ".bias", {channels}}, {channels}, dtype)}};
+}
+
+}  // namespace
+
 ValueId Layers::add(const std::string& name, const char* op, const std::string& problem, const Bindings& inputs) {
   return graph_->add(name, op, problem, dtype_, inputs).at(0);
 }
@@ -26,14 +43,8 @@ Image Layers::conv(const std::string& name, const Image& x, std::int64_t cout, i
   inputs["bias"] = graph_->weight({name + ".bias", {file_cout}, WeightSource::Layout::plain, 0, cout}, {cout}, dtype_);
   if (options.stride != 1) problem += fmt::format(",stride={}", options.stride);
   if (options.upsample) problem += ",upsample=1";
-  if (options.image_shift) {
-    problem += ",image_shift=1";
-    inputs["image_shift"] = *options.image_shift;
-  }
-  if (options.residual) {
-    problem += ",residual=1";
-    inputs["residual"] = *options.residual;
-  }
+  add_if("image_shift", options.image_shift, problem, inputs);
+  add_if("residual", options.residual, problem, inputs);
   const ValueId y = add(name, "conv2d", problem, inputs);
   const auto extent = [&](std::int64_t in) {  // as padded by half the kernel
     return ((options.upsample ? 2 * in : in) + options.stride - 1) / options.stride;
@@ -43,9 +54,7 @@ Image Layers::conv(const std::string& name, const Image& x, std::int64_t cout, i
 
 Image Layers::norm(const std::string& name, const Image& x, const NormOptions& options) {
   const char* fusion = options.scale_shift ? "silu+ss" : options.silu ? "silu" : "none";
-  Bindings inputs{{"x", x.id}};
-  inputs["gamma"] = graph_->weight({name + ".weight", {x.channels}}, {x.channels}, dtype_);
-  inputs["beta"] = graph_->weight({name + ".bias", {x.channels}}, {x.channels}, dtype_);
+  Bindings inputs = normed(*graph_, name, x.id, x.channels, dtype_);
   if (options.scale_shift) inputs["scale_shift"] = *options.scale_shift;
   const ValueId y = add(name, "groupnorm",
                         fmt::format("n={},hw={},channels={},groups={},fusion={},eps={},packed={}", batch_, x.pixels(),
@@ -72,16 +81,13 @@ ValueId Layers::linear(const std::string& name, ValueId x, std::int64_t m, std::
   Bindings inputs{{"a", x}};
   inputs["b"] = graph_->weight(std::move(source), {rows, k}, dtype_);
   if (options.bias) inputs["bias"] = graph_->weight(std::move(bias), {rows}, dtype_);
-  if (options.residual) inputs["residual"] = *options.residual;
-  std::string problem = fmt::format("m={},n={},k={},act={},scale={},bias={},residual={}", m, n, k, options.act,
-                                    options.scale, options.bias ? 1 : 0, options.residual ? 1 : 0);
-  if (options.image_shift) {
-    problem += fmt::format(",image_shift=1,images={}", (*graph_)[*options.image_shift].shape.front());
-    inputs["image_shift"] = *options.image_shift;
-  }
+  std::string problem =
+      fmt::format("m={},n={},k={},act={},scale={},bias={}", m, n, k, options.act, options.scale, options.bias ? 1 : 0);
+  add_if("residual", options.residual, problem, inputs);
+  add_if("image_shift", options.image_shift, problem, inputs);
+  if (options.image_shift) problem += fmt::format(",images={}", (*graph_)[*options.image_shift].shape.front());
   if (options.blend) {
-    problem += ",blend=1";
-    inputs["blend"] = options.blend->with;
+    add_if("blend", options.blend->with, problem, inputs);
     WeightSource share{options.blend->factor, {1}};
     share.sigmoid = true;
     inputs["share"] = graph_->weight(std::move(share), {1}, DType::fp32);
@@ -122,14 +128,11 @@ Image Layers::temporal_conv(const std::string& name, const Image& x, std::int64_
   Bindings inputs{{"x", x.id},
                   {"w", graph_->weight(std::move(w), {cout, kTaps, x.channels}, dtype_)},
                   {"bias", graph_->weight(std::move(bias), {cout}, dtype_)}};
-  if (options.image_shift) inputs["image_shift"] = *options.image_shift;
-  if (options.residual) inputs["residual"] = *options.residual;
-  const ValueId y =
-      add(name, "conv3d_temporal",
-          fmt::format("batch={},frames={},hw={},cin={},cout={},image_shift={},residual={}", batch_, frames,
-                      x.pixels() / frames, x.channels, cout, options.image_shift ? 1 : 0, options.residual ? 1 : 0),
-          inputs);
-  return {y, x.height, x.width, cout};
+  std::string problem =
+      fmt::format("batch={},frames={},hw={},cin={},cout={}", batch_, frames, x.pixels() / frames, x.channels, cout);
+  add_if("image_shift", options.image_shift, problem, inputs);
+  add_if("residual", options.residual, problem, inputs);
+  return {add(name, "conv3d_temporal", problem, inputs), x.height, x.width, cout};
 }
 
 // A convolution of zeros, whose epilogue has both: no op adds one row to many.
@@ -156,10 +159,8 @@ ValueId Layers::repeated(const std::string& name, ValueId rows, std::int64_t wid
 }
 
 ValueId Layers::layer_norm(const std::string& name, ValueId x, std::int64_t rows, std::int64_t channels) {
-  Bindings inputs{{"x", x}};
-  inputs["gamma"] = graph_->weight({name + ".weight", {channels}}, {channels}, dtype_);
-  inputs["beta"] = graph_->weight({name + ".bias", {channels}}, {channels}, dtype_);
-  return add(name, "layernorm", fmt::format("rows={},channels={}", rows, channels), inputs);
+  return add(name, "layernorm", fmt::format("rows={},channels={}", rows, channels),
+             normed(*graph_, name, x, channels, dtype_));
 }
 
 ValueId Layers::silu(const std::string& name, ValueId x, std::int64_t rows, std::int64_t channels) {
@@ -174,26 +175,26 @@ ValueId Layers::channels_first_and_back(const std::string& name, const Image& x)
   return id;
 }
 
+ValueId Layers::resample(const std::string& name, const char* operation, const Image& x, const std::string& more,
+                         const Bindings& also) {
+  Bindings inputs{{"x", x.id}};
+  inputs.insert(also.begin(), also.end());
+  return add(name, "resample",
+             fmt::format("op={},n={},h={},w={},channels={}{}", operation, batch_, x.height, x.width, x.channels, more),
+             inputs);
+}
+
 Image Layers::upsample(const std::string& name, const Image& x) {
-  const ValueId y = add(name, "resample",
-                        fmt::format("op=nearest_up2,n={},h={},w={},channels={}", batch_, x.height, x.width, x.channels),
-                        {{"x", x.id}});
-  return {y, 2 * x.height, 2 * x.width, x.channels};
+  return {resample(name, "nearest_up2", x), 2 * x.height, 2 * x.width, x.channels};
 }
 
 Image Layers::downsample(const std::string& name, const Image& x) {
-  const ValueId y = add(
-      name, "resample",
-      fmt::format("op=average_down2,n={},h={},w={},channels={}", batch_, x.height, x.width, x.channels), {{"x", x.id}});
-  return {y, x.height / 2, x.width / 2, x.channels};
+  return {resample(name, "average_down2", x), x.height / 2, x.width / 2, x.channels};
 }
 
 Image Layers::concat(const std::string& name, const Image& x, const Image& skip) {
-  const ValueId y = add(name, "resample",
-                        fmt::format("op=concat,n={},h={},w={},channels={},skip_channels={}", batch_, x.height, x.width,
-                                    x.channels, skip.channels),
-                        {{"x", x.id}, {"skip", skip.id}});
-  return {y, x.height, x.width, x.channels + skip.channels};
+  const std::string more = fmt::format(",skip_channels={}", skip.channels);
+  return {resample(name, "concat", x, more, {{"skip", skip.id}}), x.height, x.width, x.channels + skip.channels};
 }
 
 Image Layers::join(const std::string& name, const Image& below, const Image& skip) {

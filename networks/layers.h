@@ -64,6 +64,19 @@ struct AttentionShape {
   std::int64_t queries = 0, keys = 0, heads = 0, dim = 0;
 };
 
+class Layers;
+
+// For builders: an image, or video, of the network's sizes that it takes `n` of, in fp32.
+ValueId take_image(Network& network, const char* name, std::int64_t n);
+// The image that it gives for each of its calls, which becomes fp32; and what join() left.
+void give_image(Network& network, Layers& layers, const Image& image);
+
+// For builders: a network of images, whose rows are frames, under the preconditioning of Karras et al. (NeurIPS 2022).
+// Takes x, sigma and labels, and gives x0. `inner` makes what is in it of the noise to embed and of the scaled image,
+// which is fp32.
+void build_preconditioned(const BuildOptions& options, Network& network, double sigma_data,
+                          const std::function<Image(Layers& layers, ValueId c_noise, const Image& x)>& inner);
+
 // For builders: `x` as a predictor of noise takes it. With guidance twice, and for a sampler, whose latents are x0 +
 // sigma noise, brought to unit variance by the input sigma, which the network then takes.
 ValueId input_of_noise_predictor(const BuildOptions& options, Network& network, ValueId x);
@@ -80,6 +93,9 @@ class Layers {
 
   // A node of this dtype, and its first output.
   ValueId add(const std::string& name, const char* op, const std::string& problem, const Bindings& inputs);
+  // The same of resample: from an image, and `more` behind its sizes in the problem.
+  ValueId resample(const std::string& name, const char* operation, const Image& x, const std::string& more = "",
+                   const Bindings& also = {});
   // Cosines and sines of each of `n` values of t: [n, channels].
   ValueId waves(const std::string& name, ValueId t, std::int64_t n, std::int64_t channels,
                 const char* order = "order=cos_sin");

@@ -20,10 +20,8 @@ constexpr double kSigmaData = 0.5;
 
 class Builder {
  public:
-  Builder(Network& network, DType dtype)
-      : layers_(network.graph, network.calls * network.image.frames, dtype),
-        videos_(network.graph, network.embedded(), dtype),
-        frames_(network.image.frames) {}
+  Builder(Network& network, Layers& layers)
+      : layers_(layers), videos_(network.graph, network.embedded(), layers.dtype()), frames_(network.image.frames) {}
 
   // The noise level and the class of a video, and the place of a frame in it; of all calls with levels ahead.
   void embed(const Network& network, ValueId c_noise) {
@@ -64,8 +62,6 @@ class Builder {
     return layers_.conv("model.conv_out", h, image_channels, 3);
   }
 
-  Layers& layers() { return layers_; }
-
  private:
   Image block(const std::string& name, const Image& x, std::int64_t channels) {
     return video_resnet_block(layers_, name, x, channels, embedding_, {}, kGroups, 1e-5, frames_);
@@ -92,36 +88,19 @@ class Builder {
             c};
   }
 
-  Layers layers_, videos_;  // of frames; of what is embedded of videos
+  Layers& layers_;  // of frames
+  Layers videos_;   // of what is embedded of videos
   std::int64_t frames_;
   Embedding embedding_;
 };
 
 void build(const BuildOptions& options, Network& network) {
-  using Kind = NetworkTensor::Kind;
-  const auto& [height, width, channels, frames] = network.image;
-  const std::int64_t n = network.calls;
-  Graph& graph = network.graph;
-  ValueId x = network.take("x", Kind::image, {network.batch, frames, height, width, channels}, DType::fp32);
-  const ValueId sigma = network.take("sigma", Kind::sigma, {n}, DType::fp32);
-  if (options.conditional)
-    network.take("labels", Kind::labels, {network.embedded(), kClasses}, options.dtype, kClasses);
-
-  if (options.guided) x = twice(graph, x);
-  const auto precondition = [&](const char* side) {
-    return fmt::format("side={},batch={},elements={},sigma_data={}", side, n, network.image.elements(), kSigmaData);
-  };
-  const auto scaled = graph.add("precondition.input", "edm_precondition", precondition("input"), DType::fp32,
-                                {{"x", x}, {"sigma", sigma}});
-  Builder builder(network, options.dtype);
-  builder.embed(network, c_noise_to_embed(network, scaled.at(1)));
-  const ValueId in = builder.layers().cast("input", scaled.at(0), DType::fp32, options.dtype);
-  const Image inner = builder.build({in, height, width, channels}, channels);
-  network.below = builder.layers().below();
-  const ValueId f = builder.layers().cast("output", inner.id, options.dtype, DType::fp32);
-  const auto output = graph.add("precondition.output", "edm_precondition", precondition("output"), DType::fp32,
-                                {{"x", x}, {"f", f}, {"sigma", sigma}});
-  network.give("output", output.at(0), {n, frames, height, width, channels});
+  build_preconditioned(options, network, kSigmaData, [&](Layers& layers, ValueId c_noise, Image x) {
+    Builder builder(network, layers);
+    builder.embed(network, c_noise);
+    x.id = layers.cast("input", x.id, DType::fp32, options.dtype);
+    return builder.build(x, x.channels);
+  });
 }
 
 }  // namespace

@@ -245,31 +245,31 @@ const NetworkInfo& require_network(std::string_view name) {
       fmt::format("unknown network '{}'; there are {}{}", name, fmt::join(names, ", "), did_you_mean(name, names)));
 }
 
+std::int64_t largest_fitting(const NetworkInfo& info, BuildOptions options, std::int64_t& (*size)(BuildOptions&),
+                             const std::function<bool(const Network&)>& fits) {
+  std::int64_t fitting = 0, too_many = size(options);
+  while (too_many - fitting > 1) {
+    std::int64_t& middle = size(options) = fitting + (too_many - fitting) / 2;
+    try {
+      (fits(info.build(options)) ? fitting : too_many) = middle;
+    } catch (const InvalidInput&) {  // more than an op's problems may have
+      too_many = middle;
+    }
+  }
+  return fitting;
+}
+
 Network build_or_say_limit(const NetworkInfo& info, const BuildOptions& options) {
   info.require(options.dtype);
   if (options.sampling && info.decodes())
     throw InvalidInput(
         fmt::format("{} decodes latents, which noisefloor forward gives it; it cannot be sampled", info.name));
-  const auto builds = [&](std::int64_t batch) {
-    BuildOptions other = options;
-    other.batch = batch;
-    try {
-      (void)info.build(other);
-      return true;
-    } catch (const InvalidInput&) {
-      return false;
-    }
-  };
   Network network;
   try {
     network = info.build(options);
   } catch (const InvalidInput& error) {
-    std::int64_t takes = 0, too_many = options.batch;
-    if (too_many == 1 || !builds(1)) throw;  // it is not the batch
-    while (too_many - takes > 1) {
-      const std::int64_t middle = takes + (too_many - takes) / 2;
-      (builds(middle) ? takes : too_many) = middle;
-    }
+    const std::int64_t takes = largest_fitting(info, options, batch_of, [](const Network&) { return true; });
+    if (takes == 0) throw;  // it is not the batch
     throw InvalidInput(fmt::format("{} images at a time{} are too many for {}, which takes 1 to {}: {}", options.batch,
                                    options.guided ? ", twice with guidance," : "", info.name, takes, error.what()));
   }

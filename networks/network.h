@@ -137,12 +137,6 @@ struct Conditioned {
   const char* without;
 };
 
-// A setting of a diffusers folder's config.json that tells what is computed, and its value, as JSON, of the network
-// that is built. An element null stands for any.
-struct ConfiguredAs {
-  std::string key, value;
-};
-
 // A network's row, or (a copy) that of a checkpoint whose folder says otherwise.
 struct NetworkInfo {
   const char* name;
@@ -179,11 +173,13 @@ struct NetworkInfo {
   double guidance = 0;
   double first_guidance = 0;  // of a video's first frame, growing to that of the last; 0: the same for all
   std::vector<Conditioned> conditioning = {};
-  const char* decoder = "";                      // the network that makes pictures of what it draws, which are latents
-  double latent_scale = 1;                       // of a decoder: that its latents were multiplied by
-  std::vector<ConfiguredAs> configuration = {};  // of diffusers' networks
-  std::vector<std::int64_t> swept = {};          // batches at which a sweep that names no network has it whole
-  bool swept_on_hosts = false;                   // there too: a call takes a host milliseconds
+  const char* decoder = "";  // the network that makes pictures of what it draws, which are latents
+  double latent_scale = 1;   // of a decoder: that its latents were multiplied by
+  // Of diffusers' networks: settings of a folder's config.json that tell what is computed, a JSON object with their
+  // values of the network that is built. An element null stands for any.
+  std::string configuration = {};
+  std::vector<std::int64_t> swept = {};  // batches at which a sweep that names no network has it whole
+  bool swept_on_hosts = false;           // there too: a call takes a host milliseconds
   // Adds graph, inputs and outputs to a network that has all the rest; no size of `options` is 0.
   std::function<void(const BuildOptions& options, Network& network)> builder = {};
 
@@ -207,6 +203,17 @@ struct NetworkInfo {
 std::span<const NetworkInfo> all_networks();
 const NetworkInfo& require_network(std::string_view name);                // throws InvalidInput with "did you mean"
 std::vector<std::string> networks_where(bool (*so)(const NetworkInfo&));  // names
+
+inline std::int64_t& batch_of(BuildOptions& options) {
+  return options.batch;
+}
+inline std::int64_t& frames_of(BuildOptions& options) {
+  return options.sizes.frames;
+}
+// The largest batch (or number of frames) below that of `options` that the network can be built with and that fits; 0:
+// none.
+std::int64_t largest_fitting(const NetworkInfo& info, BuildOptions options, std::int64_t& (*size)(BuildOptions&),
+                             const std::function<bool(const Network&)>& fits);
 
 // Builds it; throws InvalidInput saying how many images it takes at a time where options.batch is more, for a dtype
 // that it does not take, and for sampling where it decodes, or takes what its row does not say how to give.

@@ -130,7 +130,7 @@ void build_unet(const UNet& unet, const BuildOptions& options, Network& network)
   using Kind = NetworkTensor::Kind;
   const auto& [height, width, channels, frames] = network.image;
   const std::int64_t n = network.calls;
-  ValueId x = network.take("x", Kind::image, {network.batch, height, width, channels}, DType::fp32);
+  ValueId x = take_image(network, "x", network.batch);
   if (unet.added.count > 0) network.levels_ahead = 0;  // what is added would be repeated for every level
   const ValueId timesteps = network.take("timesteps", Kind::timesteps, {network.embedded()}, DType::fp32,
                                          sampler_step::kTrainingSteps, network.levels_ahead > 0);
@@ -142,21 +142,18 @@ void build_unet(const UNet& unet, const BuildOptions& options, Network& network)
   builder.read(text, n, options.sizes.tokens);
   x = input_of_noise_predictor(options, network, x);
   const ValueId in = builder.layers().cast("input", x, DType::fp32, options.dtype);
-  const Image out = builder.build({in, height, width, channels}, channels);
-  network.below = builder.layers().below();
-  network.give("output", builder.layers().cast("output", out.id, options.dtype, DType::fp32),
-               {n, height, width, channels});
+  give_image(network, builder.layers(), builder.build({in, height, width, channels}, channels));
 }
 
 void build_video_unet(const UNet& unet, const BuildOptions& options, Network& network) {
   using Kind = NetworkTensor::Kind;
   const auto& [height, width, channels, frames] = network.image;
   const std::int64_t n = network.calls;
-  ValueId x = network.take("x", Kind::image, {network.batch, frames, height, width, channels}, DType::fp32);
+  ValueId x = take_image(network, "x", network.batch);
   network.levels_ahead = 0;  // what is added would be repeated for every level
   ValueId level = options.original ? network.take("timesteps", Kind::conditioning, {n}, DType::fp32)
                                    : network.take("sigma", Kind::sigma, {n}, DType::fp32);
-  const ValueId picture = network.take("image_latents", Kind::image, {n, frames, height, width, channels}, DType::fp32);
+  const ValueId picture = take_image(network, "image_latents", n);
   const ValueId text =
       network.take("encoder_hidden_states", Kind::conditioning, {n, 1, unet.text_width}, options.dtype);
 
@@ -175,10 +172,7 @@ void build_video_unet(const UNet& unet, const BuildOptions& options, Network& ne
   Layers exact(network.graph, n * frames, DType::fp32);
   Image in = exact.concat("input.cat", {x, height, width, channels}, {picture, height, width, channels});
   in.id = builder.layers().cast("input", in.id, DType::fp32, options.dtype);
-  const Image out = builder.build(in, channels);
-  network.below = builder.layers().below();
-  network.give("output", builder.layers().cast("output", out.id, options.dtype, DType::fp32),
-               {n, frames, height, width, channels});
+  give_image(network, builder.layers(), builder.build(in, channels));
 }
 
 }  // namespace noisefloor::networks

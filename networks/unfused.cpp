@@ -17,6 +17,9 @@ class Fields {
   std::int64_t number(std::string_view name) const { return std::stoll((*this)[name]); }
   bool flag(std::string_view name) const { return (*this)[name] == "1"; }
   void set(std::string_view name, std::string value) { find(name) = std::move(value); }
+  void clear(std::initializer_list<const char*> flags) {
+    for (const char* flag : flags) set(flag, "0");
+  }
   std::string text() const { return join_problem_text(pairs_); }
 
  private:
@@ -40,7 +43,7 @@ class Counter {
       convolution(node, f);
     } else if (node.op->name == "conv3d_temporal") {
       const bool residual = f.flag("residual");
-      for (const char* flag : {"image_shift", "residual"}) f.set(flag, "0");
+      f.clear({"image_shift", "residual"});
       count("conv3d_temporal", f.text());
       sums(node, residual, f.number("batch") * f.number("frames") * f.number("hw"), f["cout"]);
     } else if (node.op->name == "groupnorm") {
@@ -80,16 +83,9 @@ class Counter {
     if (blend || (weight && weight->share)) pointwise("add", rows, channels);
   }
 
-  void count(std::string_view op_name, const std::string& problem, long times = 1) {
+  void count(std::string_view op_name, const std::string& problem) {
     const Op* op = find_op(op_name);
-    const std::string text = op->print(op->parse(problem));
-    const auto known = std::find_if(counted_.begin(), counted_.end(), [&](const CountedProblem& entry) {
-      return entry.op == op && entry.text == text && entry.dtype == dtype_;
-    });
-    if (known != counted_.end())
-      known->count += times;
-    else
-      counted_.push_back({op, text, dtype_, times});
+    add_to(counted_, {op, op->print(op->parse(problem)), dtype_, 1});
   }
 
   void pointwise(std::string_view operation, std::int64_t rows, std::string_view channels, std::string_view more = "") {
@@ -101,7 +97,7 @@ class Counter {
     const std::string n = f["n"], act = f["act"];
     const bool residual = f.flag("residual"), blend = f.flag("blend");
     f.set("act", "none");
-    for (const char* flag : {"image_shift", "residual", "blend", "part_columns"}) f.set(flag, "0");
+    f.clear({"image_shift", "residual", "blend", "part_columns"});
     f.set("images", "1");
     if (source && !source->below.empty()) {
       for (const WeightSource::Below& tensor : source->tensors()) {
@@ -132,7 +128,7 @@ class Counter {
     if (f["kernel"] == "1" && f["stride"] == "1" && f["pad"] == "0") {
       count("gemm", fmt::format("m={},n={},k={},bias={}", rows, f["cout"], f["cin"], f["bias"]));
     } else {
-      for (const char* flag : {"image_shift", "residual", "stats"}) f.set(flag, "0");
+      f.clear({"image_shift", "residual", "stats"});
       f.set("act", "none");
       f.set("gain", "1");
       count("conv2d", f.text());
@@ -143,7 +139,7 @@ class Counter {
 
   void norm(Fields& f) {
     const std::string fusion = f["fusion"];
-    for (const char* flag : {"stats", "packed", "coefficients"}) f.set(flag, "0");
+    f.clear({"stats", "packed", "coefficients"});
     for (const char* choice : {"fusion", "slab_stats"}) f.set(choice, "none");
     count("groupnorm", f.text());
     if (fusion == "silu") pointwise("silu", f.number("n") * f.number("hw"), f["channels"]);

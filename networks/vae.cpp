@@ -135,17 +135,10 @@ NetworkInfo row_of(const char* name, const char* description, double latent_scal
 
 void build_decoder(const Decoder& decoder, const BuildOptions& options, Network& network) {
   const auto& [height, width, channels, frames] = network.image;
-  const auto shaped = [&](const Image& image) {
-    std::vector<std::int64_t> shape{options.batch, image.height, image.width, image.channels};
-    if (decoder.temporal) shape.insert(shape.begin() + 1, frames);
-    return shape;
-  };
-  Image in{0, height, width, channels};
-  const ValueId x = network.take("x", NetworkTensor::Kind::image, shaped(in), DType::fp32);
+  const ValueId x = take_image(network, "x", network.batch);
   Builder builder(decoder, network, options);
-  in.id = builder.layers().cast("input", x, DType::fp32, options.dtype);
-  const Image out = builder.build(in);
-  network.give("output", builder.layers().cast("output", out.id, options.dtype, DType::fp32), shaped(out));
+  const ValueId in = builder.layers().cast("input", x, DType::fp32, options.dtype);
+  give_image(network, builder.layers(), builder.build({in, height, width, channels}));
 }
 
 NetworkInfo sd_vae_row() {

@@ -134,12 +134,9 @@ std::vector<std::uint8_t> gif_indices(const Picture& picture) {
 }
 
 std::string encode_gif(const std::filesystem::path& file, std::span<const Picture> frames, int delay, int last_delay) {
+  require_animation(file, frames);
   std::string bytes;
   try {
-    if (frames.empty()) throw std::runtime_error("no frame");
-    for (const Picture& frame : frames)
-      if (frame.width != frames[0].width || frame.height != frames[0].height || frame.channels != frames[0].channels)
-        throw std::runtime_error("frames of more than one size");
     if (std::max(frames[0].width, frames[0].height) > kMostGifPixels)
       throw std::runtime_error(fmt::format("{} x {} pixels, a GIF's sides have {} at most", frames[0].width,
                                            frames[0].height, kMostGifPixels));

@@ -19,68 +19,65 @@ std::uint64_t now_ns() {
           .count());
 }
 
-// Listens until it goes out of scope.
-class Listening {
+// Who hears of each launch of one run. Without a trace times it by wall clock, as a launch on the host has ended when
+// it returns; with one, tags what it makes with the launch's number.
+class Listener final : public LaunchListener {
  public:
-  Listening(Executor& executor, LaunchListener& listener) : executor_(&executor) { executor.listen(&listener); }
-  ~Listening() { executor_->listen(nullptr); }
-  Listening(const Listening&) = delete;
-  Listening& operator=(const Listening&) = delete;
+  Listener(Executor& executor, KernelTrace* trace) : executor_(&executor), trace_(trace) { executor.listen(this); }
+  ~Listener() override { executor_->listen(nullptr); }
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
 
- private:
-  Executor* executor_;
-};
-
-// A launch on the host has ended when it returns.
-class Stopwatch final : public LaunchListener {
- public:
   void before(const LaunchLabel& label) override {
+    if (trace_ != nullptr) trace_->tag(labels.size());
     labels.push_back(label);
     launches.push_back({"", now_ns(), 0, std::nullopt});
   }
-  void after() override { launches.back().end_ns = now_ns(); }
+  void after() override {
+    launches.back().end_ns = now_ns();
+    if (trace_ != nullptr) trace_->untag();
+  }
   std::vector<LaunchLabel> labels;
   std::vector<DeviceActivity> launches;
+
+ private:
+  Executor* executor_;
+  KernelTrace* trace_;
 };
 
-Breakdown measure_on_host(Executor& executor, const Launch& enqueue) {
-  Breakdown breakdown;
-  breakdown.host = true;
-  breakdown.runs = kHostCalls;
-  std::vector<RunTime> runs;
-  std::vector<double> calls_us;
+// Runs of the same launches, and what was recorded of each.
+struct Runs {
+  std::vector<RunTime> times;
   std::vector<std::vector<DeviceActivity>> records;
+
+  void add(const LaunchKernels& kernels, std::vector<DeviceActivity> activities) {
+    times.push_back(time_of_run(kernels, activities));
+    records.push_back(std::move(activities));
+  }
+  void give(Breakdown& breakdown) {
+    breakdown.together = median_of_runs(times);
+    breakdown.replay = std::move(records[median_run(times)]);
+    breakdown.runs = times.size();
+  }
+};
+
+void measure_on_host(Executor& executor, const Launch& enqueue, Breakdown& breakdown) {
+  breakdown.host = true;
+  Runs runs;
+  std::vector<double> calls_us;
   for (std::size_t i = 0; i < kHostCalls; ++i) {
-    Stopwatch stopwatch;
-    const Listening listening(executor, stopwatch);
+    Listener listener(executor, nullptr);
     const std::uint64_t start = now_ns();
     throw_if_failed(enqueue());
     calls_us.push_back(static_cast<double>(now_ns() - start) / 1e3);
-    breakdown.labels = std::move(stopwatch.labels);
-    runs.push_back(time_of_run(LaunchKernels(breakdown.labels.size(), {""}), stopwatch.launches));
-    records.push_back(std::move(stopwatch.launches));
+    breakdown.labels = std::move(listener.labels);
+    runs.add(LaunchKernels(breakdown.labels.size(), {""}), std::move(listener.launches));
   }
   breakdown.kernels.resize(breakdown.labels.size());
-  breakdown.together = breakdown.alone = median_of_runs(runs);
-  breakdown.replay = std::move(records[median_run(runs)]);
+  runs.give(breakdown);
+  breakdown.alone = breakdown.together;
   breakdown.end_to_end_us = median(calls_us);
-  return breakdown;
 }
-
-// Tags what each launch makes with the launch's number.
-class Tagger final : public LaunchListener {
- public:
-  explicit Tagger(KernelTrace& trace) : trace_(&trace) {}
-  void before(const LaunchLabel& label) override {
-    trace_->tag(labels.size());
-    labels.push_back(label);
-  }
-  void after() override { trace_->untag(); }
-  std::vector<LaunchLabel> labels;
-
- private:
-  KernelTrace* trace_;
-};
 
 // Launch by launch, without overlap: whose each kernel is, and how long it takes by itself.
 void measure_alone(Executor& executor, const Launch& enqueue, KernelTrace& trace, Breakdown& breakdown) {
@@ -88,11 +85,10 @@ void measure_alone(Executor& executor, const Launch& enqueue, KernelTrace& trace
   executor.set_programmatic(false);
   std::vector<RunTime> runs;
   for (std::size_t i = 0; i < kReplays + kWarmUps; ++i) {
-    Tagger tagger(trace);
-    const Listening listening(executor, tagger);
+    Listener listener(executor, &trace);
     const auto activities = trace.collect_tagged([&] { throw_if_failed(enqueue()); });
     if (i == 0) {
-      breakdown.labels = std::move(tagger.labels);
+      breakdown.labels = std::move(listener.labels);
       breakdown.kernels = kernels_of_launches(breakdown.labels.size(), activities);
     }
     if (i >= kWarmUps) runs.push_back(time_of_run(breakdown.kernels, activities));
@@ -103,16 +99,12 @@ void measure_alone(Executor& executor, const Launch& enqueue, KernelTrace& trace
 
 void measure_together(Platform& platform, const Launch& enqueue, KernelTrace& trace, Breakdown& breakdown) {
   const auto recording = platform.record(enqueue);
-  std::vector<RunTime> runs;
-  std::vector<std::vector<DeviceActivity>> records;
+  Runs runs;
   for (std::size_t i = 0; i < kReplays + kWarmUps; ++i) {
     auto activities = trace.collect([&] { recording->replay(); });
-    if (i < kWarmUps) continue;
-    runs.push_back(time_of_run(breakdown.kernels, activities));
-    records.push_back(std::move(activities));
+    if (i >= kWarmUps) runs.add(breakdown.kernels, std::move(activities));
   }
-  breakdown.together = median_of_runs(runs);
-  breakdown.replay = std::move(records[median_run(runs)]);
+  runs.give(breakdown);
 }
 
 }  // namespace
@@ -120,11 +112,10 @@ void measure_together(Platform& platform, const Launch& enqueue, KernelTrace& tr
 Breakdown measure_breakdown(Platform& platform, Executor& executor, const Launch& enqueue, const std::string& title) {
   Breakdown breakdown;
   if (platform.description().is_host) {
-    breakdown = measure_on_host(executor, enqueue);
+    measure_on_host(executor, enqueue, breakdown);
   } else {
     // Before the trace, which slows what follows it in this process.
     breakdown.end_to_end_us = median(platform.time_warm(enqueue, static_cast<int>(kReplays), 1));
-    breakdown.runs = kReplays;
     KernelTrace trace;
     measure_alone(executor, enqueue, trace, breakdown);
     measure_together(platform, enqueue, trace, breakdown);

@@ -13,7 +13,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = ConfigFile::Json;
-using networks::ConfiguredAs;
 using networks::NetworkInfo;
 
 // Of a U-Net or decoder: what changes no number of a call in fp32, or is another part's.
@@ -53,26 +52,26 @@ void take_sample_size(const ConfigFile& config, NetworkInfo& row) {
   row.image.width = asked.width;
 }
 
-const ConfiguredAs* first_unlike(const ConfigFile& config, const NetworkInfo& row) {
-  const auto unlike = [&](const ConfiguredAs& one) {
-    const Json* said = config.said(one.key);
-    return said != nullptr && !same_setting(Json::parse(one.value), *said);
-  };
-  const auto found = std::ranges::find_if(row.configuration, unlike);
-  return found == row.configuration.end() ? nullptr : &*found;
+// The settings that a network is built with, and the first of them that the file says otherwise.
+Json structure_of(const NetworkInfo& row) {
+  return row.configuration.empty() ? Json::object() : Json::parse(row.configuration);
+}
+std::string first_unlike(const ConfigFile& config, const Json& structure) {
+  for (const auto& [key, value] : structure.items())
+    if (const Json* said = config.said(key); said != nullptr && !same_setting(value, *said)) return key;
+  return "";
 }
 
-void require_structure(const ConfigFile& config, const NetworkInfo& row) {
-  const ConfiguredAs* wrong = first_unlike(config, row);
-  if (wrong == nullptr) return;
-  std::string must = fmt::format("{}, as {} is built", wrong->value, row.name);
+void require_structure(const ConfigFile& config, const NetworkInfo& row, const Json& structure) {
+  const std::string wrong = first_unlike(config, structure);
+  if (wrong.empty()) return;
+  std::string must = fmt::format("{}, as {} is built", structure[wrong].dump(), row.name);
   for (const NetworkInfo& other : networks::all_networks())
-    if (std::ranges::find(other.configuration, wrong->key, &ConfiguredAs::key) != other.configuration.end() &&
-        first_unlike(config, other) == nullptr) {
+    if (const Json others = structure_of(other); others.contains(wrong) && first_unlike(config, others).empty()) {
       must += fmt::format(" (this is {}: ask for that, or give the weights of {})", other.name, row.name);
       break;
     }
-  config.refuse(wrong->key, must);
+  config.refuse(wrong, must);
 }
 
 // A checkpoint's place as it is given, and where links lead: of its folder, and its own. Settings lie beside one of
@@ -88,9 +87,10 @@ std::vector<fs::path> places_of(const fs::path& file) {
 
 void take_network_config(const ConfigFile& config, const GivenOptions& given, CheckpointSettings& settings) {
   NetworkInfo& row = settings.row;
-  require_structure(config, row);
+  const Json structure = structure_of(row);
+  require_structure(config, row, structure);
   std::set<std::string, std::less<>> known;
-  for (const ConfiguredAs& one : row.configuration) known.insert(one.key);
+  for (const auto& [key, value] : structure.items()) known.insert(key);
   const auto take = [&](const char* key, std::initializer_list<const char*> names) {  // whether it is said
     known.insert(key);
     if (config.find(key) == nullptr) return false;

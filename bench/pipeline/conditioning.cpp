@@ -65,24 +65,14 @@ Sizes Conditioning::sizes(Sizes asked) const {
       throw InvalidInput(fmt::format("--size {}={}: {} has {}", option, size * unit, path_, there * unit));
     size = there;
   };
+  // Tensors of another shape are read() to refuse.
   for (const Conditioned& one : info_->conditioning) {
-    const NetworkTensor& input = input_of(own, one);
+    const InputKind kind = input_of(own, one).kind;
     const std::vector<std::int64_t>& shape = tensor(one.tensor).shape;
-    const auto require = [&](std::size_t dimensions, const std::string& text) {
-      if (shape.size() != dimensions || *std::min_element(shape.begin(), shape.end()) < 1)
-        throw InvalidInput(fmt::format("{}: tensor {} is [{}], not {} of 1 and more", path_, one.tensor,
-                                       fmt::join(shape, ", "), text));
-    };
-    if (input.kind == InputKind::text) {
-      require(3, "[n, tokens, width] with n and tokens");
-      agree("tokens", asked.tokens, shape[1], 1);
-    } else if (input.kind == InputKind::image) {
-      require(4, "[n, channels, height, width]");
-      agree("height", asked.height, shape[2], times);
-      agree("width", asked.width, shape[3], times);
-    } else {
-      require(input.shape.size(), fmt::format("[n, {}] with n", fmt::join(std::span(input.shape).subspan(1), ", ")));
-    }
+    if (kind == InputKind::text && shape.size() == 3) agree("tokens", asked.tokens, shape[1], 1);
+    if (kind != InputKind::image || shape.size() != 4) continue;
+    agree("height", asked.height, shape[2], times);
+    agree("width", asked.width, shape[3], times);
   }
   return asked;
 }

@@ -46,8 +46,6 @@ std::optional<ConfigFile> ConfigFile::read(const std::filesystem::path& file, st
   try {
     return ConfigFile(file.string(), std::move(name),
                       parse_json_object(without_infinities(read_whole_file(file, kMostBytes)), file));
-  } catch (const InvalidInput&) {
-    throw;
   } catch (const std::runtime_error& problem) {
     throw InvalidInput(problem.what());
   }

@@ -31,6 +31,7 @@ class Decoding {
   std::vector<float> run(const std::vector<float>& latents, std::int64_t first_image, const Rescue& rescue = {});
 
  private:
+  // A part's frames of each video.
   void decode(Model& part, const std::vector<float>& latents, std::vector<float>& pictures);
 
   ImageShape latents_;

@@ -194,21 +194,12 @@ Status Executor::launch_those(bool of_each_call, bool shallow) {
   return success();
 }
 
-Status Executor::enqueue_once() {
-  return launch_those(false);
-}
-
 Status Executor::enqueue_call(bool shallow, std::size_t call) {
   if (shallow && !network_->kept) throw std::logic_error("a shallow call of a network that keeps nothing");
   if (network_->levels_ahead > 0 && call >= static_cast<std::size_t>(network_->levels_ahead))
     throw std::logic_error("a call behind those whose levels were embedded ahead");
   point_parts(call);
   return launch_those(true, shallow);
-}
-
-Status Executor::enqueue() {
-  const Status status = enqueue_once();
-  return status.ok() ? enqueue_call() : status;
 }
 
 }  // namespace noisefloor::pipeline

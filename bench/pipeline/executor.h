@@ -74,10 +74,13 @@ class Executor {
   void listen(LaunchListener* listener) { listener_ = listener; }
   LaunchListener* listener() const { return listener_; }
   // Enqueues every node on the platform's stream: both of these.
-  Status enqueue();
+  Status enqueue() {
+    const Status status = enqueue_once();
+    return status.ok() ? enqueue_call() : status;
+  }
   // What neither latents nor the call's level reach of a network built for sampling: at the beginning of a loop, when
   // all other inputs are there. Nothing of other networks.
-  Status enqueue_once();
+  Status enqueue_once() { return launch_those(false); }
   // All else. `shallow`: of a network with a kept value only what does not lie below that, which an earlier call left.
   // `call`: of the loop, of a network with levels ahead.
   Status enqueue_call(bool shallow = false, std::size_t call = 0);

@@ -16,11 +16,6 @@
 namespace noisefloor::pipeline {
 namespace {
 
-// x a + noise b, of two levels an image.
-q_sample::Problem mixing_problem(const Network& network) {
-  return {.batch = network.batch, .elements = network.image.elements()};
-}
-
 SamplingOptions frame_options(const SampleRequest& first, int steps, double strength) {
   SamplingOptions options = first.options;
   if (first.moves())
@@ -53,7 +48,6 @@ FrameStream::FrameStream(Platform& platform, Executor& network, const SamplingOp
       sampler_(platform, network, options),
       mixing_(platform, network),
       decoder_(decoder),
-      problem_(mixing_problem(network.network())),
       blend_(blend),
       seed_(options.seed) {
   if (!(blend >= 0 && blend <= 1)) throw InvalidInput(fmt::format("--blend {}: the range is 0 to 1", blend));
@@ -65,15 +59,14 @@ FrameStream::FrameStream(Platform& platform, Executor& network, const SamplingOp
   picture_.resize(decoder == nullptr
                       ? numbers
                       : static_cast<std::size_t>(decoder->network().graph[decoder->network().output()].elements()));
-  mixing_.choose(*find_op("q_sample"), "mixing", problem_);
+  mixing_.choose("mixing", mixing_problem(graph));
 }
 
 std::size_t FrameStream::bytes(const Network& network, const SamplingOptions& options) {
   const auto latents = static_cast<std::size_t>(network.batch * network.image.elements()) * sizeof(float);
   const std::size_t levels = static_cast<std::size_t>(network.batch) * sizeof(q_sample::Level);
   return sampler_bytes(network, options) +
-         std::max(2 * (latents + levels),
-                  trial_bytes(*find_op("q_sample"), AnyProblem(mixing_problem(network)), DType::fp32));
+         std::max(2 * (latents + levels), SolverProblem(mixing_problem(network)).trial_bytes());
 }
 
 void FrameStream::begin(std::span<const int> labels, const std::vector<float>& x0) {
@@ -117,7 +110,7 @@ std::vector<float> FrameStream::latents() const {
 
 void FrameStream::mix(const void* x, const Buffer& levels, void* into) {
   void* const pointers[] = {const_cast<void*>(x), noise_.data(), levels.data(), into};
-  mixing_.launch(*find_op("q_sample"), "mixing", problem_, pointers);
+  mixing_.launch("mixing", mixing_problem(sampler_.network()), pointers);
 }
 
 StreamRequest::StreamRequest(const SampleArguments& asked, int frame_steps, double strength, double replaced)

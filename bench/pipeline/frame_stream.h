@@ -39,7 +39,6 @@ class FrameStream {
   Sampler sampler_;
   SolverLaunches mixing_;
   Executor* decoder_;
-  AnyProblem problem_;  // of the mixing
   double blend_;
   std::uint64_t seed_;
   std::int64_t frame_ = 0;

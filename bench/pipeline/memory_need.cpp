@@ -77,25 +77,4 @@ std::size_t bytes_for_networks(Platform& platform) {
   return free - (platform.description().is_host ? 0 : std::min(kDeviceReserve, free));
 }
 
-std::int64_t largest_fitting(const NetworkInfo& info, const BuildOptions& options, std::size_t free,
-                             const std::function<std::optional<std::size_t>(const Network&)>& bytes_of,
-                             std::int64_t& (*size)(BuildOptions&)) {
-  BuildOptions smaller = options;
-  const auto fits = [&](std::int64_t tried) {
-    size(smaller) = tried;
-    try {
-      const std::optional<std::size_t> bytes = bytes_of(info.build(smaller));
-      return bytes && *bytes <= free;
-    } catch (const InvalidInput&) {  // more than an op's problems may have
-      return false;
-    }
-  };
-  std::int64_t fitting = 0, too_many = size(smaller);
-  while (too_many - fitting > 1) {
-    const std::int64_t middle = fitting + (too_many - fitting) / 2;
-    (fits(middle) ? fitting : too_many) = middle;
-  }
-  return fitting;
-}
-
 }  // namespace noisefloor::pipeline

@@ -31,16 +31,4 @@ std::optional<std::size_t> executor_bytes(const Network& network, const Platform
 // as they are first launched, and recorded graphs.
 std::size_t bytes_for_networks(Platform& platform);
 
-inline std::int64_t& batch_of(BuildOptions& options) {
-  return options.batch;
-}
-inline std::int64_t& frames_of(BuildOptions& options) {
-  return options.sizes.frames;
-}
-// The largest batch (or number of frames) below that of `options` that the network can be built with and for which
-// `bytes_of` is at most `free`; 0: none.
-std::int64_t largest_fitting(const NetworkInfo& info, const BuildOptions& options, std::size_t free,
-                             const std::function<std::optional<std::size_t>(const Network&)>& bytes_of,
-                             std::int64_t& (*size)(BuildOptions&) = batch_of);
-
 }  // namespace noisefloor::pipeline

@@ -141,18 +141,15 @@ std::string RunningModel::what_would_fit(const char* why) const {
       vendors = vendors || !choice->own();
     }
   const auto largest = [&](const BuildOptions& options, std::int64_t& (*size)(BuildOptions&), bool same_nodes) {
-    return largest_fitting(
-        *network.info, options, available_,
-        [&](const Network& smaller) {
-          const auto bytes = executor_bytes(smaller, model_->device.platform.description(),
-                                            [&](std::size_t index) -> const AnyVariant* {
-                                              const Node& node = smaller.graph.nodes().at(index);
-                                              const auto found = variants.find({node.name, node.op});
-                                              return same_nodes && found != variants.end() ? found->second : nullptr;
-                                            });
-          return bytes ? std::optional(*bytes + (beside_ ? beside_(smaller) : 0)) : bytes;
-        },
-        size);
+    return largest_fitting(*network.info, options, size, [&](const Network& smaller) {
+      const auto variant_of = [&](std::size_t index) -> const AnyVariant* {
+        const Node& node = smaller.graph.nodes().at(index);
+        const auto found = variants.find({node.name, node.op});
+        return same_nodes && found != variants.end() ? found->second : nullptr;
+      };
+      const auto bytes = executor_bytes(smaller, model_->device.platform.description(), variant_of);
+      return bytes && *bytes + (beside_ ? beside_(smaller) : 0) <= available_;
+    });
   };
   std::string text = fmt::format("{}: a batch of {} does not fit: {}; ", network.name(), network.batch, why);
   BuildOptions one = model_->options;

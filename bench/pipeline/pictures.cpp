@@ -28,6 +28,35 @@ std::uint8_t shade(float value) {
   return static_cast<std::uint8_t>(std::lround((std::clamp(value, -1.0f, 1.0f) + 1) * 127.5f));
 }
 
+// ---- an animated PNG is a PNG whose frames behind the first stand in chunks of their own: the pixels of a PNG of each
+
+constexpr std::size_t kSignature = 8, kChunkHead = 8, kCrc = 4;
+constexpr std::size_t kHeaderChunk = kChunkHead + 13 + kCrc;  // IHDR, the first
+
+std::string big_endian(std::int64_t value, int bytes = 4) {
+  std::string text;
+  for (int shift = 8 * (bytes - 1); shift >= 0; shift -= 8) text += static_cast<char>(value >> shift & 255);
+  return text;
+}
+
+std::string chunk(const char* type, const std::string& data) {
+  std::string body = type + data;
+  const unsigned crc = stbiw__crc32(reinterpret_cast<unsigned char*>(body.data()), static_cast<int>(body.size()));
+  return big_endian(std::ssize(data)) + body + big_endian(crc);
+}
+
+// Of all of a PNG's chunks IDAT, one behind the other.
+std::string pixel_data(std::string_view png) {
+  std::string data;
+  for (std::size_t at = kSignature; at + kChunkHead + kCrc <= png.size();) {
+    std::size_t size = 0;
+    for (const char byte : png.substr(at, 4)) size = size << 8 | static_cast<unsigned char>(byte);
+    if (png.substr(at + 4, 4) == "IDAT") data += png.substr(at + kChunkHead, size);
+    at += kChunkHead + size + kCrc;
+  }
+  return data;
+}
+
 }  // namespace
 
 std::int64_t png_bytes(std::int64_t width, std::int64_t height, std::int64_t channels) {
@@ -71,6 +100,32 @@ std::string encode_png(const std::filesystem::path& file, const Picture& picture
                                           picture.pixels.data(), static_cast<int>(picture.width * picture.channels));
   if (made == 0) throw std::runtime_error(file.string() + ": the picture could not be encoded");
   return bytes;
+}
+
+void require_animation(const std::filesystem::path& file, std::span<const Picture> frames) {
+  const char* wrong = frames.empty() ? "no frame" : nullptr;
+  for (const Picture& frame : frames)
+    if (frame.width != frames[0].width || frame.height != frames[0].height || frame.channels != frames[0].channels)
+      wrong = "frames of more than one size";
+  if (wrong != nullptr)
+    throw std::runtime_error(fmt::format("{}: the animation could not be encoded: {}", file.string(), wrong));
+}
+
+std::string encode_animated_png(const std::filesystem::path& file, std::span<const Picture> frames, int fps) {
+  require_animation(file, frames);
+  std::string bytes;
+  int sequence = 0;
+  for (const Picture& frame : frames) {
+    const std::string png = encode_png(file, frame);
+    const bool first = bytes.empty();
+    if (first)
+      bytes = png.substr(0, kSignature + kHeaderChunk) + chunk("acTL", big_endian(std::ssize(frames)) + big_endian(0));
+    // The whole picture, 1 / fps seconds; nothing is disposed of or blended.
+    bytes += chunk("fcTL", big_endian(sequence++) + big_endian(frame.width) + big_endian(frame.height) + big_endian(0) +
+                               big_endian(0) + big_endian(1, 2) + big_endian(fps, 2) + big_endian(0, 2));
+    bytes += first ? chunk("IDAT", pixel_data(png)) : chunk("fdAT", big_endian(sequence++) + pixel_data(png));
+  }
+  return bytes + chunk("IEND", "");
 }
 
 void require_finite(std::span<const float> numbers, std::int64_t per_image, std::int64_t first_image) {

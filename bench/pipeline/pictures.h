@@ -34,6 +34,9 @@ Picture make_grid(std::span<const float> images, const ImageShape& image, std::i
 // kMostPngBytes.
 std::string encode_png(const std::filesystem::path& file, const Picture& picture);
 
+// Throws std::runtime_error, with the name of the file that they are to be, where there is none, or of several sizes.
+void require_animation(const std::filesystem::path& file, std::span<const Picture> frames);
+
 inline constexpr std::int64_t kMostGifPixels = 65535;  // a side: GIF has 16 bits for it
 
 // A picture in the colours of a GIF: one byte a pixel. Greys stand for themselves. RGB goes to the nearest of a cube of

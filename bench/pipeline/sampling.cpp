@@ -56,26 +56,32 @@ std::uint64_t first_noise_seed(std::uint64_t seed, std::int64_t image) {
 std::size_t sampler_bytes(const Network& network, const SamplingOptions& options) {
   std::size_t measuring = 0;
   for (const Half half : options.halves())
-    measuring = std::max(measuring, trial_bytes(*find_op("sampler_step"),
-                                                AnyProblem(step_problem(network, options, half)), DType::fp32));
+    measuring = std::max(measuring, SolverProblem(step_problem(network, options, half)).trial_bytes());
   const std::size_t buffers = 4 + static_cast<std::size_t>(options.row().older) + (options.guidance_grows() ? 1 : 0);
   return buffers * latents_bytes(network) + StepTables::bytes(network, options) + measuring;
 }
 
-void SolverLaunches::choose(const Op& op, const std::string& name, const AnyProblem& problem) {
-  const std::string text = op.print(problem);
-  const CountedProblem counted{&op, text, DType::fp32, 1};
+std::size_t SolverProblem::trial_bytes() const {
+  return pipeline::trial_bytes(*op, problem, DType::fp32);
+}
+
+q_sample::Problem mixing_problem(const Network& network, bool of_frames) {
+  const std::int64_t frames = of_frames ? network.image.frames : 1;
+  return {.batch = network.batch * frames, .elements = network.image.elements() / frames};
+}
+
+void SolverLaunches::choose(const std::string& name, const SolverProblem& problem) {
+  const CountedProblem counted{problem.op, problem.op->print(problem.problem), DType::fp32, 1};
   const Plan plan(*platform_, executor_->nodes(), {counted}, {});
   choices_.emplace(name, Choice{plan.choice(problem_id(counted)), plan.warm_us(problem_id(counted))});
 }
 
-void SolverLaunches::launch(const Op& op, const std::string& name, const AnyProblem& problem,
-                            std::span<void* const> pointers) {
-  const ProblemId id{op.name, op.print(problem), to_string(DType::fp32)};
+void SolverLaunches::launch(const std::string& name, const SolverProblem& problem, std::span<void* const> pointers) {
+  const ProblemId id{problem.op->name, problem.op->print(problem.problem), to_string(DType::fp32)};
   const auto& [implementation, warm_us] = choices_.at(name);
   auto& runner = runners_[id];
   KnownTimes nothing;
-  if (!runner) runner = implementation->make(*platform_, problem, DType::fp32, nothing);
+  if (!runner) runner = implementation->make(*platform_, problem.problem, DType::fp32, nothing);
   LaunchListener* listener = executor_->listener();
   if (listener != nullptr) listener->before({{id, implementation->name}, "sampler." + name, warm_us});
   LaunchContext context = platform_->context();
@@ -96,14 +102,12 @@ Sampler::Sampler(Platform& platform, Executor& executor, const SamplingOptions& 
   for (Buffer& buffer : latents_) buffer = Buffer(platform, bytes);
   for (int i = 0; i < 2 + options.row().older; ++i) history_.emplace_back(platform, bytes);
 
-  for (const Half half : options.halves())
-    launches_.choose(*find_op("sampler_step"), name_of(half), AnyProblem(step_problem(network, options, half)));
-  if (options.churn > 0) launches_.choose(*find_op("q_sample"), "churn", AnyProblem(churn_problem()));
-  if (options.row().older > 0) launches_.choose(*find_op("q_sample"), "older", AnyProblem(older_problem()));
-
+  for (const Half half : options.halves()) launches_.choose(name_of(half), step_problem(network, options, half));
+  if (options.churn > 0) launches_.choose("churn", churn_problem());
+  if (options.row().older > 0) launches_.choose("older", mixing_problem(network));
   if (options.guidance_grows()) {
     guided_ = Buffer(platform, bytes);
-    launches_.choose(*find_op("q_sample"), "guidance", AnyProblem(guidance_problem()));
+    launches_.choose("guidance", mixing_problem(network, /*of_frames=*/true));
   }
 }
 
@@ -112,7 +116,10 @@ std::vector<float> Sampler::run(std::span<const int> labels, std::int64_t first_
   if (observer) observer(-1, latents_[current_].data());
 
   // Launches that draw noise have the images' numbers in them: of another batch, they are others.
-  if (options_.draws_noise()) forget_launches();
+  if (options_.draws_noise()) {
+    recordings_.clear();
+    launches_.forget();
+  }
   if (observer) {
     for (std::size_t step = 0; step < steps_.size(); ++step) {
       throw_if_failed(enqueue(step, step + 1, first_image));
@@ -163,11 +170,6 @@ void Sampler::report_to(Progress progress) {
   recordings_.clear();
 }
 
-void Sampler::forget_launches() {
-  recordings_.clear();
-  launches_.forget();
-}
-
 // Which buffers hold what, and which call of the network is the next, when `step` begins.
 void Sampler::go_to(std::size_t step) {
   current_ = newest_history_ = 0;
@@ -186,7 +188,8 @@ void Sampler::go_to(std::size_t step) {
 
 void Sampler::prepare(std::span<const int> labels) {
   if (executor_->network().classes > 0) executor_->set_labels(labels);
-  compute_once();
+  bind_levels(0, /*of_all_calls=*/true);
+  throw_if_failed(executor_->enqueue_once());
 }
 
 void* Sampler::latents(std::size_t step) {
@@ -256,27 +259,22 @@ void Sampler::bind_levels(std::size_t call, bool of_all_calls) {
   }
 }
 
-void Sampler::compute_once() {
-  bind_levels(0, /*of_all_calls=*/true);
-  throw_if_failed(executor_->enqueue_once());
-}
-
 void Sampler::add_churn(std::size_t step, std::int64_t first_image) {
   q_sample::Problem problem = churn_problem();
   problem.image = first_image;
   problem.step = static_cast<std::int64_t>(step);
   void* const pointers[] = {latents_[current_].data(), tables_.churn(step), latents_[1 - current_].data()};
-  launches_.launch(*find_op("q_sample"), "churn", AnyProblem(problem), pointers);
+  launches_.launch("churn", problem, pointers);
   current_ = 1 - current_;
 }
 
-// What the steps before the one before kept: `newest_history` is that one's.
+// What the steps before the one before kept, x + coefficient * slope: `newest_history` is that one's.
 void Sampler::add_older(std::size_t step, std::size_t newest_history) {
   for (std::size_t k = 0; k < steps_[step].older.size(); ++k) {
     void* const pointers[] = {latents_[current_].data(),
                               history_[(newest_history + history_.size() - 1 - k) % history_.size()].data(),
                               tables_.older(step, k), latents_[1 - current_].data()};
-    launches_.launch(*find_op("q_sample"), "older", AnyProblem(older_problem()), pointers);
+    launches_.launch("older", mixing_problem(executor_->network()), pointers);
     current_ = 1 - current_;
   }
 }
@@ -287,7 +285,7 @@ void* Sampler::prediction() {
   void* const output = executor_->data(executor_->network().output());
   if (!options_.guidance_grows()) return output;
   void* const pointers[] = {output, static_cast<char*>(output) + guided_.bytes(), tables_.guidance(), guided_.data()};
-  launches_.launch(*find_op("q_sample"), "guidance", AnyProblem(guidance_problem()), pointers);
+  launches_.launch("guidance", mixing_problem(executor_->network(), /*of_frames=*/true), pointers);
   return guided_.data();
 }
 
@@ -301,7 +299,7 @@ void Sampler::update(std::size_t step, Half half, std::int64_t first_image, cons
     newest_history_ = (newest_history_ + 1) % history_.size();
     pointers.push_back(history_[newest_history_].data());
   }
-  launches_.launch(*find_op("sampler_step"), name_of(half), AnyProblem(problem), pointers);
+  launches_.launch(name_of(half), problem, pointers);
 }
 
 // Without noise no image differs from another, so that the launches of one batch do for all.
@@ -314,28 +312,9 @@ sampler_step::Problem Sampler::problem_of(std::size_t step, Half half, std::int6
 }
 
 q_sample::Problem Sampler::churn_problem() const {
-  const Network& network = executor_->network();
-  q_sample::Problem problem;
-  problem.batch = network.batch;
-  problem.elements = network.image.elements();
+  q_sample::Problem problem = mixing_problem(executor_->network());
   problem.noise = q_sample::Noise::drawn;
   problem.seed = static_cast<std::int64_t>(options_.seed);
-  return problem;
-}
-
-// x + coefficient * slope, as noise of a level is added.
-q_sample::Problem Sampler::older_problem() const {
-  q_sample::Problem problem;
-  problem.batch = executor_->network().batch;
-  problem.elements = executor_->network().image.elements();
-  return problem;
-}
-
-q_sample::Problem Sampler::guidance_problem() const {
-  const Network& network = executor_->network();
-  q_sample::Problem problem;
-  problem.batch = network.batch * network.image.frames;
-  problem.elements = network.image.elements() / network.image.frames;
   return problem;
 }
 

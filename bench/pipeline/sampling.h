@@ -21,29 +21,44 @@ class StepTables {
   static std::size_t bytes(const Network& network, const SamplingOptions& options);
 
   // Coefficients of all steps [steps, kRowLength], of the op sampler_step.
-  void* rows(sampler_step::Half half) const;
+  void* rows(sampler_step::Half half) const {
+    return (half == sampler_step::Half::first ? rows_ : second_rows_).data();
+  }
   // A pair of levels an image (of guidance: a frame), of the op q_sample.
-  void* churn(std::size_t step) const;
-  void* older(std::size_t step, std::size_t k) const;  // what the k-th step before the one before kept
+  void* churn(std::size_t step) const { return at(churn_, step * levels_bytes_); }
+  void* older(std::size_t step, std::size_t k) const {  // what the k-th step before the one before kept
+    return at(older_, (step * older_a_step_ + k) * levels_bytes_);
+  }
   void* guidance() const { return guidance_.data(); }
   // What a call of the network is told, a number an image of the call.
-  void* sigmas(std::size_t call) const;
-  void* timesteps(std::size_t call) const;  // of networks that take them
+  void* sigmas(std::size_t call) const { return at(sigmas_, call * told_bytes_); }
+  void* timesteps(std::size_t call) const { return at(timesteps_, call * told_bytes_); }  // of networks that take them
 
  private:
+  static void* at(const Buffer& buffer, std::size_t bytes) { return static_cast<char*>(buffer.data()) + bytes; }
   std::size_t levels_bytes_, told_bytes_, older_a_step_;
   Buffer rows_, second_rows_, churn_, older_, guidance_, sigmas_, timesteps_;
 };
 
-// What a sampling loop launches beside its network: solver steps, noise, sums.
+// A problem of what a sampling loop launches beside its network: solver steps, noise, sums.
+struct SolverProblem {
+  SolverProblem(const sampler_step::Problem& step) : op(find_op("sampler_step")), problem(step) {}
+  SolverProblem(const q_sample::Problem& mixing) : op(find_op("q_sample")), problem(mixing) {}
+  std::size_t trial_bytes() const;  // that its measurement allocates
+  const Op* op;
+  AnyProblem problem;
+};
+// x a + y b, of two levels an image, or a frame.
+q_sample::Problem mixing_problem(const Network& network, bool of_frames = false);
+
 class SolverLaunches {
  public:
   SolverLaunches(Platform& platform, Executor& executor) : platform_(&platform), executor_(&executor) {}
 
   // The fastest of our variants for a problem, measured here; `name` is what launches and listeners call it.
-  void choose(const Op& op, const std::string& name, const AnyProblem& problem);
+  void choose(const std::string& name, const SolverProblem& problem);
   // Of a problem that may differ from the chosen one in what costs nothing: a step's number, an image's.
-  void launch(const Op& op, const std::string& name, const AnyProblem& problem, std::span<void* const> pointers);
+  void launch(const std::string& name, const SolverProblem& problem, std::span<void* const> pointers);
 
   void forget() { runners_.clear(); }  // what was made for problems; choices stay
   std::size_t runners() const { return runners_.size(); }
@@ -97,6 +112,7 @@ class Sampler {
   void begin(std::span<const int> labels, std::int64_t first_image);
   // Steps [begin, end), from the latents that lie where `begin` reads them.
   Status enqueue(std::size_t begin, std::size_t end, std::int64_t first_image = 0);
+  const Network& network() const { return executor_->network(); }
   std::size_t steps() const { return steps_.size(); }
   // Where they lie before a step; behind the last one they are x0 times last_deviation().
   void* latents(std::size_t step);
@@ -107,17 +123,13 @@ class Sampler {
 
  private:
   void go_to(std::size_t step);
-  void forget_launches();
   void replay_steps(std::int64_t first_image);
   void add_churn(std::size_t step, std::int64_t first_image);
   void add_older(std::size_t step, std::size_t newest_history);
-  void compute_once();
   void bind_levels(std::size_t call, bool of_all_calls);
   void denoise(const void* latents);
   void update(std::size_t step, sampler_step::Half half, std::int64_t first_image, const void* x, void* x_next);
   q_sample::Problem churn_problem() const;
-  q_sample::Problem older_problem() const;
-  q_sample::Problem guidance_problem() const;
   void* prediction();  // of the call that was enqueued last
   sampler_step::Problem problem_of(std::size_t step, sampler_step::Half half, std::int64_t first_image) const;
 

@@ -42,15 +42,30 @@ constexpr SchedulerClass kClasses[] = {
 };
 constexpr SchedulerClass kOtherClass{"", kOther, std::nullopt, Spacing::linspace, 1e-4, 0.02, true, false};
 
-// What a key must say for ours to be what a class computes; `absent`: what it says where it is not there.
-struct Demand {
+// The keys that classes have; and what one must say for ours to be what a class computes.
+struct Key {
   const char* key;
   unsigned classes;
-  const char* must;  // a list
-  const char* absent;
+  const char* must = "";    // a list; empty: the Reader takes what it says
+  const char* absent = "";  // what it says where it is not there
   const char* option = "";  // that overrides it
 };
-constexpr Demand kDemands[] = {
+constexpr unsigned kRescaled = kEvery & ~(kPndm | kHeun), kWithKarras = kEvery & ~(kDdpm | kDdim | kPndm);
+constexpr Key kKeys[] = {
+    {"beta_start", kEvery},
+    {"beta_end", kEvery},
+    {"beta_schedule", kEvery},
+    {"trained_betas", kEvery},
+    {"prediction_type", kEvery},
+    {"timestep_spacing", kEvery},
+    {"steps_offset", kEvery},
+    {"set_alpha_to_one", kDdim | kPndm},
+    {"rescale_betas_zero_snr", kRescaled},
+    {"use_karras_sigmas", kWithKarras},
+    {"sigma_min", kEuler},
+    {"sigma_max", kEuler},
+    {"clip_sample", kDdpm | kDdim | kHeun},
+    {"clip_sample_range", kDdpm | kHeun},
     {"num_train_timesteps", kEvery, "[1000]", "1000"},
     {"skip_prk_steps", kPndm, "[true]", "false", "--sampler"},
     {"timestep_spacing", kPndm, "[\"leading\"]", "\"leading\"", "--sampler spacing="},
@@ -73,39 +88,20 @@ constexpr Demand kDemands[] = {
     {"use_dynamic_shifting", kEvery, "[false]", "false", "--sampler schedule="},
 };
 // Of networks under EDM's preconditioning, which know the level itself.
-constexpr Demand kOfLevels[] = {
-    {"timestep_type", kEvery, "[\"continuous\"]", "\"discrete\""},
-    {"use_karras_sigmas", kEvery, "[true]", "false"},
-    {"prediction_type", kEvery, "[\"v_prediction\"]", "\"epsilon\"", "--sampler prediction="}};
-constexpr Demand kOfTimesteps[] = {{"timestep_type", kEuler, "[\"discrete\"]", "\"discrete\""}};
-
-// The keys that the classes have; of class 0: without an effect where the demands hold, or of no class of ours.
-constexpr unsigned kRescaled = kEvery & ~(kPndm | kHeun), kWithKarras = kEvery & ~(kDdpm | kDdim | kPndm);
-constexpr std::pair<const char*, unsigned> kKeys[] = {
-    {"prediction_type", kEvery},
-    {"beta_start", kEvery},
-    {"beta_end", kEvery},
-    {"beta_schedule", kEvery},
-    {"trained_betas", kEvery},
-    {"timestep_spacing", kEvery},
-    {"steps_offset", kEvery},
-    {"set_alpha_to_one", kDdim | kPndm},
-    {"rescale_betas_zero_snr", kRescaled},
-    {"use_karras_sigmas", kWithKarras},
-    {"sigma_min", kEuler},
-    {"sigma_max", kEuler},
-    {"clip_sample", kDdpm | kDdim | kHeun},
-    {"clip_sample_range", kDdpm | kHeun},
-    {"dynamic_thresholding_ratio", 0},
-    {"sample_max_value", 0},
-    {"lower_order_final", 0},
-    {"euler_at_final", 0},
-    {"flow_shift", 0},
-    {"time_shift_type", 0},
-    {"predict_x0", 0},
-    {"timestep_scaling", 0},
-    {"original_inference_steps", 0},
-};
+constexpr Key kOfLevels[] = {{"timestep_type", kEvery, "[\"continuous\"]", "\"discrete\""},
+                             {"use_karras_sigmas", kEvery, "[true]", "false"},
+                             {"prediction_type", kEvery, "[\"v_prediction\"]", "\"epsilon\"", "--sampler prediction="}};
+constexpr Key kOfTimesteps[] = {{"timestep_type", kEuler, "[\"discrete\"]", "\"discrete\""}};
+// Without an effect where all that holds, or of no class of ours.
+constexpr const char* kWithoutEffect[] = {"dynamic_thresholding_ratio",
+                                          "sample_max_value",
+                                          "lower_order_final",
+                                          "euler_at_final",
+                                          "flow_shift",
+                                          "time_shift_type",
+                                          "predict_x0",
+                                          "timestep_scaling",
+                                          "original_inference_steps"};
 
 class Reader {
  public:
@@ -118,8 +114,8 @@ class Reader {
 
   void run() {
     take_class();
-    for (const Demand& demand : kDemands) hold(demand);
-    for (const Demand& demand : of_its_kind()) hold(demand);
+    for (const std::span<const Key> keys : {std::span<const Key>(kKeys), of_its_kind()})
+      for (const Key& key : keys) hold(key);
     take_prediction();
     if (!levels_) take_timesteps();
     take_karras();
@@ -132,8 +128,8 @@ class Reader {
 
  private:
   bool given(const char* option) const { return given_.contains(option); }
-  std::span<const Demand> of_its_kind() const {
-    return levels_ ? std::span<const Demand>(kOfLevels) : std::span<const Demand>(kOfTimesteps);
+  std::span<const Key> of_its_kind() const {
+    return levels_ ? std::span<const Key>(kOfLevels) : std::span<const Key>(kOfTimesteps);
   }
   void from(const char* setting, const char* key) {
     settings_.from[setting] = config_.said(key) != nullptr
@@ -155,9 +151,10 @@ class Reader {
   }
 
   // Of a solver alone where an option names another.
-  void hold(const Demand& demand) const {
+  void hold(const Key& demand) const {
     const bool of_solver = demand.classes != kEvery;
-    if (!(demand.classes & class_.bit) || (of_solver && given("--sampler")) || given(demand.option)) return;
+    if (*demand.must == '\0' || !(demand.classes & class_.bit)) return;
+    if ((of_solver && given("--sampler")) || given(demand.option)) return;
     const Json must = Json::parse(demand.must);
     const Json* said = config_.said(demand.key);
     const Json found = said != nullptr ? *said : Json::parse(demand.absent);
@@ -169,15 +166,22 @@ class Reader {
                                *demand.option == '\0' ? "" : fmt::format(" ({} overrides it)", demand.option)));
   }
 
+  // What a key says, one of some words in the order of the enum.
+  template <class Enum>
+  Enum one_of(const char* key, const char* otherwise, std::span<const char* const> words, const char* option) const {
+    const auto found = std::ranges::find(words, config_.word(key, otherwise));
+    if (found == words.end()) {
+      std::vector<std::string> quoted;
+      for (const char* word : words) quoted.push_back(fmt::format("\"{}\"", word));
+      config_.refuse(key, fmt::format("{} ({} overrides it)", listed(quoted, "or"), option));
+    }
+    return static_cast<Enum>(found - words.begin());
+  }
+
   void take_prediction() {
+    static constexpr const char* kWords[] = {"epsilon", "sample", "v_prediction"};
     if (given("--sampler prediction=")) return;
-    const std::string said = config_.word("prediction_type", "epsilon");
-    if (said != "epsilon" && said != "v_prediction" && said != "sample")
-      config_.refuse("prediction_type",
-                     "\"epsilon\", \"v_prediction\" or \"sample\" (--sampler prediction= overrides it)");
-    settings_.row.prediction = said == "epsilon"  ? Prediction::noise
-                               : said == "sample" ? Prediction::x0
-                                                  : Prediction::v;
+    settings_.row.prediction = one_of<Prediction>("prediction_type", "epsilon", kWords, "--sampler prediction=");
     from("prediction", "prediction_type");
   }
 
@@ -191,13 +195,8 @@ class Reader {
     };
     if (takes("betas", {"beta_schedule", "beta_start", "beta_end", "trained_betas"})) take_betas();
     if (takes("--sampler spacing=", {"timestep_spacing"})) {
-      const std::string said =
-          config_.word("timestep_spacing", sampler_step::kSpacingNames[static_cast<int>(class_.spacing)]);
-      const auto found = std::ranges::find(sampler_step::kSpacingNames, said);
-      if (found == std::end(sampler_step::kSpacingNames))
-        config_.refuse("timestep_spacing",
-                       "\"linspace\", \"leading\" or \"trailing\" (--sampler spacing= overrides it)");
-      row.spacing = static_cast<Spacing>(found - std::begin(sampler_step::kSpacingNames));
+      row.spacing = one_of<Spacing>("timestep_spacing", sampler_step::kSpacingNames[static_cast<int>(class_.spacing)],
+                                    sampler_step::kSpacingNames, "--sampler spacing=");
       from("spacing", "timestep_spacing");
     }
     if (takes("--sampler offset=", {"steps_offset"})) {
@@ -214,15 +213,12 @@ class Reader {
     networks::NetworkInfo& row = settings_.row;
     std::vector<double> betas = trained_betas();
     const bool trained = !betas.empty();
-    const std::string shape = config_.word("beta_schedule", "linear");
     if (!trained) {
+      static constexpr const char* kWords[] = {"linear", "scaled_linear", "squaredcos_cap_v2"};
       const double first = config_.number("beta_start", class_.beta_start, 0, 1);
       const double last = config_.number("beta_end", class_.beta_end, 0, 1);
-      const bool scaled = shape == "scaled_linear";
-      if (!scaled && shape != "linear" && shape != "squaredcos_cap_v2")
-        config_.refuse("beta_schedule",
-                       "\"linear\", \"scaled_linear\" or \"squaredcos_cap_v2\" (--sampler schedule= overrides it)");
-      row.schedule = scaled ? Schedule::scaled_linear : shape == "linear" ? Schedule::linear : Schedule::cosine;
+      row.schedule = one_of<Schedule>("beta_schedule", "linear", kWords, "--sampler schedule=");
+      const bool scaled = row.schedule == Schedule::scaled_linear;
       for (int t = 0; t < sampler_step::kTrainingSteps; ++t) {
         const double part = t / (sampler_step::kTrainingSteps - 1.0);
         const auto between = [&](double a, double b) { return a + (b - a) * part; };
@@ -283,12 +279,9 @@ class Reader {
 
   void sort_keys() {
     std::set<std::string, std::less<>> known, others;
-    const auto sort = [&](const char* key, unsigned classes) {
-      ((classes & class_.bit) != 0 ? known : others).insert(key);
-    };
-    for (const auto& [key, classes] : kKeys) sort(key, classes);
-    for (const Demand& demand : kDemands) sort(demand.key, demand.classes);
-    for (const Demand& demand : of_its_kind()) sort(demand.key, demand.classes);
+    others.insert(std::begin(kWithoutEffect), std::end(kWithoutEffect));
+    for (const std::span<const Key> keys : {std::span<const Key>(kKeys), of_its_kind()})
+      for (const Key& key : keys) ((key.classes & class_.bit) != 0 ? known : others).insert(key.key);
     sort_unknown(config_, known, others, settings_);
   }
 

@@ -12,7 +12,6 @@ namespace {
 using networks::Network;
 using sampler_step::CoefficientRow;
 using sampler_step::Coefficients;
-using sampler_step::Half;
 
 using Kind = networks::NetworkTensor::Kind;
 
@@ -30,10 +29,6 @@ std::vector<float> guidance_levels(const Network& network, const SamplingOptions
     levels.insert(levels.end(), {static_cast<float>(1 - guidance), static_cast<float>(guidance)});
   }
   return levels;
-}
-
-void* at(const Buffer& buffer, std::size_t bytes) {
-  return static_cast<char*>(buffer.data()) + bytes;
 }
 
 }  // namespace
@@ -92,26 +87,6 @@ std::size_t StepTables::bytes(const Network& network, const SamplingOptions& opt
   const std::size_t guided = options.guidance_grows() ? 2 * batch * static_cast<std::size_t>(network.image.frames) : 0;
   return sizeof(float) * (2 * (steps + 1) * sampler_step::kRowLength + 2 * (1 + older) * batch * steps + guided +
                           calls * told * (network.find(Kind::timesteps) != nullptr ? 2 : 1));
-}
-
-void* StepTables::rows(Half half) const {
-  return (half == Half::first ? rows_ : second_rows_).data();
-}
-
-void* StepTables::churn(std::size_t step) const {
-  return at(churn_, step * levels_bytes_);
-}
-
-void* StepTables::older(std::size_t step, std::size_t k) const {
-  return at(older_, (step * older_a_step_ + k) * levels_bytes_);
-}
-
-void* StepTables::sigmas(std::size_t call) const {
-  return at(sigmas_, call * told_bytes_);
-}
-
-void* StepTables::timesteps(std::size_t call) const {
-  return at(timesteps_, call * told_bytes_);
 }
 
 }  // namespace noisefloor::pipeline

@@ -12,37 +12,19 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kProcess = 1, kNodes = 1, kGaps = 2, kKernels = 3;  // the latter and, where kernels overlap, those behind
 
-class Events {
- public:
-  void slice(int track, const std::string& name, const char* category, double ts, double dur, Json args) {
-    all_.push_back({{"name", name},
-                    {"cat", category},
-                    {"ph", "X"},
-                    {"pid", kProcess},
-                    {"tid", track},
-                    {"ts", ts},
-                    {"dur", dur},
-                    {"args", std::move(args)}});
-  }
-  void counter(const char* name, double ts, Json args) {
-    all_.push_back({{"name", name}, {"ph", "C"}, {"pid", kProcess}, {"ts", ts}, {"args", std::move(args)}});
-  }
-  void name_track(int track, const std::string& name) {
-    all_.push_back(metadata("thread_name", track, {{"name", name}}));
-    all_.push_back(metadata("thread_sort_index", track, {{"sort_index", track}}));
-  }
-  void name_process(const std::string& name) { all_.push_back(metadata("process_name", 0, {{"name", name}})); }
-  std::string text(const Json& about) const {
-    const Json file = {{"traceEvents", all_}, {"displayTimeUnit", "ns"}, {"otherData", about}};
-    return file.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-  }
+Json metadata(const char* what, int track, Json args) {
+  return {{"name", what}, {"ph", "M"}, {"pid", kProcess}, {"tid", track}, {"args", std::move(args)}};
+}
 
- private:
-  static Json metadata(const char* what, int track, Json args) {
-    return {{"name", what}, {"ph", "M"}, {"pid", kProcess}, {"tid", track}, {"args", std::move(args)}};
-  }
-  Json all_ = Json::array();
-};
+void name_track(Json& events, int track, const std::string& name) {
+  events.push_back(metadata("thread_name", track, {{"name", name}}));
+  events.push_back(metadata("thread_sort_index", track, {{"sort_index", track}}));
+}
+
+Json slice(int track, const std::string& name, const std::string& category, double ts, double dur, Json args) {
+  return {{"name", name}, {"cat", category}, {"ph", "X"},  {"pid", kProcess},
+          {"tid", track}, {"ts", ts},        {"dur", dur}, {"args", std::move(args)}};
+}
 
 // Times on the axis begin with the first record.
 double since(std::uint64_t base_ns, std::uint64_t ns) {
@@ -50,7 +32,7 @@ double since(std::uint64_t base_ns, std::uint64_t ns) {
 }
 
 // Each kernel on the first track that is free: slices of one track may not overlap.
-void add_kernels(const Breakdown& b, Events& events) {
+void add_kernels(const Breakdown& b, Json& events) {
   std::vector<std::uint64_t> free_at;
   std::size_t next = 0;
   for (std::size_t launch = 0; launch < b.labels.size(); ++launch)
@@ -59,40 +41,45 @@ void add_kernels(const Breakdown& b, Events& events) {
       auto track = std::ranges::find_if(free_at, [&](std::uint64_t end) { return end <= kernel.start_ns; });
       if (track == free_at.end()) track = free_at.insert(track, 0);
       *track = kernel.end_ns;
-      events.slice(kKernels + static_cast<int>(track - free_at.begin()), short_kernel_name(kernel.name), "kernel",
-                   since(b.replay.front().start_ns, kernel.start_ns), since(kernel.start_ns, kernel.end_ns),
-                   {{"node", b.labels[launch].node}});
+      events.push_back(slice(kKernels + static_cast<int>(track - free_at.begin()), short_kernel_name(kernel.name),
+                             "kernel", since(b.replay.front().start_ns, kernel.start_ns),
+                             since(kernel.start_ns, kernel.end_ns), {{"node", b.labels[launch].node}}));
     }
   for (std::size_t track = 0; track < free_at.size(); ++track)
-    events.name_track(kKernels + static_cast<int>(track), track == 0 ? "kernels" : "kernels beside them");
+    name_track(events, kKernels + static_cast<int>(track), track == 0 ? "kernels" : "kernels beside them");
 }
 
 }  // namespace
 
 std::string timeline_json(const Breakdown& b, const std::string& device) {
   const RunTime run = time_of_run(b.host ? LaunchKernels(b.labels.size(), {""}) : b.kernels, b.replay);
-  Events events;
-  events.name_process(b.title + " on " + device);
-  events.name_track(kNodes, "nodes");
-  events.name_track(kGaps, "gaps");
+  Json events = Json::array({metadata("process_name", 0, {{"name", b.title + " on " + device}})});
+  name_track(events, kNodes, "nodes");
+  name_track(events, kGaps, "gaps");
   double now = 0;
   for (std::size_t i = 0; i < b.labels.size(); ++i) {
     const LaunchLabel& label = b.labels[i];
     const LaunchTime& time = run.launches[i];
     if (!b.host && b.kernels[i].empty()) continue;  // it runs nothing
-    if (time.gap_us > 0) events.slice(kGaps, "gap", "gap", now, time.gap_us, {{"before", label.node}});
+    if (time.gap_us > 0) events.push_back(slice(kGaps, "gap", "gap", now, time.gap_us, {{"before", label.node}}));
     now += std::max(0.0, time.gap_us);
     Json args = {{"op", label.op}, {"variant", label.variant}, {"problem", label.problem}, {"dtype", label.dtype}};
     if (!b.host) args["kernels"] = b.kernels[i].size();
     if (label.warm_us) args["warm_us"] = *label.warm_us;
-    if (label.memory)
-      events.counter("bytes", now,
-                     {{"activations", label.memory->activations}, {"workspace", label.memory->workspace}});
-    events.slice(kNodes, label.node, label.op.c_str(), now, time.time_us, std::move(args));
+    if (const auto& memory = label.memory)
+      events.push_back({{"name", "bytes"},
+                        {"ph", "C"},
+                        {"pid", kProcess},
+                        {"ts", now},
+                        {"args", {{"activations", memory->activations}, {"workspace", memory->workspace}}}});
+    events.push_back(slice(kNodes, label.node, label.op, now, time.time_us, std::move(args)));
     now += time.time_us;
   }
   if (!b.host) add_kernels(b, events);
-  return events.text({{"device", device}, {"what", b.title}, {"span_us", run.span_us}});
+  const Json file = {{"traceEvents", events},
+                     {"displayTimeUnit", "ns"},
+                     {"otherData", {{"device", device}, {"what", b.title}, {"span_us", run.span_us}}}};
+  return file.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace noisefloor::pipeline

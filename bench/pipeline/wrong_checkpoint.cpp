@@ -7,6 +7,7 @@
 #include <cstring>
 #include <fstream>
 #include <map>
+#include <ranges>
 
 #include "kernels/core/listed.h"
 
@@ -21,6 +22,7 @@ constexpr const char* kFromPickle =
     "take the model's .safetensors, or write them once, in Python: safetensors.torch.save_file(torch.load(FILE, "
     "weights_only=True), \"weights.safetensors\")";
 constexpr const char* kDownload = "download the file itself again, and compare its size with the one that is published";
+constexpr const char* kUnquantised = "take the model's weights in fp16, bf16 or fp32";
 constexpr const char* kFromSingleFile =
     "make a folder of it, in Python: diffusers' StableDiffusionPipeline (for sdxl StableDiffusionXLPipeline) "
     ".from_single_file(FILE).save_pretrained(FOLDER); then --weights FOLDER";
@@ -34,7 +36,7 @@ using namespace std::string_view_literals;
 constexpr ByBytes kByBytes[] = {
     {"PK\x03\x04"sv, "a zip archive, as PyTorch's pickles are (.ckpt, .bin, .pt)", kFromPickle},
     {"\x80"sv, "a pickle (.ckpt, .bin, .pt)", kFromPickle},
-    {"GGUF"sv, "a GGUF file, of quantised weights", "take the model's .safetensors in fp16, bf16 or fp32"},
+    {"GGUF"sv, "a GGUF file, of quantised weights", kUnquantised},
     {"version https://git-lfs"sv, "a pointer of Git LFS, not the file that it points to",
      "fetch the file: git lfs pull, in the folder of the clone"},
     {"<"sv, "a web page, as a wrong address or a login leaves in the place of a file", kDownload},
@@ -47,47 +49,40 @@ constexpr ByBytes kByBytes[] = {
 // A mark is a part of a name; behind ^, its beginning.
 struct ByNames {
   const char* what;
-  std::vector<const char*> marks;
+  std::string_view marks;
   const char* advice;
 };
-const std::vector<ByNames>& kinds_by_names() {
-  static const std::vector<ByNames> kKinds = {
-      {"a LoRA, which changes a checkpoint and is none itself",
-       {"lora_up", "lora_down", "lora_A", "lora_B", "^lora_", ".lora.", "hada_w1", "lokr_w1", "oft_blocks"},
-       "add it to its checkpoint, in Python: pipeline.load_lora_weights(FILE), pipeline.fuse_lora(), "
-       "pipeline.save_pretrained(FOLDER); then --weights FOLDER"},
-      {"a ControlNet",
-       {"controlnet_cond_embedding", "controlnet_down_blocks", "^control_model.", "^input_hint_block"},
-       "there is no ControlNet here; take the pipeline's unet/ without it"},
-      {"an IP-Adapter",
-       {"^image_proj", "^ip_adapter", "to_k_ip"},
-       "there is no IP-Adapter here; take the pipeline without it"},
-      {"a single-file checkpoint, of all of a pipeline's networks by their original names",
-       {"^model.diffusion_model.", "^first_stage_model.", "^cond_stage_model.", "^conditioner."},
-       kFromSingleFile},
-      {"quantised: its weights are whole numbers, or fp8, with scales beside them",
-       {".weight_scale", ".scale_weight", "^scaled_fp8", ".SCB", ".absmax", ".quant_map", ".qweight", ".qzeros",
-        "bitsandbytes__"},
-       "take the model's weights in fp16, bf16 or fp32"},
-      {"an embedding of a textual inversion",
-       {"^emb_params", "^string_to_param", "^clip_l", "^clip_g", "^<"},
-       "it belongs to the text encoder: load it where the file of --conditioning is made"},
-      {"a text encoder", {"text_model.encoder."}, "give the pipeline's folder, or its unet/"},
-      {"a transformer, as Stable Diffusion 3, Flux and later have in the place of a U-Net",
-       {"^transformer_blocks.", "^joint_blocks.", "^double_blocks.", "^single_transformer_blocks."},
-       "noisefloor list networks has the networks that there are"},
-      {"a U-Net by its original names, not by diffusers'",
-       {"^input_blocks.", "^middle_block.", "^output_blocks."},
-       kFromSingleFile},
-      {"an autoencoder by its original names, not by diffusers'",
-       {"decoder.mid.block_1.", "decoder.up.0.block."},
-       "make a folder of it, in Python: diffusers' AutoencoderKL.from_single_file(FILE).save_pretrained(FOLDER)"},
-  };
-  return kKinds;
-}
+constexpr ByNames kByNames[] = {
+    {"a LoRA, which changes a checkpoint and is none itself",
+     "lora_up lora_down lora_A lora_B ^lora_ .lora. hada_w1 lokr_w1 oft_blocks",
+     "add it to its checkpoint, in Python: pipeline.load_lora_weights(FILE), pipeline.fuse_lora(), "
+     "pipeline.save_pretrained(FOLDER); then --weights FOLDER"},
+    {"a ControlNet", "controlnet_cond_embedding controlnet_down_blocks ^control_model. ^input_hint_block",
+     "there is no ControlNet here; take the pipeline's unet/ without it"},
+    {"an IP-Adapter", "^image_proj ^ip_adapter to_k_ip", "there is no IP-Adapter here; take the pipeline without it"},
+    {"a single-file checkpoint, of all of a pipeline's networks by their original names",
+     "^model.diffusion_model. ^first_stage_model. ^cond_stage_model. ^conditioner.", kFromSingleFile},
+    {"quantised: its weights are whole numbers, or fp8, with scales beside them",
+     ".weight_scale .scale_weight ^scaled_fp8 .SCB .absmax .quant_map .qweight .qzeros bitsandbytes__", kUnquantised},
+    {"an embedding of a textual inversion", "^emb_params ^string_to_param ^clip_l ^clip_g ^<",
+     "it belongs to the text encoder: load it where the file of --conditioning is made"},
+    {"a text encoder", "text_model.encoder.", "give the pipeline's folder, or its unet/"},
+    {"a transformer, as Stable Diffusion 3, Flux and later have in the place of a U-Net",
+     "^transformer_blocks. ^joint_blocks. ^double_blocks. ^single_transformer_blocks.",
+     "noisefloor list networks has the networks that there are"},
+    {"a U-Net by its original names, not by diffusers'", "^input_blocks. ^middle_block. ^output_blocks.",
+     kFromSingleFile},
+    {"an autoencoder by its original names, not by diffusers'", "decoder.mid.block_1. decoder.up.0.block.",
+     "make a folder of it, in Python: diffusers' AutoencoderKL.from_single_file(FILE).save_pretrained(FOLDER)"},
+};
 
-bool marked(std::string_view name, std::string_view mark) {
-  return mark.starts_with('^') ? name.starts_with(mark.substr(1)) : name.find(mark) != std::string_view::npos;
+bool marked(std::string_view name, std::string_view marks) {
+  for (const auto part : std::views::split(marks, ' ')) {
+    const std::string_view mark(part.begin(), part.end());
+    if (mark.starts_with('^') ? name.starts_with(mark.substr(1)) : name.find(mark) != std::string_view::npos)
+      return true;
+  }
+  return false;
 }
 
 std::string three_lines(const std::string& what, const std::string& has, const std::string& advice) {
@@ -199,18 +194,15 @@ std::string kind_of_tensors(const fs::path& file, std::span<const FileTensor* co
       return lines(fmt::format("these are the weights of {}", info.name),
                    names_where([](const FileTensor&) { return true; }),
                    fmt::format("ask for {}, or give the weights of {}", info.name, wanted.name));
-  for (const ByNames& kind : kinds_by_names()) {
-    const auto of_kind = [&](std::string_view name) {
-      return std::ranges::any_of(kind.marks, [&](const char* mark) { return marked(name, mark); });
-    };
+  for (const ByNames& kind : kByNames) {
+    const auto of_kind = [&](std::string_view name) { return marked(name, kind.marks); };
     if (std::ranges::any_of(known, of_kind)) continue;  // as the network's own
     const auto names = names_where([&](const FileTensor& tensor) { return of_kind(tensor.name); });
     if (!names.empty()) return lines(fmt::format("it is {}", kind.what), names, kind.advice);
   }
   const auto small = names_where([](const FileTensor& tensor) { return quantised(tensor.dtype); });
   if (!small.empty())
-    return lines("it is quantised, to " + std::string(by_name.at(small.front())->dtype), small,
-                 "take the model's weights in fp16, bf16 or fp32");
+    return lines("it is quantised, to " + std::string(by_name.at(small.front())->dtype), small, kUnquantised);
   return "";
 }
 
@@ -224,15 +216,11 @@ std::string lines_of(const std::vector<Complaint>& complaints, std::size_t weigh
   for (const Complaint& complaint : complaints)
     by_kind[complaint.kind].push_back(
         complaint.kind == Kind::missing || complaint.kind == Kind::unknown ? complaint.name : complaint.text);
-  constexpr std::pair<Kind, const char*> kWords[] = {{Kind::missing, "are missing"},
-                                                     {Kind::misshapen, "are of another shape"},
-                                                     {Kind::dtype, "are of another dtype"},
-                                                     {Kind::numbers, "have wrong numbers"},
-                                                     {Kind::unknown, "are no tensors of it"}};
+  constexpr const char* kWords[] = {"are missing", "are of another shape", "are of another dtype", "have wrong numbers",
+                                    "are no tensors of it"};  // in the order of the kinds
   std::vector<std::string> counted;
-  for (const auto& [kind, words] : kWords)
-    if (!by_kind[kind].empty())
-      counted.push_back(fmt::format("{} {}: {}", by_kind[kind].size(), words, examples(by_kind[kind])));
+  for (const auto& [kind, some] : by_kind)
+    counted.push_back(fmt::format("{} {}: {}", some.size(), kWords[static_cast<int>(kind)], examples(some)));
   const std::size_t missing = by_kind[Kind::missing].size(), unknown = by_kind[Kind::unknown].size();
   counted.push_back("most likely: " +
                     (!by_kind[Kind::misshapen].empty() ? fmt::format("another version or width of {}", wanted.name)

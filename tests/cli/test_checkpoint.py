@@ -163,7 +163,7 @@ def test_settings_are_listed_with_what_comes_from_where(tmp_path):
 @pytest.mark.parametrize("part, config, says", [
     ("scheduler", {**SCHEDULER, "beta_start": "abc"}, 'scheduler_config.json: beta_start must be a number above 0 and below 1, is "abc"'),
     ("scheduler", {**SCHEDULER, "_class_name": "LCMScheduler"}, "--sampler"),
-    ("unet", {"attention_head_dim": [5, 10, 20, 20]}, "config.json: attention_head_dim must be [8, 8, 8, 8], as sd15 is built"),
+    ("unet", {"attention_head_dim": [5, 10, 20, 20]}, "config.json: attention_head_dim must be [8,8,8,8], as sd15 is built"),
     ("unet", {"in_channels": 9}, "in_channels must be 4"),
     ("unet", {"cross_attention_dim": 2048, "block_out_channels": [320, 640, 1280]}, "this is sdxl"),
     ("scheduler", {**SCHEDULER, "_class_name": "A\nnoisefloor: fine"}, "(it is 'A\\nnoisefloor: fine' here"),

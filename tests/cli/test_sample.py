@@ -80,12 +80,6 @@ def test_levels_embedded_ahead_draw_the_same(tmp_path):
     assert memory() > memory("--without", "embed-ahead")  # the rows of all calls
 
 
-@pytest.mark.parametrize("sampler, schedule", [("ddpm", "linear"), ("dpmpp_2m", "karras"), ("edm_euler", "karras"), ("ddim", "scaled_linear")])
-def test_every_sampler_ends_at_a_picture(tmp_path, sampler, schedule):
-    images = sample(tmp_path, "--count", 2, "--sampler", f"{sampler},schedule={schedule}", "--steps", 8)["images"]
-    assert np.isfinite(images).all() and np.abs(images).max() < 3
-
-
 def test_timesteps_as_a_checkpoint_expects_them(tmp_path):
     pictures = [sample(tmp_path, "--steps", 10, "--sampler", f"ddim,schedule=scaled_linear{more}")["images"] for more in
                 ("", ",spacing=linspace", ",spacing=trailing", ",spacing=leading,offset=1,final=first")]
@@ -262,8 +256,8 @@ def test_what_is_no_pipeline_is_refused_before_anything_is_drawn(tmp_path):
     assert "is the same file as --weights" in refused("--tensor", decoder, **text) and decoder.read_bytes() == before
     assert "sd15 takes no tensor latent; it takes prompt_embeds" in refused(**text, latent=np.zeros((1, 4, 64, 64), np.float32))
     assert "--size tokens=77" in refused("--size", "tokens=77", **text)
-    assert "prompt_embeds is [5, 768], not [n, tokens, width]" in refused(**{**text, "prompt_embeds": np.zeros((5, 768), np.float32)})
-    assert "prompt_embeds is [1, 0, 768], not [n, tokens" in refused(**{**text, "prompt_embeds": np.zeros((1, 0, 768), np.float32)})
+    assert "prompt_embeds is [5, 768], not [5, 77, 768]" in refused(**{**text, "prompt_embeds": np.zeros((5, 768), np.float32)})
+    assert "prompt_embeds is [1, 0, 768], not [1, 77, 768]" in refused(**{**text, "prompt_embeds": np.zeros((1, 0, 768), np.float32)})
     narrow = np.zeros((1, 5, 1024), np.float32)
     assert "prompt_embeds is [1, 5, 1024], not [1, 5, 768]" in refused(**{**text, "prompt_embeds": narrow})
     assert "negative_prompt_embeds is [1, 4, 768], not [1, 5, 768]" in refused(
@@ -290,11 +284,11 @@ def test_a_picture_to_move_is_of_the_shape_that_is_asked_for(tmp_path):
     assert "is not a checkpoint of svd-vae; 266 of its tensors are wrong" in refused(**told)
     assert "time_mixer.mix_factor" in refused("--size", "height=64,width=128,frames=3", **told)
     assert "--size height=576: " in refused("--size", "height=576", **told)
-    assert "added_time_ids is [3], not [n, 3] with n of 1 and more" in refused(**{**told, "added_time_ids": np.zeros(3, np.float32)})
-    assert "image_latents is [4, 8, 16], not [n, channels, height, width]" in refused(**{**told, "image_latents": np.zeros((4, 8, 16), np.float32)})
+    assert "added_time_ids is [3], not [3, 3]" in refused(**{**told, "added_time_ids": np.zeros(3, np.float32)})
+    assert "image_latents is [4, 8, 16], not [4, 4, 72, 128]" in refused(**{**told, "image_latents": np.zeros((4, 8, 16), np.float32)})
     assert "image_latents is [1, 3, 8, 16], not [1, 4, 8, 16]" in refused(**{**told, "image_latents": np.zeros((1, 3, 8, 16), np.float32)})
     assert "height 4: svd takes multiples of 8" in refused(**{**told, "image_latents": np.zeros((1, 4, 4, 16), np.float32)})
-    assert "image_embeds is [1, 1024], not [n, 1, 1024] with n of 1 and more" in refused(**{**told, "image_embeds": np.zeros((1, 1024), np.float32)})
+    assert "image_embeds is [1, 1024], not [1, 1, 1024]" in refused(**{**told, "image_embeds": np.zeros((1, 1024), np.float32)})
     assert "latents is [1, 14, 4, 8, 8], not [1, 14, 4, 8, 16]" in refused(**told, latents=np.zeros((1, 14, 4, 8, 8), np.float32))
     assert "--out " in run("sample", "svd", "--weights", tmp_path, "--conditioning", "x", "--out", tmp_path / "video.gif").stderr
 
@@ -365,19 +359,6 @@ def test_guidance_needs_no_note_with_the_shipped_digits(tmp_path):
     np.testing.assert_allclose(drawn[1], drawn[0], atol=1e-4)
     assert np.abs(drawn[2] - drawn[0]).mean() > 1e-3
     assert "also be trained without labels" in " ".join(run("sample", "--help").stdout.split())
-
-
-def test_weights_that_do_not_fit_are_named_all_at_once(tmp_path):
-    tensors = load_file(WEIGHTS)
-    del tensors["model.map_layer0.bias"]
-    tensors["model.map_layer1.bias"] = np.zeros(3, np.float32)
-    tensors["model.stray"] = np.zeros(3, np.float32)
-    save_file(tensors, tmp_path / "weights.safetensors")
-    result = run("sample", "digits", "--device", "host", "--weights", tmp_path / "weights.safetensors", "--out", tmp_path / "grid.png")
-    assert result.returncode == 2
-    for part in ("map_layer0.bias [256] is missing", "map_layer1.bias is [3], not [256]", "model.stray is not a tensor of digits"):
-        assert part in result.stderr
-    assert not (tmp_path / "grid.png").exists()
 
 
 def test_a_plan_names_what_it_cannot_run(tmp_path):

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "bench/pipeline/sample_request.h"
+#include "tests/support/refusal.h"
 #include "tests/support/small_networks.h"
 #include "tests/support/temporary_folder.h"
 
@@ -38,12 +39,7 @@ class CheckpointFolder {
     return pipeline::checkpoint_settings(row(), pipeline::checkpoint_file(path()), true, given);
   }
   std::string refusal(const pipeline::GivenOptions& given = {}) const {
-    try {
-      (void)settings(given);
-      return "";
-    } catch (const InvalidInput& error) {
-      return error.what();
-    }
+    return refusal_of([&] { return settings(given); });
   }
 
  private:

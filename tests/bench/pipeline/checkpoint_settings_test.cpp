@@ -1,10 +1,12 @@
 // What a checkpoint's folder says: used, refused by name, or listed. checkpoint_draws_test.cpp draws with it.
 #include "bench/pipeline/checkpoint_settings.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
 #include <string>
+#include <tuple>
 
 #include "bench/pipeline/decoding.h"
 #include "bench/sweep/suite.h"
@@ -15,30 +17,26 @@ namespace noisefloor::pipeline {
 namespace {
 
 namespace fs = std::filesystem;
+using Json = ConfigFile::Json;
 
 const fs::path kHere = "tests/bench/pipeline";
 
-// The published ones, as far as they say something: the rows of the networks are just that.
+// Those of published checkpoints, as far as they say something: the rows of the networks are just that.
+const Json& published(const char* what) {
+  static const auto file = ConfigFile::read(kHere / "published_settings.json", "published");
+  return file->settings().at(what);
+}
+
 TEST(CheckpointSettings, OfPublishedCheckpointsAreTheNetworksOwn) {
-  const std::pair<const char*, const char*> published[] = {
-      {"sd15", R"({"_class_name": "PNDMScheduler", "beta_end": 0.012, "beta_schedule": "scaled_linear",
-        "beta_start": 0.00085, "num_train_timesteps": 1000, "set_alpha_to_one": false, "skip_prk_steps": true,
-        "steps_offset": 1, "trained_betas": null, "clip_sample": false})"},
-      {"sdxl", R"({"_class_name": "EulerDiscreteScheduler", "beta_end": 0.012, "beta_schedule": "scaled_linear",
-        "beta_start": 0.00085, "clip_sample": false, "interpolation_type": "linear", "num_train_timesteps": 1000,
-        "prediction_type": "epsilon", "sample_max_value": 1.0, "set_alpha_to_one": false, "skip_prk_steps": true,
-        "steps_offset": 1, "timestep_spacing": "leading", "trained_betas": null, "use_karras_sigmas": false})"}};
-  for (const auto& [network, config] : published) {
+  for (const auto& [network, config] : published("schedulers").items()) {
     const CheckpointFolder folder(network);
-    folder.write("scheduler/scheduler_config.json", config);
+    folder.schedule(config);
     const NetworkInfo own = folder.row();
     const CheckpointSettings settings = folder.settings();
-    EXPECT_EQ(settings.row.prediction, own.prediction);
-    EXPECT_EQ(settings.row.solver, own.solver);
-    EXPECT_EQ(settings.row.schedule, own.schedule);
-    EXPECT_EQ(settings.row.spacing, own.spacing);
-    EXPECT_EQ(settings.row.offset, own.offset);
-    EXPECT_EQ(settings.row.ends_noisy, own.ends_noisy);
+    const auto said = [](const NetworkInfo& row) {
+      return std::tuple(row.prediction, row.solver, row.schedule, row.spacing, row.offset, row.ends_noisy);
+    };
+    EXPECT_EQ(said(settings.row), said(own)) << network;
     const std::vector<double> found = settings.row.training_sigmas(), expected = own.training_sigmas();
     for (std::size_t t = 0; t < expected.size(); ++t) ASSERT_NEAR(found[t] / expected[t], 1, 1e-12);
     EXPECT_FALSE(settings.karras);
@@ -49,38 +47,7 @@ TEST(CheckpointSettings, OfPublishedCheckpointsAreTheNetworksOwn) {
 
 TEST(CheckpointSettings, OfPublishedNetworksAreAsTheyAreBuilt) {
   const TemporaryFolder folder;
-  const std::pair<const char*, const char*> published[] = {
-      {"sd15", R"({"_class_name": "UNet2DConditionModel", "_diffusers_version": "0.6.0", "act_fn": "silu",
-        "attention_head_dim": 8, "block_out_channels": [320, 640, 1280, 1280], "center_input_sample": false,
-        "cross_attention_dim": 768, "down_block_types": ["CrossAttnDownBlock2D", "CrossAttnDownBlock2D",
-        "CrossAttnDownBlock2D", "DownBlock2D"], "downsample_padding": 1, "flip_sin_to_cos": true, "freq_shift": 0,
-        "in_channels": 4, "layers_per_block": 2, "mid_block_scale_factor": 1, "norm_eps": 1e-05, "norm_num_groups": 32,
-        "out_channels": 4, "sample_size": 64, "up_block_types": ["UpBlock2D", "CrossAttnUpBlock2D",
-        "CrossAttnUpBlock2D", "CrossAttnUpBlock2D"]})"},
-      {"sdxl", R"({"_class_name": "UNet2DConditionModel", "addition_embed_type": "text_time",
-        "addition_embed_type_num_heads": 64, "addition_time_embed_dim": 256, "attention_head_dim": [5, 10, 20],
-        "block_out_channels": [320, 640, 1280], "conv_in_kernel": 3, "cross_attention_dim": 2048,
-        "down_block_types": ["DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"], "encoder_hid_dim": null,
-        "mid_block_type": "UNetMidBlock2DCrossAttn", "only_cross_attention": false,
-        "projection_class_embeddings_input_dim": 2816, "resnet_out_scale_factor": 1.0, "sample_size": 128,
-        "transformer_layers_per_block": [1, 2, 10], "upcast_attention": null, "use_linear_projection": true,
-        "up_block_types": ["CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"]})"},
-      {"svd", R"({"_class_name": "UNetSpatioTemporalConditionModel", "addition_time_embed_dim": 256,
-        "block_out_channels": [320, 640, 1280, 1280], "cross_attention_dim": 1024, "down_block_types":
-        ["CrossAttnDownBlockSpatioTemporal", "CrossAttnDownBlockSpatioTemporal", "CrossAttnDownBlockSpatioTemporal",
-        "DownBlockSpatioTemporal"], "in_channels": 8, "layers_per_block": 2, "num_attention_heads": [5, 10, 20, 20],
-        "num_frames": 25, "out_channels": 4, "projection_class_embeddings_input_dim": 768, "sample_size": 96,
-        "transformer_layers_per_block": 1})"},
-      {"sd-vae", R"({"_class_name": "AutoencoderKL", "act_fn": "silu", "block_out_channels": [128, 256, 512, 512],
-        "down_block_types": ["DownEncoderBlock2D", "DownEncoderBlock2D", "DownEncoderBlock2D", "DownEncoderBlock2D"],
-        "in_channels": 3, "latent_channels": 4, "layers_per_block": 2, "norm_num_groups": 32, "out_channels": 3,
-        "sample_size": 512, "up_block_types": ["UpDecoderBlock2D", "UpDecoderBlock2D", "UpDecoderBlock2D",
-        "UpDecoderBlock2D"]})"},
-      {"sdxl-vae", R"({"_class_name": "AutoencoderKL", "force_upcast": true, "latents_mean": null, "latents_std": null,
-        "scaling_factor": 0.13025, "sample_size": 1024})"},
-      {"svd-vae", R"({"_class_name": "AutoencoderKLTemporalDecoder", "block_out_channels": [128, 256, 512, 512],
-        "force_upcast": true, "layers_per_block": 2, "sample_size": 768, "scaling_factor": 0.18215})"}};
-  for (const auto& [network, config] : published) {
+  for (const auto& [network, config] : published("networks").items()) {
     std::ofstream(folder / "config.json") << config;
     const NetworkInfo& own = require_network(network);
     const CheckpointSettings settings = checkpoint_settings(own, folder / "weights.safetensors", false);
@@ -94,82 +61,50 @@ TEST(CheckpointSettings, OfPublishedNetworksAreAsTheyAreBuilt) {
 // Whatever would change numbers and is not used, or makes no sense, is refused with file, key, value and a way out.
 TEST(CheckpointSettings, AreRefusedByName) {
   struct Wrong {
-    const char* config;
-    std::vector<const char*> says;
-    const char* option;  // that stands above it
+    const char *scheduler, *more;  // of its class, and what it says
+    std::initializer_list<std::string_view> says;
+    const char* option = nullptr;  // that stands above it
   };
+  const char *const dpm = "DPMSolverMultistep", *const euler = "EulerDiscrete";
   const Wrong wrong[] = {
-      {R"({"_class_name": "UniPCMultistepScheduler"})",
-       {"_class_name", "UniPCMultistepScheduler", "EulerDiscrete"},
-       "--sampler"},
-      {R"({"_class_name": "PNDMScheduler"})", {"skip_prk_steps must be true", "not there"}, "--sampler"},
-      {R"({"_class_name": "DDIMScheduler"})", {"clip_sample must be false"}, "--sampler clamp="},
-      {R"({"_class_name": "DPMSolverMultistepScheduler", "algorithm_type": "sde-dpmsolver++"})",
-       {"algorithm_type", "sde-dpmsolver++"},
-       "--sampler"},
-      {R"({"_class_name": "DPMSolverMultistepScheduler", "solver_order": 3})",
-       {"solver_order must be 2", "is 3"},
-       "--sampler"},
-      {R"({"_class_name": "DPMSolverMultistepScheduler", "lambda_min_clipped": -5.1})",
-       {"lambda_min_clipped", "-5.1"},
-       nullptr},
-      {R"({"_class_name": "EulerDiscreteScheduler", "use_exponential_sigmas": true})",
-       {"use_exponential_sigmas must be false"},
-       "--sampler schedule="},
-      {R"({"_class_name": "EulerDiscreteScheduler", "interpolation_type": "log_linear"})",
-       {"interpolation_type"},
-       nullptr},
-      {R"({"_class_name": "EulerDiscreteScheduler", "timestep_type": "continuous"})",
-       {"timestep_type must be \"discrete\""},
-       nullptr},
-      {R"({"_class_name": "EulerDiscreteScheduler", "final_sigmas_type": "sigma_min"})",
-       {"final_sigmas_type"},
-       "--sampler final="},
-      {R"({"_class_name": "EulerDiscreteScheduler", "num_train_timesteps": 4000})",
-       {"num_train_timesteps must be 1000", "4000"},
-       nullptr},
-      {R"({"_class_name": "EulerDiscreteScheduler", "prediction_type": "flow_prediction"})",
-       {"prediction_type", "flow_prediction"},
-       "--sampler prediction="},
-      {R"({"_class_name": "EulerDiscreteScheduler", "beta_start": "abc"})",
-       {"beta_start must be a number above 0", "is \"abc\""},
-       "betas"},
-      {R"({"_class_name": "EulerDiscreteScheduler", "beta_end": 1.5})",
-       {"beta_end must be a number", "below 1, is 1.5"},
-       "betas"},
-      {R"({"_class_name": "EulerDiscreteScheduler", "beta_start": -Infinity})", {"beta_start", "-Infinity"}, "betas"},
-      {R"({"_class_name": "EulerDiscreteScheduler", "beta_schedule": "sigmoid"})",
-       {"beta_schedule", "\"sigmoid\""},
-       "betas"},
-      {R"({"_class_name": "EulerDiscreteScheduler", "trained_betas": [0.1, 0.2]})",
-       {"trained_betas must be 1000 numbers"},
-       "betas"},
-      {R"({"_class_name": "EulerDiscreteScheduler", "timestep_spacing": 7})",
-       {"timestep_spacing must be a text, is 7"},
-       "--sampler spacing="},
-      {R"({"_class_name": "EulerDiscreteScheduler", "steps_offset": 0.5})",
+      {"UniPCMultistep", "", {"_class_name", "UniPCMultistepScheduler", "EulerDiscrete"}, "--sampler"},
+      {"PNDM", "", {"skip_prk_steps must be true", "not there"}, "--sampler"},
+      {"DDIM", "", {"clip_sample must be false"}, "--sampler clamp="},
+      {dpm, R"(, "algorithm_type": "sde-dpmsolver++")", {"algorithm_type", "sde-dpmsolver++"}, "--sampler"},
+      {dpm, R"(, "solver_order": 3)", {"solver_order must be 2", "is 3"}, "--sampler"},
+      {dpm, R"(, "lambda_min_clipped": -5.1)", {"lambda_min_clipped", "-5.1"}},
+      {euler, R"(, "use_exponential_sigmas": true)", {"use_exponential_sigmas must be false"}, "--sampler schedule="},
+      {euler, R"(, "interpolation_type": "log_linear")", {"interpolation_type"}},
+      {euler, R"(, "timestep_type": "continuous")", {"timestep_type must be \"discrete\""}},
+      {euler, R"(, "final_sigmas_type": "sigma_min")", {"final_sigmas_type"}, "--sampler final="},
+      {euler, R"(, "num_train_timesteps": 4000)", {"num_train_timesteps must be 1000", "4000"}},
+      {euler, R"(, "prediction_type": "flow")", {"prediction_type must be", "\"flow\""}, "--sampler prediction="},
+      {euler, R"(, "beta_start": "abc")", {"beta_start must be a number above 0", "is \"abc\""}, "betas"},
+      {euler, R"(, "beta_end": 1.5)", {"beta_end must be a number", "below 1, is 1.5"}, "betas"},
+      {euler, R"(, "beta_start": -Infinity)", {"beta_start", "-Infinity"}, "betas"},
+      {euler, R"(, "beta_schedule": "sigmoid")", {"beta_schedule must be", "\"sigmoid\""}, "betas"},
+      {euler, R"(, "trained_betas": [0.1, 0.2])", {"trained_betas must be 1000 numbers"}, "betas"},
+      {euler, R"(, "timestep_spacing": 7)", {"timestep_spacing must be a text, is 7"}, "--sampler spacing="},
+      {euler, R"(, "timestep_spacing": "log")", {"timestep_spacing must be", "\"log\""}, "--sampler spacing="},
+      {euler,
+       R"(, "steps_offset": 0.5)",
        {"steps_offset must be a whole number, 0 to 999, is 0.5"},
        "--sampler offset="},
-      {R"({"_class_name": "EulerDiscreteScheduler", "use_karras_sigmas": "yes"})",
-       {"use_karras_sigmas must be true or false"},
-       "--sampler schedule="},
-      {R"({"_class_name": "EulerDiscreteScheduler", "rescale_betas_zero_snr": 1})",
-       {"rescale_betas_zero_snr must be true or false"},
-       "betas"},
-      {R"({"_class_name": ["EulerDiscreteScheduler"]})", {"_class_name must be a text"}, nullptr},
-  };
+      {euler, R"(, "use_karras_sigmas": "yes")", {"use_karras_sigmas must be true or false"}, "--sampler schedule="},
+      {euler, R"(, "rescale_betas_zero_snr": 1)", {"rescale_betas_zero_snr must be true or false"}, "betas"}};
   const CheckpointFolder folder;
-  for (const auto& [config, says, option] : wrong) {
+  for (const auto& [scheduler, more, says, option] : wrong) {
+    SCOPED_TRACE(more);
+    const std::string config = fmt::format(R"({{"_class_name": "{}Scheduler"{}}})", scheduler, more);
     folder.write("scheduler/scheduler_config.json", config);
-    const std::string message = folder.refusal();
-    EXPECT_NE(message.find("scheduler_config.json"), std::string::npos) << config << ": " << message;
-    for (const char* part : says) EXPECT_NE(message.find(part), std::string::npos) << part << " in\n" << message;
+    expect_parts(folder.refusal(), {"scheduler_config.json"});
+    expect_parts(folder.refusal(), says);
     if (option != nullptr) {
       EXPECT_EQ(folder.refusal({option}), "") << option;
     }
   }
-  for (const char* no_object :
-       {"", "[1]", "{", "{\"a\": [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]}"}) {
+  for (const char* no_object : {"", "[1]", "{", R"({"_class_name": ["EulerDiscreteScheduler"]})",
+                                "{\"a\": [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]}"}) {
     folder.write("scheduler/scheduler_config.json", no_object);
     EXPECT_NE(folder.refusal().find("scheduler_config.json"), std::string::npos) << no_object;
   }
@@ -186,18 +121,16 @@ TEST(CheckpointSettings, AreRefusedByName) {
 TEST(CheckpointSettings, OfAnotherNetworkAreRefusedByName) {
   const CheckpointFolder folder;
   for (const auto& [config, says] :
-       {std::pair{R"({"attention_head_dim": 8})", "attention_head_dim must be [2, 2], as small is built"},
+       {std::pair{R"({"attention_head_dim": 8})", "attention_head_dim must be [2,2], as small is built"},
         std::pair{R"({"norm_num_groups": 32})", "norm_num_groups must be 8"},
         std::pair{R"({"cross_attention_dim": 768})", "cross_attention_dim must be 24"},
-        std::pair{R"({"block_out_channels": [16, 32, 32]})", "block_out_channels must be [16, 32]"},
+        std::pair{R"({"block_out_channels": [16, 32, 32]})", "block_out_channels must be [16,32]"},
         std::pair{R"({"resnet_time_scale_shift": "scale_shift"})", "resnet_time_scale_shift"},
         std::pair{R"({"class_embed_type": "timestep"})", "class_embed_type"},
         std::pair{R"({"sample_size": 9})", "sample_size"},
         std::pair{R"({"sample_size": "64"})", "sample_size must be a whole number"}}) {
     folder.write("unet/config.json", config);
-    const std::string message = folder.refusal();
-    EXPECT_NE(message.find("unet/config.json"), std::string::npos) << message;
-    EXPECT_NE(message.find(says), std::string::npos) << message;
+    expect_parts(folder.refusal(), {"unet/config.json", says});
   }
   folder.write("unet/config.json", R"({"_class_name": "UNet2DConditionModel", "attention_head_dim": 2, "dropout": 0.1,
       "block_out_channels": [16, 32], "norm_eps": 1e-05, "class_embed_type": null, "sample_size": [16, 24],

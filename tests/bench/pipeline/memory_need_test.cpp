@@ -9,6 +9,7 @@
 #include "bench/pipeline/sampling.h"
 #include "bench/sweep/suite.h"
 #include "tests/support/limited_platform.h"
+#include "tests/support/refusal.h"
 #include "tests/support/small_networks.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/weights_by_rule.h"
@@ -28,13 +29,10 @@ std::string open_digits(std::int64_t batch, bool guided = false, std::int64_t le
   Model model({.row = require_network("digits")},
               {.network = "digits", .weights = "bench/pipeline/weights/digits.safetensors"},
               {.batch = batch, .sampling = true, .guided = guided, .levels_ahead = levels_ahead}, {platform, suite()});
-  try {
+  return refusal_of<OutOfMemory>([&] {
     RunningModel running(model, [&](const Network& network) { return sampler_bytes(network, options); });
     running.make([&] { Sampler(platform, running.executor(), options); });
-    return "";
-  } catch (const OutOfMemory& error) {
-    return error.what();
-  }
+  });
 }
 
 std::int64_t batch_in(const std::string& message) {
@@ -62,16 +60,11 @@ TEST(MemoryNeed, SaysTheMostFramesThatFit) {
   write_weights_by_rule(folder / "w.safetensors", info.build({}).graph);
   const ModelRequest request{
       .network = "svd", .weights = folder / "w.safetensors", .dtype = DType::fp32, .plan = "naive"};
-  const auto said = [&](std::int64_t frames, std::size_t bytes) -> std::string {
+  const auto said = [&](std::int64_t frames, std::size_t bytes) {
     LimitedPlatform platform(bytes);
     Model model({.row = info}, request, {.sampling = true, .guided = true, .sizes = {.frames = frames}},
                 {platform, suite()});
-    try {
-      RunningModel{model};
-      return "";
-    } catch (const OutOfMemory& error) {
-      return error.what();
-    }
+    return refusal_of<OutOfMemory>([&] { RunningModel{model}; });
   };
   const Network five = info.build({.dtype = DType::fp32, .sampling = true, .guided = true, .sizes = {.frames = 5}});
   const std::size_t bytes =
@@ -82,17 +75,16 @@ TEST(MemoryNeed, SaysTheMostFramesThatFit) {
   EXPECT_NE(said(14, 1000).find("no batch would"), std::string::npos);
 }
 
-TEST(MemoryNeed, SaysThatNoBatchFits) {
-  const auto nothing = [](const Network&) -> std::optional<std::size_t> { return 1000; };
-  EXPECT_EQ(largest_fitting(require_network("digits"), {.batch = 64}, 999, nothing), 0);
-  EXPECT_EQ(largest_fitting(require_network("digits"), {.batch = 64}, 1000, nothing), 63);
-}
-
-TEST(MemoryNeed, KeepsToWhatTheOpsTake) {
-  const auto one = [](const Network&) -> std::optional<std::size_t> { return 1; };
-  const auto none = [](const Network&) -> std::optional<std::size_t> { return std::nullopt; };
-  EXPECT_EQ(largest_fitting(require_network("digits"), {.batch = 1 << 20}, 1, one), 32767);  // conv2d's n
-  EXPECT_EQ(largest_fitting(require_network("digits"), {.batch = 1 << 20}, 1, none), 0);
+// No more than the ops take: conv2d's n.
+TEST(MemoryNeed, IsOfTheLargestThatFits) {
+  const auto all = [](const Network&) { return true; };
+  const auto few = [](const Network& network) { return network.batch <= 5; };
+  const auto none = [](const Network&) { return false; };
+  const NetworkInfo& digits = require_network("digits");
+  EXPECT_EQ(largest_fitting(digits, {.batch = 64}, batch_of, none), 0);
+  EXPECT_EQ(largest_fitting(digits, {.batch = 64}, batch_of, few), 5);
+  EXPECT_EQ(largest_fitting(digits, {.batch = 64}, batch_of, all), 63);
+  EXPECT_EQ(largest_fitting(digits, {.batch = 1 << 20}, batch_of, all), 32767);
 }
 
 }  // namespace
