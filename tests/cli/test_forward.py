@@ -69,7 +69,7 @@ def test_forward_takes_its_sizes_from_the_input(tmp_path):
 
 def test_forward_says_where_the_time_goes(tmp_path):
     forward_input(tmp_path)
-    result = forward(tmp_path, "--breakdown", tmp_path / "breakdown.csv")
+    result = forward(tmp_path, "--trace", tmp_path / "trace.json", "--breakdown", tmp_path / "breakdown.csv")
     assert result.returncode == 0, result.stderr
     assert "digits, one call of 2 images: medians of 3 calls" in result.stdout and "gaps" in result.stdout
     rows = breakdown_rows(tmp_path / "breakdown.csv")
@@ -77,16 +77,8 @@ def test_forward_says_where_the_time_goes(tmp_path):
     assert {"conv2d", "groupnorm", "gemm"} <= {row["op"] for row in rows} and {row["variant"] for row in rows} == {"host"}
     assert all(float(row["time_us"]) > 0 and row["kernels"] == "0" for row in rows)
     assert (tmp_path / "out.safetensors").is_file()
-
-
-def test_forward_writes_a_timeline(tmp_path):
-    forward_input(tmp_path)
-    result = forward(tmp_path, "--trace", tmp_path / "trace.json", "--breakdown", tmp_path / "breakdown.csv")
-    assert result.returncode == 0, result.stderr
     tracks, memory = timeline(tmp_path / "trace.json")
-    rows = breakdown_rows(tmp_path / "breakdown.csv")
-    assert [event["name"] for event in tracks["nodes"]] == [row["node"] for row in rows]
-    assert [event["args"]["op"] for event in tracks["nodes"]] == [row["op"] for row in rows]
+    assert [(event["name"], event["args"]["op"]) for event in tracks["nodes"]] == [(row["node"], row["op"]) for row in rows]
     assert set(tracks) == {"nodes", "gaps"}, "the host has no kernels"
     assert all(event["dur"] > 0 and event["args"]["variant"] == "host" for event in tracks["nodes"])
     assert len(memory) == len(rows) and all(args["activations"] > 0 for args in memory)
@@ -160,43 +152,22 @@ def test_a_plan_file_is_read_whatever_its_name(tmp_path, name):
     assert result.returncode == 2 and f"{name} is not a plan (own, baseline, fastest, naive, or a file" in result.stderr, result.stderr
 
 
-INDEX = "diffusion_pytorch_model.safetensors.index.json"
-
-
-def shards(folder):
+def test_forward_takes_shards_that_are_whole(tmp_path):
     """The shipped weights in two files and an index, as a pipeline's folder has them."""
-    tensors, weight_map = load_file(WEIGHTS), {}
-    (folder / "unet").mkdir()
-    for part, names in enumerate((sorted(tensors)[::2], sorted(tensors)[1::2])):
-        name = f"diffusion_pytorch_model-0000{part + 1}-of-00002.safetensors"
-        save_file({tensor: tensors[tensor] for tensor in names}, folder / "unet" / name)
-        weight_map.update(dict.fromkeys(names, name))
-    (folder / "unet" / INDEX).write_text(json.dumps({"metadata": {"total_size": 0}, "weight_map": weight_map}))
-    return weight_map
-
-
-def test_forward_takes_shards(tmp_path):
     forward_input(tmp_path)
-    shards(tmp_path)
-    outputs = []
-    for weights in (WEIGHTS, tmp_path, tmp_path / "unet", tmp_path / "unet" / INDEX):
-        result = forward(tmp_path, "--weights", weights)
-        assert result.returncode == 0, result.stderr
-        outputs.append(load_file(tmp_path / "out.safetensors")["output"])
-        np.testing.assert_array_equal(outputs[-1], outputs[0])
-
-
-def test_forward_refuses_shards_that_are_not_whole(tmp_path):
-    forward_input(tmp_path)
-    weight_map = shards(tmp_path)
-    first, second = sorted(set(weight_map.values()))
-    result = run("forward", "digits", "--device", "host", "--input", tmp_path / "in.safetensors", "--output", tmp_path / "unet" / first,
-                 "--weights", tmp_path)
+    assert forward(tmp_path).returncode == 0
+    expected = load_file(tmp_path / "out.safetensors")["output"]
+    unet, tensors, weight_map = tmp_path / "unet", load_file(WEIGHTS), {}
+    unet.mkdir()
+    for name, part in (("first.safetensors", sorted(tensors)[::2]), ("second.safetensors", sorted(tensors)[1::2])):
+        save_file({tensor: tensors[tensor] for tensor in part}, unet / name)
+        weight_map.update(dict.fromkeys(part, name))
+    (unet / "diffusion_pytorch_model.safetensors.index.json").write_text(json.dumps({"metadata": {"total_size": 0}, "weight_map": weight_map}))
+    result = forward(tmp_path, "--weights", tmp_path)
+    assert result.returncode == 0, result.stderr
+    np.testing.assert_array_equal(load_file(tmp_path / "out.safetensors")["output"], expected)
+    result = run("forward", "digits", "--device", "host", "--input", tmp_path / "in.safetensors", "--output", unet / "first.safetensors", "--weights", tmp_path)
     assert result.returncode == 2 and "is the same file as --weights" in result.stderr, result.stderr
-    (tmp_path / "unet" / second).unlink()
+    (unet / "second.safetensors").unlink()
     result = forward(tmp_path, "--weights", tmp_path)
-    assert result.returncode == 2 and f"file {second} of" in result.stderr and "is missing" in result.stderr, result.stderr
-    (tmp_path / "unet" / INDEX).unlink()
-    result = forward(tmp_path, "--weights", tmp_path)
-    assert result.returncode == 2 and "is a folder without a checkpoint" in result.stderr, result.stderr
-    assert not (tmp_path / "out.safetensors").exists()
+    assert result.returncode == 2 and "file second.safetensors of" in result.stderr and "is missing" in result.stderr, result.stderr

@@ -97,14 +97,5 @@ TEST(Dependence, WeightsAreSecondOfProductsAndNoActivationIsOne) {
   }
 }
 
-TEST(Dependence, OfNothingIsNothing) {
-  const Network network = require_network("digits").build({});
-  EXPECT_EQ(ops_not_reached(network, {}).at("conv2d"), [&] {
-    int count = 0;
-    for (const Node& node : network.graph.nodes()) count += node.op->name == "conv2d" ? 1 : 0;
-    return count;
-  }());
-}
-
 }  // namespace
 }  // namespace noisefloor::networks

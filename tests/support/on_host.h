@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -29,6 +31,16 @@ struct OnHost {
     const auto* found = static_cast<const float*>(executor.data(value));
     return {found, found + network.graph[value].elements()};
   }
+  // All inputs, drawn or as they are filled for timing.
+  void fill(std::uint64_t seed = 1) {
+    for (const NetworkTensor& input : network.inputs) {
+      const Value& value = network.graph[input.value];
+      if (drawn(input.kind))
+        platform.fill_normal(value.dtype, executor.data(input.value), value.elements(), 0, 1, seed + input.value);
+      else
+        fill_for_timing(input, value.dtype, executor.data(input.value));
+    }
+  }
   std::vector<float> call(const std::vector<float>& x) {
     set(network.inputs.front(), x);
     throw_if_failed(executor.enqueue());
@@ -39,6 +51,13 @@ struct OnHost {
   NetworkInfo info;
   Network network;
   Executor executor;
+};
+
+// Counts launches by node.
+struct Counting : LaunchListener {
+  void before(const LaunchLabel& label) override { ++launches[label.node]; }
+  void after() override {}
+  std::map<std::string, int> launches;
 };
 
 }  // namespace noisefloor::pipeline

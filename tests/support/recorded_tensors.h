@@ -40,6 +40,20 @@ inline double distance(const std::vector<float>& found, const std::vector<float>
   return std::sqrt(error / norm);
 }
 
+// A file once more, with tensors of other names or numbers.
+template <class Change>
+void write_changed(const std::filesystem::path& from, const std::filesystem::path& to, const Change& change) {
+  const SafetensorsFile file(from);
+  std::vector<FileTensor> tensors;
+  std::deque<std::vector<std::byte>> storage;
+  for (FileTensor tensor : file.tensors()) {
+    change(tensor, storage.emplace_back(file.read(tensor)));
+    tensor.data = storage.back();
+    tensors.push_back(tensor);
+  }
+  write_safetensors(to, tensors);
+}
+
 // What a recorded loop was told, and its first noise, of its first pictures: a file as --conditioning takes it.
 inline void write_told(const std::filesystem::path& file, const SafetensorsFile& recorded, std::int64_t pictures) {
   std::vector<FileTensor> tensors;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "networks/diffusers.h"
+#include "networks/layers.h"
 #include "networks/network.h"
 
 namespace noisefloor::networks {
@@ -57,6 +58,38 @@ inline NetworkInfo small_decoder(std::int64_t height, std::int64_t width) {
 // SMALL_SVD_VAE of diffusers_unet.py.
 inline NetworkInfo small_video_decoder(std::int64_t frames = 3) {
   return small_decoder_of("svd-vae", {4, 6, 4, frames}, 2, {.channels = {32, 64}, .temporal = true});
+}
+
+// Of no square, with frames and text: its row and its builder are all that there is to write of a network.
+inline void build_video(const BuildOptions& options, Network& network) {
+  const auto& [height, width, channels, frames] = network.image;
+  const ValueId x =
+      network.take("x", NetworkTensor::Kind::image, {network.batch, frames, height, width, channels}, DType::fp32);
+  network.take("sigma", NetworkTensor::Kind::sigma, {network.calls}, DType::fp32);
+  network.take("words", NetworkTensor::Kind::text, {network.calls, options.sizes.tokens, 8}, options.dtype);
+  const ValueId context = network.take("context", NetworkTensor::Kind::conditioning, {network.calls, 8}, options.dtype);
+  Layers layers(network.graph, network.batch * frames, options.dtype);
+  const Image in{layers.cast("in", x, DType::fp32, options.dtype), height, width, channels};
+  Image h = layers.conv("first", in, 16, 3);
+  Layers per_video(network.graph, network.batch, options.dtype);
+  per_video.linear("context", context, network.batch, 8, 16);
+  h = layers.downsample("down", h);
+  h = layers.conv("up", h, channels, 3, {.upsample = true});
+  network.give("output", layers.cast("out", h.id, options.dtype, DType::fp32),
+               {network.calls, frames, h.height, h.width, channels});
+}
+
+inline NetworkInfo video() {
+  return {.name = "video",
+          .description = "of test code",
+          .prediction = sampler_step::Prediction::v,
+          .image = {6, 10, 4, 3},
+          .divisor = 2,
+          .most_frames = 25,
+          .tokens = 5,
+          .most_tokens = 77,
+          .schedule = sampler_step::Schedule::scaled_linear,
+          .builder = build_video};
 }
 
 }  // namespace noisefloor::networks

@@ -7,17 +7,15 @@ Networks, first noise and text are those of diffusers_pipeline.py, of the first 
 """
 
 import json
-from pathlib import Path
 
 import diffusers
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
-from tests.bench.pipeline.diffusers_unet import PINNED, SMALL, SMALL_XL
+from tests.bench.pipeline.diffusers_pipeline import LATENT, draw
+from tests.bench.pipeline.diffusers_unet import FOLDER, SMALL, SMALL_XL, loaded, require_pinned, save
 
-FOLDER = Path(__file__).resolve().parent
 STEPS, GUIDANCE = 5, 2
-LATENT = {"beta_schedule": "scaled_linear", "beta_start": 0.00085, "beta_end": 0.012}
 V = {"prediction_type": "v_prediction"}
 ZERO_SNR = {**LATENT, **V, "rescale_betas_zero_snr": True, "timestep_spacing": "trailing"}
 NO_CLIP = {"clip_sample": False}
@@ -45,41 +43,21 @@ CASES = {
 
 
 def network_of(name):
-    configuration, weights = {"sd15": (SMALL, "small_unet"), "sdxl": (SMALL_XL, "small_sdxl")}[name]
-    unet = diffusers.UNet2DConditionModel(**configuration).eval()
-    unet.load_state_dict({key: tensor.float() for key, tensor in load_file(FOLDER / f"{weights}.safetensors").items()})
-    recorded = load_file(FOLDER / {"sd15": "small_pipeline.safetensors", "sdxl": "small_sdxl_pipeline.safetensors"}[name])
-    return unet.double(), {key: tensor[:1].double() for key, tensor in recorded.items()}
-
-
-def draw(unet, inputs, scheduler):
-    """The loop of diffusers' pipelines, of one picture."""
-    scheduler.set_timesteps(STEPS)
-    latents = inputs["latents"] * scheduler.init_noise_sigma
-    text, added = torch.cat([inputs["negative_prompt_embeds"], inputs["prompt_embeds"]]), None
-    if "time_ids" in inputs:
-        added = {"text_embeds": torch.cat([inputs["negative_pooled_prompt_embeds"], inputs["pooled_prompt_embeds"]]),
-                 "time_ids": torch.cat([inputs["time_ids"]] * 2)}
-    for t in scheduler.timesteps:
-        scaled = scheduler.scale_model_input(torch.cat([latents, latents]), t)
-        without, given = unet(scaled, t, text, added_cond_kwargs=added).sample.chunk(2)
-        latents = scheduler.step(without + GUIDANCE * (given - without), t, latents).prev_sample
-    return latents
+    unet, recorded = {"sd15": (loaded(SMALL, "small_unet"), "small_pipeline"), "sdxl": (loaded(SMALL_XL, "small_sdxl"), "small_sdxl_pipeline")}[name]
+    return unet.double(), {key: tensor[:1].double() for key, tensor in load_file(FOLDER / f"{recorded}.safetensors").items()}
 
 
 def main():
-    if diffusers.__version__ != PINNED:
-        raise SystemExit(f"diffusers {diffusers.__version__} is here, not {PINNED}")
+    require_pinned()
     networks = {name: network_of(name) for name in ("sd15", "sdxl")}
     latents, cases = {}, {}
     for name, (network, kind, configuration) in CASES.items():
         scheduler = getattr(diffusers, f"{kind}Scheduler")(**configuration)
         with torch.no_grad():
-            latents[name] = draw(*networks[network], scheduler).float().contiguous()
+            latents[name] = draw(*networks[network], scheduler, GUIDANCE, STEPS).float()
         # As it is saved: every setting, the class's defaults too.
         cases[name] = {"network": network, "scheduler": json.loads(scheduler.to_json_string())}
-        print(f"{name}: at most {latents[name].abs().max():.3g}")
-    save_file(latents, FOLDER / "checkpoint_settings.safetensors", {"diffusers": diffusers.__version__, "torch": torch.__version__})
+    save("checkpoint_settings", latents)
     lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(case)}" for name, case in cases.items())
     text = f'{{\n  "steps": {STEPS}, "guidance": {GUIDANCE},\n{lines}\n}}\n'
     (FOLDER / "checkpoint_settings.json").write_text(text)

@@ -3,14 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <map>
 #include <string>
 #include <utility>
 
 #include "bench/pipeline/checkpoint.h"
-#include "bench/pipeline/executor.h"
-#include "bench/sweep/suite.h"
+#include "tests/support/on_host.h"
 #include "tests/support/recorded_tensors.h"
+#include "tests/support/refusal.h"
 #include "tests/support/small_networks.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/weights_by_rule.h"
@@ -33,23 +32,18 @@ double error_in(DType dtype, const NetworkInfo& info, const std::string& name) {
   const Checkpoint weights(checkpoint);
   weights.check(network);
   const SafetensorsFile file(kFolder / (name + "_forward.safetensors"));
-  const auto platform = make_host_platform();
-  Executor executor(*platform, network, weights, {*platform, suite(), count_problems(network.graph), {"naive"}});
-  const auto pixels = static_cast<std::size_t>(network.image.pixels());
+  OnHost host(info, {.batch = 2, .dtype = dtype}, weights);
   for (const NetworkTensor& input : network.inputs) {
     std::vector<float> numbers = recorded_numbers(file, input.name);
-    if (input.kind == NetworkTensor::Kind::image) numbers = channels_last_of(numbers, 4, pixels);
-    const Value& value = network.graph[input.value];
-    for (std::size_t i = 0; i < numbers.size(); ++i)
-      store_element(value.dtype, executor.data(input.value), static_cast<std::int64_t>(i), numbers[i]);
+    if (input.kind == NetworkTensor::Kind::image)
+      numbers = channels_last_of(numbers, 4, static_cast<std::size_t>(network.image.pixels()));
+    host.set(input, numbers);
   }
-  throw_if_failed(executor.enqueue());
+  throw_if_failed(host.executor.enqueue());
   const std::vector<std::int64_t>& shape = network.outputs.front().shape;
   const auto channels = static_cast<std::size_t>(shape.back());
   const auto drawn = static_cast<std::size_t>(shape[shape.size() - 3] * shape[shape.size() - 2]);
-  const std::vector<float> expected = channels_last_of(recorded_numbers(file, "output"), channels, drawn);
-  const auto* found = static_cast<const float*>(executor.data(network.output()));
-  return distance({found, found + expected.size()}, expected);
+  return distance(host.held(network.output()), channels_last_of(recorded_numbers(file, "output"), channels, drawn));
 }
 
 TEST(Diffusers, TheNetworksAreWhatItComputes) {
@@ -66,50 +60,20 @@ TEST(Diffusers, TheNetworksAreWhatItComputes) {
     }
 }
 
-// What later versions have otherwise: several blocks a transformer, between matrices.
-TEST(Diffusers, TransformersAreOfSeveralBlocksAndOtherProjections) {
-  const NetworkInfo info = small_network(
-      "sd15", {.levels = {{32, 2, 0}, {64, 4, 2}}, .middle_transformer_blocks = 3, .linear_projection = true});
-  const Network network = info.build({});
-  std::map<std::string, std::vector<std::int64_t>> shapes;
-  for (const Value& value : network.graph.values())
-    if (value.source) shapes[value.source->name] = value.source->file;
-  const std::vector<std::int64_t> matrix{64, 64};
-  EXPECT_EQ(shapes.at("down_blocks.1.attentions.1.proj_in.weight"), matrix);
-  EXPECT_EQ(shapes.at("up_blocks.0.attentions.2.proj_out.weight"), matrix);
-  EXPECT_TRUE(shapes.contains("down_blocks.1.attentions.1.transformer_blocks.1.ff.net.2.weight"));
-  EXPECT_FALSE(shapes.contains("down_blocks.1.attentions.1.transformer_blocks.2.ff.net.2.weight"));
-  EXPECT_TRUE(shapes.contains("mid_block.attentions.0.transformer_blocks.2.ff.net.2.weight"));
-  EXPECT_FALSE(shapes.contains("down_blocks.0.attentions.0.norm.weight"));
-  EXPECT_EQ(shapes.at("down_blocks.1.attentions.0.transformer_blocks.0.attn2.to_k.weight").back(), 768);
-}
-
+// Of three projections that are one product here, and of what it has no use for.
 TEST(Diffusers, EveryTensorOfTheCheckpointIsAsked) {
   const NetworkInfo info = small_network("sd15", kSmall);
   const Network network = info.build({});
   EXPECT_NO_THROW(Checkpoint(kWeights).check(network));
-  // Of three projections that are one product here, and of what it has no use for.
-  const SafetensorsFile file(kWeights);
-  std::vector<FileTensor> tensors;
-  std::vector<std::vector<std::byte>> storage;
-  for (const FileTensor& tensor : file.tensors()) {
-    storage.push_back(file.read(tensor));
-    tensors.push_back({tensor.name, tensor.dtype, tensor.shape, storage.back()});
-    if (tensor.name.ends_with("0.attn1.to_k.weight")) tensors.back().name += ".odd";
-  }
   const TemporaryFolder folder;
-  write_safetensors(folder / "w.safetensors", tensors);
-  try {
-    Checkpoint(folder / "w.safetensors").check(network);
-    FAIL() << "a wrong checkpoint was taken";
-  } catch (const InvalidInput& error) {
-    const std::string message = error.what();
-    for (const char* part :
-         {"8 of its tensors", "down_blocks.0.attentions.0.transformer_blocks.0.attn1.to_k.weight [16, 16] is missing",
-          "mid_block.attentions.0.transformer_blocks.0.attn1.to_k.weight [32, 32] is missing",
-          "attn1.to_k.weight.odd is not a tensor of small"})
-      EXPECT_NE(message.find(part), std::string::npos) << part << " in\n" << message;
-  }
+  write_changed(kWeights, folder / "w.safetensors", [](FileTensor& tensor, const std::vector<std::byte>&) {
+    if (tensor.name.ends_with("0.attn1.to_k.weight")) tensor.name += ".odd";
+  });
+  expect_parts(
+      refusal_of([&] { Checkpoint(folder / "w.safetensors").check(network); }),
+      {"8 of its tensors", "down_blocks.0.attentions.0.transformer_blocks.0.attn1.to_k.weight [16, 16] is missing",
+       "mid_block.attentions.0.transformer_blocks.0.attn1.to_k.weight [32, 32] is missing",
+       "attn1.to_k.weight.odd is not a tensor of small"});
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ from pathlib import Path
 import diffusers
 import numpy as np
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from baselines.pytorch.networks import stable_diffusion
 
@@ -116,20 +116,51 @@ def weights_by_rule(network):
     return weights
 
 
-def write_small(name, configuration):
-    torch.manual_seed(16)
-    network = build(configuration)
-    metadata = {"diffusers": diffusers.__version__, "torch": torch.__version__, "configuration": json.dumps(configuration)}
+def randomised(network):
+    """As a checkpoint in fp16 has them."""
     with torch.no_grad():
         for parameter in network.parameters():
             if parameter.dim() == 1:  # norms and biases start as ones and zeros, which would hide a mix-up
                 parameter.add_(torch.randn_like(parameter) * 0.2)
             parameter.copy_(parameter.half())
-        weights = {tensor: numbers.half().contiguous() for tensor, numbers in network.state_dict().items()}
-        inputs = inputs_of(configuration, 8, 12, 5)
-        output = call(network, inputs)
-    save_file(weights, FOLDER / f"{name}.safetensors", metadata)
-    save_file({**inputs, "output": output.contiguous()}, FOLDER / f"{name}_forward.safetensors", metadata)
+    return network.eval()
+
+
+def by_rule(network):
+    network.load_state_dict(weights_by_rule(network))
+    return network.eval()
+
+
+def loaded(configuration, name):
+    """A U-Net with the weights of a file that write_small() wrote."""
+    unet = build(configuration)
+    unet.load_state_dict({key: tensor.float() for key, tensor in load_file(FOLDER / f"{name}.safetensors").items()})
+    return unet
+
+
+def save(name, tensors, configuration=None):
+    metadata = {"diffusers": diffusers.__version__, "torch": torch.__version__}
+    if configuration is not None:
+        metadata["configuration"] = json.dumps(configuration)
+    save_file({key: tensor.contiguous() for key, tensor in tensors.items()}, FOLDER / f"{name}.safetensors", metadata)
+    print(name, {key: tensor.abs().max().item() for key, tensor in list(tensors.items())[:20]})
+
+
+def save_weights(name, network, configuration):
+    save(name, {tensor: numbers.half() for tensor, numbers in network.state_dict().items()}, configuration)
+
+
+def require_pinned():
+    if diffusers.__version__ != PINNED:
+        raise SystemExit(f"diffusers {diffusers.__version__} is here, not {PINNED}")
+
+
+def write_small(name, configuration):
+    torch.manual_seed(16)
+    network = randomised(build(configuration))
+    inputs = inputs_of(configuration, 8, 12, 5)
+    save_weights(name, network, configuration)
+    save(f"{name}_forward", {**inputs, "output": call(network, inputs)}, configuration)
 
 
 SMALL_SVD_VAE = {
@@ -142,29 +173,22 @@ SMALL_SVD_VAE = {
 
 def write_small_video_decoder(name, configuration):
     torch.manual_seed(16)
-    network = diffusers.AutoencoderKLTemporalDecoder(**configuration).eval()
-    network.load_state_dict(weights_by_rule(network))
+    network = by_rule(diffusers.AutoencoderKLTemporalDecoder(**configuration))
     x = torch.randn(2, 3, 4, 4, 6)
-    with torch.no_grad():
-        output = network.decode(x.flatten(0, 1) / network.config.scaling_factor, num_frames=3).sample.unflatten(0, (2, 3))
-    metadata = {"diffusers": diffusers.__version__, "torch": torch.__version__, "configuration": json.dumps(configuration)}
-    save_file({"x": x, "output": output.contiguous()}, FOLDER / f"{name}_forward.safetensors", metadata)
+    output = network.decode(x.flatten(0, 1) / network.config.scaling_factor, num_frames=3).sample.unflatten(0, (2, 3))
+    save(f"{name}_forward", {"x": x, "output": output}, configuration)
 
 
 def write_small_video(name, configuration):
     torch.manual_seed(16)
-    network = build(configuration)
-    network.load_state_dict(weights_by_rule(network))
+    network = by_rule(build(configuration))
     inputs = video_inputs_of(configuration, 3, 4, 6)
-    with torch.no_grad():
-        output = call(network, inputs)
-    metadata = {"diffusers": diffusers.__version__, "torch": torch.__version__, "configuration": json.dumps(configuration)}
-    save_file({**inputs, "output": output.contiguous()}, FOLDER / f"{name}_forward.safetensors", metadata)
+    save(f"{name}_forward", {**inputs, "output": call(network, inputs)}, configuration)
 
 
+@torch.no_grad()
 def main():
-    if diffusers.__version__ != PINNED:
-        raise SystemExit(f"diffusers {diffusers.__version__} is here, not {PINNED}")
+    require_pinned()
     write_small("small_unet", SMALL)
     write_small("small_sdxl", SMALL_XL)
     write_small_video("small_svd", SMALL_SVD)

@@ -19,25 +19,14 @@ using sampler_step::Solver;
 struct Opened : OnHost {
   Opened(const NetworkInfo& row, std::int64_t blocks)
       : OnHost(row, {.dtype = DType::fp32, .sampling = true, .shallow_blocks = blocks}) {
-    for (const NetworkTensor& input : network.inputs) {
-      const Value& value = network.graph[input.value];
-      if (drawn(input.kind)) {
-        platform.fill_normal(value.dtype, executor.data(input.value), value.elements(), 0, 1, 1 + input.value);
-        continue;
-      }
-      std::vector<char> data(value.bytes());
-      fill_for_timing(input, value.dtype, data.data());
-      platform.upload(executor.data(input.value), data.data(), data.size());
-    }
+    fill();
     throw_if_failed(executor.enqueue_once());
   }
   std::vector<float> call(std::uint64_t x, bool shallow) {
     const Value& image = network.graph[network.x()];
     platform.fill_normal(image.dtype, executor.data(network.x()), image.elements(), 0, 1, x);
     throw_if_failed(executor.enqueue_call(shallow));
-    std::vector<float> output(static_cast<std::size_t>(network.graph[network.output()].elements()));
-    platform.download(output.data(), executor.data(network.output()), output.size() * sizeof(float));
-    return output;
+    return held(network.output());
   }
 };
 
@@ -66,11 +55,6 @@ constexpr SamplingOptions kTwoOfFour{.solver = Solver::edm_euler, .steps = 4, .s
 const std::vector<int> kLabels{3};
 
 TEST(Sampler, OneCallInSoManyIsWhole) {
-  struct Counting : LaunchListener {
-    void before(const LaunchLabel& label) override { ++launches[label.node]; }
-    void after() override {}
-    std::map<std::string, int> launches;
-  };
   SamplingOptions options{.solver = Solver::edm_euler, .steps = 7, .cache_every = 3};
   Digits digits;
   Counting counting;

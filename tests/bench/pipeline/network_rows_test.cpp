@@ -12,6 +12,7 @@
 #include "bench/sweep/selection.h"
 #include "bench/sweep/suite.h"
 #include "reports/totals/roofline.h"
+#include "tests/support/refusal.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/two_ways.h"
 
@@ -256,12 +257,10 @@ TEST(Plans, TakeTheRowsOfTheRun) {
   KnownTimes none_right;
   none_right.add(row_of("first", Outcome::incorrect, {}));
   none_right.add(row_of("second", Outcome::cuda_error, {}));
-  try {
-    const pipeline::Plan plan(host(), two_ways(), one_problem(), {"own", false, &none_right});
-    FAIL();
-  } catch (const InvalidInput& error) {
-    EXPECT_NE(std::string(error.what()).find("first: incorrect: a reason"), std::string::npos) << error.what();
-  }
+  expect_parts(refusal_of([&] {
+                 pipeline::Plan(host(), two_ways(), one_problem(), {"own", false, &none_right});
+               }),
+               {"first: incorrect: a reason"});
 }
 
 }  // namespace

@@ -98,13 +98,6 @@ TEST(Sampler, ReportsAndDrawsTheSame) {
   EXPECT_EQ(reports, (std::vector<std::size_t>{1, 2, 3, 4, 5, 6}));
 }
 
-// Counts launches by node.
-struct Counting : LaunchListener {
-  void before(const LaunchLabel& label) override { ++launches[label.node]; }
-  void after() override {}
-  std::map<std::string, int> launches;
-};
-
 // Two batches of a network's sampling loop of three calls, told other things each; `once`: whether what does not change
 // in a loop is computed once. Returns the pictures, and how often each node was launched.
 std::pair<std::vector<float>, std::map<std::string, int>> two_batches(const NetworkInfo& info, bool guided, bool once,
