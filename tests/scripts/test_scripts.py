@@ -20,7 +20,7 @@ def executable(path, text):
     return path
 
 
-@pytest.mark.parametrize("script", ["setup", "sweep", "test", "ab", "bundle", "wheel", "slurm-sweep", "slurm_task.sh", "ncu", "nsys", "../.ci/run", "../tests/slurm/run", "bundle_run.sh",
+@pytest.mark.parametrize("script", ["setup", "sweep", "test", "ab", "bundle", "wheel", "slurm-sweep", "ncu", "nsys", "../.ci/run", "../tests/slurm/run", "bundle_run.sh",
                                     "../tools/fuzz", "../tools/tune", "../tools/fit/run", "../tools/publish", "../tools/crosscheck", "../tools/size"])
 def test_help_is_the_header(script, tmp_path):
     path = SCRIPTS / script
