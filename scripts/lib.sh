@@ -43,15 +43,9 @@ setup() {
 
 # pip_of PYTHON ARGUMENTS...: that Python's pip. What the caller has set says where packages come from, and not where they go, or whether.
 pip_of() {
-  local python=$1 name without=()
+  local python=$1
   shift
-  for name in ${!PIP_@}; do
-    case "$name" in
-      PIP_*INDEX* | PIP_FIND_LINKS | PIP_TRUSTED_HOST | PIP_*CERT | PIP_PROXY | PIP_*TIMEOUT | PIP_RETRIES | PIP_*CACHE_DIR | PIP_CONFIG_FILE | PIP_KEYRING*) ;;
-      *) without+=(-u "$name") ;;
-    esac
-  done
-  env "${without[@]}" "$python" -I -m pip "$@" -q --disable-pip-version-check --no-input </dev/null
+  env -u PIP_USER -u PIP_TARGET -u PIP_PREFIX -u PIP_ROOT -u PIP_DRY_RUN "$python" -I -m pip "$@" -q --disable-pip-version-check --no-input </dev/null
 }
 
 # Prints nvcc's path; fails where there is none.
@@ -69,7 +63,7 @@ find_nvcc() {
 # Sets `gpus`, one a line as scripts/gpus has them, and `no_gpu`, why there is none.
 find_gpus() {
   local answer
-  answer=$(sh "$root/scripts/gpus" 2>&1) || true
+  answer=$(python3 -I "$root/scripts/gpus" 2>&1) || true
   gpus=$(grep -E '^[0-9]+\.[0-9] ' <<<"$answer" || true)
   no_gpu=''
   [ -n "$gpus" ] || no_gpu=$(paste -sd'|' - <<<"$answer" | sed 's/|/; /g')

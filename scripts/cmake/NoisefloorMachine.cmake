@@ -137,7 +137,7 @@ endfunction()
 # noisefloor_find_architectures(KNOWN OUT): of the GPUs in this machine (scripts/gpus), as far as nvcc knows them. Where there is none: those of
 # an earlier configuration's GPUs, else 90a.
 function(noisefloor_find_architectures known out)
-  execute_process(COMMAND sh "${PROJECT_SOURCE_DIR}/scripts/gpus" OUTPUT_VARIABLE gpus ERROR_VARIABLE words RESULT_VARIABLE code)
+  execute_process(COMMAND python3 -I "${PROJECT_SOURCE_DIR}/scripts/gpus" OUTPUT_VARIABLE gpus ERROR_VARIABLE words RESULT_VARIABLE code)
   string(REGEX MATCHALL "[^\n]+" words "${words}")
   string(REGEX MATCHALL "[^\n]+" gpus "${gpus}")
   set(names)

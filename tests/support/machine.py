@@ -1,35 +1,49 @@
 """A machine of stand-ins: programs that lie first on PATH, and a driver's library that answers as a test asks."""
 
+import atexit
+import functools
 import os
 import shutil
 import subprocess
-import sys
+import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-# Stands in for nvidia-smi. What it says goes to stdout, as the real one's complaints do.
-NVIDIA_SMI = "#!/bin/sh\ncat <<'SAID'\n{said}\nSAID\nexit {code}\n"
-# Python, but for who asks the driver's library: there it has none, whatever this machine has.
-NO_DRIVER = '#!/bin/sh\n[ "$*" != "-I -" ] || exit 9\nexec {python} "$@"\n'
-# The driver's library: DRIVER is the error of cuInit, or "MAJOR MINOR MAJOR MINOR", a pair for each GPU.
 LIBCUDA = r"""
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
-static int read_numbers(int* numbers) {
-  int count = 0;
-  for (char* text = strdup(getenv("DRIVER")), *word = strtok(text, " "); word; word = strtok(nullptr, " ")) numbers[count++] = atoi(word);
-  return count;
+#include <sstream>
+#include <string>
+#include <vector>
+struct Gpu { int part[2]; std::string name; };
+static std::vector<Gpu> gpus() {
+  std::vector<Gpu> all;
+  std::istringstream text(getenv("DRIVER"));
+  for (std::string one; std::getline(text, one, ';');) {
+    Gpu gpu;
+    std::istringstream words(one);
+    if (words >> gpu.part[0] >> gpu.part[1] >> std::ws && std::getline(words, gpu.name)) all.push_back(gpu);
+  }
+  return all;
 }
 extern "C" {
-int cuInit(unsigned) { int n[8]; return read_numbers(n) == 1 ? n[0] : 0; }
+int cuInit(unsigned) { return gpus().empty() ? atoi(getenv("DRIVER")) : 0; }
 int cuGetErrorString(int, const char** text) { *text = "words of the driver"; return 0; }
-int cuDeviceGetCount(int* count) { int n[8]; *count = read_numbers(n) / 2; return 0; }
+int cuDeviceGetCount(int* count) { *count = gpus().size(); return 0; }
 int cuDeviceGet(int* device, int index) { *device = index; return 0; }
-int cuDeviceGetName(char* name, int bytes, int device) { snprintf(name, bytes, "GPU %d", device); return 0; }
-int cuDeviceGetAttribute(int* value, int attribute, int device) { int n[8]; read_numbers(n); *value = n[2 * device + attribute - 75]; return 0; }
+int cuDeviceGetName(char* name, int bytes, int device) { strncpy(name, gpus()[device].name.c_str(), bytes); return 0; }
+int cuDeviceGetAttribute(int* value, int attribute, int device) { *value = gpus()[device].part[attribute - 75]; return 0; }
 }
 """
+
+
+@functools.cache
+def driver_library():
+    folder = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, folder)
+    (folder / "libcuda.cpp").write_text(LIBCUDA)
+    subprocess.run(["g++", "-shared", "-fPIC", "-o", folder / "libcuda.so.1", folder / "libcuda.cpp"], check=True)
+    return folder
 
 
 class Machine:
@@ -44,15 +58,9 @@ class Machine:
         path.chmod(0o755)
         return path
 
-    def nvidia_smi(self, said, code=0):
-        """What nvidia-smi says; there is no library to ask."""
-        self.program("nvidia-smi", NVIDIA_SMI.format(said=said, code=code))
-        self.program("python3", NO_DRIVER.format(python=sys.executable))
-
     def driver(self, answer):
-        (self.tools / "libcuda.cpp").write_text(LIBCUDA)
-        subprocess.run(["g++", "-shared", "-fPIC", "-o", self.tools / "libcuda.so.1", self.tools / "libcuda.cpp"], check=True)
-        self.environment |= {"LD_LIBRARY_PATH": str(self.tools), "DRIVER": answer}
+        """Its library: `answer` is the error of cuInit, or "MAJOR MINOR NAME; MAJOR MINOR NAME"."""
+        self.environment |= {"LD_LIBRARY_PATH": str(driver_library()), "DRIVER": answer}
 
     def run(self, *command, cwd=None, without=(), **environment):
         environment = {name: value for name, value in (os.environ | self.environment | environment).items() if name not in without}

@@ -73,12 +73,12 @@ def test_one_plan_serves_all_fusions_weighted_by_their_counts(tmp_path):
 @pytest.mark.parametrize("rows, message", [
     ((), "has no timings"),
     ((ESTIMATE,), "nothing is written"),
-    ((ESTIMATE, ESTIMATE), "twice"),
-    ((ESTIMATE.replace(",10,20", ",0,20"),), ":2: warm_us is '0'; it must be a number above 0"),
-    ((ESTIMATE.replace(",1,10,", ",2,10,"),), "estimated is '2'; it must be 0 or 1"),
+    ((ESTIMATE, ESTIMATE), ":3: "),
+    ((ESTIMATE.replace(",10,20", ",0,20"),), ":2: 0.0 and 20.0 us"),
+    ((ESTIMATE.replace(",10,20", ",many,20"),), ":2: "),
     ((ESTIMATE.replace(",1,10,", ",0,10,"),), "no time of the estimate's plan"),
-    ((ESTIMATE, "1,64,128"), ":3: has too few columns; the header has 10"),
-    ((timing(ESTIMATE).replace(",held=0", ""),), "held is ''; it must be a whole number, 0 or more"),
+    ((ESTIMATE, "1,64,128"), ":3: "),
+    ((timing(ESTIMATE).replace(",held=0", ""),), "'held'"),
     ((timing(ESTIMATE).replace("ptx_sm90a", "tiled"),), "times of tiled in bf16; the table is of ptx_sm90a in bf16"),
 ])
 def test_bad_timings_are_refused_and_write_nothing(tmp_path, rows, message):
@@ -95,7 +95,7 @@ def test_shapes_may_be_of_two_commits_but_not_what_is_compared(tmp_path):
     assert result.returncode == 0 and len(rows) == 2, result.stderr
     assert "commits abc and def" in (tmp_path / "table.cpp").read_text()
     result, _ = table(tmp_path, ESTIMATE, timing(f"1,64,128,32,silu,0,{fast}", "GPU,132,def"))
-    assert result.returncode == 2 and "timed at def, other lines of that shape at abc" in result.stderr
+    assert result.returncode == 2 and "the commit is def, and abc" in result.stderr
 
 
 def test_an_image_that_is_halved_has_a_row_of_its_own(tmp_path):
@@ -174,23 +174,19 @@ def test_rows_of_shapes_that_were_not_timed_are_kept_where_asked(tmp_path):
 ROW = "    {" + FIRST.format(96) + "},\n"
 
 
-@pytest.mark.parametrize("old, new, why", [
-    ("", None, "does not say what it was timed on"),
-    ("kSchedules = ", "kOthers = ", "has no array kSchedules"),
-    ("array<MeasuredSchedule, 1>", "array<MeasuredSchedule, 2>", "says 2 rows and has 1 lines"),
-    (ROW, ROW + ROW, "says 1 rows and has 2 lines"),
-    (ROW, ROW.replace("96", "9x6"), "no row of 12 numbers"),
-    (ROW, "<<<<<<< ours\n", "no row of 12 numbers"),
+@pytest.mark.parametrize("old, new", [
+    ("SMs", "XMs"), ("kSchedules = ", "kOthers = "), ("array<MeasuredSchedule, 1>", "array<MeasuredSchedule, 2>"), (ROW, ROW + ROW.replace("256", "9x6")),
+    (ROW, ROW.replace(", 1}", ", 1, 1}")), (ROW, "<<<<<<< ours\n"),
 ])
-def test_a_damaged_table_is_refused_and_stays(tmp_path, old, new, why):
+def test_a_damaged_table_is_refused_and_stays(tmp_path, old, new):
     schedules_written(tmp_path, "m=64,n=128,k=256")
     table = tmp_path / "table.cpp"
     text = table.read_text()
     assert old in text
-    damaged = text.replace(old, new) if new is not None else ""
+    damaged = text.replace(old, new)
     table.write_text(damaged)
     result, _, _ = schedules_written(tmp_path, "m=64,n=128,k=512", "--keep")
-    assert result.returncode == 2 and why in result.stderr and table.read_text() == damaged, result.stderr
+    assert result.returncode == 2 and "--keep takes a table" in result.stderr and table.read_text() == damaged, result.stderr
 
 
 @pytest.mark.parametrize("asked, taken", [((9, 1), True), ((1, 9), False), ((0, 0), False), (("", ""), False)])
@@ -228,7 +224,7 @@ def test_script(arguments, code, message):
 def test_script_needs_a_gpu_that_runs_the_kernel(tmp_path):
     """Before anything is installed or built."""
     machine = Machine(tmp_path)
-    machine.nvidia_smi("8.9, NVIDIA L40S")
+    machine.driver("8 9 NVIDIA L40S")
     result = machine.run(ROOT / "tools/tune", "groupnorm")
     assert result.returncode == 2 and "looking for a GPU: what groupnorm chooses from runs on GPUs of compute capability 9.0 alone" in result.stderr, result.stderr
 
