@@ -26,7 +26,6 @@ sys.path.insert(0, str(ROOT))
 from baselines.pytorch.output_file import CannotWrite, OutputFile  # noqa: E402
 
 COMPUTE_CAPABILITY = "9.0"  # of the GPUs that run what is timed
-TIMING_COLUMNS = "device,sm_count,commit,problem,dtype,variant,choice,estimated,warm_us,cold_us".split(",")
 LEAST_WIN = 0.01  # of warm and cold time together
 MOST_LOSS = 0.005  # of either
 SCHEDULE = (("rows", 1), ("columns", 1), ("pingpong", 0), ("multicast", 1), ("splits", 1))  # of the products' ptx rungs
@@ -60,87 +59,72 @@ class Refused(Exception):
     pass
 
 
-def read_rows(path, columns):
-    """Rows of a CSV file as (line, dict); columns beyond `columns` may be there too."""
+def lines_of(path, take):
+    """`take` of each row of a CSV file. What it makes nothing of is not what `noisefloor tune` writes."""
     try:
         with open(path, newline="", encoding="utf-8") as file:
-            reader = csv.DictReader(file, strict=True)
-            missing = [c for c in columns if c not in (reader.fieldnames or [])]
-            if missing:
-                raise Refused(f"{path}: has no column {', '.join(missing)}")
-            for row in reader:
-                if None in row or None in row.values():
-                    raise Refused(f"{path}:{reader.line_num}: has too {'many' if None in row else 'few'} columns; the header has {len(reader.fieldnames)}")
-                yield reader.line_num, row
+            for number, row in enumerate(csv.DictReader(file, strict=True), 2):
+                try:
+                    take(row)
+                except (KeyError, TypeError, ValueError, AttributeError) as error:
+                    raise Refused(f"{path}:{number}: a field is missing, or is {error}") from None
+                except Refused as error:
+                    raise Refused(f"{path}:{number}: {error}") from None
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise Refused(f"{path}: {error}") from error
 
 
-def pairs(path, line, row, column):
-    """The fields of a text like a=1,b=2."""
-    fields = dict(part.split("=", 1) for part in row[column].split(",") if "=" in part)
-    if ",".join(f"{key}={value}" for key, value in fields.items()) != row[column]:
-        raise Refused(f"{path}:{line}: {column} is '{row[column]}'; it must be fields like a=1,b=2")
-    return fields
+def fields_of(text):
+    return dict(part.split("=", 1) for part in text.split(","))
 
 
-def whole(path, line, row, field, least=0):
-    text = row.get(field, "")
-    if not (text.isascii() and text.isdigit() and len(text) <= 18 and int(text) >= least):
-        raise Refused(f"{path}:{line}: {field} is '{text}'; it must be a whole number, {least} or more")
-    return int(text)
+def whole(fields, name, least):
+    number = int(fields[name])
+    if number < least:
+        raise ValueError(f"{name}={number}, below {least}")
+    return number
 
 
-def microseconds(path, line, row, field):
-    try:
-        value = float(row[field])
-    except ValueError:
-        value = math.nan
-    if not 0 < value < math.inf:
-        raise Refused(f"{path}:{line}: {field} is '{row[field]}'; it must be a number above 0")
-    return value
-
-
-def key_of(tuned, path, line, fields):
+def key_of(tuned, fields):
     """(shape, kind) of a problem, from its fields as text."""
     fields = tuned.derive({name: text for name, text in fields.items() if text not in (None, "")})
-    default = {name: text for name, text, _ in tuned.shape if text is not None}
-    shape = tuple(whole(path, line, default | fields, name, least) for name, _, least in tuned.shape)
-    return shape, tuple(fields.get(name, text) for name, text in tuned.kinds)
+    fields = {name: text for name, text, *_ in (*tuned.shape, *tuned.kinds) if text is not None} | fields
+    return tuple(whole(fields, name, least) for name, _, least in tuned.shape), tuple(fields[name] for name, _ in tuned.kinds)
 
 
 def read_timings(tuned, path):
     """(device, SMs, [commit]), and {(variant, shape): {kind: {choice: (warm, cold)}}}, and {(variant, shape): the estimate's choice}, and {(shape, kind):
     how often graphs ask for it}. Problems that differ in nothing of these are one to the table, and take the same time: the first's are taken."""
-    gpu, times, estimated, problems, commits, asked = None, defaultdict(lambda: defaultdict(dict)), {}, {}, {}, {}
-    for line, row in read_rows(path, TIMING_COLUMNS):
-        here = (row["device"], whole(path, line, row, "sm_count", 1))
-        if gpu not in (None, here):
-            raise Refused(f"{path}:{line}: timed on {here}, lines before on {gpu}; a table is of one GPU")
-        gpu = here
+    gpus, times, estimated, problems, commits, asked = set(), defaultdict(lambda: defaultdict(dict)), {}, {}, {}, {}
+
+    def same(known, key, value, what):
+        if known.setdefault(key, value) != value:
+            raise Refused(f"{what} is {value}, and {known[key]} in lines before; it is one for a shape")
+
+    def take(row):
+        gpus.add((row["device"], int(row["sm_count"])))
+        if len(gpus) > 1:
+            raise Refused(f"a table is of one GPU, not of {gpus}")
         if row["variant"] in tuned.untabled:
-            continue
+            return
         if row["variant"] not in tuned.arrays or row["dtype"] != "bf16":
-            raise Refused(f"{path}:{line}: times of {row['variant']} in {row['dtype']}; the table is of {' and '.join(tuned.arrays)} in bf16")
-        problem, choice = pairs(path, line, row, "problem"), UNSAID | pairs(path, line, row, "choice")
-        shape, kind = key_of(tuned, path, line, problem)
-        if row.get("asked"):
-            asked[shape, kind, row["problem"]] = whole(path, line, row, "asked")
+            raise Refused(f"times of {row['variant']} in {row['dtype']}; the table is of {' and '.join(tuned.arrays)} in bf16")
+        shape, kind = key_of(tuned, fields_of(row["problem"]))
+        choice = UNSAID | fields_of(row["choice"])
+        plan, us = tuple(whole(choice, name, least) for name, least in tuned.choice), (float(row["warm_us"]), float(row["cold_us"]))
+        asked[shape, kind, row["problem"]] = int(row.get("asked") or 0)
         shape = (row["variant"], shape)
-        plan = tuple(whole(path, line, choice, name, least) for name, least in tuned.choice)
         if problems.setdefault((shape, kind), row["problem"]) != row["problem"]:
-            continue
-        if commits.setdefault(shape, row["commit"]) != row["commit"]:
-            raise Refused(f"{path}:{line}: timed at {row['commit']}, other lines of that shape at {commits[shape]}; what is compared is of one commit")
-        timed = times[shape][kind]
-        if plan in timed:
-            raise Refused(f"{path}:{line}: the same {tuned.name} of the same problem is there twice")
-        timed[plan] = (microseconds(path, line, row, "warm_us"), microseconds(path, line, row, "cold_us"))
-        if row["estimated"] not in ("0", "1"):
-            raise Refused(f"{path}:{line}: estimated is '{row['estimated']}'; it must be 0 or 1")
-        if row["estimated"] == "1" and estimated.setdefault(shape, plan) != plan:
-            raise Refused(f"{path}:{line}: the estimate's {tuned.name} is {plan} here and {estimated[shape]} before; it is one for a shape")
-    if gpu is None:
+            return
+        same(commits, shape, row["commit"], "the commit")
+        if row["estimated"] == "1":
+            same(estimated, shape, plan, f"the estimate's {tuned.name}")
+        if plan in times[shape][kind] or not all(0 < value < math.inf for value in us):
+            raise Refused(f"{us[0]} and {us[1]} us of {row['choice']}; each choice has one time above 0")
+        times[shape][kind][plan] = us
+
+    lines_of(path, take)
+    if not times:
         raise Refused(f"{path}: has no timings")
     for shape, kinds in times.items():
         for kind, timed in kinds.items():
@@ -149,15 +133,17 @@ def read_timings(tuned, path):
     graphs = defaultdict(int)
     for (shape, kind, _), count in asked.items():
         graphs[shape, kind] += count
-    return (*gpu, list(dict.fromkeys(commits.values()))), times, estimated, graphs
+    return (*gpus.pop(), list(dict.fromkeys(commits.values()))), times, estimated, graphs
 
 
 def read_networks(tuned, path):
     """{network: {(shape, kind): count}}"""
     networks = defaultdict(lambda: defaultdict(int))
-    needed = ["network", *(name for name, default, _ in tuned.shape if default is None), "count"]
-    for line, row in read_rows(path, needed):
-        networks[row["network"]][key_of(tuned, path, line, row)] += whole(path, line, row, "count", 1)
+
+    def take(row):
+        networks[row["network"]][key_of(tuned, row)] += int(row["count"])
+
+    lines_of(path, take)
     return networks
 
 
@@ -181,39 +167,26 @@ def choose(tuned, times, estimated, counts):
 def read_table(tuned, path):
     """Of a table that `cpp` wrote: (number of SMs, what it was timed on), and {(variant, shape): choice}. A line that `cpp` would not write is refused:
     what is not understood would be lost."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise Refused(f"{path}: {error}") from error
-
-    def damaged(why):
-        return Refused(f"{path}: {why}: --keep takes a table as write_table wrote it")
-
-    about = " ".join(re.sub(r"^// ?", "", line) for line in text.partition("#include")[0].splitlines())
-    source = re.search(rf"not by hand\. (.*?, (\d+) SMs, .*?): \d+ {tuned.name}s,", about)
-    if source is None:
-        raise damaged("does not say what it was timed on")
     fields = [(name, least) for name, _, least in tuned.shape] + list(tuned.choice)
     table = {}
-    for variant, array in tuned.arrays.items():
-        found = re.search(rf"^constexpr std::array<{tuned.record}, (\d+)> {array} = {{{{\n(.*?)^}}}};$", text, re.DOTALL | re.MULTILINE)
-        if found is None:
-            raise damaged(f"has no array {array}")
-        lines = found[2].splitlines()
-        if len(lines) != int(found[1]):
-            raise damaged(f"{array} says {found[1]} rows and has {len(lines)} lines")
-        for line in lines:
-            row = re.fullmatch(r"    {(\d+(?:, \d+)*)},", line, re.ASCII)
-            numbers = [int(number) for number in row[1].split(", ")] if row else []
-            numbers += [int(UNSAID[name]) for name, _ in fields[len(numbers):] if name in UNSAID]  # of a table from before that column
-            if len(numbers) != len(fields) or any(number < least for number, (_, least) in zip(numbers, fields)):
-                raise damaged(f"a line of {array} is no row of {len(fields)} numbers: '{line}'")
-            shape = variant, tuple(numbers[:len(tuned.shape)])
-            if shape in table:
-                raise damaged(f"{array} has a shape twice: '{line}'")
-            table[shape] = tuple(numbers[len(tuned.shape):])
-    older = re.search(r"Rows of other shapes are of earlier timings: (.*?)\.(?: |$)", about)
-    sources = [source[1], *(older[1].split("; ") if older else ())]
+    try:
+        text = path.read_text(encoding="utf-8")
+        about = " ".join(re.sub(r"^// ?", "", line) for line in text.partition("#include")[0].splitlines())
+        source = re.search(rf"not by hand\. (.*?, (\d+) SMs, .*?): \d+ {tuned.name}s,", about)
+        for variant, array in tuned.arrays.items():
+            count, rows = re.search(rf"^constexpr std::array<{tuned.record}, (\d+)> {array} = {{{{\n(.*?)^}}}};$", text, re.DOTALL | re.MULTILINE).groups()
+            for line in rows.splitlines():
+                numbers = [int(number) for number in re.fullmatch(r"    {(\d+(?:, \d+)*)},", line, re.ASCII)[1].split(", ")]
+                numbers += [int(UNSAID[name]) for name, _ in fields[len(numbers):]]  # of a table from before that column
+                if len(numbers) != len(fields):
+                    raise ValueError(line)
+                table[variant, tuple(numbers[:len(tuned.shape)])] = tuple(numbers[len(tuned.shape):])
+            if sum(of == variant for of, _ in table) != int(count):
+                raise ValueError(f"{array} has not its {count} rows")
+        older = re.search(r"Rows of other shapes are of earlier timings: (.*?)\.(?: |$)", about)
+        sources = [source[1], *(older[1].split("; ") if older else ())]
+    except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise Refused(f"{path}: {error}: --keep takes a table as write_table wrote it") from None
     return (int(source[2]), "; ".join(dict.fromkeys(sources))), table
 
 
