@@ -37,22 +37,22 @@ std::vector<std::string> problems_of(const FittedKernel& kernel) {
 std::string timings_by(const FittedKernel& kernel, const product::Sm90aCosts& costs) {
   constexpr double kKept = 1.3, kCyclesPerUs = 1755;
   std::string text = kFitHeader;
-  for (const std::string& problem : problems_of(kernel))
-    kernel.with_model(kernel.op.parse(problem), [&](const product::Sm90aModel& model) {
-      product::Sm90aKernel real = model.kernel;
-      real.costs = costs;
-      std::vector<std::pair<double, std::string>> timed;
-      const auto time = [&](const product::Sm90aProduct& product, const product::Sm90aSchedule& schedule) {
-        timed.emplace_back(product::modelled_cycles(real, product, schedule, kFitSms) / kCyclesPerUs,
-                           product::schedule_text(real, schedule));
-      };
-      product::visit_schedules(real, model.product_for, kFitSms, time);
-      const double best = std::ranges::min(timed).first;
-      for (const auto& [us, choice] : timed)
-        if (us <= kKept * best)
-          text += fmt::format("GPU,{},abc,\"{}\",bf16,{},\"{}\",0,{},{},0\n", kFitSms, problem, kernel.variant, choice,
-                              us, us);
-    });
+  for (const std::string& problem : problems_of(kernel)) {
+    const product::Sm90aModel model = kernel.model_of(kernel.op.parse(problem));
+    product::Sm90aKernel real = model.kernel;
+    real.costs = costs;
+    std::vector<std::pair<double, std::string>> timed;
+    const auto time = [&](const product::Sm90aProduct& product, const product::Sm90aSchedule& schedule) {
+      timed.emplace_back(product::modelled_cycles(real, product, schedule, kFitSms) / kCyclesPerUs,
+                         product::schedule_text(real, schedule));
+    };
+    product::visit_schedules(real, model.product_for, kFitSms, time);
+    const double best = std::ranges::min(timed).first;
+    for (const auto& [us, choice] : timed)
+      if (us <= kKept * best)
+        text += fmt::format("GPU,{},abc,\"{}\",bf16,{},\"{}\",0,{},{},0\n", kFitSms, problem, kernel.variant, choice,
+                            us, us);
+  }
   return text;
 }
 
@@ -88,10 +88,6 @@ TEST_F(Fit, FindsConstantsWhoseChoicesAreAsGood) {
       fitted.costs = search(kernel, timings, seed, 3000);
       EXPECT_LE(loss(fitted, timings, false), 1.005);
       EXPECT_LE(loss(fitted, timings, true), 1.005);
-      for (const Constant& constant : constants()) {
-        const double value = fitted.costs.*constant.place;
-        EXPECT_TRUE(value == 0 || (value >= constant.least && value <= constant.most)) << constant.name << " " << value;
-      }
     }
   }
 }
@@ -102,11 +98,9 @@ TEST_F(Fit, ConstantsThatAreRightStay) {
     const product::Sm90aKernel present = kernel.present();
     const Timings timings = read_timings(kernel, write(timings_by(kernel, present.costs)));
     for (const bool unseen : {false, true}) EXPECT_EQ(loss(present, timings, unseen), 1);
-    EXPECT_EQ(source_text(search(kernel, timings, 1, 20)), source_text(present.costs));
-    for (const Constant& constant : constants()) {
-      const double value = present.costs.*constant.place;
-      EXPECT_TRUE(value == 0 || (value >= constant.least && value <= constant.most)) << constant.name << " " << value;
-    }
+    const std::string text = source_text(search(kernel, timings, 1, 20));
+    EXPECT_EQ(text, source_text(present.costs));
+    EXPECT_TRUE(text.starts_with(".costs = {.fma_per_cycle = ")) << text;
   }
 }
 
@@ -125,7 +119,7 @@ std::vector<double> costs_of(const std::filesystem::path& file, double second, d
   if (estimated > 0) add(4, true, estimated);
   std::ofstream(file) << text;
   std::vector<double> costs;
-  const Timings timings = read_timings(require_kernel("gemm"), file);
+  const Timings timings = read_timings(fitted_kernels().front(), file);
   for (const TimedSchedule& one : timings.problems.at(0).schedules) costs.push_back(one.cost);
   return costs;
 }
@@ -148,12 +142,8 @@ TEST_F(Fit, WhatWasNotTimedIsSlowerThanTheSlowestAndThanWhatTuneKeeps) {
 
 // Problems that are one to the model are in one half: otherwise a fit would have seen what it is judged by.
 TEST_F(Fit, FusionsOfAShapeAreInOneHalf) {
-  const FittedKernel& kernel = require_kernel("gemm");
-  const auto unseen = [&](const std::string& text) {
-    bool result = false;
-    kernel.with_model(kernel.op.parse(text), [&](const product::Sm90aModel& model) { result = is_unseen(model); });
-    return result;
-  };
+  const FittedKernel& kernel = fitted_kernels().front();
+  const auto unseen = [&](const std::string& text) { return is_unseen(kernel.model_of(kernel.op.parse(text))); };
   int count = 0;
   for (const std::string& problem : problems_of(kernel)) {
     count += unseen(problem);
@@ -163,38 +153,25 @@ TEST_F(Fit, FusionsOfAShapeAreInOneHalf) {
   EXPECT_NEAR(count, 120, 30);
 }
 
-TEST_F(Fit, PrintsConstantsAsTheyStandInTheSource) {
-  product::Sm90aCosts costs = require_kernel("halo").present().costs;
-  costs.fma_per_cycle = 1234;
-  const std::string text = source_text(costs);
-  EXPECT_TRUE(text.starts_with(".costs = {.fma_per_cycle = 1234,\n          .bytes_per_cycle = ")) << text;
-  EXPECT_EQ(text.find(".turn"), std::string::npos) << "halo has no tile in turns";
-}
-
 TEST_F(Fit, RefusesWhatItCannotRead) {
   const std::string line =
       "GPU,132,abc,\"m=64,n=64,k=512\",bf16,ptx_sm90a,\"rows=64,columns=32,pingpong=0,multicast=1,splits=1\",1,10,20,"
       "0\n";
-  for (const auto& [old, other, says] : {std::tuple{"132", "114", "sm_count"},
-                                         {"GPU", "Other", "device"},
-                                         {"abc", "def", "commit"},
-                                         {"10,20", "10,20", "choice"},
-                                         {"bf16", "fp16", "dtype"},
-                                         {"k=512", "l=512", "l"},
-                                         {"k=512", "k=511", "cannot run"},
-                                         {"columns=32", "columns=33", "choice"},
-                                         {"10,20", "10,inf", "cold_us"}}) {
+  for (const auto& [old, other] : {std::pair{"GPU", "Other"},
+                                   {"10,20", "10,20"},  // the same choice again
+                                   {"k=512", "l=512"},
+                                   {"columns=32", "columns=33"},
+                                   {"10,20", "10,x"},
+                                   {"10,20", "10,nan"}}) {
     std::string changed = line;
     changed.replace(changed.find(old), std::string(old).size(), other);
     try {
-      (void)read_timings(require_kernel("gemm"), write(kFitHeader + line + changed));
+      (void)read_timings(fitted_kernels().front(), write(kFitHeader + line + changed));
       ADD_FAILURE() << "taken: " << changed;
     } catch (const std::runtime_error& error) {
-      const std::string said = error.what();
-      EXPECT_TRUE(said.find(":3: ") != std::string::npos && said.find(says) != std::string::npos) << said;
+      EXPECT_NE(std::string(error.what()).find(":3: "), std::string::npos) << error.what();
     }
   }
-  EXPECT_THROW((void)require_kernel("attention"), InvalidInput);
 }
 
 }  // namespace

@@ -1,76 +1,50 @@
-// The program of tools/fit/run.
+// The program of tools/fit/run: fit KERNEL TIMINGS.csv SEED ROUNDS.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
-#include <iostream>
+#include <cstdio>
+#include <cstdlib>
 
 #include "tools/fit/fit.h"
 
-namespace noisefloor::fit {
 namespace {
 
-std::string report(const FittedKernel& kernel, const std::string& file, std::uint64_t seed, int rounds) {
-  const Timings timings = read_timings(kernel, file);
-  const auto unseen = std::ranges::count(timings.problems, true, &TimedProblem::unseen);
+using namespace noisefloor;
+
+void report(const fit::FittedKernel& kernel, const std::string& file, std::uint64_t seed, int rounds) {
+  const fit::Timings timings = fit::read_timings(kernel, file);
+  const auto unseen = std::ranges::count(timings.problems, true, &fit::TimedProblem::unseen);
   const auto seen = static_cast<std::ptrdiff_t>(timings.problems.size()) - unseen;
   if (seen == 0 || unseen == 0)
     throw std::runtime_error(fmt::format("{}: {} problems of {} {} to fit to and {} to judge by; a fit needs both",
                                          file, seen, kernel.op.name, kernel.variant, unseen));
   const product::Sm90aKernel present = kernel.present();
   product::Sm90aKernel fitted = present;
-  fitted.costs = search(kernel, timings, seed, rounds);
-  std::string text =
-      fmt::format("{} ({} {}): {} problems on {} with {} SMs; seed {}, {} rounds\n\n", kernel.name, kernel.op.name,
-                  kernel.variant, timings.problems.size(), timings.device, timings.sm_count, seed, rounds);
-  text += fmt::format("{:<40}{:>14}{:>14}\n", "time of the model's choice / best timed", fmt::format("fitted {}", seen),
-                      fmt::format("unseen {}", unseen));
-  const auto line = [&](const char* name, const product::Sm90aKernel& one) {
-    return fmt::format("{:<40}{:>14.4f}{:>14.4f}\n", name, loss(one, timings, false), loss(one, timings, true));
-  };
-  text += line("present constants", present) + line("fitted constants", fitted);
-  text += "\n" + source_text(fitted.costs) + "\n";
+  fitted.costs = fit::search(kernel, timings, seed, rounds);
+  fmt::print("{} ({} {}): {} problems on {} with {} SMs; seed {}, {} rounds\n\n", kernel.name, kernel.op.name,
+             kernel.variant, timings.problems.size(), timings.device, timings.sm_count, seed, rounds);
+  fmt::print("{:<40}{:>14}{:>14}\n", "time of the model's choice / best timed", fmt::format("fitted {}", seen),
+             fmt::format("unseen {}", unseen));
+  for (const auto& [name, one] : {std::pair{"present constants", present}, {"fitted constants", fitted}})
+    fmt::print("{:<40}{:>14.4f}{:>14.4f}\n", name, loss(one, timings, false), loss(one, timings, true));
+  fmt::print("\n{}\n", fit::source_text(fitted.costs));
   if (loss(fitted, timings, true) >= loss(present, timings, true))
-    text += "On what the fit has not seen it is no better: the present constants should stay.\n";
-  return text + fmt::format(
-                    "No file was changed. The constants stand in {}; the tests of its schedules stand for shapes that "
-                    "are not timed.\n",
-                    kernel.source);
-}
-
-std::string ranges_text() {
-  std::string text = "Constants stay within:\n";
-  for (const Constant& constant : constants())
-    text += fmt::format("  {:<16} {} to {}\n", constant.name, constant.least, constant.most);
-  return text;
-}
-
-int run(int argc, char** argv) {
-  CLI::App app{"Fits the constants of the products' model of schedules to timings", "tools/fit/run"};
-  std::string kernel, file;
-  std::uint64_t seed = 1;
-  int rounds = 20'000;
-  app.add_option("kernel", kernel, "gemm, im2col or halo")->required();
-  app.add_option("timings", file, "What `noisefloor tune gemm|conv2d --out FILE` wrote")->required();
-  app.add_option("--seed", seed, "Of the search")->capture_default_str();
-  app.add_option("--rounds", rounds, "Tries of the search")->check(CLI::Range(1, 100'000'000))->capture_default_str();
-  app.footer(ranges_text());
-  constexpr int kCouldNot = 2;
-  try {
-    app.parse(argc, argv);
-    std::cout << report(require_kernel(kernel), file, seed, rounds) << std::flush;
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : kCouldNot;
-  } catch (const std::exception& error) {
-    std::cerr << "fit: " << error.what() << "\n";
-    return kCouldNot;
-  }
-  return std::cout ? 0 : kCouldNot;
+    fmt::print("On what the fit has not seen it is no better: the present constants should stay.\n");
+  fmt::print(
+      "No file was changed. The constants stand in {}; the tests of its schedules stand for shapes that are not "
+      "timed.\n",
+      kernel.source);
 }
 
 }  // namespace
-}  // namespace noisefloor::fit
 
-int main(int argc, char** argv) {
-  return noisefloor::fit::run(argc, argv);
+int main(int argc, char** argv) try {
+  if (argc != 5) throw std::runtime_error("usage: fit KERNEL TIMINGS.csv SEED ROUNDS");
+  const auto kernel = std::ranges::find(fit::fitted_kernels(), std::string(argv[1]), &fit::FittedKernel::name);
+  if (kernel == fit::fitted_kernels().end()) throw std::runtime_error("the kernels are gemm, im2col and halo");
+  report(*kernel, argv[2], std::stoull(argv[3]), std::stoi(argv[4]));
+  return EXIT_SUCCESS;
+} catch (const std::exception& error) {
+  fmt::print(stderr, "fit: {}\n", error.what());
+  return 2;
 }
