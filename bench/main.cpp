@@ -17,13 +17,18 @@
 
 namespace noisefloor {
 
-// Each in its file of bench/commands.
+// Each in its file of bench/commands, in the order of the help.
 using AddCommand = void(CLI::App& app, CommandResult result);
 AddCommand add_devices_command, add_list_command, add_run_command, add_ceilings_command, add_merge_command,
     add_roofline_command, add_explain_command, add_history_command, add_gate_command, add_resources_command,
     add_compare_command, add_problems_command, add_forward_command, add_sample_command, add_stream_command,
     add_tune_command, add_duel_command, add_ab_command, add_capture_command, add_new_kernel_command, add_worker_command;
 void add_sweep_command(CLI::App& app, CommandResult result, std::shared_ptr<Invocation> invocation);
+constexpr AddCommand* kBehindSweep[] = {
+    add_run_command,     add_ceilings_command, add_merge_command,      add_roofline_command, add_explain_command,
+    add_history_command, add_gate_command,     add_resources_command,  add_compare_command,  add_problems_command,
+    add_forward_command, add_sample_command,   add_stream_command,     add_tune_command,     add_duel_command,
+    add_ab_command,      add_capture_command,  add_new_kernel_command, add_worker_command};
 
 }  // namespace noisefloor
 
@@ -157,25 +162,7 @@ int run(int argc, char** argv) {
   add_devices_command(app, result);
   add_list_command(app, result);
   add_sweep_command(app, result, invocation);
-  add_run_command(app, result);
-  add_ceilings_command(app, result);
-  add_merge_command(app, result);
-  add_roofline_command(app, result);
-  add_explain_command(app, result);
-  add_history_command(app, result);
-  add_gate_command(app, result);
-  add_resources_command(app, result);
-  add_compare_command(app, result);
-  add_problems_command(app, result);
-  add_forward_command(app, result);
-  add_sample_command(app, result);
-  add_stream_command(app, result);
-  add_tune_command(app, result);
-  add_duel_command(app, result);
-  add_ab_command(app, result);
-  add_capture_command(app, result);
-  add_new_kernel_command(app, result);
-  add_worker_command(app, result);
+  for (AddCommand* const add : kBehindSweep) add(app, result);
   refuse_empty_values(app);
   require_values(own);
   std::reverse(own.begin(), own.end());  // CLI11 takes arguments from the back

@@ -7,7 +7,7 @@
 #include "bench/commands/add_command.h"
 #include "bench/commands/output_files.h"
 #include "bench/platform/build_info.h"
-#include "bench/sweep/command_line.h"
+#include "bench/sweep/benchmark_flags.h"
 #include "bench/sweep/fan_out.h"
 #include "bench/sweep/plugins.h"
 #include "reports/gate/baseline_folder.h"
@@ -93,10 +93,9 @@ RunFiles measured_again(const fs::path& folder, const RunFiles& candidate, const
     ChildCommand command{line};
     command.arguments.push_back("--benchmark_filter=" + filter);
     command.program = "/proc/self/exe";
-    const FanOutResult done = fan_out({{"again", std::move(command)}}, stderr);
-    if (done.interrupted_by != 0) end_as_told(done.interrupted_by, folder);
-    if (done.worst_exit_code() == kCouldNot)
-      throw InvalidInput(fmt::format("--confirm: the sweep into {}: {}", folder.string(), done.lanes.front().ending));
+    const LaneResult done = fan_out({{"again", std::move(command)}}, stderr).front();
+    if (done.exit_code == kCouldNot)
+      throw InvalidInput(fmt::format("--confirm: the sweep into {}: {}", folder.string(), done.ending));
   }
   return read_run(folder);
 }

@@ -37,7 +37,8 @@ void initialize_benchmark(const SweepPlan& plan) {
 [[noreturn]] void start_again(const std::vector<std::string>& command_line, const std::filesystem::path& out) {
   fmt::print(stderr, "the kernel left the device unusable for this process; starting again behind it\n");
   (void)std::fflush(nullptr);
-  std::vector<std::string> texts = command_line_to_go_on(command_line, out);
+  std::vector<std::string> texts = without_options(command_line, {"--out"}, {"--fresh"});
+  texts.insert(texts.end(), {"--out", out.string()});
   std::vector<char*> pointers;
   for (std::string& text : texts) pointers.push_back(text.data());
   pointers.push_back(nullptr);
@@ -69,16 +70,6 @@ int finish(const RunFolder& folder, const SweepOutcome& sweep, const std::vector
   return kDone;
 }
 
-// The others of a machine's GPUs wrote theirs; what this one's process had before it ended gets its tables too.
-void write_tables_of_the_unfinished(const std::filesystem::path& run) {
-  if (!is_unfinished(run) || !std::filesystem::exists(run / "sweep.csv")) return;
-  try {
-    write_roofline_files(run);
-  } catch (const std::runtime_error& error) {
-    fmt::print(stderr, "{}\n", error.what());
-  }
-}
-
 int sweep_all(const SweepPlan& plan) {
   const auto& [request, flags, problems] = plan;
   if (!flags.format.empty() || !flags.out.empty())
@@ -99,9 +90,7 @@ int sweep_all(const SweepPlan& plan) {
   const int code = sweep_all_devices(devices, request.command_line, out, [&] {
     if (below_runs) note_unfinished(out, command_text(request));
   });
-  if (!below_runs) return code;
-  for (const DeviceLane& lane : device_lanes(devices, {}, out)) write_tables_of_the_unfinished(out / lane.folder);
-  if (code <= kNotSo) note_finished(out);
+  if (below_runs && code <= kNotSo) note_finished(out);
   return code;
 }
 

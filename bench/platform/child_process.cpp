@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -77,9 +76,6 @@ pid_t spawn(const ChildCommand& command, const Placing& placing) {
   std::vector<std::string> arguments = command.arguments, variables = environment_with(command.environment);
   const std::vector<char*> argv = pointers_to(arguments), envp = pointers_to(variables);
   const char* program = command.program.empty() ? argv.front() : command.program.c_str();
-  cpu_set_t cpus;
-  CPU_ZERO(&cpus);
-  for (const int cpu : command.cpus) CPU_SET(static_cast<unsigned>(cpu), &cpus);
   const pid_t parent = getpid();
   // Until exec this process's handlers stand in the child, too: a signal waits until they are gone.
   sigset_t all, mask;
@@ -103,7 +99,6 @@ pid_t spawn(const ChildCommand& command, const Placing& placing) {
   if (placing.group >= 0) (void)setpgid(0, placing.group);
   (void)prctl(PR_SET_PDEATHSIG, placing.dies_with_us);
   if (getppid() != parent) _exit(kCouldNotStart);
-  if (!command.cpus.empty()) (void)sched_setaffinity(0, sizeof cpus, &cpus);
   for (int i = 0; i < 3; ++i) (void)dup2(placing.standard[static_cast<std::size_t>(i)], i);
   if (command.folder.empty() || chdir(command.folder.c_str()) == 0) execvpe(program, argv.data(), envp.data());
   constexpr const char* kWhy = "the program cannot be run\n";

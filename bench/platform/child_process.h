@@ -15,7 +15,6 @@ struct ChildCommand {
   std::vector<std::pair<std::string, std::string>> environment = {};  // beside this process's own
   std::string folder = {};                                            // to run in; empty: where this process does
   std::string program = {};                                           // empty: argv[0], looked for on PATH
-  std::vector<int> cpus = {};                                         // to run on; empty: wherever this process may
 };
 
 enum class ChildRole {

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <optional>
 
 #include "bench/measure/duel.h"
 #include "bench/measure/failure.h"
@@ -40,15 +41,12 @@ auto asked(bool is_old, const Ask& ask) {
     return ask();
   } catch (const Throttled& error) {
     throw CannotFight(is_old, error.what(), BuildVerdict::unresolved);
-  } catch (const LibraryRefused& error) {
-    throw CannotFight(is_old, error.what(), is_old ? BuildVerdict::missing : BuildVerdict::gone);
-  } catch (const LibraryMissing& error) {
-    throw CannotFight(is_old, error.what(), is_old ? BuildVerdict::missing : BuildVerdict::gone);
   } catch (const WorkerGone& error) {
     const bool killed = ended_from_outside(error);
     throw CannotFight(is_old, error.what(), killed ? BuildVerdict::unresolved : failed(is_old), killed);
   } catch (const std::runtime_error& error) {
-    throw CannotFight(is_old, error.what(), failed(is_old));
+    const bool lacks = dynamic_cast<const LibraryRefused*>(&error) || dynamic_cast<const LibraryMissing*>(&error);
+    throw CannotFight(is_old, error.what(), lacks && !is_old ? BuildVerdict::gone : failed(is_old));
   }
 }
 
@@ -57,16 +55,13 @@ Verdict right(bool is_old, const Verdict& verdict) {
   return verdict;
 }
 
-std::unique_ptr<WorkerCase> made_ready(Worker& build, bool is_old, const Case& test_case) {
-  auto made = asked(is_old, [&] { return std::make_unique<WorkerCase>(build, test_case); });
-  (void)right(is_old, made->verdict());
-  return made;
-}
-
-// A contender that says which build failed.
-class BuildContender final : public Contender {
+// A case in a build, right at its first launch. It says which build failed.
+class BuildSide final : public Contender {
  public:
-  BuildContender(WorkerCase& worker_case, bool is_old) : contender_(worker_case), is_old_(is_old) {}
+  BuildSide(Worker& build, bool is_old, const Case& test_case)
+      : is_old_(is_old), case_(asked(is_old, [&] { return std::make_unique<WorkerCase>(build, test_case); })) {
+    (void)right(is_old, case_->verdict());
+  }
   std::vector<double> cold(int samples) override {
     return asked(is_old_, [&] { return contender_.cold(samples); });
   }
@@ -81,26 +76,26 @@ class BuildContender final : public Contender {
   }
 
  private:
-  WorkerContender contender_;
   bool is_old_;
+  std::unique_ptr<WorkerCase> case_;
+  WorkerContender contender_{*case_};
 };
 
 // One pass of one case.
 void fight_once(Worker& old_build, Worker& new_build, bool old_first, const Case& test_case, int rounds,
                 BuildDuel& duel) {
-  std::unique_ptr<WorkerCase> old_side, new_side;
-  if (old_first) old_side = made_ready(old_build, true, test_case);
+  std::optional<BuildSide> older, newer;
+  if (old_first) older.emplace(old_build, true, test_case);
   try {
-    new_side = made_ready(new_build, false, test_case);
+    newer.emplace(new_build, false, test_case);
   } catch (const CannotFight& error) {  // it is gone only where the old build has it
-    if (!old_first && error.verdict == BuildVerdict::gone) (void)made_ready(old_build, true, test_case);
+    if (!old_first && error.verdict == BuildVerdict::gone) older.emplace(old_build, true, test_case);
     throw;
   }
-  if (!old_first) old_side = made_ready(old_build, true, test_case);
-  BuildContender newer(*new_side, false), older(*old_side, true);
+  if (!old_first) older.emplace(old_build, true, test_case);
   DuelOptions options;
   options.fewest_rounds = options.most_rounds = rounds;
-  const DuelResult result = fight(newer, older, options);
+  const DuelResult result = fight(*newer, *older, options);
   duel.cold.push_back(result.cold.value);
   duel.warm.push_back(result.warm.value);
 }

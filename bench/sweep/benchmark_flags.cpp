@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <charconv>
 
-#include "bench/sweep/command_line.h"
 #include "kernels/core/fields.h"
+#include "kernels/core/listed.h"
 
 namespace noisefloor {
 namespace {
@@ -77,34 +77,28 @@ std::vector<std::string> flags_of_library(const std::vector<std::string>& argume
 }
 
 std::string not_a_benchmark_flag(const std::string& argument) {
-  static const std::vector<std::string> known = {
-      "--benchmark_list_tests",
-      "--benchmark_filter",
-      "--benchmark_min_time",
-      "--benchmark_min_warmup_time",
-      "--benchmark_repetitions",
-      "--benchmark_enable_random_interleaving",
-      "--benchmark_report_aggregates_only",
-      "--benchmark_display_aggregates_only",
-      "--benchmark_format",
-      "--benchmark_out",
-      "--benchmark_out_format",
-      "--benchmark_color",
-      "--benchmark_counters_tabular",
-      "--benchmark_perf_counters",
-      "--benchmark_context",
-      "--benchmark_time_unit",
-  };
+  std::vector<std::string> known = split_list(
+      "list_tests,filter,min_time,min_warmup_time,repetitions,enable_random_interleaving,report_aggregates_only,"
+      "display_aggregates_only,format,out,out_format,color,counters_tabular,perf_counters,context,time_unit");
+  for (std::string& name : known) name.insert(0, "--benchmark_");
   const std::string name = argument.substr(0, argument.find('='));
-  if (std::find(known.begin(), known.end(), name) != known.end())
+  if (std::ranges::count(known, name) > 0)
     return fmt::format("'{}': Google Benchmark cannot read this value", argument);
   return fmt::format("'{}' is not a flag of Google Benchmark{}", argument, did_you_mean(name, known));
 }
 
-std::vector<std::string> command_line_to_go_on(const std::vector<std::string>& arguments,
-                                               const std::filesystem::path& out) {
-  std::vector<std::string> kept = without_options(arguments, {"--out"}, {"--fresh"});
-  kept.insert(kept.end(), {"--out", out.string()});
+std::vector<std::string> without_options(const std::vector<std::string>& arguments,
+                                         std::initializer_list<std::string_view> options,
+                                         std::initializer_list<std::string_view> flags) {
+  std::vector<std::string> kept;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string_view name = std::string_view(arguments[i]).substr(0, arguments[i].find('='));
+    if (std::ranges::count(options, name) > 0) {
+      if (name == arguments[i]) ++i;  // its value is the next
+    } else if (std::ranges::count(flags, std::string_view(arguments[i])) == 0) {
+      kept.push_back(arguments[i]);
+    }
+  }
   return kept;
 }
 

@@ -1,9 +1,11 @@
-// Google Benchmark's flags, as `noisefloor sweep` takes them. They are checked here: the library exits on a value that
-// it does not know, sometimes with 0, and finds a file that it cannot write only after the run folder was made.
+// Command lines: Google Benchmark's flags, as `noisefloor sweep` takes them, and what is given on. They are checked
+// here: the library exits on a value that it does not know, sometimes with 0, and finds a file that it cannot write
+// only after the run folder was made.
 #pragma once
 
-#include <filesystem>
+#include <initializer_list>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "reports/run/case_id.h"
@@ -36,8 +38,10 @@ std::vector<std::string> flags_of_library(const std::vector<std::string>& argume
 // The message for what the library did not take: a flag of another name, or a value that it cannot read.
 std::string not_a_benchmark_flag(const std::string& argument);
 
-// The command line that resumes the run folder `out`: without --fresh.
-std::vector<std::string> command_line_to_go_on(const std::vector<std::string>& arguments,
-                                               const std::filesystem::path& out);
+// A command line for another process: `arguments` without these options and their values ("--out DIR", "--out=DIR"),
+// and without these flags.
+std::vector<std::string> without_options(const std::vector<std::string>& arguments,
+                                         std::initializer_list<std::string_view> options,
+                                         std::initializer_list<std::string_view> flags = {});
 
 }  // namespace noisefloor

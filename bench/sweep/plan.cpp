@@ -7,7 +7,6 @@
 #include <set>
 
 #include "bench/platform/build_info.h"
-#include "bench/sweep/command_line.h"
 #include "bench/sweep/pytorch.h"
 #include "reports/run/run_folder.h"
 #include "reports/run/unfinished.h"

@@ -123,7 +123,11 @@ void SweepSession::open() {
   if (is_host()) facts.update(facts_of_host());
   if (request.below_runs())
     note_unfinished(folder.path(), command_text(request));  // behind all that refuses the folder
+  const bool nothing_left =
+      std::ranges::all_of(cases_, [&](const Case& one) { return folder.rows().contains(one.id()); });
+  const std::string before = folder.fact("time_utc");
   folder.write_environment(facts, request.command_line);
+  if (nothing_left && !before.empty()) folder.add_facts({{"time_utc", before}});
   merge_network_problems(folder.path(), asked_network_problems(*plan_, is_host()));
   merge_selected_cases(folder.path(), ids_of(cases_));
   ceilings_ = load_or_measure(is_host() ? kHostDevice : description.index, false, build_info().commit, log);

@@ -49,7 +49,7 @@ void Sweep::run_case(const Case& test_case, bool known, benchmark::State& state)
   const bool again = !called_.insert(id).second;
   if (again && known) return state.SkipWithError("measured before: the run folder keeps one repetition");
   if (again) {
-    if (!may_measure(state)) return;
+    if (!may_measure(state, again)) return;
     const CaseResult result = runner_->run(test_case);
     failed_repetitions_ += is_failure(result.row);
     device_lost_ = result.device_lost;
@@ -57,19 +57,19 @@ void Sweep::run_case(const Case& test_case, bool known, benchmark::State& state)
   }
   const auto& rows = folder_->rows();
   if (!rows.contains(id)) {
-    if (!may_measure(state)) return;
+    if (!may_measure(state, again)) return;
     measure_problem(test_case);
   }
   if (const auto row = rows.find(id); row != rows.end()) return report(row->second, state);
   state.SkipWithError("another case of its problem left the device unusable");
 }
 
-bool Sweep::may_measure(benchmark::State& state) {
+bool Sweep::may_measure(benchmark::State& state, bool again) {
   const bool spent = options_.budget_seconds > 0 && seconds_since(start_) > options_.budget_seconds;
   if (device_lost_) {
     state.SkipWithError("the device was lost before this case");
   } else if (spent) {
-    ++left_by_budget_;
+    left_by_budget_ += !again;
     state.SkipWithError("the budget is spent");
   }
   return !device_lost_ && !spent;

@@ -43,7 +43,7 @@ class Sweep {
 
  private:
   void run_case(const Case& test_case, bool known, benchmark::State& state);
-  bool may_measure(benchmark::State& state);
+  bool may_measure(benchmark::State& state, bool again);
   void measure_problem(const Case& test_case);
   void report(const SweepRow& row, benchmark::State& state) const;
   void report_progress(const SweepRow& row);

@@ -17,6 +17,24 @@ from tests.cli.program import PROGRAM, SMALL, below, needs_program, rows, run, s
 pytestmark = needs_program
 
 
+@pytest.fixture
+def many(tmp_path):
+    """Problems that take long enough to be interrupted."""
+    (tmp_path / "many").mkdir()
+    (tmp_path / "many/gemm.csv").write_text("network,m,n,k,count\n" + "".join(f"many,{m},64,64,1\n" for m in range(1, 41)))
+    return tmp_path / "many"
+
+
+def begun(problems, cases, *more):
+    """A sweep that has reported so many cases."""
+    process = subprocess.Popen([PROGRAM, "sweep", "--device", "host", "--problems", problems, "--networks", "all", *more], stderr=subprocess.PIPE,
+                               stdout=subprocess.DEVNULL, text=True)
+    for _ in range(cases):
+        while not next(process.stderr).startswith("["):
+            pass
+    return process
+
+
 def test_host_sweep_end_to_end(problems, tmp_path):
     out = tmp_path / "run"
     result = sweep(problems, out)
@@ -51,7 +69,8 @@ def test_host_sweep_end_to_end(problems, tmp_path):
     again = sweep(problems, out)
     assert again.returncode == 0 and "3 cases are already in" in again.stderr
     assert len(rows(out)) == 3
-    assert len(json.loads((out / "env.json").read_text())["command_lines"]) == 2
+    resumed = json.loads((out / "env.json").read_text())
+    assert len(resumed["command_lines"]) == 2 and resumed["time_utc"] == environment["time_utc"], "nothing was measured"
 
     pack(out / "samples.jsonl")
     recorded = sweep(problems, out)
@@ -116,6 +135,9 @@ def test_repetitions_and_output_file(interleaving, problems, tmp_path):
     runs = [b for b in strict(report.read_text())["benchmarks"] if b["run_type"] == "iteration"]
     assert len(runs) == 6
 
+    spent = sweep(problems, tmp_path / "b", "--benchmark_repetitions=3", "--budget", "1e-9")
+    assert spent.returncode == 0 and "3 cases left by --budget" in spent.stderr, spent.stderr
+
     # Measured before, so there is one repetition of each case to report.
     again = sweep(problems, tmp_path / "a", "--benchmark_repetitions=2", f"--benchmark_out={report}")
     assert again.returncode == 0, again.stderr
@@ -169,30 +191,6 @@ def test_an_output_file_that_cannot_be_written_whole_is_an_error(problems, tmp_p
     assert not list(tmp_path.glob("*.partial"))
 
 
-def test_killed_sweep_loses_at_most_the_problem_in_flight(tmp_path):
-    problems = tmp_path / "problems"
-    problems.mkdir()
-    lines = ["network,m,n,k,count"] + [f"many,{m},64,64,1" for m in range(1, 41)]
-    (problems / "gemm.csv").write_text("\n".join(lines) + "\n")
-    out = tmp_path / "run"
-    process = subprocess.Popen([PROGRAM, "sweep", "--device", "host", "--problems", problems, "--networks", "all", "--out", out],
-                               stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
-    reported = 0
-    for line in process.stderr:
-        reported += line.startswith("[")
-        if reported == 5:
-            process.send_signal(signal.SIGKILL)
-            break
-    process.wait()
-    finished = rows(out)
-    assert len(finished) >= reported - 1
-    result = sweep(problems, out)
-    assert result.returncode == 0, result.stderr
-    assert f"{len(finished)} cases are already in" in result.stderr
-    table = rows(out)
-    assert len(table) == 40 and len({row["problem"] for row in table}) == 40
-
-
 def test_a_run_below_runs_ends_with_its_place_under_the_roof(problems, tmp_path):
     result = below(tmp_path / "runs", problems)
     assert result.returncode == 0, result.stderr
@@ -218,61 +216,46 @@ def test_what_is_refused_leaves_no_run(problems, tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
-def test_the_same_command_resumes_below_runs(tmp_path):
-    (tmp_path / "problems").mkdir()
-    lines = ["network,m,n,k,count"] + [f"many,{m},64,64,1" for m in range(1, 41)]
-    (tmp_path / "problems/gemm.csv").write_text("\n".join(lines) + "\n")
+def test_the_same_command_resumes_below_runs(many, tmp_path):
     runs = tmp_path / "runs"
-    process = subprocess.Popen([PROGRAM, "sweep", "--device", "host", "--problems", tmp_path / "problems", "--networks", "all", "--runs", runs],
-                               stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
-    for _ in range(5):
-        while not next(process.stderr).startswith("["):
-            pass
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    with begun(many, 5, "--runs", runs) as process:
+        process.kill()
     [folder] = (runs / "host").iterdir()
     note = (folder / ".unfinished").read_text()
 
-    other = below(runs, tmp_path / "problems", "--benchmark_filter=m=7,")
+    other = below(runs, many, "--benchmark_filter=m=7,")
     assert other.returncode == 0 and "resuming" not in other.stderr, "another command"
     [another] = set((runs / "host").iterdir()) - {folder}
     assert len(rows(another)) == 1
     newest = another.with_name("9999-01-01_00-00-00")
     folder.rename(newest)
-    fresh = below(runs, tmp_path / "problems", "--fresh", "--budget", "0.001")
+    fresh = below(runs, many, "--fresh", "--budget", "0.001")
     assert fresh.returncode == 0 and "resuming" not in fresh.stderr and len(rows(newest)) < 40
-    refused = below(runs, tmp_path / "problems", "--out", newest, "--shard", "1/2")
+    refused = below(runs, many, "--out", newest, "--shard", "1/2")
     assert refused.returncode == 2 and (newest / ".unfinished").read_text() == note, "what is refused changes no note"
     runs, newest = runs.rename(tmp_path / "moved"), tmp_path / "moved/host" / newest.name
-    resumed = below(runs, tmp_path / "problems")
+    resumed = below(runs, many)
     assert resumed.returncode == 0 and f"resuming {newest} (--fresh begins another)" in resumed.stderr, resumed.stderr
     assert len(rows(newest)) == 40 and not (newest / ".unfinished").exists()
 
     (newest / ".unfinished").write_text(note.replace('["', '["0', 1))
-    assert "resuming" not in below(runs, tmp_path / "problems", "--budget", "0.001").stderr, "of another build"
+    assert "resuming" not in below(runs, many, "--budget", "0.001").stderr, "of another build"
     (newest / ".unfinished").unlink()
     os.mkfifo(newest / ".unfinished")
-    assert "resuming" not in below(runs, tmp_path / "problems", "--budget", "0.001").stderr, "a pipe holds no command"
-    given = below(runs, tmp_path / "problems", "--out", tmp_path / "out", "--benchmark_filter=m=7,")
+    assert "resuming" not in below(runs, many, "--budget", "0.001").stderr, "a pipe holds no command"
+    given = below(runs, many, "--out", tmp_path / "out", "--benchmark_filter=m=7,")
     assert given.returncode == 0 and len(rows(tmp_path / "out")) == 1 and (tmp_path / "out/roofline.csv").exists()
 
 
 @pytest.mark.parametrize("more", [[], ["--fresh"]])
-def test_two_sweeps_in_one_folder_at_once(more, tmp_path):
-    problems = tmp_path / "problems"
-    problems.mkdir()
-    lines = ["network,m,n,k,count"] + [f"many,{m},64,64,1" for m in range(1, 41)]
-    (problems / "gemm.csv").write_text("\n".join(lines) + "\n")
+def test_two_sweeps_in_one_folder_at_once(more, many, tmp_path):
     out = tmp_path / "run"
-    first = subprocess.Popen([PROGRAM, "sweep", "--device", "host", "--problems", problems, "--networks", "all", "--out", out],
-                             stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    first = begun(many, 1, "--out", out)
     try:
-        while not first.stderr.readline().startswith("["):
-            assert first.poll() is None
         first.send_signal(signal.SIGSTOP)  # so that what is there can be compared byte for byte, once it stands
         assert os.waitid(os.P_PID, first.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT).si_code == os.CLD_STOPPED
         before = {file.name: file.read_bytes() for file in out.iterdir()}
-        second = sweep(problems, out, *more)
+        second = sweep(many, out, *more)
         assert second.returncode == 2
         assert re.search(rf"run: another sweep is writing there \(host \S+, process {first.pid}\)", second.stderr), second.stderr
         assert {file.name: file.read_bytes() for file in out.iterdir()} == before
