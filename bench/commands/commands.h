@@ -62,6 +62,8 @@ std::unique_ptr<Worker> neighbour_of(const Platform& platform);
 const SuiteEntry& require_op(const std::string& name);                   // throws InvalidInput with "did you mean"
 DType require_dtype(const Workload& workload, const std::string& name);  // likewise
 ImplementationPtr require_implementation(const SuiteEntry& entry, const std::string& name);  // likewise
+// "a [m, k]: in, of the row's type", with its meaning, and where not every problem has it, when one does.
+std::string description_of(const TensorRule& tensor);
 // A case by its name, as --benchmark_list_tests prints it: op/problem/dtype/variant. Throws InvalidInput.
 Case require_case(const std::string& name);
 std::int64_t require_integer(const char* option, const std::string& text);  // throws InvalidInput

@@ -102,6 +102,15 @@ ImplementationPtr require_implementation(const SuiteEntry& entry, const std::str
                                  did_you_mean(name, names)));
 }
 
+std::string description_of(const TensorRule& tensor) {
+  constexpr const char* kRoles[] = {"in", "out", "in and out"};
+  return fmt::format("{} [{}]: {}, {}{}{}{}{}", tensor.name, fmt::join(tensor.shape, ", "),
+                     kRoles[static_cast<int>(tensor.role)],
+                     tensor.dtype ? to_string(*tensor.dtype) : "of the row's type", *tensor.meaning != '\0' ? ": " : "",
+                     tensor.meaning, tensor.condition == std::string_view("1") ? "" : "; where ",
+                     tensor.condition == std::string_view("1") ? "" : tensor.condition);
+}
+
 Case require_case(const std::string& name) {
   CaseId id;
   try {

@@ -58,6 +58,17 @@ Json json_of(const FieldInfo& field) {
   return json;
 }
 
+// Its shape in formulas of the fields; a tensor whose shape has several forms is there for each, `when` it has it.
+Json json_of(const TensorRule& tensor) {
+  constexpr const char* kRoles[] = {"in", "out", "inout"};
+  return {{"name", tensor.name},
+          {"shape", tensor.shape},
+          {"dtype", tensor.dtype ? to_string(*tensor.dtype) : "the row's"},
+          {"role", kRoles[static_cast<int>(tensor.role)]},
+          {"meaning", tensor.meaning},
+          {"when", tensor.condition}};
+}
+
 Json json_of(const SuiteEntry& entry, const Implementation& one) {
   Json json = {{"op", entry.name()},
                {"variant", one.name},
@@ -94,20 +105,19 @@ void list_ops(Wanted& wanted) {
     const Workload& op = *entry.workload;
     if (!wanted.has(op, op.name)) continue;
     if (wanted.json) {
-      Json fields = Json::array(), variants = Json::array();
+      Json fields = Json::array(), tensors = Json::array(), variants = Json::array();
       for (const FieldInfo& field : op.fields) fields.push_back(json_of(field));
+      for (const TensorRule& tensor : op.table.rules) tensors.push_back(json_of(tensor));
       for (const ImplementationPtr& one : entry.implementations) variants.push_back(json_of(entry, *one));
-      Json line = {{"op", op.name},
-                   {"computes", op.computes},
-                   {"dtypes", dtype_names(op)},
-                   {"fields", fields},
-                   {"variants", variants}};
+      Json line = {{"op", op.name},    {"computes", op.computes}, {"dtypes", dtype_names(op)},
+                   {"fields", fields}, {"tensors", tensors},      {"variants", variants}};
       if (entry.whole_networks) line["networks"] = networks_json();
       print_line(line);
       continue;
     }
     fmt::print("{}: {} ({})\n", op.name, op.computes, fmt::join(dtype_names(op), ", "));
     for (const FieldInfo& field : op.fields) fmt::print("  {}: {}\n", field.name, field.description());
+    for (const TensorRule& tensor : op.table.rules) fmt::print("  {}\n", description_of(tensor));
   }
 }
 

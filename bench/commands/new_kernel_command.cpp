@@ -23,66 +23,22 @@ std::string replaced(std::string text, const std::map<std::string, std::string>&
   return text;
 }
 
-// A tensor of the op: as the first problem has it, and whether its element type is the row's, or the same in every row.
-struct Described {
-  TensorSpec spec;
-  bool row_type = true, one_type = true;
-
-  bool input() const { return spec.role == Role::in; }
-  const char* cpp_type() const { return row_type ? "T" : one_type && spec.dtype == DType::fp32 ? "float" : "void"; }
-  std::string description() const {
-    constexpr const char* kRoles[] = {"in", "out", "in and out"};
-    return fmt::format("{}, {} [{}]{}{}", kRoles[static_cast<int>(spec.role)],
-                       row_type   ? "of the row's type"
-                       : one_type ? to_string(spec.dtype)
-                                  : "of several types",
-                       fmt::join(spec.shape, ", "), *spec.meaning != '\0' ? ": " : "", spec.meaning);
-  }
-};
-
-// Adds those of a problem in every row's dtype.
-void add_tensors(std::vector<Described>& found, const Workload& op, const AnyProblem& problem) {
-  for (const DType dtype : op.dtypes)
-    for (const TensorSpec& spec : op.tensors(problem, dtype)) {
-      const auto same = [&](const Described& other) { return std::string_view(other.spec.name) == spec.name; };
-      auto known = std::ranges::find_if(found, same);
-      if (known == found.end()) known = found.insert(found.end(), {spec});
-      known->row_type &= spec.dtype == dtype;
-      known->one_type &= spec.dtype == known->spec.dtype;
-    }
-}
-
-// Those of the networks' problems, and of what is another choice or flag away from one; outputs last.
-std::vector<Described> tensors_of(const SuiteEntry& entry) {
-  std::vector<Described> found;
-  const Workload& op = *entry.workload;
-  for (const ProblemEntry& one : load_problems(default_problem_folder())) {
-    if (one.entry != &entry) continue;
-    add_tensors(found, op, one.problem);
-    for (std::size_t i = 0; i < op.fields.size(); ++i)
-      for (const std::string& choice : op.fields[i].choices) {
-        std::vector<KeyValue> values = op.values(one.problem);
-        values.at(i).value = choice;
-        try {
-          add_tensors(found, op, op.parse_pairs(std::move(values)));
-        } catch (const InvalidInput&) {  // not every combination is a problem
-        }
-      }
-  }
-  if (found.empty())
-    throw InvalidInput(
-        fmt::format("there are no problems of {} in {}", entry.name(), default_problem_folder().string()));
-  std::ranges::stable_partition(found, &Described::input);
-  return found;
+// Each tensor of the op once; outputs last.
+std::vector<TensorRule> tensors_of(const Workload& op) {
+  std::vector<TensorRule> tensors;
+  for (const TensorRule& one : op.table.rules)
+    if (std::ranges::none_of(tensors, [&](const auto& other) { return std::string_view(other.name) == one.name; }))
+      tensors.push_back(one);
+  std::ranges::stable_partition(tensors, [](const TensorRule& one) { return one.role == Role::in; });
+  return tensors;
 }
 
 // Fields and tensors, each behind `line`: a line end, and a comment's sign.
-std::string table_of(const std::vector<FieldInfo>& fields, const std::vector<Described>& tensors,
-                     const std::string& line) {
+std::string table_of(const Workload& op, const std::string& line) {
   std::string text = "Fields of a problem:";
-  for (const FieldInfo& field : fields) text += fmt::format("{}  {}: {}", line, field.name, field.description());
-  text += line + "Tensors, each with its shape in some problem:";
-  for (const Described& one : tensors) text += fmt::format("{}  {}: {}", line, one.spec.name, one.description());
+  for (const FieldInfo& field : op.fields) text += fmt::format("{}  {}: {}", line, field.name, field.description());
+  text += line + "Tensors, each with its shape in fields:";
+  for (const TensorRule& one : op.table.rules) text += fmt::format("{}  {}", line, description_of(one));
   return text;
 }
 
@@ -96,11 +52,13 @@ std::string members_of(const std::vector<FieldInfo>& fields) {
   return fmt::format("{}", fmt::join(members, "\n  // "));
 }
 
-std::string members_of(const std::vector<Described>& tensors) {
+std::string members_of(const std::vector<TensorRule>& tensors) {
   std::vector<std::string> members;
-  for (const Described& one : tensors)
-    members.push_back(fmt::format("{0}\n  {1}{2}* {3} = tensor_of<{1}{2}>(problem, \"{3}\");", one.description(),
-                                  one.input() ? "const " : "", one.cpp_type(), one.spec.name));
+  for (const TensorRule& one : tensors) {
+    const char* const type = !one.dtype ? "T" : *one.dtype == DType::fp32 ? "float" : "void";
+    members.push_back(fmt::format("{0}\n  {1}{2}* {3} = tensor_of<{1}{2}>(problem, \"{3}\");", description_of(one),
+                                  one.role == Role::in ? "const " : "", type, one.name));
+  }
   return fmt::format("{}", fmt::join(members, "\n  // "));
 }
 
@@ -117,10 +75,10 @@ int new_kernel(const NewKernelArguments& arguments) {
   std::error_code error;
   fs::create_directories(follow_links(folder), error);
   if (!fs::is_directory(folder, error)) throw InvalidInput(fmt::format("--out: '{}' is not a folder", out));
-  const std::vector<Described> tensors = tensors_of(entry);
+  const std::vector<TensorRule> tensors = tensors_of(*entry.workload);
   std::vector<std::string> outputs;
-  for (const Described& one : tensors)
-    if (!one.input()) outputs.emplace_back(one.spec.name);
+  for (const TensorRule& one : tensors)
+    if (one.role != Role::in) outputs.emplace_back(one.name);
   std::map<fs::path, std::string> files;
   for (const std::string ending : {".cu", "_python.py", "_triton.py"}) {
     const fs::path example = texts / (op + ending), skeleton = texts / ("skeleton" + ending);
@@ -129,7 +87,7 @@ int new_kernel(const NewKernelArguments& arguments) {
     files[folder / (op + ending)] = replaced(
         read_whole_file(fs::exists(example) ? example : skeleton),
         {{"OP", op},
-         {"TABLE", table_of(entry.workload->fields, tensors, ending == ".cu" ? "\n// " : "\n")},
+         {"TABLE", table_of(*entry.workload, ending == ".cu" ? "\n// " : "\n")},
          {"FIELDS", members_of(entry.workload->fields)},
          {"TENSORS", members_of(tensors)},
          {"OUTPUTS", fmt::format("{}", fmt::join(outputs, ", "))},

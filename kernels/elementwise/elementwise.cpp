@@ -86,7 +86,7 @@ void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
   visit.when(p.op == geglu, "op=geglu").in("x", t.a, {"n", "hw", "2*channels"});
   visit.when(p.op == nchw_to_nhwc, "op=nchw_to_nhwc").in("x", t.a, nchw);
   const DType y = p.output_dtype(visit.row_dtype());
-  visit.when(p.op != nhwc_to_nchw, "op!=nhwc_to_nchw").out("y", t.y, nhwc, y);
+  visit.when(p.op != nhwc_to_nchw, "op!=nhwc_to_nchw").out({"y", "a cast's in dtype `to`"}, t.y, nhwc, y);
   visit.when(p.op == nhwc_to_nchw, "op=nhwc_to_nchw").out("y", t.y, nchw, y);
 }
 

@@ -30,6 +30,9 @@ def test_ops_are_listed_as_data():
     assert gemm["scale"] == {"name": "scale", "type": "real", "low": -1e6, "high": 1e6, "default": "1"}
     assert gemm["bias"] == {"name": "bias", "type": "flag", "choices": ["0", "1"], "default": "1"}
     assert {field["name"]: field for field in ops["sampler_step"]["fields"]}["seed"]["high"] == (1 << 63) - 1
+    tensors = ops["gemm"]["tensors"]
+    assert tensors[0] == {"name": "a", "shape": ["m", "k"], "dtype": "the row's", "role": "in", "meaning": tensors[0]["meaning"], "when": "1"}
+    assert {"share": "fp32", "d": "the row's"}.items() <= {tensor["name"]: tensor["dtype"] for tensor in tensors}.items() and tensors[-1]["role"] == "out"
     assert {"name": "svd", "height": 576, "width": 1024, "multiples_of": 64, "noise_levels": [0.002, 700]} in ops["network"]["networks"]
     # The text says the same.
     lines = iter(run("list", "ops").stdout.splitlines())
@@ -43,6 +46,8 @@ def test_ops_are_listed_as_data():
                 assert ends.split(", ") == field["choices"]
             else:
                 assert [float(end) for end in ends.split(" to ")] == [float(end) for end in field.get("choices") or (field["low"], field["high"])]
+        for tensor in op["tensors"]:
+            assert next(lines).startswith(f"  {tensor['name']} [{', '.join(tensor['shape'])}]: {tensor['role'].replace('inout', 'in and out')}, ")
     assert not list(lines)
 
 

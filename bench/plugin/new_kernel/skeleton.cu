@@ -44,7 +44,7 @@ struct Fields {
   // @FIELDS@
 };
 
-// T is the row's element type; null is a tensor that the problem does not have. Shapes are those of some problem.
+// T is the row's element type; null is a tensor that the problem does not have.
 template <class T>
 struct Tensors {
   const noisefloor_problem* problem;
