@@ -191,6 +191,7 @@ void OutputFiles::add(const char* option, const fs::path& path) {
   File file{option, path, target_of(option, path), Kind::file};
   FileStatus there{}, words{};
   const bool exists = stat(file.target.c_str(), &there) == 0;
+  if (!exists && errno == ENAMETOOLONG) refuse(fmt::format("cannot be written: {}", std::strerror(errno)));
   const auto number = own_descriptor(file.target);
   if (exists && (number || !S_ISREG(there.st_mode))) {
     file.kind = Kind::stream;

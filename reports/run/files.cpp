@@ -12,6 +12,7 @@
 #include <charconv>
 #include <csignal>
 #include <cstring>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <stdexcept>
@@ -177,7 +178,12 @@ void require_regular_or_absent(const fs::path& file) {
 }
 
 fs::path partial_of(const fs::path& target) {
-  return target.string() + fmt::format(".{}{}", getpid(), kPartial);
+  // Of a name that leaves no room for more, the beginning; a number tells it from another one's.
+  constexpr std::size_t kMostBytes = 200;
+  std::string name = target.filename().string();
+  if (name.size() > kMostBytes)
+    name = fmt::format("{}{:x}", name.substr(0, kMostBytes), std::hash<std::string>()(name));
+  return target.parent_path() / fmt::format("{}.{}{}", name, getpid(), kPartial);
 }
 
 bool is_partial(const fs::path& path) {

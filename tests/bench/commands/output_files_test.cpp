@@ -86,8 +86,21 @@ TEST(OutputFiles, SayWhatCannotBeWritten) {
   says(folder.path() / "in", "is the same file as --input");
   fs::create_symlink("in", folder.path() / "link");
   says(folder.path() / "link", "is the same file as --input");
-  says(folder.path() / std::string(250, 'x'), "cannot be written: File name too long");
+  says(folder.path() / std::string(256, 'x'), "cannot be written: File name too long");
   EXPECT_EQ(read(folder.path() / "in"), "mine");
+  EXPECT_EQ(files_in(folder.path()), 2);
+}
+
+TEST(OutputFiles, MayHaveTheLongestNames) {
+  const TemporaryFolder folder;
+  const std::string start(254, 'x');
+  {
+    OutputFiles files;
+    for (const char* last : {"a", "b"}) files.add(last, folder / (start + last));
+    for (const char* last : {"a", "b"}) files.write(last, last);
+    files.commit();
+  }
+  EXPECT_EQ(read(folder / (start + "a")) + read(folder / (start + "b")), "ab");
   EXPECT_EQ(files_in(folder.path()), 2);
 }
 
