@@ -9,6 +9,8 @@
 #include <cstdio>
 #include <cstring>
 #include <iostream>
+#include <string>
+#include <string_view>
 
 namespace noisefloor {
 namespace {
@@ -19,11 +21,10 @@ struct Stream {
   bool dropped = false;  // closed from the start
   int error = 0;         // of the first text that could not be written
   std::FILE* before = nullptr;
-  PlainText plain;
 };
 
-Stream output{STDOUT_FILENO, false, false, 0, nullptr, {}};
-Stream errors{STDERR_FILENO, true, false, 0, nullptr, {}};
+Stream output{STDOUT_FILENO, false, false, 0, nullptr};
+Stream errors{STDERR_FILENO, true, false, 0, nullptr};
 
 // All of it counts as written: fmt::print() would throw, and a stream in error would keep it for the next try.
 ssize_t write_text(void* cookie, const char* text, size_t size) {
@@ -34,7 +35,11 @@ ssize_t write_text(void* cookie, const char* text, size_t size) {
     plain = "\r";
     piece.remove_prefix(1);
   }
-  plain += stream.plain.of(piece);
+  for (const char c : piece)
+    if (c == '\n' || c == '\t' || (static_cast<unsigned char>(c) >= 0x20 && c != 0x7F))
+      plain += c;
+    else
+      plain += fmt::format("\\x{:02x}", c);
   if (stream.error != 0) return static_cast<ssize_t>(size);
   if (stream.dropped) {
     stream.error = EBADF;
@@ -60,53 +65,7 @@ void guard(Stream& stream, std::FILE*& file, int buffering) {
   file = ours;
 }
 
-// How many bytes a character has that begins with `first`; 0: none does.
-std::size_t length_of(unsigned char first) {
-  if (first >= 0xC2 && first <= 0xDF) return 2;
-  if (first >= 0xE0 && first <= 0xEF) return 3;
-  if (first >= 0xF0 && first <= 0xF4) return 4;
-  return 0;
-}
-
 }  // namespace
-
-void PlainText::escape_pending(std::string& out) {
-  for (const char c : pending_) out += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
-  pending_.clear();
-}
-
-void PlainText::take(unsigned char byte, std::string& out) {
-  const bool continues = (byte & 0xC0) == 0x80;
-  if (!pending_.empty() && !continues) escape_pending(out);
-  if (!pending_.empty()) {
-    pending_ += static_cast<char>(byte);
-    if (pending_.size() < length_of(static_cast<unsigned char>(pending_.front()))) return;
-    // U+0080 to U+009F are controls too: the second byte of C2 xx.
-    const auto second = static_cast<unsigned char>(pending_[1]);
-    const auto first = static_cast<unsigned char>(pending_[0]);
-    const bool control = first == 0xC2 && second < 0xA0;
-    const bool overlong = (first == 0xE0 && second < 0xA0) || (first == 0xF0 && second < 0x90);
-    const bool beyond = (first == 0xED && second > 0x9F) || (first == 0xF4 && second > 0x8F);
-    if (control || overlong || beyond) return escape_pending(out);
-    out += pending_;
-    pending_.clear();
-    return;
-  }
-  if (length_of(byte) > 0) {
-    pending_ = static_cast<char>(byte);
-  } else if (byte == '\n' || byte == '\t' || (byte >= 0x20 && byte < 0x7F)) {
-    out += static_cast<char>(byte);
-  } else {
-    out += fmt::format("\\x{:02x}", byte);
-  }
-}
-
-std::string PlainText::of(std::string_view piece) {
-  std::string out;
-  out.reserve(piece.size());
-  for (const char c : piece) take(static_cast<unsigned char>(c), out);
-  return out;
-}
 
 void guard_console() {
   output.dropped = fcntl(STDOUT_FILENO, F_GETFD) < 0;
