@@ -4,13 +4,16 @@ import csv
 import ctypes
 import json
 import os
+import shlex
 import subprocess
+import sys
 import sysconfig
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.machine import ROOT, executable
+
 WEIGHTS = ROOT / "bench" / "pipeline" / "weights" / "digits.safetensors"
 PROGRAM = os.environ.get("NOISEFLOOR_BINARY", "")
 needs_program = pytest.mark.skipif(not Path(PROGRAM).is_file(), reason="NOISEFLOOR_BINARY names no program")
@@ -29,6 +32,13 @@ def has_libpython():
 needs_libpython = pytest.mark.skipif(not has_libpython(), reason="this Python has no shared library: it cannot become noisefloor's process")
 
 SMALL = "network,m,n,k,count\nmini,8,16,24,3\nmini,16,16,8,1\nother,4,8,8,1\n"  # a problem file of gemm
+
+
+def stub_build(folder, **script):
+    """A build with scripted times (stub_build.py): a folder with bin/noisefloor."""
+    words = map(shlex.quote, (sys.executable, str(Path(__file__).with_name("stub_build.py")), json.dumps({"us": 10.0, **script})))
+    executable(folder / "bin" / "noisefloor", f"#!/bin/sh\nexec {' '.join(words)} \"$@\"\n")
+    return folder
 
 
 def run(*arguments, **kwargs):

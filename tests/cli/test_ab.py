@@ -1,34 +1,23 @@
 """`noisefloor ab`: on builds with scripted times, and on the program itself against itself."""
 
 import csv
-import json
 import shlex
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.cli.program import PROGRAM, needs_program, run
+from tests.cli.program import PROGRAM, needs_program, run, stub_build
 
 pytestmark = needs_program
-STUB = Path(__file__).with_name("stub_build.py")
 FIRST, SECOND, OTHER = "m=8,n=16,k=24", "m=16,n=16,k=8", "m=4,n=8,k=8"
 
 
 @pytest.fixture
 def build(tmp_path):
-    """A build with scripted times; a folder with bin/noisefloor."""
-    def make(name, **script):
-        program = tmp_path / name / "bin" / "noisefloor"
-        program.parent.mkdir(parents=True)
-        text = json.dumps({"us": 10.0, **script})
-        program.write_text(f"#!/bin/sh\nexec {shlex.quote(sys.executable)} {shlex.quote(str(STUB))} {shlex.quote(text)} \"$@\"\n")
-        program.chmod(0o755)
-        return tmp_path / name
-    return make
+    return lambda name, **script: stub_build(tmp_path / name, **script)
 
 
 @pytest.fixture
@@ -88,36 +77,37 @@ def test_filter(build, ab):
     assert "no case matches" in ab(build("a"), build("b"), "--filter", "k=25")[0].stderr
 
 
-def test_a_case_that_one_build_lacks(build, ab):
-    lacks = {"fail": {FIRST: {"failed": "unsupported_problem", "reason": "this build has no variant 'host' of gemm"}}}
-    result, lines = ab(build("old", **lacks), build("new"))
-    assert result.returncode == 0
-    assert lines[FIRST]["verdict"] == "missing" and "the old build: this build has no variant" in lines[FIRST]["reason"]
-    assert lines[SECOND]["verdict"] == "equal"
+LACKS = {"fail": {FIRST: {"failed": "unsupported_problem", "reason": "this build has no variant 'host' of gemm"}}}
+WAITS = {"failed": "throttled", "reason": "threads waited for a core"}
+NAN = {"judge": {"wrong": "d[3] is nan", "errors": []}}
 
 
-@pytest.mark.parametrize("script, words", [
-    ({"judge": {"wrong": "d[3] is nan", "errors": []}}, "the new build: d[3] is nan"),
-    ({"fail": {FIRST: {"wrong": "d[0] is 1, not 2", "errors": []}}}, "the new build: d[0] is 1, not 2"),
-    ({"fail": {FIRST: {"errors": [{"max": 1.0, "l2": 1.0}]}}}, "the new build: output 0: error 1, allowed"),
-    ({"fail": {FIRST: {"failed": "cuda_error", "reason": "misaligned address", "lost": True}}}, "the new build: misaligned address"),
-    ({"die": FIRST}, "ended with exit code 139: a fault of mine"),
+# What is odd of the old build, and of the new one; the verdict on FIRST, and words of its reason, and the exit code.
+@pytest.mark.parametrize("old, new, verdict, words, code", [
+    (LACKS, {}, "missing", "the old build: this build has no variant", 0),
+    ({}, LACKS, "gone", "the new build: this build has no variant", 1),
+    (LACKS, LACKS, "missing", "", 0),
+    ({}, NAN, "wrong", "the new build: d[3] is nan", 1),
+    (NAN, {}, "missing", "the old build: d[3] is nan", 2),  # which says nothing of the new one
+    ({}, {"fail": {FIRST: {"wrong": "d[0] is 1, not 2", "errors": []}}}, "wrong", "the new build: d[0] is 1, not 2", 1),
+    ({}, {"fail": {FIRST: {"errors": [{"max": 1.0, "l2": 1.0}]}}}, "wrong", "the new build: output 0: error 1, allowed", 1),
+    ({}, {"fail": {FIRST: {"failed": "cuda_error", "reason": "misaligned address", "lost": True}}}, "wrong", "the new build: misaligned address", 1),
+    ({}, {"die": FIRST}, "wrong", "ended with exit code 139: a fault of mine", 1),
+    ({}, {"kill": FIRST}, "gone", "in each of 16 passes the new build", 1),  # as by a system short of memory, of which it takes more
+    ({"kill": FIRST}, {}, "unresolved", "killed by signal 9", 0),
+    ({"kill": FIRST}, {"kill": FIRST}, "unresolved", "killed by signal 9", 0),
+    ({}, {"fail": {FIRST: WAITS}}, "unresolved", "waited for a core", 0),
+    ({}, {"fail": dict.fromkeys((FIRST, SECOND, OTHER), WAITS)}, "unresolved", "waited for a core", 2),  # nothing could be compared
 ])
-def test_a_new_build_that_is_wrong_or_fails(build, ab, script, words):
-    result, lines = ab(build("old"), build("new", **script))
-    assert result.returncode == 1, result.stderr
-    assert lines[FIRST]["verdict"] == "wrong" and words in lines[FIRST]["reason"]
-    assert "judge" in script or lines[SECOND]["verdict"] == "equal"
+def test_what_fails_is_told_from_what_is_slow(build, ab, old, new, verdict, words, code):
+    result, lines = ab(build("old", **old), build("new", **new))
+    assert result.returncode == code, result.stderr
+    assert lines[FIRST]["verdict"] == verdict and words in lines[FIRST]["reason"]
+    assert lines[SECOND]["verdict"] == ("equal" if code != 2 and "judge" not in new else verdict)
 
 
-def test_a_case_that_is_gone_from_the_new_build(build, ab):
-    lacks = {"fail": {FIRST: {"failed": "unsupported_problem", "reason": "taken out"}}}
-    result, lines = ab(build("old"), build("new", **lacks))
-    assert result.returncode == 1
-    assert lines[FIRST]["verdict"] == "gone" and "the new build: taken out" in lines[FIRST]["reason"]
-    assert lines[SECOND]["verdict"] == "equal"
-    result, lines = ab(build("a", **lacks), build("b", **lacks))
-    assert result.returncode == 0 and lines[FIRST]["verdict"] == "missing", "neither build has it"
+def test_unresolved_is_a_failure_where_it_is_asked(build, ab):
+    assert ab(build("a"), build("b", fail={FIRST: WAITS}), "--strict")[0].returncode == 1
 
 
 @pytest.mark.parametrize("us", [-1.0, 0.0, 1e308, 1e-308])
@@ -127,22 +117,9 @@ def test_times_that_cannot_be(build, ab, us):
     assert "gave a time of" in lines[FIRST]["reason"]
 
 
-def test_a_new_build_that_is_killed_in_every_pass_is_gone(build, ab):
-    """As by a system short of memory, of which it takes more than the old one."""
-    result, lines = ab(build("old"), build("new", kill=FIRST))
-    assert result.returncode == 1, result.stderr
-    assert lines[FIRST]["verdict"] == "gone" and "in each of 16 passes the new build" in lines[FIRST]["reason"]
-    assert "killed by signal 9" in lines[FIRST]["reason"] and lines[SECOND]["verdict"] == "equal"
-
-
-def test_a_worker_that_is_killed_from_outside_leaves_its_case_unresolved(build, ab, tmp_path):
-    not_always = build("not_always", kill=FIRST, starts=str(tmp_path / "starts"), spared_at=[4])  # in its second pass
-    killed = {"old": build("old", kill=FIRST), "new": build("new", kill=FIRST), "once": not_always}
-    for old, new in (("old", build("a")), ("old", "new"), (build("b"), "once")):
-        result, lines = ab(killed.get(old, old), killed.get(new, new))
-        assert result.returncode == 0, result.stderr
-        assert lines[FIRST]["verdict"] == "unresolved" and "killed by signal 9" in lines[FIRST]["reason"], (old, new)
-        assert lines[SECOND]["verdict"] == "equal"
+def test_a_new_build_that_is_not_always_killed_is_not_gone(build, ab, tmp_path):
+    result, lines = ab(build("old"), build("new", kill=FIRST, starts=str(tmp_path / "starts"), spared_at=[4]))  # in its second pass
+    assert result.returncode == 0 and lines[FIRST]["verdict"] == "unresolved" and lines[SECOND]["verdict"] == "equal", result.stderr
 
 
 def test_a_budget_leaves_a_case_unresolved_whose_new_build_was_killed_before(build, ab, tmp_path):
@@ -176,21 +153,6 @@ def test_reasons_are_one_line(build, ab):
     result, lines = ab(build("old"), build("new", **noise))
     assert result.returncode == 1 and len(lines[FIRST]["reason"]) == 200
     assert "\x1b" not in result.stdout and "a b" in result.stdout
-
-
-def test_an_old_build_that_is_wrong_says_nothing_of_the_new_one(build, ab):
-    result, lines = ab(build("old", judge={"wrong": "d[3] is nan", "errors": []}), build("new"))
-    assert result.returncode == 2
-    assert {row["verdict"] for row in lines.values()} == {"missing"}
-
-
-def test_waiting_threads_leave_a_case_unresolved(build, ab):
-    waits = {"fail": {FIRST: {"failed": "throttled", "reason": "threads waited for a core"}}}
-    result, lines = ab(build("old"), build("new", **waits))
-    assert result.returncode == 0 and lines[FIRST]["verdict"] == "unresolved"
-    nowhere = {"fail": {problem: waits["fail"][FIRST] for problem in (FIRST, SECOND, OTHER)}}
-    assert ab(build("c"), build("d", **nowhere))[0].returncode == 2, "nothing could be compared"
-    assert ab(build("a"), build("b", **waits), "--strict")[0].returncode == 1
 
 
 def test_bad_builds(build, ab, tmp_path):

@@ -21,18 +21,6 @@ pytestmark = [
 ]
 
 
-@pytest.fixture
-def reports(problems, tmp_path):
-    """Two files, and per case its two rows."""
-    cases = {}
-    for name in ("old", "new"):
-        result = sweep(problems, tmp_path / name, f"--benchmark_out={tmp_path / name}.json", "--benchmark_out_format=json")
-        assert result.returncode == 0, result.stderr
-        for row in rows(tmp_path / name):
-            cases.setdefault("/".join(row[column] for column in ("op", "problem", "dtype", "variant")), []).append(row)
-    return tmp_path / "old.json", tmp_path / "new.json", cases
-
-
 def compare(*arguments):
     # Nothing is written beside the script, which is of the system.
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
@@ -43,8 +31,13 @@ def change(old, new):
     return pytest.approx((float(new["time_cold_us"]) - float(old["time_cold_us"])) / float(old["time_cold_us"]), abs=1e-3)
 
 
-def test_each_case_of_two_files_is_compared(reports, tmp_path):
-    old, new, cases = reports
+def test_each_case_of_two_files_is_compared(problems, tmp_path):
+    old, new, cases = tmp_path / "old.json", tmp_path / "new.json", {}
+    for name in ("old", "new"):
+        result = sweep(problems, tmp_path / name, f"--benchmark_out={tmp_path / name}.json", "--benchmark_out_format=json")
+        assert result.returncode == 0, result.stderr
+        for row in rows(tmp_path / name):
+            cases.setdefault("/".join(row[column] for column in ("op", "problem", "dtype", "variant")), []).append(row)
     assert len(cases) == 3
     result = compare("--no-utest", "--dump_to_json", tmp_path / "difference.json", "benchmarks", old, new)
     assert result.returncode == 0, result.stderr
@@ -62,18 +55,6 @@ def test_each_case_of_two_files_is_compared(reports, tmp_path):
         assert one["time"] == change(before, after)
         assert float(printed[entry["name"]][1]) == change(before, after)
     assert "OVERALL_GEOMEAN" in result.stdout
-
-
-def test_a_case_that_is_twice_as_slow_is_said_to_be(reports, tmp_path):
-    old, _, cases = reports
-    slowed = json.loads(old.read_text())
-    slowed["benchmarks"][1]["real_time"] *= 2
-    new = tmp_path / "slowed.json"
-    new.write_text(json.dumps(slowed))
-    result = compare("--no-utest", "benchmarks", old, new)
-    assert result.returncode == 0, result.stderr
-    changes = [line.split()[1] for line in result.stdout.splitlines() if line.startswith("gemm/")]
-    assert changes == ["+0.0000", "+1.0000", "+0.0000"]
 
 
 def test_rows_without_a_time_do_not_stop_it(problems, tmp_path):

@@ -1,11 +1,8 @@
 """Every option that names a file to write, from the commands' own help: a new one is tested by being there."""
 
-import json
 import os
 import re
-import shlex
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -13,11 +10,10 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from tests.cli.gated_runs import write_run
-from tests.cli.program import PROGRAM, SMALL, needs_program, run
+from tests.cli.program import PROGRAM, SMALL, needs_program, run, stub_build
 
 pytestmark = needs_program
 NOBODY = 65534
-STUB = Path(__file__).with_name("stub_build.py")
 
 
 def help_of(*command):
@@ -65,11 +61,7 @@ def place():
         recorded = load_file(Path(__file__).with_name("digits_forward.safetensors"))
         save_file({name: recorded[name] for name in ("x", "sigma", "labels")}, folder / "input.safetensors")
         for build in ("old", "new"):
-            (folder / build / "bin").mkdir(parents=True)
-            program = folder / build / "bin" / "noisefloor"
-            script = json.dumps({"us": 10.0})
-            program.write_text(f"#!/bin/sh\nexec {shlex.quote(sys.executable)} {shlex.quote(str(STUB))} {shlex.quote(script)} \"$@\"\n")
-            program.chmod(0o755)
+            stub_build(folder / build)
         yield folder
 
 
@@ -215,22 +207,6 @@ def test_files_of_other_users_that_may_be_written(place):
         status = file.stat()
         assert status.st_gid == owners[1] and not status.st_mode & 0o4000 and status.st_mode & 0o060 == 0o060
         assert [path.name for path in folder.iterdir()] == ["file.csv"]
-
-
-def test_links_in_a_circle_are_named(place):
-    (place / "circle").symlink_to("round")
-    (place / "round").symlink_to("circle")
-    assert "circle" in refusals(place, "history", "--csv", "circle")
-
-
-def test_stdout_to_a_file_is_appended_to(place):
-    """As it was opened: nothing that stands there is lost."""
-    with open(place / "log", "wb") as log:
-        log.write(b"before\n")
-    with open(place / "log", "ab") as log:
-        assert subprocess.run([PROGRAM, *command_of("history", {"--csv": "/dev/stdout"})], cwd=place, stdout=log, stderr=subprocess.PIPE).returncode == 0
-    text = (place / "log").read_text()
-    assert text.startswith("before\ndevice,series,") and "first-last" not in text
 
 
 def test_a_reader_that_goes_away_is_an_error(place):

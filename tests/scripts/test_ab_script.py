@@ -3,13 +3,12 @@
 import os
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 
-from tests.support.locks import held
+from tests.support.machine import ROOT, executable, held
 
-SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
+SCRIPTS = ROOT / "scripts"
 CMAKE = """#!/usr/bin/env bash
 case "$1" in
   --version) echo "cmake version 3.25.1" ;;
@@ -24,12 +23,10 @@ class Repository:
         self.root = folder / "clone"
         self.tools = folder / "tools"
         (self.root / "scripts").mkdir(parents=True)
-        self.tools.mkdir()
         for name in ("ab", "lib.sh"):
             shutil.copy(SCRIPTS / name, self.root / "scripts" / name)
         for path, text in ((self.root / "scripts" / "setup", "#!/bin/sh\n"), (self.tools / "cmake", CMAKE)):
-            path.write_text(text)
-            path.chmod(0o755)
+            executable(path, text)
         (self.root / ".gitignore").write_text("build/\n")
         self.git("init", "--quiet", "--initial-branch", "main")
         self.commit("one")

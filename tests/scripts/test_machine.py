@@ -56,9 +56,9 @@ def test_what_another_system_built_is_built_anew(machine, tmp_path):
     machine.program("cmake", "#!/bin/sh\necho cmake version 3.25.1\n")
     build = tmp_path / "build" / "host"
     build.mkdir(parents=True)
-    for system, stays in ((None, True), (None, True), ("x86_64 another 9", False)):
-        if system:
-            (build / ".system").write_text(system + "\n")
+    for made, stays in ((None, True), (None, True), ("in / on another 9", False)):
+        if made:
+            (build / ".made").write_text(made + "\n")
         (build / "old.o").write_text("")
         result = machine.bash('root=$1; build host', tmp_path)
         assert result.returncode == 0 and (build / "old.o").exists() == stays, result.stderr
@@ -69,7 +69,7 @@ def test_a_system_without_a_name(machine, tmp_path):
     machine.program("cmake", "#!/bin/sh\necho cmake version 3.25.1\n")
     machine.program("sed", f'#!/bin/sh\n[ "$3" != /etc/os-release ] || exit 2\nexec {shutil.which("sed")} "$@"\n')
     result = machine.bash('root=$1; build host', tmp_path)
-    assert result.returncode == 0 and (tmp_path / "build/host/.system").read_text().strip() == os.uname().machine, result.stderr
+    assert result.returncode == 0 and (tmp_path / "build/host/.made").read_text().strip() == f"in {tmp_path} on {os.uname().machine}", result.stderr
 
 
 @pytest.mark.skipif(not shutil.which("git"), reason="needs git")

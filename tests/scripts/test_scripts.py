@@ -2,22 +2,17 @@
 
 import os
 import subprocess
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.machine import ROOT, executable
+
 SCRIPTS = ROOT / "scripts"
+
 
 def run(*command, **environment):
     return subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL,
                           env={**os.environ, **environment})
-
-
-def executable(path, text):
-    path.write_text(text)
-    path.chmod(0o755)
-    return path
 
 
 @pytest.mark.parametrize("script", ["setup", "sweep", "test", "ab", "bundle", "wheel", "slurm-sweep", "ncu", "nsys", "../.ci/run", "../tests/slurm/run", "bundle_run.sh",

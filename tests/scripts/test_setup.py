@@ -3,11 +3,10 @@
 import os
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.machine import ROOT, executable
 
 # Stands in for .venv's Python: writes what pip was asked for, one call a line. It starts, and finds whatever it is asked for.
 PYTHON = """#!/usr/bin/env bash
@@ -26,9 +25,7 @@ printf 'installed %s\\n' "$@"
 class Clone:
     def __init__(self, folder):
         self.folder, self.tools, self.calls = folder, folder / "tools", folder / "calls"
-        (folder / ".venv" / "bin").mkdir(parents=True)
         (folder / "scripts").mkdir()
-        self.tools.mkdir()
         for file in (ROOT / "scripts").glob("requirements*.txt"):
             shutil.copy(file, folder / "scripts")
         for name in ("setup", "lib.sh"):
@@ -41,8 +38,7 @@ class Clone:
         self.program("tools/apt-get", "#!/bin/sh\nexit 1\n")
 
     def program(self, name, text):
-        (self.folder / name).write_text(text)
-        (self.folder / name).chmod(0o755)
+        executable(self.folder / name, text)
 
     def run(self, *command, **environment):
         environment = {**os.environ, "PATH": f"{self.tools}:{os.environ['PATH']}", "CALLS": str(self.calls),

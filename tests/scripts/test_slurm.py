@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.machine import ROOT, executable
 
 SBATCH = """#!/usr/bin/env bash
 echo "$*" >>"$CALLS"
@@ -28,13 +28,6 @@ while [ $# -gt 0 ]; do
 done
 [ -z "${command:-}" ] || { mkdir -p "$out"; echo rows >"$out/sweep.csv"; exit "${CODE:-0}"; }
 """
-
-
-def executable(path, text):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    path.chmod(0o755)
-    return path
 
 
 class Site:

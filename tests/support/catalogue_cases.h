@@ -97,41 +97,36 @@ inline std::vector<CatalogueCase> one_by_one(const std::vector<CatalogueCase>& c
   return split;
 }
 
-// The same cases, each on the cheapest problem of every set of tensors and element type. Verification knows a problem
-// by its tensors alone: what it sees of one of them, it sees of the others.
-inline std::vector<CatalogueCase> cheapest_of_each_kind(std::vector<CatalogueCase> cases) {
+// The same cases, each on the cheapest problem alone, or on that of every kind.
+using KindOf = std::function<std::vector<std::string>(const Workload&, const ProblemEntry&, DType)>;
+inline std::vector<CatalogueCase> cheapest(
+    std::vector<CatalogueCase> cases, const KindOf& kind_of = [](auto&&...) { return std::vector<std::string>(); }) {
   for (CatalogueCase& one : cases) {
     const Workload& workload = *one.entry->workload;
     const auto work = [&](const auto& on) {
       const Cost cost = workload.cost(on.first->problem, on.second);
       return cost.flops + cost.bytes;
     };
-    std::map<std::vector<std::string>, std::pair<const ProblemEntry*, DType>> cheapest;
+    std::map<std::vector<std::string>, std::pair<const ProblemEntry*, DType>> least;
     for (const auto& on : one.on) {
-      std::vector<std::string> kind{to_string(on.second)};
-      for (const TensorSpec& spec : workload.tensors(on.first->problem, on.second))
-        kind.push_back(std::string(spec.name) + to_string(spec.dtype) + std::to_string(static_cast<int>(spec.role)));
-      const auto [found, added] = cheapest.emplace(kind, on);
+      const auto [found, added] = least.emplace(kind_of(workload, *on.first, on.second), on);
       if (!added && work(on) < work(found->second)) found->second = on;
     }
     one.on.clear();
-    for (const auto& [kind, on] : cheapest) one.on.push_back(on);
+    for (const auto& [kind, on] : least) one.on.push_back(on);
   }
   return cases;
 }
 
-// The same cases, each on its cheapest problem alone.
-inline std::vector<CatalogueCase> cheapest(std::vector<CatalogueCase> cases) {
-  for (CatalogueCase& one : cases) {
-    const auto work = [&](const auto& on) {
-      const Cost cost = one.entry->workload->cost(on.first->problem, on.second);
-      return cost.flops + cost.bytes;
-    };
-    const auto least =
-        std::min_element(one.on.begin(), one.on.end(), [&](const auto& a, const auto& b) { return work(a) < work(b); });
-    if (least != one.on.end()) one.on = {*least};
-  }
-  return cases;
+// Of every set of tensors and element type. Verification knows a problem by its tensors alone: what it sees of one of
+// them, it sees of the others.
+inline std::vector<CatalogueCase> cheapest_of_each_kind(std::vector<CatalogueCase> cases) {
+  return cheapest(std::move(cases), [](const Workload& workload, const ProblemEntry& problem, DType dtype) {
+    std::vector<std::string> kind{to_string(dtype)};
+    for (const TensorSpec& spec : workload.tensors(problem.problem, dtype))
+      kind.push_back(std::string(spec.name) + to_string(spec.dtype) + std::to_string(static_cast<int>(spec.role)));
+    return kind;
+  });
 }
 
 // What a test's name may hold of `text`: "n=2,fusion=silu+ss" is n2_fusionsilu_ss.
@@ -185,8 +180,8 @@ inline void expect_wrong_is_caught(Platform& platform, const CatalogueCase& one,
   Fixture fixture(platform, *one.entry, problem.problem, dtype, 1);
   Verifier verifier(fixture, {.oracle_flops = oracle_flops});
   BoundCase right(fixture, *one.implementation);
-  for (const Tampering tampering : kAllTamperings) {  // the last spoils an input for good
-    SCOPED_TRACE(to_string(tampering));
+  for (const auto& [tampering, name] : kAllTamperings) {  // the last spoils an input for good
+    SCOPED_TRACE(name);
     const Verdict before = verifier.verify(right);
     EXPECT_TRUE(before.correct) << before.reason;
     const AnyVariant wrong = wrong_variant(*one.implementation->variant(), tampering, fixture);

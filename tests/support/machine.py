@@ -1,6 +1,7 @@
 """A machine of stand-ins: programs that lie first on PATH, and a driver's library that answers as a test asks."""
 
 import atexit
+import contextlib
 import functools
 import os
 import shutil
@@ -46,6 +47,13 @@ def driver_library():
     return folder
 
 
+def executable(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
 class Machine:
     def __init__(self, folder):
         self.tools = folder / "tools"
@@ -53,10 +61,7 @@ class Machine:
         self.environment = {"PATH": f"{self.tools}:{os.environ['PATH']}", "NOISEFLOOR_PRESET": "", "CUDACXX": ""}
 
     def program(self, name, text):
-        path = self.tools / name
-        path.write_text(text)
-        path.chmod(0o755)
-        return path
+        return executable(self.tools / name, text)
 
     def driver(self, answer):
         """Its library: `answer` is the error of cuInit, or "MAJOR MINOR NAME; MAJOR MINOR NAME"."""
@@ -81,3 +86,11 @@ def copy_tree(to, *rooms):
         else:
             shutil.copy(ROOT / room, to / room)
     return to
+
+
+@contextlib.contextmanager
+def held(file):
+    """A lock that another process holds."""
+    with subprocess.Popen(["flock", file, "sh", "-c", "echo held; cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout.readline() == b"held\n"
+        yield  # the end of its input ends it

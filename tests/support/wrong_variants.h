@@ -6,7 +6,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
-#include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/measure/fixture.h"
@@ -24,29 +24,14 @@ enum class Tampering {
 };
 
 // The last changes the fixture for good.
-inline constexpr Tampering kAllTamperings[] = {
-    Tampering::one_element_off, Tampering::last_element_off, Tampering::one_nan,      Tampering::one_not_written,
-    Tampering::past_the_end,    Tampering::before_the_start, Tampering::input_changed};
-
-inline std::string to_string(Tampering tampering) {
-  switch (tampering) {
-    case Tampering::one_element_off:
-      return "one element off";
-    case Tampering::last_element_off:
-      return "the last element off";
-    case Tampering::one_nan:
-      return "one NaN";
-    case Tampering::one_not_written:
-      return "one element not written";
-    case Tampering::past_the_end:
-      return "a write one element past the end";
-    case Tampering::before_the_start:
-      return "a write one element before the start";
-    case Tampering::input_changed:
-      return "an input changed";
-  }
-  return "?";
-}
+inline constexpr std::pair<Tampering, const char*> kAllTamperings[] = {
+    {Tampering::one_element_off, "one element off"},
+    {Tampering::last_element_off, "the last element off"},
+    {Tampering::one_nan, "one NaN"},
+    {Tampering::one_not_written, "one element not written"},
+    {Tampering::past_the_end, "a write one element past the end"},
+    {Tampering::before_the_start, "a write one element before the start"},
+    {Tampering::input_changed, "an input changed"}};
 
 inline double root_mean_square(Platform& platform, const TensorSpec& spec, const void* data) {
   std::vector<char> bytes(spec.bytes());
