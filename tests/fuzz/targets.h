@@ -22,13 +22,6 @@ struct Target {
 std::span<const Target> targets();
 const Target& target(const char* name);  // ends the process where there is none
 
-void problem_text(Input input);
-void problem_csv(Input input);
-void sweep_csv(Input input);
-void samples(Input input);
-void environment(Input input);
-void safetensors(Input input);
-
 // Runs a target, and ends the process when one allocation inside was larger than four times the input plus kSmall (and
 // row_bytes for each line).
 void run_watched(const Target& target, Input input);

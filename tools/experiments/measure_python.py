@@ -1,20 +1,16 @@
 #!/usr/bin/env python3
 """What a call from Python costs over its launch, and what `patch` makes of diffusers' U-Net. Run by hand, under two minutes on an H200; no test.
 
-usage: measure_python.py [--program NOISEFLOOR] [--plan PLAN.CSV] [--parts overhead,patch,compile] [--compile-mode MODE] [--seconds S] [--out FILE.json]
+usage: measure_python.py [--plan PLAN.CSV] [--parts overhead,patch] [--compile-mode MODE] [--seconds S] [--out FILE.json]
 
-Needs PyTorch and diffusers, the package noisefloor (installed, or in the folder that NOISEFLOOR_PYTHON_PACKAGE names: build/cuda/python) and the
-program (default: NOISEFLOOR_BINARY, else the one on PATH), all of one build. Prints, each with what issue 17 asks:
+Needs PyTorch and diffusers, and the package noisefloor (installed, or in the folder that NOISEFLOOR_PYTHON_PACKAGE names: build/cuda/python).
+Prints, each with what issue 17 asks:
 
   overhead  noisefloor.ops with out=, the torch operator, and noisefloor.torch's function around it, less the launch of the same variant from C++:
             medians over rounds of 100 calls each, launch and calls in turns, nothing waiting on the GPU (asked: at most 5, 12 and 12 us). Beside
             them an empty operator of the same arguments, which is PyTorch's own share of the torch operator
-  patch     sd15's U-Net, two latents of 64x64, bf16, random weights: the patched network as a CUDA graph. Its kernels of ours against our own
-            network's over the same ops (`noisefloor forward sd15 --breakdown FILE`, of the same weights and inputs; asked: at most 1.05), and
-            both as a whole. Times are of one kernel after the other: what overlaps is not counted twice, gaps stand beside it
-            Patched again with programmatic launch, as our own network has it, and both under --plan (default: the variants that our own network
-            chose); the best one counts
-  compile   the whole against torch.compile of the same network, also one CUDA graph, replayed in turns (asked: faster)
+  patch     sd15's U-Net, two latents of 64x64, bf16, random weights: the patched network against torch.compile of the same one, each as one CUDA
+            graph, replayed in turns (asked: faster). Patched with programmatic launch and without, and both under --plan; the best one counts
 
 Every output is held to the network in fp32 before it is timed: off by at most 1.25 times as much as PyTorch's own in bf16. `--device cpu --size 8`
 rehearses it without a GPU, where its figures say nothing. Exit codes: 0 all that was asked holds, 1 something does not, 2 it could not be done.
@@ -23,21 +19,17 @@ rehearses it without a GPU, where its figures say nothing. Exit codes: 0 all tha
 import argparse
 import contextlib
 import copy
-import csv
 import gc
 import json
 import os
 import signal
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
 import traceback
 from pathlib import Path
 
-REPLACED = {"conv2d", "gemm", "groupnorm", "layernorm", "attention"}  # what patch replaces, as ops
-CALLS, REPLAYS = 100, 9
+CALLS = 100
 WITH_OUT = ("noisefloor.ops with out=", "noisefloor.ops with a handle and out=")
 ASKED = {**dict.fromkeys(WITH_OUT, 5), "torch operator": 12, "noisefloor.torch's function": 12}  # us
 begun = time.perf_counter()
@@ -210,72 +202,7 @@ def timed_replays(replay, options):
     return block
 
 
-def one_after_the_other(activities):
-    """Of (name, start, end): by whose they are, time and the gaps before it. What overlaps one before is not counted again."""
-    sums, last = {True: [0.0, 0.0], False: [0.0, 0.0]}, None
-    for name, start, end in sorted(activities, key=lambda one: one[1]):
-        last = start if last is None else last
-        ours = sums["noisefloor" in name]
-        ours[0] += max(0.0, end - max(start, last))
-        ours[1] += max(0.0, start - last)
-        last = max(last, end)
-    return sums
-
-
-def kernel_times(replay, folder):
-    """Medians over replays of ((ours, gaps), (PyTorch's, gaps)) in us."""
-    import torch
-
-    replay()
-    torch.cuda.synchronize()
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
-        for _ in range(REPLAYS):
-            replay()
-            torch.cuda.synchronize()
-    profiler.export_chrome_trace(str(folder / "trace.json"))
-    events = json.loads((folder / "trace.json").read_text())["traceEvents"]
-    found = sorted((float(event["ts"]), event["name"], float(event["ts"]) + float(event["dur"]))
-                   for event in events if event.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset"))
-    if not found or len(found) % REPLAYS:
-        raise RuntimeError(f"the profiler saw {len(found)} kernels of {REPLAYS} equal replays")
-    each = len(found) // REPLAYS
-    sums = [one_after_the_other([(name, start, end) for start, name, end in found[i * each : (i + 1) * each]]) for i in range(REPLAYS)]
-    counts = sum("noisefloor" in name for _, name, _ in found[:each]), each
-    return *(tuple(statistics.median(one[ours][part] for one in sums) for part in (0, 1)) for ours in (True, False)), counts
-
-
-def own_network(options, net, given, exact, limit, folder):
-    """Our network on the same weights and inputs: (over the ops that patch replaces, gaps before them, whole), in us. Its choices go to plan.csv."""
-    from safetensors.torch import load_file, save_file
-
-    x, t, text = given
-    dtype = {2: "bf16", 4: "fp32"}[x.element_size()]
-    save_file({name: value.contiguous() for name, value in net.state_dict().items()}, folder / "weights.safetensors")
-    save_file({"x": x.float().contiguous(), "timesteps": t.float(), "encoder_hidden_states": text.float()}, folder / "in.safetensors")
-    command = [options.program, "forward", "sd15", "--weights", folder / "weights.safetensors", "--input", folder / "in.safetensors", "--output",
-               folder / "out.safetensors", "--dtype", dtype, "--breakdown", folder / "nodes.csv"]
-    command += ["--device", "host"] if options.device == "cpu" else []
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
-    if done.returncode != 0:
-        raise RuntimeError(f"{options.program} forward sd15: {(done.stderr or done.stdout).strip()[-2000:]}")
-    say("our own network:\n" + "\n".join(f"    {line}" for line in done.stdout.splitlines()[:16]))
-    wrong("our own network", off(load_file(folder / "out.safetensors")["output"], exact.cpu()), limit)
-    with open(folder / "nodes.csv", newline="") as lines:
-        nodes = list(csv.DictReader(lines))
-    with open(folder / "plan.csv", "w", newline="") as lines:
-        plan = csv.writer(lines)
-        plan.writerow(["op", "dtype", "problem", "variant"])
-        plan.writerows(sorted({(node["op"], dtype, node["problem"], node["variant"]) for node in nodes if node["op"] in REPLACED}))
-    if options.device != "cpu":
-        import torch
-
-        (folder / "env.json").write_text(json.dumps({"device": torch.cuda.get_device_name()}))
-    rows = [(node["op"], float(node["time_us"] or 0), max(0.0, float(node["gap_before_us"] or 0))) for node in nodes]
-    ours = [row for row in rows if row[0] in REPLACED]
-    return sum(row[1] for row in ours), sum(row[2] for row in ours), sum(row[1] + row[2] for row in rows)
-
-
-def measure_networks(options, parts):
+def measure_networks(options):
     import diffusers
     import noisefloor
     import noisefloor.torch
@@ -290,66 +217,35 @@ def measure_networks(options, parts):
                 weight.add_(torch.randn_like(weight), alpha=0.1)
         x, text = torch.randn(2, 4, options.size, options.size), torch.randn(2, 77, 768)
         given = x.to(options.dtype).to(memory_format=torch.channels_last), torch.tensor([700.0, 20.0]), text.to(options.dtype)
-    as_float = [one.float() for one in given]
-    exact = copy.deepcopy(net).float()(*as_float).sample
+    exact = copy.deepcopy(net).float()(*(one.float() for one in given)).sample
     plain = copy.deepcopy(net).to(memory_format=torch.channels_last)
     eager = off(plain(*given).sample, exact)
     limit = 1.25 * eager + 1e-6
     say(f"sd15, {sum(one.numel() for one in net.parameters()) / 1e6:.0f} M parameters in {options.dtype}; PyTorch's own output is off by {eager:.2e} of fp32")
-    replays, own = {}, None
-    with tempfile.TemporaryDirectory() as folder:
-        if "patch" in parts:
-            with part("our own network"):
-                own = own_network(options, net, given, exact, limit, Path(folder))
-        report = noisefloor.torch.patch(net)
-        say(f"patch replaced {len(report.replaced)} modules and left {len(report.left)} {sorted(set(report.left.values()))}")
-        plan = options.plan or (Path(folder) / "plan.csv" if own else None)
-        plans = {"": None} | ({", planned": plan} if plan else {})
-        ways = {f"patched{planned}{how}": (plan, on) for planned, plan in plans.items() for how, on in (("", False), (", programmatic", True))}
-        for name, (plan, on) in ways.items():
-            with part(name):
+    report = noisefloor.torch.patch(net)
+    say(f"patch replaced {len(report.replaced)} modules and left {len(report.left)} {sorted(set(report.left.values()))}")
+    replays = {}
+    for planned, plan in {"": None, ", planned": options.plan}.items() if options.plan else [("", None)]:
+        for how, on in (("", False), (", programmatic", True)):
+            with part(f"patched{planned}{how}"):
                 before = noisefloor.set_programmatic_launch(on)
                 try:
                     with noisefloor.use_plan(plan):
-                        replays[name], out = graphed(lambda: net(*given).sample, options)
+                        replays[f"patched{planned}{how}"], out = graphed(lambda: net(*given).sample, options)
                 finally:
                     noisefloor.set_programmatic_launch(before)
-                wrong(name, off(out, exact), limit)
-        replays["eager"], out = graphed(lambda: plain(*given).sample, options)
-        if own:
-            with part("patch"):
-                own_ops, own_gaps, own_whole = own
-                times = in_turns({name: timed_replays(replay, options) for name, replay in replays.items()}, options.rounds // 10 + 1, options.wait)
-                whole = {name: statistics.median(values) for name, values in times.items()}
-                say("whole, one CUDA graph: " + ", ".join(f"{name} {value:,.0f} us" for name, value in whole.items()) + f"; our own network {own_whole:,.0f} us")
-                best = []
-                for name in [name for name in ways if name in replays] if options.device != "cpu" else []:
-                    try:
-                        ours, others, counts = kernel_times(replays[name], Path(folder))
-                    except RuntimeError as error:
-                        missed.append(f"{name}: {error}")
-                        continue
-                    say(f"{name}: {counts[0]} of {counts[1]} kernels are ours, {ours[0]:,.0f} us (and gaps {ours[1]:,.0f}); others {others[0]:,.0f} us (gaps "
-                        f"{others[1]:,.0f}); our own network's ops {own_ops:,.0f} us (gaps {own_gaps:,.0f})")
-                    figures[f"{name}, over the ops replaced"] = ours[0] / own_ops
-                    figures[f"{name}, over the ops replaced, with gaps"] = sum(ours) / (own_ops + own_gaps)
-                    say(f"  over the ops replaced, against our own network: {ours[0] / own_ops:.3f}; with gaps {sum(ours) / (own_ops + own_gaps):.3f}; "
-                        f"as a whole {whole[name] / own_whole:.3f}")
-                    best.append(ours[0] / own_ops)
-                if best:
-                    ask("patch over the ops it replaces, against our own network", min(best), 1.05, "x")
-    if "compile" in parts:
-        with part("compile"):
-            compiled = torch.compile(plain, mode=options.compile_mode)
-            replays["torch.compile"], out = graphed(lambda: compiled(*given).sample, options)
-            say(f"torch.compile (mode {options.compile_mode or 'default'}) is ready")
-            wrong("torch.compile", off(out, exact), limit)
-            times = in_turns({name: timed_replays(replay, options) for name, replay in replays.items()}, options.rounds // 10 + 1, options.wait)
-            whole = {name: statistics.median(values) for name, values in times.items()}
-            figures.update({f"whole: {name}": value for name, value in whole.items()})
-            say("whole, one CUDA graph: " + ", ".join(f"{name} {value:,.0f} us" for name, value in whole.items()))
-            name = min((one for one in whole if one.startswith("patched")), key=whole.get)
-            ask(f"{name}, the whole against torch.compile", whole[name] / whole["torch.compile"], 1, "x")
+                wrong(f"patched{planned}{how}", off(out, exact), limit)
+    replays["eager"], _ = graphed(lambda: plain(*given).sample, options)
+    compiled = torch.compile(plain, mode=options.compile_mode)
+    replays["torch.compile"], out = graphed(lambda: compiled(*given).sample, options)
+    say(f"torch.compile (mode {options.compile_mode or 'default'}) is ready")
+    wrong("torch.compile", off(out, exact), limit)
+    times = in_turns({name: timed_replays(replay, options) for name, replay in replays.items()}, options.rounds // 10 + 1, options.wait)
+    whole = {name: statistics.median(values) for name, values in times.items()}
+    figures.update({f"whole: {name}": value for name, value in whole.items()})
+    say("whole, one CUDA graph: " + ", ".join(f"{name} {value:,.0f} us" for name, value in whole.items()))
+    name = min((one for one in whole if one.startswith("patched")), key=whole.get)
+    ask(f"{name}, the whole against torch.compile", whole[name] / whole["torch.compile"], 1, "x")
 
 
 def late(*_):
@@ -358,9 +254,8 @@ def late(*_):
 
 def main():
     parser = argparse.ArgumentParser(usage=__doc__.split("\n\n")[1].removeprefix("usage: "))
-    parser.add_argument("--program", default=os.environ.get("NOISEFLOOR_BINARY", "noisefloor"))
     parser.add_argument("--plan")
-    parser.add_argument("--parts", default="overhead,patch,compile")
+    parser.add_argument("--parts", default="overhead,patch")
     parser.add_argument("--compile-mode")
     parser.add_argument("--seconds", type=int, default=105)
     parser.add_argument("--rounds", type=int, default=200)
@@ -369,8 +264,8 @@ def main():
     parser.add_argument("--size", type=int, default=64)
     options = parser.parse_args()
     parts = options.parts.split(",")
-    if set(parts) - {"overhead", "patch", "compile"}:
-        parser.error("--parts takes overhead, patch and compile")
+    if set(parts) - {"overhead", "patch"}:
+        parser.error("--parts takes overhead and patch")
     if os.environ.get("NOISEFLOOR_PYTHON_PACKAGE"):
         sys.path.insert(0, os.environ["NOISEFLOOR_PYTHON_PACKAGE"])
     try:
@@ -396,9 +291,9 @@ def main():
                 if "overhead" in parts:
                     measure_overhead(options)
             gc.collect()
-            with part("patch and compile"):
-                if set(parts) & {"patch", "compile"}:
-                    measure_networks(options, parts)
+            with part("patch"):
+                if "patch" in parts:
+                    measure_networks(options)
         except Late:
             say(f"not finished after --seconds {options.seconds}")
             missed.append("the rest")
