@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <limits>
 
-#include "bench/commands/add_command.h"
+#include "bench/commands/commands.h"
 #include "bench/commands/output_files.h"
 #include "bench/sweep/alternate.h"
 #include "bench/sweep/selection.h"

@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <system_error>
 
-#include "bench/commands/add_command.h"
+#include "bench/commands/commands.h"
 
 namespace noisefloor {
 namespace {

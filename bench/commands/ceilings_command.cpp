@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include "bench/ceilings/store.h"
-#include "bench/commands/add_command.h"
+#include "bench/commands/commands.h"
 #include "bench/commands/output_files.h"
 #include "bench/platform/build_info.h"
 

@@ -2,6 +2,8 @@
 // code: 0 done, 1 the thing checked is not so (incorrect, an error on the device), 2 could not do what was asked.
 #pragma once
 
+#include <CLI/CLI.hpp>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -12,10 +14,6 @@
 #include "bench/platform/platform.h"
 #include "kernels/core/listed.h"
 #include "kernels/core/op.h"
-
-namespace CLI {
-class App;  // CLI11 takes seconds to compile: for add_command.h and what adds options
-}
 
 namespace noisefloor {
 
@@ -34,6 +32,19 @@ using CommandResult = std::shared_ptr<std::function<int()>>;  // set by the chos
 constexpr int kDone = 0;
 constexpr int kNotSo = 1;
 constexpr int kCouldNot = 2;
+
+// A subcommand and its arguments, which `run` gets when the command line has been read. Where it has subcommands of its
+// own, and one was given, that one runs.
+template <class Arguments>
+std::pair<CLI::App&, Arguments&> add_command(CLI::App& app, const CommandResult& result, const std::string& name,
+                                             const std::string& about, int (*run)(const Arguments&)) {
+  CLI::App* const command = app.add_subcommand(name, about);
+  const auto arguments = std::make_shared<Arguments>();
+  command->callback([=] {
+    if (command->get_subcommands().empty()) *result = [=] { return run(*arguments); };
+  });
+  return {*command, *arguments};
+}
 
 // A part of an option's value, between commas: "name=value". `take` gets the value, or throws InvalidInput that says
 // what it must be; the option and the part are named then. Of an option without values it gets its name; that of ""
@@ -68,6 +79,9 @@ std::string description_of(const TensorRule& tensor);
 Case require_case(const std::string& name);
 std::int64_t require_integer(const char* option, const std::string& text);  // throws InvalidInput
 std::uint64_t require_seed(const std::string& text);                        // of --seed; throws InvalidInput
-std::string why_not_finite(const std::string& text);           // for CLI::Option::check(); ranges let nan through
+// roofline.csv, totals.csv, plan.csv and report.html of a run; prints its tables. Throws InvalidInput where it has no
+// rows.
+void write_roofline_files(const std::filesystem::path& run);
+std::string why_not_finite(const std::string& text);  // for CLI::Option::check(); ranges let nan through
 
 }  // namespace noisefloor

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "bench/commands/add_command.h"
+#include "bench/commands/commands.h"
 #include "bench/commands/output_files.h"
 #include "kernels/core/listed.h"
 #include "reports/gate/gate_report.h"

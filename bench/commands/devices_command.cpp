@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "bench/commands/add_command.h"
+#include "bench/commands/commands.h"
 #include "bench/counters/range_profiler.h"
 #include "bench/platform/build_info.h"
 #include "bench/platform/nvml.h"

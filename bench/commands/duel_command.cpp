@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "bench/commands/add_command.h"
+#include "bench/commands/commands.h"
 #include "bench/commands/output_files.h"
 #include "bench/measure/case_row.h"
 #include "bench/measure/case_runner.h"

@@ -6,7 +6,7 @@
 #include <cctype>
 #include <sstream>
 
-#include "bench/commands/add_command.h"
+#include "bench/commands/commands.h"
 #include "kernels/core/fields.h"
 #include "reports/explain/explain.h"
 #include "reports/run/files.h"

@@ -3,7 +3,7 @@
 
 #include <chrono>
 
-#include "bench/commands/add_command.h"
+#include "bench/commands/commands.h"
 #include "bench/commands/pipeline_options.h"
 #include "bench/pipeline/network_tensors.h"
 #include "bench/pipeline/pictures.h"

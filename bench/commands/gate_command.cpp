@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "bench/commands/add_command.h"
+#include "bench/commands/commands.h"
 #include "bench/commands/output_files.h"
 #include "bench/platform/build_info.h"
 #include "bench/sweep/benchmark_flags.h"

@@ -1,7 +1,7 @@
 // noisefloor history: how cases, or networks' totals, went over recorded runs.
 #include <fmt/format.h>
 
-#include "bench/commands/add_command.h"
+#include "bench/commands/commands.h"
 #include "bench/commands/output_files.h"
 #include "reports/history/history.h"
 

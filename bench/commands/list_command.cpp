@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "bench/commands/add_command.h"
+#include "bench/commands/commands.h"
 #include "bench/measure/problem_record.h"
 #include "bench/pipeline/network_tensors.h"
 #include "bench/sweep/plugins.h"

@@ -1,7 +1,7 @@
 // noisefloor merge: one run folder out of the parts of a sweep that was split.
 #include <fmt/format.h>
 
-#include "bench/commands/add_command.h"
+#include "bench/commands/commands.h"
 #include "reports/run/merge_runs.h"
 
 namespace noisefloor {

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <map>
 
-#include "bench/commands/add_command.h"
+#include "bench/commands/commands.h"
 #include "bench/sweep/problem_files.h"
 #include "reports/run/files.h"
 

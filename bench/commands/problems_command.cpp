@@ -1,7 +1,7 @@
 // noisefloor problems: what one call of a network asks of each op.
 #include <fmt/format.h>
 
-#include "bench/commands/add_command.h"
+#include "bench/commands/commands.h"
 #include "bench/commands/pipeline_options.h"
 #include "networks/graph.h"
 

@@ -13,7 +13,7 @@
 #include <sstream>
 #include <vector>
 
-#include "bench/commands/add_command.h"
+#include "bench/commands/commands.h"
 #include "bench/commands/output_files.h"
 #include "bench/platform/build_info.h"
 #include "bench/platform/process_limits.h"

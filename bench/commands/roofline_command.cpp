@@ -1,8 +1,7 @@
 // noisefloor roofline (or report): what a run's files say, without a GPU.
 #include <fmt/format.h>
 
-#include "bench/commands/add_command.h"
-#include "bench/commands/roofline_files.h"
+#include "bench/commands/commands.h"
 #include "reports/page/run_report.h"
 #include "reports/run/run_files.h"
 #include "reports/totals/roofline.h"

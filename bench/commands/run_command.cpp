@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "bench/ceilings/store.h"
-#include "bench/commands/add_command.h"
+#include "bench/commands/commands.h"
 #include "bench/commands/output_files.h"
 #include "bench/counters/nvtx.h"
 #include "bench/measure/bound_case.h"

@@ -5,7 +5,7 @@
 #include <chrono>
 #include <cmath>
 
-#include "bench/commands/add_command.h"
+#include "bench/commands/commands.h"
 #include "bench/commands/pipeline_options.h"
 #include "bench/pipeline/network_tensors.h"
 #include "bench/pipeline/pipeline.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "bench/commands/add_command.h"
+#include "bench/commands/commands.h"
 #include "bench/commands/pipeline_options.h"
 #include "bench/pipeline/frame_stream.h"
 #include "bench/sweep/suite.h"

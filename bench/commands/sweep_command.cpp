@@ -1,14 +1,12 @@
 // noisefloor sweep: the main job.
-#include <benchmark/benchmark.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <iostream>
 
-#include "bench/commands/add_command.h"
+#include "bench/commands/commands.h"
 #include "bench/commands/output_files.h"
-#include "bench/commands/roofline_files.h"
 #include "bench/sweep/benchmark_output.h"
 #include "bench/sweep/fan_out.h"
 #include "bench/sweep/pytorch.h"
@@ -19,18 +17,6 @@
 
 namespace noisefloor {
 namespace {
-
-void initialize_benchmark(const SweepPlan& plan) {
-  static std::vector<std::string> texts;  // Google Benchmark keeps the pointer to the program's name
-  texts = {plan.request.command_line.front()};
-  for (std::string& flag : flags_of_library(plan.request.benchmark_arguments, plan.flags))
-    texts.push_back(std::move(flag));
-  std::vector<char*> pointers;
-  for (std::string& text : texts) pointers.push_back(text.data());
-  int count = static_cast<int>(pointers.size());
-  benchmark::Initialize(&count, pointers.data());
-  if (count > 1) throw InvalidInput(not_a_benchmark_flag(pointers[1]));
-}
 
 // After a kernel has destroyed the CUDA context nothing runs in this process any more: its row is written, so a new
 // process goes on behind it.
@@ -70,36 +56,12 @@ int finish(const RunFolder& folder, const SweepOutcome& sweep, const std::vector
   return kDone;
 }
 
-int sweep_all(const SweepPlan& plan) {
-  const auto& [request, flags, problems] = plan;
-  if (!flags.format.empty() || !flags.out.empty())
-    throw InvalidInput(
-        "--device all: every GPU has a process of its own, which would write the same --benchmark_format or "
-        "--benchmark_out; leave these out, or sweep one --device at a time");
-  std::string why;
-  auto devices = list_cuda_devices(why);
-  std::erase_if(devices, [&](const CudaDevice& device) {  // an older GPU beside the others
-    if (device.unserved.empty()) return false;
-    why = device.unserved;
-    fmt::print(stderr, "device {} is left out: {}\n", device.index, device.unserved);
-    return true;
-  });
-  if (devices.empty()) throw InvalidInput(fmt::format("--device all: {}", why));
-  const std::filesystem::path out = run_folder_of(request, "all GPUs");
-  const bool below_runs = request.below_runs();
-  const int code = sweep_all_devices(devices, request.command_line, out, [&] {
-    if (below_runs) note_unfinished(out, command_text(request));
-  });
-  if (below_runs && code <= kNotSo) note_finished(out);
-  return code;
-}
-
 int sweep(const SweepRequest& request) {
   const SweepPlan plan = plan_sweep(request);
   const BenchmarkFlags& flags = plan.flags;
-  initialize_benchmark(plan);
+  initialize_library(request.command_line.front(), request.benchmark_arguments, flags);
   // The cases of all GPUs have the same names: those of the first are listed.
-  if (request.device == "all" && !flags.list_tests) return sweep_all(plan);
+  if (request.device == "all" && !flags.list_tests) return sweep_all_devices(plan);
   const auto platform = open_platform(request.device == "all" ? "0" : request.device);
   SweepSession session(plan, *platform, neighbour_of(*platform));
   if (flags.list_tests) {

@@ -5,7 +5,7 @@
 #include <chrono>
 #include <limits>
 
-#include "bench/commands/add_command.h"
+#include "bench/commands/commands.h"
 #include "bench/commands/output_files.h"
 #include "bench/measure/case_progress.h"
 #include "bench/measure/case_row.h"

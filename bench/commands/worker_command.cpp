@@ -9,7 +9,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "bench/commands/add_command.h"
+#include "bench/commands/commands.h"
 #include "bench/measure/case_server.h"
 #include "bench/platform/build_info.h"
 #include "bench/plugin/embedded_python.h"

@@ -1,5 +1,6 @@
 #include "bench/sweep/benchmark_flags.h"
 
+#include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,6 +28,18 @@ void require_count(const std::string& flag, const std::string& value) {
 bool parse_switch(const std::string& flag, const std::string& value) {
   require_one_of(flag, value, {"true", "false", "yes", "no", "on", "off", "1", "0"});
   return value == "true" || value == "yes" || value == "on" || value == "1";
+}
+
+// The message for what the library did not take: a flag of another name, or a value that it cannot read.
+std::string not_a_benchmark_flag(const std::string& argument) {
+  std::vector<std::string> known = split_list(
+      "list_tests,filter,min_time,min_warmup_time,repetitions,enable_random_interleaving,report_aggregates_only,"
+      "display_aggregates_only,format,out,out_format,color,counters_tabular,perf_counters,context,time_unit");
+  for (std::string& name : known) name.insert(0, "--benchmark_");
+  const std::string name = argument.substr(0, argument.find('='));
+  if (std::ranges::count(known, name) > 0)
+    return fmt::format("'{}': Google Benchmark cannot read this value", argument);
+  return fmt::format("'{}' is not a flag of Google Benchmark{}", argument, did_you_mean(name, known));
 }
 
 }  // namespace
@@ -76,15 +89,16 @@ std::vector<std::string> flags_of_library(const std::vector<std::string>& argume
   return kept;
 }
 
-std::string not_a_benchmark_flag(const std::string& argument) {
-  std::vector<std::string> known = split_list(
-      "list_tests,filter,min_time,min_warmup_time,repetitions,enable_random_interleaving,report_aggregates_only,"
-      "display_aggregates_only,format,out,out_format,color,counters_tabular,perf_counters,context,time_unit");
-  for (std::string& name : known) name.insert(0, "--benchmark_");
-  const std::string name = argument.substr(0, argument.find('='));
-  if (std::ranges::count(known, name) > 0)
-    return fmt::format("'{}': Google Benchmark cannot read this value", argument);
-  return fmt::format("'{}' is not a flag of Google Benchmark{}", argument, did_you_mean(name, known));
+void initialize_library(const std::string& program, const std::vector<std::string>& arguments,
+                        const BenchmarkFlags& flags) {
+  static std::vector<std::string> texts;  // it keeps the pointer to the program's name
+  texts = flags_of_library(arguments, flags);
+  texts.insert(texts.begin(), program);
+  std::vector<char*> pointers;
+  for (std::string& text : texts) pointers.push_back(text.data());
+  int count = static_cast<int>(pointers.size());
+  benchmark::Initialize(&count, pointers.data());
+  if (count > 1) throw InvalidInput(not_a_benchmark_flag(pointers[1]));
 }
 
 std::vector<std::string> without_options(const std::vector<std::string>& arguments,

@@ -35,8 +35,9 @@ BenchmarkFlags parse_benchmark_flags(const std::vector<std::string>& arguments);
 // the library has a file.
 std::vector<std::string> flags_of_library(const std::vector<std::string>& arguments, const BenchmarkFlags& flags);
 
-// The message for what the library did not take: a flag of another name, or a value that it cannot read.
-std::string not_a_benchmark_flag(const std::string& argument);
+// Starts it with them. Throws InvalidInput on a flag of another name, or a value that it cannot read.
+void initialize_library(const std::string& program, const std::vector<std::string>& arguments,
+                        const BenchmarkFlags& flags);
 
 // A command line for another process: `arguments` without these options and their values ("--out DIR", "--out=DIR"),
 // and without these flags.

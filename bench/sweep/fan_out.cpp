@@ -17,6 +17,7 @@
 #include "reports/run/files.h"
 #include "reports/run/folder_lock.h"
 #include "reports/run/run_folder.h"
+#include "reports/run/unfinished.h"
 
 namespace noisefloor {
 namespace {
@@ -101,8 +102,25 @@ std::vector<Lane> device_lanes(const std::vector<CudaDevice>& devices, const std
   return lanes;
 }
 
-int sweep_all_devices(const std::vector<CudaDevice>& devices, const std::vector<std::string>& arguments,
-                      const std::filesystem::path& run, const std::function<void()>& begun) {
+int sweep_all_devices(const SweepPlan& plan) {
+  if (!plan.flags.format.empty() || !plan.flags.out.empty())
+    throw InvalidInput(
+        "--device all: every GPU has a process of its own, which would write the same --benchmark_format or "
+        "--benchmark_out; leave these out, or sweep one --device at a time");
+  std::string why;
+  auto devices = list_cuda_devices(why);
+  std::erase_if(devices, [&](const CudaDevice& device) {  // an older GPU beside the others
+    if (device.unserved.empty()) return false;
+    why = device.unserved;
+    fmt::print(stderr, "device {} is left out: {}\n", device.index, device.unserved);
+    return true;
+  });
+  if (devices.empty()) throw InvalidInput(fmt::format("--device all: {}", why));
+  return sweep_devices(devices, plan.request, run_folder_of(plan.request, "all GPUs"));
+}
+
+int sweep_devices(const std::vector<CudaDevice>& devices, const SweepRequest& request,
+                  const std::filesystem::path& run) {
   std::error_code error;
   std::filesystem::create_directories(follow_links(run), error);
   if (error) throw std::runtime_error(fmt::format("{}: cannot be made: {}", run.string(), error.message()));
@@ -110,9 +128,9 @@ int sweep_all_devices(const std::vector<CudaDevice>& devices, const std::vector<
   if (std::filesystem::exists(run / "sweep.csv"))
     throw std::runtime_error(
         fmt::format("{}: is the run folder of one device; give another --out for --device all", run.string()));
-  begun();
+  if (request.below_runs()) note_unfinished(run, command_text(request));
   write_gpu_listing(run, devices, {});
-  const auto lanes = device_lanes(devices, arguments, run);
+  const auto lanes = device_lanes(devices, request.command_line, run);
   const std::vector<LaneResult> results = fan_out(lanes, stderr);
   write_gpu_listing(run, devices, results);
   int worst = 0;
@@ -125,6 +143,7 @@ int sweep_all_devices(const std::vector<CudaDevice>& devices, const std::vector<
                            (run / device_folder(devices[i])).string());
     worst = std::max(worst, code);
   }
+  if (request.below_runs() && worst < kWorst) note_finished(run);
   fmt::print("{}run folders of {} GPUs: {}\n", endings, devices.size(), run.string());
   return worst;
 }

@@ -10,12 +10,12 @@
 
 #include <cstdio>
 #include <filesystem>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "bench/platform/child_process.h"
 #include "bench/platform/platform.h"
+#include "bench/sweep/plan.h"
 
 namespace noisefloor {
 
@@ -41,9 +41,11 @@ std::string device_folder(const CudaDevice& device);  // its name in RUN
 std::vector<Lane> device_lanes(const std::vector<CudaDevice>& devices, const std::vector<std::string>& arguments,
                                const std::filesystem::path& run);
 
-// Makes RUN, locks it, calls `begun`, and sweeps all devices at once into it. Returns the worst exit code. Throws
-// std::runtime_error when RUN is the run folder of one device.
-int sweep_all_devices(const std::vector<CudaDevice>& devices, const std::vector<std::string>& arguments,
-                      const std::filesystem::path& run, const std::function<void()>& begun);
+// Sweeps all devices of the machine at once. Returns the worst exit code. Throws InvalidInput where there is none, or
+// what the plan asks for is of one process.
+int sweep_all_devices(const SweepPlan& plan);
+// These ones, into RUN, which is made and locked. Throws std::runtime_error when RUN is the run folder of one device.
+int sweep_devices(const std::vector<CudaDevice>& devices, const SweepRequest& request,
+                  const std::filesystem::path& run);
 
 }  // namespace noisefloor

@@ -118,9 +118,10 @@ TEST(AllDevices, EachHasItsOwnFolderAndCommandLine) {
 // This program stands for the sweeps.
 TEST(AllDevices, AreListedWithTheirEndings) {
   const TemporaryFolder temporary;
+  SweepRequest request;
+  request.command_line = {"tests", "--gtest_list_tests", "--gtest_filter=AllDevices.*"};
   testing::internal::CaptureStdout();
-  const int code = sweep_all_devices(kDevices, {"tests", "--gtest_list_tests", "--gtest_filter=AllDevices.*"},
-                                     temporary.path(), [] {});
+  const int code = sweep_devices(kDevices, request, temporary.path());
   const std::string said = testing::internal::GetCapturedStdout();
   EXPECT_EQ(code, 0);
   EXPECT_NE(said.find("== gpu1: NVIDIA A100-SXM4 (0000:31:00.0)\n"), std::string::npos) << said;
@@ -131,8 +132,7 @@ TEST(AllDevices, AreListedWithTheirEndings) {
 TEST(AllDevices, LeaveARunOfOneDeviceAlone) {
   const TemporaryFolder temporary;
   std::ofstream(temporary / "sweep.csv") << sweep_csv_header();
-  EXPECT_THROW((void)sweep_all_devices(kDevices, {"noisefloor", "sweep"}, temporary.path(), [] { FAIL() << "begun"; }),
-               std::runtime_error);
+  EXPECT_THROW((void)sweep_devices(kDevices, {}, temporary.path()), std::runtime_error);
   EXPECT_FALSE(std::filesystem::exists(temporary / "gpus.csv"));
 }
 
