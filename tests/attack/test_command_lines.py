@@ -51,16 +51,13 @@ def test_random_lines(swept, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("arguments, says", [
-    (["run", "gemm", "--problem", "m=1,n=1,k=1", "--device", "host", "--seed", "-1"], "--seed"),
     (["run", "gemm", "--problm", "m=1,n=1,k=1"], "--problm; did you mean '--problem'?"),
     (["merge", "a", "--ot", "m"], "--out is required; unknown '--ot'; did you mean '--out'?"),
     (["sweep", "--device", "host", "--budget", "nan"], "'nan' is not a finite number"),
     (["sweep", "--device", "host", "--budget", "inf"], "--budget"),
-    (["sweep", "--device", "host", "--networks", "adm64"], "unknown network 'adm64'; did you mean 'adm64-b1'?"),
     (["sweep", "--device", "host", "--networks", "adm64-b1", "--ops", "gemm,conv3d_temporal"], "--ops: the chosen networks have no conv3d_temporal"),
     (["sweep", "--device", "host", "--benchmark_repetition=2"], "did you mean '--benchmark_repetitions'?"),
     (["sweep", "--device", "host", "--benchmark_min_time=soon"], "Google Benchmark cannot read this value"),
-    (["sweep", "--device", "host", "--benchmark_repetitions=0"], "not a whole number from 1"),
     (["sample", "digits", "--device", "host", "--out", "x.png", "--plan", "twice.csv"], "line 3: gemm/m=1,n=1,k=1/bf16 is there twice"),
     (["sample", "digits", "--device", "host", "--out", "x.png", "--plan", "unknown.csv"], "line 2: unknown op 'gem'; did you mean 'gemm'?"),
     (["sample", "digits", "--device", "host", "--out", "x.png", "--plan", "/dev/zero"], "it is a device"),

@@ -12,7 +12,7 @@ from tests.support.machine import ROOT, Machine, copy_tree
 
 ODD = "o'neil & (copy) $HOME"
 PROGRAM = os.environ.get("NOISEFLOOR_BINARY", "")
-EVERY = sorted(path for path in [*(ROOT / "scripts").iterdir(), ROOT / ".ci" / "run", ROOT / "tests" / "slurm" / "run"]
+EVERY = sorted(path for path in [*(ROOT / "scripts").iterdir(), *(ROOT / "tools").iterdir(), *ROOT.glob("t*/*/run"), ROOT / ".ci" / "run"]
                if path.is_file() and os.access(path, os.X_OK) and path.name not in ("noisefloor", "bundle_run.sh"))  # these need what is not here
 needs_cmake = pytest.mark.skipif(not (shutil.which("cmake") and shutil.which("ninja")), reason="needs cmake and ninja")
 
@@ -39,11 +39,12 @@ def test_scripts_find_their_tree(machine, tmp_path, name):
             assert result.stdout == f"{tree}/build/host/bin/noisefloor list a  b \n", result.stderr
 
 
-@pytest.mark.parametrize("script", EVERY, ids=lambda path: path.name)
+@pytest.mark.parametrize("script", EVERY, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_script_starts_through_a_link(machine, script):
     (machine.tools / "link").symlink_to(script)
     result = machine.run("link", "--help", CDPATH="/", without=("HOME",))
     assert result.returncode == 0 and result.stdout.startswith("usage: ") and not result.stderr, result.stderr
+    assert "set -euo" not in result.stdout and "import " not in result.stdout, "its header alone"
 
 
 def test_jobs_are_the_cores(machine):

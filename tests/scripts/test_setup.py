@@ -117,12 +117,6 @@ def test_a_sweep_does_not_mind_packages_of_tests(clone):
     assert clone.setup("--sweep", LACKING="pytest").returncode == 0
 
 
-@pytest.mark.parametrize("script", ["sweep", "sample", "ncu", "nsys", "bundle"])
-def test_scripts_that_measure_set_up_for_that_alone(script):
-    lines = [line.strip() for line in (ROOT / "scripts" / script).read_text().splitlines()]
-    assert [line for line in lines if line.split() and line.split()[0] == "setup"] == ["setup --sweep"]
-
-
 @pytest.mark.parametrize("name", ["PIP_USER", "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_DRY_RUN"])
 def test_pip_is_told_where_packages_come_from_alone(clone, name):
     clone.program(".venv/bin/python3", PYTHON.replace("$* ::", f"$* ${{{name}:-}}${{PIP_INDEX_URL:-}} ::"))
