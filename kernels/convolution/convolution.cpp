@@ -125,7 +125,6 @@ Support can_run_ptx_sm90a(const Convolution& c, DType dtype) {
   if (c.y.taps > kFarthestCorner || c.x.taps > kFarthestCorner) return unsupported("needs a smaller kernel");
   if (c.rows() + 256 > kMaxBlocks) return unsupported("needs fewer than 2^31 output pixels");
   if (tile_count(c, 64, 32) > kMaxBlocks / 8) return unsupported("needs at most 2^28 tiles of 64x32");
-  if (c.stats && c.patches) return unsupported("has statistics of pixels that follow each other, not of patches");
   if (c.side > 0 && gathers_rows(c)) return unsupported("needs cin to be a multiple of 8 beside a second source");
   if (c.side % 8 != 0 || c.side_skip % 8 != 0)
     return unsupported("needs side and side_skip to be multiples of 8: TMA moves 16 bytes");

@@ -202,8 +202,8 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
     for (int tile = first_tile; tile < tiles; tile += tile_stride) {
       const TileIndex index = args.order.locate(tile);
       const Patch patch = args.tiling.patch(c, args.tiling.place(index.m_cluster, part.m_rank), part.consumer);
-      const Drain<T, Patch> drain{args,    patch, index.n_tile * kBlockN, 1 + part.consumer, staging,
-                                  nullptr, mul,   mul + kBlockN,          {nullptr, nullptr}};
+      const Drain<T, Patch> drain{args,    patch, index.n_tile * kBlockN, 1 + part.consumer,
+                                  staging, mul,   mul + kBlockN,          {nullptr, nullptr}};
       const T* image_shift = args.epilogue.image_shift;
       if (image_shift) image_shift += std::int64_t{min(patch.at_image, c.images - 1)} * c.cout;
       const ChannelPair<kBlockN> channels(args, drain.column0, image_shift);
@@ -233,8 +233,7 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
           const Partials partials{
               reinterpret_cast<const float*>(aligned + (weights - base) + args.inbox.stage * L::kWeightBytes),
               args.splits, first, share_blocks(kBlockN, args.splits, part.split)};
-          store_partials<T, kBlockM, kFused ? Statistics::patches : Statistics::none>(
-              drain, partials, part.consumer, [&] { product::await_sums(barriers); });
+          store_partials<T, kBlockM, kFused>(drain, partials, part.consumer, [&] { product::await_sums(barriers); });
         }
       } else {
         const bool add = residual_stage >= 0;

@@ -75,9 +75,9 @@ Status prepare_ptx_sm90a(const Convolution& c, DType dtype, const void* w, bool 
 Status launch_ptx_sm90a_scheduled(const Convolution& c, DType dtype, const Operands& o, const Schedule& schedule,
                                   const LaunchContext& context) {
   if (const Status status = check_operands(c, o); !status.ok()) return status;
-  if (c.stats && !can_make_statistics(kTiles[static_cast<std::size_t>(schedule.tile)]))
-    return failure(StatusCode::invalid_argument, "convolution: tiles in ping-pong make no statistics");
-  return with_half_type(dtype, [&]<class T>(T) { return launch_ptx<T>(c, dtype, o, schedule, context); });
+  const Status status =
+      with_half_type(dtype, [&]<class T>(T) { return launch_ptx<T>(c, dtype, o, schedule, context); });
+  return status.ok() && c.stats ? launch_statistics(c, dtype, o, context) : status;
 }
 
 Status launch_ptx_sm90a(const Convolution& c, DType dtype, const Operands& o, const Scratch& scratch,

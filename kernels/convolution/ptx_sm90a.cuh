@@ -3,7 +3,7 @@
 // which writes zeros outside of the image, whatever stride and padding; the weights are a plain 2D load. An upsample by
 // 2 and a transposed convolution run as four phases, one after the other, each with its taps and its scattered output
 // pixels. A second source follows the taps: its pixels are the tile's rows, a plain 2D load (ptx_side.cuh). Statistics
-// of the output leave with it, but in ping-pong. schedule.cpp picks tile, ping-pong, multicast and split.
+// are a second launch. schedule.cpp picks tile, ping-pong, multicast and split.
 //
 // Better than tensor_core_sm80: wgmma has twice the rate of mma.sync there, operands never pass through registers, and
 // no thread waits for a load, computes an address or tests a border.
@@ -172,8 +172,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
     if constexpr (L::kMoveRegisters) ptx::setmaxnreg_inc<L::kConsumerRegisters>();
     product::wait_for_launches();
     std::uint8_t* const mine = aligned + consumer_offset + part.consumer * L::kConsumerBytes;
-    auto* const moments = reinterpret_cast<float*>(mine + L::kPieceBytes);
-    float* const mul = moments + L::kMomentBytes / 4;
+    auto* const mul = reinterpret_cast<float*>(mine + L::kPieceBytes);
     // Over the steps of a tile that is not this consumer's.
     const auto skip_tile = [&] { ring.skip(steps, args.stages); };
     if (kPingpong && part.consumer == 1) skip_tile();
@@ -184,16 +183,11 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
          tile += (kPingpong ? 2 : 1) * tile_stride) {
       const TilePlace at = place_tile(args, tile, part.m_rank, kBlockM, kBlockN);
       const int row0 = at.row0 + (kPingpong ? 0 : part.consumer * 64);
-      const int rows = min(at.end - row0, L::kSubtiles * 64);
-      Drain<T, RowRun> drain{args,
-                             {at.phase, row0, min(rows, 64)},
-                             at.column0,
-                             1 + part.consumer,
-                             mine,
-                             moments,
-                             mul,
-                             mul + kBlockN,
-                             {nullptr, nullptr}};
+      const int rows = min(args.phase_rows - row0, L::kSubtiles * 64);
+      Drain<T, RowRun> drain{args,          {at.phase, row0, min(rows, 64)},
+                             at.column0,    1 + part.consumer,
+                             mine,          mul,
+                             mul + kBlockN, {nullptr, nullptr}};
       // A shift per image is the warpgroup's own where its pixels belong to one image, else looked up per row.
       const T* image_shift = nullptr;
       bool by_row = false;
@@ -221,14 +215,13 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
           const int first = share_begin(kBlockN, args.splits, part.split);
           const Partials partials{reinterpret_cast<const float*>(aligned + args.inbox.stage * L::kStageBytes),
                                   args.splits, first, share_blocks(kBlockN, args.splits, part.split)};
-          store_partials<T, kBlockM, Statistics::rows>(drain, partials, part.consumer,
-                                                       [&] { product::await_sums(barriers); });
+          store_partials<T, kBlockM, false>(drain, partials, part.consumer, [&] { product::await_sums(barriers); });
         }
       } else {
         drain.sync();
 #pragma unroll 1
         for (int sub = 0; sub < L::kSubtiles; ++sub) {
-          store_accumulator<T, kBlockN, kPingpong ? Statistics::none : Statistics::rows>(drain, acc[0]);
+          store_accumulator<T, kBlockN>(drain, acc[0]);
           if constexpr (kPingpong) {
             drain.place.row0 += 64;
             drain.place.rows = min(rows - 64, 64);
@@ -265,9 +258,8 @@ Status launch_tile(const Convolution& c, DType dtype, const Operands& o, const S
   if (!sides.ok()) return sides;
   const product::Sm90aProduct product = cut(c);
   const Arguments<T> arguments{{c, Epilogue<T>(c, o), o.mean, o.m2},
-                               static_cast<int>(product.unit_rows),
+                               static_cast<int>(c.phase_rows()),
                                static_cast<int>(schedule.unit_clusters),
-                               static_cast<int>(product.units / c.phases()),
                                c.y.out * c.x.out,
                                c.x.out,
                                {schedule.m_clusters, schedule.n_tiles},

@@ -1,6 +1,6 @@
 // The epilogue of ptx_sm90a. A warpgroup's 64 pixels leave in pieces of up to 64 channels through shared memory: the
 // piece is filled with finished, rounded outputs, from accumulator registers or from the partial sums of a split tile
-// (ptx_sm90a_partials.cuh); then drained to their pixels in 16-byte stores, and read once more for the statistics.
+// (ptx_sm90a_partials.cuh); then drained to their pixels in 16-byte stores.
 // Device code only.
 #pragma once
 
@@ -22,7 +22,6 @@ struct Drain {
   int column0;            // of the tile
   int barrier;            // a hardware barrier for the warpgroup alone
   std::uint8_t* piece;    // [64][64] of T; 16-byte chunk c of row r lies at chunk c ^ (r % 8)
-  float* moments;         // [4][2][64]
   float *mul, *add;       // per channel of the tile
   const T* row_shift[2];  // of this thread's rows, where the warpgroup's pixels belong to several images; else null
 
@@ -141,71 +140,15 @@ __device__ __forceinline__ void fill_blocks(const Drain<T, Place>& to, const flo
                      words[1][i], words[0][i + 1], words[1][i + 1]);
 }
 
-// The statistics of the piece's channels over the warpgroup's rows, as stored: each warp those of its 16 rows in two
-// passes, then merged in the order of the rows (Chan, Golub and LeVeque 1979).
-template <class T>
-__device__ __forceinline__ void piece_statistics(const Drain<T, RowRun>& from, int column, int columns) {
-  const int thread = static_cast<int>(threadIdx.x) % 128;
-  const int warp = thread / 32, lane = thread % 32;
-  const int count = min(max(from.place.rows - warp * 16, 0), 16);
-  const auto pair = [&](int i, float& low, float& high) {
-    const int row = warp * 16 + i;
-    const auto* word = from.piece + row * 128 + ((lane / 4) ^ (row % 8)) * 16 + lane % 4 * 4;
-    unpack_pair<T>(*reinterpret_cast<const std::uint32_t*>(word), low, high);
-  };
-  float sum[2] = {}, squares[2] = {};
-#pragma unroll 4
-  for (int i = 0; i < count; ++i) {
-    float low, high;
-    pair(i, low, high);
-    sum[0] += low, sum[1] += high;
-  }
-  const float scale = count > 0 ? 1.0f / static_cast<float>(count) : 0.0f;
-  const float mean[2] = {sum[0] * scale, sum[1] * scale};
-#pragma unroll 4
-  for (int i = 0; i < count; ++i) {
-    float low, high;
-    pair(i, low, high);
-    squares[0] = fmaf(low - mean[0], low - mean[0], squares[0]);
-    squares[1] = fmaf(high - mean[1], high - mean[1], squares[1]);
-  }
-  from.sync();  // those of the piece before have been read
-  float* mine = from.moments + warp * 2 * kPieceColumns + 2 * lane;
-  *reinterpret_cast<float2*>(mine) = make_float2(mean[0], mean[1]);
-  *reinterpret_cast<float2*>(mine + kPieceColumns) = make_float2(squares[0], squares[1]);
-  from.sync();
-  if (thread >= columns || column + thread >= from.args.epilogue.cout || from.place.rows <= 0) return;
-  float total = 0, centre = 0, m2 = 0;
-#pragma unroll
-  for (int w = 0; w < 4; ++w) {
-    const auto part = static_cast<float>(min(max(from.place.rows - w * 16, 0), 16));
-    if (part == 0) continue;
-    const float delta = from.moments[w * 2 * kPieceColumns + thread] - centre;
-    const float all = total + part;
-    centre += delta * part / all;
-    m2 += from.moments[(w * 2 + 1) * kPieceColumns + thread] + delta * delta * total * part / all;
-    total = all;
-  }
-  const Convolution& c = from.args.c;
-  const int pixels = c.y.out * c.x.out;
-  const int image = from.place.row0 / pixels;
-  const std::int64_t slab =
-      image * c.slabs() + from.place.phase * c.phase_slabs() + from.place.row0 % pixels / kSlabRows;
-  from.args.mean[slab * c.cout + column + thread] = centre;
-  from.args.m2[slab * c.cout + column + thread] = m2;
-}
-
 // Of a halo's patch: ptx_halo_statistics.cuh.
 template <int kColumns, class T, class Place>
 __device__ __forceinline__ void patch_statistics(const Drain<T, Place>& from, const std::uint8_t* piece, int column,
                                                  int columns);
 
-// Whose statistics may leave with the output: those of a warpgroup's rows, or of its patch.
-enum class Statistics { none, rows, patches };
-
-// Hands a filled piece on: channels [column, column + columns) of the output. Each warp takes the 16 rows that it fills
+// Hands a filled piece on: channels [column, column + columns) of the output, and, where a patch's statistics may leave
+// with it (kStatistics), those. Each warp takes the 16 rows that it fills
 // from accumulators, so that they need no barrier.
-template <class T, Statistics kStatistics, class Place>
+template <class T, bool kStatistics, class Place>
 __device__ __forceinline__ void drain_piece(const Drain<T, Place>& from, int column, int columns) {
   const Epilogue<T>& epilogue = from.args.epilogue;
   const int thread = static_cast<int>(threadIdx.x) % 128;
@@ -229,16 +172,13 @@ __device__ __forceinline__ void drain_piece(const Drain<T, Place>& from, int col
       }
     }
   }
-  if constexpr (kStatistics == Statistics::rows)
-    if (from.args.c.stats) piece_statistics(from, column, columns);
-  if constexpr (kStatistics == Statistics::patches)
+  if constexpr (kStatistics)
     if (from.args.c.stats) patch_statistics<kPieceColumns>(from, from.piece, column, columns);
 }
 
 // A whole tile from a warpgroup's accumulators, which move up behind each four blocks: a loop, since code that runs
-// once has to come from L2 (docs/experiments/gemm, "code that runs once"). Warps go through it each at its own pace,
-// but for the statistics, which they merge.
-template <class T, int kBlockN, Statistics kStatistics, class Place>
+// once has to come from L2 (docs/experiments/gemm, "code that runs once"). Warps go through it each at its own pace.
+template <class T, int kBlockN, class Place>
 __device__ __forceinline__ void store_accumulator(const Drain<T, Place>& to, float (&acc)[kBlockN / 2]) {
   const int thread = static_cast<int>(threadIdx.x) % 128;
   const int row = thread / 32 * 16 + thread % 32 / 4;
@@ -253,7 +193,7 @@ __device__ __forceinline__ void store_accumulator(const Drain<T, Place>& to, flo
       for (int i = 0; i + 16 < kBlockN / 2; ++i) acc[i] = acc[i + 16];
     }
     __syncwarp();
-    drain_piece<T, kStatistics>(to, to.column0 + done, kLast != 0 && done + kLast == kBlockN ? kLast : kPieceColumns);
+    drain_piece<T, false>(to, to.column0 + done, kLast != 0 && done + kLast == kBlockN ? kLast : kPieceColumns);
     __syncwarp();
   }
 }

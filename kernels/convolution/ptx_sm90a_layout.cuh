@@ -28,8 +28,8 @@ struct Output {
 
 template <class T>
 struct Arguments : Output<T> {
-  int unit_rows;                                    // see cut
-  Divider unit_clusters, phase_units, pixels, row;  // pixels of an image's phase, and of a row of it
+  int phase_rows;
+  Divider phase_clusters, pixels, row;  // pixels of an image's phase, and of a row of it
   product::TileOrder order;
   int cin_steps, tap_steps, k_steps;  // of a tap, of all taps, and with the second source's
   int stages, early, multicast;       // early: stages whose weights are constant, and come first
@@ -37,16 +37,15 @@ struct Arguments : Output<T> {
   Divider splits;
 };
 
-// Shared memory of a block: stages of pixel rows and weight rows; then per consumer a piece of the output, the
-// statistics of its four warps, and a multiplier and addend per channel; then the barriers.
+// Shared memory of a block: stages of pixel rows and weight rows; then per consumer a piece of the output, and a
+// multiplier and addend per channel; then the barriers.
 template <int kTile>
 struct Layout : product::Sm90aBlock<kTiles[kTile]> {
   using Block = product::Sm90aBlock<kTiles[kTile]>;
   using Block::kShape, Block::kStageBytes;
   static constexpr int kPieceBytes = 64 * kPieceColumns * 2;
-  static constexpr int kMomentBytes = 4 * kPieceColumns * 8;
   static constexpr int kChannelBytes = kShape.block_n * 8;
-  static constexpr int kConsumerBytes = kPieceBytes + kMomentBytes + kChannelBytes;
+  static constexpr int kConsumerBytes = kPieceBytes + kChannelBytes;
 
   static constexpr int bytes(int stages) {
     return kSwizzleAtom + stages * kStageBytes + kShape.consumers * kConsumerBytes + Barriers::bytes(stages);
@@ -79,18 +78,17 @@ struct RowRun {
   }
 };
 
-// A block's tile: rows [row0, end) of a phase (row0 may lie past end), channels from column0 on.
+// A block's tile: rows from row0 on of a phase (row0 may lie past its last), channels from column0 on.
 struct TilePlace {
-  int phase, row0, end, column0;
+  int phase, row0, column0;
 };
 template <class T>
 __device__ __forceinline__ TilePlace place_tile(const Arguments<T>& args, int tile, int m_rank, int block_m,
                                                 int block_n) {
   const TileIndex index = args.order.locate(tile);
-  const int unit = index.m_cluster / args.unit_clusters;
-  const int first = (unit % args.phase_units) * args.unit_rows;
-  const int within = (index.m_cluster % args.unit_clusters * args.multicast + m_rank) * block_m;
-  return {unit / args.phase_units, first + within, first + args.unit_rows, index.n_tile * block_n};
+  const int phase = index.m_cluster / args.phase_clusters;
+  const int within = index.m_cluster - phase * args.phase_clusters;
+  return {phase, (within * args.multicast + m_rank) * block_m, index.n_tile * block_n};
 }
 
 }  // namespace noisefloor::convolution

@@ -75,14 +75,14 @@ __device__ __forceinline__ void sum_partials(const Partials& partials, int block
 
 // Finishes this block's share of a split tile, when await() says that all of it has arrived; `consumer` is the
 // warpgroup's place in the tile. The residual is asked for ahead, first before that.
-template <class T, int kBlockM, Statistics kStatistics, class Place, class Await>
+template <class T, int kBlockM, bool kStatistics, class Place, class Await>
 __device__ __forceinline__ void store_partials(const Drain<T, Place>& to, const Partials& partials, int consumer,
                                                const Await& await) {
   const Epilogue<T>& epilogue = to.args.epilogue;
   const int thread = static_cast<int>(threadIdx.x) % 128;
   constexpr int kPieceBlocks = kPieceColumns / 8;
   // An item is 8 channels of a row. Whether a thread stores it where it belongs; else it goes through the piece.
-  const bool direct = epilogue.cout % 8 == 0 && (kStatistics == Statistics::none || !to.args.c.stats);
+  const bool direct = epilogue.cout % 8 == 0 && !(kStatistics && to.args.c.stats);
   for (int done = 0; done < partials.count; done += kPieceBlocks) {
     const int blocks = min(partials.count - done, kPieceBlocks);
     // Of fewer than 64 * 8 items: (item + 0.5) / blocks is 1/16 and more from a whole number, 2^14 ulps.

@@ -26,17 +26,11 @@ constexpr product::Sm90aKernel kKernel{.tiles = kTiles,
 }  // namespace
 
 product::Sm90aProduct cut(const Convolution& c) {
-  const bool by_image = c.stats && c.phase_pixels() % kSlabRows != 0;
-  return {.units = c.phases() * (by_image ? c.images : 1),
-          .unit_rows = by_image ? c.phase_pixels() : c.phase_rows(),
-          .columns = c.cout,
-          .k_steps = tap_steps(c) + side_steps(c)};
+  return {.units = c.phases(), .unit_rows = c.phase_rows(), .columns = c.cout, .k_steps = tap_steps(c) + side_steps(c)};
 }
 
 static product::ProductFor cut_by(const Convolution& c) {
-  return [stats = c.stats, product = cut(c)](const Tile& tile) {
-    return can_make_statistics(tile) || !stats ? product : product::Sm90aProduct{.columns = 0};
-  };
+  return [product = cut(c)](const Tile&) { return product; };
 }
 
 Schedule make_schedule(const Convolution& c, int tile, int multicast, int splits, int sm_count) {
@@ -54,8 +48,7 @@ product::Sm90aModel im2col_model_of(const Convolution& c) {
 const product::MeasuredCut* measured_cut(const Convolution& c, std::span<const MeasuredSchedule> rows) {
   using Shape = std::array<std::int64_t, 11>;
   const bool square = c.y.taps == c.x.taps && c.y.stride == c.x.stride && c.y.origin == c.x.origin;
-  if (!square || (c.stats && !c.patches) || (c.phases() > 1 && !c.phase_weights))
-    return nullptr;  // no conv2d, or one cut by images
+  if (!square || (c.phases() > 1 && !c.phase_weights)) return nullptr;  // no conv2d
   Shape shape{c.images, c.y.in, c.x.in, c.cin, c.cout, c.y.taps, c.y.stride, -c.y.origin, 0, c.side, c.side_skip};
   if (c.phase_weights) shape = {c.images, c.y.in, c.x.in, c.cin, c.cout, 3, 1, 1, 1, 0, 0};
   const auto shape_of = [](const MeasuredSchedule& row) {

@@ -59,11 +59,6 @@ constexpr bool can_split(const Tile& tile, int splits) {
                          inbox_bytes(tile, splits) <= tile.stages * (tile.block_m() + tile.block_n) * kRowBytes);
 }
 
-// A consumer that holds 128 rows has no registers to make statistics with.
-constexpr bool can_make_statistics(const Tile& tile) {
-  return !tile.pingpong;
-}
-
 // k-steps of so many channels, of those of x under the taps, and of those of a second source, which stand behind them.
 constexpr int steps_of(int channels) {
   return (channels + kBlockK - 1) / kBlockK;
@@ -85,8 +80,7 @@ constexpr SidePlace side_place(const Convolution& c, int step) {
   return {true, behind * kBlockK, c.side + behind * kBlockK};
 }
 
-// The product: a unit is a phase, or a phase of one image where slabs of the statistics would cross images; every tap
-// and every source has whole steps of 64 input channels.
+// The product: a unit is a phase; every tap and every source has whole steps of 64 input channels.
 product::Sm90aProduct cut(const Convolution& convolution);
 
 // Of the tiles above; see product/sm90a_schedule.h. sm_count >= 1.

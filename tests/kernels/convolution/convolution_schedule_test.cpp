@@ -25,7 +25,6 @@ RC_GTEST_PROP(convolution_schedule, ChosenScheduleCoversTheProblem, ()) {
   p.cin = 8 * *rc::gen::inRange<std::int64_t>(1, 200);
   p.cout = *rc::gen::inRange<std::int64_t>(1, 1400);
   p.upsample = *rc::gen::arbitrary<bool>();
-  p.stats = *rc::gen::arbitrary<bool>();
   if (!p.upsample) p.side = 8 * *rc::gen::inRange<std::int64_t>(0, 40);
   if (p.side > 0) p.side_skip = 8 * *rc::gen::inRange<std::int64_t>(0, 40);
   const int sms = *rc::gen::element(1, 60, kSms);
@@ -44,9 +43,6 @@ RC_GTEST_PROP(convolution_schedule, ChosenScheduleCoversTheProblem, ()) {
   RC_ASSERT(s.grid > 0 && s.grid % s.cluster() == 0);
   // Split tiles are not walked: every one has its blocks.
   if (s.splits > 1) RC_ASSERT(s.grid == s.blocks());
-  if (p.stats) RC_ASSERT(can_make_statistics(shape));
-  // A slab of the statistics lies in one warpgroup's 64 rows.
-  if (p.stats && c.phase_pixels() % kSlabRows != 0) RC_ASSERT(whole.unit_rows == c.phase_pixels());
 }
 
 // Taps of upsamples and of transposed convolutions, whose phases begin at different ones.
@@ -107,23 +103,13 @@ TEST(convolution_schedule, FewPixelsAreSplitAndManyAreNot) {
   EXPECT_EQ(kTiles[static_cast<std::size_t>(many.tile)].block_n, 192);
 }
 
-Convolution many_tiles(bool stats) {
+// Many tiles take turns, also by a choice's text.
+TEST(convolution_schedule, ManyTilesTakeTurns) {
   conv2d::Problem p;
-  p.n = 28, p.h = 72, p.w = 128, p.cin = p.cout = 320, p.stats = stats;
-  return conv2d::describe(p, conv2d::Form::phased);
-}
-
-// Many tiles take turns, but not where they make statistics, nor by a choice's text.
-TEST(convolution_schedule, TilesInTurnsMakeNoStatistics) {
-  const auto taken = [](bool stats) {
-    const Schedule s = choose(many_tiles(stats), kSms, {0, {}, {}});
-    return kTiles[static_cast<std::size_t>(s.tile)].pingpong;
-  };
-  EXPECT_TRUE(taken(false));
-  EXPECT_FALSE(taken(true));
-  const char* text = "rows=128,columns=160,pingpong=1,multicast=1,splits=1";
-  EXPECT_TRUE(parse_schedule(many_tiles(false), text, kSms));
-  EXPECT_FALSE(parse_schedule(many_tiles(true), text, kSms));
+  p.n = 28, p.h = 72, p.w = 128, p.cin = p.cout = 320;
+  const Convolution c = conv2d::describe(p, conv2d::Form::phased);
+  EXPECT_TRUE(kTiles[static_cast<std::size_t>(choose(c, kSms, {0, {}, {}}).tile)].pingpong);
+  EXPECT_TRUE(parse_schedule(c, "rows=128,columns=160,pingpong=1,multicast=1,splits=1", kSms));
 }
 
 // The GPU's tests force every schedule of a problem: of these, blocks with three tiles and more in each ping-pong tile,
@@ -133,7 +119,7 @@ TEST(convolution_schedule, TestProblemsTakeEveryWayInTurns) {
   for (const ProblemEntry& entry : load_problems(test_problem_folder())) {
     if (entry.op->name != conv2d::definition.name) continue;
     const Convolution c = conv2d::describe(entry.problem.as<conv2d::Problem>(), conv2d::Form::phased);
-    if (!can_run_ptx_sm90a(c, DType::bf16) || gathers_rows(c) || c.stats) continue;
+    if (!can_run_ptx_sm90a(c, DType::bf16) || gathers_rows(c)) continue;
     for (const Tile& tile : kTiles) {
       if (!tile.pingpong) continue;
       const Schedule s = make_schedule(c, static_cast<int>(&tile - kTiles.data()), 2, 1, kSms);

@@ -53,7 +53,7 @@ TEST(measured_schedules, OfAConvolutionAreByItsFields) {
   EXPECT_EQ(splits(",upsample=1"), 3);
   EXPECT_EQ(splits(",stride=2"), 4);
   EXPECT_EQ(splits(",pad=2"), 0);
-  EXPECT_EQ(splits(",stats=1"), 0);
+  EXPECT_EQ(splits(",stats=1"), 2);
   const Convolution c = plain(1, 8, 8, 64, 64, 3, 1, 1);
   EXPECT_EQ(choose_halo(c, kDeviceSms, {kDeviceSms, {}, rows}).splits, 2);
   EXPECT_EQ(choose(c, kDeviceSms, {kDeviceSms, rows, {}}).splits, 2);
