@@ -195,7 +195,7 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
     product::wait_for_launches();
     std::uint8_t* const staging = aligned + args.region_bytes + part.consumer * store_bytes;
     auto* const mul = reinterpret_cast<float*>(aligned + channels_offset) + part.consumer * 2 * kBlockN;
-    int buffer = 0;
+    ptx::Ring buffer;
     Addressees addressees;
     if (L::kCanSplit && args.splits > 1)
       addressees.find<kBlockN, kBlockM>(part, barriers, args.splits, weights + args.inbox.stage * L::kWeightBytes);

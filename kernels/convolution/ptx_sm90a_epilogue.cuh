@@ -8,9 +8,8 @@
 
 #include "kernels/convolution/ptx_sm90a_layout.cuh"
 #include "kernels/product/epilogue.cuh"
-#include "kernels/ptx/fence.cuh"
+#include "kernels/product/sm90a_epilogue.cuh"
 #include "kernels/ptx/mbarrier.cuh"
-#include "kernels/ptx/stmatrix.cuh"
 
 namespace noisefloor::convolution {
 
@@ -85,60 +84,32 @@ __device__ __forceinline__ uint4 load_8(const T* from, int column, int cout) {
   return *reinterpret_cast<const uint4*>(&run);
 }
 
-// Fills blocks [first, first + kCount) of 8 channels of the tile into the piece's chunks from `chunk` on, from the
-// first kCount blocks of the accumulators (Wgmma's layout). Residuals are loaded 16 bytes a lane and exchanged within
-// quads of lanes.
-template <class T, int kBlockN, int kCount, class Place>
-__device__ __forceinline__ void fill_blocks(const Drain<T, Place>& to, const float (&acc)[kBlockN / 2], int first,
-                                            int chunk, const int (&pixel)[2]) {
-  const Epilogue<T>& epilogue = to.args.epilogue;
-  const int thread = static_cast<int>(threadIdx.x) % 128;
-  const int lane = thread % 32, quad_lane = lane % 4;
-  uint4 loaded[2] = {};  // both before either is waited for
-  if (epilogue.residual) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int row = thread / 32 * 16 + lane / 4 + 8 * half;
-      const int column = to.column0 + 8 * (first + quad_lane);
-      if (quad_lane < kCount && column < epilogue.cout && to.place.has(row))
-        loaded[half] = load_8(epilogue.residual + std::int64_t{pixel[half]} * epilogue.cout, column, epilogue.cout);
-    }
+using product::Finish;
+
+// What belongs to a lane's pairs in blocks of 8 channels of the tile (product::finish_blocks).
+template <class T, class Place>
+struct ChannelTerms {
+  const Drain<T, Place>& of;
+  int first = static_cast<int>(threadIdx.x) % 4 * 2;
+
+  __device__ __forceinline__ float2 factor(int column) const {
+    return *reinterpret_cast<const float2*>(of.mul + first + column);
   }
-  std::uint32_t words[2][4];
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    std::uint32_t residual[4] = {loaded[half].x, loaded[half].y, loaded[half].z, loaded[half].w};
-    if (epilogue.residual) product::transpose_quad(residual, lane);
-    float v[2 * kCount];
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      const int at = 8 * (first + i) + 2 * quad_lane;
-      const auto mul = *reinterpret_cast<const float2*>(to.mul + at);
-      const auto add = *reinterpret_cast<const float2*>(to.add + at);
-      v[2 * i] = fmaf(acc[4 * i + 2 * half], mul.x, add.x);
-      v[2 * i + 1] = fmaf(acc[4 * i + 2 * half + 1], mul.y, add.y);
-      if (to.row_shift[half]) {
-        if (to.column0 + at < epilogue.cout) v[2 * i] += to_float(to.row_shift[half][to.column0 + at]);
-        if (to.column0 + at + 1 < epilogue.cout) v[2 * i + 1] += to_float(to.row_shift[half][to.column0 + at + 1]);
-      }
-    }
-    activate<T>(epilogue.act, v);
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      float low, high;
-      unpack_pair<T>(residual[i], low, high);
-      words[half][i] = pack_pair<T>((v[2 * i] + low) * epilogue.gain, (v[2 * i + 1] + high) * epilogue.gain);
-    }
+  __device__ __forceinline__ float2 addend(int column) const {
+    return *reinterpret_cast<const float2*>(of.add + first + column);
   }
-  // stmatrix: lane l addresses row l % 8 of matrix l / 8; matrices 0 and 1 are the two row halves of a block, 2 and 3
-  // those of the next block.
-  const int matrix_row = thread / 32 * 16 + lane % 16;
-  const std::uint32_t line = ptx::shared_address(to.piece) + static_cast<std::uint32_t>(matrix_row * 128);
-#pragma unroll
-  for (int i = 0; i < kCount; i += 2)
-    ptx::stmatrix_x4(line + static_cast<std::uint32_t>(((chunk + i + lane / 16) ^ (matrix_row % 8)) * 16), words[0][i],
-                     words[1][i], words[0][i + 1], words[1][i + 1]);
-}
+  __device__ __forceinline__ void add_shift(int half, int column, float& low, float& high) const {
+    if (!of.row_shift[half]) return;
+    const int at = of.column0 + first + column;
+    if (at < of.args.epilogue.cout) low += to_float(of.row_shift[half][at]);
+    if (at + 1 < of.args.epilogue.cout) high += to_float(of.row_shift[half][at + 1]);
+  }
+  template <int kCount>
+  __device__ __forceinline__ void activate(float (&v)[kCount]) const {
+    convolution::activate<T>(of.args.epilogue.act, v);
+  }
+  __device__ __forceinline__ float gain() const { return of.args.epilogue.gain; }
+};
 
 // Of a halo's patch: ptx_halo_statistics.cuh.
 template <int kColumns, class T, class Place>
@@ -176,26 +147,51 @@ __device__ __forceinline__ void drain_piece(const Drain<T, Place>& from, int col
     if (from.args.c.stats) patch_statistics<kPieceColumns>(from, from.piece, column, columns);
 }
 
-// A whole tile from a warpgroup's accumulators, which move up behind each four blocks: a loop, since code that runs
-// once has to come from L2 (docs/experiments/gemm, "code that runs once"). Warps go through it each at its own pace.
-template <class T, int kBlockN, class Place>
-__device__ __forceinline__ void store_accumulator(const Drain<T, Place>& to, float (&acc)[kBlockN / 2]) {
-  const int thread = static_cast<int>(threadIdx.x) % 128;
-  const int row = thread / 32 * 16 + thread % 32 / 4;
-  const int pixel[2] = {to.pixel(row), to.pixel(row + 8)};
-#pragma unroll 1
-  for (int done = 0; done < kBlockN; done += kPieceColumns) {
-    constexpr int kLast = kBlockN % kPieceColumns;
-#pragma unroll 1
-    for (int block = 0; block < kPieceColumns / 8 && done + block * 8 < kBlockN; block += 4) {
-      fill_blocks<T, kBlockN, 4>(to, acc, done / 8 + block, block, pixel);
+// A tile's way to its pixels, of which each warp fills 16 rows of a piece and drains them, at its own pace. Residuals
+// are loaded 16 bytes a lane and exchanged within quads of lanes.
+template <class T, class Place>
+struct ToPixels {
+  const Drain<T, Place>& to;
+  int columns;   // of the tile
+  int pixel[2];  // of this thread's rows
+
+  __device__ __forceinline__ std::uint32_t begin(int) const { return ptx::shared_address(to.piece); }
+  template <int kBlocks, class Row>
+  __device__ __forceinline__ void load(const Row&, int piece, int block, std::uint32_t (&words)[2][4],
+                                       std::uint32_t (&)[2][4]) const {
+    const Epilogue<T>& epilogue = to.args.epilogue;
+    if (!epilogue.residual) return;
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const int column = to.column0 + piece * kPieceColumns + 8 * (block + lane % 4);
+    uint4 loaded[2] = {};  // both before either is waited for
 #pragma unroll
-      for (int i = 0; i + 16 < kBlockN / 2; ++i) acc[i] = acc[i + 16];
+    for (int half = 0; half < 2; ++half) {
+      const int row = static_cast<int>(threadIdx.x) % 128 / 32 * 16 + lane / 4 + 8 * half;
+      if (column < epilogue.cout && to.place.has(row))
+        loaded[half] = load_8(epilogue.residual + std::int64_t{pixel[half]} * epilogue.cout, column, epilogue.cout);
     }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      words[half][0] = loaded[half].x, words[half][1] = loaded[half].y;
+      words[half][2] = loaded[half].z, words[half][3] = loaded[half].w;
+      product::transpose_quad(words[half], lane);
+    }
+  }
+  __device__ __forceinline__ void end(int piece) const {
+    const int done = piece * kPieceColumns;
     __syncwarp();
-    drain_piece<T, false>(to, to.column0 + done, kLast != 0 && done + kLast == kBlockN ? kLast : kPieceColumns);
+    drain_piece<T, false>(to, to.column0 + done, min(columns - done, kPieceColumns));
     __syncwarp();
   }
+};
+
+template <class T, int kBlockN, class Place>
+__device__ __forceinline__ void store_accumulator(const Drain<T, Place>& to, float (&acc)[kBlockN / 2]) {
+  const ChannelTerms<T, Place> terms{to};
+  const int row = static_cast<int>(threadIdx.x) % 128 / 32 * 16 + static_cast<int>(threadIdx.x) % 32 / 4;
+  const ToPixels<T, Place> way{to, kBlockN, {to.pixel(row), to.pixel(row + 8)}};
+  constexpr Finish kFinish{.act = true, .shift = true, .gain = true};
+  product::store_accumulator<T, kFinish, kBlockN, kPieceColumns, true, 4, 1>(acc, terms, way);
 }
 
 }  // namespace noisefloor::convolution

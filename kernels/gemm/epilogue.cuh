@@ -72,28 +72,28 @@ struct Epilogue {
     const int first = static_cast<int>(begin), last = min(static_cast<int>(end), m) - 1;
     return image_shift && first <= last && first / rows_per_image == last / rows_per_image;
   }
-  // The activation of every problem but geglu.
-  __device__ __forceinline__ float activate(float x) const {
-    switch (act) {
-      case Activation::silu:
-        return times_sigmoid<T>(x, x);
-      case Activation::gelu:
-        return gelu<T>(x);
-      case Activation::gelu_tanh:
-        return gelu_tanh<T>(x);
-      default:
-        return x;
-    }
-  }
+  // The activation of every problem but geglu, its switch outside the loop.
   template <int kCount>
   __device__ __forceinline__ void activate(float (&x)[kCount]) const {
     const auto each = [&](auto function) {
 #pragma unroll
       for (int i = 0; i < kCount; ++i) x[i] = function(x[i]);
     };
-    if (act == Activation::silu) each([](float v) { return times_sigmoid<T>(v, v); });
-    if (act == Activation::gelu) each([](float v) { return gelu<T>(v); });
-    if (act == Activation::gelu_tanh) each([](float v) { return gelu_tanh<T>(v); });
+    switch (act) {
+      case Activation::silu:
+        return each([](float v) { return times_sigmoid<T>(v, v); });
+      case Activation::gelu:
+        return each([](float v) { return gelu<T>(v); });
+      case Activation::gelu_tanh:
+        return each([](float v) { return gelu_tanh<T>(v); });
+      default:
+        return;
+    }
+  }
+  __device__ __forceinline__ float activated(float x) const {
+    float one[1] = {x};
+    activate(one);
+    return one[0];
   }
   __device__ __forceinline__ float gate(float value, float gate_sum) const {
     return value * gelu<T>(gate_sum);

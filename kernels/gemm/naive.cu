@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(kNaiveTile* kNaiveTile)
   if (epilogue.gated())
     value = epilogue.gate(value, epilogue.linear(dot(a_row, b + (n + column) * k, k), n + column));
   else
-    value = epilogue.activate(value);
+    value = epilogue.activated(value);
   if (epilogue.residual) value += to_float(epilogue.residual[row * n + column]);
   if (epilogue.blend) value = blended(value, to_float(epilogue.blend[row * n + column]), *epilogue.share);
   d[epilogue.at(row, column)] = from_float<T>(value);

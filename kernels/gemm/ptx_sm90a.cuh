@@ -220,7 +220,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
         }
       } else {
         const auto store = [&]<Finish kFinish>() {
-          constexpr int kBuffers = buffers_in(L::kStoreBytes, kFinish == Finish::gate ? kHalf : kBlockN);
+          constexpr int kBuffers = buffers_in(L::kStoreBytes, kFinish.gate ? kHalf : kBlockN);
           if constexpr (kBuffers > 1) ptx::named_barrier_sync(1 + part.consumer, 128);  // the bias is there
 #pragma unroll 1
           for (int sub = 0; sub < L::kSubtiles; ++sub) {
@@ -234,25 +234,25 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
             if constexpr (kPingpong)
               store_with(ResidualBuffers(residual_barriers, part.consumer));
             else
-              store_with(RingResidual<kShape.consumers, L::residual(kFinish == Finish::gate)>{
-                  part, barriers, base, L::kStageBytes, row_block, landed[0], landed[1]});
+              store_with(RingResidual<kShape.consumers, L::residual(kFinish.gate)>{part, barriers, base, L::kStageBytes,
+                                                                                   row_block, landed[0], landed[1]});
             if constexpr (L::kSubtiles == 2)
 #pragma unroll
               for (int i = 0; i < kBlockN / 2; ++i) acc[0][i] = acc[1][i];
           }
         };
         if (gated)
-          store.template operator()<Finish::gate>();
+          store.template operator()<kGate>();
         else if (kPingpong && blend)
-          store.template operator()<kPingpong ? Finish::blend : Finish::add>();
+          store.template operator()<kPingpong ? kBlend : kAdd>();
         else if (args.epilogue.image_shift && !one_shift)
-          store.template operator()<Finish::shift>();
+          store.template operator()<kShift>();
         else if (args.epilogue.act != Activation::none)
-          store.template operator()<Finish::activate>();
+          store.template operator()<kActivate>();
         else if (residual)
-          store.template operator()<Finish::add>();
+          store.template operator()<kAdd>();
         else
-          store.template operator()<Finish::linear>();
+          store.template operator()<kLinear>();
       }
     }
     if (part.warp % 4 == 0 && ptx::elect_one()) ptx::tma_store_wait_read<0>();

@@ -2,6 +2,7 @@
 // only.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 #include "kernels/device/vector.cuh"
@@ -111,7 +112,7 @@ __device__ __forceinline__ void reduce_and_store(const Partials& partials, const
 #pragma unroll
       for (int i = 0; i < 8; ++i) v[i] = epilogue.gate(v[i], gates[i]);
     } else {
-      activate_8<T>(epilogue.act, v);
+      epilogue.activate(v);
     }
     if (epilogue.residual) add_vector<T>(*reinterpret_cast<const uint4*>(residual + item * 8), v);
     store_vector<T>(d + (at.part * at.rows + row) * epilogue.part + at.part_column + tile_column, v);

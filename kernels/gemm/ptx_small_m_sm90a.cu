@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(kWarps * 32) gemm_small_m(const T* __restrict_
   if (lane >= kRows) return;
   sum = fmaf(epilogue.scale, sum, bias);
   const float value =
-      epilogue.gated() ? epilogue.gate(sum, fmaf(epilogue.scale, gate_sum, gate_bias)) : epilogue.activate(sum);
+      epilogue.gated() ? epilogue.gate(sum, fmaf(epilogue.scale, gate_sum, gate_bias)) : epilogue.activated(sum);
   d[epilogue.at(lane, column)] = from_float<T>(value + residual);
 }
 
