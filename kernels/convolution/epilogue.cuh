@@ -1,136 +1,93 @@
-// What the GPU rungs of the convolutions do to a finished fp32 sum, and where it goes. Device code only.
+// The convolutions' part of the products' epilogue (kernels/product): activations, and where a row's pixel lies. Device
+// code only.
 #pragma once
 
 #include <cstdint>
 
 #include "kernels/convolution/convolution.h"
-#include "kernels/device/activations.cuh"
-#include "kernels/device/vector.cuh"
+#include "kernels/device/divider.h"
 #include "kernels/product/epilogue.cuh"
 
 namespace noisefloor::convolution {
 
 using product::Run;
 
-// Passed by value to a kernel. `act` is the same for every thread, so the switch does not diverge.
+struct Outputs {
+  using Activation = convolution::Activation;
+  static constexpr product::Terms kTerms{.factors = true, .gain = true};
+
+  template <class T, int kCount>
+  __device__ __forceinline__ static void apply(Activation act, float (&v)[kCount]) {
+    if (act == Activation::silu) {
+#pragma unroll
+      for (float& x : v) x = silu<T>(x);
+    } else if (act == Activation::relu) {
+#pragma unroll
+      for (float& x : v) x = relu(x);
+    }
+  }
+};
+
 template <class T>
-struct Epilogue {
-  const T *bias, *scale, *shift, *image_shift, *residual;  // null: none
-  T* y;
-  int cout;
-  Activation act;
-  float gain;
+struct Epilogue : product::Epilogue<T, Outputs> {
   int repeated_width;  // of the output, where the residual has half of it; else 0
 
   Epilogue(const Convolution& c, const Operands& o)
-      : bias(c.bias ? static_cast<const T*>(o.bias) : nullptr),
-        scale(c.affine ? static_cast<const T*>(o.scale) : nullptr),
-        shift(c.affine ? static_cast<const T*>(o.shift) : nullptr),
-        image_shift(c.image_shift ? static_cast<const T*>(o.image_shift) : nullptr),
-        residual(c.residual ? static_cast<const T*>(o.residual) : nullptr),
-        y(static_cast<T*>(o.y)),
-        cout(c.cout),
-        act(c.act),
-        gain(c.gain),
+      : product::Epilogue<T, Outputs>{.bias = c.bias ? static_cast<const T*>(o.bias) : nullptr,
+                                      .factors = c.affine ? static_cast<const T*>(o.scale) : nullptr,
+                                      .addends = c.affine ? static_cast<const T*>(o.shift) : nullptr,
+                                      .image_shift = c.image_shift ? static_cast<const T*>(o.image_shift) : nullptr,
+                                      .residual = c.residual ? static_cast<const T*>(o.residual) : nullptr,
+                                      .out = static_cast<T*>(o.y),
+                                      .columns = c.cout,
+                                      .act = c.act,
+                                      .gain = c.gain},
         repeated_width(c.residual_upsample ? c.x.out : 0) {}
 
-  // bias, scale and shift of a channel as one multiply-add of its sums.
-  __device__ __forceinline__ void channel(int column, float& mul, float& add) const {
-    mul = scale ? to_float(scale[column]) : 1.0f;
-    add = bias ? to_float(bias[column]) * mul : 0.0f;
-    if (shift) add += to_float(shift[column]);
-  }
-  __device__ __forceinline__ float activate(float v) const {
-    if (act == Activation::silu) return silu<T>(v);
-    if (act == Activation::relu) return relu(v);
-    return v;
-  }
   // The residual's pixel for output pixel `at`.
   __device__ __forceinline__ std::int64_t residual_pixel(std::int64_t at) const {
     return repeated_width == 0 ? at : repeated_pixel(repeated_width, at);
   }
-  // One output: `at` is its pixel over all images.
-  __device__ __forceinline__ void store(float sum, std::int64_t image, std::int64_t at, int column) const {
-    float mul, add;
-    channel(column, mul, add);
-    float v = fmaf(sum, mul, add);
-    if (image_shift) v += to_float(image_shift[image * cout + column]);
-    v = activate(v);
-    if (residual) v += to_float(residual[residual_pixel(at) * cout + column]);
-    y[at * cout + column] = from_float<T>(v * gain);
+};
+
+template <class T, int kCount>
+using Columns = product::Columns<Epilogue<T>, kCount>;
+
+// A phase's pixels, where the product has fewer than 2^31 rows.
+struct PhasePixels {
+  Divider pixels, width;  // of an image's phase
+
+  explicit PhasePixels(const Convolution& c) : pixels(static_cast<int>(c.phase_pixels())), width(c.x.out) {}
+  // The output pixel of row `row` of phase `phase`.
+  __device__ __forceinline__ int of_row(const Convolution& c, int phase, int row) const {
+    if (c.phases() == 1) return row;
+    const int image = row / pixels, at = row % pixels, y = at / width;
+    return (image * c.y.out_extent() + y * c.y.phases + c.phase_y(phase)) * c.x.out_extent() +
+           (at - y * width) * c.x.phases + c.phase_x(phase);
   }
 };
 
-// Finishes kCount neighbouring channels of any pixels: what belongs to the channels is loaded once. `column` is a
-// multiple of kCount, so that with cout % kCount == 0 every access is a whole Run.
+// For product::drain_sums: the epilogue, from row `row0` of the phase on.
 template <class T, int kCount>
-struct Columns {
-  using R = Run<T, kCount>;
-  const Epilogue<T>& epilogue;
-  int column;
-  bool whole;
-  float mul[kCount], add[kCount];
+struct ToOutput {
+  const Columns<T, kCount>& columns;
+  const Convolution& c;
+  const PhasePixels& pixels;
+  int phase, row0, rows;
 
-  __device__ __forceinline__ Columns(const Epilogue<T>& shared, int first)
-      : epilogue(shared), column(first), whole(shared.cout % kCount == 0) {
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      mul[i] = 1, add[i] = 0;
-      if (column + i < epilogue.cout) epilogue.channel(column + i, mul[i], add[i]);
-    }
+  struct Ahead {
+    typename Columns<T, kCount>::Ahead terms;
+    int pixel = -1;  // none
+  };
+  __device__ __forceinline__ Ahead prefetch(int row) const {
+    if (row0 + row >= rows) return {};
+    const int at = pixels.of_row(c, phase, row0 + row);
+    const int image = columns.epilogue.image_shift ? (row0 + row) / pixels.pixels : 0;
+    return {columns.ahead(image, at), at};
   }
-
-  __device__ __forceinline__ R load(const T* __restrict__ row) const {
-    R run{};
-    if (column >= epilogue.cout) return run;
-    if (whole) return *reinterpret_cast<const R*>(row + column);
-#pragma unroll
-    for (int i = 0; i < kCount; ++i)
-      if (column + i < epilogue.cout) run.v[i] = row[column + i];
-    return run;
-  }
-  // Of the residual's pixel `at`; zeros where there is no residual.
-  __device__ __forceinline__ R residual(std::int64_t at) const {
-    return epilogue.residual ? load(epilogue.residual + at * epilogue.cout) : R{};
-  }
-  // Stores the channels that exist at pixel `at` of image `image`.
-  __device__ __forceinline__ void store(const float (&sums)[kCount], std::int64_t image, std::int64_t at,
-                                        const R& residual) const {
-    if (column >= epilogue.cout) return;
-    R shift{};
-    if (epilogue.image_shift) shift = load(epilogue.image_shift + image * epilogue.cout);
-    R out;
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      const float v = epilogue.activate(fmaf(sums[i], mul[i], add[i]) + to_float(shift.v[i]));
-      out.v[i] = from_float<T>((v + to_float(residual.v[i])) * epilogue.gain);
-    }
-    write(at, out);
-  }
-  // The same of what was loaded before; without `more` there is neither residual, shift nor activation.
-  __device__ __forceinline__ void finish(const float (&sums)[kCount], std::int64_t at, const R& residual,
-                                         const R& shift, bool more) const {
-    R out;
-    float v[kCount];
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) v[i] = fmaf(sums[i], mul[i], add[i]);
-    if (more)
-#pragma unroll
-      for (int i = 0; i < kCount; ++i) v[i] = epilogue.activate(v[i] + to_float(shift.v[i])) + to_float(residual.v[i]);
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) out.v[i] = from_float<T>(v[i] * epilogue.gain);
-    write(at, out);
-  }
-  // The channels that exist.
-  __device__ __forceinline__ void write(std::int64_t at, const R& out) const {
-    T* to = epilogue.y + at * epilogue.cout + column;
-    if (whole) {
-      *reinterpret_cast<R*>(to) = out;
-      return;
-    }
-#pragma unroll
-    for (int i = 0; i < kCount; ++i)
-      if (column + i < epilogue.cout) to[i] = out.v[i];
+  __device__ __forceinline__ void take(int, const float (&sums)[kCount], const float (&gates)[kCount],
+                                       const Ahead& ahead) const {
+    if (ahead.pixel >= 0) columns.store(ahead.pixel, sums, gates, ahead.terms);
   }
 };
 

@@ -68,7 +68,9 @@ __global__ void __launch_bounds__(kThreads)
   }
   const std::int64_t pixel = output_pixel(c, phase, row);
   if (c.side > 0) sum = sides.add(c, pixel, column, sum);
-  epilogue.store(sum, at.image, pixel, column);
+  const Columns<T, 1> output(epilogue, column);
+  const float sums[] = {sum};
+  output.store(pixel, sums, sums, output.ahead(at.image, epilogue.residual_pixel(pixel)));
 }
 
 // One thread per slab and channel: two passes over the slab's rows.

@@ -229,11 +229,10 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
         if constexpr (L::kCanSplit) {
           product::await_inboxes(args.inbox.opens, steps);
           send_partial<kBlockN>(acc[0], addressees);
-          const int first = share_begin(kBlockN, args.splits, part.split);
-          const Partials partials{
-              reinterpret_cast<const float*>(aligned + (weights - base) + args.inbox.stage * L::kWeightBytes),
-              args.splits, first, share_blocks(kBlockN, args.splits, part.split)};
-          store_partials<T, kBlockM, kFused>(drain, partials, part.consumer, [&] { product::await_sums(barriers); });
+          const auto* inbox =
+              reinterpret_cast<const float*>(aligned + (weights - base) + args.inbox.stage * L::kWeightBytes);
+          store_partials<T, kBlockM, kFused>(drain, inbox, args.splits, part.split, kBlockN, part.consumer,
+                                             [&] { product::await_sums(barriers); });
         }
       } else {
         const bool add = residual_stage >= 0;

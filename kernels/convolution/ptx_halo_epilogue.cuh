@@ -19,9 +19,9 @@ namespace noisefloor::convolution {
 template <int kColumns, class T>
 __device__ __forceinline__ void store_narrow_piece(const Drain<T, Patch>& to, const std::uint8_t* piece, int column) {
   constexpr int kRow = kColumns * 2;  // bytes
-  const int cout = to.args.epilogue.cout, row = static_cast<int>(threadIdx.x) % 128 / 2;
+  const int cout = to.args.epilogue.columns, row = static_cast<int>(threadIdx.x) % 128 / 2;
   if (!to.place.has(row)) return;
-  T* const y = to.args.epilogue.y + std::int64_t{to.pixel(row)} * cout + column;
+  T* const y = to.args.epilogue.out + std::int64_t{to.pixel(row)} * cout + column;
   const int swizzle = row / (128 / kRow) % (kRow / 16);
   for (int i = static_cast<int>(threadIdx.x) % 2; i < min(kColumns, cout - column); i += 2)
     y[i] = *reinterpret_cast<const T*>(piece + row * kRow + (i / 8 ^ swizzle) * 16 + i % 8 * 2);

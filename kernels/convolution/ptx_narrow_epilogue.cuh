@@ -10,7 +10,7 @@ namespace noisefloor::convolution {
 using product::kDrained;
 
 // The sums of a tile through `slab` to y: a thread takes kDrained columns of every kRowsPerPass-th row. As
-// product::drain_sums, but for what is loaded first: the rows' shifts too.
+// product::drain_sums, whose loop unrolled would be half as long again.
 template <class T, class Tile>
 __device__ __forceinline__ void store_narrow_tile(const product::Sums<Tile>& sums, float* slab,
                                                   const Columns<T, kDrained>& to, const Convolution& c,
@@ -26,35 +26,20 @@ __device__ __forceinline__ void store_narrow_tile(const product::Sums<Tile>& sum
     *reinterpret_cast<float2*>(corner + j * 8 + 8 * Tile::kSlabStride) = make_float2(sum[2], sum[3]);
   }
   __syncthreads();
-  const Epilogue<T>& epilogue = to.epilogue;
-  if (to.column >= epilogue.cout) return;
-  const bool more = epilogue.residual || epilogue.image_shift || epilogue.act != Activation::none;
-  const int first = static_cast<int>(threadIdx.x) * kDrained / Tile::kBlockN, rows = static_cast<int>(c.phase_rows());
+  if (to.column >= to.epilogue.columns) return;
+  const int first = static_cast<int>(threadIdx.x) * kDrained / Tile::kBlockN;
+  const ToOutput<T, kDrained> out{to, c, grid.pixels, phase, row0 + first, static_cast<int>(c.phase_rows())};
   const float* const line = slab + first * Tile::kSlabStride + product::drain_column(Tile::kBlockN);
-  const auto pixel = [&](int row) {
-    if (c.phases() == 1) return row;
-    const int image = row / grid.pixels, at = row % grid.pixels, y = at / grid.width;
-    return (image * c.y.out_extent() + y * c.y.phases + c.phase_y(phase)) * c.x.out_extent() +
-           (at - y * grid.width) * c.x.phases + c.phase_x(phase);
-  };
 #pragma unroll 1
   for (int done = 0; done < kPasses; done += kBatch) {
-    Run<T, kDrained> residual[kBatch]{}, shift[kBatch]{};
-    int at[kBatch];
+    typename ToOutput<T, kDrained>::Ahead ahead[kBatch];
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) ahead[b] = out.prefetch((done + b) * kRowsPerPass);
 #pragma unroll
     for (int b = 0; b < kBatch; ++b) {
-      const int row = row0 + first + (done + b) * kRowsPerPass;
-      at[b] = row < rows ? pixel(row) : -1;
-      if (!more || at[b] < 0) continue;
-      residual[b] = to.residual(at[b]);
-      if (epilogue.image_shift)
-        shift[b] = to.load(epilogue.image_shift + std::int64_t{row / grid.pixels} * epilogue.cout);
-    }
-#pragma unroll
-    for (int b = 0; b < kBatch; ++b) {
-      if (at[b] < 0) continue;
       const auto sum = *reinterpret_cast<const float4*>(line + (done + b) * kRowsPerPass * Tile::kSlabStride);
-      to.finish({sum.x, sum.y, sum.z, sum.w}, at[b], residual[b], shift[b], more);
+      const float sums[kDrained] = {sum.x, sum.y, sum.z, sum.w};
+      out.take(0, sums, sums, ahead[b]);
     }
   }
 }

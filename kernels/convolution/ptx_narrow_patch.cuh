@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "kernels/convolution/convolution.h"
+#include "kernels/convolution/epilogue.cuh"
 #include "kernels/device/divider.h"
 #include "kernels/product/epilogue.cuh"
 #include "kernels/ptx/cp_async.cuh"
@@ -15,8 +15,8 @@ inline constexpr int kNarrowThreads = 128;
 
 struct NarrowGrid {
   Divider phase_tiles_m, parts_n;
-  int columns;                  // of a part, in whole tiles
-  Divider pixels, width;        // of a phase of an image
+  int columns;  // of a part, in whole tiles
+  PhasePixels pixels;
   Divider group;                // what lies under a tap: channels, or runs of 8 of them
   int terms, steps, row_bytes;  // of k
   int under_tap[kNarrowTaps];   // elements of x from tap 0 on
@@ -28,9 +28,9 @@ struct NarrowPatch {
   unsigned inside;
 
   __device__ __forceinline__ NarrowPatch(const Convolution& c, const NarrowGrid& grid, int phase, int row) {
-    const int image = row / grid.pixels, at = row % grid.pixels;
-    const int iy = at / grid.width * c.y.stride + c.y.origin + c.phase_y(phase) * c.y.phase_shift;
-    const int ix = at % grid.width * c.x.stride + c.x.origin + c.phase_x(phase) * c.x.phase_shift;
+    const int image = row / grid.pixels.pixels, at = row % grid.pixels.pixels;
+    const int iy = at / grid.pixels.width * c.y.stride + c.y.origin + c.phase_y(phase) * c.y.phase_shift;
+    const int ix = at % grid.pixels.width * c.x.stride + c.x.origin + c.phase_x(phase) * c.x.phase_shift;
     corner = ((image * c.y.in + iy) * c.x.in + ix) * c.cin;
     unsigned columns = 0;
     for (int tx = 0; tx < c.x.taps; ++tx)

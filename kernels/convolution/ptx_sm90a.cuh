@@ -212,10 +212,9 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
         if constexpr (L::kCanSplit) {
           product::await_inboxes(args.inbox.opens, steps);
           send_partial<kBlockN>(acc[0], addressees);
-          const int first = share_begin(kBlockN, args.splits, part.split);
-          const Partials partials{reinterpret_cast<const float*>(aligned + args.inbox.stage * L::kStageBytes),
-                                  args.splits, first, share_blocks(kBlockN, args.splits, part.split)};
-          store_partials<T, kBlockM, false>(drain, partials, part.consumer, [&] { product::await_sums(barriers); });
+          const auto* inbox = reinterpret_cast<const float*>(aligned + args.inbox.stage * L::kStageBytes);
+          store_partials<T, kBlockM, false>(drain, inbox, args.splits, part.split, kBlockN, part.consumer,
+                                            [&] { product::await_sums(barriers); });
         }
       } else {
         drain.sync();

@@ -49,7 +49,7 @@ struct ChannelPair {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       mul[i] = 1, add[i] = 0;
-      if (at >= kBlockN || column0 + at + i >= args.epilogue.cout) continue;
+      if (at >= kBlockN || column0 + at + i >= args.epilogue.columns) continue;
       args.epilogue.channel(column0 + at + i, mul[i], add[i]);
       if (image_shift) add[i] += to_float(image_shift[column0 + at + i]);
     }
@@ -61,17 +61,6 @@ struct ChannelPair {
     *reinterpret_cast<float2*>(to_add + at) = make_float2(add[0], add[1]);
   }
 };
-
-template <class T, int kCount>
-__device__ __forceinline__ void activate(Activation act, float (&v)[kCount]) {
-  if (act == Activation::silu) {
-#pragma unroll
-    for (float& x : v) x = silu<T>(x);
-  } else if (act == Activation::relu) {
-#pragma unroll
-    for (float& x : v) x = relu(x);
-  }
-}
 
 // 8 neighbouring channels of a pixel from T* or zeros; `whole`: 16 bytes at once.
 template <class T>
@@ -101,12 +90,12 @@ struct ChannelTerms {
   __device__ __forceinline__ void add_shift(int half, int column, float& low, float& high) const {
     if (!of.row_shift[half]) return;
     const int at = of.column0 + first + column;
-    if (at < of.args.epilogue.cout) low += to_float(of.row_shift[half][at]);
-    if (at + 1 < of.args.epilogue.cout) high += to_float(of.row_shift[half][at + 1]);
+    if (at < of.args.epilogue.columns) low += to_float(of.row_shift[half][at]);
+    if (at + 1 < of.args.epilogue.columns) high += to_float(of.row_shift[half][at + 1]);
   }
   template <int kCount>
   __device__ __forceinline__ void activate(float (&v)[kCount]) const {
-    convolution::activate<T>(of.args.epilogue.act, v);
+    of.args.epilogue.activate(v);
   }
   __device__ __forceinline__ float gain() const { return of.args.epilogue.gain; }
 };
@@ -126,20 +115,20 @@ __device__ __forceinline__ void drain_piece(const Drain<T, Place>& from, int col
   const int chunk = thread % 8;
   const int first = column + chunk * 8;
   const int first_row = thread / 32 * 16 + thread % 32 / 8;
-  if (chunk * 8 < columns && first < epilogue.cout) {
+  if (chunk * 8 < columns && first < epilogue.columns) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int row = first_row + 4 * i;
       if (!from.place.has(row)) continue;
       const uint4 bits = *reinterpret_cast<const uint4*>(from.piece + row * 128 + (chunk ^ (row % 8)) * 16);
-      T* to = epilogue.y + std::int64_t{from.pixel(row)} * epilogue.cout + first;
-      if (epilogue.cout % 8 == 0) {
+      T* to = epilogue.out + std::int64_t{from.pixel(row)} * epilogue.columns + first;
+      if (epilogue.columns % 8 == 0) {
         store_16_bytes(to, bits);
       } else {
         const auto run = reinterpret_cast<const Run<T, 8>&>(bits);
 #pragma unroll
         for (int j = 0; j < 8; ++j)
-          if (first + j < epilogue.cout) to[j] = run.v[j];
+          if (first + j < epilogue.columns) to[j] = run.v[j];
       }
     }
   }
@@ -167,8 +156,9 @@ struct ToPixels {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int row = static_cast<int>(threadIdx.x) % 128 / 32 * 16 + lane / 4 + 8 * half;
-      if (column < epilogue.cout && to.place.has(row))
-        loaded[half] = load_8(epilogue.residual + std::int64_t{pixel[half]} * epilogue.cout, column, epilogue.cout);
+      if (column < epilogue.columns && to.place.has(row))
+        loaded[half] =
+            load_8(epilogue.residual + std::int64_t{pixel[half]} * epilogue.columns, column, epilogue.columns);
     }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {

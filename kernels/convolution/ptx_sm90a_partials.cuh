@@ -51,50 +51,30 @@ __device__ __forceinline__ void send_partial(const float (&acc)[kBlockN / 2], co
   }
 }
 
-// A block's share of the partial sums, in its inbox.
-struct Partials {
-  const float* inbox;
-  int splits;
-  int first, count;  // blocks of the share
-};
-
-// Adds 8 channels of a row from all splits, always in their order, so that the result does not depend on timing.
-template <int kBlockM>
-__device__ __forceinline__ void sum_partials(const Partials& partials, int block, int row, float (&sum)[8]) {
-#pragma unroll
-  for (float& x : sum) x = 0;
-#pragma unroll 2
-  for (int s = 0; s < partials.splits; ++s) {
-    const float* from = partials.inbox + ((s * partials.count + block) * kBlockM + row) * 8;
-    const float4 low = *reinterpret_cast<const float4*>(from);
-    const float4 high = *reinterpret_cast<const float4*>(from + 4);
-    sum[0] += low.x, sum[1] += low.y, sum[2] += low.z, sum[3] += low.w;
-    sum[4] += high.x, sum[5] += high.y, sum[6] += high.z, sum[7] += high.w;
-  }
-}
-
 // Finishes this block's share of a split tile, when await() says that all of it has arrived; `consumer` is the
 // warpgroup's place in the tile. The residual is asked for ahead, first before that.
 template <class T, int kBlockM, bool kStatistics, class Place, class Await>
-__device__ __forceinline__ void store_partials(const Drain<T, Place>& to, const Partials& partials, int consumer,
-                                               const Await& await) {
+__device__ __forceinline__ void store_partials(const Drain<T, Place>& to, const float* inbox, const Divider& splits,
+                                               int split, int block_n, int consumer, const Await& await) {
   const Epilogue<T>& epilogue = to.args.epilogue;
   const int thread = static_cast<int>(threadIdx.x) % 128;
+  const int share = share_begin(block_n, splits, split), count = share_blocks(block_n, splits, split);
+  const product::Partials partials{inbox, splits, count * kBlockM * 8};
   constexpr int kPieceBlocks = kPieceColumns / 8;
   // An item is 8 channels of a row. Whether a thread stores it where it belongs; else it goes through the piece.
-  const bool direct = epilogue.cout % 8 == 0 && !(kStatistics && to.args.c.stats);
-  for (int done = 0; done < partials.count; done += kPieceBlocks) {
-    const int blocks = min(partials.count - done, kPieceBlocks);
+  const bool direct = epilogue.columns % 8 == 0 && !(kStatistics && to.args.c.stats);
+  for (int done = 0; done < count; done += kPieceBlocks) {
+    const int blocks = min(count - done, kPieceBlocks);
     // Of fewer than 64 * 8 items: (item + 0.5) / blocks is 1/16 and more from a whole number, 2^14 ulps.
     const float per_row = __fdividef(1.0f, static_cast<float>(blocks));
     const auto row_of = [&](int item) { return static_cast<int>((static_cast<float>(item) + 0.5f) * per_row); };
     // The residual of an item, none of an item that is not.
     const auto residual_of = [&](int item) {
       const int row = row_of(item);
-      const int column = to.column0 + (partials.first + done + item - row * blocks) * 8;
-      if (!epilogue.residual || item >= 64 * blocks || !to.place.has(row) || column >= epilogue.cout) return uint4{};
+      const int column = to.column0 + (share + done + item - row * blocks) * 8;
+      if (!epilogue.residual || item >= 64 * blocks || !to.place.has(row) || column >= epilogue.columns) return uint4{};
       const std::int64_t pixel = to.place.residual_pixel(to.args.c, row);
-      return load_8(epilogue.residual + pixel * epilogue.cout, column, epilogue.cout);
+      return load_8(epilogue.residual + pixel * epilogue.columns, column, epilogue.columns);
     };
     uint4 ahead[2] = {residual_of(thread), residual_of(thread + 128)};
     if (done == 0) await();
@@ -105,34 +85,30 @@ __device__ __forceinline__ void store_partials(const Drain<T, Place>& to, const 
       ahead[0] = ahead[1];
       ahead[1] = residual_of(item + 256);
       const int row = row_of(item), block = item - row * blocks;
-      const int tile_column = (partials.first + done + block) * 8;
+      const int tile_column = (share + done + block) * 8;
       const int column = to.column0 + tile_column;
-      if (!to.place.has(row) || column >= epilogue.cout) continue;
+      if (!to.place.has(row) || column >= epilogue.columns) continue;
       float v[8];
-      sum_partials<kBlockM>(partials, done + block, consumer * 64 + row, v);
+      partials.sum(((done + block) * kBlockM + consumer * 64 + row) * 8, v);
 #pragma unroll
       for (int i = 0; i < 8; ++i) v[i] = fmaf(v[i], to.mul[tile_column + i], to.add[tile_column + i]);
       if (to.row_shift[0]) {  // per row: find the row's image
         const int image = to.place.image(to.args.c, row);
-        float shift[8];
-        unpack_vector<T>(load_8(epilogue.image_shift + std::int64_t{image} * epilogue.cout, column, epilogue.cout),
-                         shift);
-#pragma unroll
-        for (int i = 0; i < 8; ++i) v[i] += shift[i];
+        product::add_vector<T>(
+            load_8(epilogue.image_shift + std::int64_t{image} * epilogue.columns, column, epilogue.columns), v);
       }
-      activate<T>(epilogue.act, v);
-      float add[8];
-      unpack_vector<T>(residual, add);
+      epilogue.activate(v);
+      product::add_vector<T>(residual, v);
 #pragma unroll
-      for (int i = 0; i < 8; ++i) v[i] = (v[i] + add[i]) * epilogue.gain;
+      for (float& x : v) x *= epilogue.gain;
       if (direct)
-        store_vector<T>(epilogue.y + std::int64_t{to.pixel(row)} * epilogue.cout + column, v);
+        store_vector<T>(epilogue.out + std::int64_t{to.pixel(row)} * epilogue.columns + column, v);
       else
         *reinterpret_cast<uint4*>(to.piece + row * 128 + (block ^ (row % 8)) * 16) = pack_vector<T>(v);
     }
     if (direct) continue;
     to.sync();
-    drain_piece<T, kStatistics>(to, to.column0 + (partials.first + done) * 8, blocks * 8);
+    drain_piece<T, kStatistics>(to, to.column0 + (share + done) * 8, blocks * 8);
   }
 }
 

@@ -35,6 +35,7 @@ struct Grid {
   unsigned phase_tiles_m, tiles_n;
   unsigned splits;
   float* partials;  // null without a split
+  PhasePixels pixels;
 };
 
 // One thread's share of the copies of a stage: chunk `chunk` of every kRows-th pixel and row of weights.
@@ -147,30 +148,6 @@ struct Loader {
   }
 };
 
-// For drain_sums: the epilogue, from row `row0` of the phase on.
-template <class T>
-struct ToOutput {
-  const Columns<T, kDrained>& columns;
-  const Convolution& c;
-  int phase, row0, rows;
-
-  __device__ __forceinline__ int pixel(int row) const {
-    if (c.phases() == 1) return row;
-    const auto pixels = static_cast<int>(c.phase_pixels());
-    const int y = row % pixels / c.x.out * 2 + phase / 2, x = row % pixels % c.x.out * 2 + phase % 2;
-    return (row / pixels * c.y.out_extent() + y) * c.x.out_extent() + x;
-  }
-  __device__ __forceinline__ Run<T, kDrained> prefetch(int row) const {
-    return columns.epilogue.residual && row0 + row < rows ? columns.residual(pixel(row0 + row)) : Run<T, kDrained>{};
-  }
-  __device__ __forceinline__ void take(int row, const float (&sums)[kDrained], const float (&)[kDrained],
-                                       const Run<T, kDrained>& residual) const {
-    if (row0 + row >= rows) return;
-    const int image = columns.epilogue.image_shift ? (row0 + row) / static_cast<int>(c.phase_pixels()) : 0;
-    columns.store(sums, image, pixel(row0 + row), residual);
-  }
-};
-
 template <class T, class Tile, int kBlocksPerSm, bool kNarrow>
 __global__ void __launch_bounds__(Tile::kThreads, kBlocksPerSm)
     convolution_sm80(const T* __restrict__ x, const T* __restrict__ w, const __grid_constant__ Convolution c,
@@ -193,8 +170,9 @@ __global__ void __launch_bounds__(Tile::kThreads, kBlocksPerSm)
 
   if (grid.partials == nullptr) {
     const Columns<T, kDrained> columns(epilogue, column0 + drain_column(Tile::kBlockN));
-    product::drain_sums<Tile>(sums, shared, false,
-                              ToOutput<T>{columns, c, phase, row0, static_cast<int>(c.phase_rows())});
+    product::drain_sums<Tile>(
+        sums, shared, false,
+        ToOutput<T, kDrained>{columns, c, grid.pixels, phase, row0, static_cast<int>(c.phase_rows())});
   } else {
     const std::int64_t stride = std::int64_t{grid.tiles_n} * Tile::kBlockN;
     float* corner = grid.partials + (std::int64_t{split} * grid.tiles_m + tile_m) * Tile::kBlockM * stride + column0 +
@@ -209,6 +187,7 @@ template <class T>
 __global__ void __launch_bounds__(128)
     convolution_sm80_add_parts(const float* __restrict__ partials, const __grid_constant__ Convolution c,
                                std::int64_t part_floats, std::int64_t stride, std::int64_t padded_rows, int splits,
+                               const __grid_constant__ PhasePixels pixels,
                                const __grid_constant__ Epilogue<T> epilogue) {
   ptx::griddepcontrol_wait();  // launched while the parts are still being made
   const int groups = (c.cout + kDrained - 1) / kDrained;
@@ -225,7 +204,7 @@ __global__ void __launch_bounds__(128)
     values[0] += part.x, values[1] += part.y, values[2] += part.z, values[3] += part.w;
   }
   const Columns<T, kDrained> columns(epilogue, column);
-  const ToOutput<T> out{columns, c, phase, 0, rows};
+  const ToOutput<T, kDrained> out{columns, c, pixels, phase, 0, rows};
   out.take(row, values, values, out.prefetch(row));
 }
 
@@ -235,8 +214,12 @@ Status launch_tile(const Convolution& c, const Operands& o, const Sm80Plan& plan
   constexpr Sm80Shape kShape = shape_of(tile);
   using Tile = product::Sm80MmaTile<tile>;
   constexpr int kBlocksPerSm = kNarrow ? 2 : kShape.blocks_per_sm;  // gathering needs registers
-  const Grid grid{static_cast<unsigned>(plan.phase_tiles_m * c.phases()), static_cast<unsigned>(plan.phase_tiles_m),
-                  static_cast<unsigned>(plan.tiles_n), static_cast<unsigned>(plan.splits), partials};
+  const Grid grid{static_cast<unsigned>(plan.phase_tiles_m * c.phases()),
+                  static_cast<unsigned>(plan.phase_tiles_m),
+                  static_cast<unsigned>(plan.tiles_n),
+                  static_cast<unsigned>(plan.splits),
+                  partials,
+                  PhasePixels(c)};
   const LaunchShape shape{.grid = static_cast<unsigned>(plan.blocks()),
                           .block = Tile::kThreads,
                           .shared_bytes = Tile::kSharedBytes,
@@ -265,7 +248,8 @@ Status add_parts(const Convolution& c, const Operands& o, const Sm80Plan& plan, 
                           .block = kThreads,
                           .programmatic = context.device->compute_capability >= 90};
   return launch_kernel("convolution_sm80_add_parts", convolution_sm80_add_parts<T>, shape, context.stream, partials, c,
-                       c.phases() * padded_rows * stride, stride, padded_rows, plan.splits, Epilogue<T>(c, o));
+                       c.phases() * padded_rows * stride, stride, padded_rows, plan.splits, PhasePixels(c),
+                       Epilogue<T>(c, o));
 }
 
 }  // namespace

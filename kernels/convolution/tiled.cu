@@ -140,8 +140,8 @@ __global__ void __launch_bounds__(kThreads, 2)
     const float low[4] = {sums[r][0], sums[r][1], sums[r][2], sums[r][3]};
     const float high[4] = {sums[r][4], sums[r][5], sums[r][6], sums[r][7]};
     const std::int64_t added = epilogue.residual_pixel(at);
-    left.store(low, image, at, left.residual(added));
-    right.store(high, image, at, right.residual(added));
+    left.store(at, low, low, left.ahead(image, added));
+    right.store(at, high, high, right.ahead(image, added));
   }
 }
 

@@ -32,16 +32,16 @@ __device__ __forceinline__ std::int64_t b_row(std::int64_t tile_n, int packed, s
 // For drain_sums: the epilogue, into D from row `row0` on.
 template <class T>
 struct ToOutput {
-  ColumnEpilogue<T, kDrained> columns;
-  T* d;
+  using Ahead = typename Columns<T, kDrained>::Ahead;
+  Columns<T, kDrained> columns;
   std::int64_t row0, m;
 
-  __device__ __forceinline__ Run<T, kDrained> prefetch(int row) const {
-    return row0 + row < m ? columns.residual(row0 + row) : Run<T, kDrained>{};
+  __device__ __forceinline__ Ahead prefetch(int row) const {
+    return row0 + row < m ? columns.ahead(row0 + row) : Ahead{};
   }
   __device__ __forceinline__ void take(int row, const float (&sums)[kDrained], const float (&gates)[kDrained],
-                                       const Run<T, kDrained>& residual) const {
-    if (row0 + row < m) columns.store(d, row0 + row, sums, gates, residual);
+                                       const Ahead& ahead) const {
+    if (row0 + row < m) columns.store(row0 + row, sums, gates, ahead);
   }
 };
 

@@ -27,24 +27,18 @@ __device__ float dot(const T* __restrict__ a, const T* __restrict__ b, std::int6
 
 template <class T>
 __global__ void __launch_bounds__(kNaiveTile* kNaiveTile)
-    gemm_naive(const T* __restrict__ a, const T* __restrict__ b, T* __restrict__ d, std::int64_t m, std::int64_t k,
-               Epilogue<T> epilogue) {
-  const std::int64_t n = epilogue.n;
+    gemm_naive(const T* __restrict__ a, const T* __restrict__ b, std::int64_t m, std::int64_t k, Epilogue<T> epilogue) {
+  const std::int64_t n = epilogue.columns;
   const auto tiles_n = static_cast<unsigned>((n + kNaiveTile - 1) / kNaiveTile);
   const std::int64_t column = std::int64_t{blockIdx.x % tiles_n} * kNaiveTile + threadIdx.x;
   const std::int64_t row = std::int64_t{blockIdx.x / tiles_n} * kNaiveTile + threadIdx.y;
   if (row >= m || column >= n) return;
 
   const T* a_row = a + row * k;
-  float value = epilogue.linear(dot(a_row, b + column * k, k), column);
-  if (epilogue.image_shift) value += to_float(epilogue.shift_of(row)[column]);
-  if (epilogue.gated())
-    value = epilogue.gate(value, epilogue.linear(dot(a_row, b + (n + column) * k, k), n + column));
-  else
-    value = epilogue.activated(value);
-  if (epilogue.residual) value += to_float(epilogue.residual[row * n + column]);
-  if (epilogue.blend) value = blended(value, to_float(epilogue.blend[row * n + column]), *epilogue.share);
-  d[epilogue.at(row, column)] = from_float<T>(value);
+  const Columns<T, 1> output(epilogue, column);
+  const float sum[] = {dot(a_row, b + column * k, k)};
+  const float gate[] = {epilogue.gated ? dot(a_row, b + (n + column) * k, k) : 0};
+  output.store(row, sum, gate, output.ahead(row));
 }
 
 }  // namespace
@@ -55,8 +49,8 @@ Status launch_naive(const Problem& problem, DType dtype, const Tensors& tensors,
   return with_type(dtype, [&]<class T>(T) {
     const auto blocks = static_cast<unsigned>(tile_count(problem, kNaiveTile, kNaiveTile));
     gemm_naive<T><<<blocks, dim3(kNaiveTile, kNaiveTile), 0, context.stream>>>(
-        static_cast<const T*>(tensors.a), static_cast<const T*>(tensors.b), static_cast<T*>(tensors.d), problem.m,
-        problem.k, Epilogue<T>(problem, tensors));
+        static_cast<const T*>(tensors.a), static_cast<const T*>(tensors.b), problem.m, problem.k,
+        Epilogue<T>(problem, tensors));
     return launch_status("gemm_naive");
   });
 }

@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
   const int bias_offset = store_offset + kShape.consumers * L::kStoreBytes;
   const Barriers barriers(base + bias_offset + kShape.consumers * L::kBiasBytes, args.stages);
   const Part<kShape.consumers> part(args.multicast, args.splits, args.multicast_a);
-  const bool gated = args.epilogue.gated();
+  const bool gated = args.epilogue.gated;
   const int out_n = gated ? kHalf : kBlockN;  // columns of D in a tile
   const bool residual = args.epilogue.residual != nullptr;
   const CUtensorMap* const blend = args.epilogue.blend ? &map_blend : nullptr;
@@ -213,10 +213,10 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
           send_partial<kBlockM, kBlockN>(part, barriers, acc[0], base + inbox);
           ptx::named_barrier_sync(1, kShape.consumers * 128);  // the bias and this block's own sums are there
           product::await_sums(barriers);
-          const Partials partials{reinterpret_cast<const float*>(aligned + inbox), part.split, args.splits,
-                                  kInboxBytes<kBlockM, kBlockN> / 4 / args.splits};
+          const product::Partials partials{reinterpret_cast<const float*>(aligned + inbox), args.splits,
+                                           kInboxBytes<kBlockM, kBlockN> / 4 / args.splits};
           const auto* share_residual = reinterpret_cast<const T*>(aligned + store_offset);
-          reduce_and_store<T, kBlockM, kBlockN>(partials, bias, share_residual, args.epilogue, args.d, at);
+          reduce_and_store<T, kBlockM, kBlockN>(partials, part.split, bias, share_residual, args.epilogue, args.d, at);
         }
       } else {
         const auto store = [&]<Finish kFinish>() {

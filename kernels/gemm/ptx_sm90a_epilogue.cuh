@@ -32,10 +32,10 @@ struct BiasPair {
 template <class T, int kBlockN>
 __device__ __forceinline__ BiasPair load_bias_pair(const Epilogue<T>& epilogue, const T* shift, int column0) {
   const int row = static_cast<int>(threadIdx.x) % 128 * 2;
-  const int half = epilogue.gated() ? kBlockN / 2 : kBlockN;
+  const int half = epilogue.gated ? kBlockN / 2 : kBlockN;
   const int column = column0 + row % half;
-  if (row >= kBlockN || column >= epilogue.n) return {0, 0};
-  const T* bias = epilogue.bias + column + (row >= half ? epilogue.n : 0);
+  if (row >= kBlockN || column >= epilogue.columns) return {0, 0};
+  const T* bias = epilogue.bias + column + (row >= half ? epilogue.columns : 0);
   return {epilogue.bias ? __ldg(reinterpret_cast<const unsigned*>(bias)) : 0,
           shift ? __ldg(reinterpret_cast<const unsigned*>(shift + column)) : 0};
 }
@@ -76,7 +76,7 @@ struct TileTerms {
   __device__ __forceinline__ void activate(float (&v)[kCount]) const {
     epilogue.activate(v);
   }
-  __device__ __forceinline__ float blended(float v, float other) const { return gemm::blended(v, other, share); }
+  __device__ __forceinline__ float blended(float v, float other) const { return product::blended(v, other, share); }
 };
 
 // A tile's way to D by TMA. ldmatrix reads the residual's subtile, which has the layout of the store's, from where

@@ -6,9 +6,10 @@
 
 #include "kernels/gemm/epilogue.cuh"
 #include "kernels/gemm/ptx_sm90a_partials.cuh"
-#include "kernels/gemm/ptx_sm90a_pieces.h"
+#include "kernels/gemm/ptx_sm90a_residual.cuh"
 #include "kernels/gemm/schedule.h"
 #include "kernels/product/sm90a_mainloop.cuh"
+#include "kernels/product/sm90a_pieces.h"
 #include "kernels/product/sm90a_schedule.h"
 #include "kernels/product/tile_order.h"
 
@@ -40,8 +41,8 @@ struct Layout : product::Sm90aBlock<kTiles[kTile]> {
   using Block::kShape, Block::kStageBytes;
   // Per consumer, as is the bias. In ping-pong 16 KB: four pieces of 32 columns.
   static constexpr int kStoreBytes =
-      std::max({store_bytes(kShape.consumers, kShape.block_n), store_bytes(kShape.consumers, kShape.block_n / 2),
-                kShape.pingpong ? 16 * 1024 : 0});
+      std::max({product::store_bytes(kShape.consumers, kShape.block_n),
+                product::store_bytes(kShape.consumers, kShape.block_n / 2), kShape.pingpong ? 16 * 1024 : 0});
   static constexpr int kBiasBytes = kShape.block_n * 4;
   static constexpr int kAlignment = 128;  // that the language gives; stages lie at a kSwizzleAtom
 
@@ -57,8 +58,8 @@ struct Layout : product::Sm90aBlock<kTiles[kTile]> {
   static_assert(!kCanSplit || kShape.block_m() / 2 * kShape.block_n * 2 <= kShape.consumers * kStoreBytes,
                 "room for a share's residual");
   static constexpr __host__ __device__ ResidualPieces residual(bool gated) {
-    constexpr ResidualPieces kPlain = residual_pieces(kShape.consumers, kShape.block_n, false);
-    constexpr ResidualPieces kGated = residual_pieces(kShape.consumers, kShape.block_n, true);
+    constexpr ResidualPieces kPlain = product::residual_pieces(kShape.consumers, kShape.block_n, false);
+    constexpr ResidualPieces kGated = product::residual_pieces(kShape.consumers, kShape.block_n, true);
     return gated ? kGated : kPlain;
   }
   static_assert(kShape.pingpong || (std::max(residual(false).stages(), residual(true).stages()) <= kMaxResidualStages &&

@@ -50,28 +50,6 @@ __device__ __forceinline__ void send_partial(const product::Part<kConsumers>& pa
   }
 }
 
-// The partial sums of a share of rows, as its block has them in its inbox: the splits' in their order.
-struct Partials {
-  const float* inbox;
-  int share;  // which rows: block_m / splits of them, from share * block_m / splits
-  int splits;
-  int share_floats;
-};
-
-// Adds 8 columns of all splits, always in their order, so that the result does not depend on timing.
-__device__ __forceinline__ void sum_partials(const Partials& partials, int offset, float (&sum)[8]) {
-#pragma unroll
-  for (float& x : sum) x = 0;
-#pragma unroll 2
-  for (int s = 0; s < partials.splits; ++s) {
-    const float* from = partials.inbox + s * partials.share_floats + offset;
-    const float4 low = *reinterpret_cast<const float4*>(from);
-    const float4 high = *reinterpret_cast<const float4*>(from + 4);
-    sum[0] += low.x, sum[1] += low.y, sum[2] += low.z, sum[3] += low.w;
-    sum[4] += high.x, sum[5] += high.y, sum[6] += high.z, sum[7] += high.w;
-  }
-}
-
 __device__ __forceinline__ void scale_and_bias(float scale, const float2* bias, float (&v)[8]) {
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
@@ -79,42 +57,36 @@ __device__ __forceinline__ void scale_and_bias(float scale, const float2* bias, 
     v[2 * i + 1] = fmaf(scale, v[2 * i + 1], bias[i].y);
   }
 }
-template <class T>
-__device__ __forceinline__ void add_vector(uint4 packed, float (&v)[8]) {
-  float add[8];
-  unpack_vector<T>(packed, add);
-#pragma unroll
-  for (int i = 0; i < 8; ++i) v[i] += add[i];
-}
-
 // Reduces and stores this block's share of the tile, each row with its image's shift. `residual`: that of the share,
-// its rows one after the other.
+// its rows one after the other. The share's rows, block_m / splits of them, begin at `share` times as many.
 template <class T, int kBlockM, int kBlockN>
-__device__ __forceinline__ void reduce_and_store(const Partials& partials, const float2* bias, const T* residual,
-                                                 const Epilogue<T>& epilogue, T* d, const TilePosition& at) {
+__device__ __forceinline__ void reduce_and_store(const product::Partials& partials, int share, const float2* bias,
+                                                 const T* residual, const Epilogue<T>& epilogue, T* d,
+                                                 const TilePosition& at) {
   const int rows = kBlockM / partials.splits;
-  const int chunks = kBlockN / 8 / (epilogue.gated() ? 2 : 1);
+  const int chunks = kBlockN / 8 / (epilogue.gated ? 2 : 1);
   constexpr int kThreads = 2 * kBlockM;
   for (int item = static_cast<int>(threadIdx.x); item < rows * chunks; item += kThreads) {
     const int tile_column = item % chunks * 8;
-    const std::int64_t row = at.row0 + partials.share * rows + item / chunks;
+    const std::int64_t row = at.row0 + share * rows + item / chunks;
     const int column = at.column0 + tile_column;
     if (row >= at.rows || column >= at.columns) continue;
     const int offset = item / chunks * kPartialStride<kBlockN> + tile_column;
     float v[8];
-    sum_partials(partials, offset, v);
+    partials.sum(offset, v);
     scale_and_bias(epilogue.scale, bias + tile_column / 2, v);
-    if (epilogue.image_shift) add_vector<T>(load_16_bytes<CacheHint::read_only>(epilogue.shift_of(row) + column), v);
-    if (epilogue.gated()) {
+    if (epilogue.image_shift)
+      product::add_vector<T>(load_16_bytes<CacheHint::read_only>(epilogue.shift_of(row) + column), v);
+    if (epilogue.gated) {
       float gates[8];
-      sum_partials(partials, offset + kBlockN / 2, gates);
+      partials.sum(offset + kBlockN / 2, gates);
       scale_and_bias(epilogue.scale, bias + (kBlockN / 2 + tile_column) / 2, gates);
 #pragma unroll
       for (int i = 0; i < 8; ++i) v[i] = epilogue.gate(v[i], gates[i]);
     } else {
       epilogue.activate(v);
     }
-    if (epilogue.residual) add_vector<T>(*reinterpret_cast<const uint4*>(residual + item * 8), v);
+    if (epilogue.residual) product::add_vector<T>(*reinterpret_cast<const uint4*>(residual + item * 8), v);
     store_vector<T>(d + (at.part * at.rows + row) * epilogue.part + at.part_column + tile_column, v);
   }
 }

@@ -4,13 +4,20 @@
 
 #include <cstdint>
 
-#include "kernels/gemm/ptx_sm90a_pieces.h"
 #include "kernels/product/sm90a_mainloop.cuh"
+#include "kernels/product/sm90a_pieces.h"
 #include "kernels/ptx/mbarrier.cuh"
 #include "kernels/ptx/ring.cuh"
 #include "kernels/ptx/tma.cuh"
 
 namespace noisefloor::gemm {
+
+using product::buffers_in;
+using product::kMostBuffers;
+using product::ResidualPieces;
+using product::store_columns;
+using product::store_swizzled;
+inline constexpr int kMaxResidualStages = product::kMostOfResidual;
 
 // In the ring, one or two steps behind the products: rows 64 * row_block onward of each piece.
 template <int kConsumers, ResidualPieces kPieces>

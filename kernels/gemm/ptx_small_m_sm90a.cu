@@ -88,23 +88,23 @@ __global__ void __launch_bounds__(kWarps * 32) gemm_small_m(const T* __restrict_
   ptx::griddepcontrol_wait();
   ptx::griddepcontrol_launch_dependents();
   const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32;
-  if (column >= epilogue.n) return;
+  if (column >= epilogue.columns) return;
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  // What the epilogue needs travels at the same time as B.
+  // What the epilogue needs travels at the same time as B. (product::Columns would take ten registers more.)
   float bias = 0;
   float gate_bias = 0;
   float residual = 0;
   if (epilogue.bias) bias = to_float(epilogue.bias[column]);
-  if (epilogue.bias && epilogue.gated()) gate_bias = to_float(epilogue.bias[epilogue.n + column]);
+  if (epilogue.bias && epilogue.gated) gate_bias = to_float(epilogue.bias[epilogue.columns + column]);
   if (epilogue.image_shift && lane < kRows) bias += to_float(epilogue.shift_of(lane)[column]);
-  if (epilogue.residual && lane < kRows) residual = to_float(epilogue.residual[lane * epilogue.n + column]);
+  if (epilogue.residual && lane < kRows) residual = to_float(epilogue.residual[lane * epilogue.columns + column]);
 
   float sums[kRows] = {};
   float gates[kRows] = {};
   dot<T, kRows>(a, b + column * k, k, sums);
-  if (epilogue.gated()) dot<T, kRows>(a, b + (epilogue.n + column) * k, k, gates);
+  if (epilogue.gated) dot<T, kRows>(a, b + (epilogue.columns + column) * k, k, gates);
   reduce_warp(sums);
-  if (epilogue.gated()) reduce_warp(gates);
+  if (epilogue.gated) reduce_warp(gates);
 
   // Lane i finishes and writes row i.
   float sum = 0;
@@ -114,10 +114,12 @@ __global__ void __launch_bounds__(kWarps * 32) gemm_small_m(const T* __restrict_
     if (lane == i) sum = sums[i], gate_sum = gates[i];
   }
   if (lane >= kRows) return;
-  sum = fmaf(epilogue.scale, sum, bias);
-  const float value =
-      epilogue.gated() ? epilogue.gate(sum, fmaf(epilogue.scale, gate_sum, gate_bias)) : epilogue.activated(sum);
-  d[epilogue.at(lane, column)] = from_float<T>(value + residual);
+  float value[] = {fmaf(epilogue.scale, sum, bias)};
+  if (epilogue.gated)
+    value[0] = epilogue.gate(value[0], fmaf(epilogue.scale, gate_sum, gate_bias));
+  else
+    epilogue.activate(value);
+  d[epilogue.at(lane, column)] = from_float<T>(value[0] + residual);
 }
 
 template <class T, int kRows>

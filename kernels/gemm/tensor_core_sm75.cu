@@ -79,17 +79,17 @@ struct Staged {
 };
 
 __global__ void __launch_bounds__(Sm75Tile::kThreads, 2)
-    gemm_sm75(const __half* __restrict__ a, const __half* __restrict__ b, __half* __restrict__ d, std::int64_t m,
-              std::int64_t k, Epilogue<__half> epilogue) {
+    gemm_sm75(const __half* __restrict__ a, const __half* __restrict__ b, std::int64_t m, std::int64_t k,
+              Epilogue<__half> epilogue) {
   __shared__ alignas(128) unsigned char shared[Sm75Tile::kSharedBytes];
-  const bool gated = epilogue.gated();
+  const bool gated = epilogue.gated;
   const int columns = gated ? kSm75Tile / 2 : kSm75Tile;  // of D
-  const auto tiles_n = static_cast<unsigned>((epilogue.n + columns - 1) / columns);
+  const auto tiles_n = static_cast<unsigned>((epilogue.columns + columns - 1) / columns);
   const unsigned tile_m = blockIdx.x / tiles_n;
   const unsigned tile_n = blockIdx.x % tiles_n;
   const WarpPlace warp = warp_place<Sm75Tile>();
 
-  Staged staged(a, b, m, epilogue.n, k, tile_m, tile_n, gated);
+  Staged staged(a, b, m, epilogue.columns, k, tile_m, tile_n, gated);
   Sums<Sm75Tile> sums = {};
   staged.load();
   const auto steps = static_cast<int>((k + Sm75Tile::kBlockK - 1) / Sm75Tile::kBlockK);
@@ -115,8 +115,8 @@ __global__ void __launch_bounds__(Sm75Tile::kThreads, 2)
     }
   }
 
-  const ColumnEpilogue<__half, kDrained> outputs(epilogue, std::int64_t{tile_n} * columns + drain_column(columns));
-  product::drain_sums<Sm75Tile>(sums, shared, gated, ToOutput<__half>{outputs, d, std::int64_t{tile_m} * kSm75Tile, m});
+  const Columns<__half, kDrained> outputs(epilogue, std::int64_t{tile_n} * columns + drain_column(columns));
+  product::drain_sums<Sm75Tile>(sums, shared, gated, ToOutput<__half>{outputs, std::int64_t{tile_m} * kSm75Tile, m});
 }
 
 }  // namespace
@@ -126,9 +126,9 @@ Status launch_tensor_core_sm75(const Problem& problem, DType, const Tensors& ten
   if (const Status status = check_pointers(problem, tensors); !status.ok()) return status;
   const auto blocks =
       static_cast<unsigned>(tile_count(problem, kSm75Tile, problem.gated() ? kSm75Tile / 2 : kSm75Tile));
-  gemm_sm75<<<blocks, Sm75Tile::kThreads, 0, context.stream>>>(
-      static_cast<const __half*>(tensors.a), static_cast<const __half*>(tensors.b), static_cast<__half*>(tensors.d),
-      problem.m, problem.k, Epilogue<__half>(problem, tensors));
+  gemm_sm75<<<blocks, Sm75Tile::kThreads, 0, context.stream>>>(static_cast<const __half*>(tensors.a),
+                                                               static_cast<const __half*>(tensors.b), problem.m,
+                                                               problem.k, Epilogue<__half>(problem, tensors));
   return launch_status("gemm_sm75");
 }
 

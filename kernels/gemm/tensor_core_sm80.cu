@@ -86,7 +86,7 @@ struct Loader {
 
 template <class T, class Tile, int kBlocksPerSm>
 __global__ void __launch_bounds__(Tile::kThreads, kBlocksPerSm)
-    gemm_sm80(const T* __restrict__ a, const T* __restrict__ b, T* __restrict__ d, Grid grid, Epilogue<T> epilogue) {
+    gemm_sm80(const T* __restrict__ a, const T* __restrict__ b, Grid grid, Epilogue<T> epilogue) {
   extern __shared__ __align__(128) unsigned char shared[];
   const unsigned tiles = grid.tiles_m * grid.tiles_n;
   const unsigned split = blockIdx.x / tiles;
@@ -96,17 +96,17 @@ __global__ void __launch_bounds__(Tile::kThreads, kBlocksPerSm)
   const unsigned part = (all_steps + grid.splits - 1) / grid.splits;
   const int steps = static_cast<int>(min(part, all_steps - split * part));
 
-  Loader<T, Tile> loader(a, b, grid.m, epilogue.n, grid.k, tile_m, tile_n,
-                         static_cast<std::int64_t>(split) * part * Tile::kBlockK, epilogue.gated());
+  Loader<T, Tile> loader(a, b, grid.m, epilogue.columns, grid.k, tile_m, tile_n,
+                         static_cast<std::int64_t>(split) * part * Tile::kBlockK, epilogue.gated);
   // Bias is asked for now, so that it has long arrived when the sums are done.
-  const int outputs = epilogue.gated() ? Tile::kBlockN / 2 : Tile::kBlockN;
-  const ColumnEpilogue<T, kDrained> columns(epilogue, std::int64_t{tile_n} * outputs + drain_column(outputs));
+  const int outputs = epilogue.gated ? Tile::kBlockN / 2 : Tile::kBlockN;
+  const Columns<T, kDrained> columns(epilogue, std::int64_t{tile_n} * outputs + drain_column(outputs));
   Sums<Tile> sums = {};
   product::multiply_steps<T, Tile>(loader, ptx::shared_address(shared), steps, sums);
 
   const std::int64_t row0 = std::int64_t{tile_m} * Tile::kBlockM;
   if (grid.partials == nullptr) {
-    product::drain_sums<Tile>(sums, shared, epilogue.gated(), ToOutput<T>{columns, d, row0, grid.m});
+    product::drain_sums<Tile>(sums, shared, epilogue.gated, ToOutput<T>{columns, row0, grid.m});
   } else {
     const std::int64_t stride = std::int64_t{grid.tiles_n} * Tile::kBlockN;
     float* corner = grid.partials + (split * std::int64_t{grid.tiles_m} * Tile::kBlockM + row0) * stride +
@@ -118,16 +118,16 @@ __global__ void __launch_bounds__(Tile::kThreads, kBlocksPerSm)
 // Adds the parts of kDrained outputs in order, then the epilogue. `part_floats` separates parts, `stride` rows.
 template <class T>
 __global__ void __launch_bounds__(128)
-    gemm_sm80_add_parts(const float* __restrict__ partials, T* __restrict__ d, std::int64_t m, std::int64_t part_floats,
+    gemm_sm80_add_parts(const float* __restrict__ partials, std::int64_t m, std::int64_t part_floats,
                         std::int64_t stride, int splits, Epilogue<T> epilogue) {
   using Four = Run<float, kDrained>;
   ptx::griddepcontrol_wait();  // launched while the parts are still being made
-  const std::int64_t groups = (epilogue.n + kDrained - 1) / kDrained;
+  const std::int64_t groups = (epilogue.columns + kDrained - 1) / kDrained;
   const std::int64_t item = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   const std::int64_t row = item / groups;
   const std::int64_t column = item % groups * kDrained;
   if (row >= m) return;
-  const bool gated = epilogue.gated();
+  const bool gated = epilogue.gated;
   const float* from = partials + row * stride + (gated ? column / 8 * 16 + column % 8 : column);
   float values[kDrained] = {}, gates[kDrained] = {};
   for (int s = 0; s < splits; ++s, from += part_floats) {
@@ -136,8 +136,8 @@ __global__ void __launch_bounds__(128)
 #pragma unroll
     for (int c = 0; c < kDrained; ++c) values[c] += value.v[c], gates[c] += gate.v[c];
   }
-  const ColumnEpilogue<T, kDrained> outputs(epilogue, column);
-  outputs.store(d, row, values, gates, outputs.residual(row));
+  const Columns<T, kDrained> outputs(epilogue, column);
+  outputs.store(row, values, gates, outputs.ahead(row));
 }
 
 template <class T, Sm80Tile tile>
@@ -157,8 +157,8 @@ Status launch_tile(const Problem& problem, const Tensors& tensors, const Sm80Pla
                           .shared_bytes = Tile::kSharedBytes,
                           .shared_limit = Tile::kSharedBytes};
   return launch_kernel("gemm_sm80", gemm_sm80<T, Tile, kShape.blocks_per_sm>, shape, context.stream,
-                       static_cast<const T*>(tensors.a), static_cast<const T*>(tensors.b), static_cast<T*>(tensors.d),
-                       grid, Epilogue<T>(problem, tensors));
+                       static_cast<const T*>(tensors.a), static_cast<const T*>(tensors.b), grid,
+                       Epilogue<T>(problem, tensors));
 }
 
 }  // namespace
@@ -179,9 +179,8 @@ Status launch_sm80_plan(const Problem& problem, DType dtype, const Tensors& tens
     const LaunchShape shape{.grid = static_cast<unsigned>((items + kThreads - 1) / kThreads),
                             .block = kThreads,
                             .programmatic = context.device->compute_capability >= 90};
-    return launch_kernel("gemm_sm80_add_parts", gemm_sm80_add_parts<T>, shape, context.stream, partials,
-                         static_cast<T*>(tensors.d), problem.m, plan.tiles_m * tile.block_m * stride, stride,
-                         plan.splits, Epilogue<T>(problem, tensors));
+    return launch_kernel("gemm_sm80_add_parts", gemm_sm80_add_parts<T>, shape, context.stream, partials, problem.m,
+                         plan.tiles_m * tile.block_m * stride, stride, plan.splits, Epilogue<T>(problem, tensors));
   });
 }
 

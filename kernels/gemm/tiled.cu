@@ -45,11 +45,10 @@ __device__ __forceinline__ void load_step(const T* __restrict__ row, std::int64_
 
 template <class T>
 __global__ void __launch_bounds__(kThreads, 2)
-    gemm_tiled(const T* __restrict__ a, const T* __restrict__ b, T* __restrict__ d, std::int64_t m, std::int64_t k,
-               Epilogue<T> epilogue) {
+    gemm_tiled(const T* __restrict__ a, const T* __restrict__ b, std::int64_t m, std::int64_t k, Epilogue<T> epilogue) {
   __shared__ alignas(16) product::QuadrantTiles tiles;
-  const std::int64_t n = epilogue.n;
-  const int columns = epilogue.gated() ? kHalf : kTile;  // of D
+  const std::int64_t n = epilogue.columns;
+  const int columns = epilogue.gated ? kHalf : kTile;  // of D
   const auto tiles_n = static_cast<unsigned>((n + columns - 1) / columns);
   const int row0 = static_cast<int>(blockIdx.x / tiles_n) * kTile;  // extents are at most 2^24
   const int column0 = static_cast<int>(blockIdx.x % tiles_n) * columns;
@@ -61,7 +60,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   if (loads_a) {
     if (row0 + line < m) source = a + std::int64_t{row0 + line} * k;
   } else {
-    const bool is_gate = epilogue.gated() && line >= kHalf;
+    const bool is_gate = epilogue.gated && line >= kHalf;
     const int column = column0 + (is_gate ? line - kHalf : line);
     if (column < n) source = b + (is_gate ? n + column : column) * k;
   }
@@ -82,16 +81,16 @@ __global__ void __launch_bounds__(kThreads, 2)
     product::multiply_quadrants(tiles, buffer, thread_row, thread_column, sums);
   }
 
-  const ColumnEpilogue<T, 4> left(epilogue, column0 + thread_column);
-  const ColumnEpilogue<T, 4> right(epilogue, epilogue.gated() ? n : column0 + kHalf + thread_column);  // n: none
+  const Columns<T, 4> left(epilogue, column0 + thread_column);
+  const Columns<T, 4> right(epilogue, epilogue.gated ? n : column0 + kHalf + thread_column);  // n: none
 #pragma unroll
   for (int r = 0; r < 8; ++r) {
     const int row = row0 + thread_row + (r / 4) * kHalf + r % 4;
     if (row >= m) continue;
     const float low[4] = {sums[r][0], sums[r][1], sums[r][2], sums[r][3]};
     const float high[4] = {sums[r][4], sums[r][5], sums[r][6], sums[r][7]};
-    left.store(d, row, low, high, left.residual(row));
-    right.store(d, row, high, high, right.residual(row));
+    left.store(row, low, high, left.ahead(row));
+    right.store(row, high, high, right.ahead(row));
   }
 }
 
@@ -103,8 +102,8 @@ Status launch_tiled(const Problem& problem, DType dtype, const Tensors& tensors,
   return with_type(dtype, [&]<class T>(T) {
     const auto blocks = static_cast<unsigned>(tile_count(problem, kTile, problem.gated() ? kHalf : kTile));
     gemm_tiled<T><<<blocks, kThreads, 0, context.stream>>>(static_cast<const T*>(tensors.a),
-                                                           static_cast<const T*>(tensors.b), static_cast<T*>(tensors.d),
-                                                           problem.m, problem.k, Epilogue<T>(problem, tensors));
+                                                           static_cast<const T*>(tensors.b), problem.m, problem.k,
+                                                           Epilogue<T>(problem, tensors));
     return launch_status("gemm_tiled");
   });
 }

@@ -181,4 +181,32 @@ __device__ __forceinline__ void store_accumulator(float (&acc)[kCount], const Te
   }
 }
 
+// The partial sums of a block's share of a split tile, in its inbox (Inbox): the splits' one behind the other.
+struct Partials {
+  const float* inbox;
+  int splits, floats;  // of one split
+
+  // Adds 8 columns of all splits, always in their order, so that the result does not depend on timing.
+  __device__ __forceinline__ void sum(int at, float (&sum)[8]) const {
+#pragma unroll
+    for (float& x : sum) x = 0;
+#pragma unroll 2
+    for (int s = 0; s < splits; ++s) {
+      const float* from = inbox + s * floats + at;
+      const float4 low = *reinterpret_cast<const float4*>(from);
+      const float4 high = *reinterpret_cast<const float4*>(from + 4);
+      sum[0] += low.x, sum[1] += low.y, sum[2] += low.z, sum[3] += low.w;
+      sum[4] += high.x, sum[5] += high.y, sum[6] += high.z, sum[7] += high.w;
+    }
+  }
+};
+
+template <class T>
+__device__ __forceinline__ void add_vector(uint4 packed, float (&v)[8]) {
+  float add[8];
+  unpack_vector<T>(packed, add);
+#pragma unroll
+  for (int i = 0; i < 8; ++i) v[i] += add[i];
+}
+
 }  // namespace noisefloor::product

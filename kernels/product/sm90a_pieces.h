@@ -1,7 +1,10 @@
-// The pieces in which ptx_sm90a rungs store an output tile by TMA. Pure functions: testable without a GPU.
+// The pieces in which ptx_sm90a rungs store an output tile by TMA, and gemm's brings its residual. Pure functions:
+// testable without a GPU.
 #pragma once
 
 #include <algorithm>
+
+#include "kernels/product/sm90a_schedule.h"
 
 namespace noisefloor::product {
 
@@ -25,6 +28,26 @@ constexpr int store_bytes(int consumers, int tile_columns) {
 inline constexpr int kMostBuffers = 4;
 constexpr int buffers_in(int bytes, int tile_columns) {
   return std::min(bytes / (64 * store_columns(tile_columns) * 2), kMostBuffers);
+}
+
+// A tile's residual comes in pieces with the columns and the layout of the stores', so that ldmatrix reads what
+// stmatrix will write. Through the ring of stages they go as A and B do, as one or two steps behind the products':
+// block_m rows each, as many to a stage as fit. In ping-pong they have 64 rows and go to the buffers of the stores.
+struct ResidualPieces {
+  int columns;  // of a piece
+  int bytes;
+  int count;      // of a tile
+  int per_stage;  // at most
+
+  constexpr int stages() const { return (count + per_stage - 1) / per_stage; }
+  constexpr bool last_of_stage(int piece) const { return piece + 1 == count || (piece + 1) % per_stage == 0; }
+};
+constexpr ResidualPieces residual_pieces(int consumers, int block_n, bool gated) {
+  const int tile_columns = gated ? block_n / 2 : block_n;
+  const int block_m = 64 * consumers;
+  const int columns = store_columns(tile_columns);
+  const int bytes = block_m * columns * 2;
+  return {columns, bytes, tile_columns / columns, (block_m + block_n) * kRowBytes / bytes};
 }
 
 }  // namespace noisefloor::product

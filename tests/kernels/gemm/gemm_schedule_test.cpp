@@ -7,11 +7,15 @@
 #include <set>
 #include <tuple>
 
-#include "kernels/gemm/ptx_sm90a_pieces.h"
+#include "kernels/product/sm90a_pieces.h"
 #include "tests/support/test_problems.h"
 
 namespace noisefloor::gemm {
 namespace {
+
+using product::buffers_in;
+using product::kMostBuffers;
+using product::ResidualPieces;
 
 constexpr int kSms = 132;
 constexpr MeasuredSchedules kNothingMeasured{0, {}};
@@ -237,12 +241,12 @@ TEST(gemm_residual, PiecesCoverTheTileAndFitTheRing) {
   for (const Tile& tile : kTiles) {
     for (const bool gated : {false, true}) {
       SCOPED_TRACE(testing::Message() << tile.block_m() << " x " << tile.block_n << (gated ? " gated" : ""));
-      const ResidualPieces pieces = residual_pieces(tile.consumers, tile.block_n, gated);
+      const ResidualPieces pieces = product::residual_pieces(tile.consumers, tile.block_n, gated);
       EXPECT_EQ(pieces.count * pieces.columns, gated ? tile.block_n / 2 : tile.block_n);
       EXPECT_EQ(pieces.bytes, tile.block_m() * pieces.columns * 2);
       EXPECT_EQ(pieces.bytes % 1024, 0);  // the next piece begins on a swizzle atom
       EXPECT_LE(pieces.per_stage * pieces.bytes, (tile.block_m() + tile.block_n) * kBlockK * 2);
-      EXPECT_LE(pieces.stages(), kMaxResidualStages);
+      EXPECT_LE(pieces.stages(), product::kMostOfResidual);
       EXPECT_LT(pieces.stages() + 1, tile.stages);  // the last step of k is held until the residual has come
       int stages = 0;
       for (int piece = 0; piece < pieces.count; ++piece) {
