@@ -236,8 +236,14 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
         }
       } else {
         const bool add = residual_stage >= 0;
-        store_patch<T, kTile, kFused>(drain, &maps_y.phase[patch.phase], acc[0],
-                                      add ? weights + residual_stage * L::kWeightBytes : 0, buffer);
+        const auto store = [&]<Finish kFinish>() {
+          store_patch<T, kTile, kFused, kFinish>(drain, &maps_y.phase[patch.phase], acc[0],
+                                                 add ? weights + residual_stage * L::kWeightBytes : 0, buffer);
+        };
+        if (!kFused && !add && args.epilogue.act == Activation::none && args.epilogue.gain == 1)
+          store.template operator()<kPlain>();
+        else
+          store.template operator()<kAny>();
         if (add) barriers.release(part, residual_stage);
       }
     }

@@ -63,8 +63,10 @@ struct ToPatch {
   }
 };
 
-// Stores a consumer's accumulators.
-template <class T, int kTile, bool kFused>
+// Stores a consumer's accumulators. Most convolutions of a network have neither activation, residual nor gain behind
+// them.
+inline constexpr Finish kPlain{.residual = Finish::Residual::none}, kAny{.act = true, .gain = true};
+template <class T, int kTile, bool kFused, Finish kFinish>
 __device__ __forceinline__ void store_patch(const Drain<T, Patch>& to, const CUtensorMap* map,
                                             float (&acc)[HaloLayout<kTile, kFused>::kShape.block_n / 2],
                                             std::uint32_t residual, ptx::Ring& buffer) {
@@ -74,7 +76,6 @@ __device__ __forceinline__ void store_patch(const Drain<T, Patch>& to, const CUt
   const ChannelTerms<T, Patch> terms{to};
   const auto barrier = static_cast<std::uint32_t>(to.barrier);
   const ToPatch<T, kTile, kFused> way{{ptx::shared_address(to.piece), barrier, buffer}, to, map, residual};
-  constexpr Finish kFinish{.act = true, .gain = true};
   product::store_accumulator<T, kFinish, kBlockN, kColumns, true, kColumns / 8, 2>(acc, terms, way);
 }
 

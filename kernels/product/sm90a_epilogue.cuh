@@ -128,9 +128,12 @@ __device__ __forceinline__ void finish_blocks(const float (&acc)[kCount], int fi
 #pragma unroll
     for (int i = 0; i < kBlocks; ++i) {
       std::uint32_t& word = words[half + h][i];
-      float low = 0, high = 0;
-      if constexpr (kFinish.residual != Finish::Residual::none) unpack_pair<T>(word, low, high);
-      low += v[h][2 * i], high += v[h][2 * i + 1];
+      float low = v[h][2 * i], high = v[h][2 * i + 1];
+      if constexpr (kFinish.residual != Finish::Residual::none) {
+        float added_low, added_high;
+        unpack_pair<T>(word, added_low, added_high);
+        low += added_low, high += added_high;
+      }
       if constexpr (kFinish.blend) {
         float other_low, other_high;
         unpack_pair<T>(others[half + h][i], other_low, other_high);
