@@ -106,8 +106,8 @@ __device__ __forceinline__ void patch_statistics(const Drain<T, Place>& from, co
                                                  int columns);
 
 // Hands a filled piece on: channels [column, column + columns) of the output, and, where a patch's statistics may leave
-// with it (kStatistics), those. Each warp takes the 16 rows that it fills
-// from accumulators, so that they need no barrier.
+// with it (kStatistics), those. Each warp takes the 16 rows that it fills from accumulators, so that they need no
+// barrier.
 template <class T, bool kStatistics, class Place>
 __device__ __forceinline__ void drain_piece(const Drain<T, Place>& from, int column, int columns) {
   const Epilogue<T>& epilogue = from.args.epilogue;

@@ -149,8 +149,8 @@ __device__ __forceinline__ void finish_blocks(const float (&acc)[kCount], int fi
 //   begin(subtile)   returns the shared address where it may be written now
 //   load<kBlocks>(row, subtile, block, words, others)   the residual of its blocks, and of a blend
 //   end(subtile)     all is written
-// A loop of subtiles, and of kStep blocks, in each of which the accumulator moves up: code that runs once
-// a launch has to come from L2 (docs/experiments/gemm, "code that runs once").
+// A loop of subtiles, and of kStep blocks, in each of which the accumulator moves up: code that runs once a launch has
+// to come from L2 (docs/experiments/gemm, "code that runs once").
 template <class T, Finish kFinish, int kTileColumns, int kColumns, bool kSwizzled, int kStep, int kHalves, int kCount,
           class Terms, class Way>
 __device__ __forceinline__ void store_accumulator(float (&acc)[kCount], const Terms& terms, const Way& way) {
