@@ -1,6 +1,7 @@
 // The solvers, a row each: all that tells one from another. The op's fields, tensors, cost and coefficients, the
 // sampling loop, the command line, `noisefloor list solvers` and the tests read it. To add one: its enumerator here,
-// and in solvers.cpp its formulas and its row. A row that contradicts its formulas is an error at the first use of any.
+// and in solvers.cpp its formulas and its row. What no kernel can run does not compile; a row that contradicts its
+// formulas fails solvers_test.cpp.
 #pragma once
 
 #include <array>
@@ -88,8 +89,5 @@ std::vector<std::string> solvers_where(bool (*so)(const SolverRow&));  // names
 // Whether a step's formulas have a noise term. The last step ends without noise: there the term is 0, and may be left
 // out.
 bool stochastic(const SolverRow& row, double eta);
-
-// Throws std::logic_error naming what of a row is not so of its formulas, or what no kernel can run.
-void check_solver(const SolverRow& row);
 
 }  // namespace noisefloor::sampler_step
