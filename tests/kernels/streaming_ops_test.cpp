@@ -31,24 +31,6 @@ void expect_values(HostData& data, const std::string& output, const std::vector<
   }
 }
 
-std::string message_of(const char* op, const std::string& text) {
-  try {
-    static_cast<void>(find_op(op)->parse(text));
-  } catch (const InvalidInput& error) {
-    return error.what();
-  }
-  return "";
-}
-
-std::string reason_of(const char* op, const char* variant, const std::string& text, DType dtype) {
-  for (const AnyVariant& v : find_op(op)->variants) {
-    if (v.name != variant) continue;
-    const Support support = v.can_run(find_op(op)->parse(text), dtype);
-    return support ? "" : support.reason;
-  }
-  return "no such variant";
-}
-
 double silu(double v) {
   return v / (1 + std::exp(-v));
 }
@@ -155,15 +137,6 @@ TEST(resample, ConcatenatesWholeTensorsAsOnePixel) {
     ASSERT_EQ(data.get("y", i), data.get("x", i));
     ASSERT_EQ(data.get("y", 196608 + i), data.get("skip", i));
   }
-  // Not one element more than 2^33, whatever the other fields are; nothing overflows on the way.
-  EXPECT_NO_THROW(find_op("resample")->parse("op=concat,h=1,w=1,channels=4294967296,skip_channels=4294967296"));
-  EXPECT_NE(message_of("resample", "op=concat,n=2,h=1,w=1,channels=4294967296,skip_channels=1").find("more than 2^33"),
-            std::string::npos);
-  EXPECT_NE(message_of("resample", "op=concat,n=65535,h=16384,w=16384,channels=4294967296,skip_channels=4294967296")
-                .find("more than 2^33"),
-            std::string::npos);
-  EXPECT_NE(message_of("resample", "op=nearest_up2,h=1,w=1,channels=65537").find("without op=concat is 1 to 65536"),
-            std::string::npos);
 }
 
 TEST(timestep_embedding, OrdersAndSpacings) {
@@ -244,54 +217,6 @@ TEST(edm_precondition, BothSidesByHand) {
   output.set("f", {0, 5});
   output.set("sigma", {4});
   expect_values(output, "d", {9, 12});
-}
-
-TEST(StreamingOps, ProblemsThatMakeNoSenseNameTheField) {
-  EXPECT_NE(message_of("layernorm", "rows=5,channels=8,images=2").find("images=2 does not divide rows=5"),
-            std::string::npos);
-  EXPECT_NE(message_of("elementwise", "op=relu,channels=8,scale=2").find("scale is for op=add"), std::string::npos);
-  EXPECT_NE(message_of("elementwise", "op=add,channels=8,to=fp32").find("to is for op=cast"), std::string::npos);
-  EXPECT_NE(message_of("elementwise", "op=silo,channels=8").find("did you mean 'silu'"), std::string::npos);
-  EXPECT_NE(message_of("resample", "op=average_down2,h=3,w=2,channels=1").find("takes even ones"), std::string::npos);
-  EXPECT_NE(message_of("resample", "op=concat,h=1,w=1,channels=1").find("skip_channels is 0"), std::string::npos);
-  EXPECT_NE(message_of("timestep_embedding", "batch=1,channels=3").find("an even number"), std::string::npos);
-  EXPECT_NE(message_of("timestep_embedding", "batch=1,channels=4,final_silu=1").find("hidden from 1 on"),
-            std::string::npos);
-  EXPECT_NE(message_of("q_sample", "batch=1,elements=4,keep=1").find("keep is for noise=drawn"), std::string::npos);
-  EXPECT_NE(message_of("edm_precondition", "side=input,batch=1,elements=4,sigma_data=0").find("0.001 to 1000"),
-            std::string::npos);
-}
-
-TEST(StreamingOps, RungsSayWhatTheyNeed) {
-  const char* not_applicable = "not applicable: moving data has no arithmetic for tensor cores to do";
-  EXPECT_EQ(reason_of("elementwise", "tensor_core_sm80", "op=cast,channels=8", DType::bf16), not_applicable);
-  EXPECT_EQ(reason_of("elementwise", "tensor_core_sm80", "op=nchw_to_nhwc,hw=8,channels=8", DType::bf16),
-            not_applicable);
-  EXPECT_EQ(reason_of("resample", "tensor_core_sm80", "op=nearest_up2,h=2,w=2,channels=8", DType::bf16),
-            not_applicable);
-  EXPECT_EQ(reason_of("resample", "tensor_core_sm80", "op=average_down2,h=2,w=2,channels=8", DType::bf16), "");
-  EXPECT_EQ(reason_of("resample", "tiled", "op=concat,h=1,w=1,channels=786432,skip_channels=786432", DType::fp32), "");
-  EXPECT_NE(
-      reason_of("resample", "tiled", "op=concat,h=1,w=1,channels=4294967296,skip_channels=4294967296", DType::fp32),
-      "");
-  EXPECT_EQ(reason_of("elementwise", "tiled", "op=nchw_to_nhwc,hw=7,channels=3", DType::bf16), "");
-  EXPECT_NE(reason_of("elementwise", "ptx_sm90a", "op=nchw_to_nhwc,hw=7,channels=8", DType::bf16), "");
-  EXPECT_NE(reason_of("elementwise", "tiled", "op=geglu,hw=2,channels=4", DType::bf16), "");  // 8 bytes a half row
-  EXPECT_EQ(reason_of("elementwise", "tiled", "op=geglu,hw=2,channels=4", DType::fp32), "");
-  for (const char* variant : {"tiled", "tensor_core_sm80", "ptx_sm90a"}) {
-    EXPECT_EQ(reason_of("q_sample", variant, "batch=2,elements=8", DType::bf16), "") << variant;
-    EXPECT_EQ(reason_of("q_sample", variant, "batch=2,elements=9", DType::bf16),
-              "needs rows that are a multiple of 16 bytes long");
-    EXPECT_EQ(reason_of("layernorm", variant, "rows=2,channels=320", DType::fp16), "") << variant;
-    EXPECT_EQ(reason_of("layernorm", variant, "rows=2,channels=320,residual=1", DType::fp16), "") << variant;
-  }
-  EXPECT_NE(reason_of("layernorm", "ptx_sm90a", "rows=2,channels=65536", DType::bf16), "");
-  EXPECT_NE(reason_of("timestep_embedding", "tensor_core_sm80", "batch=1,channels=16", DType::bf16), "");
-  for (const char* variant : {"tiled", "ptx_sm90a"}) {
-    EXPECT_EQ(reason_of("timestep_embedding", variant, "batch=5,channels=34", DType::bf16), "") << variant;
-    EXPECT_NE(reason_of("timestep_embedding", variant, "batch=5,channels=34,hidden=64", DType::bf16), "") << variant;
-    EXPECT_NE(reason_of("timestep_embedding", variant, "batch=5,channels=32,hidden=33", DType::bf16), "") << variant;
-  }
 }
 
 }  // namespace

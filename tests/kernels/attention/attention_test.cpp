@@ -1,9 +1,8 @@
 // attention and temporal_attention on the host: the oracle against numbers worked out by hand and against itself
-// through other layouts, the host variant against the oracle on random problems.
+// through other layouts.
 #include "kernels/attention/attention.h"
 
 #include <gtest/gtest.h>
-#include <rapidcheck.h>
 
 #include <cmath>
 #include <string>
@@ -80,35 +79,7 @@ TEST(attention, PackedLayoutsAreSeparateTensorsPutElsewhere) {
   }
 }
 
-TEST(attention, OracleOfASubsetIsThatPartOfTheWhole) {
-  const HostData data(attention_op(), "batch=2,heads=3,seq_q=7,seq_kv=9,dim=5,lse=1", DType::fp16, 2);
-  for (const std::size_t output : {std::size_t{3}, std::size_t{4}}) {
-    const std::vector<double> whole = data.reference(output);
-    const std::vector<std::int64_t> elements{0, 1, 4, 5, 19, 20, 33, 41};
-    const std::vector<double> part = data.reference(output, elements);
-    for (std::size_t i = 0; i < elements.size(); ++i) EXPECT_EQ(part[i], whole[static_cast<std::size_t>(elements[i])]);
-  }
-}
-
-TEST(attention, HostAgreesWithTheOracleOnRandomProblems) {
-  EXPECT_TRUE(rc::check([] {
-    const auto layout = *rc::gen::element<std::string>("separate", "packed_3hd", "packed_h3d", "packed_hd3");
-    const auto length = rc::gen::oneOf(rc::gen::inRange<int>(1, 9), rc::gen::inRange<int>(30, 140));
-    // Several rows at least: the tolerance is relative to the outputs' rms, which a single sum near 0 does not have.
-    const int seq_q = 2 + *length, seq_kv = layout == "separate" ? *length : seq_q;
-    const std::string text =
-        "batch=" + std::to_string(*rc::gen::inRange<int>(1, 3)) + ",heads=" + std::to_string(*rc::gen::inRange(3, 6)) +
-        ",seq_q=" + std::to_string(seq_q) + ",seq_kv=" + std::to_string(seq_kv) +
-        ",dim=" + std::to_string(*rc::gen::oneOf(rc::gen::inRange<int>(1, 70), rc::gen::just(256))) +
-        ",layout=" + layout + ",lse=1";
-    HostData data(attention_op(), text, *rc::gen::element(DType::bf16, DType::fp16, DType::fp32),
-                  *rc::gen::arbitrary<unsigned>());
-    RC_ASSERT(data.run_host().ok());
-    RC_ASSERT(data.difference() == "");
-  }));
-}
-
-// A row whose largest logit meets values far out: found by the test above, which meets such a row once in thousands.
+// A row whose largest logit meets values far out; random problems meet such a row once in thousands.
 TEST(attention, HostStaysWithinTheToleranceWhereALargeLogitMeetsALargeValue) {
   HostData data(attention_op(), "batch=2,heads=4,seq_q=32,seq_kv=32,dim=256,layout=packed_3hd,lse=1", DType::fp32,
                 412077876u);
@@ -136,90 +107,6 @@ TEST(temporal_attention, IsAttentionAlongTheFramesOfEachPixel) {
       for (std::int64_t i = 0; i < heads * dim; ++i)
         EXPECT_EQ(actual[static_cast<std::size_t>(place(f, p, i, true))],
                   expected[static_cast<std::size_t>(place(f, p, i, false))]);
-}
-
-TEST(temporal_attention, HostAgreesWithTheOracleOnRandomProblems) {
-  EXPECT_TRUE(rc::check([] {
-    const auto layout = *rc::gen::element<std::string>("separate", "packed_3hd", "packed_h3d", "packed_hd3");
-    const std::string text = "batch=" + std::to_string(*rc::gen::inRange<int>(1, 3)) +
-                             ",frames=" + std::to_string(*rc::gen::inRange<int>(1, 33)) +
-                             ",hw=" + std::to_string(*rc::gen::inRange<int>(1, 20)) +
-                             ",heads=" + std::to_string(*rc::gen::inRange<int>(1, 4)) +
-                             ",dim=" + std::to_string(*rc::gen::inRange<int>(1, 80)) + ",layout=" + layout;
-    HostData data(temporal_op(), text, *rc::gen::element(DType::bf16, DType::fp16, DType::fp32),
-                  *rc::gen::arbitrary<unsigned>());
-    RC_ASSERT(data.run_host().ok());
-    RC_ASSERT(data.difference() == "");
-  }));
-}
-
-TEST(attention, AWrongElementIsOutsideTheTolerance) {
-  HostData data(attention_op(), "batch=1,heads=2,seq_q=40,seq_kv=77,dim=40", DType::bf16, 5);
-  ASSERT_TRUE(data.run_host().ok());
-  EXPECT_EQ(data.difference(), "");
-  data.set(3, 777, data.get(3, 777) + 0.05);
-  EXPECT_NE(data.difference(), "");
-}
-
-TEST(attention, ProblemsThatMakeNoSenseAreRefused) {
-  const auto message = [](const Op& op, const std::string& text) -> std::string {
-    try {
-      op.parse(text);
-    } catch (const InvalidInput& error) {
-      return error.what();
-    }
-    return "";
-  };
-  EXPECT_NE(message(attention_op(), "batch=1,heads=1,seq_q=4,seq_kv=5,dim=8,layout=packed_3hd").find("seq_kv"),
-            std::string::npos);
-  EXPECT_NE(message(attention_op(), "batch=1,heads=1,seq_q=4,seq_kv=5,dim=513").find("dim"), std::string::npos);
-  EXPECT_NE(message(attention_op(), "batch=1048576,heads=1024,seq_q=1048576,seq_kv=1,dim=256").find("2^40"),
-            std::string::npos);
-  EXPECT_NE(message(temporal_op(), "batch=1,frames=33,hw=4,heads=1,dim=8").find("frames"), std::string::npos);
-  EXPECT_NE(message(temporal_op(), "batch=1048576,frames=32,hw=16777216,heads=1024,dim=256").find("2^40"),
-            std::string::npos);
-}
-
-std::string refusal(const Op& op, const std::string& variant, const std::string& text, DType dtype) {
-  for (const AnyVariant& row : op.variants)
-    if (row.name == variant) {
-      const Support support = row.can_run(op.parse(text), dtype);
-      return support ? "" : support.reason;
-    }
-  return "no variant " + variant;
-}
-
-TEST(attention, RungsSayWhatTheyCannotRead) {
-  const std::string plain = "batch=2,heads=3,seq_q=65,seq_kv=81,dim=40";
-  const std::string interleaved = "batch=2,heads=3,seq_q=65,seq_kv=65,dim=40,layout=packed_hd3";
-  for (const std::string variant : {"tensor_core_sm80", "ptx_sm90a"}) {
-    EXPECT_EQ(refusal(attention_op(), variant, plain, DType::bf16), "");
-    EXPECT_NE(refusal(attention_op(), variant, plain, DType::fp32).find("bf16"), std::string::npos);
-    EXPECT_NE(refusal(attention_op(), variant, interleaved, DType::bf16).find("packed_3hd"), std::string::npos);
-    EXPECT_NE(refusal(attention_op(), variant, "batch=1,heads=1,seq_q=1,seq_kv=1,dim=20", DType::fp16).find("8"),
-              std::string::npos);
-    EXPECT_NE(refusal(temporal_op(), variant, "batch=1,frames=3,hw=2,heads=1,dim=8,layout=packed_hd3", DType::bf16)
-                  .find("packed_3hd"),
-              std::string::npos);
-  }
-  EXPECT_NE(refusal(attention_op(), "ptx_sm90a_short", plain, DType::bf16).find("80"), std::string::npos);
-  EXPECT_EQ(refusal(attention_op(), "ptx_sm90a_short", "batch=2,heads=3,seq_q=65,seq_kv=80,dim=40", DType::bf16), "");
-  const auto wide = [](const std::string& shape, DType dtype) {
-    return refusal(attention_op(), "ptx_sm90a_wide", "batch=1,heads=1," + shape, dtype);
-  };
-  EXPECT_NE(wide("seq_q=4096,seq_kv=4096,dim=256", DType::bf16).find("above 256"), std::string::npos);
-  EXPECT_EQ(wide("seq_q=4096,seq_kv=4096,dim=512,layout=packed_3hd", DType::bf16), "");
-  EXPECT_EQ(wide("seq_q=1,seq_kv=3,dim=264", DType::fp16), "");
-  EXPECT_NE(wide("seq_q=1,seq_kv=3,dim=260", DType::fp16).find("8"), std::string::npos);
-  EXPECT_NE(wide("seq_q=9,seq_kv=9,dim=512", DType::fp32).find("bf16"), std::string::npos);
-  EXPECT_NE(wide("seq_q=9,seq_kv=9,dim=512,layout=packed_hd3", DType::bf16).find("packed_3hd"), std::string::npos);
-  EXPECT_NE(refusal(attention_op(), "ptx_sm90a_wide", "batch=1048576,heads=1024,seq_q=1,seq_kv=1,dim=264", DType::bf16)
-                .find("2^30"),
-            std::string::npos);
-  EXPECT_NE(refusal(attention_op(), "ptx_sm90a", "batch=1,heads=1,seq_q=9,seq_kv=9,dim=264", DType::bf16).find("256"),
-            std::string::npos);
-  for (const std::string variant : {"host", "naive", "tiled"})
-    EXPECT_EQ(refusal(attention_op(), variant, interleaved, DType::fp32), "");
 }
 
 TEST(attention, CostCountsBothProductsAndEachTensorOnce) {

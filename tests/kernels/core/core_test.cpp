@@ -67,34 +67,6 @@ TEST(Names, DidYouMean) {
   EXPECT_EQ(did_you_mean("", ops), "");
 }
 
-std::string message_of(const std::string& op, const std::string& text) {
-  try {
-    (void)find_op(op)->parse(text);
-  } catch (const InvalidInput& error) {
-    return error.what();
-  }
-  return "accepted";
-}
-
-TEST(Fields, RefusalsNameFieldAndRange) {
-  EXPECT_EQ(message_of("gemm", "m=1,n=2"), "problem: field 'k' is missing");
-  EXPECT_EQ(message_of("gemm", "m=1,n=2,k=0"), "problem: field 'k' is 0, outside 1 to 16777216");
-  EXPECT_EQ(message_of("gemm", "m=1,n=2,k=x"), "problem: field 'k' is 'x', not a whole number from 1 to 16777216");
-  EXPECT_EQ(message_of("gemm", "m=1,n=2,k=99999999999999999999"),
-            "problem: field 'k' is '99999999999999999999', not a whole number from 1 to 16777216");
-  EXPECT_EQ(message_of("gemm", "m=1,n=2,k=3,acct=silu"), "problem: unknown field 'acct'; did you mean 'act'?");
-  EXPECT_EQ(message_of("layernorm", "rows=1,channels=2,colour=3")
-                .rfind("problem: unknown field 'colour'; known: rows, channels, ", 0),
-            0u);
-  EXPECT_EQ(message_of("gemm", "m=1,n=2,k=3,act=silo"),
-            "problem: field 'act' is 'silo', not one of none, silu, gelu, gelu_tanh, geglu; did you mean 'silu'?");
-  EXPECT_EQ(message_of("gemm", "m=1,m=2,k=3"), "problem: field 'm' is given twice");
-  EXPECT_EQ(message_of("gemm", "m=1,n=2,k=3,"), "problem: ends with a comma");
-  EXPECT_EQ(message_of("gemm", "m"), "problem: expected field=value, got 'm'");
-  EXPECT_EQ(message_of("gemm", "m=1,n=2,k=3,scale=nan"),
-            "problem: field 'scale' is 'nan', not a number from -1e+06 to 1e+06");
-}
-
 // Random text never does anything but parse or throw InvalidInput.
 TEST(Fields, AnyTextParsesOrIsRefused) {
   EXPECT_TRUE(rc::check("parse", [](const std::string& text) {

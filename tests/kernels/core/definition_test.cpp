@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <set>
 #include <utility>
 
@@ -22,6 +23,7 @@
 #include "kernels/sampler_step/sampler_step.h"
 #include "kernels/temporal_attention/temporal_attention.h"
 #include "kernels/timestep_embedding/timestep_embedding.h"
+#include "tests/support/host_data.h"
 #include "tests/support/random_problems.h"
 
 namespace noisefloor {
@@ -101,6 +103,44 @@ TEST(Definitions, PointersFollow) {
   expect_pointers_follow(timestep_embedding::definition);
   expect_pointers_follow(q_sample::definition);
   expect_pointers_follow(edm_precondition::definition);
+}
+
+// Small, with so many outputs that they have a size to which the tolerance is relative, and none that fp16 cannot hold.
+bool to_be_run(const Op& op, const AnyProblem& problem, DType dtype) {
+  constexpr std::int64_t kFewestOutputs = 64;
+  double bytes = 0;
+  for (const TensorSpec& spec : op.tensors(problem, dtype)) {
+    bytes += static_cast<double>(spec.bytes());
+    if (spec.role != Role::in && spec.elements() < kFewestOutputs) return false;
+  }
+  for (const KeyValue& field : op.values(problem))
+    if (field.key == "scale" && std::abs(std::stod(field.value)) > 100) return false;
+  return bytes <= 1 << 18 && op.cost(problem, dtype).flops <= 2e6;
+}
+
+// Of any elements the oracle says what it says of all.
+TEST(Definitions, TheHostVariantIsTheOraclesAndAPartOfTheOraclesIsThatOfTheWhole) {
+  constexpr unsigned kMost = 40;
+  for (const Op& op : catalogue()) {
+    unsigned ran = 0;
+    for (const AnyProblem& problem : random_problems(op)) {
+      const DType dtype = op.dtypes[ran % op.dtypes.size()];
+      if (!to_be_run(op, problem, dtype)) continue;
+      SCOPED_TRACE(op.name + " " + op.print(problem) + " " + to_string(dtype));
+      HostData data(op, problem, dtype, ran);
+      ASSERT_TRUE(data.run_host().ok());
+      EXPECT_EQ(data.difference(), "");
+      for (std::size_t output = 0; output < data.specs.size(); ++output) {
+        if (data.specs[output].role == Role::in) continue;
+        const std::vector<double> whole = data.reference(output);
+        const std::vector<std::int64_t> some{0, 1, 4, 5, 19, 20, 33, 41, data.specs[output].elements() - 1};
+        const std::vector<double> part = data.reference(output, some);
+        for (std::size_t i = 0; i < some.size(); ++i) EXPECT_EQ(part[i], whole[static_cast<std::size_t>(some[i])]);
+      }
+      if (++ran == kMost) break;
+    }
+    EXPECT_GE(ran, 20u) << op.name;
+  }
 }
 
 TEST(Fields, AreDataAsTheOpDeclaresThem) {

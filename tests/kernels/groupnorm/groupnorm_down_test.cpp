@@ -76,7 +76,7 @@ TEST(groupnorm_down, GivesTheNumbersWorkedOutByHand) {
   near("y", 1 - 4 / std::sqrt(5.0), 1 + 4 / std::sqrt(5.0));
 }
 
-TEST(groupnorm_down, QuartersTwoOutputsAndNeedsAnEvenImage) {
+TEST(groupnorm_down, QuartersTwoOutputs) {
   const std::string text = "n=2,hw=48,channels=12,groups=4,fusion=silu";
   const HostData data(norm_op(), text + ",stats=1,down_w=6", DType::bf16, 1);
   std::vector<std::string> names;
@@ -90,17 +90,6 @@ TEST(groupnorm_down, QuartersTwoOutputsAndNeedsAnEvenImage) {
   EXPECT_EQ(cost(text + ",down_w=6").flops, cost(text).flops + 2 * elements);
   EXPECT_EQ(norm_op().print(norm_op().parse(text + ",down_w=0")), text);
   EXPECT_EQ(norm_op().print(norm_op().parse("down_w=6," + text)), text + ",down_w=6");
-  for (const char* good : {"2", "4", "6", "8", "12", "24", "6,slab_stats=given", "4,slab_stats=quarters"})
-    EXPECT_NO_THROW(norm_op().parse(text + ",down_w=" + good)) << good;
-  for (const char* bad : {"-2", "1", "3", "5", "10", "16", "48", "96", "6,coefficients=1", "6,skip_channels=4"})
-    EXPECT_THROW(norm_op().parse(text + ",down_w=" + bad), InvalidInput) << bad;
-  try {
-    norm_op().parse(text + ",down_w=16");
-    FAIL();
-  } catch (const InvalidInput& error) {
-    EXPECT_NE(std::string(error.what()).find("down_w=16"), std::string::npos);
-    EXPECT_NE(std::string(error.what()).find("2 to hw / 2"), std::string::npos);
-  }
 }
 
 }  // namespace

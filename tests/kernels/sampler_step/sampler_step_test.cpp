@@ -100,38 +100,6 @@ HostData data_of(const std::string& text, DType dtype) {
   return {op(), text, dtype, 99};
 }
 
-const char* const kCases[] = {
-    "solver=ddpm,noise=given",
-    "solver=ddpm,noise=drawn,clamp=1",
-    "solver=ddpm,noise=drawn,step=0,clamp=1",
-    "solver=ddpm,step=49,clamp=1",
-    "solver=ddim,eta=0.5,noise=drawn,guidance=7.5,schedule=scaled_linear,blend=0.1",
-    "solver=ddim,prediction=v,schedule=cosine",
-    "solver=edm_euler,prediction=x0,schedule=karras,step=0",
-    "solver=edm_euler,prediction=v,schedule=karras,guidance=3,blend=0.5",
-    "solver=edm_heun,prediction=x0,schedule=karras",
-    "solver=edm_heun,prediction=x0,schedule=karras,half=second",
-    "solver=edm_heun,prediction=noise,schedule=karras,half=second,step=47",
-    "solver=edm_heun,prediction=x0,schedule=karras,step=49",
-    "solver=pndm,schedule=scaled_linear,guidance=7.5",
-    "solver=pndm,schedule=scaled_linear,half=second,step=0",
-    "solver=dpmpp_2m,guidance=5,schedule=scaled_linear",
-    "solver=dpmpp_2m,step=0",
-    "solver=dpmpp_2m,step=48,schedule=karras",
-    "solver=dpmpp_2m,step=49",
-};
-
-TEST(sampler_step, HostIsCorrect) {
-  for (const char* text : kCases)
-    for (const DType dtype : definition.dtypes())
-      for (const char* shape :
-           {"batch=2,elements=3072,", "batch=3,elements=2051,", "batch=5,elements=1,", "batch=1,elements=1,"}) {
-        HostData data = data_of(shape + std::string(text), dtype);
-        ASSERT_TRUE(data.run_host().ok()) << shape << text;
-        EXPECT_EQ(data.difference(), "") << shape << text << ' ' << to_string(dtype);
-      }
-}
-
 TEST(sampler_step, NoiseDoesNotDependOnTheBatch) {
   const std::string text = "elements=2050,solver=ddpm,noise=drawn,seed=42,";
   HostData together = data_of(text + "batch=4,image=5", DType::fp32);
@@ -171,12 +139,6 @@ TEST(sampler_step, NanPassesThroughTheClamp) {
   EXPECT_FALSE(std::isnan(test.get("x_next", 4)));
 }
 
-TEST(sampler_step, TextIsShortAndRoundTrips) {
-  const std::string text = "batch=2,elements=16384,solver=dpmpp_2m,guidance=7.5,schedule=scaled_linear";
-  EXPECT_EQ(op().print(op().parse(text)), text);
-  EXPECT_EQ(op().print(op().parse(text + ",steps=50,step=10,noise=none")), text);
-}
-
 TEST(sampler_step, BytesAreThoseOfTheTensorsUsed) {
   const auto bytes = [](const char* text) { return op().cost(op().parse(text), DType::bf16).bytes; };
   const double n = 2 * 1024 * 2;
@@ -186,28 +148,6 @@ TEST(sampler_step, BytesAreThoseOfTheTensorsUsed) {
   EXPECT_EQ(bytes("batch=2,elements=1024,solver=dpmpp_2m"), 5 * n + 48);
   EXPECT_EQ(bytes("batch=2,elements=1024,solver=dpmpp_2m,step=0"), 4 * n + 48);
   EXPECT_EQ(bytes("batch=2,elements=1024,solver=dpmpp_2m,step=49"), 3 * n + 48);
-}
-
-TEST(sampler_step, ClashesNameTheField) {
-  const auto message = [](const std::string& text) -> std::string {
-    try {
-      op().parse("batch=1,elements=4," + text);
-    } catch (const InvalidInput& error) {
-      return error.what();
-    }
-    return "accepted";
-  };
-  EXPECT_NE(message("solver=ddpm").find("field noise"), std::string::npos);
-  EXPECT_NE(message("solver=ddim,noise=given").find("field noise"), std::string::npos);
-  EXPECT_NE(message("solver=edm_euler,noise=drawn").find("field noise"), std::string::npos);
-  EXPECT_NE(message("solver=ddim,schedule=karras").find("field schedule"), std::string::npos);
-  EXPECT_NE(message("solver=dpmpp_2m,eta=1").find("field eta"), std::string::npos);
-  EXPECT_NE(message("solver=ddim,half=second").find("field half"), std::string::npos);
-  EXPECT_NE(message("solver=edm_heun,half=second,step=49").find("field half"), std::string::npos);
-  EXPECT_NE(message("solver=ddim,steps=10,step=10").find("0 to 9"), std::string::npos);
-  EXPECT_NE(message("solver=ddmi").find("ddim"), std::string::npos);
-  EXPECT_EQ(message("solver=ddpm,step=49"), "accepted");
-  EXPECT_THROW(op().parse("batch=65536,elements=1000000,solver=ddim"), InvalidInput);
 }
 
 }  // namespace
