@@ -39,7 +39,7 @@ struct Definition {
   // The network's own sizes are the defaults, so that its problems stay `name=adm64,batch=1`.
   static void fields(Problem& problem, FieldVisitor& visitor) {
     visitor.computes("one call of a whole network, with random weights");
-    visitor.choice("name", "name of the network", problem.name, names());
+    visitor.enumeration("name", "name of the network", problem.name, names());
     visitor.integer("batch", "images, or videos", problem.batch, 1, kMaximumBatch);
     const Sizes own = info(problem).own_sizes();
     for (const auto& [name, meaning, size, most] : size_fields())

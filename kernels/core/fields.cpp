@@ -55,61 +55,50 @@ std::string join_problem_text(std::span<const KeyValue> pairs) {
   return text;
 }
 
-const std::string* FieldReader::take(const char* name, bool required) {
-  known_.push_back(name);
-  for (std::size_t i = 0; i < pairs_.size(); ++i) {
-    if (pairs_[i].key != name) continue;
-    used_[i] = true;
-    return &pairs_[i].value;
-  }
-  if (required) throw InvalidInput("problem: field '" + std::string(name) + "' is missing");
-  return nullptr;
+void Field::take_fallback() {
+  integer = fallback.value_or(0);
+  real = real_fallback.value_or(0);
 }
 
-void FieldReader::integer(const char* name, const char*, std::int64_t& value, std::int64_t low, std::int64_t high,
-                          std::optional<std::int64_t> fallback) {
-  const std::string* text = take(name, !fallback);
-  if (text == nullptr) {
-    value = *fallback;
-    return;
-  }
-  const std::string range = std::to_string(low) + " to " + std::to_string(high);
-  if (!parse_number(*text, value))
-    throw InvalidInput("problem: field '" + std::string(name) + "' is '" + *text + "', not a whole number from " +
-                       range);
-  if (value < low || value > high)
-    throw InvalidInput("problem: field '" + std::string(name) + "' is " + *text + ", outside " + range);
+std::string Field::text() const {
+  if (type == Type::choice) return names[static_cast<std::size_t>(integer)];
+  return type == Type::real ? format_real(real) : std::to_string(integer);
 }
 
-void FieldReader::real(const char* name, const char*, double& value, double low, double high,
-                       std::optional<double> fallback) {
-  const std::string* text = take(name, !fallback);
-  if (text == nullptr) {
-    value = *fallback;
-    return;
-  }
-  const std::string range = format_real(low) + " to " + format_real(high);
-  if (!parse_number(*text, value) || !std::isfinite(value))
-    throw InvalidInput("problem: field '" + std::string(name) + "' is '" + *text + "', not a number from " + range);
-  if (value < low || value > high)
-    throw InvalidInput("problem: field '" + std::string(name) + "' is " + *text + ", outside " + range);
+std::string Field::range() const {
+  if (type == Type::choice) return join(names);
+  if (type == Type::real) return format_real(real_low) + " to " + format_real(real_high);
+  return std::to_string(low) + " to " + std::to_string(high);
 }
 
-void FieldReader::choice(const char* name, const char*, int& value, std::span<const char* const> names,
-                         std::optional<int> fallback) {
-  const std::string* text = take(name, !fallback);
-  if (text == nullptr) {
-    value = *fallback;
+void Field::parse(const std::string& given) {
+  const std::string is = "problem: field '" + std::string(name) + "' is ";
+  if (type == Type::choice) {
+    const auto found = std::ranges::find(names, given, [](const char* one) { return std::string_view(one); });
+    if (found == names.end())
+      throw InvalidInput(is + "'" + given + "', not one of " + range() +
+                         did_you_mean(given, std::vector<std::string>(names.begin(), names.end())));
+    integer = found - names.begin();
     return;
   }
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    if (*text != names[i]) continue;
-    value = static_cast<int>(i);
-    return;
+  const bool whole = type != Type::real;
+  if (!(whole ? parse_number(given, integer) : parse_number(given, real) && std::isfinite(real)))
+    throw InvalidInput(is + "'" + given + "', not a " + (whole ? "whole " : "") + "number from " + range());
+  if (whole ? integer < low || integer > high : real < real_low || real > real_high)
+    throw InvalidInput(is + given + ", outside " + range());
+}
+
+void FieldReader::visit(Field& field) {
+  known_.emplace_back(field.name);
+  const auto pair = std::ranges::find(pairs_, known_.back(), &KeyValue::key);
+  if (pair != pairs_.end()) {
+    used_[static_cast<std::size_t>(pair - pairs_.begin())] = true;
+    field.parse(pair->value);
+  } else if (field.has_fallback()) {
+    field.take_fallback();
+  } else {
+    throw InvalidInput("problem: field '" + known_.back() + "' is missing");
   }
-  const std::vector<std::string> known(names.begin(), names.end());
-  throw InvalidInput("problem: field '" + std::string(name) + "' is '" + *text + "', not one of " + join(names) +
-                     did_you_mean(*text, known));
 }
 
 void FieldReader::require_all_used() const {
@@ -121,24 +110,20 @@ void FieldReader::require_all_used() const {
   }
 }
 
-void FieldWriter::integer(const char* name, const char*, std::int64_t& value, std::int64_t, std::int64_t,
-                          std::optional<std::int64_t> fallback) {
-  if (defaults_ || fallback != value) values_.push_back({name, std::to_string(value)});
-}
-
-void FieldWriter::real(const char* name, const char*, double& value, double, double, std::optional<double> fallback) {
-  if (defaults_ || fallback != value) values_.push_back({name, format_real(value)});
-}
-
-void FieldWriter::choice(const char* name, const char*, int& value, std::span<const char* const> names,
-                         std::optional<int> fallback) {
-  if (defaults_ || fallback != value) values_.push_back({name, names[static_cast<std::size_t>(value)]});
-}
-
-std::string FieldInfo::range() const {
-  if (type == Type::choice) return join(choices);
-  if (type == Type::real) return format_real(real_low) + " to " + format_real(real_high);
-  return std::to_string(low) + " to " + std::to_string(high);
+FieldInfo::FieldInfo(Field field)
+    : type(field.type),
+      name(field.name),
+      meaning(field.meaning),
+      low(field.low),
+      high(field.high),
+      real_low(field.real_low),
+      real_high(field.real_high),
+      choices(field.names.begin(), field.names.end()),
+      range_(field.range()) {
+  if (type == Type::flag) choices = {"0", "1"};
+  if (!field.has_fallback()) return;
+  field.take_fallback();
+  fallback = field.text();
 }
 
 std::string FieldInfo::description() const {
@@ -148,43 +133,6 @@ std::string FieldInfo::description() const {
 const char* to_string(FieldInfo::Type type) {
   constexpr const char* kNames[] = {"integer", "real", "choice", "flag"};
   return kNames[static_cast<std::size_t>(type)];
-}
-
-FieldInfo& FieldCollector::add(FieldInfo::Type type, const char* name, const char* meaning) {
-  FieldInfo& field = fields_.emplace_back();
-  field.type = type;
-  field.name = name;
-  field.meaning = meaning;
-  return field;
-}
-
-void FieldCollector::integer(const char* name, const char* meaning, std::int64_t&, std::int64_t low, std::int64_t high,
-                             std::optional<std::int64_t> fallback) {
-  FieldInfo& field = add(FieldInfo::Type::integer, name, meaning);
-  field.low = low;
-  field.high = high;
-  if (fallback) field.fallback = std::to_string(*fallback);
-}
-
-void FieldCollector::real(const char* name, const char* meaning, double&, double low, double high,
-                          std::optional<double> fallback) {
-  FieldInfo& field = add(FieldInfo::Type::real, name, meaning);
-  field.real_low = low;
-  field.real_high = high;
-  if (fallback) field.fallback = format_real(*fallback);
-}
-
-void FieldCollector::choice(const char* name, const char* meaning, int&, std::span<const char* const> names,
-                            std::optional<int> fallback) {
-  FieldInfo& field = add(FieldInfo::Type::choice, name, meaning);
-  field.choices.assign(names.begin(), names.end());
-  if (fallback) field.fallback = names[static_cast<std::size_t>(*fallback)];
-}
-
-void FieldCollector::flag(const char* name, const char* meaning, bool& value, bool fallback) {
-  FieldVisitor::flag(name, meaning, value, fallback);
-  fields_.back().type = FieldInfo::Type::flag;
-  fields_.back().choices = {"0", "1"};
 }
 
 // Insertions, deletions, substitutions and swaps of neighbours that make one word the other.

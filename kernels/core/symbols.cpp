@@ -142,19 +142,15 @@ class FormulaReader {
 
 }  // namespace
 
-void Symbols::integer(const char* name, const char*, std::int64_t& value, std::int64_t low, std::int64_t high,
-                      std::optional<std::int64_t> fallback) {
-  if (known_ != nullptr) value = (*known_)[symbols_.size()].value.value_or(value);
-  symbols_.push_back({name, value, low, high, fallback});
-}
-
-void Symbols::real(const char* name, const char*, double& value, double, double, std::optional<double> fallback) {
-  symbols_.push_back({name, value != 0, 0, 1, fallback ? Value(*fallback != 0) : std::nullopt});
-}
-
-void Symbols::choice(const char* name, const char*, int& value, std::span<const char* const> names,
-                     std::optional<int> fallback) {
-  symbols_.push_back({name, value, 0, static_cast<std::int64_t>(names.size()) - 1, fallback, names});
+void Symbols::visit(Field& field) {
+  if (field.type == Field::Type::real) {
+    const Value fallback = field.real_fallback ? Value(*field.real_fallback != 0) : std::nullopt;
+    symbols_.push_back({field.name, field.real != 0, 0, 1, fallback});
+    return;
+  }
+  if (known_ != nullptr && field.type != Field::Type::choice)
+    field.integer = (*known_)[symbols_.size()].value.value_or(field.integer);
+  symbols_.push_back({field.name, field.integer, field.low, field.high, field.fallback, field.names});
 }
 
 void Symbols::forget_values() {

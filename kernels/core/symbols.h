@@ -32,12 +32,6 @@ class Symbols final : public FieldVisitor {
   // Visits fields, in their order. With `known` those that are known there get their value, which defaults behind them
   // may follow.
   explicit Symbols(const Symbols* known = nullptr) : known_(known) { symbols_.reserve(32); }
-  void integer(const char* name, const char* meaning, std::int64_t& value, std::int64_t low, std::int64_t high,
-               std::optional<std::int64_t> fallback) override;
-  void real(const char* name, const char* meaning, double& value, double low, double high,
-            std::optional<double> fallback) override;
-  void choice(const char* name, const char* meaning, int& value, std::span<const char* const> names,
-              std::optional<int> fallback) override;
   // Another name for what a formula gives.
   void let(const char* name, const char* formula);
 
@@ -53,6 +47,7 @@ class Symbols final : public FieldVisitor {
   std::vector<std::size_t> fields_in(std::string_view formula) const;
 
  private:
+  void visit(Field& field) override;
   const Symbols* known_;
   std::vector<Symbol> symbols_;
 };

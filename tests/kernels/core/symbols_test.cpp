@@ -18,7 +18,7 @@ Symbols some() {
   int act = 2;
   symbols.integer("m", "", m, 0, 100, std::nullopt);
   symbols.integer("n", "", n, 0, 100, std::nullopt);
-  symbols.choice("act", "", act, kActs, 0);
+  symbols.enumeration("act", "", act, kActs, 0);
   symbols.flag("flag", "", flag, false);
   symbols.let("half", "m/2");
   symbols[1].value.reset();
