@@ -12,7 +12,7 @@
 
 #include "bench/platform/build_info.h"
 #include "bench/tensors/problem_inference.h"
-#include "kernels/core/programmatic.h"
+#include "kernels/core/device.h"
 #include "python/device.h"
 
 namespace noisefloor::python {

@@ -6,7 +6,7 @@
 #include <stdexcept>
 
 #include "kernels/core/alignment.h"
-#include "kernels/core/programmatic.h"
+#include "kernels/core/device.h"
 #include "networks/lifetimes.h"
 #include "networks/network.h"
 

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <string>
 
-#include "kernels/attention/launchers.h"
-#include "kernels/attention/visit_qkv.h"
 #include "kernels/core/cost.h"
 #include "kernels/core/fields.h"
 #include "kernels/core/op.h"
@@ -41,7 +39,7 @@ void check(const Problem& p) {
 
 // With a scale of 1 / sqrt(dim) the logits of normal numbers are normal numbers.
 void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
-  visit_qkv(visit, t, p.layout, {"batch", "seq_q"}, {"batch", "seq_kv"}, {"batch", "seq_q=seq_kv"});
+  visit_qkv(visit, t.q, t.k, t.v, p.layout, {"batch", "seq_q"}, {"batch", "seq_kv"}, {"batch", "seq_q=seq_kv"});
   visit.out("out", t.out, {"batch", "seq_q", "heads", "dim"});
   visit.when(p.lse, "lse").out({"lse", "natural log-sum-exp of the scaled logits"}, t.lse, {"batch", "heads", "seq_q"});
 }
@@ -62,12 +60,12 @@ Tolerance tolerance(const Problem& p, DType dtype) {
   return {errors.max_error, errors.l2_error};
 }
 
-}  // namespace
-
 void reference(const Problem& p, DType dtype, const Tensors& t, std::string_view output,
                std::span<const std::int64_t> elements, std::span<double> values) {
   softmax_reference(p.shape(), {dtype, t.q}, {dtype, t.k}, {dtype, t.v}, output == "lse", elements, values);
 }
+
+}  // namespace
 
 constinit const Definition definition{"attention", fields, check, visit_tensors, cost, tolerance, reference, variants};
 

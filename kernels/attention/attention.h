@@ -45,7 +45,16 @@ struct Tensors {
 // runtime's code when the launch fails; it never synchronises.
 using Definition = OpDefinition<Problem, Tensors>;
 extern const Definition definition;
-Definition::Reference reference;  // reference.cpp
-Definition::Ladder variants;      // variants.cpp; best last
+Definition::Ladder variants;  // variants.cpp; best last
+// Each in the file of its name.
+Definition::Launcher launch_host, launch_naive, launch_tiled, launch_tensor_core_sm80, launch_ptx_sm90a,
+    launch_ptx_short_sm90a, launch_ptx_wide_sm90a;
+
+// Vector accesses need 16-byte aligned tensors; a tensor that the problem has must not be null.
+Status check_pointers(const Problem& problem, const Tensors& tensors);
+
+// What can_run checks for the launchers.
+inline constexpr std::int64_t kTiledDim = 256;  // the widest head of `tiled` and in PTX: of one tile
+inline constexpr std::int64_t kShortKeys = 80;  // that ptx_sm90a_short takes
 
 }  // namespace noisefloor::attention

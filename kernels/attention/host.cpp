@@ -11,9 +11,10 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/attention/launchers.h"
+#include "kernels/attention/attention.h"
 #include "kernels/attention/strided.h"
 #include "kernels/core/parallel.h"
+#include "kernels/core/tensor.h"
 #include "kernels/core/vector_math.h"
 
 namespace noisefloor::attention {
@@ -77,15 +78,6 @@ inline void multiply_tile(const float* a, const float* b, float* c, std::int64_t
   }
 }
 
-void load(DType dtype, const void* data, const View& view, std::int64_t start, std::int64_t dim, float* values) {
-  if (view.element == 1) {
-    load_floats(dtype, data, start, dim, values);
-    return;
-  }
-  for (std::int64_t d = 0; d < dim; ++d)
-    values[d] = static_cast<float>(load_element(dtype, data, start + d * view.element));
-}
-
 // logits = query * keys.
 template <std::int64_t kMaxDim>
 void multiply_keys(Task<kMaxDim>& task, std::int64_t rows, std::int64_t keys, std::int64_t dim) {
@@ -128,9 +120,9 @@ void load_keys(Task<kMaxDim>& task, const Shape& shape, DType dtype, const void*
                std::int64_t inner, std::int64_t head, std::int64_t key, std::int64_t keys) {
   for (std::int64_t j = 0; j < keys; ++j) {
     float row[kMaxDim];
-    load(dtype, k, shape.k, shape.k.at(outer, inner, key + j, head), shape.dim, row);
+    load_head({dtype, k}, shape.k, shape.k.at(outer, inner, key + j, head), 0, shape.dim, row);
     for (std::int64_t d = 0; d < shape.dim; ++d) task.keys[d][j] = row[d];
-    load(dtype, v, shape.v, shape.v.at(outer, inner, key + j, head), shape.dim, task.values[j]);
+    load_head({dtype, v}, shape.v, shape.v.at(outer, inner, key + j, head), 0, shape.dim, task.values[j]);
     std::fill(task.values[j] + shape.dim, task.values[j] + round_up(shape.dim, kWide), 0.0f);
   }
   for (std::int64_t d = 0; d < shape.dim; ++d)
@@ -151,7 +143,8 @@ void compute(const Shape& shape, DType dtype, const void* q, const void* k, cons
       const std::int64_t first = block * kRows, rows = std::min(kRows, shape.seq_q - first);
       for (std::int64_t r = 0; r < round_up(rows, kHigh); ++r) {
         std::fill_n(task.query[r], shape.dim, 0.0f);
-        if (r < rows) load(dtype, q, shape.q, shape.q.at(outer, inner, first + r, head), shape.dim, task.query[r]);
+        if (r < rows)
+          load_head({dtype, q}, shape.q, shape.q.at(outer, inner, first + r, head), 0, shape.dim, task.query[r]);
         for (std::int64_t d = 0; d < shape.dim; ++d) task.query[r][d] *= shape.scale;
         std::fill_n(task.out[r], round_up(shape.dim, kWide), 0.0f);
         task.highest[r] = std::numeric_limits<float>::lowest();

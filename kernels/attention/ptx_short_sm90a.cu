@@ -10,7 +10,7 @@
 // Requires: bf16 or fp16, at most 80 keys, head size a multiple of 8, contiguous heads, fewer than 2^31 blocks.
 // Bound: memory at 4096 queries and 77 keys of 64: queries in, outputs out; expected limiter: latency.
 // Numerics, source: as ptx_sm90a.cu.
-#include "kernels/attention/launchers.h"
+#include "kernels/attention/attention.h"
 #include "kernels/attention/ptx_sm90a_maps.cuh"
 #include "kernels/attention/ptx_sm90a_tile.cuh"
 #include "kernels/device/dispatch.cuh"

@@ -11,7 +11,7 @@
 // product (their sum is of the unrounded ones). A NaN among a row's logits, or all of them -inf, makes the row NaN.
 // Source: Shah et al., "FlashAttention-3" (arXiv:2407.08608), for the overlap; sums rescaled only where the maximum
 // rises enough, after FlashAttention-4; PTX ISA.
-#include "kernels/attention/launchers.h"
+#include "kernels/attention/attention.h"
 #include "kernels/attention/ptx_merge_sm90a.cuh"
 #include "kernels/attention/ptx_sm90a_maps.cuh"
 #include "kernels/attention/ptx_sm90a_tile.cuh"

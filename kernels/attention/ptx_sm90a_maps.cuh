@@ -25,11 +25,12 @@ struct Maps {
   CUtensorMap q, k, v, out;
 };
 
-// Boxes of `query_rows` queries, `key_rows` keys and values, and 64 outputs.
-inline Status encode_maps(Maps& maps, DType dtype, const Shape& shape, const Tensors& t, int query_rows, int key_rows) {
+// Boxes of `query_rows` queries, `key_rows` keys, `value_rows` values, and 64 outputs.
+inline Status encode_maps(Maps& maps, DType dtype, const Shape& shape, const Tensors& t, int query_rows, int key_rows,
+                          int value_rows) {
   if (const Status s = encode_view(maps.q, dtype, t.q, shape, shape.q, shape.seq_q, query_rows); !s.ok()) return s;
   if (const Status s = encode_view(maps.k, dtype, t.k, shape, shape.k, shape.seq_kv, key_rows); !s.ok()) return s;
-  if (const Status s = encode_view(maps.v, dtype, t.v, shape, shape.v, shape.seq_kv, key_rows); !s.ok()) return s;
+  if (const Status s = encode_view(maps.v, dtype, t.v, shape, shape.v, shape.seq_kv, value_rows); !s.ok()) return s;
   return encode_view(maps.out, dtype, t.out, shape, shape.out, shape.seq_q, 64);
 }
 
@@ -40,7 +41,7 @@ inline Status launch_mapped(const char* name, void (*kernel)(Maps, Arguments), i
                             const Tensors& t, const LaunchContext& context, std::int64_t blocks,
                             const Sharing& sharing = {}) {
   Maps maps;
-  if (const Status s = encode_maps(maps, dtype, problem.shape(), t, query_rows, key_rows); !s.ok()) return s;
+  if (const Status s = encode_maps(maps, dtype, problem.shape(), t, query_rows, key_rows, key_rows); !s.ok()) return s;
   const LaunchShape launch{.grid = static_cast<unsigned>(blocks),
                            .block = static_cast<unsigned>(threads),
                            .shared_bytes = shared_bytes,

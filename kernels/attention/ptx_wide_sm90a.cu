@@ -11,7 +11,7 @@
 // Bound: tensor cores; expected limiter: shared memory, 5,500 cycles of it for 4,096 of products.
 // Numerics: as ptx_sm90a.cu, but the sums of two consumers' and several shares' weights are added in a fixed order.
 // Source: original; the order of the two products after FlashAttention-3 (arXiv:2407.08608).
-#include "kernels/attention/launchers.h"
+#include "kernels/attention/attention.h"
 #include "kernels/attention/ptx_merge_sm90a.cuh"
 #include "kernels/attention/ptx_sm90a_maps.cuh"
 #include "kernels/attention/ptx_wide_sm90a_tile.cuh"
@@ -182,19 +182,12 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
 }
 
-Status encode(Maps& maps, DType dtype, const Problem& p, const Tensors& t) {
-  const Shape shape = p.shape();
-  if (const Status s = encode_view(maps.q, dtype, t.q, shape, shape.q, shape.seq_q, kRows); !s.ok()) return s;
-  if (const Status s = encode_view(maps.k, dtype, t.k, shape, shape.k, shape.seq_kv, kOwnKeys); !s.ok()) return s;
-  if (const Status s = encode_view(maps.v, dtype, t.v, shape, shape.v, shape.seq_kv, kPieceValues); !s.ok()) return s;
-  return encode_view(maps.out, dtype, t.out, shape, shape.out, shape.seq_q, kRows);
-}
-
 template <class T>
 Status launch_split(const Problem& p, DType dtype, const Tensors& t, int splits, void* workspace,
                     const LaunchContext& context) {
   Maps maps;
-  if (const Status s = encode(maps, dtype, p, t); !s.ok()) return s;
+  static_assert(kRows == 64);
+  if (const Status s = encode_maps(maps, dtype, p.shape(), t, kRows, kOwnKeys, kPieceValues); !s.ok()) return s;
   const std::int64_t rows = p.batch * p.heads * p.seq_q;
   auto* const sums = static_cast<float*>(workspace);
   const Arguments arguments{.heads = static_cast<int>(p.heads),

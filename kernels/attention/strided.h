@@ -14,8 +14,10 @@
 #include "kernels/core/variant.h"
 
 namespace noisefloor {
+class Extents;
 struct HostTensor;
-}
+class TensorVisitor;
+}  // namespace noisefloor
 
 namespace noisefloor::attention {
 
@@ -92,6 +94,11 @@ constexpr View view_of(Layout layout, Part part, std::int64_t inner, std::int64_
 Shape make_shape(Layout layout, std::int64_t outer, std::int64_t inner, std::int64_t heads, std::int64_t seq_q,
                  std::int64_t seq_kv, std::int64_t dim, double scale);
 
+// Queries, keys and values among an op's tensors: three of their own, or one that is packed, to which all members
+// point. The extents before the heads: of queries, of keys and values, and of packed ones.
+void visit_qkv(TensorVisitor& visit, const void*& q, const void*& k, const void*& v, Layout layout,
+               const Extents& queries, const Extents& keys, const Extents& packed);
+
 // What rungs ask for that read heads in vectors of 16 bytes, at any token and head.
 inline Support reads_heads_in_pieces(Layout layout, std::int64_t dim, DType dtype) {
   if (dtype == DType::fp32) return unsupported("needs bf16 or fp16");
@@ -112,8 +119,17 @@ Errors error_bounds(DType dtype, const Shape& shape);
 void softmax_reference(const Shape& shape, const HostTensor& q, const HostTensor& k, const HostTensor& v, bool lse,
                        std::span<const std::int64_t> elements, std::span<double> values);
 
+// Elements [first, first + count) of a head's vector that begins at `start`. Floats hold bf16, fp16 and fp32 exactly.
+void load_head(const HostTensor& tensor, const View& view, std::int64_t start, std::int64_t first, std::int64_t count,
+               float* values);
+
 // The host variant of both ops: host pointers to the tensors' starts; `lse` may be null.
 void compute_on_host(const Shape& shape, DType dtype, const void* q, const void* k, const void* v, void* out,
                      float* lse);
+
+// The naive variant of both, a warp a query: device pointers.
+inline constexpr std::int64_t kNaiveRows = 8;  // queries of a block
+Status launch_naive_attention(const Shape& shape, DType dtype, const void* q, const void* k, const void* v, void* out,
+                              float* lse, const LaunchContext& context);
 
 }  // namespace noisefloor::attention

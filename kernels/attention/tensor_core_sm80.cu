@@ -13,7 +13,7 @@
 // Source: Dao, "FlashAttention-2" (arXiv:2307.08691); PTX ISA (mma, ldmatrix, cp.async).
 #include <cmath>
 
-#include "kernels/attention/launchers.h"
+#include "kernels/attention/attention.h"
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/launch.cuh"
 #include "kernels/ptx/cp_async.cuh"

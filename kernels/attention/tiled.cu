@@ -12,7 +12,7 @@
 // Source: the blocked online softmax of Dao et al., "FlashAttention" (arXiv:2205.14135).
 #include <cmath>
 
-#include "kernels/attention/launchers.h"
+#include "kernels/attention/attention.h"
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/launch.cuh"
 

@@ -1,6 +1,7 @@
 // The ladder of attention. What each rung does better than the one below is in README.md.
-#include "kernels/attention/launchers.h"
+#include "kernels/attention/attention.h"
 #include "kernels/attention/schedule.h"
+#include "kernels/device/limits.h"
 
 namespace noisefloor::attention {
 namespace {

@@ -1,12 +1,18 @@
 #include "kernels/core/device.h"
 
 #include "kernels/core/status.h"
+#include "kernels/core/variant.h"
 
 namespace noisefloor {
 
 const char* to_string(Arch arch) {
   constexpr const char* kNames[] = {"host", "any", "sm_75+", "sm_80+", "sm_90a"};
   return kNames[static_cast<std::size_t>(arch)];
+}
+
+const char* to_string(Kind kind) {
+  constexpr const char* kNames[] = {"host", "naive", "tiled", "tensor_core", "ptx", "baseline"};
+  return kNames[static_cast<std::size_t>(kind)];
 }
 
 bool runs_on(Arch arch, int compute_capability) {

@@ -24,6 +24,8 @@ enum class Arch { host, any_gpu, sm75, sm80, sm90a };
 const char* to_string(Arch arch);                 // "host", "any", "sm_75+", "sm_80+", "sm_90a"
 bool runs_on(Arch arch, int compute_capability);  // host variants run on compute capability 0 only
 
+inline constexpr int kFirstProgrammatic = 90;  // the first compute capability with programmatic dependent launch
+
 struct LaunchContext {
   Stream stream = nullptr;
   const DeviceInfo* device = nullptr;  // never null

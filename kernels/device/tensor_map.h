@@ -34,8 +34,8 @@ Status encode_tensor_map(CUtensorMap& map, const MatrixMap& matrix);
 // Describes a strided tensor of `rank` dimensions, 2 to 5, of which TMA moves boxes. Extents, strides and boxes from
 // the contiguous dimension outwards; strides[i] is that of dimension i + 1, in elements. Requires data 16-byte aligned,
 // strides in bytes multiples of 16 and below 2^40, extents of at most 2^32, box extents of 1 to 256, and box rows of
-// 32, 64 or 128 bytes, which are swizzled as above; row r of the box counts through the dimensions from 1 on. Errors as
-// above.
+// 32, 64 or 128 bytes, which are swizzled as above unless `swizzle` is false; row r of the box counts through the
+// dimensions from 1 on. Errors as above.
 struct StridedMap {
   DType dtype;
   const void* data;
@@ -43,6 +43,7 @@ struct StridedMap {
   std::int64_t extents[5];
   std::int64_t strides[4];
   int box[5];
+  bool swizzle = true;
 };
 
 Status encode_strided_map(CUtensorMap& map, const StridedMap& tensor);

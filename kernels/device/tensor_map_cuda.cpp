@@ -10,36 +10,19 @@ namespace {
 
 constexpr unsigned kDriverVersion = 12000;  // the release that introduced cuTensorMapEncodeTiled
 
-bool find_type(DType dtype, CUtensorMapDataType& type) {
-  switch (dtype) {
-    case DType::bf16:
-      type = CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-      return true;
-    case DType::fp16:
-      type = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-      return true;
-    case DType::fp32:
-      type = CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
-      return true;
-    default:
-      return false;
-  }
-}
-
-bool find_swizzle(std::size_t row_bytes, CUtensorMapSwizzle& swizzle) {
-  switch (row_bytes) {
-    case 32:
-      swizzle = CU_TENSOR_MAP_SWIZZLE_32B;
-      return true;
-    case 64:
-      swizzle = CU_TENSOR_MAP_SWIZZLE_64B;
-      return true;
-    case 128:
-      swizzle = CU_TENSOR_MAP_SWIZZLE_128B;
-      return true;
-    default:
-      return false;
-  }
+// The element type, and how box rows of so many bytes are swizzled.
+Status find_layout(DType dtype, std::size_t row_bytes, CUtensorMapDataType& type, CUtensorMapSwizzle& swizzle) {
+  if (dtype != DType::bf16 && dtype != DType::fp16 && dtype != DType::fp32)
+    return failure(StatusCode::invalid_argument, "TMA: needs bf16, fp16 or fp32");
+  type = dtype == DType::bf16   ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+         : dtype == DType::fp16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+                                : CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+  if (row_bytes != 32 && row_bytes != 64 && row_bytes != 128)
+    return failure(StatusCode::invalid_argument, "TMA: a swizzle needs box rows of 32, 64 or 128 bytes");
+  swizzle = row_bytes == 32   ? CU_TENSOR_MAP_SWIZZLE_32B
+            : row_bytes == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
+                              : CU_TENSOR_MAP_SWIZZLE_128B;
+  return success();
 }
 
 // The driver's encoder `name`.
@@ -57,36 +40,24 @@ Status find_encoder(const char* name, Encoder& encode) {
 }  // namespace
 
 Status encode_tensor_map(CUtensorMap& map, const MatrixMap& matrix) {
-  CUtensorMapDataType type;
-  if (!find_type(matrix.dtype, type)) return failure(StatusCode::invalid_argument, "TMA: needs bf16, fp16 or fp32");
-  const std::size_t row_bytes = static_cast<std::size_t>(matrix.box_columns) * size_of(matrix.dtype);
-  CUtensorMapSwizzle swizzle = CU_TENSOR_MAP_SWIZZLE_NONE;
-  if (matrix.swizzle && !find_swizzle(row_bytes, swizzle))
-    return failure(StatusCode::invalid_argument, "TMA: a swizzle needs box rows of 32, 64 or 128 bytes");
-
-  PFN_cuTensorMapEncodeTiled_v12000 encode = nullptr;
-  if (const Status status = find_encoder("cuTensorMapEncodeTiled", encode); !status.ok()) return status;
-  const cuuint64_t extents[] = {static_cast<cuuint64_t>(matrix.columns), static_cast<cuuint64_t>(matrix.rows),
-                                static_cast<cuuint64_t>(matrix.count)};
-  const cuuint64_t row = extents[0] * size_of(matrix.dtype);
-  const cuuint64_t strides[] = {row, row * extents[1]};
-  const cuuint32_t box[] = {static_cast<cuuint32_t>(matrix.box_columns), static_cast<cuuint32_t>(matrix.box_rows), 1};
-  const cuuint32_t element_strides[] = {1, 1, 1};
-  const CUresult result = encode(&map, type, matrix.count == 0 ? 2 : 3, const_cast<void*>(matrix.data), extents,
-                                 strides, box, element_strides, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
-                                 CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  if (result != CUDA_SUCCESS) return failure(StatusCode::invalid_argument, "cuTensorMapEncodeTiled");
-  return success();
+  const std::int64_t row = matrix.columns;
+  return encode_strided_map(map, StridedMap{matrix.dtype,
+                                            matrix.data,
+                                            matrix.count == 0 ? 2 : 3,
+                                            {matrix.columns, matrix.rows, matrix.count},
+                                            {row, row * matrix.rows},
+                                            {matrix.box_columns, matrix.box_rows, 1},
+                                            matrix.swizzle});
 }
 
 Status encode_strided_map(CUtensorMap& map, const StridedMap& tensor) {
-  CUtensorMapDataType type;
-  if (!find_type(tensor.dtype, type)) return failure(StatusCode::invalid_argument, "TMA: needs bf16, fp16 or fp32");
   if (tensor.rank < 2 || tensor.rank > 5) return failure(StatusCode::invalid_argument, "TMA: needs rank 2 to 5");
   const std::size_t element = size_of(tensor.dtype);
+  CUtensorMapDataType type;
   CUtensorMapSwizzle swizzle;
-  if (!find_swizzle(static_cast<std::size_t>(tensor.box[0]) * element, swizzle))
-    return failure(StatusCode::invalid_argument, "TMA: a swizzle needs box rows of 32, 64 or 128 bytes");
+  const std::size_t row_bytes = tensor.swizzle ? static_cast<std::size_t>(tensor.box[0]) * element : 128;
+  if (const Status status = find_layout(tensor.dtype, row_bytes, type, swizzle); !status.ok()) return status;
+  if (!tensor.swizzle) swizzle = CU_TENSOR_MAP_SWIZZLE_NONE;
   PFN_cuTensorMapEncodeTiled_v12000 encode = nullptr;
   if (const Status status = find_encoder("cuTensorMapEncodeTiled", encode); !status.ok()) return status;
 
@@ -106,12 +77,11 @@ Status encode_strided_map(CUtensorMap& map, const StridedMap& tensor) {
 }
 
 Status encode_im2col_map(CUtensorMap& map, const ImageMap& image) {
-  CUtensorMapDataType type;
-  if (!find_type(image.dtype, type)) return failure(StatusCode::invalid_argument, "TMA: needs bf16, fp16 or fp32");
   const std::size_t element = size_of(image.dtype);
+  CUtensorMapDataType type;
   CUtensorMapSwizzle swizzle;
-  if (!find_swizzle(static_cast<std::size_t>(image.box_channels) * element, swizzle))
-    return failure(StatusCode::invalid_argument, "TMA: a swizzle needs box rows of 32, 64 or 128 bytes");
+  const std::size_t row_bytes = static_cast<std::size_t>(image.box_channels) * element;
+  if (const Status status = find_layout(image.dtype, row_bytes, type, swizzle); !status.ok()) return status;
   PFN_cuTensorMapEncodeIm2col_v12000 encode = nullptr;
   if (const Status status = find_encoder("cuTensorMapEncodeIm2col", encode); !status.ok()) return status;
 

@@ -1,5 +1,6 @@
 #include "kernels/edm_precondition/edm_precondition.h"
 
+#include <cmath>
 #include <string>
 
 #include "kernels/core/cost.h"
@@ -58,6 +59,24 @@ void fill(const Problem& p, DType, std::size_t, void* data) {
   for (std::int64_t i = 0; i < p.batch; ++i)
     out[i] = static_cast<float>(
         sigmas[static_cast<std::size_t>((2 * i + 1) * sampler_step::kTrainingSteps / (2 * p.batch))]);
+}
+
+// The oracle: the formulas in double, one element at a time.
+void reference(const Problem& p, DType dtype, const Tensors& t, std::string_view output,
+               std::span<const std::int64_t> elements, std::span<double> values) {
+  const HostTensor x{dtype, t.x}, f{dtype, t.f};
+  const bool wants_c_noise = output == "c_noise";
+  for (std::size_t e = 0; e < elements.size(); ++e) {
+    const std::int64_t i = elements[e];
+    const double sigma = t.sigma[wants_c_noise ? i : i / p.elements];
+    const double variance = sigma * sigma + p.sigma_data * p.sigma_data;
+    if (wants_c_noise)
+      values[e] = std::log(sigma) / 4;
+    else if (f)
+      values[e] = p.sigma_data * p.sigma_data / variance * x[i] + sigma * p.sigma_data / std::sqrt(variance) * f[i];
+    else
+      values[e] = x[i] / std::sqrt(variance);
+  }
 }
 
 }  // namespace

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <charconv>
 #include <cmath>
+#include <cstdio>
 #include <numeric>
 #include <set>
 #include <string>
@@ -70,8 +70,10 @@ std::optional<ClusterPlan> paired(const Problem& p, const ClusterPlan& alone) {
   return std::nullopt;
 }
 
-// What make_cluster_plan takes, as the text of a choice has it.
-constexpr std::string_view kChoiceFields[] = {"bundle=", ",blocks=", ",threads=", ",held="};
+std::string text_of(const ClusterPlan& plan) {
+  return "bundle=" + std::to_string(plan.bundle) + ",blocks=" + std::to_string(plan.blocks) +
+         ",threads=" + std::to_string(plan.columns * plan.tile_rows) + ",held=" + std::to_string(plan.held);
+}
 
 }  // namespace
 
@@ -173,9 +175,7 @@ std::vector<Choice> cluster_choices(const Problem& p, DType, const DeviceInfo& d
   if (p.coefficients) return choices;
   const auto add = [&](const std::optional<ClusterPlan>& plan) {
     if (!plan) return;
-    const int numbers[] = {plan->bundle, plan->blocks, plan->columns * plan->tile_rows, plan->held};
-    std::string text;
-    for (int i = 0; i < 4; ++i) text.append(kChoiceFields[i]).append(std::to_string(numbers[i]));
+    const std::string text = text_of(*plan);
     if (seen.insert(text).second) choices.push_back({text, choices.empty()});
   };
   add(estimated_cluster_plan(p, device.sm_count));
@@ -192,22 +192,16 @@ std::vector<Choice> cluster_choices(const Problem& p, DType, const DeviceInfo& d
 }
 
 std::optional<ClusterPlan> parse_cluster_choice(const Problem& p, std::string_view choice) {
-  if (p.coefficients) return std::nullopt;
-  int numbers[4] = {};
-  for (int i = 0; i < 4; ++i) {
-    if (!choice.starts_with(kChoiceFields[i])) return std::nullopt;
-    choice.remove_prefix(kChoiceFields[i].size());
-    const auto parsed = std::from_chars(choice.data(), choice.data() + choice.size(), numbers[i]);
-    if (parsed.ec != std::errc()) return std::nullopt;
-    choice.remove_prefix(static_cast<std::size_t>(parsed.ptr - choice.data()));
-  }
-  const auto [bundle, blocks, threads, held] = numbers;
+  int bundle = 0, blocks = 0, threads = 0, held = 0;
+  if (std::sscanf(std::string(choice).c_str(), "bundle=%d,blocks=%d,threads=%d,held=%d", &bundle, &blocks, &threads,
+                  &held) != 4)
+    return std::nullopt;
   const bool held_by_a_kernel = held == kHeldByPairs || std::ranges::find(kHeldChoices, held) != std::end(kHeldChoices);
-  if (!choice.empty() || bundle < 1 || blocks < 1 || blocks > kMaxClusterBlocks || !held_by_a_kernel ||
+  if (p.coefficients || bundle < 1 || blocks < 1 || blocks > kMaxClusterBlocks || !held_by_a_kernel ||
       !std::has_single_bit(static_cast<unsigned>(blocks)))
     return std::nullopt;
   const auto plan = make_cluster_plan(p, bundle, blocks, threads, held);
-  return plan && plan->columns * plan->tile_rows == threads ? plan : std::nullopt;
+  return plan && text_of(*plan) == choice ? plan : std::nullopt;
 }
 
 }  // namespace noisefloor::groupnorm

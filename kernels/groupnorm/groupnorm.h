@@ -95,7 +95,27 @@ struct Tensors {
 
 using Definition = OpDefinition<Problem, Tensors>;
 extern const Definition definition;
-Definition::Reference reference;  // reference.cpp
-Definition::Ladder variants;      // variants.cpp; best last
+Definition::Ladder variants;  // variants.cpp; best last
+// Each in the file of its name.
+Definition::Launcher launch_host, launch_naive, launch_tiled, launch_tensor_core_sm80, launch_ptx_sm90a,
+    launch_ptx_sm90a_grid;
+Definition::Variant::WorkspaceBytes host_workspace_bytes, tiled_workspace_bytes, tensor_core_sm80_workspace_bytes,
+    ptx_sm90a_grid_workspace_bytes;
+
+// ptx_sm90a where statistics are given and coefficients wanted (ptx_finish_sm90a.cu).
+Status launch_finish_sm90a(const Problem&, DType, const Tensors&, const LaunchContext&);
+
+// ptx_sm90a by one of cluster_choices (cluster_plan.h), for the tuner.
+Status launch_cluster_choice(const Problem&, DType, const Tensors&, const Scratch&, const LaunchContext&,
+                             std::string_view choice);
+
+// With `shift` where it stands in a packed tensor: behind the scale of the same image. Rows of either are
+// scale_shift_stride apart.
+Tensors unpacked(const Problem&, DType, Tensors);
+
+// Of what is normalised, in host memory: `count` channels from `first` on of a pixel of all images, of x or skip or
+// both.
+void load_channels(const Problem&, DType, const Tensors&, std::int64_t pixel, std::int64_t first, std::int64_t count,
+                   float* out);
 
 }  // namespace noisefloor::groupnorm

@@ -8,12 +8,11 @@
 // Workspace: [n, slabs, 2, channels] partials, [n, 3, channels] coefficients, fp32.
 // Source: Chan, Golub and LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing Sample Variances" (1979).
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
 #include "kernels/core/parallel.h"
-#include "kernels/groupnorm/host_rows.h"
-#include "kernels/groupnorm/launchers.h"
+#include "kernels/core/vector_math.h"
+#include "kernels/groupnorm/groupnorm.h"
 
 namespace noisefloor::groupnorm {
 namespace {
@@ -23,19 +22,6 @@ constexpr std::int64_t kChunk = 256;     // channels at a time: four float array
 
 std::int64_t slab_count(std::int64_t pixels) {
   return (pixels + kSlabRows - 1) / kSlabRows;
-}
-
-// exp(v) within 2e-7 relative: 2^round(t) times a Taylor polynomial of 2^r, |r| <= 1/2; branch free, so that it
-// vectorises.
-inline float exp_float(float v) {
-  const float t = std::clamp(v * 1.44269504f, -126.0f, 126.0f);
-  const float whole = std::floor(t + 0.5f);
-  const float r = (t - whole) * 0.693147181f;
-  const float poly =
-      1 +
-      r * (1 + r * (0.5f + r * (1.66666667e-1f + r * (4.16666667e-2f + r * (8.33333333e-3f + r * 1.38888889e-3f)))));
-  const auto exponent = static_cast<std::int32_t>(whole) << 23;
-  return std::bit_cast<float>(std::bit_cast<std::int32_t>(poly) + exponent);
 }
 
 void slab_statistics(const Problem& p, DType dtype, const Tensors& t, std::int64_t first_row, std::int64_t rows,
@@ -122,14 +108,9 @@ void normalise_row(const Problem& p, const float* coefficients, std::int64_t c, 
   const float* a = coefficients + c;
   const float* b = coefficients + p.channels + c;
   const float* mean = coefficients + 2 * p.channels + c;
-  if (p.fusion == Fusion::none) {
-    for (std::int64_t i = 0; i < width; ++i) row[i] = (row[i] - mean[i]) * a[i] + b[i];
-  } else {
-    for (std::int64_t i = 0; i < width; ++i) {
-      const float value = (row[i] - mean[i]) * a[i] + b[i];
-      row[i] = value / (1 + exp_float(-value));
-    }
-  }
+  for (std::int64_t i = 0; i < width; ++i) row[i] = (row[i] - mean[i]) * a[i] + b[i];
+  if (p.fusion == Fusion::none) return;
+  for (std::int64_t i = 0; i < width; ++i) row[i] = vector_silu(row[i]);
 }
 
 void normalise_slab(const Problem& p, DType dtype, const Tensors& t, const float* coefficients, std::int64_t first_row,

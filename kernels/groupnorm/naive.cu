@@ -15,8 +15,9 @@
 // Source: original.
 #include "kernels/core/cuda_status.h"
 #include "kernels/device/block_sum.cuh"
+#include "kernels/device/dispatch.cuh"
 #include "kernels/groupnorm/device.cuh"
-#include "kernels/groupnorm/launchers.h"
+#include "kernels/groupnorm/groupnorm.h"
 
 namespace noisefloor::groupnorm {
 namespace {
@@ -194,14 +195,7 @@ Status launch(const Problem& p, const Tensors& t, const LaunchContext& context) 
 Status launch_naive(const Problem& p, DType dtype, const Tensors& tensors, const Scratch&,
                     const LaunchContext& context) {
   const Tensors t = unpacked(p, dtype, tensors);
-  switch (dtype) {
-    case DType::bf16:
-      return launch<__nv_bfloat16>(p, t, context);
-    case DType::fp16:
-      return launch<__half>(p, t, context);
-    default:
-      return launch<float>(p, t, context);
-  }
+  return with_type(dtype, [&]<class T>(T) { return launch<T>(p, t, context); });
 }
 
 }  // namespace noisefloor::groupnorm

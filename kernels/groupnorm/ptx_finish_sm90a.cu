@@ -12,7 +12,7 @@
 #include "kernels/device/launch.cuh"
 #include "kernels/groupnorm/device.cuh"
 #include "kernels/groupnorm/finish_plan.h"
-#include "kernels/groupnorm/launchers.h"
+#include "kernels/groupnorm/groupnorm.h"
 #include "kernels/ptx/griddepcontrol.cuh"
 #include "kernels/ptx/prefetch.cuh"
 

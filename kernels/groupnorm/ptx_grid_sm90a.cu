@@ -12,9 +12,10 @@
 // Bound: memory, one read and one write. Expected limiter at n=28, hw=9216, channels=960: the skew between the blocks
 // of a team, each of which waits for the slowest; at n=2, hw=129024, channels=320 also that only two teams fit.
 // Numerics: as ptx_sm90a. Source: original.
+#include "kernels/device/dispatch.cuh"
 #include "kernels/device/launch.cuh"
 #include "kernels/groupnorm/grid.cuh"
-#include "kernels/groupnorm/launchers.h"
+#include "kernels/groupnorm/groupnorm.h"
 
 namespace noisefloor::groupnorm {
 namespace {
@@ -50,11 +51,9 @@ Status launch_ptx_sm90a_grid(const Problem& p, DType dtype, const Tensors& t, co
   const auto plan = choose_grid_plan(p, context.device->sm_count);
   if (!plan) return failure(StatusCode::unsupported_problem, "groupnorm ptx_sm90a_grid");
   const GridArguments a = make_arguments(p, unpacked(p, dtype, t), *plan, scratch.workspace);
-  if (p.fusion == Fusion::none)
-    return dtype == DType::bf16 ? launch<__nv_bfloat16, false>(a, *plan, context)
-                                : launch<__half, false>(a, *plan, context);
-  return dtype == DType::bf16 ? launch<__nv_bfloat16, true>(a, *plan, context)
-                              : launch<__half, true>(a, *plan, context);
+  return with_half_type(dtype, [&]<class T>(T) {
+    return p.fusion == Fusion::none ? launch<T, false>(a, *plan, context) : launch<T, true>(a, *plan, context);
+  });
 }
 
 }  // namespace noisefloor::groupnorm

@@ -13,9 +13,10 @@
 // load, and the end, when all write.
 // Numerics: fp32; moments about a value of the group in the thread's first row, merged by Chan's formula; silu by
 // tanh.approx. Source: original; one pass over groups held on chip after NVIDIA apex's group_norm_nhwc.
+#include "kernels/device/dispatch.cuh"
 #include "kernels/device/launch.cuh"
 #include "kernels/groupnorm/cluster.cuh"
-#include "kernels/groupnorm/launchers.h"
+#include "kernels/groupnorm/groupnorm.h"
 
 namespace noisefloor::groupnorm {
 namespace {
@@ -69,12 +70,10 @@ Status launch_plan(const Problem& p, DType dtype, const Tensors& t, const std::o
                    const LaunchContext& context) {
   if (!plan) return failure(StatusCode::unsupported_problem, "groupnorm ptx_sm90a");
   const ClusterArguments a = make_arguments(p, unpacked(p, dtype, t), *plan, context.device->sm_count);
-  const auto images = static_cast<int>(p.n);
-  if (p.fusion == Fusion::none)
-    return dtype == DType::bf16 ? launch_cluster<__nv_bfloat16, false>(a, *plan, images, context)
-                                : launch_cluster<__half, false>(a, *plan, images, context);
-  return dtype == DType::bf16 ? launch_cluster<__nv_bfloat16, true>(a, *plan, images, context)
-                              : launch_cluster<__half, true>(a, *plan, images, context);
+  return with_half_type(dtype, [&]<class T>(T) {
+    const auto launch = p.fusion == Fusion::none ? launch_cluster<T, false> : launch_cluster<T, true>;
+    return launch(a, *plan, static_cast<int>(p.n), context);
+  });
 }
 
 }  // namespace

@@ -184,14 +184,28 @@ __global__ void __launch_bounds__(kSlabThreads)
   }
 }
 
-// The last kernel. `plan`: of the slabs of x; `max_columns` as it was planned with.
-template <class T, int kLanes>
-Status launch_normalise(const char* name, const Problem& p, const Tensors& t, const SlabPlan& plan, int max_columns,
-                        const float* coefficients, const LaunchContext& context) {
-  const SlabPlan own = p.down() ? plan_down_slabs(p, kLanes, context.device->sm_count, max_columns) : plan;
-  const dim3 grid(static_cast<unsigned>(own.slabs), static_cast<unsigned>(own.tiles), static_cast<unsigned>(p.n));
+// All kernels of the variant `name`; statistics(grid, partials) launches the first. `plan`: of the slabs of x;
+// `max_columns` as it was planned with.
+template <class T, int kLanes, class Statistics>
+Status launch_slabs(const char* name, const Problem& p, const Tensors& t, const SlabPlan& plan, int max_columns,
+                    const Scratch& scratch, const LaunchContext& context, const Statistics& statistics) {
+  auto* partials = static_cast<float*>(scratch.workspace);
+  if (partials == nullptr && slab_workspace_bytes(p, plan) > 0)
+    return failure(StatusCode::invalid_argument, "groupnorm: no workspace");
+  float* coefficients = slab_coefficients(p, t, plan, partials);
+  const auto grid = [&](const SlabPlan& of) {
+    return dim3(static_cast<unsigned>(of.slabs), static_cast<unsigned>(of.tiles), static_cast<unsigned>(p.n));
+  };
+  if (!p.given()) {
+    statistics(grid(plan), partials);
+    if (const Status status = launch_status(name); !status.ok()) return status;
+  }
+  finish_kernel<T><<<static_cast<unsigned>(p.n * p.groups), kFinishThreads, 0, context.stream>>>(
+      p, t, p.given() ? given_partials(p, t) : own_partials(p, plan, partials), coefficients);
+  if (const Status status = launch_status(name); !status.ok() || p.coefficients) return status;
+  const SlabPlan last = p.down() ? plan_down_slabs(p, kLanes, context.device->sm_count, max_columns) : plan;
   const auto kernel = p.down() ? normalise_down_kernel<T, kLanes> : normalise_kernel<T, kLanes>;
-  kernel<<<grid, static_cast<unsigned>(own.threads()), 0, context.stream>>>(p, t, own, coefficients);
+  kernel<<<grid(last), static_cast<unsigned>(last.threads()), 0, context.stream>>>(p, t, last, coefficients);
   return launch_status(name);
 }
 

@@ -13,7 +13,8 @@
 // Products exact, fp32 sums; Chan's formula above the slab.
 // Source: original; the fragment layouts are the PTX ISA's, "Matrix Fragments for mma.m16n8k16".
 #include "kernels/core/cuda_status.h"
-#include "kernels/groupnorm/launchers.h"
+#include "kernels/device/dispatch.cuh"
+#include "kernels/groupnorm/groupnorm.h"
 #include "kernels/groupnorm/slabs.cuh"
 #include "kernels/ptx/mma.cuh"
 
@@ -164,27 +165,6 @@ SlabPlan mma_plan(const Problem& p, int sm_count) {
   return plan_slabs(p, 8, sm_count, kTileColumns);
 }
 
-template <class T>
-Status launch(const Problem& p, const Tensors& t, const Scratch& scratch, const LaunchContext& context) {
-  const SlabPlan plan = mma_plan(p, context.device->sm_count);
-  auto* partials = static_cast<float*>(scratch.workspace);
-  if (partials == nullptr && slab_workspace_bytes(p, plan) > 0)
-    return failure(StatusCode::invalid_argument, "groupnorm: no workspace");
-  float* coefficients = slab_coefficients(p, t, plan, scratch.workspace);
-  const dim3 grid(static_cast<unsigned>(plan.slabs), static_cast<unsigned>(plan.tiles), static_cast<unsigned>(p.n));
-  const auto groups = static_cast<unsigned>(p.n * p.groups);
-  if (!p.given()) {
-    mma_statistics_kernel<T><<<grid, kSlabThreads, 0, context.stream>>>(p, static_cast<const T*>(t.x), plan, partials);
-    if (const Status status = launch_status("groupnorm tensor_core_sm80 statistics"); !status.ok()) return status;
-  }
-  finish_kernel<T><<<groups, kFinishThreads, 0, context.stream>>>(
-      p, t, p.given() ? given_partials(p, t) : own_partials(p, plan, partials), coefficients);
-  const Status status = launch_status("groupnorm tensor_core_sm80 finish");
-  if (!status.ok() || p.coefficients) return status;
-  return launch_normalise<T, 8>("groupnorm tensor_core_sm80 normalise", p, t, plan, kTileColumns, coefficients,
-                                context);
-}
-
 }  // namespace
 
 std::size_t tensor_core_sm80_workspace_bytes(const Problem& p, DType, const DeviceInfo& device) {
@@ -194,7 +174,14 @@ std::size_t tensor_core_sm80_workspace_bytes(const Problem& p, DType, const Devi
 Status launch_tensor_core_sm80(const Problem& p, DType dtype, const Tensors& tensors, const Scratch& scratch,
                                const LaunchContext& context) {
   const Tensors t = unpacked(p, dtype, tensors);
-  return dtype == DType::bf16 ? launch<__nv_bfloat16>(p, t, scratch, context) : launch<__half>(p, t, scratch, context);
+  const SlabPlan plan = mma_plan(p, context.device->sm_count);
+  return with_half_type(dtype, [&]<class T>(T) {
+    return launch_slabs<T, 8>(
+        "groupnorm tensor_core_sm80", p, t, plan, kTileColumns, scratch, context, [&](dim3 grid, float* partials) {
+          mma_statistics_kernel<T>
+              <<<grid, kSlabThreads, 0, context.stream>>>(p, static_cast<const T*>(t.x), plan, partials);
+        });
+  });
 }
 
 }  // namespace noisefloor::groupnorm

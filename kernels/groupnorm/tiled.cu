@@ -13,7 +13,8 @@
 // the slab.
 // Source: original.
 #include "kernels/core/cuda_status.h"
-#include "kernels/groupnorm/launchers.h"
+#include "kernels/device/dispatch.cuh"
+#include "kernels/groupnorm/groupnorm.h"
 #include "kernels/groupnorm/slabs.cuh"
 
 namespace noisefloor::groupnorm {
@@ -70,31 +71,16 @@ __global__ void __launch_bounds__(kSlabThreads)
 template <class T, int kLanes>
 Status launch(const Problem& p, const Tensors& t, const Scratch& scratch, const LaunchContext& context) {
   const SlabPlan plan = plan_slabs(p, kLanes, context.device->sm_count);
-  auto* partials = static_cast<float*>(scratch.workspace);
-  if (partials == nullptr && slab_workspace_bytes(p, plan) > 0)
-    return failure(StatusCode::invalid_argument, "groupnorm: no workspace");
-  float* coefficients = slab_coefficients(p, t, plan, scratch.workspace);
-  const dim3 grid(static_cast<unsigned>(plan.slabs), static_cast<unsigned>(plan.tiles), static_cast<unsigned>(p.n));
-  const auto threads = static_cast<unsigned>(plan.threads());
-  const auto groups = static_cast<unsigned>(p.n * p.groups);
-  if (!p.given()) {
-    statistics_kernel<T, kLanes><<<grid, threads, 0, context.stream>>>(p, static_cast<const T*>(t.x), plan, partials);
-    if (const Status status = launch_status("groupnorm tiled statistics"); !status.ok()) return status;
-  }
-  finish_kernel<T><<<groups, kFinishThreads, 0, context.stream>>>(
-      p, t, p.given() ? given_partials(p, t) : own_partials(p, plan, partials), coefficients);
-  if (const Status status = launch_status("groupnorm tiled finish"); !status.ok() || p.coefficients) return status;
-  return launch_normalise<T, kLanes>("groupnorm tiled normalise", p, t, plan, kSlabThreads, coefficients, context);
+  return launch_slabs<T, kLanes>(
+      "groupnorm tiled", p, t, plan, kSlabThreads, scratch, context, [&](dim3 grid, float* partials) {
+        statistics_kernel<T, kLanes><<<grid, static_cast<unsigned>(plan.threads()), 0, context.stream>>>(
+            p, static_cast<const T*>(t.x), plan, partials);
+      });
 }
 
 int lanes_of(const Problem& p, DType dtype) {
   const int lanes = 16 / static_cast<int>(size_of(dtype));
   return p.channels % lanes == 0 ? lanes : 1;
-}
-
-template <class T>
-Status launch_lanes(const Problem& p, DType dtype, const Tensors& t, const Scratch& s, const LaunchContext& context) {
-  return lanes_of(p, dtype) == 1 ? launch<T, 1>(p, t, s, context) : launch<T, kVectorLanes<T>>(p, t, s, context);
 }
 
 }  // namespace
@@ -106,14 +92,10 @@ std::size_t tiled_workspace_bytes(const Problem& p, DType dtype, const DeviceInf
 Status launch_tiled(const Problem& p, DType dtype, const Tensors& tensors, const Scratch& scratch,
                     const LaunchContext& context) {
   const Tensors t = unpacked(p, dtype, tensors);
-  switch (dtype) {
-    case DType::bf16:
-      return launch_lanes<__nv_bfloat16>(p, dtype, t, scratch, context);
-    case DType::fp16:
-      return launch_lanes<__half>(p, dtype, t, scratch, context);
-    default:
-      return launch_lanes<float>(p, dtype, t, scratch, context);
-  }
+  return with_type(dtype, [&]<class T>(T) {
+    return lanes_of(p, dtype) == 1 ? launch<T, 1>(p, t, scratch, context)
+                                   : launch<T, kVectorLanes<T>>(p, t, scratch, context);
+  });
 }
 
 }  // namespace noisefloor::groupnorm

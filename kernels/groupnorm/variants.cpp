@@ -2,7 +2,7 @@
 #include "kernels/groupnorm/cluster_plan.h"
 #include "kernels/groupnorm/finish_plan.h"
 #include "kernels/groupnorm/grid_plan.h"
-#include "kernels/groupnorm/launchers.h"
+#include "kernels/groupnorm/groupnorm.h"
 
 namespace noisefloor::groupnorm {
 namespace {

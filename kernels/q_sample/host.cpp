@@ -1,22 +1,8 @@
-// q_sample on the host, in float on all cores: chunks of an image widened into cache, one vectorised loop, and the
-// polynomials of philox.h where noise is drawn.
+// q_sample on the host, in float on all cores: chunks of an image widened into cache, one vectorised loop.
 #include "kernels/core/host_chunks.h"
-#include "kernels/core/noise_stream.h"
 #include "kernels/q_sample/q_sample.h"
 
 namespace noisefloor::q_sample {
-namespace {
-
-static_assert(kHostChunk % kNormalsPerBlock == 0);
-
-void draw(const NoiseStream& stream, std::uint64_t image, std::uint32_t first_block, float* __restrict out) {
-  for (std::uint32_t b = 0; b < kHostChunk / kNormalsPerBlock; ++b) {
-    const Normal4 normal = box_muller4(noise_words(stream, image, first_block + b));
-    for (int i = 0; i < kNormalsPerBlock; ++i) out[kNormalsPerBlock * b + static_cast<std::uint32_t>(i)] = normal.v[i];
-  }
-}
-
-}  // namespace
 
 Status launch_host(const Problem& p, DType dtype, const Tensors& t, const Scratch&, const LaunchContext&) {
   const NoiseStream stream = noise_stream(p);
@@ -25,10 +11,7 @@ Status launch_host(const Problem& p, DType dtype, const Tensors& t, const Scratc
         auto& [x, z] = buffers.at;
         const std::int64_t flat = image * p.elements + begin;
         load_floats(dtype, t.x0, flat, count, x);
-        if (t.noise != nullptr)
-          load_floats(dtype, t.noise, flat, count, z);
-        else
-          draw(stream, static_cast<std::uint64_t>(image), static_cast<std::uint32_t>(begin / kNormalsPerBlock), z);
+        t.noise != nullptr ? load_floats(dtype, t.noise, flat, count, z) : draw_host_chunk(stream, image, begin, z);
         const float alpha = t.levels[2 * image], sigma = t.levels[2 * image + 1];
         for (std::int64_t i = 0; i < count; ++i) x[i] = alpha * x[i] + sigma * z[i];
         store_floats(dtype, t.x_t, flat, count, x);

@@ -14,17 +14,14 @@ struct Shape {
   Divider width;  // pixels of a row of x; average: of y
   std::uint32_t skip = 0;
 
-  // nearest_up2: where a vector of x goes first; the others are one pixel, one row and both further.
+  // nearest_up2: where a vector of x goes first; the others are one pixel, one row and both further. average_down2,
+  // with x and y exchanged: the first of the vectors that make a vector of y.
   __device__ __forceinline__ std::int64_t up(std::uint32_t vector) const {
     const std::uint32_t at = vector / pixel;  // pixel of all images
     const std::uint32_t row = at / width;
     const std::uint32_t column = at - row * width.divisor();
     return (static_cast<std::int64_t>(row) * 4 * width.divisor() + 2 * column) * pixel.divisor() +
            (vector - at * pixel.divisor());
-  }
-  // average_down2: the first of the vectors that make vector of y.
-  __device__ __forceinline__ std::int64_t down(std::uint32_t vector) const {
-    return up(vector);  // the same geometry with x and y exchanged
   }
   __device__ __forceinline__ std::uint32_t next_row() const { return 2 * width.divisor() * pixel.divisor(); }
 };
@@ -68,7 +65,7 @@ struct DownMap {
   std::uint32_t vectors;
 
   __device__ __forceinline__ const void* at(int input, std::uint32_t vector) const {
-    return x + shape.down(vector) + (input % 2) * shape.pixel.divisor() + (input / 2) * shape.next_row();
+    return x + shape.up(vector) + (input % 2) * shape.pixel.divisor() + (input / 2) * shape.next_row();
   }
   __device__ __forceinline__ void apply(std::uint32_t vector, const uint4 (&bits)[4]) const {
     float mean[kVectorLanes<T>];

@@ -25,7 +25,7 @@
 #include "kernels/ptx/mma.cuh"
 #include "kernels/ptx/shared.cuh"
 #include "kernels/ptx/tma.cuh"
-#include "kernels/temporal_attention/launchers.h"
+#include "kernels/temporal_attention/temporal_attention.h"
 #include "kernels/temporal_attention/warp_softmax.cuh"
 
 namespace noisefloor::temporal_attention {

@@ -1,11 +1,9 @@
 #include "kernels/temporal_attention/temporal_attention.h"
 
-#include "kernels/attention/visit_qkv.h"
 #include "kernels/core/cost.h"
 #include "kernels/core/fields.h"
 #include "kernels/core/op.h"
 #include "kernels/core/tensor.h"
-#include "kernels/temporal_attention/launchers.h"
 
 namespace noisefloor::temporal_attention {
 namespace {
@@ -33,7 +31,7 @@ void check(const Problem& p) {
 
 void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
   const Extents tokens{"batch", "frames", "hw"};
-  attention::visit_qkv(visit, t, p.layout, tokens, tokens, tokens);
+  attention::visit_qkv(visit, t.q, t.k, t.v, p.layout, tokens, tokens, tokens);
   visit.out("out", t.out, tokens.with({"heads", "dim"}));
 }
 
@@ -53,12 +51,12 @@ Tolerance tolerance(const Problem& p, DType dtype) {
   return {errors.max_error, errors.l2_error};
 }
 
-}  // namespace
-
 void reference(const Problem& p, DType dtype, const Tensors& t, std::string_view,
                std::span<const std::int64_t> elements, std::span<double> values) {
   attention::softmax_reference(p.shape(), {dtype, t.q}, {dtype, t.k}, {dtype, t.v}, false, elements, values);
 }
+
+}  // namespace
 
 constinit const Definition definition{
     "temporal_attention", fields, check, visit_tensors, cost, tolerance, reference, variants};

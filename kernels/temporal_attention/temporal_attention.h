@@ -46,7 +46,16 @@ struct Tensors {
 // The op; its rows are called as attention::Definition says.
 using Definition = OpDefinition<Problem, Tensors>;
 extern const Definition definition;
-Definition::Reference reference;  // reference.cpp
-Definition::Ladder variants;      // variants.cpp; best last
+Definition::Ladder variants;  // variants.cpp; best last
+// Each in the file of its name.
+Definition::Launcher launch_host, launch_naive, launch_tiled, launch_tensor_core_sm80, launch_ptx_sm90a;
+
+// Vector accesses need 16-byte aligned tensors.
+Status check_pointers(const Tensors& tensors);
+
+// What can_run checks for the launchers.
+using attention::kNaiveRows;                    // queries of a block of `naive`
+inline constexpr std::int64_t kTiledUnits = 4;  // sequences of a block of `tiled`
+inline constexpr std::int64_t kSm80Units = 8;   // and of tensor_core_sm80
 
 }  // namespace noisefloor::temporal_attention

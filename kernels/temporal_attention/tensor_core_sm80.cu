@@ -12,7 +12,7 @@
 #include "kernels/core/cuda_status.h"
 #include "kernels/device/dispatch.cuh"
 #include "kernels/ptx/mma.cuh"
-#include "kernels/temporal_attention/launchers.h"
+#include "kernels/temporal_attention/temporal_attention.h"
 #include "kernels/temporal_attention/warp_softmax.cuh"
 
 namespace noisefloor::temporal_attention {

@@ -13,7 +13,7 @@
 
 #include "kernels/core/cuda_status.h"
 #include "kernels/device/dispatch.cuh"
-#include "kernels/temporal_attention/launchers.h"
+#include "kernels/temporal_attention/temporal_attention.h"
 
 namespace noisefloor::temporal_attention {
 namespace {

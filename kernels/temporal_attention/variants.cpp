@@ -1,5 +1,6 @@
 // The ladder of temporal_attention. What each rung does better than the one below is in README.md.
-#include "kernels/temporal_attention/launchers.h"
+#include "kernels/device/limits.h"
+#include "kernels/temporal_attention/temporal_attention.h"
 
 namespace noisefloor::temporal_attention {
 namespace {

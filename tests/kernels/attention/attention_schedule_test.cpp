@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include <set>
+#include <algorithm>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -28,22 +28,6 @@ TEST(attention_schedule, TilesFitAnSm) {
     // A consumer that loads fetches its values three tiles behind their last use.
     EXPECT_TRUE(tile.has_producer() || tile.stages() > 3);
     EXPECT_LE(2 * tile.consumers, 15) << "named barriers";
-  }
-}
-
-TEST(attention_schedule, ChoicesAreDistinctAndEachIsFoundByItsText) {
-  for (const std::int64_t dim : {8, 40, 48, 64, 72, 96, 160, 256}) {
-    const Problem p = heads_of(dim);
-    std::set<std::string> texts;
-    const auto choices = schedule_choices(p, DType::bf16, kDevice);
-    for (const Choice& choice : choices) {
-      EXPECT_TRUE(texts.insert(choice.text).second) << choice.text;
-      EXPECT_EQ(choice.estimated, &choice == &choices.front());
-      const auto schedule = parse_schedule(p, choice.text, 132);
-      ASSERT_TRUE(schedule) << choice.text;
-      EXPECT_GE(kTiles[static_cast<std::size_t>(schedule->tile)].dim, dim);
-    }
-    EXPECT_FALSE(parse_schedule(p, "rows=100", 132));
   }
 }
 
@@ -115,6 +99,68 @@ TEST(attention_schedule, GridsHaveEveryTileOnce) {
   ASSERT_TRUE(tail);
   EXPECT_EQ(grid_of(sdxl, *tail, 132).whole, 198);   // 3 waves of 132 tiles
   EXPECT_EQ(grid_of(sdxl, *tail, 132).blocks, 484);  // and 44 tiles by pairs
+}
+
+// Of a problem's choices, which the catalogue's test holds to be distinct.
+TEST(attention_schedule, ChoicesAreFoundByTheirText) {
+  for (const std::int64_t dim : {8, 40, 48, 64, 72, 96, 160, 256})
+    for (const Choice& choice : schedule_choices(heads_of(dim), DType::bf16, kDevice)) {
+      const auto schedule = parse_schedule(heads_of(dim), choice.text, 132);
+      ASSERT_TRUE(schedule) << choice.text;
+      EXPECT_GE(kTiles[static_cast<std::size_t>(schedule->tile)].dim, dim);
+    }
+  EXPECT_FALSE(parse_schedule(heads_of(64), "rows=100", 132));
+}
+
+// Of ptx_sm90a_wide: among how many blocks keys are shared, and what that takes.
+Problem head_of_512(std::int64_t batch, std::int64_t queries, std::int64_t keys) {
+  return {.batch = batch, .heads = 1, .seq_q = queries, .seq_kv = keys, .dim = 512};
+}
+
+TEST(attention_wide_schedule, BlocksAreWholePairs) {
+  EXPECT_EQ(wide_blocks(head_of_512(1, 1, 1)), 2);
+  EXPECT_EQ(wide_blocks(head_of_512(1, 128, 1)), 2);
+  EXPECT_EQ(wide_blocks(head_of_512(1, 129, 1)), 4);
+  EXPECT_EQ(wide_blocks(head_of_512(1, 4096, 4096)), 64);
+  EXPECT_EQ(wide_blocks(head_of_512(14, 9216, 9216)), 2016);
+}
+
+TEST(attention_wide_schedule, KeysAreSplitWhereSmsWouldBeIdle) {
+  EXPECT_EQ(choose_wide_splits(head_of_512(1, 4096, 4096), 132), 2);    // 64 blocks become 128
+  EXPECT_EQ(choose_wide_splits(head_of_512(1, 9216, 9216), 132), 2);    // 2 waves become 3 of half the keys
+  EXPECT_EQ(choose_wide_splits(head_of_512(1, 16384, 16384), 132), 1);  // 256 blocks, 1.94 waves
+  EXPECT_EQ(choose_wide_splits(head_of_512(14, 9216, 9216), 132), 1);
+  EXPECT_EQ(choose_wide_splits(head_of_512(1, 4096, 128), 132), 1);
+}
+
+TEST(attention_wide_schedule, EverySplitHasATileOfKeys) {
+  for (const std::int64_t keys : {1, 128, 129, 256, 257, 384, 385, 512, 4096})
+    for (const std::int64_t queries : {1, 70, 1000, 4096, 20000}) {
+      const Problem p = head_of_512(1, queries, keys);
+      const std::vector<int> splits = wide_splits(p, 132);
+      EXPECT_NE(std::find(splits.begin(), splits.end(), 1), splits.end());
+      for (const int one : splits) EXPECT_LE(one, (keys + kWideKeys - 1) / kWideKeys);
+    }
+}
+
+TEST(attention_wide_schedule, TheWorkspaceHoldsSumsAndStatesOfEverySplit) {
+  const Problem p{.batch = 2, .heads = 3, .seq_q = 100, .seq_kv = 300, .dim = 264};
+  EXPECT_EQ(wide_partial_bytes(p, 1), 0u);
+  EXPECT_EQ(wide_partial_bytes(p, 3), 3u * 600 * (264 + 2) * 4);
+  EXPECT_EQ(wide_workspace_bytes(p, DType::fp16, kDevice), wide_partial_bytes(p, 3));
+  EXPECT_EQ(wide_workspace_bytes(head_of_512(1, 300, 128), DType::fp16, kDevice), 0u);
+}
+
+TEST(attention_wide_schedule, ChoicesAreFoundByTheirText) {
+  for (const std::int64_t keys : {1, 300, 4096}) {
+    const Problem p = head_of_512(1, 300, keys);
+    for (const Choice& choice : wide_choices(p, DType::bf16, kDevice)) {
+      const auto splits = parse_wide_splits(p, choice.text, 132);
+      ASSERT_TRUE(splits) << choice.text;
+      EXPECT_LE(wide_partial_bytes(p, *splits), wide_workspace_bytes(p, DType::bf16, kDevice));
+    }
+    EXPECT_FALSE(parse_wide_splits(p, "splits=9", 132));
+  }
 }
 
 }  // namespace

@@ -1,9 +1,15 @@
+// What a launch looks up by its shape.
 #include "kernels/core/remembered.h"
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <random>
+#include <set>
 #include <thread>
+#include <vector>
+
+#include "kernels/core/measured.h"
 
 namespace noisefloor {
 namespace {
@@ -38,6 +44,23 @@ TEST(Remembered, SitesAndThreadsHaveTheirOwn) {
   EXPECT_EQ(in_a_thread(3), 3);
   std::thread([&] { EXPECT_EQ(in_a_thread(4), 4); }).join();
   EXPECT_EQ(in_a_thread(5), 3);
+}
+
+TEST(Measured, RowsAreFoundByTheirShapeAndNoneByANearOne) {
+  std::set<Key> rows;
+  std::mt19937 random(2);
+  const auto shape = [&] {
+    return Key{static_cast<std::int64_t>(random() % 6), static_cast<std::int64_t>(random() % 6),
+               static_cast<std::int64_t>(random() % 6)};
+  };
+  while (rows.size() < 50) rows.insert(shape());
+  const std::vector<Key> table(rows.begin(), rows.end());
+  for (int i = 0; i < 1000; ++i) {
+    const Key wanted = shape();
+    const Key* const found = find_measured(std::span(table), wanted, std::identity());
+    ASSERT_EQ(found != nullptr, rows.contains(wanted));
+    ASSERT_TRUE(found == nullptr || *found == wanted);
+  }
 }
 
 }  // namespace
