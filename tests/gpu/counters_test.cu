@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdio>
 #include <map>
 #include <span>
 #include <string>
@@ -15,6 +14,7 @@
 #include "bench/platform/clocks.h"
 #include "bench/platform/nvml.h"
 #include "bench/platform/platform.h"
+#include "kernels/device/launch.cuh"
 
 namespace noisefloor {
 namespace {
@@ -55,9 +55,14 @@ class Buffer {
   void* data_ = nullptr;
 };
 
-TEST(Counters, CopyMovesTheBytesThatItShould) {
-  const CounterProbe probe = probe_counters();
-  if (probe.status != CounterStatus::ok) GTEST_SKIP() << to_string(probe.status) << ": " << probe.message;
+struct Counters : testing::Test {
+  void SetUp() override {
+    const CounterProbe probe = probe_counters();
+    if (probe.status != CounterStatus::ok) GTEST_SKIP() << to_string(probe.status) << ": " << probe.message;
+  }
+};
+
+TEST_F(Counters, CopyMovesTheBytesThatItShould) {
   constexpr std::size_t kBytes = std::size_t{1} << 30;  // far past any L2
   constexpr unsigned kBlocks = kBytes / sizeof(uint4) / kThreads;
   const Buffer from(kBytes), to(kBytes);
@@ -105,9 +110,7 @@ void expect_copy(const std::map<std::string, double>& counted, std::size_t bytes
 }
 
 // As the rows of a sweep are counted: one profiler after another on what the first one made.
-TEST(Counters, EachProfilerCountsItsOwnLaunch) {
-  const CounterProbe probe = probe_counters();
-  if (probe.status != CounterStatus::ok) GTEST_SKIP() << to_string(probe.status) << ": " << probe.message;
+TEST_F(Counters, EachProfilerCountsItsOwnLaunch) {
   const Buffer from(kLarge), to(kLarge);
   for (const std::size_t bytes : {kLarge, kSmall, kLarge}) {
     RangeProfiler profiler(row_metrics());
@@ -125,16 +128,8 @@ TEST(Counters, EachProfilerCountsItsOwnLaunch) {
   expect_copy(count_copy(profiler, from, to, kSmall), kSmall);
 }
 
-void print_costs(const char* title, const CountingCosts& costs) {
-  std::printf("%s: %.2f ms\n", title, costs.total_ms());
-  for (const CountingCost& cost : costs.steps())
-    std::printf("  %9.3f ms in %d  %s\n", cost.ms, cost.times, cost.step.c_str());
-}
-
-// What does not depend on being enabled is made for the first profiler of a set of metrics. Prints what the steps take.
-TEST(Counters, PreparationIsPaidOnce) {
-  const CounterProbe probe = probe_counters();
-  if (probe.status != CounterStatus::ok) GTEST_SKIP() << to_string(probe.status) << ": " << probe.message;
+// What does not depend on being enabled is made for the first profiler of a set of metrics.
+TEST_F(Counters, PreparationIsPaidOnce) {
   const Buffer from(kSmall), to(kSmall);
   // The row's metrics under names that nothing was counted by yet, also when this test is repeated.
   static int repetition = 0;
@@ -149,18 +144,11 @@ TEST(Counters, PreparationIsPaidOnce) {
     RangeProfiler profiler(wanted, &unprepared);
     count_copy(profiler, from, to, kSmall);
   }
-  double one_launch = 0, two_launches = 0;
   {
     RangeProfiler profiler(wanted, &prepared);
     count_copy(profiler, from, to, kSmall);
-    one_launch = prepared.total_ms();
     count_copy(profiler, from, to, kSmall);
-    two_launches = prepared.total_ms();
   }
-  print_costs("a launch, nothing prepared", unprepared);
-  print_costs("two launches of one profiler, prepared", prepared);
-  std::printf("of these, the second launch: %.2f ms\n", two_launches - one_launch);
-
   const auto times = [](const CountingCosts& costs, const char* step) {
     const CountingCost* found = costs.find(step);
     return found == nullptr ? 0 : found->times;
@@ -178,9 +166,7 @@ TEST(Counters, PreparationIsPaidOnce) {
   EXPECT_EQ(times(prepared, "the counted launch"), 2);
 }
 
-TEST(Counters, ErrorsOfTheLaunchPassThrough) {
-  const CounterProbe probe = probe_counters();
-  if (probe.status != CounterStatus::ok) GTEST_SKIP() << to_string(probe.status) << ": " << probe.message;
+TEST_F(Counters, ErrorsOfTheLaunchPassThrough) {
   const Metric bad[] = {{"bad", "lts__no_such_thing.sum", "1", ""}};
   try {
     RangeProfiler profiler(bad);
@@ -239,16 +225,9 @@ TEST(KernelResources, OrdinaryEdgesAreThoseOfALaunchInASeries) {
   const auto launches = [&](int count, bool programmatic) {
     return ordinary_edges(stream, [&] {
       for (int i = 0; i < count; ++i) {
-        cudaLaunchAttribute attribute{};
-        attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-        attribute.val.programmaticStreamSerializationAllowed = 1;
-        cudaLaunchConfig_t config{};
-        config.gridDim = 1;
-        config.blockDim = kThreads;
-        config.stream = stream;
-        config.attrs = &attribute;
-        config.numAttrs = programmatic && i > 0 ? 1 : 0;  // the first follows the launch before in the ordinary way
-        EXPECT_EQ(cudaLaunchKernelEx(&config, fill_kernel, data), cudaSuccess);
+        // The first follows the launch before in the ordinary way.
+        const LaunchShape shape{.grid = 1, .block = kThreads, .programmatic = programmatic && i > 0};
+        EXPECT_TRUE(launch_kernel("fill_kernel", fill_kernel, shape, stream, data).ok());
       }
       return success();
     });

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "kernels/core/cuda_status.h"
+#include "kernels/device/launch.cuh"
 #include "kernels/ptx/griddepcontrol.cuh"
 #include "tests/support/catalogue_cases.h"
 
@@ -61,6 +61,13 @@ Platform& device() {
   return *platform;
 }
 
+// Behind the launch ahead, which it does not wait for.
+template <class Kernel, class... Arguments>
+Status launch_early(unsigned blocks, Kernel* kernel, Arguments... arguments) {
+  const LaunchShape shape{.grid = blocks, .block = kThreads, .programmatic = true};
+  return launch_kernel("launch_early", kernel, shape, device().context().stream, arguments...);
+}
+
 // Old contents under the late kernel: NaN in every floating-point type.
 constexpr unsigned char kStale = 0xFF;
 
@@ -86,18 +93,9 @@ TEST(ProgrammaticLaunch, OverlapsAndIsSeenToOverlap) {
     device().synchronize();
     launch_late({{static_cast<unsigned char*>(middle.data()), static_cast<unsigned char*>(from.data()), kThreads}},
                 table);
-    cudaLaunchAttribute attribute{};
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config{};
-    config.gridDim = dim3(1);
-    config.blockDim = dim3(kThreads);
-    config.stream = device().context().stream;
-    config.attrs = &attribute;
-    config.numAttrs = 1;
-    ASSERT_EQ(cudaLaunchKernelEx(&config, copy_kernel, static_cast<const unsigned char*>(middle.data()),
-                                 static_cast<unsigned char*>(to.data()), wait),
-              cudaSuccess);
+    ASSERT_TRUE(launch_early(1, copy_kernel, static_cast<const unsigned char*>(middle.data()),
+                             static_cast<unsigned char*>(to.data()), wait)
+                    .ok());
     device().synchronize();
     std::vector<unsigned char> seen(kThreads);
     device().download(seen.data(), to.data(), kThreads);
@@ -156,18 +154,9 @@ TEST(ProgrammaticLaunch, WaitShowsWhatWasWrittenAlsoToReadOnlyLoads) {
     device().upload(words.data(), filled.data(), kThreads * sizeof(unsigned));
     late_words<<<1, kThreads, 0, device().context().stream>>>(static_cast<unsigned*>(words.data()), new_value);
     ASSERT_EQ(cudaGetLastError(), cudaSuccess);
-    cudaLaunchAttribute attribute{};
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config{};
-    config.gridDim = dim3(blocks);
-    config.blockDim = dim3(kThreads);
-    config.stream = device().context().stream;
-    config.attrs = &attribute;
-    config.numAttrs = 1;
-    ASSERT_EQ(cudaLaunchKernelEx(&config, read_around_wait, static_cast<const unsigned*>(words.data()),
-                                 static_cast<Seen*>(table.data())),
-              cudaSuccess);
+    ASSERT_TRUE(launch_early(blocks, read_around_wait, static_cast<const unsigned*>(words.data()),
+                             static_cast<Seen*>(table.data()))
+                    .ok());
     device().synchronize();
     std::vector<Seen> seen(std::size_t{blocks} * kThreads);
     device().download(seen.data(), table.data(), seen.size() * sizeof(Seen));
@@ -270,16 +259,7 @@ TEST_P(ProgrammaticVariant, IsWholeForTheLaunchBehindItInAGraph) {
       late_kernel<<<kBlocks, kThreads, 0, device().context().stream>>>(static_cast<const Restored*>(table.data()),
                                                                        static_cast<int>(tensors.size()));
       if (const Status status = overlapping(); !status.ok()) return status;
-      cudaLaunchAttribute attribute{};
-      attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-      attribute.val.programmaticStreamSerializationAllowed = 1;
-      cudaLaunchConfig_t config{};
-      config.gridDim = dim3(kBlocks);
-      config.blockDim = dim3(kThreads);
-      config.stream = device().context().stream;
-      config.attrs = &attribute;
-      config.numAttrs = 1;
-      return cuda_status(cudaLaunchKernelEx(&config, copy_all_kernel, from, to, bytes), "copy_all_kernel");
+      return launch_early(kBlocks, copy_all_kernel, from, to, bytes);
     });
     for (int replay = 0; replay < 3; ++replay) recording->replay();
     device().synchronize();

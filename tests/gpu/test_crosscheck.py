@@ -4,15 +4,12 @@ Needs a GPU, ncu and the permission to count; skipped, saying which is missing, 
     run.sh exec env NOISEFLOOR_BINARY=bin/noisefloor python3 -m pytest -rs tests/gpu/test_crosscheck.py
 """
 
-import os
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-PROGRAM = os.environ.get("NOISEFLOOR_BINARY", "")
+from tests.gpu.program import PROGRAM, ROOT, need_gpu, run
+
 # Memory-bound and tensor cores, the vendor's and ours. Dense products that run into the power cap are not among them: the harness's many launches
 # and ncu's one run at clocks up to 9 % apart.
 PROBLEMS = {"sampler_step.csv": "network,batch,elements,solver,noise,count\nncu,64,1048576,ddpm,given,1\n",
@@ -20,15 +17,9 @@ PROBLEMS = {"sampler_step.csv": "network,batch,elements,solver,noise,count\nncu,
 CASES = "(sampler_step.*/bf16/(cudnn|ptx_sm90a)|gemm.*/bf16/(cublaslt|tensor_core_sm80))$"
 
 
-def run(*command):
-    return subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=500, stdin=subprocess.DEVNULL, env=os.environ | {"NOISEFLOOR_BINARY": PROGRAM})
-
-
 def test_harness_and_ncu_agree(tmp_path):
     pytest.importorskip("pandas")
-    devices = run(PROGRAM, "devices").stdout if Path(PROGRAM).is_file() else ""
-    if "device 0" not in devices or "counters: ok" not in devices:
-        pytest.skip("no program, no GPU, or no counters here")
+    need_gpu("counters: ok")
     (tmp_path / "problems").mkdir()
     for name, text in PROBLEMS.items():
         (tmp_path / "problems" / name).write_text(text)

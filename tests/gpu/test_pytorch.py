@@ -3,10 +3,8 @@
 In a bundle: run.sh exec env NOISEFLOOR_BINARY=bin/noisefloor python3 -m pytest -rs tests/gpu/test_pytorch.py
 """
 
-import csv
 import json
 import os
-import shutil
 import signal
 import subprocess
 import time
@@ -14,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
-PROGRAM = os.environ.get("NOISEFLOOR_BINARY", "")
+from tests.gpu.program import PROGRAM, PYTHON, need_gpu, run
+from tests.gpu.program import rows as all_rows
+
 PROBLEMS = {
     "gemm.csv": "network,m,n,k,count\nsmall,512,512,512,1\n",
     "groupnorm.csv": "network,n,hw,channels,groups,count\nsmall,2,256,128,32,1\n",
@@ -22,19 +22,11 @@ PROBLEMS = {
 }
 
 
-def run(*command):
-    return subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=400, stdin=subprocess.DEVNULL)
-
-
 @pytest.fixture(scope="module")
 def problems(tmp_path_factory):
-    if not Path(PROGRAM).is_file():
-        pytest.skip("NOISEFLOOR_BINARY names no program")
-    if not shutil.which("nvidia-smi") or "device 0" not in run(PROGRAM, "devices").stdout:
-        pytest.skip("no CUDA device for this build")
-    python = os.environ.get("NOISEFLOOR_PYTHON") or "python3"
-    if run(python, "-c", "import torch; assert torch.cuda.is_available()").returncode != 0:
-        pytest.skip(f"{python} has no PyTorch that sees the GPU")
+    need_gpu()
+    if run(PYTHON, "-c", "import torch; assert torch.cuda.is_available()").returncode != 0:
+        pytest.skip(f"{PYTHON} has no PyTorch that sees the GPU")
     folder = tmp_path_factory.mktemp("problems")
     for name, text in PROBLEMS.items():
         (folder / name).write_text(text)
@@ -42,8 +34,7 @@ def problems(tmp_path_factory):
 
 
 def rows(folder):
-    with open(folder / "sweep.csv", newline="") as file:
-        return {(row["op"], row["variant"]): row for row in csv.DictReader(file)}
+    return {(row["op"], row["variant"]): row for row in all_rows(folder)}
 
 
 def sweep(problems, out, *more):

@@ -4,16 +4,13 @@ In a bundle: run.sh exec env NOISEFLOOR_BINARY=bin/noisefloor python3 -m pytest 
 """
 
 import csv
-import os
-import subprocess
 import sys
 from collections import defaultdict
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-PROGRAM = os.environ.get("NOISEFLOOR_BINARY", "")
+from tests.gpu.program import PROGRAM, ROOT, need_gpu, run
+
 WRITER = ROOT / "kernels/groupnorm/write_table.py"
 PROBLEMS = """network,n,hw,channels,groups,fusion,slab_stats,packed,count
 one,1,64,128,32,silu,,,1
@@ -22,17 +19,9 @@ one,2,256,256,32,silu,given,,1
 """
 
 
-def run(*command):
-    return subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL)
-
-
 @pytest.fixture(scope="module")
 def timings(tmp_path_factory):
-    if not PROGRAM:
-        pytest.skip("NOISEFLOOR_BINARY names no program")
-    devices = run(PROGRAM, "devices").stdout
-    if "sm_90" not in devices:
-        pytest.skip("no GPU of compute capability 9.0")
+    need_gpu("sm_90")
     folder = tmp_path_factory.mktemp("tune")
     (folder / "groupnorm.csv").write_text(PROBLEMS)
     result = run(PROGRAM, "tune", "groupnorm", "--problems", folder, "--out", folder / "times.csv")

@@ -1,34 +1,19 @@
-"""What tests/gpu/test_plugins_on_a_gpu.py tampers with, as far as a host goes: CUDA compiles, and Triton's interpreter runs its kernels."""
+"""What tests/gpu/test_plugins_on_a_gpu.py tampers with, as far as a host goes: Triton's interpreter runs its kernels."""
 
 import importlib.util
 import os
-import shutil
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from tests.cli.program import ROOT, needs_libpython, needs_program, rows, run, sweep
+from tests.cli.program import needs_libpython, needs_program, rows, run, sweep
 from tests.gpu.plugins import tampered
-
-NVCC = shutil.which("nvcc") or next((str(path) for path in Path("/usr/local").glob("cuda*/bin/nvcc")), None)
 
 
 @pytest.fixture
 def written(tmp_path):
     assert run("new-kernel", "groupnorm", "--out", tmp_path).returncode == 0
     return tmp_path
-
-
-@needs_program
-@pytest.mark.skipif(NVCC is None, reason="no nvcc")
-def test_tampered_cuda_compiles(written):
-    (written / "mine.cu").write_text(tampered.cuda((written / "groupnorm.cu").read_text()))
-    subprocess.run([NVCC, "-arch=sm_75", "-shared", "-Xcompiler", "-fPIC", "-I", ROOT / "bench/plugin/include", written / "mine.cu", "-o", written / "mine.so"],
-                   check=True)  # fmt: skip
-    listed = run("list", "variants", "--ops", "groupnorm", "--plugin", written / "mine.so")
-    assert all(name in listed.stdout for name in tampered.REASONS), listed.stderr
 
 
 @needs_program

@@ -1,24 +1,8 @@
-"""groupnorm as `noisefloor new-kernel` writes it in CUDA and Triton, with rows beside it that are each tampered with in one place."""
+"""groupnorm as `noisefloor new-kernel` writes it in Triton, with rows beside it that are each tampered with in one place."""
 
 import re
 
-# Of each row what it replaces, at its last occurrence, in a copy of the kernel and its launch.
-CUDA = {
-    "stale": [("  return cudaGetLastError();", """\
-  static void* kept = nullptr;
-  const size_t bytes = sizeof(T) * integer("n") * integer("hw") * channels;
-  const auto stream = static_cast<cudaStream_t>(call->stream);
-  if (kept == nullptr && cudaMalloc(&kept, bytes) == cudaSuccess)
-    cudaMemcpyAsync(kept, data<T>(p, "y"), bytes, cudaMemcpyDeviceToDevice, stream);
-  return cudaMemcpyAsync(data<T>(p, "y"), kept, bytes, cudaMemcpyDeviceToDevice, stream);""")],
-    "other_stream": [("  groupnorm<<<", """\
-  static cudaStream_t side = nullptr;
-  if (side == nullptr) cudaStreamCreateWithFlags(&side, cudaStreamNonBlocking);
-  groupnorm<<<"""), ("static_cast<cudaStream_t>(call->stream)", "side")],
-    "past_the_end": [("    y[place(i)] = T(value);", "    y[place(i)] = T(value);\n    if (i >= elements - group) y[place(i + group)] = T(value);")],
-    "first_right": [("  groupnorm<<<", "  static int calls = 0;\n  const bool first = calls++ == 0;\n  groupnorm<<<"),
-                    ('(p, "gamma")', '(p, first ? "gamma" : "beta")')],
-}  # fmt: skip
+# Of each row what it replaces, at its last occurrence, in a copy of the kernel and its launch. (rows.cu does the like in CUDA.)
 TRITON = {
     "stale": [("# fmt: skip\n", "# fmt: skip\n    kept.append(t.y.clone() if not kept else kept[0])\n    return kept[0]\n")],
     "other_stream": [("    groupnorm[", "    with torch.cuda.stream(torch.cuda.Stream()):\n        groupnorm[")],
@@ -43,22 +27,8 @@ def replaced(text, pairs):
     return text
 
 
-def cuda(text):
-    """A row of each name; the right one is not among them."""
-    start, end = text.index("// x and y are"), text.index("const char* can_run(")
-    kernel, launcher = text[start:end].split("int launch(void*")
-    copies = "".join(f"namespace {name} {{\n{replaced(kernel, pairs)}int launch(void*{launcher}}}  // namespace {name}\n\n" for name, pairs in CUDA.items())
-    rows = f"""\
-  static noisefloor_plugin rows[] = {{{", ".join(["row"] * len(CUDA))}}};
-  if (index >= {len(CUDA)}) return nullptr;
-  rows[index].name = (const char*[]){{{", ".join(f'"{name}"' for name in CUDA)}}}[index];
-  rows[index].launch = (decltype(row.launch)[]){{{", ".join(f"{name}::launch" for name in CUDA)}}}[index];
-  return &rows[index];"""
-    return replaced(text[:start] + copies + text[end:], [("    mine.launch = launch;\n", ""), ("  return index == 0 ? &row : nullptr;", rows)])
-
-
 def triton(text, names=tuple(TRITON)):
-    """As above, behind the right one."""
+    """A row of each name, behind the right one."""
     kernel = text[text.index("@triton.jit") :]
     for name in names:
         copy = replaced(kernel, TRITON[name]).replace("kept", f"kept_{name}")

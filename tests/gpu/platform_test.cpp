@@ -1,17 +1,46 @@
-// What an edge between two kernels takes, on this GPU.
+// A platform's own services on a GPU: comparisons, recordings, and what an edge between two kernels takes.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <vector>
 
 #include "bench/measure/short_edges.h"
 #include "bench/platform/child_process.h"
+#include "bench/platform/cuda_check.h"
 #include "bench/platform/cuda_kernels.h"
 #include "bench/platform/platform.h"
 #include "reports/run/statistics.h"
+#include "tests/support/comparisons.h"
 
 namespace noisefloor {
 namespace {
+
+// As tests/bench/measure/verify_test.cpp has it on the host.
+TEST(Comparisons, AreThoseOfAPlainLoop) {
+  const auto platform = make_cuda_platform(0);
+  check_comparisons(*platform, [](const std::string& wrong) { ADD_FAILURE() << wrong; });
+}
+
+// A launch that waits for the device would wait for ever. A whole network's cold samples are the first replays of its
+// graph, with other networks' graphs beside it.
+TEST(Recordings, ReplayForTheFirstTimeBehindTheGate) {
+  const auto platform = make_cuda_platform(0);
+  const auto stream = static_cast<cudaStream_t>(platform->context().stream);
+  std::vector<std::unique_ptr<Recording>> beside;
+  for (const int nodes : {500, 1000, 2000, 4000, 2000, 1000, 500, 8000}) {
+    const auto launch = [&] {
+      for (int i = 0; i < nodes; ++i) CUDA_CHECK(harness::do_nothing(stream));
+      return success();
+    };
+    beside.push_back(platform->record(launch));
+    const auto replay = [recording = beside.back().get()] {
+      recording->replay();
+      return success();
+    };
+    EXPECT_EQ(platform->time_cold(replay, 4, {}).size(), 4u) << nodes;
+  }
+}
 
 TEST(Edges, AreTimedByChainsWithoutWork) {
   const auto platform = make_cuda_platform(0);
