@@ -1,30 +1,29 @@
-// What counting a set of metrics needs and enabling the profiler does not change: the host object, the image that the
-// hardware is configured with, and the number of passes. Includes CUPTI's headers; for the *_cuda.cpp files of this
+// What counting a set of metrics needs and enabling the profiler does not change: CUPTI's host object, the image that
+// the hardware is configured with, and the number of passes. Includes CUPTI's headers; for the *_cuda.cpp files of this
 // folder, and tests of theirs, only.
 #pragma once
 
 #include <cuda.h>
+#include <cupti_profiler_host.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "bench/counters/counting_costs.h"
-#include "bench/counters/cupti_host_object.h"
 #include "bench/counters/metrics.h"
 
 namespace noisefloor {
 
 class CounterConfig {
  public:
-  // `availability` as CuptiHostObject takes it. Keeps copies of the names. Throws CountersUnavailable, naming the
-  // metric that the chip does not have.
+  // Needs no GPU. `availability` is the image of the counters that a device offers to this user, or empty. Keeps copies
+  // of the names. A metric that the chip does not have goes to `unknown`, and the others are configured; without that,
+  // throws CountersUnavailable, naming it. Throws that, too, where CUPTI does not know the chip.
   CounterConfig(const std::string& chip, std::vector<std::uint8_t> availability, std::span<const Metric> wanted,
-                CountingCosts* costs = nullptr);
-  CounterConfig(const CounterConfig&) = delete;
-  CounterConfig& operator=(const CounterConfig&) = delete;
+                std::vector<std::string>* unknown = nullptr);
 
   const std::vector<std::string>& names() const { return names_; }          // ours
   const std::vector<std::string>& cupti_names() const { return metrics_; }  // CUPTI's, in the same order
@@ -36,16 +35,18 @@ class CounterConfig {
   std::vector<double> evaluate(const std::vector<std::uint8_t>& counter_data);
 
  private:
-  std::vector<std::string> names_;
-  std::vector<std::string> metrics_;
-  CuptiHostObject host_;
+  struct Deinitialize {
+    void operator()(CUpti_Profiler_Host_Object* object) const;
+  };
+  std::vector<std::uint8_t> availability_;  // CUPTI keeps a pointer to it, not a copy
+  std::unique_ptr<CUpti_Profiler_Host_Object, Deinitialize> object_;
+  std::vector<std::string> names_, metrics_;
   std::vector<std::uint8_t> image_;
   std::size_t passes_ = 0;
 };
 
 // The configuration of `wanted` on a device and a context of it: made at the first request of the process, and the same
-// one after that. `costs` gets the steps that this request took.
-CounterConfig& counter_config(int device, CUcontext context, std::span<const Metric> wanted,
-                              CountingCosts* costs = nullptr);
+// one after that. A request that throws leaves nothing behind: what was lacking may be there at the next one.
+CounterConfig& counter_config(int device, CUcontext context, std::span<const Metric> wanted);
 
 }  // namespace noisefloor

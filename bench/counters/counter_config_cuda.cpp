@@ -2,18 +2,16 @@
 
 #include <fmt/format.h>
 
-#include <memory>
+#include <map>
+#include <mutex>
 #include <utility>
 
-#include "bench/counters/counter_status.h"
 #include "bench/counters/cupti_api.h"
-#include "bench/counters/once.h"
 
 namespace noisefloor {
 namespace {
 
-std::string chip_name(int device, CountingCosts* costs) {
-  const TimedStep step(costs, "cuptiDeviceGetChipName");
+std::string chip_name(int device) {
   auto params = NOISEFLOOR_CUPTI_PARAMS(CUpti_Device_GetChipName_Params);
   params.deviceIndex = static_cast<std::size_t>(device);
   check_cupti(cupti::api().device_chip_name(&params), "cuptiDeviceGetChipName");
@@ -21,41 +19,89 @@ std::string chip_name(int device, CountingCosts* costs) {
 }
 
 // The counters that this device offers to this user.
-std::vector<std::uint8_t> availability(CUcontext context, CountingCosts* costs) {
+std::vector<std::uint8_t> availability_of(CUcontext context) {
   auto params = NOISEFLOOR_CUPTI_PARAMS(CUpti_Profiler_GetCounterAvailability_Params);
   params.ctx = context;
-  const auto ask = [&] {
-    const TimedStep step(costs, "cuptiProfilerGetCounterAvailability");
-    check_cupti(cupti::api().counter_availability(&params), "cuptiProfilerGetCounterAvailability");
-  };
-  ask();  // for the size
+  check_cupti(cupti::api().counter_availability(&params), "cuptiProfilerGetCounterAvailability");  // for the size
   std::vector<std::uint8_t> image(params.counterAvailabilityImageSize);
   params.pCounterAvailabilityImage = image.data();
-  ask();
+  check_cupti(cupti::api().counter_availability(&params), "cuptiProfilerGetCounterAvailability");
   return image;
 }
 
-CuptiHostObject timed_host_object(const std::string& chip, std::vector<std::uint8_t> availability,
-                                  CountingCosts* costs) {
-  const TimedStep step(costs, "cuptiProfilerHostInitialize");
-  return CuptiHostObject(chip, std::move(availability));
+CUpti_Profiler_Host_Object* host_object(const std::string& chip, const std::vector<std::uint8_t>& availability) {
+  auto params = NOISEFLOOR_CUPTI_PARAMS(CUpti_Profiler_Host_Initialize_Params);
+  params.profilerType = CUPTI_PROFILER_TYPE_RANGE_PROFILER;
+  params.pChipName = chip.c_str();
+  params.pCounterAvailabilityImage = availability.empty() ? nullptr : availability.data();
+  const CUptiResult result = cupti::api().host_initialize(&params);
+  if (result == CUPTI_ERROR_INVALID_CHIP_NAME || result == CUPTI_ERROR_INVALID_PARAMETER)
+    throw CountersUnavailable(CounterStatus::unsupported_chip,
+                              "this CUPTI does not know the chip '" + chip + "'; use a newer one");
+  check_cupti(result, "cuptiProfilerHostInitialize");
+  return params.pHostObject;
+}
+
+bool knows(CUpti_Profiler_Host_Object* object, const char* metric) {
+  auto params = NOISEFLOOR_CUPTI_PARAMS(CUpti_Profiler_Host_GetMetricProperties_Params);
+  params.pHostObject = object;
+  params.pMetricName = metric;
+  return cupti::api().host_metric_properties(&params) == CUPTI_SUCCESS;
+}
+
+std::vector<std::uint8_t> configured(CUpti_Profiler_Host_Object* object, std::vector<const char*> metrics) {
+  auto add = NOISEFLOOR_CUPTI_PARAMS(CUpti_Profiler_Host_ConfigAddMetrics_Params);
+  add.pHostObject = object;
+  add.ppMetricNames = metrics.data();
+  add.numMetrics = metrics.size();
+  check_cupti(cupti::api().host_add_metrics(&add), "cuptiProfilerHostConfigAddMetrics");
+
+  auto size = NOISEFLOOR_CUPTI_PARAMS(CUpti_Profiler_Host_GetConfigImageSize_Params);
+  size.pHostObject = object;
+  check_cupti(cupti::api().host_config_size(&size), "cuptiProfilerHostGetConfigImageSize");
+  std::vector<std::uint8_t> image(size.configImageSize);
+
+  auto get = NOISEFLOOR_CUPTI_PARAMS(CUpti_Profiler_Host_GetConfigImage_Params);
+  get.pHostObject = object;
+  get.configImageSize = image.size();
+  get.pConfigImage = image.data();
+  check_cupti(cupti::api().host_config(&get), "cuptiProfilerHostGetConfigImage");
+  return image;
+}
+
+std::size_t passes_of(std::vector<std::uint8_t>& image) {
+  auto params = NOISEFLOOR_CUPTI_PARAMS(CUpti_Profiler_Host_GetNumOfPasses_Params);
+  params.configImageSize = image.size();
+  params.pConfigImage = image.data();
+  check_cupti(cupti::api().host_passes(&params), "cuptiProfilerHostGetNumOfPasses");
+  return params.numOfPasses;
 }
 
 }  // namespace
 
+void CounterConfig::Deinitialize::operator()(CUpti_Profiler_Host_Object* object) const {
+  auto params = NOISEFLOOR_CUPTI_PARAMS(CUpti_Profiler_Host_Deinitialize_Params);
+  params.pHostObject = object;
+  cupti::api().host_deinitialize(&params);
+}
+
 CounterConfig::CounterConfig(const std::string& chip, std::vector<std::uint8_t> availability,
-                             std::span<const Metric> wanted, CountingCosts* costs)
-    : host_(timed_host_object(chip, std::move(availability), costs)) {
-  const TimedStep step(costs, "host: metric names to a configuration");
-  for (const Metric& candidate : wanted) {
-    if (!host_.knows(candidate.cupti))
-      throw CountersUnavailable(CounterStatus::unsupported_chip, fmt::format("the chip {} has no metric '{}' ({})",
-                                                                             chip, candidate.cupti, candidate.name));
-    names_.emplace_back(candidate.name);
-    metrics_.emplace_back(candidate.cupti);
+                             std::span<const Metric> wanted, std::vector<std::string>* unknown)
+    : availability_(std::move(availability)), object_(host_object(chip, availability_)) {
+  for (const Metric& one : wanted) {
+    if (knows(object_.get(), one.cupti)) {
+      names_.emplace_back(one.name);
+      metrics_.emplace_back(one.cupti);
+    } else if (unknown != nullptr) {
+      unknown->emplace_back(one.cupti);
+    } else {
+      throw CountersUnavailable(CounterStatus::unsupported_chip,
+                                fmt::format("the chip {} has no metric '{}' ({})", chip, one.cupti, one.name));
+    }
   }
-  image_ = host_.configure(cupti_pointers());
-  passes_ = CuptiHostObject::passes(image_);
+  if (names_.empty()) return;
+  image_ = configured(object_.get(), cupti_pointers());
+  passes_ = passes_of(image_);
 }
 
 std::vector<const char*> CounterConfig::cupti_pointers() const {
@@ -65,19 +111,39 @@ std::vector<const char*> CounterConfig::cupti_pointers() const {
 }
 
 std::vector<double> CounterConfig::evaluate(const std::vector<std::uint8_t>& counter_data) {
-  return host_.evaluate(counter_data, 0, cupti_pointers());
+  std::vector<const char*> metrics = cupti_pointers();
+  std::vector<double> values(metrics.size());
+  auto params = NOISEFLOOR_CUPTI_PARAMS(CUpti_Profiler_Host_EvaluateToGpuValues_Params);
+  params.pHostObject = object_.get();
+  params.pCounterDataImage = counter_data.data();
+  params.counterDataImageSize = counter_data.size();
+  params.rangeIndex = 0;
+  params.ppMetricNames = metrics.data();
+  params.numMetrics = metrics.size();
+  params.pMetricValues = values.data();
+  check_cupti(cupti::api().host_evaluate(&params), "cuptiProfilerHostEvaluateToGpuValues");
+  return values;
 }
 
-CounterConfig& counter_config(int device, CUcontext context, std::span<const Metric> wanted, CountingCosts* costs) {
+CounterConfig& counter_config(int device, CUcontext context, std::span<const Metric> wanted) {
   // Never destroyed: CUPTI may be gone before the statics of this program are.
   using Key = std::pair<int, std::vector<std::pair<std::string, std::string>>>;
-  static auto& configs = *new MadeOnce<Key, CounterConfig>;
+  static auto& configs = *new std::map<Key, std::unique_ptr<CounterConfig>>;
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
   Key key{device, {}};
-  for (const Metric& candidate : wanted) key.second.emplace_back(candidate.name, candidate.cupti);
-  return configs.get(key, [&] {
-    const std::string chip = chip_name(device, costs);
-    return std::make_unique<CounterConfig>(chip, availability(context, costs), wanted, costs);
-  });
+  for (const Metric& one : wanted) key.second.emplace_back(one.name, one.cupti);
+  auto found = configs.find(key);
+  if (found == configs.end())
+    found = configs.emplace(key, std::make_unique<CounterConfig>(chip_name(device), availability_of(context), wanted))
+                .first;
+  return *found->second;
+}
+
+MetricCheck check_metrics(const std::string& chip, std::span<const Metric> wanted) {
+  MetricCheck result;
+  result.passes = CounterConfig(chip, {}, wanted, &result.unknown).passes();
+  return result;
 }
 
 }  // namespace noisefloor

@@ -9,9 +9,14 @@
 #include <cupti_target.h>
 #include <cupti_version.h>
 
+#include <atomic>
+
+#include "bench/counters/counter_status.h"
 #include "kernels/core/dynamic_library.h"
 
-namespace noisefloor::cupti {
+namespace noisefloor {
+
+namespace cupti {
 
 // Called here, and the function of the library.
 #define NOISEFLOOR_CUPTI(X)                                              \
@@ -53,4 +58,33 @@ struct Api {
 
 const Api& api();  // throws CountersUnavailable (no_cupti) with the loader's words
 
-}  // namespace noisefloor::cupti
+}  // namespace cupti
+
+// A parameter block with the size field by which CUPTI knows its version.
+template <class Params>
+Params sized_params(std::size_t size) {
+  Params params{};
+  params.structSize = size;
+  return params;
+}
+#define NOISEFLOOR_CUPTI_PARAMS(type) ::noisefloor::sized_params<type>(type##_STRUCT_SIZE)
+
+void check_cupti(CUptiResult result, const char* call);  // throws CountersUnavailable
+
+// CUPTI has one range profiler and one set of activity callbacks a process, and answers a second user with "invalid
+// parameter". The one `Owner` of this process that is alive; another one throws CountersUnavailable (busy).
+template <class Owner>
+class OnlyOne {
+ public:
+  explicit OnlyOne(const char* message) {
+    if (taken_.exchange(true)) throw CountersUnavailable(CounterStatus::busy, message);
+  }
+  ~OnlyOne() { taken_ = false; }
+  OnlyOne(const OnlyOne&) = delete;
+  OnlyOne& operator=(const OnlyOne&) = delete;
+
+ private:
+  static inline std::atomic<bool> taken_ = false;
+};
+
+}  // namespace noisefloor

@@ -3,30 +3,19 @@
 #include <cuda.h>
 #include <fmt/format.h>
 
-#include <string>
-
-#include "bench/counters/counter_status.h"
-#include "kernels/core/dynamic_library.h"
-
-namespace noisefloor::cupti {
-namespace {
-
-Api load_api() {
-  // The toolkit's major version, which CUPTI shares: another one has another ABI.
-  const std::string name = fmt::format("libcupti.so.{}", CUDA_VERSION / 1000);
-  const DynamicLibrary library(name.c_str(), NOISEFLOOR_CUPTI_LIBRARY_DIR);
-  Api api{};
-  NOISEFLOOR_CUPTI(NOISEFLOOR_API_LOAD)
-  return api;
-}
-
-}  // namespace
+namespace noisefloor {
+namespace cupti {
 
 const Api& api() {
   // A throw leaves it unset, so the next call says the same again.
   static const Api loaded = [] {
     try {
-      return load_api();
+      // The toolkit's major version, which CUPTI shares: another one has another ABI.
+      const DynamicLibrary library(fmt::format("libcupti.so.{}", CUDA_VERSION / 1000).c_str(),
+                                   NOISEFLOOR_CUPTI_LIBRARY_DIR);
+      Api api{};
+      NOISEFLOOR_CUPTI(NOISEFLOOR_API_LOAD)
+      return api;
     } catch (const LibraryMissing& error) {
       throw CountersUnavailable(CounterStatus::no_cupti, fmt::format("no CUPTI: {}", error.what()));
     }
@@ -34,4 +23,10 @@ const Api& api() {
   return loaded;
 }
 
-}  // namespace noisefloor::cupti
+}  // namespace cupti
+
+void check_cupti(CUptiResult result, const char* call) {
+  if (result != CUPTI_SUCCESS) throw counters_unavailable(static_cast<int>(result), call);
+}
+
+}  // namespace noisefloor

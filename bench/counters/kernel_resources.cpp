@@ -1,6 +1,10 @@
 #include "bench/counters/kernel_resources.h"
 
+#include <cxxabi.h>
+
 #include <algorithm>
+#include <cstdlib>
+#include <memory>
 
 namespace noisefloor {
 
@@ -25,6 +29,13 @@ void complete_occupancy(KernelResources& kernel, const SmLimits& sm) {
   kernel.occupancy_limiter.clear();
   for (const auto& [exceeded, name] : limits)
     if (exceeded) kernel.occupancy_limiter += std::string(kernel.occupancy_limiter.empty() ? "" : " and ") + name;
+}
+
+std::string demangled(const std::string& name) {
+  int status = 0;
+  const std::unique_ptr<char, decltype(&std::free)> text(abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status),
+                                                         &std::free);
+  return status == 0 ? text.get() : name;
 }
 
 std::string short_kernel_name(std::string_view demangled) {

@@ -44,6 +44,8 @@ struct SmLimits {
 // What follows from grid, block, registers, shared memory and blocks_per_sm.
 void complete_occupancy(KernelResources& kernel, const SmLimits& sm);
 
+std::string demangled(const std::string& name);  // of a kernel; what is no mangled name stays as it is
+
 // A demangled name without return type, parameters, unnamed namespaces and our own: what stays the same from build to
 // build, and tells instances of a template apart.
 std::string short_kernel_name(std::string_view demangled);

@@ -1,9 +1,7 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
-#include <cxxabi.h>
 #include <fmt/format.h>
 
-#include <cstdlib>
 #include <memory>
 #include <set>
 #include <stdexcept>
@@ -133,13 +131,6 @@ int behind_ordinary_edges(cudaGraph_t graph) {
   visit_nodes(
       graph, [](cudaGraphNode_t) {}, [&](cudaGraph_t child) { found += behind_ordinary_edges(child); });
   return found;
-}
-
-std::string demangled(const char* name) {
-  int status = 0;
-  const std::unique_ptr<char, decltype(&std::free)> text(abi::__cxa_demangle(name, nullptr, nullptr, &status),
-                                                         &std::free);
-  return status == 0 ? text.get() : name;
 }
 
 SmLimits current_limits() {

@@ -1,7 +1,6 @@
 #include "bench/counters/kernel_trace.h"
 
 #include <cuda_runtime_api.h>
-#include <cxxabi.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,8 +9,7 @@
 #include <mutex>
 
 #include "bench/counters/cupti_api.h"
-#include "bench/counters/cupti_host_object.h"
-#include "bench/counters/once.h"
+#include "bench/counters/kernel_resources.h"
 
 namespace noisefloor {
 namespace {
@@ -113,13 +111,6 @@ class Enabled {
 void flush() {
   check_cuda(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
   check_cupti(cupti::api().activity_flush_all(0), "cuptiActivityFlushAll");
-}
-
-std::string demangled(const std::string& name) {
-  int status = 0;
-  const std::unique_ptr<char, decltype(&std::free)> text(abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status),
-                                                         std::free);
-  return status == 0 && text ? text.get() : name;
 }
 
 // Before anything is enabled: records without a buffer to go to are lost.

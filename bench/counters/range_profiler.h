@@ -12,7 +12,6 @@
 #include <string>
 
 #include "bench/counters/counter_status.h"
-#include "bench/counters/counting_costs.h"
 #include "bench/counters/metrics.h"
 
 namespace noisefloor {
@@ -21,9 +20,8 @@ class RangeProfiler {
  public:
   // Prepares the collection of `wanted` on the current CUDA device (its primary context is created if it is not there
   // yet). Throws CountersUnavailable: no CUPTI in this build, no permission, another profiler at work, a device that
-  // cannot be counted, a metric that the chip does not have (named). `costs`, where given, gets what each step took,
-  // the destructor's too.
-  explicit RangeProfiler(std::span<const Metric> wanted, CountingCosts* costs = nullptr);
+  // cannot be counted, a metric that the chip does not have (named).
+  explicit RangeProfiler(std::span<const Metric> wanted);
   ~RangeProfiler();  // disables profiling on the context
   RangeProfiler(const RangeProfiler&) = delete;
   RangeProfiler& operator=(const RangeProfiler&) = delete;

@@ -11,7 +11,6 @@
 
 #include "bench/counters/counter_config.h"
 #include "bench/counters/cupti_api.h"
-#include "bench/counters/once.h"
 
 namespace noisefloor {
 namespace {
@@ -39,8 +38,7 @@ CUcontext current_context() {
   return context;
 }
 
-void initialize_cupti(CountingCosts* costs) {
-  const TimedStep step(costs, "cuptiProfilerInitialize");
+void initialize_cupti() {
   auto params = NOISEFLOOR_CUPTI_PARAMS(CUpti_Profiler_Initialize_Params);
   check_cupti(cupti::api().initialize(&params), "cuptiProfilerInitialize");
 }
@@ -48,16 +46,13 @@ void initialize_cupti(CountingCosts* costs) {
 // Enabled from construction to destruction.
 class Enabled {
  public:
-  Enabled(CUcontext context, CountingCosts* costs)
-      : costs_(costs), disable_step_(costs == nullptr ? 0 : costs->enter("cuptiRangeProfilerDisable")) {
-    const TimedStep step(costs, "cuptiRangeProfilerEnable");
+  explicit Enabled(CUcontext context) {
     auto params = NOISEFLOOR_CUPTI_PARAMS(CUpti_RangeProfiler_Enable_Params);
     params.ctx = context;
     check_cupti(cupti::api().range_enable(&params), "cuptiRangeProfilerEnable");
     object_ = params.pRangeProfilerObject;
   }
   ~Enabled() {
-    const TimedStep step(costs_, disable_step_);
     auto params = NOISEFLOOR_CUPTI_PARAMS(CUpti_RangeProfiler_Disable_Params);
     params.pRangeProfilerObject = object_;
     cupti::api().range_disable(&params);
@@ -68,14 +63,11 @@ class Enabled {
   // One of the calls that take the object, whose parameter block the caller has filled but for that.
   template <class Params>
   void call(CUptiResult (*function)(Params*), Params& params, const char* name) const {
-    const TimedStep step(costs_, name);
     params.pRangeProfilerObject = object_;
     check_cupti(function(&params), name);
   }
 
  private:
-  CountingCosts* costs_;
-  std::size_t disable_step_;
   CUpti_RangeProfiler_Object* object_ = nullptr;
 };
 
@@ -83,14 +75,12 @@ class Enabled {
 
 struct RangeProfiler::State {
   OnlyOne<State> only_one{"counters: another RangeProfiler of this process is still alive"};
-
-  CountingCosts* costs;
   CounterConfig& config;
   Enabled enabled;
   std::vector<std::uint8_t> counter_data;
 
-  State(int device, CUcontext context, std::span<const Metric> wanted, CountingCosts* costs_)
-      : costs(costs_), config(counter_config(device, context, wanted, costs_)), enabled(context, costs_) {
+  State(int device, CUcontext context, std::span<const Metric> wanted)
+      : config(counter_config(device, context, wanted)), enabled(context) {
     // Asked of every object that is enabled: it lays the counter data out by what it was asked for here.
     std::vector<const char*> metrics = config.cupti_pointers();
     auto size = NOISEFLOOR_CUPTI_PARAMS(CUpti_RangeProfiler_GetCounterDataSize_Params);
@@ -131,11 +121,8 @@ struct RangeProfiler::State {
     auto push = NOISEFLOOR_CUPTI_PARAMS(CUpti_RangeProfiler_PushRange_Params);
     push.pRangeName = kRangeName;
     enabled.call(cupti::api().range_push, push, "cuptiRangeProfilerPushRange");
-    {
-      const TimedStep step(costs, "the counted launch");
-      launch();
-      check_cuda(cudaDeviceSynchronize(), "the counted launch");
-    }
+    launch();
+    check_cuda(cudaDeviceSynchronize(), "the counted launch");
     auto pop = NOISEFLOOR_CUPTI_PARAMS(CUpti_RangeProfiler_PopRange_Params);
     enabled.call(cupti::api().range_pop, pop, "cuptiRangeProfilerPopRange");
     auto stop = NOISEFLOOR_CUPTI_PARAMS(CUpti_RangeProfiler_Stop_Params);
@@ -158,13 +145,13 @@ struct RangeProfiler::State {
   }
 };
 
-RangeProfiler::RangeProfiler(std::span<const Metric> wanted, CountingCosts* costs) {
+RangeProfiler::RangeProfiler(std::span<const Metric> wanted) {
   if (wanted.empty()) throw std::invalid_argument("RangeProfiler: no metric was asked for");
   int device = 0;
   check_cuda(cudaGetDevice(&device), "cudaGetDevice");
   check_cuda(cudaFree(nullptr), "creating the CUDA context");
-  initialize_cupti(costs);
-  state_ = std::make_unique<State>(device, current_context(), wanted, costs);
+  initialize_cupti();
+  state_ = std::make_unique<State>(device, current_context(), wanted);
 }
 
 RangeProfiler::~RangeProfiler() = default;
@@ -183,16 +170,12 @@ std::map<std::string, double> RangeProfiler::measure(const std::function<void(in
     if (pass == most)
       throw CountersUnavailable(CounterStatus::failed,
                                 fmt::format("counters: the replay does not end after {} passes of {}", pass, passes()));
-    {
-      const TimedStep step(state.costs, "before the pass");
-      if (before_pass) before_pass(static_cast<int>(pass));
-      check_cuda(cudaDeviceSynchronize(), "before a counted launch");
-    }
+    if (before_pass) before_pass(static_cast<int>(pass));
+    check_cuda(cudaDeviceSynchronize(), "before a counted launch");
     last = state.pass(launch);
   }
   state.decode();
 
-  const TimedStep step(state.costs, "cuptiProfilerHostEvaluateToGpuValues");
   const std::vector<double> values = state.config.evaluate(state.counter_data);
   std::map<std::string, double> result;
   for (std::size_t i = 0; i < values.size(); ++i) {

@@ -128,44 +128,6 @@ TEST_F(Counters, EachProfilerCountsItsOwnLaunch) {
   expect_copy(count_copy(profiler, from, to, kSmall), kSmall);
 }
 
-// What does not depend on being enabled is made for the first profiler of a set of metrics.
-TEST_F(Counters, PreparationIsPaidOnce) {
-  const Buffer from(kSmall), to(kSmall);
-  // The row's metrics under names that nothing was counted by yet, also when this test is repeated.
-  static int repetition = 0;
-  const std::string suffix = " " + std::to_string(++repetition);
-  std::vector<std::string> names;
-  for (const Metric& each : row_metrics()) names.push_back(each.name + suffix);
-  std::vector<Metric> wanted(row_metrics().begin(), row_metrics().end());
-  for (std::size_t i = 0; i < wanted.size(); ++i) wanted[i].name = names[i].c_str();
-
-  CountingCosts unprepared, prepared;
-  {
-    RangeProfiler profiler(wanted, &unprepared);
-    count_copy(profiler, from, to, kSmall);
-  }
-  {
-    RangeProfiler profiler(wanted, &prepared);
-    count_copy(profiler, from, to, kSmall);
-    count_copy(profiler, from, to, kSmall);
-  }
-  const auto times = [](const CountingCosts& costs, const char* step) {
-    const CountingCost* found = costs.find(step);
-    return found == nullptr ? 0 : found->times;
-  };
-  for (const char* step : {"cuptiDeviceGetChipName", "cuptiProfilerGetCounterAvailability",
-                           "cuptiProfilerHostInitialize", "host: metric names to a configuration"}) {
-    EXPECT_GE(times(unprepared, step), 1) << step;
-    EXPECT_EQ(times(prepared, step), 0) << step;
-  }
-  for (const CountingCosts* costs : {&unprepared, &prepared}) {
-    EXPECT_EQ(times(*costs, "cuptiRangeProfilerEnable"), 1);
-    EXPECT_EQ(times(*costs, "cuptiRangeProfilerDisable"), 1);
-  }
-  EXPECT_EQ(times(unprepared, "the counted launch"), 1);  // the row's metrics are counted in one pass
-  EXPECT_EQ(times(prepared, "the counted launch"), 2);
-}
-
 TEST_F(Counters, ErrorsOfTheLaunchPassThrough) {
   const Metric bad[] = {{"bad", "lts__no_such_thing.sum", "1", ""}};
   try {

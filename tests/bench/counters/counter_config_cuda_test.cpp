@@ -10,81 +10,61 @@
 namespace noisefloor {
 namespace {
 
-constexpr const char* kChip = "GH100";
-
-// Null, and the reason, where CUPTI is not on this machine.
-std::unique_ptr<CounterConfig> configure(std::span<const Metric> wanted, std::string& why,
-                                         CountingCosts* costs = nullptr) {
-  try {
-    return std::make_unique<CounterConfig>(kChip, std::vector<std::uint8_t>(), wanted, costs);
-  } catch (const CountersUnavailable& error) {
-    if (error.status() != CounterStatus::no_cupti) throw;
-    why = error.what();
-    return nullptr;
+class Configured : public testing::Test {
+ protected:
+  // Null, and the test is skipped, where CUPTI is not on this machine.
+  static std::unique_ptr<CounterConfig> of(std::span<const Metric> wanted) {
+    return std::make_unique<CounterConfig>("GH100", std::vector<std::uint8_t>(), wanted);
   }
-}
-
-TEST(CounterConfig, HoldsItsMetricsByName) {
-  std::string why;
-  CountingCosts costs;
-  const auto config = configure(row_metrics(), why, &costs);
-  if (!config) GTEST_SKIP() << why;
-  ASSERT_EQ(config->names().size(), row_metrics().size());
-  const auto pointers = config->cupti_pointers();
-  ASSERT_EQ(pointers.size(), row_metrics().size());
-  for (std::size_t i = 0; i < pointers.size(); ++i) {
-    EXPECT_EQ(config->names()[i], row_metrics()[i].name);
-    EXPECT_STREQ(pointers[i], row_metrics()[i].cupti);
+  void SetUp() override {
+    try {
+      row = of(row_metrics());
+    } catch (const CountersUnavailable& error) {
+      if (error.status() != CounterStatus::no_cupti) throw;
+      GTEST_SKIP() << error.what();
+    }
   }
-  EXPECT_EQ(config->passes(), 1u);
-  EXPECT_FALSE(config->image().empty());
-  EXPECT_NE(costs.find("cuptiProfilerHostInitialize"), nullptr);
+  std::unique_ptr<CounterConfig> row;
+};
+
+TEST_F(Configured, HoldsItsMetricsByName) {
+  ASSERT_EQ(row->names().size(), row_metrics().size());
+  for (std::size_t i = 0; i < row_metrics().size(); ++i) {
+    EXPECT_EQ(row->names()[i], row_metrics()[i].name);
+    EXPECT_STREQ(row->cupti_pointers()[i], row_metrics()[i].cupti);
+  }
+  EXPECT_EQ(row->passes(), 1u);
+  EXPECT_FALSE(row->image().empty());
+  EXPECT_NE(row->image(), of(std::span(&metric("gpu_time"), 1))->image());
+  EXPECT_EQ(row->image(), of(row_metrics())->image());
 }
 
 // It is kept to the end of the process; what it was made from need not be.
-TEST(CounterConfig, OutlivesTheNamesItWasMadeFrom) {
-  std::string why;
-  std::unique_ptr<CounterConfig> config;
+TEST_F(Configured, OutlivesTheNamesItWasMadeFrom) {
   {
     const std::string ours = "a name", cupti = "lts__t_bytes.sum";
     const Metric wanted[] = {{ours.c_str(), cupti.c_str(), "B", ""}};
-    config = configure(wanted, why);
+    row = of(wanted);
   }
-  if (!config) GTEST_SKIP() << why;
-  EXPECT_EQ(config->names().front(), "a name");
-  EXPECT_STREQ(config->cupti_pointers().front(), "lts__t_bytes.sum");
+  EXPECT_EQ(row->names().front(), "a name");
+  EXPECT_STREQ(row->cupti_pointers().front(), "lts__t_bytes.sum");
 }
 
-TEST(CounterConfig, DiffersByItsMetrics) {
-  std::string why;
-  const auto row = configure(row_metrics(), why);
-  if (!row) GTEST_SKIP() << why;
-  const auto time = configure(std::span(&metric("gpu_time"), 1), why);
-  EXPECT_NE(row->image(), time->image());
-  EXPECT_EQ(configure(row_metrics(), why)->image(), row->image());
-}
-
-TEST(CounterConfig, ABadNameIsNamed) {
-  std::string why;
+TEST_F(Configured, ABadNameIsNamed) {
   const Metric wanted[] = {metric("l2_bytes"), {"bad", "lts__no_such_thing.sum", "1", ""}};
   try {
-    const auto config = configure(wanted, why);
-    if (!config) GTEST_SKIP() << why;
+    of(wanted);
     FAIL() << "a metric that does not exist was accepted";
   } catch (const CountersUnavailable& error) {
     EXPECT_EQ(error.status(), CounterStatus::unsupported_chip);
-    const std::string text = error.what();
-    for (const char* words : {"lts__no_such_thing.sum", kChip, "bad"})
-      EXPECT_NE(text.find(words), std::string::npos) << text;
+    for (const char* words : {"lts__no_such_thing.sum", "GH100", "bad"})
+      EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
   }
 }
 
 // Bytes that are not counter data have no values, and no made-up ones.
-TEST(CounterConfig, EmptyCounterDataIsRefused) {
-  std::string why;
-  const auto config = configure(row_metrics(), why);
-  if (!config) GTEST_SKIP() << why;
-  EXPECT_THROW(config->evaluate(std::vector<std::uint8_t>(4096)), CountersUnavailable);
+TEST_F(Configured, EmptyCounterDataIsRefused) {
+  EXPECT_THROW(row->evaluate(std::vector<std::uint8_t>(4096)), CountersUnavailable);
 }
 
 }  // namespace

@@ -40,6 +40,7 @@ TEST(Occupancy, CountsWavesAndWarps) {
   EXPECT_DOUBLE_EQ(kernel.resident_bytes, 400.0 * (4 * 64 * 224 + 1000)) << "all blocks fit";
   EXPECT_DOUBLE_EQ(kernel_of(1000, 200, 64, 1000, 4).resident_bytes, 4 * 132.0 * (4 * 64 * 224 + 1000));
   EXPECT_EQ(kernel_of(8, 64, 32, 0, 0).waves, 0) << "a kernel that does not fit";
+  EXPECT_EQ(dominant_kernel({}), nullptr);
 }
 
 TEST(KernelName, IsShortAndKeepsItsTemplateArguments) {
