@@ -1,4 +1,4 @@
-"""Problems, as bench/measure/problem_record.h writes them. Names, canonical text and tolerances are the program's; so are the inputs' values
+"""Problems, as problem_record() of bench/measure/suite.h writes them. Names, canonical text and tolerances are the program's; so are the inputs' values
 that are not random (`filled`; null is infinity), and mean and standard deviation of those that are (`normal`)."""
 
 import math

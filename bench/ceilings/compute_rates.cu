@@ -39,67 +39,38 @@ __global__ void __launch_bounds__(kThreads) fma_kernel(float* sink, int iteratio
 template <Operand kOperand>
 struct Mma;
 
-template <>
-struct Mma<Operand::bf16> {
-  static constexpr int k = 16;
-  static constexpr int kSince = 800;
-  static __device__ __forceinline__ void run(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, "
-        "%2, %3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-  }
-};
+#define NOISEFLOOR_MMA(operand, depth, since, shape)                                                            \
+  template <>                                                                                                   \
+  struct Mma<Operand::operand> {                                                                                \
+    static constexpr int k = depth, kSince = since;                                                             \
+    static __device__ __forceinline__ void run(float (&d)[4], const std::uint32_t (&a)[4],                      \
+                                               const std::uint32_t (&b)[2]) {                                   \
+      asm volatile("mma.sync.aligned." shape " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
+                   : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                                             \
+                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));                         \
+    }                                                                                                           \
+  };
+NOISEFLOOR_MMA(bf16, 16, 800, "m16n8k16.row.col.f32.bf16.bf16.f32")
+NOISEFLOOR_MMA(tf32, 8, 800, "m16n8k8.row.col.f32.tf32.tf32.f32")
+NOISEFLOOR_MMA(fp8, 32, 890, "m16n8k32.row.col.f32.e4m3.e4m3.f32")
 
 // On sm_75 the shape is half as deep: two of them do the same work.
+#if __CUDA_ARCH__ >= 800
+NOISEFLOOR_MMA(fp16, 16, 750, "m16n8k16.row.col.f32.f16.f16.f32")
+#else
 template <>
 struct Mma<Operand::fp16> {
-  static constexpr int k = 16;
-  static constexpr int kSince = 750;
+  static constexpr int k = 16, kSince = 750;
   static __device__ __forceinline__ void run(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
-#if __CUDA_ARCH__ >= 800
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
-        "%3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-#else
 #pragma unroll
     for (int half = 0; half < 2; ++half)
       asm volatile(
           "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
           : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
           : "r"(a[2 * half]), "r"(a[2 * half + 1]), "r"(b[half]));
+  }
+};
 #endif
-  }
-};
-
-template <>
-struct Mma<Operand::tf32> {
-  static constexpr int k = 8;
-  static constexpr int kSince = 800;
-  static __device__ __forceinline__ void run(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
-    asm volatile(
-        "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
-        "%3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-  }
-};
-
-template <>
-struct Mma<Operand::fp8> {
-  static constexpr int k = 32;
-  static constexpr int kSince = 890;
-  static __device__ __forceinline__ void run(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
-    asm volatile(
-        "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, "
-        "%2, %3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-  }
-};
 
 // A warp multiplies kMmaRows fragments of A by kMmaColumns of B into as many independent accumulators, over and over.
 constexpr int kMmaRows = 2;
@@ -143,7 +114,7 @@ double mma_rate_of(const Gpu& gpu) {
   const int blocks = gpu.sm_count * kMmaBlocksPerSm;
   const double seconds = median_seconds_per_iteration(gpu, [&](int iterations) {
     mma_kernel<kOperand><<<blocks, kThreads, 0, gpu.stream>>>(sink.as<float>(), iterations);
-    check(cudaGetLastError(), "mma_kernel");
+    CUDA_CHECK(cudaGetLastError());
   });
   constexpr double kFlops = 2.0 * 16 * 8 * Mma<kOperand>::k;
   return kFlops * kMmaRows * kMmaColumns * kMmaUnroll * (kThreads / 32) * blocks / seconds;
@@ -156,23 +127,15 @@ double fma_rate(const Gpu& gpu) {
   const int blocks = gpu.sm_count * kFmaBlocksPerSm;
   const double seconds = median_seconds_per_iteration(gpu, [&](int iterations) {
     fma_kernel<<<blocks, kThreads, 0, gpu.stream>>>(sink.as<float>(), iterations);
-    check(cudaGetLastError(), "fma_kernel");
+    CUDA_CHECK(cudaGetLastError());
   });
   return 2.0 * kFmaChains * kFmaUnroll * kThreads * blocks / seconds;
 }
 
 double mma_rate(const Gpu& gpu, Operand operand) {
-  switch (operand) {
-    case Operand::bf16:
-      return mma_rate_of<Operand::bf16>(gpu);
-    case Operand::fp16:
-      return mma_rate_of<Operand::fp16>(gpu);
-    case Operand::tf32:
-      return mma_rate_of<Operand::tf32>(gpu);
-    case Operand::fp8:
-      return mma_rate_of<Operand::fp8>(gpu);
-  }
-  return 0;
+  constexpr decltype(&mma_rate_of<Operand::bf16>) kRates[] = {mma_rate_of<Operand::bf16>, mma_rate_of<Operand::fp16>,
+                                                              mma_rate_of<Operand::tf32>, mma_rate_of<Operand::fp8>};
+  return kRates[static_cast<int>(operand)](gpu);
 }
 
 }  // namespace noisefloor::ceilings

@@ -16,38 +16,20 @@
 namespace noisefloor {
 namespace ceilings {
 
-void check(cudaError_t error, const char* what) {
-  if (error != cudaSuccess)
-    throw std::runtime_error(
-        fmt::format("ceilings: {}: {} ({})", what, cudaGetErrorString(error), cudaGetErrorName(error)));
-}
-
 DeviceMemory::DeviceMemory(std::size_t bytes) : bytes_(bytes) {
-  check(cudaMalloc(&data_, bytes), "cudaMalloc");
+  CUDA_CHECK(cudaMalloc(&data_, bytes));
 }
 
 namespace {
 
-class Event {
- public:
-  Event() { check(cudaEventCreate(&event_), "cudaEventCreate"); }
-  ~Event() { cudaEventDestroy(event_); }
-  Event(const Event&) = delete;
-  Event& operator=(const Event&) = delete;
-  operator cudaEvent_t() const { return event_; }
-
- private:
-  cudaEvent_t event_ = nullptr;
-};
-
 double seconds_of(const Gpu& gpu, const Event& start, const Event& stop, const std::function<void()>& work) {
-  check(cudaEventRecord(start, gpu.stream), "cudaEventRecord");
+  CUDA_CHECK(cudaEventRecord(start, gpu.stream));
   work();
-  check(cudaEventRecord(stop, gpu.stream), "cudaEventRecord");
+  CUDA_CHECK(cudaEventRecord(stop, gpu.stream));
   gpu.clocks->enqueue(gpu.stream);  // before the clock can change; not beside the launch, which would starve it
-  check(cudaEventSynchronize(stop), "a kernel that measures a ceiling");
+  CUDA_CHECK(cudaEventSynchronize(stop));
   float milliseconds = 0;
-  check(cudaEventElapsedTime(&milliseconds, start, stop), "cudaEventElapsedTime");
+  CUDA_CHECK(cudaEventElapsedTime(&milliseconds, start, stop));
   return milliseconds * 1e-3;
 }
 
@@ -85,8 +67,8 @@ namespace {
 class CurrentDevice {
  public:
   explicit CurrentDevice(int device) {
-    ceilings::check(cudaGetDevice(&before_), "cudaGetDevice");
-    ceilings::check(cudaSetDevice(device), "cudaSetDevice");
+    CUDA_CHECK(cudaGetDevice(&before_));
+    CUDA_CHECK(cudaSetDevice(device));
   }
   ~CurrentDevice() { cudaSetDevice(before_); }
   CurrentDevice(const CurrentDevice&) = delete;
@@ -98,7 +80,7 @@ class CurrentDevice {
 
 class OwnStream {
  public:
-  OwnStream() { ceilings::check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate"); }
+  OwnStream() { CUDA_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); }
   ~OwnStream() { cudaStreamDestroy(stream_); }
   OwnStream(const OwnStream&) = delete;
   OwnStream& operator=(const OwnStream&) = delete;
@@ -121,7 +103,7 @@ double tensor_rate(const ceilings::Gpu& gpu, ceilings::Operand operand) {
 
 int attribute(cudaDeviceAttr which, int device) {
   int value = 0;
-  ceilings::check(cudaDeviceGetAttribute(&value, which, device), "cudaDeviceGetAttribute");
+  CUDA_CHECK(cudaDeviceGetAttribute(&value, which, device));
   return value;
 }
 
@@ -129,7 +111,7 @@ int attribute(cudaDeviceAttr which, int device) {
 std::size_t buffer_bytes(std::size_t l2_bytes) {
   constexpr std::size_t kMost = std::size_t{2} << 30;
   std::size_t free = 0, total = 0;
-  ceilings::check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+  CUDA_CHECK(cudaMemGetInfo(&free, &total));
   const std::size_t bytes = std::min(kMost, free / 4) >> 20 << 20;
   if (bytes < 4 * l2_bytes)
     throw std::runtime_error(
@@ -142,11 +124,11 @@ std::size_t buffer_bytes(std::size_t l2_bytes) {
 
 DeviceIdentity gpu_identity(int device) {
   cudaDeviceProp properties;
-  ceilings::check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+  CUDA_CHECK(cudaGetDeviceProperties(&properties, device));
   std::string driver = GpuMonitor::of_cuda_device(device).driver_version();
   if (driver.empty()) {  // no NVML: the newest CUDA that the driver supports stands for its version
     int version = 0;
-    ceilings::check(cudaDriverGetVersion(&version), "cudaDriverGetVersion");
+    CUDA_CHECK(cudaDriverGetVersion(&version));
     driver = fmt::format("CUDA {}.{}", version / 1000, version % 1000 / 10);
   }
   return {properties.name, driver, attribute(cudaDevAttrClockRate, device) / 1000};
@@ -156,18 +138,16 @@ Ceilings measure_gpu_ceilings(int device) {
   const DeviceIdentity identity = gpu_identity(device);
   const CurrentDevice current(device);
   const OwnStream stream;
-  ClockSampler clocks(1024);
+  ClockSampler clocks;
   ceilings::Gpu gpu{
       10 * attribute(cudaDevAttrComputeCapabilityMajor, device) + attribute(cudaDevAttrComputeCapabilityMinor, device),
       attribute(cudaDevAttrMultiProcessorCount, device),
       static_cast<std::size_t>(attribute(cudaDevAttrL2CacheSize, device)), stream, &clocks};
   Ceilings result{identity.name, identity.driver, "", {}};
   const auto add = [&](const char* name, const char* unit, double rate) {
-    ceilings::check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+    CUDA_CHECK(cudaStreamSynchronize(stream));
     if (rate > 0)  // else the device has no such unit
-      result.rows.push_back(
-          {name, rate * 1e-9, unit, datasheet_rate(identity.name, name).value_or(0), clocks.mhz(clocks.count() - 1)});
-    clocks.clear();
+      result.rows.push_back({name, rate * 1e-9, unit, datasheet_rate(identity.name, name).value_or(0), clocks.mhz()});
   };
   // The tensor pipe reaches the power limit within tens of milliseconds, and the clock falls. After a rest every
   // operand type starts from the same clock, as a kernel does that is timed by itself.

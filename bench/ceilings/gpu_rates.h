@@ -8,10 +8,9 @@
 #include <functional>
 
 #include "bench/platform/clocks.h"
+#include "bench/platform/cuda_timing.h"
 
 namespace noisefloor::ceilings {
-
-void check(cudaError_t error, const char* what);  // throws std::runtime_error naming `what`
 
 class DeviceMemory {
  public:
@@ -56,7 +55,7 @@ double read_rate(const Gpu& gpu, const DeviceMemory& memory);
 double l2_rate(const Gpu& gpu, const DeviceMemory& memory);
 
 // FLOPs per second; 0 where the device has no such unit.
-enum class Operand { bf16, fp16, tf32, fp8 };
+enum class Operand { bf16, fp16, tf32, fp8 };  // in the order of the tables of rates
 double fma_rate(const Gpu& gpu);
 double mma_rate(const Gpu& gpu, Operand operand);    // mma.sync, operands in registers
 double wgmma_rate(const Gpu& gpu, Operand operand);  // sm_90a: wgmma, operands in shared memory

@@ -80,7 +80,7 @@ double copy_rate_of(const Gpu& gpu, const DeviceMemory& from, const DeviceMemory
   const auto blocks = static_cast<unsigned>(std::min(from.bytes(), to.bytes()) / piece);
   const double seconds = median_seconds(gpu, 2, [&] {
     copy_kernel<kUnroll><<<blocks, threads, 0, gpu.stream>>>(from.as<uint4>(), to.as<uint4>());
-    check(cudaGetLastError(), "copy_kernel");
+    CUDA_CHECK(cudaGetLastError());
   });
   return 2.0 * static_cast<double>(piece) * blocks / seconds;
 }
@@ -91,7 +91,7 @@ double read_rate_of(const Gpu& gpu, const DeviceMemory& memory, uint4* sink, int
   const auto blocks = static_cast<unsigned>(memory.bytes() / piece);
   const double seconds = median_seconds(gpu, 2, [&] {
     read_kernel<kUnroll><<<blocks, threads, 0, gpu.stream>>>(memory.as<uint4>(), sink);
-    check(cudaGetLastError(), "read_kernel");
+    CUDA_CHECK(cudaGetLastError());
   });
   return static_cast<double>(piece) * blocks / seconds;
 }
@@ -100,7 +100,7 @@ double read_rate_of(const Gpu& gpu, const DeviceMemory& memory, uint4* sink, int
 
 void fill_random(const DeviceMemory& memory, std::uint64_t seed, cudaStream_t stream) {
   fill_kernel<<<4096, 256, 0, stream>>>(memory.as<uint4>(), memory.bytes() / kVector, seed);
-  check(cudaGetLastError(), "fill_kernel");
+  CUDA_CHECK(cudaGetLastError());
 }
 
 double copy_rate(const Gpu& gpu, const DeviceMemory& from, const DeviceMemory& to) {
@@ -112,8 +112,7 @@ double copy_rate(const Gpu& gpu, const DeviceMemory& from, const DeviceMemory& t
   }
   const std::size_t bytes = std::min(from.bytes(), to.bytes());
   const double seconds = median_seconds(gpu, 2, [&] {
-    check(cudaMemcpyAsync(to.as<void>(), from.as<void>(), bytes, cudaMemcpyDeviceToDevice, gpu.stream),
-          "cudaMemcpyAsync");
+    CUDA_CHECK(cudaMemcpyAsync(to.as<void>(), from.as<void>(), bytes, cudaMemcpyDeviceToDevice, gpu.stream));
   });
   return std::max(best, 2.0 * static_cast<double>(bytes) / seconds);
 }
@@ -141,7 +140,7 @@ double l2_rate(const Gpu& gpu, const DeviceMemory& memory) {
       const int steps = static_cast<int>(32.0 * count / (static_cast<double>(width) * kUnroll)) + 1;  // 32 times round
       const double seconds = median_seconds(gpu, 2, [&] {
         l2_kernel<kUnroll><<<blocks, threads, 0, gpu.stream>>>(memory.as<uint4>(), count, steps, sink.as<uint4>());
-        check(cudaGetLastError(), "l2_kernel");
+        CUDA_CHECK(cudaGetLastError());
       });
       best = std::max(best, static_cast<double>(kVector) * width * kUnroll * steps / seconds);
     }

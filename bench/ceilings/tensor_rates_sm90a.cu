@@ -68,11 +68,10 @@ __global__ void __launch_bounds__(kThreads, 1) wgmma_kernel(float* sink, int ite
 template <Operand kOperand, int kDepth>
 double wgmma_rate_of(const Gpu& gpu) {
   const DeviceMemory sink(sizeof(float));
-  check(cudaFuncSetAttribute(wgmma_kernel<kOperand>, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes),
-        "cudaFuncSetAttribute of wgmma_kernel");
+  CUDA_CHECK(cudaFuncSetAttribute(wgmma_kernel<kOperand>, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes));
   const double seconds = median_seconds_per_iteration(gpu, [&](int iterations) {
     wgmma_kernel<kOperand><<<gpu.sm_count, kThreads, kSharedBytes, gpu.stream>>>(sink.as<float>(), iterations);
-    check(cudaGetLastError(), "wgmma_kernel");
+    CUDA_CHECK(cudaGetLastError());
   });
   return 2.0 * kM * kN * kDepth * kPerIteration * kWarpgroups * gpu.sm_count / seconds;
 }
@@ -81,17 +80,10 @@ double wgmma_rate_of(const Gpu& gpu) {
 
 double wgmma_rate(const Gpu& gpu, Operand operand) {
   if (gpu.compute_capability != 90) return 0;
-  switch (operand) {
-    case Operand::bf16:
-      return wgmma_rate_of<Operand::bf16, 16>(gpu);
-    case Operand::fp16:
-      return wgmma_rate_of<Operand::fp16, 16>(gpu);
-    case Operand::tf32:
-      return wgmma_rate_of<Operand::tf32, 8>(gpu);
-    case Operand::fp8:
-      return wgmma_rate_of<Operand::fp8, 32>(gpu);
-  }
-  return 0;
+  constexpr decltype(&wgmma_rate_of<Operand::bf16, 16>) kRates[] = {
+      wgmma_rate_of<Operand::bf16, 16>, wgmma_rate_of<Operand::fp16, 16>, wgmma_rate_of<Operand::tf32, 8>,
+      wgmma_rate_of<Operand::fp8, 32>};
+  return kRates[static_cast<int>(operand)](gpu);
 }
 
 }  // namespace noisefloor::ceilings

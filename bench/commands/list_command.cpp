@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "bench/commands/commands.h"
-#include "bench/measure/problem_record.h"
+#include "bench/measure/suite.h"
 #include "bench/pipeline/network_tensors.h"
 #include "bench/sweep/plugins.h"
 #include "bench/sweep/problem_files.h"

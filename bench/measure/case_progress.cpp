@@ -6,7 +6,7 @@
 #include <cmath>
 #include <utility>
 
-#include "bench/measure/stopping_rule.h"
+#include "bench/measure/timing.h"
 
 namespace noisefloor {
 namespace {

@@ -4,11 +4,32 @@
 
 #include <algorithm>
 #include <cmath>
+#include <new>
 
 #include "bench/counters/kernel_resources.h"
-#include "bench/measure/timing_loop.h"
+#include "bench/measure/timing.h"
 
 namespace noisefloor {
+
+Failure current_failure() {
+  try {
+    throw;
+  } catch (const LibraryMissing& error) {
+    return {Outcome::not_built, error.what()};
+  } catch (const LibraryRefused& error) {
+    return {Outcome::unsupported_problem, error.what()};
+  } catch (const OutOfMemory& error) {
+    return {Outcome::out_of_memory, error.what()};
+  } catch (const std::bad_alloc&) {
+    return {Outcome::out_of_memory, "host memory ran out while verifying or timing"};
+  } catch (const Throttled& error) {
+    return {Outcome::throttled, error.what()};
+  } catch (const DeviceError& error) {
+    return {Outcome::cuda_error, error.what(), error.lost()};
+  } catch (const std::exception& error) {
+    return {Outcome::cuda_error, error.what()};
+  }
+}
 
 void add_note(const std::string& note, CaseResult& result) {
   if (!note.empty()) result.note += (result.note.empty() ? "" : "; ") + note;
@@ -42,18 +63,11 @@ bool take_last_verdict(const char* phase, const Verdict& verdict, CaseResult& re
 }
 
 void take_samples(const Timing& timing, CaseResult& result) {
-  RowSamples& samples = result.samples;
-  samples.cold_us = timing.cold_us;
-  samples.cold_batches = timing.cold_batches;
-  samples.cold_mhz = timing.cold_mhz;
-  samples.warm_us = timing.warm_us;
-  samples.warm_batches = timing.warm_batches;
-  samples.warm_mhz = timing.warm_mhz;
-  samples.warm_serial_us = timing.warm_serial_us;
-  samples.warm_serial_batches = timing.warm_serial_batches;
-  samples.warm_serial_mhz = timing.warm_serial_mhz;
-  samples.warm_edge_us = timing.warm_edge_us;
-  samples.warm_serial_edge_us = timing.warm_serial_edge_us;
+  auto kernels = std::move(result.samples.kernels);
+  auto kernel_counts = std::move(result.samples.kernel_counts);
+  result.samples = timing;
+  result.samples.kernels = std::move(kernels);
+  result.samples.kernel_counts = std::move(kernel_counts);
   write_times(timing, result.row);
 }
 

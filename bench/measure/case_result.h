@@ -1,10 +1,9 @@
-// What is known of a case behind its measuring, and what puts it there.
+// What is known of a case behind its measuring, and what puts it there; also what went wrong, as its row says it.
 #pragma once
 
-#include <optional>
 #include <span>
+#include <stdexcept>
 #include <string>
-#include <vector>
 
 #include "bench/measure/verify.h"
 #include "reports/run/run_files.h"
@@ -21,6 +20,21 @@ struct CaseResult {
   std::string note{};        // for the log: a baseline's chosen algorithm
   Verdict verdict{};         // of the launch before the timed ones
 };
+
+// Other programs had the cores for too long.
+class Throttled : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+struct Failure {
+  Outcome outcome = Outcome::cuda_error;
+  std::string reason;
+  bool lost = false;  // the device is gone for this process
+};
+
+// Of the exception that is being handled.
+Failure current_failure();
 
 // Of the launch before the timed ones: whether they may be timed.
 bool take_verdict(const Verdict& verdict, CaseResult& result);

@@ -10,8 +10,6 @@
 #include "bench/counters/nvtx.h"
 #include "bench/measure/bound_case.h"
 #include "bench/measure/case_row.h"
-#include "bench/measure/failure.h"
-#include "bench/measure/timed_launches.h"
 #include "bench/measure/timing_loop.h"
 #include "bench/measure/worker.h"
 #include "reports/run/statistics.h"
@@ -42,7 +40,7 @@ CaseRunner::CaseRunner(Platform& platform, const Ceilings* ceilings, RunnerOptio
   if (platform.description().is_host || options_.warm_only) return;
   clocks_ = std::make_unique<DeviceClocks>(platform.description().index);
   edges_ = std::make_unique<ShortEdges>([this](int samples) { return platform_->time_edges(samples); },
-                                        turn_of(options_.neighbour));
+                                        turn_of(options_.neighbour), options_.say);
 }
 
 CaseRunner::~CaseRunner() = default;
@@ -236,7 +234,6 @@ bool CaseRunner::time_phase(const char* name, std::size_t inputs, BoundCase& bou
   problem_->verifier.expect(bound.name());
   progress_.enter(fmt::format("{} launches", name));
   phase();
-  say_of_edges();
   if (bound.of_plugin() && platform_->take_back_l2() > 0) {
     result.row.status = Outcome::incorrect;
     result.row.reason =
@@ -254,14 +251,10 @@ bool CaseRunner::time_phase(const char* name, std::size_t inputs, BoundCase& bou
 }
 
 void CaseRunner::time(const Case& test_case, BoundCase& bound, CaseResult& result) {
-  TimedLaunches timed(*platform_, bound);
   const NvtxRange range(test_case.id().name());
-  PlatformTiming source(*platform_, timed.launches, timed.resident,
-                        {.clocks = clocks_.get(),
-                         .before_batch = [this] { progress_.between(); },
-                         .edges = edges_.get(),
-                         .places = timed.places,
-                         .move = [&](std::size_t place) { timed.move_to(place); }});
+  PlatformTiming source(
+      *platform_, bound,
+      {.clocks = clocks_.get(), .before_batch = [this] { progress_.between(); }, .edges = edges_.get()});
   TimingLoop loop(source, timing_options());
   if (!time_phase("cold", 0, bound, result, [&] { loop.cold(); })) return;
   if (loop.timing().others.in_the_way) return take_samples(loop.timing(), result);
@@ -272,27 +265,17 @@ void CaseRunner::time(const Case& test_case, BoundCase& bound, CaseResult& resul
     return;
   if (bound.of_plugin() && !take_replay(bound, result)) return;  // as before: it may have begun with it since
   take_samples(loop.timing(), result);
-  if (timed.places > 1) result.row.places = static_cast<long>(timed.places);
+  if (source.places() > 1) result.row.places = static_cast<long>(source.places());
   if (!platform_->description().is_host)
-    count_edges(*platform_, bound.overlaps() ? timed.launches.ordinary : timed.launches.pipeline, result);
+    count_edges(*platform_, bound.launch(/*overlapping=*/!bound.overlaps()), result);
 }
 
 void CaseRunner::say(const std::string& message) const {
   if (options_.say) options_.say(message);
 }
 
-void CaseRunner::say_of_edges() {
-  if (!edges_) return;
-  const std::string message = edges_->take_message();
-  if (message.empty() || message == said_of_edges_) return;
-  said_of_edges_ = message;
-  say(message);
-}
-
 void CaseRunner::time_warm_only(BoundCase& bound, CaseResult& result, std::optional<double> to_beat_us) {
-  const Launch launch = bound.launch(/*overlapping=*/true);
-  const auto resident = bound.resident();
-  PlatformTiming source(*platform_, {launch, launch, launch}, resident, {});
+  PlatformTiming source(*platform_, bound);
   TimingLoop loop(source, timing_options());
   const auto warm = [&] {
     const double once = loop.probe_warm();

@@ -15,8 +15,6 @@
 #include "bench/measure/case_result.h"
 #include "bench/measure/duel.h"
 #include "bench/measure/platform_timing.h"
-#include "bench/measure/short_edges.h"
-#include "bench/measure/stopping_rule.h"
 #include "bench/measure/verify.h"
 #include "bench/platform/platform.h"
 
@@ -123,7 +121,6 @@ class CaseRunner {
   TimingOptions timing_options() const;
   void time_warm_only(BoundCase&, CaseResult&, std::optional<double> to_beat_us);
   void say(const std::string& message) const;
-  void say_of_edges();
   using Phase = std::function<void()>;
   bool time_phase(const char* name, std::size_t inputs, BoundCase&, CaseResult&, const Phase&);
   void place(const Case&, SweepRow&) const;
@@ -135,7 +132,6 @@ class CaseRunner {
   CaseCounters counters_;
   std::unique_ptr<DeviceClocks> clocks_;  // none on the host
   std::unique_ptr<ShortEdges> edges_;     // none there, either
-  std::string said_of_edges_;
   KnownTimes known_;
   std::unique_ptr<Problem> problem_;  // the last one
 };

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "bench/measure/case_result.h"
 #include "bench/measure/case_row.h"
-#include "bench/measure/failure.h"
 #include "reports/run/columns.h"
 #include "reports/run/samples_line.h"
 

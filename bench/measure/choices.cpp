@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "bench/measure/bound_case.h"
-#include "bench/measure/entrants.h"
 #include "bench/measure/timing_loop.h"
+#include "bench/measure/tuner.h"
 #include "bench/measure/verify.h"
 #include "reports/run/statistics.h"
 

@@ -6,7 +6,7 @@
 #include <array>
 #include <chrono>
 
-#include "bench/measure/failure.h"
+#include "bench/measure/case_result.h"
 #include "bench/measure/timing_loop.h"
 #include "reports/run/statistics.h"
 
@@ -94,19 +94,16 @@ EqualSpread equal_spread() {
 }
 
 BoundContender::BoundContender(BoundCase& bound, Verifier& verifier)
-    : platform_(&verifier.fixture().platform()), bound_(&bound), verifier_(&verifier), timed_(*platform_, bound) {
+    : platform_(&verifier.fixture().platform()), bound_(&bound), verifier_(&verifier), timing_(*platform_, bound) {
   bound.use_inputs(0);
 }
 
 std::vector<double> BoundContender::cold(int samples) {
-  return undisturbed(samples,
-                     [&](int some) { return platform_->time_cold(timed_.launches.cold, some, timed_.resident); });
+  return undisturbed(samples, [&](int some) { return timing_.cold(some); });
 }
 
 std::vector<double> BoundContender::warm(int samples, int repeats) {
-  return undisturbed(samples, [&](int some) {
-    return platform_->time_warm(timed_.launches.warm(TimingSource::Edges::pipeline, repeats), some, repeats, &graphs_);
-  });
+  return undisturbed(samples, [&](int some) { return timing_.warm(some, repeats, TimingSource::Edges::pipeline); });
 }
 
 void BoundContender::poison() {
@@ -127,8 +124,7 @@ Verdict BoundContender::replay() {
   return bound_->of_plugin() ? verifier_->verify_replay(*bound_) : Contender::replay();
 }
 
-std::vector<double> BoundContender::undisturbed(int samples,
-                                                const std::function<std::vector<double>(int)>& take) const {
+std::vector<double> BoundContender::undisturbed(int samples, const std::function<std::vector<double>(int)>& take) {
   constexpr double kRetrySeconds = 5;
   using Clock = std::chrono::steady_clock;
   const auto begin = Clock::now();

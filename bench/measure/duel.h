@@ -9,9 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "bench/measure/timed_launches.h"
+#include "bench/measure/platform_timing.h"
 #include "bench/measure/verify.h"
-#include "bench/measure/worker.h"
 #include "reports/run/duel_ratio.h"
 
 namespace noisefloor {
@@ -41,32 +40,18 @@ class BoundContender final : public Contender {
   BoundContender(BoundCase& bound, Verifier& verifier);
   std::vector<double> cold(int samples) override;
   std::vector<double> warm(int samples, int repeats) override;
-  void move_to(std::size_t place) override { timed_.move_to(place % timed_.places); }
+  void move_to(std::size_t place) override { timing_.move_to(place % timing_.places()); }
   void poison() override;
   Verdict judge() override;
   Verdict replay() override;
 
  private:
-  std::vector<double> undisturbed(int samples, const std::function<std::vector<double>(int)>& take) const;
+  std::vector<double> undisturbed(int samples, const std::function<std::vector<double>(int)>& take);
 
   Platform* platform_;
   BoundCase* bound_;
   Verifier* verifier_;
-  TimedLaunches timed_;
-  KeptGraphs graphs_;  // of the warm blocks
-};
-
-class WorkerContender final : public Contender {
- public:
-  explicit WorkerContender(WorkerCase& worker_case) : case_(&worker_case) {}
-  std::vector<double> cold(int samples) override { return case_->cold(samples); }
-  std::vector<double> warm(int samples, int repeats) override { return case_->warm(samples, repeats); }
-  void poison() override { case_->poison(); }
-  Verdict judge() override { return case_->judge(); }
-  Verdict replay() override { return case_->of_plugin() ? case_->replay() : Contender::replay(); }
-
- private:
-  WorkerCase* case_;
+  PlatformTiming timing_;
 };
 
 // What the same duel in other processes differs by (set while its tensors had one place: rounds show a part of it

@@ -55,18 +55,10 @@ class VariantImplementation final : public Implementation {
   const AnyVariant* variant_;
 };
 
-// Where a baseline's search keeps what it found; nowhere without a cache.
+// Where a baseline's search keeps what it found.
 struct SearchPlace {
   std::shared_ptr<SearchCache> cache;
   SearchCache::Key key;
-
-  std::optional<KeptSearch> find() const { return cache ? cache->find(key) : std::nullopt; }
-  void keep(const KeptSearch& found) const {
-    if (cache) cache->keep(key, found);
-  }
-  void refuse(const std::string& why) const {
-    if (cache) cache->refuse(key, why);
-  }
 };
 
 class ReadyBaseline final : public Ready {
@@ -91,10 +83,10 @@ class ReadyBaseline final : public Ready {
         if (status.code == StatusCode::unsupported_problem) throw LibraryRefused(status.what);
         throw_if_failed(status);
       } catch (const DeviceError& error) {
-        if (error.lost()) place_.refuse(error.what());
+        if (error.lost()) place_.cache->refuse(place_.key, error.what());
         throw;
       }
-      place_.keep({run_->algorithms(), run_->description()});
+      place_.cache->keep(place_.key, {run_->algorithms(), run_->description()});
     }
     tuned_ = true;
   }
@@ -126,7 +118,7 @@ class ReadyBaseline final : public Ready {
       lost = error.lost();
     }
     if (lost) {
-      place_.refuse(why);
+      place_.cache->refuse(place_.key, why);
       throw DeviceError(why, lost);
     }
     place_.cache->forget(place_.key, why);
@@ -150,25 +142,25 @@ class BaselineImplementation final : public Implementation {
   Support can_run(const AnyProblem& problem, DType dtype) const override { return baseline_->can_run(problem, dtype); }
   std::unique_ptr<Ready> make(Platform& platform, const AnyProblem& problem, DType dtype, KnownTimes&) const override {
     const DeviceInfo& device = platform.description().info;
-    SearchPlace place;
-    if (searches_ && baseline_->version != nullptr)
-      place = {searches_,
-               {platform.description().name,
-                std::to_string(baseline_->version()),
-                {{op_->name, op_->print(problem), to_string(dtype)}, name}}};
-    if (auto earlier = place.find()) {
+    const long version = baseline_->version != nullptr ? baseline_->version() : 0;
+    const SearchPlace place{searches_ && baseline_->version != nullptr
+                                ? searches_
+                                : std::make_shared<SearchCache>(std::filesystem::path(), [](const std::string&) {}),
+                            {platform.description().name,
+                             std::to_string(version),
+                             {{op_->name, op_->print(problem), to_string(dtype)}, name}}};
+    if (auto earlier = place.cache->find(place.key)) {
       if (!earlier->lost.empty())
         throw LibraryRefused(
             "it lost the device when it was searched, and is not tried again without --search-again: " + earlier->lost);
       try {
         auto run = baseline_->create(problem, dtype, device, earlier->algorithms);
-        return std::make_unique<ReadyBaseline>(std::move(run), std::move(place), std::move(earlier));
+        return std::make_unique<ReadyBaseline>(std::move(run), place, std::move(earlier));
       } catch (const LibraryRefused& refused) {
         place.cache->forget(place.key, refused.what());
       }
     }
-    return std::make_unique<ReadyBaseline>(baseline_->create(problem, dtype, device, {}), std::move(place),
-                                           std::nullopt);
+    return std::make_unique<ReadyBaseline>(baseline_->create(problem, dtype, device, {}), place, std::nullopt);
   }
 
  private:
@@ -200,6 +192,21 @@ class WorkerImplementation final : public Implementation {
 };
 
 }  // namespace
+
+KnownTimes::Entry KnownTimes::add(const SweepRow& row) {
+  if (row.status == Outcome::ok) {
+    if (!row.time_warm_us) return {std::nullopt, "no warm time was taken"};
+    return entries_[row] = {row.time_warm_us, {}};
+  }
+  const Entry entry{std::nullopt, std::string(to_string(row.status)) + ": " + row.reason};
+  if (row.status != Outcome::throttled) entries_[row] = entry;
+  return entry;
+}
+
+const KnownTimes::Entry* KnownTimes::find(const CaseId& id) const {
+  const auto found = entries_.find(id);
+  return found == entries_.end() ? nullptr : &found->second;
+}
 
 ImplementationPtr implementation_in_worker(const std::string& name) {
   return std::make_shared<WorkerImplementation>(name);

@@ -3,19 +3,53 @@
 #include <chrono>
 
 #include "bench/platform/run_queue.h"
+#ifdef NOISEFLOOR_TEST_SLOWDOWN_PERCENT
+#include "bench/measure/test_slowdown.h"
+#endif
 
 namespace noisefloor {
 
-PlatformTiming::PlatformTiming(Platform& platform, Launches launches, Ranges resident, Options options)
-    : platform_(&platform), launches_(std::move(launches)), resident_(resident), options_(std::move(options)) {}
-
-double PlatformTiming::now() {
+double ClockedSource::now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+std::optional<ClockReading> ClockedSource::clock() {
+  if (clocks_ == nullptr) return std::nullopt;
+  clocks_->sampler.enqueue(platform_->context().stream);
+  platform_->synchronize();
+  return ClockReading{clocks_->sampler.mhz()};
+}
+
+std::optional<std::uint64_t> ClockedSource::clock_event_reasons() {
+  if (clocks_ == nullptr) return std::nullopt;
+  return clocks_->monitor.clock_event_reasons();
+}
+
+PlatformTiming::PlatformTiming(Platform& platform, BoundCase& bound, Options options)
+    : ClockedSource(platform, options.clocks),
+      bound_(&bound),
+      options_(std::move(options)),
+      resident_(bound.resident()),
+      cold_(bound.launch()),
+      pipeline_(bound.launch(/*overlapping=*/true)),
+      ordinary_(bound.launch()) {
+#ifdef NOISEFLOOR_TEST_SLOWDOWN_PERCENT
+  slowed_ = test_slowdown(platform, slowdown_percent(NOISEFLOOR_TEST_SLOWDOWN_PERCENT));
+#endif
+  // The launches of a whole network would fill the driver's queue, which then waits for the device, before the gate
+  // opens.
+  if (!bound.many_kernels()) return;
+  recording_ = platform.record(pipeline_);
+  cold_ = [this] {
+    recording_->replay();
+    return success();
+  };
 }
 
 std::vector<double> PlatformTiming::cold(int samples) {
   if (options_.before_batch) options_.before_batch();
-  return platform_->time_cold(launches_.cold, samples, resident_);
+  const auto time = [&](const Launch& launch, int some) { return platform_->time_cold(launch, some, resident_); };
+  return time(slowed_ ? slowed_("cold", cold_, 1, time) : cold_, samples);
 }
 
 // Each batch has a graph of its own, beside those of the batches before it.
@@ -23,23 +57,22 @@ std::vector<double> PlatformTiming::warm(int samples, int repeats, Edges edges) 
   if (options_.before_batch) options_.before_batch();
   if (edges != edges_of_graphs_) graphs_.clear();
   edges_of_graphs_ = edges;
-  return platform_->time_warm(launches_.warm(edges, repeats), samples, repeats, &graphs_);
+  const bool in_pipeline = edges == Edges::pipeline;
+  Launch launch = in_pipeline ? pipeline_ : ordinary_;
+  if (slowed_)
+    launch = slowed_(in_pipeline ? "warm" : "warm serial", launch, repeats,
+                     [&](const Launch& one, int some) { return platform_->time_warm(one, some, repeats); });
+  return platform_->time_warm(launch, samples, repeats, &graphs_);
 }
 
-std::optional<ClockReading> PlatformTiming::clock() {
-  if (options_.clocks == nullptr) return std::nullopt;
-  ClockSampler& sampler = options_.clocks->sampler;
-  sampler.clear();
-  ClockReading reading;
-  const int index = sampler.enqueue(platform_->context().stream);
-  platform_->synchronize();
-  reading.mhz = sampler.mhz(index);
-  return reading;
+std::size_t PlatformTiming::places() const {
+  return bound_->many_kernels() || bound_->of_plugin() ? 1 : bound_->fixture().places();
 }
 
-std::optional<std::uint64_t> PlatformTiming::clock_event_reasons() {
-  if (options_.clocks == nullptr) return std::nullopt;
-  return options_.clocks->monitor.clock_event_reasons();
+void PlatformTiming::move_to(std::size_t place) {
+  if (places() == 1) return;
+  bound_->fixture().move_to(place);
+  resident_ = bound_->resident();
 }
 
 std::optional<double> PlatformTiming::load() {

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "bench/measure/bound_case.h"
 #include "bench/measure/short_edges.h"
 #include "bench/measure/timing_loop.h"
 #include "bench/platform/clocks.h"
@@ -16,46 +18,47 @@ namespace noisefloor {
 
 // Of a CUDA device; made once and used for all its cases.
 struct DeviceClocks {
-  explicit DeviceClocks(int device) : monitor(GpuMonitor::of_cuda_device(device)), sampler(64, 20) {}
+  explicit DeviceClocks(int device) : monitor(GpuMonitor::of_cuda_device(device)), sampler(20) {}
   GpuMonitor monitor;
   ClockSampler sampler;
 };
 
-class PlatformTiming final : public TimingSource {
+// Of whatever is timed beside a platform, which must outlive it, as must the clocks: none on the host.
+class ClockedSource : public TimingSource {
  public:
-  struct Options {
-    DeviceClocks* clocks = nullptr;           // none on the host
-    std::function<void()> before_batch = {};  // where nothing is timed
-    ShortEdges* edges = nullptr;              // of the platform; none: edges are as they are
-    std::size_t places = 1;
-    std::function<void(std::size_t place)> move = {};  // where there are several
-  };
-  using Ranges = std::span<const std::pair<void*, std::size_t>>;
-
-  struct Launches {
-    Launch cold;      // one alone
-    Launch pipeline;  // as a pipeline runs them, one behind the other
-    Launch ordinary;  // each when the one before it has ended
-    // In a build that is slowed down on purpose: what takes the place of a warm one.
-    std::function<Launch(const Launch&, Edges, int repeats)> slowed = {};
-
-    Launch warm(Edges edges, int repeats) const {
-      const Launch& launch = edges == Edges::pipeline ? pipeline : ordinary;
-      return slowed ? slowed(launch, edges, repeats) : launch;
-    }
-  };
-  // `resident` as in Platform::time_cold(); what it and the options point to must outlive this.
-  PlatformTiming(Platform& platform, Launches launches, Ranges resident, Options options);
-
+  ClockedSource(Platform& platform, DeviceClocks* clocks) : platform_(&platform), clocks_(clocks) {}
   double now() override;
-  std::vector<double> cold(int samples) override;
-  std::vector<double> warm(int samples, int repeats, Edges edges) override;
   std::optional<ClockReading> clock() override;
   std::optional<std::uint64_t> clock_event_reasons() override;
-  std::size_t places() const override { return options_.places; }
-  void move_to(std::size_t place) override {
-    if (options_.move) options_.move(place);
-  }
+
+ protected:
+  Platform* platform_;
+
+ private:
+  DeviceClocks* clocks_;
+};
+
+// What takes the place of a phase's launch, of samples of `repeats` that `time` takes, in microseconds.
+using TimeLaunch = std::function<std::vector<double>(const Launch&, int samples)>;
+using Slowed = std::function<Launch(const char* phase, const Launch& launch, int repeats, const TimeLaunch& time)>;
+
+// A bound case's launches.
+class PlatformTiming final : public ClockedSource {
+ public:
+  struct Options {
+    DeviceClocks* clocks = nullptr;
+    std::function<void()> before_batch = {};  // where nothing is timed
+    ShortEdges* edges = nullptr;              // of the platform; none: edges are as they are
+  };
+  // These, and what the options point to, must outlive it.
+  PlatformTiming(Platform& platform, BoundCase& bound, Options options);
+  PlatformTiming(Platform& platform, BoundCase& bound) : PlatformTiming(platform, bound, Options()) {}
+
+  std::vector<double> cold(int samples) override;
+  std::vector<double> warm(int samples, int repeats, Edges edges) override;
+  // One where its launches were recorded, and of a plugin, which may keep what it made of its pointers.
+  std::size_t places() const override;
+  void move_to(std::size_t place) override;
   std::span<const double> waits_us() override { return platform_->waits_us(); }
   std::optional<double> load() override;
   std::vector<double> edges_us(int samples) override { return platform_->time_edges(samples); }
@@ -64,12 +67,14 @@ class PlatformTiming final : public TimingSource {
   }
 
  private:
-  Platform* platform_;
-  Launches launches_;
-  Ranges resident_;
+  BoundCase* bound_;
   Options options_;
+  std::vector<std::pair<void*, std::size_t>> resident_;  // what a launch may touch
+  std::unique_ptr<Recording> recording_;                 // of many kernels
+  Launch cold_, pipeline_, ordinary_;
   KeptGraphs graphs_;  // of the warm batches of one phase
   Edges edges_of_graphs_ = Edges::pipeline;
+  Slowed slowed_;  // in a build that is slowed down on purpose
 };
 
 }  // namespace noisefloor

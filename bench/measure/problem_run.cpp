@@ -159,7 +159,6 @@ DuelResult CaseRunner::duel(const Case& ours, const Case& theirs) {
   if (ours.implementation->elsewhere() && theirs.implementation->elsewhere() && worker_of(ours) != nullptr &&
       worker_of(ours) == worker_of(theirs))
     throw LibraryRefused("both are of one process, which has one case at a time");
-  std::array<std::unique_ptr<WorkerCase>, 2> in_worker;
   std::array<std::shared_ptr<BoundCase>, 2> bound;
   std::array<std::unique_ptr<Contender>, 2> sides;
   for (const std::size_t side : {0u, 1u}) {
@@ -170,17 +169,16 @@ DuelResult CaseRunner::duel(const Case& ours, const Case& theirs) {
       continue;
     }
     if (worker_of(one) == nullptr) throw LibraryMissing(options_.why_no_worker);
-    in_worker[side] = std::make_unique<WorkerCase>(*worker_of(one), one);
-    if (const Verdict& verdict = in_worker[side]->verdict(); !verdict.correct)
+    auto in_worker = std::make_unique<WorkerCase>(*worker_of(one), one);
+    if (const Verdict& verdict = in_worker->verdict(); !verdict.correct)
       return {{},
               {},
               0,
               fmt::format("{} before the first block: {}", side == 0 ? "ours" : "theirs", verdict.reason),
               side == 0};
-    sides[side] = std::make_unique<WorkerContender>(*in_worker[side]);
+    sides[side] = std::move(in_worker);
   }
   if (edges_) edges_->settle(kEdgeSamples);
-  say_of_edges();
   return fight(*sides[0], *sides[1]);
 }
 

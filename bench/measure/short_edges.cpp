@@ -14,7 +14,8 @@ constexpr double kLonger = 1.1;  // half of what lies between the levels
 
 }  // namespace
 
-ShortEdges::ShortEdges(Time time, Turn turn) : time_(std::move(time)), turn_(std::move(turn)) {
+ShortEdges::ShortEdges(Time time, Turn turn, Say say)
+    : time_(std::move(time)), turn_(std::move(turn)), say_(std::move(say)) {
   for (int look = 0; look < kFirstLooks; ++look) {  // a first one may be long by the clock, or by a neighbour's slice
     const std::vector<double> edges = time_(kEdgeSamples);
     if (edges.empty()) return;
@@ -32,7 +33,8 @@ std::vector<double> ShortEdges::settle(int samples) {
     try {
       turn_();
     } catch (const std::exception& error) {  // there may be one for the next phase
-      message_ = std::string("edges stay long: ") + error.what();
+      const std::string why = std::string("edges stay long: ") + error.what();
+      if (say_ && why != std::exchange(said_, why)) say_(why);
       return edges;
     }
     edges = time_(samples);
@@ -40,10 +42,6 @@ std::vector<double> ShortEdges::settle(int samples) {
   }
   shortest_us_ = std::min(shortest_us_, median(edges));
   return edges;
-}
-
-std::string ShortEdges::take_message() {
-  return std::exchange(message_, {});
 }
 
 }  // namespace noisefloor

@@ -15,24 +15,23 @@ inline constexpr int kEdgeSamples = 4;  // of a look, which takes half a millise
 class ShortEdges {
  public:
   using Time = std::function<std::vector<double>(int samples)>;  // of an edge, in microseconds; empty: there are none
-  using Turn = std::function<void()>;  // another process launches a kernel; throws where none can
+  using Turn = std::function<void()>;                   // another process launches a kernel; throws where none can
+  using Say = std::function<void(const std::string&)>;  // gets why one could not, once
 
   // Times edges: whatever is made long is made so later. Without a turn edges stay as they are. A turn that did not
   // help is not asked for again before edges were short by themselves (at a lower clock they are long, too).
-  ShortEdges(Time time, Turn turn);
+  ShortEdges(Time time, Turn turn, Say say = {});
 
   // `samples` times of an edge, behind that turn where they had become long.
   std::vector<double> settle(int samples);
 
-  // Why the last turn could not be had, once; else empty.
-  std::string take_message();
-
  private:
   Time time_;
   Turn turn_;
+  Say say_;
   double shortest_us_ = 0;  // 0: none
   bool in_vain_ = false;
-  std::string message_;
+  std::string said_;
 };
 
 }  // namespace noisefloor

@@ -6,13 +6,12 @@
 
 namespace noisefloor {
 
-// Puts a spin inside of whatever is timed, in the launches' own stream order: behind the launch of a cold sample, and
-// behind the last launch of a warm one, so that a graph has one. Cold, it is adjusted until the median is `percent`
-// above that of the launches alone; warm, its length is computed from what spins cost in a chain, not adjusted. On a
-// GPU the spin's own launch costs about a microsecond: where that is more than is wanted (a short cold launch) nothing
-// is slowed, and the other phase must show it. What was reached goes to stderr. `platform` and what the launches need
-// must outlive them.
-void slow_down(Platform& platform, PlatformTiming::Ranges resident, double percent, PlatformTiming::Launches& launches);
+// Puts a spin inside of whatever is timed, in the launches' own stream order, behind the last launch of a sample, as
+// long as a spin must be by what it costs: cold, behind that launch; warm, in a chain of spins, because the difference
+// of two warm medians scatters by much of what is wanted. It is found at the first call for a phase. On a GPU the
+// spin's own launch costs about a microsecond: where that is more than is wanted (a short cold launch) nothing is
+// slowed, and the other phase must show it. What was reached goes to stderr. `platform` must outlive it.
+Slowed test_slowdown(Platform& platform, double percent);
 
 // The percent of this build, or of the environment variable NOISEFLOOR_TEST_SLOWDOWN_PERCENT where it is set (0 to 100;
 // throws std::invalid_argument else), so that one slow build serves every aim of the gate. Rows do

@@ -17,6 +17,19 @@ constexpr std::uint64_t kDisqualifying = kClockThrottle & ~static_cast<std::uint
 
 }  // namespace
 
+std::optional<const char*> StoppingRule::verdict(std::span<const double> samples, double elapsed_seconds) const {
+  if (samples.size() < kFewest) return std::nullopt;
+  if (samples.size() >= minimum_samples) {
+    const std::vector<double> copy(samples.begin(), samples.end());
+    const double center = median(copy);
+    const Interval interval = median_interval(copy);
+    if ((interval.high - interval.low) / 2 <= relative_half_width * center) return "converged";
+  }
+  if (samples.size() >= maximum_samples) return "max_samples";
+  if (elapsed_seconds >= wall_seconds) return "time_cap";
+  return std::nullopt;
+}
+
 bool disqualifies(std::optional<std::uint64_t> reasons) {
   return (reasons.value_or(0) & kDisqualifying) != 0;
 }

@@ -1,14 +1,27 @@
-// What the phases of a case's timing found.
+// What the phases of a case's timing found, and when one has found enough.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
-#include <vector>
+
+#include "reports/run/run_files.h"
 
 namespace noisefloor {
 
-struct SweepRow;
+struct StoppingRule {
+  double relative_half_width = 0.005;  // of the median's 95 % confidence interval
+  std::size_t minimum_samples = 20;
+  std::size_t maximum_samples = 2000;
+  double wall_seconds = 1.0;
+
+  // A median of fewer samples says nothing of spread.
+  static constexpr std::size_t kFewest = 5;
+
+  // "converged", "max_samples" or "time_cap"; nothing while sampling should go on, and never before kFewest samples.
+  std::optional<const char*> verdict(std::span<const double> samples, double elapsed_seconds) const;
+};
 
 // Whether a clock was held down by what the kernel has no part in.
 bool disqualifies(std::optional<std::uint64_t> clock_event_reasons);
@@ -24,19 +37,9 @@ struct Others {
   std::optional<double> waited_pct() const;  // of the samples
 };
 
-struct Timing {
-  std::vector<double> cold_us = {};
-  std::vector<std::size_t> cold_batches = {};  // samples per batch, in order
-  std::vector<double> cold_mhz = {};           // the clock behind each batch, NaN where unreadable; empty: no clock
-  std::string stop = {};                       // why the cold phase ended
-  std::vector<double> warm_us = {};
-  std::vector<std::size_t> warm_batches = {};
-  std::vector<double> warm_mhz = {};  // as cold_mhz
-  std::string warm_stop = {};
-  std::vector<double> warm_serial_us = {};  // empty where warm_us is of ordinary edges already
-  std::vector<std::size_t> warm_serial_batches = {};
-  std::vector<double> warm_serial_mhz = {};
-  std::vector<double> warm_edge_us = {}, warm_serial_edge_us = {};  // right before those phases and behind them
+// The samples, but for the names of kernels.
+struct Timing : RowSamples {
+  std::string stop = {}, warm_stop = {};       // why the cold and the warm phase ended
   std::optional<std::uint64_t> throttle = {};  // the reasons of kClockThrottle that were seen, where somebody says
   double discarded_seconds = 0;                // spent on what was taken again
   Others others = {};

@@ -33,9 +33,6 @@ constexpr double kClockStep = 0.01;
 // program runs, threads hardly ever wait at all.
 constexpr double kWaitShare = 0.01;
 
-// A median of fewer says nothing of spread.
-constexpr std::size_t kFewestSamples = 5;
-
 constexpr double kFlushUs = 50;     // of a GPU's L2, before each cold launch
 constexpr double kWarmRunUs = 200;  // of one warm sample: starting the graph is then amortised
 constexpr std::array kWarmRepeats = {1, 2, 5, 10, 20};
@@ -64,18 +61,6 @@ std::vector<double> checked(std::vector<double> samples) {
   return samples;
 }
 
-void add(std::optional<std::uint64_t>& seen, std::optional<std::uint64_t> reasons) {
-  if (reasons) seen = seen.value_or(0) | (*reasons & kClockThrottle);
-}
-
-double share_dropped(const std::vector<double>& all, const std::vector<double>& kept) {
-  return static_cast<double>(all.size() - kept.size()) / static_cast<double>(all.size());
-}
-
-double readable(const ClockReading& clock) {
-  return clock.mhz > 0 ? clock.mhz : std::numeric_limits<double>::quiet_NaN();
-}
-
 // Whether the clock went from one level to another since it was last asked.
 class ClockSteps {
  public:
@@ -96,63 +81,74 @@ bool waited(double sample_us, double wait_us) {
   return wait_us > kWaitShare * sample_us;
 }
 
+TimingLoop::Phase TimingLoop::sample(const StoppingRule& rule, bool settles,
+                                     const std::function<std::vector<double>()>& take,
+                                     const std::function<bool(const Phase&)>& known) {
+  Phase taken;
+  ClockSteps clock_steps;
+  double start = source_->now(), settling_seconds = 0, discarded_seconds = 0;
+  while (true) {
+    const double batch_start = source_->now();
+    source_->move_to(taken.batches.size() % source_->places());
+    const auto all = checked(take());
+    const auto samples = undisturbed(all);
+    read_load();
+    const auto clock = source_->clock();
+    const auto reasons = source_->clock_event_reasons();
+    // Time spent on discarded samples does not count against the cap.
+    const auto discard = [&](std::size_t dropped) {
+      const double spent =
+          (source_->now() - batch_start) * static_cast<double>(dropped) / static_cast<double>(all.size());
+      discarded_seconds += spent;
+      start += spent;
+    };
+    if (disqualifies(reasons) && !timing_.throttled() && discarded_seconds < options_.throttle_retry_seconds) {
+      discard(all.size());
+      continue;
+    }
+    if (reasons) timing_.throttle = timing_.throttle.value_or(0) | (*reasons & kClockThrottle);
+    if (settles && clock && clock_steps.stepped(clock->mhz) && settling_seconds < kSettleSeconds) {
+      const double now = source_->now();
+      settling_seconds += now - start;
+      start = now;
+      taken = {};
+      continue;
+    }
+    const bool dropped = samples.size() < all.size();
+    if (dropped) discard(all.size() - samples.size());
+    taken.us.insert(taken.us.end(), samples.begin(), samples.end());
+    if (!samples.empty()) {
+      taken.batches.push_back(samples.size());
+      if (clock) taken.mhz.push_back(clock->mhz > 0 ? clock->mhz : std::numeric_limits<double>::quiet_NaN());
+    }
+    const double elapsed = source_->now() - start;
+    if (const auto stop = rule.verdict(taken.us, elapsed); stop && (elapsed >= rule.wall_seconds || known(taken))) {
+      taken.stop = *stop;
+      break;
+    }
+    if (dropped && discarded_seconds >= options_.throttle_retry_seconds) {
+      taken.stop = "time_cap";
+      timing_.others.in_the_way = taken.us.size() < StoppingRule::kFewest;
+      break;
+    }
+  }
+  timing_.discarded_seconds += discarded_seconds;
+  return taken;
+}
+
 void TimingLoop::cold() {
   probe_us_ = probe([&] { return source_->cold(1); });
   const int batch = options_.host
                         ? batch_size(probe_us_, 1, 20)
                         : batch_size(probe_us_ + kFlushUs, kFewestOfColdBatch, most_of_cold_batch(source_->places()));
-  Timing taken;
-  ClockSteps clock_steps;
-  double settling_seconds = 0;
-  double start = source_->now();
-  while (true) {
-    const double batch_start = source_->now();
-    source_->move_to(taken.cold_batches.size() % source_->places());
-    const auto all = checked(source_->cold(batch));
-    const auto samples = undisturbed(all);
-    read_load();
-    const auto clock = source_->clock();
-    const auto reasons = source_->clock_event_reasons();
-    if (disqualifies(reasons) && taken.discarded_seconds < options_.throttle_retry_seconds) {
-      const double spent = source_->now() - batch_start;
-      taken.discarded_seconds += spent;
-      start += spent;  // time spent on discarded samples does not count against the cap
-      continue;
-    }
-    add(taken.throttle, reasons);
-    if (clock && clock_steps.stepped(clock->mhz) && settling_seconds < kSettleSeconds) {
-      const double now = source_->now();
-      settling_seconds += now - start;
-      start = now;
-      taken = {.throttle = taken.throttle, .discarded_seconds = taken.discarded_seconds};
-      continue;
-    }
-    const bool dropped = samples.size() < all.size();
-    if (dropped) {
-      const double spent = (source_->now() - batch_start) * share_dropped(all, samples);
-      taken.discarded_seconds += spent;
-      start += spent;
-    }
-    if (clock) taken.cold_mhz.push_back(readable(*clock));
-    if (!samples.empty()) taken.cold_batches.push_back(samples.size());
-    taken.cold_us.insert(taken.cold_us.end(), samples.begin(), samples.end());
-    const double elapsed = source_->now() - start;
-    // Whole rounds: each place weighs as much as any other.
-    const bool spread_known =
-        (taken.cold_batches.size() >= kFewestBatches && taken.cold_batches.size() % source_->places() == 0) ||
-        elapsed >= options_.cold.wall_seconds;
-    if (const auto stop = options_.cold.verdict(taken.cold_us, elapsed); stop && spread_known) {
-      taken.stop = *stop;
-      break;
-    }
-    if (dropped && taken.discarded_seconds >= options_.throttle_retry_seconds) {
-      taken.stop = "time_cap";
-      timing_.others.in_the_way = taken.cold_us.size() < kFewestSamples;
-      break;
-    }
-  }
-  taken.others = timing_.others;
-  timing_ = std::move(taken);
+  Phase taken = sample(
+      options_.cold, /*settles=*/true, [&] { return source_->cold(batch); },
+      // Whole rounds: each place weighs as much as any other.
+      [&](const Phase& so_far) {
+        return so_far.batches.size() >= kFewestBatches && so_far.batches.size() % source_->places() == 0;
+      });
+  std::tie(timing_.cold_us, timing_.cold_batches, timing_.cold_mhz, timing_.stop) =
+      std::tie(taken.us, taken.batches, taken.mhz, taken.stop);
 }
 
 int warm_repeats(double launch_us) {
@@ -213,61 +209,21 @@ double TimingLoop::probe_warm() {
   return warm_probe_.launch_us;
 }
 
-TimingLoop::Warm TimingLoop::sample_warm(TimingSource::Edges edges) {
-  const int repeats = warm_probe_.repeats;
-  const int batch = batch_size(warm_probe_.launch_us * repeats, 1, 10);
-  Warm taken;
-  double start = source_->now();
-  double discarded_seconds = 0;
-  std::optional<std::string> stop;
-  do {
-    const double batch_start = source_->now();
-    source_->move_to(taken.batches.size() % source_->places());
-    const auto all = checked(source_->warm(batch, repeats, edges));
-    const auto samples = undisturbed(all);
-    read_load();
-    const auto clock = source_->clock();
-    const auto reasons = source_->clock_event_reasons();
-    if (disqualifies(reasons) && !timing_.throttled() && discarded_seconds < options_.throttle_retry_seconds) {
-      const double spent = source_->now() - batch_start;
-      discarded_seconds += spent;
-      start += spent;
-      continue;
-    }
-    add(timing_.throttle, reasons);
-    taken.us.insert(taken.us.end(), samples.begin(), samples.end());
-    if (!samples.empty()) {
-      taken.batches.push_back(samples.size());
-      if (clock) taken.mhz.push_back(readable(*clock));
-    }
-    if (samples.size() < all.size()) {
-      const double spent = (source_->now() - batch_start) * share_dropped(all, samples);
-      discarded_seconds += spent;
-      start += spent;
-    }
-    const double elapsed = source_->now() - start;
-    stop = options_.warm.verdict(taken.us, elapsed);
-    const bool spread_known =
-        taken.batches.size() >= kFewestBatches && mean_of_batches({taken.us, taken.batches}).error <= kBatchesKnownTo;
-    const bool enough = taken.us.size() >= options_.warm.maximum_samples && taken.batches.size() >= kFewestBatches;
-    const bool everywhere = taken.batches.size() >= source_->places();
-    if (!options_.quick && !(spread_known && everywhere) && !enough && elapsed < options_.warm.wall_seconds)
-      stop.reset();
-    if (!stop && samples.size() < all.size() && discarded_seconds >= options_.throttle_retry_seconds) {
-      stop = "time_cap";
-      timing_.others.in_the_way = taken.us.size() < kFewestSamples;
-    }
-  } while (!stop);
-  taken.stop = *stop;
-  timing_.discarded_seconds += discarded_seconds;
-  return taken;
-}
-
 // A phase between two looks at the edges.
-TimingLoop::Warm TimingLoop::sample_beside_edges(TimingSource::Edges edges) {
-  if (!options_.look_at_edges) return sample_warm(edges);
-  std::vector<double> edge_us = source_->settled_edges_us(kEdgeSamples);
-  Warm taken = sample_warm(edges);
+TimingLoop::Phase TimingLoop::sample_warm(TimingSource::Edges edges) {
+  const int batch = batch_size(warm_probe_.launch_us * warm_probe_.repeats, 1, 10);
+  std::vector<double> edge_us;
+  if (options_.look_at_edges) edge_us = source_->settled_edges_us(kEdgeSamples);
+  Phase taken = sample(
+      options_.warm, /*settles=*/false, [&] { return source_->warm(batch, warm_probe_.repeats, edges); },
+      [&](const Phase& so_far) {
+        const std::size_t batches = so_far.batches.size();
+        if (options_.quick || (batches >= kFewestBatches && so_far.us.size() >= options_.warm.maximum_samples))
+          return true;
+        return batches >= kFewestBatches && batches >= source_->places() &&
+               mean_of_batches({so_far.us, so_far.batches}).error <= kBatchesKnownTo;
+      });
+  if (!options_.look_at_edges) return taken;
   const std::vector<double> behind = source_->edges_us(kEdgeSamples);
   edge_us.insert(edge_us.end(), behind.begin(), behind.end());
   if (!edge_us.empty()) taken.edge_us = checked(edge_us);
@@ -277,14 +233,14 @@ TimingLoop::Warm TimingLoop::sample_beside_edges(TimingSource::Edges edges) {
 void TimingLoop::warm() {
   if (timing_.others.in_the_way) return;
   if (warm_probe_.launch_us == 0) probe_warm();
-  Warm taken = sample_beside_edges(TimingSource::Edges::pipeline);
+  Phase taken = sample_warm(TimingSource::Edges::pipeline);
   std::tie(timing_.warm_us, timing_.warm_batches, timing_.warm_mhz, timing_.warm_edge_us, timing_.warm_stop) =
       std::tie(taken.us, taken.batches, taken.mhz, taken.edge_us, taken.stop);
 }
 
 void TimingLoop::warm_serial() {
   if (timing_.others.in_the_way) return;
-  Warm taken = sample_beside_edges(TimingSource::Edges::ordinary);
+  Phase taken = sample_warm(TimingSource::Edges::ordinary);
   std::tie(timing_.warm_serial_us, timing_.warm_serial_batches, timing_.warm_serial_mhz, timing_.warm_serial_edge_us) =
       std::tie(taken.us, taken.batches, taken.mhz, taken.edge_us);
 }

@@ -11,7 +11,6 @@
 #include <string>
 #include <vector>
 
-#include "bench/measure/stopping_rule.h"
 #include "bench/measure/timing.h"
 
 namespace noisefloor {
@@ -92,13 +91,16 @@ class TimingLoop {
   const Timing& timing() const { return timing_; }
 
  private:
-  struct Warm {
+  struct Phase {
     std::vector<double> us, mhz, edge_us;
     std::vector<std::size_t> batches;
     std::string stop;
   };
-  Warm sample_warm(TimingSource::Edges edges);
-  Warm sample_beside_edges(TimingSource::Edges edges);
+  // Batches of `take` until the rule says so and the spread is `known`. `settles`: what was sampled before a step of
+  // the clock is dropped.
+  Phase sample(const StoppingRule& rule, bool settles, const std::function<std::vector<double>()>& take,
+               const std::function<bool(const Phase&)>& known);
+  Phase sample_warm(TimingSource::Edges edges);
   double probe(const std::function<std::vector<double>()>& take);
   std::vector<double> undisturbed(const std::vector<double>& samples);
   void read_load();

@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <utility>
 
-#include "bench/measure/entrants.h"
 #include "bench/measure/timing_loop.h"
+#include "reports/run/statistics.h"
 
 namespace noisefloor {
 namespace {
@@ -15,6 +16,33 @@ constexpr int kFinalSamples = 15;
 constexpr std::size_t kFinalists = 8;
 
 }  // namespace
+
+double Entrant::median_us() const {
+  return median(us);
+}
+
+std::vector<Entrant*> best_of(std::span<Entrant> entrants, double factor, std::size_t fewest, std::size_t most) {
+  std::vector<std::pair<double, Entrant*>> timed;
+  for (Entrant& entrant : entrants) timed.emplace_back(entrant.median_us(), &entrant);
+  std::stable_sort(timed.begin(), timed.end(), [](const auto& l, const auto& r) { return l.first < r.first; });
+  std::vector<Entrant*> best;
+  for (std::size_t i = 0; i < timed.size(); ++i) {
+    const auto& [us, entrant] = timed[i];
+    if (entrant->stays || i < fewest || (i < most && us <= factor * timed.front().first)) best.push_back(entrant);
+  }
+  return best;
+}
+
+std::vector<Entrant*> sample_in_turns(std::vector<Entrant*> entrants, int turns, int samples,
+                                      const TakeSamples& sampler) {
+  for (int turn = 0; turn < turns; ++turn)
+    std::erase_if(entrants, [&](Entrant* entrant) {
+      const auto us = sampler(entrant->index, samples);
+      if (us) entrant->us.insert(entrant->us.end(), us->begin(), us->end());
+      return !us;
+    });
+  return entrants;
+}
 
 // Nothing where the library refuses a launch, or its launch waits for the device.
 std::optional<std::vector<double>> HarnessRanker::times(Caches caches, const Launch& launch, int samples) {
@@ -34,7 +62,7 @@ std::optional<std::vector<double>> HarnessRanker::times(Caches caches, const Lau
 
 Ranking HarnessRanker::rank(Caches caches, int count, const std::function<Status(int)>& launch) {
   const auto start = std::chrono::steady_clock::now();
-  const Sampler sampler = [&](std::size_t index, int samples) {
+  const TakeSamples sampler = [&](std::size_t index, int samples) {
     return times(
         caches, [&] { return launch(static_cast<int>(index)); }, samples);
   };

@@ -7,8 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "bench/measure/failure.h"
-#include "bench/measure/problem_record.h"
+#include "bench/measure/case_result.h"
 #include "reports/run/columns.h"
 #include "reports/run/samples_line.h"
 
@@ -174,6 +173,7 @@ Verdict WorkerCase::judge() {
 }
 
 Verdict WorkerCase::replay() {
+  if (!of_plugin_) return Contender::replay();
   const Json answer = worker_->ask({{"ask", "replay"}}, worker_->options().answer_seconds);
   return understood(*worker_, [&] { return judged(answer); });
 }

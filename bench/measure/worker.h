@@ -3,7 +3,7 @@
 //
 // One JSON object a line each way; an answer repeats the question's "number". A worker that has started says {"facts":
 // {name: text, ...}}: its versions. Then
-//   {"ask": "ready", "variant", "dtype", "problem": problem_record.h's}  verifies one launch and keeps it
+//   {"ask": "ready", "variant", "dtype", "problem": problem_record()'s}  verifies one launch and keeps it
 //       -> {"errors": [{"max": E, "l2": E}, ...], "roundings": R, "note": text}, errors as Tolerance's, null for NaN;
 //          "judged": text in place of errors where the result is random and was looked at in another way;
 //          "wrong": text where it is wrong whatever the errors
@@ -31,6 +31,7 @@
 #include <vector>
 
 #include "bench/measure/case_counters.h"
+#include "bench/measure/duel.h"
 #include "bench/measure/platform_timing.h"
 #include "bench/measure/suite.h"
 #include "bench/measure/verify.h"
@@ -86,20 +87,19 @@ class Worker {
 };
 
 // A case that the worker has made ready, for as long as this lives.
-class WorkerCase {
+class WorkerCase final : public Contender {
  public:
   WorkerCase(Worker& worker, const Case& test_case);
-  ~WorkerCase();
+  ~WorkerCase() override;
   WorkerCase(const WorkerCase&) = delete;
 
   const Verdict& verdict() const { return verdict_; }  // of its first launch
-  Verdict judge();                                     // of what the timed launches left
-  Verdict replay();                                    // of a plugin, behind the timed launches
-  bool of_plugin() const { return of_plugin_; }
-  void poison();
   const std::string& note() const { return note_; }
-  std::vector<double> cold(int samples);
-  std::vector<double> warm(int samples, int repeats);
+  std::vector<double> cold(int samples) override;
+  std::vector<double> warm(int samples, int repeats) override;
+  void poison() override;
+  Verdict judge() override;
+  Verdict replay() override;
 
  private:
   Verdict judged(const nlohmann::json& answer) const;
@@ -118,21 +118,16 @@ class WorkerCase {
 void measure_whole(Worker& worker, const Case& test_case, CounterMode counters, std::uint64_t seed, CaseResult& result);
 
 // Times of the worker's, by this program's clock and under its watch of the GPU's.
-class WorkerTiming final : public TimingSource {
+class WorkerTiming final : public ClockedSource {
  public:
   WorkerTiming(WorkerCase& worker_case, Platform& platform, DeviceClocks* clocks)
-      : case_(&worker_case), here_(platform, {}, {}, {.clocks = clocks}) {}
-
-  double now() override { return here_.now(); }
+      : ClockedSource(platform, clocks), case_(&worker_case) {}
   std::vector<double> cold(int samples) override { return case_->cold(samples); }
   // PyTorch's graphs have ordinary edges.
   std::vector<double> warm(int samples, int repeats, Edges) override { return case_->warm(samples, repeats); }
-  std::optional<ClockReading> clock() override { return here_.clock(); }
-  std::optional<std::uint64_t> clock_event_reasons() override { return here_.clock_event_reasons(); }
 
  private:
   WorkerCase* case_;
-  PlatformTiming here_;
 };
 
 }  // namespace noisefloor

@@ -9,8 +9,7 @@
 #include <cstdio>
 #include <cstring>
 #include <iostream>
-#include <string>
-#include <string_view>
+#include <utility>
 
 namespace noisefloor {
 namespace {
@@ -21,10 +20,11 @@ struct Stream {
   bool dropped = false;  // closed from the start
   int error = 0;         // of the first text that could not be written
   std::FILE* before = nullptr;
+  PlainText plain;
 };
 
-Stream output{STDOUT_FILENO, false, false, 0, nullptr};
-Stream errors{STDERR_FILENO, true, false, 0, nullptr};
+Stream output{STDOUT_FILENO, false, false, 0, nullptr, {}};
+Stream errors{STDERR_FILENO, true, false, 0, nullptr, {}};
 
 // All of it counts as written: fmt::print() would throw, and a stream in error would keep it for the next try.
 ssize_t write_text(void* cookie, const char* text, size_t size) {
@@ -35,11 +35,7 @@ ssize_t write_text(void* cookie, const char* text, size_t size) {
     plain = "\r";
     piece.remove_prefix(1);
   }
-  for (const char c : piece)
-    if (c == '\n' || c == '\t' || (static_cast<unsigned char>(c) >= 0x20 && c != 0x7F))
-      plain += c;
-    else
-      plain += fmt::format("\\x{:02x}", c);
+  plain += stream.plain.of(piece);
   if (stream.error != 0) return static_cast<ssize_t>(size);
   if (stream.dropped) {
     stream.error = EBADF;
@@ -65,7 +61,42 @@ void guard(Stream& stream, std::FILE*& file, int buffering) {
   file = ours;
 }
 
+// How many bytes a character has that begins with `first`; 1: none of several does.
+std::size_t length_of(unsigned char first) {
+  return first >= 0xF0 && first <= 0xF4   ? 4
+         : first >= 0xE0 && first <= 0xEF ? 3
+         : first >= 0xC2 && first <= 0xDF ? 2
+                                          : 1;
+}
+
+// Whether bytes that begin one are, as far as they go, a character that is no control, not overlong, no surrogate.
+bool begins_a_character(std::string_view bytes) {
+  const auto first = static_cast<unsigned char>(bytes[0]);
+  if (length_of(first) == 1) return first == '\n' || first == '\t' || (first >= 0x20 && first < 0x7F);
+  if (bytes.size() == 1) return true;
+  if ((static_cast<unsigned char>(bytes.back()) & 0xC0) != 0x80) return false;
+  const auto second = static_cast<unsigned char>(bytes[1]);
+  const bool high = (first == 0xC2 || first == 0xE0) ? second >= 0xA0 : first != 0xF0 || second >= 0x90;
+  return high && (first != 0xED || second <= 0x9F) && (first != 0xF4 || second <= 0x8F);
+}
+
 }  // namespace
+
+std::string PlainText::of(std::string_view piece) {
+  std::string out;
+  const auto escape = [&out](std::string_view bytes) {
+    for (const char c : bytes) out += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+  };
+  for (const char c : piece) {
+    if (!pending_.empty() && (static_cast<unsigned char>(c) & 0xC0) != 0x80) escape(std::exchange(pending_, {}));
+    pending_ += c;
+    if (!begins_a_character(pending_))
+      escape(std::exchange(pending_, {}));
+    else if (pending_.size() == length_of(static_cast<unsigned char>(pending_[0])))
+      out += std::exchange(pending_, {});
+  }
+  return out;
+}
 
 void guard_console() {
   output.dropped = fcntl(STDOUT_FILENO, F_GETFD) < 0;

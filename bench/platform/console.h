@@ -2,13 +2,25 @@
 // terminal what a file made up.
 #pragma once
 
+#include <string>
+#include <string_view>
+
 namespace noisefloor {
+
+// Text as a terminal may get it: control characters other than line ends and tabs, and bytes that are not UTF-8, become
+// \x1b and the like. It keeps in mind where a character was cut between two pieces.
+class PlainText {
+ public:
+  std::string of(std::string_view piece);
+
+ private:
+  std::string pending_;  // the beginning of a character of several bytes
+};
 
 // At the start of main(). From here on `stdout` and `stderr` are streams of ours:
 // - What cannot be written is dropped and remembered: a progress line that meets a full disk, or a reader that went
 //   away (SIGPIPE is ignored), does not end a sweep.
-// - Control characters other than line ends and tabs become \x1b and the like. A carriage return that begins what is
-// written to stderr stays: progress goes on in
+// - Texts are plain (PlainText). A carriage return that begins what is written to stderr stays: progress goes on in
 //   its line.
 // - Descriptors 0 to 2 that are closed are put onto /dev/null, so that no file of a run gets their numbers.
 // A limit on the size of files (SIGXFSZ) becomes an error of the write too. Google Benchmark prints through std::cout,

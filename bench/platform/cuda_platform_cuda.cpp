@@ -1,4 +1,5 @@
-// A CUDA device: memory, random inputs, comparison; what is timed and recorded is cuda_timing.h's.
+// A CUDA device: memory, random inputs, comparison; what is timed and recorded is cuda_timing.h's. And which devices
+// there are.
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
@@ -8,9 +9,9 @@
 #include <optional>
 
 #include "bench/platform/build_info.h"
-#include "bench/platform/cuda_check.h"
 #include "bench/platform/cuda_kernels.h"
 #include "bench/platform/cuda_timing.h"
+#include "bench/platform/nvml.h"
 #include "bench/platform/platform.h"
 
 namespace noisefloor {
@@ -284,6 +285,13 @@ std::vector<CudaDevice> list_cuda_devices(std::string& why) {
     devices.push_back(std::move(device));
   }
   return devices;
+}
+
+GpuMonitor GpuMonitor::of_cuda_device(int device) {
+  std::array<char, 32> bus_id{};
+  const cudaError_t error = cudaDeviceGetPCIBusId(bus_id.data(), static_cast<int>(bus_id.size()), device);
+  if (error != cudaSuccess) return unavailable(std::string("the device's PCI address: ") + cudaGetErrorString(error));
+  return GpuMonitor(bus_id.data());
 }
 
 }  // namespace noisefloor

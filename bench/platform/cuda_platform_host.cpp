@@ -32,22 +32,13 @@ GpuMonitor GpuMonitor::of_cuda_device(int) {
   return unavailable("no CUDA in this build");
 }
 
-struct ClockSampler::State {};
-
-ClockSampler::ClockSampler(int, double) {
+ClockSampler::ClockSampler(double) {
   throw std::runtime_error("no CUDA in this build: there is no SM clock to sample");
 }
 ClockSampler::~ClockSampler() = default;
-
-int ClockSampler::enqueue(Stream) {
-  throw std::runtime_error("no CUDA in this build: there is no SM clock to sample");
-}
-double ClockSampler::mhz(int) const {
+void ClockSampler::enqueue(Stream) {}
+double ClockSampler::mhz() const {
   return std::numeric_limits<double>::quiet_NaN();
 }
-int ClockSampler::count() const {
-  return 0;
-}
-void ClockSampler::clear() {}
 
 }  // namespace noisefloor

@@ -1,4 +1,5 @@
-// What a CUDA device times and records: graphs of launches, and events behind a gate.
+// What a CUDA device times and records: graphs of launches, and events behind a gate; and calls of the CUDA runtime
+// that must succeed.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -11,6 +12,21 @@
 #include "bench/platform/platform.h"
 
 namespace noisefloor {
+
+// Throws OutOfMemory, or DeviceError (lost where the context is), with the call's text and CUDA's; clears the error.
+void check_cuda(cudaError_t error, const char* call);
+#define CUDA_CHECK(call) ::noisefloor::check_cuda((call), #call)
+
+class Event {
+ public:
+  Event() { CUDA_CHECK(cudaEventCreate(&event_)); }
+  ~Event() { (void)cudaEventDestroy(event_); }
+  Event(const Event&) = delete;
+  operator cudaEvent_t() const { return event_; }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
 
 // `repeats` launches, captured from the stream: on the host alone. Throws what the launch does, and DeviceError; the
 // stream is then free again.

@@ -7,7 +7,6 @@
 #include <string>
 #include <utility>
 
-#include "bench/platform/cuda_check.h"
 #include "bench/platform/cuda_kernels.h"
 
 namespace noisefloor {
@@ -21,6 +20,25 @@ constexpr int kQueued = 4;
 // SDXL waits in the host until the first has run; why is open (docs/experiments/runs/2026-11-26-nvidia-h100.md).
 constexpr double kAloneUs = 10'000;
 constexpr std::size_t kChunkNodes = 650;  // a chunk of 2 MB has room for 600 to 650 kernels
+
+// After one of these every later call of the process fails too.
+bool context_is_lost(cudaError_t error) {
+  switch (error) {
+    case cudaErrorIllegalAddress:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorHardwareStackError:
+    case cudaErrorLaunchFailure:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorAssert:
+    case cudaErrorECCUncorrectable:
+      return true;
+    default:
+      return false;
+  }
+}
 
 // A kernel, or a copy: what a launch that does nothing has not.
 bool has_work(cudaGraph_t graph) {
@@ -40,17 +58,6 @@ bool has_work(cudaGraph_t graph) {
   return false;
 }
 
-class Event {
- public:
-  Event() { CUDA_CHECK(cudaEventCreate(&event_)); }
-  ~Event() { (void)cudaEventDestroy(event_); }
-  Event(const Event&) = delete;
-  operator cudaEvent_t() const { return event_; }
-
- private:
-  cudaEvent_t event_ = nullptr;
-};
-
 // What took the host longest, to be told where it was too long.
 struct LongestStep {
   std::string name = "nothing";
@@ -64,6 +71,18 @@ struct LongestStep {
 };
 
 }  // namespace
+
+std::string cuda_error_text(int error) {
+  const auto code = static_cast<cudaError_t>(error);
+  return fmt::format("{} ({})", cudaGetErrorString(code), cudaGetErrorName(code));
+}
+
+void check_cuda(cudaError_t error, const char* call) {
+  if (error == cudaSuccess) return;
+  (void)cudaGetLastError();
+  if (error == cudaErrorMemoryAllocation) throw OutOfMemory(fmt::format("{}: out of device memory", call));
+  throw DeviceError(fmt::format("{}: {}", call, cuda_error_text(error)), context_is_lost(error));
+}
 
 CapturedGraph::CapturedGraph(cudaStream_t stream, const Launch& launch, int repeats) {
   CUDA_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));

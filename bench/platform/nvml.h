@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 
@@ -57,21 +56,18 @@ class GpuMonitor {
   explicit GpuMonitor(const std::string& pci_bus_id);
   static GpuMonitor of_cuda_device(int device);
   static GpuMonitor unavailable(std::string reason);
-  ~GpuMonitor();
-  GpuMonitor(GpuMonitor&&) noexcept;
-  GpuMonitor& operator=(GpuMonitor&&) noexcept;
 
-  bool available() const;
-  const std::string& reason() const;                         // empty when available
-  const std::string& driver_version() const;                 // "580.95.05"; empty when not available
-  GpuState read() const;                                     // every field empty when not available
-  std::optional<std::uint64_t> clock_event_reasons() const;  // that field alone: asked for after each batch
-  GpuDescription describe() const;                           // the same
+  bool available() const { return device_ != nullptr; }
+  const std::string& reason() const { return reason_; }          // empty when available
+  const std::string& driver_version() const { return driver_; }  // "580.95.05"; empty when not available
+  GpuState read() const;                                         // every field empty when not available
+  std::optional<std::uint64_t> clock_event_reasons() const;      // that field alone: asked for after each batch
+  GpuDescription describe() const;                               // the same
 
  private:
-  GpuMonitor();
-  struct State;
-  std::unique_ptr<State> state_;
+  GpuMonitor() = default;
+  void* device_ = nullptr;  // NVML's
+  std::string reason_, driver_;
 };
 
 }  // namespace noisefloor

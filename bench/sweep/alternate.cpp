@@ -6,8 +6,8 @@
 #include <csignal>
 #include <optional>
 
+#include "bench/measure/case_result.h"
 #include "bench/measure/duel.h"
-#include "bench/measure/failure.h"
 
 namespace noisefloor {
 namespace {
@@ -63,22 +63,21 @@ class BuildSide final : public Contender {
     (void)right(is_old, case_->verdict());
   }
   std::vector<double> cold(int samples) override {
-    return asked(is_old_, [&] { return contender_.cold(samples); });
+    return asked(is_old_, [&] { return case_->cold(samples); });
   }
   std::vector<double> warm(int samples, int repeats) override {
-    return asked(is_old_, [&] { return contender_.warm(samples, repeats); });
+    return asked(is_old_, [&] { return case_->warm(samples, repeats); });
   }
   void poison() override {
-    asked(is_old_, [&] { contender_.poison(); });
+    asked(is_old_, [&] { case_->poison(); });
   }
   Verdict judge() override {
-    return right(is_old_, asked(is_old_, [&] { return contender_.judge(); }));
+    return right(is_old_, asked(is_old_, [&] { return case_->judge(); }));
   }
 
  private:
   bool is_old_;
   std::unique_ptr<WorkerCase> case_;
-  WorkerContender contender_{*case_};
 };
 
 // One pass of one case.

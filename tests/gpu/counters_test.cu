@@ -2,10 +2,12 @@
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <map>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "bench/ceilings/ceilings.h"
@@ -227,15 +229,15 @@ TEST(Gpu, IsDescribedTheSameByCudaAndNvml) {
 TEST(Clocks, AgreeWithNvml) {
   const GpuMonitor monitor = GpuMonitor::of_cuda_device(0);
   if (!monitor.available()) GTEST_SKIP() << monitor.reason();
-  ClockSampler clocks(64, 20000);  // spins for over a second, so that NVML reads a busy GPU
-  for (int i = 0; i < 64; ++i) clocks.enqueue(nullptr);
-  EXPECT_THROW(clocks.enqueue(nullptr), std::runtime_error);
-  while (!(clocks.mhz(32) > 0) && cudaStreamQuery(nullptr) == cudaErrorNotReady) {
-  }
+  ClockSampler clock(1.2e6);  // spins for over a second, so that NVML reads a busy GPU
+  clock.enqueue(nullptr);
+  std::this_thread::sleep_for(std::chrono::milliseconds(700));
   const GpuState state = monitor.read();
+  EXPECT_EQ(cudaStreamQuery(nullptr), cudaErrorNotReady);
+  EXPECT_TRUE(std::isnan(clock.mhz()));
   ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
   ASSERT_TRUE(state.sm_clock_mhz);
-  EXPECT_NEAR(clocks.mhz(33) / *state.sm_clock_mhz, 1, 0.03);
+  EXPECT_NEAR(clock.mhz() / *state.sm_clock_mhz, 1, 0.03);
   ASSERT_TRUE(state.clock_event_reasons);
   ASSERT_TRUE(state.compute_processes);
 }

@@ -7,8 +7,8 @@
 
 #include "bench/measure/short_edges.h"
 #include "bench/platform/child_process.h"
-#include "bench/platform/cuda_check.h"
 #include "bench/platform/cuda_kernels.h"
+#include "bench/platform/cuda_timing.h"
 #include "bench/platform/platform.h"
 #include "reports/run/statistics.h"
 #include "tests/support/comparisons.h"

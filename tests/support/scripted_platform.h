@@ -1,6 +1,9 @@
 // The host with a clock of the test's own: a launch takes what it adds to `clock_us`, and is done as the host does it.
 #pragma once
 
+#include <functional>
+#include <span>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -8,6 +11,16 @@
 #include "tests/support/wrapped_host.h"
 
 namespace noisefloor {
+
+// `variant`, behind whose launches `after` is called with their tensors.
+inline AnyVariant followed_by(AnyVariant variant, std::function<void(std::span<void* const>)> after) {
+  variant.launch = [launch = variant.launch, after = std::move(after)](const auto&... given) {
+    const Status status = launch(given...);
+    after(std::get<2>(std::tie(given...)));
+    return status;
+  };
+  return variant;
+}
 
 class ScriptedPlatform : public WrappedHost {
  public:
@@ -31,13 +44,7 @@ class ScriptedPlatform : public WrappedHost {
 
   // `variant`, whose launches take `us` on this platform, which must outlive it.
   AnyVariant taking(double us, AnyVariant variant) {
-    variant.launch = [this, us, launch = variant.launch](const AnyProblem& problem, DType dtype,
-                                                         std::span<void* const> pointers, const Scratch& scratch,
-                                                         const LaunchContext& context) {
-      clock_us += us;
-      return launch(problem, dtype, pointers, scratch, context);
-    };
-    return variant;
+    return followed_by(std::move(variant), [this, us](std::span<void* const>) { clock_us += us; });
   }
 
  private:

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "reports/run/sweep_csv.h"
+#include "tests/support/temporary_folder.h"
 
 namespace noisefloor {
 namespace {
@@ -31,20 +32,12 @@ Ceilings h200() {
 
 class CeilingsStore : public testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = fs::temp_directory_path() / ("noisefloor-ceilings-" + std::to_string(getpid()));
-    fs::remove_all(folder_);
-    fs::create_directories(folder_);
-    const char* cache = std::getenv("XDG_CACHE_HOME");
-    saved_ = cache != nullptr ? cache : "";
-    setenv("XDG_CACHE_HOME", folder_.c_str(), 1);
-  }
-  void TearDown() override {
-    if (saved_.empty())
-      unsetenv("XDG_CACHE_HOME");
+  CeilingsStore() { setenv("XDG_CACHE_HOME", folder_.c_str(), 1); }
+  ~CeilingsStore() override {
+    if (saved_)
+      setenv("XDG_CACHE_HOME", saved_->c_str(), 1);
     else
-      setenv("XDG_CACHE_HOME", saved_.c_str(), 1);
-    fs::remove_all(folder_);
+      unsetenv("XDG_CACHE_HOME");
   }
   fs::path file(const std::string& text) const {
     const fs::path path = folder_ / "ceilings.csv";
@@ -61,8 +54,25 @@ class CeilingsStore : public testing::Test {
     }
   }
 
-  fs::path folder_;
-  std::string saved_;
+  // The host's, with its folder.
+  static fs::path host_cache() {
+    fs::create_directories(cache_folder());
+    return cache_folder() / cache_file_name(host_identity());
+  }
+  static Ceilings of_host(const char* commit, double copy, double fma, std::optional<double> load) {
+    const DeviceIdentity identity = host_identity();
+    return {identity.name,
+            identity.driver,
+            commit,
+            {{"dram_copy", copy, "GB/s", 0, 0, load}, {"fma_fp32", fma, "GFLOP/s", 0, 0, load}}};
+  }
+
+  const TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
+  const std::optional<std::string> saved_ = [] {
+    const char* const cache = std::getenv("XDG_CACHE_HOME");
+    return cache != nullptr ? std::optional<std::string>(cache) : std::nullopt;
+  }();
 };
 
 constexpr const char* kHeader = "name,value,unit,datasheet,device,driver,sm_clock_mhz,commit\n";
@@ -88,37 +98,33 @@ TEST_F(CeilingsStore, RoundTrip) {
 }
 
 TEST_F(CeilingsStore, BadFilesAreRefusedWithPlaceAndReason) {
-  const std::string good = "dram_copy,4250,GB/s,4800,NVIDIA H200,580,1980,abc\n";
+  const std::string good = "dram_copy,4250,GB/s,4800,NVIDIA H200,580,1980,abc\n", header = kHeader;
+  const auto row = [&](const char* begin) { return header + begin + ",NVIDIA H200,580,,abc\n"; };
   expect_refused("", "ceilings.csv");
-  expect_refused(kHeader, "holds no ceilings");
+  expect_refused(header, "holds no ceilings");
   expect_refused("name,value\ndram_copy,1\n", "unit");
-  expect_refused(kHeader + std::string("dram_copy,fast,GB/s,,NVIDIA H200,580,,abc\n"), ":2: column 'value'");
-  expect_refused(kHeader + std::string("dram_copy,,GB/s,,NVIDIA H200,580,,abc\n"), "column 'value'");
-  expect_refused(kHeader + std::string("dram_copy,nan,GB/s,,NVIDIA H200,580,,abc\n"), "column 'value'");
-  expect_refused(kHeader + std::string("dram_copy,-1,GB/s,,NVIDIA H200,580,,abc\n"), "column 'value'");
-  expect_refused(kHeader + std::string("dram_copy,1e3x,GB/s,,NVIDIA H200,580,,abc\n"), "column 'value'");
-  expect_refused(kHeader + std::string("dram_copy,1,GiB,,NVIDIA H200,580,,abc\n"), "column 'unit'");
-  expect_refused(kHeader + std::string("dram_copy,1,GB/s,x,NVIDIA H200,580,,abc\n"), "column 'datasheet'");
-  expect_refused(kHeader + good + good, "twice");
-  expect_refused(kHeader + good + "fma_fp32,1,GFLOP/s,,NVIDIA H100,580,,abc\n", ":3: another device");
-  expect_refused(kHeader + std::string("dram_copy,4250\n"), "ceilings.csv");
+  expect_refused(row("dram_copy,fast,GB/s,"), ":2: column 'value'");
+  for (const char* value : {"", "nan", "-1", "1e3x"})
+    expect_refused(row(("dram_copy," + std::string(value) + ",GB/s,").c_str()), "column 'value'");
+  expect_refused(row("dram_copy,1,GiB,"), "column 'unit'");
+  expect_refused(row("dram_copy,1,GB/s,x"), "column 'datasheet'");
+  expect_refused(header + good + good, "twice");
+  expect_refused(header + good + "fma_fp32,1,GFLOP/s,,NVIDIA H100,580,,abc\n", ":3: another device");
+  expect_refused(header + "dram_copy,4250\n", "ceilings.csv");
 }
 
-TEST_F(CeilingsStore, UnwritableFolderIsNamed) {
-  const fs::path path = folder_ / "no" / "such" / "ceilings.csv";
-  try {
-    write_ceilings(path, h200());
-    FAIL() << "written into a folder that does not exist";
-  } catch (const std::runtime_error& error) {
-    EXPECT_NE(std::string(error.what()).find(path.string()), std::string::npos) << error.what();
-  }
-}
-
-TEST_F(CeilingsStore, ADeviceIsNotReplaced) {
+TEST_F(CeilingsStore, WhereTheyCannotBeWrittenIsNamed) {
   const fs::path pipe = folder_ / "pipe";
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
-  EXPECT_THROW(write_ceilings(pipe, h200()), std::runtime_error);
-  EXPECT_TRUE(fs::is_fifo(pipe));
+  for (const fs::path& path : {folder_ / "no" / "such" / "ceilings.csv", pipe}) {
+    try {
+      write_ceilings(path, h200());
+      FAIL() << path;
+    } catch (const std::runtime_error& error) {
+      EXPECT_NE(std::string(error.what()).find(path.string()), std::string::npos) << error.what();
+    }
+  }
+  EXPECT_TRUE(fs::is_fifo(pipe)) << "a device is not replaced";
 }
 
 TEST_F(CeilingsStore, AreMeasuredByAProgramOrWhereItFailsHere) {
@@ -150,14 +156,8 @@ TEST_F(CeilingsStore, CacheFollowsXdg) {
 
 // A good cache is used as it stands; a bad one is named, measured again and replaced.
 TEST_F(CeilingsStore, HostCacheIsUsedAndABadOneIsReplaced) {
-  const DeviceIdentity identity = host_identity();
-  const fs::path cache = cache_folder() / cache_file_name(identity);
-  fs::create_directories(cache.parent_path());
-  Ceilings planted{identity.name,
-                   identity.driver,
-                   "old",
-                   {{"dram_copy", 1.5, "GB/s", 0, 0, 0.0}, {"fma_fp32", 2.5, "GFLOP/s", 0, 0, 0.0}}};
-  write_ceilings(cache, planted);
+  const fs::path cache = host_cache();
+  write_ceilings(cache, of_host("old", 1.5, 2.5, 0.0));
   std::string log;
   const auto append = [&log](const std::string& line) { log += line + '\n'; };
   const Ceilings cached = load_or_measure(kHostDevice, false, "new", append);
@@ -182,22 +182,10 @@ TEST_F(CeilingsStore, HostCacheIsUsedAndABadOneIsReplaced) {
 
 // What other programs slowed is not kept longer than it must be, and never lowers what was measured before.
 TEST_F(CeilingsStore, CeilingsOfABusierHostAreTakenAgain) {
-  const DeviceIdentity identity = host_identity();
-  const fs::path cache = cache_folder() / cache_file_name(identity);
-  fs::create_directories(cache.parent_path());
+  const fs::path cache = host_cache();
   constexpr double kNobodyHas = 1e9, kLoad = 1e6;
-  const auto plant = [&](std::optional<double> load) {
-    write_ceilings(cache, {identity.name,
-                           identity.driver,
-                           "old",
-                           {{"dram_copy", kNobodyHas, "GB/s", 0, 0, load}, {"fma_fp32", 2.5, "GFLOP/s", 0, 0, load}}});
-  };
-  const auto measure = [&] {
-    return Ceilings{identity.name,
-                    identity.driver,
-                    "",
-                    {{"dram_copy", 3, "GB/s", 0, 0, 1.0}, {"fma_fp32", 4, "GFLOP/s", 0, 0, 1.0}}};
-  };
+  const auto plant = [&](std::optional<double> load) { write_ceilings(cache, of_host("old", kNobodyHas, 2.5, load)); };
+  const auto measure = [] { return of_host("", 3, 4, 1.0); };
   for (const auto& load : {std::optional(kLoad), std::optional<double>()}) {
     plant(load);
     std::string log;
@@ -207,9 +195,7 @@ TEST_F(CeilingsStore, CeilingsOfABusierHostAreTakenAgain) {
     EXPECT_EQ(again.commit, "new");
     EXPECT_EQ(again.memory().value, kNobodyHas) << "the higher one stays";
     EXPECT_EQ(again.compute(Pipe::fma, DType::fp32).value, 4);
-    for (const Ceiling& row : read_ceilings(cache).rows) {
-      EXPECT_EQ(row.load, 1);
-    }
+    for (const Ceiling& row : read_ceilings(cache).rows) EXPECT_EQ(row.load, 1);
   }
   plant(0);
   const Ceilings raised = raise_host_ceilings(
@@ -220,31 +206,22 @@ TEST_F(CeilingsStore, CeilingsOfABusierHostAreTakenAgain) {
 }
 
 TEST(Ceilings, RowsArePlacedAnew) {
-  const Ceilings ceilings = h200();
   SweepRow row;
-  row.ai = 10;
-  row.gflops = 21250;
-  EXPECT_FALSE(place_under_roof(row, ceilings)) << "it was not placed before";
-  row.bound = {Bound::By::compute, "fma_fp32"};
-  EXPECT_TRUE(place_under_roof(row, ceilings));
-  EXPECT_EQ(row.attainable_gflops, 42500);
-  EXPECT_EQ(row.pct_of_roof, 50);
-  EXPECT_EQ(row.bound.text(), "memory:fma_fp32");
-  row.bound = {Bound::By::memory, "tensor_int4"};
-  EXPECT_FALSE(place_under_roof(row, ceilings));
-}
-
-TEST(Ceilings, ARowThatIsBelowAHigherRoofHasNoReasonForBeingAbove) {
-  SweepRow row;
-  row.bound = {Bound::By::memory, "fma_fp32"};
   row.ai = 10;
   row.reason = "seen";
+  EXPECT_FALSE(place_under_roof(row, h200())) << "it was not placed before";
+  row.bound = {Bound::By::memory, "tensor_int4"};
+  EXPECT_FALSE(place_under_roof(row, h200()));
+  row.bound = {Bound::By::compute, "fma_fp32"};
   for (const auto& [gflops, before, after] :
        {std::tuple{21250.0, "x; y", ""}, {21250.0, "", ""}, {85000.0, "x; y", "x; y"}}) {
     row.gflops = gflops;
     row.above_roof = before;
     EXPECT_TRUE(place_under_roof(row, h200()));
-    EXPECT_EQ(row.above_roof, after);
+    EXPECT_EQ(row.attainable_gflops, 42500);
+    EXPECT_EQ(row.pct_of_roof, gflops / 425);
+    EXPECT_EQ(row.bound.text(), "memory:fma_fp32");
+    EXPECT_EQ(row.above_roof, after) << "what is below has no reason for being above";
     EXPECT_EQ(row.reason, "seen");
   }
 }

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <list>
+
 #include "bench/measure/case_row.h"
 #include "bench/measure/case_runner.h"
 #include "bench/sweep/suite.h"
@@ -13,56 +15,30 @@ namespace {
 
 using Lines = std::vector<std::string>;
 
-class Progress : public testing::Test {
- protected:
+TEST(Progress, IsSaidEveryTenSecondsAndLaterEveryMinute) {
   double now = 1000;
   Lines said;
-  CaseProgress progress{[this](const std::string& line) { said.push_back(line); }, [this] { return now; }};
-
-  Lines said_at(double seconds) {
+  CaseProgress progress([&](const std::string& line) { said.push_back(line); }, [&] { return now; });
+  const auto said_at = [&](double seconds) {
     said.clear();
     now = 1000 + seconds;
     progress.between();
     return said;
-  }
-};
-
-TEST_F(Progress, IsSaidEveryTenSecondsAndLaterEveryMinute) {
-  progress.begin("gemm/a", 0);
+  };
+  progress.begin("gemm/a", 9.9);
   progress.enter("verifying");
   EXPECT_EQ(said_at(9.9), Lines{});
   EXPECT_EQ(said_at(10), Lines{"gemm/a: 10s so far, now verifying"});
   EXPECT_EQ(said_at(19.9), Lines{});
+  now = 1020;
   progress.enter("cold launches");
-  EXPECT_EQ(said_at(20), Lines{"gemm/a: 20s so far, now cold launches"});
+  EXPECT_EQ(said, Lines{"gemm/a: 20s so far, now cold launches"}) << "the phase that begins";
   EXPECT_EQ(said_at(75), Lines{"gemm/a: 1m15s so far, now cold launches"});
   EXPECT_EQ(said_at(134), Lines{});
   EXPECT_EQ(said_at(135), Lines{"gemm/a: 2m15s so far, now cold launches"});
   progress.begin("gemm/b", 0);
   EXPECT_EQ(said_at(144), Lines{}) << "each case has its own time";
-}
-
-TEST_F(Progress, NamesThePhaseThatBegins) {
-  progress.begin("gemm/a", 0);
-  progress.enter("verifying");
-  now += 12;
-  progress.enter("cold launches");
-  EXPECT_EQ(said, Lines{"gemm/a: 12s so far, now cold launches"});
-}
-
-TEST_F(Progress, IsAnnouncedWhereALaunchIsLong) {
-  progress.begin("gemm/a", 9.9);
-  EXPECT_EQ(said, Lines{});
-  progress.begin("gemm/a", 65);
-  EXPECT_EQ(said, Lines{"gemm/a: by the measured ceilings a launch takes at least 1m05s, and there are at least 12 of "
-                        "them"});
-}
-
-TEST(ProgressOfNobody, IsSilent) {
-  CaseProgress progress({});
-  progress.begin("gemm/a", 1e9);
-  progress.enter("verifying");
-  EXPECT_TRUE(progress.silent());
+  EXPECT_TRUE(CaseProgress({}).silent());
 }
 
 // Knows when its launches are timed.
@@ -72,14 +48,16 @@ class TimedPlatform : public ScriptedPlatform {
 
   std::vector<double> time_cold(const Launch& launch, int samples,
                                 std::span<const std::pair<void*, std::size_t>> resident) override {
-    timed = true;
-    auto times = ScriptedPlatform::time_cold(launch, samples, resident);
-    timed = false;
-    return times;
+    return watched([&] { return ScriptedPlatform::time_cold(launch, samples, resident); });
   }
   std::vector<double> time_warm(const Launch& launch, int samples, int repeats, KeptGraphs* kept) override {
+    return watched([&] { return ScriptedPlatform::time_warm(launch, samples, repeats, kept); });
+  }
+
+ private:
+  std::vector<double> watched(const std::function<std::vector<double>()>& time) {
     timed = true;
-    auto times = ScriptedPlatform::time_warm(launch, samples, repeats, kept);
+    auto times = time();
     timed = false;
     return times;
   }
@@ -93,19 +71,15 @@ class ProgressOfACase : public testing::Test {
   Ceilings ceilings;
   Lines said;
   int launches = 0;
+  std::list<AnyVariant> variants;
 
   ProgressOfACase() {
     for (const char* name : {"dram_copy", "fma_fp32"}) ceilings.rows.emplace_back().name = name;
     for (Ceiling& ceiling : ceilings.rows) ceiling.value = 100;
   }
-  Case case_of(AnyVariant variant) {
-    variant.launch = [this, launch = variant.launch](const AnyProblem& problem, DType dtype,
-                                                     std::span<void* const> pointers, const Scratch& scratch,
-                                                     const LaunchContext& context) {
-      ++launches;
-      return launch(problem, dtype, pointers, scratch, context);
-    };
-    return {&gemm, implementation_of(variant), gemm.workload->parse(text), DType::fp32, text};
+  Case case_of(const AnyVariant& variant) {
+    variants.push_back(followed_by(variant, [this](auto) { ++launches; }));
+    return {&gemm, implementation_of(variants.back()), gemm.workload->parse(text), DType::fp32, text};
   }
   CaseResult run(double launch_us) {
     RunnerOptions options;
@@ -131,16 +105,11 @@ TEST_F(ProgressOfACase, IsSaidBetweenItsBatches) {
   EXPECT_EQ(launches, 12) << "the least, as it is announced";
 }
 
-TEST_F(ProgressOfACase, IsNotSaidOfAShortOne) {
-  EXPECT_EQ(run(5).row.status, Outcome::ok);
-  EXPECT_EQ(said, Lines{});
-}
-
 TEST_F(ProgressOfACase, IsAnnouncedBeforeTheFirstLaunch) {
   const Cost cost = gemm.workload->cost(gemm.workload->parse(text), DType::fp32);
   ceilings.rows[1].value = 1e-9 * cost.flops / 90;
   EXPECT_EQ(run(5).row.status, Outcome::ok);
-  ASSERT_EQ(said.size(), 1u);
+  ASSERT_EQ(said.size(), 1u) << "and no more of a short one";
   EXPECT_EQ(said[0].rfind("0 launches: gemm/m=4,n=4,k=4/fp32/host: by the measured ceilings a launch takes at least "
                           "1m30s",
                           0),

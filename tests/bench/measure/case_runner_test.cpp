@@ -1,11 +1,13 @@
-// What plans ask of a case: verified and timed warm, with no more launches than it takes to choose. By scripted times.
+// What a case's row says beside its times; and what plans ask of a case: verified and timed warm, with no more launches
+// than it takes to choose. By scripted times.
 #include "bench/measure/case_runner.h"
-#include "bench/measure/case_row.h"
 
 #include <gtest/gtest.h>
 
 #include "bench/counters/kernel_resources.h"
+#include "bench/measure/case_row.h"
 #include "bench/sweep/suite.h"
+#include "kernels/catalogue.h"
 #include "tests/support/scripted_library.h"
 
 namespace noisefloor {
@@ -40,23 +42,6 @@ TEST(Kernels, AreCountedByNameInTheirOrder) {
   EXPECT_EQ(samples.kernel_counts, (std::vector<std::size_t>{2, 1, 1}));
 }
 
-TEST(Kernels, FillTheRowsColumns) {
-  KernelResources kernel;
-  kernel.grid = {3, 4, 5}, kernel.block = {64, 2, 1};
-  kernel.registers = 72, kernel.static_shared_bytes = 1000, kernel.dynamic_shared_bytes = 24, kernel.local_bytes = 16;
-  kernel.occupancy_limit_pct = 37.5, kernel.occupancy_limiter = "registers", kernel.waves = 0.5;
-  SweepRow row;
-  take_resources(kernel, row);
-  EXPECT_EQ(row.blocks, 60);
-  EXPECT_EQ(row.threads, 128);
-  EXPECT_EQ(row.registers, 72);
-  EXPECT_EQ(row.smem_bytes, 1024);
-  EXPECT_EQ(row.spill_bytes, 16);
-  EXPECT_EQ(row.occupancy_limit_pct, 37.5);
-  EXPECT_EQ(row.occupancy_limiter, "registers");
-  EXPECT_EQ(row.waves, 0.5);
-}
-
 // As an op whose k is split: a product that fills an SM by its shared memory, and a sum of its parts that fits often.
 TEST(Kernels, OfSeveralTheLargestFillsThem) {
   const SmLimits sm{.count = 132,
@@ -67,7 +52,8 @@ TEST(Kernels, OfSeveralTheLargestFillsThem) {
                     .shared_bytes_reserved = 1024};
   KernelResources product, sum;
   product.grid = {96, 1, 1}, product.block = {128, 1, 1}, product.registers = 128;
-  product.dynamic_shared_bytes = 73728, product.blocks_per_sm = 3;
+  product.dynamic_shared_bytes = 73728, product.static_shared_bytes = 1000, product.local_bytes = 16;
+  product.blocks_per_sm = 3;
   sum.grid = {384, 1, 1}, sum.block = {256, 1, 1}, sum.registers = 32, sum.blocks_per_sm = 8;
   complete_occupancy(product, sm);
   complete_occupancy(sum, sm);
@@ -78,6 +64,10 @@ TEST(Kernels, OfSeveralTheLargestFillsThem) {
     EXPECT_EQ(row.occupancy_limiter, "shared memory");
     EXPECT_EQ(row.registers, 128);
     EXPECT_EQ(row.blocks, 96);
+    EXPECT_EQ(row.threads, 128);
+    EXPECT_EQ(row.smem_bytes, 73728 + 1000);
+    EXPECT_EQ(row.spill_bytes, 16);
+    EXPECT_EQ(row.waves, 96 / (3.0 * 132));
   }
 }
 
@@ -90,6 +80,25 @@ TEST(AboveTheRoof, SaysWhatLetsIt) {
   EXPECT_EQ(why_above_roof({1, 300e6, Pipe::tensor, Shortcut::four_phases}, 100e6, false, cache),
             "shortcut four_phases");
   EXPECT_EQ(why_above_roof({1, 300e6, Pipe::tensor}, 100e6, false, cache), "the ceiling was measured lower");
+}
+
+TEST(NotBuilt, SaysWhyInTheRow) {
+  const Op& op = *find_op("gemm");
+  const SuiteEntry entry{&op, {}, nullptr};
+  PlatformDescription host;
+  host.is_host = true;
+  for (const bool written : {true, false}) {
+    AnyVariant variant = op.variants.front();
+    variant.built = false;
+    if (!written) variant.not_written = "waits for the naive rung";
+    const Case test_case{&entry, implementation_of(variant), op.parse("m=1,n=1,k=1"), DType::bf16, "m=1,n=1,k=1"};
+    const auto row = refused(test_case, host, "x86-64");
+    ASSERT_TRUE(row);
+    EXPECT_EQ(row->status, Outcome::not_built);
+    EXPECT_TRUE(
+        row->reason.starts_with(written ? "needs host; this build has " : "not written yet: waits for the naive"))
+        << row->reason;
+  }
 }
 
 class WarmOnly : public testing::Test {
@@ -111,15 +120,9 @@ class WarmOnly : public testing::Test {
   }
   // Of a variant whose launches put a wrong number into d from this one on.
   CaseResult run_wrong_from(int first) {
-    int launches = 0;
-    AnyVariant wrong = platform.taking(5, host_gemm());
-    wrong.launch = [&, launch = wrong.launch](const AnyProblem& problem, DType dtype, std::span<void* const> pointers,
-                                              const Scratch& scratch, const LaunchContext& context) {
-      const Status status = launch(problem, dtype, pointers, scratch, context);
-      if (launches++ >= first) store_element(dtype, pointers.back(), 3, 1e3);
-      return status;
-    };
-    return run(wrong);
+    return run(followed_by(platform.taking(5, host_gemm()), [=, launches = 0](auto pointers) mutable {
+      if (launches++ >= first) store_element(DType::fp32, pointers.back(), 3, 1e3);
+    }));
   }
 };
 
@@ -162,28 +165,15 @@ TEST_F(WarmOnly, WhatTakesMoreThanTwiceTheTimeToBeatIsTimedOnce) {
   EXPECT_EQ(platform.warm_calls, (Calls{{1, 1}, {10, 1}}));
 }
 
-TEST_F(WarmOnly, WrongOutputsAreNotTimed) {
-  const CaseResult result = run_wrong_from(0);
-  EXPECT_EQ(result.row.status, Outcome::incorrect);
-  EXPECT_EQ(result.row.reason.rfind("d[3] is", 0), 0u) << result.row.reason;
-  EXPECT_FALSE(result.row.time_warm_us.has_value());
-  EXPECT_TRUE(platform.warm_calls.empty());
-}
-
-TEST_F(WarmOnly, WrongOutputsOfATimedLaunchLeaveNoTime) {
-  const CaseResult result = run_wrong_from(5);
-  EXPECT_EQ(result.row.status, Outcome::incorrect);
-  EXPECT_EQ(result.row.reason.rfind("after the warm launches: d[3] is", 0), 0u) << result.row.reason;
-  EXPECT_FALSE(result.row.time_warm_us.has_value());
-}
-
-SweepRow row_of(Outcome status, std::optional<double> warm_us, const char* reason) {
-  SweepRow row;
-  static_cast<CaseId&>(row) = {{"gemm", "m=4,n=4,k=4", "fp32"}, "host"};
-  row.status = status;
-  row.time_warm_us = warm_us;
-  row.reason = reason;
-  return row;
+TEST_F(WarmOnly, WrongOutputsLeaveNoTime) {
+  for (const int first : {0, 5}) {  // the launch that is verified, one that is timed
+    const CaseResult result = run_wrong_from(first);
+    EXPECT_EQ(result.row.status, Outcome::incorrect);
+    EXPECT_TRUE(result.row.reason.starts_with(first == 0 ? "d[3] is" : "after the warm launches: d[3] is"))
+        << result.row.reason;
+    EXPECT_FALSE(result.row.time_warm_us.has_value());
+    EXPECT_EQ(platform.warm_calls.empty(), first == 0);
+  }
 }
 
 TEST(KnownTimes, KeepWhatAnotherAttemptWouldFindToo) {
@@ -199,7 +189,8 @@ TEST(KnownTimes, KeepWhatAnotherAttemptWouldFindToo) {
   for (const auto& one : cases) {
     SCOPED_TRACE(to_string(one.status));
     KnownTimes known;
-    const SweepRow row = row_of(one.status, one.warm_us, "why");
+    SweepRow row;
+    row.status = one.status, row.time_warm_us = one.warm_us, row.reason = "why";
     const KnownTimes::Entry entry = known.add(row);
     EXPECT_EQ(entry.warm_us, one.warm_us);
     EXPECT_EQ(entry.why_not, one.why_not) << "it is said, kept or not";

@@ -77,49 +77,35 @@ TEST(Duel, BlocksAlternateAndTheRatioIsOfTheTimes) {
       << machine.calls;
 }
 
-TEST(Duel, ADriftFallsOnBothAlike) {
+TEST(Duel, ADriftFallsOnBothAlikeAndNoiseTakesMoreRounds) {
   Machine machine;
   machine.slowness = [](int block) { return 1 + 0.001 * block; };  // 10 % over the duel
   Scripted ours(machine, 'a', 10), theirs(machine, 'b', 10);
-  const DuelResult times = fight(ours, theirs);
+  DuelResult times = fight(ours, theirs);
   EXPECT_NEAR(times.cold.value, 1, 1e-4);
   EXPECT_NEAR(times.warm.value, 1, 1e-4);
-}
-
-TEST(Duel, NoiseTakesMoreRoundsUpToAnEnd) {
-  Machine machine;
   machine.slowness = [](int block) { return 1 + 0.2 * ((block * 7919) % 13) / 13.0; };
-  Scripted ours(machine, 'a', 10), theirs(machine, 'b', 10);
-  const DuelResult times = fight(ours, theirs);
-  EXPECT_EQ(times.rounds, 24);
+  times = fight(ours, theirs);
+  EXPECT_EQ(times.rounds, 24) << "up to an end";
   EXPECT_LT(times.cold.low, 1);
   EXPECT_GT(times.cold.high, 1);
 }
 
-TEST(Duel, AWrongBlockEndsIt) {
-  Machine machine;
-  Scripted right(machine, 'a', 10), wrong(machine, 'b', 10);
-  wrong.wrong_in_block = 8;
-  const DuelResult times = fight(right, wrong);
-  EXPECT_TRUE(times.wrong.starts_with("theirs after a ")) << times.wrong;
-  EXPECT_FALSE(times.ours_wrong);
-  EXPECT_EQ(times.rounds, 0);
-  EXPECT_EQ(times.cold.value, 0);
-  wrong.wrong_in_block = machine.blocks + 6;  // four of which say how many launches make a sample
-  EXPECT_TRUE(fight(wrong, right).ours_wrong);
-}
-
-TEST(Duel, AWrongReplayBehindTheLastBlockVoidsIt) {
-  for (const bool is_ours : {true, false}) {
-    Machine machine;
-    Scripted ours(machine, 'a', 10), theirs(machine, 'b', 12);
-    (is_ours ? ours : theirs).wrong_at_the_end = true;
-    const DuelResult times = fight(ours, theirs);
-    EXPECT_EQ(times.wrong, is_ours ? "ours after the last block: late" : "theirs after the last block: late");
-    EXPECT_EQ(times.ours_wrong, is_ours);
-    EXPECT_EQ(times.cold.value, 0);
-    EXPECT_TRUE(machine.calls.ends_with(is_ours ? "ar" : "arbr")) << machine.calls;
-  }
+TEST(Duel, AWrongBlockEndsItAndAWrongReplayBehindTheLastVoidsIt) {
+  for (const bool is_ours : {true, false})
+    for (const bool at_the_end : {true, false}) {
+      Machine machine;
+      Scripted ours(machine, 'a', 10), theirs(machine, 'b', 12);
+      Scripted& wrong = is_ours ? ours : theirs;
+      wrong.wrong_at_the_end = at_the_end;
+      if (!at_the_end) wrong.wrong_in_block = is_ours ? 6 : 8;  // four before say how many launches make a sample
+      const DuelResult times = fight(ours, theirs);
+      EXPECT_TRUE(times.wrong.starts_with(is_ours ? "ours after " : "theirs after ")) << times.wrong;
+      EXPECT_EQ(times.ours_wrong, is_ours);
+      EXPECT_EQ(times.cold.value, 0);
+      EXPECT_EQ(times.rounds, at_the_end ? 12 : 0);
+      EXPECT_EQ(machine.calls.ends_with(is_ours ? "ar" : "arbr"), at_the_end) << machine.calls;
+    }
 }
 
 TEST(Duel, HostVariantsFight) {

@@ -52,23 +52,16 @@ TEST(Pairs, AreTheFastestOfEachSide) {
   EXPECT_EQ(problem.pairs(), Names{"ptx*:cublaslt*"});
 }
 
-TEST(Pairs, APluginTakesNobodysPlace) {
+TEST(Pairs, APluginTakesNobodysPlaceAndMeetsNoPlugin) {
   Problem problem;
-  problem.add("ptx", Kind::ptx, 5);
-  problem.add("cublaslt", Kind::baseline, 4);
   problem.add("mine", Kind::ptx, 2, "mine.so");
   problem.add("slower", Kind::naive, 3, "mine.so");
-  problem.add("library", Kind::baseline, 1, "mine.so");
-  EXPECT_EQ(problem.pairs(), (Names{"ptx*:cublaslt*", "mine*:cublaslt", "ptx:library*"}));
-}
-
-TEST(Pairs, APluginMeetsNoPlugin) {
-  Problem problem;
-  problem.add("mine", Kind::ptx, 2, "mine.so");
   problem.add("library", Kind::baseline, 1, "other.so");
   EXPECT_EQ(problem.pairs(), Names{});
   problem.add("cublaslt", Kind::baseline, 4);
   EXPECT_EQ(problem.pairs(), Names{"mine*:cublaslt"});
+  problem.add("ptx", Kind::ptx, 5);
+  EXPECT_EQ(problem.pairs(), (Names{"ptx*:cublaslt*", "mine*:cublaslt", "ptx:library*"}));
 }
 
 TEST(Pairs, AMixedPlanIsOfNeitherSide) {

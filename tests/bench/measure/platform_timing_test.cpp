@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "bench/sweep/suite.h"
 #include "tests/support/wrapped_host.h"
 
 namespace noisefloor {
@@ -27,12 +28,18 @@ class GraphPlatform : public WrappedHost {
   }
 };
 
-TEST(PlatformTiming, GraphsOfAPhaseLieBesideEachOther) {
+class GraphsOfAPhase : public testing::Test {
+ protected:
   using Edges = TimingSource::Edges;
   GraphPlatform platform;
-  const Launch nothing = [] { return success(); };
+  const SuiteEntry& gemm = *suite().find("gemm");
+  Fixture fixture{platform, gemm, gemm.workload->parse("m=4,n=4,k=4"), DType::fp32, 1};
+  BoundCase bound{fixture, *gemm.find("host")};
+};
+
+TEST_F(GraphsOfAPhase, LieBesideEachOther) {
   {
-    PlatformTiming timing(platform, {nothing, nothing, nothing}, {}, {});
+    PlatformTiming timing(platform, bound);
     for (int batch = 0; batch < 6; ++batch) timing.warm(1, 1, Edges::pipeline);
     EXPECT_EQ(platform.alive(), 6u);
     timing.warm(1, 1, Edges::ordinary);
@@ -40,21 +47,19 @@ TEST(PlatformTiming, GraphsOfAPhaseLieBesideEachOther) {
     for (int batch = 0; batch < 100; ++batch) timing.warm(1, 1, Edges::ordinary);
     EXPECT_EQ(platform.alive(), KeptGraphs::kMost);
     EXPECT_FALSE(platform.made.back().expired());
-    (void)static_cast<Platform&>(platform).time_warm(nothing, 1, 1);
+    (void)static_cast<Platform&>(platform).time_warm(bound.launch(), 1, 1);
     EXPECT_TRUE(platform.made.back().expired()) << "nobody asked to keep it";
   }
   EXPECT_EQ(platform.alive(), 0u);
 }
 
-TEST(PlatformTiming, FewGraphsOfManyNodesAreKept) {
-  GraphPlatform platform;
-  const Launch nothing = [] { return success(); };
-  PlatformTiming timing(platform, {nothing, nothing, nothing}, {}, {});
+TEST_F(GraphsOfAPhase, OfManyNodesAreFew) {
+  PlatformTiming timing(platform, bound);
   platform.nodes = KeptGraphs::kMostNodes / 3;
-  for (int batch = 0; batch < 6; ++batch) timing.warm(1, 1, TimingSource::Edges::pipeline);
+  for (int batch = 0; batch < 6; ++batch) timing.warm(1, 1, Edges::pipeline);
   EXPECT_EQ(platform.alive(), 3u);
   platform.nodes = 2 * KeptGraphs::kMostNodes;
-  timing.warm(1, 1, TimingSource::Edges::pipeline);
+  timing.warm(1, 1, Edges::pipeline);
   EXPECT_EQ(platform.alive(), 1u) << "the last one stays";
   EXPECT_FALSE(platform.made.back().expired());
 }

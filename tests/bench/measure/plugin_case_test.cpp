@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "bench/measure/case_runner.h"
@@ -94,18 +96,11 @@ class PluginCase : public testing::Test {
     return variant;
   }
 
-  // The same, whose even launches do `instead` with its output.
-  AnyVariant odd_ones_right(const std::function<void(float* d)>& instead) {
-    AnyVariant variant = platform.taking(5, host_gemm());
-    variant.launch = [=, this, calls = 0, launch = variant.launch](
-                         const AnyProblem& problem, DType dtype, std::span<void* const> pointers,
-                         const Scratch& scratch, const LaunchContext& context) mutable {
-      if (++calls % 2 == 1) return launch(problem, dtype, pointers, scratch, context);
-      platform.clock_us += 1;
-      instead(static_cast<float*>(pointers.back()));
-      return success();
-    };
-    return variant;
+  // The same, whose even launches leave this.
+  AnyVariant odd_ones_right(float instead) {
+    return followed_by(platform.taking(5, host_gemm()), [instead, calls = 0](auto pointers) mutable {
+      if (++calls % 2 == 0) std::fill_n(static_cast<float*>(pointers.back()), 16, instead);
+    });
   }
 
   SweepRow run(const std::string& file = "mine.so", std::optional<AnyVariant> variant = std::nullopt) {
@@ -127,8 +122,7 @@ TEST_F(PluginCase, ARightOneIsTimed) {
 }
 
 TEST_F(PluginCase, AnEvenLaunchIsJudged) {
-  const std::function<void(float*)> skips = [](float*) {}, wrong = [](float*d) { std::fill_n(d, 16, 7.f); };
-  for (const auto& instead : {skips, wrong}) {
+  for (const float instead : {std::numeric_limits<float>::quiet_NaN(), 7.f}) {  // nothing, and a wrong result
     const SweepRow row = run("mine.so", odd_ones_right(instead));
     EXPECT_EQ(row.status, Outcome::incorrect);
     EXPECT_TRUE(row.reason.starts_with("after a second launch: d[")) << row.reason;
@@ -137,21 +131,10 @@ TEST_F(PluginCase, AnEvenLaunchIsJudged) {
 }
 
 TEST_F(PluginCase, WorkOfAThreadIsSeenWhenItsLaunchHasReturned) {
-  for (const int from : {1, 2, 3}) {
-    const SweepRow row = run("mine.so", leaving(from));
-    EXPECT_EQ(row.status, Outcome::incorrect);
-    EXPECT_EQ(row.reason, kLate);
-    EXPECT_FALSE(row.time_cold_us.has_value());
-  }
-}
-
-TEST_F(PluginCase, WorkOfAThreadIsSeenWhereItBeganWithItWhileItWasTimed) {
-  platform.waited = 0;
   int launches = 0;
-  AnyVariant counted = platform.taking(5, host_gemm());
-  counted.launch = [&launches, launch = counted.launch](const auto&... given) { return ++launches, launch(given...); };
-  ASSERT_EQ(run("mine.so", counted).status, Outcome::ok);
-  for (const int from : {launches - 1, launches}) {  // the last two are not timed
+  ASSERT_EQ(run("mine.so", followed_by(platform.taking(5, host_gemm()), [&](auto) { ++launches; })).status,
+            Outcome::ok);
+  for (const int from : {1, 2, 3, launches - 1, launches}) {  // at once, and while it is timed: the last two are not
     const SweepRow row = run("mine.so", leaving(from));
     EXPECT_EQ(row.status, Outcome::incorrect);
     EXPECT_EQ(row.reason, kLate);
@@ -168,23 +151,16 @@ TEST_F(PluginCase, WorkOnAnotherStreamIsNotInTheReplay) {
   EXPECT_EQ(run("").status, Outcome::ok) << "of ours that is a test's business";
 }
 
-TEST_F(PluginCase, L2ThatItSetAsideIsTakenBackAndSaid) {
-  platform.set_aside = {4096};
-  const SweepRow row = run();
-  EXPECT_EQ(row.status, Outcome::ok);
-  EXPECT_EQ(row.reason, "took back 4096 bytes of L2 that it had set aside for persisting accesses");
-}
-
-TEST_F(PluginCase, L2ThatTimedLaunchesSetAsideIsNoTime) {
-  for (const int phase : {1, 2}) {
+TEST_F(PluginCase, L2ThatItSetAsideIsTakenBackAndThatOfTimedLaunchesIsNoTime) {
+  for (const char* phase : {"", "cold", "warm"}) {
     platform.asked = 0;
-    platform.set_aside.assign(static_cast<std::size_t>(phase), 0);
     platform.set_aside.push_back(4096);
     const SweepRow row = run();
-    EXPECT_EQ(row.status, Outcome::incorrect);
-    EXPECT_EQ(row.reason, fmt::format("its {} launches set L2 aside for persisting accesses: no time of theirs is cold",
-                                      phase == 1 ? "cold" : "warm"));
-    EXPECT_FALSE(row.time_cold_us.has_value());
+    EXPECT_EQ(row.status, *phase ? Outcome::incorrect : Outcome::ok);
+    EXPECT_TRUE(row.reason.starts_with(*phase ? fmt::format("its {} launches set L2 aside", phase) : "took back 4096"))
+        << row.reason;
+    EXPECT_EQ(row.time_cold_us.has_value(), !*phase);
+    platform.set_aside.back() = 0;
   }
 }
 
@@ -226,19 +202,12 @@ TEST_F(PluginInADuel, ARightOneIsRightInEveryBlock) {
 }
 
 TEST_F(PluginInADuel, AResultThatItKeptIsWrongInTheNextBlock) {
-  AnyVariant stale = platform.taking(5, host_gemm());
-  stale.launch = [this, kept = std::vector<float>(), launch = stale.launch](
-                     const AnyProblem& problem, DType dtype, std::span<void* const> pointers, const Scratch& scratch,
-                     const LaunchContext& context) mutable {
-    auto* const d = static_cast<float*>(pointers.back());
-    if (kept.empty()) {
-      throw_if_failed(launch(problem, dtype, pointers, scratch, context));
-      kept.assign(d, d + 16);
-    }
-    platform.clock_us += 1;
-    std::ranges::copy(kept, d);
-    return success();
-  };
+  const AnyVariant stale =
+      followed_by(platform.taking(5, host_gemm()), [kept = std::vector<float>()](auto pointers) mutable {
+        auto* const d = static_cast<float*>(pointers.back());
+        if (kept.empty()) kept.assign(d, d + 16);
+        std::ranges::copy(kept, d);
+      });
   EXPECT_FALSE(ready(stale).contains("wrong")) << "of one set of inputs it is right";
   EXPECT_TRUE(block().starts_with("d[")) << block();
 }
@@ -252,9 +221,7 @@ TEST_F(PluginInADuel, WorkOfAThreadOrOfAnotherStreamIsNotFought) {
 
 TEST_F(PluginInADuel, WorkOfAThreadIsSeenWhereItBeganWithItSinceItWasReady) {
   int launches = 0;
-  AnyVariant counted = platform.taking(5, host_gemm());
-  counted.launch = [&launches, launch = counted.launch](const auto&... given) { return ++launches, launch(given...); };
-  EXPECT_FALSE(ready(counted).contains("wrong"));
+  EXPECT_FALSE(ready(followed_by(platform.taking(5, host_gemm()), [&](auto) { ++launches; })).contains("wrong"));
   for (const int from : {1, 2, 3}) {
     EXPECT_FALSE(ready(leaving(launches + from)).contains("wrong"));
     EXPECT_EQ(block(), "") << "it is done when somebody looks";
@@ -336,25 +303,19 @@ TEST_F(PluginProcess, MayHaveLostItsDeviceWithoutOurs) {
 
 TEST_F(PluginProcess, IsNotBelievedWhatMakesNoSense) {
   const Json right = answer;
-  answer["row"]["time_warm_us"] = "";
-  expect_refused("an ok row without its times");
-  answer = right;
-  answer["row"]["time_cold_us"] = "-5";
-  expect_refused("'-5' is not a time above 0");
-  answer = right;
-  answer["row"]["status"] = "fast";
-  expect_refused("'fast' is not a status");
-  answer = right;
-  answer["row"] = "none";
-  expect_refused("cannot be understood");
-  answer = right;
-  answer.erase("l2_tolerance");
-  expect_refused("l2_tolerance");
-  answer = right;
-  answer["samples"] = samples_line({{"gemm", kProblem, "fp32"}, "another"}, {});
-  expect_refused("it is of another case");
-  answer["samples"] = "[1]";
-  expect_refused("is not a JSON object");
+  const std::string other = samples_line({{"gemm", kProblem, "fp32"}, "another"}, {});
+  const std::tuple<const char*, Json, const char*> cases[] = {{"/row/time_warm_us", "", "an ok row without its times"},
+                                                              {"/row/time_cold_us", "-5", "'-5' is not a time above 0"},
+                                                              {"/row/status", "fast", "'fast' is not a status"},
+                                                              {"/row", "none", "cannot be understood"},
+                                                              {"/l2_tolerance", nullptr, "cannot be understood"},
+                                                              {"/samples", other, "it is of another case"},
+                                                              {"/samples", "[1]", "is not a JSON object"}};
+  for (const auto& [field, value, words] : cases) {
+    answer = right;
+    answer[Json::json_pointer(field)] = value;
+    expect_refused(words);
+  }
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <stdexcept>
 
 namespace noisefloor {
@@ -10,88 +11,77 @@ namespace {
 
 constexpr double kShort = 0.846, kLong = 1.022;  // microseconds, of an H100
 
-struct Gpu {
+struct ShortEdgesTest : testing::Test {
   double us = kShort;
-  int turns = 0;
-  bool heals = true;
-  ShortEdges::Time time = [this](int samples) { return std::vector<double>(static_cast<std::size_t>(samples), us); };
-  ShortEdges::Turn turn = [this] {
-    ++turns;
-    if (heals) us = kShort;
+  int turns = 0, looks = 0;
+  bool long_at_first = false;
+  std::function<void()> each_turn = [this] { us = kShort; };
+  std::vector<std::string> said;
+  const ShortEdges::Time time = [this](int samples) {
+    return std::vector<double>(static_cast<std::size_t>(samples), ++looks == 1 && long_at_first ? kLong : us);
   };
+  ShortEdges edges() {
+    return {time, [this] { ++turns, each_turn(); }, [this](const std::string& text) { said.push_back(text); }};
+  }
+  static void settle(ShortEdges& edges, double expected) {
+    EXPECT_EQ(edges.settle(3), std::vector<double>(3, expected));
+  }
 };
 
-TEST(ShortEdges, TakeNoTurnWhileTheyAreShort) {
-  Gpu gpu;
-  ShortEdges edges(gpu.time, gpu.turn);
-  EXPECT_EQ(edges.settle(3), std::vector<double>(3, kShort));
-  gpu.us = 1.05 * kShort;  // noise
-  EXPECT_EQ(edges.settle(1).front(), 1.05 * kShort);
-  EXPECT_EQ(gpu.turns, 0);
-}
-
-TEST(ShortEdges, AreMadeShortAgain) {
-  Gpu gpu;
-  ShortEdges edges(gpu.time, gpu.turn);
-  for (int time = 1; time <= 2; ++time) {
-    gpu.us = kLong;
-    EXPECT_EQ(edges.settle(4), std::vector<double>(4, kShort));
-    EXPECT_EQ(gpu.turns, time);
+TEST_F(ShortEdgesTest, AreMadeShortAgainWhereTheyBecameLong) {
+  ShortEdges one = edges();
+  settle(one, kShort);
+  us = 1.05 * kShort;  // noise
+  settle(one, us);
+  EXPECT_EQ(turns, 0);
+  for (int turn = 1; turn <= 2; ++turn) {
+    us = kLong;
+    settle(one, kShort);
+    EXPECT_EQ(turns, turn);
   }
-  EXPECT_EQ(edges.take_message(), "");
+  EXPECT_TRUE(said.empty());
 }
 
-TEST(ShortEdges, AskForNoMoreTurnsWhereOneDidNotHelp) {
-  Gpu gpu;
-  gpu.heals = false;
-  ShortEdges edges(gpu.time, gpu.turn);
-  gpu.us = kLong;
-  EXPECT_EQ(edges.settle(2), std::vector<double>(2, kLong));
-  EXPECT_EQ(edges.settle(2), std::vector<double>(2, kLong));
-  EXPECT_EQ(gpu.turns, 1);
-  gpu.us = kShort;
-  (void)edges.settle(1);
-  gpu.us = kLong;
-  (void)edges.settle(1);
-  EXPECT_EQ(gpu.turns, 2) << "they were short in between";
+TEST_F(ShortEdgesTest, AskForNoMoreTurnsWhereOneDidNotHelp) {
+  each_turn = [] {};
+  ShortEdges one = edges();
+  us = kLong;
+  settle(one, kLong);
+  settle(one, kLong);
+  EXPECT_EQ(turns, 1);
+  us = kShort;
+  settle(one, kShort);
+  us = kLong;
+  settle(one, kLong);
+  EXPECT_EQ(turns, 2) << "they were short in between";
 }
 
-TEST(ShortEdges, AreMeasuredByTheShortestOfTheFirstLooks) {
-  Gpu gpu;
-  int looks = 0;
-  ShortEdges edges(
-      [&](int samples) {
-        return std::vector<double>(static_cast<std::size_t>(samples), ++looks == 1 ? kLong : gpu.us);
-      },
-      gpu.turn);
-  gpu.us = kLong;
-  (void)edges.settle(1);
-  EXPECT_EQ(gpu.turns, 1);
+TEST_F(ShortEdgesTest, AreMeasuredByTheShortestOfTheFirstLooks) {
+  long_at_first = true;
+  ShortEdges one = edges();
+  us = kLong;
+  settle(one, kShort);
 }
 
-TEST(ShortEdges, SayWhereThereIsNoOtherProcessAndAskAgain) {
-  Gpu gpu;
-  int asked = 0;
-  ShortEdges edges(gpu.time, [&] {
-    if (++asked > 2) return gpu.turn();
-    throw std::runtime_error("no memory for its context");
-  });
-  gpu.us = kLong;
-  EXPECT_EQ(edges.settle(1).front(), kLong);
-  EXPECT_EQ(edges.settle(1).front(), kLong);
-  EXPECT_EQ(edges.take_message(), "edges stay long: no memory for its context");
-  EXPECT_EQ(edges.take_message(), "");
-  EXPECT_EQ(edges.settle(1).front(), kShort) << "the next phase asks again";
+TEST_F(ShortEdgesTest, SayOnceWhereThereIsNoOtherProcessAndAskAgain) {
+  each_turn = [this] {
+    if (turns <= 2) throw std::runtime_error("no memory for its context");
+    us = kShort;
+  };
+  ShortEdges one = edges();
+  us = kLong;
+  settle(one, kLong);
+  settle(one, kLong);
+  EXPECT_EQ(said, std::vector<std::string>{"edges stay long: no memory for its context"});
+  settle(one, kShort);
 }
 
-TEST(ShortEdges, AreLeftAloneWithoutATurn) {
-  Gpu gpu;
-  ShortEdges edges(gpu.time, nullptr);
-  gpu.us = kLong;
-  EXPECT_EQ(edges.settle(1).front(), kLong);
-  ShortEdges none([](int) { return std::vector<double>(); }, gpu.turn);
+TEST_F(ShortEdgesTest, AreLeftAloneWithoutATurn) {
+  ShortEdges alone(time, nullptr);
+  us = kLong;
+  settle(alone, kLong);
+  ShortEdges none([](int) { return std::vector<double>(); }, [] { FAIL(); });
   EXPECT_TRUE(none.settle(4).empty()) << "a host has no edges";
-  EXPECT_EQ(gpu.turns, 0);
 }
 
 }  // namespace

@@ -49,17 +49,14 @@ std::string stand_in_of(const char* judged, CountedLadder& ladder, const Verifie
   return verdict.reason.substr(from + before.size(), to - from - before.size());
 }
 
-TEST(StandIns, AreNaiveInASweep) {
+TEST(StandIns, AreNaiveInASweepAndTiledForAChoice) {
   CountedLadder ladder({kNaive, kTiled, kTensorCoreSm80, kPtxSm90a});
-  EXPECT_EQ(stand_in_of("ptx_sm90a", ladder, kSweep), "naive");
-  EXPECT_EQ(ladder.launches, (Launches{{"naive", 1}, {"ptx_sm90a", 1}}));
+  for (const char* const expected : {"naive", "tiled"}) {
+    ladder.launches.clear();
+    EXPECT_EQ(stand_in_of("ptx_sm90a", ladder, expected == std::string("naive") ? kSweep : kChoice), expected);
+    EXPECT_EQ(ladder.launches, (Launches{{expected, 1}, {"ptx_sm90a", 1}}));
+  }
   EXPECT_EQ(stand_in_of("tiled", ladder, kSweep), "naive");
-}
-
-TEST(StandIns, AreTiledForAChoice) {
-  CountedLadder ladder({kNaive, kTiled, kTensorCoreSm80, kPtxSm90a});
-  EXPECT_EQ(stand_in_of("ptx_sm90a", ladder, kChoice), "tiled");
-  EXPECT_EQ(ladder.launches, (Launches{{"tiled", 1}, {"ptx_sm90a", 1}}));
 }
 
 TEST(StandIns, OfAChoiceAreNeverTheJudged) {

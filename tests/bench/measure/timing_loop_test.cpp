@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "bench/platform/nvml.h"
 #include "reports/run/statistics.h"
@@ -105,31 +106,25 @@ TEST(TimingLoop, WarmBatchesAreTakenUntilTheyAgree) {
   EXPECT_LT(measured(quick, {.quick = true}).warm_batches.size(), 4u);
 }
 
-TEST(TimingLoop, StopsAtTheWallClockCap) {
-  Script script;
+double seconds_of(const std::vector<double>& samples) {
+  return 1e-6 * std::accumulate(samples.begin(), samples.end(), 0.0);
+}
+
+TEST(TimingLoop, StopsAtTheWallClockCapOrTheMostSamples) {
+  Script script, few, many;
   script.launch_us = scattered;
   const Timing timing = measured(script);
   EXPECT_EQ(timing.stop, "time_cap");
-  double seconds = 0;
-  for (const double us : timing.cold_us) seconds += us * 1e-6;
-  EXPECT_GE(seconds, 1);
-  EXPECT_LT(seconds, 1.1);
-}
-
-TEST(TimingLoop, TheCapComesBeforeTheFourthBatch) {
-  Script script;
-  script.launch_us = [](int) { return 5e5; };
-  const Timing timing = measured(script);
-  EXPECT_EQ(timing.stop, "time_cap");
-  EXPECT_EQ(timing.cold_batches, std::vector<std::size_t>(3, 2)) << "a median of fewer than five says nothing";
-}
-
-TEST(TimingLoop, StopsAtTheMostSamples) {
-  Script script;
-  script.launch_us = [](int launch) { return scattered(launch) / 100; };
-  const Timing timing = measured(script);
-  EXPECT_EQ(timing.stop, "max_samples");
-  EXPECT_EQ(timing.cold_us.size(), 2000u);
+  EXPECT_GE(seconds_of(timing.cold_us), 1);
+  EXPECT_LT(seconds_of(timing.cold_us), 1.1);
+  few.launch_us = [](int) { return 5e5; };
+  const Timing capped = measured(few);
+  EXPECT_EQ(capped.stop, "time_cap") << "before the fourth batch";
+  EXPECT_EQ(capped.cold_batches, std::vector<std::size_t>(3, 2)) << "a median of fewer than five says nothing";
+  many.launch_us = [](int launch) { return scattered(launch) / 100; };
+  const Timing most = measured(many);
+  EXPECT_EQ(most.stop, "max_samples");
+  EXPECT_EQ(most.cold_us.size(), 2000u);
 }
 
 TEST(TimingLoop, ThrottledBatchesAreTakenAgain) {
@@ -143,42 +138,30 @@ TEST(TimingLoop, ThrottledBatchesAreTakenAgain) {
   EXPECT_GE(timing.discarded_seconds, 1.9);
   EXPECT_LT(timing.discarded_seconds, 2.1);
   EXPECT_EQ(timing.cold_mhz, std::vector<double>(timing.cold_batches.size(), 1980));
-  double seconds = 0;
-  for (const double us : timing.cold_us) seconds += us * 1e-6;
-  EXPECT_GE(seconds, 1);
-  EXPECT_LT(seconds, 1.1);
+  EXPECT_GE(seconds_of(timing.cold_us), 1);
+  EXPECT_LT(seconds_of(timing.cold_us), 1.1);
   EXPECT_EQ(row_of(timing).status, Outcome::ok);
   EXPECT_EQ(row_of(timing).throttle, "none");
 }
 
 TEST(TimingLoop, ThrottlingThatDoesNotEndLeavesNoTime) {
-  for (const std::uint64_t reason : {kClockHwThermal, kClockSwThermal, kClockHwSlowdown, kClockHwPowerBrake}) {
-    Script script;
-    script.mhz = [](double) { return 1200.0; };
-    script.reasons = [=](double) { return reason; };
-    const Timing timing = measured(script);
-    EXPECT_TRUE(timing.throttled());
-    EXPECT_GE(timing.discarded_seconds, 5);
-    EXPECT_LT(timing.discarded_seconds, 5.1);
-    EXPECT_LT(script.time, 6) << "it is given up, not waited for";
-    const SweepRow row = row_of(timing);
-    EXPECT_EQ(row.status, Outcome::throttled);
-    EXPECT_EQ(row.throttle, clock_events_text(reason));
-    EXPECT_EQ(row.reason, clock_events_text(reason) + ", also after 5 s of repeating");
-    for (const auto& time : {row.time_cold_us, row.time_cold_mad_us, row.time_warm_us, row.gflops, row.gbps})
-      EXPECT_FALSE(time.has_value());
-  }
-}
-
-TEST(TimingLoop, ThrottlingInTheWarmPhaseLeavesNoTime) {
-  Script script;
-  script.mhz = [](double) { return 1980.0; };
-  script.reasons = [&](double) { return script.warm_calls.empty() ? ClockEvent{} : kClockSwThermal; };
-  const Timing timing = measured(script);
-  EXPECT_EQ(timing.throttle, kClockSwThermal);
-  EXPECT_NEAR(timing.discarded_seconds, 5, 0.1);
-  EXPECT_EQ(row_of(timing).status, Outcome::throttled);
-  EXPECT_FALSE(row_of(timing).time_warm_us.has_value());
+  for (const std::uint64_t reason : {kClockHwThermal, kClockSwThermal, kClockHwSlowdown, kClockHwPowerBrake})
+    for (const bool from_warm_on : {false, true}) {
+      Script script;
+      script.mhz = [](double) { return 1200.0; };
+      script.reasons = [&](double) { return from_warm_on && script.warm_calls.empty() ? 0 : reason; };
+      const Timing timing = measured(script);
+      EXPECT_TRUE(timing.throttled());
+      EXPECT_EQ(timing.throttle, reason);
+      EXPECT_NEAR(timing.discarded_seconds, 5, 0.1);
+      EXPECT_LT(script.time, 6) << "it is given up, not waited for";
+      const SweepRow row = row_of(timing);
+      EXPECT_EQ(row.status, Outcome::throttled);
+      EXPECT_EQ(row.throttle, clock_events_text(reason));
+      EXPECT_EQ(row.reason, clock_events_text(reason) + ", also after 5 s of repeating");
+      for (const auto& time : {row.time_cold_us, row.time_cold_mad_us, row.time_warm_us, row.gflops, row.gbps})
+        EXPECT_FALSE(time.has_value());
+    }
 }
 
 TEST(TimingLoop, WarmBatchesUnderASlowdownAreTakenAgain) {
@@ -213,14 +196,30 @@ TEST(TimingLoop, APowerCapIsNamedAndKept) {
 }
 
 TEST(TimingLoop, SamplesBeforeAClockStepAreDropped) {
-  Script script;
-  script.mhz = [](double time) { return time < 0.05 ? 1980 : time < 0.09 ? 1900 : 1755; };
-  script.launch_us = [&](int) { return script.time < 0.09 ? 900 : 1000; };
-  const Timing timing = measured(script);
-  ASSERT_FALSE(timing.cold_us.empty());
-  EXPECT_EQ(timing.cold_us, std::vector<double>(timing.cold_us.size(), 1000.0));
-  EXPECT_EQ(timing.cold_mhz, std::vector<double>(timing.cold_batches.size(), 1755.0));
-  EXPECT_EQ(median_of_known(timing.cold_mhz), 1755);
+  struct {
+    std::function<double(double)> mhz;
+    double steady_from;
+    std::vector<double> kept;
+  } const cases[] = {
+      {[](double time) { return time < 0.05   ? 1980
+                                : time < 0.09 ? 1900
+                                              : 1755; }, 0.09, {1755, 1755, 1755, 1755}},
+      // Behind an unreadable one; and a small step is none.
+      {[](double time) { return time < 0.03   ? 1980
+                                : time < 0.05 ? kNaN
+                                              : 1755; }, 0.05, {1755, 1755, 1755, 1755}},
+      {[](double time) { return time < 0.03 ? 1980 : 1965; }, 0, {1980, 1965, 1965, 1965}}};
+  for (const auto& one : cases) {
+    Script script;
+    script.mhz = one.mhz;
+    script.launch_us = [&](int) { return script.time < one.steady_from ? 900 : 1000; };
+    // What was kept of the throttle reasons stays, whatever the clock does.
+    script.reasons = [](double time) { return time < 0.025 ? kClockSwPowerCap : ClockEvent{}; };
+    const Timing timing = measured(script);
+    EXPECT_EQ(timing.cold_mhz, one.kept);
+    EXPECT_EQ(timing.cold_us, std::vector<double>(timing.cold_us.size(), 1000.0));
+    EXPECT_EQ(timing.throttle, kClockSwPowerCap);
+  }
 }
 
 TEST(TimingLoop, WarmLaunchesHaveTheirClockAndTheirReason) {
@@ -256,13 +255,6 @@ TEST(TimingLoop, OrdinaryEdgesAreTimedApartWhereAskedFor) {
   EXPECT_EQ(row_of(loop.timing()).time_warm_serial_us, 1007);
 }
 
-TEST(TimingLoop, ASmallStepIsNone) {
-  Script script;
-  script.mhz = [](double time) { return time < 0.03 ? 1980 : 1965; };
-  const Timing timing = measured(script);
-  EXPECT_EQ(timing.cold_mhz, (std::vector<double>{1980, 1965, 1965, 1965}));
-}
-
 TEST(TimingLoop, AClockThatNeverSettlesIsTakenAsItIs) {
   Script script;
   script.mhz = [&](double) { return script.cold_calls.size() % 2 == 0 ? 1980 : 1700; };
@@ -274,14 +266,6 @@ TEST(TimingLoop, AClockThatNeverSettlesIsTakenAsItIs) {
   EXPECT_LT(script.time, 0.8);
 }
 
-// What was kept of the throttle reasons stays, whatever the clock does.
-TEST(TimingLoop, AStepKeepsTheReasonsSeen) {
-  Script script;
-  script.mhz = [](double time) { return time < 0.05 ? 1980 : 1755; };
-  script.reasons = [](double time) { return time < 0.05 ? kClockSwPowerCap : ClockEvent{}; };
-  EXPECT_EQ(measured(script).throttle, kClockSwPowerCap);
-}
-
 TEST(TimingLoop, UnreadableClocksAreLeftOut) {
   Script script;
   script.mhz = [](double) { return kNaN; };
@@ -291,20 +275,9 @@ TEST(TimingLoop, UnreadableClocksAreLeftOut) {
   EXPECT_FALSE(median_of_known(none.cold_mhz));
   EXPECT_FALSE(row_of(none).sm_clock_mhz);
 
-  Script some;
-  some.mhz = [&](double) { return some.cold_calls.size() % 2 == 0 ? 1980 : kNaN; };
-  EXPECT_EQ(median_of_known(measured(some).cold_mhz), 1980);
-
   Script zero;
   zero.mhz = [](double) { return 0.0; };
   EXPECT_FALSE(median_of_known(measured(zero).cold_mhz));
-}
-
-TEST(TimingLoop, AStepBehindAnUnreadableClockIsSeen) {
-  Script script;
-  script.mhz = [](double time) { return time < 0.03 ? 1980 : time < 0.05 ? kNaN : 1755; };
-  const Timing timing = measured(script);
-  EXPECT_EQ(timing.cold_mhz, std::vector<double>(4, 1755.0));
 }
 
 TEST(TimingLoop, ALostDeviceLeavesNothingHalfTaken) {

@@ -1,4 +1,5 @@
-// The measuring loop on a host whose cores others use, on a scripted machine.
+// The measuring loop on a scripted machine: a host whose cores others use, and edges between kernels beside the warm
+// phases.
 #include <gtest/gtest.h>
 
 #include "tests/support/scripted_timing.h"
@@ -100,6 +101,46 @@ TEST(TimingLoop, AProbeThatWaitedIsTakenAgain) {
   script.wait_us = [&](double) { return script.cold_calls.size() <= 2 ? 8000.0 : 0.0; };
   measured(script, {.host = true});
   EXPECT_EQ(std::vector(script.cold_calls.begin(), script.cold_calls.begin() + 4), (std::vector{1, 1, 1, 20}));
+}
+
+Timing beside_edges(Script& script, bool serial = true, TimingOptions options = {}) {
+  script.launch_us = [](int) { return 3.0; };
+  options.look_at_edges = true;
+  TimingLoop loop(script, options);
+  loop.cold();
+  loop.warm();
+  if (serial) loop.warm_serial();
+  return loop.timing();
+}
+
+// What a search left before a phase is gone in it; a look on either side sees a spell that begins within a phase.
+TEST(Edges, AreMadeShortBeforeEachWarmPhaseAndLookedAtBehindIt) {
+  Script script;
+  double us = 1.2;
+  script.settle = [&] { us = script.settle_calls == 1 ? 1.0 : 1.1; };
+  script.edge_us = [&](double) { return us; };
+  const Timing timing = beside_edges(script);
+  EXPECT_EQ(script.settle_calls, 2);
+  EXPECT_EQ(script.edge_calls, 4);
+  EXPECT_EQ(timing.warm_edge_us, std::vector<double>(8, 1.0));
+  EXPECT_EQ(timing.warm_serial_edge_us, std::vector<double>(8, 1.1));
+  EXPECT_EQ(row_of(timing).edge_us, 1.1);
+  EXPECT_EQ(timing.discarded_seconds, 0);
+
+  Script spell;
+  spell.edge_us = [&](double) { return spell.warm_calls.size() >= 4 ? 1.2 : 1.0; };
+  EXPECT_EQ(beside_edges(spell, false).warm_edge_us, (std::vector<double>{1, 1, 1, 1, 1.2, 1.2, 1.2, 1.2}));
+}
+
+TEST(Edges, AMachineWithoutThemHasABlankColumn) {
+  Script host, nobody;
+  const Timing timing = beside_edges(host, false, {.host = true});
+  EXPECT_EQ(timing.warm_us.size(), 40u);
+  EXPECT_TRUE(timing.warm_edge_us.empty());
+  EXPECT_FALSE(row_of(timing).edge_us);
+  nobody.edge_us = [](double) { return 1.2; };
+  (void)measured(nobody);
+  EXPECT_EQ(nobody.edge_calls, 0) << "a plan does not ask";
 }
 
 }  // namespace

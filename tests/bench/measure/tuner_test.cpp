@@ -31,6 +31,9 @@ class HarnessRanking : public testing::Test {
         .rank(Caches::cold, static_cast<int>(library.algorithms.size()),
               [&](int index) { return launch(library, index); });
   }
+  Case case_of(ImplementationPtr implementation) {
+    return {&gemm, std::move(implementation), fixture.problem(), DType::fp32, kTunedProblem};
+  }
   static std::vector<int> order(const Ranking& ranking) {
     std::vector<int> indices;
     for (const Timed& timed : ranking.fastest) indices.push_back(timed.index);
@@ -64,25 +67,18 @@ TEST_F(HarnessRanking, TheFinalSamplesDecide) {
 }
 
 TEST_F(HarnessRanking, WhatTheLibraryRefusesIsLeftOut) {
-  ScriptedLibrary library(platform, {{.us = 1, .refuses_from = 0}, {.us = 10}});
-  const Ranking ranking = ranked(library);
-  EXPECT_TRUE(ranking.status.ok());
-  EXPECT_EQ(ranking.ran, 1);
-  EXPECT_EQ(order(ranking), std::vector<int>{1});
-  EXPECT_EQ(library.algorithms[0].launches, 1) << "it is not asked again";
-}
-
-TEST_F(HarnessRanking, WhatIsRefusedLaterIsLeftOutToo) {
   for (const StatusCode refusal :
        {StatusCode::unsupported_problem, StatusCode::out_of_memory, StatusCode::cuda_error}) {
     SCOPED_TRACE(to_string(refusal));
-    ScriptedLibrary library(platform, {{.us = 1, .refuses_from = 2, .refusal = refusal},
+    ScriptedLibrary library(platform, {{.us = 1, .refuses_from = 0, .refusal = refusal},
+                                       {.us = 1, .refuses_from = 2, .refusal = refusal},
                                        {.us = 2, .refuses_from = 6, .refusal = refusal},
                                        {.us = 10}});
     const Ranking ranking = ranked(library);
     EXPECT_TRUE(ranking.status.ok());
-    EXPECT_EQ(ranking.ran, 2) << "the second gave its first samples";
-    EXPECT_EQ(order(ranking), std::vector<int>{2});
+    EXPECT_EQ(ranking.ran, 2) << "the third gave its first samples";
+    EXPECT_EQ(order(ranking), std::vector<int>{3});
+    EXPECT_EQ(library.algorithms[0].launches, 1) << "it is not asked again";
   }
 }
 
@@ -111,11 +107,6 @@ TEST_F(HarnessRanking, TheBudgetEndsTheSearchOnceOneRan) {
   EXPECT_EQ(library.algorithms[2].launches, 0);
 }
 
-TEST_F(HarnessRanking, WhereNoneIsAccurateTheLibraryRefused) {
-  ScriptedLibrary library(platform, {{.right = false}});
-  EXPECT_THROW(BoundCase(fixture, *library.implementation(), &verifier), LibraryRefused);
-}
-
 // The outputs of the launch before are no excuse: they are poisoned first, and judged behind the launch.
 TEST_F(HarnessRanking, AccuracyIsOfTheLaunchItself) {
   ScriptedLibrary library(platform, {{}, {.right = false}, {.refuses_from = 0}});
@@ -129,18 +120,22 @@ TEST_F(HarnessRanking, AccuracyIsOfTheLaunchItself) {
 }
 
 TEST_F(HarnessRanking, AnInaccurateAlgorithmIsPassedOver) {
-  ScriptedLibrary library(platform, {{.us = 30}, {.us = 10, .right = false}, {.us = 20}});
-  BoundCase bound(fixture, *library.implementation(), &verifier);
+  std::vector<Algorithm> many(10, Algorithm{.us = 10, .right = false});
+  many[3] = {.us = 50};
+  many[7] = {.us = 40};
+  ScriptedLibrary few(platform, {{.us = 30}, {.us = 10, .right = false}, {.us = 20}}), late(platform, many);
+  BoundCase bound(fixture, *few.implementation(), &verifier);
   EXPECT_EQ(bound.description(), "algorithm 2; best of 3");
   EXPECT_TRUE(verifier.verify(bound).correct);
+  EXPECT_EQ(BoundCase(fixture, *late.implementation(), &verifier).description(), "algorithm 7; best of 10")
+      << "none of the fastest is accurate";
 }
 
 TEST_F(HarnessRanking, ColdAndWarmLaunchesEachHaveTheirFastest) {
   ScriptedLibrary library(platform, {{.us = 10, .warm_us = 9}, {.us = 20, .warm_us = 5}, {.us = 1, .right = false}});
   BoundCase bound(fixture, *library.implementation(), &verifier);
   EXPECT_EQ(bound.description(), "algorithm 0 cold, 1 warm; best of 3");
-  const CaseResult result = CaseRunner(platform, nullptr, {})
-                                .run({&gemm, library.implementation(), fixture.problem(), DType::fp32, kTunedProblem});
+  const CaseResult result = CaseRunner(platform, nullptr, {}).run(case_of(library.implementation()));
   EXPECT_EQ(result.row.status, Outcome::ok) << result.row.reason;
   EXPECT_EQ(result.row.time_cold_us, 10);
   EXPECT_EQ(result.row.time_warm_us, 5);
@@ -151,22 +146,13 @@ TEST_F(HarnessRanking, ColdAndWarmLaunchesEachHaveTheirFastest) {
 TEST_F(HarnessRanking, AWrongWarmChoiceIsNotReported) {
   ScriptedLibrary library(platform, {{.us = 10, .warm_us = 9}, {.us = 20, .warm_us = 5}});
   const auto kept = std::make_shared<SearchCache>("", [](const std::string&) {});
-  const Case one{&gemm, library.implementation(kept), fixture.problem(), DType::fp32, kTunedProblem};
+  const Case one = case_of(library.implementation(kept));
   BoundCase(fixture, *one.implementation, &verifier);  // searches
   library.algorithms[1].launches = 0;
   library.algorithms[1].wrong_from = 3;  // behind the launch that judges what was kept
   const CaseResult result = CaseRunner(platform, nullptr, {}).run(one);
   EXPECT_EQ(result.row.status, Outcome::incorrect);
   EXPECT_NE(result.row.reason.find("after the warm launches"), std::string::npos) << result.row.reason;
-}
-
-TEST_F(HarnessRanking, WhereNoneOfTheFastestIsAccurateTheFastestAccurateOneIsTaken) {
-  std::vector<Algorithm> many(10, Algorithm{.us = 10, .right = false});
-  many[3] = {.us = 50};
-  many[7] = {.us = 40};
-  ScriptedLibrary library(platform, many);
-  BoundCase bound(fixture, *library.implementation(), &verifier);
-  EXPECT_EQ(bound.description(), "algorithm 7; best of 10");
 }
 
 TEST_F(HarnessRanking, ALibraryThatIsNeverAccurateRefuses) {
@@ -176,8 +162,7 @@ TEST_F(HarnessRanking, ALibraryThatIsNeverAccurateRefuses) {
 
 TEST_F(HarnessRanking, ALibraryThatRefusesEveryAlgorithmGivesItsRowThatReason) {
   ScriptedLibrary library(platform, {{.refuses_from = 1}, {.refuses_from = 0}});
-  const CaseResult result = CaseRunner(platform, nullptr, {})
-                                .run({&gemm, library.implementation(), fixture.problem(), DType::fp32, kTunedProblem});
+  const CaseResult result = CaseRunner(platform, nullptr, {}).run(case_of(library.implementation()));
   EXPECT_EQ(result.row.status, Outcome::unsupported_problem);
   EXPECT_EQ(result.row.reason, "the library refused every algorithm that it offered");
 }

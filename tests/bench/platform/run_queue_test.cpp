@@ -49,20 +49,6 @@ TEST(RunQueueWatch, SeesThreadsThatWaitForACore) {
   EXPECT_GE(watch.waited_us(), 0);
 }
 
-TEST(RunQueueWatch, OwnThreadsAreNotOthers) {
-  const auto before = load_of_others();
-  if (!before) GTEST_SKIP() << "no /proc/loadavg";
-  std::atomic<bool> stop = false;
-  std::thread own([&] {
-    while (!stop) continue;
-  });
-  const auto during = load_of_others();
-  stop = true;
-  own.join();
-  EXPECT_GE(*during, 0);
-  EXPECT_LT(*during, *before + 4096) << "a number of threads, not of anything else";
-}
-
 TEST(RunQueueWatch, AThreadThatIsAlwaysReadyIsNotWaitedForLong) {
   EXPECT_TRUE(may_still_work(1, 0.01, 0));
   EXPECT_TRUE(may_still_work(1, 0.9, 0.05)) << "others had its core";
@@ -72,10 +58,14 @@ TEST(RunQueueWatch, AThreadThatIsAlwaysReadyIsNotWaitedForLong) {
   EXPECT_FALSE(may_still_work(0, 0.01, 0));
 }
 
-TEST(RunQueueWatch, StolenTimeNeverGoesBack) {
-  const double before = stolen_us();
-  EXPECT_GE(before, 0);
-  EXPECT_GE(stolen_us(), before);
+TEST(RunQueueWatch, WhatTheSystemSaysOfOthersIsNoNonsense) {
+  const double stolen = stolen_us();
+  EXPECT_GE(stolen, 0);
+  EXPECT_GE(stolen_us(), stolen);
+  const auto others = load_of_others();
+  if (!others) GTEST_SKIP() << "no /proc/loadavg";
+  EXPECT_GE(*others, 0);
+  EXPECT_LT(*others, 1 << 22) << "a number of threads, not of anything else";
 }
 
 TEST(HostPlatform, SaysOfEachSampleWhatItsThreadsWaited) {

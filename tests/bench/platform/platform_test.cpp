@@ -1,13 +1,51 @@
-// Which machines a program says that it is not for, before it tries.
+// Which machines a program says that it is not for, what a GPU's state is where there is none, and what a status that a
+// launch returned becomes.
+#include "bench/platform/platform.h"
+
 #include <gtest/gtest.h>
 
 #include <string>
 
 #include "bench/platform/build_info.h"
 #include "bench/platform/cpu_check.h"
+#include "bench/platform/nvml.h"
 
 namespace noisefloor {
 namespace {
+
+TEST(FailedStatus, CarriesTheLibrarysOwnWords) {
+  EXPECT_NO_THROW(throw_if_failed(success()));
+  const auto words_of = [](const Status& status) -> std::string {
+    try {
+      throw_if_failed(status);
+      return "";
+    } catch (const DeviceError& error) {
+      return error.what();
+    }
+  };
+  EXPECT_EQ(words_of(failure(StatusCode::cuda_error, "cuDNN execute: CUDNN_STATUS_BAD_PARAM")),
+            "cuDNN execute: CUDNN_STATUS_BAD_PARAM");
+  constexpr int kIllegalAddress = 700;
+  const std::string of_cuda = words_of({StatusCode::cuda_error, "cudaLaunchKernel", kIllegalAddress});
+  EXPECT_TRUE(of_cuda.starts_with("cudaLaunchKernel: ") && of_cuda.size() > std::string("cudaLaunchKernel: ").size());
+}
+
+TEST(ClockEvents, AreNamed) {
+  EXPECT_EQ(clock_events_text(0), "none");
+  EXPECT_EQ(clock_events_text(kClockSwPowerCap | kClockHwThermal), "sw_power_cap|hw_thermal");
+  EXPECT_EQ(clock_events_text(kClockGpuIdle | 0x8000), "gpu_idle|0x8000");
+}
+
+TEST(GpuMonitor, WithoutAGpuSaysWhyAndReportsNothing) {
+  const GpuMonitor monitor("ffff:ff:1f.0");
+  EXPECT_FALSE(monitor.available());
+  EXPECT_FALSE(monitor.reason().empty());
+  const GpuState state = monitor.read();
+  EXPECT_FALSE(state.sm_clock_mhz || state.power_w || state.clock_event_reasons || state.compute_processes);
+  const GpuDescription gpu = monitor.describe();
+  EXPECT_EQ(gpu.uuid, "");
+  EXPECT_FALSE(gpu.power_limit_w || gpu.power_limit_default_w || gpu.sm_clock_max_mhz || gpu.ecc || gpu.mig);
+}
 
 TEST(ServedMachines, ACpuBelowTheLevelIsNamed) {
   char sentence[512] = "";
