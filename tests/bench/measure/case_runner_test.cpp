@@ -6,6 +6,7 @@
 
 #include "bench/counters/kernel_resources.h"
 #include "bench/measure/case_row.h"
+#include "bench/measure/timing.h"
 #include "bench/sweep/suite.h"
 #include "kernels/catalogue.h"
 #include "tests/support/scripted_library.h"
@@ -36,10 +37,15 @@ TEST(Kernels, AreCountedByNameInTheirOrder) {
   std::vector<KernelResources> kernels(4);
   const char* const names[] = {"void noisefloor::b(int)", "void noisefloor::a<2>(int)", "void noisefloor::b(int)", "c"};
   for (std::size_t i = 0; i < kernels.size(); ++i) kernels[i].name = names[i];
-  RowSamples samples;
-  count_kernels(kernels, samples);
-  EXPECT_EQ(samples.kernels, (std::vector<std::string>{"b", "a<2>", "c"}));
-  EXPECT_EQ(samples.kernel_counts, (std::vector<std::size_t>{2, 1, 1}));
+  CaseResult result;
+  count_kernels(kernels, result.samples);
+  result.row.flops = result.row.bytes = 1;
+  Timing timing;
+  timing.cold_us = timing.warm_us = {5};
+  take_samples(timing, result);
+  EXPECT_EQ(result.samples.cold_us, std::vector<double>{5}) << "beside them";
+  EXPECT_EQ(result.samples.kernels, (std::vector<std::string>{"b", "a<2>", "c"}));
+  EXPECT_EQ(result.samples.kernel_counts, (std::vector<std::size_t>{2, 1, 1}));
 }
 
 // As an op whose k is split: a product that fills an SM by its shared memory, and a sum of its parts that fits often.
