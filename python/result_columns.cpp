@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "reports/run/bound.h"
 #include "reports/run/figure.h"
+#include "reports/run/sweep_csv.h"
 
 namespace nb = nanobind;
 

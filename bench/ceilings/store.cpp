@@ -10,7 +10,7 @@
 
 #include "bench/platform/child_process.h"
 #include "bench/platform/run_queue.h"
-#include "reports/run/load.h"
+#include "reports/run/sweep_csv.h"
 
 namespace noisefloor {
 namespace {

@@ -14,7 +14,7 @@
 #include "reports/gate/gate_report.h"
 #include "reports/run/files.h"
 #include "reports/run/json_file.h"
-#include "reports/run/selected_cases.h"
+#include "reports/run/network_problems.h"
 
 namespace noisefloor {
 namespace {

@@ -11,8 +11,8 @@
 #include "bench/sweep/fan_out.h"
 #include "bench/sweep/pytorch.h"
 #include "bench/sweep/session.h"
-#include "reports/run/load.h"
-#include "reports/run/unfinished.h"
+#include "reports/run/run_folder.h"
+#include "reports/run/sweep_csv.h"
 #include "reports/totals/roofline.h"
 
 namespace noisefloor {

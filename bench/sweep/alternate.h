@@ -9,7 +9,7 @@
 
 #include "bench/measure/suite.h"
 #include "bench/measure/worker.h"
-#include "reports/run/build_duel.h"
+#include "reports/run/duel_ratio.h"
 
 namespace noisefloor {
 

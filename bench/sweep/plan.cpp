@@ -9,7 +9,6 @@
 #include "bench/platform/build_info.h"
 #include "bench/sweep/pytorch.h"
 #include "reports/run/run_folder.h"
-#include "reports/run/unfinished.h"
 
 namespace noisefloor {
 namespace {

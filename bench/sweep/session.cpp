@@ -8,10 +8,10 @@
 #include "bench/platform/openmp_waiting.h"
 #include "bench/platform/run_queue.h"
 #include "bench/sweep/environment.h"
-#include "reports/run/load.h"
-#include "reports/run/samples_file.h"
-#include "reports/run/selected_cases.h"
-#include "reports/run/unfinished.h"
+#include "reports/run/network_problems.h"
+#include "reports/run/run_files.h"
+#include "reports/run/run_folder.h"
+#include "reports/run/sweep_csv.h"
 
 namespace noisefloor {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "reports/run/build_duel.h"
+#include "reports/run/duel_ratio.h"
 
 namespace noisefloor {
 

@@ -15,12 +15,12 @@
 #include "reports/run/files.h"
 #include "reports/run/folder_lock.h"
 #include "reports/run/json_file.h"
-#include "reports/run/load.h"
+#include "reports/run/network_problems.h"
 #include "reports/run/run_files.h"
-#include "reports/run/selected_cases.h"
+#include "reports/run/run_folder.h"
 #include "reports/run/shard.h"
 #include "reports/run/statistics.h"
-#include "reports/run/unfinished.h"
+#include "reports/run/sweep_csv.h"
 
 namespace noisefloor {
 namespace {

@@ -7,7 +7,7 @@
 #include <set>
 #include <stdexcept>
 
-#include "reports/run/selected_cases.h"
+#include "reports/run/network_problems.h"
 #include "reports/run/statistics.h"
 
 namespace noisefloor {

@@ -157,6 +157,13 @@ int write_all(int descriptor, std::string_view text) {
   return 0;
 }
 
+bool is_still(const fs::path& file, int descriptor) {
+  struct stat there {
+  }, held{};
+  return lstat(file.c_str(), &there) == 0 && fstat(descriptor, &held) == 0 && there.st_ino == held.st_ino &&
+         there.st_dev == held.st_dev;
+}
+
 fs::path follow_links(fs::path path) {
   constexpr int kMostLinks = 40;                        // as many as Linux follows
   if (!path.has_filename()) path = path.parent_path();  // "folder/"

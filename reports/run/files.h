@@ -34,6 +34,9 @@ void write_atomically(const std::filesystem::path& file, std::string_view text);
 // Writes all of it; 0, or the errno of what went wrong.
 int write_all(int descriptor, std::string_view text);
 
+// Whether the name is still that of the open file: it may have been removed, or another put in its place.
+bool is_still(const std::filesystem::path& file, int descriptor);
+
 // Where a name leads that a user gives: the target of a link, and of links to links, also one that is not there yet.
 // A name of an open file (/dev/stdout, /dev/fd/3) stays as /proc has it: what it leads to is no path. Throws
 // std::runtime_error where links lead round in a circle.

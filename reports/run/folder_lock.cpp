@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -29,13 +28,6 @@ std::string read_owner(int descriptor) {
   const ssize_t count = pread(descriptor, text.data(), text.size(), 0);
   std::string owner(text.data(), count > 0 ? static_cast<std::size_t>(count) : 0);
   return owner.substr(0, owner.find('\n'));
-}
-
-bool is_still(const std::filesystem::path& file, int descriptor) {
-  struct stat here {
-  }, held{};
-  return stat(file.c_str(), &here) == 0 && fstat(descriptor, &held) == 0 && here.st_ino == held.st_ino &&
-         here.st_dev == held.st_dev;
 }
 
 // The mount point of a line is escaped: a space is \040.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <stdexcept>
 
 namespace noisefloor {
@@ -22,8 +23,11 @@ nlohmann::ordered_json parse_json_object(const std::string& text, const std::fil
     });
     if (!json.is_object()) refuse("is not a JSON object");
     return json;
-  } catch (const Json::exception& error) {
-    throw std::runtime_error(fmt::format("{}: is not JSON: {}", file.string(), error.what()));
+  } catch (const Json::parse_error& error) {
+    const auto line = 1 + std::ranges::count(text.substr(0, error.byte), '\n');
+    throw std::runtime_error(fmt::format("{}:{}: is not JSON, or cut off there", file.string(), line));
+  } catch (const Json::exception&) {
+    throw std::runtime_error(fmt::format("{}: is not JSON: it has a number out of range", file.string()));
   }
 }
 

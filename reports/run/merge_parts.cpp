@@ -4,29 +4,15 @@
 
 #include <algorithm>
 #include <set>
-#include <sstream>
 #include <stdexcept>
 
 #include "reports/run/json_file.h"
 #include "reports/run/network_problems.h"
-#include "reports/run/run_files.h"
-#include "reports/run/samples_file.h"
-#include "reports/run/samples_line.h"
-#include "reports/run/selected_cases.h"
 
 namespace noisefloor {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::map<CaseId, std::string> read_sample_lines(const fs::path& file) {
-  std::map<CaseId, std::string> lines;
-  if (!fs::exists(file)) return lines;
-  std::istringstream stream(read_samples_text(file));
-  for (std::string line; std::getline(stream, line);)
-    if (!line.empty()) lines.emplace(parse_samples_line(line).id, line);
-  return lines;
-}
 
 void require_same(const MergePart& part, const char* what, const std::string& value, const std::string& first) {
   if (value != first)
@@ -71,7 +57,7 @@ MergePart read_merge_part(const fs::path& folder) {
   MergePart part;
   part.folder = folder;
   part.rows = std::move(run.rows);
-  part.samples = read_sample_lines(samples_file(folder));
+  part.samples = std::move(run.samples);
   (void)read_network_problems(folder, part.rows);  // of doubled lines the last would win
   part.ceilings = read_ceilings(folder / "ceilings.csv");
   part.environment = read_json_object(folder / "env.json");

@@ -9,15 +9,15 @@
 #include <vector>
 
 #include "reports/run/ceilings_csv.h"
+#include "reports/run/run_files.h"
 #include "reports/run/shard.h"
-#include "reports/run/sweep_csv.h"
 
 namespace noisefloor {
 
 struct MergePart {
   std::filesystem::path folder;
   std::vector<SweepRow> rows;
-  std::map<CaseId, std::string> samples;  // its line
+  std::map<CaseId, RowSamples> samples;
   CeilingTable ceilings;
   nlohmann::ordered_json environment;
   std::optional<ShardRecord> shard;

@@ -14,9 +14,7 @@
 #include "reports/run/json_file.h"
 #include "reports/run/merge_parts.h"
 #include "reports/run/network_problems.h"
-#include "reports/run/run_files.h"
-#include "reports/run/samples_file.h"
-#include "reports/run/selected_cases.h"
+#include "reports/run/samples_line.h"
 #include "reports/run/statistics.h"
 
 namespace noisefloor {
@@ -29,7 +27,7 @@ struct PlacedRow {
   std::size_t sweep;  // its number, where parts of several are merged
   std::size_t place;  // in it, before it was split
   const SweepRow* row;
-  const std::string* samples;  // null: none
+  const RowSamples* samples;  // null: none
 };
 
 std::vector<PlacedRow> place_rows(const std::vector<MergePart>& parts) {
@@ -92,7 +90,7 @@ void write_run(const fs::path& folder, const std::vector<MergePart>& parts, cons
   std::string sweep = sweep_csv_header(other_names), samples;
   for (const PlacedRow& placed : rows) {
     sweep += to_csv(*placed.row, other_names);
-    if (placed.samples != nullptr) samples += *placed.samples + "\n";
+    if (placed.samples != nullptr) samples += samples_line(*placed.row, *placed.samples) + "\n";
   }
   write_atomically(folder / kSamplesFile, samples);
   write_ceilings(folder / "ceilings.csv", median_ceilings(parts));

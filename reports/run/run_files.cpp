@@ -6,8 +6,6 @@
 #include <stdexcept>
 
 #include "reports/run/files.h"
-#include "reports/run/row_checks.h"
-#include "reports/run/samples_file.h"
 #include "reports/run/samples_line.h"
 
 namespace noisefloor {

@@ -1,16 +1,29 @@
 // A run folder as its readers meet it: env.json, the rows of sweep.csv and their raw samples, checked.
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "reports/run/samples_file.h"
+#include "reports/run/files.h"
 #include "reports/run/sweep_csv.h"
 
 namespace noisefloor {
+
+// Raw samples, as a sweep writes them, or as one member of gzip (RFC 1952), as tools/publish packs them in folders that
+// are kept.
+inline constexpr const char* kSamplesFile = "samples.jsonl";
+inline constexpr const char* kPackedSamplesFile = "samples.jsonl.gz";
+
+// Which of the two `folder` has; the first where it has neither. Throws std::runtime_error where it has both.
+std::filesystem::path samples_file(const std::filesystem::path& folder);
+
+// The text of either. Throws std::runtime_error with the file's name, as read_whole_file() does, and where what is
+// packed is damaged, cut off, or more than `most_bytes`.
+std::string read_samples_text(const std::filesystem::path& file, std::size_t most_bytes = kMostFileBytes);
 
 // env.json's `schema`: what a reader must know to read a folder rightly. A new column or field that a reader can pass
 // over does not change it. 1 (or none): samples without batches. 2: samples.jsonl has `cold_batches` and `cold_mhz`.
@@ -72,6 +85,11 @@ struct RunFiles {
   // Throws std::runtime_error naming file and row where there are none.
   const RowSamples& samples_of(const SweepRow& row) const;
 };
+
+// What a row's numbers must agree with. Each throws std::runtime_error naming the column: where an error is above what
+// is allowed; where a time is not that of the samples, or a number not theirs. Rows that are not ok have no time.
+void check_numbers(const SweepRow& row);
+void check_against_samples(const SweepRow& row, const RowSamples& taken);
 
 // A sweep that was killed leaves a last line without its end, and perhaps no env.json.
 enum class RunEnd { required, may_lack };

@@ -3,20 +3,22 @@
 #include <fcntl.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <ctime>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+#include <stdexcept>
+#include <vector>
 
-#include "reports/run/csv.h"
 #include "reports/run/files.h"
 #include "reports/run/json_file.h"
-#include "reports/run/resumed_rows.h"
-#include "reports/run/samples_file.h"
+#include "reports/run/run_files.h"
 #include "reports/run/samples_line.h"
 
 namespace noisefloor {
@@ -24,6 +26,10 @@ namespace {
 
 std::runtime_error file_error(const std::filesystem::path& file, const char* what) {
   return std::runtime_error(fmt::format("{}: {}: {}", file.string(), what, std::strerror(errno)));
+}
+
+bool needs_samples(const SweepRow& row) {
+  return row.status == Outcome::ok || row.status == Outcome::throttled;
 }
 
 }  // namespace
@@ -34,149 +40,121 @@ RunFolder::RunFolder(std::filesystem::path folder, const std::string& device, co
   std::filesystem::create_directories(follow_links(folder_), error);
   if (error) throw std::runtime_error(fmt::format("{}: cannot be made: {}", folder_.string(), error.message()));
   lock_.emplace(folder_);
+  const auto refuse = [&](const std::string& what) {
+    throw std::runtime_error(fmt::format("{}; give another --out, or --fresh", what));
+  };
   if (std::filesystem::exists(folder_ / "gpus.csv"))
     throw std::runtime_error(
         fmt::format("{}: holds the run folders of several GPUs (sweep --device all); give one of them, or another "
                     "--out",
                     folder_.string()));
-  if (!fresh && std::filesystem::exists(folder_ / kPackedSamplesFile))
-    throw std::runtime_error(
-        fmt::format("{}: its samples are packed ({}): it was recorded, and is not added to; give "
-                    "another --out, or --fresh",
-                    folder_.string(), kPackedSamplesFile));
-  open_files(fresh);
-  require_ours(device, commit);
-  const auto lost = rows_without_samples(folder_, rows_);
-  for (const CaseId& one : lost) rows_.erase(one);
-  lost_rows_ = lost.size();
-  take_columns();
-  remember(folder_ / "sweep.csv");
-  remember(folder_ / kSamplesFile);
-}
-
-void RunFolder::require_ours(const std::string& device, const std::string& commit) const {
-  for (const auto& [id, row] : rows_) {
-    if (row.device != device)
-      throw std::runtime_error(fmt::format("{}: holds rows of '{}', this is '{}'; give another --out, or --fresh",
-                                           folder_.string(), row.device, device));
-    if (!same_code(row.commit, commit))
-      throw std::runtime_error(fmt::format("{}: holds rows of commit {}, this is {}; give another --out, or --fresh",
-                                           folder_.string(), row.commit, commit));
-  }
-}
-
-void RunFolder::open_files(bool fresh) {
   if (fresh) remove_run_files(folder_);
   for (const char* name : kRunFiles) require_regular_or_absent(folder_ / name);
-  rows_ = resumed_rows(folder_);
-  const auto sweep = folder_ / "sweep.csv";
-  if (!std::filesystem::is_regular_file(sweep) || std::filesystem::file_size(sweep) == 0)
-    append_text(sweep, sweep_csv_header());
+  if (std::filesystem::exists(folder_ / kPackedSamplesFile))
+    refuse(fmt::format("{}: its samples are packed ({}): it was recorded, and is not added to", folder_.string(),
+                       kPackedSamplesFile));
+  if (!std::filesystem::exists(sweep_.path) && !std::filesystem::exists(samples_.path))
+    write_atomically(sweep_.path, sweep_csv_header());
+  RunFiles run;
+  try {
+    run = read_run(folder_, RunEnd::may_lack);
+  } catch (const std::runtime_error& wrong) {
+    refuse(wrong.what());
+  }
+  for (const SweepRow& row : run.rows) {
+    if (row.device != device)
+      refuse(fmt::format("{}: holds rows of '{}', this is '{}'", folder_.string(), row.device, device));
+    if (!same_code(row.commit, commit))
+      refuse(fmt::format("{}: holds rows of commit {}, this is {}", folder_.string(), row.commit, commit));
+  }
+  keep_whole_rows(run);
+  open_to_append(sweep_);
+  if (std::filesystem::exists(samples_.path)) open_to_append(samples_);
+}
+
+RunFolder::~RunFolder() {
+  for (const Appended* file : {&sweep_, &samples_})
+    if (file->descriptor >= 0) close(file->descriptor);
 }
 
 // Rows are appended: a file of other columns, or another order, gets all of ours, and what is not known behind them.
-// Rows that are lost are left out.
-void RunFolder::take_columns() {
-  const auto file = folder_ / "sweep.csv";
-  const auto rows = read_sweep_csv(file);
-  others_ = other_columns(file);
-  std::string text = sweep_csv_header(others_);
-  if (lost_rows_ == 0 && read_whole_file(file).starts_with(text)) return;
-  for (const SweepRow& row : rows)
-    if (rows_.contains(row)) text += to_csv(row, others_);
-  write_atomically(file, text);
-}
-
-void RunFolder::remember(const std::filesystem::path& file) {
-  struct stat status {};
-  if (lstat(file.c_str(), &status) == 0) known_[file] = {status.st_dev, status.st_ino};
-}
-
-// A row appended to another file, or to a new one without a header, would be lost, and those before it too.
-void RunFolder::require_still_there(const std::filesystem::path& file, int descriptor) const {
-  struct stat status {};
-  if (fstat(descriptor, &status) != 0) throw file_error(file, "cannot be written");
-  if (!S_ISREG(status.st_mode)) throw std::runtime_error(fmt::format("{}: is not a regular file", file.string()));
-  const auto known = known_.find(file);
-  if (known != known_.end() && known->second != std::pair(status.st_dev, status.st_ino))
-    throw std::runtime_error(fmt::format(
-        "{}: another file was put in its place during the sweep; nothing was written to it", file.string()));
-}
-
-// The rows outlive their file here; the samples of a samples.jsonl do not. A row whose case is being appended has no
-// samples yet, and its case is measured again.
-void RunFolder::require_sweep_still_there() const {
-  const auto file = folder_ / "sweep.csv";
-  struct stat status {};
-  if (lstat(file.c_str(), &status) == 0 || errno != ENOENT) return;
-  std::string text = sweep_csv_header(others_);
-  for (const auto& [id, row] : rows_) text += to_csv(row, others_);
-  std::string outcome = fmt::format("its {} rows are written again, and the same command resumes", rows_.size());
-  if (!std::filesystem::exists(folder_ / kSamplesFile)) outcome += "; samples.jsonl is gone";
-  try {
-    write_atomically(file, text);
-  } catch (const std::runtime_error& error) {
-    outcome = fmt::format("its {} rows could not be written again ({})", rows_.size(), error.what());
-  }
-  throw std::runtime_error(fmt::format("{}: was removed during the sweep; {}", file.string(), outcome));
-}
-
-void RunFolder::append_text(const std::filesystem::path& file, const std::string& text) {
-  const int make = known_.contains(file) ? 0 : O_CREAT;
-  constexpr int kFlags = O_WRONLY | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
-  const int descriptor = open(file.c_str(), make | kFlags, 0644);
-  const bool gone = descriptor < 0 && errno == ENOENT && make == 0;
-  if (gone) require_sweep_still_there();
-  if (gone) throw std::runtime_error(fmt::format("{}: was removed during the sweep", file.string()));
-  if (descriptor < 0) throw file_error(file, "cannot be written");
-  try {
-    require_still_there(file, descriptor);
-  } catch (...) {
-    close(descriptor);
-    throw;
-  }
-  const off_t before = lseek(descriptor, 0, SEEK_END);
-  std::size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t count = write(descriptor, text.data() + done, text.size() - done);
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) {
-      const auto failure = file_error(file, "writing failed, the rows before this one are whole");
-      (void)!ftruncate(descriptor, before);  // where it cannot be cut, opening the folder again cuts it
-      close(descriptor);
-      throw failure;
+// Half a last line goes, as do samples without a row, and rows that lost their samples.
+void RunFolder::keep_whole_rows(RunFiles& run) {
+  others_ = other_columns(sweep_.path);
+  std::string text = sweep_csv_header(others_), lines;
+  std::set<std::size_t> kept;
+  const bool has_samples = std::filesystem::exists(samples_.path);
+  for (SweepRow& row : run.rows) {
+    const auto samples = run.samples.find(row);
+    if (samples != run.samples.end()) kept.insert(samples->second.line);
+    if (has_samples && samples == run.samples.end() && needs_samples(row)) {
+      ++lost_rows_;
+      continue;
     }
-    done += static_cast<std::size_t>(count);
+    text += to_csv(row, others_);
+    rows_.emplace(row, std::move(row));
+  }
+  if (read_whole_file(sweep_.path) != text) write_atomically(sweep_.path, text);
+  if (!has_samples) return;
+  const std::string before = read_whole_file(samples_.path);
+  std::istringstream stream(before);
+  std::size_t number = 0;
+  for (std::string line; std::getline(stream, line);)
+    if (kept.contains(++number)) lines += line + "\n";
+  if (before != lines) write_atomically(samples_.path, lines);
+}
+
+// A row appended to another file, or to a new one without a header, would be lost, and those before it too. Of a
+// sweep.csv that is gone all rows are written again.
+void RunFolder::open_to_append(Appended& file) {
+  constexpr int kFlags = O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+  if (file.descriptor < 0) file.descriptor = open(file.path.c_str(), kFlags, 0644);
+  if (file.descriptor < 0) throw file_error(file.path, "cannot be written");
+  if (is_still(file.path, file.descriptor)) return;
+  if (is_there(file.path))
+    throw std::runtime_error(fmt::format(
+        "{}: another file was put in its place during the sweep; nothing was written to it", file.path.string()));
+  std::string outcome = "was removed during the sweep";
+  if (&file == &sweep_) {
+    std::string text = sweep_csv_header(others_);
+    for (const auto& [id, row] : rows_) text += to_csv(row, others_);
+    outcome += fmt::format("; its {} rows are written again, and the same command resumes", rows_.size());
+    write_atomically(file.path, text);
+  }
+  throw std::runtime_error(fmt::format("{}: {}", file.path.string(), outcome));
+}
+
+void RunFolder::append_text(const Appended& file, const std::string& text) {
+  const off_t before = lseek(file.descriptor, 0, SEEK_END);
+  if (const int why = write_all(file.descriptor, text); why != 0) {
+    (void)!ftruncate(file.descriptor, before);  // where it cannot be cut, opening the folder again cuts it
+    errno = why;
+    throw file_error(file.path, "writing failed, the rows before this one are whole");
   }
   // EINVAL: not a file of a disk.
-  if (fdatasync(descriptor) != 0 && errno != EINVAL) {
-    const auto failure = file_error(file, "writing through failed");
-    close(descriptor);
-    throw failure;
-  }
-  if (close(descriptor) != 0) throw file_error(file, "closing failed");
-  remember(file);
+  if (fdatasync(file.descriptor) != 0 && errno != EINVAL) throw file_error(file.path, "writing through failed");
 }
 
 void RunFolder::append(const std::vector<std::pair<SweepRow, RowSamples>>& rows) {
   if (rows.empty()) return;
-  require_sweep_still_there();
   std::string lines, text;
   for (const auto& [row, samples] : rows) {
-    if (row.status == Outcome::ok || row.status == Outcome::throttled) lines += samples_line(row, samples) + "\n";
+    if (needs_samples(row)) lines += samples_line(row, samples) + "\n";
     text += to_csv(row, others_);
   }
-  if (!lines.empty()) append_text(folder_ / kSamplesFile, lines);
-  append_text(folder_ / "sweep.csv", text);
+  open_to_append(sweep_);
+  if (!lines.empty()) open_to_append(samples_);
+  if (!lines.empty()) append_text(samples_, lines);
+  append_text(sweep_, text);
   for (const auto& [row, samples] : rows) rows_.insert_or_assign(row, row);
 }
 
 std::string RunFolder::fact(const std::string& name) const {
   const auto file = folder_ / "env.json";
   if (!std::filesystem::exists(file)) return {};
-  const auto json = nlohmann::json::parse(read_whole_file(file), nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || !json.contains(name) || !json[name].is_string()) return {};
-  return json[name];
+  const auto json = read_json_object(file);
+  const auto found = json.find(name);
+  return found != json.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
 namespace {
@@ -193,11 +171,7 @@ void RunFolder::write_environment(const nlohmann::ordered_json& facts, const std
   std::vector<std::vector<std::string>> command_lines;
   nlohmann::ordered_json before = nlohmann::ordered_json::object();
   if (std::filesystem::exists(file)) {
-    try {
-      command_lines = read_environment(file).command_lines;
-    } catch (const std::runtime_error&) {
-      throw foreign_file(file.string());
-    }
+    command_lines = read_environment(file).command_lines;
     before = read_json_object(file);
     for (const char* gone : {"merged_from", "missing", "hosts", "of_parts", "load_at_end"})
       before.erase(gone);  // it is more than a merge now, and has not ended
@@ -243,6 +217,46 @@ std::filesystem::path default_run_folder(const std::string& device, const std::f
   for (int number = 2; !std::filesystem::create_directory(made); ++number)
     made = folder / fmt::format("{}-{}", name, number);
   return made;
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMostBytes = std::size_t{1} << 22;  // Linux takes no longer command lines
+
+fs::path note_of(const fs::path& run) {
+  return run / ".unfinished";
+}
+
+}  // namespace
+
+std::optional<fs::path> unfinished_run(const fs::path& folder, const std::string& command) {
+  std::error_code error;
+  std::vector<fs::path> runs;
+  for (const auto& entry : fs::directory_iterator(folder, error))
+    if (entry.is_directory(error) && !is_leftover(entry.path().filename().string())) runs.push_back(entry.path());
+  if (runs.empty()) return std::nullopt;
+  const fs::path newest = *std::ranges::max_element(runs);  // names are times
+  try {
+    if (read_whole_file(note_of(newest), kMostBytes) == command) return newest;
+  } catch (const std::runtime_error&) {  // there is none, or it is none of ours
+  }
+  return std::nullopt;
+}
+
+void note_unfinished(const fs::path& run, const std::string& command) {
+  write_atomically(note_of(run), command);
+}
+
+void note_finished(const fs::path& run) {
+  std::error_code error;
+  fs::remove(note_of(run), error);
+}
+
+bool is_unfinished(const fs::path& run) {
+  std::error_code error;
+  return fs::exists(note_of(run), error);
 }
 
 }  // namespace noisefloor

@@ -2,8 +2,6 @@
 // killed loses at most the problem in flight, and env.json.
 #pragma once
 
-#include <sys/types.h>
-
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -25,6 +23,7 @@ class RunFolder {
   // what is wrong; files of others are left as they are.
   RunFolder(std::filesystem::path folder, const std::string& device, const std::string& commit, bool fresh);
   RunFolder(const RunFolder&) = delete;
+  ~RunFolder();
 
   const std::filesystem::path& path() const { return folder_; }
   // Rows already there.
@@ -45,18 +44,17 @@ class RunFolder {
   void add_facts(const nlohmann::ordered_json& facts);
 
  private:
-  void open_files(bool fresh);
-  void require_ours(const std::string& device, const std::string& commit) const;
-  void take_columns();
-  void append_text(const std::filesystem::path& file, const std::string& text);
-  void remember(const std::filesystem::path& file);
-  void require_still_there(const std::filesystem::path& file, int descriptor) const;
-  void require_sweep_still_there() const;
+  struct Appended {
+    std::filesystem::path path;
+    int descriptor = -1;
+  };
+  void keep_whole_rows(RunFiles& run);
+  void open_to_append(Appended& file);
+  void append_text(const Appended& file, const std::string& text);
 
   std::filesystem::path folder_;
   std::map<CaseId, SweepRow> rows_;
-  // Device and inode of the files that are appended to, once they are there.
-  std::map<std::filesystem::path, std::pair<dev_t, ino_t>> known_;
+  Appended sweep_{folder_ / "sweep.csv"}, samples_{folder_ / kSamplesFile};
   std::vector<std::string> others_;  // columns of the folder's sweep.csv that are not known
   std::size_t lost_rows_ = 0;
   std::optional<FolderLock> lock_;
@@ -67,5 +65,15 @@ std::filesystem::path default_run_folder(const std::string& device, const std::f
 
 // "NVIDIA H200" -> "nvidia-h200".
 std::string device_slug(const std::string& device);
+
+// Run folders that a command was to fill and did not come to the end of: the same command goes on in them.
+//
+// The newest run below `folder`, where that is one of `command`; none where it was finished, or is of another.
+std::optional<std::filesystem::path> unfinished_run(const std::filesystem::path& folder, const std::string& command);
+
+// FOLDER/.unfinished holds the command. Throws std::runtime_error where it cannot be written.
+void note_unfinished(const std::filesystem::path& run, const std::string& command);
+void note_finished(const std::filesystem::path& run);
+bool is_unfinished(const std::filesystem::path& run);
 
 }  // namespace noisefloor

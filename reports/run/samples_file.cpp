@@ -1,4 +1,4 @@
-#include "reports/run/samples_file.h"
+#include "reports/run/run_files.h"
 
 #include <fmt/format.h>
 #include <zlib.h>

@@ -6,9 +6,11 @@
 #include <charconv>
 #include <set>
 #include <stdexcept>
+#include <string_view>
 
 #include "reports/run/columns.h"
 #include "reports/run/csv.h"
+#include "reports/run/statistics.h"
 
 namespace noisefloor {
 namespace {
@@ -103,15 +105,6 @@ bool of_pytorch(const SweepRow& row) {
   return row.variant.starts_with("torch_");
 }
 
-bool is_sweep_csv_header(std::string_view line) {
-  if (line.ends_with('\r')) line.remove_suffix(1);
-  try {
-    return lacks(split_csv_line(line)) == nullptr;
-  } catch (const std::runtime_error&) {
-    return false;
-  }
-}
-
 std::vector<SweepRow> read_sweep_csv(const std::filesystem::path& file, std::vector<std::size_t>* lines) {
   const CsvFile csv = read_csv(file, /*drop_incomplete=*/true);
   if (const char* name = lacks(csv.header))
@@ -180,6 +173,27 @@ std::vector<NetworkCount> parse_networks(const std::string& text) {
     begin = end + 1;
   }
   return counts;
+}
+
+constexpr std::string_view kMemory = "memory:", kCompute = "compute:";
+
+std::string Bound::text() const {
+  if (by == By::nothing) return "";
+  return fmt::format("{}{}", by == By::memory ? kMemory : kCompute, ceiling);
+}
+
+Bound Bound::parse(const std::string& text) {
+  if (text.empty()) return {};
+  if (text.starts_with(kMemory)) return {By::memory, text.substr(kMemory.size())};
+  if (text.starts_with(kCompute)) return {By::compute, text.substr(kCompute.size())};
+  throw std::runtime_error(fmt::format("'{}' is neither {} nor {} with a ceiling's name", text, kMemory, kCompute));
+}
+
+double load_of(const std::vector<SweepRow>& rows) {
+  std::vector<double> loads;
+  for (const SweepRow& row : rows)
+    if (row.load) loads.push_back(*row.load);
+  return median(std::move(loads));
 }
 
 }  // namespace noisefloor

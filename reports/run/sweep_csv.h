@@ -8,7 +8,6 @@
 #include <string_view>
 #include <vector>
 
-#include "reports/run/bound.h"
 #include "reports/run/case_id.h"
 #include "reports/run/figure.h"
 
@@ -30,6 +29,17 @@ enum class Outcome {
 const char* to_string(Outcome outcome);
 std::optional<Outcome> parse_outcome(const std::string& text);
 
+// What bounds a row under its roof. In files `memory:tensor_bf16`: memory, where arithmetic would be held to the
+// ceiling tensor_bf16. Blank: the row has no place under a roof.
+struct Bound {
+  enum class By { nothing, memory, compute } by = By::nothing;
+  std::string ceiling;  // of arithmetic, as ceilings.csv has it
+
+  std::string text() const;
+  static Bound parse(const std::string& text);  // throws std::runtime_error
+  bool operator==(const Bound&) const = default;
+};
+
 // The columns are one table, reports/run/columns.def. A number that was not measured is empty in the file.
 struct SweepRow : CaseId {
   Outcome status = Outcome::no_device;
@@ -48,14 +58,19 @@ std::vector<std::string> other_columns(const std::filesystem::path& file);
 // Whether it makes the exit code 1: wrong, or failed on the device, and ours. What a library gets wrong is a row.
 bool is_failure(const SweepRow& row);
 bool of_pytorch(const SweepRow& row);  // of another program, whose rows a plan for this one cannot use
-// Whether a file that begins with this line is a sweep.csv: it has the columns without which a row means nothing.
-bool is_sweep_csv_header(std::string_view line);
 
 // Reads a whole sweep.csv. Columns are found by name, in any order: what is missing is blank, what is not known is kept
 // in SweepRow::others. A last line without its line end (the sweep was killed while writing it) is left out. Throws
 // std::runtime_error naming file, line, column and value for anything else that is not a sweep row, and for a second
 // row of a case. `lines`, where given, gets each row's line.
 std::vector<SweepRow> read_sweep_csv(const std::filesystem::path& file, std::vector<std::size_t>* lines = nullptr);
+
+// Of so many of their threads that could run, on average, a sweep warns, and a run is no baseline without being asked
+// for: where nothing else is done, it is below a tenth.
+inline constexpr double kLoaded = 0.5;
+
+// Of a run: the median of its rows, NaN where none says.
+double load_of(const std::vector<SweepRow>& rows);
 
 // "adm64-b32:10;sd15-b2:2" -> how often the problem occurs in a forward pass of each network. Throws on malformed text.
 struct NetworkCount {

@@ -279,6 +279,7 @@ def test_run_folder_of_another_build_is_left_alone(problems, tmp_path):
     text = (out / "sweep.csv").read_text()
     commit = json.loads((out / "env.json").read_text())["commit"]
     (out / "sweep.csv").write_text(text.replace(f",{commit}\n", ",0123456789ab\n"))
+    (out / "env.json").write_text((out / "env.json").read_text().replace(commit, "0123456789ab"))
     before = (out / "sweep.csv").read_text()
     result = sweep(problems, out)
     assert result.returncode == 2 and "holds rows of commit 0123456789ab" in result.stderr

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "reports/run/samples_file.h"
+#include "reports/run/run_files.h"
 #include "tests/fuzz/targets.h"
 
 namespace noisefloor::fuzz {

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "reports/run/selected_cases.h"
+#include "reports/run/network_problems.h"
 #include "tests/support/gate_runs.h"
 #include "tests/support/temporary_folder.h"
 

@@ -147,13 +147,6 @@ TEST(Recorded, EveryRunIsReadableByEveryCommand) {
     auto rows = run.rows;
     complete_rows(rows, read_ceilings(folder / "ceilings.csv"));
     EXPECT_EQ(run_report(folder, rows)["rows"]["count"], rows.size());
-    for (const auto& file : fs::directory_iterator(folder)) {
-      std::ifstream stream(file.path());
-      std::string header;
-      if (file.path().extension() == ".csv" && std::getline(stream, header) && is_sweep_csv_header(header)) {
-        EXPECT_GE(read_sweep_csv(file.path()).size(), kFewest) << file.path();
-      }
-    }
   }
 }
 

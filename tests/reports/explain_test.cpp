@@ -212,44 +212,37 @@ TEST(Explain, SaysNothingEmptyOfARecordedRow) {
   EXPECT_GT(explanations, 1000u);
 }
 
-TEST(Explain, CommandsOfAPluginsRowNameItsFile) {
-  MadeUp made;
-  made.add_rival(50);
-  const auto experiment = [&] { return made.explained().findings.front().experiment; };
-  EXPECT_EQ(experiment().find("--plugin"), std::string::npos);
-  EXPECT_NE(experiment().find("then scripts/ncu gemm/m=1,n=2,k=3/bf16/ptx."), std::string::npos);
-  made.run.rows.back().plugin = "other.so";
-  EXPECT_NE(experiment().find("--dtype bf16 --plugin other.so; then scripts/ncu"), std::string::npos) << experiment();
-  made.row().plugin = "mine.so";
-  EXPECT_NE(experiment().find("--dtype bf16 --plugin mine.so --plugin other.so; then Nsight Compute on noisefloor run "
-                              "gemm/m=1,n=2,k=3/bf16/ptx --plugin mine.so."),
-            std::string::npos)
-      << experiment();
-  made.run.rows.back().plugin = "mine.so";
-  EXPECT_NE(experiment().find("--dtype bf16 --plugin mine.so; then"), std::string::npos) << experiment();
-  made.row().counter_status = "off", made.row().l2_bytes.reset();
-  EXPECT_NE(explanation_text(made.explained()).find("sweep --ops gemm --plugin mine.so --counters"), std::string::npos);
-  status(made, Outcome::incorrect);
-  EXPECT_EQ(experiment(),
-            "Run it alone (noisefloor run gemm/m=1,n=2,k=3/bf16/ptx --plugin mine.so), then under compute-sanitizer.");
-}
-
-TEST(Explain, CommandsOfAHostsRowNeedNoGpu) {
-  MadeUp made;
-  made.add_rival(50);
-  made.row().kind = "host", made.row().arch = "x86-64-v4";
-  const auto experiment = [&] { return made.explained().findings.front().experiment; };
-  EXPECT_NE(experiment().find("--dtype bf16 --device host; then perf record noisefloor run gemm/m=1,n=2,k=3/bf16/ptx "
-                              "--device host."),
-            std::string::npos)
-      << experiment();
-  made.row().plugin = "mine.so";
-  EXPECT_NE(
-      experiment().find("then perf record noisefloor run gemm/m=1,n=2,k=3/bf16/ptx --device host --plugin mine.so."),
-      std::string::npos)
-      << experiment();
-  made.row().plugin = "", made.ceilings.rows.clear();
-  const std::string text = explanation_text(made.explained());
+TEST(Explain, CommandsNameDeviceAndPlugin) {
+  const struct {
+    Change change;
+    const char* says;  // of the first experiment
+  } cases[] = {
+      {[](MadeUp&) {}, "--dtype bf16; then scripts/ncu gemm/m=1,n=2,k=3/bf16/ptx."},
+      {[](MadeUp& m) { m.run.rows.back().plugin = "other.so"; }, "--dtype bf16 --plugin other.so; then scripts/ncu"},
+      {[](MadeUp& m) { m.row().plugin = "mine.so", m.run.rows.back().plugin = "other.so"; },
+       "--dtype bf16 --plugin mine.so --plugin other.so; then Nsight Compute on noisefloor run "
+       "gemm/m=1,n=2,k=3/bf16/ptx --plugin mine.so."},
+      {[](MadeUp& m) { m.row().plugin = m.run.rows.back().plugin = "mine.so"; }, "--dtype bf16 --plugin mine.so; then"},
+      {[](MadeUp& m) { m.row().kind = "host"; },
+       "--dtype bf16 --device host; then perf record noisefloor run gemm/m=1,n=2,k=3/bf16/ptx --device host."},
+      {[](MadeUp& m) { m.row().kind = "host", m.row().plugin = "mine.so"; },
+       "then perf record noisefloor run gemm/m=1,n=2,k=3/bf16/ptx --device host --plugin mine.so."},
+      {[](MadeUp& m) { m.row().plugin = "mine.so", status(m, Outcome::incorrect); },
+       "Run it alone (noisefloor run gemm/m=1,n=2,k=3/bf16/ptx --plugin mine.so), then under compute-sanitizer."},
+  };
+  for (const auto& [change, says] : cases) {
+    MadeUp made;
+    made.add_rival(50);
+    change(made);
+    const std::string experiment = made.explained().findings.front().experiment;
+    EXPECT_NE(experiment.find(says), std::string::npos) << experiment;
+  }
+  MadeUp counted, host;
+  counted.row().plugin = "mine.so", counted.row().counter_status = "off", counted.row().l2_bytes.reset();
+  EXPECT_NE(explanation_text(counted.explained()).find("sweep --ops gemm --plugin mine.so --counters"),
+            std::string::npos);
+  host.row().kind = "host", host.row().arch = "x86-64-v4", host.ceilings.rows.clear();
+  const std::string text = explanation_text(host.explained());
   EXPECT_NE(text.find("get it: noisefloor sweep --ops gemm --device host --out DIR"), std::string::npos) << text;
   EXPECT_EQ(text.find("scripts/ncu"), std::string::npos) << text;
 }

@@ -110,13 +110,11 @@ TEST(Files, OfDeepJsonAreRefused) {
     return R"({"device":"d","commit":"c","x":)" + std::string(depth, '[') + std::string(depth, ']') + "}";
   };
   write(folder / "env.json", nested(20));
-  EXPECT_TRUE(read_json_object(folder / "env.json").is_object());
   EXPECT_EQ(read_environment(folder / "env.json").device, "d");
   for (const std::string& text : {nested(1000), std::string(1'000'000, '[')}) {
     write(folder / "env.json", text);
-    for (const auto& read : {std::function<void()>([&] { (void)read_json_object(folder / "env.json"); }),
-                             std::function<void()>([&] { (void)read_environment(folder / "env.json"); })})
-      EXPECT_NE(message_of(read).find("env.json: is n"), std::string::npos) << message_of(read);
+    const std::string message = message_of([&] { (void)read_environment(folder / "env.json"); });
+    EXPECT_NE(message.find("env.json: is n"), std::string::npos) << message;
   }
   for (const char* text : {"5", "[]", "null", "\"a\""}) {
     write(folder / "env.json", text);

@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "reports/gate/gate_report.h"
-#include "reports/run/selected_cases.h"
+#include "reports/run/network_problems.h"
 #include "tests/support/gate_runs.h"
 #include "tests/support/temporary_folder.h"
 

@@ -6,6 +6,8 @@
 
 #include <cmath>
 #include <fstream>
+#include <ranges>
+#include <tuple>
 
 #include "reports/run/samples_line.h"
 #include "tests/support/temporary_folder.h"
@@ -105,8 +107,8 @@ TEST_F(RunFilesTest, NamesFilesThatAreNotThere) {
 
 TEST_F(RunFilesTest, NamesWhatIsWrongInTheEnvironment) {
   const std::pair<const char*, const char*> cases[] = {
-      {"", "env.json:1: not JSON, or cut off there"},
-      {"{\n\"device\": \"a\",\n", "env.json:3: not JSON, or cut off there"},
+      {"", "env.json:1: is not JSON"},
+      {"{\n\"device\": \"a\",\n", "env.json:3: is not JSON"},
       {"[]", "env.json: is not a JSON object"},
       {R"({"commit": "abc"})", "env.json: field 'device' is missing"},
       {R"({"device": 1, "commit": "abc"})", "env.json: field 'device' is not a text"},
@@ -117,13 +119,14 @@ TEST_F(RunFilesTest, NamesWhatIsWrongInTheEnvironment) {
        "env.json: field 'power_limit_w' is not a number from 0"},
       {R"({"device": "a", "commit": "b", "power_limit_w": -1.5})",
        "env.json: field 'power_limit_w' is not a number from 0"},
+      {R"({"device": "a", "commit": "b", "l2_bytes": "big"})", "env.json: field 'l2_bytes' is not a number from 0"},
       {R"({"device": "a", "commit": "b", "cudnn": 9})", "env.json: field 'cudnn' is not a text"},
       {R"({"device": "a", "commit": "b", "command_lines": ["sweep"]})",
        "env.json: field 'command_lines' is not a list of lists of texts"},
   };
   for (const auto& [text, says] : cases) {
     write("env.json", text);
-    EXPECT_EQ(message(), says);
+    EXPECT_TRUE(message().starts_with(says)) << message();
   }
 }
 
@@ -136,16 +139,19 @@ TEST_F(RunFilesTest, NamesWhatIsWrongInTheRows) {
   SweepRow nameless = ok_row("");
   write("sweep.csv", header + to_csv(nameless));
   EXPECT_EQ(message(), "sweep.csv:2: column 'variant' is blank");
-  SweepRow fewer = ok_row("naive");
-  fewer.samples = 2;
-  write("sweep.csv", header + to_csv(fewer));
-  EXPECT_NE(message().find("sweep.csv:2: column 'samples' is 2, but"), std::string::npos);
-  for (const char* time : {"nan", "-1", "0", "inf", ""}) {
-    std::string wrong = row;
-    wrong.replace(wrong.find(",2,,"), 3, std::string(",") + time + ",");
-    write("sweep.csv", header + wrong);
-    EXPECT_TRUE(message().starts_with("sweep.csv:2: column 'time_cold_us': ")) << time << ": " << message();
-  }
+  const std::tuple<const char*, const char*, std::vector<std::string>> cells[] = {
+      {",2,,", "'time_cold_us': ", {",nan,,", ",-1,,", ",0,,", ",inf,,", ",,,"}},
+      {",1,", "'time_warm_us': ", {",0,"}},
+      {",ok,", "'status': 'fine'", {",fine,"}},
+      {"\"m=1,n=2,k=3\",", "'networks': ", {"p,adm64", "p,adm64:0"}},
+      {"m=1", "'problem' has 5", {"m=" + std::string(5000, '1')}}};
+  for (const auto& [old, says, changed] : cells)
+    for (const std::string& text : changed) {
+      std::string wrong = row;
+      wrong.replace(wrong.find(old), std::string(old).size(), text);
+      write("sweep.csv", header + wrong);
+      EXPECT_TRUE(message().starts_with(fmt::format("sweep.csv:2: column {}", says))) << text << ": " << message();
+    }
   write("sweep.csv", "op,variant\n");
   EXPECT_EQ(message(), "sweep.csv:1: no column 'kind', without which a row means nothing");
   write("sweep.csv", "op,variant,op\n");
@@ -156,100 +162,48 @@ TEST_F(RunFilesTest, NamesWhatIsWrongInTheRows) {
 
 // Files that are well formed, and contradict each other.
 TEST_F(RunFilesTest, NamesRowsThatContradictTheirSamples) {
-  const std::string header = sweep_csv_header();
-  for (const double time : {1e308, 39.0, 2.01, 1.5}) {
-    SweepRow wrong = ok_row("naive");
-    wrong.time_cold_us = time;
-    write("sweep.csv", header + to_csv(wrong));
-    EXPECT_TRUE(message().starts_with("sweep.csv:2: column 'time_cold_us' is ")) << message();
-    EXPECT_NE(message().find("but the median of its cold_us is 2 ("), std::string::npos) << message();
-    wrong.status = Outcome::throttled;  // has no time to compare
-    write("sweep.csv", header + to_csv(wrong));
-    EXPECT_EQ(message(), "");
+  using Change = void (*)(SweepRow&);
+  const struct {
+    Change change;
+    const char *samples, *says;  // "": it is read
+  } cases[] = {
+      {[](SweepRow&) {}, "", ""},
+      {[](SweepRow& row) { row.time_cold_us = 1e308; }, "", "'time_cold_us' is 1e+308, but the median of its cold_us"},
+      {[](SweepRow& row) { row.time_cold_us = 2.01; }, "", "'time_cold_us' is 2.01, but the median of its cold_us"},
+      {[](SweepRow& row) { row.time_cold_us = 1.5; }, "", "'time_cold_us' is 1.5, but the median of its cold_us is 2"},
+      {[](SweepRow& row) { row.time_cold_us = 9, row.status = Outcome::throttled; }, "", ""},  // no time to compare
+      {[](SweepRow& row) { row.samples = 2; }, "", "'samples' is 2, but"},
+      {[](SweepRow& row) { row.warm_samples = 1; }, "", ""},
+      {[](SweepRow& row) { row.warm_samples = 2; }, "", "'warm_samples' is 2, but there are 1 warm"},
+      // The gate would go by the cold time alone.
+      {[](SweepRow& row) { row.time_warm_us.reset(); }, "", "'time_warm_us' and 'time_warm_serial_us' are blank"},
+      {[](SweepRow&) {}, R"(,"warm_us":[1],"warm_serial_us":[1])", "'time_warm_serial_us' is blank"},
+      {[](SweepRow& row) { row.time_warm_us = 1.1; }, "", "'time_warm_us' is 1.1, but the median of its warm_us is 1"},
+      // Without serial samples the warm ones are meant.
+      {[](SweepRow& row) { row.time_warm_serial_us = 1; }, "", ""},
+      {[](SweepRow& row) { row.time_warm_serial_us = 1e300; }, "",
+       "'time_warm_serial_us' is 1e+300, but the median of"},
+      {[](SweepRow& row) { row.time_warm_serial_us = 1, row.time_warm_us.reset(); }, " ", "there are no warm_us"},
+      {[](SweepRow& row) { row.edge_us = 1.3; }, R"(,"warm_us":[1],"warm_edge_us":[1.3])", ""},
+      {[](SweepRow& row) { row.edge_us = row.time_warm_serial_us = 1; },
+       R"(,"warm_us":[1],"warm_edge_us":[1],"warm_serial_us":[1],"warm_serial_edge_us":[1.2])", "'edge_us' is 1, but"},
+      {[](SweepRow& row) { row.max_rel_error = row.tolerance = 0.01; }, "", ""},
+      {[](SweepRow& row) { row.max_rel_error = 0.011, row.tolerance = 0.01; }, "", "'max_rel_error' is 0.011, but"},
+      {[](SweepRow& row) { row.max_rel_error = 1, row.tolerance = 0, row.status = Outcome::incorrect; }, "", ""},
+  };
+  for (const auto& [change, samples, says] : cases) {
+    SweepRow row = ok_row("naive");
+    change(row);
+    write("sweep.csv", sweep_csv_header() + to_csv(row));
+    write("samples.jsonl",
+          line(R"("cold_us":[1.5,2,3])" + std::string(*samples == '\0' ? R"(,"warm_us":[1])" : samples)) + "\n");
+    if (*says == '\0') {
+      EXPECT_EQ(message(), "");
+    } else {
+      EXPECT_TRUE(message().starts_with("sweep.csv:2: column")) << message();
+      EXPECT_NE(message().find(says), std::string::npos) << message();
+    }
   }
-  SweepRow warm = ok_row("naive");
-  write("sweep.csv", header + to_csv(warm));
-  EXPECT_EQ(message(), "");
-  warm.time_warm_us.reset();  // the gate would go by the cold time alone
-  write("sweep.csv", header + to_csv(warm));
-  EXPECT_TRUE(
-      message().starts_with("sweep.csv:2: columns 'time_warm_us' and 'time_warm_serial_us' are blank, but there are 1"))
-      << message();
-  warm.time_warm_us = 1.1;
-  write("sweep.csv", header + to_csv(warm));
-  EXPECT_TRUE(message().starts_with("sweep.csv:2: column 'time_warm_us' is 1.1, but the median of its warm_us is 1"))
-      << message();
-
-  SweepRow serial = ok_row("naive");
-  serial.time_warm_serial_us = 1;  // without serial samples the warm ones are meant
-  write("sweep.csv", header + to_csv(serial));
-  EXPECT_EQ(message(), "");
-  serial.time_warm_serial_us = 1e300;
-  write("sweep.csv", header + to_csv(serial));
-  EXPECT_TRUE(message().starts_with(
-      "sweep.csv:2: column 'time_warm_serial_us' is 1e+300, but the median of its warm_us is 1 ("))
-      << message();
-  serial.time_warm_us.reset();
-  write("sweep.csv", header + to_csv(serial));
-  write("samples.jsonl", line(R"("cold_us":[1.5,2,3])") + "\n");
-  EXPECT_TRUE(message().starts_with("sweep.csv:2: column 'time_warm_serial_us' is 1e+300, but there are no warm_us ("))
-      << message();
-
-  SweepRow edges = ok_row("naive");
-  edges.edge_us = 1.3;
-  edges.time_warm_serial_us = 1;
-  write("sweep.csv", header + to_csv(edges));
-  const std::string samples = R"("cold_us":[1,2,3],"warm_us":[1],"warm_edge_us":[1.3])";
-  write("samples.jsonl", line(samples) + "\n");
-  EXPECT_EQ(message(), "");
-  write("samples.jsonl", line(samples + R"(,"warm_serial_us":[1],"warm_serial_edge_us":[1.2])") + "\n");
-  EXPECT_TRUE(
-      message().starts_with("sweep.csv:2: column 'edge_us' is 1.3, but the median of its warm_serial_edge_us is 1.2"))
-      << message();
-}
-
-TEST_F(RunFilesTest, NamesRatesThatAreNotOfTheRowsTime) {
-  const auto with = [&](auto change) {
-    SweepRow row = ok_row("naive");
-    row.flops = 3e6, row.bytes = 7, row.gflops = 1500, row.gbps = 3.5e-3;
-    row.attainable_gflops = 4500, row.pct_of_roof = 100.0 / 3;  // is printed with six digits
-    change(row);
-    write("sweep.csv", sweep_csv_header() + to_csv(row));
-    return message();
-  };
-  EXPECT_EQ(with([](SweepRow&) {}), "");
-  EXPECT_EQ(with([](SweepRow& row) { row.gflops.reset(), row.attainable_gflops.reset(); }), "") << "blank";
-  EXPECT_EQ(with([](SweepRow& row) { row.flops = row.gflops = row.pct_of_roof = 0; }), "") << "copies only";
-  EXPECT_EQ(with([](SweepRow& row) { row.gflops = 1501; }),
-            "sweep.csv:2: column 'gflops' is 1501, but flops over the cold time is 1500");
-  EXPECT_EQ(with([](SweepRow& row) { row.gbps = 0.1; }),
-            "sweep.csv:2: column 'gbps' is 0.1, but bytes over the cold time is 0.0035");
-  EXPECT_EQ(with([](SweepRow& row) { row.pct_of_roof = 90; }),
-            "sweep.csv:2: column 'pct_of_roof' is 90, but gflops over attainable_gflops is 33.3333");
-  EXPECT_EQ(with([](SweepRow& row) { row.pct_of_roof = 90, row.status = Outcome::throttled; }), "");
-  EXPECT_EQ(with([](SweepRow& row) { row.flops = 35, row.gflops = 0.0175, row.pct_of_roof.reset(), row.ai = 5; }), "");
-  EXPECT_EQ(with([](SweepRow& row) { row.flops = 35, row.gflops = 0.0175, row.pct_of_roof.reset(), row.ai = 1e9; }),
-            "sweep.csv:2: column 'ai' is 1e+09, but flops over bytes is 5");
-}
-
-TEST_F(RunFilesTest, NamesDuelsThatLackAPart) {
-  const auto with = [&](auto change) {
-    SweepRow row = ok_row("naive");
-    row.rival = "tiled";
-    row.duel_warm = 1.2, row.duel_warm_low = 1.1, row.duel_warm_high = 1.3;
-    change(row);
-    write("sweep.csv", sweep_csv_header() + to_csv(row));
-    return message();
-  };
-  EXPECT_EQ(with([](SweepRow&) {}), "");
-  EXPECT_EQ(with([](SweepRow& row) { row.rival.clear(); }),
-            "sweep.csv:2: column 'duel_warm' is 1.2, but 'rival' is blank");
-  EXPECT_EQ(with([](SweepRow& row) { row.duel_warm_low.reset(); }),
-            "sweep.csv:2: columns 'duel_warm', 'duel_warm_low' and 'duel_warm_high': some are blank, some not");
-  EXPECT_EQ(with([](SweepRow& row) { row.duel_cold_high = 2; }),
-            "sweep.csv:2: columns 'duel_cold', 'duel_cold_low' and 'duel_cold_high': some are blank, some not");
-  EXPECT_EQ(with([](SweepRow& row) { row.duel_warm = 1.4; }),
-            "sweep.csv:2: column 'duel_warm' is 1.4, outside its interval, 1.1 to 1.3");
 }
 
 TEST_F(RunFilesTest, LeavesOutWhatDramMovesBelowL2) {
@@ -267,8 +221,6 @@ TEST_F(RunFilesTest, LeavesOutWhatDramMovesBelowL2) {
     write("env.json", kEnvironment);
     EXPECT_EQ(read_run(folder_.path()).rows.at(0).dram_read_bytes, 5) << "its L2 is not known";
   }
-  write("env.json", R"({"device": "Test GPU", "commit": "abc", "l2_bytes": "big"})");
-  EXPECT_EQ(message(), "env.json: field 'l2_bytes' is not a number from 0");
 }
 
 TEST_F(RunFilesTest, NamesRowsOfAnotherDeviceOrCommit) {
@@ -284,62 +236,24 @@ TEST_F(RunFilesTest, NamesRowsOfAnotherDeviceOrCommit) {
   EXPECT_EQ(with([](SweepRow& one) { one.commit = "abc"; }), "");
 }
 
-TEST_F(RunFilesTest, RefusesNegativeNumbers) {
-  const auto refused = [&](const char* column, auto change) {
-    SweepRow row = ok_row("naive");
-    change(row);
-    write("sweep.csv", sweep_csv_header() + to_csv(row));
-    EXPECT_TRUE(message().starts_with(std::string("sweep.csv:2: column '") + column + "': ")) << message();
-    EXPECT_TRUE(message().ends_with(" is negative")) << message();
-  };
-  refused("gflops", [](SweepRow& row) { row.gflops = -1; });
-  refused("bytes", [](SweepRow& row) { row.bytes = -1e9; });
-  refused("sm_clock_mhz", [](SweepRow& row) { row.sm_clock_mhz = -1980; });
-  refused("registers", [](SweepRow& row) { row.registers = -1; });
-  refused("samples", [](SweepRow& row) { row.samples = -3; });
-  refused("time_cold_mad_us", [](SweepRow& row) { row.time_cold_mad_us = -0.1; });
-}
-
 TEST_F(RunFilesTest, RefusesNumbersOutsideTheirRange) {
-  const auto with = [&](const std::string& column, const std::string& text) {
-    std::string header = "op,variant,kind,dtype,problem,status,device,time_cold_us,time_warm_us," + column;
-    write("sweep.csv", header + "\ngemm,naive,naive,bf16,\"m=1,n=2,k=3\",ok,Test GPU,2,1," + text + "\n");
-    return message();
+  const std::tuple<const char*, std::vector<const char*>, const char*> cases[] = {
+      {"places processes", {"", "3"}, ""},
+      {"places processes", {"0"}, "is not a number from 1"},
+      {"places processes samples", {"1.5", "9999999999999999999"}, "is not a whole number"},
+      {"places warm_samples registers waited_pct max_rel_error gflops bytes time_cold_mad_us", {"-1"}, "is negative"},
+      {"waited_pct", {"100"}, ""},
+      {"waited_pct", {"100.1"}, "is not a percentage from 0 to 100"},
+      {"waited_pct max_rel_error", {"nan", "inf"}, "is not a finite number"},
   };
-  for (const char* column : {"places", "processes"}) {
-    EXPECT_EQ(with(column, "3"), "");
-    EXPECT_EQ(with(column, ""), "");
-    EXPECT_EQ(with(column, "0"), fmt::format("sweep.csv:2: column '{}': '0' is not a number from 1", column));
-  }
-  EXPECT_EQ(with("warm_samples", "1"), "");
-  EXPECT_TRUE(with("warm_samples", "2").starts_with("sweep.csv:2: column 'warm_samples' is 2, but there are 1 warm"))
-      << message();
-  EXPECT_EQ(with("waited_pct", "100"), "");
-  EXPECT_EQ(with("waited_pct", "100.1"), "sweep.csv:2: column 'waited_pct': '100.1' is not a percentage from 0 to 100");
-  for (const char* column : {"places", "processes", "samples", "warm_samples"}) {
-    EXPECT_EQ(with(column, "1.5"), fmt::format("sweep.csv:2: column '{}': '1.5' is not a whole number", column));
-    EXPECT_EQ(with(column, "9999999999999999999"),
-              fmt::format("sweep.csv:2: column '{}': '9999999999999999999' is not a whole number", column));
-  }
-  for (const char* column : {"places", "processes", "warm_samples", "waited_pct", "max_rel_error"})
-    EXPECT_EQ(with(column, "-1"), fmt::format("sweep.csv:2: column '{}': '-1' is negative", column));
-  for (const char* column : {"waited_pct", "max_rel_error"})
-    for (const char* text : {"nan", "inf"})
-      EXPECT_EQ(with(column, text), fmt::format("sweep.csv:2: column '{}': '{}' is not a finite number", column, text));
-}
-
-TEST_F(RunFilesTest, NamesAnErrorAboveItsTolerance) {
-  SweepRow row = ok_row("naive");
-  row.max_rel_error = row.tolerance = 0.01;
-  const auto written = [&] {
-    write("sweep.csv", sweep_csv_header() + to_csv(row));
-    return message();
-  };
-  EXPECT_EQ(written(), "");
-  row.max_rel_error = 0.011;
-  EXPECT_EQ(written(), "sweep.csv:2: column 'max_rel_error' is 0.011, but status is ok and tolerance 0.01");
-  row.status = Outcome::incorrect;
-  EXPECT_EQ(written(), "");
+  for (const auto& [columns, texts, says] : cases)
+    for (const auto column : std::views::split(std::string_view(columns), ' '))
+      for (const char* text : texts) {
+        const std::string name(column.begin(), column.end());
+        write("sweep.csv", "op,variant,kind,dtype,problem,status,device,time_cold_us,time_warm_us," + name +
+                               "\ngemm,naive,naive,bf16,\"m=1,n=2,k=3\",ok,Test GPU,2,1," + text + "\n");
+        EXPECT_EQ(message(), *says == '\0' ? "" : fmt::format("sweep.csv:2: column '{}': '{}' {}", name, text, says));
+      }
 }
 
 TEST_F(RunFilesTest, ReadsWhatAKilledSweepLeft) {

@@ -8,8 +8,8 @@
 #include "reports/page/html_page.h"
 #include "reports/page/run_report.h"
 #include "reports/run/files.h"
-#include "reports/run/samples_file.h"
-#include "reports/run/selected_cases.h"
+#include "reports/run/network_problems.h"
+#include "reports/run/run_files.h"
 #include "tests/support/temporary_folder.h"
 
 namespace noisefloor {

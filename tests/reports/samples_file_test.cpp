@@ -1,5 +1,5 @@
 // Packed samples are read as those that are not, and what is damaged is refused by name.
-#include "reports/run/samples_file.h"
+#include "reports/run/run_files.h"
 
 #include <gtest/gtest.h>
 #include <zlib.h>

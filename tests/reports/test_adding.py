@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = Path(os.environ.get("NOISEFLOOR_BINARY", ""))
 BUILD = PROGRAM.parent.parent
 EXAMPLE = re.compile(r"<!-- example: (\w+), (new|in) ([^\s,]+)(?:, (after|before): (.*?))? -->\n```\w*\n(.*?)```", re.S)
-OF_ROWS = ["reports/page/column_json.cpp", *(f"reports/run/{name}.cpp" for name in ("bound", "case_id", "columns", "csv", "files", "sweep_csv"))]
+OF_ROWS = ["reports/page/column_json.cpp", *(f"reports/run/{name}.cpp" for name in ("case_id", "columns", "csv", "files", "statistics", "sweep_csv"))]
 DRIVER = """
 #include <fstream>
 #include <iostream>
