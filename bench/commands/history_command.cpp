@@ -57,8 +57,8 @@ void add_history_command(CLI::App& app, CommandResult result) {
   add_output_file(command, "--html", arguments.html, "Also write the trend as an interactive page");
   add_output_file(command, "--csv", arguments.csv, "Also write the trend as CSV");
   command.footer(
-      "A change of level is marked if the runs' samples before and after differ (Mann-Whitney, p < 0.01 after "
-      "correction),\nand the levels differ by more than 3 % and 0.5 us. Runs of different devices are kept apart.");
+      "A change of level is marked if the levels differ by more than 3 % and 0.5 us, and the intervals of the runs'\n"
+      "medians lie apart. Runs of different devices are kept apart.");
 }
 
 }  // namespace noisefloor

@@ -4,18 +4,20 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <set>
+#include <span>
 #include <stdexcept>
 
 #include "reports/run/files.h"
+#include "reports/run/statistics.h"
 #include "reports/totals/totals.h"
 
 namespace noisefloor {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::size_t kPasses = 50;  // samples of a total: as many imaginary forward passes
 
 bool chosen(const std::vector<std::string>& names, const std::string& name) {
   return names.empty() || std::find(names.begin(), names.end(), name) != names.end();
@@ -80,16 +82,19 @@ std::optional<double> time_of(const SweepRow& row, bool warm) {
   return warm ? row.time_warm_us : row.time_cold_us;
 }
 
-std::span<const double> samples_of(const HistoryRun& run, const SweepRow& row, bool warm) {
+// Without samples the median alone.
+RunValue value_of(const HistoryRun& run, const SweepRow& row, bool warm) {
+  const double time = *time_of(row, warm);
   const auto found = run.files.samples.find(row);
-  if (found == run.files.samples.end()) return {};
-  return warm ? found->second.warm_us : found->second.cold_us;
+  if (found == run.files.samples.end()) return {time, time, time};
+  const auto& samples = warm ? found->second.warm_us : found->second.cold_us;
+  if (samples.empty()) return {time, time, time};
+  const Interval interval = median_interval(samples, 3);
+  return {time, interval.low, interval.high};
 }
 
 // A series before the changes are looked for: by the run's index, its value.
-struct Traced {
-  std::map<std::size_t, RunValue> values;
-};
+using Traced = std::map<std::size_t, RunValue>;
 using Traces = std::map<std::pair<std::string, std::string>, Traced>;  // device, name
 
 void trace_cases(const HistoryRun& run, std::size_t index, const HistorySelection& selection, const NameFilter& filter,
@@ -103,25 +108,21 @@ void trace_cases(const HistoryRun& run, std::size_t index, const HistorySelectio
         continue;
     }
     const std::string name = row.name();
-    const auto time = time_of(row, selection.warm);
-    if (!time || !filter(name)) continue;
-    const auto samples = samples_of(run, row, selection.warm);
-    traces[{run.files.environment.device, name}].values[index] = {*time, {samples.begin(), samples.end()}};
+    if (!time_of(row, selection.warm) || !filter(name)) continue;
+    traces[{run.files.environment.device, name}][index] = value_of(run, row, selection.warm);
   }
 }
 
-// Over all of the problems, or nothing. The i-th sample is a forward pass made of one sample of each problem, picked
-// evenly over those that were taken.
+// Over all of the problems, or nothing.
 std::optional<RunValue> value_of(const HistoryRun& run, const NetworkTotal& total, bool warm) {
   if ((warm ? total.warm_missing : total.missing) > 0) return std::nullopt;
-  RunValue value{warm ? total.warm_microseconds : total.microseconds, std::vector<double>(kPasses)};
+  RunValue sum{warm ? total.warm_microseconds : total.microseconds};
   for (const auto& [row, count] : total.parts) {
-    const auto samples = samples_of(run, *row, warm);
-    if (samples.empty()) value.samples.clear();
-    for (std::size_t i = 0; i < value.samples.size(); ++i)
-      value.samples[i] += samples[i * samples.size() / kPasses] * static_cast<double>(count);
+    const RunValue part = value_of(run, *row, warm);
+    sum.low += part.low * static_cast<double>(count);
+    sum.high += part.high * static_cast<double>(count);
   }
-  return value;
+  return sum;
 }
 
 void trace_totals(const HistoryRun& run, std::size_t index, const HistorySelection& selection, Traces& traces) {
@@ -130,28 +131,65 @@ void trace_totals(const HistoryRun& run, std::size_t index, const HistorySelecti
     if (selection.variants.empty() ? total.choice != kOwnBest : !chosen(selection.variants, total.choice)) continue;
     const std::string name = fmt::format("{}/{}/{}/{}", total.network, total.op, total.dtype, total.choice);
     if (const auto value = value_of(run, total, selection.warm))
-      traces[{run.files.environment.device, name}].values[index] = *value;
+      traces[{run.files.environment.device, name}][index] = *value;
   }
 }
 
+using Values = std::span<const RunValue>;
+
+RunValue level_of(Values runs) {
+  const auto middle = [&](double RunValue::*of) {
+    std::vector<double> all;
+    for (const RunValue& run : runs) all.push_back(run.*of);
+    return median(std::move(all));
+  };
+  return {middle(&RunValue::value), middle(&RunValue::low), middle(&RunValue::high)};
+}
+
+bool lie_apart(const RunValue& before, const RunValue& after) {
+  const double least = std::max(kLeastChange * before.value, kLeastChangeUs);
+  return std::abs(after.value - before.value) > least && (after.low > before.high || after.high < before.low);
+}
+
 HistorySeries series_of(const std::string& device, const std::string& name, const Traced& traced,
-                        const std::vector<std::size_t>& runs_of_device, const ChangeRule& rule) {
+                        const std::vector<std::size_t>& runs_of_device) {
   HistorySeries series{name, device, runs_of_device, {}, {}};
   std::vector<RunValue> present;
   std::vector<std::size_t> place;
   for (std::size_t i = 0; i < runs_of_device.size(); ++i) {
-    const auto found = traced.values.find(runs_of_device[i]);
-    series.values.push_back(found == traced.values.end() ? std::nullopt : std::optional(found->second.value));
-    if (found == traced.values.end()) continue;
+    const auto found = traced.find(runs_of_device[i]);
+    series.values.push_back(found == traced.end() ? std::nullopt : std::optional(found->second.value));
+    if (found == traced.end()) continue;
     present.push_back(found->second);
     place.push_back(i);
   }
-  series.changes = change_points(present, rule);
+  series.changes = changes_of(present);
   for (ChangePoint& change : series.changes) change.index = place[change.index];
   return series;
 }
 
 }  // namespace
+
+std::vector<ChangePoint> changes_of(std::span<const RunValue> runs) {
+  std::vector<std::size_t> begins{0};
+  for (std::size_t i = 1; i < runs.size(); ++i)
+    if (lie_apart(level_of(runs.subspan(begins.back(), i - begins.back())), runs[i])) begins.push_back(i);
+  for (;;) {
+    std::vector<ChangePoint> changes;
+    std::size_t closest = 0;
+    double least = std::numeric_limits<double>::infinity();
+    for (std::size_t i = 1; i < begins.size(); ++i) {
+      const std::size_t end = i + 1 < begins.size() ? begins[i + 1] : runs.size();
+      const RunValue before = level_of(runs.subspan(begins[i - 1], begins[i] - begins[i - 1])),
+                     after = level_of(runs.subspan(begins[i], end - begins[i]));
+      changes.push_back({begins[i], before.value, after.value});
+      const double size = std::abs(after.value - before.value);
+      if (!lie_apart(before, after) && size < least) closest = i, least = size;
+    }
+    if (closest == 0) return changes;
+    begins.erase(begins.begin() + static_cast<std::ptrdiff_t>(closest));
+  }
+}
 
 std::vector<HistoryRun> read_history(const std::vector<fs::path>& folders, std::vector<fs::path>* left_out) {
   std::vector<HistoryRun> runs;
@@ -186,13 +224,11 @@ History trace_history(const std::vector<HistoryRun>& runs, const HistorySelectio
                                          selection.case_pattern.empty() ? "complete total" : "timed case",
                                          fmt::join(networks, ", "), fmt::join(ops, ", ")));
   }
-  ChangeRule rule;
-  rule.series_compared = traces.size();
   History history;
   for (const auto& [device, indices] : by_device)
     history.order.insert(history.order.end(), indices.begin(), indices.end());
   for (const auto& [key, traced] : traces)
-    history.series.push_back(series_of(key.first, key.second, traced, by_device.at(key.first), rule));
+    history.series.push_back(series_of(key.first, key.second, traced, by_device.at(key.first)));
   return history;
 }
 

@@ -3,10 +3,10 @@
 
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "reports/history/change_points.h"
 #include "reports/run/network_problems.h"
 #include "reports/run/run_files.h"
 
@@ -35,6 +35,19 @@ struct HistorySelection {
   bool warm = false;
 };
 
+// One run's value in a series, microseconds: the median, and its interval of three standard deviations.
+struct RunValue {
+  double value = 0, low = 0, high = 0;
+};
+struct ChangePoint {
+  std::size_t index;     // the first run of the new level
+  double before, after;  // medians of the runs from the change before to the change after
+};
+// A run that lies apart from the level before it begins the next: by more than both of these, and so do the intervals.
+// Then levels whose runs are all known join where they do not lie apart after all, the closest two first.
+inline constexpr double kLeastChange = 0.03, kLeastChangeUs = 0.5;
+std::vector<ChangePoint> changes_of(std::span<const RunValue> runs);
+
 // One line of the trend: a case, or an op's part of a network's total.
 struct HistorySeries {
   std::string name;                           // "gemm/m=1,n=768,k=192/bf16/ptx_sm90a", "adm64-b1/gemm/bf16/own best"
@@ -54,7 +67,7 @@ History trace_history(const std::vector<HistoryRun>& runs, const HistorySelectio
 
 // Text for the terminal: runs, a line a series with its last values (a '*' where it changed), and the changes.
 std::string history_table(const std::vector<HistoryRun>& runs, const History& history);
-// A line a series and run: device,series,run,time_utc,commit,time_us,changed_pct,p.
+// A line a series and run: device,series,run,time_utc,commit,time_us,changed_pct.
 std::string history_csv(const std::vector<HistoryRun>& runs, const History& history);
 // The page; `message`, where given, gets what to do about a plotting library that was not found.
 std::string history_html(const std::vector<HistoryRun>& runs, const History& history, bool warm, std::string* message);

@@ -68,9 +68,9 @@ std::string device_table(const std::vector<HistoryRun>& runs, const History& his
   }
   for (const HistorySeries* one : series)
     for (const ChangePoint& change : one->changes)
-      text += fmt::format("changed at #{} ({}): {}: {} -> {} us ({:+.1f} %, p {:.1g})\n", change.index + 1,
+      text += fmt::format("changed at #{} ({}): {}: {} -> {} us ({:+.1f} %)\n", change.index + 1,
                           runs[one->runs[change.index]].files.environment.commit, one->name, value_text(change.before),
-                          value_text(change.after), percent(change), change.p);
+                          value_text(change.after), percent(change));
   return text;
 }
 
@@ -102,17 +102,16 @@ std::string history_table(const std::vector<HistoryRun>& runs, const History& hi
 }
 
 std::string history_csv(const std::vector<HistoryRun>& runs, const History& history) {
-  std::string text = "device,series,run,time_utc,commit,time_us,changed_pct,p\n";
+  std::string text = "device,series,run,time_utc,commit,time_us,changed_pct\n";
   for (const HistorySeries& series : history.series)
     for (std::size_t i = 0; i < series.runs.size(); ++i) {
       const HistoryRun& run = runs[series.runs[i]];
       const ChangePoint* change = change_at(series, i);
-      text += fmt::format("{},{},{},{},{},{},{},{}\n", quote_csv(series.device), quote_csv(series.name),
+      text += fmt::format("{},{},{},{},{},{},{}\n", quote_csv(series.device), quote_csv(series.name),
                           quote_csv(folder_name(run)), quote_csv(run.files.environment.time_utc),
                           quote_csv(run.files.environment.commit),
                           series.values[i] ? fmt::format("{:.6g}", *series.values[i]) : "",
-                          change != nullptr ? fmt::format("{:.3g}", percent(*change)) : "",
-                          change != nullptr ? fmt::format("{:.2g}", change->p) : "");
+                          change != nullptr ? fmt::format("{:.3g}", percent(*change)) : "");
     }
   return text;
 }
@@ -134,7 +133,7 @@ std::string history_html(const std::vector<HistoryRun>& runs, const History& his
     Json values = Json::array(), changes = Json::array();
     for (const auto& value : series.values) values.push_back(value ? Json(*value) : Json());
     for (const ChangePoint& change : series.changes)
-      changes.push_back({{"at", change.index}, {"before", change.before}, {"after", change.after}, {"p", change.p}});
+      changes.push_back({{"at", change.index}, {"before", change.before}, {"after", change.after}});
     data["series"].push_back({{"name", series.name},
                               {"device", series.device},
                               {"runs", series.runs},

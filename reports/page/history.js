@@ -93,8 +93,8 @@ byId("subtitle").textContent = `${page.runs.length} runs · ${page.series.length
 if (manyDevices)
   replaceChildren(byId("notices"), [element("p", {class: "notice"}, "Runs of more than one device: no series mixes them.")]);
 const changed = page.series.flatMap((series) => series.changes.map((change) => [
-  series.name, series.device, `#${change.at + 1}`, runOf(series, change.at).commit, formatNumber(change.before), formatNumber(change.after), percent(change), change.p.toExponential(0)]));
-replaceChildren(byId("change-list"), [changed.length > 0 ? simpleTable(["series", "device", "run", "commit", "before µs", "after µs", "change", "p"], changed, 4)
+  series.name, series.device, `#${change.at + 1}`, runOf(series, change.at).commit, formatNumber(change.before), formatNumber(change.after), percent(change)]));
+replaceChildren(byId("change-list"), [changed.length > 0 ? simpleTable(["series", "device", "run", "commit", "before µs", "after µs", "change"], changed, 4)
                                                          : element("p", {class: "muted"}, "No change of level in any series.")]);
 replaceChildren(byId("run-list"), [simpleTable(["run", "time", "commit", "folder", "device", "driver"],
   page.runs.map((run) => [`#${run.number}`, run.time, run.commit, run.folder, run.device, run.driver]), 9)]);
