@@ -1,10 +1,9 @@
-"""Draws a run for a README: python3 reports/plots/plot_roofline.py RUN_DIR [--plot roofline|baselines|totals] [--out FILE.png|.svg] [--theme dark]
+"""Draws a run for a README: python3 reports/plots/plot_roofline.py RUN_DIR [--plot roofline|overview] [--out FILE.png|.svg] [--theme dark]
 
-The plots of report.html, standing still, in its colours (reports/page/style.json). Reads sweep.csv and ceilings.csv, for totals
-totals.csv, which `noisefloor roofline RUN_DIR` writes.
+Pictures standing still, in the colours of report.html (reports/page/style.json), from sweep.csv and ceilings.csv.
   roofline    a panel an op: intensity against rate under measured (solid) and datasheet (dashed) ceilings, a mark a verified row
-  baselines   the longest problems of each op: speed of every variant relative to the fastest, the upright line the best baseline
-  totals      one forward pass of each network: ours and the baselines that have all of its problems
+  overview    the front page's. Above: whole networks, a bar for ours, the libraries', the fastest of both and torch.compile; shorter is faster. Below,
+              where there are rows of ops: one roofline of all, the fastest own variant and baseline of each problem. It needs rows of whole networks.
 """
 
 import argparse
@@ -24,9 +23,13 @@ except ImportError as error:
     sys.exit(2)
 
 STYLE = json.loads((Path(__file__).resolve().parents[1] / "page" / "style.json").read_text())
-PROBLEMS_AN_OP = 4  # of --plot baselines
 ROOFLINES_A_ROW = 5
 TITLE_LENGTH = 46  # letters that fit above a panel of bars
+BARS = {"plan_own": ("ours", "ptx"), "plan_baseline": ("libraries", "baseline"), "plan_fastest": ("fastest of both", "network"),
+        "torch_compile": ("torch.compile", "host")}
+MOST_COLUMNS = 3
+PANEL_INCHES, ROOFLINE_INCHES, TITLE_INCHES = (3.6, 1.0), 4.6, 0.3  # a panel has four bars and a title; a page of READMEs is some ten inches wide
+ROOF_PIPES = ["tensor_bf16", "fma_fp32"]
 CEILING_LABELS = {"dram_copy": "DRAM", "l2": "L2", "fma_fp32": "fp32 FMA"}
 PREFIXES = "GTP"
 MOST_BYTES = 1 << 30
@@ -50,14 +53,14 @@ def refuse(message: str) -> SystemExit:
     return SystemExit(2)
 
 
-def read_table(file: Path, needed: list[str], numbers: list[str], **options) -> pd.DataFrame:
+def read_table(file: Path, needed: list[str], numbers: list[str]) -> pd.DataFrame:
     """A CSV file of ours, checked as far as drawing needs it."""
     if not file.is_file():
         raise refuse(f"{file}: not there, or not a regular file")
     if file.stat().st_size > MOST_BYTES:
         raise refuse(f"{file}: has {file.stat().st_size} bytes, and at most {MOST_BYTES} are read")
     try:
-        table = pd.read_csv(file, low_memory=False, **options)  # a column has one kind, whatever its length
+        table = pd.read_csv(file, low_memory=False)  # a column has one kind, whatever its length
     except (ValueError, OSError) as error:  # ParserError, EmptyDataError and UnicodeDecodeError are ValueErrors
         raise refuse(f"{file}: cannot be read: {error}") from None
     for name in needed + numbers:
@@ -133,7 +136,7 @@ def label_diagonals(axes, theme: Theme) -> None:
                       color=theme.surface["roof"])
 
 
-def draw_roofline(rows: pd.DataFrame, ceilings: pd.DataFrame, theme: Theme, _folder: Path, _dtype: str):
+def draw_roofline(rows: pd.DataFrame, ceilings: pd.DataFrame, theme: Theme, _folder: Path):
     rows = rows[(rows["flops"] > 0) & (rows["ai"] > 0)]
     if rows.empty:
         raise refuse("no row has flops and an intensity, so that there is nothing to place under a roof")
@@ -164,14 +167,7 @@ def draw_roofline(rows: pd.DataFrame, ceilings: pd.DataFrame, theme: Theme, _fol
         axes.set_ylabel("FLOP/s")
     kinds = dict(sum((list(zip(*reversed(axes.get_legend_handles_labels()))) for axes in panels.flat), []))
     figure.legend(kinds.values(), kinds.keys(), loc="lower center", ncols=len(kinds), fontsize=8, frameon=False, handletextpad=0.2)
-    return figure, "measured ceilings solid, datasheet dashed", 0.06 / depth
-
-
-def short_problem(problem: str, problems: list[str]) -> str:
-    """Without the fields that all of the op's problems share."""
-    others = [set(text.split(",")) for text in problems]
-    fields = [field for field in problem.split(",") if len(others) == 1 or not all(field in other for other in others)]
-    return " ".join(fields) or problem
+    return figure, "measured ceilings solid, datasheet dashed", (0, 0.06 / depth, 1, 1)
 
 
 def time_text(microseconds: float) -> str:
@@ -192,51 +188,55 @@ def bar_panel(axes, title: str, labels: list[str], lengths: list[float], values:
     axes.set_title(title if len(title) <= TITLE_LENGTH else title[: TITLE_LENGTH - 1] + "…", fontsize=8)
 
 
-def draw_baselines(rows: pd.DataFrame, _ceilings: pd.DataFrame, theme: Theme, _folder: Path, _dtype: str):
-    ops = list(dict.fromkeys(rows["op"]))
-    longest = {op: rows[rows["op"] == op].groupby("problem")["time_cold_us"].min().nlargest(PROBLEMS_AN_OP).index for op in ops}
-    depth = max(len(problems) for problems in longest.values())
-    figure, grid = plt.subplots(depth, len(ops), figsize=(4.6 * len(ops), 1.55 * depth), squeeze=False)
-    for column, op in enumerate(ops):
-        of_op = rows[rows["op"] == op]
-        for line in range(depth):
-            axes = grid[line][column]
-            if line >= len(longest[op]):
-                axes.axis("off")
-                continue
-            problem = longest[op][line]
-            bars = of_op[of_op["problem"] == problem].sort_values("time_cold_us")
-            fastest = bars["time_cold_us"].iloc[0]
-            baseline = bars[bars["kind"] == "baseline"]["time_cold_us"].min()
-            ratio = [time_text(time) + (f"  {baseline / time:.2f}×" if baseline > 0 else "") for time in bars["time_cold_us"]]
-            bar_panel(axes, f"{op} {short_problem(problem, list(of_op['problem'].unique()))}", list(bars["variant"]),
-                      list(fastest / bars["time_cold_us"]), ratio, [theme.kinds[kind]["colour"] for kind in bars["kind"]], theme)
-            if baseline > 0:
-                axes.plot([fastest / baseline] * 2, [0.5, 0.5 - len(bars)], color=theme.surface["ink"], linewidth=1.4)
-    return figure, "speed relative to the fastest; upright line and ×: the best baseline", 0
+def title_of(problem: str) -> str:
+    fields = dict(field.split("=") for field in problem.split(","))
+    return f"{fields['name']}, batch {fields['batch']}"
 
 
-def draw_totals(_rows: pd.DataFrame, _ceilings: pd.DataFrame, theme: Theme, folder: Path, dtype: str):
-    if not (folder / "totals.csv").is_file():
-        raise refuse(f"{folder / 'totals.csv'}: not there; noisefloor roofline {folder} writes it")
-    totals = read_table(folder / "totals.csv", ["network", "op", "dtype", "choice", "kind"], ["cold_us", "missing"], keep_default_na=False)
-    whole = totals[(totals["dtype"] == dtype) & (totals["missing"] == 0) & (totals["op"] != "all ops")]
-    whole = whole[(whole["choice"] == "own best") | (whole["kind"] == "baseline")]
-    whole = whole.sort_values("choice", key=lambda names: names != "own best", kind="stable")  # ours first
-    bars = {where: list(group[["choice", "kind", "cold_us"]].itertuples(index=False)) for where, group in whole.groupby(["network", "op"], sort=False)}
-    if not bars:
-        raise refuse(f"{folder}: no network has a time for all problems of an op")
-    columns = 3
-    depth = -(-len(bars) // columns)
-    figure, grid = plt.subplots(depth, columns, figsize=(4.2 * columns, 1.3 * depth), squeeze=False)
-    for axes in grid.flat[len(bars):]:
-        axes.axis("off")
-    for axes, ((network, op), found) in zip(grid.flat, bars.items()):
-        longest = max(time for _, _, time in found)
-        colours = [theme.kinds[kind]["colour"] if kind else theme.surface["roof"] for _, kind, _ in found]
-        bar_panel(axes, f"{network} {op}", [name for name, _, _ in found], [time / longest for _, _, time in found],
-                  [time_text(time) for _, _, time in found], colours, theme)
-    return figure, "one forward pass, time × count: shorter is faster", 0
+def draw_networks(panels, networks, theme: Theme) -> None:
+    for axes, (problem, rows) in zip(panels, networks):
+        bars = [(BARS[variant], rows.get(variant)) for variant in BARS]
+        times = [float(row["time_cold_us"]) if row else 0.0 for _, row in bars]
+        bar_panel(axes, title_of(problem), [name for (name, _), _ in bars], [time / max(times) for time in times],
+                  [time_text(time) if time else "no time" for time in times],
+                  [theme.kinds[kind]["colour"] for (_, kind), _ in bars], theme)
+
+
+def draw_best(axes, rows, ceilings, theme: Theme) -> None:
+    span = (rows["ai"].min() / 2, 2 * rows["ai"].max())
+    draw_ceilings(axes, ceilings, ROOF_PIPES, "value", span, theme.surface["roof"], False)
+    for kind, of_kind, label in (("baseline", rows[rows["kind"] == "baseline"], "the fastest baseline"),
+                                 ("ptx", rows[rows["kind"] != "baseline"], "our fastest variant")):
+        best = of_kind.loc[of_kind.groupby(["op", "problem"])["time_cold_us"].idxmin()]
+        look = theme.kinds[kind]
+        axes.scatter(best["ai"], best["flops"] / best["time_cold_us"] * 1e-3, s=11, alpha=0.75, marker=look["matplotlib"], color=look["colour"],
+                     linewidths=0, label=label, zorder=2)
+    axes.set_title("every problem, under the measured ceilings", fontsize=8)
+    axes.set(xscale="log", yscale="log", xlabel="FLOP per compulsory byte", ylabel="FLOP/s")
+    axes.yaxis.set_major_formatter(lambda value, _: rate_text(value, "G").rstrip() if value >= 1 else f"{value:g} G")
+    axes.grid(True, which="major", linewidth=0.5)
+    axes.legend(fontsize=8, frameon=False, loc="lower right")
+
+
+def draw_overview(rows: pd.DataFrame, ceilings: pd.DataFrame, theme: Theme, folder: Path):
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+    from reports.docs.write_docs import network_times
+
+    networks = [(problem, of_it) for problem, of_it in network_times(folder) if BARS.keys() & of_it.keys()]
+    if not networks:
+        raise refuse(f"{folder}: has no row of a whole network in bf16 that is ok, PyTorch's eager one aside")
+    of_ops = rows[(rows["flops"] > 0) & (rows["kind"] != "network") & (rows["op"] != "network")]
+    both = len(of_ops) > 0
+    columns = min(MOST_COLUMNS, len(networks))
+    lines = -(-len(networks) // columns)
+    heights = [PANEL_INCHES[1]] * lines + [ROOFLINE_INCHES] * both
+    figure = plt.figure(figsize=(PANEL_INCHES[0] * (MOST_COLUMNS if both else columns), sum(heights) + TITLE_INCHES))
+    grid = figure.add_gridspec(len(heights), columns, height_ratios=heights)
+    draw_networks([figure.add_subplot(grid[number // columns, number % columns]) for number in range(len(networks))], networks, theme)
+    if both:
+        draw_best(figure.add_subplot(grid[lines, :]), of_ops, ceilings, theme)
+    what = "the roofline. Above, each by its own: one call of a network " if both else "one call of a network\n"
+    return figure, f"{what}(shorter is faster)", (0, 0, 1, 1 - TITLE_INCHES / figure.get_figheight())
 
 
 def file_to_write(out: Path):
@@ -261,14 +261,14 @@ def save(figure, out) -> None:
     print(out.name, file=out.words)
 
 
-PLOTS = {"roofline": draw_roofline, "baselines": draw_baselines, "totals": draw_totals}
+PLOTS = {"roofline": draw_roofline, "overview": draw_overview}
 
 
 def draw(plot: str, rows: pd.DataFrame, ceilings: pd.DataFrame, theme_name: str, folder: Path, dtype: str):
     theme = Theme(theme_name)
-    figure, caption, below = PLOTS[plot](rows, ceilings, theme, folder, dtype)
+    figure, caption, place = PLOTS[plot](rows, ceilings, theme, folder)
     figure.suptitle(title(rows, dtype, caption), fontsize=10, x=0.01, ha="left")
-    figure.tight_layout(rect=(0, below, 1, 1))
+    figure.tight_layout(rect=place)
     for axes in figure.axes:
         label_diagonals(axes, theme)
     return figure

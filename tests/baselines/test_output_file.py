@@ -85,7 +85,6 @@ def test_what_cannot_be_written_is_refused_at_once(tmp_path):
 # With a name that is no PNG's, a folder, no folder and nothing: before a run is read, or weights.
 @pytest.mark.parametrize("program, option", [
     ("reports/plots/plot_roofline.py none", "--out"),
-    ("reports/plots/plot_overview.py none", "--out"),
     ("kernels/groupnorm/write_table.py none", "--out"),
     ("-m baselines.pytorch.digits.judge none", "--table"),
     ("reports/plots/draw_corruption.py --noisefloor none", "--out"),

@@ -65,16 +65,6 @@ def test_roofline_refuses_and_writes_nothing(rows, plotly, says, tmp_path):
 
 
 @needs_program
-def test_roofline_refuses_a_newer_schema(tmp_path):
-    for name in ("sweep.csv", "ceilings.csv"):
-        (tmp_path / name).write_text((RECORDED / name).read_text())
-    (tmp_path / "env.json").write_text('{"schema": 99, "device": "a", "commit": "b"}')
-    result = program("roofline", tmp_path)
-    assert result.returncode == 2 and "env.json: schema 99 is newer than this program" in result.stderr
-    assert not (tmp_path / "report.html").exists()
-
-
-@needs_program
 def test_a_sweep_cut_by_its_budget_names_the_cases_it_lacks(tmp_path):
     problems = tmp_path / "problems"
     problems.mkdir()
@@ -94,38 +84,50 @@ def test_a_sweep_cut_by_its_budget_names_the_cases_it_lacks(tmp_path):
     assert data["without_row"]["count"] == 32 - len(there)
 
 
-@pytest.mark.parametrize("kind", ["roofline", "baselines", "totals"])
-def test_plots_hold_the_runs_texts(kind, tmp_path):
-    result = plot(RECORDED, "--plot", kind, "--out", tmp_path / "p.svg", "--theme", "dark")
+def part_of_the_record(folder, keep):
+    """Its ceilings, and rows whose lines are kept."""
+    (folder / "ceilings.csv").write_text((RECORDED / "ceilings.csv").read_text())
+    head, *lines = (RECORDED / "sweep.csv").read_text().splitlines(keepends=True)
+    (folder / "sweep.csv").write_text("".join([head, *filter(keep, lines)]))
+    return folder
+
+
+def of_a_network(line):
+    return line.startswith("network,")
+
+
+@pytest.mark.parametrize("kind, keep, has, lacks", [
+    ("roofline", lambda line: True, ("gemm", "groupnorm", "sampler_step"), "witchcraft"),
+    ("overview", lambda line: True, ("adm64, batch 32", "torch.compile", "our fastest variant"), "no time"),
+    ("overview", of_a_network, ("adm64, batch 32",), "our fastest variant"),
+    ("overview", lambda line: not line.startswith("network,torch_compile,") or "sd15" not in line, ("our fastest variant", "no time"), "witchcraft"),
+])
+def test_plots_hold_the_runs_texts(kind, keep, has, lacks, tmp_path):
+    folder = part_of_the_record(tmp_path, keep)
+    result = plot(folder, "--plot", kind, "--out", tmp_path / "p.svg", "--theme", "dark")
     assert result.returncode == 0, result.stderr
     text = (tmp_path / "p.svg").read_text()
-    assert "NVIDIA H200" in text and all(op in text for op in ("gemm", "groupnorm", "sampler_step"))
     style = json.loads((ROOT / "reports" / "page" / "style.json").read_text())
-    assert style["surface"]["dark"]["paper"] in text and style["kinds"]["baseline"]["dark"] in text
-    assert plot(RECORDED, "--plot", kind, "--out", tmp_path / "p.png").returncode == 0
-    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+    assert all(word in text for word in ("NVIDIA H200", style["surface"]["dark"]["paper"], style["kinds"]["baseline"]["dark"], *has)) and lacks not in text
+    if kind == "roofline":
+        assert plot(folder).returncode == 0 and (tmp_path / "roofline.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize(
-    "arguments, says",
-    [
-        (["nowhere"], "not there; give the folder of a run"),
-        ([RECORDED.parent, "--plot", "totals"], "not there; give the folder of a run"),
-        ([RECORDED, "--dtype", "fp64"], "no row of dtype fp64"),
-        ([RECORDED, "--out", "p.gif"], "neither .png nor .svg"),
-        ([RECORDED, "--plot", "pie"], "invalid choice"),
-    ],
-)
+@pytest.mark.parametrize("arguments, says", [
+    (["nowhere"], "not there; give the folder of a run"),
+    ([RECORDED, "--dtype", "fp64"], "no row of dtype fp64"),
+    ([RECORDED, "--out", "p.gif"], "neither .png nor .svg"),
+    ([RECORDED, "--plot", "pie"], "invalid choice"),
+])
 def test_plots_refuse(arguments, says):
     result = plot(*arguments)
     assert result.returncode == 2 and says in result.stderr
 
 
-def damaged(folder, file, change):
-    for name in ("sweep.csv", "ceilings.csv"):
-        (folder / name).write_text((RECORDED / name).read_text())
-    change(folder / file)
-    return folder
+@pytest.mark.parametrize("keep", [lambda line: not of_a_network(line), lambda line: not of_a_network(line) or line.startswith("network,torch_eager,")])
+def test_the_overview_needs_whole_networks(keep, tmp_path):
+    result = plot(part_of_the_record(tmp_path, keep), "--plot", "overview")
+    assert result.returncode == 2 and "no row of a whole network" in result.stderr and not (tmp_path / "overview.png").exists()
 
 
 @pytest.mark.parametrize("file, change, says", [
@@ -137,22 +139,19 @@ def damaged(folder, file, change):
     ("ceilings.csv", lambda file: file.write_text(re.sub(r"dram_copy,[^,]*", "dram_copy,-1", file.read_text())), "is not a number above 0"),
 ])
 def test_plots_refuse_damaged_runs_in_a_line(file, change, says, tmp_path):
-    result = plot(damaged(tmp_path, file, change))
+    change(part_of_the_record(tmp_path, lambda line: True) / file)
+    result = plot(tmp_path)
     assert result.returncode == 2 and says in result.stderr, result.stderr
     assert not (tmp_path / "roofline.png").exists()
 
 
-@pytest.mark.parametrize("plot", ["plot_roofline", "plot_overview"])
-def test_plots_say_what_they_need(plot):
-    result = subprocess.run([sys.executable, "-S", ROOT / f"reports/plots/{plot}.py", "run"], capture_output=True, text=True)  # -S: without site-packages
-    assert result.returncode == 2 and f"{plot}.py: error: No module named 'matplotlib'; .venv/bin/python3 has it" in result.stderr
-    assert "Traceback" not in result.stderr
-
-
-def test_plots_say_where_they_cannot_write(tmp_path):
-    result = subprocess.run([sys.executable, ROOT / "reports" / "plots" / "plot_roofline.py", RECORDED, "--out", tmp_path / "nowhere" / "p.png"],
-                            capture_output=True, text=True, timeout=300)
-    assert result.returncode == 2 and "there is no folder" in result.stderr and "Traceback" not in result.stderr
+@pytest.mark.parametrize("python, more, says", [
+    (["-S"], [], "plot_roofline.py: error: No module named 'matplotlib'; .venv/bin/python3 has it"),  # -S: without site-packages
+    ([], ["--out", "nowhere/p.png"], "there is no folder"),
+])
+def test_plots_say_what_they_need(python, more, says, tmp_path):
+    result = subprocess.run([sys.executable, *python, ROOT / "reports/plots/plot_roofline.py", RECORDED, *more], capture_output=True, text=True, cwd=tmp_path)
+    assert result.returncode == 2 and says in result.stderr and "Traceback" not in result.stderr
 
 
 @pytest.mark.parametrize(
