@@ -106,15 +106,8 @@ std::string left_out(const ComparisonText& text, std::size_t shown) {
 }
 
 const char* heading(GateGap::Weight weight) {
-  switch (weight) {
-    case GateGap::Weight::fails:
-      return "broke";
-    case GateGap::Weight::blocks:
-      return "not compared";
-    case GateGap::Weight::noted:
-      return "noted";
-  }
-  return "?";
+  constexpr const char* kNames[] = {"broke", "not compared", "noted"};
+  return kNames[static_cast<std::size_t>(weight)];
 }
 
 // Writes the parts in order; the three functions say how a heading, a table and a line look.

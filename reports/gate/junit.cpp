@@ -1,6 +1,9 @@
 // JUnit XML of the gate, as Jenkins, GitLab and GitHub's report actions read it.
 #include <fmt/format.h>
 
+#include <map>
+#include <string_view>
+
 #include "reports/gate/gate_report.h"
 #include "reports/page/html_page.h"
 
@@ -21,10 +24,6 @@ std::string escaped(const std::string& text) {
 std::string opening(const CaseId& row, double seconds) {
   return fmt::format("    <testcase classname=\"{}\" name=\"{}\" time=\"{:.9f}\"", escaped(row.op + "." + row.dtype),
                      escaped(row.problem + " " + row.variant), seconds);
-}
-
-std::string with_child(const std::string& opening, const char* child, const std::string& message) {
-  return fmt::format("{}>\n      <{} message=\"{}\"/>\n    </testcase>\n", opening, child, escaped(message));
 }
 
 std::string message_of(const GateRow& row) {
@@ -49,49 +48,38 @@ std::string message_of(const LaunchChange& change) {
 
 std::string junit_xml(const GateResult& result) {
   std::string cases;
-  std::size_t failures = 0, errors = 0, skipped = 0;
+  std::map<std::string_view, std::size_t> count;
   double total_seconds = 0;
+  // `child`: what it is but passed, null where it passed.
+  const auto add = [&](const std::string& start, const char* child, const std::string& message) {
+    if (child == nullptr) {
+      cases += start + "/>\n";
+      return;
+    }
+    ++count[child];
+    cases += fmt::format("{}>\n      <{} message=\"{}\"/>\n    </testcase>\n", start, child, escaped(message));
+  };
   for (const GateRow& row : result.rows) {
     const double seconds = row.change.cold.b_us * 1e-6;
     total_seconds += seconds;
-    const std::string start = opening(row.change.rows.named(), seconds);
-    if (row.verdict == GateVerdict::regressed) {
-      ++failures;
-      cases += with_child(start, "failure", message_of(row));
-    } else if (row.blocks()) {
-      ++errors;
-      cases += with_child(start, "error", message_of(row));
-    } else if (row.verdict == GateVerdict::ambiguous) {
-      ++skipped;
-      cases += with_child(start, "skipped", message_of(row));
-    } else {
-      cases += start + "/>\n";
-    }
+    const char* const child = row.verdict == GateVerdict::regressed   ? "failure"
+                              : row.blocks()                          ? "error"
+                              : row.verdict == GateVerdict::ambiguous ? "skipped"
+                                                                      : nullptr;
+    add(opening(row.change.rows.named(), seconds), child, message_of(row));
   }
-  for (const GateGap& gap : result.gaps) {
-    const std::string start = opening(gap.id, 0);
-    if (gap.weight == GateGap::Weight::fails) {
-      ++failures;
-      cases += with_child(start, "failure", gap.what);
-    } else if (gap.weight == GateGap::Weight::blocks) {
-      ++errors;
-      cases += with_child(start, "error", gap.what);
-    } else {
-      ++skipped;
-      cases += with_child(start, "skipped", gap.what);
-    }
-  }
+  constexpr const char* kChildren[] = {"failure", "error", "skipped"};  // as GateGap::Weight has them
+  for (const GateGap& gap : result.gaps)
+    add(opening(gap.id, 0), kChildren[static_cast<std::size_t>(gap.weight)], gap.what);
   for (const LaunchChange& change : result.launches.changes) {
     const SweepRow& first = *change.rows.front();
-    const std::string start = fmt::format("    <testcase classname=\"launches.{}\" name=\"{}\" time=\"0\"",
-                                          escaped(first.op), escaped(first.name()));
-    const bool fails = result.gates_launches && !change.of_library;
-    ++(fails ? failures : skipped);
-    cases += with_child(start, fails ? "failure" : "skipped", message_of(change));
+    add(fmt::format("    <testcase classname=\"launches.{}\" name=\"{}\" time=\"0\"", escaped(first.op),
+                    escaped(first.name())),
+        result.gates_launches && !change.of_library ? "failure" : "skipped", message_of(change));
   }
   const std::string counts = fmt::format("tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\" time=\"{:.9f}\"",
                                          result.rows.size() + result.gaps.size() + result.launches.changes.size(),
-                                         failures, errors, skipped, total_seconds);
+                                         count["failure"], count["error"], count["skipped"], total_seconds);
   return fmt::format(
       "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"noisefloor gate\" {}>\n"
       "  <testsuite name=\"{}\" {}>\n{}  </testsuite>\n</testsuites>\n",
