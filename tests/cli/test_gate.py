@@ -18,13 +18,6 @@ from tests.cli.program import needs_program, run, strict
 pytestmark = needs_program
 
 
-def test_the_same_is_a_pass(baseline, tmp_path):
-    result = gate(baseline, write_run(tmp_path / "b", [50.0] * 20, seed=1, commit="def"))
-    assert result.returncode == 0, result
-    assert "20 rows compared: 0 regressed, 0 ambiguous, 0 improved, 20 pass" in result.stdout
-    assert "commit: abc and def" in result.stdout
-
-
 def test_slower_rows_fail_and_are_written_down(baseline, tmp_path):
     slower = write_run(tmp_path / "b", [50.0] * 18 + [56.0, 60.0], seed=1)
     result = gate(baseline, slower, "--markdown", tmp_path / "gate.md", "--junit", tmp_path / "gate.xml")
@@ -44,6 +37,8 @@ def test_slower_rows_fail_and_are_written_down(baseline, tmp_path):
         for counted in (suites, suite):
             assert int(counted.get(attribute)) == len(suite.findall(f"testcase/{child}"))
     assert {case.get("name") for case in cases if case.find("failure") is not None} == {"m=20,n=64,k=64 ptx", "m=19,n=64,k=64 ptx"}
+    message = cases[0].find("failure").get("message")
+    assert message.startswith("regressed by warm and cold; warm: 4") and "; cold: 5" in message, message
     for case in cases:
         assert case.get("classname") == "gemm.bf16" and float(case.get("time")) > 0
         assert len(list(case)) <= 1 and all(child.get("message") for child in case)
@@ -112,19 +107,6 @@ def test_files_of_a_gate_are_written_whole_or_not_at_all(baseline, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "old.json"]
 
 
-def test_rows_that_broke_or_are_missing(baseline, tmp_path):
-    broke = gate(baseline, write_run(tmp_path / "b", [50.0] * 20, status={3: "incorrect"}), "--junit", tmp_path / "x.xml")
-    assert broke.returncode == 1 and "ok in the baseline, incorrect in the candidate" in broke.stdout
-    assert ElementTree.parse(tmp_path / "x.xml").getroot()[0].get("failures") == "1"
-    half = write_run(tmp_path / "c", [50.0] * 10)
-    missing = gate(baseline, half)
-    assert missing.returncode == 2 and missing.stdout.count("ok in the baseline, missing in the candidate") == 10
-    new = gate(half, baseline)
-    assert new.returncode == 2 and new.stdout.count("missing in the baseline, ok in the candidate") == 10
-    assert gate(half, baseline, "--new-rows").returncode == 0
-    assert gate(baseline, half, "--filter", "m=[1-9],").returncode == 0
-
-
 def test_packed_samples_are_as_good(baseline, tmp_path):
     slow = write_run(tmp_path / "b", [50.0] * 10 + [60.0] * 10, seed=1)
     plain = gate(baseline, slow, "--junit", tmp_path / "plain.xml")
@@ -152,16 +134,10 @@ def replaced(folder, name, old, new):
     [
         (lambda b: replaced(b, "sweep.csv", "Test GPU", "Other GPU"), "is of device 'Other GPU', but "),
         (lambda b: replaced(b, "samples.jsonl", '"cold_us": [', '"cold_us": [NaN, '), "samples.jsonl:1: not JSON at column"),
-        (lambda b: replaced(b, "samples.jsonl", '"cold_us": [', '"cold_us": [-1, '), "field 'cold_us' holds -1, not a time above 0"),
-        (lambda b: replaced(b, "env.json", '"schema": 2', '"schema": 9'), "env.json: schema 9 is newer than this program"),
-        (lambda b: replaced(b, "sweep.csv", "op,variant", "name,variant"), "without which a row means nothing"),
         (lambda b: (b / "sweep.csv").write_text((b / "sweep.csv").read_text()[:-9]), "the last line is cut off"),
         (lambda b: (b / "samples.jsonl").write_text((b / "samples.jsonl").read_text()[:-9]), "the last line is cut off"),
         (lambda b: (b / "samples.jsonl").unlink(), "no samples of the row gemm/"),
-        (lambda b: pack(b / "samples.jsonl", 30), "samples.jsonl.gz: is cut off"),
-        (lambda b: (b / "env.json").unlink(), "env.json: cannot be read"),
         (lambda b: (b / "sweep.csv").unlink(), "no sweep.csv there"),
-        (lambda b: (b / "sweep.csv").write_text(""), "sweep.csv: empty"),
         (lambda b: (b / "sweep.csv").write_text((b / "sweep.csv").read_text().splitlines(True)[0]), "the run has no rows"),
     ],
 )
@@ -174,15 +150,6 @@ def test_damaged_runs_exit_2_and_nothing_is_written(baseline, tmp_path, damage, 
         assert result.returncode == 2 and says in result.stderr, result
         assert accept(a, b).returncode == 2
         assert contents(tmp_path) == before
-
-
-def test_other_devices_and_dtypes_exit_2(baseline, tmp_path):
-    other = write_run(tmp_path / "b", [50.0] * 20, device="Other GPU")
-    result = accept(baseline, other)
-    assert result.returncode == 2 and "of 'Test GPU'" in result.stderr and "of 'Other GPU'" in result.stderr
-    assert run("compare", baseline, other).returncode == 0, "compare is what shows two devices"
-    result = accept(baseline, write_run(tmp_path / "c", [50.0] * 20, dtype="fp16"))
-    assert result.returncode == 2 and "gemm in bf16" in result.stderr and "gemm in fp16" in result.stderr
 
 
 def test_bad_arguments_exit_2(baseline, tmp_path):
@@ -229,25 +196,6 @@ def test_compare_sets_variants_of_a_recorded_run_side_by_side():
     result = run("compare", RECORDED, RECORDED, "--variants", "cublaslt,ptx_sm90a")
     assert result.returncode == 0, result
     assert "cublaslt / ptx_sm90a" in result.stdout and re.search(r"^gemm +m=\d+,n=\d+", result.stdout, re.M)
-
-
-def test_gate_over_5000_rows(tmp_path):
-    times = [20.0 + i for i in range(5000)]
-    a, b = write_run(tmp_path / "a", times), write_run(tmp_path / "b", times, seed=1)
-    result = gate(a, b, "--markdown", tmp_path / "gate.md")
-    assert result.returncode == 0 and "5000 rows compared: 0 regressed" in result.stdout, result.stdout[-500:]
-    assert len((tmp_path / "gate.md").read_text()) < 65536, "GitHub cuts longer comments"
-
-
-def test_either_phase_regresses_a_row(baseline, tmp_path):
-    warm = write_run(tmp_path / "warm", [50.0] * 20, seed=1, warm=[40.0] * 19 + [42.5])
-    result = gate(baseline, warm)
-    assert result.returncode == 1 and re.search(r"^regressed +warm +gemm +m=20,", result.stdout, re.M), result.stdout
-    cold = write_run(tmp_path / "cold", [50.0] * 19 + [54.0], seed=1, warm=[40.0] * 20)
-    result = gate(baseline, cold, "--junit", tmp_path / "gate.xml")
-    assert result.returncode == 1 and re.search(r"^regressed +cold +gemm +m=20,", result.stdout, re.M), result.stdout
-    message = ElementTree.parse(tmp_path / "gate.xml").getroot().find(".//failure").get("message")
-    assert message.startswith("regressed by cold; warm: 4") and "; cold: 5" in message, message
 
 
 def test_noise_is_measured_kept_and_named(baseline, tmp_path):
@@ -326,23 +274,8 @@ def test_changed_launches_are_named_and_fail_where_asked(baseline, tmp_path):
     assert result.returncode == 0 and re.search(r"appears +gemm_split<7>", result.stdout) and re.search(r"vanishes +gemm<7>", result.stdout), result
     assert "### Launches" in (tmp_path / "gate.md").read_text()
     assert gate(baseline, other, "--launches").returncode == 1
-    assert gate(baseline, write_run(tmp_path / "c", [50.0] * 20, seed=2), "--launches").returncode == 0
-
-
-def test_a_run_against_itself_or_a_copy_says_so(baseline, tmp_path):
-    copy = tmp_path / "copy"
-    shutil.copytree(baseline, copy)
-    for folder, says in ((baseline, True), (copy, True), (write_run(tmp_path / "own", [50.0] * 20, seed=2), False)):
-        result = gate(baseline, folder)
-        assert result.returncode == 0 and ("or a copy" in result.stdout) == says, result
-
-
-def test_a_problem_of_50000_characters_is_refused(baseline, tmp_path):
-    other = write_run(tmp_path / "b", [50.0] * 2, seed=1)
-    file = other / "sweep.csv"
-    file.write_text(file.read_text().replace('"m=1,', '"m=' + "1" * 50000 + ",", 1))
-    result = gate(baseline, other, "--filter", "gemm.*ptx")
-    assert result.returncode == 2 and "sweep.csv:2" in result.stderr and "at most 4096" in result.stderr
+    same = gate(baseline, write_run(tmp_path / "c", [50.0] * 20, seed=2, commit="def"), "--launches")
+    assert same.returncode == 0 and "20 rows compared: 0 regressed, 0 ambiguous, 0 improved, 20 pass" in same.stdout and "commit: abc and def" in same.stdout
 
 
 def test_resources_need_kernels(tmp_path):

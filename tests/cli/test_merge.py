@@ -42,39 +42,24 @@ def test_ceilings_are_the_median(split):
         assert {float(row["value"]) for row in csv.DictReader(file)} == {200}
 
 
-def test_parts_are_of_one_pytorch(split):
-    edit_json(split.folder / "part2" / "env.json", pytorch="2.11.0", triton="3.6.0")  # the others have none of its rows
+def test_parts_are_of_one_build_and_of_one_version_of_each_library(split):
+    first = {"pytorch": "2.11.0", "triton": "3.6.0", "cudnn": "9.13.0", "plugin mine.so": "old"}
+    edit_json(split.folder / "part2" / "env.json", **first)  # the others have none of its rows
     assert split.merge().returncode == 0
     assert json.loads((split.folder / "merged" / "env.json").read_text())["pytorch"] == "2.11.0"
-    edit_json(split.folder / "part3" / "env.json", pytorch="2.12.0", triton="3.6.0")
-    result = split.merge("--replace")
-    assert result.returncode == 2 and "is of PyTorch 'pytorch 2.12.0, triton 3.6.0', the folders before it of" in result.stderr
-
-
-def test_parts_are_of_one_library(split):
-    edit_json(split.folder / "part1" / "env.json", cudnn="9.13.0")  # another machine need not have it
-    edit_json(split.folder / "part3" / "env.json", cudnn="9.14.1")
-    result = split.merge()
-    assert result.returncode == 2 and "part3: is of cudnn '9.14.1', the folders before it of '9.13.0'" in result.stderr
-
-
-def test_parts_are_of_one_build_of_the_commit(split):
-    edit_json(split.folder / "part2" / "env.json", **{"plugin mine.so": "old"})  # whose rows the others lack
-    assert split.merge().returncode == 0
-    edit_json(split.folder / "part3" / "env.json", **{"plugin mine.so": "new"})
-    result = split.merge("--replace")
-    assert result.returncode == 2 and "part3: is of another build: 'plugin mine.so' is \"new\", in " in result.stderr, result.stderr
-    edit_json(split.folder / "part3" / "env.json", **{"plugin mine.so": "old", "build_type": "Debug"})
-    result = split.merge("--replace")
-    assert result.returncode == 2 and "part3: is of another build: 'build_type' is \"Debug\", in " in result.stderr, result.stderr
+    for changed, says in (({"pytorch": "2.12.0"}, "is of PyTorch 'pytorch 2.12.0, triton 3.6.0', the folders before it of"),
+                          ({"cudnn": "9.14.1"}, "part3: is of cudnn '9.14.1', the folders before it of '9.13.0'"),
+                          ({"plugin mine.so": "new"}, "part3: is of another build: 'plugin mine.so' is \"new\", in "),
+                          ({"build_type": "Debug"}, "part3: is of another build: 'build_type' is \"Debug\", in ")):
+        edit_json(split.folder / "part3" / "env.json", **first | changed)
+        result = split.merge("--replace")
+        assert result.returncode == 2 and says in result.stderr, result.stderr
     assert sizes(split.folder / "merged") == list(SIZES), "what was merged before stays"
 
 
 def test_code_without_a_name_is_no_code_like_another(split):
     for part in (1, 2, 3):
-        edit_json(split.folder / f"part{part}" / "env.json", commit="unknown")
-        file = split.folder / f"part{part}" / "sweep.csv"
-        file.write_text(file.read_text().replace(rows(split.folder / f"part{part}")[0]["commit"], "unknown"))
+        spoil_commit(split, part, "unknown")
     result = split.merge()
     assert result.returncode == 2 and "part2: is of commit 'unknown'" in result.stderr, result.stderr
     assert "commit: unknown and unknown" in run("compare", split.folder / "part1", split.folder / "part1").stdout
@@ -160,12 +145,11 @@ def spoil_device(split):
     file.write_text(file.read_text().replace(device, "Another"))
 
 
-def spoil_commit(split):
+def spoil_commit(split, part=2, name="abc"):
     """Of the folder as a whole."""
-    edit_json(split.folder / "part2" / "env.json", commit="abc")
-    file = split.folder / "part2" / "sweep.csv"
-    commit = rows(split.folder / "part2")[0]["commit"]
-    file.write_text(file.read_text().replace(commit, "abc"))
+    folder = split.folder / f"part{part}"
+    edit_json(folder / "env.json", commit=name)
+    (folder / "sweep.csv").write_text((folder / "sweep.csv").read_text().replace(rows(folder)[0]["commit"], name))
 
 
 def drop_line(name):

@@ -29,9 +29,6 @@ struct SyntheticRow {
   Outcome status = Outcome::ok;
   std::string throttle = {};
   std::vector<std::string> kernels = {};
-  std::optional<double> edge_us = {};
-  std::optional<long> edges = {};
-  std::optional<long> places = {};
 };
 
 // Row i is the problem m=<i+1>,n=64,k=64 with these samples; the same `seed` gives the same noise.
@@ -80,9 +77,6 @@ inline RunFiles synthetic_run(const std::vector<SyntheticRow>& wanted, unsigned 
       samples.kernels = want.kernels;
       samples.kernel_counts.assign(want.kernels.size(), 1);
       row.throttle = want.throttle;
-      row.edge_us = want.edge_us;
-      row.edges = want.edges;
-      row.places = want.places;
       row.warm_clock_mhz = want.mhz;
       row.time_cold_us = median(samples.cold_us);
       row.time_cold_mad_us = median_absolute_deviation(samples.cold_us);
