@@ -1,14 +1,16 @@
 """One case: an op's problem as one variant runs it, made, launched and timed."""
 
+import math
 import time
+from dataclasses import replace
 
 import torch
 
 from baselines.pytorch import verify
-from baselines.pytorch.errors import NotBuilt
+from baselines.pytorch.errors import NotBuilt, Unsupported
 from baselines.pytorch.timing import Graph, Hold
 
-DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32, "int64": torch.int64, "int32": torch.int32, "uint8": torch.uint8}
 SEED = 0
 WARM_UP = 3  # launches before the first timed one
 COMPILE_MODES = {"torch_compile": "default", "torch_compile_max_autotune": "max-autotune-no-cudagraphs"}
@@ -19,11 +21,45 @@ def first_line(error):
     return lines[0] if lines else type(error).__name__
 
 
+def values_of(problem, name, dtype, device, generator):
+    """An input as the program says it."""
+    shape = problem.inputs[name]
+    if name in problem.normal:
+        mean, deviation = problem.normal[name]
+        return (torch.randn(shape, device=device, generator=generator) * deviation + mean).to(dtype)
+    if len(problem.filled.get(name, ())) != math.prod(shape):
+        raise Unsupported(f"the problem's record has no values of {name}")
+    return torch.tensor(problem.filled[name], device=device).reshape(shape).to(dtype)
+
+
+def program_inputs(op, problem, device, generator):
+    problem = replace(problem, normal={**problem.normal, **{name: fill for name, fill in getattr(op, "NORMAL", {}).items() if name in problem.normal}})
+    return {name: values_of(problem, name, DTYPES[problem.types[name]] if name in problem.types else problem.dtype, device, generator)
+            for name in problem.inputs}
+
+
+def make_inputs(op, problem, device, generator):
+    if hasattr(op, "make_inputs"):
+        return op.make_inputs(problem, device, generator)
+    inputs = program_inputs(op, problem, device, generator)
+    return op.arrange(problem, inputs) if hasattr(op, "arrange") else inputs
+
+
+def computed(build, problem, inputs):
+    """What the function computes in fp64."""
+    wide = {name: value.double() if value.is_floating_point() else value for name, value in inputs.items()}
+    return build(replace(problem, dtype=torch.float64))(wide)
+
+
+def reference(op, problem, inputs):
+    return op.reference(problem, inputs) if hasattr(op, "reference") else computed(op.build, problem, inputs)
+
+
 class Case:
-    def __init__(self, op, problem, dtype, variant, device):
+    def __init__(self, op, problem, variant, device):
         self.op, self.problem, self.variant = op, problem, variant
         self.note, self.compiled_s = "", None
-        self.inputs = op.make_inputs(problem, DTYPES[dtype], device, torch.Generator(device).manual_seed(SEED))
+        self.inputs = make_inputs(op, problem, device, torch.Generator(device).manual_seed(SEED))
         function = self._function()
         self.run = lambda: function(self.inputs)
         self.whole = getattr(op, "WHOLE", False)
@@ -84,7 +120,7 @@ class Case:
         before = cudnn.benchmark, cudnn.deterministic
         cudnn.benchmark, cudnn.deterministic = False, True
         try:
-            return self.op.reference(self.problem, self.inputs)
+            return reference(self.op, self.problem, self.inputs)
         finally:
             cudnn.benchmark, cudnn.deterministic = before
 

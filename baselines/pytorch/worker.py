@@ -23,12 +23,12 @@ class Answers:
 
     def __init__(self, device):
         import torch
-        from baselines.pytorch.case import Case
+        from baselines.pytorch.case import DTYPES, Case
         from baselines.pytorch.timing import Timer
 
         gc.collect()
         gc.freeze()  # what is imported stays: each case's release need not look through it
-        self.torch, self.make_case = torch, Case
+        self.torch, self.make_case, self.dtypes = torch, Case, DTYPES
         self.device = device
         self.timer = Timer(device) if device.type == "cuda" else None
         self.case = None
@@ -70,12 +70,12 @@ class Answers:
 
     def ready(self, question):
         self.release()
-        problem = read_problem(question["problem"])
+        problem = read_problem(question["problem"], self.dtypes[question["dtype"]])
         try:
             op = import_module(f"baselines.pytorch.ops.{problem.op}")
         except ModuleNotFoundError:
             raise Unsupported(f"there is no baselines/pytorch/ops/{problem.op}.py") from None
-        self.case = self.make_case(op, problem, question["dtype"], question["variant"], self.device)
+        self.case = self.make_case(op, problem, question["variant"], self.device)
         return {"note": self.case.note, **self.case.judge()}
 
     def release(self):

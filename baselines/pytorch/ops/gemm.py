@@ -1,7 +1,5 @@
 """D[m,n] = act(scale * A[m,k] B[n,k]^T + bias (+ image_shift)) (+ residual), or its blend with a tensor, as a linear layer and what follows it in a diffusion network."""
 
-import math
-
 import torch
 import torch.nn.functional as F
 
@@ -44,27 +42,6 @@ def roundings(problem, compiled):
     return EAGER_ROUNDINGS[act] + added + scaled + batched
 
 
-def make_inputs(problem, dtype, device, generator):
-    _activation(problem)
-    m, n, k = (problem.integer(name) for name in "mnk")
-    rows = 2 * n if problem.choice("act") == "geglu" else n
-
-    def normal(*shape, deviation=1.0):
-        return (torch.randn(*shape, device=device, generator=generator) * deviation).to(dtype)
-
-    inputs = {"a": normal(m, k), "b": normal(rows, k, deviation=k**-0.5)}
-    if problem.flag("bias"):
-        inputs["bias"] = normal(rows)
-    if problem.flag("image_shift"):
-        inputs["image_shift"] = normal(problem.integer("images"), n)
-    if problem.flag("residual"):
-        inputs["residual"] = normal(m, n)
-    if problem.flag("blend"):
-        inputs["blend"] = normal(m, n)
-        inputs["share"] = torch.full((1,), 0.375, device=device)
-    return inputs
-
-
 def build(problem):
     scale, activation, part, images = problem.real("scale"), _activation(problem), problem.integer("part_columns"), problem.integer("images")
 
@@ -94,29 +71,3 @@ def build(problem):
         return (torch.lerp(result, inputs["blend"], inputs["share"].to(result.dtype)) if "blend" in inputs else result,)
 
     return run
-
-
-def reference(problem, inputs):
-    wide = {name: tensor.double() for name, tensor in inputs.items()}
-    act, half = problem.choice("act"), problem.integer("n")
-    y = problem.real("scale") * (wide["a"] @ wide["b"].T)
-    if "bias" in wide:
-        y += wide["bias"]
-    if "image_shift" in wide:
-        y += wide["image_shift"].repeat_interleave(len(y) // problem.integer("images"), 0)
-
-    def gelu(x):
-        return x * torch.erfc(-x / math.sqrt(2)) / 2
-
-    if act == "silu":
-        y = y / (1 + torch.exp(-y))
-    elif act == "gelu":
-        y = gelu(y)
-    elif act == "gelu_tanh":
-        y = y / 2 * (1 + torch.tanh(math.sqrt(2 / math.pi) * (y + 0.044715 * y**3)))
-    elif act == "geglu":
-        y = y[:, :half] * gelu(y[:, half:])
-    if part := problem.integer("part_columns"):
-        y = y.view(len(y), -1, part).transpose(0, 1)
-    y = y + wide["residual"] if "residual" in wide else y
-    return (torch.lerp(y, wide["blend"], wide["share"]) if "blend" in wide else y,)

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from baselines.pytorch.errors import Unsupported
+from baselines.pytorch.ops import images
 
 
 def roundings(problem, compiled):
@@ -22,36 +23,15 @@ def roundings(problem, compiled):
     return {"none": 3, "silu": 4, "silu+ss": 7}[problem.choice("fusion")]
 
 
-def make_inputs(problem, dtype, device, generator):
-    if problem.choice("fusion") not in ("none", "silu", "silu+ss"):
-        raise Unsupported(f"the PyTorch baseline has no fusion '{problem.choice('fusion')}'")
-    if problem.choice("slab_stats") != "none":
-        raise Unsupported("PyTorch's group_norm takes no statistics per slab of pixels")
-    n, hw, channels = (problem.integer(name) for name in ("n", "hw", "channels"))
-    down_w = problem.integer("down_w")
-    height = hw // down_w if down_w else next(divisor for divisor in range(math.isqrt(hw), 0, -1) if hw % divisor == 0)
-
-    def normal(*shape, mean=0.0):
-        return (torch.randn(*shape, device=device, generator=generator) + mean).to(dtype)
-
-    def image(of):  # logically NCHW, in memory NHWC
-        return normal(n, height, hw // height, of, mean=0.5).permute(0, 3, 1, 2)
-
-    skip = problem.integer("skip_channels")
-    inputs = {"x": image(channels - skip), "gamma": normal(channels, mean=1.0), "beta": normal(channels)}
-    if skip:
-        inputs["skip"] = image(skip)
-    if problem.flag("packed"):
-        inputs["scale_shift"] = normal(n, 2 * channels)
-    elif problem.choice("fusion") == "silu+ss":
-        inputs["scale"] = normal(n, channels)
-        inputs["shift"] = normal(n, channels)
-    return inputs
+# PyTorch rounds an image's mean into its dtype: at the program's 3 that alone would be off by more than the tolerance.
+NORMAL = {"x": (0.5, 1.0), "skip": (0.5, 1.0)}
 
 
-def whole(inputs):
-    """What is normalised: x, or its concatenation with a skip."""
-    return torch.cat((inputs["x"], inputs["skip"]), 1) if "skip" in inputs else inputs["x"]
+def arrange(problem, inputs):
+    """Images of as many rows and columns as the pixels allow."""
+    hw, down_w = problem.integer("hw"), problem.integer("down_w")
+    width = down_w or hw // next(divisor for divisor in range(math.isqrt(hw), 0, -1) if hw % divisor == 0)
+    return images({name: value.unflatten(1, (-1, width)) if name in ("x", "skip") else value for name, value in inputs.items()}, "x", "skip")
 
 
 def scale_and_shift(inputs):
@@ -77,14 +57,21 @@ def coefficients(problem, wide):
 
 
 def build(problem):
+    if problem.choice("slab_stats") != "none":
+        raise Unsupported("PyTorch's group_norm takes no statistics per slab of pixels")
     groups, eps, stats = problem.integer("groups"), problem.real("eps"), problem.flag("stats")
     silu = problem.choice("fusion") != "none"
     if problem.flag("coefficients"):
         wanted = 3 if stats else 1
-        return lambda inputs: coefficients(problem, {name: tensor.float() for name, tensor in inputs.items()})[:wanted]
+
+        def run_coefficients(inputs):
+            wide = torch.promote_types(inputs["x"].dtype, torch.float32)
+            return coefficients(problem, {name: tensor.to(wide) for name, tensor in inputs.items()})[:wanted]
+
+        return run_coefficients
 
     def run(inputs):
-        x, gamma, beta, statistics = whole(inputs), inputs["gamma"], inputs["beta"], ()
+        x, gamma, beta, statistics = torch.cat((inputs["x"], inputs["skip"]), 1) if "skip" in inputs else inputs["x"], inputs["gamma"], inputs["beta"], ()
         if stats:
             n, channels, height, width = x.shape
             y, *statistics = torch.native_group_norm(x, gamma, beta, n, channels, height * width, groups, eps)
@@ -96,25 +83,3 @@ def build(problem):
         return (F.avg_pool2d(y, 2), F.avg_pool2d(x, 2), *statistics) if problem.integer("down_w") else (y, *statistics)
 
     return run
-
-
-def reference(problem, inputs):
-    wide = {name: tensor.double() for name, tensor in inputs.items()}
-    x = whole(wide)
-    n, channels, height, width = x.shape
-    groups = problem.integer("groups")
-    grouped = x.reshape(n, groups, channels // groups, height, width)
-    variance, mean = torch.var_mean(grouped, dim=(2, 3, 4), correction=0, keepdim=True)
-    rstd = torch.rsqrt(variance + problem.real("eps"))
-    if problem.flag("coefficients"):  # of what the op makes of 1 and of 0
-        grouped = grouped.new_tensor((1, 0)).expand(n, groups, channels // groups, 1, 2)
-    y = ((grouped - mean) * rstd).reshape(n, channels, *grouped.shape[3:])
-    y = y * wide["gamma"][:, None, None] + wide["beta"][:, None, None]
-    if pair := scale_and_shift(wide):
-        y = y * (1 + pair[0]) + pair[1]
-    if problem.flag("coefficients"):
-        y = torch.stack((y[:, :, 0, 0] - y[:, :, 0, 1], y[:, :, 0, 1]), dim=1)
-    elif problem.choice("fusion") != "none":
-        y = y / (1 + torch.exp(-y))
-    statistics = (mean.reshape(n, groups), rstd.reshape(n, groups)) if problem.flag("stats") else ()
-    return (F.avg_pool2d(y, 2), F.avg_pool2d(x, 2), *statistics) if problem.integer("down_w") else (y, *statistics)

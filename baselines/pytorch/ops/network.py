@@ -8,7 +8,7 @@ import os
 
 import torch
 
-from baselines.pytorch import networks
+from baselines.pytorch import case, networks
 from baselines.pytorch.errors import CannotRun, Unsupported
 
 WHOLE = True  # hundreds of kernels: cold times are of a captured graph too, and Inductor compiles with all its workers
@@ -53,24 +53,19 @@ def build_network(name, device, dtype):
     return network
 
 
-def values_of(name, shape, problem, network, dtype, device, generator):
-    """An input of the network, by the program's name for it. Pictures and embeddings are in the row's dtype, levels and numbers in fp32."""
-    if name in problem.normal:
-        mean, deviation = problem.normal[name]
-        return (mean + deviation * torch.randn(shape, device=device, generator=generator)).to(dtype if name not in network.numbers else torch.float32)
-    if name == "labels":
-        labels = 7 * torch.arange(shape[0], device=device) % shape[1]
-        return torch.nn.functional.one_hot(labels, shape[1]).to(dtype) if network.one_hot else labels
-    if len(problem.filled.get(name, ())) != math.prod(shape):
-        raise Unsupported(f"the problem's record has no values of {name}")
-    return torch.tensor(problem.filled[name], device=device).reshape(shape)
-
-
-def make_inputs(problem, dtype, device, generator):
-    torch.backends.cudnn.benchmark = True
-    network = build_network(problem.choice("name"), device, dtype)
-    inputs = {name: values_of(name, shape, problem, network, dtype, device, generator) for name, shape in problem.inputs.items()}
-    return {"network": network, **{name: value.movedim(-1, -3) if value.dim() > 3 else value for name, value in inputs.items()}}
+def make_inputs(problem, device, generator):
+    """By the program's names. Pictures and embeddings are in the row's dtype, levels and numbers in fp32."""
+    network = build_network(problem.choice("name"), device, problem.dtype)
+    inputs = {"network": network}
+    for name, shape in problem.inputs.items():
+        if name == "labels":
+            labels = 7 * torch.arange(shape[0], device=device) % shape[1]
+            inputs[name] = torch.nn.functional.one_hot(labels, shape[1]).to(problem.dtype) if network.one_hot else labels
+        else:
+            dtype = problem.dtype if name in problem.normal and name not in network.numbers else torch.float32
+            value = case.values_of(problem, name, dtype, device, generator)
+            inputs[name] = value.movedim(-1, -3) if value.dim() > 3 else value
+    return inputs
 
 
 def build(problem):

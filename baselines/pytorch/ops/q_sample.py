@@ -5,14 +5,7 @@ The levels are the problem's own. They are cast to the images' dtype, as diffuse
 
 import torch
 
-from baselines.pytorch.errors import Unsupported
-
-
-def _levels(problem, device=None):
-    values = problem.filled.get("levels", [])
-    if len(values) != 2 * problem.integer("batch"):
-        raise Unsupported("the problem's record has no levels")
-    return torch.tensor(values, dtype=torch.float64, device=device).view(-1, 2)
+from baselines.pytorch.case import computed
 
 
 def roundings(problem, compiled):
@@ -20,17 +13,9 @@ def roundings(problem, compiled):
     return 3 if compiled else 5
 
 
-def make_inputs(problem, dtype, device, generator):
-    levels = _levels(problem, device)
-    shape = (problem.integer("batch"), problem.integer("elements"))
-
-    def normal():
-        return torch.randn(*shape, device=device, generator=generator, dtype=dtype)
-
-    inputs = {"x0": normal(), "alpha": levels[:, :1].float(), "sigma": levels[:, 1:].float()}
-    if problem.choice("noise") == "given":
-        inputs["noise"] = normal()
-    return inputs
+def arrange(problem, inputs):
+    levels = inputs.pop("levels")
+    return {**inputs, "alpha": levels[:, :1], "sigma": levels[:, 1:]}
 
 
 def build(problem):
@@ -46,9 +31,7 @@ def build(problem):
 
 
 def reference(problem, inputs):
-    if "noise" not in inputs:
-        return None
-    return (inputs["alpha"].double() * inputs["x0"].double() + inputs["sigma"].double() * inputs["noise"].double(),)
+    return computed(build, problem, inputs) if "noise" in inputs else None
 
 
 def check(problem, inputs, outputs):

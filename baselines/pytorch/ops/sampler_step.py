@@ -10,10 +10,11 @@ scheduler of diffusers has them; ours read theirs from device memory.
 
 import math
 from collections import namedtuple
+from dataclasses import replace
 
 import torch
 
-from baselines.pytorch.errors import Unsupported
+from baselines.pytorch.case import computed
 
 # CoefficientRow of coefficients.h, in its order; x_ and x0_ are those of x_next.
 Coefficients = namedtuple("Coefficients", "model_x model model_cond limit x_ x0_ history noise previous history_x history_x0 unused")
@@ -21,10 +22,7 @@ Coefficients = namedtuple("Coefficients", "model_x model model_cond limit x_ x0_
 
 def coefficients(problem):
     length, step = len(Coefficients._fields), problem.integer("step")
-    row = problem.filled.get("coefficients", [])[step * length : (step + 1) * length]
-    if len(row) != length:
-        raise Unsupported("the problem's record has no coefficients")
-    return Coefficients(*row)
+    return Coefficients(*problem.filled["coefficients"][step * length : (step + 1) * length])
 
 
 # Which tensors a solver's step has, the problem's record says.
@@ -77,22 +75,8 @@ def roundings(problem, compiled):
     return 1 + max(counts)
 
 
-def make_inputs(problem, dtype, device, generator):
-    coefficients(problem)
-    shape = (problem.integer("batch"), problem.integer("elements"))
-
-    def normal(*leading, deviation=1.0):
-        return torch.randn(*leading, *shape, device=device, generator=generator, dtype=dtype).mul_(deviation)
-
-    inputs = {"x": normal(deviation=_deviation(problem))}
-    inputs["model_output"] = normal(2) if problem.real("guidance") != 0 else normal()
-    if problem.choice("noise") == "given":
-        inputs["noise"] = normal()
-    if _reads_history(problem):
-        inputs["history"] = normal()
-    if problem.real("blend") != 0:
-        inputs["previous_frame"] = normal()
-    return inputs
+def arrange(problem, inputs):
+    return {name: value for name, value in inputs.items() if name != "coefficients"}
 
 
 def build(problem):
@@ -122,29 +106,14 @@ def build(problem):
     return run
 
 
-def _linear_form(problem, inputs):
-    """Both lines of coefficients.h in fp64, without drawn noise. A product with 0 stays in."""
-    c = coefficients(problem)
-    x, model = inputs["x"].double(), inputs["model_output"].double()
-    unconditional, conditional = model if problem.real("guidance") != 0 else (model, torch.zeros_like(model))
-    x0 = torch.clamp(c.model_x * x + c.model * unconditional + c.model_cond * conditional, min=-c.limit, max=c.limit)
-    x_next = c.x_ * x + c.x0_ * x0
-    for name, coefficient in (("history", c.history), ("noise", c.noise), ("previous_frame", c.previous)):
-        if name in inputs:
-            x_next += coefficient * inputs[name].double()
-    return (x_next, c.history_x * x + c.history_x0 * x0) if _writes_history(problem) else (x_next,)
-
-
 def reference(problem, inputs):
-    if problem.choice("noise") == "drawn" and coefficients(problem).noise != 0:
-        return None
-    return _linear_form(problem, inputs)
+    return None if problem.choice("noise") == "drawn" and coefficients(problem).noise != 0 else computed(build, problem, inputs)
 
 
 def check(problem, inputs, outputs):
     """Noise that PyTorch draws cannot be foretold: what is left after the deterministic part must be standard normal, and its errors of
     rounding are small beside it."""
-    quiet, = _linear_form(problem, inputs)  # the solvers that draw noise keep no history
+    quiet, = computed(build, replace(problem, fields={**problem.fields, "noise": "none"}), inputs)  # the solvers that draw noise keep no history
     if len(outputs) != 1 or outputs[0].shape != quiet.shape:
         return f"{len(outputs)} outputs, the first of shape {tuple(outputs[0].shape)}, instead of one of {tuple(quiet.shape)}"
     scale = coefficients(problem).noise

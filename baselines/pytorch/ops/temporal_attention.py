@@ -4,12 +4,11 @@ The fused kernels take one batch dimension, so a user permutes [batch, frames, h
 back afterwards. Neither is timed here: the inputs are made in that order, which favours PyTorch.
 """
 
-from baselines.pytorch.ops.attention import build, build_variant, projections, reference, roundings
+from baselines.pytorch.ops import attention
+from baselines.pytorch.ops.attention import build, build_variant, reference, roundings
 
-__all__ = ["build", "build_variant", "make_inputs", "reference", "roundings"]
+__all__ = ["arrange", "build", "build_variant", "reference", "roundings"]
 
 
-def make_inputs(problem, dtype, device, generator):
-    tokens = (problem.integer("batch") * problem.integer("hw"), problem.integer("frames"))
-    q, k, v = projections(problem, tokens, tokens, dtype, device, generator)
-    return {"q": q, "k": k, "v": v}
+def arrange(problem, inputs):
+    return attention.arrange(problem, {name: value.transpose(1, 2).flatten(0, 1).contiguous() for name, value in inputs.items()})
