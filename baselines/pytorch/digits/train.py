@@ -27,7 +27,6 @@ DROPOUT = 0.1
 UNLABELLED = 0.1  # of the images
 EMA_HALF_LIFE = 500  # steps
 WARM_UP = 200  # steps of growing learning rate
-KEPT_EVERY = 500  # steps, in the file of --state
 
 
 def shifted(images, generator):
@@ -90,43 +89,6 @@ def loss_of(recipe, network, images, labels, generator):
     return (of_each(weight) * (denoised - images) ** 2).mean()
 
 
-class Training:
-    """A network, its average and its optimizer: all that a later process needs to go on."""
-
-    def __init__(self, arguments):
-        self.recipe, self.device = RECIPES[arguments.network], arguments.device
-        torch.manual_seed(arguments.seed)
-        self.generator = torch.Generator(self.device).manual_seed(arguments.seed)
-        self.network = self.recipe.build().to(self.device)
-        self.average = networks.build(arguments.network).to(self.device).eval()
-        self.average.load_state_dict(self.network.state_dict())
-        self.optimizer = torch.optim.Adam(self.network.parameters(), lr=arguments.rate, betas=(0.9, 0.99))
-        self.random = torch.cuda if torch.device(self.device).type == "cuda" else torch  # whose numbers dropout takes
-        self.step, self.seconds = 0, 0.0
-        self.asked = {name: getattr(arguments, name) for name in ("network", "steps", "batch", "rate", "seed")}
-
-    def state(self):
-        return {"asked": self.asked, "step": self.step, "seconds": self.seconds, "network": self.network.state_dict(),
-                "average": self.average.state_dict(), "optimizer": self.optimizer.state_dict(), "generator": self.generator.get_state(),
-                "dropout": self.random.get_rng_state()}
-
-    def resume(self, file):
-        """Raises ValueError where the file has no state, or one of other arguments."""
-        try:
-            state = torch.load(file, map_location=self.device, weights_only=True)
-            for name, value in self.asked.items():
-                if state["asked"][name] != value:
-                    raise ValueError(f"is of a training with --{name} {state['asked'][name]}, not {value}")
-            self.step, self.seconds = state["step"], state["seconds"]
-            for part in ("network", "average", "optimizer"):
-                getattr(self, part).load_state_dict(state[part])
-            self.generator.set_state(state["generator"].cpu())
-            self.random.set_rng_state(state["dropout"].cpu())
-        except Exception as error:  # whatever PyTorch says of a damaged file
-            raise ValueError(f"--state {file}: {str(error).splitlines()[0]}") from error
-        print(f"from step {self.step} on", file=sys.stderr, flush=True)
-
-
 def without_fused_attention():
     """Temporal attention is a call of as many sequences as a batch has pixels; PyTorch's fused kernels take 65,535 of them."""
     for enable in (torch.backends.cuda.enable_flash_sdp, torch.backends.cuda.enable_mem_efficient_sdp, torch.backends.cuda.enable_cudnn_sdp):
@@ -134,47 +96,45 @@ def without_fused_attention():
 
 
 def train(arguments):
-    training = Training(arguments)
+    """The average of the trained network's weights."""
     without_fused_attention()
-    if arguments.state and os.path.exists(arguments.state):
-        training.resume(arguments.state)
-    recipe, device, generator, steps = training.recipe, arguments.device, training.generator, arguments.steps
+    recipe, device, steps = RECIPES[arguments.network], arguments.device, arguments.steps
+    torch.manual_seed(arguments.seed)
+    generator = torch.Generator(device).manual_seed(arguments.seed)
+    network = recipe.build().to(device)
+    average = networks.build(arguments.network).to(device).eval()
+    average.load_state_dict(network.state_dict())
+    optimizer = torch.optim.Adam(network.parameters(), lr=arguments.rate, betas=(0.9, 0.99))
     images, labels, held_out, held_out_labels = (torch.as_tensor(part, device=device) for part in data.load())
     one_hot = torch.eye(data.CLASSES, device=device)
-    evaluate = torch.compile(loss_of) if arguments.compile else loss_of
 
-    start = time.monotonic() - training.seconds
-    total, first = 0.0, training.step
-    for step in range(training.step + 1, steps + 1):
+    start, total, first = time.monotonic(), 0.0, 0
+    for step in range(1, steps + 1):
         # Cosine decay to a tenth: the last steps settle.
         decay = 0.55 + 0.45 * torch.cos(torch.tensor(torch.pi * step / steps)).item()
-        for group in training.optimizer.param_groups:
+        for group in optimizer.param_groups:
             group["lr"] = arguments.rate * min(1.0, step / WARM_UP) * decay
         loss = 0.0
         for count, of in ((arguments.batch, lambda x0: x0), (arguments.batch * recipe.stills, lambda x0: x0[:, :1])):
             if count > 0:
                 chosen = torch.randint(0, len(images), (count,), generator=generator, device=device)
-                loss = loss + evaluate(recipe, training.network, of(recipe.drawn(images[chosen], generator)),
-                                       without_some(one_hot[labels[chosen]], generator), generator)
-        training.optimizer.zero_grad(set_to_none=True)
+                loss = loss + loss_of(recipe, network, of(recipe.drawn(images[chosen], generator)), without_some(one_hot[labels[chosen]], generator), generator)
+        optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        training.optimizer.step()
+        optimizer.step()
         keep = 0.5 ** (1 / min(EMA_HALF_LIFE, step / 10 + 1))
         with torch.no_grad():
-            torch._foreach_lerp_(list(training.average.parameters()), list(training.network.parameters()), 1 - keep)
+            torch._foreach_lerp_(list(average.parameters()), list(network.parameters()), 1 - keep)
         total += loss.detach()
         if step % 1000 == 0 or step == steps:
             with torch.no_grad():
                 fixed = torch.Generator(device).manual_seed(1)
-                unseen = sum(loss_of(recipe, training.average, recipe.unseen(held_out, fixed), one_hot[held_out_labels], fixed).item()
+                unseen = sum(loss_of(recipe, average, recipe.unseen(held_out, fixed), one_hot[held_out_labels], fixed).item()
                              for _ in range(recipe.judgements)) / recipe.judgements
             print(f"step {step}: loss {float(total) / (step - first):.4f}, held out {unseen:.4f}, {time.monotonic() - start:.0f} s",
                   file=sys.stderr, flush=True)
             total, first = 0.0, step
-        training.step, training.seconds = step, time.monotonic() - start
-        if arguments.state and step % KEPT_EVERY == 0:
-            OutputFile(arguments.state, "--state").write(lambda part: torch.save(training.state(), part))
-    return training.average
+    return average
 
 
 def refusal(arguments):
@@ -190,12 +150,8 @@ def refusal(arguments):
         torch.empty(1, device=arguments.device)
     except (RuntimeError, AssertionError) as error:
         return f"--device {arguments.device}: {str(error).splitlines()[0]}"
-    if arguments.state and os.path.realpath(arguments.state) == os.path.realpath(arguments.out):
-        return f"--state {arguments.state}: is the file of --out"
     try:
-        for option in ("out", "state"):
-            if (file := getattr(arguments, option)) is not None:
-                OutputFile(file, f"--{option}")
+        OutputFile(arguments.out)
     except CannotWrite as error:
         return str(error)
     return None
@@ -209,9 +165,7 @@ def main(argv):
         default = ", ".join(f"{getattr(recipe, name)} of {network}" for network, recipe in RECIPES.items())
         parser.add_argument(f"--{name}", type=float if name == "rate" else int, help=f"{what}default: {default}")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--state", metavar="FILE", help=f"written every {KEPT_EVERY} steps; where it is there, training goes on from it")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--compile", action="store_true", help="through torch.compile")
     arguments = parser.parse_args(argv)
     for name in ("steps", "batch", "rate"):
         if getattr(arguments, name) is None:
@@ -219,11 +173,7 @@ def main(argv):
     if (why := refusal(arguments)) is not None:
         print(f"train-digits: {why}", file=sys.stderr)
         return 2
-    try:
-        network = train(arguments)
-    except ValueError as error:
-        print(f"train-digits: {error}", file=sys.stderr)
-        return 2
+    network = train(arguments)
     tensors = {name: tensor.detach().float().cpu().contiguous() for name, tensor in network.state_dict().items()}
     wrong = [name for name, tensor in tensors.items() if not tensor.isfinite().all()]
     if wrong:
