@@ -1,11 +1,13 @@
-// The header of a safetensors file, checked while it is read: nlohmann's SAX interface, because a tree of a hostile
-// header would take many times its size.
+// The header of a safetensors file, checked while it is read.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <functional>
 #include <nlohmann/json.hpp>
+#include <ranges>
+#include <set>
 
 #include "bench/tensors/safetensors.h"
 
@@ -49,211 +51,121 @@ std::string shown(std::string_view name) {
   return name.size() <= kMost ? std::string(name) : std::string(name.substr(0, kMost)) + "...";
 }
 
-// What the header's JSON says, entry by entry. nlohmann's parser keeps its own stack, so nesting costs nothing; it ends
-// at the first value that the format has no place for.
-class HeaderHandler final : public nlohmann::json_sax<nlohmann::json> {
+using Json = nlohmann::json;
+
+template <class... Arguments>
+[[noreturn]] void refuse_header(fmt::format_string<Arguments...> form, Arguments&&... arguments) {
+  throw SafetensorsError(fmt::format(form, std::forward<Arguments>(arguments)...));
+}
+
+// The header's JSON, as nlohmann's parser comes to it: it keeps one entry at a time, and ends at the first value that
+// the format has no place for, so that a hostile header costs no more memory than another one.
+class HeaderReader {
  public:
-  HeaderHandler(std::size_t header_bytes, std::span<const std::byte> data, std::string* layout)
+  using Event = Json::parse_event_t;
+
+  HeaderReader(std::size_t header_bytes, std::span<const std::byte> data, std::string* layout)
       : data_(data), layout_(layout) {
     tensors_.reserve(header_bytes / kSmallestEntry + 1);
   }
   std::vector<FileTensor> take() { return std::move(tensors_); }
 
-  bool start_object(std::size_t) override {
-    switch (place_) {
-      case Place::outside:
-        place_ = Place::header;
-        return true;
-      case Place::entry_value:
-        place_ = Place::entry;
-        tensors_.push_back({name_, {}, {}, {}});
-        has_dtype_ = has_shape_ = has_offsets_ = false;
-        return true;
-      case Place::metadata_value:
-        place_ = Place::metadata;
-        return true;
-      default:
-        unexpected("an object");
+  // Whether the parser keeps it. In the header depth is 1, in an entry or the metadata 2, in an entry's array 3.
+  bool operator()(int depth, Event event, const Json& parsed) {
+    if (event == Event::key) return depth == 1 ? begin_entry(parsed) : begin_value(parsed);
+    if (event == Event::object_end && depth == 1) {
+      if (!in_metadata_) finish_entry(parsed);
+      return false;
     }
-  }
-
-  bool key(std::string& text) override {
-    switch (place_) {
-      case Place::header:
-        if (text.size() > kMaxNameBytes)
-          refuse("a name of {} bytes ('{}'); at most {} are read", text.size(), shown(text), kMaxNameBytes);
-        name_ = text;
-        if (text == "__metadata__") {
-          if (has_metadata_) refuse("'__metadata__' is given twice");
-          has_metadata_ = true;
-          place_ = Place::metadata_value;
-        } else {
-          place_ = Place::entry_value;
-        }
-        return true;
-      case Place::metadata:
-        place_ = Place::metadata_text;
-        is_layout_ = text == kLayoutKey;
-        return true;
-      default:  // an entry: the parser gives no key elsewhere
-        break;
-    }
-    if (text == "dtype" && !has_dtype_) {
-      place_ = Place::dtype;
-    } else if (text == "shape" && !has_shape_) {
-      place_ = Place::shape_value;
-    } else if (text == "data_offsets" && !has_offsets_) {
-      place_ = Place::offsets_value;
-    } else if (text == "dtype" || text == "shape" || text == "data_offsets") {
-      refuse("tensor '{}': '{}' is given twice", shown(name_), text);
-    } else {
-      refuse("tensor '{}': unknown key '{}'; a tensor has dtype, shape and data_offsets", shown(name_), shown(text));
+    if (depth == 0 || event == Event::object_end || event == Event::array_end) return true;
+    if (depth == 1 && event != Event::object_start)
+      refuse_header("tensor '{}' is {}, not an object", shown(name_), what(event, parsed));
+    if (depth == 1) return true;
+    if (in_metadata_) {
+      if (!is_text(event, parsed)) refuse_header("'__metadata__' has {} where a string belongs", what(event, parsed));
+      if (key_ == kLayoutKey && layout_ != nullptr) *layout_ = shown(parsed.get_ref<const std::string&>());
+    } else if (depth == 2 && key_ == "dtype" ? !is_text(event, parsed) : depth == 2 && event != Event::array_start) {
+      refuse_header("tensor '{}': {} is {}, not {}", shown(name_), key_, what(event, parsed),
+                    key_ == "dtype" ? "a string" : "an array");
+    } else if (depth > 2) {
+      if (event != Event::value || !parsed.is_number_unsigned())
+        refuse_header("tensor '{}': {} has {} where a whole number below 2^64 belongs", shown(name_), key_,
+                      what(event, parsed));
+      if (++count_ > kMaxRank) refuse_header("tensor '{}': {} has more than {} numbers", shown(name_), key_, kMaxRank);
     }
     return true;
-  }
-
-  bool string(std::string& text) override {
-    if (place_ == Place::metadata_text) {
-      place_ = Place::metadata;
-      if (is_layout_ && layout_ != nullptr) *layout_ = shown(text);
-      return true;
-    }
-    if (place_ != Place::dtype) unexpected("a string");
-    type_ = find_type(text);
-    if (type_ == nullptr) {
-      std::vector<std::string> known;
-      for (const ElementType& type : kElementTypes) known.emplace_back(type.name);
-      refuse("tensor '{}': unknown dtype '{}'; known are {}", shown(name_), shown(text), fmt::join(known, ", "));
-    }
-    has_dtype_ = true;
-    place_ = Place::entry;
-    return true;
-  }
-
-  bool start_array(std::size_t) override {
-    if (place_ != Place::shape_value && place_ != Place::offsets_value) unexpected("an array");
-    place_ = place_ == Place::shape_value ? Place::shape : Place::offsets;
-    count_ = 0;
-    return true;
-  }
-
-  bool number_unsigned(std::uint64_t value) override {
-    if (place_ == Place::offsets) {
-      if (count_ == 2) refuse("tensor '{}': data_offsets has more than two numbers", shown(name_));
-    } else if (place_ != Place::shape) {
-      unexpected("a number");
-    } else if (count_ == kMaxRank) {
-      refuse("tensor '{}' has more than {} dimensions", shown(name_), kMaxRank);
-    } else if (value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
-      refuse("tensor '{}': an extent of {} is too large", shown(name_), value);
-    }
-    numbers_[count_++] = value;
-    return true;
-  }
-
-  bool end_array() override {
-    if (place_ == Place::shape) {
-      tensors_.back().shape.assign(numbers_.begin(), numbers_.begin() + static_cast<std::ptrdiff_t>(count_));
-      has_shape_ = true;
-    } else {
-      if (count_ != 2) refuse("tensor '{}': data_offsets has {} numbers, not 2", shown(name_), count_);
-      begin_ = numbers_[0];
-      end_ = numbers_[1];
-      has_offsets_ = true;
-    }
-    place_ = Place::entry;
-    return true;
-  }
-
-  bool end_object() override {
-    if (place_ == Place::entry) finish_entry();
-    place_ = place_ == Place::header ? Place::outside : Place::header;
-    return true;
-  }
-
-  bool null() override { unexpected("null"); }
-  bool boolean(bool) override { unexpected("a truth value"); }
-  bool number_integer(std::int64_t value) override { unexpected(fmt::format("the negative number {}", value)); }
-  bool number_float(double, const std::string& text) override {
-    unexpected(fmt::format("'{}', which is not a whole number below 2^64", shown(text)));
-  }
-  bool binary(nlohmann::json::binary_t&) override { unexpected("binary data"); }
-  bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception&) override {
-    refuse("the header is not JSON at its byte {}", position);
   }
 
  private:
-  enum class Place {
-    outside,
-    header,
-    entry_value,
-    entry,
-    dtype,
-    shape_value,
-    shape,
-    offsets_value,
-    offsets,
-    metadata_value,
-    metadata,
-    metadata_text
-  };
-
-  template <class... Arguments>
-  [[noreturn]] static void refuse(fmt::format_string<Arguments...> form, Arguments&&... arguments) {
-    throw SafetensorsError(fmt::format(form, std::forward<Arguments>(arguments)...));
+  static bool is_text(Event event, const Json& parsed) { return event == Event::value && parsed.is_string(); }
+  static std::string what(Event event, const Json& parsed) {
+    if (event == Event::array_start) return "an array";
+    if (event == Event::object_start) return "an object";
+    return parsed.is_number() ? "the number " + parsed.dump()
+           : parsed.is_null() ? "null"
+                              : fmt::format("a {}", parsed.type_name());
   }
 
-  [[noreturn]] void unexpected(const std::string& what) const {
-    switch (place_) {
-      case Place::outside:
-        refuse("the header is {}, not an object", what);
-      case Place::entry_value:
-        refuse("tensor '{}' is {}, not an object", shown(name_), what);
-      case Place::dtype:
-        refuse("tensor '{}': dtype is {}, not a string", shown(name_), what);
-      case Place::shape_value:
-      case Place::shape:
-        refuse("tensor '{}': shape has {} where a whole number of an array belongs", shown(name_), what);
-      case Place::offsets_value:
-      case Place::offsets:
-        refuse("tensor '{}': data_offsets has {} where a whole number of an array belongs", shown(name_), what);
-      default:
-        refuse("'__metadata__' has {} where a string belongs", what);
-    }
+  bool begin_entry(const Json& key) {
+    name_ = key.get_ref<const std::string&>();
+    if (name_.size() > kMaxNameBytes)
+      refuse_header("a name of {} bytes ('{}'); at most {} are read", name_.size(), shown(name_), kMaxNameBytes);
+    in_metadata_ = name_ == "__metadata__";
+    if (in_metadata_ && std::exchange(has_metadata_, true)) refuse_header("'__metadata__' is given twice");
+    seen_.clear();
+    return true;
   }
 
-  void finish_entry() {
-    FileTensor& tensor = tensors_.back();
-    const char* missing = !has_dtype_ ? "dtype" : !has_shape_ ? "shape" : !has_offsets_ ? "data_offsets" : nullptr;
-    if (missing != nullptr) refuse("tensor '{}' has no {}", shown(name_), missing);
-    tensor.dtype = type_->name;
-    if (begin_ > end_ || end_ > data_.size())
-      refuse("tensor '{}': data_offsets [{}, {}] do not lie in the {} bytes behind the header", shown(name_), begin_,
-             end_, data_.size());
-    std::uint64_t bits = type_->bits;
+  // Of the metadata nothing is kept.
+  bool begin_value(const Json& key) {
+    key_ = key.get_ref<const std::string&>();
+    count_ = 0;
+    if (in_metadata_) return false;
+    if (std::ranges::count(kKeys, key_) == 0)
+      refuse_header("tensor '{}': unknown key '{}'; a tensor has {}", shown(name_), shown(key_),
+                    fmt::join(kKeys, ", "));
+    if (!seen_.insert(key_).second) refuse_header("tensor '{}': '{}' is given twice", shown(name_), key_);
+    return true;
+  }
+
+  void finish_entry(const Json& entry) {
+    for (const std::string_view key : kKeys)
+      if (!seen_.contains(key)) refuse_header("tensor '{}' has no {}", shown(name_), key);
+    const std::string& dtype = entry["dtype"].get_ref<const std::string&>();
+    const ElementType* const type = find_type(dtype);
+    if (type == nullptr)
+      refuse_header("tensor '{}': unknown dtype '{}'; known are {}", shown(name_), shown(dtype),
+                    fmt::join(kElementTypes | std::views::transform(&ElementType::name), ", "));
+    if (entry["data_offsets"].size() != 2)
+      refuse_header("tensor '{}': data_offsets has {} numbers, not 2", shown(name_), entry["data_offsets"].size());
+    const std::uint64_t begin = entry["data_offsets"][0], end = entry["data_offsets"][1];
+    if (begin > end || end > data_.size())
+      refuse_header("tensor '{}': data_offsets [{}, {}] do not lie in the {} bytes behind the header", shown(name_),
+                    begin, end, data_.size());
+    FileTensor& tensor = tensors_.emplace_back(FileTensor{name_, type->name, {}, data_.subspan(begin, end - begin)});
+    std::uint64_t bits = type->bits;
     bool overflow = false, empty = false;
-    for (const std::int64_t extent : tensor.shape) {
+    for (const std::uint64_t extent : entry["shape"]) {
+      if (extent > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
+        refuse_header("tensor '{}': an extent of {} is too large", shown(name_), extent);
+      tensor.shape.push_back(static_cast<std::int64_t>(extent));
       empty = empty || extent == 0;
-      overflow = overflow || __builtin_mul_overflow(bits, static_cast<std::uint64_t>(extent), &bits);
+      overflow = overflow || __builtin_mul_overflow(bits, extent, &bits);
     }
     if (empty) bits = 0, overflow = false;
-    if (overflow || bits % 8 != 0 || bits / 8 != end_ - begin_)
-      refuse("tensor '{}' is {}, which takes {} bytes; data_offsets give it {}", shown(name_), tensor.text(),
-             overflow ? "more than 2^61" : fmt::format("{}", static_cast<double>(bits) / 8), end_ - begin_);
-    tensor.data = data_.subspan(begin_, end_ - begin_);
+    if (overflow || bits % 8 != 0 || bits / 8 != end - begin)
+      refuse_header("tensor '{}' is {}, which takes {} bytes; data_offsets give it {}", shown(name_), tensor.text(),
+                    overflow ? "more than 2^61" : fmt::format("{}", static_cast<double>(bits) / 8), end - begin);
   }
 
+  static constexpr std::array<std::string_view, 3> kKeys = {"dtype", "shape", "data_offsets"};
   std::span<const std::byte> data_;
   std::string* layout_;  // null where it is not wanted
-  bool is_layout_ = false;
   std::vector<FileTensor> tensors_;
-  Place place_ = Place::outside;
-  std::string name_;
-  bool has_metadata_ = false, has_dtype_ = false, has_shape_ = false, has_offsets_ = false;
-  const ElementType* type_ = nullptr;
-  std::array<std::uint64_t, kMaxRank> numbers_{};
-  std::size_t count_ = 0;
-  std::uint64_t begin_ = 0, end_ = 0;
+  std::string name_, key_;
+  bool in_metadata_ = false, has_metadata_ = false;
+  std::set<std::string, std::less<>> seen_;  // keys of an entry
+  std::size_t count_ = 0;                    // numbers of an array
 };
 
 void require_distinct_names(const std::vector<FileTensor>& tensors) {
@@ -263,8 +175,7 @@ void require_distinct_names(const std::vector<FileTensor>& tensors) {
   std::sort(by_name.begin(), by_name.end(), name_less);
   const auto twice = std::adjacent_find(by_name.begin(), by_name.end(),
                                         [](const FileTensor* a, const FileTensor* b) { return a->name == b->name; });
-  if (twice != by_name.end())
-    throw SafetensorsError(fmt::format("tensor '{}' is in the header twice", shown((*twice)->name)));
+  if (twice != by_name.end()) refuse_header("tensor '{}' is in the header twice", shown((*twice)->name));
 }
 
 // In place and in the order of their bytes, which must tile the data.
@@ -276,15 +187,14 @@ void require_tiling(std::vector<FileTensor>& tensors, std::span<const std::byte>
   for (const FileTensor& tensor : tensors) {
     const auto at = tensor.data.data() - data.data();
     if (tensor.data.data() < end)
-      throw SafetensorsError(
-          fmt::format("tensor '{}' overlaps the one before it at byte {} of the data", shown(tensor.name), at));
+      refuse_header("tensor '{}' overlaps the one before it at byte {} of the data", shown(tensor.name), at);
     if (tensor.data.data() > end)
-      throw SafetensorsError(fmt::format("a gap of {} bytes before tensor '{}', which begins at byte {} of the data",
-                                         tensor.data.data() - end, shown(tensor.name), at));
+      refuse_header("a gap of {} bytes before tensor '{}', which begins at byte {} of the data",
+                    tensor.data.data() - end, shown(tensor.name), at);
     end += tensor.data.size();
   }
   if (end != data.data() + data.size())
-    throw SafetensorsError(fmt::format("{} bytes behind the last tensor", data.data() + data.size() - end));
+    refuse_header("{} bytes behind the last tensor", data.data() + data.size() - end);
 }
 
 }  // namespace
@@ -306,24 +216,26 @@ std::string FileTensor::text() const {
 
 std::vector<FileTensor> parse_safetensors(std::span<const std::byte> file, std::string* layout) {
   if (file.size() < kLengthBytes)
-    throw SafetensorsError(
-        fmt::format("truncated: {} bytes, less than the {} of the header's length", file.size(), kLengthBytes));
+    refuse_header("truncated: {} bytes, less than the {} of the header's length", file.size(), kLengthBytes);
   std::uint64_t length = 0;  // little-endian in the file; the project is for x86-64
   std::memcpy(&length, file.data(), kLengthBytes);
   if (length > kMaxHeaderBytes)
-    throw SafetensorsError(
-        fmt::format("the header's length is {} bytes, more than the format's limit of {}: not a "
-                    "safetensors file",
-                    length, kMaxHeaderBytes));
+    refuse_header("the header's length is {} bytes, more than the format's limit of {}: not a safetensors file", length,
+                  kMaxHeaderBytes);
   if (length > file.size() - kLengthBytes)
-    throw SafetensorsError(fmt::format("truncated: the header's length is {} bytes, but only {} follow", length,
-                                       file.size() - kLengthBytes));
+    refuse_header("truncated: the header's length is {} bytes, but only {} follow", length, file.size() - kLengthBytes);
   const auto* header = reinterpret_cast<const char*>(file.data() + kLengthBytes);
-  if (length == 0 || *header != '{') throw SafetensorsError("the header does not begin with '{'");
+  if (length == 0 || *header != '{') refuse_header("the header does not begin with '{{'");
   const auto data = file.subspan(kLengthBytes + length);
-  HeaderHandler handler(length, data, layout);
-  nlohmann::json::sax_parse(header, header + length, &handler);  // failures throw
-  std::vector<FileTensor> tensors = handler.take();
+  HeaderReader reader(length, data, layout);
+  try {
+    [[maybe_unused]] const Json rest = Json::parse(header, header + length, std::ref(reader));
+  } catch (const Json::parse_error& error) {
+    refuse_header("the header is not JSON at its byte {}", error.byte);
+  } catch (const Json::out_of_range&) {
+    refuse_header("the header has a number that is too large");
+  }
+  std::vector<FileTensor> tensors = reader.take();
   require_distinct_names(tensors);
   require_tiling(tensors, data);
   return tensors;

@@ -4,13 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
 
-#include "bench/measure/fixture.h"
-#include "bench/sweep/suite.h"
-#include "bench/tensors/user_tensors.h"
+#include "bench/sweep/problem_files.h"
 #include "kernels/catalogue.h"
-#include "tests/support/temporary_folder.h"
 
 namespace noisefloor {
 namespace {
@@ -35,35 +31,10 @@ void says(const std::string& text, const std::string& words) {
   EXPECT_NE(text.find(words), std::string::npos) << text;
 }
 
-TEST(ProblemInference, FindsWhatTheShapesSay) {
-  EXPECT_EQ(inferred("gemm", "", {{"a", {{5, 3}}}, {"b", {{7, 3}}}, {"bias", {{7}}}}), "m=5,n=7,k=3");
-  EXPECT_EQ(inferred("gemm", "", {{"a", {{5, 5}}}, {"b", {{5, 5}}}}), "m=5,n=5,k=5,bias=0");
-  EXPECT_EQ(inferred("gemm", "", {{"a", {{6, 3}}}, {"b", {{7, 3}}}, {"image_shift", {{2, 7}}}}),
-            "m=6,n=7,k=3,bias=0,image_shift=1,images=2");
-  EXPECT_EQ(inferred("gemm", "",
-                     {{"a", {{6, 3}}}, {"b", {{7, 3}}}, {"residual", {{6, 7}}}, {"blend", {{6, 7}}}, {"share", {{1}}}}),
-            "m=6,n=7,k=3,bias=0,residual=1,blend=1");
+// Of several that fit the simplest; that shapes lead back at all the property test shows.
+TEST(ProblemInference, FindsTheProblemOfTheFewestFields) {
   EXPECT_EQ(inferred("gemm", "act=geglu,scale=0.5", {{"a", {{5, 3}}}, {"b", {{8, 3}}}, {"bias", {{8}}}}),
             "m=5,n=4,k=3,act=geglu,scale=0.5");
-  EXPECT_EQ(
-      inferred("groupnorm", "groups=32",
-               {{"x", {{2, 16, 96}}}, {"gamma", {{96}}}, {"beta", {{96}}}, {"scale", {{2, 96}}}, {"shift", {{2, 96}}}}),
-      "n=2,hw=16,channels=96,groups=32,fusion=silu+ss");
-  EXPECT_EQ(inferred("groupnorm", "groups=32",
-                     {{"x", {{2, 16, 96}}}, {"gamma", {{96}}}, {"beta", {{96}}}, {"scale_shift", {{2, 192}}}}),
-            "n=2,hw=16,channels=96,groups=32,fusion=silu+ss,packed=1");
-  EXPECT_EQ(inferred("groupnorm", "groups=32",
-                     {{"x", {{2, 16, 61}}}, {"skip", {{2, 16, 35}}}, {"gamma", {{96}}}, {"beta", {{96}}}}),
-            "n=2,hw=16,channels=96,groups=32,skip_channels=35");
-  EXPECT_EQ(
-      inferred("groupnorm", "groups=32,down_w=16", {{"x", {{3, 256, 576}}}, {"gamma", {{576}}}, {"beta", {{576}}}}),
-      "n=3,hw=256,channels=576,groups=32,down_w=16");
-  EXPECT_EQ(inferred("sampler_step", "solver=ddim",
-                     {{"x", {{3, 40}}}, {"model_output", {{3, 40}}}, {"coefficients", {{20, 12}}}}),
-            "batch=3,elements=40,solver=ddim,steps=20");
-}
-
-TEST(ProblemInference, FindsAnySetOfOptionalInputs) {
   KnownShapes shapes = {{"x", {{2, 9, 10, 6}}}, {"w", {{7, 3, 3, 6}}},     {"scale", {{7}}},
                         {"shift", {{7}}},       {"image_shift", {{2, 7}}}, {"residual", {{2, 9, 10, 7}}}};
   EXPECT_EQ(inferred("conv2d", "", shapes), "n=2,h=9,w=10,cin=6,cout=7,bias=0,affine=1,image_shift=1,residual=1");
@@ -78,27 +49,6 @@ TEST(ProblemInference, FindsAnySetOfOptionalInputs) {
             "n=2,h=18,w=20,cin=6,cout=7,bias=0,affine=1,image_shift=1,residual=1,residual_upsample=1");
   EXPECT_EQ(inferred("conv2d", "residual_upsample=0", shapes),
             "n=2,h=18,w=20,cin=6,cout=7,stride=2,bias=0,affine=1,image_shift=1,residual=1");
-  const KnownShapes side = {
-      {"x", {{2, 9, 10, 6}}}, {"w", {{7, 3, 3, 6}}}, {"side", {{2, 9, 10, 4}}}, {"w_side", {{7, 4}}}};
-  EXPECT_EQ(inferred("conv2d", "", side), "n=2,h=9,w=10,cin=6,cout=7,bias=0,side=4");
-  KnownShapes both = side;
-  both["side_skip"] = {{2, 9, 10, 3}}, both["w_side"] = {{7, 7}};
-  EXPECT_EQ(inferred("conv2d", "", both), "n=2,h=9,w=10,cin=6,cout=7,bias=0,side=4,side_skip=3");
-  EXPECT_EQ(inferred("resample", "op=concat", {{"x", {{2, 3, 4, 5}}}, {"skip", {{2, 3, 4, 77}}}}),
-            "op=concat,n=2,h=3,w=4,channels=5,skip_channels=77");
-  EXPECT_EQ(inferred("resample", "", {{"x", {{2, 3, 4, 5}}}, {"skip", {{2, 3, 4, 77}}}}),
-            "op=concat,n=2,h=3,w=4,channels=5,skip_channels=77");
-  EXPECT_EQ(
-      inferred("layernorm", "", {{"x", {{12, 8}}}, {"residual", {{12, 8}}}, {"scale", {{3, 8}}}, {"shift", {{3, 8}}}}),
-      "rows=12,channels=8,images=3,fusion=scale_shift,residual=1,affine=0");
-  EXPECT_EQ(inferred("elementwise", "", {{"a", {{2, 5}}}, {"b", {{2, 3, 5}}}, {"c", {{2, 5}}}}),
-            "op=silu_fma,n=2,hw=3,channels=5,broadcast=1");
-  EXPECT_EQ(
-      inferred("timestep_embedding", "",
-               {{"t", {{3}}}, {"freqs", {{4}}}, {"w1", {{6, 8}}}, {"b1", {{6}}}, {"w2", {{6, 6}}}, {"b2", {{6}}}}),
-      "batch=3,channels=8,kind=fourier,hidden=6");
-  EXPECT_EQ(inferred("attention", "", {{"qkv", {{2, 77, 4, 3, 8}}}}),
-            "batch=2,heads=4,seq_q=77,seq_kv=77,dim=8,layout=packed_h3d");
 }
 
 TEST(ProblemInference, AsksForWhatNoShapeSays) {
@@ -202,41 +152,6 @@ TEST(ProblemInference, LeavesTensorsToTheHarness) {
   EXPECT_EQ(inferred("gemm", "", {{"a", {{5, 3}}}, {"b", {{7, 3}}}, {"bias", std::nullopt}}), "m=5,n=7,k=3");
   EXPECT_NE(inferred("gemm", "", {{"a", {{5, 3}}}, {"b", std::nullopt}}).find("give --problem its n"),
             std::string::npos);
-}
-
-TEST(UserTensors, AreTheInputsOfTheFixture) {
-  const TemporaryFolder folder;
-  const std::string path = folder / "in.safetensors";
-  const Op& op = *find_op("gemm");
-  const auto host = make_host_platform();
-  Fixture made(*host, *suite().find("gemm"), op.parse("m=5,n=7,k=3"), DType::bf16, 9);
-  const auto inputs = made.host_tensors();
-  std::vector<FileTensor> tensors;
-  for (std::size_t i = 0; i < made.specs().size(); ++i)
-    if (made.specs()[i].role == Role::in)
-      tensors.push_back({made.specs()[i].name,
-                         "BF16",
-                         made.specs()[i].shape,
-                         {static_cast<const std::byte*>(inputs[i].data), made.specs()[i].bytes()}});
-  write_safetensors(path, tensors);
-  const SafetensorsFile file(path);
-  const UserTensors user = bind_user_tensors(op, file, path, {}, std::nullopt, {});
-  EXPECT_EQ(op.print(user.problem), "m=5,n=7,k=3");
-  EXPECT_EQ(user.dtype, DType::bf16);
-  Fixture fixture(*host, *suite().find("gemm"), user.problem, user.dtype, 1, user.given);
-  for (std::size_t i = 0; i + 1 < fixture.specs().size(); ++i)
-    EXPECT_EQ(std::memcmp(fixture.pointers()[i], made.pointers()[i], fixture.specs()[i].bytes()), 0);
-
-  std::vector<std::uint16_t> spoilt(15, 0x3f80);
-  spoilt[11] = 0x7fc0;  // a NaN
-  tensors[0].data = std::as_bytes(std::span(spoilt));
-  write_safetensors(path, tensors);
-  try {
-    bind_user_tensors(op, SafetensorsFile(path), path, {}, std::nullopt, {});
-    FAIL() << "NaN was accepted";
-  } catch (const InvalidInput& error) {
-    EXPECT_NE(std::string(error.what()).find("tensor 'a': element 11 is nan"), std::string::npos) << error.what();
-  }
 }
 
 }  // namespace
