@@ -32,10 +32,11 @@ class BoundOp : Arguments {
   using Arguments::Arguments;
 
   // `plan`: a Plan, the file of one, or None; `prepared`: the weights as `prepare` left them for that variant, or None.
+  // `launches`: more than one to see what each costs the host.
   nb::object call(const nb::tuple& tensors, const nb::tuple& fields, nb::handle out, nb::handle variant,
-                  nb::handle stream, nb::handle dtype, nb::handle plan, nb::handle prepared) const {
+                  nb::handle stream, nb::handle dtype, nb::handle plan, nb::handle prepared, int launches) const {
     const Items in_order = items(tensors, tensors_), values = items(fields, fields_);
-    return call_or_time(in_order, {values}, out, variant, stream, dtype, plan, prepared, {});
+    return launched(in_order, {values}, out, variant, stream, dtype, plan, prepared, {false, launches});
   }
 
   // `call` as a function of arguments in the order of `names`: of tensors, fields and what else it takes; `fields` is a
@@ -49,16 +50,6 @@ class BoundOp : Arguments {
   // captures.
   nb::object operation(const std::vector<std::string>& names, bool of_module) const {
     return bind(names, 0, names.size(), "", true, of_module);
-  }
-
-  // What one launch of that call costs the host, of `count` in a row.
-  double seconds_of_launch(const nb::tuple& tensors, const nb::tuple& fields, nb::handle out, nb::handle variant,
-                           nb::handle stream, nb::handle dtype, nb::handle plan, nb::handle prepared, int count) const {
-    if (count < 1) throw InvalidInput(named("count") + " must be at least 1");
-    Timed timed{count};
-    const Items in_order = items(tensors, tensors_), values = items(fields, fields_);
-    call_or_time(in_order, {values}, out, variant, stream, dtype, plan, prepared, {false, &timed});
-    return timed.seconds;
   }
 
   // Lays the weights out for the calls of a variant: (the variant's name, the dtype, what it wrote or None). A shape, a
@@ -138,9 +129,9 @@ class BoundOp : Arguments {
       std::array<PyObject*, kMostArguments> all;
       all.fill(Py_None);
       for (std::size_t i = 0; i < places.size(); ++i) all[places[i]] = given[i];
-      nb::object outputs = call_or_time({all.data(), inputs}, {{all.data() + inputs, rest - inputs}, all[rest + 6]},
-                                        all[rest], all[rest + 1], all[rest + 2], all[rest + 3], all[rest + 4],
-                                        all[rest + 5], {of_module, nullptr, as_list ? 1 : 0});
+      nb::object outputs = launched({all.data(), inputs}, {{all.data() + inputs, rest - inputs}, all[rest + 6]},
+                                    all[rest], all[rest + 1], all[rest + 2], all[rest + 3], all[rest + 4],
+                                    all[rest + 5], {of_module, 1, as_list ? 1 : 0});
       if (!as_list) return outputs;
       nb::list listed;
       if (nb::isinstance<nb::tuple>(outputs))
@@ -152,18 +143,14 @@ class BoundOp : Arguments {
     return make_function({op_->name, "noisefloor.ops", doc, names, required, positional, call});
   }
 
-  struct Timed {
-    int count;
-    double seconds = 0;
-  };
   struct How {
     bool of_module = false;
-    Timed* timed = nullptr;  // null: one launch
-    int frames = 1;          // Python's, of ours
+    int launches = 1;
+    int frames = 1;  // Python's, of ours
   };
 
-  nb::object call_or_time(std::span<PyObject* const> tensors, const Fields& fields, nb::handle out, nb::handle variant,
-                          nb::handle stream, nb::handle dtype, nb::handle plan, nb::handle prepared, How how) const {
+  nb::object launched(std::span<PyObject* const> tensors, const Fields& fields, nb::handle out, nb::handle variant,
+                      nb::handle stream, nb::handle dtype, nb::handle plan, nb::handle prepared, How how) const {
     check_fork(*op_);
     const Given given{tensors, fields, variant, dtype, plan_of_call(plan)};
     const Gradients gradients = gradients_now();
@@ -243,11 +230,7 @@ class BoundOp : Arguments {
       const WithoutGil released;
       if (lays_out) python::prepare(decision, pointers, weights, queue.device, queue.stream);
       const Scratch scratch{workspace.data(), weights};
-      if (how.timed == nullptr)
-        launch(decision, pointers, scratch, queue.device, queue.stream);
-      else
-        how.timed->seconds =
-            python::seconds_of_launch(decision, pointers, scratch, queue.device, queue.stream, how.timed->count);
+      for (int i = 0; i < how.launches; ++i) launch(decision, pointers, scratch, queue.device, queue.stream);
     }
     if (count == 1) return outputs.front().object;
     nb::list all;
@@ -265,13 +248,10 @@ void define_op(nb::module_& m) {
       .def(nb::init<const std::string&, std::vector<std::string>, std::vector<std::string>>())
       .def("call", &BoundOp::call, nb::arg("tensors"), nb::arg("fields"), nb::arg("out").none(),
            nb::arg("variant").none(), nb::arg("stream").none(), nb::arg("dtype").none(),
-           nb::arg("plan").none() = nb::none(), nb::arg("prepared").none() = nb::none())
+           nb::arg("plan").none() = nb::none(), nb::arg("prepared").none() = nb::none(), nb::arg("launches") = 1)
       .def("function", &BoundOp::function, nb::keep_alive<0, 1>(), nb::arg("names"), nb::arg("required"),
            nb::arg("positional"), nb::arg("doc"))
       .def("operation", &BoundOp::operation, nb::keep_alive<0, 1>(), nb::arg("names"), nb::arg("of_module"))
-      .def("seconds_of_launch", &BoundOp::seconds_of_launch, nb::arg("tensors"), nb::arg("fields"),
-           nb::arg("out").none(), nb::arg("variant").none(), nb::arg("stream").none(), nb::arg("dtype").none(),
-           nb::arg("plan").none(), nb::arg("prepared").none(), nb::arg("count"))
       .def("prepare", &BoundOp::prepare, nb::arg("tensors"), nb::arg("fields"), nb::arg("variant").none(),
            nb::arg("stream").none(), nb::arg("dtype").none(), nb::arg("plan").none())
       .def("chosen_on", &BoundOp::chosen_on, nb::arg("capability"), nb::arg("tensors"), nb::arg("fields"),

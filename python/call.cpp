@@ -5,10 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
-#include <mutex>
 #include <ranges>
-#include <unordered_map>
 
 #include "bench/platform/build_info.h"
 #include "bench/tensors/problem_inference.h"
@@ -112,10 +109,6 @@ void check_plan(const Plan& plan, const Device& device) {
                                    to_string(device), here));
 }
 
-constexpr std::size_t kMostKept = 4096;  // a program whose shapes never repeat must not fill the memory
-std::mutex memory_mutex;
-std::unordered_map<std::string, std::shared_ptr<const Decision>> memory;
-
 std::atomic<bool> programmatic_launch = true, launched = false, orphaned = false;
 
 template <class Work>
@@ -138,37 +131,6 @@ std::string to_string(const Device& device) {
   return device.gpu ? fmt::format("GPU {}", device.index) : "the CPU";
 }
 
-std::string Question::key(const std::optional<Device>& device) const {
-  std::string text;
-  text.reserve(512);
-  const auto add_count = [&](std::int64_t number) {
-    text.append(reinterpret_cast<const char*>(&number), sizeof number);
-  };
-  const auto add = [&](std::string_view word) {  // with its length, so that no two words read as others
-    add_count(static_cast<std::int64_t>(word.size()));
-    text += word;
-  };
-  add(op->name);
-  add_count(device ? device->gpu ? device->index : -1 : -2);
-  add_count(static_cast<std::int64_t>(inputs.size()));
-  for (const Tensor& tensor : inputs) {
-    add(tensor.name);
-    text += tensor.dtype ? static_cast<char>(*tensor.dtype) : '?';
-    add_count(static_cast<std::int64_t>(tensor.shape.size()));
-    for (const std::int64_t extent : tensor.shape) add_count(extent);
-  }
-  add_count(static_cast<std::int64_t>(fields.size()));
-  for (const KeyValue& field : fields) {
-    add(field.key);
-    add(field.value);
-  }
-  for (const std::string& type : out_types) add(type);
-  add(dtype);
-  add(variant);
-  if (plan) add_count(static_cast<std::int64_t>(plan->number));
-  return text;
-}
-
 std::string plan_key(const Op& op, DType dtype, const AnyProblem& problem) {
   return fmt::format("{} {} {}", op.name, to_string(dtype), op.print(problem));
 }
@@ -180,14 +142,7 @@ std::string chosen_on(const Question& question, const DeviceInfo& device) {
       ->name;
 }
 
-std::shared_ptr<const Decision> decided(const Question& question, const std::optional<Device>& device) {
-  const std::lock_guard lock(memory_mutex);
-  const auto found = memory.find(question.key(device));
-  return found == memory.end() ? nullptr : found->second;
-}
-
 std::shared_ptr<const Decision> decide(const Question& question, const std::optional<Device>& device) {
-  if (auto before = decided(question, device)) return before;
   auto decision = std::make_shared<Decision>();
   try {
     find_problem(question, *decision);
@@ -202,9 +157,6 @@ std::shared_ptr<const Decision> decide(const Question& question, const std::opti
     decision->workspace_bytes = decision->variant->workspace_bytes(decision->problem, decision->dtype, *decision->info);
     decision->prepared_bytes = decision->variant->prepared_bytes(decision->problem, decision->dtype);
   }
-  const std::lock_guard lock(memory_mutex);
-  if (memory.size() >= kMostKept) memory.clear();
-  memory[question.key(device)] = decision;
   return decision;
 }
 
@@ -239,21 +191,6 @@ void check_fork(const Op& op) {
 
 bool set_programmatic_launch(bool on) {
   return programmatic_launch.exchange(on);
-}
-
-double seconds_of_launch(const Decision& decision, const std::vector<void*>& pointers, const Scratch& scratch,
-                         const Device& device, Stream stream, int count) {
-  const AnyVariant& variant = *decision.variant;
-  double seconds = 0;
-  run_on(device, stream, decision, [&](const LaunchContext& context) {
-    const auto start = std::chrono::steady_clock::now();
-    Status status = success();
-    for (int i = 0; i < count && status.ok(); ++i)
-      status = variant.launch(decision.problem, decision.dtype, pointers, scratch, context);
-    seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / count;
-    return status;
-  });
-  return seconds;
 }
 
 }  // namespace noisefloor::python

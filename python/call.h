@@ -42,8 +42,6 @@ struct Question {
   std::vector<std::string> out_types;  // of the outputs that were given, in the op's order; "" for one that was not
   std::string dtype, variant;          // "": not given
   std::shared_ptr<const Plan> plan;    // null: none; asked where no variant is given
-
-  std::string key(const std::optional<Device>& device) const;  // equal keys are equal questions of equal devices
 };
 
 struct Decision {
@@ -58,11 +56,9 @@ struct Decision {
 };
 
 // The problem; with a device also the variant: the one that was asked for, else the plan's where it names one of the
-// ladder that can run there, else the best of the ladder that can. What was asked before is remembered. Throws
-// InvalidInput with the argument and what it had to be, and for a plan of another device. Threads may call it at once.
+// ladder that can run there, else the best of the ladder that can. Throws InvalidInput with the argument
+// and what it had to be, and for a plan of another device. Threads may call it at once.
 std::shared_ptr<const Decision> decide(const Question& question, const std::optional<Device>& device);
-// What was asked before; null where it was not.
-std::shared_ptr<const Decision> decided(const Question& question, const std::optional<Device>& device);
 // The variant that it would be on such a device, which need not be here; the plan's device is not asked.
 std::string chosen_on(const Question& question, const DeviceInfo& device);
 
@@ -82,8 +78,5 @@ void check_fork(const Op& op);
 // Whether launches of ours on sm_90 and newer may overlap with the kernel before (LaunchContext): of the whole process,
 // on at first. Returns what it was.
 bool set_programmatic_launch(bool on);
-// The host's seconds for one of `count` launches in a row: what a call from Python is held against.
-double seconds_of_launch(const Decision& decision, const std::vector<void*>& pointers, const Scratch& scratch,
-                         const Device& device, Stream stream, int count);
 
 }  // namespace noisefloor::python

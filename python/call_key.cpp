@@ -48,7 +48,6 @@ std::vector<KeyValue> pairs_of(const nb::dict& fields) {
 
 std::shared_ptr<const Decision> decide_in_python(const Question& question, const std::optional<Device>& device,
                                                  int frames) {
-  if (auto before = decided(question, device)) return before;
   const std::shared_ptr<const Decision> decision = [&] {
     const WithoutGil released;
     return decide(question, device);

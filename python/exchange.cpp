@@ -4,7 +4,6 @@
 
 #include <utility>
 
-#include "kernels/core/alignment.h"
 #include "python/with_python.h"
 
 namespace nb = nanobind;
@@ -20,10 +19,9 @@ struct ManagedTensor {
   nb::dlpack::dltensor tensor;
 };
 struct ExchangeApi {
-  using Refuse = void (*)(void* context, const char* kind, const char* message);
   std::uint32_t major, minor;
   const ExchangeApi* older;
-  int (*allocate)(nb::dlpack::dltensor* like, ManagedTensor** out, void* context, Refuse refuse);
+  void* allocate;
   int (*managed_tensor)(void* object, ManagedTensor** out);
   int (*object)(ManagedTensor* tensor, void** out);
   int (*borrowed_tensor)(void* object, nb::dlpack::dltensor* out);  // may be null; of what the object keeps
@@ -60,13 +58,6 @@ TypeFacts ask_type(nb::handle type) {
     PyErr_Clear();
   }
   return facts;
-}
-
-void keep(ManagedTensor* managed, Tensor& tensor) {
-  tensor.keeper = std::shared_ptr<void>(managed, [](void* data) {
-    auto* const owned = static_cast<ManagedTensor*>(data);
-    if (owned->deleter != nullptr) owned->deleter(owned);
-  });
 }
 
 }  // namespace
@@ -139,7 +130,10 @@ bool exchange(nb::handle object, const TypeFacts& facts, Tensor& tensor, std::st
     PyErr_Clear();
     return false;
   }
-  keep(managed, tensor);
+  tensor.keeper = std::shared_ptr<void>(managed, [](void* data) {
+    auto* const owned = static_cast<ManagedTensor*>(data);
+    if (owned->deleter != nullptr) owned->deleter(owned);
+  });
   if (written && (managed->flags & 1) != 0)
     problem = "is read-only, and would be written";
   else
@@ -158,26 +152,6 @@ std::optional<Stream> current_stream(nb::handle like, int gpu) {
   if (facts.api->current_stream(nb::device::cuda::value, gpu, &stream) == 0) return static_cast<Stream>(stream);
   PyErr_Clear();
   return std::nullopt;
-}
-
-Tensor framework_memory(nb::handle like, int gpu, std::size_t bytes) {
-  const TypeFacts facts = facts_of(like);
-  Tensor tensor;
-  if (facts.api == nullptr || facts.api->allocate == nullptr) return tensor;
-  auto extent = static_cast<std::int64_t>(bytes);
-  nb::dlpack::dltensor wanted{nullptr, {nb::device::cuda::value, gpu}, 1, nb::dtype<std::uint8_t>(), &extent, nullptr,
-                              0};
-  ManagedTensor* managed = nullptr;
-  if (facts.api->allocate(&wanted, &managed, nullptr, [](void*, const char*, const char*) {}) != 0) {
-    PyErr_Clear();
-    return tensor;
-  }
-  keep(managed, tensor);
-  std::string problem;
-  take(managed->tensor, like, false, tensor, problem);
-  const bool fits = problem.empty() && tensor.device == Device{true, gpu} && tensor.bytes() >= bytes &&
-                    reinterpret_cast<std::uintptr_t>(tensor.data) % kAllocationAlignment == 0;
-  return fits ? tensor : Tensor();
 }
 
 }  // namespace noisefloor::python

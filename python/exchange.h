@@ -35,9 +35,7 @@ std::string attribute_text(nanobind::handle object, const char* name);
 
 bool is_torch(nanobind::handle tensor);  // of PyTorch
 
-// Both by the framework of `like`, without a call into Python, where it has DLPack's exchange in C; else none, and no
-// data. The memory belongs to its current stream.
+// By the framework of `like`, without a call into Python, where it has DLPack's exchange in C; else none.
 std::optional<Stream> current_stream(nanobind::handle like, int gpu);
-Tensor framework_memory(nanobind::handle like, int gpu, std::size_t bytes);
 
 }  // namespace noisefloor::python

@@ -94,9 +94,6 @@ ScratchMemory::ScratchMemory(const Queue& queue, std::size_t bytes) {
     data_ = PyLong_AsVoidPtr(address_.ptr());
     return;
   }
-  if (queue.number.is_none()) direct_ = framework_memory(queue.like, queue.device.index, bytes);
-  data_ = direct_.data;
-  if (data_ != nullptr) return;
   const auto extent = static_cast<std::int64_t>(bytes);
   owner_ = empty_tensor(queue, {&extent, 1}, DType::uint8);
   static const std::string call = "a call";

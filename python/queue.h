@@ -52,9 +52,8 @@ class ScratchMemory {
   };
   static thread_local Block spare_;
   void* data_ = nullptr;
-  Block host_;                // one of these four keeps it
+  Block host_;                // one of these three keeps it
   nanobind::object address_;  // of PyTorch's allocator
-  Tensor direct_;
   nanobind::object owner_;
 };
 

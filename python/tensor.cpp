@@ -57,33 +57,7 @@ bool lacks_storage(nb::handle object, const Tensor& tensor) {
   }
 }
 
-// Of that very class: others may have its name.
-bool is_exactly(nb::handle object, const char* module, const char* name) {
-  const nb::object found = nb::steal(PyImport_GetModule(nb::str(module).ptr()));
-  PyErr_Clear();
-  return found && object.type().is(nb::getattr(found, name, nb::none()));
-}
-
-// What nanobind takes of an object only once: the capsule of its __dlpack__, marked as used from then on. nanobind
-// itself marks none but those that it was given, and reads freed memory where an object hands out the same one again.
-// NumPy and PyTorch make one for each call.
-nb::object capsule_of(nb::handle object) {
-  if (PyCapsule_CheckExact(object.ptr()) || is_exactly(object, "numpy", "ndarray") ||
-      is_exactly(object, "torch", "Tensor") || !nb::hasattr(object, "__dlpack__"))
-    return nb::borrow(object);
-  const nb::object ask = object.attr("__dlpack__");
-  try {
-    return ask(nb::arg("max_version") = nb::make_tuple(1, 0));
-  } catch (nb::python_error&) {  // older than max_version, or it has none to give
-  }
-  try {
-    return ask();
-  } catch (nb::python_error&) {
-    return nb::borrow(object);
-  }
-}
-
-// Why `source` gave no memory, which is what its framework was asked of the tensor `object`; "" of what is no tensor.
+// Why `source`, which is the tensor `object` without its gradient, gave no memory; "" of what is no tensor.
 std::string why_not_given(nb::handle object, nb::handle source) {
   if (!nb::hasattr(object, "__dlpack__")) return "";
   std::string facts;
@@ -97,12 +71,6 @@ std::string why_not_given(nb::handle object, nb::handle source) {
     reason = nb::cast<std::string>(nb::str(error.value()));
   }
   return fmt::format("{} ({})", reason, facts);
-}
-
-bool is_used(nb::handle capsule) {
-  if (!PyCapsule_CheckExact(capsule.ptr())) return false;
-  const char* const name = PyCapsule_GetName(capsule.ptr());
-  return name != nullptr && std::string_view(name).starts_with("used_dltensor");
 }
 
 }  // namespace
@@ -164,11 +132,8 @@ Tensor read_at_any_address(nb::handle object, const Name& name, bool written, co
   std::string problem;
   nb::object source = nb::borrow(object);
   const auto read = [&](nb::handle given, bool bf16) {
-    source = capsule_of(given);
-    if (is_used(source))
-      throw InvalidInput(name.text() + " is a DLPack capsule that was taken before; each serves once");
-    return written ? import_array<nb::ndarray<>>(source, tensor, problem, bf16)
-                   : import_array<nb::ndarray<nb::ro>>(source, tensor, problem, bf16);
+    return written ? import_array<nb::ndarray<>>(given, tensor, problem, bf16)
+                   : import_array<nb::ndarray<nb::ro>>(given, tensor, problem, bf16);
   };
   const TypeFacts facts = facts_of(object);
   const auto requires_gradient = [&] { return asked_often<kRequiresGrad>(object).is(nb::handle(Py_True)); };
@@ -179,7 +144,7 @@ Tensor read_at_any_address(nb::handle object, const Name& name, bool written, co
   bool done = exchange(object, facts, tensor, problem, written);
   if (done && problem.empty() && facts.torch && lacks_storage(object, tensor)) problem = "has no memory of its own";
   if (!done && requires_gradient()) source = source.attr("detach")();
-  if (!done) done = read(nb::object(source), false);
+  if (!done) done = read(source, false);
   if (!done && python_type(object) == "ndarray" && attribute_text(object, "dtype") == "bfloat16")
     done = read(object.attr("view")("uint16"), true);
   if (!done && written && import_array<nb::ndarray<nb::ro>>(source, tensor, problem, false))

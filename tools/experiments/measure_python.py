@@ -103,6 +103,23 @@ def timed_calls(call):
     return block
 
 
+def timed_launches(op, given, prepared):
+    """What each launch adds to a call."""
+    from noisefloor import _signatures
+
+    call = _signatures.bound(op).call
+
+    def block():
+        times = []
+        for launches in (1, CALLS + 1):
+            start = time.perf_counter()
+            call(*given, prepared, launches)
+            times.append(time.perf_counter() - start)
+        return (times[1] - times[0]) / CALLS * 1e6
+
+    return block
+
+
 def written_out(call, tensors, named):
     """A function of no arguments that makes the call as a user would write it, so that handing arguments on is not timed."""
     scope = {"call": call} | {f"t{i}": one for i, one in enumerate(tensors)} | {f"given_{name}": value for name, value in named.items()}
@@ -135,8 +152,6 @@ def measure_overhead(options):
         by_text = {name: value for name, value in given.items() if torch.is_tensor(value)} | ({"fields": fields} if fields else {}) | more
         out = torch.empty_like(exact(*tensors, **{k: v for k, v in given.items() if torch.is_tensor(v)}))
         out = out.contiguous(memory_format=torch.contiguous_format)
-        timer = lambda *tensors, op=op, memory=more.get("prepared"), **given: _signatures.bound(op).seconds_of_launch(  # noqa: E731
-            *_signatures.signature(op).bind(tensors, given), memory, CALLS)
         launch_given = {**given, **({"variant": more["variant"]} if more else {}), "out": out}
         with_out = written_out(handle, tensors[:1], {"out": out}) if handle else written_out(function, tensors, given | {"out": out})
         library.define(str(operator._schema).replace("noisefloor::", ""), tags=operator.tags)
@@ -144,7 +159,7 @@ def measure_overhead(options):
         wanted = exact(*(one.double() for one in tensors), **{k: v.double() for k, v in given.items() if torch.is_tensor(v)})
         for name, got in (("ops", with_out()), ("operator", operator(*tensors, **by_text)[0])):
             wrong(f"{op} by {name}", off(got, wanted), 2e-2 if dtype != torch.float32 else 1e-5)
-        blocks[op, "launch"] = lambda timer=timer, tensors=tensors, given=launch_given: timer(*tensors, **given) * 1e6
+        blocks[op, "launch"] = timed_launches(op, _signatures.signature(op).bind(tensors, launch_given), more.get("prepared"))
         calls = {WITH_OUT[bool(handle)]: with_out, "torch operator": written_out(operator, tensors, by_text),
                  "noisefloor.torch's function": written_out(getattr(noisefloor.torch, op), tensors, given | more),
                  "empty operator": written_out(getattr(torch.ops.noisefloor_empty, op).default, tensors, by_text)}
