@@ -4,7 +4,7 @@ import csv
 import html
 import io
 import math
-import re
+import sys
 from pathlib import Path
 
 import pandas
@@ -13,9 +13,8 @@ from noisefloor import _core
 
 COLUMNS = {column["name"]: column for column in _core.result_columns()}
 MOST_LINES = 25  # of a table in a notebook
-CEILINGS = ("name", "value", "unit")
-STATUSES = ("ok", "incorrect", "cuda_error", "unsupported_problem", "unsupported_arch", "not_built", "out_of_memory", "no_device", "throttled")
-NUMBER = re.compile(r"-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+KEY = ["op", "problem", "dtype", "variant"]
+NUMBER = r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 
 
 class Results(pandas.DataFrame):
@@ -97,78 +96,43 @@ def cell(value):
 
 
 def read(file, needed, whole_lines=False):
-    """Header and lines of a CSV file of ours; of `whole_lines`, a last one that was cut short (the sweep was killed) is left out."""
+    """A CSV file of ours as texts; of `whole_lines`, a last one that was cut short (the sweep was killed) is left out."""
     try:
         text = file.read_bytes().decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
+        header, *lines = csv.reader(io.StringIO(text[: text.rfind("\n") + 1] if whole_lines else text, newline=""), strict=True)
+    except (OSError, ValueError, csv.Error) as error:
         raise ValueError(f"{file}: cannot be read: {error}") from None
-    if "\0" in text:
-        raise ValueError(f"{file}: has a zero byte")
-    try:
-        lines = list(csv.reader(io.StringIO(text[: text.rfind("\n") + 1] if whole_lines else text, newline=""), strict=True))
-    except csv.Error as error:
-        raise ValueError(f"{file}: {error}") from None
-    header = lines[0] if lines else []
-    lacking = [name for name in needed if name not in header]
-    if lacking or len(set(header)) != len(header):
-        raise ValueError(f"{file}: has no column {', '.join(lacking)}" if lacking else f"{file}: a column is there twice")
-    for number, line in enumerate(lines[1:], 2):
+    if lacking := [name for name in needed if name not in header]:
+        raise ValueError(f"{file}: has no column {', '.join(lacking)}")
+    for number, line in enumerate(lines, 2):
         if line and len(line) != len(header):
             raise ValueError(f"{file}: line {number} has {len(line)} fields, not {len(header)}")
-    return header, [line for line in lines[1:] if line]
+    try:
+        return pandas.DataFrame([line for line in lines if line], columns=header, dtype="object").set_flags(allows_duplicate_labels=False)
+    except pandas.errors.DuplicateLabelError:
+        raise ValueError(f"{file}: a column is there twice") from None
 
 
-def number(file, name, text):
-    value = math.nan if not text else float(text) if NUMBER.fullmatch(text) else math.inf
-    if math.isinf(value):
-        raise ValueError(f"{file}: column {name}: '{text}' is not a number")
-    return value
-
-
-def measured(file, name, text, above_zero, from_one=False, share=False):
-    """Of the columns that are known, where nothing is negative."""
-    value = number(file, name, text)
-    if value < 0 or (above_zero and value == 0):
-        raise ValueError(f"{file}: column {name}: '{text}' is {'not above 0' if above_zero else 'negative'}")
-    if (from_one and value < 1) or (share and value > 100):
-        raise ValueError(f"{file}: column {name}: '{text}' is not {'a number from 1' if from_one else 'a percentage from 0 to 100'}")
-    return value
-
-
-def require_once(file, what, keys):
-    seen = set()
-    for key in keys:
-        if key in seen:
-            raise ValueError(f"{file}: the {what} {' '.join(key)} is there twice")
-        seen.add(key)
-
-
-def are_networks(text):
-    """network:count, with semicolons between; counts as reports/run/sweep_csv.h has them."""
-    items = [re.fullmatch("[^:]+:([0-9]{1,30})", item) for item in text.removesuffix(";").split(";")] if text else []
-    return all(item and 1 <= int(item[1]) <= 10**9 for item in items)
+def numbers(file, name, texts, above_zero=False, from_one=False, share=False, count=False):
+    """Of a column where nothing is negative; a blank is none."""
+    values = pandas.to_numeric(texts.where(texts.str.fullmatch(NUMBER), None), errors="coerce").astype("float64")
+    high = 100 if share else 2**53 if count else sys.float_info.max
+    right = values.between(1 if from_one else 0, high) & ((values > 0) | (not above_zero)) & ((values % 1 == 0) | (not count))
+    if (wrong := texts[(texts != "") & ~right]).size:
+        what = "a percentage from 0 to 100" if share else "a number from 1" if from_one else "a whole number up to 2^53" if count else "a number"
+        raise ValueError(f"{file}: column {name}: '{wrong.iloc[0]}' is not {what}{' above 0' * above_zero}")
+    return values
 
 
 def series(file, name, texts):
     """By the column's type; an unknown column is of numbers where it has nothing else."""
-    known = COLUMNS.get(name)
-    if known is None:
-        try:
-            return pandas.Series([number(file, name, text) for text in texts], dtype="float64")
-        except ValueError:
-            return pandas.Series(texts, dtype="object")
+    if name not in COLUMNS:
+        return pandas.to_numeric(texts, errors="coerce").astype("float64") if texts.str.fullmatch(f"({NUMBER})?").all() else texts
+    known = COLUMNS[name]
     if known["type"] == "text":
-        right, what = {"status": (STATUSES.__contains__, "a status"), "networks": (are_networks, "of network:count")}.get(name, (None, ""))
-        for text in texts if right else ():
-            if not right(text):
-                raise ValueError(f"{file}: column {name}: '{text}' is not {what}")
-        return pandas.Series(texts, dtype="object")
-    values = pandas.Series([measured(file, name, text, known["above_zero"], known["from_one"], known["share"]) for text in texts], dtype="float64")
-    if known["type"] == "number":
-        return values
-    if any(not text.isdecimal() for text in texts if text) or (values.dropna() > 2**53).any():
-        raise ValueError(f"{file}: column {name}: a count is not a whole number up to 2^53")
-    return values.astype("Int64")
+        return texts
+    values = numbers(file, name, texts, known["above_zero"], known["from_one"], known["share"], known["type"] == "count")
+    return values.astype("Int64") if known["type"] == "count" else values
 
 
 def load(run):
@@ -176,12 +140,12 @@ def load(run):
     file = folder / "sweep.csv"
     if not file.is_file():
         raise ValueError(f"{folder} is not a run folder: it has no sweep.csv")
-    header, lines = read(file, [name for name, column in COLUMNS.items() if column["needed"]], whole_lines=True)
-    columns = {name: series(file, name, [line[place] for line in lines]) for place, name in enumerate(header)}
-    for name in COLUMNS.keys() - columns.keys():  # an older run; every frame has every column
-        columns[name] = series(file, name, [""] * len(lines))
-    frame = Results({name: columns[name] for name in [*COLUMNS, *(name for name in header if name not in COLUMNS)]})
-    require_once(file, "row", zip(*(frame[name] for name in ("op", "problem", "dtype", "variant"))))
+    texts = read(file, [name for name, column in COLUMNS.items() if column["needed"]], whole_lines=True)
+    lacking = pandas.Series([""] * len(texts), dtype="object")  # of an older run; every frame has every column
+    names = [*COLUMNS, *(name for name in texts if name not in COLUMNS)]
+    frame = Results({name: series(file, name, texts.get(name, lacking)) for name in names})
+    if (twice := frame[frame.duplicated(KEY)]).size:
+        raise ValueError(f"{file}: the row {' '.join(twice[KEY].iloc[0])} is there twice")
     if ((frame["status"] == "ok") & frame["time_cold_us"].isna()).any():
         raise ValueError(f"{file}: column time_cold_us: blank, but status is ok")
     frame.attrs = {"folder": str(folder), "rows": len(frame), "device": frame["device"].iloc[0] if len(frame) else "", "ceilings": ceilings(folder)}
@@ -192,20 +156,9 @@ def ceilings(folder):
     file = folder / "ceilings.csv"
     if not file.is_file():
         return {}
-    header, lines = read(file, CEILINGS)
-    rows = [{name: cell.strip(" \t") for name, cell in zip(header, line)} for line in lines]
-    require_once(file, "ceiling", ((row["name"],) for row in rows))
-    if not rows:
-        raise ValueError(f"{file}: holds no ceilings")
-    for row in rows:
-        if not row["name"]:
-            raise ValueError(f"{file}: column name: is empty")
-        measured(file, "value", row["value"] or "0", True)
-        for name in ("datasheet", "sm_clock_mhz"):
-            measured(file, name, row.get(name, ""), True)
-        measured(file, "load", row.get("load", ""), False)
-        if row["unit"] not in ("GB/s", "GFLOP/s"):
-            raise ValueError(f"{file}: column unit: '{row['unit']}' is neither GB/s nor GFLOP/s")
-        if any(row.get(name) != rows[0].get(name) for name in ("device", "driver")):
-            raise ValueError(f"{file}: is of two devices or drivers")
-    return {row["name"]: (float(row["value"]), row["unit"], number(file, "datasheet", row.get("datasheet", ""))) for row in rows}
+    rows = read(file, ("name", "value", "unit"))
+    if rows["name"].duplicated().any():
+        raise ValueError(f"{file}: a ceiling is there twice")
+    values = numbers(file, "value", rows["value"].replace("", "0"), above_zero=True)
+    datasheet = numbers(file, "datasheet", rows.get("datasheet", pandas.Series([""] * len(rows), dtype="object")))
+    return dict(zip(rows["name"], zip(values, rows["unit"], datasheet)))
