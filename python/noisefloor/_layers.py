@@ -11,7 +11,7 @@ from torch import nn
 
 from noisefloor._laid_out import NOMINAL, LaidOut
 from noisefloor._operators import OPERATORS
-from noisefloor._replacement import Replacement, hooks_of_every_module, is_own, judged, misfit, need, parameter, standing
+from noisefloor._replacement import Replacement, judged, misfit, need, parameter
 
 
 def channels_last(x):
@@ -114,7 +114,6 @@ class Linear(Replacement):
 class GroupNorm(Replacement):
     runs = "groupnorm"
     asks = ("num_groups", "eps")
-    activation = None  # a LastActivation that it computes, too
 
     @staticmethod
     def fits(module):
@@ -126,11 +125,10 @@ class GroupNorm(Replacement):
         return super().changed() or (None if self.module._parameters.get("bias") is not None else "has no bias, since patch")
 
     def __call__(self, input):
-        weight, activated = parameter(self.module, "weight"), self.activation is not None and self.activation.is_fused()
+        weight = parameter(self.module, "weight")
         if why := self.changed() or misfit(input, weight, 2, images=True):
-            y = self.fall_back(why, input)
-            return nn.functional.silu(y) if activated else y
-        return self.normalize(weight, input, "silu" if activated else "none")
+            return self.fall_back(why, input)
+        return self.normalize(weight, input, "none")
 
     def normalize(self, weight, x, fusion, **more):
         norm, dense = self.module, channels_last(x)
@@ -162,43 +160,6 @@ class LayerNorm(Replacement):
         if why:
             return self.fall_back(why, input)
         return OPERATORS["layernorm"](input.reshape(-1, input.shape[-1]).contiguous(), None, weight, bias, eps=module.eps).reshape(input.shape)
-
-
-class LastActivation(Replacement):
-    """Of the SiLU that a network calls behind a GroupNorm, and which that computes while both are as patch found them. It stands in a copy of the SiLU:
-    other modules may have that, too. Hooks are of both."""
-
-    runs = "groupnorm"
-
-    @staticmethod
-    def fits(module):
-        need(type(module) is nn.SiLU, f"it is {type(module).__name__}")
-
-    def of(self, network, attribute, norm):
-        self.network, self.attribute, self.norm, self.calls = network, attribute, norm, type(network).forward
-        return self
-
-    def put(self, undo):
-        super().put(undo)
-        act = self.network._modules[self.attribute]
-        self.network._modules[self.attribute], self.norm.activation = self.module, self
-
-        def back():
-            self.norm.activation = None
-            if self.network._modules.get(self.attribute) is self.module:
-                self.network._modules[self.attribute] = act
-
-        undo.append(back)
-
-    def is_fused(self):
-        """Asked by both, one behind the other."""
-        norm, act = self.norm, self.module
-        if hooks_of_every_module() or not is_own(self.network) or self.network.__class__.forward != self.calls:
-            return False
-        return self.network._modules.get(self.attribute) is act and standing(act) is self and standing(norm.module) is norm
-
-    def __call__(self, input):
-        return input if self.is_fused() else self.original(input)
 
 
 LAYERS = {nn.Conv2d: Conv2d, nn.Linear: Linear, nn.GroupNorm: GroupNorm, nn.LayerNorm: LayerNorm}

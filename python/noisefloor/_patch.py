@@ -5,15 +5,14 @@ called; a block that computes layers inside of it without calling them calls the
 """
 
 import collections
-import copy
 
 import torch
 from torch import nn
 from torch.nn.utils.parametrize import is_parametrized
 
-from noisefloor._blocks import BLOCKS, is_replaced, of_diffusers
-from noisefloor._layers import LAYERS, GroupNorm, LastActivation
-from noisefloor._replacement import Replacement, Unfit, altered, need
+from noisefloor._blocks import BLOCKS, of_diffusers
+from noisefloor._layers import LAYERS
+from noisefloor._replacement import Replacement, Unfit, need
 from noisefloor._transformers import TRANSFORMER_BLOCKS, TRANSFORMERS
 
 ITSELF = "(the module itself)"
@@ -76,22 +75,6 @@ class Report:
     __repr__ = __str__
 
 
-# Of diffusers: they call conv_norm_out and conv_act in turn, and neither elsewhere.
-WITH_LAST_ACTIVATION = {"Decoder", "Encoder", "I2VGenXLUNet", "TemporalDecoder", "UNet2DConditionModel", "UNet2DModel",
-                        "UNet3DConditionModel", "UNetMotionModel", "UNetSpatioTemporalConditionModel"}  # fmt: skip
-
-
-def fuse_last_activation(report, name, module, uses):
-    norm, act = getattr(module, "conv_norm_out", None), getattr(module, "conv_act", None)
-    if not is_replaced(norm, GroupNorm) or type(act) is not nn.SiLU:
-        return
-    for layer, what in ((norm, "conv_norm_out"), (act, "conv_act")):
-        why = altered(layer)
-        need(not why, f"its {what} {why}")
-    need(uses[norm] == 1, "the norm before it is used elsewhere too")
-    report.put(name, LastActivation(copy.copy(act), name, report.said).of(module, "conv_act", norm.forward), "SiLU")
-
-
 def patch(module: nn.Module) -> Report:
     """Puts the ops into a network, for inference. Returns a Report of what it replaced, and of what it left and why.
 
@@ -110,14 +93,10 @@ def patch(module: nn.Module) -> Report:
         sizes[weight.dtype] += weight.numel() * weight.is_floating_point()
     report = Report(max(sizes, key=sizes.get, default=None))
     modules = list(module.named_modules())
-    uses = collections.Counter(one for _, one in module.named_modules(remove_duplicate=False))
     try:
         replace_all(report, modules, LAYERS, type)
         replace_all(report, modules, BLOCKS | TRANSFORMERS, of_diffusers)
         for name, one in modules:
-            if of_diffusers(one) in WITH_LAST_ACTIVATION:
-                act = f"{name}.conv_act".lstrip(".")
-                attempt(report, act, lambda: fuse_last_activation(report, act, one, uses))
             alone = not list(one.children()) and list(one.parameters(False))
             if name not in report.replaced and name not in report.left and (alone or is_parametrized(one) or hasattr(one, "processor") and hasattr(one, "to_q")):
                 report.left[name] = f"no op of patch's replaces {type(one).__name__}"

@@ -14,42 +14,32 @@ class Projecting(Replacement):
     """Layers of a feed-forward that project, and have an activation behind that."""
 
     runs = "gemm"
+    asks = ("approximate",)
     computes = ("proj",)
+    ACTS = {"none": "gelu", "tanh": "gelu_tanh"}  # by GELU's own word
 
-    @staticmethod
-    def fits(module):
+    def __init__(self, module, *more):
+        super().__init__(module, *more)
+        self.activation = self.act(module)
+
+    @classmethod
+    def act(cls, module):
+        return "geglu" if of_diffusers(module) == "GEGLU" else cls.ACTS.get(module.approximate)
+
+    @classmethod
+    def fits(cls, module):
+        act = cls.act(module)
+        need(act is not None, f"approximate='{getattr(module, 'approximate', None)}'")
         need(is_replaced(module.proj, Linear) or "forward" in module.proj.__dict__, "its proj is no Linear that is replaced")
+        n, k = module.proj.weight.shape
+        judged("gemm", module.proj.weight.dtype, a=(NOMINAL, k), b=(n, k), act=act)
 
     def __call__(self, hidden_states, *args, **kwargs):
         why, layers = self.inside()
         weights = [parameter(one.module, "weight") for one in layers]
         if why := self.changed() or why or misfit(hidden_states, weights[0], rows=True):
             return self.fall_back(why, hidden_states, *args, **kwargs)
-        return layers[0].multiply(weights[0], hidden_states, self.act())
-
-
-class Geglu(Projecting):
-    @staticmethod
-    def fits(module):
-        Projecting.fits(module)
-        n, k = module.proj.weight.shape
-        judged("gemm", module.proj.weight.dtype, a=(NOMINAL, k), b=(n, k), act="geglu")
-
-    def act(self):
-        return "geglu"
-
-
-class Gelu(Projecting):
-    asks = ("approximate",)
-    ACT = {"none": "gelu", "tanh": "gelu_tanh"}
-
-    @staticmethod
-    def fits(module):
-        need(module.approximate in Gelu.ACT, f"approximate='{module.approximate}'")
-        Projecting.fits(module)
-
-    def act(self):
-        return Gelu.ACT[self.module.approximate]
+        return layers[0].multiply(weights[0], hidden_states, self.activation)
 
 
 class Transformer2DModel(Replacement):
@@ -274,5 +264,5 @@ class TemporalBasicTransformerBlock(Block):
 
 
 # By the names of diffusers' classes; those of the second kind behind those of the first.
-TRANSFORMERS = {"GEGLU": Geglu, "GELU": Gelu, "Transformer2DModel": Transformer2DModel, "Attention": Attention}
+TRANSFORMERS = {"GEGLU": Projecting, "GELU": Projecting, "Transformer2DModel": Transformer2DModel, "Attention": Attention}
 TRANSFORMER_BLOCKS = {"BasicTransformerBlock": BasicTransformerBlock, "TemporalBasicTransformerBlock": TemporalBasicTransformerBlock}

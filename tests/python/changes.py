@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from stand_ins import AttnProcessor2_0, Processor, UNet, adapt, cast, offload, wrap
+from stand_ins import AttnProcessor2_0, Processor, adapt, cast, offload, wrap
 from torch import nn
 
 
@@ -190,9 +190,6 @@ CHANGES = {
     "hooks of blocks": each("Attention", lambda one: one.register_forward_hook(twice).remove),
     "another class": each("Attention", other_class), "another class of layers": each(nn.GroupNorm, other_class), "another class of blocks": each("ResnetBlock2D", other_class),
     "another activation": each("ResnetBlock2D", lambda one: setattr(one, "nonlinearity", nn.ReLU())),
-    "the network's forward": each(UNet, lambda one: setattr(one, "forward", lambda x: nn.functional.silu(one.conv_norm_out(x)))),
-    "another last activation": lambda net: [setattr(one, "conv_act", nn.ReLU()) for one in net.modules() if hasattr(one, "conv_act")] and None,
-    "a hook of the last activation": lambda net: [one.conv_act.register_forward_pre_hook(scaled_input) for one in net.modules() if hasattr(one, "conv_act")] and None,
     "weight_norm": normed, "another patcher": another_patcher,
     "processors": each("Attention", other_processor),
     "a state": weights(False), "an assigned state": weights(True), "double": moved(torch.float64), "a norm in double": each(nn.GroupNorm, moved(torch.float64)),
@@ -202,6 +199,6 @@ CHANGES = {
     "IP-Adapter": ip_adapter,
 }  # fmt: skip
 # Those after which the ops go on; after the others PyTorch computes, where that makes a difference.
-GO_ON = {"a scale", "biases", "the network's forward", "a state", "an assigned state", "training", "another last activation", "a hook of the last activation", "group offload of blocks"}
+GO_ON = {"a scale", "biases", "a state", "an assigned state", "training", "group offload of blocks"}
 # Those after which PyTorch does not take the input of some layer, patched or not.
 REFUSED = {"a norm in double"}

@@ -98,20 +98,6 @@ for one in (ResnetBlock2D, Upsample2D, AttnProcessor2_0, Attention, GEGLU, FeedF
         what.__module__ = "diffusers.models"  # patch knows the blocks by that
 
 
-class LastBlocks(nn.Module):
-    """A norm and an activation by the names that diffusers' U-Nets have for their last ones."""
-
-    def __init__(self, width):
-        super().__init__()
-        self.conv_norm_out, self.conv_act = nn.GroupNorm(2, width), nn.SiLU()
-
-    def forward(self, x):
-        return self.conv_act(self.conv_norm_out(x))
-
-
-UNet = type("UNet2DConditionModel", (LastBlocks,), {"__module__": "diffusers.models"})
-
-
 class Adapted(nn.Module):
     """As peft's layers: two small ones beside the one that was there, made by its class."""
 

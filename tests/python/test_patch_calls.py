@@ -188,16 +188,6 @@ def test_an_attention_over_nothing_and_under_a_mask(backend):
         assert report.fell_back[""] == {EMPTY: 1, "an attention mask": 1}
 
 
-def test_a_last_norm_that_falls_back_keeps_its_activation():
-    net = diffusers.UNet2DModel(sample_size=8, down_block_types=("DownBlock2D",), up_block_types=("UpBlock2D",), block_out_channels=(16,), layers_per_block=1, norm_num_groups=8)
-    with noisefloor.torch.patch(net) as report:
-        x = torch.randn(0, 16, 4, 4)
-        assert net.conv_norm_out(x).shape == x.shape and report.fell_back == {"conv_norm_out": {EMPTY: 1}}
-        wide = torch.randn(32768, 16, 1, 1)
-        patched = net.conv_norm_out(wide)
-    assert near(patched, net.conv_act(net.conv_norm_out(wide)))
-
-
 def test_what_fell_back_stays_in_the_report():
     net = nn.Sequential(nn.Linear(3, 8), nn.Linear(8, 3))
     with noisefloor.torch.patch(net) as report:

@@ -24,7 +24,7 @@ class Convolutions(nn.Module):
     def __init__(self):
         super().__init__()
         self.first, self.norm = nn.Conv2d(3, WIDTH, 3, padding=1), nn.GroupNorm(2, WIDTH)
-        self.block, self.up, self.last = stand_ins.ResnetBlock2D(WIDTH), stand_ins.Upsample2D(WIDTH), stand_ins.UNet(WIDTH)
+        self.block, self.up, self.last = stand_ins.ResnetBlock2D(WIDTH), stand_ins.Upsample2D(WIDTH), nn.Sequential(nn.GroupNorm(2, WIDTH), nn.SiLU())
 
     def forward(self, x):
         return self.last(self.up(self.block(self.norm(self.first(x)))))
