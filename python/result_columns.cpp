@@ -58,6 +58,14 @@ void define_result_columns(nb::module_& m) {
 #include "reports/run/columns.def"
     return all;
   });
+  m.def("old_columns", [] {
+    nb::dict all;
+#define NOISEFLOOR_CASE_COLUMN(...)
+#define NOISEFLOOR_COLUMN(...)
+#define NOISEFLOOR_OLD_NAME(old, name) all[#old] = #name;
+#include "reports/run/columns.def"
+    return all;
+  });
 }
 
 }  // namespace noisefloor::python

@@ -12,6 +12,7 @@ import pandas
 from noisefloor import _core
 
 COLUMNS = {column["name"]: column for column in _core.result_columns()}
+OLD_NAMES = {old: name for old, name in _core.old_columns().items() if name in COLUMNS}
 MOST_LINES = 25  # of a table in a notebook
 KEY = ["op", "problem", "dtype", "variant"]
 NUMBER = r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
@@ -140,7 +141,7 @@ def load(run):
     file = folder / "sweep.csv"
     if not file.is_file():
         raise ValueError(f"{folder} is not a run folder: it has no sweep.csv")
-    texts = read(file, [name for name, column in COLUMNS.items() if column["needed"]], whole_lines=True)
+    texts = read(file, [name for name, column in COLUMNS.items() if column["needed"]], whole_lines=True).rename(columns=OLD_NAMES)
     lacking = pandas.Series([""] * len(texts), dtype="object")  # of an older run; every frame has every column
     names = [*COLUMNS, *(name for name in texts if name not in COLUMNS)]
     frame = Results({name: series(file, name, texts.get(name, lacking)) for name in names})

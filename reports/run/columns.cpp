@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
+#include <string_view>
 #include <type_traits>
 
 namespace noisefloor {
@@ -134,6 +136,22 @@ const std::vector<SweepColumn>& sweep_columns() {
 #include "reports/run/columns.def"
   };
   return all;
+}
+
+void rename_old_columns(std::vector<std::string>& header) {
+  constexpr std::pair<const char*, const char*> kOldNames[] = {
+#define NOISEFLOOR_CASE_COLUMN(...)
+#define NOISEFLOOR_COLUMN(...)
+#define NOISEFLOOR_OLD_NAME(old, name) {#old, #name},
+#include "reports/run/columns.def"
+  };
+  const auto is_column = [](std::string_view name) {
+    return std::ranges::any_of(sweep_columns(), [&](const SweepColumn& column) { return column.name == name; });
+  };
+  for (const auto& [old, name] : kOldNames) {
+    const auto found = std::ranges::find(header, old);
+    if (found != header.end() && is_column(name) && !std::ranges::count(header, name)) *found = name;
+  }
 }
 
 std::vector<std::pair<std::string, double>> counters_of(const SweepRow& row) {

@@ -27,6 +27,8 @@ struct SweepColumn {
 };
 
 const std::vector<SweepColumn>& sweep_columns();
+// Puts today's names into an older file's header (NOISEFLOOR_OLD_NAME), where it does not have them already.
+void rename_old_columns(std::vector<std::string>& header);
 
 // Every benchmark has every counter, because Google Benchmark adds repetitions up counter by counter: NaN is "not
 // measured", and left out of what is written (bench/sweep/benchmark_output.h).

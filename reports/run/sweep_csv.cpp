@@ -93,6 +93,7 @@ std::vector<std::string> other_columns(const std::vector<SweepRow>& rows) {
 
 std::vector<std::string> other_columns(const std::filesystem::path& file) {
   std::vector<std::string> names = read_csv(file, /*drop_incomplete=*/true).header;
+  rename_old_columns(names);
   std::erase_if(names, is_known);
   return names;
 }
@@ -106,7 +107,8 @@ bool of_pytorch(const SweepRow& row) {
 }
 
 std::vector<SweepRow> read_sweep_csv(const std::filesystem::path& file, std::vector<std::size_t>* lines) {
-  const CsvFile csv = read_csv(file, /*drop_incomplete=*/true);
+  CsvFile csv = read_csv(file, /*drop_incomplete=*/true);
+  rename_old_columns(csv.header);
   if (const char* name = lacks(csv.header))
     throw std::runtime_error(
         fmt::format("{}:1: no column '{}', without which a row means nothing", file.string(), name));

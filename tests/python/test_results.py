@@ -58,6 +58,17 @@ def test_an_older_run_lacks_newer_columns():
     assert noisefloor.load(ROOT / "tests" / "reports" / "older_run")["waves"].isna().all()
 
 
+def test_columns_are_read_by_their_old_names(recorded, tmp_path):
+    old = noisefloor._results.OLD_NAMES
+    with open(RECORDED / "sweep.csv", newline="") as file:
+        table = csv.reader(file)
+        header, row = next(table), next(line for line in table if line[7] == "ok")
+    values = {name: value for name, value in zip(header, row) if name not in {*old, *old.values()}} | dict.fromkeys(old, "3")
+    (tmp_path / "sweep.csv").write_text("\n".join(",".join(f'"{one}"' for one in line) for line in (values, values.values())) + "\n")
+    frame = noisefloor.load(tmp_path)
+    assert list(frame.columns) == list(recorded.columns) and all(float(frame[name].iloc[0]) == 3 for name in old.values())
+
+
 def test_a_selection_knows_its_units(recorded):
     gemm = recorded[recorded["op"] == "gemm"][["variant", "time_cold_us", "gflops"]]
     assert gemm.units == {"variant": "", "time_cold_us": "µs", "gflops": "GFLOP/s"} and gemm.device == "NVIDIA H200"
