@@ -46,7 +46,7 @@ constexpr RemovedOption kRemovedOptions[] = {
     {"forward sample stream", "--fused-norm", "plans own and fastest put norms into convolutions where that pays"},
     {"forward sample stream", "--programmatic", "--without pdl, for off"},
     {"forward sample stream", "--folded-skips", "--without fusions, for off"},
-    {"sample stream", "--embed-ahead", "--without embed-ahead, for off"},
+    {"sample stream", "--embed-ahead", "--without hoisting, for off"},
     {"sample stream",
      "--prediction --schedule --spacing --offset --final --sigma-min --sigma-max --rho --eta --churn --clamp",
      "--sampler {}=VALUE, with others behind a comma"},
@@ -59,7 +59,7 @@ constexpr RemovedOption kRemovedOptions[] = {
     {"compare", "--variant-a --variant-b", "--variants A,B"},
     {"forward sample", "--breakdown-csv --breakdown-rows", "--breakdown takes a file to write, or a run folder"},
     {"problems", "--unconditional", "without labels a network lacks the problems of its label embedding alone"},
-    {"duel list run sweep", "--plugin-seconds", "set NOISEFLOOR_PLUGIN_SECONDS"},
+    {"list pair run sweep", "--plugin-seconds", "set NOISEFLOOR_PLUGIN_SECONDS"},
     {"crosscheck", "", "scripts/ncu captures cases, and tools/crosscheck ncu puts them beside a run's rows"},
     {"sweep", "--take-turns", "sweep one after the other, or each on a GPU of its own (--device N)"},
     {"sweep", "--do-bench", "tools/crosscheck loop puts such a loop beside PyTorch's rows"},
@@ -72,13 +72,42 @@ constexpr RemovedOption kRemovedOptions[] = {
     {"gate", "--strict", "exit code 2 says that an ambiguous row is slower by more than 10 %, without it"},
 };
 
+bool has_word(std::string_view words, std::string_view word) {
+  return fmt::format(" {} ", words).find(fmt::format(" {} ", word)) != std::string::npos;
+}
+
+// What is called otherwise since this version: the old word works until the next. Without commands it is one itself;
+// with `list` it is an item of that option's value.
+struct RenamedWord {
+  std::string_view commands, list, old, name;
+};
+constexpr RenamedWord kRenamedWords[] = {
+    {"", "", "duel", "pair"},
+    {"sweep", "", "--no-duels", "--no-pairs"},
+    {"sample stream", "--without", "embed-ahead", "hoisting"},
+};
+
+void take_old_names(std::vector<std::string>& words) {
+  for (std::size_t i = 1; i < words.size() && words[i] != "--"; ++i)
+    for (const auto& [commands, list, old, name] : kRenamedWords) {
+      if (commands.empty() ? i > 1 : !has_word(commands, words[1])) continue;
+      const bool begins = !list.empty() && words[i].starts_with(fmt::format("{}=", list));
+      if (!list.empty() && !begins && words[i - 1] != list) continue;
+      const std::size_t begin = begins ? list.size() + 1 : 0;
+      std::vector<std::string> items{words[i]};
+      if (!list.empty()) items = split_list(words[i].substr(begin));
+      const auto found = std::ranges::find(items, old);
+      if (found == items.end()) continue;
+      *found = name;
+      words[i] = fmt::format("{}{}", words[i].substr(0, begin), fmt::join(items, ","));
+      fmt::print(stderr, "noisefloor: {} is called {} now; the next version does not know the old name\n", old, name);
+    }
+}
+
 // Of an option, or of a whole command; "" for what never was one.
 std::string why_removed(const std::string& command, const std::string& name) {
-  const auto has = [](std::string_view words, const std::string& word) {
-    return fmt::format(" {} ", words).find(fmt::format(" {} ", word)) != std::string::npos;
-  };
   for (const auto& [commands, names, instead] : kRemovedOptions) {
-    if (!has(commands, command) || (name.empty() ? !names.empty() : !has(names, name))) continue;
+    if (!has_word(commands, command) || (name.empty() ? !names.empty() : !has_word(names, name))) continue;
     std::string key = name.substr(std::min<std::size_t>(name.size(), 2));
     std::ranges::replace(key, '-', '_');
     return fmt::format("{} was removed: {}", name.empty() ? command : name, fmt::format(fmt::runtime(instead), key));
@@ -147,12 +176,11 @@ void require_values(const std::vector<std::string>& words) {
 int run(int argc, char** argv) {
   auto invocation = std::make_shared<Invocation>();
   std::vector<std::string> own;
-  for (int i = 0; i < argc; ++i) {
-    invocation->arguments.emplace_back(argv[i]);
-    if (i > 0 && invocation->arguments.back().rfind("--benchmark_", 0) == 0)
-      invocation->benchmark_arguments.push_back(invocation->arguments.back());
-    else if (i > 0)
-      own.push_back(invocation->arguments.back());
+  invocation->arguments.assign(argv, argv + argc);
+  take_old_names(invocation->arguments);
+  for (int i = 1; i < argc; ++i) {
+    const std::string& word = invocation->arguments[static_cast<std::size_t>(i)];
+    (word.starts_with("--benchmark_") ? invocation->benchmark_arguments : own).push_back(word);
   }
 
   CLI::App app("noisefloor: benchmarks and profiles the GPU operations of diffusion models", "noisefloor");

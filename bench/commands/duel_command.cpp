@@ -103,7 +103,7 @@ int duel(const DuelArguments& arguments) {
 
 void add_duel_command(CLI::App& app, CommandResult result) {
   auto [command, arguments] = add_command(
-      app, result, "duel", "Time two implementations in turns, so that clock and heat affect both alike", duel);
+      app, result, "pair", "Time two implementations in turns, so that clock and heat affect both alike", duel);
   command.add_option("op", arguments.op, "An op (noisefloor list ops)")->required();
   command.add_option("first", arguments.first, "A variant or baseline of it (noisefloor list variants)")->required();
   command.add_option("second", arguments.second, "Its rival; the same name shows how much equals differ")->required();

@@ -85,9 +85,9 @@ RunFiles measured_again(const fs::path& folder, const RunFiles& candidate, const
   std::vector<std::string> line = {"noisefloor", "sweep"};
   if (const auto& lines = candidate.environment.command_lines; !lines.empty() && lines.back().size() > 1)
     line = without_options(lines.back(), {"--out", "--runs", "--budget", "--shard", "--counters"},
-                           {"--fresh", "--no-duels", "--search-again"});
+                           {"--fresh", "--no-duels", "--no-pairs", "--search-again"});
   std::erase_if(line, [](const std::string& word) { return word.starts_with("--benchmark_"); });  // its files stay
-  line.insert(line.end(), {"--out", folder.string(), "--counters", "off", "--no-duels"});
+  line.insert(line.end(), {"--out", folder.string(), "--counters", "off", "--no-pairs"});
   fmt::print(stderr, "measuring {} suspects again, into {}\n", suspects.size(), folder.string());
   for (const std::string& filter : filters_of(suspects)) {
     ChildCommand command{line};

@@ -226,7 +226,7 @@ void add_without_option(CLI::App& command, ModelRequest& model, bool* embed_ahea
                  "convolutions leave a block's skip and its 1x1, or its upsampled skip, to ops of their own, and their "
                  "input's norm, and norms halve no image (plan own or fastest, on sm_90)")};
   if (embed_ahead != nullptr)
-    keys.push_back(switch_key("embed-ahead", *embed_ahead, false,
+    keys.push_back(switch_key("hoisting", *embed_ahead, false,
                               "each call embeds its own noise level, not all of them once before the loop; pictures "
                               "may differ by roundings (always so beside a plan's file)"));
   add_keyed_option(command, "--without", "What to leave out that makes it faster", std::move(keys), false);

@@ -127,8 +127,8 @@ void add_sweep_options(CLI::App& command, SweepRequest& request) {
           if (count < 1 || count > 1000) throw InvalidInput("the range is 1 to 1000");
           request.max_autotune = static_cast<int>(count);
         }}});
-  command.add_flag("--no-duels", request.no_duels,
-                   "Skip duels: our best against the best baseline of each problem, in turns");
+  command.add_flag("--no-pairs", request.no_pairs,
+                   "Skip paired comparisons: our best beside the best baseline of each problem, in turns");
   command.footer(
       "Google Benchmark's flags work too: --benchmark_filter=RE, --benchmark_list_tests, --benchmark_format=json,\n"
       "--benchmark_out=OUTFILE (written whole at the end).\n"

@@ -21,7 +21,7 @@ struct SweepRequest {
   PluginOptions plugins;
   std::optional<std::string> shard;
   std::string device, out, runs, counters = "auto", pytorch = "auto";
-  bool fresh = false, search_again = false, no_duels = false;
+  bool fresh = false, search_again = false, no_pairs = false;
   int max_autotune = 0;
   double budget = 0;
 

@@ -141,7 +141,7 @@ SweepOutcome SweepSession::run(benchmark::BenchmarkReporter* display, benchmark:
   options.worker = pytorch_.worker.get();
   options.neighbour = neighbour_.get();
   if (!pytorch_.why_not.empty()) options.why_no_worker = pytorch_.why_not;
-  options.compare = !request.no_duels;
+  options.compare = !request.no_pairs;
   options.say = log;
   CaseRunner runner(*platform_, &ceilings_, options);
   for (const auto& [id, row] : folder_->rows()) runner.know(row);

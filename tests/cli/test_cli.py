@@ -21,6 +21,10 @@ pytestmark = needs_program
         (["sweep", "--do-bench"], "--do-bench was removed"),
         (["crosscheck", "a", "--report", "b"], "crosscheck was removed: scripts/ncu"),
         (["sweep", "--device", "host", "--processes=3"], "--processes was removed: sweep once"),
+        (["duel", "gemm", "host"], "duel is called pair now"),
+        (["sweep", "--no-duels", "--ops", "gem"], "--no-duels is called --no-pairs now"),
+        (["sample", "digits", "--without", "pdl,embed-ahead", "--steps", "0"], "embed-ahead is called hoisting now"),
+        (["sample", "digits", "--without=embed-ahead", "--steps", "0"], "embed-ahead is called hoisting now"),
         (["merge", "--pool", "a", "b", "--out", "c"], "--pool was removed: keep the runs apart"),
         (["sweep", "--ops", "gem"], "unknown op 'gem'; did you mean 'gemm'"),
         (["sweep", "--device", "host", "--networks", "adm64-b2"], "unknown network 'adm64-b2'; did you mean 'adm64-b"),
@@ -53,9 +57,9 @@ pytestmark = needs_program
         (["roofline", "no-such-folder"], "no-such-folder: no such folder; give the folder of a run"),
         (["list", "opps"], "opps"),
         (["tune", "groupnorm"], "--out is required"),
-        (["duel", "gemm", "host", "host"], "give --problem, or --networks"),
-        (["duel", "gemm", "host", "hots", "--problem", "m=1,n=1,k=1"], "did you mean 'host'"),
-        (["duel", "gemm", "host", "host", "--networks", "digits-b1", "--problem", "m=1,n=1,k=1"], "give --problem, or --networks"),
+        (["pair", "gemm", "host", "host"], "give --problem, or --networks"),
+        (["pair", "gemm", "host", "hots", "--problem", "m=1,n=1,k=1"], "did you mean 'host'"),
+        (["pair", "gemm", "host", "host", "--networks", "digits-b1", "--problem", "m=1,n=1,k=1"], "give --problem, or --networks"),
         (["tune", "gem", "--out", "times.csv"], "unknown op 'gem'; did you mean 'gemm'"),
         (["tune", "layernorm", "--out", "times.csv"], "layernorm offers no choices to tune; these do: attention ptx_sm90a, attention ptx_sm90a_wide, gemm ptx_sm90a, "),
         (["tune", "groupnorm", "--variant", "tiled", "--out", "times.csv"], "groupnorm tiled offers no choices to tune; these do: attention ptx_sm90a, "),
@@ -90,7 +94,7 @@ def test_devices_as_json_say_what_a_run_says(problems, tmp_path):
     assert {name: host[name] for name in same} == {name: environment[name] for name in same}
 
 
-@pytest.mark.parametrize("command", ["devices", "list", "sweep", "run", "ceilings", "roofline", "merge", "tune", "duel"])
+@pytest.mark.parametrize("command", ["devices", "list", "sweep", "run", "ceilings", "roofline", "merge", "tune", "pair"])
 def test_help(command):
     result = run(command, "--help")
     assert result.returncode == 0

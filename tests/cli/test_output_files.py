@@ -36,7 +36,7 @@ ARGUMENTS = {
     "sample": "digits --device host --steps 1",
     "stream": "digits --device host --frames 2 --deadline 1s",
     "tune": "groupnorm --device host",
-    "duel": "gemm host host --device host --problem m=8,n=8,k=8",
+    "pair": "gemm host host --device host --problem m=8,n=8,k=8",
     "ab": "old new --problems problems --networks other",
 }
 NEEDED = {"forward": ["--output"], "sample": ["--out"], "tune": ["--out"]}  # files that are no choice

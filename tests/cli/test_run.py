@@ -11,7 +11,7 @@ pytestmark = needs_program
 def test_a_duel_of_equals_on_the_host(tmp_path):
     out = tmp_path / "duels.csv"
     for _ in range(10):  # beside other tests its threads may have to wait for a core, which it says
-        result = run("duel", "gemm", "host", "host", "--device", "host", "--problem", "m=64,n=64,k=64", "--out", out)
+        result = run("pair", "gemm", "host", "host", "--device", "host", "--problem", "m=64,n=64,k=64", "--out", out)
         if "no duel: threads waited for a core" not in result.stdout:
             break
         assert result.returncode == 2
@@ -19,7 +19,7 @@ def test_a_duel_of_equals_on_the_host(tmp_path):
     assert re.match(r"m=64,n=64,k=64: cold [0-9.]+ \([0-9.]+ to [0-9.]+\) \w+, warm ", result.stdout), result.stdout
     [row] = csv.DictReader(out.read_text().splitlines())
     assert row["first"] == row["second"] == "host" and float(row["cold"]) > 0 and int(row["rounds"]) >= 12
-    refused = run("duel", "gemm", "host", "naive", "--device", "host", "--problem", "m=64,n=64,k=64")
+    refused = run("pair", "gemm", "host", "naive", "--device", "host", "--problem", "m=64,n=64,k=64")
     assert refused.returncode == 2 and "no duel: naive: needs a CUDA device" in refused.stdout
 
 

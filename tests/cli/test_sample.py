@@ -74,10 +74,10 @@ def test_an_image_does_not_depend_on_its_batch(tmp_path):
 
 def test_levels_embedded_ahead_draw_the_same(tmp_path):
     arguments = "--count", 7, "--steps", 3  # from six images on sums on a host do not depend on how many there are
-    plain, ahead = (sample(tmp_path, *arguments, *more, name=f"{len(more)}") for more in (("--without", "embed-ahead"), ()))
+    plain, ahead = (sample(tmp_path, *arguments, *more, name=f"{len(more)}") for more in (("--without", "hoisting"), ()))
     assert (plain["images"] == ahead["images"]).all()
     memory = lambda *more: float(re.search(r"([\d.]+) MB on the device", run("sample", "digits", "--device", "host", *arguments, "--out", tmp_path / "g.png", *more).stdout)[1])
-    assert memory() > memory("--without", "embed-ahead")  # the rows of all calls
+    assert memory() > memory("--without", "hoisting")  # the rows of all calls
 
 
 def test_timesteps_as_a_checkpoint_expects_them(tmp_path):
@@ -147,7 +147,7 @@ def test_sample_breaks_its_first_step_down_and_draws_the_same_pictures(tmp_path)
         (["sample", "digits", "--sampler", "ddim,eta=1,eta=0"], "eta is given twice"),
         (["sample", "digits", "--sampler", "eta=much"], "--sampler eta=much: must be a number"),
         (["sample", "digits", "--sampler", "clamp=-1"], "--sampler clamp=-1: the range is 0 to"),
-        (["sample", "digits", "--without", "pld"], "--without: 'pld' is none of pdl, fusions, embed-ahead; did you mean 'pdl'"),
+        (["sample", "digits", "--without", "pld"], "--without: 'pld' is none of pdl, fusions, hoisting; did you mean 'pdl'"),
         (["sample", "digits", "--without", "pdl=1"], "'pdl=1' is none of"),
         (["sample", "digits", "--sigma-max", "20"], "--sigma-max was removed: --sampler sigma_max=VALUE"),
         (["sample", "digits", "--height=8"], "--height was removed: --size height=N"),

@@ -23,7 +23,7 @@ def test_harness_and_ncu_agree(tmp_path):
     (tmp_path / "problems").mkdir()
     for name, text in PROBLEMS.items():
         (tmp_path / "problems" / name).write_text(text)
-    swept = run(PROGRAM, "sweep", "--problems", tmp_path / "problems", "--networks", "all", f"--benchmark_filter={CASES}", "--no-duels", "--out", tmp_path / "run")
+    swept = run(PROGRAM, "sweep", "--problems", tmp_path / "problems", "--networks", "all", f"--benchmark_filter={CASES}", "--no-pairs", "--out", tmp_path / "run")
     assert swept.returncode == 0, swept.stderr
     for line in run(PROGRAM, "sweep", "--problems", tmp_path / "problems", "--networks", "all", f"--benchmark_filter={CASES}", "--benchmark_list_tests").stdout.splitlines():
         captured = run(ROOT / "scripts/ncu", line, "--run", tmp_path / "run", "--", "--section", "LaunchStats")

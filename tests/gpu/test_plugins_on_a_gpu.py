@@ -122,11 +122,11 @@ def test_a_cuda_skeleton_of_every_op_is_incorrect(nvcc, tmp_path):
 def test_a_duel_judges_as_a_row(nvcc, tmp_path):
     nvcc(ROOT / "tests/gpu/plugins/rows.cu", tmp_path / "rows.so")
     one = ("--plugin", tmp_path / "rows.so", "--problem", "op=relu,n=2,hw=4096,channels=64", "--dtype", "fp32", "--device", 0)
-    assert run(PROGRAM, "duel", "elementwise", "right", "naive", *one).returncode == 0
+    assert run(PROGRAM, "pair", "elementwise", "right", "naive", *one).returncode == 0
     for name, words in (("stale", "ours after a "), ("other_stream", "ours before the first block: after a replay")):
-        fought = run(PROGRAM, "duel", "elementwise", name, "naive", *one)
+        fought = run(PROGRAM, "pair", "elementwise", name, "naive", *one)
         assert fought.returncode == 1 and words in fought.stdout, (name, fought.stdout + fought.stderr)
-    fought = run(PROGRAM, "duel", "elementwise", "sets_aside", "naive", *one)
+    fought = run(PROGRAM, "pair", "elementwise", "sets_aside", "naive", *one)
     said = fought.stdout + fought.stderr
     assert fought.returncode != 0 and any(words in said for words in ("its launches set L2 aside", "captur")), said  # CUDA may record no such launch
 

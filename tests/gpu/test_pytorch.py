@@ -78,7 +78,7 @@ def test_its_rows_and_the_duels(problems, tmp_path):
 def test_a_worker_that_is_killed_costs_one_row(problems, tmp_path):
     out = tmp_path / "run"
     command = [PROGRAM, "sweep", "--problems", problems, "--networks", "small", "--counters", "off", "--variants", "torch_compile,torch_eager",
-               "--no-duels", "--out", out]
+               "--no-pairs", "--out", out]
     with subprocess.Popen([str(word) for word in command], stderr=subprocess.PIPE, text=True) as process:
         assert any(line.startswith("[") for line in process.stderr)  # reads up to the first case
         [worker] = [int(pid) for pid in run("pgrep", "-P", process.pid, "-f", "pytorch.worker").stdout.split()]

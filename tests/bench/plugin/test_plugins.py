@@ -130,12 +130,12 @@ def test_run_list_and_duel_take_plugins(plugin):
         assert refused.returncode == 2 and "a process of its own" in refused.stderr
     listed = run("list", "variants", "--ops", "gemm", "--plugin", plugin)
     assert listed.returncode == 0 and "past_the_workspace" in listed.stdout
-    fought = run("duel", "gemm", "right", "host", *problem)
+    fought = run("pair", "gemm", "right", "host", *problem)
     assert "rounds" in fought.stdout or "waited" in fought.stdout, fought.stdout + fought.stderr
     for sides, whose in ((("stale", "host"), "ours after a "), (("host", "behind"), "theirs before the first block: wrote tensor 'd'")):
-        wrong = run("duel", "gemm", *sides, *problem)
+        wrong = run("pair", "gemm", *sides, *problem)
         assert wrong.returncode == 1 and whose in wrong.stdout or "waited" in wrong.stdout, wrong.stdout + wrong.stderr
-    both = run("duel", "gemm", "right", "stale", *problem)
+    both = run("pair", "gemm", "right", "stale", *problem)
     assert both.returncode == 2 and "both are of one process" in both.stdout, both.stdout + both.stderr
     unknown = run("run", "gemm", *problem, "--variant", "rihgt")
     assert unknown.returncode == 2 and "did you mean 'right'" in unknown.stderr
