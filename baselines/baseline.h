@@ -59,7 +59,7 @@ class BaselineRun {
 
   // Bytes of workspace that tune and launch need; known after construction.
   virtual std::size_t workspace_bytes() const = 0;
-  // Weights laid out anew, as Variant::prepare does it: once per weight, outside all timing, before tune and launch.
+  // Packs weights, as Variant::prepare does it: once per weight, outside all timing, before tune and launch.
   virtual std::size_t prepared_bytes() const { return 0; }
   virtual Status prepare(std::span<void* const>, void*, const LaunchContext&) { return success(); }
   // Tries every algorithm that the library offers on these tensors (order of Op::tensors; outputs are overwritten) and

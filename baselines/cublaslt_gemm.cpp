@@ -43,8 +43,7 @@ Support can_run(const AnyProblem& any, DType) {
   if (problem.act == Activation::gelu)
     return unsupported("cuBLASLt's GELU epilogue is the tanh form; this problem asks for erf");
   if (problem.act == Activation::geglu) return unsupported("cuBLASLt has no gated epilogue");
-  if (problem.image_shift)
-    return unsupported("cuBLASLt's epilogues add a bias to all rows, not a shift to each image's");
+  if (problem.image_shift) return unsupported("cuBLASLt's epilogues add a bias to all rows, no per-image bias");
   if (problem.blend)
     return unsupported("cuBLASLt's epilogues add one matrix; this problem blends its sum with another");
   if (problem.residual && problem.act != Activation::none)

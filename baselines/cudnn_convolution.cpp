@@ -189,7 +189,7 @@ Support can_run_conv2d(const AnyProblem& any, DType) {
   // costs the process its device, and which ones differs between problems. For sums in fp32 with the shift behind them
   // it has none.
   if (any.as<conv2d::Problem>().image_shift)
-    return unsupported("cuDNN's engines fail on a shift for each image: some with an illegal access while it is tuned");
+    return unsupported("cuDNN's engines fail on a per-image bias: some with an illegal access while it is tuned");
   if (any.as<conv2d::Problem>().norm != conv2d::Norm::none)
     return unsupported("cuDNN's convolutions norm no input by coefficients per image and channel");
   if (any.as<conv2d::Problem>().side > 0)
@@ -240,8 +240,7 @@ std::unique_ptr<BaselineRun> create_conv2d(const AnyProblem& any, DType dtype, c
 
 Support can_run_conv3d_temporal(const AnyProblem& any, DType) {
   if (!any.as<conv3d_temporal::Problem>().image_shift) return supported();
-  return unsupported(
-      "not tried: cuDNN's engines fail on conv2d with a shift for each image, some with an illegal access");
+  return unsupported("not tried: cuDNN's engines fail on conv2d with a per-image bias, some with an illegal access");
 }
 
 // Frames are rows, the pixels of a frame columns.

@@ -53,7 +53,7 @@ class Builder {
     const std::int64_t n = network_.embedded();
     const ValueId in = original_ ? layers_.silu(name + ".emb_layers.0", embedding_, n, kEmbedding) : embedding_;
     const ValueId scale_shift = layers_.graph().of_the_call(
-        layers_.linear(name + ".emb_layers.1", in, n, kEmbedding, 2 * cout), network_.levels_ahead);
+        layers_.linear(name + ".emb_layers.1", in, n, kEmbedding, 2 * cout), network_.hoisted_levels);
     h = layers_.norm(name + ".out_layers.0", h, {.scale_shift = scale_shift});
     if (skip.channels != cout) skip = layers_.conv(name + ".skip_connection", skip, cout, 1);
     return layers_.conv(name + ".out_layers.3", h, cout, 3, {.residual = skip.id});
@@ -85,7 +85,7 @@ void build_adm64(const BuildOptions& options, Network& network) {
   ValueId x = take_image(network, "x", network.batch);
   const std::int64_t embedded = network.embedded();
   network.take("timesteps", Kind::timesteps, {embedded}, DType::fp32, sampler_step::kTrainingSteps,
-               network.levels_ahead > 0);
+               network.hoisted_levels > 0);
   if (options.conditional) network.take("labels", Kind::labels, {embedded, kClasses}, options.dtype, kClasses);
 
   Builder builder(network, n, options);

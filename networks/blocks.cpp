@@ -7,9 +7,9 @@ namespace noisefloor::networks {
 // ---- residual blocks
 
 ValueId projected(Layers& layers, const std::string& name, const Embedding& embedding, std::int64_t channels) {
-  const auto& [id, n, width, activated, levels_ahead] = embedding;
+  const auto& [id, n, width, activated, hoisted_levels] = embedding;
   const ValueId in = activated ? id : layers.silu(name + ".nonlinearity", id, n, width);
-  return layers.graph().of_the_call(layers.linear(name + ".time_emb_proj", in, n, width, channels), levels_ahead);
+  return layers.graph().of_the_call(layers.linear(name + ".time_emb_proj", in, n, width, channels), hoisted_levels);
 }
 
 Image resnet_block(Layers& layers, const std::string& name, const Image& x, std::int64_t cout,

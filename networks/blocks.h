@@ -17,7 +17,7 @@ struct Embedding {
   ValueId id = 0;
   std::int64_t n = 0, width = 0;
   bool activated = true;
-  std::int64_t levels_ahead = 0;
+  std::int64_t hoisted_levels = 0;
 };
 
 // What a residual block adds to its images, or to all of a video's: [n, channels].

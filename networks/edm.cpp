@@ -60,7 +60,7 @@ class Builder {
     }
     const ValueId shift = layers_.graph().of_the_call(
         layers_.linear(name + ".affine", embedding_, network_.embedded(), embedding_width_, cout),
-        network_.levels_ahead);
+        network_.hoisted_levels);
     h = layers_.conv(name + ".conv0", h, cout, 3, {.upsample = resample == Resample::up, .image_shift = shift});
     h = norm(name + ".norm1", h, true);
     if (resample != Resample::none || skip.channels != cout) skip = layers_.conv(name + ".skip", skip, cout, 1);

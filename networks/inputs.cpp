@@ -76,7 +76,7 @@ ValueId input_of_noise_predictor(const BuildOptions& options, Network& network, 
 }
 
 ValueId c_noise_to_embed(Network& network, ValueId c_noise) {
-  if (network.levels_ahead == 0) return c_noise;
+  if (network.hoisted_levels == 0) return c_noise;
   const std::int64_t n = network.embedded();
   const ValueId sigmas = network.take("sigmas", Kind::sigma, {n}, DType::fp32, 0, true);
   const ValueId no_x = network.graph.constant("no x", {n, 1}, DType::fp32, 1);

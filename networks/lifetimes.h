@@ -12,7 +12,7 @@
 namespace noisefloor::networks {
 
 // ---- What of a call depends on what: a loop of calls computes the rest once. Keys and values of a text, and
-// embeddings of what stays, depend on neither latents nor levels; nor does, of a network with levels_ahead, what is
+// embeddings of what stays, depend on neither latents nor levels; nor does, of a network with hoisted_levels, what is
 // embedded of the levels of all calls.
 
 // Of each node, in the graph's order: whether one of `inputs` reaches it.

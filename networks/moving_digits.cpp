@@ -39,7 +39,7 @@ class Builder {
     const ValueId sum = layers_.linear(
         "model.frame_embedding", layers_.waves("map_frame", places, all, kChannels[0]), all, kChannels[0], kEmbedding,
         {.residual = videos_.repeated("embedding.frames", of_video, kEmbedding, frames_)});
-    embedding_ = {layers_.silu("embedding", sum, all, kEmbedding), all, kEmbedding, true, network.levels_ahead};
+    embedding_ = {layers_.silu("embedding", sum, all, kEmbedding), all, kEmbedding, true, network.hoisted_levels};
   }
 
   Image build(Image h, std::int64_t image_channels) {

@@ -82,7 +82,8 @@ void keep_what_is_below(Network& network, std::int64_t blocks) {
 std::int64_t bytes_ahead(const Network& network) {
   std::int64_t bytes = 0;
   for (const Value& value : network.graph.values())
-    if (value.part && value.part->a_call != 0) bytes += static_cast<std::int64_t>(value.bytes()) * network.levels_ahead;
+    if (value.part && value.part->a_call != 0)
+      bytes += static_cast<std::int64_t>(value.bytes()) * network.hoisted_levels;
   return bytes;
 }
 
@@ -194,11 +195,11 @@ Sizes NetworkInfo::resolved(Sizes sizes) const {
 
 Network NetworkInfo::build(const BuildOptions& asked) const {
   BuildOptions options = asked;
-  if (asked.levels_ahead > 1) {
-    options.levels_ahead = 1;
+  if (asked.hoisted_levels > 1) {
+    options.hoisted_levels = 1;
     const std::int64_t a_level = bytes_ahead(build(options));
-    options.levels_ahead =
-        asked.levels_ahead <= kMostBytesAhead / std::max<std::int64_t>(1, a_level) ? asked.levels_ahead : 0;
+    options.hoisted_levels =
+        asked.hoisted_levels <= kMostHoistedBytes / std::max<std::int64_t>(1, a_level) ? asked.hoisted_levels : 0;
   }
   options.sizes = resolved(asked.sizes);
   options.conditional = asked.conditional && classes > 0;
@@ -209,10 +210,10 @@ Network NetworkInfo::build(const BuildOptions& asked) const {
   network.image = {options.sizes.height, options.sizes.width, image.channels, options.sizes.frames};
   network.classes = options.conditional ? classes : 0;
   network.sampling = options.sampling;
-  network.levels_ahead = options.levels_ahead;
+  network.hoisted_levels = options.hoisted_levels;
   builder(options, network);
   // Its builder may embed the levels of a call alone.
-  if (std::ranges::none_of(network.inputs, &NetworkTensor::of_all_calls)) network.levels_ahead = 0;
+  if (std::ranges::none_of(network.inputs, &NetworkTensor::of_all_calls)) network.hoisted_levels = 0;
   fuse(network, {.merge_products = options.merge_products,
                  .fold_skips = options.fold_skips,
                  .halve_in_norms = options.fold_skips});

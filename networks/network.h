@@ -57,7 +57,7 @@ struct Network {
   std::int64_t classes = 0;  // 0: not conditional
   bool sampling = false;     // it is called in a loop, in which latents and levels alone change (lifetimes.h)
   // Of how many calls it embeds the levels at once, before the loop begins. 0: each call embeds its own.
-  std::int64_t levels_ahead = 0;
+  std::int64_t hoisted_levels = 0;
   Graph graph;
   std::vector<NetworkTensor> inputs, outputs;
   // What the decoder's blocks get from below, beside their skips: deepest first. Empty without a decoder.
@@ -70,7 +70,7 @@ struct Network {
   ValueId take(const char* name, NetworkTensor::Kind kind, std::vector<std::int64_t> shape, DType dtype,
                std::int64_t range = 0, bool of_all_calls = false);
   // Levels that are embedded, with their labels: those of a call behind those of the call before.
-  std::int64_t embedded() const { return levels_ahead > 0 ? levels_ahead * calls : calls; }
+  std::int64_t embedded() const { return hoisted_levels > 0 ? hoisted_levels * calls : calls; }
   void give(const char* name, ValueId value, std::vector<std::int64_t> shape);
   // The first input of a kind; null where there is none.
   const NetworkTensor* find(NetworkTensor::Kind kind) const;
@@ -113,8 +113,8 @@ struct BuildOptions {
   // (Ma et al., "DeepCache", CVPR 2024). 0: none is asked for.
   std::int64_t shallow_blocks = 0;
   // Sampling: of how many calls the levels are known before the loop begins. What depends on them, and on labels, is
-  // computed for all of them at once then, by a network that can, where it takes at most kMostBytesAhead.
-  std::int64_t levels_ahead = 0;
+  // computed for all of them at once then, by a network that can, where it takes at most kMostHoistedBytes.
+  std::int64_t hoisted_levels = 0;
   // To be listed and compared with: what the published network computes, where ours computes once what all blocks read
   // and leaves out what a rule lets it. Its inputs are the original's: svd's are scaled already.
   bool original = false;
@@ -127,7 +127,7 @@ struct BuildOptions {
 
 // What the calls of a loop may read of levels that were embedded ahead. Above it each call embeds its own: it would be
 // memory for a gain of 2 % at most. In bf16 it holds 939 calls of one picture of adm64.
-constexpr std::int64_t kMostBytesAhead = std::int64_t{64} << 20;
+constexpr std::int64_t kMostHoistedBytes = std::int64_t{64} << 20;
 
 // An input that does not change in a sampling loop, and what of a file it is made of, a row a picture. Under guidance
 // the half without condition takes another tensor, the same, or (empty) zeros.

@@ -72,7 +72,7 @@ bool runs_on_sm90a(const Op& op, const AnyProblem& problem, DType dtype);
 // the text do, become one product, whose parts their readers take where they lie. Of one row they are of any widths; of
 // several rows of one width, as gemm's part_columns makes them. Each output element is the same sum. A product stays
 // alone that fills a GPU by itself (merging saves launches), whose columns are not a multiple of what parts need, or
-// whose weight is blended, cut or laid out anew.
+// whose weight is blended, cut or packed.
 void merge_products(Rewrite& rewrite);
 
 // A block's skip connection without tensors of its own: its 1x1 is summed by the convolution that added it as a

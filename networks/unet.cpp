@@ -31,7 +31,7 @@ class Builder {
     };
     const ValueId all = unet_.added.count == 0 ? embedded({.act = original_ ? "none" : "silu"})
                                                : added_to(embedded({}), width, network);
-    embedding_ = temporal_ = {all, n, width, !original_, network.levels_ahead};
+    embedding_ = temporal_ = {all, n, width, !original_, network.hoisted_levels};
     if (frames_ == 0) return;
     embedding_ = {calls_.repeated("embedding.frames", all, width, frames_), n * frames_, width, !original_};
     if (original_) temporal_ = embedding_;
@@ -131,9 +131,9 @@ void build_unet(const UNet& unet, const BuildOptions& options, Network& network)
   const auto& [height, width, channels, frames] = network.image;
   const std::int64_t n = network.calls;
   ValueId x = take_image(network, "x", network.batch);
-  if (unet.added.count > 0) network.levels_ahead = 0;  // what is added would be repeated for every level
+  if (unet.added.count > 0) network.hoisted_levels = 0;  // what is added would be repeated for every level
   const ValueId timesteps = network.take("timesteps", Kind::timesteps, {network.embedded()}, DType::fp32,
-                                         sampler_step::kTrainingSteps, network.levels_ahead > 0);
+                                         sampler_step::kTrainingSteps, network.hoisted_levels > 0);
   const ValueId text =
       network.take("encoder_hidden_states", Kind::text, {n, options.sizes.tokens, unet.text_width}, options.dtype);
 
@@ -150,7 +150,7 @@ void build_video_unet(const UNet& unet, const BuildOptions& options, Network& ne
   const auto& [height, width, channels, frames] = network.image;
   const std::int64_t n = network.calls;
   ValueId x = take_image(network, "x", network.batch);
-  network.levels_ahead = 0;  // what is added would be repeated for every level
+  network.hoisted_levels = 0;  // what is added would be repeated for every level
   ValueId level = options.original ? network.take("timesteps", Kind::conditioning, {n}, DType::fp32)
                                    : network.take("sigma", Kind::sigma, {n}, DType::fp32);
   const ValueId picture = take_image(network, "image_latents", n);

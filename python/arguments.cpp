@@ -187,7 +187,7 @@ void Arguments::check_output(const TensorSpec& spec, const std::vector<Output>& 
       throw InvalidInput(
           fmt::format("{} shares memory with '{}'; no op works in place", what.text(), tensors_[input.place]));
   if (prepared && tensor.overlaps(*prepared))
-    throw InvalidInput(what.text() + " shares memory with the weights that were laid out");
+    throw InvalidInput(what.text() + " shares memory with the packed weights");
   for (std::size_t i = 0; i < number; ++i)
     if (tensor.overlaps(*outputs[i].tensor))
       throw InvalidInput(fmt::format("{} shares memory with output {}", what.text(), i));

@@ -72,7 +72,7 @@ class BoundOp : Arguments {
       const std::vector<void*> pointers = pointers_of(*decision, inputs);
       for (std::size_t i = 0; i < decision->specs.size(); ++i)
         if (pointers[i] == nullptr && std::ranges::count(kPreparedTensors, decision->specs[i].name) > 0)
-          throw InvalidInput(fmt::format("{} must be a tensor, not a shape: variant '{}' lays it out anew",
+          throw InvalidInput(fmt::format("{} must be a tensor, not a shape: variant '{}' packs it",
                                          named(decision->specs[i].name), decision->variant->name));
       if (device.gpu && captures(device, queue.stream))
         throw InvalidInput(op_->name +
@@ -161,9 +161,9 @@ class BoundOp : Arguments {
     std::vector<Output> outputs = read_outputs(out, gradients, like);
     const std::shared_ptr<const Decision> decision = find_again(given, inputs, outputs, device, how.frames);
     const Queue queue(op_->name, device, like, stream);
-    std::optional<Tensor> laid_out;
-    if (!prepared.is_none()) laid_out = read_prepared(prepared, given, *decision, queue);
-    return run(*decision, inputs, outputs, queue, laid_out, how);
+    std::optional<Tensor> packed;
+    if (!prepared.is_none()) packed = read_prepared(prepared, given, *decision, queue);
+    return run(*decision, inputs, outputs, queue, packed, how);
   }
 
   // What the same call had before, without a question.

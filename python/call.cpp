@@ -66,7 +66,7 @@ std::string obstacle(const AnyVariant& variant, const Decision& decision, const 
   return "";
 }
 
-// The one that the plan names, where it is of this ladder (plans know libraries, too) and can run there; else null.
+// The one that the plan names, where it is ours (plans know libraries, too) and can run there; else null.
 const AnyVariant* planned(const Question& question, Decision& decision, const std::string& place) {
   if (!question.plan || !question.variant.empty()) return nullptr;
   const auto named = question.plan->variants.find(plan_key(*question.op, decision.dtype, decision.problem));
@@ -75,8 +75,8 @@ const AnyVariant* planned(const Question& question, Decision& decision, const st
     if (variant.name != named->second) continue;
     const std::string why = obstacle(variant, decision, place);
     if (why.empty()) return &variant;
-    decision.warning = fmt::format("plan {}: {} runs the ladder's best: variant '{}' {}", question.plan->file,
-                                   named->first, variant.name, why);
+    decision.warning =
+        fmt::format("plan {}: {} runs its best variant '{}' {}", question.plan->file, named->first, variant.name, why);
   }
   return nullptr;
 }

@@ -55,8 +55,8 @@ struct Decision {
   std::string warning;  // why the plan's variant is not the one; "" where nothing stood against it
 };
 
-// The problem; with a device also the variant: the one that was asked for, else the plan's where it names one of the
-// ladder that can run there, else the best of the ladder that can. Throws InvalidInput with the argument
+// The problem; with a device also the variant: the one that was asked for, else the plan's where it names one
+// of ours that can run there, else the best that can. Throws InvalidInput with the argument
 // and what it had to be, and for a plan of another device. Threads may call it at once.
 std::shared_ptr<const Decision> decide(const Question& question, const std::optional<Device>& device);
 // The variant that it would be on such a device, which need not be here; the plan's device is not asked.

@@ -28,7 +28,7 @@ from baselines.pytorch.output_file import CannotWrite, OutputFile  # noqa: E402
 COMPUTE_CAPABILITY = "9.0"  # of the GPUs that run what is timed
 LEAST_WIN = 0.01  # of warm and cold time together
 MOST_LOSS = 0.005  # of either
-SCHEDULE = (("rows", 1), ("columns", 1), ("pingpong", 0), ("multicast", 1), ("splits", 1))  # of the products' ptx rungs
+SCHEDULE = (("rows", 1), ("columns", 1), ("pingpong", 0), ("multicast", 1), ("splits", 1))  # of the products' ptx variants
 UNSAID = {"multicast_a": "1"}  # of a choice that does not say
 
 

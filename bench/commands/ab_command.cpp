@@ -9,7 +9,7 @@
 #include "bench/commands/output_files.h"
 #include "bench/sweep/alternate.h"
 #include "bench/sweep/selection.h"
-#include "reports/ab/build_duel_report.h"
+#include "reports/ab/build_pair_report.h"
 
 namespace noisefloor {
 namespace {
@@ -91,20 +91,20 @@ int ab(const AbArguments& arguments) {
   AlternateOptions options;
   options.resolve = arguments.resolve / 100;
   options.budget_seconds = arguments.budget;
-  const auto duels = alternate({start_old, start_new}, cases, options,
+  const auto pairs = alternate({start_old, start_new}, cases, options,
                                [](const std::string& line) { fmt::print(stderr, "{}\n", line); });
-  const BuildDuelText text{duels, options.resolve, fact(of_old, "commit"), fact(of_new, "commit")};
+  const BuildPairText text{pairs, options.resolve, fact(of_old, "commit"), fact(of_new, "commit")};
   fmt::print("{}", terminal_text(text));
   if (!arguments.out.empty()) outputs.write("--out", csv_text(text));
   if (!arguments.markdown.empty()) outputs.write("--markdown", markdown_text(text));
   outputs.commit();
   const auto any = [&](BuildVerdict verdict) {
-    return std::any_of(duels.begin(), duels.end(),
-                       [&](const BuildDuel& duel) { return verdict_of(duel, options.resolve) == verdict; });
+    return std::any_of(pairs.begin(), pairs.end(),
+                       [&](const BuildPair& pair) { return verdict_of(pair, options.resolve) == verdict; });
   };
   if (any(BuildVerdict::slower) || any(BuildVerdict::wrong) || any(BuildVerdict::gone)) return kNotSo;
   const bool compared =
-      std::any_of(duels.begin(), duels.end(), [](const BuildDuel& duel) { return duel.why_not.empty(); });
+      std::any_of(pairs.begin(), pairs.end(), [](const BuildPair& pair) { return pair.why_not.empty(); });
   if (!compared) return kCouldNot;
   return arguments.strict && any(BuildVerdict::unresolved) ? kNotSo : kDone;
 }

@@ -1,4 +1,4 @@
-// noisefloor merge: one run folder out of the parts of a sweep that was split.
+// noisefloor merge: one run folder out of the shards of a sweep.
 #include <fmt/format.h>
 
 #include "bench/commands/commands.h"
@@ -27,13 +27,13 @@ int merge(const MergeArguments& arguments) {
 
 void add_merge_command(CLI::App& app, CommandResult result) {
   auto [command, arguments] = add_command(app, result, "merge",
-                                          "Merge the parts of a sweep --shard I/N, or sweeps of different cases: run "
+                                          "Merge the shards of a sweep --shard I/N, or sweeps of different cases: run "
                                           "folders of one device and build",
                                           merge);
   command.add_option("run_dir", arguments.folders, "Run folders")->required();
   command.add_option("--out", arguments.out, "New folder for the merged run")->required();
   command.add_flag("--replace", arguments.options.replace, "Replace what an earlier merge wrote to --out");
-  command.add_flag("--partial", arguments.options.partial, "Merge what is there even if parts or cases are missing");
+  command.add_flag("--partial", arguments.options.partial, "Merge what is there even if shards or cases are missing");
   command.footer(
       "What commands made of a run (report.html, plan.csv, captures) is not taken over.\n"
       "Exit code: 0 all rows of ours are correct, 1 one is incorrect or failed, 2 could not merge.");

@@ -218,15 +218,15 @@ void add_network_options(CLI::App& command, ModelRequest& model, std::string& de
   command.add_flag("--strict", model.strict, "Refuse problems that the plan does not name; do not measure them");
 }
 
-void add_without_option(CLI::App& command, ModelRequest& model, bool* embed_ahead) {
+void add_without_option(CLI::App& command, ModelRequest& model, bool* hoist) {
   std::vector<OptionKey> keys{
       switch_key("pdl", model.programmatic, false,
                  "our kernels do not start while the kernel before them ends (sm_90 and newer)"),
       switch_key("fusions", model.folded_skips, false,
                  "convolutions leave a block's skip and its 1x1, or its upsampled skip, to ops of their own, and their "
                  "input's norm, and norms halve no image (plan own or fastest, on sm_90)")};
-  if (embed_ahead != nullptr)
-    keys.push_back(switch_key("hoisting", *embed_ahead, false,
+  if (hoist != nullptr)
+    keys.push_back(switch_key("hoisting", *hoist, false,
                               "each call embeds its own noise level, not all of them once before the loop; pictures "
                               "may differ by roundings (always so beside a plan's file)"));
   add_keyed_option(command, "--without", "What to leave out that makes it faster", std::move(keys), false);
@@ -270,7 +270,7 @@ void add_drawing_options(CLI::App& command, SampleArguments& arguments, std::str
       {number_key<int>("every", arguments.cache_every, "one call of so many is whole (default: 1, all)", 1, 1'000'000),
        number_key<std::int64_t>("blocks", arguments.cache_blocks,
                                 "how many last blocks the others compute (default: 1)", 1, 1000)});
-  add_without_option(command, arguments.model, &arguments.embed_ahead);
+  add_without_option(command, arguments.model, &arguments.hoist);
 }
 
 void add_inputs(OutputFiles& files, const ModelRequest& model) {

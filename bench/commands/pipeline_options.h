@@ -17,8 +17,8 @@ std::string images_in_words(std::int64_t n, bool videos);  // "1 image", "2 vide
 
 // Adds NETWORK, --weights, --settings, --device, --dtype, --plan and --strict.
 void add_network_options(CLI::App& command, pipeline::ModelRequest& model, std::string& device);
-// Adds --without. `embed_ahead`: where there is a loop.
-void add_without_option(CLI::App& command, pipeline::ModelRequest& model, bool* embed_ahead);
+// Adds --without. `hoist`: where there is a loop.
+void add_without_option(CLI::App& command, pipeline::ModelRequest& model, bool* hoist);
 // Adds --size. `otherwise`: what holds where a size is not given, for help. `of_pictures`: height and width are those
 // of what is drawn. `without`: a size that cannot be chosen.
 void add_size_option(CLI::App& command, networks::Sizes& sizes, const char* otherwise = "the network's own",

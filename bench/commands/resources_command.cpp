@@ -88,7 +88,7 @@ std::set<std::string> architectures_of(const KernelRecord& record) {
   return all;
 }
 
-// A build for fewer would drop the kernels of the others from the record.
+// A build for fewer would drop the kernels of the others from the baseline.
 void require_all_architectures(const fs::path& file, const KernelRecord& recorded, const KernelRecord& built) {
   const auto wanted = architectures_of(recorded), here = architectures_of(built);
   if (std::ranges::includes(here, wanted)) return;
@@ -107,7 +107,7 @@ int judge_resources(const ResourcesArguments& arguments) {
   if (fs::exists(file) || !arguments.accept) {
     const KernelRecord recorded = read_kernel_record(file);
     if (arguments.accept) require_all_architectures(file, recorded, built);
-    // What is accepted replaces the record, also of another compiler.
+    // What is accepted replaces the baseline, also of another compiler.
     if (arguments.accept && recorded.toolkit != built.toolkit) {
       fmt::print("recorded with CUDA {}, built with {}\n", recorded.toolkit, built.toolkit);
     } else {
@@ -129,12 +129,12 @@ int judge_resources(const ResourcesArguments& arguments) {
 
 void add_resources_command(CLI::App& app, CommandResult result) {
   auto [command, arguments] = add_command(
-      app, result, "resources", "Judge registers, shared memory and spills of every built kernel by a record; no GPU",
+      app, result, "resources", "Judge registers, shared memory and spills of every built kernel by a baseline; no GPU",
       judge_resources);
   command.add_option("--baseline", arguments.baseline, "kernels.csv, or the folder that has it")->required();
   command.add_option("--candidate", arguments.candidate, "Program or library with kernels in it (default: this one)");
-  command.add_flag("--new-rows", arguments.new_rows, "Name kernels that the record lacks, but judge without them");
-  command.add_flag("--accept", arguments.accept, "Write the record anew, even if a kernel takes more");
+  command.add_flag("--new-rows", arguments.new_rows, "Name kernels that the baseline lacks, but judge without them");
+  command.add_flag("--accept", arguments.accept, "Write the baseline anew, even if a kernel takes more");
   command.footer(
       "Exit code: 0 nothing takes more, 1 a kernel does, 2 it could not be compared (another CUDA version, kernels "
       "that "

@@ -84,8 +84,8 @@ int profile(Platform& platform, const Task& task) {
   return wrong ? kNotSo : launched > 0 ? kDone : kCouldNot;
 }
 
-// The outputs that --output writes: those of the fastest rung that is right, or of the fastest baseline where none of
-// ours is.
+// The outputs that --output writes: those of the fastest variant that is right, or of the fastest baseline where none
+// of ours is.
 class Outputs {
  public:
   void take(Fixture& fixture) { latest_ = download_outputs(fixture, latest_bytes_); }

@@ -101,7 +101,7 @@ void add_sweep_options(CLI::App& command, SweepRequest& request) {
       ->take_last();  // scripts give theirs first
   command.add_option(
       "--shard", request.shard,
-      "Sweep only part I/N: every N-th problem, with all its cases; noisefloor merge makes one run of all parts");
+      "Sweep only shard I/N: every N-th problem, with all its cases; noisefloor merge makes one run of all shards");
   command.add_flag("--fresh", request.fresh, "Begin again, do not resume");
   command.add_flag("--search-again", request.search_again,
                    "Search again for the libraries' fastest algorithms, without those of cached searches");

@@ -36,11 +36,11 @@ void BoundCase::lay_out() {
   prepared_ = Buffer();
   workspace_bytes_ = ready_->workspace_bytes();
   if (workspace_bytes_ > 0) {
-    const std::size_t bytes = workspace_bytes_ + kGuardBytes, stride = Fixture::place_stride(bytes);
-    workspace_places_ = std::clamp(Fixture::kPlacesBytes / stride, std::size_t{1}, fixture_->places());
-    workspace_ = allocate_places(platform, bytes, stride, workspace_places_);
-    for (std::size_t place = 0; place < workspace_places_; ++place) {
-      char* const begin = workspace_of(place);
+    const std::size_t bytes = workspace_bytes_ + kGuardBytes, stride = Fixture::slot_stride(bytes);
+    workspace_slots_ = std::clamp(Fixture::kSlotsBytes / stride, std::size_t{1}, fixture_->slots());
+    workspace_ = allocate_slots(platform, bytes, stride, workspace_slots_);
+    for (std::size_t slot = 0; slot < workspace_slots_; ++slot) {
+      char* const begin = workspace_of(slot);
       // Workspaces come uninitialised: NaN shows a variant that reads before it writes.
       platform.fill_bytes(begin, 0xFF, workspace_bytes_);
       platform.fill_bytes(begin + workspace_bytes_, kGuardByte, kGuardBytes);
@@ -55,10 +55,10 @@ void BoundCase::lay_out() {
   }
 }
 
-char* BoundCase::workspace_of(std::size_t place) const {
+char* BoundCase::workspace_of(std::size_t slot) const {
   if (workspace_bytes_ == 0) return nullptr;
   return static_cast<char*>(workspace_.data()) +
-         place % workspace_places_ * Fixture::place_stride(workspace_bytes_ + kGuardBytes);
+         slot % workspace_slots_ * Fixture::slot_stride(workspace_bytes_ + kGuardBytes);
 }
 
 void BoundCase::prepare() {
@@ -99,8 +99,8 @@ std::size_t BoundCase::working_bytes() const {
 bool BoundCase::workspace_overrun() {
   if (workspace_bytes_ == 0) return false;
   std::vector<unsigned char> guard(kGuardBytes);
-  for (std::size_t place = 0; place < workspace_places_; ++place) {
-    fixture_->platform().download(guard.data(), workspace_of(place) + workspace_bytes_, kGuardBytes);
+  for (std::size_t slot = 0; slot < workspace_slots_; ++slot) {
+    fixture_->platform().download(guard.data(), workspace_of(slot) + workspace_bytes_, kGuardBytes);
     if (std::any_of(guard.begin(), guard.end(), [](unsigned char byte) { return byte != kGuardByte; })) return true;
   }
   return false;

@@ -50,15 +50,15 @@ class BoundCase {
   void make(const Implementation& implementation, Verifier* verifier, KnownTimes& known);
   void lay_out();
   void prepare();
-  char* workspace_of(std::size_t place) const;
-  char* workspace() const { return workspace_of(fixture_->place()); }  // where the fixture's tensors are
+  char* workspace_of(std::size_t slot) const;
+  char* workspace() const { return workspace_of(fixture_->slot()); }  // where the fixture's tensors are
 
   Fixture* fixture_;
   std::string name_;
   bool of_plugin_;
   std::unique_ptr<Ready> ready_;
-  std::size_t workspace_bytes_ = 0, workspace_places_ = 1;
-  Buffer workspace_;  // in as many places as the fixture, or as fit
+  std::size_t workspace_bytes_ = 0, workspace_slots_ = 1;
+  Buffer workspace_;  // in as many slots as the fixture, or as fit
   Buffer prepared_;
   double prepare_us_ = 0;
 };

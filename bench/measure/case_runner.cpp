@@ -20,7 +20,7 @@
 namespace noisefloor {
 namespace {
 
-ShortEdges::Turn turn_of(Worker* neighbour) {
+EdgeLatency::Turn turn_of(Worker* neighbour) {
   if (neighbour == nullptr) return nullptr;
   return [neighbour] { (void)neighbour->ask({{"ask", "touch"}}, neighbour->options().start_seconds); };
 }
@@ -36,11 +36,11 @@ CaseRunner::CaseRunner(Platform& platform, const Ceilings* ceilings, RunnerOptio
 #ifdef NOISEFLOOR_TEST_SLOWDOWN_PERCENT
   (void)slowdown_percent(NOISEFLOOR_TEST_SLOWDOWN_PERCENT);  // a wrong one ends the run here
 #endif
-  if (options_.places == 0) options_.places = options_.warm_only ? 1 : usual_places(platform);
+  if (options_.slots == 0) options_.slots = options_.warm_only ? 1 : usual_slots(platform);
   if (platform.description().is_host || options_.warm_only) return;
   clocks_ = std::make_unique<DeviceClocks>(platform.description().index);
-  edges_ = std::make_unique<ShortEdges>([this](int samples) { return platform_->time_edges(samples); },
-                                        turn_of(options_.neighbour), options_.say);
+  edges_ = std::make_unique<EdgeLatency>([this](int samples) { return platform_->time_edges(samples); },
+                                         turn_of(options_.neighbour), options_.say);
 }
 
 CaseRunner::~CaseRunner() = default;
@@ -146,7 +146,7 @@ void CaseRunner::measure_here(const Case& test_case, CaseResult& result, std::op
   const Verdict verdict = verifier.verify(bound);
   if (!take_verdict(verdict, result)) return;
   // What keeps to the tensors of its first launch would be right wherever a phase ends in the first place.
-  if (fixture.places() > 1 && !bound.of_plugin()) {
+  if (fixture.slots() > 1 && !bound.of_plugin()) {
     fixture.move_to(1);
     if (!take_verdict(verifier.verify(bound), result)) return;
     fixture.move_to(0);
@@ -265,7 +265,7 @@ void CaseRunner::time(const Case& test_case, BoundCase& bound, CaseResult& resul
     return;
   if (bound.of_plugin() && !take_replay(bound, result)) return;  // as before: it may have begun with it since
   take_samples(loop.timing(), result);
-  if (source.places() > 1) result.row.places = static_cast<long>(source.places());
+  if (source.slots() > 1) result.row.buffer_slots = static_cast<long>(source.slots());
   if (!platform_->description().is_host)
     count_edges(*platform_, bound.launch(/*overlapping=*/!bound.overlaps()), result);
 }

@@ -13,7 +13,7 @@
 #include "bench/measure/case_counters.h"
 #include "bench/measure/case_progress.h"
 #include "bench/measure/case_result.h"
-#include "bench/measure/duel.h"
+#include "bench/measure/pair.h"
 #include "bench/measure/platform_timing.h"
 #include "bench/measure/verify.h"
 #include "bench/platform/platform.h"
@@ -39,8 +39,8 @@ struct RunnerOptions {
   bool warm_only = false;    // no cold times, resources, counters or roof: what a plan asks for
   Worker* worker = nullptr;  // for the implementations that are in one; must outlive the runner
   std::string why_no_worker = "it is in another program, which was not started";
-  std::size_t places = 0;       // that the tensors of timed batches lie at in turns; 0: many on a GPU, one on a host
-  Worker* neighbour = nullptr;  // another process on this GPU, for short_edges.h; must outlive the runner
+  std::size_t slots = 0;        // that the tensors of timed batches lie at in turns; 0: many on a GPU, one on a host
+  Worker* neighbour = nullptr;  // another process on this GPU, for edge_latency.h; must outlive the runner
   bool compare = true;          // of a problem the best two, in pairs
   // Of a case that was timed, in place of counting by CUPTI, and though there is none.
   std::function<void(const Case&, BoundCase&, SweepRow&)> count_one;
@@ -84,7 +84,7 @@ class CaseRunner {
       const std::function<void(const CaseResult&)>& on_timed = [](const CaseResult&) {});
 
   // Of two cases of one problem, in turns. Throws what making one of them ready throws, and DeviceError.
-  DuelResult duel(const Case& ours, const Case& theirs);
+  PairResult run_pair(const Case& ours, const Case& theirs);
 
   // What to tell the user once: why counters are missing.
   const std::string& counter_message() const { return counters_.message(); }
@@ -95,7 +95,7 @@ class CaseRunner {
     Problem(Platform& platform, const Case& one, const RunnerOptions& options)
         : id(one.id()),
           fixture(platform, *one.entry, one.problem, one.dtype, options.seed, options.given,
-                  one.entry->whole_networks ? 1 : options.places),
+                  one.entry->whole_networks ? 1 : options.slots),
           verifier(fixture, options.verifier) {}
     ProblemId id;
     Fixture fixture;
@@ -131,7 +131,7 @@ class CaseRunner {
   CaseProgress progress_;
   CaseCounters counters_;
   std::unique_ptr<DeviceClocks> clocks_;  // none on the host
-  std::unique_ptr<ShortEdges> edges_;     // none there, either
+  std::unique_ptr<EdgeLatency> edges_;    // none there, either
   KnownTimes known_;
   std::unique_ptr<Problem> problem_;  // the last one
 };

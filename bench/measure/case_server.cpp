@@ -71,7 +71,7 @@ Json CaseServer::ready(const Json& question) {
     fixture_.reset();
     constexpr std::uint64_t kSeed = 1;
     fixture_ = std::make_unique<Fixture>(*platform_, *wanted.entry, wanted.problem, wanted.dtype, kSeed, GivenTensors{},
-                                         wanted.entry->whole_networks ? 1 : usual_places(*platform_));
+                                         wanted.entry->whole_networks ? 1 : usual_slots(*platform_));
     verifier_ = std::make_unique<Verifier>(*fixture_);
     fixture_of_ = id;
   }

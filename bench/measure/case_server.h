@@ -9,7 +9,7 @@
 
 #include "bench/measure/bound_case.h"
 #include "bench/measure/case_runner.h"
-#include "bench/measure/duel.h"
+#include "bench/measure/pair.h"
 #include "bench/measure/suite.h"
 
 namespace noisefloor {
@@ -39,7 +39,7 @@ class CaseServer {
   std::unique_ptr<Verifier> verifier_;
   std::unique_ptr<BoundCase> bound_;
   std::unique_ptr<BoundContender> contender_;
-  std::size_t poisons_ = 0;  // two a block, cold and warm, of which each has its tensors in another place
+  std::size_t poisons_ = 0;  // two a block, cold and warm, of which each has its tensors in another slot
   // Of whole cases, with the counters and the seed of the last one.
   std::unique_ptr<CaseRunner> runner_;
   CounterMode counters_ = CounterMode::off;

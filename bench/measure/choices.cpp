@@ -41,7 +41,7 @@ class ChoiceTimer {
 
   void verify(const Choice& choice);
   // Those that can be launched.
-  std::vector<Entrant> time_warm(const std::vector<Choice>& choices);
+  std::vector<Candidate> time_warm(const std::vector<Choice>& choices);
   std::vector<double> time_cold(const Choice& choice, int samples);
 
  private:
@@ -73,7 +73,7 @@ void ChoiceTimer::verify(const Choice& choice) {
   if (!verdict.correct) throw std::runtime_error(fmt::format("{}: wrong: {}", name_of(choice), verdict.reason));
 }
 
-std::vector<Entrant> ChoiceTimer::time_warm(const std::vector<Choice>& choices) {
+std::vector<Candidate> ChoiceTimer::time_warm(const std::vector<Choice>& choices) {
   current_ = choices.front().text;
   const Launch launch = bound_.launch(/*overlapping=*/true);
   const int repeats =
@@ -82,7 +82,7 @@ std::vector<Entrant> ChoiceTimer::time_warm(const std::vector<Choice>& choices) 
     current_ = choices[index].text;
     return platform_->time_warm(launch, samples, repeats);
   };
-  std::vector<Entrant> timed;
+  std::vector<Candidate> timed;
   for (std::size_t i = 0; i < choices.size(); ++i) {
     try {
       timed.push_back({i, sample(i, 1), choices[i].estimated});
@@ -93,7 +93,7 @@ std::vector<Entrant> ChoiceTimer::time_warm(const std::vector<Choice>& choices) 
     }
   }
   for (const Stage& stage : kStages)
-    sample_in_turns(best_of(timed, stage.within, kFewestFinalists, timed.size()), stage.turns, kSamples, sample);
+    round_robin(best_of(timed, stage.within, kFewestFinalists, timed.size()), stage.turns, kSamples, sample);
   return timed;
 }
 
@@ -119,16 +119,16 @@ std::vector<TimedChoice> tune_choices(Platform& platform, const Case& test_case,
   if (choices.empty()) return {};
   ChoiceTimer timer(platform, test_case, log);
   timer.verify(choices.front());
-  std::vector<Entrant> warm = timer.time_warm(choices), cold;
+  std::vector<Candidate> warm = timer.time_warm(choices), cold;
   const auto finalists = best_of(warm, kFinalistWithin, kFewestFinalists, kMostFinalists);
-  std::vector<Entrant*> turns;
+  std::vector<Candidate*> turns;
   cold.reserve(finalists.size());
-  for (const Entrant* finalist : finalists) {
+  for (const Candidate* finalist : finalists) {
     timer.verify(choices[finalist->index]);
-    turns.push_back(&cold.emplace_back(Entrant{finalist->index, {}}));
+    turns.push_back(&cold.emplace_back(Candidate{finalist->index, {}}));
   }
-  sample_in_turns(turns, kColdTurns, kSamples,
-                  [&](std::size_t index, int samples) { return timer.time_cold(choices[index], samples); });
+  round_robin(turns, kColdTurns, kSamples,
+              [&](std::size_t index, int samples) { return timer.time_cold(choices[index], samples); });
   std::vector<TimedChoice> result;
   for (std::size_t i = 0; i < finalists.size(); ++i)
     result.push_back({choices[finalists[i]->index], std::move(finalists[i]->us), std::move(cold[i].us)});

@@ -15,14 +15,14 @@ namespace {
 constexpr unsigned char kPoisonByte = 0xFF;
 constexpr unsigned char kGuardByte = kPoisonByte;
 
-// Between two places. An allocation has pages of 2 MB: half of one and a bit more than its end brings small tensors to
+// Between two slots. An allocation has pages of 2 MB: half of one and a bit more than its end brings small tensors to
 // another page or to another half of one, and to another offset in it.
-constexpr std::size_t kPlaceUnit = 64 << 10, kBetweenPlaces = (1 << 20) + kPlaceUnit;
+constexpr std::size_t kSlotUnit = 64 << 10, kBetweenSlots = (1 << 20) + kSlotUnit;
 
 }  // namespace
 
 Fixture::Fixture(Platform& platform, const SuiteEntry& entry, AnyProblem problem, DType dtype, std::uint64_t seed,
-                 const GivenTensors& given, std::size_t places)
+                 const GivenTensors& given, std::size_t slots)
     : platform_(&platform),
       entry_(&entry),
       problem_(std::move(problem)),
@@ -37,7 +37,7 @@ Fixture::Fixture(Platform& platform, const SuiteEntry& entry, AnyProblem problem
     ends_.push_back(offset);
   }
   bytes_ = offset;
-  allocate(places);
+  allocate(slots);
   platform.fill_bytes(arena_.data(), kGuardByte, bytes_);
   for (std::size_t i = 0; i < specs_.size(); ++i) {
     pointers_.push_back(static_cast<char*>(arena_.data()) + offsets[i]);
@@ -47,34 +47,34 @@ Fixture::Fixture(Platform& platform, const SuiteEntry& entry, AnyProblem problem
   fill_inputs(given);
 }
 
-std::size_t Fixture::place_stride(std::size_t bytes) {
-  return (bytes + kPlaceUnit - 1) / kPlaceUnit * kPlaceUnit + kBetweenPlaces;
+std::size_t Fixture::slot_stride(std::size_t bytes) {
+  return (bytes + kSlotUnit - 1) / kSlotUnit * kSlotUnit + kBetweenSlots;
 }
 
-void Fixture::allocate(std::size_t places) {
-  stride_ = place_stride(bytes_);
-  places_ = std::clamp(kPlacesBytes / stride_, std::size_t{1}, std::max(places, std::size_t{1}));
-  arena_ = allocate_places(*platform_, bytes_, stride_, places_);
+void Fixture::allocate(std::size_t slots) {
+  stride_ = slot_stride(bytes_);
+  slots_ = std::clamp(kSlotsBytes / stride_, std::size_t{1}, std::max(slots, std::size_t{1}));
+  arena_ = allocate_slots(*platform_, bytes_, stride_, slots_);
 }
 
-Buffer allocate_places(Platform& platform, std::size_t bytes, std::size_t stride, std::size_t& places) {
-  const std::size_t all = (places - 1) * stride + bytes;
-  if (places > 1 && platform.free_bytes() >= 2 * all) {  // the rest of the case needs memory, too
+Buffer allocate_slots(Platform& platform, std::size_t bytes, std::size_t stride, std::size_t& slots) {
+  const std::size_t all = (slots - 1) * stride + bytes;
+  if (slots > 1 && platform.free_bytes() >= 2 * all) {  // the rest of the case needs memory, too
     try {
       return Buffer(platform, all);
-    } catch (const OutOfMemory&) {  // a row from one place is better than none
+    } catch (const OutOfMemory&) {  // a row from one slot is better than none
     }
   }
-  places = 1;
+  slots = 1;
   return Buffer(platform, bytes);
 }
 
-void Fixture::move_to(std::size_t place) {
-  if (place >= places_) throw std::out_of_range(fmt::format("place {} of {}", place, places_));
-  if (place == place_) return;
+void Fixture::move_to(std::size_t slot) {
+  if (slot >= slots_) throw std::out_of_range(fmt::format("slot {} of {}", slot, slots_));
+  if (slot == slot_) return;
   const char* const from = begin();
-  platform_->copy(static_cast<char*>(arena_.data()) + place * stride_, from, bytes_);
-  place_ = place;
+  platform_->copy(static_cast<char*>(arena_.data()) + slot * stride_, from, bytes_);
+  slot_ = slot;
   for (std::size_t i = 0; i < specs_.size(); ++i) {
     pointers_[i] = begin() + (static_cast<const char*>(pointers_[i]) - from);
     resident_[i].first = pointers_[i];
@@ -197,8 +197,8 @@ std::span<const HostTensor> Fixture::host_tensors() {
   return host_tensors_;
 }
 
-std::size_t usual_places(const Platform& platform) {
-  return platform.description().is_host ? 1 : Fixture::kPlaces;
+std::size_t usual_slots(const Platform& platform) {
+  return platform.description().is_host ? 1 : Fixture::kSlots;
 }
 
 }  // namespace noisefloor

@@ -26,9 +26,9 @@ using GivenTensors = std::map<std::string, std::span<const std::byte>>;
 class Fixture {
  public:
   // Allocates and fills. The inputs that are not given depend on the problem and `seed` alone. Throws OutOfMemory with
-  // the bytes needed. With `places` above one there are as many, or as fit into kPlacesBytes and into memory.
+  // the bytes needed. With `slots` above one there are as many, or as fit into kSlotsBytes and into memory.
   Fixture(Platform& platform, const SuiteEntry& entry, AnyProblem problem, DType dtype, std::uint64_t seed,
-          const GivenTensors& given = {}, std::size_t places = 1);
+          const GivenTensors& given = {}, std::size_t slots = 1);
 
   Platform& platform() const { return *platform_; }
   const Workload& workload() const { return *entry_->workload; }
@@ -40,14 +40,14 @@ class Fixture {
   // The tensors' byte ranges.
   const std::vector<std::pair<void*, std::size_t>>& resident() const { return resident_; }
 
-  std::size_t places() const { return places_; }
-  std::size_t place() const { return place_; }
-  // Moves all tensors to a place, in the stream's order; outputs are poisoned there. pointers() and resident() are then
+  std::size_t slots() const { return slots_; }
+  std::size_t slot() const { return slot_; }
+  // Moves all tensors to a slot, in the stream's order; outputs are poisoned there. pointers() and resident() are then
   // others.
-  void move_to(std::size_t place);
-  static constexpr std::size_t kPlaces = 20;  // a mean of so many knows a scatter of 2 % to 0.45
-  static constexpr std::size_t kPlacesBytes = std::size_t{512} << 20;
-  static std::size_t place_stride(std::size_t bytes);  // from a place to the next, of so many bytes
+  void move_to(std::size_t slot);
+  static constexpr std::size_t kSlots = 20;  // a mean of so many knows a scatter of 2 % to 0.45
+  static constexpr std::size_t kSlotsBytes = std::size_t{512} << 20;
+  static std::size_t slot_stride(std::size_t bytes);  // from a slot to the next, of so many bytes
 
   // Fills the inputs with those of a set, 0 (as after construction) or 1. Given inputs, and those that the op fills,
   // are the same in both.
@@ -67,8 +67,8 @@ class Fixture {
   static constexpr std::size_t kGuardBytes = 4096;  // one page: catches overruns by a whole tile row
 
  private:
-  char* begin() const { return static_cast<char*>(arena_.data()) + place_ * stride_; }  // of the place
-  void allocate(std::size_t places);
+  char* begin() const { return static_cast<char*>(arena_.data()) + slot_ * stride_; }  // of the slot
+  void allocate(std::size_t slots);
   void fill_inputs(const GivenTensors& given);
   bool drawn(std::size_t tensor) const;
   void draw(std::size_t tensor);
@@ -82,10 +82,10 @@ class Fixture {
   std::size_t set_ = 0;
   std::vector<TensorSpec> specs_;
   std::vector<bool> given_;  // by tensor
-  std::size_t bytes_ = 0, stride_ = 0, places_ = 1, place_ = 0;
+  std::size_t bytes_ = 0, stride_ = 0, slots_ = 1, slot_ = 0;
   Buffer arena_;
   std::vector<void*> pointers_;
-  std::vector<std::size_t> ends_;  // offsets in a place where each tensor's trailing guard band ends
+  std::vector<std::size_t> ends_;  // offsets in a slot where each tensor's trailing guard band ends
   std::vector<std::pair<void*, std::size_t>> resident_;
   std::array<std::vector<std::uint64_t>, kSets> input_checksums_;  // of a set that was used, by tensor
   std::vector<std::vector<char>> saved_inout_;
@@ -93,11 +93,11 @@ class Fixture {
   std::vector<HostTensor> host_tensors_;
 };
 
-// Of `bytes` at each place, `stride` apart; of one place, and `places` is then 1, where that leaves less than half of
+// Of `bytes` in each slot, `stride` apart; in one slot, and `slots` is then 1, where that leaves less than half of
 // the free memory. Throws OutOfMemory.
-Buffer allocate_places(Platform& platform, std::size_t bytes, std::size_t stride, std::size_t& places);
+Buffer allocate_slots(Platform& platform, std::size_t bytes, std::size_t stride, std::size_t& slots);
 
-// What rows are timed at: Fixture::kPlaces on a GPU; one on a host, whose caches are its threads' own.
-std::size_t usual_places(const Platform& platform);
+// What rows are timed at: Fixture::kSlots on a GPU; one on a host, whose caches are its threads' own.
+std::size_t usual_slots(const Platform& platform);
 
 }  // namespace noisefloor

@@ -89,7 +89,7 @@ class Implementation {
   // Throws LibraryMissing, LibraryRefused, OutOfMemory, DeviceError. What chooses by times takes them from `known` and
   // adds those that it measured.
   virtual std::unique_ptr<Ready> make(Platform&, const AnyProblem&, DType, KnownTimes& known) const = 0;
-  // The rung of an op's ladder that this is; null for everything else.
+  // The variant of an op that this is; null for everything else.
   virtual const AnyVariant* variant() const { return nullptr; }
 
   bool is(Kind wanted) const { return kind == to_string(wanted); }
@@ -99,7 +99,7 @@ class Implementation {
 };
 using ImplementationPtr = std::shared_ptr<const Implementation>;
 
-// The rows of an op's ladder and of the vendors' baselines. `variant` and `baseline` must outlive what is returned.
+// The rows of an op's variants and of the vendors' baselines. `variant` and `baseline` must outlive what is returned.
 ImplementationPtr implementation_of(const AnyVariant& variant);
 // What its searches find is kept in `searches`, and taken from there; null: every one of its runs searches.
 ImplementationPtr implementation_of(const Baseline& baseline, const Op& op,

@@ -30,7 +30,7 @@ class OpOracle final : public Oracle {
  public:
   explicit OpOracle(const Op& op) : op_(&op) {
     for (const AnyVariant& variant : op.variants)
-      if (variant.built) ladder_.push_back(implementation_of(variant));
+      if (variant.built) variants_.push_back(implementation_of(variant));
   }
 
   std::vector<Expectation> expect(Fixture& fixture, double budget) const override {
@@ -68,14 +68,14 @@ class OpOracle final : public Oracle {
   std::vector<const Implementation*> stand_ins(bool quick) const override {
     std::vector<const Implementation*> found;
     for (const Kind kind : {Kind::tiled, Kind::tensor_core, Kind::naive})
-      for (const ImplementationPtr& rung : ladder_)
-        if (rung->is(kind) && (quick || kind == Kind::naive)) found.push_back(rung.get());
+      for (const ImplementationPtr& variant : variants_)
+        if (variant->is(kind) && (quick || kind == Kind::naive)) found.push_back(variant.get());
     return found;
   }
 
  private:
   const Op* op_;
-  std::vector<ImplementationPtr> ladder_;
+  std::vector<ImplementationPtr> variants_;
 };
 
 }  // namespace

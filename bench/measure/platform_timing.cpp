@@ -65,13 +65,13 @@ std::vector<double> PlatformTiming::warm(int samples, int repeats, Edges edges) 
   return platform_->time_warm(launch, samples, repeats, &graphs_);
 }
 
-std::size_t PlatformTiming::places() const {
-  return bound_->many_kernels() || bound_->of_plugin() ? 1 : bound_->fixture().places();
+std::size_t PlatformTiming::slots() const {
+  return bound_->many_kernels() || bound_->of_plugin() ? 1 : bound_->fixture().slots();
 }
 
-void PlatformTiming::move_to(std::size_t place) {
-  if (places() == 1) return;
-  bound_->fixture().move_to(place);
+void PlatformTiming::move_to(std::size_t slot) {
+  if (slots() == 1) return;
+  bound_->fixture().move_to(slot);
   resident_ = bound_->resident();
 }
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "bench/measure/bound_case.h"
-#include "bench/measure/short_edges.h"
+#include "bench/measure/edge_latency.h"
 #include "bench/measure/timing_loop.h"
 #include "bench/platform/clocks.h"
 #include "bench/platform/nvml.h"
@@ -48,7 +48,7 @@ class PlatformTiming final : public ClockedSource {
   struct Options {
     DeviceClocks* clocks = nullptr;
     std::function<void()> before_batch = {};  // where nothing is timed
-    ShortEdges* edges = nullptr;              // of the platform; none: edges are as they are
+    EdgeLatency* edges = nullptr;             // of the platform; none: edges are as they are
   };
   // These, and what the options point to, must outlive it.
   PlatformTiming(Platform& platform, BoundCase& bound, Options options);
@@ -57,8 +57,8 @@ class PlatformTiming final : public ClockedSource {
   std::vector<double> cold(int samples) override;
   std::vector<double> warm(int samples, int repeats, Edges edges) override;
   // One where its launches were recorded, and of a plugin, which may keep what it made of its pointers.
-  std::size_t places() const override;
-  void move_to(std::size_t place) override;
+  std::size_t slots() const override;
+  void move_to(std::size_t slot) override;
   std::span<const double> waits_us() override { return platform_->waits_us(); }
   std::optional<double> load() override;
   std::vector<double> edges_us(int samples) override { return platform_->time_edges(samples); }

@@ -28,10 +28,10 @@ const Case* fastest(const std::vector<Case>& cases, const std::map<CaseId, Sweep
   return best;
 }
 
-void write_ratios(const Ratio& cold, const Ratio& warm, const std::string& rival, SweepRow& row) {
-  row.rival = rival;
-  row.duel_cold = cold.value, row.duel_cold_low = cold.low, row.duel_cold_high = cold.high;
-  row.duel_warm = warm.value, row.duel_warm_low = warm.low, row.duel_warm_high = warm.high;
+void write_ratios(const Ratio& cold, const Ratio& warm, const std::string& paired_with, SweepRow& row) {
+  row.paired_with = paired_with;
+  row.speedup_cold = cold.value, row.speedup_cold_low = cold.low, row.speedup_cold_high = cold.high;
+  row.speedup_warm = warm.value, row.speedup_warm_low = warm.low, row.speedup_warm_high = warm.high;
 }
 
 }  // namespace
@@ -136,7 +136,7 @@ void CaseRunner::compare(const Pair& pair, SweepRow* own, SweepRow* baseline, Pr
   const std::string ours = pair.ours->implementation->name, theirs = pair.theirs->implementation->name;
   const std::string who = fmt::format("{}: {} against {}", ProblemId(pair.ours->id()).name(), ours, theirs);
   try {
-    const DuelResult ratios = duel(*pair.ours, *pair.theirs);
+    const PairResult ratios = run_pair(*pair.ours, *pair.theirs);
     if (!ratios.wrong.empty()) {  // of rows that were right when they were alone; of ours the exit code says it
       result.wrong_comparisons += ratios.ours_wrong;
       throw std::runtime_error(ratios.wrong);
@@ -152,7 +152,7 @@ void CaseRunner::compare(const Pair& pair, SweepRow* own, SweepRow* baseline, Pr
   }
 }
 
-DuelResult CaseRunner::duel(const Case& ours, const Case& theirs) {
+PairResult CaseRunner::run_pair(const Case& ours, const Case& theirs) {
   const auto worker_of = [&](const Case& one) {
     return one.implementation->worker ? one.implementation->worker.get() : options_.worker;
   };
@@ -179,7 +179,7 @@ DuelResult CaseRunner::duel(const Case& ours, const Case& theirs) {
     sides[side] = std::move(in_worker);
   }
   if (edges_) edges_->settle(kEdgeSamples);
-  return fight(*sides[0], *sides[1]);
+  return paired_run(*sides[0], *sides[1]);
 }
 
 }  // namespace noisefloor

@@ -14,7 +14,7 @@ namespace noisefloor {
 
 struct SuiteEntry {
   const Workload* workload;                        // an op of the catalogue, or whole networks
-  std::vector<ImplementationPtr> implementations;  // in the order of the ladder, then the vendors'
+  std::vector<ImplementationPtr> implementations;  // in the order of the variants, then the vendors'
   std::shared_ptr<const Oracle> oracle;
   bool whole_networks = false;  // put together from the other entries
 

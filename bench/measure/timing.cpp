@@ -76,7 +76,7 @@ void write_times(const Timing& timing, SweepRow& row) {
   row.time_warm_us = median(timing.warm_us);
   row.time_warm_serial_us = timing.warm_serial_us.empty() ? *row.time_warm_us : median(timing.warm_serial_us);
   const std::vector<double>& edges = timing.warm_serial_us.empty() ? timing.warm_edge_us : timing.warm_serial_edge_us;
-  if (!edges.empty() && at_one_edge(edges)) row.edge_us = median(edges);
+  if (!edges.empty() && at_one_edge(edges)) row.edge_latency_us = median(edges);
   row.gflops = *row.flops / *row.time_cold_us * 1e-3;
   row.gbps = *row.bytes / *row.time_cold_us * 1e-3;
   row.status = Outcome::ok;

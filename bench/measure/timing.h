@@ -16,7 +16,7 @@ struct StoppingRule {
   std::size_t maximum_samples = 2000;
   double wall_seconds = 1.0;
 
-  // A median of fewer samples says nothing of spread.
+  // A median of fewer samples says nothing of noise.
   static constexpr std::size_t kFewest = 5;
 
   // "converged", "max_samples" or "time_cap"; nothing while sampling should go on, and never before kFewest samples.

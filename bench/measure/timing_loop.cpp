@@ -8,14 +8,14 @@
 #include <limits>
 #include <stdexcept>
 
-#include "bench/measure/short_edges.h"
+#include "bench/measure/edge_latency.h"
 #include "bench/platform/nvml.h"
 #include "reports/run/statistics.h"
 
 namespace noisefloor {
 namespace {
 
-// The gate takes the spread from batch to batch as a part of the noise; of fewer batches it says little. A batch of
+// The gate takes what batches differ by as a part of the noise; of fewer batches it says little. A batch of
 // short launches is also one moment: what clocks, or a host's cores, did just before is in all of its samples.
 constexpr std::size_t kFewestBatches = 4;
 
@@ -43,13 +43,13 @@ int batch_size(double sample_us, int smallest, int largest) {
   return std::clamp(static_cast<int>(20e3 / std::max(sample_us, 1.0)), smallest, largest);
 }
 
-// Of a cold batch where tensors lie at one place, and of all batches of a round of many places: most medians are known
+// Of a cold batch where tensors lie in one slot, and of all batches of a round of many slots: most medians are known
 // by so many.
 constexpr int kMostOfColdBatch = 50, kColdOfRound = 320, kFewestOfColdBatch = 2;
 
-int most_of_cold_batch(std::size_t places) {
-  return places == 1 ? kMostOfColdBatch
-                     : std::clamp(kColdOfRound / static_cast<int>(places), kFewestOfColdBatch, kMostOfColdBatch);
+int most_of_cold_batch(std::size_t slots) {
+  return slots == 1 ? kMostOfColdBatch
+                    : std::clamp(kColdOfRound / static_cast<int>(slots), kFewestOfColdBatch, kMostOfColdBatch);
 }
 
 // A source may be another process: what it answers is looked at.
@@ -89,7 +89,7 @@ TimingLoop::Phase TimingLoop::sample(const StoppingRule& rule, bool settles,
   double start = source_->now(), settling_seconds = 0, discarded_seconds = 0;
   while (true) {
     const double batch_start = source_->now();
-    source_->move_to(taken.batches.size() % source_->places());
+    source_->move_to(taken.batches.size() % source_->slots());
     const auto all = checked(take());
     const auto samples = undisturbed(all);
     read_load();
@@ -140,12 +140,12 @@ void TimingLoop::cold() {
   probe_us_ = probe([&] { return source_->cold(1); });
   const int batch = options_.host
                         ? batch_size(probe_us_, 1, 20)
-                        : batch_size(probe_us_ + kFlushUs, kFewestOfColdBatch, most_of_cold_batch(source_->places()));
+                        : batch_size(probe_us_ + kFlushUs, kFewestOfColdBatch, most_of_cold_batch(source_->slots()));
   Phase taken = sample(
       options_.cold, /*settles=*/true, [&] { return source_->cold(batch); },
-      // Whole rounds: each place weighs as much as any other.
+      // Whole rounds: each slot weighs as much as any other.
       [&](const Phase& so_far) {
-        return so_far.batches.size() >= kFewestBatches && so_far.batches.size() % source_->places() == 0;
+        return so_far.batches.size() >= kFewestBatches && so_far.batches.size() % source_->slots() == 0;
       });
   std::tie(timing_.cold_us, timing_.cold_batches, timing_.cold_mhz, timing_.stop) =
       std::tie(taken.us, taken.batches, taken.mhz, taken.stop);
@@ -212,21 +212,21 @@ double TimingLoop::probe_warm() {
 // A phase between two looks at the edges.
 TimingLoop::Phase TimingLoop::sample_warm(TimingSource::Edges edges) {
   const int batch = batch_size(warm_probe_.launch_us * warm_probe_.repeats, 1, 10);
-  std::vector<double> edge_us;
-  if (options_.look_at_edges) edge_us = source_->settled_edges_us(kEdgeSamples);
+  std::vector<double> edge_latency_us;
+  if (options_.look_at_edges) edge_latency_us = source_->settled_edges_us(kEdgeSamples);
   Phase taken = sample(
       options_.warm, /*settles=*/false, [&] { return source_->warm(batch, warm_probe_.repeats, edges); },
       [&](const Phase& so_far) {
         const std::size_t batches = so_far.batches.size();
         if (options_.quick || (batches >= kFewestBatches && so_far.us.size() >= options_.warm.maximum_samples))
           return true;
-        return batches >= kFewestBatches && batches >= source_->places() &&
+        return batches >= kFewestBatches && batches >= source_->slots() &&
                mean_of_batches({so_far.us, so_far.batches}).error <= kBatchesKnownTo;
       });
   if (!options_.look_at_edges) return taken;
   const std::vector<double> behind = source_->edges_us(kEdgeSamples);
-  edge_us.insert(edge_us.end(), behind.begin(), behind.end());
-  if (!edge_us.empty()) taken.edge_us = checked(edge_us);
+  edge_latency_us.insert(edge_latency_us.end(), behind.begin(), behind.end());
+  if (!edge_latency_us.empty()) taken.edge_latency_us = checked(edge_latency_us);
   return taken;
 }
 
@@ -235,14 +235,14 @@ void TimingLoop::warm() {
   if (warm_probe_.launch_us == 0) probe_warm();
   Phase taken = sample_warm(TimingSource::Edges::pipeline);
   std::tie(timing_.warm_us, timing_.warm_batches, timing_.warm_mhz, timing_.warm_edge_us, timing_.warm_stop) =
-      std::tie(taken.us, taken.batches, taken.mhz, taken.edge_us, taken.stop);
+      std::tie(taken.us, taken.batches, taken.mhz, taken.edge_latency_us, taken.stop);
 }
 
 void TimingLoop::warm_serial() {
   if (timing_.others.in_the_way) return;
   Phase taken = sample_warm(TimingSource::Edges::ordinary);
   std::tie(timing_.warm_serial_us, timing_.warm_serial_batches, timing_.warm_serial_mhz, timing_.warm_serial_edge_us) =
-      std::tie(taken.us, taken.batches, taken.mhz, taken.edge_us);
+      std::tie(taken.us, taken.batches, taken.mhz, taken.edge_latency_us);
 }
 
 }  // namespace noisefloor

@@ -31,10 +31,10 @@ class TimingSource {
   // alone, where each begins when the one before it has ended.
   enum class Edges { pipeline, ordinary };
   virtual std::vector<double> warm(int samples, int repeats, Edges edges) = 0;
-  // Where tensors can lie. Batch i of a phase is taken in place i, modulo their number, and a phase wants a batch of
+  // Where tensors can lie. Batch i of a phase is taken in slot i, modulo their number, and a phase wants a batch of
   // each.
-  virtual std::size_t places() const { return 1; }
-  virtual void move_to(std::size_t /*place*/) {}
+  virtual std::size_t slots() const { return 1; }
+  virtual void move_to(std::size_t /*slot*/) {}
   // `samples` times of one ordinary edge between launches without work, in microseconds; empty where there are none.
   virtual std::vector<double> edges_us(int /*samples*/) { return {}; }
   // The same, after edges that had become long were made short again where that can be done.
@@ -92,7 +92,7 @@ class TimingLoop {
 
  private:
   struct Phase {
-    std::vector<double> us, mhz, edge_us;
+    std::vector<double> us, mhz, edge_latency_us;
     std::vector<std::size_t> batches;
     std::string stop;
   };

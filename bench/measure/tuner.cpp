@@ -17,31 +17,31 @@ constexpr std::size_t kFinalists = 8;
 
 }  // namespace
 
-double Entrant::median_us() const {
+double Candidate::median_us() const {
   return median(us);
 }
 
-std::vector<Entrant*> best_of(std::span<Entrant> entrants, double factor, std::size_t fewest, std::size_t most) {
-  std::vector<std::pair<double, Entrant*>> timed;
-  for (Entrant& entrant : entrants) timed.emplace_back(entrant.median_us(), &entrant);
+std::vector<Candidate*> best_of(std::span<Candidate> candidates, double factor, std::size_t fewest, std::size_t most) {
+  std::vector<std::pair<double, Candidate*>> timed;
+  for (Candidate& candidate : candidates) timed.emplace_back(candidate.median_us(), &candidate);
   std::stable_sort(timed.begin(), timed.end(), [](const auto& l, const auto& r) { return l.first < r.first; });
-  std::vector<Entrant*> best;
+  std::vector<Candidate*> best;
   for (std::size_t i = 0; i < timed.size(); ++i) {
-    const auto& [us, entrant] = timed[i];
-    if (entrant->stays || i < fewest || (i < most && us <= factor * timed.front().first)) best.push_back(entrant);
+    const auto& [us, candidate] = timed[i];
+    if (candidate->stays || i < fewest || (i < most && us <= factor * timed.front().first)) best.push_back(candidate);
   }
   return best;
 }
 
-std::vector<Entrant*> sample_in_turns(std::vector<Entrant*> entrants, int turns, int samples,
-                                      const TakeSamples& sampler) {
+std::vector<Candidate*> round_robin(std::vector<Candidate*> candidates, int turns, int samples,
+                                    const TakeSamples& sampler) {
   for (int turn = 0; turn < turns; ++turn)
-    std::erase_if(entrants, [&](Entrant* entrant) {
-      const auto us = sampler(entrant->index, samples);
-      if (us) entrant->us.insert(entrant->us.end(), us->begin(), us->end());
+    std::erase_if(candidates, [&](Candidate* candidate) {
+      const auto us = sampler(candidate->index, samples);
+      if (us) candidate->us.insert(candidate->us.end(), us->begin(), us->end());
       return !us;
     });
-  return entrants;
+  return candidates;
 }
 
 // Nothing where the library refuses a launch, or its launch waits for the device.
@@ -67,7 +67,7 @@ Ranking HarnessRanker::rank(Caches caches, int count, const std::function<Status
         caches, [&] { return launch(static_cast<int>(index)); }, samples);
   };
   Ranking ranking;
-  std::vector<Entrant> ran;
+  std::vector<Candidate> ran;
   for (int i = 0; i < count; ++i) {
     ++ranking.tried;
     if (auto us = sampler(static_cast<std::size_t>(i), kFirstSamples))
@@ -77,7 +77,7 @@ Ranking HarnessRanker::rank(Caches caches, int count, const std::function<Status
   }
   ranking.ran = static_cast<int>(ran.size());
   constexpr double kAny = std::numeric_limits<double>::infinity();
-  for (const Entrant* finalist : sample_in_turns(best_of(ran, kAny, 0, kFinalists), 1, kFinalSamples, sampler))
+  for (const Candidate* finalist : round_robin(best_of(ran, kAny, 0, kFinalists), 1, kFinalSamples, sampler))
     ranking.fastest.push_back({finalist->median_us(), static_cast<int>(finalist->index)});
   std::sort(ranking.fastest.begin(), ranking.fastest.end(),
             [](const Timed& a, const Timed& b) { return a.microseconds < b.microseconds; });

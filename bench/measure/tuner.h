@@ -15,7 +15,7 @@
 namespace noisefloor {
 
 // One way to launch what is searched.
-struct Entrant {
+struct Candidate {
   std::size_t index;
   std::vector<double> us;  // its samples so far
   bool stays = false;      // in every cut: the others are compared with it
@@ -24,14 +24,14 @@ struct Entrant {
 
 // At most `most` of those within `factor` of the best median, but no fewer than `fewest`, and those that stay; best
 // first.
-std::vector<Entrant*> best_of(std::span<Entrant> entrants, double factor, std::size_t fewest, std::size_t most);
+std::vector<Candidate*> best_of(std::span<Candidate> candidates, double factor, std::size_t fewest, std::size_t most);
 
 // Samples of a way to launch; none: it cannot be launched.
 using TakeSamples = std::function<std::optional<std::vector<double>>(std::size_t index, int samples)>;
 
 // Adds samples to each in turns, so that a clock that drifts favours none. Returns those that were launched each time.
-std::vector<Entrant*> sample_in_turns(std::vector<Entrant*> entrants, int turns, int samples,
-                                      const TakeSamples& sampler);
+std::vector<Candidate*> round_robin(std::vector<Candidate*> candidates, int turns, int samples,
+                                    const TakeSamples& sampler);
 
 // Every algorithm is sampled three times and the eight fastest fifteen times more. No further algorithms are begun once
 // `budget_seconds` are spent.

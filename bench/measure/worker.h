@@ -31,7 +31,7 @@
 #include <vector>
 
 #include "bench/measure/case_counters.h"
-#include "bench/measure/duel.h"
+#include "bench/measure/pair.h"
 #include "bench/measure/platform_timing.h"
 #include "bench/measure/suite.h"
 #include "bench/measure/verify.h"

@@ -196,7 +196,7 @@ Status Executor::launch_those(bool of_each_call, bool shallow) {
 
 Status Executor::enqueue_call(bool shallow, std::size_t call) {
   if (shallow && !network_->kept) throw std::logic_error("a shallow call of a network that keeps nothing");
-  if (network_->levels_ahead > 0 && call >= static_cast<std::size_t>(network_->levels_ahead))
+  if (network_->hoisted_levels > 0 && call >= static_cast<std::size_t>(network_->hoisted_levels))
     throw std::logic_error("a call behind those whose levels were embedded ahead");
   point_parts(call);
   return launch_those(true, shallow);

@@ -19,10 +19,10 @@ namespace noisefloor::pipeline {
 namespace {
 
 constexpr std::uint64_t kSeed = 1;
-// Of a ladder the last ones are timed: the best by its order and two rivals. The record has the fastest of a problem
-// among its ladder's last three throughout (docs/experiments/networks).
+// Of an op's variants the last ones are timed: the best by its order and the two before it. In published results the
+// fastest of a problem is among its last three variants throughout (docs/experiments/networks).
 constexpr int kOwnTrials = 3;
-// From here on a launch of the naive rung takes ten milliseconds to seconds, a hundred times what others take: it is
+// From here on a launch of the naive variant takes ten milliseconds to seconds, a hundred times what others take: it is
 // tried where nothing else was right. Large problems that memory binds have fewer; there it is not so far behind.
 constexpr double kHopelessFlops = 1e10;
 
@@ -69,7 +69,7 @@ double edge_behind_a_library_us(Platform& platform) {
 
 struct Chosen {
   ImplementationPtr implementation;
-  std::optional<double> warm_us;  // none where it had no rival
+  std::optional<double> warm_us;  // none where it had no other
 };
 
 // Chooses the fastest correct implementation of a pool.
@@ -103,7 +103,7 @@ class Chooser {
     std::optional<Chosen> best;
     double best_us = 0;
     int own_timed = 0;
-    // Ladders have their best last: begun with it, the slow ones are recognised by one launch.
+    // Variants have their best last: begun with it, the slow ones are recognised by one launch.
     for (auto implementation = able.rbegin(); implementation != able.rend(); ++implementation) {
       const Case test_case = case_of(*nodes_, problem, *implementation);
       const bool own = (*implementation)->own();

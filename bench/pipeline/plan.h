@@ -66,7 +66,7 @@ class Plan {
   // The choice made ready for a node's problem, which launches of all its nodes share. A library's algorithm is
   // searched for on random data.
   std::unique_ptr<Ready> make_ready(Platform& platform, const Node& node) const;
-  // The choice's warm time, where it was measured here or known; what a file names, or had no rival, was not.
+  // The choice's warm time, where it was measured here or known; what a file names, or had no other, was not.
   std::optional<double> warm_us(const ProblemId& id) const;
   // How many implementations had to be measured.
   int measured() const { return measured_; }

@@ -181,7 +181,7 @@ BuildOptions SampleRequest::build_options(std::int64_t calls) const {
           .sampling = true,
           .guided = guided(),
           .shallow_blocks = options.cache_every > 1 ? asked.cache_blocks.value_or(1) : 0,
-          .levels_ahead = asked.embed_ahead && pool_named(asked.model.plan) ? calls : 0,
+          .hoisted_levels = asked.hoist && pool_named(asked.model.plan) ? calls : 0,
           .sizes = sizes};
 }
 

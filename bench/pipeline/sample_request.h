@@ -19,7 +19,7 @@ struct SampleArguments {
   std::optional<sampler_step::Schedule> schedule = {};
   std::optional<sampler_step::Spacing> spacing = {};
   std::optional<bool> ends_noisy = {};
-  bool embed_ahead = true;
+  bool hoist = true;
   std::optional<double> sigma_min = {}, sigma_max = {}, rho = {}, clamp = {}, guidance = {}, first_guidance = {};
   double eta = 0, churn = 0;
   std::uint64_t seed = 0;

@@ -55,7 +55,7 @@ StepTables::StepTables(Platform& platform, const Network& network, const Samplin
     rows.emplace_back();
     second_rows.emplace_back();
   }
-  if (const auto ahead = static_cast<std::size_t>(network.levels_ahead); ahead > 0) {
+  if (const auto ahead = static_cast<std::size_t>(network.hoisted_levels); ahead > 0) {
     if (told.size() > ahead) throw std::logic_error("a loop of more calls than its network has levels ahead");
     told.resize(ahead, told.back());  // of another, longer loop
   }
@@ -83,7 +83,7 @@ StepTables::StepTables(Platform& platform, const Network& network, const Samplin
 std::size_t StepTables::bytes(const Network& network, const SamplingOptions& options) {
   const auto steps = static_cast<std::size_t>(options.steps), batch = static_cast<std::size_t>(network.batch);
   const auto told = static_cast<std::size_t>(network.calls), older = static_cast<std::size_t>(options.row().older);
-  const std::size_t calls = std::max(options.halves().size() * steps, static_cast<std::size_t>(network.levels_ahead));
+  const std::size_t calls = std::max(options.halves().size() * steps, static_cast<std::size_t>(network.hoisted_levels));
   const std::size_t guided = options.guidance_grows() ? 2 * batch * static_cast<std::size_t>(network.image.frames) : 0;
   return sizeof(float) * (2 * (steps + 1) * sampler_step::kRowLength + 2 * (1 + older) * batch * steps + guided +
                           calls * told * (network.find(Kind::timesteps) != nullptr ? 2 : 1));

@@ -7,14 +7,14 @@
 #include <optional>
 
 #include "bench/measure/case_result.h"
-#include "bench/measure/duel.h"
+#include "bench/measure/pair.h"
 
 namespace noisefloor {
 namespace {
 
 // A build's own words, with which one it is, and what they make of the case.
-struct CannotFight : std::runtime_error {
-  CannotFight(bool is_old, const std::string& why, BuildVerdict its_verdict, bool killed = false)
+struct CannotPair : std::runtime_error {
+  CannotPair(bool is_old, const std::string& why, BuildVerdict its_verdict, bool killed = false)
       : std::runtime_error(fmt::format("the {} build: {}", is_old ? "old" : "new", why)),
         verdict(its_verdict),
         new_was_killed(killed && !is_old) {}
@@ -40,18 +40,18 @@ auto asked(bool is_old, const Ask& ask) {
   try {
     return ask();
   } catch (const Throttled& error) {
-    throw CannotFight(is_old, error.what(), BuildVerdict::unresolved);
+    throw CannotPair(is_old, error.what(), BuildVerdict::unresolved);
   } catch (const WorkerGone& error) {
     const bool killed = ended_from_outside(error);
-    throw CannotFight(is_old, error.what(), killed ? BuildVerdict::unresolved : failed(is_old), killed);
+    throw CannotPair(is_old, error.what(), killed ? BuildVerdict::unresolved : failed(is_old), killed);
   } catch (const std::runtime_error& error) {
     const bool lacks = dynamic_cast<const LibraryRefused*>(&error) || dynamic_cast<const LibraryMissing*>(&error);
-    throw CannotFight(is_old, error.what(), lacks && !is_old ? BuildVerdict::gone : failed(is_old));
+    throw CannotPair(is_old, error.what(), lacks && !is_old ? BuildVerdict::gone : failed(is_old));
   }
 }
 
 Verdict right(bool is_old, const Verdict& verdict) {
-  if (!verdict.correct) throw CannotFight(is_old, verdict.reason, failed(is_old));
+  if (!verdict.correct) throw CannotPair(is_old, verdict.reason, failed(is_old));
   return verdict;
 }
 
@@ -81,33 +81,33 @@ class BuildSide final : public Contender {
 };
 
 // One pass of one case.
-void fight_once(Worker& old_build, Worker& new_build, bool old_first, const Case& test_case, int rounds,
-                BuildDuel& duel) {
+void pair_once(Worker& old_build, Worker& new_build, bool old_first, const Case& test_case, int rounds,
+               BuildPair& pair) {
   std::optional<BuildSide> older, newer;
   if (old_first) older.emplace(old_build, true, test_case);
   try {
     newer.emplace(new_build, false, test_case);
-  } catch (const CannotFight& error) {  // it is gone only where the old build has it
+  } catch (const CannotPair& error) {  // it is gone only where the old build has it
     if (!old_first && error.verdict == BuildVerdict::gone) older.emplace(old_build, true, test_case);
     throw;
   }
   if (!old_first) older.emplace(old_build, true, test_case);
-  DuelOptions options;
+  PairOptions options;
   options.fewest_rounds = options.most_rounds = rounds;
-  const DuelResult result = fight(*newer, *older, options);
-  duel.cold.push_back(result.cold.value);
-  duel.warm.push_back(result.warm.value);
+  const PairResult result = paired_run(*newer, *older, options);
+  pair.cold.push_back(result.cold.value);
+  pair.warm.push_back(result.warm.value);
 }
 
 // Whether a case takes part in pass number `pass`, from 0.
-bool is_open(const BuildDuel& duel, int pass, const AlternateOptions& options) {
-  if (!duel.why_not.empty()) return false;
-  if (pass >= options.most_passes && !looks_slower(duel, options.resolve)) return false;
-  if (static_cast<int>(duel.warm.size()) < options.passes) return true;
-  const auto so = [&](DuelVerdict verdict) {
-    return verdict_of(duel.warm, options.resolve) == verdict || verdict_of(duel.cold, options.resolve) == verdict;
+bool is_open(const BuildPair& pair, int pass, const AlternateOptions& options) {
+  if (!pair.why_not.empty()) return false;
+  if (pass >= options.most_passes && !looks_slower(pair, options.resolve)) return false;
+  if (static_cast<int>(pair.warm.size()) < options.passes) return true;
+  const auto so = [&](PairVerdict verdict) {
+    return verdict_of(pair.warm, options.resolve) == verdict || verdict_of(pair.cold, options.resolve) == verdict;
   };
-  return so(DuelVerdict::unresolved) && !so(DuelVerdict::slower);
+  return so(PairVerdict::unresolved) && !so(PairVerdict::slower);
 }
 
 // What kept a case from a time in its passes: the last reason, and how often.
@@ -119,29 +119,29 @@ struct Disturbed {
 
 // Of a case with too few times. What kills the new build in every pass and never the old one is no accident: it may
 // take more memory.
-void leave_without_times(BuildDuel& duel, const Disturbed& disturbed, int passes) {
-  if (disturbed.new_was_killed >= passes && disturbed.new_was_killed == disturbed.passes && duel.warm.empty()) {
-    duel.why_not = fmt::format("in each of {} passes {}", disturbed.passes, disturbed.killed);
-    duel.without_times = BuildVerdict::gone;
+void leave_without_times(BuildPair& pair, const Disturbed& disturbed, int passes) {
+  if (disturbed.new_was_killed >= passes && disturbed.new_was_killed == disturbed.passes && pair.warm.empty()) {
+    pair.why_not = fmt::format("in each of {} passes {}", disturbed.passes, disturbed.killed);
+    pair.without_times = BuildVerdict::gone;
     return;
   }
-  duel.why_not = disturbed.why.empty() ? "too few passes" : disturbed.why;
-  duel.without_times = BuildVerdict::unresolved;
+  pair.why_not = disturbed.why.empty() ? "too few passes" : disturbed.why;
+  pair.without_times = BuildVerdict::unresolved;
 }
 
 }  // namespace
 
-std::vector<BuildDuel> alternate(const Builds& builds, const std::vector<Case>& cases, const AlternateOptions& options,
+std::vector<BuildPair> alternate(const Builds& builds, const std::vector<Case>& cases, const AlternateOptions& options,
                                  const std::function<void(const std::string&)>& say) {
-  std::vector<BuildDuel> duels;
-  for (const Case& one : cases) duels.push_back({one.id(), {}, {}, {}});
+  std::vector<BuildPair> pairs;
+  for (const Case& one : cases) pairs.push_back({one.id(), {}, {}, {}});
   std::vector<Disturbed> disturbed(cases.size());
   const auto start = std::chrono::steady_clock::now();
   bool spent = false;
   for (int pass = 0; pass < options.most_passes_slower && !spent; ++pass) {
     std::vector<std::size_t> open;
     for (std::size_t i = 0; i < cases.size(); ++i)
-      if (is_open(duels[i], pass, options)) open.push_back(i);
+      if (is_open(pairs[i], pass, options)) open.push_back(i);
     if (open.empty()) break;
     say(fmt::format("pass {} of {} to {}: {} cases", pass + 1, options.passes,
                     pass < options.most_passes ? options.most_passes : options.most_passes_slower, open.size()));
@@ -166,8 +166,8 @@ std::vector<BuildDuel> alternate(const Builds& builds, const std::vector<Case>& 
         continue;
       }
       try {
-        fight_once(old_build, new_build, old_first, cases[i], options.rounds, duels[i]);
-      } catch (const CannotFight& error) {
+        pair_once(old_build, new_build, old_first, cases[i], options.rounds, pairs[i]);
+      } catch (const CannotPair& error) {
         if (error.verdict == BuildVerdict::unresolved) {  // in this pass
           Disturbed& of_case = disturbed[i];
           of_case.why = error.what();
@@ -175,17 +175,17 @@ std::vector<BuildDuel> alternate(const Builds& builds, const std::vector<Case>& 
           if (error.new_was_killed) of_case.killed = error.what(), ++of_case.new_was_killed;
           continue;
         }
-        duels[i].why_not = error.what();
-        duels[i].without_times = error.verdict;
+        pairs[i].why_not = error.what();
+        pairs[i].without_times = error.verdict;
       }
     }
   }
   if (spent) say("the budget was spent; what the passes before say stands");
-  for (std::size_t i = 0; i < duels.size(); ++i) {
-    if (!duels[i].why_not.empty() || static_cast<int>(duels[i].warm.size()) >= options.passes) continue;
-    leave_without_times(duels[i], disturbed[i], options.passes);
+  for (std::size_t i = 0; i < pairs.size(); ++i) {
+    if (!pairs[i].why_not.empty() || static_cast<int>(pairs[i].warm.size()) >= options.passes) continue;
+    leave_without_times(pairs[i], disturbed[i], options.passes);
   }
-  return duels;
+  return pairs;
 }
 
 }  // namespace noisefloor

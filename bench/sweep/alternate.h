@@ -9,7 +9,7 @@
 
 #include "bench/measure/suite.h"
 #include "bench/measure/worker.h"
-#include "reports/run/duel_ratio.h"
+#include "reports/run/pair_ratio.h"
 
 namespace noisefloor {
 
@@ -29,7 +29,7 @@ struct Builds {
 // after the first pass the cases that are open then stay unresolved, as
 // those do that the budget leaves with fewer than `passes`. A case is gone where the new build alone was killed from
 // outside in every pass, of `passes` at least.
-std::vector<BuildDuel> alternate(const Builds& builds, const std::vector<Case>& cases, const AlternateOptions& options,
+std::vector<BuildPair> alternate(const Builds& builds, const std::vector<Case>& cases, const AlternateOptions& options,
                                  const std::function<void(const std::string&)>& say);
 
 }  // namespace noisefloor

@@ -49,8 +49,8 @@ struct PyTorchSide {
   std::string why_not;
 };
 
-// Starts it where there are cases of its. Where it cannot be had they are left out; in a part of a split sweep, whose
-// parts must have the same cases, they stay and say why.
+// Starts it where there are cases of its. Where it cannot be had they are left out; in a shard, whose
+// siblings must have the same cases, they stay and say why.
 PyTorchSide start_pytorch_for(std::vector<Case>& cases, const SweepRequest& request, int device);
 
 // Keeps the cases of --shard: of few problems maybe none. Empty without it.

@@ -32,7 +32,7 @@ std::string default_networks_text();  // for the help
 // The problems of the selection's networks, of all ops. Throws InvalidInput on names that nothing has.
 std::vector<ProblemEntry> problems_of_networks(const std::vector<ProblemEntry>& problems, const Selection& selection);
 
-// In the order of the catalogue, then of the problems, then of the ladder. Throws InvalidInput with "did you mean" on
+// In the order of the catalogue, then of the problems, then of the variants. Throws InvalidInput with "did you mean" on
 // any name that nothing has.
 std::vector<Case> select_cases(const std::vector<ProblemEntry>& problems, const Selection& selection, bool host);
 

@@ -5,8 +5,8 @@
 
 namespace noisefloor {
 
-// The ops of the catalogue with their ladders and the vendors' baselines, and behind them whole networks, so that their
-// plans find the times of the ops before them.
+// The ops of the catalogue with their variants and the vendors' baselines, and behind them whole networks, so that
+// their plans find the times of the ops before them.
 const Suite& suite();
 
 // Puts a plugin's row behind the others of its op, for all that have the suite; networks' plans do not see it.

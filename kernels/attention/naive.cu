@@ -1,5 +1,5 @@
-// attention, naive: a warp per query walks all keys, one at a time, with the online softmax. The ladder's floor, and
-// the obvious GPU code that the other rungs are compared with element by element.
+// attention, naive: a warp per query walks all keys, one at a time, with the online softmax. The first variant, and
+// the obvious GPU code that the other variants are compared with element by element.
 //
 // Threads: 256, 8 queries of a block; lane l of a warp holds elements l, l + 32, ... of its query and its output. No
 // shared memory: every query reads every key and value again, through L1 and L2.

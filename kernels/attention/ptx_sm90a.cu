@@ -141,14 +141,14 @@ __global__ void __launch_bounds__(kTiles[kTile].threads(), kTiles[kTile].blocks)
     const auto release = [&](std::uint32_t empty) {
       if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(empty);
     };
-    constexpr std::uint32_t kTurn = 1;  // hardware barriers: whose turn it is to issue; behind them, each one's own
-    const auto take_turn = [&] {
-      if (args.sharing.turns) ptx::named_barrier_sync(kTurn + consumer, 256);
+    constexpr std::uint32_t kOrder = 1;  // hardware barriers: ping-pong's order of issue; behind them, each one's own
+    const auto await_order = [&] {
+      if (args.sharing.turns) ptx::named_barrier_sync(kOrder + consumer, 256);
     };
-    const auto give_turn = [&] {
-      if (args.sharing.turns) ptx::named_barrier_arrive(kTurn + (consumer + 1 == kConsumers ? 0 : consumer + 1), 256);
+    const auto pass_order = [&] {
+      if (args.sharing.turns) ptx::named_barrier_arrive(kOrder + (consumer + 1 == kConsumers ? 0 : consumer + 1), 256);
     };
-    const bool last_of_turn = consumer + 1 == kConsumers;
+    const bool last_in_order = consumer + 1 == kConsumers;
 
     float o[kDim / 2], s[kKeys / 2];
     std::uint32_t p[kKeys / 16][4];
@@ -162,7 +162,7 @@ __global__ void __launch_bounds__(kTiles[kTile].threads(), kTiles[kTile].blocks)
     ptx::wgmma_fence();
     issue_logits<T, kDim, kKeys>(s, mine, B::kQueryBox, keys);
     ptx::wgmma_commit();
-    if (last_of_turn && tiles > 1) give_turn();
+    if (last_in_order && tiles > 1) pass_order();
     ptx::wgmma_wait<0>();
     pin(s);
     release(keys_empty);
@@ -178,13 +178,13 @@ __global__ void __launch_bounds__(kTiles[kTile].threads(), kTiles[kTile].blocks)
         }
       ptx::mbarrier_wait(keys_full + key * 8, parity_of(tile));
       ptx::mbarrier_wait(values_full + value * 8, parity_of(tile - 1));  // came before those keys
-      take_turn();
+      await_order();
       ptx::wgmma_fence();
       issue_logits<T, kDim, kKeys>(s, mine, B::kQueryBox, keys + key * B::kTileBytes);
       ptx::wgmma_commit();
       issue_values<T, kDim, kKeys>(o, p, values + value * B::kTileBytes, tile > 1);
       ptx::wgmma_commit();
-      if (!last_of_turn || tile + 1 < tiles) give_turn();
+      if (!last_in_order || tile + 1 < tiles) pass_order();
       ptx::wgmma_wait<1>();
       pin(s);
       release(keys_empty + key * 8);
@@ -214,7 +214,7 @@ __global__ void __launch_bounds__(kTiles[kTile].threads(), kTiles[kTile].blocks)
     if constexpr (kSplit)
       if (shared) {
         static_assert(Partial<kDim, kConsumers * 64>::kBytes <= B::kQueryBytes + 2 * kStages * B::kTileBytes);
-        ptx::named_barrier_sync(kTurn + kConsumers, kConsumers * 128);  // nothing there is read any more
+        ptx::named_barrier_sync(kOrder + kConsumers, kConsumers * 128);  // nothing there is read any more
         leave_partial<kDim, kConsumers * 64>(o, state, queries, consumer * 64);
         ptx::cluster_sync();
         merge_partials<T, kDim, kConsumers * 64, kConsumers * 128>(queries, args, first, head, batch);
@@ -223,7 +223,7 @@ __global__ void __launch_bounds__(kTiles[kTile].threads(), kTiles[kTile].blocks)
         return;
       }
     finish<T, kDim>(o, state, args, &maps.out, mine, B::kQueryBox, first + consumer * 64, head, batch,
-                    static_cast<std::uint32_t>(kTurn + kConsumers + consumer));
+                    static_cast<std::uint32_t>(kOrder + kConsumers + consumer));
   }
 }
 

@@ -25,9 +25,9 @@ Shape make_shape(Layout layout, std::int64_t outer, std::int64_t inner, std::int
           view_of(Layout::separate, Part::query, inner, seq_q, heads, dim)};
 }
 
-// The output is rounded once, by at most u = u(dtype) of itself. Tensor-core rungs round the probabilities into dtype
-// too: an error of p_j v_j of at most u each, independent, so that the output's has a standard deviation of 0.42 u
-// times the root of the sum of (p_j v_j)^2, which is the rms of the output; the largest of 10^8 such is 5.7
+// The output is rounded once, by at most u = u(dtype) of itself. Tensor-core variants round the probabilities into
+// dtype too: an error of p_j v_j of at most u each, independent, so that the output's has a standard deviation of 0.42
+// u times the root of the sum of (p_j v_j)^2, which is the rms of the output; the largest of 10^8 such is 5.7
 // deviations, 2.4 u. With few keys the probabilities are not small and a sum may cancel: 3 u covers both. In fp32
 // remain the sums, over dim in a logit and over the keys: a tensor core truncates once per 16 products, chains of FMAs
 // drift by less. The exponential takes a logit's absolute error, so that the logits' size counts: of normal numbers it

@@ -99,7 +99,7 @@ Shape make_shape(Layout layout, std::int64_t outer, std::int64_t inner, std::int
 void visit_qkv(TensorVisitor& visit, const void*& q, const void*& k, const void*& v, Layout layout,
                const Extents& queries, const Extents& keys, const Extents& packed);
 
-// What rungs ask for that read heads in vectors of 16 bytes, at any token and head.
+// What variants ask for that read heads in vectors of 16 bytes, at any token and head.
 inline Support reads_heads_in_pieces(Layout layout, std::int64_t dim, DType dtype) {
   if (dtype == DType::fp32) return unsupported("needs bf16 or fp16");
   if (dim % 8 != 0) return unsupported("needs a head size that is a multiple of 8: heads are read in 16-byte pieces");

@@ -1,4 +1,4 @@
-// The ladder of attention. What each rung does better than the one below is in README.md.
+// The variants of attention. What each variant does better than the one below is in README.md.
 #include "kernels/attention/attention.h"
 #include "kernels/attention/schedule.h"
 #include "kernels/device/limits.h"
@@ -36,7 +36,7 @@ Support can_run_short_sm90a(const Problem& p, DType dtype) {
 }
 
 Support can_run_wide_sm90a(const Problem& p, DType dtype) {
-  if (p.dim <= kTiledDim) return unsupported("needs a head size above 256: smaller heads have rungs of their own");
+  if (p.dim <= kTiledDim) return unsupported("needs a head size above 256: smaller heads have variants of their own");
   return can_run_sm80(p, dtype);
 }
 

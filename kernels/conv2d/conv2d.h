@@ -40,7 +40,7 @@ struct Problem {
   Activation act = Activation::none;
   bool bias = true;
   bool affine = false;       // scale and shift per channel
-  bool image_shift = false;  // shift per image and channel
+  bool image_shift = false;  // bias per image and channel
   bool residual = false;
   bool residual_upsample = false;  // it is half as high and wide (nearest); out_h and out_w even, no upsample
   std::int64_t side = 0;           // channels of the second source, which a 1x1 adds to the sums; 0: none
@@ -80,7 +80,7 @@ struct Tensors {
 using Definition = OpDefinition<Problem, Tensors>;
 extern const Definition definition;
 Definition::Reference reference;  // reference.cpp
-Definition::Ladder variants;      // variants.cpp; best last
+Definition::Variants variants;    // variants.cpp; best last
 
 // The problem as the engine sees it: tap by tap, or with `upsample` as four phases of summed weights.
 enum class Form { direct, phased };

@@ -6,7 +6,7 @@
 namespace noisefloor::conv2d {
 namespace {
 
-const gemm::Definition::Variant& product_rung() {
+const gemm::Definition::Variant& product_variant() {
   const auto rows = gemm::variants();
   return *std::find_if(rows.begin(), rows.end(),
                        [](const auto& row) { return std::string_view(row.name) == kPtxSm90a.name; });
@@ -35,14 +35,14 @@ Support can_run_pointwise(const Problem& p, DType dtype) {
   if (p.stats) return unsupported("has no statistics of the output");
   if (p.cin % 8 != 0 || p.cout % 8 != 0)
     return unsupported("needs cin and cout to be multiples of 8: TMA moves 16 bytes");
-  return product_rung().can_run(product_of(p), dtype);
+  return product_variant().can_run(product_of(p), dtype);
 }
 
 Status launch_pointwise(const Problem& p, DType dtype, const Tensors& t, const Scratch& scratch,
                         const LaunchContext& context) {
   const gemm::Tensors tensors{
       .a = t.x, .b = t.w, .bias = t.bias, .image_shift = t.image_shift, .residual = t.residual, .d = t.y};
-  return product_rung().launch(product_of(p), dtype, tensors, scratch, context);
+  return product_variant().launch(product_of(p), dtype, tensors, scratch, context);
 }
 
 }  // namespace noisefloor::conv2d

@@ -7,7 +7,7 @@
 
 namespace noisefloor::conv2d {
 
-inline constexpr Rung kPtxSm90aPointwise{"ptx_sm90a_pointwise", Kind::ptx, Arch::sm90a};
+inline constexpr VariantInfo kPtxSm90aPointwise{"ptx_sm90a_pointwise", Kind::ptx, Arch::sm90a};
 
 gemm::Problem product_of(const Problem& problem);
 Definition::Way::CanRun can_run_pointwise;

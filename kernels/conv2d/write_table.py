@@ -1,4 +1,4 @@
-"""Writes kernels/convolution/measured_schedules.cpp from timings of both ptx rungs' schedules: see tools/tuned_table.py, which does it."""
+"""Writes kernels/convolution/measured_schedules.cpp from timings of both ptx variants' schedules: see tools/tuned_table.py, which does it."""
 
 import sys
 from pathlib import Path

@@ -20,7 +20,7 @@ struct Problem {
   std::int64_t cin = 1;
   std::int64_t cout = 1;
   bool bias = true;
-  bool image_shift = false;  // shift per video and channel
+  bool image_shift = false;  // bias per video and channel
   bool residual = false;
 
   std::int64_t pixels() const { return batch * frames * hw; }
@@ -39,6 +39,6 @@ struct Tensors {
 using Definition = OpDefinition<Problem, Tensors>;
 extern const Definition definition;
 Definition::Reference reference;  // reference.cpp
-Definition::Ladder variants;      // variants.cpp; best last
+Definition::Variants variants;    // variants.cpp; best last
 
 }  // namespace noisefloor::conv3d_temporal

@@ -1,7 +1,7 @@
-// The ladder of conv3d_temporal: kernels/convolution does the work, on images whose rows are frames and whose columns
+// The variants of conv3d_temporal: kernels/convolution does the work, on images whose rows are frames and whose columns
 // are the pixels of a frame.
+#include "kernels/convolution/variants.h"
 #include "kernels/conv3d_temporal/conv3d_temporal.h"
-#include "kernels/convolution/ladder.h"
 
 namespace noisefloor::conv3d_temporal {
 namespace {
@@ -28,7 +28,7 @@ struct Rules {
 }  // namespace
 
 std::span<const Definition::Variant> variants() {
-  return convolution::Ladder<Definition, Rules>::kVariants;
+  return convolution::Variants<Definition, Rules>::kVariants;
 }
 
 }  // namespace noisefloor::conv3d_temporal

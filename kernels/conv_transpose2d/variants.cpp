@@ -1,7 +1,7 @@
-// The ladder of conv_transpose2d: kernels/convolution does the work, as four phases, one per parity of the output's row
-// and column, each an ordinary convolution with the taps that meet there.
+// The variants of conv_transpose2d: kernels/convolution does the work, as four phases, one per parity of the output's
+// row and column, each an ordinary convolution with the taps that meet there.
+#include "kernels/convolution/variants.h"
 #include "kernels/conv_transpose2d/conv_transpose2d.h"
-#include "kernels/convolution/ladder.h"
 
 namespace noisefloor::conv_transpose2d {
 namespace {
@@ -49,7 +49,7 @@ struct Rules {
 }  // namespace
 
 std::span<const Definition::Variant> variants() {
-  return convolution::Ladder<Definition, Rules>::kVariants;
+  return convolution::Variants<Definition, Rules>::kVariants;
 }
 
 }  // namespace noisefloor::conv_transpose2d

@@ -116,14 +116,14 @@ struct Pixel {
   std::int64_t image;
   int y, x;  // within the phase
 };
-constexpr Pixel locate_row(const Convolution& c, std::int64_t row) {
+constexpr Pixel row_pixel(const Convolution& c, std::int64_t row) {
   const std::int64_t pixel = row % c.phase_pixels();
   return {row / c.phase_pixels(), static_cast<int>(pixel / c.x.out), static_cast<int>(pixel % c.x.out)};
 }
 // The output pixel [image][y][x] of `row` of phase `phase` (y-phase major), counted over all images.
 constexpr std::int64_t output_pixel(const Convolution& c, int phase, std::int64_t row) {
   if (c.phases() == 1) return row;
-  const Pixel at = locate_row(c, row);
+  const Pixel at = row_pixel(c, row);
   const std::int64_t y = std::int64_t{at.y} * c.y.phases + phase / c.x.phases;
   const std::int64_t x = std::int64_t{at.x} * c.x.phases + phase % c.x.phases;
   return (at.image * c.y.out_extent() + y) * c.x.out_extent() + x;
@@ -203,10 +203,10 @@ Launcher launch_host;
 std::size_t host_prepared_bytes(const Convolution& convolution);
 Status prepare_host(const Convolution& convolution, DType dtype, const Operands& weights, bool summed, void* prepared);
 
-// Whether x is taken as it is, and nothing else: of the rungs that do nothing to it.
+// Whether x is taken as it is, and nothing else: of the variants that do nothing to it.
 Support takes_plain_input(const Convolution& convolution);
 
-// The rungs on GPUs, each in the file of its name; `can_run_*` say what they need.
+// The variants on GPUs, each in the file of its name; `can_run_*` say what they need.
 Launcher launch_naive;
 Support can_run_naive(const Convolution& convolution, DType dtype);
 

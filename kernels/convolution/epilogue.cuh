@@ -91,7 +91,7 @@ struct ToOutput {
   }
 };
 
-// A second launch that reads y back: for rungs whose tiles do not hold whole slabs.
+// A second launch that reads y back: for variants whose tiles do not hold whole slabs.
 Status launch_statistics(const Convolution& convolution, DType dtype, const Operands& operands,
                          const LaunchContext& context);
 

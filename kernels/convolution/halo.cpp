@@ -100,14 +100,14 @@ Schedule choose_halo(const Convolution& c, int sm_count, const MeasuredSchedules
   return with_rings(c, product::choose(kKernel, cut_by(c), sm_count));
 }
 
-product::Inbox halo_inbox(const Convolution& c, const Schedule& schedule) {
+product::DsmemBuffer halo_dsmem(const Convolution& c, const Schedule& schedule) {
   const int taps = c.y.taps * c.x.taps, beside = side_steps(c), steps = tap_steps(c) + beside;
   const Tile& tile = kHaloTiles[static_cast<std::size_t>(schedule.tile)];
-  const product::Inbox inbox = product::inbox_of(schedule, steps, halo_inbox_stages(tile, schedule.splits));
-  if (beside == 0) return inbox;
+  const product::DsmemBuffer dsmem = product::dsmem_of(schedule, steps, halo_dsmem_stages(tile, schedule.splits));
+  if (beside == 0) return dsmem;
   // The last steps whose halos fit the ring at once: those of the second source, then `taps` a stage.
   const int halos = rings_with(schedule.stages, taps, /*beside=*/true).halos, of_side = std::min(beside, halos);
-  return product::opened_behind(inbox, schedule.longest_split(steps) - of_side - (halos - of_side) * taps);
+  return product::opened_behind(dsmem, schedule.longest_split(steps) - of_side - (halos - of_side) * taps);
 }
 
 std::vector<Choice> halo_choices(const Convolution& c, DType, const DeviceInfo& device) {

@@ -140,7 +140,7 @@ struct Patch {
 };
 
 // A tile's first pixel; its image may lie past the last one.
-struct HaloPlace {
+struct HaloCoordinate {
   int phase, image, y0, x0;
 
   // Where its halo begins in the input.
@@ -160,14 +160,14 @@ struct HaloTiling {
   // Of 64 channels at a second source's pixels, which are the tile's own: less than a halo by 0.29 (two patches side by
   // side) to 0.36 (one), so that a step loads 16 KB of them in place of 23, or 8 in place of 13.
   constexpr Halo side_box() const { return halo_of(1, 1, patches); }
-  constexpr HaloPlace place(int m_cluster, int m_rank) const {
+  constexpr HaloCoordinate place(int m_cluster, int m_rank) const {
     const int phase = m_cluster / unit_clusters;
     const int within = (m_cluster - phase * unit_clusters) * multicast + m_rank;
     const int line = within / tiles_x, image = line / tiles_y;
     return {phase, image * patches.images, (line - image * tiles_y) * patches.y * kPatch,
             (within - line * tiles_x) * patches.x * kPatch};
   }
-  constexpr Patch patch(const Convolution& c, const HaloPlace& at, int consumer) const {
+  constexpr Patch patch(const Convolution& c, const HaloCoordinate& at, int consumer) const {
     Patch patch{at.phase, at.image, at.y0, at.x0, 0, 0};
     if (patches.x == 2) patch.x0 += consumer * kPatch;
     if (patches.y == 2) patch.y0 += consumer * kPatch;
@@ -198,13 +198,13 @@ struct TapStep {
   }
 };
 
-// The stages of weights that a split tile's inbox takes (product::Inbox).
-constexpr int halo_inbox_stages(const Tile& tile, int splits) {
-  return product::stages_for(inbox_bytes(tile, splits), tile.block_n * kRowBytes);
+// The stages of weights that a split tile's DSMEM buffer takes (product::DsmemBuffer).
+constexpr int halo_dsmem_stages(const Tile& tile, int splits) {
+  return product::stages_for(dsmem_bytes(tile, splits), tile.block_n * kRowBytes);
 }
 // Where a split tile's partial sums arrive, in stages of the weights. Steps of a second source take a halo's stage
 // each, so it may open later than the weights would let it.
-product::Inbox halo_inbox(const Convolution& c, const Schedule& schedule);
+product::DsmemBuffer halo_dsmem(const Convolution& c, const Schedule& schedule);
 // The fewest stages of weights that a split tile has: of all taps, with a second source or without.
 constexpr int least_split_stages(const Tile& tile) {
   const int budget = ring_budget(tile.consumers, tile.block_n, tile.blocks_per_sm, /*split=*/true);
@@ -221,7 +221,7 @@ constexpr int least_split_stages(const Tile& tile) {
 // As can_split.
 constexpr bool can_split_halo(const Tile& tile, int splits) {
   return splits == 1 || (tile.block_n <= 192 && splits <= tile.block_n / 8 &&
-                         halo_inbox_stages(tile, splits) <= least_split_stages(tile));
+                         halo_dsmem_stages(tile, splits) <= least_split_stages(tile));
 }
 
 Schedule make_halo_schedule(const Convolution& c, int tile, int multicast, int splits, int sm_count);

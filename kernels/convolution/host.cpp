@@ -75,7 +75,7 @@ void make_tile(const Convolution& c, DType dtype, const Operands& o, const float
   Row rows[kTileM];
   const std::int64_t height = round_up(tile.rows, kMicroM);
   for (std::int64_t i = 0; i < height; ++i) {
-    const Pixel at = locate_row(c, tile.row0 + std::min(i, tile.rows - 1));
+    const Pixel at = row_pixel(c, tile.row0 + std::min(i, tile.rows - 1));
     rows[i] = {at.image, at.y, at.x, i < tile.rows};
   }
   const std::int64_t width = round_up(tile.columns, kMicroN);

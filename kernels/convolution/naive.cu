@@ -1,5 +1,5 @@
-// Convolutions, naive: one thread per output element, which walks the taps and the input channels. The ladder's floor,
-// and the obvious GPU code that the other rungs are compared with element by element.
+// Convolutions, naive: one thread per output element, which walks the taps and the input channels. The first variant,
+// and the obvious GPU code that the other variants are compared with element by element.
 //
 // 256 threads a block, neighbours along the output channels: they read the same input (one broadcast) and weights
 // weight_row elements apart. No shared memory. Statistics are a second launch.
@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(kThreads)
   const auto column = static_cast<int>(item % c.cout);
   const std::int64_t row = item / c.cout % c.phase_rows();
   const auto phase = static_cast<int>(item / c.cout / c.phase_rows());
-  const Pixel at = locate_row(c, row);
+  const Pixel at = row_pixel(c, row);
   const T* weights = w + ((c.phase_weights ? std::int64_t{phase} * c.cout : 0) + column) * c.weight_row();
   float sum = 0;
   for (int ty = 0; ty < c.y.taps; ++ty) {

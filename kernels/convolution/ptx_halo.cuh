@@ -56,22 +56,22 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
   const Barriers barriers(base + channels_offset + kShape.consumers * kBlockN * 8, args.stages);
   const HaloBarriers<kShape.consumers, kFused> halo_barriers(barriers.full + Barriers::bytes(args.stages),
                                                              args.halo_stages, args.norm != nullptr);
-  const Part<kShape.consumers> part(args.multicast, args.splits);
+  const WarpRole<kShape.consumers> role(args.multicast, args.splits);
   const Convolution& c = args.c;
 
-  const auto [first_step, steps] = product::StepRange(args.k_steps, part.split, args.splits);
+  const auto [first_step, steps] = product::StepRange(args.k_steps, role.split, args.splits);
   const int tiles = args.order.tiles();
-  const int first_tile = part.first_tile();
-  const int tile_stride = part.tile_stride();
-  HaloPlace at;
+  const int first_tile = role.first_tile();
+  const int tile_stride = role.tile_stride();
+  HaloCoordinate at;
   int n_tile = 0;
   const auto find = [&](int tile) {
     const TileIndex index = args.order.locate(tile);
-    at = args.tiling.place(index.m_cluster, part.m_rank);
+    at = args.tiling.place(index.m_cluster, role.m_rank);
     n_tile = index.n_tile;
   };
-  if (part.producer) {
-    if (part.first_of_producer) {
+  if (role.producer) {
+    if (role.first_of_producer) {
       ptx::prefetch_tensor_map(&map_x);
       ptx::prefetch_tensor_map(&map_w);
 #pragma unroll 1
@@ -84,20 +84,20 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
     find(first_tile);
     product::pin(at.phase, at.image, at.y0, at.x0, n_tile);
   } else {
-    halo_barriers.init(part, args.halo_stages);
-    barriers.init<kShape.consumers>(part, args.stages,
-                                    (args.splits - 1) * share_blocks(kBlockN, args.splits, part.split) * kBlockM * 32);
+    halo_barriers.init(role, args.halo_stages);
+    barriers.init<kShape.consumers>(role, args.stages,
+                                    (args.splits - 1) * share_blocks(kBlockN, args.splits, role.split) * kBlockM * 32);
   }
-  product::meet(part);
+  product::meet(role);
 
   // A residual comes through the ring of the weights, a consumer's patch to a stage; a split tile reads its share
   // itself.
   const int residual_stages = args.epilogue.residual && args.splits == 1 ? kShape.consumers : 0;
   ptx::Ring ring, halo_ring;
 
-  if (part.producer) {
+  if (role.producer) {
     if constexpr (L::kMoveRegisters) ptx::setmaxnreg_dec<L::kProducerRegisters>();
-    if (part.tma_warp) {
+    if (role.tma_warp) {
       const auto box_bytes = static_cast<std::uint32_t>(args.tiling.halo.lines() * kRowBytes);
       const int of_taps = max(min(args.tap_steps - first_step, steps), 0);
       for (int tile = first_tile; tile < tiles; tile += tile_stride) {
@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
           product::load_early(
               barriers, early, L::kWeightBytes,
               [&](int i, std::uint32_t full) {
-                product::load_b<kHalf, true>(part, &map_w, weights + i * L::kWeightBytes, full,
+                product::load_b<kHalf, true>(role, &map_w, weights + i * L::kWeightBytes, full,
                                              taps.at(ahead.ty, ahead.tx) * c.cin + ahead.part * kBlockK, row_w);
               },
               [&] { ahead.advance(c); });
@@ -136,15 +136,15 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
             ptx::mbarrier_wait(barriers.empty + ring.stage * 8, ring.parity ^ 1);
             if (ptx::elect_one()) {
               ptx::mbarrier_arrive_expect_tx(full, L::kWeightBytes);
-              product::load_b<kHalf, shares>(part, &map_w, weights + ring.stage * L::kWeightBytes, full,
+              product::load_b<kHalf, shares>(role, &map_w, weights + ring.stage * L::kWeightBytes, full,
                                              taps.at(step.ty, step.tx) * c.cin + channel, row_w);
             }
           }
         };
-        product::with_sharing(part, load_taps);
+        product::with_sharing(role, load_taps);
 #pragma unroll 1
         for (int i = of_taps; i < steps; ++i, ring.advance(args.stages)) {
-          const SidePlace from = side_place(c, first_step + i - args.tap_steps);
+          const SideCoordinate from = side_coordinate(c, first_step + i - args.tap_steps);
           const std::uint32_t box = halo_barriers.full + halo_ring.stage * 8;
           ptx::mbarrier_wait(halo_barriers.empty + halo_ring.stage * 8, halo_ring.parity ^ 1);
           if (ptx::elect_one()) {
@@ -157,7 +157,7 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
           ptx::mbarrier_wait(barriers.empty + ring.stage * 8, ring.parity ^ 1);
           if (ptx::elect_one()) {
             ptx::mbarrier_arrive_expect_tx(full, L::kWeightBytes);
-            product::load_b<kHalf, true>(part, &maps_side.w, weights + ring.stage * L::kWeightBytes, full, from.column,
+            product::load_b<kHalf, true>(role, &maps_side.w, weights + ring.stage * L::kWeightBytes, full, from.column,
                                          row_w);
           }
         }
@@ -176,62 +176,62 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
         }
       }
       product::let_next_launch_start();
-      product::await_stages(part, barriers, ring, args.stages);
+      product::await_stages(role, barriers, ring, args.stages);
     }
     if constexpr (kFused) {
-      if (args.norm && part.warp > kShape.consumers * 4) {
+      if (args.norm && role.warp > kShape.consumers * 4) {
         product::wait_for_launches();
         const NormPart<T, kShape.consumers> norm{args, halo_barriers, base,
                                                  static_cast<int>(threadIdx.x) - (kShape.consumers * 4 + 1) * 32};
         for (int tile = first_tile; tile < tiles; tile += tile_stride) {
           const TileIndex index = args.order.locate(tile);
-          norm.run(&map_x, args.tiling.place(index.m_cluster, part.m_rank), halo_ring, first_step, steps);
+          norm.run(&map_x, args.tiling.place(index.m_cluster, role.m_rank), halo_ring, first_step, steps);
         }
       }
     }
-    product::leave_producer(part, barriers, args.stages, steps);
+    product::leave_producer(role, barriers, args.stages, steps);
   } else {
     if constexpr (L::kMoveRegisters) ptx::setmaxnreg_inc<L::kConsumerRegisters>();
     product::wait_for_launches();
-    std::uint8_t* const staging = aligned + args.region_bytes + part.consumer * store_bytes;
-    auto* const mul = reinterpret_cast<float*>(aligned + channels_offset) + part.consumer * 2 * kBlockN;
+    std::uint8_t* const staging = aligned + args.region_bytes + role.consumer * store_bytes;
+    auto* const mul = reinterpret_cast<float*>(aligned + channels_offset) + role.consumer * 2 * kBlockN;
     ptx::Ring buffer;
     Addressees addressees;
     if (L::kCanSplit && args.splits > 1)
-      addressees.find<kBlockN, kBlockM>(part, barriers, args.splits, weights + args.inbox.stage * L::kWeightBytes);
+      addressees.find<kBlockN, kBlockM>(role, barriers, args.splits, weights + args.dsmem.stage * L::kWeightBytes);
     for (int tile = first_tile; tile < tiles; tile += tile_stride) {
       const TileIndex index = args.order.locate(tile);
-      const Patch patch = args.tiling.patch(c, args.tiling.place(index.m_cluster, part.m_rank), part.consumer);
-      const Drain<T, Patch> drain{args,    patch, index.n_tile * kBlockN, 1 + part.consumer,
-                                  staging, mul,   mul + kBlockN,          {nullptr, nullptr}};
+      const Patch patch = args.tiling.patch(c, args.tiling.place(index.m_cluster, role.m_rank), role.consumer);
+      const EpilogueStore<T, Patch> drain{args,    patch, index.n_tile * kBlockN, 1 + role.consumer,
+                                          staging, mul,   mul + kBlockN,          {nullptr, nullptr}};
       const T* image_shift = args.epilogue.image_shift;
       if (image_shift) image_shift += std::int64_t{min(patch.at_image, c.images - 1)} * c.cout;
       const ChannelPair<kBlockN> channels(args, drain.column0, image_shift);
 
       float acc[1][kBlockN / 2];
-      const Held held = multiply_taps<T, kTile, kFused>(part, barriers, halo_barriers, args, base, halo_ring, ring,
+      const Held held = multiply_taps<T, kTile, kFused>(role, barriers, halo_barriers, args, base, halo_ring, ring,
                                                         first_step, steps, acc);
       product::finish_products(acc);
-      barriers.release(part, held.weights);
-      halo_barriers.release(part.lane, held.halo);
+      barriers.release(role, held.weights);
+      halo_barriers.release(role.lane, held.halo);
 
       int residual_stage = -1;
       for (int consumer = 0; consumer < residual_stages; ++consumer, ring.advance(args.stages)) {
         ptx::mbarrier_wait(barriers.full + ring.stage * 8, ring.parity);
-        if (consumer == part.consumer)
+        if (consumer == role.consumer)
           residual_stage = ring.stage;
         else
-          barriers.release(part, ring.stage);
+          barriers.release(role, ring.stage);
       }
 
       channels.write(drain.mul, drain.add);
       if (args.splits > 1) {
         if constexpr (L::kCanSplit) {
-          product::await_inboxes(args.inbox.opens, steps);
+          product::await_dsmem(args.dsmem.opens, steps);
           send_partial<kBlockN>(acc[0], addressees);
-          const auto* inbox =
-              reinterpret_cast<const float*>(aligned + (weights - base) + args.inbox.stage * L::kWeightBytes);
-          store_partials<T, kBlockM, kFused>(drain, inbox, args.splits, part.split, kBlockN, part.consumer,
+          const auto* dsmem =
+              reinterpret_cast<const float*>(aligned + (weights - base) + args.dsmem.stage * L::kWeightBytes);
+          store_partials<T, kBlockM, kFused>(drain, dsmem, args.splits, role.split, kBlockN, role.consumer,
                                              [&] { product::await_sums(barriers); });
         }
       } else {
@@ -244,10 +244,10 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
           store.template operator()<kPlain>();
         else
           store.template operator()<kAny>();
-        if (add) barriers.release(part, residual_stage);
+        if (add) barriers.release(role, residual_stage);
       }
     }
-    if (part.warp % 4 == 0 && ptx::elect_one()) ptx::tma_store_wait_read<0>();
+    if (role.warp % 4 == 0 && ptx::elect_one()) ptx::tma_store_wait_read<0>();
   }
 }
 

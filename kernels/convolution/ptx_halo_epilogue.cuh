@@ -17,7 +17,8 @@ namespace noisefloor::convolution {
 
 // A finished piece, [64][kColumns] as TMA swizzles it, to pixels whose channels TMA cannot store.
 template <int kColumns, class T>
-__device__ __forceinline__ void store_narrow_piece(const Drain<T, Patch>& to, const std::uint8_t* piece, int column) {
+__device__ __forceinline__ void store_narrow_piece(const EpilogueStore<T, Patch>& to, const std::uint8_t* piece,
+                                                   int column) {
   constexpr int kRow = kColumns * 2;  // bytes
   const int cout = to.args.epilogue.columns, row = static_cast<int>(threadIdx.x) % 128 / 2;
   if (!to.place.has(row)) return;
@@ -33,7 +34,7 @@ struct ToPatch {
   using L = HaloLayout<kTile, kFused>;
   static constexpr int kColumns = L::kPieceColumns;
   product::StoreBuffers<L::kBuffers, L::kPieceBytes> buffers;
-  const Drain<T, Patch>& to;
+  const EpilogueStore<T, Patch>& to;
   const CUtensorMap* map;
   std::uint32_t residual;
 
@@ -67,7 +68,7 @@ struct ToPatch {
 // them.
 inline constexpr Finish kPlain{.residual = Finish::Residual::none}, kAny{.act = true, .gain = true};
 template <class T, int kTile, bool kFused, Finish kFinish>
-__device__ __forceinline__ void store_patch(const Drain<T, Patch>& to, const CUtensorMap* map,
+__device__ __forceinline__ void store_patch(const EpilogueStore<T, Patch>& to, const CUtensorMap* map,
                                             float (&acc)[HaloLayout<kTile, kFused>::kShape.block_n / 2],
                                             std::uint32_t residual, ptx::Ring& buffer) {
   using L = HaloLayout<kTile, kFused>;

@@ -62,8 +62,8 @@ Status launch_halo_tile(const Convolution& c, DType dtype, const Operands& o, co
   const Halo& halo = tiling.halo;
   const Rings rings = rings_with(schedule.stages, c.y.taps * c.x.taps, c.side > 0);
   const int halo_bytes = padded_halo(halo.lines());
-  const int inbox_stages = halo_inbox_stages(L::kShape, schedule.splits);
-  if (schedule.splits > 1 && inbox_stages > schedule.stages)
+  const int dsmem_stages = halo_dsmem_stages(L::kShape, schedule.splits);
+  if (schedule.splits > 1 && dsmem_stages > schedule.stages)
     return failure(StatusCode::invalid_argument, "convolution: partial sums need more stages than this schedule has");
   const int k_steps = tap_steps(c) + side_steps(c);
   const int region = rings.bytes(halo_bytes, L::kShape.block_n);
@@ -119,7 +119,7 @@ Status launch_halo_tile(const Convolution& c, DType dtype, const Operands& o, co
                                    schedule.stages,
                                    product::early_stages(context, schedule.stages),
                                    schedule.multicast,
-                                   halo_inbox(c, schedule),
+                                   halo_dsmem(c, schedule),
                                    schedule.splits};
   const LaunchShape shape{.grid = static_cast<unsigned>(schedule.grid),
                           .block = L::kThreads,

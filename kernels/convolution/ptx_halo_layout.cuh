@@ -16,13 +16,13 @@ namespace noisefloor::convolution {
 template <class T>
 struct HaloArguments : Output<T> {
   HaloTiling tiling;
-  product::TileOrder order;
+  product::Rasterisation order;
   int tap_steps, k_steps;        // a step: a tap of 64 channels; behind them those of a second source
   int halo_stages, halo_bytes;   // bytes of a stage
   const float* norm;             // as in Operands; null without a norm
   int region_bytes;              // of the rings
   int stages, early, multicast;  // early: stages whose weights are constant, and come first
-  product::Inbox inbox;          // of the weights' stages
+  product::DsmemBuffer dsmem;    // of the weights' stages
   Divider splits;
 };
 
@@ -79,10 +79,10 @@ struct HaloBarriers {
   __device__ __forceinline__ HaloBarriers(std::uint32_t first, int stages, bool norm)
       : full(first), empty(first + stages * 8), ready(kFused && norm ? empty + stages * 8 : full) {}
   // As those of the weights, and before them: the fence behind those, of the same elected threads, covers these.
-  __device__ __forceinline__ void init(const Part<kConsumers>& part, int stages) const {
+  __device__ __forceinline__ void init(const WarpRole<kConsumers>& role, int stages) const {
     if (!ptx::elect_one()) return;
 #pragma unroll 1
-    for (int stage = part.warp; stage < stages; stage += kConsumers * 4) {
+    for (int stage = role.warp; stage < stages; stage += kConsumers * 4) {
       ptx::mbarrier_init(full + stage * 8, 1);
       ptx::mbarrier_init(empty + stage * 8, kConsumers * 4);
       if constexpr (kFused)

@@ -59,7 +59,7 @@ struct NormPart {
 
   // Asks for the halo of channels from `channel` on, by one thread. Not by the producer of the weights, who is only as
   // far ahead as they are: here the next halo is asked for as soon as its place is free, and there is time to norm it.
-  __device__ __forceinline__ void load(const CUtensorMap* map, const HaloPlace& at, const ptx::Ring& ring,
+  __device__ __forceinline__ void load(const CUtensorMap* map, const HaloCoordinate& at, const ptx::Ring& ring,
                                        int channel) const {
     if (thread != 0) return;
     const std::uint32_t full = barriers.full + ring.stage * 8;
@@ -105,7 +105,7 @@ struct NormPart {
   }
 
   // Norms the halos of a tile's k-steps [first_step, first_step + steps), one after the other as they arrive.
-  __device__ __forceinline__ void run(const CUtensorMap* map, const HaloPlace& at, ptx::Ring& ring, int first_step,
+  __device__ __forceinline__ void run(const CUtensorMap* map, const HaloCoordinate& at, ptx::Ring& ring, int first_step,
                                       int steps) const {
     const Convolution& c = args.c;
     const Halo& halo = args.tiling.halo;

@@ -6,8 +6,8 @@
 #include <type_traits>
 
 #include "kernels/convolution/ptx_halo_layout.cuh"
+#include "kernels/product/sm90a_consumer.cuh"
 #include "kernels/product/sm90a_mainloop.cuh"
-#include "kernels/product/sm90a_reader.cuh"
 #include "kernels/ptx/mbarrier.cuh"
 #include "kernels/ptx/wgmma.cuh"
 
@@ -21,7 +21,7 @@ struct Held {
 // A consumer's sums over the k-steps [first, first + steps), whose halos lie at `halos` and whose weights behind them.
 // Products of the last step may still run (finish_products); its stages are held.
 template <class T, int kTile, bool kFused, int kConsumers>
-__device__ __forceinline__ Held multiply_taps(const Part<kConsumers>& part, const Barriers& barriers,
+__device__ __forceinline__ Held multiply_taps(const WarpRole<kConsumers>& role, const Barriers& barriers,
                                               const HaloBarriers<kConsumers, kFused>& halo_barriers,
                                               const HaloArguments<T>& args, std::uint32_t halos, ptx::Ring& halo_ring,
                                               ptx::Ring& ring, int first, int steps,
@@ -29,7 +29,7 @@ __device__ __forceinline__ Held multiply_taps(const Part<kConsumers>& part, cons
   using L = HaloLayout<kTile, kFused>;
   const std::uint32_t weights = halos + args.halo_stages * args.halo_bytes;
   const int row_bytes = args.tiling.halo.width * kRowBytes;
-  const int patch_bytes = first_line(args.tiling.patches, args.tiling.halo, part.consumer) * kRowBytes;
+  const int patch_bytes = first_line(args.tiling.patches, args.tiling.halo, role.consumer) * kRowBytes;
   int held_halo = -1;
   std::uint32_t at = 0;  // where a step's rows of A start, / 16
   // Waits for the next halo, from whose `offset` on the next products read; returns the stage that they leave, or -1.
@@ -41,10 +41,10 @@ __device__ __forceinline__ Held multiply_taps(const Part<kConsumers>& part, cons
     halo_ring.advance(args.halo_stages);
     return left;
   };
-  product::Reader<L::kWeightBytes> reader(part, barriers, weights, ring, args.stages);
+  product::ConsumerPipeline<L::kWeightBytes> pipeline(role, barriers, weights, ring, args.stages);
   // Of rows that lie group_bytes apart from one group of 8 to the next. Behind it go_on(), while products run.
   const auto multiply = [&](auto is_first, int group_bytes, int left, auto go_on) {
-    const std::uint32_t tile = reader.await_tile();
+    const std::uint32_t tile = pipeline.await_tile();
     ptx::wgmma_fence();
 #pragma unroll
     for (int k = 0; k < kBlockK / 16; ++k)
@@ -52,8 +52,8 @@ __device__ __forceinline__ Held multiply_taps(const Part<kConsumers>& part, cons
                                             ptx::wgmma_descriptor_128b_of(tile + 2 * k), !is_first || k > 0);
     ptx::wgmma_commit();
     go_on();
-    reader.template advance<is_first>();
-    if (left >= 0) halo_barriers.release(part.lane, left);
+    pipeline.template advance<is_first>();
+    if (left >= 0) halo_barriers.release(role.lane, left);
   };
   const int of_taps = max(min(args.tap_steps - first, steps), 0);
   TapStep step(args.tiling, first);
@@ -69,14 +69,14 @@ __device__ __forceinline__ Held multiply_taps(const Part<kConsumers>& part, cons
   };
   const auto multiply_side = [&](auto is_first) {
     const Halo box = args.tiling.side_box();
-    const int left = enter_halo(first_line(args.tiling.patches, box, part.consumer) * kRowBytes);
+    const int left = enter_halo(first_line(args.tiling.patches, box, role.consumer) * kRowBytes);
     multiply(is_first, box.width * kRowBytes, left, [] {});
   };
   if (of_taps > 0)
     multiply_tap(std::true_type());
   else
     multiply_side(std::true_type());
-  const int opens = L::kCanSplit ? args.inbox.opens : -1;
+  const int opens = L::kCanSplit ? args.dsmem.opens : -1;
   int i = 1;
   product::run_steps(opens, steps, [&](int end) {
 #pragma unroll 1
@@ -84,7 +84,7 @@ __device__ __forceinline__ Held multiply_taps(const Part<kConsumers>& part, cons
 #pragma unroll 1
     for (; i < end; ++i) multiply_side(std::false_type());
   });
-  return {reader.leave(ring), held_halo};
+  return {pipeline.leave(ring), held_halo};
 }
 
 }  // namespace noisefloor::convolution

@@ -12,8 +12,8 @@ namespace noisefloor::convolution {
 // `piece`: [64 pixels][kColumns] of T as TMA swizzles it, channels [column, column + columns) of the output. A thread
 // has two channels and one of kGroups shares of the rows, such that a warp's words lie in different banks.
 template <int kColumns, class T, class Place>
-__device__ __forceinline__ void patch_statistics(const Drain<T, Place>& from, const std::uint8_t* piece, int column,
-                                                 int columns) {
+__device__ __forceinline__ void patch_statistics(const EpilogueStore<T, Place>& from, const std::uint8_t* piece,
+                                                 int column, int columns) {
   static_assert(kColumns == 32 || kColumns == 64, "a row of 64 or 128 bytes");
   constexpr int kPairs = kColumns / 8;  // of channels, of a warp
   constexpr int kGroups = 32 / kPairs;

@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
   load_weights(first);
   ptx::griddepcontrol_launch_dependents();
 
-  const product::WarpPlace warp = product::warp_place<Tile>();
+  const product::WarpCoordinate warp = product::warp_coordinate<Tile>();
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const std::uint32_t from_a = a_tile + (warp.m * 16 + lane % 16) * grid.row_bytes + lane / 16 * 16;
   const std::uint32_t from_b = b_tile + (lane / 16 * 8 + lane % 8) * grid.row_bytes + lane / 8 % 2 * 16;

@@ -15,7 +15,9 @@ namespace noisefloor::convolution {
 struct SideMaps {
   CUtensorMap side, skip, w;
 
-  __device__ __forceinline__ const CUtensorMap* of(const SidePlace& place) const { return place.skip ? &skip : &side; }
+  __device__ __forceinline__ const CUtensorMap* of(const SideCoordinate& place) const {
+    return place.skip ? &skip : &side;
+  }
 };
 
 // Encodes them: map_pixels(map, data, channels) that of one tensor's pixels; boxes of weights have box_rows.

@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t item = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   const int chunks = padded / 8;
   if (item >= c.phase_rows() * chunks) return;
-  const Pixel at = locate_row(c, item / chunks);
+  const Pixel at = row_pixel(c, item / chunks);
   Run<T, 8> run{};
 #pragma unroll
   for (int j = 0; j < 8; ++j) {

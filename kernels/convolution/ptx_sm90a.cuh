@@ -27,9 +27,9 @@
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/launch.cuh"
 #include "kernels/device/tensor_map.h"
+#include "kernels/product/sm90a_consumer.cuh"
 #include "kernels/product/sm90a_loads.cuh"
 #include "kernels/product/sm90a_mainloop.cuh"
-#include "kernels/product/sm90a_reader.cuh"
 #include "kernels/ptx/elect.cuh"
 #include "kernels/ptx/setmaxnreg.cuh"
 #include "kernels/ptx/tma.cuh"
@@ -75,15 +75,15 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
   std::uint8_t* const aligned = raw + (base - ptx::shared_address(raw));
   const int consumer_offset = args.stages * L::kStageBytes;
   const Barriers barriers(base + consumer_offset + kShape.consumers * L::kConsumerBytes, args.stages);
-  const Part<kShape.consumers> part(args.multicast, args.splits);
+  const WarpRole<kShape.consumers> role(args.multicast, args.splits);
   const Convolution& c = args.c;
 
-  const auto [first_step, steps] = product::StepRange(args.k_steps, part.split, args.splits);
+  const auto [first_step, steps] = product::StepRange(args.k_steps, role.split, args.splits);
   const int tiles = args.order.tiles();
-  const int first_tile = part.first_tile();
-  const int tile_stride = part.tile_stride();
+  const int first_tile = role.first_tile();
+  const int tile_stride = role.tile_stride();
   const auto pixels_of = [&](int tile) {
-    const TilePlace at = place_tile(args, tile, part.m_rank, kBlockM, kBlockN);
+    const TileCoordinate at = tile_coordinate(args, tile, role.m_rank, kBlockM, kBlockN);
     const int image = at.row0 / args.pixels, pixel = at.row0 - image * args.pixels;
     const int line = pixel / args.row;
     return TilePixels{at.phase,
@@ -94,8 +94,8 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
                       (pixel - line * args.row) * c.x.stride + c.x.origin};
   };
   TilePixels pixels;
-  if (part.producer) {
-    if (part.first_of_producer) {
+  if (role.producer) {
+    if (role.first_of_producer) {
       ptx::prefetch_tensor_map(&map_x);
       ptx::prefetch_tensor_map(&map_w);
       prefetch(maps_side, c);
@@ -104,15 +104,15 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
     product::pin(pixels.phase, pixels.row0, pixels.column0, pixels.image, pixels.h, pixels.w);
   } else {
     barriers.init<kPingpong ? 1 : kShape.consumers>(
-        part, args.stages, (args.splits - 1) * share_blocks(kBlockN, args.splits, part.split) * kBlockM * 32);
+        role, args.stages, (args.splits - 1) * share_blocks(kBlockN, args.splits, role.split) * kBlockM * 32);
   }
-  product::meet(part);
+  product::meet(role);
 
   ptx::Ring ring;
 
-  if (part.producer) {
+  if (role.producer) {
     if constexpr (L::kMoveRegisters) ptx::setmaxnreg_dec<L::kProducerRegisters>();
-    if (part.tma_warp) {
+    if (role.tma_warp) {
       const int of_taps = max(min(args.tap_steps - first_step, steps), 0);
       for (int tile = first_tile; tile < tiles; tile += tile_stride) {
         if (tile != first_tile) pixels = pixels_of(tile);
@@ -127,7 +127,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
           product::load_early(
               barriers, early, L::kStageBytes,
               [&](int i, std::uint32_t barrier) {
-                product::load_b<kHalf, true>(part, &map_w, base + i * L::kStageBytes + L::kABytes, barrier,
+                product::load_b<kHalf, true>(role, &map_w, base + i * L::kStageBytes + L::kABytes, barrier,
                                              taps.at(ahead.ty, ahead.tx) * c.cin + ahead.part * kBlockK, row_w);
               },
               [&] { ahead.advance(c, args.cin_steps); });
@@ -146,48 +146,48 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
               ptx::tma_load_im2col(a, &map_x, barrier, channel, pixels.w, pixels.h, pixels.image,
                                    static_cast<std::uint16_t>(step.tx + shift_x),
                                    static_cast<std::uint16_t>(step.ty + shift_y));
-              if (i >= early) product::load_b<kHalf, shares>(part, &map_w, a + L::kABytes, barrier, column, row_w);
+              if (i >= early) product::load_b<kHalf, shares>(role, &map_w, a + L::kABytes, barrier, column, row_w);
             }
           }
         };
-        product::with_sharing(part, load_taps);
+        product::with_sharing(role, load_taps);
 #pragma unroll 1
         for (int i = of_taps; i < steps; ++i, ring.advance(args.stages)) {
-          const SidePlace from = side_place(c, first_step + i - args.tap_steps);
+          const SideCoordinate from = side_coordinate(c, first_step + i - args.tap_steps);
           const std::uint32_t a = base + ring.stage * L::kStageBytes;
           const std::uint32_t barrier = barriers.full + ring.stage * 8;
           ptx::mbarrier_wait(barriers.empty + ring.stage * 8, ring.parity ^ 1);
           if (ptx::elect_one()) {
             ptx::mbarrier_arrive_expect_tx(barrier, L::kStageBytes);
             ptx::tma_load_2d(a, maps_side.of(from), barrier, from.channel, pixels.row0);
-            product::load_b<kHalf, true>(part, &maps_side.w, a + L::kABytes, barrier, from.column, row_w);
+            product::load_b<kHalf, true>(role, &maps_side.w, a + L::kABytes, barrier, from.column, row_w);
           }
         }
       }
       product::let_next_launch_start();
-      product::await_stages(part, barriers, ring, args.stages);
+      product::await_stages(role, barriers, ring, args.stages);
     }
-    product::leave_producer(part, barriers, args.stages, steps);
+    product::leave_producer(role, barriers, args.stages, steps);
   } else {
     if constexpr (L::kMoveRegisters) ptx::setmaxnreg_inc<L::kConsumerRegisters>();
     product::wait_for_launches();
-    std::uint8_t* const mine = aligned + consumer_offset + part.consumer * L::kConsumerBytes;
+    std::uint8_t* const mine = aligned + consumer_offset + role.consumer * L::kConsumerBytes;
     auto* const mul = reinterpret_cast<float*>(mine + L::kPieceBytes);
     // Over the steps of a tile that is not this consumer's.
     const auto skip_tile = [&] { ring.skip(steps, args.stages); };
-    if (kPingpong && part.consumer == 1) skip_tile();
+    if (kPingpong && role.consumer == 1) skip_tile();
     Addressees addressees;
     if (L::kCanSplit && args.splits > 1)
-      addressees.find<kBlockN, kBlockM>(part, barriers, args.splits, base + args.inbox.stage * L::kStageBytes);
-    for (int tile = first_tile + (kPingpong ? part.consumer * tile_stride : 0); tile < tiles;
+      addressees.find<kBlockN, kBlockM>(role, barriers, args.splits, base + args.dsmem.stage * L::kStageBytes);
+    for (int tile = first_tile + (kPingpong ? role.consumer * tile_stride : 0); tile < tiles;
          tile += (kPingpong ? 2 : 1) * tile_stride) {
-      const TilePlace at = place_tile(args, tile, part.m_rank, kBlockM, kBlockN);
-      const int row0 = at.row0 + (kPingpong ? 0 : part.consumer * 64);
+      const TileCoordinate at = tile_coordinate(args, tile, role.m_rank, kBlockM, kBlockN);
+      const int row0 = at.row0 + (kPingpong ? 0 : role.consumer * 64);
       const int rows = min(args.phase_rows - row0, L::kSubtiles * 64);
-      Drain<T, RowRun> drain{args,          {at.phase, row0, min(rows, 64)},
-                             at.column0,    1 + part.consumer,
-                             mine,          mul,
-                             mul + kBlockN, {nullptr, nullptr}};
+      EpilogueStore<T, RowRun> drain{args,          {at.phase, row0, min(rows, 64)},
+                                     at.column0,    1 + role.consumer,
+                                     mine,          mul,
+                                     mul + kBlockN, {nullptr, nullptr}};
       // A shift per image is the warpgroup's own where its pixels belong to one image, else looked up per row.
       const T* image_shift = nullptr;
       bool by_row = false;
@@ -202,7 +202,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
 
       float acc[L::kSubtiles][kBlockN / 2];
       product::multiply_tile<T, kBlockN, L::kStageBytes, L::kABytes, kPingpong>(
-          part, barriers, base, ring, args.stages, steps, L::kCanSplit ? args.inbox.opens : -1, tile == first_tile,
+          role, barriers, base, ring, args.stages, steps, L::kCanSplit ? args.dsmem.opens : -1, tile == first_tile,
           tile + tile_stride >= tiles, acc);
       if constexpr (kPingpong) skip_tile();
 
@@ -210,10 +210,10 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
       channels.write(drain.mul, drain.add);
       if (args.splits > 1) {
         if constexpr (L::kCanSplit) {
-          product::await_inboxes(args.inbox.opens, steps);
+          product::await_dsmem(args.dsmem.opens, steps);
           send_partial<kBlockN>(acc[0], addressees);
-          const auto* inbox = reinterpret_cast<const float*>(aligned + args.inbox.stage * L::kStageBytes);
-          store_partials<T, kBlockM, false>(drain, inbox, args.splits, part.split, kBlockN, part.consumer,
+          const auto* dsmem = reinterpret_cast<const float*>(aligned + args.dsmem.stage * L::kStageBytes);
+          store_partials<T, kBlockM, false>(drain, dsmem, args.splits, role.split, kBlockN, role.consumer,
                                             [&] { product::await_sums(barriers); });
         }
       } else {
@@ -238,7 +238,7 @@ template <class T, int kTile>
 Status launch_tile(const Convolution& c, DType dtype, const Operands& o, const Schedule& schedule,
                    const LaunchContext& context) {
   using L = Layout<kTile>;
-  if (schedule.splits > 1 && L::inbox_stages(schedule.splits) > schedule.stages)
+  if (schedule.splits > 1 && L::dsmem_stages(schedule.splits) > schedule.stages)
     return failure(StatusCode::invalid_argument, "convolution: partial sums need more stages than this schedule has");
   CUtensorMap map_x;
   CUtensorMap map_w;
@@ -268,7 +268,7 @@ Status launch_tile(const Convolution& c, DType dtype, const Operands& o, const S
                                schedule.stages,
                                product::early_stages(context, schedule.stages),
                                schedule.multicast,
-                               product::inbox_of(schedule, product.k_steps, L::inbox_stages(schedule.splits)),
+                               product::dsmem_of(schedule, product.k_steps, L::dsmem_stages(schedule.splits)),
                                schedule.splits};
 
   const LaunchShape shape{.grid = static_cast<unsigned>(schedule.grid),

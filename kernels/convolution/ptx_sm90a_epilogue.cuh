@@ -15,7 +15,7 @@ namespace noisefloor::convolution {
 
 // A warpgroup's share of a block's tile, and its part of shared memory. `Place` says which pixels its 64 rows are.
 template <class T, class Place>
-struct Drain {
+struct EpilogueStore {
   const Output<T>& args;
   Place place;
   int column0;            // of the tile
@@ -78,7 +78,7 @@ using product::Finish;
 // What belongs to a lane's pairs in blocks of 8 channels of the tile (product::finish_blocks).
 template <class T, class Place>
 struct ChannelTerms {
-  const Drain<T, Place>& of;
+  const EpilogueStore<T, Place>& of;
   int first = static_cast<int>(threadIdx.x) % 4 * 2;
 
   __device__ __forceinline__ float2 factor(int column) const {
@@ -102,14 +102,14 @@ struct ChannelTerms {
 
 // Of a halo's patch: ptx_halo_statistics.cuh.
 template <int kColumns, class T, class Place>
-__device__ __forceinline__ void patch_statistics(const Drain<T, Place>& from, const std::uint8_t* piece, int column,
-                                                 int columns);
+__device__ __forceinline__ void patch_statistics(const EpilogueStore<T, Place>& from, const std::uint8_t* piece,
+                                                 int column, int columns);
 
 // Hands a filled piece on: channels [column, column + columns) of the output, and, where a patch's statistics may leave
 // with it (kStatistics), those. Each warp takes the 16 rows that it fills from accumulators, so that they need no
 // barrier.
 template <class T, bool kStatistics, class Place>
-__device__ __forceinline__ void drain_piece(const Drain<T, Place>& from, int column, int columns) {
+__device__ __forceinline__ void drain_piece(const EpilogueStore<T, Place>& from, int column, int columns) {
   const Epilogue<T>& epilogue = from.args.epilogue;
   const int thread = static_cast<int>(threadIdx.x) % 128;
   const int chunk = thread % 8;
@@ -140,7 +140,7 @@ __device__ __forceinline__ void drain_piece(const Drain<T, Place>& from, int col
 // are loaded 16 bytes a lane and exchanged within quads of lanes.
 template <class T, class Place>
 struct ToPixels {
-  const Drain<T, Place>& to;
+  const EpilogueStore<T, Place>& to;
   int columns;   // of the tile
   int pixel[2];  // of this thread's rows
 
@@ -176,7 +176,7 @@ struct ToPixels {
 };
 
 template <class T, int kBlockN, class Place>
-__device__ __forceinline__ void store_accumulator(const Drain<T, Place>& to, float (&acc)[kBlockN / 2]) {
+__device__ __forceinline__ void store_accumulator(const EpilogueStore<T, Place>& to, float (&acc)[kBlockN / 2]) {
   const ChannelTerms<T, Place> terms{to};
   const int row = static_cast<int>(threadIdx.x) % 128 / 32 * 16 + static_cast<int>(threadIdx.x) % 32 / 4;
   const ToPixels<T, Place> way{to, kBlockN, {to.pixel(row), to.pixel(row + 8)}};

@@ -13,8 +13,8 @@ namespace noisefloor::convolution {
 
 using product::Barriers;
 using product::kSwizzleAtom;
-using product::Part;
 using product::TileIndex;
+using product::WarpRole;
 
 inline constexpr int kPieceColumns = 64;  // channels of a piece of the output on its way through shared memory
 
@@ -30,10 +30,10 @@ template <class T>
 struct Arguments : Output<T> {
   int phase_rows;
   Divider phase_clusters, pixels, row;  // pixels of an image's phase, and of a row of it
-  product::TileOrder order;
+  product::Rasterisation order;
   int cin_steps, tap_steps, k_steps;  // of a tap, of all taps, and with the second source's
   int stages, early, multicast;       // early: stages whose weights are constant, and come first
-  product::Inbox inbox;
+  product::DsmemBuffer dsmem;
   Divider splits;
 };
 
@@ -51,8 +51,8 @@ struct Layout : product::Sm90aBlock<kTiles[kTile]> {
     return kSwizzleAtom + stages * kStageBytes + kShape.consumers * kConsumerBytes + Barriers::bytes(stages);
   }
   static constexpr bool kCanSplit = can_split(kShape, 2);
-  static constexpr int inbox_stages(int splits) {
-    return product::stages_for(inbox_bytes(kShape, splits), kStageBytes);
+  static constexpr int dsmem_stages(int splits) {
+    return product::stages_for(dsmem_bytes(kShape, splits), kStageBytes);
   }
   static_assert(Block::fits(bytes(kShape.stages), bytes(kShape.deep_stages)), "shared memory of an SM and of a block");
 };
@@ -79,12 +79,12 @@ struct RowRun {
 };
 
 // A block's tile: rows from row0 on of a phase (row0 may lie past its last), channels from column0 on.
-struct TilePlace {
+struct TileCoordinate {
   int phase, row0, column0;
 };
 template <class T>
-__device__ __forceinline__ TilePlace place_tile(const Arguments<T>& args, int tile, int m_rank, int block_m,
-                                                int block_n) {
+__device__ __forceinline__ TileCoordinate tile_coordinate(const Arguments<T>& args, int tile, int m_rank, int block_m,
+                                                          int block_n) {
   const TileIndex index = args.order.locate(tile);
   const int phase = index.m_cluster / args.phase_clusters;
   const int within = index.m_cluster - phase * args.phase_clusters;

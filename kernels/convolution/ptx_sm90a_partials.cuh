@@ -13,22 +13,23 @@
 namespace noisefloor::convolution {
 
 // Partial sums lie in shared memory as blocks of 8 channels, [block][block_m rows][8] floats, so that what a warp sends
-// of a block, 8 rows at a time, is 256 contiguous bytes. An inbox (product::Inbox) has a share's blocks from each
-// split. Where a thread's sums of a block of channels go: worked out by one lane for each, ahead of the products.
+// of a block, 8 rows at a time, is 256 contiguous bytes. A DSMEM buffer (product::DsmemBuffer) has a share's blocks
+// from each split. Where a thread's sums of a block of channels go: worked out by one lane for each, ahead of the
+// products.
 struct Addressees {
-  std::uint32_t inbox = 0, received = 0;  // of block `lane` of channels; `received` is 0 where it stays here
+  std::uint32_t dsmem = 0, received = 0;  // of block `lane` of channels; `received` is 0 where it stays here
 
   template <int kBlockN, int kBlockM, int kConsumers>
-  __device__ __forceinline__ void find(const Part<kConsumers>& part, const Barriers& barriers, const Divider& splits,
-                                       std::uint32_t inbox_at) {
+  __device__ __forceinline__ void find(const WarpRole<kConsumers>& role, const Barriers& barriers,
+                                       const Divider& splits, std::uint32_t dsmem_at) {
     static_assert(kBlockN / 8 <= 32);
     int share = 0;
-    for (int s = 1; s < splits; ++s) share += share_begin(kBlockN, splits, s) <= part.lane ? 1 : 0;
+    for (int s = 1; s < splits; ++s) share += share_begin(kBlockN, splits, s) <= role.lane ? 1 : 0;
     const int first = share_begin(kBlockN, splits, share), count = share_begin(kBlockN, splits, share + 1) - first;
-    inbox = inbox_at + static_cast<std::uint32_t>((part.split * count + part.lane - first) * kBlockM * 32);
-    if (share == part.split) return;
-    const auto block = static_cast<std::uint32_t>(part.peer(share));
-    inbox = ptx::map_to_rank(inbox, block);
+    dsmem = dsmem_at + static_cast<std::uint32_t>((role.split * count + role.lane - first) * kBlockM * 32);
+    if (share == role.split) return;
+    const auto block = static_cast<std::uint32_t>(role.peer(share));
+    dsmem = ptx::map_to_rank(dsmem, block);
     received = ptx::map_to_rank(barriers.received, block);
   }
 };
@@ -39,7 +40,7 @@ __device__ __forceinline__ void send_partial(const float (&acc)[kBlockN / 2], co
   const auto mine = static_cast<std::uint32_t>((thread / 32 * 16 + thread % 32 / 4) * 32 + thread % 4 * 8);
 #pragma unroll
   for (int i = 0; i < kBlockN / 8; ++i) {
-    const std::uint32_t at = __shfl_sync(0xffffffffu, to.inbox, i) + mine;
+    const std::uint32_t at = __shfl_sync(0xffffffffu, to.dsmem, i) + mine;
     const std::uint32_t received = __shfl_sync(0xffffffffu, to.received, i);
     if (received == 0) {
       ptx::store_shared_pair(at, acc[4 * i], acc[4 * i + 1]);
@@ -54,12 +55,13 @@ __device__ __forceinline__ void send_partial(const float (&acc)[kBlockN / 2], co
 // Finishes this block's share of a split tile, when await() says that all of it has arrived; `consumer` is the
 // warpgroup's place in the tile. The residual is asked for ahead, first before that.
 template <class T, int kBlockM, bool kStatistics, class Place, class Await>
-__device__ __forceinline__ void store_partials(const Drain<T, Place>& to, const float* inbox, const Divider& splits,
-                                               int split, int block_n, int consumer, const Await& await) {
+__device__ __forceinline__ void store_partials(const EpilogueStore<T, Place>& to, const float* dsmem,
+                                               const Divider& splits, int split, int block_n, int consumer,
+                                               const Await& await) {
   const Epilogue<T>& epilogue = to.args.epilogue;
   const int thread = static_cast<int>(threadIdx.x) % 128;
   const int share = share_begin(block_n, splits, split), count = share_blocks(block_n, splits, split);
-  const product::Partials partials{inbox, splits, count * kBlockM * 8};
+  const product::Partials partials{dsmem, splits, count * kBlockM * 8};
   constexpr int kPieceBlocks = kPieceColumns / 8;
   // An item is 8 channels of a row. Whether a thread stores it where it belongs; else it goes through the piece.
   const bool direct = epilogue.columns % 8 == 0 && !(kStatistics && to.args.c.stats);

@@ -48,15 +48,15 @@ constexpr int share_blocks(int block_n, const Count& splits, int split) {
 constexpr int largest_share(int block_n, int splits) {
   return (block_n / 8 + splits - 1) / splits;
 }
-// Bytes of a block's inbox in a split tile: its share from each of the blocks.
-constexpr int inbox_bytes(const Tile& tile, int splits) {
+// Bytes of a block's DSMEM buffer in a split tile: its share from each of the blocks.
+constexpr int dsmem_bytes(const Tile& tile, int splits) {
   return tile.block_m() * 32 * splits * largest_share(tile.block_n, splits);
 }
-// Whether `splits` blocks of a cluster can share an output tile of this shape: the inbox lies in stages. The widest
-// tile and those in ping-pong keep too many registers for it.
+// Whether `splits` blocks of a cluster can share an output tile of this shape: the DSMEM buffer lies in stages. The
+// widest tile and those in ping-pong keep too many registers for it.
 constexpr bool can_split(const Tile& tile, int splits) {
   return splits == 1 || (tile.block_n <= 192 && !tile.pingpong && splits <= tile.block_n / 8 &&
-                         inbox_bytes(tile, splits) <= tile.stages * (tile.block_m() + tile.block_n) * kRowBytes);
+                         dsmem_bytes(tile, splits) <= tile.stages * (tile.block_m() + tile.block_n) * kRowBytes);
 }
 
 // k-steps of so many channels, of those of x under the taps, and of those of a second source, which stand behind them.
@@ -70,11 +70,11 @@ constexpr int side_steps(const Convolution& c) {
   return steps_of(c.side) + steps_of(c.side_skip);
 }
 // What step `step` of a second source reads: a channel of which tensor, and the column of its weights.
-struct SidePlace {
+struct SideCoordinate {
   bool skip;
   int channel, column;
 };
-constexpr SidePlace side_place(const Convolution& c, int step) {
+constexpr SideCoordinate side_coordinate(const Convolution& c, int step) {
   const int behind = step - steps_of(c.side);
   if (behind < 0) return {false, step * kBlockK, step * kBlockK};
   return {true, behind * kBlockK, c.side + behind * kBlockK};

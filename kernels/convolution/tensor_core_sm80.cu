@@ -27,8 +27,8 @@ using product::Sm80Shape;
 using product::Sm80Tile;
 using product::Sums;
 using product::swizzled;
-using product::warp_place;
-using product::WarpPlace;
+using product::warp_coordinate;
+using product::WarpCoordinate;
 
 struct Grid {
   unsigned tiles_m;  // of all phases
@@ -156,7 +156,7 @@ __global__ void __launch_bounds__(Tile::kThreads, kBlocksPerSm)
   const unsigned tiles = grid.tiles_m * grid.tiles_n;
   const unsigned split = blockIdx.x / tiles;
   unsigned tile_m, tile_n;
-  product::place_tile(grid, blockIdx.x % tiles, tile_m, tile_n);
+  product::tile_coordinate(grid, blockIdx.x % tiles, tile_m, tile_n);
   const auto phase = static_cast<int>(tile_m / grid.phase_tiles_m);
   const auto row0 = static_cast<int>(tile_m % grid.phase_tiles_m) * Tile::kBlockM;
   const auto column0 = static_cast<int>(tile_n) * Tile::kBlockN;

@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   Source<T> source{nullptr, threadIdx.x < kTile, false, 0, 0, phase, nullptr};
   if (source.pixel) {
     if (source.inside = row0 + line < c.phase_rows(); source.inside) {
-      const Pixel at = locate_row(c, row0 + line);
+      const Pixel at = row_pixel(c, row0 + line);
       source.base = x + at.image * c.y.in * c.x.in * c.cin;
       if constexpr (kNorm) source.norm = norm + at.image * 2 * c.cin;
       source.iy = at.y * c.y.stride + c.y.origin + phase / c.x.phases * c.y.phase_shift;

@@ -56,7 +56,7 @@ struct OpDefinition {
   // Values of some elements of the output of that name in double; the tensors lie in host memory, outputs are null.
   using Reference = void(const P&, DType, const T&, std::string_view output, std::span<const std::int64_t> elements,
                          std::span<double> values);
-  using Ladder = std::span<const Variant>();
+  using Variants = std::span<const Variant>();
   using FillTensor = void(const P&, DType, std::size_t tensor, void* data);
 
   const char* name;
@@ -66,7 +66,7 @@ struct OpDefinition {
   Cost (*cost_of)(const P&, DType, double tensor_bytes);  // all tensors' bytes are the compulsory ones of most ops
   Tolerance (*tolerance)(const P&, DType);
   Reference* reference;
-  Ladder* variants;  // best last
+  Variants* variants;  // best last
   FillTensor* fill_tensor = nullptr;
 
   std::span<const DType> dtypes() const { return kFloatTypes; }

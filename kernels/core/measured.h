@@ -1,4 +1,4 @@
-// Tables of what was fastest when it was timed (tools/tune), which rungs ask before any estimate.
+// Tables of what was fastest when it was timed (tools/tune), which variants ask before any estimate.
 #pragma once
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // Ops as benches, tests and reports loop over them: the contract of kernels/core/definition.h without its types.
 //
 // A room has one `definition` (OpDefinition): its fields, its tensors, what it costs, how exact it must be, its oracle
-// and its ladder. `make_op(definition)` turns it into an `Op`.
+// and its variants. `make_op(definition)` turns it into an `Op`.
 #pragma once
 
 #include <functional>
@@ -81,7 +81,7 @@ struct Workload {
   AnyProblem parse(std::string_view text) const { return parse_pairs(split_problem_text(text)); }
 };
 
-// A workload with an oracle and a ladder of variants.
+// A workload with an oracle and variants in order.
 struct Op : Workload {
   std::vector<AnyVariant> variants;  // best last
   // Values of some elements of output `output` (an index into tensors()) in double. `inputs` has one entry per tensor,

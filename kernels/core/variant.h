@@ -1,4 +1,4 @@
-// One rung of an op's ladder: a way to compute it, and what that way needs.
+// One variant of an op: a way to compute it, and what that way needs.
 #pragma once
 
 #include <cstddef>
@@ -40,20 +40,20 @@ struct Scratch {
 };
 
 // What a row is called and where it runs.
-struct Rung {
+struct VariantInfo {
   const char* name;
   Kind kind;
   Arch arch;
   const char* limit = nullptr;  // values up to which it is right, where can_run cannot see them; null: none
 };
-inline constexpr Rung kHost{"host", Kind::host, Arch::host};
-inline constexpr Rung kNaive{"naive", Kind::naive, Arch::any_gpu};
-inline constexpr Rung kTiled{"tiled", Kind::tiled, Arch::any_gpu};
-inline constexpr Rung kTensorCoreSm80{"tensor_core_sm80", Kind::tensor_core, Arch::sm80};
-inline constexpr Rung kPtxSm90a{"ptx_sm90a", Kind::ptx, Arch::sm90a};
+inline constexpr VariantInfo kHost{"host", Kind::host, Arch::host};
+inline constexpr VariantInfo kNaive{"naive", Kind::naive, Arch::any_gpu};
+inline constexpr VariantInfo kTiled{"tiled", Kind::tiled, Arch::any_gpu};
+inline constexpr VariantInfo kTensorCoreSm80{"tensor_core_sm80", Kind::tensor_core, Arch::sm80};
+inline constexpr VariantInfo kPtxSm90a{"ptx_sm90a", Kind::ptx, Arch::sm90a};
 
-// In place of a launcher. A rung that is not written yet says why, in words for the row; a function whose file is not
-// in this build (no CUDA, or not that architecture) is LeftOut.
+// In place of a launcher. A variant that is not written yet says why, in words for the row; a function whose file is
+// not in this build (no CUDA, or not that architecture) is LeftOut.
 struct NotWritten {
   const char* reason;
 };
@@ -67,7 +67,7 @@ struct LeftOut {
   }
 };
 
-// How a rung computes the op. Device pointers (host pointers for Kind::host) in `Tensors`. `launch` enqueues on
+// How a variant computes the op. Device pointers (host pointers for Kind::host) in `Tensors`. `launch` enqueues on
 // context.stream and returns; it never allocates, synchronises, prints, reads the environment or keeps state.
 template <class Problem, class Tensors>
 struct Way {
@@ -111,12 +111,12 @@ struct Choices {
                    std::string_view choice);
 };
 
-// A row of a ladder.
+// A row of an op's variants.
 template <class Problem, class Tensors>
-struct Variant : Rung, Way<Problem, Tensors> {
-  constexpr Variant(const Rung& rung, const Way<Problem, Tensors>& way,
+struct Variant : VariantInfo, Way<Problem, Tensors> {
+  constexpr Variant(const VariantInfo& variant, const Way<Problem, Tensors>& way,
                     const Choices<Problem, Tensors>* offered = nullptr)
-      : Rung(rung), Way<Problem, Tensors>(way), choices(offered) {}
+      : VariantInfo(variant), Way<Problem, Tensors>(way), choices(offered) {}
 
   const Choices<Problem, Tensors>* choices;  // null: it offers none
 };
@@ -145,7 +145,7 @@ struct Variant : Rung, Way<Problem, Tensors> {
 #define NOISEFLOOR_IF_SM90A(function) ::noisefloor::LeftOut()
 #endif
 
-// The rungs that most ladders have, each by the launcher of its name, with what else a Way takes: what it can run, ...
+// The variants that most ops have, each by the launcher of its name, with what else a Way takes: what it can run, ...
 #define NOISEFLOOR_WAY(launcher, ...) \
   { launcher __VA_OPT__(, ) __VA_ARGS__ }
 #define NOISEFLOOR_HOST(...) \

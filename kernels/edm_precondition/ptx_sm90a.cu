@@ -1,8 +1,8 @@
 // edm_precondition for sm_90a: blocks fed by the bulk copy engine (kernels/device/bulk_pipeline.cuh).
 //
-// Better than tensor_core_sm80: no multiply-add is in vain, and it takes fp32, too. What differs from tiled, the rung
-// above: the loads in flight live in shared memory and do not depend on occupancy, and a block lives for several tiles.
-// Honours programmatic dependent launch.
+// Better than tensor_core_sm80: no multiply-add is in vain, and it takes fp32, too. What differs from tiled, the
+// variant before: the loads in flight live in shared memory and do not depend on occupancy, and a block lives for
+// several tiles. Honours programmatic dependent launch.
 //
 // Tile: 512 vectors of each input, 8 KiB; 6 stages of one input or 3 of two in 48 KiB. Registers: at most 72.
 //

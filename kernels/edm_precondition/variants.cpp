@@ -1,4 +1,4 @@
-// The ladder of edm_precondition. What each rung does is in README.md.
+// The variants of edm_precondition. What each variant does is in README.md.
 #include "kernels/device/limits.h"
 #include "kernels/edm_precondition/edm_precondition.h"
 

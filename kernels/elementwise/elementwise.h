@@ -34,7 +34,7 @@ struct Problem {
 
   std::int64_t total() const { return n * hw * channels; }  // elements of y
   bool transposes() const { return op == Operation::nchw_to_nhwc || op == Operation::nhwc_to_nchw; }
-  // No arithmetic: the rungs that are about arithmetic do not apply.
+  // No arithmetic: the variants that are about arithmetic do not apply.
   bool moves_data() const { return op == Operation::cast || transposes(); }
   DType output_dtype(DType dtype) const;
 };
@@ -50,7 +50,7 @@ struct Tensors {
 
 using Definition = OpDefinition<Problem, Tensors>;
 extern const Definition definition;
-Definition::Ladder variants;  // variants.cpp; best last
+Definition::Variants variants;  // variants.cpp; best last
 // Each in the file of its name.
 Definition::Launcher launch_host, launch_naive, launch_tiled, launch_tensor_core_sm80, launch_ptx_sm90a;
 

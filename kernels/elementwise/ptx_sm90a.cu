@@ -2,9 +2,9 @@
 // and transposing reads of shared memory.
 //
 // Better than tensor_core_sm80: no multiply-add is in vain; it moves data and takes fp32, too. What differs from tiled,
-// the rung above: the loads in flight live in shared memory and do not depend on occupancy, a block lives for several
-// tiles, and a change of layout takes one ldmatrix per 16 bytes and lane, with a 4-way bank conflict, where tiled takes
-// two instructions and no conflict. Honours programmatic dependent launch.
+// the variant before: the loads in flight live in shared memory and do not depend on occupancy, a block lives for
+// several tiles, and a change of layout takes one ldmatrix per 16 bytes and lane, with a 4-way bank conflict, where
+// tiled takes two instructions and no conflict. Honours programmatic dependent launch.
 //
 // Requires: streams of a multiple of 16 bytes (broadcast, geglu: rows); layouts bf16 or fp16 with both extents
 // multiples of 8 elements.

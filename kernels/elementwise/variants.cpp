@@ -1,4 +1,4 @@
-// The ladder of elementwise. What each rung does is in README.md.
+// The variants of elementwise. What each variant does is in README.md.
 #include "kernels/device/limits.h"
 #include "kernels/elementwise/elementwise.h"
 

@@ -59,6 +59,6 @@ struct Tensors {
 using Definition = OpDefinition<Problem, Tensors>;
 extern const Definition definition;
 Definition::Reference reference;  // reference.cpp
-Definition::Ladder variants;      // variants.cpp; best last
+Definition::Variants variants;    // variants.cpp; best last
 
 }  // namespace noisefloor::gemm

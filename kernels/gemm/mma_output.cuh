@@ -1,5 +1,5 @@
-// What the mma.sync rungs of gemm add to the tiles of kernels/product: the rows of B behind a tile, and the way of its
-// sums to D. Device code only.
+// What the mma.sync variants of gemm add to the tiles of kernels/product: the rows of B behind a tile, and the way of
+// its sums to D. Device code only.
 #pragma once
 
 #include "kernels/gemm/epilogue.cuh"
@@ -12,8 +12,8 @@ using product::Fragments;
 using product::kDrained;
 using product::Sums;
 using product::swizzled;
-using product::warp_place;
-using product::WarpPlace;
+using product::warp_coordinate;
+using product::WarpCoordinate;
 
 // The columns of a block's tile are rows of B. For geglu they alternate: 8 values, then the gates of the same 8
 // outputs, so that a value and its gate meet in one warp. Returns the row of B behind tile column `packed` of tile

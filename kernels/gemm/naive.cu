@@ -1,5 +1,5 @@
-// gemm, naive: one thread per output element, which walks a row of A and a row of B. The ladder's floor, and the
-// obvious GPU code that the other rungs are compared with element by element.
+// gemm, naive: one thread per output element, which walks a row of A and a row of B. The first variant, and the
+// obvious GPU code that the other variants are compared with element by element.
 //
 // Tile 16x16 outputs, 256 threads, no shared memory; neighbours share rows only through L1.
 //

@@ -66,7 +66,7 @@ Status launch_tile(const Problem& problem, DType dtype, const Tensors& tensors, 
                                product::early_stages(context, schedule.stages),
                                schedule.multicast,
                                schedule.multicast_a,
-                               product::inbox_of(schedule, (problem.k + kBlockK - 1) / kBlockK, L::kInboxStages),
+                               product::dsmem_of(schedule, (problem.k + kBlockK - 1) / kBlockK, L::kDsmemStages),
                                schedule.splits};
 
   const LaunchShape shape{.grid = static_cast<unsigned>(schedule.grid),

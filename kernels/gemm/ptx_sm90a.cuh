@@ -23,9 +23,9 @@
 #include "kernels/gemm/ptx_sm90a_epilogue.cuh"
 #include "kernels/gemm/ptx_sm90a_layout.cuh"
 #include "kernels/gemm/ptx_sm90a_partials.cuh"
+#include "kernels/product/sm90a_consumer.cuh"
 #include "kernels/product/sm90a_loads.cuh"
 #include "kernels/product/sm90a_mainloop.cuh"
-#include "kernels/product/sm90a_reader.cuh"
 #include "kernels/ptx/elect.cuh"
 #include "kernels/ptx/setmaxnreg.cuh"
 #include "kernels/ptx/tma.cuh"
@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
   const int store_offset = args.stages * L::kStageBytes;
   const int bias_offset = store_offset + kShape.consumers * L::kStoreBytes;
   const Barriers barriers(base + bias_offset + kShape.consumers * L::kBiasBytes, args.stages);
-  const Part<kShape.consumers> part(args.multicast, args.splits, args.multicast_a);
+  const WarpRole<kShape.consumers> role(args.multicast, args.splits, args.multicast_a);
   const bool gated = args.epilogue.gated;
   const int out_n = gated ? kHalf : kBlockN;  // columns of D in a tile
   const bool residual = args.epilogue.residual != nullptr;
@@ -57,19 +57,19 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
 
   constexpr bool kPingpong = kShape.pingpong;
   const std::uint32_t residual_barriers = barriers.full + Barriers::bytes(args.stages);
-  const auto [first_step, steps] = product::StepRange(args.k_steps, part.split, args.splits);
+  const auto [first_step, steps] = product::StepRange(args.k_steps, role.split, args.splits);
   const int tiles = args.order.tiles();
-  const int first_tile = part.first_tile();
-  const int tile_stride = part.tile_stride();
+  const int first_tile = role.first_tile();
+  const int tile_stride = role.tile_stride();
   // Rows of A and columns of D, with which go the rows of B, of a tile.
   const auto place_of = [&](int tile) {
     const TileIndex index = args.order.locate(tile);
-    return int2{(index.m_cluster * args.multicast + part.m_rank) * kBlockM,
-                (index.n_tile * args.multicast_a + part.n_rank) * out_n};
+    return int2{(index.m_cluster * args.multicast + role.m_rank) * kBlockM,
+                (index.n_tile * args.multicast_a + role.n_rank) * out_n};
   };
   int2 place;
-  if (part.producer) {
-    if (part.first_of_producer) {
+  if (role.producer) {
+    if (role.first_of_producer) {
       ptx::prefetch_tensor_map(&map_a);
       ptx::prefetch_tensor_map(&map_b);
       ptx::prefetch_tensor_map(&map_d);
@@ -86,18 +86,18 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
     // Of a split tile, from the other blocks and of the residual.
     const int share_rows = kBlockM / args.splits;
     const int received = share_rows * ((args.splits - 1) * kBlockN * 4 + (residual ? out_n * 2 : 0));
-    barriers.init<kPingpong ? 1 : kShape.consumers>(part, args.stages, received);
+    barriers.init<kPingpong ? 1 : kShape.consumers>(role, args.stages, received);
   }
-  product::meet(part);
+  product::meet(role);
 
   const ResidualPieces pieces = L::residual(gated);
   constexpr int kOfResidual = L::residual(false).stages(), kOfGated = L::residual(true).stages();
   const int residual_stages = residual && args.splits == 1 && !kPingpong ? (gated ? kOfGated : kOfResidual) : 0;
   ptx::Ring ring;
 
-  if (part.producer) {
+  if (role.producer) {
     if constexpr (L::kMoveRegisters) ptx::setmaxnreg_dec<L::kProducerRegisters>();
-    if (part.tma_warp) {
+    if (role.tma_warp) {
       for (int tile = first_tile; tile < tiles; tile += tile_stride) {
         if (tile != first_tile) place = place_of(tile);
         const int row_a = place.x, column_d = place.y;
@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
           product::load_early(
               barriers, early, L::kStageBytes,
               [&](int step, std::uint32_t barrier) {
-                product::load_b<kHalf, true>(part, &map_b, base + step * L::kStageBytes + L::kABytes, barrier,
+                product::load_b<kHalf, true>(role, &map_b, base + step * L::kStageBytes + L::kABytes, barrier,
                                              (first_step + step) * kBlockK, column_d, args.second_half);
               },
               [] {});
@@ -121,14 +121,14 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
             ptx::mbarrier_wait(barriers.empty + ring.stage * 8, ring.parity ^ 1);
             if (ptx::elect_one()) {
               if (step >= early) ptx::mbarrier_arrive_expect_tx(barrier, L::kStageBytes);
-              product::load_a<kBlockM, shares>(part, &map_a, a, barrier, column, row_a);
+              product::load_a<kBlockM, shares>(role, &map_a, a, barrier, column, row_a);
               if (step >= early)
-                product::load_b<kHalf, shares>(part, &map_b, a + L::kABytes, barrier, column, column_d,
+                product::load_b<kHalf, shares>(role, &map_b, a + L::kABytes, barrier, column, column_d,
                                                args.second_half);
             }
           }
         };
-        product::with_sharing(part, load_steps);
+        product::with_sharing(role, load_steps);
         // Where consumers share the tile, its residual comes through the same ring, one or two steps behind the
         // products, so that no epilogue waits for DRAM. A split tile's waits where stores are staged, each block's
         // share of it.
@@ -147,11 +147,11 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
         }
         if (residual && args.splits > 1 && ptx::elect_one())
           ptx::tma_load_2d(base + store_offset, &map_residual, barriers.received, column_d,
-                           row_a + part.split * (kBlockM / args.splits));
+                           row_a + role.split * (kBlockM / args.splits));
       }
       product::let_next_launch_start();
-      product::await_stages(part, barriers, ring, args.stages);
-    } else if (const int consumer = part.warp - kShape.consumers * 4 - 1;
+      product::await_stages(role, barriers, ring, args.stages);
+    } else if (const int consumer = role.warp - kShape.consumers * 4 - 1;
                kPingpong && residual && consumer >= 0 && consumer < kShape.consumers && ptx::elect_one()) {
       const ResidualBuffers residual_buffers(residual_barriers, consumer);
       const int buffers = gated ? buffers_in(L::kStoreBytes, kHalf) : buffers_in(L::kStoreBytes, kBlockN);
@@ -163,34 +163,34 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
                                 ring, row_a + sub * 64, column_d);
       }
     }
-    product::leave_producer(part, barriers, args.stages, steps);
+    product::leave_producer(role, barriers, args.stages, steps);
   } else {
     if constexpr (L::kMoveRegisters) ptx::setmaxnreg_inc<L::kConsumerRegisters>();
     product::wait_for_launches();
-    auto* const bias = reinterpret_cast<float2*>(aligned + bias_offset + part.consumer * L::kBiasBytes);
-    const std::uint32_t staging = base + store_offset + part.consumer * L::kStoreBytes;
+    auto* const bias = reinterpret_cast<float2*>(aligned + bias_offset + role.consumer * L::kBiasBytes);
+    const std::uint32_t staging = base + store_offset + role.consumer * L::kStoreBytes;
     ptx::Ring buffer;
     TilePosition at{0, args.m, 0, args.n, 0, 0};
     // Over the steps of a tile that is not this consumer's.
     const auto skip_tile = [&] { ring.skip(steps, args.stages); };
-    if (kPingpong && part.consumer == 1) skip_tile();
-    for (int tile = first_tile + (kPingpong ? part.consumer * tile_stride : 0); tile < tiles;
+    if (kPingpong && role.consumer == 1) skip_tile();
+    for (int tile = first_tile + (kPingpong ? role.consumer * tile_stride : 0); tile < tiles;
          tile += (kPingpong ? 2 : 1) * tile_stride) {
       const TileIndex index = args.order.locate(tile);
-      at.row0 = (std::int64_t{index.m_cluster} * args.multicast + part.m_rank) * kBlockM;
-      const int n_tile = index.n_tile * args.multicast_a + part.n_rank;
+      at.row0 = (std::int64_t{index.m_cluster} * args.multicast + role.m_rank) * kBlockM;
+      const int n_tile = index.n_tile * args.multicast_a + role.n_rank;
       at.column0 = n_tile * out_n;
       at.part = n_tile / args.part_tiles;
       at.part_column = at.column0 - at.part * args.epilogue.part;
       // A shift that is the same for all of this consumer's rows goes with the bias; else rows look theirs up.
-      const std::int64_t first_row = at.row0 + (kPingpong ? 0 : part.consumer * 64);
+      const std::int64_t first_row = at.row0 + (kPingpong ? 0 : role.consumer * 64);
       const bool one_shift = args.splits == 1 && args.epilogue.one_image(first_row, first_row + L::kSubtiles * 64);
       const BiasPair bias_pair = load_bias_pair<T, kBlockN>(
           args.epilogue, one_shift ? args.epilogue.shift_of(first_row) : nullptr, at.column0);
 
       float acc[L::kSubtiles][kBlockN / 2];
       product::multiply_tile<T, kBlockN, L::kStageBytes, L::kABytes, kPingpong>(
-          part, barriers, base, ring, args.stages, steps, L::kCanSplit ? args.inbox.opens : -1, tile == first_tile,
+          role, barriers, base, ring, args.stages, steps, L::kCanSplit ? args.dsmem.opens : -1, tile == first_tile,
           tile + tile_stride >= tiles, acc);
       int landed[kMaxResidualStages] = {};  // the stages of the residual's steps
       if constexpr (kPingpong) {
@@ -208,33 +208,33 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
       write_bias_pair<T, kBlockN>(bias_pair, bias);
       if (args.splits > 1) {
         if constexpr (L::kCanSplit) {
-          const int inbox = args.inbox.stage * L::kStageBytes;
-          product::await_inboxes(args.inbox.opens, steps);
-          send_partial<kBlockM, kBlockN>(part, barriers, acc[0], base + inbox);
+          const int dsmem = args.dsmem.stage * L::kStageBytes;
+          product::await_dsmem(args.dsmem.opens, steps);
+          send_partial<kBlockM, kBlockN>(role, barriers, acc[0], base + dsmem);
           ptx::named_barrier_sync(1, kShape.consumers * 128);  // the bias and this block's own sums are there
           product::await_sums(barriers);
-          const product::Partials partials{reinterpret_cast<const float*>(aligned + inbox), args.splits,
-                                           kInboxBytes<kBlockM, kBlockN> / 4 / args.splits};
+          const product::Partials partials{reinterpret_cast<const float*>(aligned + dsmem), args.splits,
+                                           kDsmemBytes<kBlockM, kBlockN> / 4 / args.splits};
           const auto* share_residual = reinterpret_cast<const T*>(aligned + store_offset);
-          reduce_and_store<T, kBlockM, kBlockN>(partials, part.split, bias, share_residual, args.epilogue, args.d, at);
+          reduce_and_store<T, kBlockM, kBlockN>(partials, role.split, bias, share_residual, args.epilogue, args.d, at);
         }
       } else {
         const auto store = [&]<Finish kFinish>() {
           constexpr int kBuffers = buffers_in(L::kStoreBytes, kFinish.gate ? kHalf : kBlockN);
-          if constexpr (kBuffers > 1) ptx::named_barrier_sync(1 + part.consumer, 128);  // the bias is there
+          if constexpr (kBuffers > 1) ptx::named_barrier_sync(1 + role.consumer, 128);  // the bias is there
 #pragma unroll 1
           for (int sub = 0; sub < L::kSubtiles; ++sub) {
-            const int row_block = kPingpong ? sub : part.consumer;
+            const int row_block = kPingpong ? sub : role.consumer;
             const TilePosition mine{at.row0 + row_block * 64, at.rows, at.column0, at.columns, at.part, at.part_column};
             const auto store_with = [&](const auto& from) {
               store_accumulator<T, kBlockN, kFinish, kBuffers>(acc[0], bias, args.epilogue, map_d, staging,
-                                                               1 + part.consumer, buffer, mine, from,
+                                                               1 + role.consumer, buffer, mine, from,
                                                                tile - first_tile < 2 * tile_stride && sub == 0);
             };
             if constexpr (kPingpong)
-              store_with(ResidualBuffers(residual_barriers, part.consumer));
+              store_with(ResidualBuffers(residual_barriers, role.consumer));
             else
-              store_with(RingResidual<kShape.consumers, L::residual(kFinish.gate)>{part, barriers, base, L::kStageBytes,
+              store_with(RingResidual<kShape.consumers, L::residual(kFinish.gate)>{role, barriers, base, L::kStageBytes,
                                                                                    row_block, landed[0], landed[1]});
             if constexpr (L::kSubtiles == 2)
 #pragma unroll
@@ -255,7 +255,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
           store.template operator()<kLinear>();
       }
     }
-    if (part.warp % 4 == 0 && ptx::elect_one()) ptx::tma_store_wait_read<0>();
+    if (role.warp % 4 == 0 && ptx::elect_one()) ptx::tma_store_wait_read<0>();
   }
 }
 

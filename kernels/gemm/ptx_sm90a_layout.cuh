@@ -17,19 +17,19 @@ namespace noisefloor::gemm {
 
 using product::Barriers;
 using product::kSwizzleAtom;
-using product::Part;
 using product::TileIndex;
+using product::WarpRole;
 
 template <class T>
 struct Arguments {
   Epilogue<T> epilogue;
   T* d;
   int m, n, k_steps;
-  product::TileOrder order;
+  product::Rasterisation order;
   Divider part_tiles;                         // tiles along n of a part of D
   int second_half;                            // rows of B from a tile's first half of block_n to its second
   int stages, early, multicast, multicast_a;  // early: stages whose rows of B are constant, and come first
-  product::Inbox inbox;
+  product::DsmemBuffer dsmem;
   Divider splits;
 };
 
@@ -52,8 +52,8 @@ struct Layout : product::Sm90aBlock<kTiles[kTile]> {
   }
   // Split-K partial sums arrive in stages; the widest tiles are never split.
   static constexpr bool kCanSplit = can_split(kShape);
-  static constexpr int kInboxStages = product::stages_for(kInboxBytes<kShape.block_m(), kShape.block_n>, kStageBytes);
-  static_assert(!kCanSplit || kInboxStages <= kShape.stages, "room to reduce");
+  static constexpr int kDsmemStages = product::stages_for(kDsmemBytes<kShape.block_m(), kShape.block_n>, kStageBytes);
+  static_assert(!kCanSplit || kDsmemStages <= kShape.stages, "room to reduce");
   // Where the tile is split nothing is staged for a store, and the residual of a block's share waits there.
   static_assert(!kCanSplit || kShape.block_m() / 2 * kShape.block_n * 2 <= kShape.consumers * kStoreBytes,
                 "room for a share's residual");

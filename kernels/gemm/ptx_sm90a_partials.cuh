@@ -19,29 +19,30 @@ namespace noisefloor::gemm {
 template <int kBlockN>
 inline constexpr int kPartialStride = kBlockN + 8;
 
-// The bytes of an inbox (product::Inbox): one share of block_m / splits rows from each block.
+// The bytes of a DSMEM buffer (product::DsmemBuffer): one share of block_m / splits rows from each block.
 template <int kBlockM, int kBlockN>
-inline constexpr int kInboxBytes = kBlockM* kPartialStride<kBlockN> * 4;
+inline constexpr int kDsmemBytes = kBlockM* kPartialStride<kBlockN> * 4;
 
-// Sends this thread's sums to the `inbox` of each row's block. Its rows lie in 16 of a warp, of which the lower and the
+// Sends this thread's sums to the `dsmem` of each row's block. Its rows lie in 16 of a warp, of which the lower and the
 // upper 8 go to one block each (a share has 8 rows at least).
 template <int kBlockM, int kBlockN, int kConsumers>
-__device__ __forceinline__ void send_partial(const product::Part<kConsumers>& part, const product::Barriers& barriers,
-                                             const float (&acc)[kBlockN / 2], std::uint32_t inbox) {
+__device__ __forceinline__ void send_partial(const product::WarpRole<kConsumers>& role,
+                                             const product::Barriers& barriers, const float (&acc)[kBlockN / 2],
+                                             std::uint32_t dsmem) {
   const int thread = static_cast<int>(threadIdx.x);
-  const int log_rows = std::countr_zero(static_cast<unsigned>(kBlockM)) - product::log2_of(part.splits);
+  const int log_rows = std::countr_zero(static_cast<unsigned>(kBlockM)) - product::log2_of(role.splits);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int row = thread / 32 * 16 + 8 * half + thread % 32 / 4, share = row >> log_rows;
-    const int row_there = (part.split << log_rows) + row - (share << log_rows);
+    const int row_there = (role.split << log_rows) + row - (share << log_rows);
     const int at = row_there * kPartialStride<kBlockN> + thread % 4 * 2;
-    const std::uint32_t here = inbox + static_cast<std::uint32_t>(at * 4);
-    if (share == part.split) {
+    const std::uint32_t here = dsmem + static_cast<std::uint32_t>(at * 4);
+    if (share == role.split) {
 #pragma unroll
       for (int i = 0; i < kBlockN / 8; ++i)
         ptx::store_shared_pair(here + 32 * i, acc[4 * i + 2 * half], acc[4 * i + 2 * half + 1]);
     } else {
-      const auto block = static_cast<std::uint32_t>(part.peer(share));
+      const auto block = static_cast<std::uint32_t>(role.peer(share));
       const std::uint32_t there = ptx::map_to_rank(here, block), received = ptx::map_to_rank(barriers.received, block);
 #pragma unroll
       for (int i = 0; i < kBlockN / 8; ++i)

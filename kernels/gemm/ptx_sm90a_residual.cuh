@@ -24,7 +24,7 @@ template <int kConsumers, ResidualPieces kPieces>
 struct RingResidual {
   static constexpr bool kInPlace = false;
   static_assert(kMaxResidualStages == 2, "a piece waits in the first stage or in the second");
-  const product::Part<kConsumers>& part;
+  const product::WarpRole<kConsumers>& role;
   const product::Barriers& barriers;
   std::uint32_t stages_at;
   int stage_bytes, row_block;
@@ -38,7 +38,7 @@ struct RingResidual {
   }
   // The warpgroup has read a piece.
   __device__ __forceinline__ void read(int piece) const {
-    if (kPieces.last_of_stage(piece)) barriers.release(part, stage_of(piece));
+    if (kPieces.last_of_stage(piece)) barriers.release(role, stage_of(piece));
   }
 };
 

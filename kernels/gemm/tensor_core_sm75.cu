@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(Sm75Tile::kThreads, 2)
   const auto tiles_n = static_cast<unsigned>((epilogue.columns + columns - 1) / columns);
   const unsigned tile_m = blockIdx.x / tiles_n;
   const unsigned tile_n = blockIdx.x % tiles_n;
-  const WarpPlace warp = warp_place<Sm75Tile>();
+  const WarpCoordinate warp = warp_coordinate<Sm75Tile>();
 
   Staged staged(a, b, m, epilogue.columns, k, tile_m, tile_n, gated);
   Sums<Sm75Tile> sums = {};

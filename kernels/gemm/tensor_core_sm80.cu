@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(Tile::kThreads, kBlocksPerSm)
   const unsigned tiles = grid.tiles_m * grid.tiles_n;
   const unsigned split = blockIdx.x / tiles;
   unsigned tile_m, tile_n;
-  product::place_tile(grid, blockIdx.x % tiles, tile_m, tile_n);
+  product::tile_coordinate(grid, blockIdx.x % tiles, tile_m, tile_n);
   const auto all_steps = static_cast<unsigned>((grid.k + Tile::kBlockK - 1) / Tile::kBlockK);
   const unsigned part = (all_steps + grid.splits - 1) / grid.splits;
   const int steps = static_cast<int>(min(part, all_steps - split * part));

@@ -1,4 +1,4 @@
-// The ladder of gemm. What each rung does is in README.md.
+// The variants of gemm. What each variant does is in README.md.
 #include "kernels/gemm/gemm.h"
 #include "kernels/gemm/launchers.h"
 #include "kernels/gemm/schedule.h"
@@ -6,7 +6,7 @@
 namespace noisefloor::gemm {
 namespace {
 
-// At most 2^40 outputs (`check` in gemm.cpp) are at most 2^31 - 1 tiles of any other rung.
+// At most 2^40 outputs (`check` in gemm.cpp) are at most 2^31 - 1 tiles of any other variant.
 Support can_run_naive(const Problem& problem, DType) {
   if (tile_count(problem, kNaiveTile, kNaiveTile) > kMaxBlocks)
     return unsupported("needs at most 2^31 - 1 tiles of 16x16");

@@ -117,7 +117,7 @@ Cost cost(const Problem& p, DType, double bytes) {
 // The output's rounding, u; and fp32 arithmetic, whose error the normalisation multiplies by |mean| / stddev: a sum of
 // L terms is off by about sqrt(L) roundings, the affine map and SiLU by some 16. From 32 elements on, the stddev of a
 // group of normal numbers is near 1 (above 1/2); in smaller groups it may come out as small as eps lets it, sqrt(eps).
-// Coefficients are fp32, and not rounded to u; but a rung may round the deviations that it squares (tensor_core_sm80
+// Coefficients are fp32, and not rounded to u; but a variant may round the deviations that it squares (tensor_core_sm80
 // where a slab's first rows are near each other), which leaves up to 1.2 u / sqrt(L) in rstd as a rule, and four times
 // that at worst.
 // With down_w the four values of a mean are rounded too, and may cancel: to half their size as a rule, but in a group

@@ -1,4 +1,4 @@
-// The ladder, best last.
+// The variants, best last.
 #include "kernels/groupnorm/cluster_plan.h"
 #include "kernels/groupnorm/finish_plan.h"
 #include "kernels/groupnorm/grid_plan.h"

@@ -1,9 +1,9 @@
 // layernorm for sm_90a: whole rows fetched by the bulk copy engine (kernels/device/bulk_pipeline.cuh), and read from
 // shared memory as often as it takes, by teams of 4 to 32 lanes, a row each.
 //
-// Better than naive: accesses of 16 bytes, and a row is fetched once, by no thread. What differs from tiled, the rung above: the
-// loads in flight do not depend on how far the rows before them have come, which the latency of two reductions decides
-// there; but fewer rows are under way. Honours programmatic dependent launch.
+// Better than naive: accesses of 16 bytes, and a row is fetched once, by no thread. What differs from tiled, the
+// variant before: the loads in flight do not depend on how far the rows before them have come, which the latency of two
+// reductions decides there; but fewer rows are under way. Honours programmatic dependent launch.
 //
 // Requires: channels that are a multiple of 16 bytes; rows below 2^31; a row of x, and of the residual, that fit 96 KiB
 // together.

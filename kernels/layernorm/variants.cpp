@@ -1,4 +1,4 @@
-// The ladder of layernorm. What each rung does is in README.md.
+// The variants of layernorm. What each variant does is in README.md.
 #include "kernels/layernorm/layernorm.h"
 
 namespace noisefloor::layernorm {

@@ -1,4 +1,4 @@
-// The mainloop of the sm_80 rungs: a pipeline of asynchronous copies that feeds mma.sync m16n8k16. Device code only.
+// The mainloop of the sm_80 variants: a pipeline of asynchronous copies that feeds mma.sync m16n8k16. Device code only.
 #pragma once
 
 #include "kernels/core/status.h"
@@ -47,7 +47,7 @@ Status with_sm80_tile(Sm80Tile tile, const Run& run) {
 // in L2.
 inline constexpr int kSm80GroupM = 8;
 template <class Grid>
-__device__ __forceinline__ void place_tile(const Grid& grid, unsigned tile, unsigned& tile_m, unsigned& tile_n) {
+__device__ __forceinline__ void tile_coordinate(const Grid& grid, unsigned tile, unsigned& tile_m, unsigned& tile_n) {
   const unsigned per_group = kSm80GroupM * grid.tiles_n;
   const unsigned first = tile / per_group * kSm80GroupM;
   const unsigned height = min(kSm80GroupM, grid.tiles_m - first);
@@ -69,7 +69,7 @@ __device__ __forceinline__ void multiply_fragments(const Fragments<Tile>& fragme
 // Behind it every copy has arrived, but not everybody has read the last stage.
 template <class T, class Tile, class Loader>
 __device__ __forceinline__ void multiply_steps(Loader& loader, std::uint32_t stages, int steps, Sums<Tile>& sums) {
-  const WarpPlace warp = warp_place<Tile>();
+  const WarpCoordinate warp = warp_coordinate<Tile>();
   Fragments<Tile> fragments[2];  // the next k16 step is read from shared memory while this one is multiplied
 
 #pragma unroll

@@ -1,4 +1,4 @@
-// What the mma.sync rungs share: how a block's tile is cut into warp tiles, how 16-bit tiles lie in shared
+// What the mma.sync variants share: how a block's tile is cut into warp tiles, how 16-bit tiles lie in shared
 // memory, how fragments are read from there, and the way of the sums to D. Device code only.
 #pragma once
 
@@ -35,11 +35,11 @@ struct MmaTile {
   static_assert(kBlockK % (16 * kWarpsK) == 0, "a warp multiplies whole k16 steps");
 };
 
-struct WarpPlace {
+struct WarpCoordinate {
   int m, n, k;  // in the grid of warps
 };
 template <class Tile>
-__device__ __forceinline__ WarpPlace warp_place() {
+__device__ __forceinline__ WarpCoordinate warp_coordinate() {
   const int warp = static_cast<int>(threadIdx.x) / 32;
   return {warp % Tile::kWarpsM, warp / Tile::kWarpsM % Tile::kWarpsN, warp / (Tile::kWarpsM * Tile::kWarpsN)};
 }
@@ -61,12 +61,12 @@ struct Fragments {
   std::uint32_t b[Tile::kFragmentsN][2];
 
   // `a_tile` and `b_tile` are shared addresses of one stage; `step` counts k16 steps within it.
-  __device__ __forceinline__ void load_a(int i, std::uint32_t a_tile, WarpPlace warp, int step) {
+  __device__ __forceinline__ void load_a(int i, std::uint32_t a_tile, WarpCoordinate warp, int step) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const int row = warp.m * Tile::kWarpM + i * 16 + lane % 16;
     ptx::ldmatrix_x4(a[i], a_tile + swizzled<Tile::kBlockK>(row, step * 2 + lane / 16));
   }
-  __device__ __forceinline__ void load_b(std::uint32_t b_tile, WarpPlace warp, int step) {
+  __device__ __forceinline__ void load_b(std::uint32_t b_tile, WarpCoordinate warp, int step) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll
     for (int j = 0; j < Tile::kFragmentsN; j += 2) {
@@ -77,7 +77,7 @@ struct Fragments {
       b[j + 1][0] = pair[2], b[j + 1][1] = pair[3];
     }
   }
-  __device__ __forceinline__ void load(std::uint32_t a_tile, std::uint32_t b_tile, WarpPlace warp, int step) {
+  __device__ __forceinline__ void load(std::uint32_t a_tile, std::uint32_t b_tile, WarpCoordinate warp, int step) {
 #pragma unroll
     for (int i = 0; i < Tile::kFragmentsM; ++i) load_a(i, a_tile, warp, step);
     load_b(b_tile, warp, step);
@@ -102,7 +102,7 @@ template <class Tile, class Out>
 __device__ __forceinline__ void drain_sums(const Sums<Tile>& sums, void* shared, bool gated, const Out& out) {
   using Four = Run<float, kDrained>;
   auto* slab = static_cast<float*>(shared);
-  const WarpPlace warp = warp_place<Tile>();
+  const WarpCoordinate warp = warp_coordinate<Tile>();
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int outputs = gated ? Tile::kBlockN / 2 : Tile::kBlockN;
   const int rows_per_pass = Tile::kThreads * kDrained / outputs;

@@ -1,5 +1,5 @@
-// What the tiled rungs share: a block's tile as quadrants of FMAs, with operands widened to float and transposed in two
-// buffers of shared memory. Device code only.
+// What the tiled variants share: a block's tile as quadrants of FMAs, with operands widened to float and transposed in
+// two buffers of shared memory. Device code only.
 #pragma once
 
 namespace noisefloor::product {

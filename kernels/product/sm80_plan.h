@@ -1,5 +1,5 @@
-// Which tile the sm_80 rungs use for a product, and into how many parts they split k. Pure functions of the product and
-// the number of SMs, so that workspace and launch agree, and tests need no GPU.
+// Which tile the sm_80 variants use for a product, and into how many parts they split k. Pure functions of the product
+// and the number of SMs, so that workspace and launch agree, and tests need no GPU.
 #pragma once
 
 #include <cstddef>
@@ -56,7 +56,7 @@ struct Sm80Plan {
 
 // The plan for a given tile and number of parts (lowered until every part has a step of k).
 Sm80Plan make_sm80_plan(const Extents& extents, Sm80Tile tile, int splits);
-// The plan that the rung uses: the fastest by a small model of its time (see sm80_plan.cpp).
+// The plan that the variant uses: the fastest by a small model of its time (see sm80_plan.cpp).
 Sm80Plan choose_sm80_plan(const Extents& extents, const DeviceInfo& device);
 // Partial sums: fp32, [splits][tiles_m * block_m][tiles_n * block_n]; nothing without a split.
 std::size_t sm80_workspace_bytes(const Sm80Plan& plan);

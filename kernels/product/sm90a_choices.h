@@ -1,4 +1,4 @@
-// The schedules of a ptx_sm90a rung as choices: what the tuner times, and tests force. Host code.
+// The schedules of a ptx_sm90a variant as choices: what the tuner times, and tests force. Host code.
 #pragma once
 
 #include <optional>

@@ -184,9 +184,10 @@ __device__ __forceinline__ void store_accumulator(float (&acc)[kCount], const Te
   }
 }
 
-// The partial sums of a block's share of a split tile, in its inbox (Inbox): the splits' one behind the other.
+// The partial sums of a block's share of a split tile, in its DSMEM buffer (DsmemBuffer): the splits' one behind the
+// other.
 struct Partials {
-  const float* inbox;
+  const float* dsmem;
   int splits, floats;  // of one split
 
   // Adds 8 columns of all splits, always in their order, so that the result does not depend on timing.
@@ -195,7 +196,7 @@ struct Partials {
     for (float& x : sum) x = 0;
 #pragma unroll 2
     for (int s = 0; s < splits; ++s) {
-      const float* from = inbox + s * floats + at;
+      const float* from = dsmem + s * floats + at;
       const float4 low = *reinterpret_cast<const float4*>(from);
       const float4 high = *reinterpret_cast<const float4*>(from + 4);
       sum[0] += low.x, sum[1] += low.y, sum[2] += low.z, sum[3] += low.w;

@@ -15,11 +15,11 @@ namespace noisefloor::product {
 // A step's kRows rows of A at `to`; neighbours in n bring an equal part each to all of them. kShares: whether there may
 // be neighbours; without any, what their parts take is not worked out before the first load.
 template <int kRows, bool kShares, int kConsumers>
-__device__ __forceinline__ void load_a(const Part<kConsumers>& part, const CUtensorMap* map, std::uint32_t to,
+__device__ __forceinline__ void load_a(const WarpRole<kConsumers>& role, const CUtensorMap* map, std::uint32_t to,
                                        std::uint32_t barrier, int column, int row) {
-  if (kShares && part.multicast_a > 1) {
-    const int first = part.n_rank * (kRows >> log2_of(part.multicast_a));
-    ptx::tma_load_2d_multicast(to + first * kRowBytes, map, barrier, column, row + first, part.multicast_mask_a());
+  if (kShares && role.multicast_a > 1) {
+    const int first = role.n_rank * (kRows >> log2_of(role.multicast_a));
+    ptx::tma_load_2d_multicast(to + first * kRowBytes, map, barrier, column, row + first, role.multicast_mask_a());
   } else {
     ptx::tma_load_2d(to, map, barrier, column, row);
   }
@@ -28,12 +28,12 @@ __device__ __forceinline__ void load_a(const Part<kConsumers>& part, const CUten
 // A step's rows of B, two halves of kHalf rows at `to`, the second `second_half` rows of the tensor behind the first;
 // their map's boxes have b_box_rows (sm90a_schedule.h). Neighbours in m bring an equal part each to all of them.
 template <int kHalf, bool kShares, int kConsumers>
-__device__ __forceinline__ void load_b(const Part<kConsumers>& part, const CUtensorMap* map, std::uint32_t to,
+__device__ __forceinline__ void load_b(const WarpRole<kConsumers>& role, const CUtensorMap* map, std::uint32_t to,
                                        std::uint32_t barrier, int column, int row, int second_half = kHalf) {
-  if (kShares && part.multicast > 1) {
-    const int first = part.m_rank * (2 * kHalf >> log2_of(part.multicast));
+  if (kShares && role.multicast > 1) {
+    const int first = role.m_rank * (2 * kHalf >> log2_of(role.multicast));
     const int behind = first < kHalf ? first : first - kHalf + second_half;
-    ptx::tma_load_2d_multicast(to + first * kRowBytes, map, barrier, column, row + behind, part.multicast_mask_b());
+    ptx::tma_load_2d_multicast(to + first * kRowBytes, map, barrier, column, row + behind, role.multicast_mask_b());
   } else {
     ptx::tma_load_2d(to, map, barrier, column, row);
     if (second_half != kHalf) ptx::tma_load_2d(to + kHalf * kRowBytes, map, barrier, column, row + second_half);
@@ -42,8 +42,8 @@ __device__ __forceinline__ void load_b(const Part<kConsumers>& part, const CUten
 
 // load(std::bool_constant): whether blocks share, as the loads above take it.
 template <int kConsumers, class Load>
-__device__ __forceinline__ void with_sharing(const Part<kConsumers>& part, const Load& load) {
-  if (part.sharing > 1)
+__device__ __forceinline__ void with_sharing(const WarpRole<kConsumers>& role, const Load& load) {
+  if (role.sharing > 1)
     load(std::true_type());
   else
     load(std::false_type());

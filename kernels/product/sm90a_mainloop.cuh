@@ -51,11 +51,11 @@ __device__ __forceinline__ int uniform(int shared) {
 // What a thread does. Warps of the consumers come first, which set up the barriers; then the producer's. Of its first,
 // one thread prefetches the maps; the warp (tma_warp) walks the steps, and an elected thread of it issues the loads.
 template <int kConsumers>
-struct Role {
+struct ThreadRole {
   int warp, lane, consumer;
   bool producer, tma_warp, first_of_producer;
 
-  __device__ __forceinline__ Role()
+  __device__ __forceinline__ ThreadRole()
       : warp(uniform(static_cast<int>(threadIdx.x) / 32)),
         lane(static_cast<int>(threadIdx.x) % 32),
         consumer(warp / 4),
@@ -66,10 +66,10 @@ struct Role {
 
 // That, and where its block is.
 template <int kConsumers>
-struct Part : Role<kConsumers>, Sharing {
+struct WarpRole : ThreadRole<kConsumers>, Sharing {
   int splits;
 
-  __device__ __forceinline__ Part(int blocks_of_multicast, int blocks_of_split, int blocks_of_multicast_a = 1)
+  __device__ __forceinline__ WarpRole(int blocks_of_multicast, int blocks_of_split, int blocks_of_multicast_a = 1)
       : Sharing(blocks_of_multicast, blocks_of_multicast_a,
                 blocks_of_multicast * blocks_of_multicast_a * blocks_of_split > 1
                     ? static_cast<int>(ptx::cluster_rank())
@@ -102,27 +102,27 @@ struct Barriers {
   // producer finds its first tile meanwhile. (A warp's threads would take turns: the instruction takes uniform
   // registers.) kReaders: consumers that read a stage. `expected` bytes will be received where tiles are split.
   template <int kReaders, int kConsumers>
-  __device__ __forceinline__ void init(const Part<kConsumers>& part, int stages, int expected) const {
+  __device__ __forceinline__ void init(const WarpRole<kConsumers>& role, int stages, int expected) const {
     if (!ptx::elect_one()) return;
 #pragma unroll 1
-    for (int stage = part.warp; stage < stages; stage += kConsumers * 4) {
+    for (int stage = role.warp; stage < stages; stage += kConsumers * 4) {
       ptx::mbarrier_init(full + stage * 8, 1);
-      ptx::mbarrier_init(empty + stage * 8, static_cast<std::uint32_t>(kReaders * 4 * part.givers()));
+      ptx::mbarrier_init(empty + stage * 8, static_cast<std::uint32_t>(kReaders * 4 * role.givers()));
     }
-    if (part.warp == 0) ptx::mbarrier_init(received, 1);
+    if (role.warp == 0) ptx::mbarrier_init(received, 1);
     ptx::fence_mbarrier_init();
-    if (part.warp == 0 && part.splits > 1)
+    if (role.warp == 0 && role.splits > 1)
       ptx::mbarrier_arrive_expect_tx(received, static_cast<std::uint32_t>(expected));
   }
 
   // A stage's consumer is done with it: one arrival per warp, in each block that may write the stage.
   template <int kConsumers>
-  __device__ __forceinline__ void release(const Part<kConsumers>& part, int stage) const {
-    if (part.sharing > 1) {
-      if (part.lane < part.givers())
+  __device__ __forceinline__ void release(const WarpRole<kConsumers>& role, int stage) const {
+    if (role.sharing > 1) {
+      if (role.lane < role.givers())
         ptx::mbarrier_arrive_cluster_relaxed(
-            ptx::map_to_rank(empty + stage * 8, static_cast<std::uint32_t>(part.giver(part.lane))));
-    } else if (part.lane == 0) {
+            ptx::map_to_rank(empty + stage * 8, static_cast<std::uint32_t>(role.giver(role.lane))));
+    } else if (role.lane == 0) {
       ptx::mbarrier_arrive(empty + stage * 8);
     }
   }
@@ -136,9 +136,9 @@ __device__ __forceinline__ void pin(Int&... numbers) {
 
 // All threads: the barriers are ready in every block that arrives on them.
 template <int kConsumers>
-__device__ __forceinline__ void meet(const Part<kConsumers>& part) {
+__device__ __forceinline__ void meet(const WarpRole<kConsumers>& role) {
   __syncwarp();
-  if (part.sharing > 1)
+  if (role.sharing > 1)
     ptx::cluster_meet();  // fence_mbarrier_init has released the barriers to the cluster
   else
     __syncthreads();
@@ -157,17 +157,17 @@ __device__ __forceinline__ void let_next_launch_start() {
   ptx::griddepcontrol_launch_dependents();
 }
 
-// A split tile's blocks exchange partial sums: each has an inbox (Inbox) for its share of them, the splits' one
-// behind the other. A consumer's warp says that no step reads its block's any more, from run_steps() or
-// await_inboxes().
-__device__ __forceinline__ void open_inbox() {
+// A split tile's blocks exchange partial sums: each has a buffer in DSMEM (DsmemBuffer) for its share of them, the
+// splits' one behind the other. A consumer's warp says that no step reads its block's any more, from run_steps() or
+// await_dsmem().
+__device__ __forceinline__ void open_dsmem() {
   __syncwarp();
   ptx::cluster_arrive_relaxed();
 }
-// Behind the products: all blocks' inboxes are open. What is sent there is counted by its `received`; a block's own
-// share goes to its inbox as plain stores, for which the caller needs a barrier.
-__device__ __forceinline__ void await_inboxes(int opens, int steps) {
-  if (opens >= steps) open_inbox();
+// Behind the products: all blocks' buffers are open. What is sent there is counted by its `received`; a block's own
+// share goes to its DSMEM buffer as plain stores, for which the caller needs a barrier.
+__device__ __forceinline__ void await_dsmem(int opens, int steps) {
+  if (opens >= steps) open_dsmem();
   __syncwarp();
   ptx::cluster_wait();
 }
@@ -178,12 +178,12 @@ __device__ __forceinline__ void await_sums(const Barriers& barriers) {
 
 // In ping-pong, consumers multiply in turns: a parity tells a stage's phase only from the one before, so the other
 // consumer must have seen all of its own.
-inline constexpr int kTurnBarrier = 3;  // and the next
-__device__ __forceinline__ void await_turn(int consumer) {
-  ptx::named_barrier_sync(static_cast<std::uint32_t>(kTurnBarrier + consumer), 2 * 128);
+inline constexpr int kOrderBarrier = 3;  // and the next
+__device__ __forceinline__ void await_order(int consumer) {
+  ptx::named_barrier_sync(static_cast<std::uint32_t>(kOrderBarrier + consumer), 2 * 128);
 }
-__device__ __forceinline__ void pass_turn(int consumer) {
-  ptx::named_barrier_arrive(static_cast<std::uint32_t>(kTurnBarrier + 1 - consumer), 2 * 128);
+__device__ __forceinline__ void pass_order(int consumer) {
+  ptx::named_barrier_arrive(static_cast<std::uint32_t>(kOrderBarrier + 1 - consumer), 2 * 128);
 }
 
 template <int kSubtiles, int kCount>
@@ -203,9 +203,9 @@ __device__ __forceinline__ void finish_products(float (&acc)[kSubtiles][kCount])
 // The warp that loads, behind its last load: `ring` stands behind the last stage that it filled. A split tile's
 // stages are awaited by leave_producer, so that the exchange of sums need not wait for them.
 template <int kConsumers>
-__device__ __forceinline__ void await_stages(const Part<kConsumers>& part, const Barriers& barriers, ptx::Ring ring,
+__device__ __forceinline__ void await_stages(const WarpRole<kConsumers>& role, const Barriers& barriers, ptx::Ring ring,
                                              int stages) {
-  if (part.sharing == 1 || part.splits > 1) return;
+  if (role.sharing == 1 || role.splits > 1) return;
 #pragma unroll 1
   for (int i = 0; i < stages; ++i, ring.advance(stages))
     ptx::mbarrier_wait(barriers.empty + ring.stage * 8, ring.parity ^ 1);
@@ -213,13 +213,13 @@ __device__ __forceinline__ void await_stages(const Part<kConsumers>& part, const
 
 // The producer's warps of a split tile: the split's `steps` filled the stages, one lane awaits each.
 template <int kConsumers>
-__device__ __forceinline__ void leave_producer(const Part<kConsumers>& part, const Barriers& barriers, int stages,
+__device__ __forceinline__ void leave_producer(const WarpRole<kConsumers>& role, const Barriers& barriers, int stages,
                                                int steps) {
   __syncwarp();
-  if (part.splits == 1) return;
-  ptx::cluster_meet();  // as the consumers do for their inboxes
-  if (part.sharing > 1) {
-    int lane;  // part.lane would take a register all the way here
+  if (role.splits == 1) return;
+  ptx::cluster_meet();  // as the consumers do for their DSMEM buffers
+  if (role.sharing > 1) {
+    int lane;  // role.lane would take a register all the way here
     asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
     const int behind_first = steps - 1 - lane;  // fillings from the lane's stage's first on
     if (lane < stages && behind_first >= 0)

@@ -1,4 +1,4 @@
-// The pieces in which ptx_sm90a rungs store an output tile by TMA, and gemm's brings its residual. Pure functions:
+// The pieces in which ptx_sm90a variants store an output tile by TMA, and gemm's brings its residual. Pure functions:
 // testable without a GPU.
 #pragma once
 

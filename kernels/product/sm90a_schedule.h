@@ -1,5 +1,5 @@
-// How the ptx_sm90a rungs cut a product into tiles, splits and clusters. Host code, pure functions: testable without a
-// GPU.
+// How the ptx_sm90a variants cut a product into tiles, splits and clusters. Host code, pure functions: testable without
+// a GPU.
 #pragma once
 
 #include <algorithm>
@@ -90,7 +90,7 @@ struct Sm90aKernel {
 };
 
 // Of a block with one tile, and of all blocks of its cluster, whose steps may be one fewer.
-struct Inbox {
+struct DsmemBuffer {
   int stage = 0;   // the first of its stages, which follow each other
   int opens = -1;  // behind this many steps all of them have been read for the last time; -1: there is none
 };
@@ -102,7 +102,7 @@ constexpr int stages_for(int bytes, int stage_bytes) {
 
 // `room` of a ring of `stages` (room <= stages), in blocks of which the longest has most_steps >= 1. Those stages are
 // taken that are free first and do not wrap.
-constexpr Inbox find_inbox(int most_steps, int stages, int room) {
+constexpr DsmemBuffer find_dsmem(int most_steps, int stages, int room) {
   const int rounds = most_steps / stages, begun = most_steps - rounds * stages;  // stages of the last round, if begun
   if (begun + room <= stages) {
     const int last = most_steps - stages + room;  // steps up to the last that reads the last of these stages
@@ -113,8 +113,8 @@ constexpr Inbox find_inbox(int most_steps, int stages, int room) {
 
 // Opens no sooner than behind `steps`: where none of a second ring's stages has to come back later. The GPU does not
 // hold a warp in barrier.cluster.arrive, but compute-sanitizer does until all have arrived.
-constexpr Inbox opened_behind(const Inbox& inbox, int steps) {
-  return inbox.opens < 0 || inbox.opens >= steps ? inbox : Inbox{inbox.stage, steps};
+constexpr DsmemBuffer opened_behind(const DsmemBuffer& dsmem, int steps) {
+  return dsmem.opens < 0 || dsmem.opens >= steps ? dsmem : DsmemBuffer{dsmem.stage, steps};
 }
 
 // The counts that follow from a tile, a multicast and a split.
@@ -122,9 +122,9 @@ Sm90aSchedule make_schedule(const Sm90aKernel& kernel, const Sm90aProduct& produ
                             int sm_count, int multicast_a = 1);
 
 // Where the blocks of a split tile exchange sums: in `room` of the schedule's stages. None where tiles are whole.
-constexpr Inbox inbox_of(const Sm90aSchedule& schedule, std::int64_t k_steps, int room) {
+constexpr DsmemBuffer dsmem_of(const Sm90aSchedule& schedule, std::int64_t k_steps, int room) {
   if (schedule.splits == 1) return {};
-  return find_inbox(schedule.longest_split(k_steps), schedule.stages, room);
+  return find_dsmem(schedule.longest_split(k_steps), schedule.stages, room);
 }
 
 // Which tensor the weights are: gemm's b, a convolution's w.
@@ -152,7 +152,7 @@ std::optional<Sm90aSchedule> find_schedule(const Sm90aKernel& kernel, const Sm90
 
 // The product as each tile cuts it.
 using ProductFor = std::function<Sm90aProduct(const Sm90aTile&)>;
-// What a rung asks the model with: for fits of its constants to timings (tools/fit).
+// What a variant asks the model with: for fits of its constants to timings (tools/fit).
 struct Sm90aModel {
   Sm90aKernel kernel;
   ProductFor product_for;

@@ -17,10 +17,10 @@ struct TileIndex {
 
 // Tiles in the order of groups of kGroupM clusters, column by column within a group: blocks that run at the same time
 // then share rows of A and of B in L2.
-class TileOrder {
+class Rasterisation {
  public:
   // At most 2^31 - 1 tiles.
-  constexpr TileOrder(std::int64_t m_clusters, std::int64_t n_tiles)
+  constexpr Rasterisation(std::int64_t m_clusters, std::int64_t n_tiles)
       : tiles_(static_cast<int>(m_clusters * n_tiles)),
         last_group_(static_cast<int>(m_clusters / kGroupM)),
         group_(static_cast<int>(std::min<std::int64_t>(kGroupM * n_tiles, INT32_MAX))),

@@ -1,9 +1,9 @@
 // q_sample for sm_90a: blocks fed by the bulk copy engine (kernels/device/bulk_pipeline.cuh), 512 vectors of each input
 // a tile; noise drawn in 16 bits by copies that each thread makes for itself (drawn_ring.cuh).
 //
-// Better than tensor_core_sm80: no multiply-add is in vain, and it takes fp32, too. What differs from tiled, the rung
-// above: the loads in flight live in shared memory and do not depend on occupancy, and a block lives for several tiles.
-// Honours programmatic dependent launch.
+// Better than tensor_core_sm80: no multiply-add is in vain, and it takes fp32, too. What differs from tiled, the
+// variant before: the loads in flight live in shared memory and do not depend on occupancy, and a block lives for
+// several tiles. Honours programmatic dependent launch.
 //
 // Requires: as tiled.
 // Bound: memory traffic, 6 bytes an element (bf16, noise given) or 4 (drawn); drawing takes about 160 instructions per

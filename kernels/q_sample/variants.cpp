@@ -1,4 +1,4 @@
-// The ladder of q_sample. What each rung does is in README.md.
+// The variants of q_sample. What each variant does is in README.md.
 #include "kernels/device/limits.h"
 #include "kernels/q_sample/q_sample.h"
 

@@ -32,7 +32,7 @@ struct Problem {
   }
   std::int64_t out_channels() const { return channels + skip_channels; }
   std::int64_t total() const { return n * out_h() * out_w() * out_channels(); }  // elements of y
-  // No arithmetic: the rungs that are about arithmetic do not apply.
+  // No arithmetic: the variants that are about arithmetic do not apply.
   bool moves_data() const { return op != Operation::average_down2; }
 };
 
@@ -45,7 +45,7 @@ struct Tensors {
 
 using Definition = OpDefinition<Problem, Tensors>;
 extern const Definition definition;
-Definition::Ladder variants;  // variants.cpp; best last
+Definition::Variants variants;  // variants.cpp; best last
 // Each in the file of its name.
 Definition::Launcher launch_host, launch_naive, launch_tiled, launch_tensor_core_sm80, launch_ptx_sm90a;
 

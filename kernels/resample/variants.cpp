@@ -1,4 +1,4 @@
-// The ladder of resample. What each rung does is in README.md.
+// The variants of resample. What each variant does is in README.md.
 #include "kernels/device/limits.h"
 #include "kernels/resample/resample.h"
 

@@ -4,7 +4,7 @@
 // What differs from tiled: x0 before its clamp and all of x_next but its x0 term come out of mma.sync m16n8k16.
 //
 // Requires: an image's length that is a multiple of 8.
-// Bound: memory traffic, as every rung; each lane loads only 2 of the inputs, so that a thread has fewer bytes in
+// Bound: memory traffic, as every variant; each lane loads only 2 of the inputs, so that a thread has fewer bytes in
 // flight than tiled's. README.md: why it does not win.
 // Numerics: fp32 sums as the tensor core makes them (truncated alignment); inputs must be finite: infinity times a zero
 // coefficient is NaN here. Drawn noise is added after the product, in fp32.

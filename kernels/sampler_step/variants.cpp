@@ -1,4 +1,4 @@
-// The ladder of sampler_step. What each rung does is in README.md.
+// The variants of sampler_step. What each variant does is in README.md.
 #include "kernels/sampler_step/sampler_step.h"
 
 namespace noisefloor::sampler_step {

@@ -1,4 +1,4 @@
-// The ladder of temporal_attention. What each rung does better than the one below is in README.md.
+// The variants of temporal_attention. What each variant does better than the one below is in README.md.
 #include "kernels/device/limits.h"
 #include "kernels/temporal_attention/temporal_attention.h"
 

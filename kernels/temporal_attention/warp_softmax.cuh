@@ -1,5 +1,5 @@
-// The softmax of the tensor-core rungs: logits in the accumulators of mma.sync, turned into its A operand. Device code
-// only.
+// The softmax of the tensor-core variants: logits in the accumulators of mma.sync, turned into its A operand. Device
+// code only.
 #pragma once
 
 #include <cfloat>

@@ -50,7 +50,7 @@ struct Tensors {
 
 using Definition = OpDefinition<Problem, Tensors>;
 extern const Definition definition;
-Definition::Ladder variants;  // variants.cpp; best last
+Definition::Variants variants;  // variants.cpp; best last
 // Each in the file of its name.
 Definition::Launcher launch_host, launch_naive, launch_tiled, launch_tensor_core_sm80, launch_ptx_sm90a;
 // The embedding and the hidden layer in fp32, [batch, channels] and [batch, hidden]; none without a perceptron.

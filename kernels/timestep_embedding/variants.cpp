@@ -1,4 +1,4 @@
-// The ladder of timestep_embedding. What each rung does better than the one below is in README.md.
+// The variants of timestep_embedding. What each variant does better than the one below is in README.md.
 #include <algorithm>
 
 #include "kernels/timestep_embedding/timestep_embedding.h"

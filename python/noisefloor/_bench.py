@@ -1,4 +1,4 @@
-"""noisefloor.bench: measures a Python function as a row beside the ladder and the libraries."""
+"""noisefloor.bench: measures a Python function as a row beside our variants and the libraries."""
 
 import csv
 import json
@@ -63,7 +63,7 @@ def require_texts(**arguments):
 
 def bench(op, plugin, *, problems=None, problem=None, dtypes="bf16", name="mine", can_run=None, variants=None, device=None, out=None, fresh=False,
           quiet=False):  # fmt: skip
-    """Measures `plugin` as a row of `op` in its own process, with the ladder and the libraries beside it.
+    """Measures `plugin` as a row of `op` in its own process, with our variants and the libraries beside it.
 
     plugin: launch(problem, tensors), or the name of a .py or .so file. problems: networks or sets of problems, comma-separated. Or give
     problem: one problem's text. variants: the others to measure, "" for none; by default all that the device runs. out: a run folder to

@@ -2,7 +2,7 @@
 
 from torch import nn
 
-from noisefloor._laid_out import NOMINAL
+from noisefloor._packed import NOMINAL
 from noisefloor._layers import Conv2d, GroupNorm
 from noisefloor._replacement import Replacement, judged, misfit, need, parameter
 
@@ -41,7 +41,7 @@ class Upsample2D(Replacement):
                w=(conv.out_channels, *conv.kernel_size, conv.in_channels))
 
     def put(self, undo):
-        self.module.conv.forward.lay_out(self.name, True)
+        self.module.conv.forward.pack(self.name, True)
         super().put(undo)
 
     def __call__(self, hidden_states, output_size=None, *args, **kwargs):

@@ -4,7 +4,7 @@ import textwrap
 
 COMMON = {
     "out": "the output to write into, or a tuple of outputs. None makes a new one, of the first given output's framework, else of the first tensor's.",
-    "variant": 'one of noisefloor.variants("{op}"). None takes the plan\'s, else the best of the ladder that can run the problem there.',
+    "variant": 'one of noisefloor.variants("{op}"). None takes the plan\'s, else the best that can run the problem there.',
     "dtype": "{dtypes}, or their PyTorch or NumPy types. Needed if the tensors do not determine it.",
     "stream": "for tensors on a GPU: a CUDA stream or its number. None is the framework's current stream.",
     "plan": "a noisefloor.Plan or its file, which has the variant of each problem. None takes that of noisefloor.use_plan, if any.",

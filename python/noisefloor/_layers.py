@@ -9,7 +9,7 @@ import weakref
 import torch
 from torch import nn
 
-from noisefloor._laid_out import NOMINAL, LaidOut
+from noisefloor._packed import NOMINAL, Packed
 from noisefloor._operators import OPERATORS
 from noisefloor._replacement import Replacement, judged, misfit, need, parameter
 
@@ -51,7 +51,7 @@ class Conv2d(Replacement):
         judged("conv2d", module.weight.dtype, x=(1, NOMINAL, NOMINAL, cin), w=(cout, kernel, kernel, cin), stride=module.stride[0], pad=module.padding[0])
 
     def put(self, undo):
-        self.laid_out, weight = {}, self.module.weight
+        self.packed, weight = {}, self.module.weight
         if not weight.is_contiguous(memory_format=torch.channels_last):
             kept = weakref.ref(weight)  # an offload may have dropped it, or put it elsewhere for a while
 
@@ -62,15 +62,15 @@ class Conv2d(Replacement):
 
             undo.append(back)
             rearrange(weight, torch.channels_last)
-        self.lay_out(self.name, False)
+        self.pack(self.name, False)
         super().put(undo)
 
-    def lay_out(self, name, upsample):
+    def pack(self, name, upsample):
         """For a variant that does not read the weights themselves."""
         weight = self.module.weight
-        made = LaidOut(self.module, name, upsample) if LaidOut.serves(weight) else None
+        made = Packed(self.module, name, upsample) if Packed.serves(weight) else None
         if made is not None and made.arguments["prepared"] is not None:
-            self.laid_out[upsample, weight.dtype, weight.device] = made
+            self.packed[upsample, weight.dtype, weight.device] = made
 
     def __call__(self, input):
         weight = parameter(self.module, "weight")
@@ -79,16 +79,16 @@ class Conv2d(Replacement):
         return self.convolve(weight, input)
 
     def convolve(self, weight, x, residual=None, upsample=False, **more):
-        conv, kept = self.module, self.laid_out
-        laid_out = kept.get((upsample, weight.dtype, weight.device)) if kept else None  # none after the network was moved
-        if laid_out is not None:
-            more |= laid_out.arguments_for(weight)
+        conv, kept = self.module, self.packed
+        packed = kept.get((upsample, weight.dtype, weight.device)) if kept else None  # none after the network was moved
+        if packed is not None:
+            more |= packed.arguments_for(weight)
         if residual is not None:
             more["residual"] = channels_last(residual)
         y = OPERATORS["conv2d"](channels_last(x), weight.permute(0, 2, 3, 1).contiguous(), parameter(conv, "bias"), stride=conv.stride[0], pad=conv.padding[0],
                                 upsample=upsample, **more)
-        if laid_out is not None:
-            laid_out.was_made_of(weight)
+        if packed is not None:
+            packed.was_made_of(weight)
         return channels_first(y)
 
 

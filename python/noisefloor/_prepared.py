@@ -34,7 +34,7 @@ class Prepared:
         return [given[name] for name in self.open]
 
     def __repr__(self):
-        size = "nothing laid out" if self.memory is None else f"{self.memory.nbytes} bytes laid out"
+        size = "nothing packed" if self.memory is None else f"{self.memory.nbytes} bytes packed"
         return f"<noisefloor.prepare({self.op!r}): variant {self.variant}, {self.dtype}, {size}, takes {', '.join(self.open)}>"
 
 

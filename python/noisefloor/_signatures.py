@@ -16,7 +16,7 @@ TYPES_OF_COMMON = {"out": "Array | Sequence[Array | None] | None", "variant": "s
 
 @dataclasses.dataclass(frozen=True)
 class Variant:
-    """A variant of an op: a rung of its ladder."""
+    """A variant of an op."""
 
     name: str
     kind: str

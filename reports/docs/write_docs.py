@@ -183,8 +183,8 @@ def totals(name: str) -> str:
     environment = json.loads((folder / "env.json").read_text())
     return (f"{environment['device']}, driver {environment['driver']}, CUDA {environment['cuda_runtime']}, commit `{environment['commit']}`, bf16, us: "
             "time x count over all problems. Serial: warm with ordinary edges between our kernels too. Ours is the own variant with the shortest cold time of each problem, the library cuDNN or cuBLASLt, PyTorch the "
-            "row of it with the shortest; a duel may be another variant's; of a whole network the library is the plan of library kernels. Won, lost, equal "
-            "(within 3 %) and unresolved count problems against the fastest baseline, warm: by the duel where there was one, else by medians; the worst "
+            "row of it with the shortest; a paired comparison may be another variant's; of a whole network the library is the plan of library kernels. Won, lost, equal "
+            "(within 3 %) and unresolved count problems against the fastest baseline, warm: by that where there was one, else by medians; the worst "
             "ratio is our time over its. A problem with a shortcut is one-key attention or an upsampled convolution. Blank: not every "
             "problem has a time.\n\n"
             + table(["network", "op", "problems", "ours, cold", "ours, warm", "ours, serial", *(f"{who}, {state}" for who in ("library", "PyTorch") for state in ("cold", "warm")),

@@ -52,8 +52,8 @@ constexpr EvidenceFigure kEvidence[] = {
      "roof, if that is at most 20 us."},
     {"launch_pct", Source::launch, "%", "launch_us over the cold time."},
     {"warm_pct", Source::optional, "%", "Warm time over the cold time."},
-    {"rival_ratio", Source::run, "x",
-     "The cold time over that of the fastest other row of the problem; by their duel if they had one."},
+    {"competitor_ratio", Source::run, "x",
+     "The cold time over that of the fastest other row of the problem; of their paired comparison if they had one."},
     {"clock_pct", Source::optional, "%",
      "SM clock of the cold launches, in percent of the clock at which the ceiling was measured."},
     {"load", Source::optional},
@@ -91,19 +91,20 @@ std::pair<std::string, const char*> why_unknown(Source source, const SweepRow& r
           "{ncu}"};
 }
 
-std::vector<Explanation::Rival> rivals_of(const RunFiles& run, const SweepRow& row) {
-  std::vector<Explanation::Rival> rivals;
+std::vector<Explanation::Competitor> competitors_of(const RunFiles& run, const SweepRow& row) {
+  std::vector<Explanation::Competitor> competitors;
   for (const SweepRow& other : run.rows) {
     if (&other == &row || other.problem_id() != row.problem_id() || other.device != row.device || !is_timed(other))
       continue;
     double times = *row.time_cold_us / *other.time_cold_us;
-    const bool duel = row.rival == other.variant && row.duel_cold,
-               its_duel = other.rival == row.variant && other.duel_cold;
-    if (duel || its_duel) times = duel ? 1 / *row.duel_cold : *other.duel_cold;
-    rivals.push_back({&other, times, duel || its_duel});
+    const bool paired = row.paired_with == other.variant && row.speedup_cold,
+               its_pair = other.paired_with == row.variant && other.speedup_cold;
+    if (paired || its_pair) times = paired ? 1 / *row.speedup_cold : *other.speedup_cold;
+    competitors.push_back({&other, times, paired || its_pair});
   }
-  std::stable_sort(rivals.begin(), rivals.end(), [](const auto& a, const auto& b) { return a.times > b.times; });
-  return rivals;
+  std::stable_sort(competitors.begin(), competitors.end(),
+                   [](const auto& a, const auto& b) { return a.times > b.times; });
+  return competitors;
 }
 
 Explanation::Unknown& unknown_for(Explanation& explanation, const std::string& why, const std::string& how) {
@@ -118,8 +119,9 @@ Explanation explain(const RunFiles& run, const SweepRow& row, const CeilingTable
   Explanation explanation;
   explanation.row = &row;
   RowFigures figures(run, row, ceilings);
-  if (is_timed(row)) explanation.rivals = rivals_of(run, row);
-  if (!explanation.rivals.empty()) figures.set_rival(*explanation.rivals.front().row, explanation.rivals.front().times);
+  if (is_timed(row)) explanation.competitors = competitors_of(run, row);
+  if (!explanation.competitors.empty())
+    figures.set_competitor(*explanation.competitors.front().row, explanation.competitors.front().times);
   for (const ExplainRule& rule : explain_rules()) {
     figures.set("findings", static_cast<double>(explanation.findings.size()));
     if (figures.holds(rule.condition))
@@ -160,11 +162,12 @@ std::string explanation_text(const Explanation& explanation) {
     for (const auto& one : explanation.evidence) lines.push_back({one.name, one.text, one.unit, one.description});
     text += "\n" + aligned(lines);
   }
-  if (!explanation.rivals.empty()) {
+  if (!explanation.competitors.empty()) {
     std::vector<Cells> lines{{"the same problem by", "kind", "cold us", "times as fast"}};
-    for (const auto& rival : explanation.rivals)
-      lines.push_back({rival.row->variant, rival.row->kind, fmt::format("{:.2f}", *rival.row->time_cold_us),
-                       fmt::format("{:.3f}{}", rival.times, rival.duel ? " (duel)" : "")});
+    for (const auto& competitor : explanation.competitors)
+      lines.push_back({competitor.row->variant, competitor.row->kind,
+                       fmt::format("{:.2f}", *competitor.row->time_cold_us),
+                       fmt::format("{:.3f}{}", competitor.times, competitor.paired ? " (paired)" : "")});
     text += "\n" + aligned(lines);
   }
   for (const Explanation::Unknown& unknown : explanation.unknown)
@@ -176,17 +179,17 @@ std::string explanation_text(const Explanation& explanation) {
 std::string explanation_json(const Explanation& explanation) {
   using Json = nlohmann::ordered_json;
   const SweepRow& row = *explanation.row;
-  Json findings = Json::array(), evidence = Json::object(), rivals = Json::array(), unknown = Json::array();
+  Json findings = Json::array(), evidence = Json::object(), competitors = Json::array(), unknown = Json::array();
   for (const auto& one : explanation.findings)
     findings.push_back({{"rule", one.rule}, {"sentence", one.sentence}, {"experiment", one.experiment}});
   for (const auto& one : explanation.evidence)
     evidence[one.name] = {{"value", one.value ? Json(*one.value) : Json(one.text)}, {"unit", one.unit}};
-  for (const auto& one : explanation.rivals)
-    rivals.push_back({{"variant", one.row->variant},
-                      {"kind", one.row->kind},
-                      {"time_cold_us", *one.row->time_cold_us},
-                      {"times_as_fast", one.times},
-                      {"duel", one.duel}});
+  for (const auto& one : explanation.competitors)
+    competitors.push_back({{"variant", one.row->variant},
+                           {"kind", one.row->kind},
+                           {"time_cold_us", *one.row->time_cold_us},
+                           {"times_as_fast", one.times},
+                           {"paired", one.paired}});
   for (const auto& one : explanation.unknown)
     unknown.push_back({{"figures", one.names}, {"why", one.why}, {"how", one.how}});
   const auto number = [](const std::optional<double>& value) { return value ? Json(*value) : Json(); };
@@ -202,7 +205,7 @@ std::string explanation_json(const Explanation& explanation) {
                     {"time_warm_us", number(row.time_warm_us)},
                     {"findings", findings},
                     {"evidence", evidence},
-                    {"rivals", rivals},
+                    {"competitors", competitors},
                     {"unknown", unknown}};
   return all.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

@@ -15,7 +15,7 @@ namespace noisefloor {
 
 // A condition is comparisons joined by " and ": FIGURE < NUMBER (also <=, >, >=), FIGURE = WORD|WORD, FIGURE has WORD.
 // One whose figure is not known does not hold. In sentence and experiment {name} stands for a figure;
-// {why_above_roof}, {options} and {duel_options} (its rival's too) may be blank, {ncu} is a command.
+// {why_above_roof}, {options} and {pair_options} (its competitor's too) may be blank, {ncu} is a command.
 struct ExplainRule {
   const char *name, *condition, *sentence, *experiment;
 };
@@ -32,7 +32,7 @@ class RowFigures {
   std::optional<double> number(std::string_view name) const;
   std::string text(std::string_view name) const;  // of numbers three digits; empty: not known
   void set(const std::string& name, double value) { numbers_[name] = value; }
-  void set_rival(const SweepRow& rival, double times_as_fast);
+  void set_competitor(const SweepRow& competitor, double times_as_fast);
   // Both throw std::logic_error for a name that no row has, and for what is not written as said above.
   bool holds(std::string_view condition) const;
   std::string filled(std::string_view text) const;
@@ -55,15 +55,15 @@ struct Explanation {
     std::vector<std::string> names;
     std::string why, how;
   };
-  struct Rival {
+  struct Competitor {
     const SweepRow* row;
-    double times;  // this row's cold time over the rival's: above 1 the rival is faster
-    bool duel;     // by a duel
+    double times;  // this row's cold time over the competitor's: above 1 the competitor is faster
+    bool paired;   // by a paired comparison
   };
   const SweepRow* row = nullptr;
   std::vector<Finding> findings;  // the first is what limits
   std::vector<Evidence> evidence;
-  std::vector<Rival> rivals;  // fastest first
+  std::vector<Competitor> competitors;  // fastest first
   std::vector<Unknown> unknown;
 };
 // `row` is one of the run's; both outlive the result.

@@ -94,9 +94,9 @@ RowFigures::RowFigures(const RunFiles& run, const SweepRow& row, const CeilingTa
     const Ceiling* ceiling = ceilings.find(name);
     return ceiling == nullptr ? Number() : Number(ceiling->value);
   };
-  texts_["rival"].clear();  // the column names whom it met in a duel; here, who is fastest
+  texts_["competitor"].clear();  // who is fastest
   insertions_["why_above_roof"] = why_above_roof(row);
-  insertions_["options"] = insertions_["duel_options"] = (on_host(row) ? " --device host" : "") + plugin_option(row);
+  insertions_["options"] = insertions_["pair_options"] = (on_host(row) ? " --device host" : "") + plugin_option(row);
   insertions_["ncu"] =
       filled(on_host(row)         ? "perf record noisefloor run {op}/{problem}/{dtype}/{variant}{options}"
              : row.plugin.empty() ? "scripts/ncu {op}/{problem}/{dtype}/{variant}"
@@ -129,10 +129,10 @@ RowFigures::RowFigures(const RunFiles& run, const SweepRow& row, const CeilingTa
     put("clock_pct", ratio(row.sm_clock_mhz, ceiling->sm_clock_mhz, 100));
 }
 
-void RowFigures::set_rival(const SweepRow& rival, double times_as_fast) {
-  texts_["rival"] = rival.variant;
-  if (rival.plugin != texts_["plugin"]) insertions_["duel_options"] += plugin_option(rival);
-  numbers_["rival_ratio"] = times_as_fast;
+void RowFigures::set_competitor(const SweepRow& competitor, double times_as_fast) {
+  texts_["competitor"] = competitor.variant;
+  if (competitor.plugin != texts_["plugin"]) insertions_["pair_options"] += plugin_option(competitor);
+  numbers_["competitor_ratio"] = times_as_fast;
 }
 
 std::optional<double> RowFigures::number(std::string_view name) const {

@@ -13,7 +13,7 @@ constexpr ExplainRule kRules[] = {
     {"failed", "status = cuda_error", "The launch failed: {reason}.", "Run it alone under compute-sanitizer: " RUN "."},
     {"refused", "status = unsupported_problem|unsupported_arch|not_built|no_device",
      "The variant cannot run here ({status}): {reason}.",
-     "Take another rung: noisefloor run {op} --problem {problem} --dtype {dtype}{options} says of each whether it "
+     "Take another variant: noisefloor run {op} --problem {problem} --dtype {dtype}{options} says of each whether it "
      "runs, and why not."},
     {"out_of_memory", "status = out_of_memory", "It does not fit into the device's memory: {reason}.",
      "Take a smaller batch, or a variant with less workspace."},
@@ -34,7 +34,7 @@ constexpr ExplainRule kRules[] = {
      "Another kernel gains little. Do fewer FLOPs (a shortcut of the formula), or use a faster dtype."},
     {"power", "throttle has sw_power_cap and clock_pct < 97",
      "The power cap: the SM clock was {clock_pct} % of the clock at which the ceiling was measured.",
-     "Compare in turns, at the same clock: noisefloor duel. To raise the clock, move less data."},
+     "Compare in turns, at the same clock: noisefloor pair. To raise the clock, move less data."},
     // The launch, not the work.
     {"launch", "launch_pct >= 50",
      "The launch: the run's shortest other launch takes {launch_us} us, {launch_pct} % of this row's cold time.",
@@ -62,7 +62,7 @@ constexpr ExplainRule kRules[] = {
     // No unit is busy.
     {"no_tensor_cores", "bound has tensor and tensor_pipe_pct < 2 and balance >= 1",
      "The tensor cores are idle ({tensor_pipe_pct} %), though the problem has {ai} FLOPs a byte.",
-     "Take a tensor-core rung: noisefloor list variants --ops {op}."},
+     "Take a tensor-core variant: noisefloor list variants --ops {op}."},
     {"spills", "spill_bytes > 0",
      "Each thread keeps {spill_bytes} bytes in local memory: spills, or arrays indexed at run time.",
      "Build with -Xptxas -v, and use fewer registers: smaller tiles for each thread, unrolled indices."},
@@ -83,8 +83,9 @@ constexpr ExplainRule kRules[] = {
      "In a network its input is already in L2: judge it by warm time, or prefetch weights during the launch."},
     {"many_kernels", "kernels > 1", "A launch is {kernels} kernels, and each waits for the one before.",
      "Fuse them, or let them overlap (programmatic launch, a cluster or cooperative grid)."},
-    {"rival", "rival_ratio > 1.03", "Not the device: {rival} is {rival_ratio} times as fast on the same problem.",
-     "noisefloor duel {op} {variant} {rival} --problem {problem} --dtype {dtype}{duel_options}; then {ncu}."},
+    {"competitor", "competitor_ratio > 1.03",
+     "Not the device: {competitor} is {competitor_ratio} times as fast on the same problem.",
+     "noisefloor pair {op} {variant} {competitor} --problem {problem} --dtype {dtype}{pair_options}; then {ncu}."},
     {"short_samples", "stop = time_cap",
      "The median is not known to half a percent, because sampling reached its time limit.",
      "Measure again on a quieter machine before you trust small differences."},

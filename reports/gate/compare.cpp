@@ -93,7 +93,7 @@ const char* to_string(Phase phase) {
 
 std::optional<PhaseSamples> phase_samples(const RunFiles& run, const SweepRow& row, Phase phase) {
   const RowSamples& samples = run.samples_of(row);
-  const auto slots = static_cast<std::size_t>(std::max(row.places.value_or(1), 1L));
+  const auto slots = static_cast<std::size_t>(std::max(row.buffer_slots.value_or(1), 1L));
   if (phase == Phase::cold)
     return in_cycles({samples.cold_us, samples.cold_batches, {}, slots}, samples.cold_mhz, row.sm_clock_mhz);
   if (!row.time_warm_serial_us) return std::nullopt;

@@ -50,7 +50,7 @@ std::vector<std::string> differences_of(const std::vector<MergePart>& parts) {
   std::vector<std::string> notes;
   for (const auto& [name, words] : kOfOneMachine)
     if (const Json values = of_parts(parts, name); differ(values) && std::string_view(name) != "load_average")
-      notes.push_back(fmt::format("the parts are of different {}: {}", words, values.dump()));
+      notes.push_back(fmt::format("the shards are of different {}: {}", words, values.dump()));
   return notes;
 }
 

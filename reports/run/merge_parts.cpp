@@ -127,25 +127,25 @@ std::vector<std::string> missing_of(const std::vector<MergePart>& parts) {
   };
   std::map<std::string, Split> splits;  // by the choice of cases
   for (const MergePart& part : parts) {
-    if (!part.shard) cannot_merge(part.folder, "is not a part of a split sweep, as others are");
+    if (!part.shard) cannot_merge(part.folder, "is not a shard of a split sweep, as others are");
     const ShardRecord& record = *part.shard;
     Split& split = splits.try_emplace(record.selection, Split{&part}).first->second;
     if (record.shard.count != split.first->shard->shard.count)
       cannot_merge(part.folder,
-                   fmt::format("is part {} of the sweep that {} is part {} of: they were cut differently",
+                   fmt::format("is shard {} of the sweep that {} is shard {} of: they were cut differently",
                                record.shard.text(), split.first->folder.string(), split.first->shard->shard.text()));
     if (!split.seen.insert(record.shard.index).second)
-      cannot_merge(part.folder, fmt::format("part {} is there twice", record.shard.text()));
+      cannot_merge(part.folder, fmt::format("shard {} is there twice", record.shard.text()));
     std::set<CaseId> ids;
     const std::set<CaseId> own(record.cases.begin(), record.cases.end());
     for (const SweepRow& row : part.rows) {
       if (!own.contains(row))
-        cannot_merge(part.folder, fmt::format("holds {}, which is not of part {}", row.name(), record.shard.text()));
+        cannot_merge(part.folder, fmt::format("holds {}, which is not of shard {}", row.name(), record.shard.text()));
       ids.insert(row);
     }
     const auto lacking = std::count_if(own.begin(), own.end(), [&](const CaseId& id) { return !ids.contains(id); });
     if (lacking > 0)
-      missing.push_back(fmt::format("{} of the {} cases of part {}{}", lacking, own.size(), record.shard.text(),
+      missing.push_back(fmt::format("{} of the {} cases of shard {}{}", lacking, own.size(), record.shard.text(),
                                     splits.size() > 1 ? " (" + part.folder.string() + ")" : ""));
   }
   for (const auto& [selection, split] : splits) {
@@ -155,7 +155,7 @@ std::vector<std::string> missing_of(const std::vector<MergePart>& parts) {
       if (!split.seen.contains(index)) absent.push_back(std::to_string(index));
     if (!absent.empty())
       missing.insert(missing.begin(),
-                     fmt::format("part {} of {}{}", fmt::join(absent, ", "), count,
+                     fmt::format("shard {} of {}{}", fmt::join(absent, ", "), count,
                                  splits.size() > 1 ? " (of the sweep of " + split.first->folder.string() + ")" : ""));
   }
   return missing;

@@ -32,7 +32,7 @@ MergePart read_merge_part(const std::filesystem::path& folder);  // every timed 
 void require_one_origin(const std::vector<MergePart>& parts);
 // One build of the commit, and one file of each plugin.
 void require_one_build(const std::vector<MergePart>& parts);
-// What a split sweep lacks, in words. Throws where parts are of different cuts, or hold what is not theirs.
+// What a split sweep lacks, in words. Throws where shards are of different cuts, or hold what is not theirs.
 std::vector<std::string> missing_of(const std::vector<MergePart>& parts);
 // In what the parts' GPUs and machines differ, in words, one note each.
 std::vector<std::string> differences_of(const std::vector<MergePart>& parts);

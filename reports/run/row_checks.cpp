@@ -58,8 +58,8 @@ void check_against_samples(const SweepRow& row, const RowSamples& taken) {
     require_median("time_warm_serial_us", *row.time_warm_serial_us, serial ? "warm_serial_us" : "warm_us",
                    serial ? taken.warm_serial_us : taken.warm_us);
   const auto& edges = serial ? taken.warm_serial_edge_us : taken.warm_edge_us;
-  if (row.edge_us && !edges.empty())
-    require_median("edge_us", *row.edge_us, serial ? "warm_serial_edge_us" : "warm_edge_us", edges);
+  if (row.edge_latency_us && !edges.empty())
+    require_median("edge_latency_us", *row.edge_latency_us, serial ? "warm_serial_edge_us" : "warm_edge_us", edges);
 }
 
 }  // namespace noisefloor

@@ -102,11 +102,11 @@ void claim_shard(const std::filesystem::path& folder, const std::optional<ShardR
   const auto refuse = [&](const std::string& what) {
     throw std::runtime_error(fmt::format("{}: {}; give another --out, or --fresh", folder.string(), what));
   };
-  if (known && !record) refuse(fmt::format("is part {} of a sweep that was split (--shard)", known->shard.text()));
+  if (known && !record) refuse(fmt::format("is shard {} of a sweep that was split (--shard)", known->shard.text()));
   if (!record || (known && *known == *record)) return;
   if (known && (known->shard.index != record->shard.index || known->shard.count != record->shard.count))
-    refuse(fmt::format("is part {}, this is {}", known->shard.text(), record->shard.text()));
-  if (known) refuse(fmt::format("is part {} of another choice of cases", known->shard.text()));
+    refuse(fmt::format("is shard {}, this is {}", known->shard.text(), record->shard.text()));
+  if (known) refuse(fmt::format("is shard {} of another choice of cases", known->shard.text()));
   if (has_rows) refuse("holds rows of a sweep that was not split");
   std::vector<std::string> names;
   for (const CaseId& one : record->cases) names.push_back(one.name());

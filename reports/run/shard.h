@@ -29,7 +29,7 @@ struct ShardRecord {
   std::vector<std::size_t> places = {};  // of each of them among all; empty in a folder of an earlier version
   bool operator==(const ShardRecord& other) const;
 };
-// Problems are dealt out in turn, op by op and dtype by dtype, so that each part has as many of each as any other, to
+// Problems are dealt out in turn, op by op and dtype by dtype, so that each shard has as many of each as any other, to
 // one.
 ShardRecord make_shard_record(const Shard& shard, const std::vector<CaseId>& all);
 

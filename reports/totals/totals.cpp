@@ -7,8 +7,8 @@
 #include <set>
 
 #include "reports/run/csv.h"
-#include "reports/run/duel_ratio.h"
 #include "reports/run/files.h"
+#include "reports/run/pair_ratio.h"
 
 namespace noisefloor {
 namespace {
@@ -46,8 +46,9 @@ bool is_baseline(const NetworkTotal& total) {
 
 // Of a row's comparison.
 std::optional<Ratio> warm_ratio(const SweepRow& row) {
-  if (row.rival.empty() || !row.duel_warm || !row.duel_warm_low || !row.duel_warm_high) return std::nullopt;
-  return Ratio{*row.duel_warm, *row.duel_warm_low, *row.duel_warm_high};
+  if (row.paired_with.empty() || !row.speedup_warm || !row.speedup_warm_low || !row.speedup_warm_high)
+    return std::nullopt;
+  return Ratio{*row.speedup_warm, *row.speedup_warm_low, *row.speedup_warm_high};
 }
 
 // How much faster than the other side; nothing without warm times. Of two that were compared, the row that was written
@@ -55,7 +56,7 @@ std::optional<Ratio> warm_ratio(const SweepRow& row) {
 std::optional<Ratio> ratio_of(const SweepRow* mine, bool met_other_side, const SweepRow* other) {
   if (mine == nullptr || other == nullptr) return std::nullopt;
   const auto own = warm_ratio(*mine), theirs = warm_ratio(*other);
-  if (theirs && other->rival == mine->variant && mine->rival != other->variant) return theirs->inverse();
+  if (theirs && other->paired_with == mine->variant && mine->paired_with != other->variant) return theirs->inverse();
   if (own && met_other_side) return own;
   const double ratio = *other->time_warm_us / *mine->time_warm_us;
   // Medians that were taken apart have no interval: alike is equal, anything else is what it seems.
@@ -64,8 +65,8 @@ std::optional<Ratio> ratio_of(const SweepRow* mine, bool met_other_side, const S
 }
 
 void judge(NetworkTotal& total, const std::optional<Ratio>& ratio, const std::string& problem) {
-  int* const counts[] = {&total.won, &total.lost, &total.equal, &total.unresolved};  // as DuelVerdict has them
-  ++*counts[static_cast<std::size_t>(ratio ? verdict_of(*ratio) : DuelVerdict::unresolved)];
+  int* const counts[] = {&total.won, &total.lost, &total.equal, &total.unresolved};  // as PairVerdict has them
+  ++*counts[static_cast<std::size_t>(ratio ? verdict_of(*ratio) : PairVerdict::unresolved)];
   if (!ratio || (total.worst_ratio && 1 / ratio->value <= *total.worst_ratio)) return;
   total.worst_ratio = 1 / ratio->value;
   total.worst_problem = problem;

@@ -36,11 +36,11 @@ struct NetworkTotal {
   double serial_microseconds = 0;  // warm, with ordinary edges
   int problems = 0, missing = 0, warm_missing = 0, serial_missing = 0;
   // Problem by problem, warm, against the other side: ours against the fastest baseline, a baseline against our
-  // fastest. By the duel where the row had one, else by the medians. A problem that the other side has no time of does
-  // not count.
+  // fastest. By the paired comparison where the row had one, else by the medians. A problem that the other side has no
+  // time of does not count.
   int won = 0, lost = 0;
   int equal = 0;                           // within kAlike
-  int unresolved = 0;                      // a duel that left it open, or no warm times
+  int unresolved = 0;                      // a paired comparison that left it open, or no warm times
   std::optional<double> worst_ratio = {};  // largest time over the other side's
   std::string worst_problem = {};
   // The sums without the problems that have a shortcut (kernels/core/cost.h), and how many those are. Empty where a row

@@ -134,7 +134,7 @@ WRONG = {
     "a count of warm samples that are not there": (replace_column("warm_samples", "999999"), ALL),
     "a share above 100 percent": (replace_column("waited_pct", "101"), ALL),
     "no process": (replace_column("processes", "0"), ALL),
-    "half a place": (replace_column("places", "0.5"), ALL),
+    "half a slot": (replace_column("buffer_slots", "0.5"), ALL),
     "an error above its tolerance": (replace_column("max_rel_error", "1e30"), ALL),
     "a doubled row": (twice("sweep.csv", 2), ALL),
     "doubled samples": (twice("samples.jsonl", 0), ALL),

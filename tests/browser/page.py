@@ -17,7 +17,7 @@ except ImportError:
     webdriver = None
 
 ROOT = Path(__file__).resolve().parents[2]
-RECORDED = ROOT / "tests" / "reports" / "older_run"  # which stays as it is when a record grows
+RECORDED = ROOT / "tests" / "reports" / "older_run"  # which stays as it is when others are published
 PROGRAM = os.environ.get("NOISEFLOOR_BINARY", "")
 DESKTOP, PHONE = (1360, 900), (390, 844)
 

@@ -1,4 +1,4 @@
-"""A sweep of a few gemms in three parts, each a run folder, for the tests of `merge`."""
+"""A sweep of a few gemms in three shards, each a run folder, for the tests of `merge`."""
 
 import csv
 import json
@@ -43,25 +43,25 @@ class Split:
     def sweep(self, out, *more):
         return sweep(self.problems, out, *more)
 
-    def part(self, index, count=3, *more):
-        return self.sweep(self.folder / f"part{index}", "--shard", f"{index}/{count}", *more)
+    def shard(self, index, count=3, *more):
+        return self.sweep(self.folder / f"shard{index}", "--shard", f"{index}/{count}", *more)
 
-    def merge(self, *more, parts=(1, 2, 3)):
-        return run("merge", *(self.folder / f"part{index}" for index in parts), "--out", self.folder / "merged", *more)
+    def merge(self, *more, shards=(1, 2, 3)):
+        return run("merge", *(self.folder / f"shard{index}" for index in shards), "--out", self.folder / "merged", *more)
 
 
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory):
     split = Split(tmp_path_factory.mktemp("split"))
     for index in (1, 2, 3):
-        result = split.part(index)
+        result = split.shard(index)
         assert result.returncode == 0, result.stderr
     return split
 
 
 @pytest.fixture
 def split(swept, tmp_path):
-    """A copy of the parts, to be spoilt."""
+    """A copy of the shards, to be spoilt."""
     for folder in swept.folder.iterdir():
         shutil.copytree(folder, tmp_path / folder.name)
     copy = object.__new__(Split)

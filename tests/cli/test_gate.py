@@ -307,7 +307,7 @@ def test_kernels_are_as_recorded():
     toolkit = recorded[0]["toolkit"]
     architectures = ",".join(sorted({row["arch"].removeprefix("sm_") for row in recorded}))
     if f"CUDA {toolkit} architectures {architectures}\n" not in run("devices").stdout:
-        pytest.skip(f"the record is of CUDA {toolkit} for {architectures}, which gives out registers in its own way")
+        pytest.skip(f"the baseline is of CUDA {toolkit} for {architectures}, which gives out registers in its own way")
     folders = [str(folder) for folder in Path(sys.prefix).glob("lib/python3*/site-packages/nvidia/*/bin")]
     path = os.pathsep.join([os.environ.get("PATH", ""), *folders])
     if not shutil.which("cuobjdump", path=path):
@@ -316,7 +316,7 @@ def test_kernels_are_as_recorded():
     assert result.returncode == 0, result.stdout[-4000:] + result.stderr
 
 
-def test_a_build_for_fewer_architectures_does_not_replace_the_record(tmp_path):
+def test_a_build_for_fewer_architectures_does_not_replace_the_baseline(tmp_path):
     folders = [str(folder) for folder in Path(sys.prefix).glob("lib/python3*/site-packages/nvidia/*/bin")]
     path = os.pathsep.join([os.environ.get("PATH", ""), *folders])
     if "architectures" not in run("devices").stdout or not shutil.which("cuobjdump", path=path):

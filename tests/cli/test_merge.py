@@ -1,4 +1,4 @@
-"""A sweep that is split into parts, and the parts made one run folder again."""
+"""A sweep that is split into shards, and the shards made one run folder again."""
 
 import csv
 import json
@@ -13,12 +13,12 @@ pytestmark = needs_program
 
 
 def test_merged_parts_are_the_sweep_that_was_not_split(split):
-    result = split.merge(parts=(3, 1, 2))  # in any order
+    result = split.merge(shards=(3, 1, 2))  # in any order
     assert result.returncode == 0, result.stderr
     merged = split.folder / "merged"
     assert sizes(merged) == list(SIZES)
     assert {row["status"] for row in rows(merged)} == {"ok"}
-    lines = {line for index in (1, 2, 3) for line in (split.folder / f"part{index}" / "samples.jsonl").read_text().splitlines()}
+    lines = {line for index in (1, 2, 3) for line in (split.folder / f"shard{index}" / "samples.jsonl").read_text().splitlines()}
     assert set((merged / "samples.jsonl").read_text().splitlines()) == lines
     environment = json.loads((merged / "env.json").read_text())
     assert len(environment["merged_from"]) == len(environment["command_lines"]) == 3
@@ -32,7 +32,7 @@ def test_merged_parts_are_the_sweep_that_was_not_split(split):
 
 def test_ceilings_are_the_median(split):
     for index, factor in ((1, 1), (2, 7), (3, 2)):
-        file = split.folder / f"part{index}" / "ceilings.csv"
+        file = split.folder / f"shard{index}" / "ceilings.csv"
         lines = [line.split(",") for line in file.read_text().splitlines()]
         for line in lines[1:]:
             line[1] = str(100 * factor)
@@ -44,35 +44,35 @@ def test_ceilings_are_the_median(split):
 
 def test_parts_are_of_one_build_and_of_one_version_of_each_library(split):
     first = {"pytorch": "2.11.0", "triton": "3.6.0", "cudnn": "9.13.0", "plugin mine.so": "old"}
-    edit_json(split.folder / "part2" / "env.json", **first)  # the others have none of its rows
+    edit_json(split.folder / "shard2" / "env.json", **first)  # the others have none of its rows
     assert split.merge().returncode == 0
     assert json.loads((split.folder / "merged" / "env.json").read_text())["pytorch"] == "2.11.0"
     for changed, says in (({"pytorch": "2.12.0"}, "is of PyTorch 'pytorch 2.12.0, triton 3.6.0', the folders before it of"),
-                          ({"cudnn": "9.14.1"}, "part3: is of cudnn '9.14.1', the folders before it of '9.13.0'"),
-                          ({"plugin mine.so": "new"}, "part3: is of another build: 'plugin mine.so' is \"new\", in "),
-                          ({"build_type": "Debug"}, "part3: is of another build: 'build_type' is \"Debug\", in ")):
-        edit_json(split.folder / "part3" / "env.json", **first | changed)
+                          ({"cudnn": "9.14.1"}, "shard3: is of cudnn '9.14.1', the folders before it of '9.13.0'"),
+                          ({"plugin mine.so": "new"}, "shard3: is of another build: 'plugin mine.so' is \"new\", in "),
+                          ({"build_type": "Debug"}, "shard3: is of another build: 'build_type' is \"Debug\", in ")):
+        edit_json(split.folder / "shard3" / "env.json", **first | changed)
         result = split.merge("--replace")
         assert result.returncode == 2 and says in result.stderr, result.stderr
     assert sizes(split.folder / "merged") == list(SIZES), "what was merged before stays"
 
 
 def test_code_without_a_name_is_no_code_like_another(split):
-    for part in (1, 2, 3):
-        spoil_commit(split, part, "unknown")
+    for shard in (1, 2, 3):
+        spoil_commit(split, shard, "unknown")
     result = split.merge()
-    assert result.returncode == 2 and "part2: is of commit 'unknown'" in result.stderr, result.stderr
-    assert "commit: unknown and unknown" in run("compare", split.folder / "part1", split.folder / "part1").stdout
+    assert result.returncode == 2 and "shard2: is of commit 'unknown'" in result.stderr, result.stderr
+    assert "commit: unknown and unknown" in run("compare", split.folder / "shard1", split.folder / "shard1").stdout
 
 
 def test_parts_of_several_gpus_are_told_apart(split):
     for index, watts in ((1, 700), (2, 700.0), (3, 650)):
-        edit_json(split.folder / f"part{index}" / "env.json", gpu_uuid=f"GPU-{index}", power_limit_w=watts, ecc="on", load_average=index)
-        set_gpu(split.folder / f"part{index}", [f"GPU-{index}"] * 2)
-    result = split.merge(parts=(3, 1, 2))
+        edit_json(split.folder / f"shard{index}" / "env.json", gpu_uuid=f"GPU-{index}", power_limit_w=watts, ecc="on", load_average=index)
+        set_gpu(split.folder / f"shard{index}", [f"GPU-{index}"] * 2)
+    result = split.merge(shards=(3, 1, 2))
     assert result.returncode == 0, result.stderr
     notes = [line for line in result.stderr.splitlines() if line.startswith("note:")]
-    assert notes == ['note: the parts are of different GPUs: ["GPU-3","GPU-1","GPU-2"]', "note: the parts are of different power limits in W: [650,700,700.0]"]
+    assert notes == ['note: the shards are of different GPUs: ["GPU-3","GPU-1","GPU-2"]', "note: the shards are of different power limits in W: [650,700,700.0]"]
     merged = split.folder / "merged"
     assert [row["gpu_uuid"] for row in rows(merged)] == ["GPU-1", "GPU-2", "GPU-3", "GPU-1", "GPU-2"]
     environment = json.loads((merged / "env.json").read_text())
@@ -94,27 +94,27 @@ def test_a_merge_names_problems_whose_rows_are_of_two_gpus(split, tmp_path):
 
 def test_parts_of_several_sweeps_are_merged_at_once(split, tmp_path):
     assert split.sweep(tmp_path / "other", "--dtypes", "fp16", "--shard", "1/1").returncode == 0
-    result = run("merge", *(split.folder / f"part{index}" for index in (1, 2, 3)), tmp_path / "other", "--out", tmp_path / "both")
+    result = run("merge", *(split.folder / f"shard{index}" for index in (1, 2, 3)), tmp_path / "other", "--out", tmp_path / "both")
     assert result.returncode == 0, result.stderr
     assert [(row["dtype"], row["problem"].split(",")[0]) for row in rows(tmp_path / "both")] == [
         (dtype, f"m={size}") for dtype in ("bf16", "fp16") for size in SIZES]
-    result = run("merge", split.folder / "part1", tmp_path / "other", "--out", tmp_path / "some", "--partial")
-    assert result.returncode == 0 and f"missing: part 2, 3 of 3 (of the sweep of {split.folder / 'part1'})" in result.stderr
+    result = run("merge", split.folder / "shard1", tmp_path / "other", "--out", tmp_path / "some", "--partial")
+    assert result.returncode == 0 and f"missing: shard 2, 3 of 3 (of the sweep of {split.folder / 'shard1'})" in result.stderr
 
 
 def test_columns_of_another_version_are_kept(split):
-    """One part has a column that nobody here knows, and its columns in another order; another its cases as version 0.1 named them."""
-    part = split.folder / "part2"
-    there = rows(part)
-    with open(part / "sweep.csv", "w", newline="") as file:
+    """One shard has a column that nobody here knows, and its columns in another order; another its cases as version 0.1 named them."""
+    shard = split.folder / "shard2"
+    there = rows(shard)
+    with open(shard / "sweep.csv", "w", newline="") as file:
         writer = csv.DictWriter(file, ["of_later", *reversed(there[0])], lineterminator="\n")
         writer.writeheader()
         writer.writerows({**row, "of_later": f"later, {row['problem']}"} for row in there)
     for name, value in (("networks.csv", "n"), ("cases.csv", "c")):
-        file = part / name
+        file = shard / name
         lines = file.read_text().splitlines()
         file.write_text("".join(line + (",of_later\n" if i == 0 else f",{value}{i}\n") for i, line in enumerate(lines)))
-    old = split.folder / "part3" / "shard.json"
+    old = split.folder / "shard3" / "shard.json"
     edit_json(old, cases=[case.replace("/", "|") for case in json.loads(old.read_text())["cases"]])
     result = split.merge()
     assert result.returncode == 0, result.stderr
@@ -132,35 +132,35 @@ def test_columns_of_another_version_are_kept(split):
 
 def test_more_parts_than_cases(split):
     for index in range(1, 8):
-        assert split.part(index, 7, "--fresh").returncode == 0
-    assert rows(split.folder / "part7") == []
-    result = split.merge(parts=range(1, 8))
+        assert split.shard(index, 7, "--fresh").returncode == 0
+    assert rows(split.folder / "shard7") == []
+    result = split.merge(shards=range(1, 8))
     assert result.returncode == 0, result.stderr
     assert sizes(split.folder / "merged") == list(SIZES)
 
 
 def spoil_device(split):
-    file = split.folder / "part2" / "sweep.csv"
-    device = rows(split.folder / "part2")[0]["device"]
+    file = split.folder / "shard2" / "sweep.csv"
+    device = rows(split.folder / "shard2")[0]["device"]
     file.write_text(file.read_text().replace(device, "Another"))
 
 
-def spoil_commit(split, part=2, name="abc"):
+def spoil_commit(split, shard=2, name="abc"):
     """Of the folder as a whole."""
-    folder = split.folder / f"part{part}"
+    folder = split.folder / f"shard{shard}"
     edit_json(folder / "env.json", commit=name)
     (folder / "sweep.csv").write_text((folder / "sweep.csv").read_text().replace(rows(folder)[0]["commit"], name))
 
 
 def drop_line(name):
     def spoil(split):
-        file = split.folder / "part2" / name
+        file = split.folder / "shard2" / name
         file.write_text("".join(file.read_text().splitlines(keepends=True)[:-1]))
     return spoil
 
 
 def double_network(split):
-    file = split.folder / "part2" / "networks.csv"
+    file = split.folder / "shard2" / "networks.csv"
     header, line, *_ = file.read_text().splitlines()
     count = header.split(",").index("count")
     cells = next(csv.reader([line]))
@@ -171,32 +171,32 @@ def double_network(split):
 
 def duplicate(split):
     for name in ("sweep.csv", "samples.jsonl"):
-        file = split.folder / "part2" / name
-        file.write_text(file.read_text() + (split.folder / "part1" / name).read_text().splitlines(keepends=True)[-1])
+        file = split.folder / "shard2" / name
+        file.write_text(file.read_text() + (split.folder / "shard1" / name).read_text().splitlines(keepends=True)[-1])
 
 
 @pytest.mark.parametrize(
     "spoil, says",
     [
-        (lambda split: shutil.rmtree(split.folder / "part2"), "part2: no such folder"),
-        (lambda split: (split.folder / "part2" / "sweep.csv").unlink(), "part2: no sweep.csv there"),
-        (spoil_commit, "part2: is of commit 'abc', the folders before it of"),
-        (lambda split: edit_json(split.folder / "part2" / "env.json", commit="abc"), "part2/env.json says 'abc'"),
-        (lambda split: edit_json(split.folder / "part2" / "env.json", driver="1.2"), "part2: is of driver '1.2'"),
-        (lambda split: (edit_json(split.folder / "part2" / "env.json", device="Another"), spoil_device(split)), "part2: is of device 'Another'"),
-        (lambda split: edit_json(split.folder / "part2" / "env.json", device="Another"), "part2/env.json says 'Another'"),
-        (spoil_device, "part2/sweep.csv:2: the row of gemm/m=2,n=8,k=8/bf16/host is of device 'Another'"),
-        (drop_line("sweep.csv"), "missing: 1 of the 2 cases of part 2/3"),
+        (lambda split: shutil.rmtree(split.folder / "shard2"), "shard2: no such folder"),
+        (lambda split: (split.folder / "shard2" / "sweep.csv").unlink(), "shard2: no sweep.csv there"),
+        (spoil_commit, "shard2: is of commit 'abc', the folders before it of"),
+        (lambda split: edit_json(split.folder / "shard2" / "env.json", commit="abc"), "shard2/env.json says 'abc'"),
+        (lambda split: edit_json(split.folder / "shard2" / "env.json", driver="1.2"), "shard2: is of driver '1.2'"),
+        (lambda split: (edit_json(split.folder / "shard2" / "env.json", device="Another"), spoil_device(split)), "shard2: is of device 'Another'"),
+        (lambda split: edit_json(split.folder / "shard2" / "env.json", device="Another"), "shard2/env.json says 'Another'"),
+        (spoil_device, "shard2/sweep.csv:2: the row of gemm/m=2,n=8,k=8/bf16/host is of device 'Another'"),
+        (drop_line("sweep.csv"), "missing: 1 of the 2 cases of shard 2/3"),
         (drop_line("samples.jsonl"), "samples.jsonl lacks the samples of gemm/m=5"),
         (drop_line("ceilings.csv"), "ceilings.csv"),
         (double_network, "' is there twice, first in line 2"),
-        (duplicate, "part2: holds gemm/m=4,n=8,k=8/bf16/host, which is not of part 2/3"),
-        (lambda split: (split.folder / "part2" / "shard.json").unlink(), "part2: is not a part of a split sweep"),
-        (lambda split: (split.folder / "part2" / "shard.json").write_text("{"), "shard.json: not the shard.json of a sweep"),
-        (lambda split: edit_json(split.folder / "part2" / "shard.json", shard="1/3"), "part 1/3 is there twice"),
-        (lambda split: edit_json(split.folder / "part2" / "shard.json", selection="0"), "part 1, 3 of 3 (of the sweep of"),
-        (lambda split: edit_json(split.folder / "part2" / "shard.json", shard="2/4"), "they were cut differently"),
-        (lambda split: edit_json(split.folder / "part2" / "shard.json", places=[1]), "has not as many places as cases"),
+        (duplicate, "shard2: holds gemm/m=4,n=8,k=8/bf16/host, which is not of shard 2/3"),
+        (lambda split: (split.folder / "shard2" / "shard.json").unlink(), "shard2: is not a shard of a split sweep"),
+        (lambda split: (split.folder / "shard2" / "shard.json").write_text("{"), "shard.json: not the shard.json of a sweep"),
+        (lambda split: edit_json(split.folder / "shard2" / "shard.json", shard="1/3"), "shard 1/3 is there twice"),
+        (lambda split: edit_json(split.folder / "shard2" / "shard.json", selection="0"), "shard 1, 3 of 3 (of the sweep of"),
+        (lambda split: edit_json(split.folder / "shard2" / "shard.json", shard="2/4"), "they were cut differently"),
+        (lambda split: edit_json(split.folder / "shard2" / "shard.json", places=[1]), "has not as many places as cases"),
     ],
 )
 def test_what_cannot_be_merged_is_named(spoil, says, split):
@@ -209,19 +209,19 @@ def test_what_cannot_be_merged_is_named(spoil, says, split):
 
 
 def test_a_missing_part(split):
-    result = split.merge(parts=(1, 3))
-    assert result.returncode == 2 and "missing: part 2 of 3; sweep again" in result.stderr
+    result = split.merge(shards=(1, 3))
+    assert result.returncode == 2 and "missing: shard 2 of 3; sweep again" in result.stderr
     assert not (split.folder / "merged").exists()
-    result = split.merge("--partial", parts=(1, 3))
-    assert result.returncode == 0 and "missing: part 2 of 3" in result.stderr
+    result = split.merge("--partial", shards=(1, 3))
+    assert result.returncode == 0 and "missing: shard 2 of 3" in result.stderr
     assert sizes(split.folder / "merged") == [1, 3, 4]
-    for run_folder in ("merged", "part1"):  # what they lack would never be missed again
+    for run_folder in ("merged", "shard1"):  # what they lack would never be missed again
         refused = run("gate", "accept", "--baseline", split.folder / "base", "--candidate", split.folder / run_folder)
         assert refused.returncode == 2 and "shard" in refused.stderr and "--force" in refused.stderr, refused
 
 
 def test_only_what_a_merge_wrote_is_replaced(split):
-    assert split.merge("--partial", parts=(1, 3)).returncode == 0
+    assert split.merge("--partial", shards=(1, 3)).returncode == 0
     refused = split.merge()
     assert refused.returncode == 2 and "is there already; give another --out, or --replace" in refused.stderr
     assert sizes(split.folder / "merged") == [1, 3, 4]
@@ -229,7 +229,7 @@ def test_only_what_a_merge_wrote_is_replaced(split):
     assert split.merge("--replace").returncode == 0
     assert sizes(split.folder / "merged") == list(SIZES)
     assert (split.folder / "merged" / "captures").is_dir()
-    inside = split.folder / "merged" / "part"
+    inside = split.folder / "merged" / "shard"
     shutil.copytree(split.folder / "merged", inside)
     refused = run("merge", inside, "--out", split.folder / "merged", "--replace")
     assert refused.returncode == 2 and "lies within --out" in refused.stderr and inside.is_dir()
@@ -258,7 +258,7 @@ def test_runs_that_were_not_split_must_not_share_cases(split, tmp_path):
 
 
 def test_an_incorrect_row_is_merged_and_said(split):
-    file = split.folder / "part3" / "sweep.csv"
+    file = split.folder / "shard3" / "sweep.csv"
     file.write_text(file.read_text().replace(",ok,", ",incorrect,"))
     result = split.merge()
     assert result.returncode == 1 and "1 cases are incorrect" in result.stderr

@@ -77,7 +77,7 @@ def command_of(command, files):
 
 
 def ran(place, words, **how):
-    """Once more where the threads of a duel had to wait for a core."""
+    """Once more where the threads of a paired comparison had to wait for a core."""
     for _ in range(10):
         result = subprocess.run([PROGRAM, *words], cwd=place, capture_output=True, timeout=500, **how)
         if b"waited for a core" not in result.stdout + result.stderr:

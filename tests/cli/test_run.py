@@ -8,11 +8,11 @@ from tests.cli.program import needs_program, run
 pytestmark = needs_program
 
 
-def test_a_duel_of_equals_on_the_host(tmp_path):
-    out = tmp_path / "duels.csv"
+def test_a_pair_of_equals_on_the_host(tmp_path):
+    out = tmp_path / "pairs.csv"
     for _ in range(10):  # beside other tests its threads may have to wait for a core, which it says
         result = run("pair", "gemm", "host", "host", "--device", "host", "--problem", "m=64,n=64,k=64", "--out", out)
-        if "no duel: threads waited for a core" not in result.stdout:
+        if "not compared: threads waited for a core" not in result.stdout:
             break
         assert result.returncode == 2
     assert result.returncode == 0, result.stderr
@@ -20,7 +20,7 @@ def test_a_duel_of_equals_on_the_host(tmp_path):
     [row] = csv.DictReader(out.read_text().splitlines())
     assert row["first"] == row["second"] == "host" and float(row["cold"]) > 0 and int(row["rounds"]) >= 12
     refused = run("pair", "gemm", "host", "naive", "--device", "host", "--problem", "m=64,n=64,k=64")
-    assert refused.returncode == 2 and "no duel: naive: needs a CUDA device" in refused.stdout
+    assert refused.returncode == 2 and "not compared: naive: needs a CUDA device" in refused.stdout
 
 
 def test_run_compares_variants():

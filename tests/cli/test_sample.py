@@ -72,7 +72,7 @@ def test_an_image_does_not_depend_on_its_batch(tmp_path):
     np.testing.assert_allclose(together["images"][2], alone["images"][0], rtol=0, atol=1e-4)
 
 
-def test_levels_embedded_ahead_draw_the_same(tmp_path):
+def test_hoisted_levels_draw_the_same(tmp_path):
     arguments = "--count", 7, "--steps", 3  # from six images on sums on a host do not depend on how many there are
     plain, ahead = (sample(tmp_path, *arguments, *more, name=f"{len(more)}") for more in (("--without", "hoisting"), ()))
     assert (plain["images"] == ahead["images"]).all()

@@ -1,4 +1,4 @@
-"""`sweep --shard`: a part of a sweep's problems, which resumes and is not taken for another."""
+"""`sweep --shard`: a shard of a sweep's problems, which resumes and is not taken for another."""
 
 import json
 
@@ -11,33 +11,33 @@ pytestmark = needs_program
 
 
 def test_parts_are_every_third_problem(swept):
-    assert [sizes(swept.folder / f"part{index}") for index in (1, 2, 3)] == [[1, 4], [2, 5], [3]]
+    assert [sizes(swept.folder / f"shard{index}") for index in (1, 2, 3)] == [[1, 4], [2, 5], [3]]
 
 
 def test_a_part_is_of_one_driver(split):
-    driver = json.loads((split.folder / "part1" / "env.json").read_text())["driver"]
-    edit_json(split.folder / "part1" / "env.json", driver="1.2")
-    result = split.part(1)
+    driver = json.loads((split.folder / "shard1" / "env.json").read_text())["driver"]
+    edit_json(split.folder / "shard1" / "env.json", driver="1.2")
+    result = split.shard(1)
     assert result.returncode == 2 and f"holds rows of driver 1.2, this is {driver}" in result.stderr
 
 
 def test_a_part_resumes_and_is_not_taken_for_another(split):
-    part = split.folder / "part1"
-    before = (part / "sweep.csv").read_text()
-    assert "2 cases are already in" in split.part(1).stderr
+    shard = split.folder / "shard1"
+    before = (shard / "sweep.csv").read_text()
+    assert "2 cases are already in" in split.shard(1).stderr
     for out, more, says in [
-        (part, ["--shard", "2/3"], "is part 1/3, this is 2/3"),
-        (part, ["--shard", "1/4"], "is part 1/3, this is 1/4"),
-        (part, ["--shard", "1/3", "--dtypes", "fp16"], "is part 1/3 of another choice of cases"),
-        (part, [], "is part 1/3 of a sweep that was split"),
-        (split.folder / "part2", ["--shard", "1/1"], "is part 2/3"),
-        (part, ["--shard", ""], "--shard: its value is empty"),
-        (part, ["--shard", "0/3"], "--shard is '0/3', not I/N with I from 1 to N and N up to"),
+        (shard, ["--shard", "2/3"], "is shard 1/3, this is 2/3"),
+        (shard, ["--shard", "1/4"], "is shard 1/3, this is 1/4"),
+        (shard, ["--shard", "1/3", "--dtypes", "fp16"], "is shard 1/3 of another choice of cases"),
+        (shard, [], "is shard 1/3 of a sweep that was split"),
+        (split.folder / "shard2", ["--shard", "1/1"], "is shard 2/3"),
+        (shard, ["--shard", ""], "--shard: its value is empty"),
+        (shard, ["--shard", "0/3"], "--shard is '0/3', not I/N with I from 1 to N and N up to"),
     ]:
         result = split.sweep(out, *more)
         assert result.returncode == 2 and says in result.stderr, result.stderr
-    assert (part / "sweep.csv").read_text() == before
-    assert split.part(1, 4, "--fresh").returncode == 0
+    assert (shard / "sweep.csv").read_text() == before
+    assert split.shard(1, 4, "--fresh").returncode == 0
 
 
 @pytest.mark.parametrize("text", ["0/3", "4/3", "1", "1/", "/3", "a/b", "1/0", "-1/3", "1/10001", "1/3/4", " 1/3"])

@@ -135,9 +135,9 @@ TEST(PipelineOnGpu, ProgrammaticLaunchChangesNoBitOfARecordedCall) {
 
 TEST(PipelineOnGpu, ProgrammaticLaunchChangesNoBitOfASampledPicture) {
   if (device().description().info.compute_capability < 90) GTEST_SKIP() << "needs sm_90";
-  for (const std::int64_t levels_ahead : {0, 35}) {
+  for (const std::int64_t hoisted_levels : {0, 35}) {
     const Network network =
-        require_network("digits").build({.batch = 16, .sampling = true, .levels_ahead = levels_ahead});
+        require_network("digits").build({.batch = 16, .sampling = true, .hoisted_levels = hoisted_levels});
     const Checkpoint checkpoint(kDigits);
     const Plan plan(device(), suite(), count_problems(network.graph), {});
     Executor executor(device(), network, checkpoint, plan);
@@ -156,12 +156,12 @@ TEST(PipelineOnGpu, ProgrammaticLaunchChangesNoBitOfASampledPicture) {
 }
 
 // Other kernels sum for other numbers of rows: the pictures are near, and those of wrong levels would not be.
-TEST(PipelineOnGpu, LevelsEmbeddedAheadDrawNearlyTheSame) {
+TEST(PipelineOnGpu, HoistedLevelsDrawNearlyTheSame) {
   const std::vector<int> labels{1, 4, 7, 9};
   std::vector<std::vector<float>> pictures;
-  for (const std::int64_t levels_ahead : {0, 9}) {
+  for (const std::int64_t hoisted_levels : {0, 9}) {
     const Network network = require_network("digits").build(
-        {.batch = 4, .dtype = DType::fp32, .sampling = true, .levels_ahead = levels_ahead});
+        {.batch = 4, .dtype = DType::fp32, .sampling = true, .hoisted_levels = hoisted_levels});
     const Checkpoint checkpoint(kDigits);
     const Plan plan(device(), suite(), count_problems(network.graph), {});
     Executor executor(device(), network, checkpoint, plan);
@@ -204,9 +204,9 @@ TEST(PipelineOnGpu, BatchesOfOneSamplerAreThoseOfManySamplers) {
                                  {.solver = Solver::pndm, .steps = 7},
                                  {.solver = Solver::edm_heun, .steps = 5, .churn = 10},
                                  {.solver = Solver::ddpm, .schedule = Schedule::linear, .steps = 5}};
-  for (const std::int64_t levels_ahead : {0, 9}) {
+  for (const std::int64_t hoisted_levels : {0, 9}) {
     const Network network =
-        require_network("digits").build({.batch = 4, .sampling = true, .levels_ahead = levels_ahead});
+        require_network("digits").build({.batch = 4, .sampling = true, .hoisted_levels = hoisted_levels});
     const Checkpoint checkpoint(kDigits);
     const Plan plan(device(), suite(), count_problems(network.graph), {});
     Executor executor(device(), network, checkpoint, plan);

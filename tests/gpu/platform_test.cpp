@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "bench/measure/short_edges.h"
+#include "bench/measure/edge_latency.h"
 #include "bench/platform/child_process.h"
 #include "bench/platform/cuda_kernels.h"
 #include "bench/platform/cuda_timing.h"
@@ -56,7 +56,7 @@ TEST(Edges, AreTimedByChainsWithoutWork) {
 TEST(Edges, AreShortAgainWhenAnotherProcessUsedTheGpu) {
   const auto platform = make_cuda_platform(0);
   const auto time = [&](int samples) { return platform->time_edges(samples); };
-  ShortEdges edges(time, [] {
+  EdgeLatency edges(time, [] {
     ChildProcess other({{"gpu_tests", "--gtest_filter=Edges.AreTimedByChainsWithoutWork", "--gtest_brief=1"},
                         {},
                         {},

@@ -47,8 +47,8 @@ class Evictor {
   void* sink_ = nullptr;
 };
 
-// Rungs that are there to stream, and read their inputs once: of the mma ones layernorm's does not, of the tiled ones
-// group norm's.
+// Variants that are there to stream, and read their inputs once: of the mma ones layernorm's does not, of the tiled
+// ones group norm's.
 bool reads_once(const std::string& op, const Implementation& one) {
   return one.is(Kind::ptx) || (one.is(Kind::tiled) && op != "groupnorm");
 }

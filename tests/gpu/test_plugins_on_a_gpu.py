@@ -91,7 +91,7 @@ def hold_to_ours(result, table, name):
     for row, other in zip(mine, ours):
         assert row["status"] == "ok", (row["status"], row["reason"])
         blank = {column for column, value in other.items() if value} - {column for column, value in row.items() if value}
-        assert blank <= {"workspace_bytes", "prepare_us", "places"}, f"columns that ours has: {blank}"
+        assert blank <= {"workspace_bytes", "prepare_us", "buffer_slots"}, f"columns that ours has: {blank}"
 
 
 def test_a_cuda_kernel_is_a_row(nvcc, tmp_path):
@@ -119,16 +119,16 @@ def test_a_cuda_skeleton_of_every_op_is_incorrect(nvcc, tmp_path):
     assert {row["status"] for row in table} == {"incorrect"}
 
 
-def test_a_duel_judges_as_a_row(nvcc, tmp_path):
+def test_a_pair_judges_as_a_row(nvcc, tmp_path):
     nvcc(ROOT / "tests/gpu/plugins/rows.cu", tmp_path / "rows.so")
     one = ("--plugin", tmp_path / "rows.so", "--problem", "op=relu,n=2,hw=4096,channels=64", "--dtype", "fp32", "--device", 0)
     assert run(PROGRAM, "pair", "elementwise", "right", "naive", *one).returncode == 0
     for name, words in (("stale", "ours after a "), ("other_stream", "ours before the first block: after a replay")):
-        fought = run(PROGRAM, "pair", "elementwise", name, "naive", *one)
-        assert fought.returncode == 1 and words in fought.stdout, (name, fought.stdout + fought.stderr)
-    fought = run(PROGRAM, "pair", "elementwise", "sets_aside", "naive", *one)
-    said = fought.stdout + fought.stderr
-    assert fought.returncode != 0 and any(words in said for words in ("its launches set L2 aside", "captur")), said  # CUDA may record no such launch
+        compared = run(PROGRAM, "pair", "elementwise", name, "naive", *one)
+        assert compared.returncode == 1 and words in compared.stdout, (name, compared.stdout + compared.stderr)
+    compared = run(PROGRAM, "pair", "elementwise", "sets_aside", "naive", *one)
+    said = compared.stdout + compared.stderr
+    assert compared.returncode != 0 and any(words in said for words in ("its launches set L2 aside", "captur")), said  # CUDA may record no such launch
 
 
 @pytest.mark.parametrize("name", ["my_triton", "my_torch"])

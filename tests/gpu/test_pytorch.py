@@ -1,4 +1,4 @@
-"""PyTorch's rows and duels on a GPU, from a sweep of small problems. Skipped where there is no GPU, or no Python with a PyTorch that sees it.
+"""PyTorch's rows and paired comparisons on a GPU, from a sweep of small problems. Skipped where there is no GPU, or no Python with a PyTorch that sees it.
 
 In a bundle: run.sh exec env NOISEFLOOR_BINARY=bin/noisefloor python3 -m pytest -rs tests/gpu/test_pytorch.py
 """
@@ -42,7 +42,7 @@ def sweep(problems, out, *more):
                *more)
 
 
-def test_its_rows_and_the_duels(problems, tmp_path):
+def test_its_rows_and_the_pairs(problems, tmp_path):
     out = tmp_path / "run"
     result = sweep(problems, out)
     assert result.returncode == 0, result.stderr
@@ -55,13 +55,13 @@ def test_its_rows_and_the_duels(problems, tmp_path):
             assert 0 < float(row["time_warm_us"]) and float(row["time_warm_serial_us"]) == float(row["time_warm_us"])
             assert float(row["max_rel_error"]) <= float(row["tolerance"])
         # One of ours and one baseline of the problem have met, and say the same of each other.
-        met = [row for (its_op, _), row in found.items() if its_op == op and row["rival"]]
+        met = [row for (its_op, _), row in found.items() if its_op == op and row["paired_with"]]
         assert len(met) == 2 and {row["kind"] == "baseline" for row in met} == {True, False}
         first, second = met
-        assert first["rival"] == second["variant"] and second["rival"] == first["variant"]
+        assert first["paired_with"] == second["variant"] and second["paired_with"] == first["variant"]
         for time_of in ("cold", "warm"):
-            assert float(first[f"duel_{time_of}"]) * float(second[f"duel_{time_of}"]) == pytest.approx(1, rel=1e-4)
-            assert float(first[f"duel_{time_of}_low"]) <= float(first[f"duel_{time_of}"]) <= float(first[f"duel_{time_of}_high"])
+            assert float(first[f"speedup_{time_of}"]) * float(second[f"speedup_{time_of}"]) == pytest.approx(1, rel=1e-4)
+            assert float(first[f"speedup_{time_of}_low"]) <= float(first[f"speedup_{time_of}"]) <= float(first[f"speedup_{time_of}_high"])
     assert found["gemm", "torch_compile"]["reason"] == "torch.compile(mode=default)"
     environment = json.loads((out / "env.json").read_text())
     assert environment["pytorch"]

@@ -60,7 +60,7 @@ TEST(Inputs, GuidedLabelsStandBehindAHalfWithout) {
   const NetworkInfo& info = require_network("digits");
   for (const std::int64_t levels : {0, 3}) {  // for each the same
     const Network network =
-        info.build({.batch = 2, .dtype = DType::fp32, .sampling = true, .guided = true, .levels_ahead = levels});
+        info.build({.batch = 2, .dtype = DType::fp32, .sampling = true, .guided = true, .hoisted_levels = levels});
     const std::vector<int> labels{3, 9};
     const std::vector<char> data = one_hot(network, labels);
     const std::int64_t numbers = 40 * std::max<std::int64_t>(1, levels);

@@ -299,7 +299,8 @@ TEST(ANewNetwork, IsOfAnyShape) {
   EXPECT_EQ(network.classes, 0);
   EXPECT_THROW((void)network.labels(), std::logic_error);
   EXPECT_EQ(info.build({}).image.frames, 3);
-  EXPECT_EQ(info.build({.sampling = true, .levels_ahead = 4}).levels_ahead, 0) << "its builder knows nothing of them";
+  EXPECT_EQ(info.build({.sampling = true, .hoisted_levels = 4}).hoisted_levels, 0)
+      << "its builder knows nothing of them";
 }
 
 TEST(ANewNetwork, SaysWhatItTakes) {

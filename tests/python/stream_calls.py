@@ -23,11 +23,11 @@ def as_tuple(result):
 def variants_of(op, first, rest, fields):
     """None, and on a GPU the names of those that can run it."""
     found = [None]
-    for rung in noisefloor.variants(op) if first.is_cuda else []:
-        if rung.built and rung.kind != "host":
+    for variant in noisefloor.variants(op) if first.is_cuda else []:
+        if variant.built and variant.kind != "host":
             try:
-                getattr(noisefloor.ops, op)(first, **rest, **fields, variant=rung.name)
-                found.append(rung.name)
+                getattr(noisefloor.ops, op)(first, **rest, **fields, variant=variant.name)
+                found.append(variant.name)
             except ValueError as refused:
                 assert "cannot run" in str(refused)
     return found

@@ -131,7 +131,7 @@ def test_unknown_ops_and_variants():
         noisefloor.variants("grupnorm")
     host, *others = noisefloor.variants("gemm")
     assert (host.name, host.kind, host.built) == ("host", "host", True)
-    assert [rung.name for rung in others if rung.kind == "ptx"]
+    assert [variant.name for variant in others if variant.kind == "ptx"]
 
 
 def test_a_tensor_or_what_says_that_it_is_absent():

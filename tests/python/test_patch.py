@@ -13,7 +13,7 @@ import diffusers.models.attention  # noqa: E402
 import diffusers.models.resnet  # noqa: E402
 import noisefloor  # noqa: E402
 import noisefloor.torch  # noqa: E402
-from noisefloor import _laid_out  # noqa: E402
+from noisefloor import _packed  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 COMMON = {"block_out_channels": (16, 32), "layers_per_block": 1, "norm_num_groups": 8}
@@ -232,14 +232,14 @@ def test_a_patch_that_fails_leaves_nothing_behind(monkeypatch):
     given = inputs(torch.float32)
     wanted, calls = net(*given).sample, []
 
-    def fail(laid_out, conv, name, upsample, made=_laid_out.LaidOut.__init__):
+    def fail(packed, conv, name, upsample, made=_packed.Packed.__init__):
         calls.append(conv)
         if len(calls) == 5:
             raise RuntimeError("out of memory")
-        made(laid_out, conv, name, upsample)
+        made(packed, conv, name, upsample)
 
-    monkeypatch.setattr(_laid_out.LaidOut, "__init__", fail)
-    monkeypatch.setattr(_laid_out.LaidOut, "serves", lambda weight: True)
+    monkeypatch.setattr(_packed.Packed, "__init__", fail)
+    monkeypatch.setattr(_packed.Packed, "serves", lambda weight: True)
     with pytest.raises(RuntimeError, match="out of memory"):
         noisefloor.torch.patch(net)
     assert torch.equal(net(*given).sample, wanted) and not traces(net)

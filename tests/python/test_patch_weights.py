@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("diffusers", reason="diffusers is not installed")
 import noisefloor.torch  # noqa: E402
 from diffusers.models.upsampling import Upsample2D  # noqa: E402
-from noisefloor import _laid_out, _operators  # noqa: E402
+from noisefloor import _packed, _operators  # noqa: E402
 from torch import nn  # noqa: E402
 
 
@@ -70,7 +70,7 @@ def no_gradients():
 def kept(request, monkeypatch):
     """As on a GPU: what the variant lays out has memory of its own, and the next call finds what the last one left."""
     if request.param:
-        monkeypatch.setattr(_laid_out.LaidOut, "serves", lambda weight: True)
+        monkeypatch.setattr(_packed.Packed, "serves", lambda weight: True)
         monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
     return request.param
 
@@ -87,7 +87,7 @@ def test_what_is_written_counts_from_the_next_call_on(way, backend, kept):
     net, x = two_layers().requires_grad_(False), torch.randn(2, 4, 6, 5)
     torch._dynamo.reset()
     with noisefloor.torch.patch(net) as report:
-        assert bool(net[0].base_layer.forward.laid_out) == bool(net[1].conv.forward.laid_out) == kept
+        assert bool(net[0].base_layer.forward.packed) == bool(net[1].conv.forward.packed) == kept
         call = net if backend is None else torch.compile(net, fullgraph=True, backend=backend)
         before = call(x)
         for layer in (net[0].base_layer, net[1].conv):
@@ -143,7 +143,7 @@ def test_a_patch_in_another_mode_than_the_networks(made_in):
 
 
 def test_a_network_that_was_moved_under_a_patch(kept):
-    """What was laid out is of another element type."""
+    """What was packed is of another element type."""
     net, x = two_layers(), torch.randn(2, 4, 6, 5)
     with noisefloor.torch.patch(net) as report:
         halved = net.bfloat16()(x.bfloat16())
@@ -154,12 +154,12 @@ def test_a_network_that_was_moved_under_a_patch(kept):
 
 
 def test_a_call_that_failed_laid_nothing_out(monkeypatch):
-    monkeypatch.setattr(_laid_out.LaidOut, "serves", lambda weight: True)
+    monkeypatch.setattr(_packed.Packed, "serves", lambda weight: True)
     captures = False
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: captures)
     net = nn.Conv2d(4, 8, 3, padding=1)
     with noisefloor.torch.patch(net), torch.no_grad():
-        assert net.forward.laid_out
+        assert net.forward.packed
         net.weight.mul_(2)
         with pytest.raises(ValueError):
             net(torch.randn(1, 5, 6, 6))
@@ -169,12 +169,12 @@ def test_a_call_that_failed_laid_nothing_out(monkeypatch):
 
 
 def test_a_captured_graph_takes_what_the_last_call_left(monkeypatch):
-    monkeypatch.setattr(_laid_out.LaidOut, "serves", lambda weight: True)
+    monkeypatch.setattr(_packed.Packed, "serves", lambda weight: True)
     captures = False
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: captures)
     net, x = two_layers(), torch.randn(2, 4, 6, 5)
     with noisefloor.torch.patch(net):
-        memory = [one.arguments["prepared"] for conv in (net[0].base_layer, net[1].conv) for one in conv.forward.laid_out.values()]
+        memory = [one.arguments["prepared"] for conv in (net[0].base_layer, net[1].conv) for one in conv.forward.packed.values()]
         places, before = [one.data_ptr() for one in memory], [one.clone() for one in memory]
         assert len(memory) == 3
         net[0].base_layer.weight.data.mul_(2)
@@ -242,7 +242,7 @@ def test_a_graph_on_a_gpu_sees_what_is_written():
     net, x = net.cuda().to(torch.bfloat16), torch.randn(2, 4, 32, 32, device="cuda", dtype=torch.bfloat16)
     with noisefloor.torch.patch(net) as report:
         if torch.cuda.get_device_capability()[0] == 9:
-            assert [len(conv.forward.laid_out) for conv in (net[0], net[1], net[2].conv)] == [1, 0, 1]
+            assert [len(conv.forward.packed) for conv in (net[0], net[1], net[2].conv)] == [1, 0, 1]
         net(x)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):

@@ -1,4 +1,4 @@
-"""Plans: what a plan.csv decides, what it leaves to the ladder, and which ones are refused."""
+"""Plans: what a plan.csv decides, what it leaves open, and which ones are refused."""
 
 import asyncio
 import csv
@@ -45,9 +45,9 @@ def gemm_on(plan, m=64, variant=None):
     return chosen("gemm", {"a": (m, 64), "b": (64, 64)}, {}, "bf16", plan, variant)
 
 
-def test_a_plan_decides_and_the_ladder_fills_in(write):
+def test_a_plan_decides_and_the_best_fills_in(write):
     best = gemm_on(None)
-    other = next(rung.name for rung in noisefloor.variants("gemm") if rung.built and rung.kind not in ("host", "ptx") and rung.name != best)
+    other = next(variant.name for variant in noisefloor.variants("gemm") if variant.built and variant.kind not in ("host", "ptx") and variant.name != best)
     plan = noisefloor.Plan(write(f'gemm,bf16,"m=64,n=64,k=64,bias=0",{other}', 'gemm,bf16,"bias=0,k=64,m=65,n=64,scale=1",cublaslt',
                                  'gemm,bf16,"m=66,n=64,k=64,bias=0",host', f'gemm,fp16,"m=67,n=64,k=64,bias=0",{other}'))
     assert (len(plan), repr(plan)) == (4, "<noisefloor.Plan: 4 problems on an unknown device>")
@@ -130,9 +130,9 @@ def test_what_is_no_plan_is_refused_by_name(write, tmp_path):
 
 
 def test_a_variant_that_cannot_run_is_said_once(write):
-    naive = next(rung.name for rung in noisefloor.variants("gemm") if rung.kind == "naive")
+    naive = next(variant.name for variant in noisefloor.variants("gemm") if variant.kind == "naive")
     plan = noisefloor.Plan(write(f'gemm,fp32,"m=4,n=5,k=8,bias=0",{naive}', 'gemm,fp32,"m=2,n=5,k=8,bias=0",cublaslt'))
-    with pytest.warns(UserWarning, match=f"plan .*plan.csv: gemm fp32 m=4,n=5,k=8,bias=0 runs the ladder's best: variant '{naive}' ") as said:
+    with pytest.warns(UserWarning, match=f"plan .*plan.csv: gemm fp32 m=4,n=5,k=8,bias=0 runs its best variant '{naive}' ") as said:
         assert np.array_equal(ops.gemm(A, B, plan=plan), ops.gemm(A, B))
         ops.gemm(A, B, plan=plan), ops.gemm(A[:2], B, plan=plan)
     assert len(said) == 1 and said[0].filename == __file__

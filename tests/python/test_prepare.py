@@ -1,4 +1,4 @@
-"""Weights laid out once: what a handle gives, what it refuses, and that it follows the weights alone."""
+"""Packed weights: what a handle gives, what it refuses, and that it follows the weights alone."""
 
 import re
 
@@ -40,7 +40,7 @@ def test_a_handle_gives_what_the_op_gives(op, dtype):
 
 
 @pytest.mark.parametrize("op", [op for op in random_calls.OPS if "conv" in op])
-def test_what_is_laid_out_does_not_follow_the_images(op):
+def test_packed_weights_do_not_follow_the_images(op):
     """One handle for every number and size of images, as for the other ops; a kernel that breaks it must not prepare."""
     tried = 0
     for which in range(20):
@@ -71,7 +71,7 @@ def test_every_op_that_prepares_does_so_from_w():
 
 def test_the_weights_of_a_second_source_must_be_there_too():
     given = {"side": (2, 6, 5, 4), "w_side": (16, 4)}
-    with pytest.raises(ValueError, match="'w_side' must be a tensor, not a shape: variant 'host' lays it out anew"):
+    with pytest.raises(ValueError, match="'w_side' must be a tensor, not a shape: variant 'host' packs it"):
         noisefloor.prepare("conv2d", X.shape, W, BIAS, variant="host", **given)
     side, w_side = normal(2, 6, 5, 4), normal(16, 4)
     ready = noisefloor.prepare("conv2d", X.shape, W, BIAS, variant="host", **given | {"w_side": w_side})
@@ -102,7 +102,7 @@ def test_a_call_that_does_not_fit_is_refused_by_name():
 
 def test_what_cannot_be_prepared_is_refused_by_name():
     for arguments, error, text in [
-            (("conv2d", X.shape, W.shape, BIAS), ValueError, "'w' must be a tensor, not a shape: variant 'host' lays it out anew"),
+            (("conv2d", X.shape, W.shape, BIAS), ValueError, "'w' must be a tensor, not a shape: variant 'host' packs it"),
             (("conv2d", X.shape, W.shape), TypeError, "conv2d: prepare needs the weights as tensors, not only shapes"),
             (("conv2d", ("a", 1), W), TypeError, "conv2d: 'x' must be a tensor, or a shape of integers"),
             (("conv2d", (2, 6, 5, 9), W), ValueError, "conv2d: "), (("conv", W), ValueError, "noisefloor has no op 'conv'"),
@@ -119,7 +119,7 @@ def test_an_output_in_the_handles_memory_is_refused():
     conv = noisefloor.prepare("conv2d", X.shape, W, BIAS)
     wanted = conv(X)
     out = conv.memory[: wanted.nbytes].view(np.float32).reshape(wanted.shape)
-    with pytest.raises(ValueError, match="conv2d: output 'y' shares memory with the weights that were laid out"):
+    with pytest.raises(ValueError, match="conv2d: output 'y' shares memory with the packed weights"):
         conv(X, out=out)
     assert np.array_equal(conv(X), wanted)
 
@@ -162,8 +162,8 @@ def test_memory_of_another_layout_is_refused():
 
 
 def test_a_handle_says_what_it_is():
-    assert re.fullmatch(r"<noisefloor.prepare\('conv2d'\): variant host, fp32, \d+ bytes laid out, takes x>", repr(noisefloor.prepare("conv2d", X.shape, W, BIAS)))
+    assert re.fullmatch(r"<noisefloor.prepare\('conv2d'\): variant host, fp32, \d+ bytes packed, takes x>", repr(noisefloor.prepare("conv2d", X.shape, W, BIAS)))
     nothing = noisefloor.prepare("gemm", (4, 8), normal(5, 8))
-    assert nothing.memory is None and "nothing laid out, takes a" in repr(nothing)
+    assert nothing.memory is None and "nothing packed, takes a" in repr(nothing)
     a = normal(4, 8)
     assert np.array_equal(nothing(a), ops.gemm(a, nothing._tensors[1]))

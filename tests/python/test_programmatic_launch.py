@@ -66,7 +66,7 @@ def forked(call, late, sources):
 
 
 def captured(function, *given):
-    function(*given)  # what is laid out, looked up and loaded at a first call
+    function(*given)  # what is packed, looked up and loaded at a first call
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):

@@ -137,7 +137,7 @@ def test_what_a_run_lacks_or_has_beside(tmp_path):
         (HEADER + ROW + "gemm,ptx\n", None, "line 3 has 2 fields, not 11"),
         *((HEADER + ROW.replace("1.5", wrong), None, f"column time_cold_us: '{wrong}' is not a number above 0") for wrong in ("fast", "inf", "1_000", "-5", "0", "1e999")),
         *((HEADER + ROW.replace("32", wrong), None, f"column registers: '{wrong}' is not a whole number") for wrong in ("3.5", "1e300", "-32")),
-        (HEADER.replace("registers", "places") + ROW.replace("32", "0"), None, "column places: '0' is not a number from 1"),
+        (HEADER.replace("registers", "buffer_slots") + ROW.replace("32", "0"), None, "column buffer_slots: '0' is not a number from 1"),
         (HEADER.replace("registers", "waited_pct") + ROW.replace("32", "101"), None, "column waited_pct: '101' is not a percentage from 0 to 100"),
         (HEADER + ROW.replace("1.5", ""), None, "column time_cold_us: blank, but status is ok"),
         (HEADER + ROW.replace("x", "x" * 200_000), None, "sweep.csv: cannot be read: field larger than field limit"),

@@ -147,7 +147,7 @@ def test_several_devices_are_refused_without_a_kernel_too(moved):
 
 
 def test_a_handle_of_the_operators():
-    """Compiled, it takes the weights that were laid out; out= and stream= are not for operators."""
+    """Compiled, it takes packed weights; out= and stream= are not for operators."""
     x, w, bias = torch.randn(2, 6, 5, 8), torch.randn(16, 3, 3, 8), torch.randn(16)
     wanted = noisefloor.ops.conv2d(x, w, bias, act="silu")
     assert torch.equal(noisefloor.prepare("conv2d", x.shape, w, bias, act="silu")(x), wanted)
@@ -171,7 +171,7 @@ on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="PyTorch sees 
 @on_gpu
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("op", random_calls.OPS)
-def test_every_rung_on_a_gpu_gives_what_the_host_gives(op, dtype):
+def test_every_variant_on_a_gpu_gives_what_the_host_gives(op, dtype):
     for which in range(6):
         values, inputs, fields = random_calls.call_of(op, 1, dtype, which)
         wanted = as_tuple(getattr(noisefloor.ops, op)(**inputs, **fields, dtype=dtype))
@@ -181,10 +181,10 @@ def test_every_rung_on_a_gpu_gives_what_the_host_gives(op, dtype):
                        for tensor in made.inputs)
         bound = noisefloor._core.Op(op, [tensor.name for tensor in made.inputs], made.keywords)
         tolerance = [2 * part for part in bound.describe(shapes, tuple(fields[name] for name in made.keywords), dtype)[2]]
-        for variant in [None] + [rung.name for rung in noisefloor.variants(op) if rung.built and rung.kind != "host"]:
+        for variant in [None] + [variant.name for variant in noisefloor.variants(op) if variant.built and variant.kind != "host"]:
             try:
                 got = as_tuple(getattr(noisefloor.ops, op)(**given, **fields, dtype=dtype, variant=variant))
-            except ValueError as refused:  # not every rung runs every problem
+            except ValueError as refused:  # not every variant runs every problem
                 assert variant and "cannot run" in str(refused)
                 continue
             for one, right in zip(got, wanted):
@@ -225,7 +225,7 @@ def test_streams_and_graphs():
 
 @on_gpu
 def test_a_handle_serves_streams_and_graphs():
-    """A convolution of 4 channels, whose weights the best rung pads, and one behind an upsample, whose taps it sums."""
+    """A convolution of 4 channels, whose weights the best variant pads, and one behind an upsample, whose taps it sums."""
     for x, w, more in [((2, 64, 64, 4), (320, 3, 3, 4), {}), ((2, 16, 16, 64), (64, 3, 3, 64), {"upsample": True})]:
         x, w, bias = (torch.randn(shape, device="cuda", dtype=torch.bfloat16) for shape in (x, w, w[:1]))
         wanted = noisefloor.ops.conv2d(x, w, bias, **more)

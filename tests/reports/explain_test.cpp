@@ -46,7 +46,7 @@ struct MadeUp {
     for (const auto& finding : explained().findings) names.push_back(finding.rule);
     return names;
   }
-  void add_rival(double us) {
+  void add_competitor(double us) {
     run.rows.push_back(row());
     run.rows.back().variant = "other", run.rows.back().time_cold_us = us;
   }
@@ -115,7 +115,7 @@ const std::vector<RuleCase>& rule_cases() {
          m.run.samples[m.row()].kernels = {"a", "b"}, m.run.samples[m.row()].kernel_counts = {1, 2};
        },
        [](MadeUp& m) { m.run.samples[m.row()].kernels = {"a"}, m.run.samples[m.row()].kernel_counts = {1}; }},
-      {"rival", [](MadeUp& m) { m.add_rival(96); }, [](MadeUp& m) { m.add_rival(98); }},
+      {"competitor", [](MadeUp& m) { m.add_competitor(96); }, [](MadeUp& m) { m.add_competitor(98); }},
       {"short_samples", [](MadeUp& m) { m.row().stop = "time_cap"; }, [](MadeUp& m) { m.row().stop = "max_samples"; }},
       {"unexplained", [](MadeUp&) {}, [](MadeUp& m) { m.row().stop = "time_cap"; }},
   };
@@ -145,7 +145,7 @@ TEST(Explain, EveryRuleHoldsWhereItShouldAndNotBeside) {
 
 TEST(Explain, OneRuleAloneIsTheLimit) {
   for (const char* name :
-       {"wrong", "network", "dram", "launch", "small_grid", "last_wave", "spills", "rival", "unexplained"}) {
+       {"wrong", "network", "dram", "launch", "small_grid", "last_wave", "spills", "competitor", "unexplained"}) {
     const auto one =
         std::ranges::find_if(rule_cases(), [&](const RuleCase& rule) { return std::string(rule.rule) == name; });
     MadeUp made;
@@ -156,12 +156,12 @@ TEST(Explain, OneRuleAloneIsTheLimit) {
 
 TEST(Explain, RulesAreInOrderAndSaidOnce) {
   MadeUp made;
-  made.row().spill_bytes = 16, made.row().gbps = 900, made.add_rival(50);
-  EXPECT_EQ(made.rules(), (std::vector<std::string>{"dram", "spills", "rival"}));
+  made.row().spill_bytes = 16, made.row().gbps = 900, made.add_competitor(50);
+  EXPECT_EQ(made.rules(), (std::vector<std::string>{"dram", "spills", "competitor"}));
   const Explanation explained = made.explained();
   EXPECT_EQ(explained.findings[0].sentence, "DRAM: the compulsory bytes alone move at 90 % of a copy's rate.");
   EXPECT_EQ(explained.findings[2].sentence, "Not the device: other is 2 times as fast on the same problem.");
-  EXPECT_NE(explained.findings[2].experiment.find("noisefloor duel gemm ptx other --problem m=1,n=2,k=3 --dtype bf16"),
+  EXPECT_NE(explained.findings[2].experiment.find("noisefloor pair gemm ptx other --problem m=1,n=2,k=3 --dtype bf16"),
             std::string::npos);
 }
 
@@ -232,7 +232,7 @@ TEST(Explain, CommandsNameDeviceAndPlugin) {
   };
   for (const auto& [change, says] : cases) {
     MadeUp made;
-    made.add_rival(50);
+    made.add_competitor(50);
     change(made);
     const std::string experiment = made.explained().findings.front().experiment;
     EXPECT_NE(experiment.find(says), std::string::npos) << experiment;
@@ -255,7 +255,7 @@ const Explanation::Evidence* evidence_of(const Explanation& explanation, const s
 TEST(Explain, FiguresAreWhatTheirDescriptionsSay) {
   MadeUp made;
   made.row().dram_write_bytes = 35e6, made.row().waves = 2.5;
-  made.add_rival(80);
+  made.add_competitor(80);
   made.run.samples[made.row()].kernels = {"a", "b"}, made.run.samples[made.row()].kernel_counts = {1, 2};
   const Explanation explained = made.explained();
   const std::pair<const char*, double> expected[] = {{"memory_pct", 60},
@@ -271,7 +271,7 @@ TEST(Explain, FiguresAreWhatTheirDescriptionsSay) {
                                                      {"launch_pct", 4},
                                                      {"warm_pct", 80},
                                                      {"clock_pct", 99.5},
-                                                     {"rival_ratio", 1.25},
+                                                     {"competitor_ratio", 1.25},
                                                      {"blocks", 100}};
   for (const auto& [name, value] : expected) {
     const auto* one = evidence_of(explained, name);
@@ -285,17 +285,17 @@ TEST(Explain, FiguresAreWhatTheirDescriptionsSay) {
   EXPECT_TRUE(explained.unknown.empty()) << explanation_text(explained);
 }
 
-TEST(Explain, ADuelStandsAboveTimesThatWereTakenAlone) {
+TEST(Explain, APairStandsAboveTimesThatWereTakenAlone) {
   MadeUp made;
-  made.add_rival(50);
-  made.row().rival = "other", made.row().duel_cold = 1.01;  // in turns, this one is the faster
+  made.add_competitor(50);
+  made.row().paired_with = "other", made.row().speedup_cold = 1.01;  // in turns, this one is the faster
   const Explanation explained = made.explained();
-  ASSERT_EQ(explained.rivals.size(), 1u);
-  EXPECT_TRUE(explained.rivals[0].duel);
-  EXPECT_DOUBLE_EQ(explained.rivals[0].times, 1 / 1.01);
+  ASSERT_EQ(explained.competitors.size(), 1u);
+  EXPECT_TRUE(explained.competitors[0].paired);
+  EXPECT_DOUBLE_EQ(explained.competitors[0].times, 1 / 1.01);
   EXPECT_EQ(explained.findings.front().rule, "unexplained");
   made.run.rows.back().device = "other GPU";
-  EXPECT_TRUE(made.explained().rivals.empty());
+  EXPECT_TRUE(made.explained().competitors.empty());
 }
 
 bool lacks(const Explanation& explanation, const std::string& name, const std::string& why) {
@@ -331,7 +331,7 @@ TEST(Explain, SaysWhatItCannotKnowAndHowToGetIt) {
   EXPECT_TRUE(lacks(made.explained(), "memory_pct", "no ceilings"));
   made.run.rows.pop_back();
   EXPECT_TRUE(lacks(made.explained(), "launch_pct", "nothing to do"));
-  EXPECT_TRUE(lacks(made.explained(), "rival_ratio", "no other row"));
+  EXPECT_TRUE(lacks(made.explained(), "competitor_ratio", "no other row"));
   row.kind = "host", row.arch = "avx2";
   EXPECT_FALSE(lacks(made.explained(), "waves", "")) << "a host has none";
   status(made, Outcome::throttled);
@@ -346,7 +346,7 @@ TEST(Explain, ConditionsThatNothingUnderstandsAreErrors) {
   EXPECT_THROW((void)figures.filled("{no_such}"), std::logic_error);
   EXPECT_THROW((void)figures.filled("{op"), std::logic_error);
   EXPECT_TRUE(figures.holds("op = conv2d|gemm and waves >= 10 and stop has conv"));
-  EXPECT_FALSE(figures.holds("rival_ratio > 0")) << "not known";
+  EXPECT_FALSE(figures.holds("competitor_ratio > 0")) << "not known";
 }
 
 TEST(Explain, ConditionsNameWhatRowsHave) {
@@ -371,15 +371,15 @@ TEST(Explain, ConditionsNameWhatRowsHave) {
 
 TEST(Explain, JsonSaysTheSame) {
   MadeUp made;
-  made.add_rival(50);
+  made.add_competitor(50);
   made.row().reason = "bytes that are no text: \xff";
   made.run.samples.clear();  // then the kernels are not known
   const auto json = nlohmann::json::parse(explanation_json(made.explained()));
   EXPECT_EQ(json["case"], "gemm/m=1,n=2,k=3/bf16/ptx");
-  EXPECT_EQ(json["findings"][0]["rule"], "rival");
+  EXPECT_EQ(json["findings"][0]["rule"], "competitor");
   EXPECT_EQ(json["evidence"]["waves"]["value"], 10);
   EXPECT_EQ(json["evidence"]["memory_pct"]["unit"], "%");
-  EXPECT_EQ(json["rivals"][0]["times_as_fast"], 2);
+  EXPECT_EQ(json["competitors"][0]["times_as_fast"], 2);
   EXPECT_TRUE(json["unknown"][0]["how"].get<std::string>().find("--ops gemm") != std::string::npos);
   status(made, Outcome::not_built);
   const auto untimed = nlohmann::json::parse(explanation_json(made.explained()));

@@ -65,7 +65,7 @@ TEST(Gate, CannotBeDisarmed) {
     Rows rows(*rc::gen::inRange<std::size_t>(1, 30));
     for (SyntheticRow& row : rows) {
       row.us = *rc::gen::inRange(1, 100000) / 7.0;
-      row.spread = *rc::gen::inRange(0, 300) / 1000.0, row.batch = *rc::gen::inRange(0, 300) / 1000.0;
+      row.noise = *rc::gen::inRange(0, 300) / 1000.0, row.batch = *rc::gen::inRange(0, 300) / 1000.0;
       row.samples = *rc::gen::inRange<std::size_t>(1, 60), row.per_batch = *rc::gen::inRange<std::size_t>(1, 20);
       row.serial = *rc::gen::arbitrary<bool>();
     }
@@ -74,9 +74,9 @@ TEST(Gate, CannotBeDisarmed) {
     GateNoise noise{"Test GPU", {}, {}};
     for (SweepRow& row : a.rows) {
       for (const Phase phase : {Phase::warm, Phase::cold}) noise.rows[{phase, row}] = *rc::gen::inRange(0, 500) / 100.0;
-      row.places = *rc::gen::inRange(1L, 20L);
+      row.buffer_slots = *rc::gen::inRange(1L, 20L);
     }
-    for (SweepRow& row : b.rows) row.places = *rc::gen::inRange(1L, 20L), row.load = *rc::gen::inRange(0, 4);
+    for (SweepRow& row : b.rows) row.buffer_slots = *rc::gen::inRange(1L, 20L), row.load = *rc::gen::inRange(0, 4);
     GateOptions options;
     options.noise = *rc::gen::arbitrary<bool>() ? &noise : nullptr;
     const GateResult result = gate(a, b, options);

@@ -84,7 +84,7 @@ TEST(KernelUsage, RecordsRoundTrip) {
   }
 }
 
-// What a newer program adds, and an order of its own, leave a record readable.
+// What a newer program adds, and an order of its own, leave the file readable.
 TEST(KernelUsage, ColumnsAreTakenByName) {
   const TemporaryFolder folder;
   std::ofstream(folder / "kernels.csv") << "stack_bytes,kernel,spills,registers,toolkit,file,arch,shared_bytes\n"

@@ -14,7 +14,7 @@ RunFiles exact_run(const std::string& folder, std::vector<double> us, double mhz
   Rows rows;
   for (const double one : us) {
     SyntheticRow& row = rows.emplace_back();
-    row.us = one, row.warm_us = one / 2, row.spread = row.batch = 0, row.mhz = mhz;
+    row.us = one, row.warm_us = one / 2, row.noise = row.batch = 0, row.mhz = mhz;
   }
   RunFiles run = synthetic_run(rows, 1);
   run.folder = folder, run.environment.time_utc = folder;

@@ -1,4 +1,4 @@
-// How a sweep is cut into parts.
+// How a sweep is cut into shards.
 #include "reports/run/shard.h"
 
 #include <gtest/gtest.h>
@@ -16,8 +16,8 @@ CaseId case_of_few() {
   return {{pick("op", 4), pick("p", 12), pick("dtype", 3)}, pick("v", 5)};
 }
 
-TEST(Shard, PartsArePartitionsThatSplitNoProblem) {
-  EXPECT_TRUE(rc::check("any cases, any number of parts", [] {
+TEST(Shard, ShardsArePartitionsThatSplitNoProblem) {
+  EXPECT_TRUE(rc::check("any cases, any number of shards", [] {
     std::vector<CaseId> all;
     std::set<CaseId> distinct;
     for (int i = *rc::gen::inRange(0, 120); i > 0; --i)
@@ -25,7 +25,7 @@ TEST(Shard, PartsArePartitionsThatSplitNoProblem) {
     const int count = *rc::gen::inRange(1, 12);
     std::vector<CaseId> merged(all.size());
     std::map<ProblemId, int> owner;
-    std::map<std::pair<std::string, std::string>, std::map<int, int>> problems;  // of op and dtype, in each part
+    std::map<std::pair<std::string, std::string>, std::map<int, int>> problems;  // of op and dtype, in each shard
     for (int index = 1; index <= count; ++index) {
       const ShardRecord part = make_shard_record({index, count}, all);
       RC_ASSERT(part.places.size() == part.cases.size());

@@ -83,21 +83,21 @@ TEST(Totals, CountWinsLossesAndTheWorstRatio) {
   EXPECT_EQ(find(totals, "gemm", "cublaslt").kind, "baseline");
 }
 
-TEST(Totals, DuelsDecideAndElseMediansThatAreNotAlike) {
+TEST(Totals, PairsDecideAndElseMediansThatAreNotAlike) {
   std::vector<SweepRow> rows;
   const auto add = [&](const char* problem, double ours, double theirs) {
     rows.push_back(timed_row({{"gemm", problem, "bf16"}, "ptx"}, "ptx", 10, ours));
     rows.push_back(timed_row({{"gemm", problem, "bf16"}, "cublaslt"}, "baseline", 10, theirs));
   };
   add("won", 10, 10.5), add("lost", 10.5, 10), add("alike", 10, 10.2);
-  const auto duel = [&](const char* problem, double low, double value, double high) {
+  const auto pair = [&](const char* problem, double low, double value, double high) {
     add(problem, 10, 20);  // the medians say something else
     SweepRow &ours = rows[rows.size() - 2], &theirs = rows.back();
-    ours.rival = "cublaslt", theirs.rival = "ptx";
-    ours.duel_warm_low = low, ours.duel_warm = value, ours.duel_warm_high = high;
-    theirs.duel_warm_low = 1 / high, theirs.duel_warm = 1 / value, theirs.duel_warm_high = 1 / low;
+    ours.paired_with = "cublaslt", theirs.paired_with = "ptx";
+    ours.speedup_warm_low = low, ours.speedup_warm = value, ours.speedup_warm_high = high;
+    theirs.speedup_warm_low = 1 / high, theirs.speedup_warm = 1 / value, theirs.speedup_warm_high = 1 / low;
   };
-  duel("fought and lost", 0.79, 0.8, 0.81), duel("fought and equal", 0.99, 1, 1.01), duel("open", 0.9, 1, 1.1);
+  pair("compared and lost", 0.79, 0.8, 0.81), pair("compared and equal", 0.99, 1, 1.01), pair("open", 0.9, 1, 1.1);
   std::vector<NetworkProblem> problems;
   for (std::size_t i = 0; i < rows.size(); i += 2) problems.push_back({"net", "gemm", rows[i].problem, 1});
   const auto totals = network_totals(rows, problems);
@@ -105,15 +105,17 @@ TEST(Totals, DuelsDecideAndElseMediansThatAreNotAlike) {
   EXPECT_EQ(std::vector({ours.won, ours.lost, ours.equal, ours.unresolved}), std::vector({1, 2, 2, 1}));
   EXPECT_EQ(std::vector({library.won, library.lost, library.equal, library.unresolved}), std::vector({2, 1, 2, 1}));
   EXPECT_DOUBLE_EQ(*ours.worst_ratio, 1.25);
-  EXPECT_EQ(ours.worst_problem, "fought and lost");
-  EXPECT_EQ(find(totals, "gemm", kFastest).lost, 1) << "the one whose duel was lost though its medians were better";
+  EXPECT_EQ(ours.worst_problem, "compared and lost");
+  EXPECT_EQ(find(totals, "gemm", kFastest).lost, 1)
+      << "the one whose paired comparison was lost though its medians were better";
 }
 
 TEST(Totals, TheRowOfEitherSideMayHaveTheirComparison) {
   std::vector<SweepRow> rows = {timed_row({{"gemm", "p", "bf16"}, "ptx"}, "ptx", 10, 10),
                                 timed_row({{"gemm", "p", "bf16"}, "cublaslt"}, "baseline", 10, 20)};
-  rows[0].rival = "torch_eager", rows[0].duel_warm_low = rows[0].duel_warm = rows[0].duel_warm_high = 3;
-  rows[1].rival = "ptx", rows[1].duel_warm_low = 1.2, rows[1].duel_warm = 1.25, rows[1].duel_warm_high = 1.3;
+  rows[0].paired_with = "torch_eager", rows[0].speedup_warm_low = rows[0].speedup_warm = rows[0].speedup_warm_high = 3;
+  rows[1].paired_with = "ptx", rows[1].speedup_warm_low = 1.2, rows[1].speedup_warm = 1.25,
+  rows[1].speedup_warm_high = 1.3;
   const auto totals = network_totals(rows, {{"net", "gemm", "p", 1}});
   EXPECT_EQ(find(totals, "gemm", kOwnBest).lost, 1);
   EXPECT_DOUBLE_EQ(*find(totals, "gemm", kOwnBest).worst_ratio, 1.25);

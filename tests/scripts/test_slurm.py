@@ -54,8 +54,8 @@ class Site:
         result = self.run(self.tree / "scripts/slurm-sweep", "--out", self.out, *arguments, **environment)
         return result, [line for line in self.calls.read_text().splitlines()]
 
-    def part(self, index, count, *arguments, kind="gpu", **environment):
-        return self.run(self.tree / "scripts/slurm-sweep", "--job", "part", self.program, self.out / kind, count, *arguments,
+    def shard(self, index, count, *arguments, kind="gpu", **environment):
+        return self.run(self.tree / "scripts/slurm-sweep", "--job", "shard", self.program, self.out / kind, count, *arguments,
                         SLURM_ARRAY_TASK_ID=str(index), **environment)
 
     def merge(self, kind="gpu", **environment):
@@ -82,28 +82,28 @@ def test_an_array_and_a_merge_for_each_kind_of_gpu(site):
         assert f"--array=1,2,3,4%2 --output={folder}/logs/%a.log" in array and f"--gres=gpu:{kind}:1" in array
         assert "--partition=gpu --constraint=nvlink --time=1:00:00 --nice=5" in array
         script = [f"{site.tree}/scripts/slurm-sweep", "--job"]
-        assert wrapped(array)[1:] == [*script, "part", str(site.program), str(folder), "4", "--networks", "all", "--filter", "it's"]
+        assert wrapped(array)[1:] == [*script, "shard", str(site.program), str(folder), "4", "--networks", "all", "--filter", "it's"]
         assert f"--dependency=afterany:{job}" in merge and "--partition=gpu" in merge and "gres" not in merge and "--time" not in merge
         assert wrapped(merge)[1:] == [*script, "merge", str(site.program), str(folder)]
-        assert f"{kind}: job {job}, 4 of 4 parts" in result.stderr
+        assert f"{kind}: job {job}, 4 of 4 shards" in result.stderr
 
 
 def test_only_what_is_missing_is_submitted_again(site):
     assert site.submit("--array-size", "3")[0].returncode == 0
-    assert site.part(1, 3).returncode == 0
-    assert site.part(2, 3, CODE="137").returncode == 2  # killed
-    assert site.part(3, 3, CODE="1").returncode == 1  # an incorrect case is a result
+    assert site.shard(1, 3).returncode == 0
+    assert site.shard(2, 3, CODE="137").returncode == 2  # killed
+    assert site.shard(3, 3, CODE="1").returncode == 1  # an incorrect case is a result
     result, calls = site.submit()
-    assert result.returncode == 0 and "1 of 3 parts" in result.stderr and "--array=2 " in calls[0]
+    assert result.returncode == 0 and "1 of 3 shards" in result.stderr and "--array=2 " in calls[0]
     site.calls.write_text("")
-    assert site.part(2, 3, "--ops", "gemm").returncode == 0
+    assert site.shard(2, 3, "--ops", "gemm").returncode == 0
     assert site.calls.read_text() == f"sweep --ops gemm --shard 2/3 --out {site.out}/gpu/shards/0002\n"
     assert site.merge(CODE="2").returncode == 2
     result, calls = site.submit()
     assert len(calls) == 1 and wrapped(calls[0])[3] == "merge" and "--dependency" not in calls[0]
     site.calls.write_text("")
     assert site.merge(CODE="1").returncode == 1
-    assert site.calls.read_text().startswith(f"merge {' '.join(f'{site.out}/gpu/shards/000{part}' for part in (1, 2, 3))} --out {site.out}/gpu/merged")
+    assert site.calls.read_text().startswith(f"merge {' '.join(f'{site.out}/gpu/shards/000{shard}' for shard in (1, 2, 3))} --out {site.out}/gpu/merged")
     result, calls = site.submit()
     assert calls == [] and "nothing is missing" in result.stderr and result.returncode == 1  # as the merge had it
 
@@ -111,7 +111,7 @@ def test_only_what_is_missing_is_submitted_again(site):
 def test_a_merge_of_nothing(site):
     site.submit("--array-size", "2")
     result = site.merge()
-    assert result.returncode == 2 and "no part has any rows" in result.stderr
+    assert result.returncode == 2 and "no shard has any rows" in result.stderr
 
 
 def test_host_variants_get_a_node_each(site):

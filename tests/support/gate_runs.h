@@ -8,9 +8,9 @@ namespace noisefloor {
 
 using Rows = std::vector<SyntheticRow>;
 
-inline Rows rows_of(std::size_t count, double us, double spread = 0.004) {
+inline Rows rows_of(std::size_t count, double us, double noise = 0.004) {
   Rows rows(count);
-  for (SyntheticRow& row : rows) row.us = us, row.spread = spread;
+  for (SyntheticRow& row : rows) row.us = us, row.noise = noise;
   return rows;
 }
 

@@ -57,7 +57,7 @@ inline void expect_late_is_caught(Platform& platform, const CatalogueCase& one, 
   RunnerOptions options;
   options.counters = CounterMode::off;
   options.watch_others = false;  // whether it is ok shall not depend on what else this machine does
-  options.places = 3;
+  options.slots = 3;
   options.cold = {0.005, 4, 8, 0.005};
   options.warm = {0.005, 2, 4, 0.002};
   CaseRunner runner(platform, nullptr, options);

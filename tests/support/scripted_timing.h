@@ -28,10 +28,10 @@ class ScriptedTiming final : public TimingSource {
   std::function<double(double)> wait_us;  // of a sample that ends at this time; null: nobody says
   std::function<double(double)> others;   // threads of others, at this time
   // Of an edge, at this time; null: a machine without. Its launches take longer by what it is above 1, `kernels` times.
-  std::function<double(double)> edge_us;
+  std::function<double(double)> edge_latency_us;
   double kernels = 1;
   int edge_calls = 0;
-  std::size_t places_ = 1;
+  std::size_t slots_ = 1;
   std::vector<std::size_t> moves;
   std::function<void()> settle;  // what makes edges short; null: nothing does
   int settle_calls = 0;
@@ -49,8 +49,8 @@ class ScriptedTiming final : public TimingSource {
     std::vector<double> times = launch(samples, repeats);
     if (edges == Edges::ordinary)
       for (double& one : times) ++serial_calls, one += serial_us;
-    if (edge_us)
-      for (double& one : times) one += kernels * (edge_us(time) - 1);
+    if (edge_latency_us)
+      for (double& one : times) one += kernels * (edge_latency_us(time) - 1);
     return times;
   }
   std::optional<ClockReading> clock() override {
@@ -63,13 +63,13 @@ class ScriptedTiming final : public TimingSource {
   }
   std::span<const double> waits_us() override { return waits_; }
   std::vector<double> edges_us(int samples) override {
-    if (!edge_us) return {};
+    if (!edge_latency_us) return {};
     ++edge_calls;
     time += samples * 64e-6;
-    return std::vector<double>(static_cast<std::size_t>(samples), edge_us(time));
+    return std::vector<double>(static_cast<std::size_t>(samples), edge_latency_us(time));
   }
-  std::size_t places() const override { return places_; }
-  void move_to(std::size_t place) override { moves.push_back(place); }
+  std::size_t slots() const override { return slots_; }
+  void move_to(std::size_t slot) override { moves.push_back(slot); }
   std::vector<double> settled_edges_us(int samples) override {
     ++settle_calls;
     if (settle) settle();

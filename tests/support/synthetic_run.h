@@ -21,7 +21,7 @@ struct SyntheticRow {
   double us = 100;                     // the true median, cold
   std::optional<double> warm_us = {};  // warm with ordinary edges; else 0.8 of that
   bool serial = true;                  // an older folder has no such times
-  double spread = 0.004;               // relative standard deviation of a sample
+  double noise = 0.004;                // relative standard deviation of a sample
   double batch = 0.001;                // and of a whole batch
   double mhz = 1980;
   std::size_t samples = 50, per_batch = 10;
@@ -68,7 +68,7 @@ inline RunFiles synthetic_run(const std::vector<SyntheticRow>& wanted, unsigned 
             mhz.push_back(want.mhz);
           }
           ++batches.back();
-          us.push_back(median_us * std::max(0.1, 1 + batch + want.spread * normal(random)));
+          us.push_back(median_us * std::max(0.1, 1 + batch + want.noise * normal(random)));
         }
       };
       take(want.us, samples.cold_us, samples.cold_batches, samples.cold_mhz);

@@ -96,7 +96,7 @@ TEST(NotBuilt, SaysWhyInTheRow) {
   for (const bool written : {true, false}) {
     AnyVariant variant = op.variants.front();
     variant.built = false;
-    if (!written) variant.not_written = "waits for the naive rung";
+    if (!written) variant.not_written = "waits for the naive variant";
     const Case test_case{&entry, implementation_of(variant), op.parse("m=1,n=1,k=1"), DType::bf16, "m=1,n=1,k=1"};
     const auto row = refused(test_case, host, "x86-64");
     ASSERT_TRUE(row);

@@ -6,7 +6,7 @@
 #include <map>
 
 #include "bench/sweep/suite.h"
-#include "tests/support/counted_ladder.h"
+#include "tests/support/counted_variants.h"
 #include "tests/support/limited_platform.h"
 
 namespace noisefloor {
@@ -175,8 +175,8 @@ TEST(TuneChoices, OneThatWasFastAtFirstIsFoundOut) {
 TEST(TuneChoices, OnAGpuComparesWithAQuickStandIn) {
   constexpr const char* kSampledProblem = "m=256,n=256,k=320";
   HostAsGpu<ScriptedPlatform> platform(90);
-  CountedLadder ladder({kNaive, kTiled, kPtxSm90a});
-  AnyVariant variant = *ladder.rung("ptx_sm90a").variant();
+  CountedVariants variants({kNaive, kTiled, kPtxSm90a});
+  AnyVariant variant = *variants.named("ptx_sm90a").variant();
   variant.choices =
       AnyChoices{[](const AnyProblem&, DType, const DeviceInfo&) {
                    return std::vector<Choice>{{"only", /*estimated=*/true}};
@@ -186,11 +186,11 @@ TEST(TuneChoices, OnAGpuComparesWithAQuickStandIn) {
                    platform.clock_us += 10;
                    return launch(problem, dtype, pointers, scratch, context);
                  }};
-  const Case test_case{&ladder.entry(), implementation_of(variant), ladder.op().parse(kSampledProblem), DType::fp32,
+  const Case test_case{&variants.entry(), implementation_of(variant), variants.op().parse(kSampledProblem), DType::fp32,
                        kSampledProblem};
   EXPECT_EQ(tune_choices(platform, test_case, [](const std::string&) {}).size(), 1u);
-  ladder.launches.erase("ptx_sm90a");
-  EXPECT_EQ(ladder.launches, (std::map<std::string, int>{{"tiled", 1}}));
+  variants.launches.erase("ptx_sm90a");
+  EXPECT_EQ(variants.launches, (std::map<std::string, int>{{"tiled", 1}}));
 }
 
 }  // namespace

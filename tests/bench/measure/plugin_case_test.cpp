@@ -166,8 +166,8 @@ TEST_F(PluginCase, L2ThatItSetAsideIsTakenBackAndThatOfTimedLaunchesIsNoTime) {
 
 using Json = nlohmann::json;
 
-// The other side of a duel: what the plugin's own process answers.
-class PluginInADuel : public PluginCase {
+// The other side of a paired comparison: what the plugin's own process answers.
+class PluginInAPair : public PluginCase {
  protected:
   Json ready(const AnyVariant& variant) {
     auto offered = std::make_unique<Suite>(suite());
@@ -196,12 +196,12 @@ class PluginInADuel : public PluginCase {
   std::optional<CaseServer> server_;
 };
 
-TEST_F(PluginInADuel, ARightOneIsRightInEveryBlock) {
+TEST_F(PluginInAPair, ARightOneIsRightInEveryBlock) {
   EXPECT_FALSE(ready(platform.taking(5, host_gemm())).contains("wrong"));
   for (int i = 0; i < 3; ++i) EXPECT_EQ(block(), "");
 }
 
-TEST_F(PluginInADuel, AResultThatItKeptIsWrongInTheNextBlock) {
+TEST_F(PluginInAPair, AResultThatItKeptIsWrongInTheNextBlock) {
   const AnyVariant stale =
       followed_by(platform.taking(5, host_gemm()), [kept = std::vector<float>()](auto pointers) mutable {
         auto* const d = static_cast<float*>(pointers.back());
@@ -212,14 +212,14 @@ TEST_F(PluginInADuel, AResultThatItKeptIsWrongInTheNextBlock) {
   EXPECT_TRUE(block().starts_with("d[")) << block();
 }
 
-TEST_F(PluginInADuel, WorkOfAThreadOrOfAnotherStreamIsNotFought) {
+TEST_F(PluginInAPair, WorkOfAThreadOrOfAnotherStreamIsNotCompared) {
   EXPECT_EQ(ready(leaving(2))["wrong"], kLate);
   EXPECT_TRUE(ask({{"ask", "cold"}, {"samples", 2}}).contains("failed"));
   platform.on_other_stream = true;
   EXPECT_TRUE(ready(platform.taking(5, host_gemm())).contains("wrong"));
 }
 
-TEST_F(PluginInADuel, WorkOfAThreadIsSeenWhereItBeganWithItSinceItWasReady) {
+TEST_F(PluginInAPair, WorkOfAThreadIsSeenWhereItBeganWithItSinceItWasReady) {
   int launches = 0;
   EXPECT_FALSE(ready(followed_by(platform.taking(5, host_gemm()), [&](auto) { ++launches; })).contains("wrong"));
   for (const int from : {1, 2, 3}) {
@@ -232,7 +232,7 @@ TEST_F(PluginInADuel, WorkOfAThreadIsSeenWhereItBeganWithItSinceItWasReady) {
   EXPECT_FALSE(ask({{"ask", "replay"}}).contains("wrong"));
 }
 
-TEST_F(PluginInADuel, L2ThatABlockSetAsideIsWrong) {
+TEST_F(PluginInAPair, L2ThatABlockSetAsideIsWrong) {
   platform.set_aside = {4096, 0, 4096};
   EXPECT_FALSE(ready(platform.taking(5, host_gemm())).contains("wrong")) << "taken back before anything is timed";
   EXPECT_EQ(block(), "its launches set L2 aside for persisting accesses");

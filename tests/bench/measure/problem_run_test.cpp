@@ -147,18 +147,18 @@ TEST_F(ProblemRun, TheBestTwoAreCompared) {
   options.compare = true;
   add("a", 9), add("b", 6), add("x", 12, kMemory / 100, Kind::baseline);
   auto rows = run();
-  EXPECT_EQ(rows.at("a").rival, "");
-  EXPECT_EQ(rows.at("b").rival, "x");
-  EXPECT_EQ(rows.at("x").rival, "b");
-  EXPECT_NEAR(rows.at("b").duel_warm.value(), 2, 1e-6);
-  EXPECT_NEAR(rows.at("x").duel_cold.value(), 0.5, 1e-6);
+  EXPECT_EQ(rows.at("a").paired_with, "");
+  EXPECT_EQ(rows.at("b").paired_with, "x");
+  EXPECT_EQ(rows.at("x").paired_with, "b");
+  EXPECT_NEAR(rows.at("b").speedup_warm.value(), 2, 1e-6);
+  EXPECT_NEAR(rows.at("x").speedup_cold.value(), 0.5, 1e-6);
 
   add("c", 3);
   rows = run();
   EXPECT_EQ(rows.size(), 1u) << "a row is written once";
-  EXPECT_NEAR(rows.at("c").duel_warm.value(), 4, 1e-6);
+  EXPECT_NEAR(rows.at("c").speedup_warm.value(), 4, 1e-6);
   add("d", 8);
-  EXPECT_EQ(run().at("d").rival, "") << "the best two have met";
+  EXPECT_EQ(run().at("d").paired_with, "") << "the best two have met";
 }
 
 TEST_F(ProblemRun, AComparisonWithAWrongResultIsNone) {
@@ -174,7 +174,7 @@ TEST_F(ProblemRun, AComparisonWithAWrongResultIsNone) {
   CaseRunner runner(platform, nullptr, options);
   const ProblemResult result = runner.run_problem(cases, there);
   EXPECT_EQ(result.wrong_comparisons, 1);
-  for (const CaseResult& one : result.cases) EXPECT_EQ(one.row.rival, "");
+  for (const CaseResult& one : result.cases) EXPECT_EQ(one.row.paired_with, "");
 }
 
 }  // namespace

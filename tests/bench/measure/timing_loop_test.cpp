@@ -30,7 +30,7 @@ TEST(StoppingRule, StopsForEachReason) {
   EXPECT_STREQ(rule.verdict(noisy, 0).value(), "max_samples");
   EXPECT_FALSE(rule.verdict(std::span(noisy).first(20), 0.5).has_value());
   EXPECT_STREQ(rule.verdict(std::span(noisy).first(20), 1.5).value(), "time_cap");
-  EXPECT_FALSE(rule.verdict(std::span(noisy).first(4), 100).has_value()) << "a median of four says nothing of spread";
+  EXPECT_FALSE(rule.verdict(std::span(noisy).first(4), 100).has_value()) << "a median of four says nothing of noise";
 }
 
 // A batch lasts about 20 ms by the first launch, with the flush before each one on a device.
@@ -325,7 +325,7 @@ TEST(TimingLoop, AnAnswerThatIsNoTimeIsRefused) {
 TEST(TimingLoop, AWarmPhaseHasABatchOfEachPlace) {
   Script script;
   script.launch_us = [](int) { return 5.0; };
-  script.places_ = 20;
+  script.slots_ = 20;
   const Timing timing = measured(script);
   EXPECT_EQ(timing.warm_batches.size(), 20u);
   EXPECT_EQ(timing.cold_batches.size(), 20u);
@@ -333,27 +333,27 @@ TEST(TimingLoop, AWarmPhaseHasABatchOfEachPlace) {
   for (std::size_t i = 0; i < script.moves.size(); ++i) EXPECT_EQ(script.moves[i], i % 20);
 }
 
-TEST(TimingLoop, ColdBatchesOfManyPlacesAreSmallAndComeInWholeRounds) {
-  for (const std::size_t places : {1u, 3u, 20u, 500u}) {
-    SCOPED_TRACE(places);
+TEST(TimingLoop, ColdBatchesOfManySlotsAreSmallAndComeInWholeRounds) {
+  for (const std::size_t slots : {1u, 3u, 20u, 500u}) {
+    SCOPED_TRACE(slots);
     Script script;
     script.launch_us = [](int launch) { return scattered(launch) / 100; };  // never known: to the most samples
-    script.places_ = places;
+    script.slots_ = slots;
     TimingLoop loop(script, {});
     loop.cold();
-    const int batch = places == 20 ? 16 : places == 500 ? 2 : 50;
+    const int batch = slots == 20 ? 16 : slots == 500 ? 2 : 50;
     EXPECT_EQ(script.cold_calls.back(), batch);
     const Timing& timing = loop.timing();
     EXPECT_GE(timing.cold_us.size(), 2000u);
-    EXPECT_LT(timing.cold_us.size(), 2000u + static_cast<std::size_t>(batch) * places);
-    EXPECT_EQ(timing.cold_batches.size() % places, 0u);
+    EXPECT_LT(timing.cold_us.size(), 2000u + static_cast<std::size_t>(batch) * slots);
+    EXPECT_EQ(timing.cold_batches.size() % slots, 0u);
   }
 }
 
-TEST(TimingLoop, PlacesEndWithThePhasesTime) {
+TEST(TimingLoop, SlotsEndWithThePhasesTime) {
   Script script;
   script.launch_us = [](int) { return 9000.0; };  // a batch of one launch and more
-  script.places_ = 1000;
+  script.slots_ = 1000;
   const Timing timing = measured(script, {.warm = {0.005, 10, 200, 0.3}});
   EXPECT_LT(timing.warm_batches.size(), 40u);
   EXPECT_GE(timing.warm_batches.size(), 4u);

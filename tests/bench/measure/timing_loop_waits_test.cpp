@@ -118,17 +118,17 @@ TEST(Edges, AreMadeShortBeforeEachWarmPhaseAndLookedAtBehindIt) {
   Script script;
   double us = 1.2;
   script.settle = [&] { us = script.settle_calls == 1 ? 1.0 : 1.1; };
-  script.edge_us = [&](double) { return us; };
+  script.edge_latency_us = [&](double) { return us; };
   const Timing timing = beside_edges(script);
   EXPECT_EQ(script.settle_calls, 2);
   EXPECT_EQ(script.edge_calls, 4);
   EXPECT_EQ(timing.warm_edge_us, std::vector<double>(8, 1.0));
   EXPECT_EQ(timing.warm_serial_edge_us, std::vector<double>(8, 1.1));
-  EXPECT_EQ(row_of(timing).edge_us, 1.1);
+  EXPECT_EQ(row_of(timing).edge_latency_us, 1.1);
   EXPECT_EQ(timing.discarded_seconds, 0);
 
   Script spell;
-  spell.edge_us = [&](double) { return spell.warm_calls.size() >= 4 ? 1.2 : 1.0; };
+  spell.edge_latency_us = [&](double) { return spell.warm_calls.size() >= 4 ? 1.2 : 1.0; };
   EXPECT_EQ(beside_edges(spell, false).warm_edge_us, (std::vector<double>{1, 1, 1, 1, 1.2, 1.2, 1.2, 1.2}));
 }
 
@@ -137,8 +137,8 @@ TEST(Edges, AMachineWithoutThemHasABlankColumn) {
   const Timing timing = beside_edges(host, false, {.host = true});
   EXPECT_EQ(timing.warm_us.size(), 40u);
   EXPECT_TRUE(timing.warm_edge_us.empty());
-  EXPECT_FALSE(row_of(timing).edge_us);
-  nobody.edge_us = [](double) { return 1.2; };
+  EXPECT_FALSE(row_of(timing).edge_latency_us);
+  nobody.edge_latency_us = [](double) { return 1.2; };
   (void)measured(nobody);
   EXPECT_EQ(nobody.edge_calls, 0) << "a plan does not ask";
 }

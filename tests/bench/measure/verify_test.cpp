@@ -12,7 +12,7 @@
 #include "bench/measure/verify.h"
 #include "bench/sweep/suite.h"
 #include "tests/support/comparisons.h"
-#include "tests/support/counted_ladder.h"
+#include "tests/support/counted_variants.h"
 #include "tests/support/wrong_variants.h"
 
 namespace noisefloor {
@@ -52,38 +52,38 @@ TEST(Verification, LaunchesThatGoWrongLaterAreCaught) {
   EXPECT_FALSE(result.row.gflops.has_value());
 }
 
-struct Places : testing::Test {
+struct BufferSlots : testing::Test {
   const AnyProblem problem = gemm().workload->parse("m=8,n=8,k=8");
   std::size_t d = 0;  // the output
 
-  Places() {
+  BufferSlots() {
     const auto specs = gemm().workload->tensors(problem, DType::fp32);
     while (specs[d].role != Role::out) ++d;
   }
 };
 
-TEST_F(Places, HaveTheSameInputsAndGuardBandsAndPoisonedOutputs) {
+TEST_F(BufferSlots, HaveTheSameInputsAndGuardBandsAndPoisonedOutputs) {
   Fixture fixture(host(), gemm(), problem, DType::fp32, 1, {}, 4);
-  ASSERT_EQ(fixture.places(), 4u);
+  ASSERT_EQ(fixture.slots(), 4u);
   const auto bits = [](float number) { return std::bit_cast<std::uint32_t>(number); };
   std::set<void*> seen;
   std::vector<std::uint64_t> sums;
-  for (std::size_t place : {0u, 3u, 1u, 2u, 0u}) {
-    fixture.move_to(place);
+  for (std::size_t slot : {0u, 3u, 1u, 2u, 0u}) {
+    fixture.move_to(slot);
     seen.insert(fixture.pointers()[0]);
     EXPECT_EQ(fixture.resident()[0].first, fixture.pointers()[0]);
     sums.push_back(host().checksum(fixture.pointers()[0], fixture.specs()[0].bytes()));
     auto* const out = static_cast<float*>(fixture.pointers()[d]);
-    EXPECT_TRUE(sums.size() == 1 || bits(out[5]) == 0xFFFFFFFFu) << place;
+    EXPECT_TRUE(sums.size() == 1 || bits(out[5]) == 0xFFFFFFFFu) << slot;
     out[5] = 1;
-    EXPECT_EQ(fixture.find_damage(), std::nullopt) << place;
+    EXPECT_EQ(fixture.find_damage(), std::nullopt) << slot;
   }
   EXPECT_EQ(seen.size(), 4u);
   EXPECT_EQ(sums, std::vector<std::uint64_t>(5, sums.front()));
   EXPECT_THROW(fixture.move_to(4), std::out_of_range);
 }
 
-TEST_F(Places, ShowDamageWhereTheTensorsLie) {
+TEST_F(BufferSlots, ShowDamageWhereTheTensorsLie) {
   Fixture fixture(host(), gemm(), problem, DType::fp32, 1, {}, 2);
   fixture.move_to(1);
   static_cast<float*>(fixture.pointers()[d])[64] = 0;
@@ -96,20 +96,20 @@ TEST_F(Places, ShowDamageWhereTheTensorsLie) {
   EXPECT_EQ(fixture.find_damage(), std::string("changed its input '") + fixture.specs()[0].name + "'");
 }
 
-TEST_F(Places, AreAsManyAsFit) {
+TEST_F(BufferSlots, AreAsManyAsFit) {
   Fixture large(host(), gemm(), gemm().workload->parse("m=8192,n=2048,k=64"), DType::fp32, 1, {}, 20);
   const std::size_t bytes = 4 * (8192 * 2048 + 8192 * 64 + 2048 * 64 + 2048);
-  EXPECT_EQ(large.places(), Fixture::kPlacesBytes / (bytes + (1 << 20) + (64 << 10)));
+  EXPECT_EQ(large.slots(), Fixture::kSlotsBytes / (bytes + (1 << 20) + (64 << 10)));
   Fixture one(host(), gemm(), problem, DType::fp32, 1, {}, 0);
-  EXPECT_EQ(one.places(), 1u);
-  EXPECT_EQ(usual_places(host()), 1u);
+  EXPECT_EQ(one.slots(), 1u);
+  EXPECT_EQ(usual_slots(host()), 1u);
 }
 
-// Right in every place, and wrong where it keeps to its first launch's tensors.
-TEST_F(Places, OfTimedLaunchesAreJudged) {
+// Right in every slot, and wrong where it keeps to its first launch's tensors.
+TEST_F(BufferSlots, OfTimedLaunchesAreJudged) {
   RunnerOptions options;
   options.watch_others = false;
-  options.places = 3;
+  options.slots = 3;
   CaseRunner runner(host(), nullptr, options);
   const AnyVariant& right = *gemm().find("host")->variant();
   std::set<void*> written;
@@ -128,7 +128,7 @@ TEST_F(Places, OfTimedLaunchesAreJudged) {
   const SweepRow row = run(false);
   EXPECT_EQ(row.status, Outcome::ok) << row.reason;
   EXPECT_EQ(written.size(), 3u);
-  EXPECT_EQ(row.places, 3);
+  EXPECT_EQ(row.buffer_slots, 3);
   EXPECT_GE(row.warm_samples, 3);
   EXPECT_EQ(run(true).status, Outcome::incorrect);
 }

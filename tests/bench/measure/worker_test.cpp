@@ -11,7 +11,7 @@
 #include <tuple>
 
 #include "bench/measure/case_runner.h"
-#include "bench/measure/duel.h"
+#include "bench/measure/pair.h"
 #include "bench/sweep/suite.h"
 #include "tests/support/limited_platform.h"
 #include "tests/support/temporary_folder.h"
@@ -119,7 +119,7 @@ TEST_F(InAWorker, OurTensorsGiveWayToItsOwn) {
     EXPECT_EQ(result.row.status, kept ? Outcome::ok : Outcome::out_of_memory) << result.row.reason;
     EXPECT_EQ(limited.free_bytes(), all);
     if (kept) {
-      EXPECT_EQ(runner.duel(ours, stub).wrong, "") << "ours are made anew for it";
+      EXPECT_EQ(runner.run_pair(ours, stub).wrong, "") << "ours are made anew for it";
     }
   }
 }
@@ -165,7 +165,7 @@ TEST_F(InAWorker, WhatIsNotANumberIsWrong) {
   expect(run(), Outcome::incorrect, "2 outputs instead of 1");
 }
 
-TEST_F(InAWorker, APluginIsAskedForAReplayBehindTheLastBlockOfADuel) {
+TEST_F(InAWorker, APluginIsAskedForAReplayBehindTheLastBlockOfAPair) {
   start();
   const SuiteEntry& gemm = *suite().find("gemm");
   const Case eager{&gemm, std::make_shared<StubImplementation>(), gemm.workload->parse("m=4,n=4,k=4"), DType::fp32, ""};
@@ -175,7 +175,7 @@ TEST_F(InAWorker, APluginIsAskedForAReplayBehindTheLastBlockOfADuel) {
                                    {{"STUB_LOG", log() + "_of_plugin"}}});
     Case plugin = eager;
     plugin.implementation = implementation_of_plugin(process, "mine.so", "mine", Kind::host, Arch::host);
-    EXPECT_EQ(CaseRunner(*platform, nullptr, options).duel(eager, plugin).wrong,
+    EXPECT_EQ(CaseRunner(*platform, nullptr, options).run_pair(eager, plugin).wrong,
               *late ? "theirs after the last block: late" : "");
   }
   EXPECT_EQ(asked().find("replay"), std::string::npos) << "of PyTorch's nothing is asked";

@@ -1,4 +1,4 @@
-// What a checkpoint must have, and how its weights are laid out.
+// What a checkpoint must have, and how its weights are packed.
 #include "bench/pipeline/checkpoint.h"
 
 #include <gtest/gtest.h>

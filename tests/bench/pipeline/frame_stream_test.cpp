@@ -87,8 +87,9 @@ TEST(FrameStream, IsTheSameWithTheLevelsOfAllCallsEmbeddedAtOnce) {
   const std::vector<int> labels{3, 1, 4,
                                 1, 5, 9};  // from six rows on gemm's sums on a host do not depend on their number
   const SamplingOptions longer{.solver = Solver::edm_heun, .steps = 3};
-  const auto frames = [&](std::int64_t levels_ahead) {
-    Digits digits({.batch = std::ssize(labels), .dtype = DType::fp32, .sampling = true, .levels_ahead = levels_ahead});
+  const auto frames = [&](std::int64_t hoisted_levels) {
+    Digits digits(
+        {.batch = std::ssize(labels), .dtype = DType::fp32, .sampling = true, .hoisted_levels = hoisted_levels});
     Sampler drawer(digits.platform, digits.executor, longer);
     std::vector<std::vector<float>> pictures{drawer.run(labels, 0)};
     FrameStream stream(digits.platform, digits.executor, kTwoOfFour, nullptr, 0.1);

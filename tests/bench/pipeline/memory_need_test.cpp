@@ -23,12 +23,12 @@ using namespace pipeline;
 constexpr std::size_t kMemory = std::size_t{96} << 20;
 
 // Opens digits with a sampler beside it in little memory; returns what a want of it says, or "".
-std::string open_digits(std::int64_t batch, bool guided = false, std::int64_t levels_ahead = 0) {
+std::string open_digits(std::int64_t batch, bool guided = false, std::int64_t hoisted_levels = 0) {
   const SamplingOptions options{.steps = 4, .guidance = guided ? 2.0 : 0.0};
   LimitedPlatform platform(kMemory);
-  Model model({.row = require_network("digits")},
-              {.network = "digits", .weights = "bench/pipeline/weights/digits.safetensors"},
-              {.batch = batch, .sampling = true, .guided = guided, .levels_ahead = levels_ahead}, {platform, suite()});
+  Model model(
+      {.row = require_network("digits")}, {.network = "digits", .weights = "bench/pipeline/weights/digits.safetensors"},
+      {.batch = batch, .sampling = true, .guided = guided, .hoisted_levels = hoisted_levels}, {platform, suite()});
   return refusal_of<OutOfMemory>([&] {
     RunningModel running(model, [&](const Network& network) { return sampler_bytes(network, options); });
     running.make([&] { Sampler(platform, running.executor(), options); });

@@ -9,7 +9,7 @@
 
 #include "bench/sweep/suite.h"
 #include "networks/rewrite.h"
-#include "tests/support/counted_ladder.h"
+#include "tests/support/counted_variants.h"
 #include "tests/support/limited_platform.h"
 #include "tests/support/refusal.h"
 #include "tests/support/scripted_library.h"
@@ -77,7 +77,7 @@ TEST(Plans, CallAWantOfMemoryByItsName) {
 
 using Calls = std::vector<std::pair<int, int>>;
 
-// Of two by scripted times, wherever in the ladder the faster one stands. The best is looked for from the ladder's end.
+// Of two by scripted times, wherever the faster one stands. The best is looked for from the end.
 TEST(Plans, ChooseTheFaster) {
   const std::vector<CountedProblem> problems{{find_op("gemm"), "m=8,n=8,k=8", DType::fp32, 1}};
   for (const bool fast_last : {true, false}) {
@@ -102,79 +102,81 @@ TEST(Plans, ChooseTheFaster) {
   }
 }
 
-// A ladder by scripted times, in which a rung may be wrong.
-class LadderPlans : public testing::Test {
+// Variants by scripted times, of which one may be wrong.
+class VariantPlans : public testing::Test {
  protected:
   ScriptedPlatform platform;
   KnownTimes known;
   const CountedProblem problem{find_op("gemm"), "m=8,n=8,k=8", DType::fp32, 1};
 
-  // The rung that is chosen, and how many were timed.
-  std::pair<std::string, int> chosen(const std::vector<double>& ladder_us, int wrong = -1) {
-    std::vector<ImplementationPtr> ladder;
-    for (const double us : ladder_us) {
-      AnyVariant& rung = rungs_.emplace_back(platform.taking(us, host_gemm()));
-      rung.name = "rung " + std::to_string(ladder.size());
-      if (static_cast<int>(ladder.size()) == wrong)
-        rung.launch = [launch = rung.launch](const AnyProblem& gemm, DType dtype, std::span<void* const> pointers,
-                                             const Scratch& scratch, const LaunchContext& context) {
+  // The variant that is chosen, and how many were timed.
+  std::pair<std::string, int> chosen(const std::vector<double>& variants_us, int wrong = -1) {
+    std::vector<ImplementationPtr> variants;
+    for (const double us : variants_us) {
+      AnyVariant& variant = variants_.emplace_back(platform.taking(us, host_gemm()));
+      variant.name = "variant " + std::to_string(variants.size());
+      if (static_cast<int>(variants.size()) == wrong)
+        variant.launch = [launch = variant.launch](const AnyProblem& gemm, DType dtype, std::span<void* const> pointers,
+                                                   const Scratch& scratch, const LaunchContext& context) {
           const Status status = launch(gemm, dtype, pointers, scratch, context);
           store_element(dtype, pointers.back(), 0, 1e3);
           return status;
         };
-      ladder.push_back(implementation_of(rung));
+      variants.push_back(implementation_of(variant));
     }
-    const Suite suite({{problem.op, ladder, oracle_of(*find_op("gemm"))}});
+    const Suite suite({{problem.op, variants, oracle_of(*find_op("gemm"))}});
     const Plan plan(platform, suite, {problem}, {.source = "own", .known = &known});
     return {plan.choice(problem_id(problem))->name, plan.measured()};
   }
 
  private:
-  std::deque<AnyVariant> rungs_;
+  std::deque<AnyVariant> variants_;
 };
 
 using Choice = std::pair<std::string, int>;
 
-// The whole of a short ladder; further down where a rung is wrong; and every time that is known.
-TEST_F(LadderPlans, TimeTheBestByItsOrderAndTwoRivals) {
-  const std::tuple<std::vector<double>, int, Choice> ladders[] = {{{10, 50, 30, 20, 40}, -1, {"rung 3", 3}},
-                                                                  {{10, 20, 30}, -1, {"rung 0", 3}},
-                                                                  {{5, 10, 30, 20, 40}, 4, {"rung 1", 4}}};
-  for (const auto& [ladder_us, wrong, choice] : ladders) {
+// The whole of a short variants; further down where a variant is wrong; and every time that is known.
+TEST_F(VariantPlans, TimeTheBestByItsOrderAndTheTwoBeforeIt) {
+  const std::tuple<std::vector<double>, int, Choice> variants[] = {{{10, 50, 30, 20, 40}, -1, {"variant 3", 3}},
+                                                                   {{10, 20, 30}, -1, {"variant 0", 3}},
+                                                                   {{5, 10, 30, 20, 40}, 4, {"variant 1", 4}}};
+  for (const auto& [variants_us, wrong, choice] : variants) {
     known = {};
-    EXPECT_EQ(chosen(ladder_us, wrong), choice);
+    EXPECT_EQ(chosen(variants_us, wrong), choice);
   }
   known = {};
-  known.add({problem_id(problem), "rung 0"}, {10.0, {}});
-  EXPECT_EQ(chosen({10, 50, 30, 20, 40}), Choice("rung 0", 3));
+  known.add({problem_id(problem), "variant 0"}, {10.0, {}});
+  EXPECT_EQ(chosen({10, 50, 30, 20, 40}), Choice("variant 0", 3));
 }
 
-// The naive rung of a large problem takes seconds: a plan compares with others, also where it judges those.
-TEST(Plans, OnAGpuCompareWithoutTheNaiveRung) {
-  constexpr Rung kSecondBest{"ptx_second", Kind::ptx, Arch::sm90a};
+// The naive variant of a large problem takes seconds: a plan compares with others, also where it judges those.
+TEST(Plans, OnAGpuCompareWithoutTheNaiveVariant) {
+  constexpr VariantInfo kSecondBest{"ptx_second", Kind::ptx, Arch::sm90a};
   const CountedProblem problem{find_op("gemm"), "m=256,n=256,k=320", DType::fp32, 1};  // the oracle samples it
   for (const bool judges_tiled : {false, true}) {
     HostAsGpu<ScriptedPlatform> platform(90);
-    CountedLadder ladder(judges_tiled ? std::vector{kNaive, kTiled, kTensorCoreSm80, kPtxSm90a}
-                                      : std::vector{kNaive, kTiled, kTensorCoreSm80, kSecondBest, kPtxSm90a});
-    for (const char* rung : {"tiled", "tensor_core_sm80", "ptx_second", "ptx_sm90a"})
-      ladder.then[rung] = [&](void*) {
+    CountedVariants variants(judges_tiled ? std::vector{kNaive, kTiled, kTensorCoreSm80, kPtxSm90a}
+                                          : std::vector{kNaive, kTiled, kTensorCoreSm80, kSecondBest, kPtxSm90a});
+    for (const char* variant : {"tiled", "tensor_core_sm80", "ptx_second", "ptx_sm90a"})
+      variants.then[variant] = [&](void*) {
         platform.clock_us += 10;
         return success();
       };
-    const Plan plan(platform, ladder.suite(), {problem}, {.source = "own"});
+    const Plan plan(platform, variants.suite(), {problem}, {.source = "own"});
     EXPECT_EQ(plan.measured(), 3);
-    EXPECT_FALSE(ladder.launches.contains("naive"));
-    EXPECT_EQ(ladder.launches["tiled"] == 1, !judges_tiled) << "once for all that it judges";
+    EXPECT_FALSE(variants.launches.contains("naive"));
+    EXPECT_EQ(variants.launches["tiled"] == 1, !judges_tiled) << "once for all that it judges";
   }
 }
 
-TEST(Plans, TryTheNaiveRungOfALargeProblemLast) {
+TEST(Plans, TryTheNaiveVariantOfALargeProblemLast) {
   for (const bool large : {false, true})
     for (const bool others_right : {true, false}) {
       HostAsGpu<ScriptedPlatform> platform(90);
-      CountedLadder ladder({kNaive, kPtxSm90a});
-      ladder.op().cost = [large](const AnyProblem&, DType) { return Cost{.flops = large ? 2e10 : 1e9, .bytes = 1e3}; };
+      CountedVariants variants({kNaive, kPtxSm90a});
+      variants.op().cost = [large](const AnyProblem&, DType) {
+        return Cost{.flops = large ? 2e10 : 1e9, .bytes = 1e3};
+      };
       const auto takes = [&](double us, double first) {
         return [&platform, us, first](void* output) {
           platform.clock_us += us;
@@ -182,10 +184,10 @@ TEST(Plans, TryTheNaiveRungOfALargeProblemLast) {
           return success();
         };
       };
-      ladder.then["naive"] = takes(10, 0);
-      ladder.then["ptx_sm90a"] = takes(20, others_right ? 0 : 1e3);
-      const CountedProblem problem{&ladder.op(), "m=8,n=8,k=8", DType::fp32, 1};
-      const Plan plan(platform, ladder.suite(), {problem}, {.source = "own"});
+      variants.then["naive"] = takes(10, 0);
+      variants.then["ptx_sm90a"] = takes(20, others_right ? 0 : 1e3);
+      const CountedProblem problem{&variants.op(), "m=8,n=8,k=8", DType::fp32, 1};
+      const Plan plan(platform, variants.suite(), {problem}, {.source = "own"});
       EXPECT_EQ(plan.choice(problem_id(problem))->name, large && others_right ? "ptx_sm90a" : "naive");
     }
 }

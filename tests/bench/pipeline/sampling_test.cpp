@@ -102,10 +102,13 @@ TEST(Sampler, ReportsAndDrawsTheSame) {
 // in a loop is computed once. Returns the pictures, and how often each node was launched.
 std::pair<std::vector<float>, std::map<std::string, int>> two_batches(const NetworkInfo& info, bool guided, bool once,
                                                                       std::int64_t batch_size = 2,
-                                                                      std::int64_t levels_ahead = 0) {
+                                                                      std::int64_t hoisted_levels = 0) {
   LimitedPlatform platform{std::size_t{1} << 30};
-  Network network = info.build(
-      {.batch = batch_size, .dtype = DType::fp32, .sampling = true, .guided = guided, .levels_ahead = levels_ahead});
+  Network network = info.build({.batch = batch_size,
+                                .dtype = DType::fp32,
+                                .sampling = true,
+                                .guided = guided,
+                                .hoisted_levels = hoisted_levels});
   network.sampling = once;
   const Plan plan(platform, suite(), count_problems(network.graph), {"naive"});
   Executor executor(platform, network, RandomWeights(), plan);
@@ -183,7 +186,7 @@ TEST(Sampler, EmbedsTheLevelsOfAllCallsAtOnce) {
 }
 
 // Where a step asks twice, noise is drawn on the way, or calls keep what an earlier one left.
-TEST(Sampler, EmbedsLevelsAheadBySolversOfEveryKind) {
+TEST(Sampler, EmbedsHoistedLevelsBySolversOfEveryKind) {
   const std::vector<int> labels{1, 2, 3, 4, 5, 6};
   static_assert(kRows == 6);
   const SamplingOptions every_kind[] = {
@@ -192,13 +195,13 @@ TEST(Sampler, EmbedsLevelsAheadBySolversOfEveryKind) {
       {.solver = Solver::dpmpp_2m, .steps = 4, .cache_every = 2}};
   for (const SamplingOptions& options : every_kind) {
     SCOPED_TRACE(static_cast<int>(options.solver));
-    const auto drawn = [&](std::int64_t levels_ahead) {
+    const auto drawn = [&](std::int64_t hoisted_levels) {
       OnHost host(require_network("digits"), {.batch = kRows,
                                               .dtype = DType::fp32,
                                               .sampling = true,
                                               .shallow_blocks = options.cache_every > 1 ? 1 : 0,
-                                              .levels_ahead = levels_ahead});
-      EXPECT_EQ(host.network.levels_ahead, levels_ahead);
+                                              .hoisted_levels = hoisted_levels});
+      EXPECT_EQ(host.network.hoisted_levels, hoisted_levels);
       return Sampler(host.platform, host.executor, options).run(labels, 0);
     };
     EXPECT_EQ(drawn(calls_of(plan_steps(options, require_network("digits")))), drawn(0));
@@ -213,7 +216,7 @@ TEST(Sampler, KnowsHowManyCallsItsLoopHas) {
     const std::int64_t calls = calls_of(plan_steps(options, require_network("digits")));
     EXPECT_GE(calls, kSteps);
     for (const std::int64_t levels : {calls, calls - 1}) {
-      OnHost host(require_network("digits"), {.dtype = DType::fp32, .sampling = true, .levels_ahead = levels});
+      OnHost host(require_network("digits"), {.dtype = DType::fp32, .sampling = true, .hoisted_levels = levels});
       if (levels < calls) {
         EXPECT_THROW(Sampler(host.platform, host.executor, options), std::logic_error);
         continue;

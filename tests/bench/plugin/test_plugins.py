@@ -120,7 +120,7 @@ def test_a_plugin_that_hangs_is_ended(one, tmp_path, plugin, monkeypatch):
     assert table["hangs"]["reason"] == "the process of mine.so gave no answer within 2 s"
 
 
-def test_run_list_and_duel_take_plugins(plugin):
+def test_run_list_and_pair_take_plugins(plugin):
     problem = ("--problem", "m=8,n=16,k=24", "--dtype", "fp32", "--device", "host", "--plugin", plugin)
     one = run("run", "gemm", *problem, "--variant", "right")
     assert one.returncode in (0, 2) and "right: max error" in one.stdout, one.stderr  # 2: others have the cores, and there is no time
@@ -130,8 +130,8 @@ def test_run_list_and_duel_take_plugins(plugin):
         assert refused.returncode == 2 and "a process of its own" in refused.stderr
     listed = run("list", "variants", "--ops", "gemm", "--plugin", plugin)
     assert listed.returncode == 0 and "past_the_workspace" in listed.stdout
-    fought = run("pair", "gemm", "right", "host", *problem)
-    assert "rounds" in fought.stdout or "waited" in fought.stdout, fought.stdout + fought.stderr
+    compared = run("pair", "gemm", "right", "host", *problem)
+    assert "rounds" in compared.stdout or "waited" in compared.stdout, compared.stdout + compared.stderr
     for sides, whose in ((("stale", "host"), "ours after a "), (("host", "behind"), "theirs before the first block: wrote tensor 'd'")):
         wrong = run("pair", "gemm", *sides, *problem)
         assert wrong.returncode == 1 and whose in wrong.stdout or "waited" in wrong.stdout, wrong.stdout + wrong.stderr

@@ -41,7 +41,7 @@ TEST(conv2d, ProblemTextIsCanonicalAndChecked) {
     EXPECT_THROW(op().parse(bad), InvalidInput) << bad;
 }
 
-TEST(conv2d, PointwiseRungTakesWhatIsAProduct) {
+TEST(conv2d, PointwiseVariantTakesWhatIsAProduct) {
   const Definition::Variant& last = variants().back();
   ASSERT_STREQ(last.name, "ptx_sm90a_pointwise");
   const auto runs = [&](const std::string& more, DType dtype = DType::bf16) {
@@ -175,8 +175,8 @@ TEST(conv2d, ASecondSourceStandsInFrontOfAllElse) {
   EXPECT_EQ(data.reference("y"), (std::vector<double>{2 * ((3 + 28 + 48 + 9) * 0.5 + 1 + 10), 2 * 20}));
 }
 
-// Which rungs have one, and what of the others' refusals says so.
-TEST(conv2d, ASecondSourceIsRefusedByNameWhereARungHasNone) {
+// Which variants have one, and what of the others' refusals says so.
+TEST(conv2d, ASecondSourceIsRefusedByNameWhereAVariantHasNone) {
   const auto problem = op().parse("n=1,h=8,w=8,cin=64,cout=64,side=64,side_skip=8");
   for (const Definition::Variant& variant : variants()) {
     const Support support = variant.can_run(problem.as<Problem>(), DType::bf16);
@@ -187,14 +187,14 @@ TEST(conv2d, ASecondSourceIsRefusedByNameWhereARungHasNone) {
     if (support || name == "ptx_sm90a_pointwise") continue;
     EXPECT_NE(std::string(support.reason).find("second source"), std::string::npos) << name;
   }
-  const auto why_not = [](const char* rung, const std::string& more) -> std::string {
+  const auto why_not = [](const char* wanted, const std::string& more) -> std::string {
     const auto any = op().parse("n=1,h=8,w=8,cout=64," + more);
     for (const Definition::Variant& variant : variants())
-      if (std::string_view(variant.name) == rung) {
+      if (std::string_view(variant.name) == wanted) {
         const Support support = variant.can_run(any.as<Problem>(), DType::bf16);
         return support ? "" : support.reason;
       }
-    return "no such rung";
+    return "no such variant";
   };
   EXPECT_EQ(why_not("ptx_sm90a", "cin=64,side=64,stride=2,stats=1"), "");
   EXPECT_EQ(why_not("ptx_sm90a_halo", "cin=64,side=64,stats=1,patches=1"), "");
@@ -224,7 +224,7 @@ TEST(conv2d, AResidualOfHalfTheSizeIsRepeated) {
   }
 }
 
-TEST(conv2d, AResidualOfHalfTheSizeIsRefusedByNameWhereARungHasNone) {
+TEST(conv2d, AResidualOfHalfTheSizeIsRefusedByNameWhereAVariantHasNone) {
   const auto problem = op().parse("n=1,h=8,w=8,cin=64,cout=64,residual=1,residual_upsample=1");
   for (const Definition::Variant& variant : variants()) {
     const Support support = variant.can_run(problem.as<Problem>(), DType::bf16);
@@ -233,7 +233,7 @@ TEST(conv2d, AResidualOfHalfTheSizeIsRefusedByNameWhereARungHasNone) {
               std::set<std::string>({"host", "naive", "tiled", "ptx_sm90a_halo"}).contains(name))
         << name;
     if (support) continue;
-    // Of what a rung takes otherwise.
+    // Of what a variant takes otherwise.
     const bool narrow = name == "ptx_sm80_narrow", pointwise = name == "ptx_sm90a_pointwise";
     const std::string shape = narrow ? "cin=16" : pointwise ? "cin=64,kernel=1,pad=0" : "cin=64";
     const auto as_large = op().parse("n=1,h=8,w=8,cout=64,residual=1," + shape);
@@ -245,7 +245,7 @@ TEST(conv2d, AResidualOfHalfTheSizeIsRefusedByNameWhereARungHasNone) {
   }
 }
 
-TEST(conv2d, ANormInFrontIsRefusedByNameWhereARungHasNone) {
+TEST(conv2d, ANormInFrontIsRefusedByNameWhereAVariantHasNone) {
   const auto problem = op().parse("n=1,h=8,w=8,cin=64,cout=64,norm=affine+silu");
   for (const Definition::Variant& variant : variants()) {
     const Support support = variant.can_run(problem.as<Problem>(), DType::bf16);

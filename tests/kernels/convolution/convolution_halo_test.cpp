@@ -44,7 +44,7 @@ void walk(const Convolution& c, const Schedule& schedule, const HaloTiling& tili
   const int consumers = kHaloTiles[static_cast<std::size_t>(schedule.tile)].consumers;
   for (int cluster = 0; cluster < schedule.m_clusters; ++cluster)
     for (int rank = 0; rank < schedule.multicast; ++rank) {
-      const HaloPlace place = tiling.place(cluster, rank);
+      const HaloCoordinate place = tiling.place(cluster, rank);
       for (int consumer = 0; consumer < consumers; ++consumer) visit(place, tiling.patch(c, place, consumer), consumer);
     }
 }
@@ -53,16 +53,16 @@ RC_GTEST_PROP(convolution_halo, PatchesCoverEveryOutputPixelOnce, ()) {
   const Convolution c = any_convolution();
   const Schedule schedule = any_schedule(c);
   std::vector<int> seen(static_cast<std::size_t>(c.rows()));
-  walk(c, schedule, tiling_of(c, schedule), [&](const HaloPlace&, const Patch& patch, int) {
+  walk(c, schedule, tiling_of(c, schedule), [&](const HaloCoordinate&, const Patch& patch, int) {
     for (int row = 0; row < kPatch * kPatch; ++row)
       if (patch.has(row)) ++seen.at(static_cast<std::size_t>(patch.pixel(c, row)));
   });
   for (const int times : seen) RC_ASSERT(times == 1);
 }
 
-// The arrival that opens a block's inbox may hold its consumers until the block has loaded everything. A halo is handed
-// back when products of the next one run: consumers must be past that step when they open.
-TEST(convolution_halo, NoStageComesBackBehindTheOpeningOfAnInbox) {
+// The arrival that opens a block's DSMEM buffer may hold its consumers until the block has loaded everything. A halo is
+// handed back when products of the next one run: consumers must be past that step when they open.
+TEST(convolution_halo, NoStageComesBackBehindTheOpeningOfADsmemBuffer) {
   constexpr int kMostCin = 8, kMostSide = 24, kMostSplits = 8;  // steps of a tap, of the second source
   int opened_later = 0;
   for (int tile = 0; tile < static_cast<int>(kHaloTiles.size()); ++tile)
@@ -76,12 +76,12 @@ TEST(convolution_halo, NoStageComesBackBehindTheOpeningOfAnInbox) {
             const Tile& shape = kHaloTiles[static_cast<std::size_t>(tile)];
             if (splits > steps || !can_split_halo(shape, splits)) continue;
             const Schedule schedule = make_halo_schedule(c, tile, 1, splits, kDeviceSms);
-            const int room = halo_inbox_stages(shape, splits);
+            const int room = halo_dsmem_stages(shape, splits);
             if (room > schedule.stages) continue;
-            const product::Inbox inbox = halo_inbox(c, schedule);
-            const int least = product::inbox_of(schedule, steps, room).opens;
-            ASSERT_GE(inbox.opens, least);
-            opened_later += inbox.opens > least;
+            const product::DsmemBuffer dsmem = halo_dsmem(c, schedule);
+            const int least = product::dsmem_of(schedule, steps, room).opens;
+            ASSERT_GE(dsmem.opens, least);
+            opened_later += dsmem.opens > least;
             const HaloTiling tiling = tiling_of(c, schedule);
             const int halos = rings_with(schedule.stages, kernel * kernel, c.side > 0).halos;
             for (int split = 0; split < splits; ++split) {
@@ -90,9 +90,9 @@ TEST(convolution_halo, NoStageComesBackBehindTheOpeningOfAnInbox) {
               for (int step = first; step < end; ++step)
                 if (step == first || step >= tap_steps(c) || TapStep(tiling, step).enters_halo())
                   entered.push_back(step - first);
-              if (inbox.opens >= end - first) continue;
+              if (dsmem.opens >= end - first) continue;
               for (std::size_t i = static_cast<std::size_t>(halos); i < entered.size(); ++i)
-                ASSERT_LE(entered[i - static_cast<std::size_t>(halos) + 1], inbox.opens)
+                ASSERT_LE(entered[i - static_cast<std::size_t>(halos) + 1], dsmem.opens)
                     << "tile " << tile << ", splits " << splits << ", kernel " << kernel << ", cin " << cin << ", side "
                     << side << ", split " << split;
             }
@@ -116,7 +116,7 @@ RC_GTEST_PROP(convolution_halo, ARowUnderATapIsItsInputPixel, ()) {
             shared_budget(1));
   const int taps = c.y.taps * c.x.taps;
   RC_ASSERT(taps * (rings.halos - 1) >= rings.weights - 1);  // halos are asked for as far ahead as weights
-  walk(c, schedule, tiling, [&](const HaloPlace& place, const Patch& patch, int consumer) {
+  walk(c, schedule, tiling, [&](const HaloCoordinate& place, const Patch& patch, int consumer) {
     for (int row = 0; row < kPatch * kPatch; ++row) {
       if (!patch.has(row)) continue;
       const int y = patch.y0 + row / kPatch, x = patch.x0 + row % kPatch;
@@ -142,7 +142,7 @@ RC_GTEST_PROP(convolution_halo, ARowBesideTheTapsIsItsOutputPixel, ()) {
   const Schedule schedule = any_schedule(c);
   const HaloTiling tiling = tiling_of(c, schedule);
   const Halo box = tiling.side_box();
-  walk(c, schedule, tiling, [&](const HaloPlace& place, const Patch& patch, int consumer) {
+  walk(c, schedule, tiling, [&](const HaloCoordinate& place, const Patch& patch, int consumer) {
     for (int row = 0; row < kPatch * kPatch; ++row) {
       if (!patch.has(row)) continue;
       const int line = first_line(tiling.patches, box, consumer) + row / kPatch * box.width + row % kPatch;
@@ -191,7 +191,7 @@ RC_GTEST_PROP(convolution_halo, ChoicesAreSchedulesAndTheEstimateIsFirst, ()) {
     const auto schedule = parse_halo_schedule(c, choice.text, kDeviceSms);
     RC_ASSERT(schedule.has_value());
     if (schedule->splits > 1)  // its partial sums have room in the stages
-      RC_ASSERT(halo_inbox_stages(kHaloTiles[static_cast<std::size_t>(schedule->tile)], schedule->splits) <=
+      RC_ASSERT(halo_dsmem_stages(kHaloTiles[static_cast<std::size_t>(schedule->tile)], schedule->splits) <=
                 schedule->stages);
     RC_ASSERT(texts.insert(choice.text).second);
     RC_ASSERT(choice.estimated == (&choice == &choices.front()));

@@ -70,7 +70,7 @@ RC_GTEST_PROP(convolution_schedule, StepsBesideTheTapsCoverBothTensorsOnce, ()) 
   c.side_skip = *rc::gen::inRange(0, 300);
   std::vector<int> seen(static_cast<std::size_t>(c.side_channels()));
   for (int step = 0; step < side_steps(c); ++step) {
-    const SidePlace place = side_place(c, step);
+    const SideCoordinate place = side_coordinate(c, step);
     const int channels = place.skip ? c.side_skip : c.side;
     RC_ASSERT(place.channel < channels && place.column == place.channel + (place.skip ? c.side : 0));
     for (int i = 0; i < kBlockK && place.channel + i < channels; ++i)

@@ -128,29 +128,29 @@ TEST(Catalogue, ChoicesAreDistinctAndTheEstimatesIsFirst) {
   std::set<std::string> schedules{"attention ptx_sm90a", "attention ptx_sm90a_wide", "gemm ptx_sm90a",
                                   "groupnorm ptx_sm90a"};
   for (const char* op : {"conv2d", "conv3d_temporal", "conv_transpose2d"})
-    for (const char* rung : {" ptx_sm90a", " ptx_sm90a_halo"}) schedules.insert(std::string(op) + rung);
+    for (const char* variant : {" ptx_sm90a", " ptx_sm90a_halo"}) schedules.insert(std::string(op) + variant);
   EXPECT_EQ(offering, schedules);
 }
 
-// What an op lacks of the ladder that every op ships, and what it says of rungs that are still to be written.
-struct Ladder {
+// What an op lacks of the variants that every op ships, and what it says of variants that are still to be written.
+struct Shipped {
   std::vector<std::string> missing, excused;
 };
-Ladder ladder_of(std::span<const AnyVariant> variants) {
-  Ladder ladder;
+Shipped shipped_of(std::span<const AnyVariant> variants) {
+  Shipped shipped;
   for (const Kind kind : {Kind::host, Kind::naive, Kind::tiled, Kind::tensor_core, Kind::ptx}) {
     const auto row = std::find_if(variants.begin(), variants.end(), [&](const auto& v) { return v.kind == kind; });
     if (row == variants.end())
-      ladder.missing.push_back(to_string(kind));
+      shipped.missing.push_back(to_string(kind));
     else if (row->not_written && row->not_written->empty())
-      ladder.missing.push_back(row->name);
+      shipped.missing.push_back(row->name);
     else if (row->not_written)
-      ladder.excused.push_back(row->name + ": " + *row->not_written);
+      shipped.excused.push_back(row->name + ": " + *row->not_written);
   }
-  return ladder;
+  return shipped;
 }
 
-// A ladder of which three rungs are still to be written, one of them without a reason; and one rung is not there.
+// An op of which three variants are still to be written, one of them without a reason; and one is not there.
 using Sketch = OpDefinition<gemm::Problem, gemm::Tensors>;
 Status sketch_launch(const gemm::Problem&, DType, const gemm::Tensors&, const Scratch&, const LaunchContext&) {
   return success();
@@ -160,19 +160,19 @@ std::span<const Sketch::Variant> sketch_variants() {
       {kHost, sketch_launch},
       {kNaive, LeftOut()},
       {kTensorCoreSm80, not_written("")},
-      {kPtxSm90a, not_written("waits for the naive rung")},
+      {kPtxSm90a, not_written("waits for the naive variant")},
   };
   return kRows;
 }
 static_assert(!std::is_constructible_v<Sketch::Way, std::nullptr_t>, "a null launcher says nothing");
 
-TEST(Catalogue, RungsThatAreNotWrittenSayWhy) {
+TEST(Catalogue, VariantsThatAreNotWrittenSayWhy) {
   Sketch sketch = gemm::definition;
   sketch.variants = sketch_variants;
   const Op op = make_op(sketch);
-  const Ladder ladder = ladder_of(op.variants);
-  EXPECT_EQ(ladder.missing, (std::vector<std::string>{"tiled", "tensor_core_sm80"}));
-  EXPECT_EQ(ladder.excused, std::vector<std::string>{"ptx_sm90a: waits for the naive rung"});
+  const Shipped shipped = shipped_of(op.variants);
+  EXPECT_EQ(shipped.missing, (std::vector<std::string>{"tiled", "tensor_core_sm80"}));
+  EXPECT_EQ(shipped.excused, std::vector<std::string>{"ptx_sm90a: waits for the naive variant"});
   const AnyProblem problem = op.parse("m=1,n=1,k=1");
   const LaunchContext context;
   const auto launch = [&](std::size_t row) {
@@ -183,7 +183,7 @@ TEST(Catalogue, RungsThatAreNotWrittenSayWhy) {
   EXPECT_EQ(launch(1).code, StatusCode::not_built);
   EXPECT_FALSE(op.variants[3].built);
   EXPECT_EQ(launch(3).code, StatusCode::not_built);
-  EXPECT_STREQ(launch(3).what, "waits for the naive rung");
+  EXPECT_STREQ(launch(3).what, "waits for the naive variant");
 }
 
 TEST(Catalogue, EveryOpShipsEveryKind) {
@@ -191,10 +191,10 @@ TEST(Catalogue, EveryOpShipsEveryKind) {
     std::set<std::string> names;
     for (const AnyVariant& variant : op.variants)
       EXPECT_TRUE(names.insert(variant.name).second) << op.name << " has two variants named " << variant.name;
-    const Ladder ladder = ladder_of(op.variants);
-    EXPECT_EQ(ladder.missing, std::vector<std::string>())
-        << op.name << ": a rung to be written is not_written(\"why\")";
-    for (const std::string& rung : ladder.excused) std::cout << op.name << " has yet to write " << rung << "\n";
+    const Shipped shipped = shipped_of(op.variants);
+    EXPECT_EQ(shipped.missing, std::vector<std::string>())
+        << op.name << ": a variant to be written is not_written(\"why\")";
+    for (const std::string& variant : shipped.excused) std::cout << op.name << " has yet to write " << variant << "\n";
   }
 }
 

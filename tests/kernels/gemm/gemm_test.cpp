@@ -1,5 +1,5 @@
 // gemm on the host: its problems, its oracle against numbers worked out by hand, the host variant against the oracle,
-// and the plans of the sm_80 rung.
+// and the plans of the sm_80 variant.
 #include "kernels/gemm/gemm.h"
 
 #include <gtest/gtest.h>
@@ -169,7 +169,7 @@ TEST(gemm, AWrongElementIsOutsideTheTolerance) {
   EXPECT_NE(data.difference(), "");
 }
 
-TEST(gemm, LadderSaysWhatItNeeds) {
+TEST(gemm, VariantsSayWhatTheyNeed) {
   const auto can_run = [](const std::string& variant, const std::string& text, DType dtype) {
     for (const AnyVariant& row : op().variants)
       if (row.name == variant) return static_cast<bool>(row.can_run(op().parse(text), dtype));

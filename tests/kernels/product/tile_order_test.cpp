@@ -35,7 +35,7 @@ RC_GTEST_PROP(divisor, IsDivision, (int n, int d)) {
 
 RC_GTEST_PROP(tile_order, TakesEveryTileOnceInGroups, ()) {
   const int m = *rc::gen::inRange(1, 40), n = *rc::gen::inRange(1, 20);
-  const TileOrder order(m, n);
+  const Rasterisation order(m, n);
   RC_ASSERT(order.tiles() == m * n);
   std::set<std::pair<int, int>> seen;
   for (int i = 0; i < m * n; ++i) {
@@ -47,7 +47,7 @@ RC_GTEST_PROP(tile_order, TakesEveryTileOnceInGroups, ()) {
 }
 
 TEST(tile_order, GoesDownAGroupAndThenOn) {
-  const TileOrder order(10, 2);
+  const Rasterisation order(10, 2);
   EXPECT_EQ(order.locate(7).m_cluster, 7);
   EXPECT_EQ(order.locate(8).m_cluster, 0);
   EXPECT_EQ(order.locate(8).n_tile, 1);

@@ -4,19 +4,19 @@
 #include <string>
 #include <vector>
 
-#include "reports/run/duel_ratio.h"
+#include "reports/run/pair_ratio.h"
 
 namespace noisefloor {
 
 // Worst first: a line for each case that is not equal, and a count of each verdict. `old_name`, `new_name`: the builds.
-struct BuildDuelText {
-  const std::vector<BuildDuel>& duels;
+struct BuildPairText {
+  const std::vector<BuildPair>& pairs;
   double resolve;
   std::string old_name, new_name;
 };
-std::string terminal_text(const BuildDuelText& text);
-std::string markdown_text(const BuildDuelText& text);
+std::string terminal_text(const BuildPairText& text);
+std::string markdown_text(const BuildPairText& text);
 // Every case.
-std::string csv_text(const BuildDuelText& text);
+std::string csv_text(const BuildPairText& text);
 
 }  // namespace noisefloor

@@ -1,4 +1,4 @@
-#include "reports/ab/build_duel_report.h"
+#include "reports/ab/build_pair_report.h"
 
 #include <fmt/format.h>
 
@@ -32,18 +32,18 @@ std::string first_words(const std::string& why) {
 }
 
 struct Judged {
-  const BuildDuel* duel;
+  const BuildPair* pair;
   BuildVerdict verdict;
 };
 
-std::vector<Judged> worst_first(const BuildDuelText& text) {
+std::vector<Judged> worst_first(const BuildPairText& text) {
   std::vector<Judged> all;
-  for (const BuildDuel& duel : text.duels) all.push_back({&duel, verdict_of(duel, text.resolve)});
+  for (const BuildPair& pair : text.pairs) all.push_back({&pair, verdict_of(pair, text.resolve)});
   std::stable_sort(all.begin(), all.end(), [](const Judged& a, const Judged& b) { return a.verdict < b.verdict; });
   return all;
 }
 
-std::string headline(const BuildDuelText& text, const std::vector<Judged>& all) {
+std::string headline(const BuildPairText& text, const std::vector<Judged>& all) {
   std::string counts;
   for (int i = 0; i < kBuildVerdicts; ++i) {
     const auto verdict = static_cast<BuildVerdict>(i);
@@ -58,23 +58,23 @@ std::vector<Cells> table_of(const std::vector<Judged>& all, std::size_t& left_ou
   std::vector<Cells> lines{{"verdict", "case", "warm", "cold", "passes", "why"}};
   std::size_t of_verdict = 0;
   for (std::size_t i = 0; i < all.size(); ++i) {
-    const auto& [duel, verdict] = all[i];
+    const auto& [pair, verdict] = all[i];
     of_verdict = i > 0 && all[i - 1].verdict == verdict ? of_verdict + 1 : 0;
     if (verdict == BuildVerdict::equal) continue;
     if (of_verdict >= kShown) {
       ++left_out;
       continue;
     }
-    const bool timed = duel->why_not.empty();
-    lines.push_back({to_string(verdict), duel->id.name(), timed ? change(duel->warm) : "-",
-                     timed ? change(duel->cold) : "-", std::to_string(duel->warm.size()), first_words(duel->why_not)});
+    const bool timed = pair->why_not.empty();
+    lines.push_back({to_string(verdict), pair->id.name(), timed ? change(pair->warm) : "-",
+                     timed ? change(pair->cold) : "-", std::to_string(pair->warm.size()), first_words(pair->why_not)});
   }
   return lines;
 }
 
 }  // namespace
 
-std::string terminal_text(const BuildDuelText& text) {
+std::string terminal_text(const BuildPairText& text) {
   const auto all = worst_first(text);
   std::size_t left_out = 0;
   const auto lines = table_of(all, left_out);
@@ -83,7 +83,7 @@ std::string terminal_text(const BuildDuelText& text) {
   return shown + headline(text, all) + "\n";
 }
 
-std::string markdown_text(const BuildDuelText& text) {
+std::string markdown_text(const BuildPairText& text) {
   const auto all = worst_first(text);
   std::size_t left_out = 0;
   const auto lines = table_of(all, left_out);
@@ -93,19 +93,19 @@ std::string markdown_text(const BuildDuelText& text) {
   return shown;
 }
 
-std::string csv_text(const BuildDuelText& text) {
+std::string csv_text(const BuildPairText& text) {
   std::string lines = "case,verdict,warm,warm_low,warm_high,cold,cold_low,cold_high,passes,reason\n";
-  for (const BuildDuel& duel : text.duels) {
-    lines += fmt::format("{},{}", quote_csv(duel.id.name()), to_string(verdict_of(duel, text.resolve)));
-    for (const auto* passes : {&duel.warm, &duel.cold}) {
-      if (!duel.why_not.empty()) {
+  for (const BuildPair& pair : text.pairs) {
+    lines += fmt::format("{},{}", quote_csv(pair.id.name()), to_string(verdict_of(pair, text.resolve)));
+    for (const auto* passes : {&pair.warm, &pair.cold}) {
+      if (!pair.why_not.empty()) {
         lines += ",,,";
         continue;
       }
       const Ratio ratio = ratio_of_passes(*passes);
       lines += fmt::format(",{:.5g},{:.5g},{:.5g}", ratio.value, ratio.low, ratio.high);
     }
-    lines += fmt::format(",{},{}\n", duel.warm.size(), quote_csv(first_words(duel.why_not)));
+    lines += fmt::format(",{},{}\n", pair.warm.size(), quote_csv(first_words(pair.why_not)));
   }
   return lines;
 }

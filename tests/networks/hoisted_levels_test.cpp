@@ -15,8 +15,9 @@ namespace {
 
 constexpr std::int64_t kLevels = 5;
 
-Network built(const char* name, std::int64_t levels_ahead, std::int64_t batch = 2) {
-  return require_network(name).build({.batch = batch, .sampling = true, .guided = true, .levels_ahead = levels_ahead});
+Network built(const char* name, std::int64_t hoisted_levels, std::int64_t batch = 2) {
+  return require_network(name).build(
+      {.batch = batch, .sampling = true, .guided = true, .hoisted_levels = hoisted_levels});
 }
 
 // How often a call runs each problem.
@@ -30,11 +31,11 @@ std::map<std::string, int> problems_of_a_call(const Network& network) {
   return counts;
 }
 
-TEST(LevelsAhead, ACallEmbedsNothingAndDoesTheRestAsBefore) {
+TEST(HoistedLevels, ACallEmbedsNothingAndDoesTheRestAsBefore) {
   for (const char* name : {"adm64", "edm-cifar", "digits", "moving-digits", "sd15"}) {
     SCOPED_TRACE(name);
     const Network network = built(name, kLevels);
-    EXPECT_EQ(network.levels_ahead, kLevels);
+    EXPECT_EQ(network.hoisted_levels, kLevels);
     EXPECT_EQ(network.level().shape.front(), network.level().of_all_calls ? kLevels * 4 : 4);
     std::map<std::string, int> before = problems_of_a_call(built(name, 0));
     bool embedded = false;
@@ -54,21 +55,21 @@ TEST(LevelsAhead, ACallEmbedsNothingAndDoesTheRestAsBefore) {
   }
 }
 
-TEST(LevelsAhead, AreNoneWhereMoreIsAddedToTheEmbedding) {
+TEST(HoistedLevels, AreNoneWhereMoreIsAddedToTheEmbedding) {
   for (const char* name : {"sdxl", "svd"}) {
-    EXPECT_EQ(built(name, kLevels).levels_ahead, 0) << name;
+    EXPECT_EQ(built(name, kLevels).hoisted_levels, 0) << name;
     EXPECT_EQ(problems_of_a_call(built(name, kLevels)), problems_of_a_call(built(name, 0))) << name;
   }
 }
 
 // Whichever way projections were merged: of one image those of a loop of one call are one row.
-TEST(LevelsAhead, EachCallReadsItsOwnPart) {
+TEST(HoistedLevels, EachCallReadsItsOwnPart) {
   for (const char* name : {"adm64", "edm-cifar", "digits", "moving-digits", "sd15"})
     for (const std::int64_t levels : {std::int64_t{1}, kLevels})
       for (const bool guided : {false, true}) {
         SCOPED_TRACE(name);
         const Network network =
-            require_network(name).build({.sampling = true, .guided = guided, .levels_ahead = levels});
+            require_network(name).build({.sampling = true, .guided = guided, .hoisted_levels = levels});
         const Graph& graph = network.graph;
         std::set<std::pair<ValueId, std::int64_t>> taken;  // a whole value, and one of its elements
         int parts = 0;
@@ -86,13 +87,13 @@ TEST(LevelsAhead, EachCallReadsItsOwnPart) {
       }
 }
 
-TEST(LevelsAhead, AreKeptWhereTheyTakeLittle) {
+TEST(HoistedLevels, AreKeptWhereTheyTakeLittle) {
   const auto kept = [](std::int64_t levels, std::int64_t batch) {
-    return require_network("adm64").build({.batch = batch, .sampling = true, .levels_ahead = levels}).levels_ahead;
+    return require_network("adm64").build({.batch = batch, .sampling = true, .hoisted_levels = levels}).hoisted_levels;
   };
   constexpr std::int64_t kLevel = 35712 * 2;  // bytes of an image's scales and shifts
   for (const std::int64_t batch : {1, 32}) {
-    const std::int64_t most = kMostBytesAhead / (batch * kLevel);
+    const std::int64_t most = kMostHoistedBytes / (batch * kLevel);
     EXPECT_EQ(kept(most, batch), most);
     EXPECT_EQ(kept(most + 1, batch), 0);
   }

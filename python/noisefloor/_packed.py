@@ -7,7 +7,7 @@ from noisefloor._operators import prepare
 NOMINAL = 64  # height and width by which a convolution is judged and its weights are prepared; they do not follow it
 
 
-class LaidOut:
+class Packed:
     """Weights as a variant reads them on a GPU: summed behind an upsample, padded where the channels are no multiple of 8.
 
     Each call lays them out anew, in the same memory: PyTorch does not count what is written through `.data`, and to compare takes as long. Nothing of

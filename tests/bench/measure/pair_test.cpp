@@ -1,5 +1,5 @@
-// Duels on scripted contenders: who is faster, what an interval says, and results that are wrong.
-#include "bench/measure/duel.h"
+// Paired comparisons of scripted contenders: who is faster, what an interval says, and results that are wrong.
+#include "bench/measure/pair.h"
 
 #include <gtest/gtest.h>
 
@@ -62,10 +62,10 @@ class Scripted final : public Contender {
   bool poisoned_ = false;
 };
 
-TEST(Duel, BlocksAlternateAndTheRatioIsOfTheTimes) {
+TEST(PairedRun, BlocksAlternateAndTheRatioIsOfTheTimes) {
   Machine machine;
   Scripted ours(machine, 'a', 10), theirs(machine, 'b', 12);
-  const DuelResult times = fight(ours, theirs);
+  const PairResult times = paired_run(ours, theirs);
   EXPECT_EQ(times.wrong, "");
   EXPECT_EQ(times.rounds, 12);
   EXPECT_NEAR(times.cold.value, 1.2, 1e-12);
@@ -77,21 +77,21 @@ TEST(Duel, BlocksAlternateAndTheRatioIsOfTheTimes) {
       << machine.calls;
 }
 
-TEST(Duel, ADriftFallsOnBothAlikeAndNoiseTakesMoreRounds) {
+TEST(PairedRun, ADriftFallsOnBothAlikeAndNoiseTakesMoreRounds) {
   Machine machine;
-  machine.slowness = [](int block) { return 1 + 0.001 * block; };  // 10 % over the duel
+  machine.slowness = [](int block) { return 1 + 0.001 * block; };  // 10 % over the paired comparison
   Scripted ours(machine, 'a', 10), theirs(machine, 'b', 10);
-  DuelResult times = fight(ours, theirs);
+  PairResult times = paired_run(ours, theirs);
   EXPECT_NEAR(times.cold.value, 1, 1e-4);
   EXPECT_NEAR(times.warm.value, 1, 1e-4);
   machine.slowness = [](int block) { return 1 + 0.2 * ((block * 7919) % 13) / 13.0; };
-  times = fight(ours, theirs);
+  times = paired_run(ours, theirs);
   EXPECT_EQ(times.rounds, 24) << "up to an end";
   EXPECT_LT(times.cold.low, 1);
   EXPECT_GT(times.cold.high, 1);
 }
 
-TEST(Duel, AWrongBlockEndsItAndAWrongReplayBehindTheLastVoidsIt) {
+TEST(PairedRun, AWrongBlockEndsItAndAWrongReplayBehindTheLastVoidsIt) {
   for (const bool is_ours : {true, false})
     for (const bool at_the_end : {true, false}) {
       Machine machine;
@@ -99,7 +99,7 @@ TEST(Duel, AWrongBlockEndsItAndAWrongReplayBehindTheLastVoidsIt) {
       Scripted& wrong = is_ours ? ours : theirs;
       wrong.wrong_at_the_end = at_the_end;
       if (!at_the_end) wrong.wrong_in_block = is_ours ? 6 : 8;  // four before say how many launches make a sample
-      const DuelResult times = fight(ours, theirs);
+      const PairResult times = paired_run(ours, theirs);
       EXPECT_TRUE(times.wrong.starts_with(is_ours ? "ours after " : "theirs after ")) << times.wrong;
       EXPECT_EQ(times.ours_wrong, is_ours);
       EXPECT_EQ(times.cold.value, 0);
@@ -108,12 +108,12 @@ TEST(Duel, AWrongBlockEndsItAndAWrongReplayBehindTheLastVoidsIt) {
     }
 }
 
-TEST(Duel, HostVariantsFight) {
+TEST(PairedRun, OfHostVariants) {
   const auto platform = make_host_platform();
   const SuiteEntry& gemm = *suite().find("gemm");
   CaseRunner runner(*platform, nullptr, {});
   const Case one{&gemm, gemm.find("host"), gemm.workload->parse("m=8,n=8,k=8"), DType::fp32, "m=8,n=8,k=8"};
-  const DuelResult result = runner.duel(one, one);
+  const PairResult result = runner.run_pair(one, one);
   EXPECT_EQ(result.wrong, "");
   EXPECT_GE(result.rounds, 12);
   EXPECT_GT(result.cold.value, 0);

@@ -12,7 +12,7 @@ namespace noisefloor {
 
 inline constexpr int kEdgeSamples = 4;  // of a look, which takes half a millisecond
 
-class ShortEdges {
+class EdgeLatency {
  public:
   using Time = std::function<std::vector<double>(int samples)>;  // of an edge, in microseconds; empty: there are none
   using Turn = std::function<void()>;                   // another process launches a kernel; throws where none can
@@ -20,7 +20,7 @@ class ShortEdges {
 
   // Times edges: whatever is made long is made so later. Without a turn edges stay as they are. A turn that did not
   // help is not asked for again before edges were short by themselves (at a lower clock they are long, too).
-  ShortEdges(Time time, Turn turn, Say say = {});
+  EdgeLatency(Time time, Turn turn, Say say = {});
 
   // `samples` times of an edge, behind that turn where they had become long.
   std::vector<double> settle(int samples);

@@ -1,4 +1,4 @@
-#include "reports/run/duel_ratio.h"
+#include "reports/run/pair_ratio.h"
 
 #include <fmt/format.h>
 
@@ -26,7 +26,7 @@ constexpr Quantiles kStrict = {
 
 }  // namespace
 
-Ratio ratio_of_rounds(std::span<const double> rounds, double equal_spread, Confidence confidence) {
+Ratio ratio_of_rounds(std::span<const double> rounds, double pair_noise, Confidence confidence) {
   if (rounds.size() < 2) throw std::invalid_argument("a ratio's interval needs two rounds or more");
   const auto count = static_cast<double>(rounds.size());
   double mean = 0, squares = 0;
@@ -35,17 +35,17 @@ Ratio ratio_of_rounds(std::span<const double> rounds, double equal_spread, Confi
   const double error = std::sqrt(squares / (count - 1) / count);
   const Quantiles& quantiles = confidence == Confidence::usual ? kUsual : kStrict;
   const double student = quantiles.student[std::min(rounds.size() - 2, std::size(quantiles.student) - 1)];
-  const double half = std::hypot(student * error, quantiles.normal * equal_spread);
+  const double half = std::hypot(student * error, quantiles.normal * pair_noise);
   return {std::exp(mean), std::exp(mean - half), std::exp(mean + half)};
 }
 
-DuelVerdict verdict_of(const Ratio& ratio) {
-  if (ratio.low > 1) return DuelVerdict::faster;
-  if (ratio.high < 1) return DuelVerdict::slower;
-  return ratio.low >= 1 - kAlike && ratio.high <= 1 + kAlike ? DuelVerdict::equal : DuelVerdict::unresolved;
+PairVerdict verdict_of(const Ratio& ratio) {
+  if (ratio.low > 1) return PairVerdict::faster;
+  if (ratio.high < 1) return PairVerdict::slower;
+  return ratio.low >= 1 - kAlike && ratio.high <= 1 + kAlike ? PairVerdict::equal : PairVerdict::unresolved;
 }
 
-const char* to_string(DuelVerdict verdict) {
+const char* to_string(PairVerdict verdict) {
   static constexpr const char* kNames[] = {"faster", "slower", "equal", "unresolved"};
   return kNames[static_cast<int>(verdict)];
 }
@@ -68,26 +68,26 @@ bool looks_slower(const std::vector<double>& passes, double resolve) {
   return passes.size() >= 2 && ratio_of_passes(passes).value < 1 - resolve / 2;
 }
 
-DuelVerdict verdict_of(const std::vector<double>& passes, double resolve) {
+PairVerdict verdict_of(const std::vector<double>& passes, double resolve) {
   const Ratio strict = ratio_of_passes(passes, Confidence::strict), usual = ratio_of_passes(passes);
-  if (strict.low > 1 + resolve / 2) return DuelVerdict::faster;
-  if (strict.high < 1 - resolve / 2) return DuelVerdict::slower;
+  if (strict.low > 1 + resolve / 2) return PairVerdict::faster;
+  if (strict.high < 1 - resolve / 2) return PairVerdict::slower;
   const bool within = usual.low >= 1 - resolve && usual.high <= 1 + resolve;
-  return within && !looks_slower(passes, resolve) ? DuelVerdict::equal : DuelVerdict::unresolved;
+  return within && !looks_slower(passes, resolve) ? PairVerdict::equal : PairVerdict::unresolved;
 }
 
-bool looks_slower(const BuildDuel& duel, double resolve) {
-  return looks_slower(duel.cold, resolve) || looks_slower(duel.warm, resolve);
+bool looks_slower(const BuildPair& pair, double resolve) {
+  return looks_slower(pair.cold, resolve) || looks_slower(pair.warm, resolve);
 }
 
-BuildVerdict verdict_of(const BuildDuel& duel, double resolve) {
-  if (!duel.why_not.empty()) return duel.without_times;
-  const DuelVerdict cold = verdict_of(duel.cold, resolve), warm = verdict_of(duel.warm, resolve);
-  const auto either = [&](DuelVerdict verdict) { return cold == verdict || warm == verdict; };
-  if (either(DuelVerdict::slower)) return BuildVerdict::slower;
-  const bool may_be_slower = either(DuelVerdict::unresolved) && looks_slower(duel, resolve);
-  if (either(DuelVerdict::faster) && !may_be_slower) return BuildVerdict::faster;
-  return either(DuelVerdict::unresolved) ? BuildVerdict::unresolved : BuildVerdict::equal;
+BuildVerdict verdict_of(const BuildPair& pair, double resolve) {
+  if (!pair.why_not.empty()) return pair.without_times;
+  const PairVerdict cold = verdict_of(pair.cold, resolve), warm = verdict_of(pair.warm, resolve);
+  const auto either = [&](PairVerdict verdict) { return cold == verdict || warm == verdict; };
+  if (either(PairVerdict::slower)) return BuildVerdict::slower;
+  const bool may_be_slower = either(PairVerdict::unresolved) && looks_slower(pair, resolve);
+  if (either(PairVerdict::faster) && !may_be_slower) return BuildVerdict::faster;
+  return either(PairVerdict::unresolved) ? BuildVerdict::unresolved : BuildVerdict::equal;
 }
 
 }  // namespace noisefloor

@@ -1,4 +1,4 @@
-#include "bench/measure/short_edges.h"
+#include "bench/measure/edge_latency.h"
 
 #include <algorithm>
 #include <exception>
@@ -14,7 +14,7 @@ constexpr double kLonger = 1.1;  // half of what lies between the levels
 
 }  // namespace
 
-ShortEdges::ShortEdges(Time time, Turn turn, Say say)
+EdgeLatency::EdgeLatency(Time time, Turn turn, Say say)
     : time_(std::move(time)), turn_(std::move(turn)), say_(std::move(say)) {
   for (int look = 0; look < kFirstLooks; ++look) {  // a first one may be long by the clock, or by a neighbour's slice
     const std::vector<double> edges = time_(kEdgeSamples);
@@ -23,7 +23,7 @@ ShortEdges::ShortEdges(Time time, Turn turn, Say say)
   }
 }
 
-std::vector<double> ShortEdges::settle(int samples) {
+std::vector<double> EdgeLatency::settle(int samples) {
   std::vector<double> edges = time_(samples);
   if (edges.empty()) return edges;
   const auto are_long = [&] { return median(edges) > kLonger * shortest_us_; };

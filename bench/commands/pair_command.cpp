@@ -1,4 +1,4 @@
-// noisefloor duel: two implementations of an op in turns, problem by problem.
+// noisefloor pair: two implementations of an op in turns, problem by problem.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -7,7 +7,7 @@
 #include "bench/commands/output_files.h"
 #include "bench/measure/case_row.h"
 #include "bench/measure/case_runner.h"
-#include "bench/measure/duel.h"
+#include "bench/measure/pair.h"
 #include "bench/measure/worker.h"
 #include "bench/sweep/plugins.h"
 #include "bench/sweep/problem_files.h"
@@ -17,15 +17,15 @@
 namespace noisefloor {
 namespace {
 
-struct DuelArguments {
+struct PairArguments {
   std::string op, first, second, problem, problems, networks, dtype = "bf16", device, out;
   PluginOptions plugins;
 };
 
 // Of one problem, or of all that networks have.
-std::vector<std::pair<AnyProblem, std::string>> problems_of(const SuiteEntry& entry, const DuelArguments& arguments) {
+std::vector<std::pair<AnyProblem, std::string>> problems_of(const SuiteEntry& entry, const PairArguments& arguments) {
   if (arguments.problem.empty() == arguments.networks.empty())
-    throw InvalidInput("give --problem, or --networks whose problems are fought over");
+    throw InvalidInput("give --problem, or --networks whose problems are compared over");
   std::vector<std::pair<AnyProblem, std::string>> chosen;
   if (!arguments.problem.empty()) {
     const AnyProblem problem = entry.workload->parse(arguments.problem);
@@ -38,7 +38,7 @@ std::vector<std::pair<AnyProblem, std::string>> problems_of(const SuiteEntry& en
   return chosen;
 }
 
-std::string csv_line(const std::string& problem, const DuelArguments& arguments, const DuelResult& result) {
+std::string csv_line(const std::string& problem, const PairArguments& arguments, const PairResult& result) {
   std::string line = fmt::format("{},{},{},{},{}", arguments.op, quote_csv(problem), arguments.dtype,
                                  quote_csv(arguments.first), quote_csv(arguments.second));
   for (const Ratio& ratio : {result.cold, result.warm})
@@ -46,7 +46,7 @@ std::string csv_line(const std::string& problem, const DuelArguments& arguments,
   return line + fmt::format(",{}\n", result.rounds);
 }
 
-int duel(const DuelArguments& arguments) {
+int pair(const PairArguments& arguments) {
   PluginOptions plugins = arguments.plugins;
   plugins.device = arguments.device;
   add_plugins(plugins);
@@ -70,16 +70,16 @@ int duel(const DuelArguments& arguments) {
   CaseRunner runner(*platform, nullptr, options);
 
   std::string csv = "op,problem,dtype,first,second,cold,cold_low,cold_high,warm,warm_low,warm_high,rounds\n";
-  int fought = 0, wrong = 0;
+  int compared = 0, wrong = 0;
   for (const auto& [problem, text] : problems) {
     std::string why_not;
     for (const ImplementationPtr& one : {first, second})
       if (const auto row = refused({&entry, one, problem, dtype, text}, platform->description(), platform->arch_text()))
         why_not = fmt::format("{}: {}", one->name, row->reason);
-    DuelResult result;
+    PairResult result;
     try {
       if (why_not.empty())
-        result = runner.duel({&entry, first, problem, dtype, text}, {&entry, second, problem, dtype, text});
+        result = runner.run_pair({&entry, first, problem, dtype, text}, {&entry, second, problem, dtype, text});
     } catch (const DeviceError&) {
       throw;
     } catch (const std::runtime_error& error) {  // a library that is missing or refuses, or memory
@@ -87,26 +87,28 @@ int duel(const DuelArguments& arguments) {
     }
     if (!result.wrong.empty()) ++wrong;
     if (!why_not.empty() || !result.wrong.empty()) {
-      fmt::print("{}: no duel: {}\n", text, why_not.empty() ? result.wrong : why_not);
+      fmt::print("{}: not compared: {}\n", text, why_not.empty() ? result.wrong : why_not);
       continue;
     }
-    ++fought;
+    ++compared;
     csv += csv_line(text, arguments, result);
     fmt::print("{}: cold {}, warm {}, {} rounds\n", text, text_of(result.cold), text_of(result.warm), result.rounds);
   }
   if (!arguments.out.empty()) outputs.write("--out", csv);
   outputs.commit();
-  return wrong > 0 ? kNotSo : fought > 0 ? kDone : kCouldNot;
+  return wrong > 0 ? kNotSo : compared > 0 ? kDone : kCouldNot;
 }
 
 }  // namespace
 
-void add_duel_command(CLI::App& app, CommandResult result) {
+void add_pair_command(CLI::App& app, CommandResult result) {
   auto [command, arguments] = add_command(
-      app, result, "pair", "Time two implementations in turns, so that clock and heat affect both alike", duel);
+      app, result, "pair", "Time two implementations in turns, so that clock and heat affect both alike", pair);
   command.add_option("op", arguments.op, "An op (noisefloor list ops)")->required();
   command.add_option("first", arguments.first, "A variant or baseline of it (noisefloor list variants)")->required();
-  command.add_option("second", arguments.second, "Its rival; the same name shows how much equals differ")->required();
+  command
+      .add_option("second", arguments.second, "What it is compared with; the same name shows how much equals differ")
+      ->required();
   command.add_option("--problem", arguments.problem, "One problem, as text");
   command.add_option("--networks", arguments.networks, "Or all problems of these networks, comma-separated");
   add_problems_option(command, arguments.problems);

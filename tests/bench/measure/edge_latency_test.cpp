@@ -1,5 +1,5 @@
 // Edges that became long are made short again by another process's turn.
-#include "bench/measure/short_edges.h"
+#include "bench/measure/edge_latency.h"
 
 #include <gtest/gtest.h>
 
@@ -17,19 +17,19 @@ struct ShortEdgesTest : testing::Test {
   bool long_at_first = false;
   std::function<void()> each_turn = [this] { us = kShort; };
   std::vector<std::string> said;
-  const ShortEdges::Time time = [this](int samples) {
+  const EdgeLatency::Time time = [this](int samples) {
     return std::vector<double>(static_cast<std::size_t>(samples), ++looks == 1 && long_at_first ? kLong : us);
   };
-  ShortEdges edges() {
+  EdgeLatency edges() {
     return {time, [this] { ++turns, each_turn(); }, [this](const std::string& text) { said.push_back(text); }};
   }
-  static void settle(ShortEdges& edges, double expected) {
+  static void settle(EdgeLatency& edges, double expected) {
     EXPECT_EQ(edges.settle(3), std::vector<double>(3, expected));
   }
 };
 
 TEST_F(ShortEdgesTest, AreMadeShortAgainWhereTheyBecameLong) {
-  ShortEdges one = edges();
+  EdgeLatency one = edges();
   settle(one, kShort);
   us = 1.05 * kShort;  // noise
   settle(one, us);
@@ -44,7 +44,7 @@ TEST_F(ShortEdgesTest, AreMadeShortAgainWhereTheyBecameLong) {
 
 TEST_F(ShortEdgesTest, AskForNoMoreTurnsWhereOneDidNotHelp) {
   each_turn = [] {};
-  ShortEdges one = edges();
+  EdgeLatency one = edges();
   us = kLong;
   settle(one, kLong);
   settle(one, kLong);
@@ -58,7 +58,7 @@ TEST_F(ShortEdgesTest, AskForNoMoreTurnsWhereOneDidNotHelp) {
 
 TEST_F(ShortEdgesTest, AreMeasuredByTheShortestOfTheFirstLooks) {
   long_at_first = true;
-  ShortEdges one = edges();
+  EdgeLatency one = edges();
   us = kLong;
   settle(one, kShort);
 }
@@ -68,7 +68,7 @@ TEST_F(ShortEdgesTest, SayOnceWhereThereIsNoOtherProcessAndAskAgain) {
     if (turns <= 2) throw std::runtime_error("no memory for its context");
     us = kShort;
   };
-  ShortEdges one = edges();
+  EdgeLatency one = edges();
   us = kLong;
   settle(one, kLong);
   settle(one, kLong);
@@ -77,10 +77,10 @@ TEST_F(ShortEdgesTest, SayOnceWhereThereIsNoOtherProcessAndAskAgain) {
 }
 
 TEST_F(ShortEdgesTest, AreLeftAloneWithoutATurn) {
-  ShortEdges alone(time, nullptr);
+  EdgeLatency alone(time, nullptr);
   us = kLong;
   settle(alone, kLong);
-  ShortEdges none([](int) { return std::vector<double>(); }, [] { FAIL(); });
+  EdgeLatency none([](int) { return std::vector<double>(); }, [] { FAIL(); });
   EXPECT_TRUE(none.settle(4).empty()) << "a host has no edges";
 }
 

@@ -1,4 +1,4 @@
-// What a duel (bench/measure/duel.h) says: a ratio of times with its interval.
+// What a paired comparison (bench/measure/pair.h) says: a ratio of times with its interval.
 #pragma once
 
 #include <span>
@@ -9,27 +9,27 @@
 
 namespace noisefloor {
 
-// Of the rival's time over this one's: above 1 this one is faster. The interval (19 in 20) holds what two equal sides
+// Of the other's time over this one's: above 1 this one is faster. The interval (19 in 20) holds what two equal sides
 // differ by as well.
 struct Ratio {
   double value = 0, low = 0, high = 0;
 
-  Ratio inverse() const { return {1 / value, 1 / high, 1 / low}; }  // as the rival sees it
+  Ratio inverse() const { return {1 / value, 1 / high, 1 / low}; }  // as the other sees it
 };
 
 // How often an interval holds what it is of: 19 times in 20, or all but once in 10,000.
 enum class Confidence { usual, strict };
 
-// From one ratio of each round, and the relative spread of the same duel in other processes. At least two rounds, each
-// above 0.
-Ratio ratio_of_rounds(std::span<const double> rounds, double equal_spread, Confidence confidence = Confidence::usual);
+// From one ratio of each round, and the relative noise of the same paired comparison in other processes. At least two
+// rounds, each above 0.
+Ratio ratio_of_rounds(std::span<const double> rounds, double pair_noise, Confidence confidence = Confidence::usual);
 
 inline constexpr double kAlike = 0.03;
 
-enum class DuelVerdict { faster, slower, equal, unresolved };
+enum class PairVerdict { faster, slower, equal, unresolved };
 // Faster or slower where the interval leaves 1, equal where it holds 1 and lies within 3 %, else unresolved.
-DuelVerdict verdict_of(const Ratio& ratio);
-const char* to_string(DuelVerdict verdict);
+PairVerdict verdict_of(const Ratio& ratio);
+const char* to_string(PairVerdict verdict);
 std::string text_of(const Ratio& ratio);  // "1.021 (1.013 to 1.029) faster"
 
 // Two builds of the program in turns (noisefloor ab): what its passes say of each case. A pass is a pair of new
@@ -42,7 +42,7 @@ enum class BuildVerdict { slower, wrong, gone, unresolved, missing, faster, equa
 inline constexpr int kBuildVerdicts = 7;
 const char* to_string(BuildVerdict verdict);
 
-struct BuildDuel {
+struct BuildPair {
   CaseId id;
   std::vector<double> cold, warm;  // of each pass: the old build's time over the new one's
   std::string why_not;             // why there are no times
@@ -52,15 +52,15 @@ struct BuildDuel {
 // Of one phase: faster or slower where the strict interval over the passes lies beyond half of `resolve` (relative):
 // of hundreds of cases none may be so by chance. Equal where the usual interval lies within `resolve` of 1, unless it
 // looks slower, else unresolved. At least two passes.
-DuelVerdict verdict_of(const std::vector<double>& passes, double resolve);
+PairVerdict verdict_of(const std::vector<double>& passes, double resolve);
 // Slower where either phase is, else faster where either is and an unresolved one does not look slower, else what both
 // say.
-BuildVerdict verdict_of(const BuildDuel& duel, double resolve);
+BuildVerdict verdict_of(const BuildPair& pair, double resolve);
 
 // The mean of the passes, of either phase, is slower than half of `resolve`: further passes may show it. Fewer
 // than two do not.
 bool looks_slower(const std::vector<double>& passes, double resolve);
-bool looks_slower(const BuildDuel& duel, double resolve);
+bool looks_slower(const BuildPair& pair, double resolve);
 
 // Over the passes. What two passes differ by, the processes' own offsets among it, is measured: nothing is added.
 Ratio ratio_of_passes(const std::vector<double>& passes, Confidence confidence = Confidence::usual);

@@ -16,12 +16,12 @@
 namespace noisefloor::product {
 
 template <int kStageBytes>
-class Reader {
+class ConsumerPipeline {
  public:
   // Of the ring at `stages_at` from where `ring` stands.
   template <int kConsumers>
-  __device__ __forceinline__ Reader(const Part<kConsumers>& part, const Barriers& barriers, std::uint32_t stages_at,
-                                    const ptx::Ring& ring, int stages)
+  __device__ __forceinline__ ConsumerPipeline(const WarpRole<kConsumers>& role, const Barriers& barriers,
+                                              std::uint32_t stages_at, const ptx::Ring& ring, int stages)
       : first_(barriers.full),
         last_(barriers.full + (stages - 1) * 8),
         first_tile_(stages_at >> 4),
@@ -29,10 +29,10 @@ class Reader {
         tile_((stages_at >> 4) + ring.stage * (kStageBytes / 16)),
         parity_(ring.parity),
         to_empty_(stages * 8),
-        arrives_here_(part.sharing == 1 && part.lane == 0),
-        arrives_there_(part.sharing > 1 && part.lane < part.givers()) {
+        arrives_here_(role.sharing == 1 && role.lane == 0),
+        arrives_there_(role.sharing > 1 && role.lane < role.givers()) {
     if (arrives_there_)
-      to_empty_ += ptx::map_to_rank(first_, static_cast<std::uint32_t>(part.giver(part.lane))) - first_;
+      to_empty_ += ptx::map_to_rank(first_, static_cast<std::uint32_t>(role.giver(role.lane))) - first_;
     full_now_ = ptx::mbarrier_test(full_, parity_);
   }
 
@@ -78,28 +78,28 @@ class Reader {
   bool full_now_;
 };
 
-// run_to(end) runs a consumer's steps up to `end`, the first of them has run; behind `opens` of `steps` the inbox
-// opens. -1: there is none.
+// run_to(end) runs a consumer's steps up to `end`, the first of them has run; behind `opens` of `steps` the DSMEM
+// buffer opens. -1: there is none.
 template <class RunTo>
 __device__ __forceinline__ void run_steps(int opens, int steps, const RunTo& run_to) {
   for (int end = opens >= 0 && opens < steps ? opens + 1 : steps;; end = steps) {
     run_to(end);
-    if (end == opens + 1) open_inbox();
+    if (end == opens + 1) open_dsmem();
     if (end == steps) return;
   }
 }
 
 // A consumer's sums over `steps` (one or more) stages of kStageBytes, whose rows of A lie first_a bytes into a stage
 // and those of B kABytes: acc[i] has 64 rows. Returns the last stage, which is not released yet; its products may still
-// run (finish_products). Behind `opens` steps it opens its inbox; -1: it has none.
+// run (finish_products). Behind `opens` steps it opens its DSMEM buffer; -1: it has none.
 template <class T, int kBlockN, int kStageBytes, int kABytes, int kSubtiles, int kConsumers>
-__device__ __forceinline__ int multiply(const Part<kConsumers>& part, const Barriers& barriers, std::uint32_t stages_at,
-                                        int first_a, ptx::Ring& ring, int stages, int steps, int opens,
-                                        float (&acc)[kSubtiles][kBlockN / 2]) {
-  Reader<kStageBytes> reader(part, barriers, stages_at, ring, stages);
+__device__ __forceinline__ int multiply(const WarpRole<kConsumers>& role, const Barriers& barriers,
+                                        std::uint32_t stages_at, int first_a, ptx::Ring& ring, int stages, int steps,
+                                        int opens, float (&acc)[kSubtiles][kBlockN / 2]) {
+  ConsumerPipeline<kStageBytes> pipeline(role, barriers, stages_at, ring, stages);
   const std::uint32_t a_in_tile = static_cast<std::uint32_t>(first_a) / 16;
   const auto run = [&](auto is_first) {
-    const std::uint32_t tile = reader.await_tile();
+    const std::uint32_t tile = pipeline.await_tile();
     ptx::wgmma_fence();
 #pragma unroll
     for (int sub = 0; sub < kSubtiles; ++sub) {
@@ -110,7 +110,7 @@ __device__ __forceinline__ int multiply(const Part<kConsumers>& part, const Barr
             ptx::wgmma_descriptor_128b_of(tile + kABytes / 16 + 2 * i), !is_first || i > 0);
     }
     ptx::wgmma_commit();
-    reader.template advance<is_first>();
+    pipeline.template advance<is_first>();
   };
   run(std::true_type());
   int step = 1;
@@ -118,22 +118,22 @@ __device__ __forceinline__ int multiply(const Part<kConsumers>& part, const Barr
 #pragma unroll 1
     for (; step < end; ++step) run(std::false_type());
   });
-  return reader.leave(ring);
+  return pipeline.leave(ring);
 }
 
 // The same of a whole tile, all stages released. In ping-pong consumers take turns on tiles, of which a block's first
 // waits for none and its last passes none on; else they share each, 64 rows a consumer.
 template <class T, int kBlockN, int kStageBytes, int kABytes, bool kPingpong, int kSubtiles, int kConsumers>
-__device__ __forceinline__ void multiply_tile(const Part<kConsumers>& part, const Barriers& barriers,
+__device__ __forceinline__ void multiply_tile(const WarpRole<kConsumers>& role, const Barriers& barriers,
                                               std::uint32_t stages_at, ptx::Ring& ring, int stages, int steps,
                                               int opens, bool is_first, bool is_last,
                                               float (&acc)[kSubtiles][kBlockN / 2]) {
-  if (kPingpong && !is_first) await_turn(part.consumer);
+  if (kPingpong && !is_first) await_order(role.consumer);
   const int last = multiply<T, kBlockN, kStageBytes, kABytes>(
-      part, barriers, stages_at, kPingpong ? 0 : part.consumer * 64 * kRowBytes, ring, stages, steps, opens, acc);
-  if (kPingpong && !is_last) pass_turn(part.consumer);
+      role, barriers, stages_at, kPingpong ? 0 : role.consumer * 64 * kRowBytes, ring, stages, steps, opens, acc);
+  if (kPingpong && !is_last) pass_order(role.consumer);
   finish_products(acc);
-  barriers.release(part, last);
+  barriers.release(role, last);
 }
 
 }  // namespace noisefloor::product

@@ -1,4 +1,4 @@
-#include "bench/measure/duel.h"
+#include "bench/measure/pair.h"
 
 #include <fmt/format.h>
 
@@ -18,16 +18,17 @@ struct Block {
   double cold = 0, warm = 0;
 };
 
-class Fight {
+class PairedRun {
  public:
-  Fight(Contender& ours, Contender& theirs, const DuelOptions& options) : sides_{&ours, &theirs}, options_(options) {}
+  PairedRun(Contender& ours, Contender& theirs, const PairOptions& options)
+      : sides_{&ours, &theirs}, options_(options) {}
 
-  DuelResult run() {
+  PairResult run() {
     for (Contender* side : sides_)  // both alike: what starting a graph costs falls on as many launches
       repeats_ = std::max(
           repeats_, probe_warm_launches([&](int samples, int some) { return side->warm(samples, some); }).repeats);
     std::vector<double> cold, warm;
-    DuelResult times;
+    PairResult times;
     for (int round = 0; round < options_.most_rounds; ++round) {
       // A B B A, then B A A B: a drift within a round falls on both alike.
       const std::size_t first = round % 2 == 0 ? 0 : 1, second = 1 - first;
@@ -45,8 +46,8 @@ class Fight {
       if (times.rounds < options_.fewest_rounds) continue;
       if (known(ratio_of_rounds(cold, 0)) && known(ratio_of_rounds(warm, 0))) break;
     }
-    times.cold = ratio_of_rounds(cold, equal_spread().cold);
-    times.warm = ratio_of_rounds(warm, equal_spread().warm);
+    times.cold = ratio_of_rounds(cold, pair_noise().cold);
+    times.warm = ratio_of_rounds(warm, pair_noise().warm);
     for (const std::size_t side : {0u, 1u})
       if (wrong_.empty()) take(side, "the last block", sides_[side]->replay());
     if (!wrong_.empty()) return {{}, {}, times.rounds, wrong_, ours_wrong_};
@@ -82,14 +83,14 @@ class Fight {
 
   std::array<Contender*, 2> sides_;
   int repeats_ = 1;
-  DuelOptions options_;
+  PairOptions options_;
   std::string wrong_;
   bool ours_wrong_ = false;
 };
 
 }  // namespace
 
-EqualSpread equal_spread() {
+PairNoise pair_noise() {
   return {0.006, 0.013};
 }
 
@@ -140,8 +141,8 @@ std::vector<double> BoundContender::undisturbed(int samples, const std::function
   return kept;
 }
 
-DuelResult fight(Contender& ours, Contender& theirs, const DuelOptions& options) {
-  return Fight(ours, theirs, options).run();
+PairResult paired_run(Contender& ours, Contender& theirs, const PairOptions& options) {
+  return PairedRun(ours, theirs, options).run();
 }
 
 }  // namespace noisefloor

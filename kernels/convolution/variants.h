@@ -1,4 +1,4 @@
-// The ladder of an op that is a Convolution: its rows of variants, written once for all such ops. For variants.cpp.
+// The variants of an op that is a Convolution, written once for all such ops. For variants.cpp.
 #pragma once
 
 #include "kernels/convolution/convolution.h"
@@ -6,16 +6,16 @@
 
 namespace noisefloor::convolution {
 
-inline constexpr Rung kPtxSm80Narrow{"ptx_sm80_narrow", Kind::ptx, Arch::sm80};
-inline constexpr Rung kPtxSm90aHalo{"ptx_sm90a_halo", Kind::ptx, Arch::sm90a};
+inline constexpr VariantInfo kPtxSm80Narrow{"ptx_sm80_narrow", Kind::ptx, Arch::sm80};
+inline constexpr VariantInfo kPtxSm90aHalo{"ptx_sm90a_halo", Kind::ptx, Arch::sm90a};
 
 // `Rules` say how the op is one:
 //   static Convolution direct(const Problem&);   tap by tap
-//   static Convolution phased(const Problem&);   as the tensor-core rungs run it
+//   static Convolution phased(const Problem&);   as the tensor-core variants run it
 //   static Operands operands(const Tensors&);
 //   static bool sums_weights(const Problem&);    whether phased() is upsampled_phases(), whose weights are prepared
 template <class Definition, class Rules>
-struct Ladder {
+struct Variants {
   using Problem = typename Definition::Problem;
   using Tensors = typename Definition::Tensors;
 

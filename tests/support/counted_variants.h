@@ -1,4 +1,4 @@
-// A gemm on the host with the ladder of a GPU: every rung is the host's variant under another name, its launches are
+// A gemm on the host with the variants of a GPU: every one is the host's variant under another name, its launches are
 // counted, and a test may spoil what they leave. And platforms that say they are a GPU.
 #pragma once
 
@@ -24,16 +24,16 @@ class HostAsGpu : public Base {
   }
 };
 
-class CountedLadder {
+class CountedVariants {
  public:
-  explicit CountedLadder(const std::vector<Rung>& rungs) : op_(*find_op("gemm")) {
+  explicit CountedVariants(const std::vector<VariantInfo>& infos) : op_(*find_op("gemm")) {
     op_.variants.clear();
-    for (const Rung& rung : rungs) {
+    for (const VariantInfo& info : infos) {
       AnyVariant& variant = op_.variants.emplace_back(host_gemm());
-      variant.name = rung.name;
-      variant.kind = rung.kind;
-      variant.arch = rung.arch;
-      variant.launch = [this, name = std::string(rung.name), launch = variant.launch](
+      variant.name = info.name;
+      variant.kind = info.kind;
+      variant.arch = info.arch;
+      variant.launch = [this, name = std::string(info.name), launch = variant.launch](
                            const AnyProblem& problem, DType dtype, std::span<void* const> pointers,
                            const Scratch& scratch, const LaunchContext& context) {
         ++launches[name];
@@ -45,25 +45,25 @@ class CountedLadder {
         return unable.contains(name) ? unsupported("as the test has it") : supported();
       };
     }
-    for (const AnyVariant& variant : op_.variants) ladder_.push_back(implementation_of(variant));
-    suite_ = Suite({{&op_, ladder_, oracle_of(op_)}});
+    for (const AnyVariant& variant : op_.variants) variants_.push_back(implementation_of(variant));
+    suite_ = Suite({{&op_, variants_, oracle_of(op_)}});
   }
-  CountedLadder(const CountedLadder&) = delete;  // the variants point into it
+  CountedVariants(const CountedVariants&) = delete;  // the variants point into it
 
   Op& op() { return op_; }
   const Op& op() const { return op_; }
   const Suite& suite() const { return suite_; }
   const SuiteEntry& entry() const { return suite_.entries().front(); }
-  const Implementation& rung(std::string_view name) const { return *entry().find(name); }
+  const Implementation& named(std::string_view name) const { return *entry().find(name); }
 
-  // By rung.
+  // By variant.
   std::map<std::string, int> launches;
   std::map<std::string, std::function<Status(void* output)>> then;  // what a launch does at last
   std::set<std::string> unable;                                     // to run the problem
 
  private:
   Op op_;
-  std::vector<ImplementationPtr> ladder_;
+  std::vector<ImplementationPtr> variants_;
   Suite suite_{{}};
 };
 
