@@ -26,7 +26,7 @@ int compare(const CompareArguments& arguments) {
   outputs.add_input_run("the run B", arguments.b);
   outputs.add("--markdown", arguments.markdown);
   const RunFiles a = read_run(arguments.a), b = read_run(arguments.b);
-  const PairOptions options{variants[0], variants[1], name_filter("--filter", arguments.filter)};
+  const RowPairing options{variants[0], variants[1], name_filter("--filter", arguments.filter)};
   ComparisonText text;
   text.name_a = variants[0].empty() ? "A" : "A " + variants[0];
   text.name_b = variants[1].empty() ? "B" : "B " + variants[1];

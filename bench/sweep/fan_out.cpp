@@ -17,7 +17,6 @@
 #include "reports/run/files.h"
 #include "reports/run/folder_lock.h"
 #include "reports/run/run_folder.h"
-#include "reports/run/unfinished.h"
 
 namespace noisefloor {
 namespace {

@@ -16,7 +16,7 @@
 namespace noisefloor {
 namespace {
 
-std::vector<const SweepRow*> chosen_rows(const RunFiles& run, const std::string& variant, const PairOptions& options) {
+std::vector<const SweepRow*> chosen_rows(const RunFiles& run, const std::string& variant, const RowPairing& options) {
   std::vector<const SweepRow*> rows;
   bool known = variant.empty();
   for (const SweepRow& row : run.rows) {
@@ -68,7 +68,7 @@ std::string watts_of(const RunFiles& run) {
 
 }  // namespace
 
-std::vector<RowPair> pair_rows(const RunFiles& a, const RunFiles& b, const PairOptions& options) {
+std::vector<RowPair> pair_rows(const RunFiles& a, const RunFiles& b, const RowPairing& options) {
   const bool by_variant = options.variant_a.empty();
   const auto rows_a = chosen_rows(a, options.variant_a, options);
   const auto rows_b = chosen_rows(b, by_variant ? options.variant_a : options.variant_b, options);
@@ -127,7 +127,7 @@ bool same_samples(const RunFiles& a, const RunFiles& b) {
   return 2 * alike > both;
 }
 
-std::vector<TotalChange> total_changes(const RunFiles& a, const RunFiles& b, const PairOptions& options) {
+std::vector<TotalChange> total_changes(const RunFiles& a, const RunFiles& b, const RowPairing& options) {
   const bool namesakes = options.variant_a.empty();
   const auto totals_a = totals_of(a, namesakes ? kOwnBest : options.variant_a);
   const auto totals_b = totals_of(b, namesakes ? kOwnBest : options.variant_b);

@@ -11,7 +11,7 @@
 
 namespace noisefloor {
 
-struct PairOptions {
+struct RowPairing {
   std::string variant_a, variant_b;  // both empty: each with its own namesake; else this one against that one
   NameFilter filter;                 // of "op/problem/dtype/variant"; none: all
 };
@@ -24,7 +24,7 @@ struct RowPair {
 };
 // In the order of `a`, then what only `b` has. Throws std::runtime_error where a run has none of a named variant, or
 // the filter leaves nothing of either.
-std::vector<RowPair> pair_rows(const RunFiles& a, const RunFiles& b, const PairOptions& options);
+std::vector<RowPair> pair_rows(const RunFiles& a, const RunFiles& b, const RowPairing& options);
 
 // What is compared of a row: launches one behind the other with ordinary edges, and launches that find nothing in
 // cache.
@@ -59,7 +59,7 @@ struct TotalChange {
   NetworkTotal a, b;  // `problems` of 0: that side has nothing of it
 };
 // "own best" of each network, op and dtype, or the two variants of `options`.
-std::vector<TotalChange> total_changes(const RunFiles& a, const RunFiles& b, const PairOptions& options);
+std::vector<TotalChange> total_changes(const RunFiles& a, const RunFiles& b, const RowPairing& options);
 
 // Whether the runs are one, or one is a copy of the other: of which a few rows may have been measured again, and rows
 // of a coarse clock are alike by chance.

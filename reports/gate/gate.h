@@ -68,7 +68,7 @@ struct GateGap {
 };
 
 struct GateOptions {
-  PairOptions pairs;
+  RowPairing pairs;
   bool new_rows = false;             // rows that only the candidate has are noted, and do not block
   bool launches = false;             // a change of what a row of ours launches fails
   const GateNoise* noise = nullptr;  // as measured; rows that it does not know, and all without it, are assumed

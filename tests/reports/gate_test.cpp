@@ -373,7 +373,7 @@ TEST(Compare, PairsTwoVariants) {
     samples.key() = row;
     run.samples.insert(std::move(samples));
   }
-  PairOptions options;
+  RowPairing options;
   options.variant_a = "ptx", options.variant_b = "tiled";
   const auto pairs = pair_rows(run, run, options);
   ASSERT_EQ(pairs.size(), 2u);
@@ -384,7 +384,7 @@ TEST(Compare, PairsTwoVariants) {
   }
   options.variant_b = "naive";
   EXPECT_THROW(pair_rows(run, run, options), std::runtime_error);
-  PairOptions filtered;
+  RowPairing filtered;
   filtered.filter = name_filter("--filter", "m=3.*tiled");
   EXPECT_EQ(pair_rows(run, run, filtered).size(), 1u);
   filtered.filter = name_filter("--filter", "conv");
