@@ -105,6 +105,8 @@ template <class T, Finish kFinish, int kHalves, int kBlocks, int kCount, class T
 __device__ __forceinline__ void finish_blocks(const float (&acc)[kCount], int first, int column, int half,
                                               const Terms& terms, std::uint32_t (&words)[2][4],
                                               const std::uint32_t (&others)[2][4]) {
+  static_assert(!kFinish.gate || !(kFinish.shift || kFinish.act),
+                "a gate comes behind a shift, and has the activation");
   float v[kHalves][2 * kBlocks];
 #pragma unroll
   for (int i = 0; i < kBlocks; ++i) {
