@@ -1,6 +1,7 @@
 """Whole sampling loops, 50 deterministic steps, held to PyTorch's from the same noise: digits with its weights on any machine, the large
 networks with random ones where there is a GPU. The reference runs in double (digits) or in fp32 without TF32. `-rP` shows the numbers."""
 
+import math
 import os
 import subprocess
 from pathlib import Path
@@ -13,7 +14,6 @@ try:
     from safetensors.torch import load_file, save_file
 
     from baselines.pytorch import networks
-    from baselines.pytorch.networks import sampling
     from tests.cli.test_networks import random_network
 except ImportError:
     torch = None
@@ -36,6 +36,45 @@ def drawn(folder, name, weights, dtype, count, *arguments):
     return tensors["images"], tensors["noise"], tensors["labels"]
 
 
+def alphas_bar(schedule):
+    """[1000] float64: how much of the signal's variance is left at each training step."""
+    if schedule == "linear":
+        beta = torch.linspace(1e-4, 0.02, 1000, dtype=torch.float64)
+    else:
+        bar = torch.cos((torch.arange(1001, dtype=torch.float64) / 1000 + 0.008) / 1.008 * math.pi / 2) ** 2
+        beta = (1 - bar[1:] / bar[:-1]).clamp(max=0.999)
+    return torch.cumprod(1 - beta, 0)
+
+
+def ddim(predict_noise, x, schedule, clamp):
+    """Song et al. 2021, eq. 12, with eta 0; predict_noise(x, t) with t the training timestep."""
+    bars = alphas_bar(schedule)
+    times = torch.linspace(999, 0, STEPS, dtype=torch.float64).round().long()
+    for t, following in zip(times, [*times[1:], None]):
+        bar, bar_next = bars[t].item(), 1.0 if following is None else bars[following].item()
+        epsilon = predict_noise(x, t.item())
+        x0 = (x - math.sqrt(1 - bar) * epsilon) / math.sqrt(bar)
+        if clamp:
+            x0 = x0.clamp(-clamp, clamp)
+            epsilon = (x - math.sqrt(bar) * x0) / math.sqrt(1 - bar)
+        x = math.sqrt(bar_next) * x0 + math.sqrt(1 - bar_next) * epsilon
+    return x
+
+
+def edm_heun(denoise, x, sigma_min=0.002, sigma_max=80.0, rho=7.0):
+    """Karras et al. 2022, algorithm 2 without churn; x has standard deviation sigma_max already."""
+    ramp = torch.linspace(0, 1, STEPS, dtype=torch.float64)
+    sigmas = [*((sigma_max ** (1 / rho) + ramp * (sigma_min ** (1 / rho) - sigma_max ** (1 / rho))) ** rho).tolist(), 0.0]
+    for sigma, following in zip(sigmas, sigmas[1:]):
+        slope = (x - denoise(x, sigma)) / sigma
+        proposal = x + (following - sigma) * slope
+        if following > 0:
+            slope = (slope + (proposal - denoise(proposal, following)) / following) / 2
+            proposal = x + (following - sigma) * slope
+        x = proposal
+    return x
+
+
 def edm_denoiser(network, labels):
     one_hot = torch.eye(10, device=labels.device)[labels]
     return lambda x, sigma: network(x, torch.full((len(x),), sigma, dtype=torch.float64, device=x.device), one_hot)
@@ -43,7 +82,7 @@ def edm_denoiser(network, labels):
 
 def noise_of_edm(denoise, schedule):
     """A denoiser of x0 + sigma noise as a predictor of the noise in sqrt(bar) x0 + sqrt(1 - bar) noise."""
-    bars = sampling.alphas_bar(schedule)
+    bars = alphas_bar(schedule)
 
     def predict(x, t):
         bar = bars[t].item()
@@ -55,8 +94,8 @@ def noise_of_edm(denoise, schedule):
 
 def cosine_timestep(t, schedule):
     """The timestep of the cosine schedule, which adm64 was trained with, at the noise level that `schedule` has at t: linear in log sigma."""
-    bars = sampling.alphas_bar("cosine")
-    bar = sampling.alphas_bar(schedule)[t]
+    bars = alphas_bar("cosine")
+    bar = alphas_bar(schedule)[t]
     return np.interp(np.log((1 - bar) / bar), np.log((1 - bars) / bars), np.arange(len(bars)))
 
 
@@ -64,11 +103,11 @@ def reference(name, network, sampler, schedule, clamp, noise, labels):
     if name == "adm64":
         def predict(x, t):
             return network(x, torch.full((len(x),), float(cosine_timestep(t, schedule)), device=x.device), labels)[:, :3]
-        return sampling.ddim(predict, noise, STEPS, schedule, clamp=clamp)
+        return ddim(predict, noise, schedule, clamp)
     denoise = edm_denoiser(network, labels)
     if sampler == "edm_heun":
-        return sampling.edm_heun(denoise, noise * 80, STEPS)
-    return sampling.ddim(noise_of_edm(denoise, schedule), noise, STEPS, schedule, clamp=clamp)
+        return edm_heun(denoise, noise * 80)
+    return ddim(noise_of_edm(denoise, schedule), noise, schedule, clamp)
 
 
 def compare(folder, name, network, weights, count, sampler, schedule, clamp):

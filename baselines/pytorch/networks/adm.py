@@ -3,11 +3,12 @@ guided-diffusion checkpoints. NCHW, as PyTorch has it.
 """
 
 import dataclasses
-import math
 
 import torch
 import torch.nn.functional as F
 from torch import nn
+
+from baselines.pytorch.networks.edm import resample, waves
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,14 +28,6 @@ CONFIGURATIONS = {"adm64": Configuration()}
 GROUPS = 32
 
 
-def timestep_embedding(timesteps, channels):
-    """[n] -> [n, channels]: cosines, then sines, of frequencies from 1 down to 1/10000."""
-    half = channels // 2
-    frequencies = torch.exp(-math.log(10000) * torch.arange(half, dtype=torch.float64, device=timesteps.device) / half)
-    angles = timesteps.double()[:, None] * frequencies
-    return torch.cat([angles.cos(), angles.sin()], dim=1)
-
-
 class ResBlock(nn.Module):
     def __init__(self, channels, embedding, out, resample=None):
         super().__init__()
@@ -44,18 +37,11 @@ class ResBlock(nn.Module):
         self.out_layers = nn.Sequential(nn.GroupNorm(GROUPS, out), nn.SiLU(), nn.Identity(), nn.Conv2d(out, out, 3, padding=1))
         self.skip_connection = nn.Identity() if channels == out else nn.Conv2d(channels, out, 1)
 
-    def _resample(self, x):
-        if self.resample == "up":
-            return F.interpolate(x, scale_factor=2, mode="nearest")
-        if self.resample == "down":
-            return F.avg_pool2d(x, 2)
-        return x
-
     def forward(self, x, embedding):
-        h = self.in_layers[2](self._resample(self.in_layers[1](self.in_layers[0](x))))
+        h = self.in_layers[2](resample(self.in_layers[1](self.in_layers[0](x)), self.resample))
         scale, shift = self.emb_layers(embedding)[:, :, None, None].chunk(2, dim=1)
         h = self.out_layers[3](F.silu(self.out_layers[0](h) * (1 + scale) + shift))
-        return self.skip_connection(self._resample(x)) + h
+        return self.skip_connection(resample(x, self.resample)) + h
 
 
 class Attention(nn.Module):
@@ -134,7 +120,7 @@ class UNet(nn.Module):
         self.out = nn.Sequential(nn.GroupNorm(GROUPS, width), nn.SiLU(), nn.Conv2d(width, c.out_channels, 3, padding=1))
 
     def forward(self, x, timesteps, labels=None):
-        embedding = self.time_embed(timestep_embedding(timesteps, self.configuration.channels).to(x.dtype))
+        embedding = self.time_embed(waves(timesteps, self.configuration.channels).to(x.dtype))
         if self.configuration.classes:
             embedding = embedding + self.label_emb(labels)
         skips = []

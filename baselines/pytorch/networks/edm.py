@@ -33,12 +33,11 @@ EPS = 1e-6
 SKIP_SCALE = math.sqrt(0.5)
 
 
-def noise_embedding(noise, channels):
-    """[n] -> [n, channels]: sines, then cosines, of frequencies from 1 down to 1/10000, both ends included."""
+def waves(t, channels, ends=0):
+    """[n] -> [n, channels]: cosines, then sines, of frequencies from 1 down to 1/10000, which itself is there where `ends` is 1."""
     half = channels // 2
-    frequencies = (1 / 10000) ** (torch.arange(half, dtype=torch.float64, device=noise.device) / (half - 1))
-    angles = noise.double()[:, None] * frequencies
-    return torch.cat([angles.sin(), angles.cos()], dim=1)
+    angles = t.double()[:, None] * torch.exp(-math.log(10000) * torch.arange(half, dtype=torch.float64, device=t.device) / (half - ends))
+    return torch.cat([angles.cos(), angles.sin()], dim=1)
 
 
 def norm(channels):
@@ -129,7 +128,7 @@ class UNet(nn.Module):
         self.dec[f"{c.image_size}x{c.image_size}_aux_conv"] = nn.Conv2d(width, c.image_channels, 3, padding=1)
 
     def forward(self, x, noise, labels=None):
-        embedding = noise_embedding(noise, self.channels).to(x.dtype)
+        embedding = waves(noise, self.channels, ends=1).roll(self.channels // 2, 1).to(x.dtype)  # sines first
         if labels is not None:
             embedding = embedding + self.map_label(labels.to(x.dtype) * math.sqrt(labels.shape[1]))
         embedding = F.silu(self.map_layer1(F.silu(self.map_layer0(embedding))))

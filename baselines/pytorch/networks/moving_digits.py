@@ -3,13 +3,13 @@ each with one along the frames behind it, and a learnt blend) at the size of a d
 """
 
 import dataclasses
-import math
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 from baselines.pytorch.networks import edm
+from baselines.pytorch.networks.edm import waves
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,13 +25,6 @@ class Configuration:
 CONFIGURATIONS = {"moving-digits": Configuration()}
 GROUPS = 8
 HEAD = 32  # channels
-
-
-def waves(t, channels):
-    """[n] -> [n, channels]: cosines, then sines, of frequencies from 1 down to 1/10000, that one left out."""
-    half = channels // 2
-    angles = t.double()[:, None] * torch.exp(-math.log(10000) * torch.arange(half, dtype=torch.float64, device=t.device) / half)
-    return torch.cat([angles.cos(), angles.sin()], dim=1)
 
 
 def norm(channels, eps=1e-5):

@@ -17,6 +17,42 @@ WHOLE = True, where a call is hundreds of kernels; then also prepare_compiler(),
 """
 
 
+import torch.nn.functional as F
+
+from baselines.pytorch.errors import Unsupported
+
+
+def geglu(x):
+    value, gate = x.chunk(2, dim=-1)
+    return value * F.gelu(gate)
+
+
+ACTIVATIONS = {"none": lambda x: x, "silu": F.silu, "relu": F.relu, "gelu": F.gelu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "geglu": geglu}
+
+
+def function_of(problem, field="act", functions=ACTIVATIONS):
+    name = problem.choice(field)
+    if name not in functions:
+        raise Unsupported(f"the PyTorch baseline has no {field} '{name}'")
+    return functions[name]
+
+
+def behind(compiled, *steps):
+    """Roundings of a library's product or convolution and of what stands behind it: eager's of each step, compiled of all in one kernel."""
+    return 1 + (any(steps) if compiled else sum(steps))
+
+
+def judge_noise(noise, mean_error, deviation_error):
+    """What is wrong with what should be standard normal, but for such errors of its mean's and of its deviation; "" if nothing."""
+    count = noise.numel()
+    mean, deviation = noise.mean().item(), noise.std().item() if count > 1 else 1.0
+    if not abs(mean) <= 5 / count**0.5 + mean_error:
+        return f"the drawn noise has mean {mean:.4g} over {count} elements"
+    if not abs(deviation - 1) <= 5 / (2 * count) ** 0.5 + deviation_error:
+        return f"the drawn noise has standard deviation {deviation:.4g} over {count} elements"
+    return ""
+
+
 def images(inputs, *names):
     """Those in the place of [n, h, w, c] as [n, c, h, w], in the same memory: channels-last."""
     return {**inputs, **{name: inputs[name].movedim(-1, 1) for name in names if name in inputs}}

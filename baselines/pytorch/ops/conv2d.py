@@ -8,15 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from baselines.pytorch.errors import Unsupported
-from baselines.pytorch.ops import images
-
-ACTIVATIONS = {"none": lambda x: x, "silu": F.silu, "relu": F.relu}
-
-
-def activation(problem):
-    if problem.choice("act") not in ACTIVATIONS:
-        raise Unsupported(f"the PyTorch baseline has no activation '{problem.choice('act')}'")
-    return ACTIVATIONS[problem.choice("act")]
+from baselines.pytorch.ops import behind, function_of, images
 
 
 # Eager: the sums, then every function behind them; affine is a product and a sum, a second source a convolution and a sum. Compiled: a
@@ -24,9 +16,8 @@ def activation(problem):
 def roundings(problem, compiled):
     before = 0 if problem.choice("norm") == "none" else 1 if compiled else 1 + (problem.choice("norm") == "affine+silu")
     side = problem.integer("side") > 0
-    behind = [problem.flag("bias"), 2 * side, 2 * problem.flag("affine"), problem.flag("image_shift"), problem.choice("act") != "none",
-              problem.flag("residual"), problem.real("gain") != 1]
-    return before + (1 + side + any(behind) if compiled else 1 + sum(behind))
+    return before + side * compiled + behind(compiled, problem.flag("bias"), 2 * side, 2 * problem.flag("affine"), problem.flag("image_shift"),
+                                             problem.choice("act") != "none", problem.flag("residual"), problem.real("gain") != 1)  # fmt: skip
 
 
 def arrange(problem, inputs):
@@ -46,7 +37,7 @@ def _normed(problem, inputs):
 def build(problem):
     if problem.flag("stats"):
         raise Unsupported("PyTorch has no convolution that writes statistics of its output")
-    stride, pad, upsample, act, gain = problem.integer("stride"), problem.integer("pad"), problem.flag("upsample"), activation(problem), problem.real("gain")
+    stride, pad, upsample, act, gain = problem.integer("stride"), problem.integer("pad"), problem.flag("upsample"), function_of(problem), problem.real("gain")
 
     def run(inputs):
         x = _normed(problem, inputs)

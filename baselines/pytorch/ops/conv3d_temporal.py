@@ -3,12 +3,11 @@ that F.conv2d reads the video where it lies; F.conv3d would want channels first,
 
 import torch.nn.functional as F
 
-from baselines.pytorch.ops import images
+from baselines.pytorch.ops import behind, images
 
 
 def roundings(problem, compiled):
-    behind = [problem.flag("bias"), problem.flag("image_shift"), problem.flag("residual")]
-    return 1 + any(behind) if compiled else 1 + sum(behind)
+    return behind(compiled, problem.flag("bias"), problem.flag("image_shift"), problem.flag("residual"))
 
 
 def arrange(problem, inputs):

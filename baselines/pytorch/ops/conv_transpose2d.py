@@ -2,13 +2,11 @@
 
 import torch.nn.functional as F
 
-from baselines.pytorch.ops import images
-from baselines.pytorch.ops.conv2d import activation
+from baselines.pytorch.ops import behind, function_of, images
 
 
 def roundings(problem, compiled):
-    behind = [problem.flag("bias"), problem.choice("act") != "none"]
-    return 1 + any(behind) if compiled else 1 + sum(behind)
+    return behind(compiled, problem.flag("bias"), problem.choice("act") != "none")
 
 
 def arrange(problem, inputs):
@@ -17,5 +15,5 @@ def arrange(problem, inputs):
 
 
 def build(problem):
-    act, pad = activation(problem), int(problem.integer("kernel") == 4)
+    act, pad = function_of(problem), int(problem.integer("kernel") == 4)
     return lambda inputs: (act(F.conv_transpose2d(inputs["x"], inputs["w"], inputs.get("bias"), stride=2, padding=pad)),)

@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 
 from baselines.pytorch.case import DTYPES
-from baselines.pytorch.errors import Unsupported
+from baselines.pytorch.ops import function_of, geglu
 
 # addcmul and silu; sum and product; gelu and product. SiLU and GELU magnify an error before them by up to 1.1.
 EAGER_ROUNDINGS = {"silu_fma": 3, "add": 2, "geglu": 3}
@@ -19,11 +19,6 @@ def arrange(problem, inputs):
     return {name: value[:, None] if value.dim() == 2 else value for name, value in inputs.items()}
 
 
-def _geglu(inputs, problem):
-    value, gate = inputs["x"].chunk(2, dim=-1)
-    return value * F.gelu(gate)
-
-
 def _add(inputs, problem):
     total = inputs["a"] + inputs["b"]
     return total if problem.real("scale") == 1 else total * problem.real("scale")
@@ -32,7 +27,7 @@ def _add(inputs, problem):
 RUN = {
     "silu_fma": lambda inputs, problem: F.silu(torch.addcmul(inputs["a"], inputs["b"], inputs["c"])),
     "add": _add,
-    "geglu": _geglu,
+    "geglu": lambda inputs, problem: geglu(inputs["x"]),
     "relu": lambda inputs, problem: F.relu(inputs["x"]),
     "silu": lambda inputs, problem: F.silu(inputs["x"]),
     "cast": lambda inputs, problem: inputs["x"].to(torch.float64 if problem.dtype == torch.float64 else DTYPES[problem.choice("to")], copy=True),
@@ -42,7 +37,5 @@ RUN = {
 
 
 def build(problem):
-    if problem.choice("op") not in RUN:
-        raise Unsupported(f"the PyTorch baseline has no operation '{problem.choice('op')}'")
-    function = RUN[problem.choice("op")]
+    function = function_of(problem, "op", RUN)
     return lambda inputs: (function(inputs, problem),)

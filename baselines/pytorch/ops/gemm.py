@@ -3,29 +3,7 @@
 import torch
 import torch.nn.functional as F
 
-from baselines.pytorch.errors import Unsupported
-
-ACTIVATIONS = {
-    "none": lambda x: x,
-    "silu": F.silu,
-    "gelu": F.gelu,
-    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
-}
-
-
-def geglu(x):
-    value, gate = x.chunk(2, dim=-1)
-    return value * F.gelu(gate)
-
-
-def _activation(problem):
-    name = problem.choice("act")
-    if name == "geglu":
-        return geglu
-    if name not in ACTIVATIONS:
-        raise Unsupported(f"the PyTorch baseline has no activation '{name}'")
-    return ACTIVATIONS[name]
-
+from baselines.pytorch.ops import function_of
 
 # Eager: the product, the activation; geglu: value, gate, gelu, their product, and twice more because a value of several standard
 # deviations magnifies the gate's. Compiled: a library's product, and all that follows it in one kernel.
@@ -43,7 +21,7 @@ def roundings(problem, compiled):
 
 
 def build(problem):
-    scale, activation, part, images = problem.real("scale"), _activation(problem), problem.integer("part_columns"), problem.integer("images")
+    scale, activation, part, images = problem.real("scale"), function_of(problem), problem.integer("part_columns"), problem.integer("images")
 
     def run(inputs):
         a, b, bias = inputs["a"], inputs["b"], inputs.get("bias")

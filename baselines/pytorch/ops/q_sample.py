@@ -6,6 +6,7 @@ The levels are the problem's own. They are cast to the images' dtype, as diffuse
 import torch
 
 from baselines.pytorch.case import computed
+from baselines.pytorch.ops import judge_noise
 
 
 def roundings(problem, compiled):
@@ -44,12 +45,9 @@ def check(problem, inputs, outputs):
         return "" if torch.isfinite(x_t).all() else "an element is not finite"
     alpha, sigma = inputs["alpha"][noisy].double(), inputs["sigma"][noisy].double()
     noise = (x_t[noisy].double() - alpha * inputs["x0"][noisy].double()) / sigma
-    count, error = noise.numel(), 5 * torch.finfo(x_t.dtype).eps * (1 + 1 / sigma.min().item())
-    mean, deviation = noise.mean().item(), noise.std().item() if noise.numel() > 1 else 1.0
-    if not abs(mean) <= (5 + error) / count**0.5 + error / 10:
-        return f"the drawn noise has mean {mean:.4g} over {count} elements"
-    if not abs(deviation - 1) <= 5 / (2 * count) ** 0.5 + error**2:
-        return f"the drawn noise has standard deviation {deviation:.4g} over {count} elements"
+    error = 5 * torch.finfo(x_t.dtype).eps * (1 + 1 / sigma.min().item())
+    if wrong := judge_noise(noise, error / noise.numel() ** 0.5 + error / 10, error**2):
+        return wrong
     if problem.flag("keep"):
         difference = (outputs[1][noisy].double() - noise).abs().max().item()
         if not difference <= 7 * error:

@@ -15,6 +15,7 @@ from dataclasses import replace
 import torch
 
 from baselines.pytorch.case import computed
+from baselines.pytorch.ops import judge_noise
 
 # CoefficientRow of coefficients.h, in its order; x_ and x0_ are those of x_next.
 Coefficients = namedtuple("Coefficients", "model_x model model_cond limit x_ x0_ history noise previous history_x history_x0 unused")
@@ -118,14 +119,10 @@ def check(problem, inputs, outputs):
         return f"{len(outputs)} outputs, the first of shape {tuple(outputs[0].shape)}, instead of one of {tuple(quiet.shape)}"
     scale = coefficients(problem).noise
     noise = (outputs[0].double() - quiet) / scale
-    count = noise.numel()
     size = math.sqrt(quiet.square().mean().item() + scale**2)
     error = torch.finfo(outputs[0].dtype).eps / 2 * math.sqrt(roundings(problem, compiled=False)) * size / abs(scale)
-    mean, deviation = noise.mean().item(), noise.std().item() if count > 1 else 1.0
-    if not abs(mean) <= 5 * (1 + error) / count**0.5:
-        return f"the drawn noise has mean {mean:.4g} over {count} elements"
-    if not abs(deviation - 1) <= 5 / (2 * count) ** 0.5 + error**2:
-        return f"the drawn noise has standard deviation {deviation:.4g} over {count} elements"
+    if wrong := judge_noise(noise, 5 * error / noise.numel() ** 0.5, error**2):
+        return wrong
     largest = noise.abs().max().item()
     if not largest <= 7 + 7 * error:  # 7 standard deviations: once in 4e11
         return f"the drawn noise has an element of {largest:.3g} standard deviations"
