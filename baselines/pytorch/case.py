@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import torch
 
-from baselines.pytorch import verify
 from baselines.pytorch.errors import NotBuilt, Unsupported
 from baselines.pytorch.timing import Graph, Hold
 
@@ -53,6 +52,27 @@ def computed(build, problem, inputs):
 
 def reference(op, problem, inputs):
     return op.reference(problem, inputs) if hasattr(op, "reference") else computed(op.build, problem, inputs)
+
+
+def errors(actual, expected):
+    """By kernels/core/op.h's Tolerance, for the program to judge: the largest |difference| / (|expected| + rms(expected)), and the relative L2 norm of
+    the difference; None for NaN."""
+    expected = expected.double()
+    difference = (actual.double() - expected).abs()
+    norm = torch.linalg.vector_norm(expected)
+    rms = norm / expected.numel() ** 0.5
+    found = {"max": (difference / (expected.abs() + rms)).max().item(), "l2": (torch.linalg.vector_norm(difference) / norm).item()}
+    return {name: error if math.isfinite(error) else None for name, error in found.items()}
+
+
+def compare(actual, expected):
+    """{"errors": ...} of every output, or {"wrong": ...}."""
+    if len(actual) != len(expected):
+        return {"wrong": f"{len(actual)} outputs instead of {len(expected)}"}
+    for index, (result, wanted) in enumerate(zip(actual, expected)):
+        if result.shape != wanted.shape:
+            return {"wrong": f"output {index}: shape {tuple(result.shape)} instead of {tuple(wanted.shape)}"}
+    return {"errors": [errors(result, wanted) for result, wanted in zip(actual, expected)]}
 
 
 class Case:
@@ -109,7 +129,7 @@ class Case:
             self._expected = self._reference()
         if self._expected is not None:
             roundings = self.op.roundings(self.problem, compiled=self.variant in COMPILE_MODES)
-            return {"roundings": roundings, **verify.compare(self.outputs, self._expected)}
+            return {"roundings": roundings, **compare(self.outputs, self._expected)}
         wrong = self.op.check(self.problem, self.inputs, self.outputs)
         return {"wrong": wrong} if wrong else {"judged": "its noise is its own: judged by mean, deviation and largest element"}
 

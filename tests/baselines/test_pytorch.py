@@ -23,7 +23,7 @@ from baselines.pytorch.problems import read_problem
 try:
     import torch
 
-    from baselines.pytorch import case, networks, verify
+    from baselines.pytorch import case, networks
 except ImportError:
     torch = None
 
@@ -174,7 +174,7 @@ def outputs_of(parsed):
 def judge(parsed, dtype, outputs, op, inputs):
     """What is wrong, by the allowance of bench/measure/worker.cpp."""
     allowed, roundings = record(parsed.op, **parsed.fields)["dtypes"][dtype], op.roundings(parsed, compiled=False)
-    found = verify.compare(outputs, case.reference(op, parsed, inputs))
+    found = case.compare(outputs, case.reference(op, parsed, inputs))
     for error in found.get("errors", []):
         if error["max"] is None or error["max"] > allowed["max_error"] * (1 + 1.5 * (roundings - 1)):
             return f"error {error['max']}"
