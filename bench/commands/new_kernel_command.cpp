@@ -46,9 +46,9 @@ std::string table_of(const Workload& op, const std::string& line) {
 std::string members_of(const std::vector<FieldInfo>& fields) {
   std::vector<std::string> members;
   for (const FieldInfo& field : fields)
-    members.push_back(fmt::format("{}\n  {} {} = {}(problem, \"{}\");", field.description(),
+    members.push_back(fmt::format("{0}\n  {1} {2} = noisefloor_find_field(problem, \"{2}\")->{3};", field.description(),
                                   field.type == FieldInfo::Type::real ? "double" : "int64_t", field.name,
-                                  field.type == FieldInfo::Type::real ? "real_of" : "integer_of", field.name));
+                                  field.type == FieldInfo::Type::real ? "real" : "integer"));
   return fmt::format("{}", fmt::join(members, "\n  // "));
 }
 
@@ -56,8 +56,8 @@ std::string members_of(const std::vector<TensorRule>& tensors) {
   std::vector<std::string> members;
   for (const TensorRule& one : tensors) {
     const char* const type = !one.dtype ? "T" : *one.dtype == DType::fp32 ? "float" : "void";
-    members.push_back(fmt::format("{0}\n  {1}{2}* {3} = tensor_of<{1}{2}>(problem, \"{3}\");", description_of(one),
-                                  one.role == Role::in ? "const " : "", type, one.name));
+    members.push_back(fmt::format("{0}\n  {1}{2}* {3} = static_cast<{1}{2}*>(noisefloor_find_data(problem, \"{3}\"));",
+                                  description_of(one), one.role == Role::in ? "const " : "", type, one.name));
   }
   return fmt::format("{}", fmt::join(members, "\n  // "));
 }

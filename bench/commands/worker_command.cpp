@@ -12,7 +12,6 @@
 #include "bench/commands/commands.h"
 #include "bench/measure/case_server.h"
 #include "bench/platform/build_info.h"
-#include "bench/plugin/embedded_python.h"
 #include "bench/plugin/plugin_library.h"
 #include "bench/sweep/problem_files.h"
 #include "bench/sweep/suite.h"

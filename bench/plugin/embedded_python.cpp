@@ -1,5 +1,3 @@
-#include "bench/plugin/embedded_python.h"
-
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -10,6 +8,7 @@
 #include <vector>
 
 #include "bench/platform/child_process.h"
+#include "bench/plugin/plugin_library.h"
 #include "kernels/core/fields.h"
 
 namespace noisefloor {

@@ -1,9 +1,9 @@
-#include "bench/plugin/plugin_implementation.h"
-
 #include <fmt/format.h>
 
 #include <charconv>
 #include <type_traits>
+
+#include "bench/plugin/plugin_library.h"
 
 namespace noisefloor {
 namespace {

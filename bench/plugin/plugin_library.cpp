@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "bench/plugin/plugin_implementation.h"
 #include "kernels/core/fields.h"
 
 namespace noisefloor {

@@ -2,6 +2,7 @@
 // them: what a sweep knows of a plugin it asks such a process (bench/sweep/plugins.h).
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,26 @@ std::vector<PluginRow> rows_of_plugin(const std::string& file, decltype(noiseflo
 
 // Throws InvalidInput where a row may not be called so: what it says begins with `file`.
 void require_plugin_name(const std::string& file, const SuiteEntry& entry, const std::string& name);
+
+struct PluginTerms {
+  noisefloor_plugin functions;  // its texts are not read any more
+  std::string name, file;
+  Kind kind;
+  Arch arch;
+};
+
+// A row as an implementation: its functions are called with the problem as they want it, what they return or throw
+// becomes an exception that names the function. `workload` must outlive it.
+ImplementationPtr plugin_implementation(const Workload& workload, const PluginTerms& terms);
+
+// A Python file as a plugin: this process becomes the Python of the user's choice, with its packages, by the shared
+// library that it is in. There python_plugin.py reads the file, and gives its rows as plugin.h has them.
+// Calls `serve` with the file's rows, once, and returns the exit code that it gave; Python's where the file could not
+// be read, which says why on standard error. `script`: python_plugin.py. `device`: CUDA's number, below 0 the host.
+// NOISEFLOOR_PYTHON, or python3. Throws InvalidInput that begins with the file's name where there is none that can be
+// loaded.
+int serve_python(const std::string& file, const std::string& script, int device,
+                 std::function<int(decltype(noisefloor_plugin_at)*)> serve);
 
 // A suite of the same workloads with these rows behind their own.
 Suite with_rows(const Suite& suite, const std::vector<PluginRow>& rows);

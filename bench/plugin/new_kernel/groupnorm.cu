@@ -14,19 +14,6 @@
 
 namespace {
 
-const noisefloor_field* field(const noisefloor_problem* problem, const char* name) {
-  for (int32_t i = 0; i < problem->field_count; ++i)
-    if (std::strcmp(problem->fields[i].name, name) == 0) return &problem->fields[i];
-  return nullptr;
-}
-
-template <class T>
-T* data(const noisefloor_problem* problem, const char* name) {
-  for (int32_t i = 0; i < problem->tensor_count; ++i)
-    if (std::strcmp(problem->tensors[i].name, name) == 0) return static_cast<T*>(problem->tensors[i].data);
-  return nullptr;
-}
-
 constexpr int kThreads = 256;
 
 __device__ float sum_of_block(float value) {
@@ -67,12 +54,13 @@ __global__ void groupnorm(const T* x, const T* gamma, const T* beta, T* y, int h
 template <class T>
 int launch_as(const noisefloor_launch* call) {
   const noisefloor_problem* const p = call->problem;
-  const auto integer = [&](const char* name) { return static_cast<int>(field(p, name)->integer); };
+  const auto integer = [&](const char* name) { return static_cast<int>(noisefloor_find_field(p, name)->integer); };
+  const auto data = [&](const char* name) { return static_cast<const T*>(noisefloor_find_data(p, name)); };
   const int groups = integer("groups"), channels = integer("channels");
-  const bool silu = std::strcmp(field(p, "fusion")->text, "silu") == 0;
+  const bool silu = std::strcmp(noisefloor_find_field(p, "fusion")->text, "silu") == 0;
   groupnorm<<<dim3(groups, integer("n")), kThreads, 0, static_cast<cudaStream_t>(call->stream)>>>(
-      data<const T>(p, "x"), data<const T>(p, "gamma"), data<const T>(p, "beta"), data<T>(p, "y"), integer("hw"),
-      channels, channels / groups, static_cast<float>(field(p, "eps")->real), silu);
+      data("x"), data("gamma"), data("beta"), static_cast<T*>(noisefloor_find_data(p, "y")), integer("hw"), channels,
+      channels / groups, static_cast<float>(noisefloor_find_field(p, "eps")->real), silu);
   return cudaGetLastError();
 }
 
@@ -88,13 +76,13 @@ int launch(void*, const noisefloor_launch* call) {
 }
 
 const char* can_run(const noisefloor_problem* p) {
-  if (std::strcmp(field(p, "fusion")->text, "silu+ss") == 0) return "needs fusion none or silu";
-  if (field(p, "stats")->integer != 0 || field(p, "coefficients")->integer != 0 ||
-      field(p, "skip_channels")->integer != 0 || field(p, "down_w")->integer != 0 ||
-      std::strcmp(field(p, "slab_stats")->text, "none") != 0)
+  if (std::strcmp(noisefloor_find_field(p, "fusion")->text, "silu+ss") == 0) return "needs fusion none or silu";
+  if (noisefloor_find_field(p, "stats")->integer != 0 || noisefloor_find_field(p, "coefficients")->integer != 0 ||
+      noisefloor_find_field(p, "skip_channels")->integer != 0 || noisefloor_find_field(p, "down_w")->integer != 0 ||
+      std::strcmp(noisefloor_find_field(p, "slab_stats")->text, "none") != 0)
     return "needs stats=0, coefficients=0, skip_channels=0, down_w=0 and slab_stats=none";
-  const int64_t group = field(p, "channels")->integer / field(p, "groups")->integer;
-  return field(p, "hw")->integer * group <= INT32_MAX ? nullptr : "needs fewer elements in a group";
+  const int64_t group = noisefloor_find_field(p, "channels")->integer / noisefloor_find_field(p, "groups")->integer;
+  return noisefloor_find_field(p, "hw")->integer * group <= INT32_MAX ? nullptr : "needs fewer elements in a group";
 }
 
 const char* error_text(void*, int error) {

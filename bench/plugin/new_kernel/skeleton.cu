@@ -7,7 +7,6 @@
 // Without nvcc the same is a row of the host, in fp32:
 // @HOST_BUILD@
 #include <noisefloor/plugin.h>
-#include <cstring>
 #ifdef __CUDACC__
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -16,27 +15,6 @@
 #endif
 
 namespace {
-
-const noisefloor_field& field_of(const noisefloor_problem* problem, const char* name) {
-  int32_t i = 0;
-  while (std::strcmp(problem->fields[i].name, name) != 0) ++i;
-  return problem->fields[i];
-}
-
-int64_t integer_of(const noisefloor_problem* problem, const char* name) {
-  return field_of(problem, name).integer;
-}
-
-[[maybe_unused]] double real_of(const noisefloor_problem* problem, const char* name) {
-  return field_of(problem, name).real;
-}
-
-template <class T>
-T* tensor_of(const noisefloor_problem* problem, const char* name) {
-  for (int32_t i = 0; i < problem->tensor_count; ++i)
-    if (std::strcmp(problem->tensors[i].name, name) == 0) return static_cast<T*>(problem->tensors[i].data);
-  return nullptr;
-}
 
 // By name, read on the host. A choice is the number of its name, from 0.
 struct Fields {

@@ -19,20 +19,12 @@ std::string asked() {
   return text == nullptr ? "" : text;
 }
 
-const noisefloor_tensor& tensor(const noisefloor_launch* call, const std::string& name) {
-  for (int i = 0; i < call->problem->tensor_count; ++i)
-    if (name == call->problem->tensors[i].name) return call->problem->tensors[i];
-  std::abort();
+float* data(const noisefloor_launch* call, const char* name) {
+  return static_cast<float*>(noisefloor_find_data(call->problem, name));
 }
 
-float* data(const noisefloor_launch* call, const std::string& name) {
-  return static_cast<float*>(tensor(call, name).data);
-}
-
-std::int64_t field(const noisefloor_problem* problem, const std::string& name) {
-  for (int i = 0; i < problem->field_count; ++i)
-    if (name == problem->fields[i].name) return problem->fields[i].integer;
-  std::abort();
+std::int64_t field(const noisefloor_problem* problem, const char* name) {
+  return noisefloor_find_field(problem, name)->integer;
 }
 
 struct Size {

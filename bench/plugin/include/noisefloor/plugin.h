@@ -8,6 +8,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -106,6 +107,18 @@ typedef struct noisefloor_plugin {
   const char* (*error_text)(void* state, int error);
   void (*destroy)(void* state);
 } noisefloor_plugin;
+
+/* By name; null where the problem has none. */
+static inline const noisefloor_field* noisefloor_find_field(const noisefloor_problem* problem, const char* name) {
+  for (int32_t i = 0; i < problem->field_count; ++i)
+    if (strcmp(problem->fields[i].name, name) == 0) return &problem->fields[i];
+  return NULL;
+}
+static inline void* noisefloor_find_data(const noisefloor_problem* problem, const char* name) {
+  for (int32_t i = 0; i < problem->tensor_count; ++i)
+    if (strcmp(problem->tensors[i].name, name) == 0) return problem->tensors[i].data;
+  return NULL;
+}
 
 /* The library's rows: 0, 1, ... up to the first null. The only symbol that is looked for. */
 #if defined(__GNUC__)
