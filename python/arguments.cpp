@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "python/call_key.h"
-#include "python/plan.h"
 
 namespace nb = nanobind;
 

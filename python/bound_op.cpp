@@ -13,8 +13,6 @@
 #include "python/call.h"
 #include "python/call_key.h"
 #include "python/device.h"
-#include "python/function.h"
-#include "python/plan.h"
 #include "python/queue.h"
 #include "python/tensor.h"
 #include "python/with_python.h"

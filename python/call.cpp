@@ -2,14 +2,17 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <ranges>
 
 #include "bench/platform/build_info.h"
+#include "bench/platform/processors.h"
 #include "bench/tensors/problem_inference.h"
 #include "kernels/core/device.h"
+#include "kernels/core/parallel.h"
 #include "python/device.h"
 
 namespace noisefloor::python {
@@ -126,6 +129,22 @@ void run_on(const Device& device, Stream stream, const Decision& decision, const
 }
 
 }  // namespace
+
+const DeviceInfo& host_info() {
+  static const DeviceInfo info = [] {
+    const long last_level = sysconf(_SC_LEVEL3_CACHE_SIZE);
+    DeviceInfo host;
+    host.sm_count = host_threads();
+    host.l2_bytes = static_cast<std::size_t>(std::max(last_level, 0L));
+    return host;
+  }();
+  return info;
+}
+
+std::string host_name() {
+  const int cores = host_info().sm_count;
+  return fmt::format("{} ({} {})", cpu_name(), cores, cores == 1 ? "core" : "cores");
+}
 
 std::string to_string(const Device& device) {
   return device.gpu ? fmt::format("GPU {}", device.index) : "the CPU";

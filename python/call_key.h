@@ -42,6 +42,9 @@ class CallKey {
 std::shared_ptr<const Decision> decide_in_python(const Question& question, const std::optional<Device>& device,
                                                  int frames = 1);
 
+// The plan of a call: that of plan=, a noisefloor.Plan or the file of one; of None that of `use_plan`, or null.
+std::shared_ptr<const Plan> plan_of_call(nanobind::handle plan);
+
 // By CallKey::bytes.
 struct HashBytes {
   using is_transparent = void;

@@ -1,5 +1,3 @@
-#include "python/function.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,6 +8,7 @@
 #include <string_view>
 
 #include "kernels/core/op.h"
+#include "python/with_python.h"
 
 namespace nb = nanobind;
 

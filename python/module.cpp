@@ -9,7 +9,6 @@
 #include "kernels/catalogue.h"
 #include "python/call.h"
 #include "python/call_key.h"
-#include "python/plan.h"
 #include "python/tensor.h"
 
 namespace nb = nanobind;
@@ -17,6 +16,7 @@ namespace nb = nanobind;
 namespace noisefloor::python {
 
 void define_op(nb::module_& m);              // bound_op.cpp
+void define_plan(nb::module_& m);            // plan.cpp
 void define_result_columns(nb::module_& m);  // result_columns.cpp
 void define_signature(nb::module_& m);       // signature.cpp
 

@@ -1,6 +1,5 @@
-#include "python/plan.h"
-
 #include <fmt/format.h>
+#include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -8,14 +7,26 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
 
 #include "kernels/catalogue.h"
+#include "python/call_key.h"
 #include "python/with_python.h"
 
 namespace nb = nanobind;
 
 namespace noisefloor::python {
 namespace {
+
+struct LoadedPlan {
+  std::shared_ptr<const Plan> plan;
+
+  using Line = std::tuple<std::string, std::string, std::string, std::string>;  // op, dtype, problem, variant
+  LoadedPlan(const std::string& file, const std::string& device, const std::vector<Line>& lines);
+};
 
 constexpr std::array<std::string_view, 2> kLibraries{"cublaslt", "cudnn"};  // a plan names their algorithms after them
 
@@ -37,8 +48,6 @@ void check_variant(const Op& op, const std::string& variant) {
   if (std::ranges::count(names, variant) == 0 && std::ranges::none_of(kLibraries, is_of))
     throw InvalidInput(fmt::format("{} has no variant '{}'{}", op.name, variant, did_you_mean(variant, names)));
 }
-
-}  // namespace
 
 LoadedPlan::LoadedPlan(const std::string& file, const std::string& device, const std::vector<Line>& lines) {
   static std::atomic<std::uint64_t> plans{0};
@@ -66,6 +75,8 @@ LoadedPlan::LoadedPlan(const std::string& file, const std::string& device, const
   }
   plan = made;
 }
+
+}  // namespace
 
 std::shared_ptr<const Plan> plan_of_call(nb::handle plan) {
   const nb::object used = plan.is_none() ? used_plan() : nb::borrow(plan);

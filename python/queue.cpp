@@ -12,7 +12,6 @@
 #include "kernels/core/alignment.h"
 #include "kernels/core/op.h"
 #include "python/exchange.h"
-#include "python/torch_memory.h"
 #include "python/with_python.h"
 
 namespace nb = nanobind;

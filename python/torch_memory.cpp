@@ -1,11 +1,11 @@
-#include "python/torch_memory.h"
-
+// Memory of PyTorch's, by its functions in C where it has them: they take half as long as those it documents.
 #include <array>
 #include <string>
 
 #include "kernels/core/alignment.h"
 #include "python/device.h"
 #include "python/exchange.h"
+#include "python/queue.h"
 #include "python/with_python.h"
 
 namespace nb = nanobind;

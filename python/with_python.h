@@ -1,9 +1,14 @@
-// The GIL, and calls from C++ into Python, in threads that may outlive it.
+// The GIL, calls from C++ into Python in threads that may outlive it, and Python's functions of C++.
 #pragma once
 
 #include <cxxabi.h>
 #include <nanobind/nanobind.h>
 #include <unistd.h>
+
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <vector>
 
 namespace noisefloor::python {
 
@@ -69,5 +74,18 @@ nanobind::object framework(const Arguments&... arguments) {
   if (result == nullptr) nanobind::raise_python_error();
   return nanobind::steal(result);
 }
+
+// A Python function of named arguments, made of a C++ one, that costs a call as little as one written in C.
+inline constexpr std::size_t kMostArguments = 64;
+
+struct Function {
+  std::string name, module, doc;  // doc begins with the signature that inspect shows: "name(a, *, b=1)\n--\n\n"
+  std::vector<std::string> arguments;
+  std::size_t required = 0, positional = 0;                // the first so many must be given, may be given by position
+  std::function<nanobind::object(PyObject* const*)> call;  // takes all in that order, None where one is not given
+};
+
+// Throws as the functions that nanobind binds, and TypeError as Python itself where arguments are wrong or missing.
+nanobind::object make_function(Function function);
 
 }  // namespace noisefloor::python
