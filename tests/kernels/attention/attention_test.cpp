@@ -109,26 +109,5 @@ TEST(temporal_attention, IsAttentionAlongTheFramesOfEachPixel) {
                   expected[static_cast<std::size_t>(place(f, p, i, false))]);
 }
 
-TEST(attention, CostCountsBothProductsAndEachTensorOnce) {
-  const Cost cost =
-      attention_op().cost(attention_op().parse("batch=2,heads=8,seq_q=4096,seq_kv=77,dim=40"), DType::bf16);
-  EXPECT_EQ(cost.flops, 4.0 * 2 * 8 * 4096 * 77 * 40);
-  EXPECT_EQ(cost.bytes, 2.0 * 2 * 8 * 40 * (2 * 4096 + 2 * 77));
-  EXPECT_EQ(cost.shortcut, Shortcut::none);
-  const auto one_key = [](const Op& op, const char* problem) { return op.cost(op.parse(problem), DType::bf16); };
-  const Cost one = one_key(attention_op(), "batch=2,heads=8,seq_q=4096,seq_kv=1,dim=40");
-  EXPECT_EQ(one.bytes, 2.0 * (2 * 8 * 40 * (1 + 4096))) << "V and the output: the weight of one key is 1";
-  EXPECT_EQ(one.shortcut, Shortcut::one_key);
-  EXPECT_EQ(one_key(attention_op(), "batch=2,heads=8,seq_q=1,seq_kv=1,dim=40,lse=1").shortcut, Shortcut::none)
-      << "lse is of Q and K";
-  const Cost frame = one_key(temporal_op(), "batch=2,frames=1,hw=64,heads=5,dim=64,layout=packed_3hd");
-  EXPECT_EQ(frame.bytes, 2.0 * 2 * (2 * 64 * 5 * 64));
-  EXPECT_EQ(frame.shortcut, Shortcut::one_key);
-  const Cost temporal =
-      temporal_op().cost(temporal_op().parse("batch=2,frames=14,hw=9216,heads=5,dim=64"), DType::bf16);
-  EXPECT_EQ(temporal.flops, 4.0 * 2 * 9216 * 5 * 14 * 14 * 64);
-  EXPECT_EQ(temporal.bytes, 4 * 2.0 * 2 * 14 * 9216 * 5 * 64);
-}
-
 }  // namespace
 }  // namespace noisefloor::attention

@@ -58,10 +58,5 @@ TEST(conv2d_statistics, AreUsed) {
   EXPECT_NE(data.difference(), "");
 }
 
-TEST(conv2d_statistics, GroupnormRefusesHalfAQuarter) {
-  const Op op = make_op(groupnorm::definition);
-  EXPECT_THROW(op.parse("n=1,hw=10,channels=8,groups=2,slab_stats=quarters"), InvalidInput);
-}
-
 }  // namespace
 }  // namespace noisefloor

@@ -228,5 +228,21 @@ TEST(Architectures, GatesAreWhatTheyAreNamed) {
   EXPECT_FALSE(runs_on(Arch::sm90a, 100)) << "wgmma is not forward compatible";
 }
 
+// A convolution of 1x1 is a product of pixels. "": it stays one. That its cost is the same tests/bench/sweep shows of
+// all shipped layers.
+TEST(HandedOn, AConvolutionOf1x1IsAProductOfPixels) {
+  for (const auto& [convolution, product] :
+       {std::pair{"n=2,h=16,w=8,cin=960,cout=576,kernel=1", "m=256,n=576,k=960"},
+        {"n=1,h=16,w=16,cin=576,cout=64,kernel=1,residual=1", "m=256,n=64,k=576,residual=1"},
+        {"n=3,h=5,w=7,cin=24,cout=40,kernel=1,image_shift=1", "m=105,n=40,k=24,image_shift=1,images=3"},
+        {"n=1,h=16,w=16,cin=576,cout=576", ""},
+        {"n=1,h=16,w=16,cin=4,cout=576,kernel=1", ""},
+        {"n=1,h=16,w=16,cin=576,cout=576,kernel=1,stats=1", ""}}) {
+    const auto handed = handed_on("conv2d", find_op("conv2d")->parse(convolution), DType::bf16);
+    EXPECT_EQ(handed ? handed->op + " " + handed->text : "", *product ? std::string("gemm ") + product : "");
+  }
+  EXPECT_FALSE(handed_on("gemm", find_op("gemm")->parse("m=8,n=8,k=8"), DType::bf16));
+}
+
 }  // namespace
 }  // namespace noisefloor

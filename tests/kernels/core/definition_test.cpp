@@ -89,20 +89,11 @@ void expect_pointers_follow(const OpDefinition<P, T>& definition) {
 
 // What binds pointers is one template of the tensors that an op visits: each kind of op that there is stands for it.
 TEST(Definitions, PointersFollow) {
-  expect_pointers_follow(attention::definition);
-  expect_pointers_follow(temporal_attention::definition);
-  expect_pointers_follow(gemm::definition);
-  expect_pointers_follow(conv2d::definition);
-  expect_pointers_follow(conv_transpose2d::definition);
-  expect_pointers_follow(conv3d_temporal::definition);
-  expect_pointers_follow(groupnorm::definition);
-  expect_pointers_follow(sampler_step::definition);
-  expect_pointers_follow(layernorm::definition);
-  expect_pointers_follow(elementwise::definition);
-  expect_pointers_follow(resample::definition);
-  expect_pointers_follow(timestep_embedding::definition);
-  expect_pointers_follow(q_sample::definition);
-  expect_pointers_follow(edm_precondition::definition);
+  const auto follow = [](const auto&... definitions) { (expect_pointers_follow(definitions), ...); };
+  follow(attention::definition, temporal_attention::definition, gemm::definition, conv2d::definition,
+         conv_transpose2d::definition, conv3d_temporal::definition, groupnorm::definition, sampler_step::definition,
+         layernorm::definition, elementwise::definition, resample::definition, timestep_embedding::definition,
+         q_sample::definition, edm_precondition::definition);
 }
 
 // Small, with so many outputs that they have a size to which the tolerance is relative, and none that fp16 cannot hold.
@@ -147,22 +138,13 @@ TEST(Fields, AreDataAsTheOpDeclaresThem) {
   using Type = FieldInfo::Type;
   const auto& fields = find_op("gemm")->fields;
   ASSERT_EQ(fields.size(), 11u);
-  EXPECT_EQ(fields[0].name, "m");
-  EXPECT_EQ(fields[0].meaning, "rows of a and d");
-  EXPECT_EQ(fields[0].description(), "rows of a and d (1 to 16777216)");
-  EXPECT_EQ(fields[0].type, Type::integer);
-  EXPECT_EQ(fields[0].low, 1);
-  EXPECT_EQ(fields[0].high, 1 << 24);
-  EXPECT_EQ(fields[0].fallback, std::nullopt);
-  EXPECT_EQ(fields[3].name, "act");
-  EXPECT_EQ(fields[3].type, Type::choice);
-  EXPECT_EQ(fields[3].choices, (std::vector<std::string>{"none", "silu", "gelu", "gelu_tanh", "geglu"}));
-  EXPECT_EQ(fields[3].fallback, "none");
-  EXPECT_EQ(fields[4].type, Type::real);
-  EXPECT_EQ(fields[4].real_high, 1e6);
-  EXPECT_EQ(fields[4].fallback, "1");
-  EXPECT_EQ(fields[5].type, Type::flag);
-  EXPECT_EQ(fields[5].fallback, "1");
+  const FieldInfo &m = fields[0], &act = fields[3], &scale = fields[4], &bias = fields[5];
+  EXPECT_EQ(m.name + ": " + m.description(), "m: rows of a and d (1 to 16777216)");
+  EXPECT_TRUE(m.type == Type::integer && m.low == 1 && m.high == 1 << 24 && !m.fallback);
+  EXPECT_TRUE(act.name == "act" && act.type == Type::choice && act.fallback == "none");
+  EXPECT_EQ(act.choices, (std::vector<std::string>{"none", "silu", "gelu", "gelu_tanh", "geglu"}));
+  EXPECT_TRUE(scale.type == Type::real && scale.real_high == 1e6 && scale.fallback == "1");
+  EXPECT_TRUE(bias.type == Type::flag && bias.fallback == "1");
   for (const Op& op : catalogue())
     for (const FieldInfo& field : op.fields) {
       SCOPED_TRACE(op.name + " " + field.name);

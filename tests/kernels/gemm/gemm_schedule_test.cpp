@@ -126,13 +126,6 @@ RC_GTEST_PROP(gemm_schedule, NoResidualInTheRingOfBlocksThatShareBothWays, ()) {
   RC_ASSERT(ways_to_share(p) == std::pair(false, one_way));
 }
 
-TEST(gemm_schedule, BlocksShareBothWaysWithoutAResidual) {
-  Problem p = problem(512, 768, 512);
-  EXPECT_EQ(ways_to_share(p), std::pair(true, true));
-  p.residual = true;
-  EXPECT_EQ(ways_to_share(p), std::pair(false, true));
-}
-
 RC_GTEST_PROP(gemm_schedule, ATileLiesInOnePart, ()) {
   Problem p = problem(*rc::gen::inRange<std::int64_t>(1, 2000), 1, 8 * *rc::gen::inRange<std::int64_t>(1, 300));
   p.part_columns = 32 * *rc::gen::inRange<std::int64_t>(1, 60);
@@ -169,56 +162,39 @@ RC_GTEST_PROP(gemm_schedule, NothingTriedIsModelledFaster, ()) {
   RC_ASSERT(modelled_cycles(p, best, kSms) <= modelled_cycles(p, other, kSms));
 }
 
-TEST(gemm_schedule, LargeSquaresUseLargePersistentTiles) {
-  for (const std::int64_t size : {4096, 8192}) {
-    const Schedule s = choose(problem(size, size, size), kSms, kNothingMeasured);
-    EXPECT_EQ(tile_of(s).block_m(), 128);
-    EXPECT_GE(tile_of(s).block_n, 192);
-    EXPECT_EQ(s.splits, 1);
-    EXPECT_EQ(s.multicast, 2);
-    EXPECT_EQ(s.grid, kSms);
+// Short sums over many tiles spend as long on epilogues as on products: consumers take turns. sd15's deepest level, 512
+// x 1280 with k = 5120, has 40 tiles of 128x128 for 132 SMs; with k = 1280 it is 128 tiles of 64x80, one for nearly
+// every SM. Sums of 2 steps need the least stages. Where two SMs' worth of k is left over, splitting must pay.
+TEST(gemm_schedule, FollowsTheShape) {
+  const auto large = [](const Schedule& s) {
+    return tile_of(s).block_m() == 128 && tile_of(s).block_n >= 192 && s.splits == 1 && s.multicast == 2 &&
+           s.grid == kSms;
+  };
+  const auto spread = [](const Schedule& s) { return s.blocks() >= 72 && tile_of(s).block_n <= 160; };
+  const auto turns = [](const Schedule& s) { return tile_of(s).pingpong; };
+  const struct {
+    std::int64_t m, n, k;
+    bool measured;  // by the table, too
+    bool (*holds)(const Schedule&);
+  } cases[] = {
+      {4096, 4096, 4096, false, large},
+      {8192, 8192, 8192, false, large},
+      {64, 1280, 5120, true, spread},
+      {128, 1280, 5120, true, spread},
+      {512, 1280, 5120, true, spread},
+      {512, 1280, 128, true, [](const Schedule& s) { return s.alone && s.stages == tile_of(s).stages; }},
+      {512, 1280, 1280, true, [](const Schedule& s) { return s.grid <= kSms && s.stages == tile_of(s).deep_stages; }},
+      {1, 1536, 768, true, [](const Schedule& s) { return tile_of(s).block_m() == 64 && s.multicast == 1; }},
+      {8192, 2560, 320, false, turns},
+      {64, 64, 16384, true, [](const Schedule& s) { return s.splits > 1; }},
+      {64, 64, 64, true, [](const Schedule& s) { return s.splits == 1; }}};
+  for (const auto& one : cases) {
+    const Problem p = problem(one.m, one.n, one.k);
+    EXPECT_TRUE(one.holds(one.measured ? choose(p, kSms) : choose(p, kSms, kNothingMeasured)))
+        << one.m << " x " << one.n << ", k = " << one.k;
   }
-}
-
-// sd15's deepest level: 512 x 1280 with k = 5120 has 40 tiles of 128x128 for 132 SMs.
-TEST(gemm_schedule, FewTilesSpreadOverTheDevice) {
-  for (const std::int64_t m : {64, 128, 512}) {
-    const Schedule s = choose(problem(m, 1280, 5120), kSms);
-    EXPECT_GE(s.blocks(), 72) << "m " << m;
-    EXPECT_LE(tile_of(s).block_n, 160) << "m " << m;
-  }
-}
-
-// The same for sums of 2 steps, which the residual's may follow: the least stages serve, and fewer barriers are made.
-TEST(gemm_schedule, ShortSumsGetFewStages) {
-  const Schedule s = choose(problem(512, 1280, 128), kSms);
-  EXPECT_TRUE(s.alone);
-  EXPECT_EQ(s.stages, tile_of(s).stages);
-}
-
-// Short sums over many tiles spend as long on epilogues as on products: consumers take turns.
-TEST(gemm_schedule, ManyTilesOfShortSumsTakeTurns) {
-  EXPECT_TRUE(tile_of(choose(problem(8192, 2560, 320), kSms, kNothingMeasured)).pingpong);
-  EXPECT_FALSE(tile_of(choose(problem(4096, 4096, 4096), kSms, kNothingMeasured)).pingpong);
-}
-
-// 512 x 1280 is 128 tiles of 64x80: one for nearly every SM, each alone on it with its stages deep.
-TEST(gemm_schedule, BlocksAloneOnAnSmGetDeepStages) {
-  const Schedule s = choose(problem(512, 1280, 1280), kSms);
-  EXPECT_LE(s.grid, kSms);
-  EXPECT_EQ(s.stages, tile_of(s).deep_stages);
-}
-
-TEST(gemm_schedule, ShortRowsTakeShortTiles) {
-  const Schedule s = choose(problem(1, 1536, 768), kSms);
-  EXPECT_EQ(tile_of(s).block_m(), 64);
-  EXPECT_EQ(s.multicast, 1);
-}
-
-// Where two multiprocessors' worth of k is left over, splitting must pay in the model as it does on the device.
-TEST(gemm_schedule, LongSumsOfOneTileAreSplit) {
-  EXPECT_GT(choose(problem(64, 64, 16384), kSms).splits, 1);
-  EXPECT_EQ(choose(problem(64, 64, 64), kSms).splits, 1);
+  EXPECT_FALSE(turns(choose(problem(4096, 4096, 4096), kSms, kNothingMeasured)));
+  EXPECT_EQ(ways_to_share(problem(512, 768, 512)), std::pair(true, true));
 }
 
 TEST(gemm_schedule, GatedProblemsCountBothHalvesOfB) {

@@ -137,34 +137,26 @@ TEST(groupnorm_plans, MeasuredPlansAreSortedWithEveryShapeOnce) {
   }
 }
 
-TEST(groupnorm_plans, EveryMeasuredPlanIsAPlanOfItsProblem) {
-  for (const MeasuredPlan& row : measured_plans().plans) {
-    const Problem p = problem_of(row);
-    ASSERT_NO_THROW(definition.check(p)) << text_of(row);
-    const auto plan = make_cluster_plan(p, row.bundle, row.blocks, row.threads, row.held);
-    ASSERT_TRUE(plan) << text_of(row);
-    EXPECT_EQ(fault_of(p, *plan), "") << text_of(row);
-    // As it was timed, and not a smaller one that the numbers were cut down to.
-    EXPECT_EQ(plan->columns * plan->tile_rows, row.threads) << text_of(row);
-    const auto estimated = estimated_cluster_plan(p, measured_plans().sm_count);
-    ASSERT_TRUE(estimated) << text_of(row);  // can_run asks the estimate, which has no GPU
-    EXPECT_NE(numbers_of(*plan), numbers_of(*estimated)) << text_of(row) << ": the row says nothing new";
-  }
-}
-
-TEST(groupnorm_plans, MeasuredPlansAreTakenOnGpusOfAsManySms) {
+TEST(groupnorm_plans, EveryMeasuredPlanIsAPlanOfItsProblemAndTakenOnGpusOfAsManySms) {
   const int sms = measured_plans().sm_count;
   for (const MeasuredPlan& row : measured_plans().plans) {
+    SCOPED_TRACE(text_of(row));
     Problem p = problem_of(row);
+    ASSERT_NO_THROW(definition.check(p));
+    const auto plan = make_cluster_plan(p, row.bundle, row.blocks, row.threads, row.held);
+    ASSERT_TRUE(plan);
+    EXPECT_EQ(fault_of(p, *plan), "");
+    // As it was timed, and not a smaller one that the numbers were cut down to.
+    EXPECT_EQ(plan->columns * plan->tile_rows, row.threads);
+    const auto estimated = estimated_cluster_plan(p, sms);
+    ASSERT_TRUE(estimated);  // can_run asks the estimate, which has no GPU
+    EXPECT_NE(numbers_of(*plan), numbers_of(*estimated)) << "the row says nothing new";
     for (const Fusion fusion : {Fusion::none, Fusion::silu, Fusion::silu_scale_shift}) {
       p.fusion = fusion;
-      EXPECT_EQ(numbers_of(*choose_cluster_plan(p, sms)),
-                numbers_of(*make_cluster_plan(p, row.bundle, row.blocks, row.threads, row.held)))
-          << text_of(row);
+      EXPECT_EQ(numbers_of(*choose_cluster_plan(p, sms)), numbers_of(*plan));
     }
     for (const int others : {sms - 1, sms + 1, 78})
-      EXPECT_EQ(numbers_of(*choose_cluster_plan(p, others)), numbers_of(*estimated_cluster_plan(p, others)))
-          << text_of(row) << " " << others;
+      EXPECT_EQ(numbers_of(*choose_cluster_plan(p, others)), numbers_of(*estimated_cluster_plan(p, others))) << others;
   }
 }
 

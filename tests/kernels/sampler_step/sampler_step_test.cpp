@@ -31,23 +31,6 @@ std::vector<CoefficientRow<double>> table_of(const std::string& text) {
 
 // ---- the solvers' coefficients
 
-TEST(sampler_step_coefficients, DdpmIsThePosteriorOfHo2020OnTheWholeSchedule) {
-  const auto rows = table_of("solver=ddpm,noise=drawn,steps=1000");
-  const auto alphas = cumulative_alphas(Schedule::linear);
-  for (std::size_t step = 0; step + 1 < rows.size(); ++step) {
-    const std::size_t t = 999 - step;
-    const double beta = 1e-4 + (0.02 - 1e-4) * static_cast<double>(t) / 999;
-    EXPECT_NEAR(rows[step].x0, std::sqrt(alphas[t - 1]) * beta / (1 - alphas[t]), kExact);
-    EXPECT_NEAR(rows[step].x, std::sqrt(1 - beta) * (1 - alphas[t - 1]) / (1 - alphas[t]), kExact);
-    EXPECT_NEAR(rows[step].noise, std::sqrt((1 - alphas[t - 1]) / (1 - alphas[t]) * beta), kExact);
-    EXPECT_NEAR(rows[step].model_x, 1 / std::sqrt(alphas[t]), 1e-10);
-    EXPECT_NEAR(rows[step].model, -std::sqrt(1 / alphas[t] - 1), 1e-10);
-  }
-  EXPECT_NEAR(rows.back().x0, 1, kExact);
-  EXPECT_NEAR(rows.back().x, 0, kExact);
-  EXPECT_EQ(rows.back().noise, 0);
-}
-
 RC_GTEST_PROP(sampler_step_coefficients, DdimWithEta1IsDdpm, ()) {
   const std::string schedule = *rc::gen::element<std::string>("linear", "scaled_linear", "cosine");
   const int steps = *rc::gen::inRange(1, 1001);
@@ -137,17 +120,6 @@ TEST(sampler_step, NanPassesThroughTheClamp) {
   ASSERT_TRUE(test.run_host().ok());
   EXPECT_TRUE(std::isnan(test.get("x_next", 3)));
   EXPECT_FALSE(std::isnan(test.get("x_next", 4)));
-}
-
-TEST(sampler_step, BytesAreThoseOfTheTensorsUsed) {
-  const auto bytes = [](const char* text) { return op().cost(op().parse(text), DType::bf16).bytes; };
-  const double n = 2 * 1024 * 2;
-  EXPECT_EQ(bytes("batch=2,elements=1024,solver=ddpm,noise=given"), 4 * n + 48);
-  EXPECT_EQ(bytes("batch=2,elements=1024,solver=ddpm,noise=drawn"), 3 * n + 48);
-  EXPECT_EQ(bytes("batch=2,elements=1024,solver=ddim,guidance=2"), 4 * n + 48);
-  EXPECT_EQ(bytes("batch=2,elements=1024,solver=dpmpp_2m"), 5 * n + 48);
-  EXPECT_EQ(bytes("batch=2,elements=1024,solver=dpmpp_2m,step=0"), 4 * n + 48);
-  EXPECT_EQ(bytes("batch=2,elements=1024,solver=dpmpp_2m,step=49"), 3 * n + 48);
 }
 
 }  // namespace

@@ -19,25 +19,23 @@ double alpha_bar(int t, long double (*beta)(int)) {
   return static_cast<double>(std::exp(sum));
 }
 
-TEST(Schedule, LinearIsThatOfHo2020) {
-  const auto alphas = cumulative_alphas(Schedule::linear);
-  ASSERT_EQ(alphas.size(), 1000u);
-  const auto beta = [](int t) -> long double { return 1e-4L + (0.02L - 1e-4L) * static_cast<long double>(t) / 999; };
-  for (const int t : {0, 1, 10, 250, 500, 998, 999})
-    EXPECT_NEAR(alphas[static_cast<std::size_t>(t)], alpha_bar(t, beta), kRounding) << t;
-  EXPECT_NEAR(alphas[0], 0.9999, kRounding);
-}
-
-TEST(Schedule, ScaledLinearIsThatOfLatentDiffusion) {
-  const auto alphas = cumulative_alphas(Schedule::scaled_linear);
-  const auto beta = [](int t) -> long double {
+// Of Ho 2020, and of latent diffusion.
+TEST(Schedule, LinearAndScaledLinearAreTheProductsOfTheirBetas) {
+  using Beta = long double (*)(int);
+  const Beta linear = [](int t) { return 1e-4L + (0.02L - 1e-4L) * static_cast<long double>(t) / 999; };
+  const Beta scaled = [](int t) {
     const long double low = std::sqrt(0.00085L), high = std::sqrt(0.012L);
     const long double root = low + (high - low) * static_cast<long double>(t) / 999;
     return root * root;
   };
-  for (const int t : {0, 1, 10, 250, 500, 998, 999})
-    EXPECT_NEAR(alphas[static_cast<std::size_t>(t)], alpha_bar(t, beta), kRounding) << t;
-  EXPECT_NEAR(alphas[999], 0.00466009, 1e-7);  // the figure that Stable Diffusion's users know
+  for (const auto& [schedule, beta] : {std::pair{Schedule::linear, linear}, {Schedule::scaled_linear, scaled}}) {
+    const auto alphas = cumulative_alphas(schedule);
+    ASSERT_EQ(alphas.size(), 1000u);
+    for (const int t : {0, 1, 10, 250, 500, 998, 999})
+      EXPECT_NEAR(alphas[static_cast<std::size_t>(t)], alpha_bar(t, beta), kRounding) << t;
+  }
+  EXPECT_NEAR(cumulative_alphas(Schedule::linear)[0], 0.9999, kRounding);
+  EXPECT_NEAR(cumulative_alphas(Schedule::scaled_linear)[999], 0.00466009, 1e-7);  // that Stable Diffusion's users know
 }
 
 // Where no beta is clipped the product telescopes to the formula itself.

@@ -1,8 +1,9 @@
-// layernorm, elementwise, resample, timestep_embedding, q_sample and edm_precondition on the host: oracle and host
-// variant against numbers worked out by hand.
+// Ops against numbers worked out by hand: what they cost, and of those without a room of tests what the oracle and the
+// host variant compute.
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,114 @@ void by_hand(const char* op, const std::string& text, const Values& inputs, cons
   HostData data = data_of(op, text);
   for (const auto& [name, values] : inputs) data.set(name, values);
   for (const auto& [name, values] : outputs) expect_values(data, name, values);
+}
+
+TEST(Costs, AreTheFlopsAndEachTensorOnce) {
+  using enum DType;
+  const struct {
+    const char *op, *text;
+    DType dtype;
+    double flops, bytes;  // -1: not of interest
+    std::optional<Pipe> pipe = {};
+    std::optional<Shortcut> shortcut = {};
+  } kTable[] = {
+      {"gemm", "m=10,n=20,k=30,residual=1", bf16, 2.0 * 10 * 20 * 30, 2.0 * (10 * 30 + 20 * 30 + 20 + 2 * 10 * 20),
+       Pipe::tensor},
+      {"gemm", "m=10,n=20,k=30,residual=1,image_shift=1,images=5", bf16, 2.0 * 10 * 20 * 30,
+       2.0 * (10 * 30 + 20 * 30 + 20 + 2 * 10 * 20 + 5 * 20)},
+      {"gemm", "m=10,n=20,k=30,residual=1,blend=1", bf16, 2.0 * 10 * 20 * 30,
+       2.0 * (10 * 30 + 20 * 30 + 20 + 3 * 10 * 20) + 4},
+      {"gemm", "m=10,n=20,k=30,act=geglu,bias=0", fp32, 4.0 * 10 * 20 * 30, 4.0 * (10 * 30 + 2 * 20 * 30 + 10 * 20),
+       Pipe::fma},
+      {"conv2d", "n=2,h=8,w=6,cin=10,cout=20,stride=2,residual=1", bf16, 2.0 * (2 * 4 * 3) * 20 * (9 * 10),
+       2.0 * (2 * 8 * 6 * 10 + 20 * 90 + 20 + 2 * (2 * 4 * 3 * 20)), Pipe::tensor, Shortcut::none},
+      {"conv2d", "n=1,h=8,w=8,cin=10,cout=20,upsample=1,bias=0,stats=1", fp32, 2.0 * (16 * 16) * 20 * (4 * 10),
+       4.0 * (64 * 10 + 20 * 90 + 256 * 20 + 2 * 4 * 20), Pipe::fma, Shortcut::four_phases},
+      {"conv2d", "n=2,h=8,w=6,cin=10,cout=20,stride=2,side=7,side_skip=4", bf16, 2.0 * (2 * 4 * 3) * 20 * (9 * 10 + 11),
+       2.0 * (2 * 8 * 6 * 10 + 20 * 90 + 20 + 2 * 4 * 3 * 11 + 20 * 11 + 2 * 4 * 3 * 20)},
+      {"conv3d_temporal", "batch=2,frames=3,hw=5,cin=7,cout=11,residual=1", bf16, 2.0 * 30 * 11 * 21,
+       2.0 * (30 * 7 + 11 * 21 + 11 + 2 * 30 * 11)},
+      {"conv3d_temporal", "batch=2,frames=3,hw=5,cin=7,cout=11,image_shift=1", bf16, 2.0 * 30 * 11 * 21,
+       2.0 * (30 * 7 + 11 * 21 + 11 + 2 * 11 + 30 * 11)},
+      // Taps that meet an output.
+      {"conv_transpose2d", "n=2,h=3,w=5,cin=7,cout=11", bf16, 2.0 * (2 * 6 * 10) * 11 * (4 * 7),
+       2.0 * (2 * 3 * 5 * 7 + 11 * 16 * 7 + 11 + 2 * 6 * 10 * 11)},
+      {"conv_transpose2d", "n=2,h=3,w=5,cin=7,cout=11,kernel=2", bf16, 2.0 * (2 * 6 * 10) * 11 * 7,
+       2.0 * (2 * 3 * 5 * 7 + 11 * 4 * 7 + 11 + 2 * 6 * 10 * 11)},
+      {"attention",
+       "batch=2,heads=8,seq_q=4096,seq_kv=77,dim=40",
+       bf16,
+       4.0 * 2 * 8 * 4096 * 77 * 40,
+       2.0 * 2 * 8 * 40 * (2 * 4096 + 2 * 77),
+       {},
+       Shortcut::none},
+      // Of V and the output: the weight of one key is 1. lse is of Q and K.
+      {"attention",
+       "batch=2,heads=8,seq_q=4096,seq_kv=1,dim=40",
+       bf16,
+       -1,
+       2.0 * (2 * 8 * 40 * (1 + 4096)),
+       {},
+       Shortcut::one_key},
+      {"attention", "batch=2,heads=8,seq_q=1,seq_kv=1,dim=40,lse=1", bf16, -1, -1, {}, Shortcut::none},
+      {"temporal_attention",
+       "batch=2,frames=1,hw=64,heads=5,dim=64,layout=packed_3hd",
+       bf16,
+       -1,
+       2.0 * 2 * (2 * 64 * 5 * 64),
+       {},
+       Shortcut::one_key},
+      {"temporal_attention", "batch=2,frames=14,hw=9216,heads=5,dim=64", bf16, 4.0 * 2 * 9216 * 5 * 14 * 14 * 64,
+       4 * 2.0 * 2 * 14 * 9216 * 5 * 64},
+      {"groupnorm", "n=32,hw=4096,channels=192,groups=32,fusion=silu", bf16, 10.0 * 32 * 4096 * 192 + 3 * 32 * 192,
+       2 * 2.0 * 32 * 4096 * 192 + 2 * 2 * 192},
+      {"sampler_step", "batch=2,elements=1024,solver=ddpm,noise=given", bf16, -1, 4 * 4096 + 48},
+      {"sampler_step", "batch=2,elements=1024,solver=ddpm,noise=drawn", bf16, -1, 3 * 4096 + 48},
+      {"sampler_step", "batch=2,elements=1024,solver=ddim,guidance=2", bf16, -1, 4 * 4096 + 48},
+      {"sampler_step", "batch=2,elements=1024,solver=dpmpp_2m", bf16, -1, 5 * 4096 + 48},
+      {"sampler_step", "batch=2,elements=1024,solver=dpmpp_2m,step=0", bf16, -1, 4 * 4096 + 48},
+      {"sampler_step", "batch=2,elements=1024,solver=dpmpp_2m,step=49", bf16, -1, 3 * 4096 + 48},
+  };
+  for (const auto& row : kTable) {
+    SCOPED_TRACE(std::string(row.op) + " " + row.text);
+    const Cost cost = find_op(row.op)->cost(find_op(row.op)->parse(row.text), row.dtype);
+    EXPECT_EQ(cost.flops, row.flops < 0 ? cost.flops : row.flops);
+    EXPECT_EQ(cost.bytes, row.bytes < 0 ? cost.bytes : row.bytes);
+    EXPECT_EQ(cost.pipe, row.pipe.value_or(cost.pipe));
+    EXPECT_EQ(cost.shortcut, row.shortcut.value_or(cost.shortcut));
+  }
+}
+
+// Two videos of three frames of two pixels: frames meet their neighbours, pixels and videos do not.
+TEST(conv3d_temporal, FramesMeetTheirNeighbours) {
+  by_hand("conv3d_temporal", "batch=2,frames=3,hw=2,cin=1,cout=1,residual=1",
+          {{"x", {1, 2, 10, 20, 100, 200, 3, 4, 30, 40, 300, 400}},
+           {"w", {5, 6, 7}},
+           {"bias", {1000}},
+           {"residual", {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0.5}}},
+          {{"y",
+            {1000 + 6 + 70, 1000 + 12 + 140, 1000 + 5 + 60 + 700, 1000 + 10 + 120 + 1400, 1000 + 50 + 600,
+             1000 + 100 + 1200, 1000 + 18 + 210, 1000 + 24 + 280, 1000 + 15 + 180 + 2100, 1000 + 20 + 240 + 2800,
+             1000 + 150 + 1800, 1000 + 200 + 2400 + 0.5}}});
+  // A row for each video, of all its frames and pixels.
+  by_hand("conv3d_temporal", "batch=2,frames=2,hw=2,cin=1,cout=2,bias=0,image_shift=1,residual=1",
+          {{"x", std::vector<double>(8, 0.0)},
+           {"w", std::vector<double>(6, 1.0)},
+           {"image_shift", {1, 2, 30, 40}},
+           {"residual", {0, 0, 0, 0, 0, 0, 0, 500, 0, 0, 0, 0, 0, 0, 0, 700}}},
+          {{"y", {1, 2, 1, 2, 1, 2, 1, 502, 30, 40, 30, 40, 30, 40, 30, 740}}});
+}
+
+// A 4x4 kernel of rows 1..4, 5..8, ... spread from one pixel loses its rim to the pad; from two, neighbours overlap.
+TEST(conv_transpose2d, PixelsAreSpreadByTheKernel) {
+  by_hand("conv_transpose2d", "n=1,h=1,w=2,cin=1,cout=1,kernel=2",
+          {{"x", {1, 10}}, {"w", {1, 2, 3, 4}}, {"bias", {0.5}}},
+          {{"y", {1.5, 2.5, 10.5, 20.5, 3.5, 4.5, 30.5, 40.5}}});
+  const std::vector<double> taps{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
+  for (const auto& [second, y] : {std::pair(-10.0, std::vector<double>{6, 0, 0, 0, 10, 0, 0, 0}),
+                                  {10.0, {6, 7 + 50, 8 + 60, 70, 10, 11 + 90, 12 + 100, 110}}})
+    by_hand("conv_transpose2d", "n=1,h=1,w=2,cin=1,cout=1,kernel=4,bias=0,act=relu", {{"x", {1, second}}, {"w", taps}},
+            {{"y", y}});
 }
 
 double silu(double v) {
