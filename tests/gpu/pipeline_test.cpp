@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <fstream>
 #include <map>
 #include <numeric>
 #include <string>
@@ -15,6 +14,8 @@
 #include "bench/pipeline/executor.h"
 #include "bench/pipeline/sampling.h"
 #include "bench/sweep/suite.h"
+#include "tests/support/recorded_tensors.h"
+#include "tests/support/small_networks.h"
 #include "tests/support/temporary_folder.h"
 
 namespace noisefloor::pipeline {
@@ -37,17 +38,10 @@ float number(std::uint64_t seed, std::uint64_t place) {
 // A checkpoint with every tensor that the network asks for: products keep the variance of what goes in, and norms and
 // biases are not the ones and zeros that would hide a mix-up.
 void write_random_weights(const std::filesystem::path& file, const Graph& graph) {
-  std::map<std::string, std::vector<std::int64_t>> shapes;
-  for (const Value& value : graph.values())
-    if (value.source)
-      for (const auto& [name, rows] : value.source->tensors()) {
-        shapes[name] = value.source->file;
-        shapes[name].front() = rows;
-      }
   std::map<std::string, std::vector<float>> numbers;
   std::vector<FileTensor> tensors;
   std::uint64_t seed = 1;
-  for (const auto& [name, shape] : shapes) {
+  for (const auto& [name, shape] : checkpoint_of(graph)) {
     const auto count = std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
     const bool norm = shape.size() == 1 && name.ends_with("weight");
     const float deviation =
@@ -59,13 +53,6 @@ void write_random_weights(const std::filesystem::path& file, const Graph& graph)
     ++seed;
   }
   write_safetensors(file, tensors);
-}
-
-void write_naive_plan(const std::filesystem::path& file, const Graph& graph) {
-  std::ofstream stream(file);
-  stream << "op,dtype,problem,variant\n";
-  for (const CountedProblem& problem : count_problems(graph))
-    stream << problem.op->name << ',' << to_string(problem.dtype) << ",\"" << problem.text << "\",naive\n";
 }
 
 void set_inputs(Executor& executor) {
@@ -168,12 +155,7 @@ TEST(PipelineOnGpu, HoistedLevelsDrawNearlyTheSame) {
     Sampler sampler(device(), executor, {.solver = sampler_step::Solver::edm_heun, .steps = 5});
     pictures.push_back(sampler.run(labels, 0));
   }
-  double difference = 0, norm = 0;
-  for (std::size_t i = 0; i < pictures[0].size(); ++i) {
-    difference += std::pow(pictures[0][i] - pictures[1][i], 2);
-    norm += std::pow(pictures[0][i], 2);
-  }
-  EXPECT_LT(std::sqrt(difference / norm), 1e-3);
+  EXPECT_LT(distance(pictures[1], pictures[0]), 1e-3);
 }
 
 // The stream must be out of its capture after a launch that throws, or fails: all that follows would be captured, too.
@@ -278,7 +260,6 @@ TEST_P(NetworkOnGpu, OwnVariantsInBf16AgreeWithNaiveOnesInFp32) {
   const TemporaryFolder folder;
   const Network exact = info.build({.batch = kBatch, .dtype = DType::fp32});
   write_random_weights(folder / "weights.safetensors", exact.graph);
-  write_naive_plan(folder / "plan.csv", exact.graph);
   const Checkpoint checkpoint(folder / "weights.safetensors");
   const auto run = [&](const Network& network, const Plan& plan) {
     Executor executor(device(), network, checkpoint, plan);
@@ -288,20 +269,15 @@ TEST_P(NetworkOnGpu, OwnVariantsInBf16AgreeWithNaiveOnesInFp32) {
     device().synchronize();
     return output_of(executor);
   };
-  const std::vector<float> expected = run(
-      exact, Plan(device(), suite(), count_problems(exact.graph), {(folder / "plan.csv").string(), /*strict=*/true}));
+  const std::vector<float> expected =
+      run(exact, Plan(device(), suite(), count_problems(exact.graph), {.source = "naive"}));
   const Network rounded = info.build({.batch = kBatch, .dtype = DType::bf16});
   const std::vector<float> found = run(rounded, Plan(device(), suite(), count_problems(rounded.graph), {}));
   ASSERT_EQ(found.size(), expected.size());
-  double error = 0, norm = 0;
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    error += std::pow(static_cast<double>(found[i]) - expected[i], 2);
-    norm += std::pow(static_cast<double>(expected[i]), 2);
-  }
-  EXPECT_GT(norm, 0);
-  EXPECT_LE(std::sqrt(error / norm), kLimit);  // false of NaN, too
-  RecordProperty("relative_l2", std::to_string(std::sqrt(error / norm)));
-  std::printf("%s: relative L2 %.2e\n", info.name, std::sqrt(error / norm));
+  const double error = distance(found, expected);
+  EXPECT_LE(error, kLimit);  // false of NaN, too, as where nothing is expected
+  RecordProperty("relative_l2", std::to_string(error));
+  std::printf("%s: relative L2 %.2e\n", info.name, error);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "kernels/gemm/gemm.h"
 #include "tests/support/refusal.h"
 #include "tests/support/rewritten.h"
+#include "tests/support/small_networks.h"
 
 namespace noisefloor::networks {
 namespace {
@@ -129,18 +130,6 @@ TEST(Rewrites, OfNetworksThatHaveTheirPatterns) {
   EXPECT_EQ(adm64.build({.batch = 32, .fold_skips = true}).graph.nodes().size(), 252u - 6);
 }
 
-// Names of all tensors that a checkpoint of it has, with their shapes.
-std::map<std::string, std::vector<std::int64_t>> checkpoint_of(const Network& network) {
-  std::map<std::string, std::vector<std::int64_t>> tensors;
-  for (const Value& value : network.graph.values())
-    if (value.source)
-      for (const auto& [name, rows] : value.source->tensors()) {
-        tensors[name] = value.source->file;
-        tensors[name].front() = rows;
-      }
-  return tensors;
-}
-
 // That each node reads what one before it writes finish() holds.
 TEST(Rewrites, ReadTheSameCheckpoint) {
   for (const NetworkInfo& info : all_networks())
@@ -153,7 +142,7 @@ TEST(Rewrites, ReadTheSameCheckpoint) {
                      .halve_in_norms = true,
                      .fuse_norms = kEveryNorm,
                      .runs = anything});
-      EXPECT_EQ(checkpoint_of(network), checkpoint_of(info.build(apart)));
+      EXPECT_EQ(checkpoint_of(network.graph), checkpoint_of(info.build(apart).graph));
     }
 }
 

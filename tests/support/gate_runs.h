@@ -2,6 +2,7 @@
 #pragma once
 
 #include "reports/gate/gate.h"
+#include "tests/support/refusal.h"
 #include "tests/support/synthetic_run.h"
 
 namespace noisefloor {
@@ -34,12 +35,7 @@ inline RunFiles without_clock(RunFiles run) {
 
 template <class Call>
 std::string refusal(const Call& call) {
-  try {
-    (void)call();
-    return "";
-  } catch (const std::runtime_error& error) {
-    return error.what();
-  }
+  return refusal_of<std::runtime_error>(call);
 }
 
 }  // namespace noisefloor

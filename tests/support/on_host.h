@@ -10,7 +10,7 @@
 
 #include "bench/pipeline/executor.h"
 #include "bench/sweep/suite.h"
-#include "tests/support/limited_platform.h"
+#include "tests/support/host_platforms.h"
 
 namespace noisefloor::pipeline {
 

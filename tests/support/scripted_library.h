@@ -7,9 +7,11 @@
 #include <vector>
 
 #include "baselines/search.h"
+#include "bench/measure/case_runner.h"
 #include "bench/measure/implementation.h"
+#include "bench/sweep/suite.h"
 #include "kernels/catalogue.h"
-#include "tests/support/scripted_platform.h"
+#include "tests/support/host_platforms.h"
 
 namespace noisefloor {
 
@@ -20,6 +22,20 @@ inline const AnyVariant& host_gemm() {
 }
 
 inline constexpr int kNoLaunch = std::numeric_limits<int>::max();
+
+// In fp32.
+inline Case gemm_case(ImplementationPtr implementation, const char* text = "m=4,n=4,k=4") {
+  const SuiteEntry& gemm = *suite().find("gemm");
+  return {&gemm, std::move(implementation), gemm.workload->parse(text), DType::fp32, text};
+}
+
+// What a row in fp32 is placed under: a hundred of each.
+inline Ceilings low_ceilings() {
+  Ceilings ceilings;
+  for (const char* name : {"dram_copy", "fma_fp32"}) ceilings.rows.emplace_back().name = name;
+  for (Ceiling& ceiling : ceilings.rows) ceiling.value = 100;
+  return ceilings;
+}
 
 struct Algorithm {
   double us = 1;

@@ -2,11 +2,27 @@
 // bench/pipeline have them.
 #pragma once
 
+#include <map>
+#include <string>
+#include <vector>
+
 #include "networks/diffusers.h"
 #include "networks/layers.h"
 #include "networks/network.h"
 
 namespace noisefloor::networks {
+
+// Names of all tensors that a checkpoint of it has, with their shapes there.
+inline std::map<std::string, std::vector<std::int64_t>> checkpoint_of(const Graph& graph) {
+  std::map<std::string, std::vector<std::int64_t>> tensors;
+  for (const Value& value : graph.values())
+    if (value.source)
+      for (const auto& [name, rows] : value.source->tensors()) {
+        tensors[name] = value.source->file;
+        tensors[name].front() = rows;
+      }
+  return tensors;
+}
 
 // SMALL, SMALL_XL and SMALL_SVD of diffusers_unet.py.
 inline const UNet kSmall{.levels = {{16, 2, 1}, {32, 2, 0}}, .blocks = 1, .text_width = 24, .groups = 8};

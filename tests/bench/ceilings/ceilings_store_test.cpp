@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "reports/run/sweep_csv.h"
+#include "tests/support/refusal.h"
 #include "tests/support/temporary_folder.h"
 
 namespace noisefloor {
@@ -45,13 +46,7 @@ class CeilingsStore : public testing::Test {
     return path;
   }
   void expect_refused(const std::string& text, const std::string& words) const {
-    try {
-      read_ceilings(file(text));
-      FAIL() << "accepted: " << text;
-    } catch (const std::runtime_error& error) {
-      EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
-      EXPECT_NE(std::string(error.what()).find("ceilings.csv"), std::string::npos) << error.what();
-    }
+    expect_parts(refusal_of<std::runtime_error>([&] { return read_ceilings(file(text)); }), {words, "ceilings.csv"});
   }
 
   // The host's, with its folder.
@@ -116,14 +111,8 @@ TEST_F(CeilingsStore, BadFilesAreRefusedWithPlaceAndReason) {
 TEST_F(CeilingsStore, WhereTheyCannotBeWrittenIsNamed) {
   const fs::path pipe = folder_ / "pipe";
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
-  for (const fs::path& path : {folder_ / "no" / "such" / "ceilings.csv", pipe}) {
-    try {
-      write_ceilings(path, h200());
-      FAIL() << path;
-    } catch (const std::runtime_error& error) {
-      EXPECT_NE(std::string(error.what()).find(path.string()), std::string::npos) << error.what();
-    }
-  }
+  for (const fs::path& path : {folder_ / "no" / "such" / "ceilings.csv", pipe})
+    expect_parts(refusal_of<std::runtime_error>([&] { return write_ceilings(path, h200()), 0; }), {path.string()});
   EXPECT_TRUE(fs::is_fifo(pipe)) << "a device is not replaced";
 }
 

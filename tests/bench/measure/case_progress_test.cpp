@@ -68,18 +68,14 @@ class ProgressOfACase : public testing::Test {
   const char* const text = "m=4,n=4,k=4";
   const SuiteEntry& gemm = *suite().find("gemm");
   TimedPlatform platform;
-  Ceilings ceilings;
+  Ceilings ceilings = low_ceilings();
   Lines said;
   int launches = 0;
   std::list<AnyVariant> variants;
 
-  ProgressOfACase() {
-    for (const char* name : {"dram_copy", "fma_fp32"}) ceilings.rows.emplace_back().name = name;
-    for (Ceiling& ceiling : ceilings.rows) ceiling.value = 100;
-  }
   Case case_of(const AnyVariant& variant) {
     variants.push_back(followed_by(variant, [this](auto) { ++launches; }));
-    return {&gemm, implementation_of(variants.back()), gemm.workload->parse(text), DType::fp32, text};
+    return gemm_case(implementation_of(variants.back()));
   }
   CaseResult run(double launch_us) {
     RunnerOptions options;

@@ -110,19 +110,12 @@ TEST(NotBuilt, SaysWhyInTheRow) {
 class WarmOnly : public testing::Test {
  protected:
   ScriptedPlatform platform;
-  Ceilings ceilings;
+  Ceilings ceilings = low_ceilings();
   RunnerOptions options;
 
-  WarmOnly() {
-    for (const char* name : {"dram_copy", "fma_fp32"}) ceilings.rows.emplace_back().name = name;
-    for (Ceiling& ceiling : ceilings.rows) ceiling.value = 100;
-    options.warm_only = true;
-  }
+  WarmOnly() { options.warm_only = true; }
   CaseResult run(const AnyVariant& variant, std::optional<double> to_beat_us = std::nullopt) {
-    const SuiteEntry& gemm = *suite().find("gemm");
-    const char* const text = "m=4,n=4,k=4";
-    return CaseRunner(platform, &ceilings, options)
-        .run({&gemm, implementation_of(variant), gemm.workload->parse(text), DType::fp32, text}, to_beat_us);
+    return CaseRunner(platform, &ceilings, options).run(gemm_case(implementation_of(variant)), to_beat_us);
   }
   // Of a variant whose launches put a wrong number into d from this one on.
   CaseResult run_wrong_from(int first) {

@@ -7,7 +7,7 @@
 
 #include "bench/sweep/suite.h"
 #include "tests/support/counted_variants.h"
-#include "tests/support/limited_platform.h"
+#include "tests/support/host_platforms.h"
 
 namespace noisefloor {
 namespace {
@@ -57,8 +57,7 @@ Tuned tune(const std::vector<std::pair<std::string, double>>& offered, bool keep
   constexpr int kLuckyLaunches = 6;  // once, four times and once
   ChoicePlatform platform;
   int lucky = 0;
-  const SuiteEntry& gemm = *suite().find("gemm");
-  AnyVariant variant = *gemm.find("host")->variant();
+  AnyVariant variant = host_gemm();
   variant.choices = AnyChoices{
       [&](const AnyProblem&, DType, const DeviceInfo& device) {
         EXPECT_GT(device.sm_count, 0);
@@ -82,8 +81,7 @@ Tuned tune(const std::vector<std::pair<std::string, double>>& offered, bool keep
   variant.launch = [](const AnyProblem&, DType, std::span<void* const>, const Scratch&, const LaunchContext&) {
     return failure(StatusCode::invalid_argument, "no choice was named");
   };
-  const Case test_case{&gemm, implementation_of(variant), gemm.workload->parse(kChoiceProblem), DType::fp32,
-                       kChoiceProblem};
+  const Case test_case = gemm_case(implementation_of(variant), kChoiceProblem);
   Tuned tuned;
   const auto log = [&](const std::string& line) { tuned.messages.push_back(line); };
   if (keep)

@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "bench/sweep/suite.h"
-#include "tests/support/wrapped_host.h"
+#include "tests/support/host_platforms.h"
 
 namespace noisefloor {
 namespace {

@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <functional>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <tuple>
@@ -96,19 +94,9 @@ class PluginCase : public testing::Test {
     return variant;
   }
 
-  // The same, whose even launches leave this.
-  AnyVariant odd_ones_right(float instead) {
-    return followed_by(platform.taking(5, host_gemm()), [instead, calls = 0](auto pointers) mutable {
-      if (++calls % 2 == 0) std::fill_n(static_cast<float*>(pointers.back()), 16, instead);
-    });
-  }
-
   SweepRow run(const std::string& file = "mine.so", std::optional<AnyVariant> variant = std::nullopt) {
-    const SuiteEntry& gemm = *suite().find("gemm");
     const auto mine = std::make_shared<PluginStub>(variant.value_or(platform.taking(5, host_gemm())), file);
-    return CaseRunner(platform, nullptr, {})
-        .run({&gemm, mine, gemm.workload->parse(kProblem), DType::fp32, kProblem})
-        .row;
+    return CaseRunner(platform, nullptr, {}).run(gemm_case(mine, kProblem)).row;
   }
 };
 
@@ -119,15 +107,6 @@ TEST_F(PluginCase, ARightOneIsTimed) {
   EXPECT_EQ(row.plugin, "mine.so");
   EXPECT_EQ(row.time_cold_us, 5);
   EXPECT_EQ(platform.waited, 2) << "before its times and behind them";
-}
-
-TEST_F(PluginCase, AnEvenLaunchIsJudged) {
-  for (const float instead : {std::numeric_limits<float>::quiet_NaN(), 7.f}) {  // nothing, and a wrong result
-    const SweepRow row = run("mine.so", odd_ones_right(instead));
-    EXPECT_EQ(row.status, Outcome::incorrect);
-    EXPECT_TRUE(row.reason.starts_with("after a second launch: d[")) << row.reason;
-    EXPECT_FALSE(row.time_cold_us.has_value());
-  }
 }
 
 TEST_F(PluginCase, WorkOfAThreadIsSeenWhenItsLaunchHasReturned) {
@@ -201,17 +180,6 @@ TEST_F(PluginInAPair, ARightOneIsRightInEveryBlock) {
   for (int i = 0; i < 3; ++i) EXPECT_EQ(block(), "");
 }
 
-TEST_F(PluginInAPair, AResultThatItKeptIsWrongInTheNextBlock) {
-  const AnyVariant stale =
-      followed_by(platform.taking(5, host_gemm()), [kept = std::vector<float>()](auto pointers) mutable {
-        auto* const d = static_cast<float*>(pointers.back());
-        if (kept.empty()) kept.assign(d, d + 16);
-        std::ranges::copy(kept, d);
-      });
-  EXPECT_FALSE(ready(stale).contains("wrong")) << "of one set of inputs it is right";
-  EXPECT_TRUE(block().starts_with("d[")) << block();
-}
-
 TEST_F(PluginInAPair, WorkOfAThreadOrOfAnotherStreamIsNotCompared) {
   EXPECT_EQ(ready(leaving(2))["wrong"], kLate);
   EXPECT_TRUE(ask({{"ask", "cold"}, {"samples", 2}}).contains("failed"));
@@ -265,10 +233,8 @@ for line in sys.stdin:
 )",
         Json(answer.dump()).dump());
     const auto worker = std::make_shared<Worker>("the process of mine.so", ChildCommand{{"python3", "-c", script}});
-    const SuiteEntry& gemm = *suite().find("gemm");
     return CaseRunner(*platform, nullptr, {})
-        .run({&gemm, implementation_of_plugin(worker, "mine.so", "mine", Kind::host, Arch::host),
-              gemm.workload->parse(kProblem), DType::fp32, kProblem});
+        .run(gemm_case(implementation_of_plugin(worker, "mine.so", "mine", Kind::host, Arch::host), kProblem));
   }
   void expect_refused(const std::string& words) {
     const CaseResult result = run();

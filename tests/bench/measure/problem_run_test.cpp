@@ -7,7 +7,7 @@
 
 #include "bench/measure/case_runner.h"
 #include "bench/sweep/suite.h"
-#include "tests/support/limited_platform.h"
+#include "tests/support/host_platforms.h"
 #include "tests/support/scripted_library.h"
 
 namespace noisefloor {
@@ -64,10 +64,7 @@ class ProblemRun : public testing::Test {
       return launch(given...);
     };
     variants.push_back(std::move(variant));
-    const SuiteEntry& gemm = *suite().find("gemm");
-    const char* const text = "m=4,n=4,k=4";
-    cases.push_back(
-        {&gemm, std::make_shared<OfKind>(variants.back(), kind), gemm.workload->parse(text), DType::fp32, text});
+    cases.push_back(gemm_case(std::make_shared<OfKind>(variants.back(), kind)));
     return variants.back();
   }
   // By variant; those with a row are there in the next run.

@@ -6,7 +6,7 @@
 #include "bench/measure/bound_case.h"
 #include "bench/measure/verify.h"
 #include "tests/support/counted_variants.h"
-#include "tests/support/limited_platform.h"
+#include "tests/support/host_platforms.h"
 
 namespace noisefloor {
 namespace {

@@ -1,5 +1,5 @@
-// The measuring loop on a scripted machine: a host whose cores others use, and edges between kernels beside the warm
-// phases.
+// The measuring loop on a scripted machine: a host whose cores others use, edges between kernels beside the warm
+// phases, and buffer slots.
 #include <gtest/gtest.h>
 
 #include "tests/support/scripted_timing.h"
@@ -141,6 +141,44 @@ TEST(Edges, AMachineWithoutThemHasABlankColumn) {
   nobody.edge_latency_us = [](double) { return 1.2; };
   (void)measured(nobody);
   EXPECT_EQ(nobody.edge_calls, 0) << "a plan does not ask";
+}
+
+// Steady launches, which four batches would do for.
+TEST(TimingLoop, AWarmPhaseHasABatchOfEachPlace) {
+  Script script;
+  script.launch_us = [](int) { return 5.0; };
+  script.slots_ = 20;
+  const Timing timing = measured(script);
+  EXPECT_EQ(timing.warm_batches.size(), 20u);
+  EXPECT_EQ(timing.cold_batches.size(), 20u);
+  ASSERT_EQ(script.moves.size(), 40u);
+  for (std::size_t i = 0; i < script.moves.size(); ++i) EXPECT_EQ(script.moves[i], i % 20);
+}
+
+TEST(TimingLoop, ColdBatchesOfManySlotsAreSmallAndComeInWholeRounds) {
+  for (const std::size_t slots : {1u, 3u, 20u, 500u}) {
+    SCOPED_TRACE(slots);
+    Script script;
+    script.launch_us = [](int launch) { return scattered(launch) / 100; };  // never known: to the most samples
+    script.slots_ = slots;
+    TimingLoop loop(script, {});
+    loop.cold();
+    const int batch = slots == 20 ? 16 : slots == 500 ? 2 : 50;
+    EXPECT_EQ(script.cold_calls.back(), batch);
+    const Timing& timing = loop.timing();
+    EXPECT_GE(timing.cold_us.size(), 2000u);
+    EXPECT_LT(timing.cold_us.size(), 2000u + static_cast<std::size_t>(batch) * slots);
+    EXPECT_EQ(timing.cold_batches.size() % slots, 0u);
+  }
+}
+
+TEST(TimingLoop, SlotsEndWithThePhasesTime) {
+  Script script;
+  script.launch_us = [](int) { return 9000.0; };  // a batch of one launch and more
+  script.slots_ = 1000;
+  const Timing timing = measured(script, {.warm = {0.005, 10, 200, 0.3}});
+  EXPECT_LT(timing.warm_batches.size(), 40u);
+  EXPECT_GE(timing.warm_batches.size(), 4u);
 }
 
 }  // namespace

@@ -34,24 +34,6 @@ TEST(Verification, NamesTheTensorThatWasOverrun) {
   EXPECT_EQ(Verifier(fixture).verify(bound).reason, "wrote outside tensor 'd'");
 }
 
-// Right when it is verified, wrong in the timed launches: the row must say so and carry no time.
-TEST(Verification, LaunchesThatGoWrongLaterAreCaught) {
-  const AnyVariant wrong = followed_by(*gemm().find("host")->variant(), [launches = 0](auto pointers) mutable {
-    if (++launches > 2) store_element(DType::fp32, pointers.back(), 3, 1e3);
-  });
-  RunnerOptions options;
-  options.cold.wall_seconds = options.warm.wall_seconds = 0.05;
-  options.watch_others = false;
-  CaseRunner runner(host(), nullptr, options);
-  const char* text = "m=8,n=8,k=8";
-  const CaseResult result =
-      runner.run({&gemm(), implementation_of(wrong), gemm().workload->parse(text), DType::fp32, text});
-  EXPECT_EQ(result.row.status, Outcome::incorrect);
-  EXPECT_EQ(result.row.reason.rfind("after the cold launches: d[3] is", 0), 0u) << result.row.reason;
-  EXPECT_FALSE(result.row.time_cold_us.has_value());
-  EXPECT_FALSE(result.row.gflops.has_value());
-}
-
 struct BufferSlots : testing::Test {
   const AnyProblem problem = gemm().workload->parse("m=8,n=8,k=8");
   std::size_t d = 0;  // the output

@@ -13,7 +13,8 @@
 #include "bench/measure/case_runner.h"
 #include "bench/measure/pair.h"
 #include "bench/sweep/suite.h"
-#include "tests/support/limited_platform.h"
+#include "tests/support/refusal.h"
+#include "tests/support/scripted_library.h"
 #include "tests/support/temporary_folder.h"
 
 namespace noisefloor {
@@ -46,13 +47,9 @@ class InAWorker : public testing::Test {
   TemporaryFolder folder;
   std::unique_ptr<Platform> platform = make_host_platform();
   RunnerOptions options;
-  Ceilings ceilings;
+  Ceilings ceilings = low_ceilings();
   std::unique_ptr<Worker> worker;
 
-  InAWorker() {
-    for (const char* name : {"dram_copy", "fma_fp32"}) ceilings.rows.emplace_back().name = name;
-    for (Ceiling& ceiling : ceilings.rows) ceiling.value = 100;
-  }
   // To `question` it answers as `behaviour` says (stub_worker.py).
   void start(const std::string& question = "", const std::string& behaviour = "", WorkerOptions limits = {}) {
     worker = std::make_unique<Worker>(
@@ -62,9 +59,7 @@ class InAWorker : public testing::Test {
     options.worker = worker.get();
   }
   CaseResult run(const char* problem = "m=4,n=4,k=4") {
-    const SuiteEntry& gemm = *suite().find("gemm");
-    return CaseRunner(*platform, &ceilings, options)
-        .run({&gemm, std::make_shared<StubImplementation>(), gemm.workload->parse(problem), DType::fp32, problem});
+    return CaseRunner(*platform, &ceilings, options).run(gemm_case(std::make_shared<StubImplementation>(), problem));
   }
   std::string log() const { return (folder.path() / "log").string(); }
   std::string asked() const {
@@ -100,11 +95,9 @@ TEST_F(InAWorker, ARowIsAsAnyOther) {
 }
 
 TEST_F(InAWorker, OurTensorsGiveWayToItsOwn) {
-  const SuiteEntry& gemm = *suite().find("gemm");
-  const Case stub{&gemm, std::make_shared<StubImplementation>(), gemm.workload->parse("m=4,n=4,k=4"), DType::fp32,
-                  "m=4,n=4,k=4"};
+  const Case stub = gemm_case(std::make_shared<StubImplementation>());
   Case ours = stub;
-  ours.implementation = gemm.find("host");
+  ours.implementation = stub.entry->find("host");
   ASSERT_NE(ours.implementation, nullptr);
   const std::size_t all = std::size_t{1} << 30;
   for (const bool kept : {true, false}) {
@@ -167,8 +160,7 @@ TEST_F(InAWorker, WhatIsNotANumberIsWrong) {
 
 TEST_F(InAWorker, APluginIsAskedForAReplayBehindTheLastBlockOfAPair) {
   start();
-  const SuiteEntry& gemm = *suite().find("gemm");
-  const Case eager{&gemm, std::make_shared<StubImplementation>(), gemm.workload->parse("m=4,n=4,k=4"), DType::fp32, ""};
+  const Case eager = gemm_case(std::make_shared<StubImplementation>());
   for (const char* late : {"", R"({"judged": "one launch", "wrong": "late"})"}) {
     const auto process = std::make_shared<Worker>(
         "the plugin", ChildCommand{{"python3", "tests/bench/measure/stub_worker.py", *late ? "replay" : "", late},
@@ -266,14 +258,7 @@ TEST_F(InAWorker, BabbleIsNotAnAnswer) {
 }
 
 TEST_F(InAWorker, OneThatCannotStartSaysWhy) {
-  const auto why = [&](Worker& one) -> std::string {
-    try {
-      (void)one.facts();
-      return "it started";
-    } catch (const WorkerGone& error) {
-      return error.what();
-    }
-  };
+  const auto why = [](Worker& one) { return refusal_of<WorkerGone>([&] { return one.facts(); }); };
   start("start", "die");
   EXPECT_EQ(why(*worker), "the stub cannot be started: ended with exit code 7: last words");
   expect(run(), Outcome::cuda_error, "the stub cannot be started: ended with exit code 7: last words");

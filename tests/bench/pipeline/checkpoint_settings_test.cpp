@@ -1,4 +1,4 @@
-// What a checkpoint's folder says: used, refused by name, or listed. checkpoint_draws_test.cpp draws with it.
+// What a checkpoint's folder says: used, refused by name, or listed.
 #include "bench/pipeline/checkpoint_settings.h"
 
 #include <fmt/format.h>
@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "bench/pipeline/decoding.h"
+#include "bench/pipeline/pipeline.h"
 #include "bench/sweep/suite.h"
 #include "tests/support/checkpoint_folder.h"
 #include "tests/support/recorded_tensors.h"
@@ -274,6 +275,46 @@ TEST(CheckpointSettings, ADecoderTakesItsScale) {
   EXPECT_LE(distance(decoded((folder / "diffusion_pytorch_model.safetensors").string(), 0.5f),
                      decoded((kHere / "small_vae.safetensors").string(), 0.18215f)),
             1e-5);
+}
+
+// ---- latents drawn as a folder says, held to those of diffusers' loops over it (checkpoint_settings.py)
+
+// Latents: there is no decoder of such a size.
+std::vector<float> drawn_as_folder_says(const CheckpointFolder& folder, const SampleArguments& asked) {
+  const bool xl = asked.model.network == "sdxl";
+  write_told(asked.conditioning,
+             SafetensorsFile(kHere / (xl ? "small_sdxl_pipeline.safetensors" : "small_pipeline.safetensors")), 1);
+  NetworkInfo row = folder.row();
+  row.decoder = "";
+  const auto platform = make_host_platform();
+  return Pipeline(SampleRequest(asked, row), {*platform, suite()}).draw().images;
+}
+
+TEST(CheckpointSettings, DrawWhatDiffusersDraws) {
+  const auto file = ConfigFile::read(kHere / "checkpoint_settings.json", "cases");
+  const SafetensorsFile latents(kHere / "checkpoint_settings.safetensors");
+  int cases = 0;
+  for (const auto& [name, one] : file->settings().items()) {
+    if (!one.is_object()) continue;
+    const CheckpointFolder folder(one["network"].get<std::string>());
+    folder.schedule(one["scheduler"]);
+    SampleArguments arguments = folder.arguments();
+    arguments.steps = file->whole("steps", 0, 1, 1000);
+    arguments.guidance = file->number("guidance", 0, 0, 100);
+    const double error =
+        distance(drawn_as_folder_says(folder, arguments),
+                 channels_last_of(recorded_numbers(latents, name.c_str()), 4, static_cast<std::size_t>(8 * 12)));
+    EXPECT_LE(error, 2e-5) << name;
+    if (name == "sdxl-v") {  // what the folder says is what makes it so
+      arguments.model.own_settings = true;
+      EXPECT_GE(distance(drawn_as_folder_says(folder, arguments),
+                         channels_last_of(recorded_numbers(latents, "sdxl-v"), 4, 8 * 12)),
+                0.1);
+    }
+    RecordProperty(name, std::to_string(1e6 * error) + "e-6");
+    ++cases;
+  }
+  EXPECT_EQ(cases, std::ssize(latents.tensors()));
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 
 #include "bench/pipeline/network_tensors.h"
 #include "bench/sweep/suite.h"
-#include "tests/support/limited_platform.h"
+#include "tests/support/host_platforms.h"
 #include "tests/support/recorded_tensors.h"
 #include "tests/support/small_networks.h"
 #include "tests/support/temporary_folder.h"

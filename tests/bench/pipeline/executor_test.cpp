@@ -10,7 +10,7 @@
 
 #include "bench/sweep/suite.h"
 #include "kernels/catalogue.h"
-#include "tests/support/limited_platform.h"
+#include "tests/support/host_platforms.h"
 
 namespace noisefloor::pipeline {
 namespace {

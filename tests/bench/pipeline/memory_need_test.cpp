@@ -8,7 +8,7 @@
 #include "bench/pipeline/model.h"
 #include "bench/pipeline/sampling.h"
 #include "bench/sweep/suite.h"
-#include "tests/support/limited_platform.h"
+#include "tests/support/host_platforms.h"
 #include "tests/support/refusal.h"
 #include "tests/support/small_networks.h"
 #include "tests/support/temporary_folder.h"

@@ -134,28 +134,13 @@ RunnerOptions hasty() {
   return options;
 }
 
-TEST(NetworkRows, AreMeasuredAsAnyOther) {
-  CaseRunner runner(host(), nullptr, hasty());
-  const CaseResult result = runner.run(digits_case("plan_own"));
-  const SweepRow& row = result.row;
-  ASSERT_EQ(row.status, Outcome::ok) << row.reason;
-  EXPECT_EQ(row.kind, "network");
-  EXPECT_EQ(row.name(), "network/name=digits,batch=1/bf16/plan_own");
-  EXPECT_GT(row.time_cold_us.value_or(0), 0);
-  EXPECT_GT(row.time_warm_us.value_or(0), 0);
-  EXPECT_GT(row.max_rel_error.value_or(0), 0);
-  EXPECT_EQ(row.tolerance, 0.2);
-  EXPECT_EQ(row.reason.rfind("nodes: ", 0), 0u) << row.reason;
-  EXPECT_GT(row.workspace_bytes.value_or(0), 2 * 1'229'697);  // its weights are among them
-  EXPECT_FALSE(result.samples.cold_us.empty());
-}
-
 TEST(NetworkRows, OfOtherSizesAreVerifiedToo) {
   CaseRunner runner(host(), nullptr, hasty());
   const char* const text = "name=digits,batch=2,height=6,width=10";
   const SweepRow row = runner.run(digits_case("plan_own", DType::bf16, text)).row;
   ASSERT_EQ(row.status, Outcome::ok) << row.reason;
   EXPECT_EQ(row.problem, text);
+  EXPECT_GT(row.workspace_bytes.value_or(0), 2 * 1'229'697);  // its weights are among them
 }
 
 // Naive variants and the plan's are the same there: that such a row is ok says nothing of them.
@@ -222,15 +207,6 @@ const std::vector<networks::CountedProblem>& one_problem() {
 
 std::string choice_of(const pipeline::Plan& plan) {
   return plan.choice(pipeline::problem_id(one_problem().front()))->name;
-}
-
-TEST(Plans, MeasureOnlyWhatIsNotKnown) {
-  KnownTimes known;
-  const pipeline::Plan measured(host(), two_ways(), one_problem(), {"own", false, &known});
-  EXPECT_EQ(measured.measured(), 2);
-  const pipeline::Plan again(host(), two_ways(), one_problem(), {"fastest", false, &known});
-  EXPECT_EQ(again.measured(), 0);
-  EXPECT_EQ(choice_of(again), choice_of(measured));
 }
 
 SweepRow row_of(const char* variant, Outcome status, std::optional<double> warm_us) {

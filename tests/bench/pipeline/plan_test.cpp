@@ -10,7 +10,7 @@
 #include "bench/sweep/suite.h"
 #include "networks/rewrite.h"
 #include "tests/support/counted_variants.h"
-#include "tests/support/limited_platform.h"
+#include "tests/support/host_platforms.h"
 #include "tests/support/refusal.h"
 #include "tests/support/scripted_library.h"
 #include "tests/support/temporary_folder.h"
@@ -75,23 +75,26 @@ TEST(Plans, CallAWantOfMemoryByItsName) {
   EXPECT_EQ(in(large), 2);  // nothing is held against them
 }
 
+const CountedProblem kProduct{find_op("gemm"), "m=8,n=8,k=8", DType::fp32, 1};
+
+Suite of_gemm(std::vector<ImplementationPtr> ways) {
+  return Suite({{find_op("gemm"), std::move(ways), oracle_of(*find_op("gemm"))}});
+}
+
 using Calls = std::vector<std::pair<int, int>>;
 
 // Of two by scripted times, wherever the faster one stands. The best is looked for from the end.
 TEST(Plans, ChooseTheFaster) {
-  const std::vector<CountedProblem> problems{{find_op("gemm"), "m=8,n=8,k=8", DType::fp32, 1}};
   for (const bool fast_last : {true, false}) {
     ScriptedPlatform platform;
     AnyVariant fast = platform.taking(10, host_gemm()), slow = platform.taking(30, host_gemm());
     fast.name = "fast";
     slow.name = "slow";
-    const Suite two({{find_op("gemm"),
-                      {implementation_of(fast_last ? slow : fast), implementation_of(fast_last ? fast : slow)},
-                      oracle_of(*find_op("gemm"))}});
+    const Suite two = of_gemm({implementation_of(fast_last ? slow : fast), implementation_of(fast_last ? fast : slow)});
     KnownTimes known;
-    const ProblemId id = problem_id(problems.front());
+    const ProblemId id = problem_id(kProduct);
     for (const int measured : {2, 0}) {  // what was measured is known
-      const Plan plan(platform, two, problems, {.source = "own", .known = &known});
+      const Plan plan(platform, two, {kProduct}, {.source = "own", .known = &known});
       EXPECT_EQ(plan.choice(id)->name, "fast");
       EXPECT_EQ(plan.warm_us(id), 10);
       EXPECT_EQ(plan.measured(), measured);
@@ -107,7 +110,6 @@ class VariantPlans : public testing::Test {
  protected:
   ScriptedPlatform platform;
   KnownTimes known;
-  const CountedProblem problem{find_op("gemm"), "m=8,n=8,k=8", DType::fp32, 1};
 
   // The variant that is chosen, and how many were timed.
   std::pair<std::string, int> chosen(const std::vector<double>& variants_us, int wrong = -1) {
@@ -116,17 +118,12 @@ class VariantPlans : public testing::Test {
       AnyVariant& variant = variants_.emplace_back(platform.taking(us, host_gemm()));
       variant.name = "variant " + std::to_string(variants.size());
       if (static_cast<int>(variants.size()) == wrong)
-        variant.launch = [launch = variant.launch](const AnyProblem& gemm, DType dtype, std::span<void* const> pointers,
-                                                   const Scratch& scratch, const LaunchContext& context) {
-          const Status status = launch(gemm, dtype, pointers, scratch, context);
-          store_element(dtype, pointers.back(), 0, 1e3);
-          return status;
-        };
+        variant = followed_by(variant, [](auto pointers) { store_element(DType::fp32, pointers.back(), 0, 1e3); });
       variants.push_back(implementation_of(variant));
     }
-    const Suite suite({{problem.op, variants, oracle_of(*find_op("gemm"))}});
-    const Plan plan(platform, suite, {problem}, {.source = "own", .known = &known});
-    return {plan.choice(problem_id(problem))->name, plan.measured()};
+    const Suite suite = of_gemm(variants);
+    const Plan plan(platform, suite, {kProduct}, {.source = "own", .known = &known});
+    return {plan.choice(problem_id(kProduct))->name, plan.measured()};
   }
 
  private:
@@ -145,7 +142,7 @@ TEST_F(VariantPlans, TimeTheBestByItsOrderAndTheTwoBeforeIt) {
     EXPECT_EQ(chosen(variants_us, wrong), choice);
   }
   known = {};
-  known.add({problem_id(problem), "variant 0"}, {10.0, {}});
+  known.add({problem_id(kProduct), "variant 0"}, {10.0, {}});
   EXPECT_EQ(chosen({10, 50, 30, 20, 40}), Choice("variant 0", 3));
 }
 
@@ -196,8 +193,8 @@ TEST(Plans, MakeALibraryReadyWithItsFastestAccurateAlgorithm) {
   ScriptedPlatform platform;
   ScriptedLibrary library(platform, {{.us = 30}, {.us = 10, .right = false}, {.us = 40, .warm_us = 20}});
   const auto kept = std::make_shared<SearchCache>("", [](const std::string&) {});
-  const Suite libraries({{find_op("gemm"), {library.implementation(kept)}, oracle_of(*find_op("gemm"))}});
-  const CountedProblem problem{find_op("gemm"), "m=8,n=8,k=8", DType::fp32, 1};
+  const Suite libraries = of_gemm({library.implementation(kept)});
+  const CountedProblem& problem = kProduct;
   const Plan plan(platform, libraries, {problem}, {.source = "baseline"});
   EXPECT_TRUE(plan.fallbacks().empty());
   EXPECT_EQ(plan.warm_us(problem_id(problem)), 20);
@@ -233,16 +230,13 @@ TEST(Plans, OfAllTakeALibraryThatSavesMoreThanTheEdgeBehindIt) {
     ours.name = "ours";
     const auto kept = std::make_shared<SearchCache>("", [](const std::string&) {});
     const ImplementationPtr theirs = library.implementation(kept);
-    const CountedProblem problem{find_op("gemm"), "m=8,n=8,k=8", DType::fp32, 1};
     for (const bool library_last : {false, true}) {
-      const Suite both(
-          {{find_op("gemm"),
-            {library_last ? implementation_of(ours) : theirs, library_last ? theirs : implementation_of(ours)},
-            oracle_of(*find_op("gemm"))}});
-      const Plan plan(platform, both, {problem}, {.source = "fastest"});
+      const Suite both =
+          of_gemm({library_last ? implementation_of(ours) : theirs, library_last ? theirs : implementation_of(ours)});
+      const Plan plan(platform, both, {kProduct}, {.source = "fastest"});
       const bool worth_it = library_us < 15;
-      EXPECT_EQ(plan.choice(problem_id(problem))->own(), !worth_it) << library_us;
-      EXPECT_EQ(plan.warm_us(problem_id(problem)), worth_it ? library_us : 20) << "as it was measured";
+      EXPECT_EQ(plan.choice(problem_id(kProduct))->own(), !worth_it) << library_us;
+      EXPECT_EQ(plan.warm_us(problem_id(kProduct)), worth_it ? library_us : 20) << "as it was measured";
     }
   }
 }

@@ -83,26 +83,6 @@ RC_GTEST_PROP(Samplers, PredictionsOfNoiseAndOfX0Agree, ()) {
   RC_ASSERT(std::fabs(by_noise - by_x0) < 1e-6 * std::max(1.0, std::fabs(by_x0)));
 }
 
-TEST(Samplers, DdimOnScaledLatentsIsDdimOfThePaper) {
-  // Song et al. 2021, eq. 12, written out for x' = alpha x.
-  const double mean = 0.3, deviation = 0.5;
-  const auto bars = sampler_step::cumulative_alphas(Schedule::linear);
-  const auto times = sampler_step::timesteps(20);
-  double scaled = 1.7;  // unit variance
-  for (std::size_t i = 0; i < times.size(); ++i) {
-    const double bar = bars[static_cast<std::size_t>(times[i])];
-    const double next = i + 1 < times.size() ? bars[static_cast<std::size_t>(times[i + 1])] : 1;
-    const double sigma2 = (1 - bar) / bar, x = scaled / std::sqrt(bar);
-    const double x0 = (deviation * deviation * x + sigma2 * mean) / (deviation * deviation + sigma2);
-    const double epsilon = (scaled - std::sqrt(bar) * x0) / std::sqrt(1 - bar);
-    scaled = std::sqrt(next) * x0 + std::sqrt(1 - next) * epsilon;
-  }
-  const double first = bars[999];
-  const double ours = run_on_gaussian({.solver = Solver::ddim, .schedule = Schedule::linear, .steps = 20},
-                                      Prediction::noise, mean, deviation, 1.7 / std::sqrt(first));
-  EXPECT_NEAR(ours, scaled, 1e-10);
-}
-
 TEST(Samplers, ChurnRaisesTheLevelByItsGamma) {
   const auto steps = plan_steps({.steps = 10, .churn = 2}, network_of(Prediction::x0));
   EXPECT_DOUBLE_EQ(steps[3].sigma, steps[3].churned_from * 1.2);

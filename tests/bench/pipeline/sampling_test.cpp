@@ -8,7 +8,7 @@
 #include "bench/pipeline/pipeline.h"
 #include "bench/sweep/suite.h"
 #include "networks/network.h"
-#include "tests/support/limited_platform.h"
+#include "tests/support/host_platforms.h"
 #include "tests/support/on_host.h"
 #include "tests/support/small_networks.h"
 

@@ -3,25 +3,24 @@
 #include "bench/platform/platform.h"
 
 #include <gtest/gtest.h>
+#include <rapidcheck.h>
+#include <rapidcheck/gtest.h>
 
 #include <string>
 
 #include "bench/platform/build_info.h"
+#include "bench/platform/console.h"
 #include "bench/platform/cpu_check.h"
 #include "bench/platform/nvml.h"
+#include "tests/support/refusal.h"
 
 namespace noisefloor {
 namespace {
 
 TEST(FailedStatus, CarriesTheLibrarysOwnWords) {
   EXPECT_NO_THROW(throw_if_failed(success()));
-  const auto words_of = [](const Status& status) -> std::string {
-    try {
-      throw_if_failed(status);
-      return "";
-    } catch (const DeviceError& error) {
-      return error.what();
-    }
+  const auto words_of = [](const Status& status) {
+    return refusal_of<DeviceError>([&] { return throw_if_failed(status), 0; });
   };
   EXPECT_EQ(words_of(failure(StatusCode::cuda_error, "cuDNN execute: CUDNN_STATUS_BAD_PARAM")),
             "cuDNN execute: CUDNN_STATUS_BAD_PARAM");
@@ -81,6 +80,39 @@ TEST(ServedMachines, MachineCodeServesItsMajorVersionFromItsMinorOn) {
   const std::string why = why_unserved("NVIDIA H100", 90, "80");
   for (const char* word : {"sm_80", "NVIDIA H100", "sm_90", "=90a", "--device host"})
     EXPECT_NE(why.find(word), std::string::npos) << why;
+}
+
+// ---- what a terminal gets of texts; that printing never throws tests/cli/test_streams.py shows
+
+std::string plain(std::string_view text) {
+  return PlainText().of(text);
+}
+
+TEST(PlainText, KeepsTextAndEscapesControls) {
+  EXPECT_EQ(plain("time 12.5 µs\t(±1 %)\n"), "time 12.5 µs\t(±1 %)\n");
+  EXPECT_EQ(plain("日本 \xF0\x9F\x99\x82"), "日本 \xF0\x9F\x99\x82");
+  EXPECT_EQ(plain("\x1b[31mred\x1b]0;title\a"), "\\x1b[31mred\\x1b]0;title\\x07");
+  EXPECT_EQ(plain("a\rb\bc\x7f"), "a\\x0db\\x08c\\x7f");
+  EXPECT_EQ(plain("\xC2\x9B"
+                  "31m"),
+            "\\xc2\\x9b31m")
+      << "U+009B begins a sequence, as ESC [ does";
+  EXPECT_EQ(plain("\x9B"
+                  "31m"),
+            "\\x9b31m");
+  EXPECT_EQ(plain("\xE0\x80\xAF \xED\xA0\x80 \xF4\x90\x80\x80 \xC0\xAF"),
+            "\\xe0\\x80\\xaf \\xed\\xa0\\x80 \\xf4\\x90\\x80\\x80 \\xc0\\xaf")
+      << "overlong, surrogates, beyond the last";
+  EXPECT_EQ(plain("\xE6\x97\n"), "\\xe6\\x97\n") << "cut off";
+}
+
+RC_GTEST_PROP(PlainText, DoesNotDependOnWhereItIsCut, (const std::string& text, std::size_t cut)) {
+  PlainText pieces;
+  const std::size_t at = text.empty() ? 0 : cut % text.size();
+  std::string out = pieces.of(std::string_view(text).substr(0, at));
+  out += pieces.of(std::string_view(text).substr(at));
+  RC_ASSERT(out == plain(text));
+  for (const char c : out) RC_ASSERT(c == '\n' || c == '\t' || static_cast<unsigned char>(c) >= 0x20);
 }
 
 }  // namespace

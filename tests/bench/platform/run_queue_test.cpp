@@ -18,12 +18,16 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kPatience{120};  // with a machine that has other things to do
 
-// On one core with this thread.
-void spin_on(int core, const std::atomic<bool>& stop) {
+void stay_on(int core) {
   cpu_set_t one;
   CPU_ZERO(&one);
   CPU_SET(core, &one);
   pthread_setaffinity_np(pthread_self(), sizeof one, &one);
+}
+
+// On one core with this thread.
+void spin_on(int core, const std::atomic<bool>& stop) {
+  stay_on(core);
   while (!stop) {
   }
 }
@@ -90,10 +94,7 @@ TEST(HostPlatform, SaysOfEachSampleWhatItsThreadsWaited) {
   cpu_set_t all;
   pthread_getaffinity_np(pthread_self(), sizeof all, &all);
   const int core = sched_getcpu();
-  cpu_set_t one;
-  CPU_ZERO(&one);
-  CPU_SET(core, &one);
-  pthread_setaffinity_np(pthread_self(), sizeof one, &one);
+  stay_on(core);
   std::thread other([&] { spin_on(core, stop); });
   const Launch alone = [&] {
     busy(50e3);

@@ -8,6 +8,7 @@
 
 #include "kernels/catalogue.h"
 #include "kernels/core/dynamic_library.h"
+#include "tests/support/refusal.h"
 #include "tests/support/temporary_folder.h"
 
 namespace noisefloor {
@@ -45,14 +46,8 @@ TEST_F(StartPyTorch, ItRunsTheWorkerOfThisProgram) {
 
 TEST_F(StartPyTorch, WithoutOneItSaysWhy) {
   setenv("NOISEFLOOR_PYTHON", "/nowhere/python", 1);
-  try {
-    (void)start_pytorch({});
-    FAIL() << "it started";
-  } catch (const LibraryMissing& error) {
-    EXPECT_STREQ(
-        error.what(),
-        "/nowhere/python: PyTorch's worker cannot be started: ended with exit code 127: the program cannot be run");
-  }
+  EXPECT_EQ(refusal_of<LibraryMissing>([] { return start_pytorch({}); }),
+            "/nowhere/python: PyTorch's worker cannot be started: ended with exit code 127: the program cannot be run");
 }
 
 TEST(PyTorch, EveryOpHasItsRowsAndTheyAreNobodysKernels) {

@@ -1,14 +1,17 @@
-// Command lines that are given on; problem files; the choice of cases.
+// Command lines that are given on; problem files; the choice of cases; what env.json says of a machine.
 #include "bench/sweep/selection.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "bench/sweep/benchmark_flags.h"
+#include "bench/sweep/environment.h"
 #include "bench/sweep/problem_files.h"
 #include "bench/sweep/pytorch.h"
 #include "kernels/catalogue.h"
+#include "tests/support/refusal.h"
 #include "tests/support/temporary_folder.h"
 
 namespace noisefloor {
@@ -58,13 +61,9 @@ TEST(ProblemFiles, ShippedOnesLoadAndKnowTheNetworks) {
 std::string load_message(const std::string& text, const std::string& name = "gemm.csv") {
   const TemporaryFolder temporary;
   std::ofstream(temporary / name) << text;
-  try {
-    const auto problems = load_problems(temporary.path());
-    return std::to_string(problems.size()) + " problems";
-  } catch (const InvalidInput& error) {
-    const std::string message = error.what();
-    return message.substr(message.find(name));
-  }
+  std::size_t problems = 0;
+  const std::string message = refusal_of([&] { return problems = load_problems(temporary.path()).size(); });
+  return message.empty() ? std::to_string(problems) + " problems" : message.substr(message.find(name));
 }
 
 // What a file says, and the words that name what is wrong with it.
@@ -109,14 +108,8 @@ TEST(ProblemFiles, AreReadWhateverTheCaseOfTheirEnding) {
   ASSERT_EQ(problems.size(), 1u);
   EXPECT_TRUE(problems[0].uses[0].set);
   std::ofstream(temporary / "gemm.csv") << "network,m,n,k,count\na,4,5,6,4\n";
-  try {
-    load_problems(temporary.path());
-    FAIL() << "which of the two is meant is not known";
-  } catch (const InvalidInput& error) {
-    const std::string message = error.what();
-    EXPECT_NE(message.find("gemm.CSV"), std::string::npos) << message;
-    EXPECT_NE(message.find("gemm.csv"), std::string::npos) << message;
-  }
+  // Which of the two is meant is not known.
+  expect_parts(refusal_of([&] { return load_problems(temporary.path()); }), {"gemm.CSV", "gemm.csv"});
 }
 
 TEST(ProblemFiles, RefuseFilesOfNoOp) {
@@ -204,6 +197,54 @@ TEST(Selection, HasMaxAutotuneOfTheCostliestProblemsOfEachNetwork) {
   all.max_autotune = 0;
   all.variants = {kMaxAutotune};
   EXPECT_EQ(searched(all).size(), 6u) << "by its name, of all";
+}
+
+// What `noisefloor tune` adds to an op's own problems.
+TEST(HandedTo, ProductsOfEveryNetworksLayersAndNothingElse) {
+  const auto& entries = suite().entries();
+  const auto named = [&](const char* name) {
+    return std::ranges::find_if(entries, [&](const SuiteEntry& one) { return one.name() == name; });
+  };
+  const auto gemm = named("gemm"), conv2d = named("conv2d");
+  ASSERT_TRUE(gemm != entries.end() && conv2d != entries.end());
+  int products = 0;
+  for (const ProblemEntry& one : load_problems(default_problem_folder())) {
+    EXPECT_FALSE(handed_to(*conv2d, one, DType::bf16)) << one.text;
+    const auto text = handed_to(*gemm, one, DType::bf16);
+    if (!text) continue;
+    ++products;
+    EXPECT_EQ(one.entry, &*conv2d) << one.text;
+    const AnyProblem product = gemm->workload->parse(*text);  // of the flops of the layer
+    EXPECT_EQ(gemm->workload->cost(product, DType::bf16).flops, one.op->cost(one.problem, DType::bf16).flops) << *text;
+  }
+  EXPECT_GT(products, 40);
+}
+
+// ---- what env.json says of a machine
+
+TEST(Environment, OfAGpuHasWhatItReportsAndNothingElse) {
+  EXPECT_EQ(gpu_facts({}).dump(), "{}");
+  GpuDescription gpu;
+  gpu.power_limit_w = 650;
+  gpu.power_limit_default_w = 700;
+  gpu.memory_clock_max_mhz = 3201;
+  gpu.ecc = true;
+  gpu.mig = false;
+  gpu.pcie_generation = 5;
+  gpu.pcie_lanes = 16;
+  EXPECT_EQ(gpu_facts(gpu).dump(),
+            R"({"power_limit_w":650.0,"power_limit_default_w":700.0,"memory_clock_max_mhz":3201.0,"ecc":"on",)"
+            R"("mig":"off","pcie":"generation 5, 16 lanes"})");
+}
+
+TEST(Environment, OfAHostNamesItsProcessorsAndNoGpu) {
+  const auto host = make_host_platform();
+  const auto facts = environment_facts(host->description(), GpuMonitor::unavailable("host"));
+  EXPECT_EQ(facts.at("gpu_uuid"), "");
+  EXPECT_GE(facts.at("cpu_cores").get<int>(), 1);
+  EXPECT_TRUE(facts.at("device").get<std::string>().starts_with(facts.at("cpu").get<std::string>()));
+  EXPECT_GE(facts.at("load_average").get<double>(), 0);
+  for (const char* name : {"power_limit_w", "ecc", "cublaslt", "cudnn", "cupti"}) EXPECT_FALSE(facts.contains(name));
 }
 
 }  // namespace
