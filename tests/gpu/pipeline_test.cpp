@@ -91,14 +91,24 @@ void poison_output(const Executor& executor) {
 
 const std::filesystem::path kDigits = "bench/pipeline/weights/digits.safetensors";
 
+// Digits under a plan, with its own weights.
+struct Digits {
+  explicit Digits(const BuildOptions& options, const char* source = "own")
+      : network(require_network("digits").build(options)),
+        plan(device(), suite(), count_problems(network.graph), {.source = source}),
+        executor(device(), network, checkpoint, plan) {}
+  Network network;
+  Checkpoint checkpoint{kDigits};
+  Plan plan;
+  Executor executor;
+};
+
 TEST(PipelineOnGpu, ProgrammaticLaunchChangesNoBitOfARecordedCall) {
   if (device().description().info.compute_capability < 90) GTEST_SKIP() << "needs sm_90";
   for (const auto& [batch, folded] : {std::pair{1, false}, {1, true}, {8, false}, {8, true}, {64, true}}) {
     SCOPED_TRACE("batch " + std::to_string(batch) + (folded ? ", folded" : ""));
-    const Network network = require_network("digits").build({.batch = batch, .fold_skips = folded});
-    const Checkpoint checkpoint(kDigits);
-    const Plan plan(device(), suite(), count_problems(network.graph), {});
-    Executor executor(device(), network, checkpoint, plan);
+    Digits digits({.batch = batch, .fold_skips = folded});
+    Executor& executor = digits.executor;
     set_inputs(executor);
     std::vector<std::vector<float>> outputs;
     for (const bool programmatic : {false, true}) {
@@ -123,11 +133,8 @@ TEST(PipelineOnGpu, ProgrammaticLaunchChangesNoBitOfARecordedCall) {
 TEST(PipelineOnGpu, ProgrammaticLaunchChangesNoBitOfASampledPicture) {
   if (device().description().info.compute_capability < 90) GTEST_SKIP() << "needs sm_90";
   for (const std::int64_t hoisted_levels : {0, 35}) {
-    const Network network =
-        require_network("digits").build({.batch = 16, .sampling = true, .hoisted_levels = hoisted_levels});
-    const Checkpoint checkpoint(kDigits);
-    const Plan plan(device(), suite(), count_problems(network.graph), {});
-    Executor executor(device(), network, checkpoint, plan);
+    Digits digits({.batch = 16, .sampling = true, .hoisted_levels = hoisted_levels});
+    Executor& executor = digits.executor;
     const std::vector<int> labels(16, 7);
     for (const auto solver : {sampler_step::Solver::edm_heun, sampler_step::Solver::dpmpp_2m}) {
       SamplingOptions options;
@@ -147,12 +154,8 @@ TEST(PipelineOnGpu, HoistedLevelsDrawNearlyTheSame) {
   const std::vector<int> labels{1, 4, 7, 9};
   std::vector<std::vector<float>> pictures;
   for (const std::int64_t hoisted_levels : {0, 9}) {
-    const Network network = require_network("digits").build(
-        {.batch = 4, .dtype = DType::fp32, .sampling = true, .hoisted_levels = hoisted_levels});
-    const Checkpoint checkpoint(kDigits);
-    const Plan plan(device(), suite(), count_problems(network.graph), {});
-    Executor executor(device(), network, checkpoint, plan);
-    Sampler sampler(device(), executor, {.solver = sampler_step::Solver::edm_heun, .steps = 5});
+    Digits digits({.batch = 4, .dtype = DType::fp32, .sampling = true, .hoisted_levels = hoisted_levels});
+    Sampler sampler(device(), digits.executor, {.solver = sampler_step::Solver::edm_heun, .steps = 5});
     pictures.push_back(sampler.run(labels, 0));
   }
   EXPECT_LT(distance(pictures[1], pictures[0]), 1e-3);
@@ -187,11 +190,8 @@ TEST(PipelineOnGpu, BatchesOfOneSamplerAreThoseOfManySamplers) {
                                  {.solver = Solver::edm_heun, .steps = 5, .churn = 10},
                                  {.solver = Solver::ddpm, .schedule = Schedule::linear, .steps = 5}};
   for (const std::int64_t hoisted_levels : {0, 9}) {
-    const Network network =
-        require_network("digits").build({.batch = 4, .sampling = true, .hoisted_levels = hoisted_levels});
-    const Checkpoint checkpoint(kDigits);
-    const Plan plan(device(), suite(), count_problems(network.graph), {});
-    Executor executor(device(), network, checkpoint, plan);
+    Digits digits({.batch = 4, .sampling = true, .hoisted_levels = hoisted_levels});
+    Executor& executor = digits.executor;
     for (const SamplingOptions& options : all) {
       Sampler sampler(device(), executor, options);
       for (int batch = 0; batch < 3; ++batch) {
@@ -205,12 +205,11 @@ TEST(PipelineOnGpu, BatchesOfOneSamplerAreThoseOfManySamplers) {
 }
 
 TEST(BreakdownOnGpu, TellsWhoseEachKernelIsAndAddsUp) {
-  const Network network = require_network("digits").build({.batch = 8});
-  const Checkpoint checkpoint(kDigits);
   for (const char* source : {"own", "baseline", "fastest"}) {
     SCOPED_TRACE(source);
-    const Plan plan(device(), suite(), count_problems(network.graph), {source, false});
-    Executor executor(device(), network, checkpoint, plan);
+    Digits digits({.batch = 8}, source);
+    const Network& network = digits.network;
+    Executor& executor = digits.executor;
     set_inputs(executor);
     const bool programmatic = executor.programmatic();
     Breakdown breakdown;

@@ -84,20 +84,14 @@ int later_wrong(void* state, const noisefloor_launch* call) {
   return 0;
 }
 
-int past_the_end(void*, const noisefloor_launch* call) {
+enum class Touch { past_the_end, before_the_start, an_input };
+template <Touch touched>
+int touches(void*, const noisefloor_launch* call) {
   multiply(call, data(call, "b"));
   const Size size = size_of(call->problem);
-  data(call, "d")[size.m * size.n] = 1;
-  return 0;
-}
-int before_the_start(void*, const noisefloor_launch* call) {
-  multiply(call, data(call, "b"));
-  data(call, "d")[-1] = 1;
-  return 0;
-}
-int changes_an_input(void*, const noisefloor_launch* call) {
-  multiply(call, data(call, "b"));
-  data(call, "a")[0] += 1;
+  if (touched == Touch::past_the_end) data(call, "d")[size.m * size.n] = 1;
+  if (touched == Touch::before_the_start) data(call, "d")[-1] = 1;
+  if (touched == Touch::an_input) data(call, "a")[0] += 1;
   return 0;
 }
 int leaves_one_out(void*, const noisefloor_launch* call) {
@@ -194,36 +188,26 @@ const char* never(const noisefloor_problem* problem) {
 }
 
 noisefloor_plugin row(const char* name, int (*launch)(void*, const noisefloor_launch*)) {
-  return {NOISEFLOOR_PLUGIN_ABI,
-          sizeof(noisefloor_plugin),
-          "gemm",
-          name,
-          "host",
-          "host",
-          nullptr,
-          nullptr,
-          nullptr,
-          nullptr,
-          nullptr,
-          launch,
-          nullptr,
-          nullptr};
+  noisefloor_plugin row{};
+  row.abi = NOISEFLOOR_PLUGIN_ABI;
+  row.size = sizeof row;
+  row.op = "gemm";
+  row.name = name;
+  row.kind = row.arch = "host";
+  row.launch = launch;
+  return row;
 }
 
 std::vector<noisefloor_plugin> rows() {
-  std::vector<noisefloor_plugin> all = {row("right", right),
-                                        row("past_the_end", past_the_end),
-                                        row("before_the_start", before_the_start),
-                                        row("changes_an_input", changes_an_input),
-                                        row("leaves_one_out", leaves_one_out),
-                                        row("elsewhere", elsewhere),
-                                        row("behind", behind),
-                                        row("crashes", crashes),
-                                        row("leaves", leaves),
-                                        row("throws", throws),
-                                        row("throws_seven", throws_seven),
-                                        row("fails", fails),
-                                        row("hangs", hangs)};
+  std::vector<noisefloor_plugin> all;
+  for (const auto& [name, launch] :
+       {std::pair{"right", right}, std::pair{"past_the_end", touches<Touch::past_the_end>},
+        std::pair{"before_the_start", touches<Touch::before_the_start>},
+        std::pair{"changes_an_input", touches<Touch::an_input>}, std::pair{"leaves_one_out", leaves_one_out},
+        std::pair{"elsewhere", elsewhere}, std::pair{"behind", behind}, std::pair{"crashes", crashes},
+        std::pair{"leaves", leaves}, std::pair{"throws", throws}, std::pair{"throws_seven", throws_seven},
+        std::pair{"fails", fails}, std::pair{"hangs", hangs}})
+    all.push_back(row(name, launch));
   all.push_back(row("fails_with_words", fails));
   all.back().error_text = words;
   all.push_back(row("never", right));
