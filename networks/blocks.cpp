@@ -25,14 +25,6 @@ Image resnet_block(Layers& layers, const std::string& name, const Image& x, std:
   return layers.conv(name + ".conv2", h, cout, 3, {.residual = skip});
 }
 
-Image downsample_block(Layers& layers, const std::string& name, const Image& x) {
-  return layers.conv(name + ".conv", x, x.channels, 3, {.stride = 2});
-}
-
-Image upsample_block(Layers& layers, const std::string& name, const Image& x) {
-  return layers.conv(name + ".conv", x, x.channels, 3, {.upsample = true});
-}
-
 // ---- transformers
 
 namespace {

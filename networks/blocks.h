@@ -9,7 +9,7 @@
 
 namespace noisefloor::networks {
 
-// ---- ResnetBlock2D, Downsample2D and Upsample2D
+// ---- ResnetBlock2D
 
 // The timestep's embedding [n, width]. Every residual block starts from its SiLU, which ours have here already. Of a
 // network with levels ahead n rows are those of all calls.
@@ -25,8 +25,6 @@ ValueId projected(Layers& layers, const std::string& name, const Embedding& embe
 
 Image resnet_block(Layers& layers, const std::string& name, const Image& x, std::int64_t cout,
                    const Embedding& embedding, int groups, double eps = 1e-5);
-Image downsample_block(Layers& layers, const std::string& name, const Image& x);
-Image upsample_block(Layers& layers, const std::string& name, const Image& x);
 
 // ---- Transformer2DModel, of BasicTransformerBlocks
 

@@ -16,21 +16,19 @@ struct Product {
   std::int64_t channels;  // of x
   std::optional<ValueId> bias;
 };
-std::optional<Product> product_of(const Node& node) {
+std::optional<Product> product_of(const Node* node) {
   const auto if_plain = [&](const auto& plain, const char* x, const char* w, std::int64_t channels) {
-    const auto bias = plain.bias ? std::optional(node.value("bias")) : std::nullopt;
-    const bool is = node.text == node.op->print(AnyProblem(plain));
-    return is ? std::optional(Product{node.value(x), node.value(w), channels, bias}) : std::nullopt;
+    const auto bias = plain.bias ? std::optional(node->value("bias")) : std::nullopt;
+    const bool is = node->text == node->op->print(AnyProblem(plain));
+    return is ? std::optional(Product{node->value(x), node->value(w), channels, bias}) : std::nullopt;
   };
-  if (node.op->name == "conv2d") {
-    const auto& p = node.problem.as<conv2d::Problem>();
-    conv2d::Problem plain{.n = p.n, .h = p.h, .w = p.w, .cin = p.cin, .cout = p.cout, .kernel = 1, .pad = 0};
-    plain.bias = p.bias;
-    return if_plain(plain, "x", "w", p.cin);
-  }
-  if (node.op->name != "gemm") return std::nullopt;
-  const auto& p = node.problem.as<gemm::Problem>();
-  return if_plain(gemm::Problem{.m = p.m, .n = p.n, .k = p.k, .bias = p.bias}, "a", "b", p.k);
+  if (const auto* p = problem_of<gemm::Problem>(node, "gemm"))
+    return if_plain(gemm::Problem{.m = p->m, .n = p->n, .k = p->k, .bias = p->bias}, "a", "b", p->k);
+  const auto* p = problem_of<conv2d::Problem>(node, "conv2d");
+  if (!p) return std::nullopt;
+  conv2d::Problem plain{.n = p->n, .h = p->h, .w = p->w, .cin = p->cin, .cout = p->cout, .kernel = 1, .pad = 0};
+  plain.bias = p->bias;
+  return if_plain(plain, "x", "w", p->cin);
 }
 
 // One weight for the sum of two, where both are whole tensors or the same rows of such.
@@ -49,8 +47,7 @@ std::optional<WeightSource> sum_of(const Value& a, const Value& b) {
 void fold_product(Rewrite& rewrite, const Node& node, const Runs& runs) {
   auto p = node.problem.as<conv2d::Problem>();
   if (!p.residual || p.upsample || p.affine || p.act != conv2d::Activation::none || p.side > 0) return;
-  const Node* writer = rewrite.writer_for_one(node.value("residual"));
-  const auto product = writer ? product_of(*writer) : std::nullopt;
+  const auto product = product_of(rewrite.writer_for_one(node.value("residual")));
   Graph& graph = rewrite.graph();
   if (!product || !graph[product->w].source) return;
   Bindings inputs{{"side", product->x}, {"w_side", product->w}};
@@ -68,20 +65,18 @@ void fold_product(Rewrite& rewrite, const Node& node, const Runs& runs) {
 
 // What reads a concatenation, reading its two parts; none where it cannot.
 std::optional<AnyProblem> of_two(const Rewrite::Use& use, const resample::Problem& concat) {
-  if (!use.node) return std::nullopt;
-  if (use.node->op->name == "groupnorm" && use.tensor == "x") {
-    auto p = use.node->problem.as<groupnorm::Problem>();
-    if (p.channels != concat.out_channels() || p.skip_channels > 0 || p.given() || p.coefficients) return std::nullopt;
+  const std::int64_t channels = concat.out_channels();
+  if (const auto* norm = problem_of<groupnorm::Problem>(use.node, "groupnorm"); norm && use.tensor == "x") {
+    auto p = *norm;
     p.skip_channels = concat.skip_channels;
-    return AnyProblem(p);
+    const bool whole = p.channels == channels && norm->skip_channels == 0 && !p.given() && !p.coefficients;
+    return whole ? std::optional(AnyProblem(p)) : std::nullopt;
   }
-  if (use.node->op->name == "conv2d" && use.tensor == "side") {
-    auto p = use.node->problem.as<conv2d::Problem>();
-    if (p.side != concat.out_channels() || p.side_skip > 0) return std::nullopt;
-    p.side -= p.side_skip = concat.skip_channels;
-    return AnyProblem(p);
-  }
-  return std::nullopt;
+  const auto* conv = problem_of<conv2d::Problem>(use.node, "conv2d");
+  if (!conv || use.tensor != "side" || conv->side != channels || conv->side_skip > 0) return std::nullopt;
+  auto p = *conv;
+  p.side -= p.side_skip = concat.skip_channels;
+  return AnyProblem(p);
 }
 
 void split_concatenation(Rewrite& rewrite, const Node& node, const Runs& runs) {
@@ -102,10 +97,9 @@ void split_concatenation(Rewrite& rewrite, const Node& node, const Runs& runs) {
 void repeat_upsample(Rewrite& rewrite, const Node& node, const Runs& runs) {
   auto p = node.problem.as<conv2d::Problem>();
   const Node* upsample = p.residual ? rewrite.writer_for_one(node.value("residual")) : nullptr;
-  if (!upsample || upsample->op->name != "resample") return;
-  const auto& up = upsample->problem.as<resample::Problem>();
-  if (up.op != resample::Operation::nearest_up2 || p.upsample || up.n != p.n || 2 * up.h != p.out_h() ||
-      2 * up.w != p.out_w() || up.channels != p.cout)
+  const auto* up = problem_of<resample::Problem>(upsample, "resample");
+  if (!up || up->op != resample::Operation::nearest_up2 || p.upsample || up->n != p.n || 2 * up->h != p.out_h() ||
+      2 * up->w != p.out_w() || up->channels != p.cout)
     return;
   p.residual_upsample = true;
   if (runs(*node.op, AnyProblem(p), node.dtype))

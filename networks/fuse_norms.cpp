@@ -16,8 +16,9 @@ bool runs_from_a_halo(const conv2d::Problem& problem, DType dtype) {
 // A convolution with the norm in front of it; none where no halo can, or where a tile would norm too many times.
 std::optional<conv2d::Problem> normed(const Rewrite::Use& use, const groupnorm::Problem& norm,
                                       std::int64_t most_outputs) {
-  if (!use.node || use.node->op->name != "conv2d" || use.tensor != "x") return std::nullopt;
-  auto problem = use.node->problem.as<conv2d::Problem>();
+  const auto* conv = problem_of<conv2d::Problem>(use.node, "conv2d");
+  if (!conv || use.tensor != "x") return std::nullopt;
+  auto problem = *conv;
   problem.norm = norm.fusion == groupnorm::Fusion::none ? conv2d::Norm::affine : conv2d::Norm::affine_silu;
   if (problem.cout > most_outputs || !runs_from_a_halo(problem, use.node->dtype)) return std::nullopt;
   return problem;
@@ -25,11 +26,11 @@ std::optional<conv2d::Problem> normed(const Rewrite::Use& use, const groupnorm::
 
 // A convolution with statistics of its output. A 1x1 is faster as a product, which leaves none.
 std::optional<conv2d::Problem> with_statistics(const Node* node) {
-  if (!node || node->op->name != "conv2d") return std::nullopt;
-  auto problem = node->problem.as<conv2d::Problem>();
+  const auto* conv = problem_of<conv2d::Problem>(node, "conv2d");
   const auto whole = [](std::int64_t extent) { return extent % convolution::kPatch == 0; };
-  if (problem.kernel == 1 || problem.upsample || !whole(problem.out_h()) || !whole(problem.out_w()))
+  if (!conv || conv->kernel == 1 || conv->upsample || !whole(conv->out_h()) || !whole(conv->out_w()))
     return std::nullopt;
+  auto problem = *conv;
   problem.stats = problem.patches = true;
   return runs_from_a_halo(problem, node->dtype) ? std::optional(problem) : std::nullopt;
 }

@@ -63,6 +63,12 @@ class Rewrite {
   std::map<ValueId, std::vector<Use>> uses_;  // of a whole value, those of its parts among them
 };
 
+// The problem of a node of that op; null where it is of another, or no node.
+template <class Problem>
+const Problem* problem_of(const Node* node, std::string_view op) {
+  return node != nullptr && node->op->name == op ? &node->problem.as<Problem>() : nullptr;
+}
+
 // Whether a node of this op and problem can be run.
 using Runs = std::function<bool(const Op&, const AnyProblem&, DType)>;
 // By a variant of ours in PTX for sm_90a: whether this build has it is for others to ask.

@@ -51,7 +51,7 @@ class Builder {
         skips.push_back(h);
       }
       if (i + 1 == unet_.levels.size()) break;
-      h = downsample_block(layers_, name + ".downsamplers.0", h);
+      h = layers_.conv(name + ".downsamplers.0.conv", h, h.channels, 3, {.stride = 2});
       skips.push_back(h);
     }
 
@@ -67,7 +67,8 @@ class Builder {
         skips.pop_back();
         h = residual_and_transformer(name, block, h, unet_.levels[unet_.levels.size() - 1 - i], Half::up);
       }
-      if (i + 1 < unet_.levels.size()) h = upsample_block(layers_, name + ".upsamplers.0", h);
+      if (i + 1 < unet_.levels.size())
+        h = layers_.conv(name + ".upsamplers.0.conv", h, h.channels, 3, {.upsample = true});
     }
     h = layers_.norm("conv_norm_out", h, {.groups = unet_.groups});
     return layers_.conv("conv_out", h, out_channels, 3);

@@ -1,64 +1,61 @@
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <map>
+#include <utility>
 
-#include "kernels/core/fields.h"
+#include "kernels/attention/attention.h"
+#include "kernels/conv2d/conv2d.h"
+#include "kernels/conv3d_temporal/conv3d_temporal.h"
+#include "kernels/elementwise/elementwise.h"
+#include "kernels/gemm/gemm.h"
+#include "kernels/groupnorm/groupnorm.h"
+#include "kernels/resample/resample.h"
+#include "kernels/temporal_attention/temporal_attention.h"
 #include "networks/graph.h"
 
 namespace noisefloor::networks {
 namespace {
 
-// A node's fields, to read and to change.
-class Fields {
- public:
-  explicit Fields(const Node& node) : pairs_(node.op->values(node.problem)) {}
-  const std::string& operator[](std::string_view name) const { return const_cast<Fields*>(this)->find(name); }
-  std::int64_t number(std::string_view name) const { return std::stoll((*this)[name]); }
-  bool flag(std::string_view name) const { return (*this)[name] == "1"; }
-  void set(std::string_view name, std::string value) { find(name) = std::move(value); }
-  void clear(std::initializer_list<const char*> flags) {
-    for (const char* flag : flags) set(flag, "0");
-  }
-  std::string text() const { return join_problem_text(pairs_); }
-
- private:
-  std::string& find(std::string_view name) {
-    return std::find_if(pairs_.begin(), pairs_.end(), [&](const KeyValue& pair) { return pair.key == name; })->value;
-  }
-  std::vector<KeyValue> pairs_;
-};
+using elementwise::Operation;
 
 class Counter {
  public:
   explicit Counter(const Graph& graph) : graph_(graph) {}
 
   void take_apart(const Node& node) {
-    if (repeats(node)) return;
     dtype_ = node.dtype;
-    Fields f(node);
-    if (node.op->name == "gemm") {
-      product(node, f);
-    } else if (node.op->name == "conv2d") {
-      convolution(node, f);
-    } else if (node.op->name == "conv3d_temporal") {
-      const bool residual = f.flag("residual");
-      f.clear({"image_shift", "residual"});
-      count("conv3d_temporal", f.text());
-      sums(node, residual, f.number("batch") * f.number("frames") * f.number("hw"), f["cout"]);
-    } else if (node.op->name == "groupnorm") {
-      norm(f);
-    } else if (node.op->name == "attention") {
-      f.set("layout", "separate");
-      count("attention", f.text());
-    } else if (node.op->name == "elementwise" && f["op"] == "silu") {
-      pointwise("silu", f.number("n") * f.number("hw"), f["channels"]);
-    } else if (node.op->name == "temporal_attention") {
-      count("attention",
-            fmt::format("batch={},heads={},seq_q={},seq_kv={},dim={},scale={}", f.number("batch") * f.number("hw"),
-                        f["heads"], f["frames"], f["frames"], f["dim"], f["scale"]));
-    } else if (node.op->name != "elementwise" || f["op"] != "nchw_to_nhwc") {  // the way back of a copy
-      count(node.op->name, node.text);
+    const std::string& op = node.op->name;
+    if (op == "gemm") {
+      product(node, node.problem.as<gemm::Problem>());
+    } else if (op == "conv2d") {
+      if (graph_[node.values.front()].kind != Value::Kind::constant)  // Layers::shifted: a sum of images and rows
+        convolution(node, node.problem.as<conv2d::Problem>());
+    } else if (op == "conv3d_temporal") {
+      auto p = node.problem.as<conv3d_temporal::Problem>();
+      const bool residual = std::exchange(p.residual, false);
+      p.image_shift = false;
+      count(op, p);
+      sums(node, residual, p.pixels(), p.cout);
+    } else if (op == "groupnorm") {
+      norm(node.problem.as<groupnorm::Problem>());
+    } else if (op == "attention") {
+      auto p = node.problem.as<attention::Problem>();
+      p.layout = attention::Layout::separate;
+      count(op, p);
+    } else if (op == "temporal_attention") {
+      const auto& p = node.problem.as<temporal_attention::Problem>();
+      count("attention", attention::Problem{.batch = p.batch * p.hw,
+                                            .heads = p.heads,
+                                            .seq_q = p.frames,
+                                            .seq_kv = p.frames,
+                                            .dim = p.dim,
+                                            .scale = p.scale});
+    } else if (op == "elementwise") {
+      const auto& p = node.problem.as<elementwise::Problem>();
+      if (p.op == Operation::silu)
+        pointwise(p.op, p.n * p.hw, p.channels);
+      else if (p.op != Operation::nchw_to_nhwc)  // the way back of a copy
+        count(op, p);
+    } else if (!repeats(node)) {
+      add_to(counted_, {node.op, node.text, dtype_, 1});
     }
   }
 
@@ -67,7 +64,8 @@ class Counter {
  private:
   // Rows that stand there once more, which a PyTorch program copies and capture has no op for.
   bool repeats(const Node& node) {
-    if (node.op->name != "resample" || Fields(node)["op"] != "concat") return false;
+    if (node.op->name != "resample" || node.problem.as<resample::Problem>().op != resample::Operation::concat)
+      return false;
     const auto once = [&](ValueId rows) { return repeated_.contains(rows) ? repeated_.at(rows) : rows; };
     const ValueId x = once(node.values.at(0));
     if (once(node.values.at(1)) != x) return false;
@@ -77,75 +75,66 @@ class Counter {
 
   // A blend is a sum more behind a layer, since no op multiplies by a learnt number alone: gemm's, or one whose share
   // is in the weights.
-  void sums(const Node& node, bool residual, std::int64_t rows, std::string_view channels, bool blend = false) {
+  void sums(const Node& node, bool residual, std::int64_t rows, std::int64_t channels, bool blend = false) {
     const auto& weight = graph_[node.values.at(1)].source;
-    if (residual) pointwise("add", rows, channels);
-    if (blend || (weight && weight->share)) pointwise("add", rows, channels);
+    if (residual) pointwise(Operation::add, rows, channels);
+    if (blend || (weight && weight->share)) pointwise(Operation::add, rows, channels);
   }
 
-  void count(std::string_view op_name, const std::string& problem) {
+  template <class Problem>
+  void count(const std::string& op_name, const Problem& problem) {
     const Op* op = find_op(op_name);
-    add_to(counted_, {op, op->print(op->parse(problem)), dtype_, 1});
+    add_to(counted_, {op, op->print(op->parse(op->print(AnyProblem(problem)))), dtype_, 1});
   }
 
-  void pointwise(std::string_view operation, std::int64_t rows, std::string_view channels, std::string_view more = "") {
-    count("elementwise", fmt::format("op={},hw={},channels={}{}", operation, rows, channels, more));
+  void pointwise(Operation operation, std::int64_t rows, std::int64_t channels, double scale = 1) {
+    count("elementwise", elementwise::Problem{.op = operation, .hw = rows, .channels = channels, .scale = scale});
   }
 
-  void product(const Node& node, Fields& f) {
+  void product(const Node& node, const gemm::Problem& p) {
     const auto& source = graph_[node.values.at(1)].source;
-    const std::string n = f["n"], act = f["act"];
-    const bool residual = f.flag("residual"), blend = f.flag("blend");
-    f.set("act", "none");
-    f.clear({"image_shift", "residual", "blend", "part_columns"});
-    f.set("images", "1");
-    if (source && !source->below.empty()) {
-      for (const WeightSource::Below& tensor : source->tensors()) {
-        f.set("n", std::to_string(tensor.rows));
-        count("gemm", f.text());
-      }
-    } else {
-      f.set("n", std::to_string(act == "geglu" ? 2 * f.number("n") : f.number("n")));
-      count("gemm", f.text());
-    }
-    if (act == "silu" || act == "geglu") pointwise(act, f.number("m"), n);
-    sums(node, residual, f.number("m"), n, blend);
-  }
-
-  void convolution(const Node& node, Fields& f) {
-    if (graph_[node.values.front()].kind == Value::Kind::constant) return;  // Layers::shifted: a sum of images and rows
-    if (f.flag("upsample")) {
-      count("resample", fmt::format("op=nearest_up2,n={},h={},w={},channels={}", f["n"], f["h"], f["w"], f["cin"]));
-      for (const char* side : {"h", "w"}) f.set(side, std::to_string(2 * f.number(side)));
-      f.set("upsample", "0");
-    }
-    const std::string act = f["act"], gain = f["gain"];
-    const bool residual = f.flag("residual");
-    const auto out = [&](const char* side) {
-      return (f.number(side) + 2 * f.number("pad") - f.number("kernel")) / f.number("stride") + 1;
+    const auto plain = [&](std::int64_t columns) {
+      count("gemm", gemm::Problem{.m = p.m, .n = columns, .k = p.k, .scale = p.scale, .bias = p.bias});
     };
-    const std::int64_t rows = f.number("n") * out("h") * out("w");
-    if (f["kernel"] == "1" && f["stride"] == "1" && f["pad"] == "0") {
-      count("gemm", fmt::format("m={},n={},k={},bias={}", rows, f["cout"], f["cin"], f["bias"]));
-    } else {
-      f.clear({"image_shift", "residual", "stats"});
-      f.set("act", "none");
-      f.set("gain", "1");
-      count("conv2d", f.text());
-    }
-    if (act != "none") pointwise(act, rows, f["cout"]);
-    if (residual) pointwise("add", rows, f["cout"], ",scale=" + gain);
+    if (source && !source->below.empty())
+      for (const WeightSource::Below& tensor : source->tensors()) plain(tensor.rows);
+    else
+      plain(p.b_rows());
+    if (p.act == gemm::Activation::silu) pointwise(Operation::silu, p.m, p.n);
+    if (p.gated()) pointwise(Operation::geglu, p.m, p.n);
+    sums(node, p.residual, p.m, p.n, p.blend);
   }
 
-  void norm(Fields& f) {
-    const std::string fusion = f["fusion"];
-    f.clear({"stats", "packed", "coefficients"});
-    for (const char* choice : {"fusion", "slab_stats"}) f.set(choice, "none");
-    count("groupnorm", f.text());
-    if (fusion == "silu") pointwise("silu", f.number("n") * f.number("hw"), f["channels"]);
-    if (fusion == "silu+ss")
+  void convolution(const Node& node, conv2d::Problem p) {
+    if (p.upsample) {
+      count("resample", resample::Problem{.n = p.n, .h = p.h, .w = p.w, .channels = p.cin});
+      p.h *= 2, p.w *= 2, p.upsample = false;
+    }
+    const auto act = std::exchange(p.act, convolution::Activation::none);
+    const double gain = std::exchange(p.gain, 1);
+    const bool residual = std::exchange(p.residual, false);
+    const std::int64_t rows = p.n * p.out_h() * p.out_w();
+    p.image_shift = p.stats = false;
+    if (p.kernel == 1 && p.stride == 1 && p.pad == 0)
+      count("gemm", gemm::Problem{.m = rows, .n = p.cout, .k = p.cin, .bias = p.bias});
+    else
+      count(node.op->name, p);
+    if (act != convolution::Activation::none)
+      pointwise(act == convolution::Activation::silu ? Operation::silu : Operation::relu, rows, p.cout);
+    if (residual) pointwise(Operation::add, rows, p.cout, gain);
+  }
+
+  void norm(const groupnorm::Problem& p) {
+    auto plain = p;
+    plain.fusion = groupnorm::Fusion::none;
+    plain.slab_stats = groupnorm::SlabStats::none;
+    plain.stats = plain.packed = plain.coefficients = false;
+    count("groupnorm", plain);
+    if (p.fusion == groupnorm::Fusion::silu) pointwise(Operation::silu, p.n * p.hw, p.channels);
+    if (p.scale_shift())
       count("elementwise",
-            fmt::format("op=silu_fma,n={},hw={},channels={},broadcast=1", f["n"], f["hw"], f["channels"]));
+            elementwise::Problem{
+                .op = Operation::silu_fma, .n = p.n, .hw = p.hw, .channels = p.channels, .broadcast = true});
   }
 
   const Graph& graph_;
