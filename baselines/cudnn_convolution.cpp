@@ -5,8 +5,9 @@
 // behind it run as two launches; the row's description says so. In fp32, where fused engines are few, slow, or round to
 // TF32, both forms are tuned if anything stands behind the sums, and the faster runs. A nearest-x2
 // upsample before the convolution is a launch of this project's `resample`, since no engine of cuDNN reads through one;
-// a second baseline runs such a problem as four phases of summed weights (phase_views.h). A transposed convolution is
-// the gradient of one; it wants the weights as [cin, kh, kw, cout], and gets a copy made once, when it is tuned.
+// a second baseline runs such a problem as four phases of summed weights (cudnn_convolution_stages.h). A transposed
+// convolution is the gradient of one; it wants the weights as [cin, kh, kw, cout], and gets a copy made once, when it
+// is tuned.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -15,7 +16,7 @@
 
 #include "baselines/baseline.h"
 #include "baselines/cudnn_convolution_stages.h"
-#include "baselines/forms.h"
+#include "baselines/search.h"
 #include "kernels/conv2d/conv2d.h"
 #include "kernels/conv3d_temporal/conv3d_temporal.h"
 #include "kernels/conv_transpose2d/conv_transpose2d.h"
@@ -150,10 +151,20 @@ class ConvolutionRun final : public BaselineRun {
   std::size_t sums_bytes_ = 0;   // of the sums between two stages
 };
 
-// `has`: which operands the problem has; only whether they are null counts.
-std::unique_ptr<BaselineRun> run_of(const Shape& shape, DType dtype, const convolution::Operands& has,
-                                    const ConvolutionRun::Bind& bind, const DeviceInfo& device,
-                                    const Algorithms& earlier) {
+template <class Definition, class Problem>
+std::unique_ptr<BaselineRun> run_of(const Shape& shape, const Definition& definition, const Problem& problem,
+                                    DType dtype, const DeviceInfo& device, const Algorithms& earlier) {
+  const auto bind = [&definition, problem](std::span<void* const> pointers) {
+    const auto tensors = definition.bind(problem, pointers);
+    convolution::Operands o;
+    o.x = tensors.x, o.w = tensors.w, o.bias = tensors.bias, o.y = tensors.y;
+    if constexpr (requires { tensors.residual; }) o.residual = tensors.residual;
+    if constexpr (requires { tensors.scale; }) o.scale = tensors.scale, o.shift = tensors.shift;
+    return o;
+  };
+  static char any = 0;  // which operands a problem has is told by any address but null
+  const convolution::Operands has =
+      bind(std::vector<void*>(definition.tensors(problem, dtype).size(), static_cast<void*>(&any)));
   const auto in = [&](auto* stages, const Algorithms& words) {
     return std::make_unique<ConvolutionRun>(shape, dtype, stages(shape, dtype, has, words), bind, device);
   };
@@ -178,26 +189,18 @@ std::unique_ptr<BaselineRun> run_of(const Shape& shape, DType dtype, const convo
   }
 }
 
-// Any address but null, for operands that a problem has.
-const void* there(bool present) {
-  static const char place = 0;
-  return present ? &place : nullptr;
-}
-
 Support can_run_conv2d(const AnyProblem& any, DType) {
+  const auto& p = any.as<conv2d::Problem>();
   // cuDNN 9.19: of the engine configurations that it offers for such a graph, some end in "misaligned address", which
   // costs the process its device, and which ones differs between problems. For sums in fp32 with the shift behind them
   // it has none.
-  if (any.as<conv2d::Problem>().image_shift)
+  if (p.image_shift)
     return unsupported("cuDNN's engines fail on a per-image bias: some with an illegal access while it is tuned");
-  if (any.as<conv2d::Problem>().norm != conv2d::Norm::none)
+  if (p.norm != conv2d::Norm::none)
     return unsupported("cuDNN's convolutions norm no input by coefficients per image and channel");
-  if (any.as<conv2d::Problem>().side > 0)
-    return unsupported("cuDNN's graphs add no second convolution's sums to those of the first");
-  if (any.as<conv2d::Problem>().residual_upsample)
-    return unsupported("cuDNN's graphs read no residual of half the height and width");
-  if (any.as<conv2d::Problem>().stats)
-    return unsupported("cuDNN's convolutions write no statistics per image and slab of pixels");
+  if (p.side > 0) return unsupported("cuDNN's graphs add no second convolution's sums to those of the first");
+  if (p.residual_upsample) return unsupported("cuDNN's graphs read no residual of half the height and width");
+  if (p.stats) return unsupported("cuDNN's convolutions write no statistics per image and slab of pixels");
   return supported();
 }
 
@@ -208,34 +211,19 @@ Support can_run_four_phases(const AnyProblem& any, DType dtype) {
   return can_run_conv2d(any, dtype);
 }
 
-Shape conv2d_shape(const conv2d::Problem& p, bool four_phases) {
-  if (four_phases) {
-    Shape s{p.n, p.h, p.w, p.cin, p.h, p.w, p.cout, 2, 2, {{1, 1}, {1, 1}}};
-    s.four_phases = true;
-    return s;
-  }
-  const std::int64_t times = p.upsample ? 2 : 1;
-  Shape s{p.n,       p.h * times, p.w * times, p.cin,    p.out_h(),
-          p.out_w(), p.cout,      p.kernel,    p.kernel, {{p.pad, p.pad}, {p.stride, p.stride}}};
-  s.upsample = p.upsample;
-  return s;
-}
-
 template <bool kFourPhases>
 std::unique_ptr<BaselineRun> create_conv2d(const AnyProblem& any, DType dtype, const DeviceInfo& device,
                                            const Algorithms& earlier) {
-  const auto p = any.as<conv2d::Problem>();
-  Shape s = conv2d_shape(p, kFourPhases);
+  const auto& p = any.as<conv2d::Problem>();
+  const std::int64_t times = p.upsample ? 2 : 1;
+  Shape s{p.n,       p.h * times, p.w * times, p.cin,    p.out_h(),
+          p.out_w(), p.cout,      p.kernel,    p.kernel, {{p.pad, p.pad}, {p.stride, p.stride}}};
+  if (kFourPhases) s = {p.n, p.h, p.w, p.cin, p.h, p.w, p.cout, 2, 2, {{1, 1}, {1, 1}}};
+  s.four_phases = kFourPhases;
+  s.upsample = p.upsample && !kFourPhases;
   s.act = p.act;
   s.gain = p.gain;
-  convolution::Operands has;
-  has.bias = there(p.bias);
-  has.scale = has.shift = there(p.affine);
-  has.residual = there(p.residual);
-  const auto bind = [p](std::span<void* const> pointers) {
-    return conv2d::operands(conv2d::definition.bind(p, pointers));
-  };
-  return run_of(s, dtype, has, bind, device, earlier);
+  return run_of(s, conv2d::definition, p, dtype, device, earlier);
 }
 
 Support can_run_conv3d_temporal(const AnyProblem& any, DType) {
@@ -246,18 +234,9 @@ Support can_run_conv3d_temporal(const AnyProblem& any, DType) {
 // Frames are rows, the pixels of a frame columns.
 std::unique_ptr<BaselineRun> create_conv3d_temporal(const AnyProblem& any, DType dtype, const DeviceInfo& device,
                                                     const Algorithms& earlier) {
-  const auto p = any.as<conv3d_temporal::Problem>();
+  const auto& p = any.as<conv3d_temporal::Problem>();
   const Shape s{p.batch, p.frames, p.hw, p.cin, p.frames, p.hw, p.cout, 3, 1, {{1, 0}, {1, 1}}};
-  convolution::Operands has;
-  has.bias = there(p.bias);
-  has.residual = there(p.residual);
-  const auto bind = [p](std::span<void* const> pointers) {
-    const auto t = conv3d_temporal::definition.bind(p, pointers);
-    convolution::Operands o;
-    o.x = t.x, o.w = t.w, o.bias = t.bias, o.residual = t.residual, o.y = t.y;
-    return o;
-  };
-  return run_of(s, dtype, has, bind, device, earlier);
+  return run_of(s, conv3d_temporal::definition, p, dtype, device, earlier);
 }
 
 Support can_run_any(const AnyProblem&, DType) {
@@ -266,19 +245,11 @@ Support can_run_any(const AnyProblem&, DType) {
 
 std::unique_ptr<BaselineRun> create_conv_transpose2d(const AnyProblem& any, DType dtype, const DeviceInfo& device,
                                                      const Algorithms& earlier) {
-  const auto p = any.as<conv_transpose2d::Problem>();
+  const auto& p = any.as<conv_transpose2d::Problem>();
   Shape s{p.n, p.h, p.w, p.cin, 2 * p.h, 2 * p.w, p.cout, p.kernel, p.kernel, {{p.pad(), p.pad()}, {2, 2}}};
   s.transposed = true;
   s.act = p.act;
-  convolution::Operands has;
-  has.bias = there(p.bias);
-  const auto bind = [p](std::span<void* const> pointers) {
-    const auto t = conv_transpose2d::definition.bind(p, pointers);
-    convolution::Operands o;
-    o.x = t.x, o.w = t.w, o.bias = t.bias, o.y = t.y;
-    return o;
-  };
-  return run_of(s, dtype, has, bind, device, earlier);
+  return run_of(s, conv_transpose2d::definition, p, dtype, device, earlier);
 }
 
 }  // namespace

@@ -2,8 +2,6 @@
 
 #include <memory>
 
-#include "baselines/phase_views.h"
-
 namespace noisefloor::cudnn {
 namespace {
 

@@ -4,11 +4,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <exception>
 #include <functional>
+#include <future>
 #include <mutex>
 #include <set>
-#include <system_error>
 #include <thread>
 #include <unordered_map>
 
@@ -190,29 +189,6 @@ void Graph::output(int node, DType dtype, const Layout& layout) {
   });
 }
 
-// Calls `work` with 0, 1, ... on a thread each, and rethrows what the last to fail threw.
-static void in_shares(unsigned threads, const std::function<void(std::int64_t)>& work) {
-  std::mutex mutex;
-  std::exception_ptr failed;
-  const auto guarded = [&](unsigned share) {
-    try {
-      work(share);
-    } catch (...) {
-      const std::lock_guard lock(mutex);
-      failed = std::current_exception();
-    }
-  };
-  std::vector<std::thread> workers;
-  workers.reserve(threads);
-  try {
-    while (workers.size() + 1 < threads) workers.emplace_back(guarded, static_cast<unsigned>(workers.size()));
-  } catch (const std::system_error&) {  // no more threads: this one builds the other shares
-  }
-  for (auto share = static_cast<unsigned>(workers.size()); share < threads; ++share) guarded(share);
-  for (std::thread& worker : workers) worker.join();
-  if (failed) std::rethrow_exception(failed);
-}
-
 void Graph::build(double budget_seconds, const std::vector<std::string>& wanted) {
   const auto start = std::chrono::steady_clock::now();
   // An engine compiles its kernel in up to a second of one core, and cudnn-frontend builds the plans of one graph one
@@ -228,8 +204,8 @@ void Graph::build(double budget_seconds, const std::vector<std::string>& wanted)
   std::mutex mutex;
   std::vector<State::Plan> built;
   std::string refusal = "no engine offered";
-  const auto build_share = [&](std::int64_t first) {
-    Replica& replica = *state_->replicas[static_cast<std::size_t>(first)];
+  const auto build_share = [&](unsigned first) {
+    Replica& replica = *state_->replicas[first];
     auto& graph = replica.graph;
     if (cudaSetDevice(device) != cudaSuccess) throw LibraryRefused("cudaSetDevice failed");
     require(graph.validate(), "validate");
@@ -241,7 +217,7 @@ void Graph::build(double budget_seconds, const std::vector<std::string>& wanted)
       require(graph.get_plan_name_at_index(static_cast<std::int64_t>(i), names[i]), "get_plan_name");
     const std::set<std::string> distinct(names.begin(), names.end());     // the heuristics' modes overlap
     if (first == 0) state_->offered = static_cast<int>(distinct.size());  // all replicas are offered the same
-    for (std::size_t i = static_cast<std::size_t>(first); i < names.size(); i += threads) {
+    for (std::size_t i = first; i < names.size(); i += threads) {
       const auto place = static_cast<std::int64_t>(i);
       State::Plan plan{&replica, place, names[i], 0};
       const auto here = names.begin() + place;
@@ -262,7 +238,10 @@ void Graph::build(double budget_seconds, const std::vector<std::string>& wanted)
         refusal = error.get_message();
     }
   };
-  in_shares(threads, build_share);
+  std::vector<std::future<void>> shares;  // a thread each, or this one where there are no more
+  for (unsigned share = 1; share < threads; ++share) shares.push_back(std::async(build_share, share));
+  build_share(0);
+  for (std::future<void>& share : shares) share.get();
 
   std::sort(built.begin(), built.end(), [](const auto& a, const auto& b) { return a.index < b.index; });
   for (State::Plan& plan : built) {

@@ -1,5 +1,5 @@
 // The choice among several forms of one library's run, with runs and times of the test's own.
-#include "baselines/forms.h"
+#include "baselines/search.h"
 
 #include <gtest/gtest.h>
 

@@ -1,11 +1,11 @@
 // The four phases of an upsampled convolution as one 2x2 convolution: by numbers that are exact.
-#include "baselines/phase_views.h"
+#include "baselines/cudnn_convolution_stages.h"
 
 #include <gtest/gtest.h>
 
 #include "kernels/convolution/convolution.h"
 
-namespace noisefloor {
+namespace noisefloor::cudnn {
 namespace {
 
 using Numbers = std::vector<double>;
@@ -98,4 +98,4 @@ TEST(PhaseViews, OfChannelsInEightsAreAligned) {
 }
 
 }  // namespace
-}  // namespace noisefloor
+}  // namespace noisefloor::cudnn
