@@ -41,7 +41,8 @@ int forward(const ForwardCommand& command) {
   check_breakdown(command.breakdown, command.model.plan, command.device, files);
   const SafetensorsFile file(command.input);
   const std::int64_t n = images_in(file, command.input, info);
-  const Sizes sizes = sizes_of_inputs(info, command.sizes, file.tensors(), command.input);
+  const Sizes sizes = sizes_of_inputs(
+      info, command.sizes, [&](std::string_view input) { return file.find(input); }, command.input);
   const std::unique_ptr<Platform> platform = open_platform(command.device);
   Model model(command.model.settings(info), command.model, {.batch = n, .sizes = sizes}, {*platform, suite()});
   const Network& network = model.network;

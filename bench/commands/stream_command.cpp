@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "bench/commands/commands.h"
 #include "bench/commands/pipeline_options.h"
@@ -27,9 +28,15 @@ struct StreamCommand {
 };
 
 void print(const FrameTimes& frames, const std::string& calls, double deadline, const std::string& drift) {
-  fmt::print("{:<12} {:>9.3f} {:>9.3f} {:>9.3f} {:>8} {:>9.1f}  {}\n", calls, frames.quantile(0.5),
-             frames.quantile(0.99), frames.quantile(1), frames.later_than(deadline),
-             static_cast<double>(frames.ms.size()) / frames.seconds(), drift);
+  std::vector<double> sorted(frames.ms);
+  std::ranges::sort(sorted);
+  const auto count = static_cast<double>(sorted.size());
+  const auto quantile = [&](double part) {  // the least that such a part of the frames does not exceed
+    return sorted.at(static_cast<std::size_t>(std::ceil(part * count)) - 1);
+  };
+  fmt::print("{:<12} {:>9.3f} {:>9.3f} {:>9.3f} {:>8} {:>9.1f}  {}\n", calls, quantile(0.5), quantile(0.99),
+             quantile(1), sorted.end() - std::ranges::upper_bound(sorted, deadline),
+             1e3 * count / std::accumulate(sorted.begin(), sorted.end(), 0.0), drift);
 }
 
 std::string times_csv(const FrameTimes& frames, double deadline) {

@@ -32,25 +32,6 @@ void add(Share& share, const Breakdown& breakdown, std::size_t launch) {
   share.time_of_warm_us += time.time_us + std::max(0.0, time.gap_us);
 }
 
-// Of launches with the same text in a field.
-std::vector<Share> shares(const Breakdown& breakdown, std::string LaunchLabel::*field) {
-  std::vector<Share> all;
-  std::map<std::string, std::size_t> place;
-  for (std::size_t i = 0; i < breakdown.labels.size(); ++i) {
-    const LaunchLabel& label = breakdown.labels[i];
-    const auto [at, is_new] = place.try_emplace(label.*field, all.size());
-    if (is_new) {
-      Share& share = all.emplace_back();
-      share.name = at->first;
-      share.variant = label.variant;
-      share.problem = label.problem;
-    }
-    add(all[at->second], breakdown, i);
-  }
-  std::stable_sort(all.begin(), all.end(), [](const Share& a, const Share& b) { return a.time_us > b.time_us; });
-  return all;
-}
-
 // "-" where no launch's time is known; "12.3 (5 of 7)" where some are.
 std::string warm_text(const Share& share) {
   if (share.warm_launches == 0) return "-";
@@ -184,12 +165,22 @@ std::size_t median_run(std::span<const RunTime> runs) {
       runs.begin());
 }
 
-std::vector<Share> shares_by_op(const Breakdown& breakdown) {
-  return shares(breakdown, &LaunchLabel::op);
-}
-
-std::vector<Share> shares_by_node(const Breakdown& breakdown) {
-  return shares(breakdown, &LaunchLabel::node);
+std::vector<Share> shares(const Breakdown& breakdown, std::string LaunchLabel::*field) {
+  std::vector<Share> all;
+  std::map<std::string, std::size_t> place;
+  for (std::size_t i = 0; i < breakdown.labels.size(); ++i) {
+    const LaunchLabel& label = breakdown.labels[i];
+    const auto [at, is_new] = place.try_emplace(label.*field, all.size());
+    if (is_new) {
+      Share& share = all.emplace_back();
+      share.name = at->first;
+      share.variant = label.variant;
+      share.problem = label.problem;
+    }
+    add(all[at->second], breakdown, i);
+  }
+  std::stable_sort(all.begin(), all.end(), [](const Share& a, const Share& b) { return a.time_us > b.time_us; });
+  return all;
 }
 
 Share total(const Breakdown& breakdown) {
@@ -200,8 +191,8 @@ Share total(const Breakdown& breakdown) {
 
 std::string breakdown_text(const Breakdown& breakdown, std::size_t top) {
   std::string text = totals_text(breakdown) + "\n" + header_text("op");
-  for (const Share& share : shares_by_op(breakdown)) text += share_text(share, breakdown) + "\n";
-  const std::vector<Share> nodes = shares_by_node(breakdown);
+  for (const Share& share : shares(breakdown, &LaunchLabel::op)) text += share_text(share, breakdown) + "\n";
+  const std::vector<Share> nodes = shares(breakdown, &LaunchLabel::node);
   const std::size_t shown = std::min(top, nodes.size());
   text += "\n" + header_text(fmt::format("node ({} of {})", shown, nodes.size()).c_str());
   for (std::size_t i = 0; i < shown; ++i)

@@ -54,7 +54,7 @@ struct Breakdown {
   bool host = false;                   // wall clock, no kernels
 };
 
-// Sums over launches that share an op, or a node's name.
+// Sums over launches.
 struct Share {
   std::string name, variant, problem;  // variant and problem of the first
   std::size_t launches = 0, kernels = 0;
@@ -63,8 +63,8 @@ struct Share {
   std::size_t warm_launches = 0;  // that many
   double time_of_warm_us = 0;     // time and gap of these
 };
-std::vector<Share> shares_by_op(const Breakdown& breakdown);    // most time first
-std::vector<Share> shares_by_node(const Breakdown& breakdown);  // likewise
+// Of launches with the same text in a field, most time first.
+std::vector<Share> shares(const Breakdown& breakdown, std::string LaunchLabel::*field);
 Share total(const Breakdown& breakdown);
 
 // Tables for stdout: totals, by op, and the `top` nodes that take most time.

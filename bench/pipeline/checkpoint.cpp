@@ -27,12 +27,12 @@ class Numbers {
  public:
   // Into `memory`, which grows where it must, and is kept for the tensor behind: fresh pages cost more than the
   // reading.
-  Numbers(const CheckpointFiles& files, const FileTensor& tensor, std::vector<std::byte>& memory)
-      : dtype_(*dtype_of_safetensors(tensor.dtype)) {
-    if (memory.size() < tensor.data.size()) memory.resize(tensor.data.size());
-    const std::span<std::byte> bytes = std::span(memory).first(tensor.data.size());
-    files.read(tensor, bytes);
-    bytes_ = bytes;
+  Numbers(const StoredTensor& stored, std::vector<std::byte>& memory)
+      : dtype_(*dtype_of_safetensors(stored.tensor->dtype)) {
+    const std::size_t size = stored.tensor->data.size();
+    if (memory.size() < size) memory.resize(size);
+    stored.file->read(*stored.tensor, std::span(memory).first(size));
+    bytes_ = std::span(memory).first(size);
   }
 
   double operator[](std::int64_t index) const { return load_element(dtype_, bytes_.data(), index); }
@@ -48,11 +48,11 @@ class Numbers {
 };
 
 // The largest absolute value; infinite where one of them is not finite.
-double largest_of(const CheckpointFiles& files, const FileTensor& tensor) {
-  const DType dtype = *dtype_of_safetensors(tensor.dtype);
+double largest_of(const StoredTensor& stored) {
+  const DType dtype = *dtype_of_safetensors(stored.tensor->dtype);
   double largest = 0;
   std::mutex mutex;
-  files.scan(tensor, [&](std::span<const std::byte> bytes) {
+  stored.file->scan(*stored.tensor, [&](std::span<const std::byte> bytes) {
     const double most =
         largest_magnitude(dtype, bytes.data(), static_cast<std::int64_t>(bytes.size() / size_of(dtype)));
     const std::scoped_lock lock(mutex);
@@ -103,10 +103,10 @@ void take_row(const WeightSource& source, const std::vector<Numbers>& tensors, s
 }
 
 // What all numbers are multiplied with: where they are shared, by sigmoid(m) or 1 - sigmoid(m) too.
-float factor_of(const CheckpointFiles& files, const WeightSource& source) {
+float factor_of(const Checkpoint& checkpoint, const WeightSource& source) {
   if (!source.share) return static_cast<float>(source.times);
   std::vector<std::byte> memory;
-  const double m = Numbers(files, *files.find(source.share->of), memory)[0];
+  const double m = Numbers(*checkpoint.find(source.share->of), memory)[0];
   return static_cast<float>(source.times / (1 + std::exp(source.share->rest ? m : -m)));
 }
 
@@ -117,15 +117,16 @@ std::optional<Complaint> Checkpoint::complaint_of(const WeightSource::Below& wan
   const auto& [name, rows] = wanted;
   std::vector<std::int64_t> shape = weight.source->file;
   shape.front() = rows;
-  const FileTensor* tensor = files_.find(name);
-  if (tensor == nullptr)
+  const StoredTensor* stored = find(name);
+  if (stored == nullptr)
     return Complaint{Kind::missing, name, fmt::format("{} [{}] is missing", name, fmt::join(shape, ", "))};
+  const FileTensor* tensor = stored->tensor;
   if (tensor->shape != shape)
     return Complaint{Kind::misshapen, name,
                      fmt::format("{} is [{}], not [{}]", name, fmt::join(tensor->shape, ", "), fmt::join(shape, ", "))};
   if (!floating(dtype_of_safetensors(tensor->dtype)))
     return Complaint{Kind::dtype, name, fmt::format("{} is {}, not F32, F16, BF16 or F64", name, tensor->dtype)};
-  const double largest = largest_of(files_, *tensor);
+  const double largest = largest_of(*stored);
   if (!std::isfinite(largest))
     return Complaint{Kind::numbers, name, fmt::format("{} has numbers that are not finite", name)};
   const double times = weight.source->times;
@@ -145,23 +146,24 @@ void Checkpoint::check(const Network& network) const {
       if (known.insert(tensor.name).second)
         if (auto complaint = complaint_of(tensor, value)) complaints.push_back(std::move(*complaint));
   }
-  const std::vector<const FileTensor*> tensors = files_.tensors();
+  const std::vector<const FileTensor*> tensors = this->tensors();
   for (const FileTensor* tensor : tensors)
-    if (const std::string_view name = files_.name_of(*tensor); !known.contains(name) && !network.info->lets_pass(name))
+    if (const std::string_view name = std::string_view(tensor->name).substr(prefix_.size());
+        !known.contains(name) && !network.info->lets_pass(name))
       complaints.push_back(
           {Complaint::Kind::unknown, std::string(name), fmt::format("{} is not a tensor of {}", name, network.name())});
   if (complaints.empty()) return;
   // Of a few wrong ones each is said; what most of are wrong is something else.
   if (2 * complaints.size() > known.size())
-    if (const std::string kind = kind_of_tensors(path(), tensors, *network.info, known); !kind.empty())
+    if (const std::string kind = kind_of_tensors(path_, tensors, *network.info, known); !kind.empty())
       throw InvalidInput(kind);
-  throw InvalidInput(fmt::format("{} is not a checkpoint of {}{}; {} of its tensors are wrong:\n  {}", path().string(),
-                                 network.name(), prefix().empty() ? "" : fmt::format(", without '{}'", prefix()),
+  throw InvalidInput(fmt::format("{} is not a checkpoint of {}{}; {} of its tensors are wrong:\n  {}", path_.string(),
+                                 network.name(), prefix_.empty() ? "" : fmt::format(", without '{}'", prefix_),
                                  complaints.size(), lines_of(complaints, known.size(), *network.info)));
 }
 
-const std::string& Checkpoint::drop_prefix(const NetworkInfo& info) {
-  const std::vector<const FileTensor*> tensors = files_.tensors();
+void Checkpoint::drop_prefix(const NetworkInfo& info) {
+  const std::vector<const FileTensor*> tensors = this->tensors();
   std::string_view common = tensors.empty() ? std::string_view() : tensors.front()->name;
   for (const FileTensor* tensor : tensors) {
     const auto [end, other] = std::ranges::mismatch(common, tensor->name);
@@ -179,8 +181,7 @@ const std::string& Checkpoint::drop_prefix(const NetworkInfo& info) {
   std::size_t best = 0;
   for (std::size_t dot = common.find('.'); dot != std::string_view::npos; dot = common.find('.', dot + 1))
     if (known_behind(dot + 1) > known_behind(best)) best = dot + 1;
-  files_.set_prefix(std::string(common.substr(0, best)));
-  return files_.prefix();
+  prefix_ = common.substr(0, best);
 }
 
 std::vector<char> Checkpoint::load(const Value& weight) const {
@@ -193,7 +194,7 @@ void Checkpoint::load(const Value& weight, std::span<char> bytes) const {
   const WeightSource& source = *weight.source;
   auto numbers = [&, used = std::size_t{0}](const std::string& name) mutable {
     if (used == memory_.size()) memory_.emplace_back();
-    return Numbers(files_, *files_.find(name), memory_[used++]);
+    return Numbers(*find(name), memory_[used++]);
   };
   std::vector<Numbers> tensors, added;
   for (const WeightSource::Below& tensor : source.tensors()) tensors.push_back(numbers(tensor.name));
@@ -201,7 +202,7 @@ void Checkpoint::load(const Value& weight, std::span<char> bytes) const {
   const bool transposed = source.layout == WeightSource::Layout::transposed;
   const std::int64_t file_rows = source.rows == 0 ? source.all_rows() : source.rows;
   const std::int64_t length = transposed ? source.file[0] : weight.elements() / file_rows;
-  const float factor = factor_of(files_, source);
+  const float factor = factor_of(*this, source);
   parallel_for_memory(weight.elements() / length, std::max<std::int64_t>(1, kGrain / length),
                       [&](std::int64_t begin, std::int64_t end) {
                         std::vector<float> row(static_cast<std::size_t>(length)), more(row.size());

@@ -1,4 +1,5 @@
-#include "bench/pipeline/checkpoint_files.h"
+// The files of a checkpoint.
+#include "bench/pipeline/checkpoint.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -121,16 +122,16 @@ std::string variant_beside(const fs::path& file) {
   return "";
 }
 
-CheckpointFiles::CheckpointFiles(const fs::path& path, std::string_view part) : path_(checkpoint_file(path, part)) {
+Checkpoint::Checkpoint(const fs::path& path, std::string_view part) : path_(checkpoint_file(path, part)) {
   if (is_index(path_)) {
     open_shards();
     return;
   }
   files_.push_back(open_or_say_kind(path_));
-  for (const FileTensor& tensor : files_.back()->tensors()) places_[tensor.name] = {files_.back().get(), &tensor};
+  for (const FileTensor& tensor : files_.back()->tensors()) tensors_[tensor.name] = {files_.back().get(), &tensor};
 }
 
-void CheckpointFiles::open_shards() {
+void Checkpoint::open_shards() {
   Index index = read_index(path_);
   const auto complain = [&](std::string what) { index.complaints.push_back(std::move(what)); };
   for (const auto& [shard, names] : index.shards) {
@@ -156,7 +157,7 @@ void CheckpointFiles::open_shards() {
       there.insert(tensor.name);
       if (!said.contains(tensor.name))
         complain(fmt::format("tensor '{}' is in {}, where the index does not have it", tensor.name, shard));
-      places_[tensor.name] = {files_.back().get(), &tensor};
+      tensors_[tensor.name] = {files_.back().get(), &tensor};
     }
     for (const std::string& name : names)
       if (!there.contains(name)) complain(fmt::format("tensor '{}' is not in {}", name, shard));
@@ -166,25 +167,16 @@ void CheckpointFiles::open_shards() {
                                    first_lines(index.complaints, kMostFaults)));
 }
 
-std::vector<const FileTensor*> CheckpointFiles::tensors() const {
+std::vector<const FileTensor*> Checkpoint::tensors() const {
   std::vector<const FileTensor*> all;
   for (const auto& file : files_)
     for (const FileTensor& tensor : file->tensors()) all.push_back(&tensor);
   return all;
 }
 
-const FileTensor* CheckpointFiles::find(std::string_view name) const {
-  const auto place = prefix_.empty() ? places_.find(name) : places_.find(prefix_ + std::string(name));
-  return place == places_.end() ? nullptr : place->second.tensor;
-}
-
-void CheckpointFiles::read(const FileTensor& tensor, std::span<std::byte> bytes) const {
-  places_.at(tensor.name).file->read(tensor, bytes);
-}
-
-void CheckpointFiles::scan(const FileTensor& tensor,
-                           const std::function<void(std::span<const std::byte>)>& take) const {
-  places_.at(tensor.name).file->scan(tensor, take);
+const StoredTensor* Checkpoint::find(std::string_view name) const {
+  const auto found = prefix_.empty() ? tensors_.find(name) : tensors_.find(prefix_ + std::string(name));
+  return found == tensors_.end() ? nullptr : &found->second;
 }
 
 std::vector<fs::path> files_of_checkpoint(const fs::path& path, std::string_view part) {

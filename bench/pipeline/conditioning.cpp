@@ -8,7 +8,6 @@
 #include <stdexcept>
 
 #include "bench/pipeline/network_tensors.h"
-#include "kernels/core/listed.h"
 
 namespace noisefloor::pipeline {
 namespace {
@@ -51,30 +50,15 @@ Conditioning::Conditioning(const std::string& path, const NetworkInfo& info, boo
                                    command_for(info)));
   std::vector<std::string> known = tensors_of(info, true);
   known.emplace_back(kLatents);
-  for (const FileTensor& given : file_.tensors())
-    if (std::find(known.begin(), known.end(), given.name) == known.end())
-      throw InvalidInput(
-          fmt::format("{}: {} takes no tensor {}; it takes {}", path, info.name, given.name, listed(known, "and")));
+  require_known(file_, path, info, known);
 }
 
-Sizes Conditioning::sizes(Sizes asked) const {
-  const Network own = info_->build({});
-  const std::int64_t times = *info_->decoder == '\0' ? 1 : require_network(info_->decoder).enlarges;
-  const auto agree = [&](const char* option, std::int64_t& size, std::int64_t there, std::int64_t unit) {
-    if (size != 0 && size != there)
-      throw InvalidInput(fmt::format("--size {}={}: {} has {}", option, size * unit, path_, there * unit));
-    size = there;
+Sizes Conditioning::sizes(const Sizes& asked) const {
+  const auto tensor_of = [&](std::string_view input) {
+    const auto told = std::ranges::find(info_->conditioning, input, &Conditioned::input);
+    return told == info_->conditioning.end() ? nullptr : &tensor(told->tensor);
   };
-  // Tensors of another shape are read() to refuse.
-  for (const Conditioned& one : info_->conditioning) {
-    const InputKind kind = input_of(own, one).kind;
-    const std::vector<std::int64_t>& shape = tensor(one.tensor).shape;
-    if (kind == InputKind::text && shape.size() == 3) agree("tokens", asked.tokens, shape[1], 1);
-    if (kind != InputKind::image || shape.size() != 4) continue;
-    agree("height", asked.height, shape[2], times);
-    agree("width", asked.width, shape[3], times);
-  }
-  return asked;
+  return sizes_of_inputs(*info_, asked, tensor_of, path_, /*of_pictures=*/true);
 }
 
 std::vector<double> Conditioning::rows_of(const NetworkTensor& input, const Network& network, const char* name,

@@ -23,7 +23,7 @@ class Conditioning {
 
   // What the network is built for: `asked`, and where that has a 0, what the file's text and pictures say. Throws
   // InvalidInput where they contradict each other.
-  Sizes sizes(Sizes asked) const;
+  Sizes sizes(const Sizes& asked) const;
   // Reads them. Throws InvalidInput on tensors of another shape: each has a row a picture, or one for all; pictures
   // are [n, channels, height, width], and latents (the first noise, optional) [count, channels, height, width], of
   // videos [count, frames, channels, height, width].

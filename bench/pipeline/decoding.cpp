@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "bench/pipeline/memory_need.h"
 #include "bench/pipeline/pictures.h"
 
 namespace noisefloor::pipeline {

@@ -28,42 +28,51 @@ std::vector<int> labels_of(const SampleArguments& asked, const Network& network)
   return labels;
 }
 
-void require_png_fits(const char* option, const std::string& file, const Picture& picture, const char* advice) {
-  const std::int64_t bytes = png_bytes(picture.width, picture.height, picture.channels);
-  if (!file.empty() && bytes > kMostPngBytes)
-    throw InvalidInput(fmt::format("{} {}: {} x {} pixels are {} bytes, but a PNG of ours has {} at most; {}", option,
-                                   file, picture.width, picture.height, bytes, kMostPngBytes, advice));
-}
-
-// Pictures one behind the other, which are kept until all are there.
-void require_animation_fits(const char* option, const std::string& file, std::int64_t frames, const Picture& grid,
-                            const char* advice) {
-  if (const std::int64_t bytes = grid.width * grid.height * grid.channels;
-      !file.empty() && bytes > kMostFrameBytes / frames)
-    throw InvalidInput(fmt::format("{} {}: {} frames of {} x {} pixels are {} bytes to keep, more than 2^32; {}",
-                                   option, file, frames, grid.width, grid.height, frames * bytes, advice));
-}
-
-void require_gif_fits(const SampleRequest& request, std::int64_t numbers, const Picture& grid) {
-  const std::string& gif = request.asked.gif;
-  if (std::max(grid.width, grid.height) > kMostGifPixels)
-    throw InvalidInput(
-        fmt::format("--gif {}: a grid of {} x {} pixels, but a GIF's sides have {} at most; lower --zoom or "
-                    "change --columns",
-                    gif, grid.width, grid.height, kMostGifPixels));
-  if (request.moves()) return;
-  const std::int64_t frames = request.frames_shown();
-  require_animation_fits("--gif", gif, frames, grid, "raise --every or lower --zoom or --count");
-  if (numbers > kMostFrameNumbers / frames)
-    throw InvalidInput(
-        fmt::format("--gif {}: {} steps of {} images are {} numbers to keep, more than 2^30; raise --every or lower "
-                    "--count",
-                    gif, frames, request.asked.count, frames * numbers));
-}
-
 ImageShape frame_of(ImageShape video) {
   video.frames = 1;
   return video;
+}
+
+// Throws where a file that is asked for would be larger than its format, or its pictures, which are kept until all are
+// there, larger than what is kept.
+void check_sizes(const SampleRequest& request, const Drawing& drawing) {
+  const SampleArguments& asked = request.asked;
+  const Picture grid = grid_outline(asked.count, frame_of(drawing.picture), drawing.columns, drawing.zoom);
+  const auto hold = [](const char* option, const std::string& file, bool fits, const std::string& otherwise) {
+    if (!fits) throw InvalidInput(fmt::format("{} {}: {}", option, file, otherwise));
+  };
+  const auto hold_png = [&](const char* option, const std::string& file, const Picture& picture, const char* advice) {
+    const std::int64_t bytes = png_bytes(picture.width, picture.height, picture.channels);
+    hold(option, file, bytes <= kMostPngBytes,
+         fmt::format("{} x {} pixels are {} bytes, but a PNG of ours has {} at most; {}", picture.width, picture.height,
+                     bytes, kMostPngBytes, advice));
+  };
+  const auto hold_frames = [&](const char* option, const std::string& file, std::int64_t frames, const char* advice) {
+    const std::int64_t bytes = grid.width * grid.height * grid.channels;
+    hold(option, file, bytes <= kMostFrameBytes / frames,
+         fmt::format("{} frames of {} x {} pixels are {} bytes to keep, more than 2^32; {}", frames, grid.width,
+                     grid.height, frames * bytes, advice));
+  };
+  if (!asked.out.empty()) {
+    hold_png("--out", asked.out, grid, "lower --zoom or --count");
+    hold_frames("--out", asked.out, std::max(drawing.picture.frames, asked.out_frames),
+                "lower --zoom, --count or the frames");
+  }
+  if (!asked.strip.empty())
+    hold_png(
+        "--strip", asked.strip,
+        grid_outline(request.batch() * request.frames_shown(), drawing.latents, request.frames_shown(), drawing.zoom),
+        "raise --every or lower --zoom or --batch");
+  if (asked.gif.empty()) return;
+  hold("--gif", asked.gif, std::max(grid.width, grid.height) <= kMostGifPixels,
+       fmt::format("a grid of {} x {} pixels, but a GIF's sides have {} at most; lower --zoom or change --columns",
+                   grid.width, grid.height, kMostGifPixels));
+  if (request.moves()) return;
+  const std::int64_t frames = request.frames_shown(), numbers = asked.count * drawing.latents.elements();
+  hold_frames("--gif", asked.gif, frames, "raise --every or lower --zoom or --count");
+  hold("--gif", asked.gif, numbers <= kMostFrameNumbers / frames,
+       fmt::format("{} steps of {} images are {} numbers to keep, more than 2^30; raise --every or lower --count",
+                   frames, asked.count, frames * numbers));
 }
 
 }  // namespace
@@ -77,16 +86,7 @@ Drawing::Drawing(const SampleRequest& request, const Network& network, const Ima
   columns = asked.columns > 0 ? asked.columns : network.classes == 10 && asked.count >= 10 ? 10 : side;
   columns = std::min(columns, asked.count);
   zoom = asked.zoom > 0 ? asked.zoom : std::max<std::int64_t>(1, 32 / std::max(picture.height, picture.width));
-
-  const Picture grid = grid_outline(asked.count, frame_of(picture), columns, zoom);
-  require_png_fits("--out", asked.out, grid, "lower --zoom or --count");
-  require_animation_fits("--out", asked.out, std::max(picture.frames, asked.out_frames), grid,
-                         "lower --zoom, --count or the frames");
-  if (!asked.strip.empty())
-    require_png_fits("--strip", asked.strip,
-                     grid_outline(request.batch() * request.frames_shown(), latents, request.frames_shown(), zoom),
-                     "raise --every or lower --zoom or --batch");
-  if (!asked.gif.empty()) require_gif_fits(request, asked.count * latents.elements(), grid);
+  check_sizes(request, *this);
 }
 
 std::vector<Picture> Drawing::grids(const Images& drawn) const {

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <stdexcept>
 
+#include "bench/measure/fixture.h"
 #include "kernels/core/alignment.h"
 #include "kernels/core/device.h"
 #include "networks/lifetimes.h"
@@ -21,15 +23,31 @@ Buffer allocate(Platform& platform, std::size_t bytes, const char* what) {
   }
 }
 
-bool given(const Value& value) {
-  return value.kind == Value::Kind::input || value.kind == Value::Kind::constant;
-}
-
 void upload_constant(Platform& platform, const Value& value, void* data) {
   std::vector<char> bytes(value.bytes());
   for (std::int64_t i = 0; i < value.elements(); ++i)
     store_element(value.dtype, bytes.data(), i, static_cast<double>(i % value.period));
   platform.upload(data, bytes.data(), bytes.size());
+}
+
+struct Need {
+  std::size_t workspace = 0, prepared = 0;
+};
+
+// Of the variant that runs the node, or the most of all that may.
+std::optional<Need> need_of(const Node& node, const AnyVariant* runs, const PlatformDescription& platform) {
+  std::optional<Need> most;
+  for (const AnyVariant& variant : node.op->variants) {
+    if ((variant.kind == Kind::host) != platform.is_host || !variant.built ||
+        !variant.can_run(node.problem, node.dtype))
+      continue;
+    const Need need{variant.workspace_bytes(node.problem, node.dtype, platform.info),
+                    variant.prepared_bytes(node.problem, node.dtype)};
+    if (&variant == runs) return need;
+    const Need before = most.value_or(Need{});
+    most = {std::max(before.workspace, need.workspace), std::max(before.prepared, need.prepared)};
+  }
+  return most;
 }
 
 }  // namespace
@@ -67,21 +85,17 @@ Executor::Executor(Platform& platform, const Network& network, const Weights& we
   const Placement placement = place(lifetimes);
   activations_ = allocate(platform, placement.bytes, "the activations");
   workspace_ = allocate(platform, workspace, "the workspaces");
-  std::size_t input_bytes = 0;
-  for (const Value& value : graph.values())
-    if (given(value)) input_bytes += aligned(value.bytes());
-  inputs_ = allocate(platform, input_bytes, "the inputs");
-  std::size_t offset = 0;
+  inputs_ = lay_out({Value::Kind::input, Value::Kind::constant}, "the inputs");
+  weights_ = lay_out({Value::Kind::weight}, "the weights");
   for (ValueId id = 0; id < graph.values().size(); ++id) {
-    if (graph[id].kind == Value::Kind::activation)
+    const Value& value = graph[id];
+    if (value.kind == Value::Kind::activation)
       pointers_[id] = static_cast<char*>(activations_.data()) + placement.offsets[id];
-    if (!given(graph[id])) continue;
-    pointers_[id] = static_cast<char*>(inputs_.data()) + offset;
-    offset += aligned(graph[id].bytes());
-    if (graph[id].kind == Value::Kind::constant) upload_constant(platform, graph[id], pointers_[id]);
+    if (value.kind == Value::Kind::constant) upload_constant(platform, value, pointers_[id]);
+    if (value.kind == Value::Kind::weight) weights.fill(platform, value, pointers_[id]);
   }
+  weights.filled();
   point_parts(0);
-  load_weights(weights);
   bytes_ = activations_.bytes() + workspace_.bytes() + inputs_.bytes() + weights_.bytes();
 
   for (Step& step : steps_) {
@@ -106,20 +120,19 @@ void Executor::point_parts(std::size_t call) {
                       part->first_of(call) * static_cast<std::int64_t>(size_of(graph[id].dtype));
 }
 
-void Executor::load_weights(const Weights& weights) {
+// Memory for all values of some kinds, one behind the other.
+Buffer Executor::lay_out(std::initializer_list<Value::Kind> kinds, const char* what) {
   const Graph& graph = network_->graph;
-  std::size_t total = 0;
-  for (const Value& value : graph.values())
-    if (value.kind == Value::Kind::weight) total += aligned(value.bytes());
-  weights_ = allocate(*platform_, total, "the weights");
-  std::size_t offset = 0;
-  for (ValueId id = 0; id < graph.values().size(); ++id) {
-    if (graph[id].kind != Value::Kind::weight) continue;
-    pointers_[id] = static_cast<char*>(weights_.data()) + offset;
-    weights.fill(*platform_, graph[id], pointers_[id]);
-    offset += aligned(graph[id].bytes());
-  }
-  weights.filled();
+  std::size_t bytes = 0;
+  std::vector<std::pair<ValueId, std::size_t>> offsets;
+  for (ValueId id = 0; id < graph.values().size(); ++id)
+    if (std::ranges::find(kinds, graph[id].kind) != kinds.end()) {
+      offsets.emplace_back(id, bytes);
+      bytes += aligned(graph[id].bytes());
+    }
+  Buffer buffer = allocate(*platform_, bytes, what);
+  for (const auto& [id, offset] : offsets) pointers_[id] = static_cast<char*>(buffer.data()) + offset;
+  return buffer;
 }
 
 void Executor::set_labels(std::span<const int> labels) {
@@ -195,11 +208,46 @@ Status Executor::launch_those(bool of_each_call, bool shallow) {
 }
 
 Status Executor::enqueue_call(bool shallow, std::size_t call) {
-  if (shallow && !network_->kept) throw std::logic_error("a shallow call of a network that keeps nothing");
-  if (network_->hoisted_levels > 0 && call >= static_cast<std::size_t>(network_->hoisted_levels))
-    throw std::logic_error("a call behind those whose levels were embedded ahead");
   point_parts(call);
   return launch_those(true, shallow);
+}
+
+std::size_t trial_bytes(const Op& op, const AnyProblem& problem, DType dtype) {
+  std::size_t bytes = Fixture::kGuardBytes;
+  for (const TensorSpec& spec : op.tensors(problem, dtype)) {
+    bytes += aligned(spec.bytes()) + Fixture::kGuardBytes;
+    if (spec.role != Role::in) bytes += spec.bytes();
+  }
+  return bytes;
+}
+
+std::optional<std::size_t> executor_bytes(const Network& network, const PlatformDescription& platform,
+                                          const VariantOf& variant_of) {
+  const Graph& graph = network.graph;
+  std::size_t held =
+                  place(activation_lifetimes(graph, network.output_values(), nodes_of_each_call(network), network.kept))
+                      .bytes,
+              workspace = 0, measuring = 0;
+  for (const Value& value : graph.values())
+    if (value.kind != Value::Kind::activation && value.kind != Value::Kind::unread) held += aligned(value.bytes());
+  std::set<ProblemId> measured;
+  for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
+    const Node& node = graph.nodes()[i];
+    const std::optional<Need> need = need_of(node, variant_of(i), platform);
+    if (!need) return std::nullopt;
+    workspace = std::max(workspace, need->workspace);
+    held += aligned(need->prepared);
+    if (measured.insert(problem_id(node)).second)
+      measuring = std::max(measuring, trial_bytes(*node.op, node.problem, node.dtype) + need->workspace +
+                                          Fixture::kGuardBytes + need->prepared);
+  }
+  return std::max(held + aligned(workspace), measuring);
+}
+
+std::size_t bytes_for_networks(Platform& platform) {
+  constexpr std::size_t kDeviceReserve = std::size_t{256} << 20;
+  const std::size_t free = platform.free_bytes();
+  return free - (platform.description().is_host ? 0 : std::min(kDeviceReserve, free));
 }
 
 }  // namespace noisefloor::pipeline

@@ -5,10 +5,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <numeric>
 
 #include "bench/measure/oracle.h"
-#include "bench/pipeline/memory_need.h"
 #include "kernels/core/fields.h"
 #include "kernels/core/listed.h"
 #include "kernels/q_sample/q_sample.h"
@@ -65,8 +63,7 @@ FrameStream::FrameStream(Platform& platform, Executor& network, const SamplingOp
 std::size_t FrameStream::bytes(const Network& network, const SamplingOptions& options) {
   const auto latents = static_cast<std::size_t>(network.batch * network.image.elements()) * sizeof(float);
   const std::size_t levels = static_cast<std::size_t>(network.batch) * sizeof(q_sample::Level);
-  return sampler_bytes(network, options) +
-         std::max(2 * (latents + levels), SolverProblem(mixing_problem(network)).trial_bytes());
+  return sampler_bytes(network, options) + std::max(2 * (latents + levels), trial_bytes(mixing_problem(network)));
 }
 
 void FrameStream::begin(std::span<const int> labels, const std::vector<float>& x0) {
@@ -118,20 +115,6 @@ StreamRequest::StreamRequest(const SampleArguments& asked, int frame_steps, doub
       frame(frame_options(first, frame_steps, strength)),
       steps(plan_steps(frame, first.row())),
       blend(replaced) {}
-
-double FrameTimes::quantile(double part) const {
-  std::vector<double> sorted(ms);
-  std::sort(sorted.begin(), sorted.end());
-  return sorted.at(static_cast<std::size_t>(std::ceil(part * static_cast<double>(sorted.size()))) - 1);
-}
-
-double FrameTimes::seconds() const {
-  return std::accumulate(ms.begin(), ms.end(), 0.0) / 1e3;
-}
-
-std::int64_t FrameTimes::later_than(double deadline_ms) const {
-  return std::count_if(ms.begin(), ms.end(), [&](double one) { return one > deadline_ms; });
-}
 
 StreamPipeline::StreamPipeline(const StreamRequest& request, Device device)
     : models_(request.first, device, calls_of(request.steps)) {

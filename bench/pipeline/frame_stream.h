@@ -62,10 +62,6 @@ struct StreamRequest {
 struct FrameTimes {
   std::vector<double> ms;
   std::vector<float> last;  // frame
-
-  double quantile(double part) const;  // the least time that such a part of the frames does not exceed
-  double seconds() const;
-  std::int64_t later_than(double deadline_ms) const;
 };
 
 class StreamPipeline {

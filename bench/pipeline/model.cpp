@@ -7,7 +7,6 @@
 #include <map>
 #include <utility>
 
-#include "bench/pipeline/memory_need.h"
 #include "kernels/core/fields.h"
 #include "kernels/core/listed.h"
 

@@ -44,7 +44,8 @@ class Model {
 
   void check_weights();  // once; throws InvalidInput on weights that are not the network's
   const Plan& plan();    // likewise; measures what nobody knows
-  // On stderr, which checkpoint is read and how, where a user may not expect it; list_settings: also all that is ignored.
+  // On stderr, which checkpoint is read and how, where a user may not expect it; list_settings: also all that is
+  // ignored.
   void say_what_is_read() const;
 
   const ModelRequest request;

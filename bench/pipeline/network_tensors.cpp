@@ -44,15 +44,6 @@ const FileTensor& require_tensor(const SafetensorsFile& file, const std::string&
   throw InvalidInput(fmt::format("{} has no tensor '{}' ({}); it has {}", path, name, what, fmt::join(names, ", ")));
 }
 
-void require_known(const SafetensorsFile& file, const std::string& path, const Network& network) {
-  std::vector<std::string> known;
-  for (const NetworkTensor& input : network.inputs) known.emplace_back(input.name);
-  for (const FileTensor& tensor : file.tensors())
-    if (std::find(known.begin(), known.end(), tensor.name) == known.end())
-      throw InvalidInput(fmt::format("{}: {} takes no tensor {}; it takes {}", path, network.name(), tensor.name,
-                                     listed(known, "and")));
-}
-
 constexpr const char* kImages = "images [n, channels, height, width]";
 constexpr const char* kVideos = "videos [n, frames, channels, height, width]";
 
@@ -153,20 +144,24 @@ Sizes latents_of_pictures(const NetworkInfo& info, Sizes sizes) {
   return sizes;
 }
 
-Sizes sizes_of_inputs(const NetworkInfo& info, const Sizes& asked, std::span<const FileTensor> tensors,
-                      const std::string& path) {
+Sizes sizes_of_inputs(const NetworkInfo& info, const Sizes& asked, const TensorOf& tensor_of, const std::string& path,
+                      bool of_pictures) {
   (void)info.resolved(asked);
   Sizes sizes = asked;
   for (const NetworkTensor& input : info.build({}).inputs) {
-    const auto tensor =
-        std::find_if(tensors.begin(), tensors.end(), [&](const FileTensor& one) { return one.name == input.name; });
-    if (tensor == tensors.end() || tensor->shape.size() != input.shape.size()) continue;
+    const FileTensor* tensor = tensor_of(input.name);
+    if (tensor == nullptr) continue;
+    const std::vector<std::int64_t>& shape = tensor->shape;
+    const bool frame = input.kind == InputKind::image && shape.size() == 4;  // for all of a video's
+    if (!frame && shape.size() != input.shape.size()) continue;
     for (const auto& [field, from_last] : sizes_in(info, input.kind)) {
-      const std::int64_t there = tensor->shape[tensor->shape.size() - from_last];
-      const std::string where = fmt::format("{}: tensor {} is [{}]", path, input.name, fmt::join(tensor->shape, ", "));
+      if (from_last == shape.size()) continue;  // a frame's pictures are no frames
+      const std::int64_t there = shape[shape.size() - from_last];
+      const std::int64_t unit = of_pictures && input.kind == InputKind::image ? enlarges(info) : 1;
+      const std::string where = fmt::format("{}: tensor {} is [{}]", path, tensor->name, fmt::join(shape, ", "));
       if (asked.*field.size != 0 && asked.*field.size != there)
-        throw InvalidInput(fmt::format("{}, of {} {}, which contradicts --size {}={}", where, field.name, there,
-                                       field.name, asked.*field.size));
+        throw InvalidInput(fmt::format("{}, of {} {}, which contradicts --size {}={}", where, field.name, there * unit,
+                                       field.name, asked.*field.size * unit));
       if (there < 1 || there > field.most)
         throw InvalidInput(fmt::format("{}: {} {} is out of range (1 to {})", where, field.name, there, field.most));
       Sizes one;
@@ -181,6 +176,14 @@ Sizes sizes_of_inputs(const NetworkInfo& info, const Sizes& asked, std::span<con
   return sizes;
 }
 
+void require_known(const SafetensorsFile& file, const std::string& path, const NetworkInfo& info,
+                   const std::vector<std::string>& known) {
+  for (const FileTensor& tensor : file.tensors())
+    if (std::ranges::find(known, tensor.name) == known.end())
+      throw InvalidInput(
+          fmt::format("{}: {} takes no tensor {}; it takes {}", path, info.name, tensor.name, listed(known, "and")));
+}
+
 std::int64_t images_in(const SafetensorsFile& file, const std::string& path, const NetworkInfo& info) {
   file.require_layout(kChannelsFirst);
   const FileTensor& x = require_tensor(file, path, "x", images_of(info));
@@ -191,7 +194,9 @@ std::int64_t images_in(const SafetensorsFile& file, const std::string& path, con
 }
 
 std::vector<std::vector<char>> inputs_in(const SafetensorsFile& file, const std::string& path, const Network& network) {
-  require_known(file, path, network);
+  std::vector<std::string> known;
+  for (const NetworkTensor& input : network.inputs) known.emplace_back(input.name);
+  require_known(file, path, *network.info, known);
   std::vector<std::vector<char>> inputs;
   for (const NetworkTensor& input : network.inputs) inputs.push_back(input_in(file, path, network, input));
   return inputs;

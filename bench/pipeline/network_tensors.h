@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench/tensors/safetensors.h"
@@ -52,12 +54,17 @@ PictureSides picture_sides(const NetworkInfo& info);
 Sizes latents_of_pictures(const NetworkInfo& info, Sizes pictures);
 
 // The sizes of a call on a user's tensors: those asked for, and where none is (0), those of the tensors: images [n,
-// channels, height, width], of videos [n, frames, channels, height, width], and text [n, tokens]. A tensor that is not
-// in the file, or has another number of dimensions, is for the caller to complain of. Throws InvalidInput, with file
-// and tensor, where the two contradict each other, or the network does not take such sizes.
-Sizes sizes_of_inputs(const NetworkInfo& info, const Sizes& asked, std::span<const FileTensor> tensors,
-                      const std::string& path);
+// channels, height, width], of videos [n, frames, channels, height, width] (or one for all frames), and text [n,
+// tokens]. What `tensor_of` an input's name has not, or has with another number of dimensions, is for the caller to
+// complain of. Throws InvalidInput, with file and tensor, where the two contradict each other (`of_pictures`: in pixels
+// of what is drawn), or the network does not take such sizes.
+using TensorOf = std::function<const FileTensor*(std::string_view input)>;
+Sizes sizes_of_inputs(const NetworkInfo& info, const Sizes& asked, const TensorOf& tensor_of, const std::string& path,
+                      bool of_pictures = false);
 
+// Throws InvalidInput that names a tensor of the file which is none of `known`.
+void require_known(const SafetensorsFile& file, const std::string& path, const NetworkInfo& info,
+                   const std::vector<std::string>& known);
 // How many images a file has for a call: the rows of x. Throws InvalidInput where it has no such tensor.
 std::int64_t images_in(const SafetensorsFile& file, const std::string& path, const NetworkInfo& info);
 // All inputs of a network, in the layout and dtype that they are uploaded in. Throws InvalidInput that names file and

@@ -26,7 +26,6 @@ std::unique_ptr<Conditioning> conditioning_of(SampleRequest& request) {
   if (row.conditioning.empty()) return nullptr;
   auto conditioning = std::make_unique<Conditioning>(request.asked.conditioning, row, request.guided());
   request.sizes = conditioning->sizes(request.sizes);
-  (void)row.resolved(request.sizes);
   return conditioning;
 }
 

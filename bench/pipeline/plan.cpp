@@ -73,50 +73,49 @@ struct Chosen {
 };
 
 // Chooses the fastest correct implementation of a pool.
-class Chooser {
- public:
-  Chooser(Platform& platform, const Suite& nodes, Pool pool, KnownTimes& known)
-      : platform_(&platform),
-        nodes_(&nodes),
-        pool_(pool),
-        known_(&known),
-        library_us_(pool == Pool::fastest ? edge_behind_a_library_us(platform) : 0) {}
+struct Chooser {
+  Platform& platform;
+  const Suite& nodes;
+  KnownTimes& known;
+  double library_us;  // beside a library's own time
+  int measured = 0;
+  bool out_of_memory = false;  // an implementation was out of the last problem for want of memory alone
 
   // nullopt when none runs the problem; `refusals` says why.
-  std::optional<Chosen> choose(const CountedProblem& problem, std::vector<std::string>& refusals) {
-    out_of_memory_ = false;
+  std::optional<Chosen> choose(const CountedProblem& problem, Pool pool, std::vector<std::string>& refusals) {
+    const bool host = platform.description().is_host;
     std::vector<ImplementationPtr> able;
-    for (const ImplementationPtr& implementation : entry_of(*nodes_, problem.op->name).implementations) {
-      if (!in_pool(*implementation, pool_, platform_->description().is_host)) continue;
-      if (const auto row = why_not(*platform_, case_of(*nodes_, problem, implementation)))
+    for (const ImplementationPtr& implementation : entry_of(nodes, problem.op->name).implementations) {
+      if (!in_pool(*implementation, pool, host)) continue;
+      if (const auto row = why_not(platform, case_of(nodes, problem, implementation)))
         refusals.push_back(implementation->name + ": " + row->reason);
       else
         able.push_back(implementation);
     }
     if (able.size() == 1 && able.front()->own()) return Chosen{able.front(), {}};
-    if (pool_ == Pool::tiled && !able.empty()) {
+    if (pool == Pool::tiled && !able.empty()) {
       const auto tiled = std::ranges::find_if(able, [](const auto& one) { return one->is(Kind::tiled); });
       return Chosen{tiled == able.end() ? able.front() : *tiled, {}};
     }
     // One a problem: its tensors go when the choice is made.
-    CaseRunner runner(*platform_, nullptr, quick(platform_->description().is_host));
+    CaseRunner runner(platform, nullptr, quick(host));
     std::optional<Chosen> best;
     double best_us = 0;
     int own_timed = 0;
     // Variants have their best last: begun with it, the slow ones are recognised by one launch.
     for (auto implementation = able.rbegin(); implementation != able.rend(); ++implementation) {
-      const Case test_case = case_of(*nodes_, problem, *implementation);
+      const Case test_case = case_of(nodes, problem, *implementation);
       const bool own = (*implementation)->own();
       const bool hopeless = best && (*implementation)->is(Kind::naive) &&
                             test_case.entry->workload->cost(test_case.problem, problem.dtype).flops > kHopelessFlops;
-      if (own && (hopeless || own_timed >= kOwnTrials) && known_->find(test_case.id()) == nullptr) continue;
+      if (own && (hopeless || own_timed >= kOwnTrials) && known.find(test_case.id()) == nullptr) continue;
       const KnownTimes::Entry entry = time(runner, test_case, best ? best->warm_us : std::nullopt);
       if (!entry.warm_us) {
         refusals.push_back((*implementation)->name + ": " + entry.why_not);
         continue;
       }
       if (own) ++own_timed;
-      const double in_network_us = *entry.warm_us + (own ? 0 : library_us_);
+      const double in_network_us = *entry.warm_us + (own ? 0 : library_us);
       if (best && in_network_us >= best_us) continue;
       best = Chosen{*implementation, entry.warm_us};
       best_us = in_network_us;
@@ -124,30 +123,15 @@ class Chooser {
     return best;
   }
 
-  int measured() const { return measured_; }
-  // Whether an implementation was out of the last problem for want of memory alone: with a smaller batch it may do.
-  bool out_of_memory() const { return out_of_memory_; }
-
- private:
   KnownTimes::Entry time(CaseRunner& runner, const Case& test_case, std::optional<double> to_beat) {
-    if (const KnownTimes::Entry* entry = known_->find(test_case.id())) return *entry;
-    ++measured_;
+    if (const KnownTimes::Entry* entry = known.find(test_case.id())) return *entry;
+    ++measured;
     const CaseResult result = runner.run(test_case, to_beat);
     if (result.device_lost) throw DeviceError(result.row.reason, true);
-    if (result.row.status == Outcome::out_of_memory) {  // others may do with less, this one at another time too
-      out_of_memory_ = true;
-      return {std::nullopt, result.row.reason};
-    }
-    return known_->add(result.row);
+    if (result.row.status != Outcome::out_of_memory) return known.add(result.row);
+    out_of_memory = true;  // others may do with less, this one at another time, or with a smaller batch
+    return {std::nullopt, result.row.reason};
   }
-
-  Platform* platform_;
-  const Suite* nodes_;
-  Pool pool_;
-  KnownTimes* known_;
-  double library_us_;
-  int measured_ = 0;
-  bool out_of_memory_ = false;
 };
 
 // And with them all others of ours in PTX for sm_90a.
@@ -195,16 +179,16 @@ Plan::Plan(Platform& platform, const Suite& nodes, const std::vector<CountedProb
       open.push_back(&problem);
       continue;
     }
+    const auto refuse = [&](const std::string& why) {
+      wrong.push_back(fmt::format("{} {}: {}", problem.op->name, problem.text, why));
+    };
     const ImplementationPtr chosen = entry_of(nodes, problem.op->name).find(entry->second);
     if (chosen == nullptr)
-      wrong.push_back(
-          fmt::format("{} {}: this build has no variant {}", problem.op->name, problem.text, entry->second));
+      refuse("this build has no variant " + entry->second);
     else if (chosen->in_worker)
-      wrong.push_back(fmt::format("{} {}: {} runs in a program of its own and cannot be launched here",
-                                  problem.op->name, problem.text, chosen->name));
+      refuse(chosen->name + " runs in a program of its own and cannot be launched here");
     else if (const auto row = why_not(platform, case_of(nodes, problem, chosen)))
-      wrong.push_back(
-          fmt::format("{} {}: {} cannot run here: {}", problem.op->name, problem.text, chosen->name, row->reason));
+      refuse(chosen->name + " cannot run here: " + row->reason);
     else
       choices_[problem_id(problem)] = chosen;
   }
@@ -219,20 +203,21 @@ Plan::Plan(Platform& platform, const Suite& nodes, const std::vector<CountedProb
   const Pool pool = asked.value_or(Pool::fastest);
   KnownTimes nothing;
   KnownTimes& known = options.known != nullptr ? *options.known : nothing;
-  Chooser chooser(platform, nodes, pool, known), own(platform, nodes, Pool::own, known);
+  Chooser chooser{platform, nodes, known, pool == Pool::fastest ? edge_behind_a_library_us(platform) : 0};
   const bool chatty = !platform.description().is_host && pool != Pool::naive && pool != Pool::tiled;
   for (std::size_t i = 0; i < open.size(); ++i) {
     const CountedProblem& problem = *open[i];
     std::vector<std::string> refusals;
-    std::optional<Chosen> best = chooser.choose(problem, refusals);
+    chooser.out_of_memory = false;
+    std::optional<Chosen> best = chooser.choose(problem, pool, refusals);
     if (!best && pool == Pool::baseline) {
-      best = own.choose(problem, refusals);
+      best = chooser.choose(problem, Pool::own, refusals);
       if (best) fallbacks_[problem.op->name] += problem.count;
     }
     if (!best) {
       const std::string why = fmt::format("nothing here runs {} {} {}:\n  {}", problem.op->name,
                                           to_string(problem.dtype), problem.text, fmt::join(refusals, "\n  "));
-      if (chooser.out_of_memory() || own.out_of_memory()) throw OutOfMemory(why);
+      if (chooser.out_of_memory) throw OutOfMemory(why);
       throw InvalidInput(why);
     }
     if (chatty)
@@ -242,7 +227,7 @@ Plan::Plan(Platform& platform, const Suite& nodes, const std::vector<CountedProb
     choices_[problem_id(problem)] = best->implementation;
     if (best->warm_us) warm_us_[problem_id(problem)] = *best->warm_us;
   }
-  measured_ = chooser.measured() + own.measured();
+  measured_ = chooser.measured;
   if (named && !open.empty()) write_plan(options.source, entries);
   if (!fallbacks_.empty()) fmt::print(stderr, "plan baseline: {}\n", fallback_text());
 }

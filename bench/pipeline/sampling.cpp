@@ -5,7 +5,6 @@
 #include <cmath>
 #include <utility>
 
-#include "bench/pipeline/memory_need.h"
 #include "kernels/q_sample/q_sample.h"
 
 namespace noisefloor::pipeline {
@@ -56,13 +55,9 @@ std::uint64_t first_noise_seed(std::uint64_t seed, std::int64_t image) {
 std::size_t sampler_bytes(const Network& network, const SamplingOptions& options) {
   std::size_t measuring = 0;
   for (const Half half : options.halves())
-    measuring = std::max(measuring, SolverProblem(step_problem(network, options, half)).trial_bytes());
+    measuring = std::max(measuring, trial_bytes(step_problem(network, options, half)));
   const std::size_t buffers = 4 + static_cast<std::size_t>(options.row().older) + (options.guidance_grows() ? 1 : 0);
   return buffers * latents_bytes(network) + StepTables::bytes(network, options) + measuring;
-}
-
-std::size_t SolverProblem::trial_bytes() const {
-  return pipeline::trial_bytes(*op, problem, DType::fp32);
 }
 
 q_sample::Problem mixing_problem(const Network& network, bool of_frames) {

@@ -44,10 +44,12 @@ class StepTables {
 struct SolverProblem {
   SolverProblem(const sampler_step::Problem& step) : op(find_op("sampler_step")), problem(step) {}
   SolverProblem(const q_sample::Problem& mixing) : op(find_op("q_sample")), problem(mixing) {}
-  std::size_t trial_bytes() const;  // that its measurement allocates
   const Op* op;
   AnyProblem problem;
 };
+inline std::size_t trial_bytes(const SolverProblem& solver) {
+  return trial_bytes(*solver.op, solver.problem, DType::fp32);
+}
 // x a + y b, of two levels an image, or a frame.
 q_sample::Problem mixing_problem(const Network& network, bool of_frames = false);
 

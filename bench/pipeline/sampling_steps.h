@@ -63,9 +63,9 @@ struct StepPlan {
 // or more.
 std::vector<StepPlan> plan_steps(const SamplingOptions& options, const networks::NetworkInfo& info);
 
-// In visited_levels.cpp. The levels that the steps begin at, and the one that the last ends at: karras from the largest
-// to the least that the network was trained at (or what is asked for), any other schedule at those of its timesteps
-// whose levels lie between them. Throws as plan_steps does.
+// The levels that the steps begin at, and the one that the last ends at: karras from the largest to the least that the
+// network was trained at (or what is asked for), any other schedule at those of its timesteps whose levels lie between
+// them. Throws as plan_steps does.
 std::vector<double> visited_sigmas(const SamplingOptions& options, const networks::NetworkInfo& info);
 // The training timestep that a network is told of a level, fractional between two of those that it was trained at:
 // between their logarithms, as diffusers has it, but in a straight line between two of its own schedule. 0 for a

@@ -1,4 +1,4 @@
-#include "bench/pipeline/checkpoint_files.h"
+#include "bench/pipeline/checkpoint.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -115,7 +115,7 @@ Breakdown example() {
 }
 
 TEST(Breakdown, SharesAreSumsOverOpsAndNodes) {
-  const auto ops = shares_by_op(example());
+  const auto ops = shares(example(), &LaunchLabel::op);
   ASSERT_EQ(ops.size(), 2u);
   EXPECT_EQ(ops[0].name, "conv2d");
   EXPECT_EQ(ops[0].launches, 3u);
@@ -128,7 +128,7 @@ TEST(Breakdown, SharesAreSumsOverOpsAndNodes) {
   EXPECT_DOUBLE_EQ(ops[0].time_of_warm_us, 25.5);
   EXPECT_EQ(ops[1].name, "groupnorm");
   EXPECT_DOUBLE_EQ(ops[1].overlap_us, 1);
-  const auto nodes = shares_by_node(example());
+  const auto nodes = shares(example(), &LaunchLabel::node);
   ASSERT_EQ(nodes.size(), 3u);
   EXPECT_EQ(nodes[0].name, "in");
   EXPECT_EQ(nodes[0].launches, 2u);

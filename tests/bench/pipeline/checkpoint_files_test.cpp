@@ -1,5 +1,5 @@
 // Checkpoints in one file and in shards: what is taken, and that all which is wrong is named at once.
-#include "bench/pipeline/checkpoint_files.h"
+#include "bench/pipeline/checkpoint.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,6 @@
 #include <fstream>
 #include <numeric>
 
-#include "bench/pipeline/checkpoint.h"
 #include "networks/graph.h"
 #include "tests/support/refusal.h"
 #include "tests/support/temporary_folder.h"
@@ -50,7 +49,7 @@ void write_two_shards(const fs::path& folder) {
 }
 
 std::string refusal(const fs::path& path) {
-  return refusal_of([&] { return CheckpointFiles(path).path(); });
+  return refusal_of([&] { return Checkpoint(path).path(); });
 }
 
 TEST(CheckpointFiles, AreOneFileAnIndexOrAFolder) {
@@ -58,18 +57,18 @@ TEST(CheckpointFiles, AreOneFileAnIndexOrAFolder) {
   write_two_shards(folder / "pipeline/unet");
   write_shard(folder / "one.safetensors", {"a", "b", "c"});
   for (const char* path : {"one.safetensors", "pipeline", "pipeline/unet", "pipeline/unet/."}) {
-    const CheckpointFiles files(folder / path);
+    const Checkpoint files(folder / path);
     ASSERT_EQ(files.tensors().size(), 3u) << path;
     EXPECT_EQ(files.find("d"), nullptr);
     ASSERT_NE(files.find("c"), nullptr);
-    const FileTensor& c = *files.find("c");
-    std::vector<std::byte> bytes(c.data.size());
-    files.read(c, bytes);
+    const auto& [file, tensor] = *files.find("c");
+    const FileTensor& c = *tensor;
+    const std::vector<std::byte> bytes = file->read(c);
     EXPECT_EQ(bytes.size(), 6 * size_of(*dtype_of_safetensors(c.dtype)));
     EXPECT_TRUE(std::ranges::equal(bytes, c.data));
   }
-  EXPECT_EQ(CheckpointFiles(folder / "pipeline").path(), folder / "pipeline" / "unet" / kIndex);
-  EXPECT_EQ(CheckpointFiles(folder / "pipeline/unet" / kIndex).tensors().size(), 3u);
+  EXPECT_EQ(Checkpoint(folder / "pipeline").path(), folder / "pipeline" / "unet" / kIndex);
+  EXPECT_EQ(Checkpoint(folder / "pipeline/unet" / kIndex).tensors().size(), 3u);
   EXPECT_EQ(files_of_checkpoint(folder / "pipeline").size(), 3u);
   EXPECT_EQ(files_of_checkpoint(folder / "one.safetensors"), std::vector{folder / "one.safetensors"});
 }
@@ -80,10 +79,10 @@ TEST(CheckpointFiles, OfAFolderArePlainOnesBeforeFp16) {
   for (const char* name : {"model.fp16.safetensors", "diffusion_pytorch_model.fp16.safetensors", "model.safetensors",
                            "diffusion_pytorch_model.safetensors"}) {
     write_shard(folder / name, {"a"});
-    EXPECT_EQ(CheckpointFiles(folder.path()).path().filename(), name);
+    EXPECT_EQ(Checkpoint(folder.path()).path().filename(), name);
   }
   write_two_shards(folder.path());
-  EXPECT_EQ(CheckpointFiles(folder.path()).path().filename(), kIndex);
+  EXPECT_EQ(Checkpoint(folder.path()).path().filename(), kIndex);
   fs::create_directories(folder / "empty");
   expect_parts(refusal(folder / "empty"), {"empty is a folder without a checkpoint", "unet/", "model.safetensors"});
 }

@@ -1,5 +1,5 @@
 // A batch that does not fit is refused with the largest that does.
-#include "bench/pipeline/memory_need.h"
+#include "bench/pipeline/executor.h"
 
 #include <gtest/gtest.h>
 

@@ -45,7 +45,11 @@ FileTensor tensor(const char* name, std::vector<std::int64_t> shape) {
 }
 
 std::vector<std::int64_t> sizes(const NetworkInfo& info, const Sizes& asked, const std::vector<FileTensor>& tensors) {
-  const Sizes all = sizes_of_inputs(info, asked, tensors, "in.safetensors");
+  const auto tensor_of = [&](std::string_view input) {
+    const auto found = std::ranges::find(tensors, input, &FileTensor::name);
+    return found == tensors.end() ? nullptr : &*found;
+  };
+  const Sizes all = sizes_of_inputs(info, asked, tensor_of, "in.safetensors");
   return {all.height, all.width, all.frames, all.tokens};
 }
 
