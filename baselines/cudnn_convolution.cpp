@@ -20,8 +20,8 @@
 #include "kernels/conv2d/conv2d.h"
 #include "kernels/conv3d_temporal/conv3d_temporal.h"
 #include "kernels/conv_transpose2d/conv_transpose2d.h"
-#include "kernels/core/alignment.h"
 #include "kernels/core/cuda_status.h"
+#include "kernels/core/device.h"
 #include "kernels/resample/resample.h"
 
 namespace noisefloor::cudnn {
@@ -155,12 +155,7 @@ template <class Definition, class Problem>
 std::unique_ptr<BaselineRun> run_of(const Shape& shape, const Definition& definition, const Problem& problem,
                                     DType dtype, const DeviceInfo& device, const Algorithms& earlier) {
   const auto bind = [&definition, problem](std::span<void* const> pointers) {
-    const auto tensors = definition.bind(problem, pointers);
-    convolution::Operands o;
-    o.x = tensors.x, o.w = tensors.w, o.bias = tensors.bias, o.y = tensors.y;
-    if constexpr (requires { tensors.residual; }) o.residual = tensors.residual;
-    if constexpr (requires { tensors.scale; }) o.scale = tensors.scale, o.shift = tensors.shift;
-    return o;
+    return definition.bind(problem, pointers);
   };
   static char any = 0;  // which operands a problem has is told by any address but null
   const convolution::Operands has =

@@ -4,7 +4,6 @@
 
 #include "kernels/attention/attention.h"
 #include "kernels/conv2d/conv2d.h"
-#include "kernels/conv2d/pointwise.h"
 #include "kernels/conv3d_temporal/conv3d_temporal.h"
 #include "kernels/conv_transpose2d/conv_transpose2d.h"
 #include "kernels/edm_precondition/edm_precondition.h"

@@ -4,7 +4,7 @@
 #include <numeric>
 #include <set>
 
-#include "kernels/core/alignment.h"
+#include "kernels/core/device.h"
 
 namespace noisefloor::networks {
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/core/alignment.h"
+#include "kernels/core/device.h"
 #include "kernels/core/op.h"
 #include "python/exchange.h"
 #include "python/with_python.h"

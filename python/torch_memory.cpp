@@ -2,7 +2,7 @@
 #include <array>
 #include <string>
 
-#include "kernels/core/alignment.h"
+#include "kernels/core/device.h"
 #include "python/device.h"
 #include "python/exchange.h"
 #include "python/queue.h"

@@ -41,23 +41,21 @@ bool taken_on_a_busier_host(const Ceilings& cached) {
   return now && *now < load - kLoaded;
 }
 
-void keep_in_cache(const fs::path& file, const Ceilings& ceilings, const CeilingsLog& log) {
+// Caches `measured`, with what `known` has higher.
+Ceilings kept(Ceilings measured, const Ceilings* known, const fs::path& file, const std::string& commit,
+              const CeilingsLog& log) {
+  measured.commit = commit;
+  for (Ceiling& row : measured.rows)
+    if (const Ceiling* before = known != nullptr ? known->find(row.name) : nullptr)
+      row.value = std::max(row.value, before->value);
   try {
     if (file.parent_path().empty()) throw std::runtime_error("neither XDG_CACHE_HOME nor HOME is set");
-    std::error_code error;
-    fs::create_directories(file.parent_path(), error);
-    if (error) throw std::runtime_error(fmt::format("{}: {}", file.parent_path().string(), error.message()));
-    write_ceilings(file, ceilings);
+    fs::create_directories(file.parent_path());
+    write_ceilings(file, measured);
   } catch (const std::exception& error) {
     log(fmt::format("warning: ceilings are not cached: {}", error.what()));
   }
-}
-
-// `measured`, but what `known` has higher.
-void take_higher(Ceilings& measured, const Ceilings& known) {
-  for (Ceiling& row : measured.rows)
-    if (const Ceiling* before = known.find(row.name); before != nullptr && before->value > row.value)
-      row.value = before->value;
+  return measured;
 }
 
 }  // namespace
@@ -129,19 +127,12 @@ Ceilings load_or_measure(int device, bool refresh, const std::string& commit, co
   Ceilings measured = device == kHostDevice             ? measure_host()
                       : process == CeilingsProcess::own ? measure_apart("/proc/self/exe", device, log, measure_gpu)
                                                         : measure_gpu();
-  measured.commit = commit;
-  if (known) take_higher(measured, *known);
-  keep_in_cache(file, measured, log);
-  return measured;
+  return kept(std::move(measured), known ? &*known : nullptr, file, commit, log);
 }
 
 Ceilings raise_host_ceilings(const Ceilings& known, const std::string& commit, const CeilingsLog& log,
                              const MeasureHost& measure_host) {
-  Ceilings measured = measure_host();
-  measured.commit = commit;
-  take_higher(measured, known);
-  keep_in_cache(cache_folder() / cache_file_name(host_identity()), measured, log);
-  return measured;
+  return kept(measure_host(), &known, cache_folder() / cache_file_name(host_identity()), commit, log);
 }
 
 }  // namespace noisefloor

@@ -64,7 +64,7 @@ void add_selection_options(CLI::App& command, SelectionOptions& options, const c
 void add_plugin_options(CLI::App& command, PluginOptions& options);
 
 // "host", a device number, or "" for device 0 where there is one and the host otherwise (said on stderr). For the host
-// the program may start again (openmp_waiting.h): nothing is opened or written before. Throws InvalidInput or
+// the program may start again (process_limits.h): nothing is opened or written before. Throws InvalidInput or
 // DeviceError.
 std::unique_ptr<Platform> open_platform(const std::string& device);
 // RunnerOptions::neighbour: this program once more, started when it is asked. None for the host.

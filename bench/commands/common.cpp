@@ -8,7 +8,6 @@
 
 #include "bench/commands/commands.h"
 #include "bench/measure/worker.h"
-#include "bench/platform/openmp_waiting.h"
 #include "bench/platform/process_limits.h"
 #include "bench/sweep/plugins.h"
 #include "bench/sweep/selection.h"

@@ -5,7 +5,7 @@
 
 #include "bench/commands/commands.h"
 #include "bench/commands/output_files.h"
-#include "bench/measure/case_row.h"
+#include "bench/measure/case_result.h"
 #include "bench/measure/case_runner.h"
 #include "bench/measure/pair.h"
 #include "bench/measure/worker.h"

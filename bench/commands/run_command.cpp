@@ -9,7 +9,7 @@
 #include "bench/commands/output_files.h"
 #include "bench/counters/nvtx.h"
 #include "bench/measure/bound_case.h"
-#include "bench/measure/case_row.h"
+#include "bench/measure/case_result.h"
 #include "bench/measure/case_runner.h"
 #include "bench/measure/worker.h"
 #include "bench/platform/build_info.h"
@@ -65,7 +65,7 @@ int profile(Platform& platform, const Task& task) {
     try {
       BoundCase bound(fixture, *implementation, &verifier);
       const Verdict verdict = verifier.verify(bound);
-      wrong = wrong || !verdict.correct;
+      wrong = wrong || !verdict.correct();
       platform.flush_cache();
       platform.synchronize();
       {
@@ -74,7 +74,7 @@ int profile(Platform& platform, const Task& task) {
         platform.synchronize();
       }
       ++launched;
-      fmt::print("{}: {}\n", test_case.id().name(), verdict.correct ? "launched" : "incorrect: " + verdict.reason);
+      fmt::print("{}: {}\n", test_case.id().name(), verdict.correct() ? "launched" : "incorrect: " + verdict.reason);
     } catch (const DeviceError&) {
       throw;
     } catch (const std::runtime_error& error) {  // a library that is missing or refuses, or memory

@@ -13,17 +13,15 @@
 #include <string>
 #include <vector>
 
-#include "bench/counters/metrics.h"
+#include "bench/counters/range_profiler.h"
 
 namespace noisefloor {
 
 class CounterConfig {
  public:
   // Needs no GPU. `availability` is the image of the counters that a device offers to this user, or empty. Keeps copies
-  // of the names. A metric that the chip does not have goes to `unknown`, and the others are configured; without that,
-  // throws CountersUnavailable, naming it. Throws that, too, where CUPTI does not know the chip.
-  CounterConfig(const std::string& chip, std::vector<std::uint8_t> availability, std::span<const Metric> wanted,
-                std::vector<std::string>* unknown = nullptr);
+  // of the names. Throws CountersUnavailable where CUPTI does not know the chip, or the chip not a metric, naming it.
+  CounterConfig(const std::string& chip, std::vector<std::uint8_t> availability, std::span<const Metric> wanted);
 
   const std::vector<std::string>& names() const { return names_; }          // ours
   const std::vector<std::string>& cupti_names() const { return metrics_; }  // CUPTI's, in the same order

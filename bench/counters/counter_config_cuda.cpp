@@ -86,20 +86,15 @@ void CounterConfig::Deinitialize::operator()(CUpti_Profiler_Host_Object* object)
 }
 
 CounterConfig::CounterConfig(const std::string& chip, std::vector<std::uint8_t> availability,
-                             std::span<const Metric> wanted, std::vector<std::string>* unknown)
+                             std::span<const Metric> wanted)
     : availability_(std::move(availability)), object_(host_object(chip, availability_)) {
   for (const Metric& one : wanted) {
-    if (knows(object_.get(), one.cupti)) {
-      names_.emplace_back(one.name);
-      metrics_.emplace_back(one.cupti);
-    } else if (unknown != nullptr) {
-      unknown->emplace_back(one.cupti);
-    } else {
+    if (!knows(object_.get(), one.cupti))
       throw CountersUnavailable(CounterStatus::unsupported_chip,
                                 fmt::format("the chip {} has no metric '{}' ({})", chip, one.cupti, one.name));
-    }
+    names_.emplace_back(one.name);
+    metrics_.emplace_back(one.cupti);
   }
-  if (names_.empty()) return;
   image_ = configured(object_.get(), cupti_pointers());
   passes_ = passes_of(image_);
 }
@@ -138,12 +133,6 @@ CounterConfig& counter_config(int device, CUcontext context, std::span<const Met
     found = configs.emplace(key, std::make_unique<CounterConfig>(chip_name(device), availability_of(context), wanted))
                 .first;
   return *found->second;
-}
-
-MetricCheck check_metrics(const std::string& chip, std::span<const Metric> wanted) {
-  MetricCheck result;
-  result.passes = CounterConfig(chip, {}, wanted, &result.unknown).passes();
-  return result;
 }
 
 }  // namespace noisefloor

@@ -18,38 +18,32 @@ constexpr std::array kMeanings = {
     Meaning{2, CounterStatus::no_device,
             "the device is not one that CUPTI knows; is the driver older than this CUPTI?"},
     Meaning{8, CounterStatus::failed, "CUPTI ran out of memory; free device or host memory and try again"},
-    Meaning{11, CounterStatus::failed, "this CUPTI does not implement the call; use the CUPTI of CUDA 13.0 or newer"},
-    Meaning{14, CounterStatus::busy,
-            "another use of CUPTI in this process excludes it; run without other profiling tools"},
+    Meaning{11, CounterStatus::failed, "this CUPTI does not implement the call; use that of CUDA 13.0 or newer"},
+    Meaning{14, CounterStatus::busy, "another use of CUPTI in this process excludes it; run without other profilers"},
     Meaning{17, CounterStatus::unsupported_chip, "a metric name is not known for this chip"},
     Meaning{26, CounterStatus::busy,
-            "another profiler holds the counters (Nsight Compute, Nsight Systems, DCGM's profiling metrics); stop it, "
-            "or pause "
-            "DCGM with `dcgmi profile --pause`, and try again"},
+            "another profiler holds the counters (Nsight, DCGM); stop it, or `dcgmi profile --pause`"},
     Meaning{27, CounterStatus::unsupported_device, "CUPTI does not support counters on this system"},
     Meaning{33, CounterStatus::unsupported_device,
-            "the GPU is virtualised and does not offer counters; use a GPU passed through whole"},
-    Meaning{35, CounterStatus::no_permission,
-            "counters need permission: run as root (in a container with --cap-add SYS_ADMIN), or let all users count "
-            "by loading "
-            "the kernel module with NVreg_RestrictProfilingToAdminUsers=0 "
-            "(https://developer.nvidia.com/ERR_NVGPUCTRPERM)"},
+            "the GPU is virtualised without counters; use one passed through whole"},
+    Meaning{
+        35, CounterStatus::no_permission,
+        "counters need permission: run as root (in a container with --cap-add SYS_ADMIN), or load the kernel module "
+        "with NVreg_RestrictProfilingToAdminUsers=0 (https://developer.nvidia.com/ERR_NVGPUCTRPERM)"},
     Meaning{36, CounterStatus::busy, "an older profiler API was already used in this process; run without other tools"},
     Meaning{38, CounterStatus::unsupported_device, "the GPU is of a generation without this profiler (it needs sm_75)"},
-    Meaning{39, CounterStatus::busy,
-            "another tool is attached to CUPTI in this process (a profiler or debugger); run without it"},
+    Meaning{39, CounterStatus::busy, "another tool is attached to CUPTI in this process; run without it"},
     Meaning{40, CounterStatus::no_permission,
-            "the GPU is virtualised and its host does not permit counters; the host's administrator can enable "
-            "profiling for "
-            "this virtual machine (vGPU plugin parameter enable_profiling)"},
+            "the GPU is virtualised and its host does not permit counters; the host's administrator can permit them "
+            "for this virtual machine (vGPU plugin parameter enable_profiling)"},
     Meaning{41, CounterStatus::unsupported_device,
-            "the GPU is in confidential-computing mode, which hides counters; they need that mode off"},
+            "confidential-computing mode hides counters; they need that mode off"},
     Meaning{42, CounterStatus::unsupported_device, "mining processors (CMP) have no counters"},
     Meaning{43, CounterStatus::unsupported_device,
-            "the device is a MIG slice, which this profiler cannot count; use a GPU without MIG"},
+            "the device is a MIG slice, which cannot be counted; use a GPU without MIG"},
     Meaning{44, CounterStatus::unsupported_device, "the GPU is linked by SLI; counters need SLI off"},
     Meaning{45, CounterStatus::unsupported_device,
-            "counters are not available under this Windows Subsystem for Linux; update the driver or use native Linux"},
+            "WSL has no counters with this driver; update it, or use native Linux"},
     Meaning{46, CounterStatus::unsupported_chip, "this CUPTI does not know the chip; use a newer one"},
 };
 

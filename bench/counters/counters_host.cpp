@@ -4,7 +4,6 @@
 #include "bench/counters/counter_status.h"
 #include "bench/counters/kernel_resources.h"
 #include "bench/counters/kernel_trace.h"
-#include "bench/counters/metrics.h"
 #include "bench/counters/range_profiler.h"
 
 namespace noisefloor {
@@ -20,10 +19,6 @@ constexpr const char* kNoCuda = "no CUDA in this build: nothing can be counted o
 
 struct RangeProfiler::State {};
 struct KernelTrace::State {};
-
-MetricCheck check_metrics(const std::string&, std::span<const Metric>) {
-  refuse();
-}
 
 RangeProfiler::RangeProfiler(std::span<const Metric>) {
   refuse();
@@ -63,9 +58,6 @@ void KernelTrace::untag() {
 }
 
 std::vector<KernelResources> kernel_resources(Stream, const std::function<Status()>&) {
-  refuse();
-}
-std::vector<KernelResources> kernel_resources(const std::function<Status(Stream)>&) {
   refuse();
 }
 int ordinary_edges(Stream, const std::function<Status()>&) {

@@ -58,8 +58,6 @@ inline constexpr const char* kUnknownKernel = "unknown";
 // only). Throws std::runtime_error where the launch fails or cannot be captured (it synchronises or allocates), or
 // where this build has no CUDA.
 std::vector<KernelResources> kernel_resources(Stream stream, const std::function<Status()>& enqueue);
-// The same on a stream of its own, which `enqueue` is given and must use.
-std::vector<KernelResources> kernel_resources(const std::function<Status(Stream)>& enqueue);
 
 // How many kernels of a launch in a series begin behind an ordinary edge, when the one before them has ended: those of
 // two launches less those of one. Programmatic edges do not count. Captures as kernel_resources(), and throws as it.

@@ -51,9 +51,6 @@ void check(CUresult result, const char* call) {
     throw std::runtime_error(fmt::format("kernel resources: {} failed with error {}", call, static_cast<int>(result)));
 }
 
-struct StreamDeleter {
-  void operator()(CUstream_st* stream) const { cudaStreamDestroy(stream); }
-};
 struct GraphDeleter {
   void operator()(CUgraph_st* graph) const { cudaGraphDestroy(graph); }
 };
@@ -209,13 +206,6 @@ int ordinary_edges(Stream stream, const std::function<Status()>& enqueue) {
     return behind_ordinary_edges(graph.get());
   };
   return in_series(2) - in_series(1);
-}
-
-std::vector<KernelResources> kernel_resources(const std::function<Status(Stream)>& enqueue) {
-  cudaStream_t stream = nullptr;
-  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
-  const std::unique_ptr<CUstream_st, StreamDeleter> owner(stream);
-  return kernel_resources(stream, [&] { return enqueue(stream); });
 }
 
 }  // namespace noisefloor

@@ -5,6 +5,7 @@
 // not depend on being enabled is made for the first object of a process and used by the later ones.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <map>
 #include <memory>
@@ -12,9 +13,24 @@
 #include <string>
 
 #include "bench/counters/counter_status.h"
-#include "bench/counters/metrics.h"
 
 namespace noisefloor {
+
+struct Metric {
+  const char* name;   // ours
+  const char* cupti;  // the chip's: base counter, rollup and submetric, as ncu spells them
+};
+
+// Those that fill a row: the column of that name (reports/run/columns.def). The bytes that DRAM and L2 move are counted
+// there, so they include the write-back of dirty lines that a launch finds in L2; those through L2 are requests of SMs,
+// fills, write-backs, and traffic between its partitions.
+inline constexpr std::array kRowMetrics = {
+    Metric{"dram_read_bytes", "dram__bytes_read.sum"},
+    Metric{"dram_write_bytes", "dram__bytes_write.sum"},
+    Metric{"l2_bytes", "lts__t_bytes.sum"},
+    Metric{"occupancy_pct", "sm__warps_active.avg.pct_of_peak_sustained_active"},
+    Metric{"tensor_pipe_pct", "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active"},
+};
 
 class RangeProfiler {
  public:

@@ -189,7 +189,7 @@ std::map<std::string, double> RangeProfiler::measure(const std::function<void(in
 
 CounterProbe probe_counters() {
   try {
-    const RangeProfiler profiler(row_metrics());
+    const RangeProfiler profiler(kRowMetrics);
     return {};
   } catch (const CountersUnavailable& error) {
     return {error.status(), error.what()};

@@ -4,8 +4,7 @@
 
 #include "bench/counters/kernel_resources.h"
 #include "bench/counters/nvtx.h"
-#include "bench/counters/range_profiler.h"
-#include "bench/measure/case_row.h"
+#include "bench/measure/case_result.h"
 #include "bench/measure/fixture.h"
 
 namespace noisefloor {
@@ -46,18 +45,14 @@ CaseCounters::CaseCounters(const Platform& platform, CounterMode mode) : mode_(C
   message_ = probe.message;
 }
 
-CountingPass::CountingPass(CaseCounters& counters) : counters_(&counters) {}
-
-CountingPass::~CountingPass() = default;
-
-void CountingPass::count(Platform& platform, const Case& test_case, BoundCase& bound, SweepRow& row) {
-  if (counters_->mode() == CounterMode::off) return;
-  row.counter_status = counters_->status();
+void CaseCounters::count(Pass& pass, Platform& platform, const Case& test_case, BoundCase& bound, SweepRow& row) {
+  if (mode_ == CounterMode::off) return;
+  row.counter_status = status_;
   try {
-    if (!profiler_) profiler_ = std::make_unique<RangeProfiler>(row_metrics());
+    if (!pass) pass = std::make_unique<RangeProfiler>(kRowMetrics);
     const Launch launch = bound.launch();
     const NvtxRange range("counters " + test_case.id().name());
-    const auto values = profiler_->measure(
+    const auto values = pass->measure(
         [&](int) {
           bound.fixture().reset_outputs();
           platform.flush_cache();
@@ -65,12 +60,12 @@ void CountingPass::count(Platform& platform, const Case& test_case, BoundCase& b
         [&] { throw_if_failed(launch()); });
     take_counters(values, platform.description().info.l2_bytes, row);
   } catch (const CountersUnavailable& error) {
-    profiler_.reset();
+    pass.reset();
     row.counter_status = to_string(error.status());
-    counters_->message_ = error.what();
-    if (counters_->mode() == CounterMode::require) throw;
+    message_ = error.what();
+    if (mode_ == CounterMode::require) throw;
   } catch (...) {  // in the middle of a counted range
-    profiler_.reset();
+    pass.reset();
     throw;
   }
 }

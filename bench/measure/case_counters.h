@@ -4,13 +4,12 @@
 #include <memory>
 #include <string>
 
+#include "bench/counters/range_profiler.h"
 #include "bench/measure/bound_case.h"
 #include "bench/measure/case_result.h"
 #include "bench/platform/platform.h"
 
 namespace noisefloor {
-
-class RangeProfiler;
 
 enum class CounterMode { off, automatic, require };
 const char* to_string(CounterMode mode);                  // "off", "auto", "require"
@@ -28,26 +27,16 @@ class CaseCounters {
   const std::string& status() const { return status_; }    // column counter_status of a case that has no other
   const std::string& message() const { return message_; }  // what to tell the user once: why they are missing
 
- private:
-  friend class CountingPass;
-  CounterMode mode_;
-  std::string status_, message_;
-};
-
-// The profiler enabled once, from its first launch to the pass's end, which is most of what counting a row takes.
-// Nothing may be timed meanwhile.
-class CountingPass {
- public:
-  explicit CountingPass(CaseCounters& counters);
-  ~CountingPass();
-
+  // The profiler enabled once, from its first launch to the pass's end, which is most of what counting a row takes.
+  // Nothing may be timed meanwhile.
+  using Pass = std::unique_ptr<RangeProfiler>;
   // Of one cold launch, into the row's columns. Throws what the launch does, and CountersUnavailable where counters are
   // required; the next one may be counted all the same.
-  void count(Platform& platform, const Case& test_case, BoundCase& bound, SweepRow& row);
+  void count(Pass& pass, Platform& platform, const Case& test_case, BoundCase& bound, SweepRow& row);
 
  private:
-  CaseCounters* counters_;
-  std::unique_ptr<RangeProfiler> profiler_;
+  CounterMode mode_;
+  std::string status_, message_;
 };
 
 // What the kernels of one launch are and take. A driver that does not answer costs the columns, not the case.

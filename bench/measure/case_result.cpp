@@ -1,13 +1,20 @@
 #include "bench/measure/case_result.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <new>
+#include <vector>
 
+#include "bench/ceilings/ceilings.h"
+#include "bench/counters/counter_status.h"
 #include "bench/counters/kernel_resources.h"
 #include "bench/measure/timing.h"
+#include "bench/platform/build_info.h"
+#include "bench/platform/platform.h"
+#include "reports/run/columns.h"
 
 namespace noisefloor {
 
@@ -49,14 +56,14 @@ bool take_verdict(const Verdict& verdict, CaseResult& result) {
     result.row.max_rel_error = verdict.max_rel_error;
     result.row.tolerance = verdict.tolerance;
   }
-  if (verdict.correct) return true;
+  if (verdict.correct()) return true;
   result.row.status = Outcome::incorrect;
   result.row.reason = verdict.reason;
   return false;
 }
 
 bool take_last_verdict(const char* phase, const Verdict& verdict, CaseResult& result) {
-  if (verdict.correct) return true;
+  if (verdict.correct()) return true;
   result.row.status = Outcome::incorrect;
   result.row.reason = fmt::format("after the {} launches: {}", phase, verdict.reason);
   return false;
@@ -81,6 +88,93 @@ void count_kernels(std::span<const KernelResources> kernels, RowSamples& samples
     }
     ++samples.kernel_counts[static_cast<std::size_t>(place)];
   }
+}
+
+SweepRow blank_row(const Case& test_case, const PlatformDescription& description, const std::string& arch) {
+  SweepRow row;
+  static_cast<CaseId&>(row) = test_case.id();
+  row.kind = test_case.implementation->kind;
+  row.plugin = test_case.implementation->plugin;
+  row.networks = test_case.networks;
+  row.device = description.name;
+  row.gpu_uuid = description.uuid;
+  row.arch = arch;
+  const Cost cost = test_case.entry->workload->cost(test_case.problem, test_case.dtype);
+  row.flops = cost.flops;
+  row.bytes = cost.bytes;
+  row.ai = cost.flops / cost.bytes;
+  row.shortcut = to_string(cost.shortcut);
+  row.commit = build_info().commit;
+  return row;
+}
+
+std::optional<SweepRow> refused(const Case& test_case, const PlatformDescription& description,
+                                const std::string& arch) {
+  SweepRow row = blank_row(test_case, description, arch);
+  const Implementation& implementation = *test_case.implementation;
+  if (!implementation.runs_on_platform(description.is_host)) {
+    row.status = description.is_host ? Outcome::no_device : Outcome::unsupported_arch;
+    row.reason = description.is_host ? "needs a CUDA device" : "runs on the host (--device host)";
+  } else if (!implementation.built) {
+    row.status = Outcome::not_built;
+    row.reason = implementation.why_not_built;
+  } else if (!description.is_host && !runs_on(implementation.arch, description.info.compute_capability)) {
+    row.status = Outcome::unsupported_arch;
+    row.reason = fmt::format("needs {}", to_string(implementation.arch));
+  } else if (const Support support = implementation.can_run(test_case.problem, test_case.dtype); !support) {
+    row.status = Outcome::unsupported_problem;
+    row.reason = support.reason;
+  } else {
+    return std::nullopt;
+  }
+  return row;
+}
+
+void take_counters(const std::map<std::string, double>& values, std::size_t l2_bytes, SweepRow& row) {
+  for (const SweepColumn& column : sweep_columns())
+    if (const auto found = values.find(column.name); found != values.end()) column.fill(row, found->second);
+  if (!(row.bytes.value_or(0) < static_cast<double>(l2_bytes))) return;
+  row.dram_read_bytes.reset();
+  row.dram_write_bytes.reset();
+  row.counter_status = to_string(CounterStatus::ok_below_l2);
+}
+
+void take_resources(const KernelResources& kernel, SweepRow& row) {
+  row.registers = kernel.registers;
+  row.smem_bytes = static_cast<long>(kernel.shared_bytes());
+  row.spill_bytes = static_cast<long>(kernel.local_bytes);
+  row.occupancy_limit_pct = kernel.occupancy_limit_pct;
+  row.occupancy_limiter = kernel.occupancy_limiter;
+  row.blocks = kernel.blocks();
+  row.threads = kernel.threads();
+  row.waves = kernel.waves;
+}
+
+double seconds_by_roof(const Case& test_case, const Ceilings& ceilings) {
+  const Cost cost = test_case.entry->workload->cost(test_case.problem, test_case.dtype);
+  return 1e-9 * std::max(cost.flops / ceilings.compute(cost.pipe, test_case.dtype).value,
+                         cost.bytes / ceilings.memory().value);
+}
+
+std::string why_above_roof(const Cost& cost, double written_bytes, bool memory_bound, std::size_t cache_bytes) {
+  std::vector<std::string> reasons;
+  if (cost.shortcut != Shortcut::none) reasons.push_back(fmt::format("shortcut {}", to_string(cost.shortcut)));
+  if (memory_bound && cost.bytes > 2 * written_bytes)
+    reasons.emplace_back("it reads more than it writes, and the roof is that of a copy");
+  if (memory_bound && written_bytes < static_cast<double>(cache_bytes))
+    reasons.emplace_back("what it writes fits into cache");
+  if (reasons.empty()) reasons.emplace_back("the ceiling was measured lower");
+  return fmt::format("{}", fmt::join(reasons, "; "));
+}
+
+void place_under_roof(const Case& test_case, const Ceilings& ceilings, std::size_t cache_bytes, SweepRow& row) {
+  const Cost cost = test_case.entry->workload->cost(test_case.problem, test_case.dtype);
+  noisefloor::place_under_roof(row, ceilings, ceilings.compute(cost.pipe, test_case.dtype));
+  if (!(*row.pct_of_roof > 100)) return;
+  double written = 0;
+  for (const TensorSpec& spec : test_case.entry->workload->tensors(test_case.problem, test_case.dtype))
+    if (spec.role != Role::in) written += static_cast<double>(spec.bytes());
+  row.above_roof = why_above_roof(cost, written, row.bound.by == Bound::By::memory, cache_bytes);
 }
 
 }  // namespace noisefloor

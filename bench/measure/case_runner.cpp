@@ -9,7 +9,7 @@
 
 #include "bench/counters/nvtx.h"
 #include "bench/measure/bound_case.h"
-#include "bench/measure/case_row.h"
+#include "bench/measure/case_result.h"
 #include "bench/measure/timing_loop.h"
 #include "bench/measure/worker.h"
 #include "reports/run/statistics.h"
@@ -47,7 +47,7 @@ CaseRunner::~CaseRunner() = default;
 
 CaseResult CaseRunner::run(const Case& test_case, std::optional<double> to_beat_us) {
   CaseResult result = take_times(test_case, to_beat_us);
-  CountingPass pass(counters_);
+  CaseCounters::Pass pass;
   count(test_case, result, pass);
   if (problem_) problem_->bound.clear();
   return result;
@@ -113,16 +113,16 @@ bool CaseRunner::make_room(const Case& test_case) {
   return true;
 }
 
-CaseRunner::Problem& CaseRunner::require_problem(const Case& test_case) {
+MeasuredProblem& CaseRunner::require_problem(const Case& test_case) {
   if (problem_ && problem_->id == ProblemId(test_case.id())) return *problem_;
   problem_.reset();  // before another takes its room
-  problem_ = std::make_unique<Problem>(*platform_, test_case, options_);
+  problem_ = std::make_unique<MeasuredProblem>(*platform_, test_case, options_);
   return *problem_;
 }
 
 // Made ready anew where it is not kept.
 std::shared_ptr<BoundCase> CaseRunner::require_bound(const Case& test_case) {
-  Problem& problem = require_problem(test_case);
+  MeasuredProblem& problem = require_problem(test_case);
   if (const auto kept = problem.bound.find(test_case.implementation->name); kept != problem.bound.end())
     return kept->second;
   problem.fixture.move_to(0);
@@ -212,8 +212,7 @@ TimingOptions CaseRunner::timing_options() const {
 
 // What is asked of a plugin beside its results. What it set aside of L2 is everybody's again.
 bool CaseRunner::take_replay(BoundCase& bound, CaseResult& result) {
-  const Verdict verdict = problem_->verifier.verify_replay(bound);
-  if (!verdict.correct) {
+  if (const Verdict verdict = problem_->verifier.verify_replay(bound); !verdict.correct()) {
     result.row.status = Outcome::incorrect;
     result.row.reason = verdict.reason;
     return false;
@@ -244,10 +243,7 @@ bool CaseRunner::time_phase(const char* name, std::size_t inputs, BoundCase& bou
   if (std::none_of(specs.begin(), specs.end(), [](const TensorSpec& spec) { return spec.role == Role::inout; }))
     return take_last_verdict(name, problem_->verifier.judge(bound), result);
   const auto damage = problem_->fixture.find_damage();  // many launches on one tensor leave nothing else that is known
-  Verdict verdict;
-  verdict.correct = !damage;
-  verdict.reason = damage.value_or("");
-  return take_last_verdict(name, verdict, result);
+  return take_last_verdict(name, {damage.value_or("")}, result);
 }
 
 void CaseRunner::time(const Case& test_case, BoundCase& bound, CaseResult& result) {

@@ -62,6 +62,20 @@ struct ProblemResult {
   int wrong_comparisons = 0;  // in which a result of ours was wrong
 };
 
+// What a problem's implementations, which come one after another, have in common.
+struct MeasuredProblem {
+  MeasuredProblem(Platform& platform, const Case& one, const RunnerOptions& options)
+      : id(one.id()),
+        fixture(platform, *one.entry, one.problem, one.dtype, options.seed, options.given,
+                one.entry->whole_networks ? 1 : options.slots),
+        verifier(fixture, options.verifier) {}
+  ProblemId id;
+  Fixture fixture;
+  Verifier verifier;
+  // By variant, as they were timed. The others are made ready anew where they are needed.
+  std::map<std::string, std::shared_ptr<BoundCase>> bound = {};
+};
+
 class CaseRunner {
  public:
   // `ceilings` may be null: the roofline columns then stay empty. Throws CountersUnavailable when counters are required
@@ -90,20 +104,6 @@ class CaseRunner {
   const std::string& counter_message() const { return counters_.message(); }
 
  private:
-  // What a problem's implementations, which come one after another, have in common.
-  struct Problem {
-    Problem(Platform& platform, const Case& one, const RunnerOptions& options)
-        : id(one.id()),
-          fixture(platform, *one.entry, one.problem, one.dtype, options.seed, options.given,
-                  one.entry->whole_networks ? 1 : options.slots),
-          verifier(fixture, options.verifier) {}
-    ProblemId id;
-    Fixture fixture;
-    Verifier verifier;
-    // By variant, as they were timed. The others are made ready anew where they are needed.
-    std::map<std::string, std::shared_ptr<BoundCase>> bound;
-  };
-
   CaseResult take_times(const Case&, std::optional<double> to_beat_us);
   CaseResult measure(const Case&, std::optional<double> to_beat_us);
   void attempt(const Case&, CaseResult&, const std::function<void()>& step);
@@ -111,10 +111,10 @@ class CaseRunner {
   void measure_in_worker(const Case&, CaseResult&);
   void measure_of_plugin(const Case&, CaseResult&);
   bool take_replay(BoundCase&, CaseResult&);
-  Problem& require_problem(const Case&);
+  MeasuredProblem& require_problem(const Case&);
   std::shared_ptr<BoundCase> require_bound(const Case&);
   bool make_room(const Case&);
-  void count(const Case&, CaseResult&, CountingPass&);
+  void count(const Case&, CaseResult&, CaseCounters::Pass&);
   void compare(const std::vector<Case>&, const std::map<CaseId, SweepRow>& there, ProblemResult&);
   void compare(const Pair&, SweepRow* own, SweepRow* baseline, ProblemResult&);
   void time(const Case&, BoundCase&, CaseResult&);
@@ -133,7 +133,7 @@ class CaseRunner {
   std::unique_ptr<DeviceClocks> clocks_;  // none on the host
   std::unique_ptr<EdgeLatency> edges_;    // none there, either
   KnownTimes known_;
-  std::unique_ptr<Problem> problem_;  // the last one
+  std::unique_ptr<MeasuredProblem> problem_;  // the last one
 };
 
 }  // namespace noisefloor

@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/measure/case_result.h"
-#include "bench/measure/case_row.h"
 #include "reports/run/columns.h"
 #include "reports/run/samples_line.h"
 
@@ -29,7 +28,7 @@ int number(const Json& question, const char* name, int most) {
 Json told(const Verdict& verdict) {
   Json answer = {{"errors", {{{"max", finite(verdict.max_rel_error)}, {"l2", finite(verdict.l2_error)}}}},
                  {"judged", verdict.note}};
-  if (!verdict.correct) answer["wrong"] = verdict.reason;
+  if (!verdict.correct()) answer["wrong"] = verdict.reason;
   return answer;
 }
 
@@ -65,26 +64,23 @@ Json CaseServer::ready(const Json& question) {
   release();
   runner_.reset();
   const Case wanted = require_case(question);
-  if (const ProblemId id = wanted.id(); !(id == fixture_of_)) {
-    fixture_of_ = {};
-    verifier_.reset();
-    fixture_.reset();
-    constexpr std::uint64_t kSeed = 1;
-    fixture_ = std::make_unique<Fixture>(*platform_, *wanted.entry, wanted.problem, wanted.dtype, kSeed, GivenTensors{},
-                                         wanted.entry->whole_networks ? 1 : usual_slots(*platform_));
-    verifier_ = std::make_unique<Verifier>(*fixture_);
-    fixture_of_ = id;
+  if (!problem_ || !(problem_->id == ProblemId(wanted.id()))) {
+    problem_.reset();
+    RunnerOptions options;
+    options.slots = usual_slots(*platform_);
+    problem_ = std::make_unique<MeasuredProblem>(*platform_, wanted, options);
   }
-  fixture_->move_to(0);
-  fixture_->use_inputs(0);
+  auto& [id, fixture, verifier, unused] = *problem_;
+  fixture.move_to(0);
+  fixture.use_inputs(0);
   poisons_ = 0;
-  bound_ = std::make_unique<BoundCase>(*fixture_, *wanted.implementation, verifier_.get(), &known_);
-  Verdict verdict = verifier_->verify(*bound_);
-  if (verdict.correct && bound_->of_plugin()) verdict = verifier_->verify_replay(*bound_);
-  if (verdict.correct && bound_->of_plugin()) platform_->take_back_l2();  // what making it ready set aside
+  bound_ = std::make_unique<BoundCase>(fixture, *wanted.implementation, &verifier, &known_);
+  Verdict verdict = verifier.verify(*bound_);
+  if (verdict.correct() && bound_->of_plugin()) verdict = verifier.verify_replay(*bound_);
+  if (verdict.correct() && bound_->of_plugin()) platform_->take_back_l2();  // what making it ready set aside
   Json answer = told(verdict);
   answer["note"] = bound_->description();
-  if (verdict.correct) contender_ = std::make_unique<BoundContender>(*bound_, *verifier_);
+  if (verdict.correct()) contender_ = std::make_unique<BoundContender>(*bound_, verifier);
   return answer;
 }
 
@@ -100,9 +96,7 @@ Json CaseServer::rows() const {
 
 Json CaseServer::measure(const Json& question) {
   release();
-  fixture_of_ = {};
-  verifier_.reset();
-  fixture_.reset();
+  problem_.reset();
   const Case wanted = require_case(question);
   const CounterMode counters = parse_counter_mode(question.at("counters"));
   const std::uint64_t seed = question.at("seed");

@@ -33,10 +33,7 @@ class CaseServer {
   Platform* platform_;
   const Suite* suite_;
   KnownTimes known_;
-  // The implementations of one problem come one after another.
-  ProblemId fixture_of_;
-  std::unique_ptr<Fixture> fixture_;
-  std::unique_ptr<Verifier> verifier_;
+  std::unique_ptr<MeasuredProblem> problem_;  // of the last case that was made ready
   std::unique_ptr<BoundCase> bound_;
   std::unique_ptr<BoundContender> contender_;
   std::size_t poisons_ = 0;  // two a block, cold and warm, of which each has its tensors in another slot

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "kernels/core/alignment.h"
+#include "kernels/core/device.h"
 
 namespace noisefloor {
 namespace {

@@ -76,7 +76,7 @@ class PairedRun {
   }
 
   void take(std::size_t side, const char* block, const Verdict& verdict) {
-    if (verdict.correct) return;
+    if (verdict.correct()) return;
     ours_wrong_ = side == 0;
     wrong_ = fmt::format("{} after {}: {}", side == 0 ? "ours" : "theirs", block, verdict.reason);
   }
@@ -114,10 +114,8 @@ void BoundContender::poison() {
 
 Verdict BoundContender::judge() {
   Verdict verdict = verifier_->judge(*bound_);
-  if (bound_->of_plugin() && platform_->take_back_l2() > 0 && verdict.correct) {
-    verdict.correct = false;
+  if (bound_->of_plugin() && platform_->take_back_l2() > 0 && verdict.correct())
     verdict.reason = "its launches set L2 aside for persisting accesses";
-  }
   return verdict;
 }
 

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "bench/measure/bound_case.h"
-#include "bench/measure/edge_latency.h"
 #include "bench/measure/timing_loop.h"
 #include "bench/platform/clocks.h"
 #include "bench/platform/nvml.h"

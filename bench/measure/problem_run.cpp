@@ -64,7 +64,7 @@ ProblemResult CaseRunner::run_problem(const std::vector<Case>& cases, const std:
       problem_->bound.erase(one->implementation->name);
   }
   {
-    CountingPass pass(counters_);
+    CaseCounters::Pass pass;
     for (std::size_t i = 0; i < wanted.size(); ++i) {
       count(*wanted[i], result.cases[i], pass);
       if (lost()) return result;
@@ -74,7 +74,7 @@ ProblemResult CaseRunner::run_problem(const std::vector<Case>& cases, const std:
   return result;
 }
 
-void CaseRunner::count(const Case& test_case, CaseResult& result, CountingPass& pass) {
+void CaseRunner::count(const Case& test_case, CaseResult& result, CaseCounters::Pass& pass) {
   SweepRow& row = result.row;
   if (row.status != Outcome::ok || test_case.implementation->elsewhere() || options_.warm_only) return;
   if (counters_.mode() == CounterMode::off && !options_.count_one) return;
@@ -98,7 +98,7 @@ void CaseRunner::count(const Case& test_case, CaseResult& result, CountingPass& 
     if (options_.count_one)
       options_.count_one(test_case, *bound, row);
     else
-      pass.count(*platform_, test_case, *bound, row);
+      counters_.count(pass, *platform_, test_case, *bound, row);
     platform_->synchronize();  // what it left behind would be the next one's
   });
   if (row.status == Outcome::ok) return;
@@ -170,7 +170,7 @@ PairResult CaseRunner::run_pair(const Case& ours, const Case& theirs) {
     }
     if (worker_of(one) == nullptr) throw LibraryMissing(options_.why_no_worker);
     auto in_worker = std::make_unique<WorkerCase>(*worker_of(one), one);
-    if (const Verdict& verdict = in_worker->verdict(); !verdict.correct)
+    if (const Verdict& verdict = in_worker->verdict(); !verdict.correct())
       return {{},
               {},
               0,

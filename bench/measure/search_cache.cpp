@@ -87,9 +87,7 @@ void SearchCache::refuse(const Key& key, const std::string& why) {
 void SearchCache::write(const fs::path& file, const Key& key, const KeptSearch& found) {
   try {
     if (folder_.empty()) throw std::runtime_error("neither XDG_CACHE_HOME nor HOME is set");
-    std::error_code error;
-    fs::create_directories(folder_, error);
-    if (error) throw std::runtime_error(fmt::format("{}: {}", folder_.string(), error.message()));
+    fs::create_directories(folder_);
     Json json = json_of(key);
     if (!found.lost.empty()) {
       json["lost"] = found.lost;

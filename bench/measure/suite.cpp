@@ -1,6 +1,13 @@
 #include "bench/measure/suite.h"
 
+#include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
+#include <numeric>
+#include <random>
+
+#include "bench/measure/fixture.h"
+#include "kernels/core/parallel.h"
 
 namespace noisefloor {
 namespace {
@@ -33,6 +40,73 @@ void describe_tensors(const Workload& workload, const AnyProblem& problem, std::
   }
 }
 
+constexpr std::int64_t kMinimumSamples = 512;
+constexpr std::int64_t kMaximumElements = std::int64_t{1} << 22;  // 32 MiB of doubles
+constexpr std::int64_t kMaximumSamples = std::int64_t{1} << 20;
+
+// First, last, and the rest at random (fixed seed: the same elements for every variant), ascending and distinct.
+std::vector<std::int64_t> sample_elements(std::int64_t total, std::int64_t wanted) {
+  std::vector<std::int64_t> elements = {0, total - 1};
+  std::mt19937_64 random(total);
+  std::uniform_int_distribution<std::int64_t> any(0, total - 1);
+  for (std::int64_t i = 0; i < wanted; ++i) elements.push_back(any(random));
+  std::sort(elements.begin(), elements.end());
+  elements.erase(std::unique(elements.begin(), elements.end()), elements.end());
+  return elements;
+}
+
+class OpOracle final : public Oracle {
+ public:
+  explicit OpOracle(const Op& op) : op_(&op) {
+    for (const AnyVariant& variant : op.variants)
+      if (variant.built) variants_.push_back(implementation_of(variant));
+  }
+
+  std::vector<Expectation> expect(Fixture& fixture, double budget) const override {
+    std::vector<Expectation> expectations;
+    const auto& specs = fixture.specs();
+    const double flops = op_->cost(fixture.problem(), fixture.dtype()).flops;
+    const auto inputs = fixture.host_tensors();
+    for (std::size_t tensor = 0; tensor < specs.size(); ++tensor) {
+      if (specs[tensor].role == Role::in) continue;
+      const std::int64_t total = specs[tensor].elements();
+      Expectation expected{tensor, flops <= budget && total <= kMaximumElements, {}, {}};
+      if (expected.complete) {
+        expected.elements.resize(static_cast<std::size_t>(total));
+        std::iota(expected.elements.begin(), expected.elements.end(), std::int64_t{0});
+      } else {
+        const auto affordable = static_cast<std::int64_t>(budget / (flops / static_cast<double>(total)));
+        expected.elements = sample_elements(total, std::clamp(affordable, kMinimumSamples, kMaximumSamples));
+      }
+      expected.values.resize(expected.elements.size());
+      const auto count = static_cast<std::int64_t>(expected.elements.size());
+      // One range a core and no more: what elements share, a group's moments, each range computes for itself.
+      const std::int64_t cores = host_threads();
+      const auto reference = [&](std::int64_t begin, std::int64_t end) {
+        const auto at = static_cast<std::size_t>(begin), size = static_cast<std::size_t>(end - begin);
+        op_->reference(fixture.problem(), fixture.dtype(), inputs, tensor,
+                       std::span(expected.elements).subspan(at, size), std::span(expected.values).subspan(at, size));
+      };
+      parallel_for(count, std::max<std::int64_t>(1, (count + cores - 1) / cores), reference);
+      expected.rms = root_mean_square(expected.values);
+      expectations.push_back(std::move(expected));
+    }
+    return expectations;
+  }
+
+  std::vector<const Implementation*> stand_ins(bool quick) const override {
+    std::vector<const Implementation*> found;
+    for (const Kind kind : {Kind::tiled, Kind::tensor_core, Kind::naive})
+      for (const ImplementationPtr& variant : variants_)
+        if (variant->is(kind) && (quick || kind == Kind::naive)) found.push_back(variant.get());
+    return found;
+  }
+
+ private:
+  const Op* op_;
+  std::vector<ImplementationPtr> variants_;
+};
+
 }  // namespace
 
 ImplementationPtr SuiteEntry::find(std::string_view implementation) const {
@@ -64,6 +138,16 @@ nlohmann::ordered_json problem_record(const Workload& workload, const AnyProblem
   }
   describe_tensors(workload, problem, most_values, record);
   return record;
+}
+
+std::unique_ptr<Oracle> oracle_of(const Op& op) {
+  return std::make_unique<OpOracle>(op);
+}
+
+double root_mean_square(const std::vector<double>& values) {
+  double squares = 0;
+  for (const double value : values) squares += value * value;
+  return std::sqrt(squares / static_cast<double>(values.size()));
 }
 
 }  // namespace noisefloor

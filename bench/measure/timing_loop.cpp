@@ -5,10 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <exception>
 #include <limits>
 #include <stdexcept>
+#include <utility>
 
-#include "bench/measure/edge_latency.h"
 #include "bench/platform/nvml.h"
 #include "reports/run/statistics.h"
 
@@ -36,6 +37,10 @@ constexpr double kWaitShare = 0.01;
 constexpr double kFlushUs = 50;     // of a GPU's L2, before each cold launch
 constexpr double kWarmRunUs = 200;  // of one warm sample: starting the graph is then amortised
 constexpr std::array kWarmRepeats = {1, 2, 5, 10, 20};
+
+// Of EdgeLatency.
+constexpr int kFirstLooks = 5;
+constexpr double kLonger = 1.1;  // half of what lies between the levels
 
 // Samples per call, so that one call lasts about 20 ms: short enough to check clocks between calls, long enough that
 // the gate before it costs nothing.
@@ -243,6 +248,36 @@ void TimingLoop::warm_serial() {
   Phase taken = sample_warm(TimingSource::Edges::ordinary);
   std::tie(timing_.warm_serial_us, timing_.warm_serial_batches, timing_.warm_serial_mhz, timing_.warm_serial_edge_us) =
       std::tie(taken.us, taken.batches, taken.mhz, taken.edge_latency_us);
+}
+
+EdgeLatency::EdgeLatency(Time time, Turn turn, Say say)
+    : time_(std::move(time)), turn_(std::move(turn)), say_(std::move(say)) {
+  for (int look = 0; look < kFirstLooks; ++look) {  // a first one may be long by the clock, or by a neighbour's slice
+    const std::vector<double> edges = time_(kEdgeSamples);
+    if (edges.empty()) return;
+    shortest_us_ = look == 0 ? median(edges) : std::min(shortest_us_, median(edges));
+  }
+}
+
+std::vector<double> EdgeLatency::settle(int samples) {
+  std::vector<double> edges = time_(samples);
+  if (edges.empty()) return edges;
+  const auto are_long = [&] { return median(edges) > kLonger * shortest_us_; };
+  if (!are_long()) {
+    in_vain_ = false;
+  } else if (turn_ && !in_vain_) {
+    try {
+      turn_();
+    } catch (const std::exception& error) {  // there may be one for the next phase
+      const std::string why = std::string("edges stay long: ") + error.what();
+      if (say_ && why != std::exchange(said_, why)) say_(why);
+      return edges;
+    }
+    edges = time_(samples);
+    in_vain_ = are_long();
+  }
+  shortest_us_ = std::min(shortest_us_, median(edges));
+  return edges;
 }
 
 }  // namespace noisefloor

@@ -138,10 +138,7 @@ std::optional<std::string> Verifier::find_not_finite() {
 
 Verdict Verifier::judge(BoundCase& bound) {
   Verdict verdict = judge_outputs();
-  if (bound.workspace_overrun() && verdict.correct) {
-    verdict.correct = false;
-    verdict.reason = "wrote past its workspace";
-  }
+  if (bound.workspace_overrun() && verdict.correct()) verdict.reason = "wrote past its workspace";
   return verdict;
 }
 
@@ -160,7 +157,6 @@ Verdict Verifier::judge_outputs() {
         verdict.note += fmt::format("{}verified on {} of {} elements of {}", verdict.note.empty() ? "" : "; ",
                                     expected.elements.size(), fixture_->specs()[expected.tensor].elements(),
                                     fixture_->specs()[expected.tensor].name);
-  verdict.correct = !wrong;
   verdict.reason = wrong.value_or("");
   return verdict;
 }
@@ -189,22 +185,18 @@ Verdict Verifier::verify_replay(BoundCase& bound) {
   recording->replay();
   platform.synchronize();
   Verdict verdict = judge(bound);
-  if (!verdict.correct)
+  if (!verdict.correct())
     verdict.reason = fmt::format("{}: {}",
                                  host ? "after a second launch"
                                       : "after a replay of its recorded launch, which holds what it put on the stream "
                                         "that it was given and nothing else",
                                  verdict.reason);
-  if (host && verdict.correct) {
+  if (host && verdict.correct()) {
     recording->replay();
     fixture_->reset_outputs();  // at once: looking at them gives a thread the time that it needs
     platform.wait_for_threads();
-    if (const auto written = fixture_->find_written()) {
-      Verdict late;
-      late.reason =
-          fmt::format("wrote tensor '{}' when its launch had returned: work of a thread is in no time", *written);
-      return late;
-    }
+    if (const auto written = fixture_->find_written())
+      return {fmt::format("wrote tensor '{}' when its launch had returned: work of a thread is in no time", *written)};
   }
   return verdict;
 }

@@ -163,18 +163,11 @@ Verdict WorkerCase::judged(const Json& answer) const {
     else if (!(l2 <= verdict.l2_tolerance))
       verdict.reason = fmt::format("output {}: relative L2 error {:.3g}, allowed {:.3g}", i, l2, verdict.l2_tolerance);
   }
-  verdict.correct = verdict.reason.empty();
   return verdict;
 }
 
-Verdict WorkerCase::judge() {
-  const Json answer = worker_->ask({{"ask", "judge"}}, worker_->options().answer_seconds);
-  return understood(*worker_, [&] { return judged(answer); });
-}
-
-Verdict WorkerCase::replay() {
-  if (!of_plugin_) return Contender::replay();
-  const Json answer = worker_->ask({{"ask", "replay"}}, worker_->options().answer_seconds);
+Verdict WorkerCase::ask_verdict(const char* question) {
+  const Json answer = worker_->ask({{"ask", question}}, worker_->options().answer_seconds);
   return understood(*worker_, [&] { return judged(answer); });
 }
 

@@ -22,10 +22,12 @@
 // Anything may be answered by {"failed": outcome, "reason": text}, with "lost": true where its device is gone for it.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,7 +37,7 @@
 #include "bench/measure/platform_timing.h"
 #include "bench/measure/suite.h"
 #include "bench/measure/verify.h"
-#include "bench/measure/worker_process.h"
+#include "bench/platform/child_process.h"
 
 namespace noisefloor {
 
@@ -48,6 +50,31 @@ struct WorkerOptions {
   // It is told the values of inputs that the op fills (tables of schedules, labels), of tensors of up to so many.
   std::int64_t most_values = 1 << 20;
   std::function<void()> before_start = {};  // throws what keeps the program from being started, at any of its starts
+};
+
+// It died, did not answer in time, or could not be started. It is gone then.
+class WorkerGone : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// A program at the other end of two pipes, asked and answered line by line.
+class WorkerProcess {
+ public:
+  // Throws WorkerGone when no process can be made. A program that cannot be run shows at the first receive().
+  explicit WorkerProcess(const ChildCommand& command);
+
+  // Each throws WorkerGone with how the process ended, and the last line of what it wrote to standard error.
+  void send(const std::string& line);
+  std::string receive(double seconds);  // a line without its end, within so many seconds
+
+ private:
+  void read_some(std::chrono::milliseconds patience);
+  std::string end(std::chrono::milliseconds patience);  // how it ended, in words
+  [[noreturn]] void fail(const std::string& how);
+
+  std::unique_ptr<ChildProcess> child_;  // none once it has ended
+  std::string complaints_;               // the end of what it wrote to standard error
 };
 
 class Worker {
@@ -98,10 +125,11 @@ class WorkerCase final : public Contender {
   std::vector<double> cold(int samples) override;
   std::vector<double> warm(int samples, int repeats) override;
   void poison() override;
-  Verdict judge() override;
-  Verdict replay() override;
+  Verdict judge() override { return ask_verdict("judge"); }
+  Verdict replay() override { return of_plugin_ ? ask_verdict("replay") : Contender::replay(); }
 
  private:
+  Verdict ask_verdict(const char* question);
   Verdict judged(const nlohmann::json& answer) const;
   std::vector<double> times(const nlohmann::json& question, int samples);
 

@@ -1,4 +1,4 @@
-#include "bench/measure/worker_process.h"
+#include "bench/measure/worker.h"
 
 #include <fmt/format.h>
 #include <poll.h>

@@ -7,7 +7,6 @@
 #include <stdexcept>
 
 #include "bench/measure/fixture.h"
-#include "kernels/core/alignment.h"
 #include "kernels/core/device.h"
 #include "networks/lifetimes.h"
 #include "networks/network.h"

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <cmath>
 
-#include "bench/measure/oracle.h"
+#include "bench/measure/suite.h"
 #include "kernels/core/fields.h"
 #include "kernels/core/listed.h"
 #include "kernels/q_sample/q_sample.h"

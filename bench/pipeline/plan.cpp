@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "bench/measure/bound_case.h"
-#include "bench/measure/case_row.h"
+#include "bench/measure/case_result.h"
 #include "bench/measure/case_runner.h"
 #include "bench/platform/build_info.h"
 #include "networks/rewrite.h"

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "kernels/core/dtype.h"
 
@@ -14,6 +15,18 @@ struct Difference {
   std::int64_t worst = 0;  // where max_error is, or an element of a is not finite: a place in b
   bool all_finite = true;  // of a
 };
+
+namespace harness {
+
+// Of a part of the array.
+struct ComparePart {
+  double max_error, squared_error, squared;
+  std::int64_t worst;
+  int not_finite;
+};
+Difference merged(std::span<const ComparePart> parts);
+
+}  // namespace harness
 
 // What a tensor is compared with, in the platform's memory: numbers for its elements at `elements`, or for its first
 // ones.

@@ -20,12 +20,7 @@ cudaError_t fill_normal(DType dtype, void* data, std::int64_t count, float mean,
 // Adds to *sum, which the caller sets to 0.
 cudaError_t checksum(const void* data, std::uint64_t bytes, unsigned long long* sum, cudaStream_t stream);
 
-// kBlocks partial results; the host merges them.
-struct ComparePart {
-  double max_error, squared_error, squared;
-  std::int64_t worst;
-  int not_finite;
-};
+// kBlocks partial results, for merged().
 cudaError_t compare(DType dtype, const void* a, const Expected& b, std::int64_t count, double rms, ComparePart* parts,
                     cudaStream_t stream);
 

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <optional>
 
 #include "bench/platform/build_info.h"
@@ -133,21 +132,9 @@ class CudaPlatform final : public Platform {
 
   Difference compare(DType dtype, const void* a, const Expected& b, std::int64_t count, double rms) override {
     CUDA_CHECK(harness::compare(dtype, a, b, count, rms, parts_, stream_));
-    std::vector<harness::ComparePart> merged(harness::kBlocks);
-    download(merged.data(), parts_, merged.size() * sizeof(harness::ComparePart));
-    Difference difference;
-    double squared_error = 0, squared = 0;
-    for (const harness::ComparePart& part : merged) {
-      squared_error += part.squared_error;
-      squared += part.squared;
-      const bool newly_not_finite = part.not_finite != 0 && difference.all_finite;
-      if (newly_not_finite) difference.all_finite = false;
-      if (newly_not_finite || (difference.all_finite && !(part.max_error <= difference.max_error)))
-        difference.worst = part.worst;
-      difference.max_error = std::max(difference.max_error, part.max_error);
-    }
-    difference.l2_error = squared > 0 ? std::sqrt(squared_error / squared) : std::sqrt(squared_error);
-    return difference;
+    std::vector<harness::ComparePart> parts(harness::kBlocks);
+    download(parts.data(), parts_, parts.size() * sizeof(harness::ComparePart));
+    return harness::merged(parts);
   }
 
   void synchronize() override {

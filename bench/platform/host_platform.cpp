@@ -18,7 +18,7 @@
 #include "bench/platform/processors.h"
 #include "bench/platform/random.h"
 #include "bench/platform/run_queue.h"
-#include "kernels/core/alignment.h"
+#include "kernels/core/device.h"
 #include "kernels/core/parallel.h"
 
 namespace noisefloor {
@@ -45,7 +45,7 @@ void evict(const void* data, std::size_t bytes) {
 #endif
 }
 
-// Every thread of OpenMP runs when this returns, and spins for a while (openmp_waiting.h): a launch then begins on all
+// Every thread of OpenMP runs when this returns, and spins for a while (process_limits.h): a launch then begins on all
 // cores, as it does behind another one.
 void wake_threads() {
 #pragma omp parallel num_threads(host_threads())
@@ -127,38 +127,28 @@ class HostPlatform final : public Platform {
   }
 
   Difference compare(DType dtype, const void* a, const Expected& b, std::int64_t count, double rms) override {
-    Difference total;
-    double squared_error = 0, squared = 0;
-    std::mutex mutex;
+    std::vector<harness::ComparePart> parts(static_cast<std::size_t>((count + kGrain - 1) / kGrain));
     parallel_for(count, kGrain, [&](std::int64_t begin, std::int64_t end) {
-      Difference part;
-      double part_error = 0, part_squared = 0;
+      harness::ComparePart part{};
       for (std::int64_t i = begin; i < end; ++i) {
         const double x = load_element(dtype, a, b.elements == nullptr ? i : b.elements[i]);
         const double y = load_element(b.dtype, b.values, i);
         const double error = std::abs(x - y), relative = error == 0 ? 0 : error / (std::abs(y) + rms);
         if (!std::isfinite(x)) {
-          if (part.all_finite) part.worst = i;
-          part.all_finite = false;
+          if (part.not_finite == 0) part.worst = i;
+          part.not_finite = 1;
           continue;
         }
         if (!(relative <= part.max_error)) {
           part.max_error = relative;
-          if (part.all_finite) part.worst = i;
+          if (part.not_finite == 0) part.worst = i;
         }
-        part_error += error * error;
-        part_squared += y * y;
+        part.squared_error += error * error;
+        part.squared += y * y;
       }
-      const std::lock_guard lock(mutex);
-      squared_error += part_error;
-      squared += part_squared;
-      const bool worse = !(part.max_error <= total.max_error);
-      if (total.all_finite && (worse || !part.all_finite)) total.worst = part.worst;
-      if (worse) total.max_error = part.max_error;
-      total.all_finite = total.all_finite && part.all_finite;
+      parts[static_cast<std::size_t>(begin / kGrain)] = part;
     });
-    total.l2_error = squared > 0 ? std::sqrt(squared_error / squared) : std::sqrt(squared_error);
-    return total;
+    return harness::merged(parts);
   }
 
   void synchronize() override {}

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 namespace noisefloor {
 
 LaunchContext Platform::context() const {
@@ -31,6 +33,21 @@ void throw_if_failed(const Status& status) {
     default:
       throw std::runtime_error(fmt::format("{}: {}", to_string(status.code), status.what));
   }
+}
+
+Difference harness::merged(std::span<const ComparePart> parts) {
+  Difference total;
+  double squared_error = 0, squared = 0;
+  for (const ComparePart& part : parts) {
+    squared_error += part.squared_error;
+    squared += part.squared;
+    const bool worse = !(part.max_error <= total.max_error);
+    if (total.all_finite && (worse || part.not_finite != 0)) total.worst = part.worst;
+    if (worse) total.max_error = part.max_error;
+    total.all_finite = total.all_finite && part.not_finite == 0;
+  }
+  total.l2_error = squared > 0 ? std::sqrt(squared_error / squared) : std::sqrt(squared_error);
+  return total;
 }
 
 }  // namespace noisefloor

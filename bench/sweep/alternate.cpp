@@ -51,7 +51,7 @@ auto asked(bool is_old, const Ask& ask) {
 }
 
 Verdict right(bool is_old, const Verdict& verdict) {
-  if (!verdict.correct) throw CannotPair(is_old, verdict.reason, failed(is_old));
+  if (!verdict.correct()) throw CannotPair(is_old, verdict.reason, failed(is_old));
   return verdict;
 }
 

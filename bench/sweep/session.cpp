@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "bench/platform/build_info.h"
-#include "bench/platform/openmp_waiting.h"
+#include "bench/platform/process_limits.h"
 #include "bench/platform/run_queue.h"
 #include "bench/sweep/environment.h"
 #include "reports/run/network_problems.h"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "kernels/attention/attention.h"
-#include "kernels/core/choice.h"
+#include "kernels/core/variant.h"
 
 namespace noisefloor::attention {
 

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <string>
+#include <vector>
 
 #include "kernels/core/cost.h"
+#include "kernels/core/exact.h"
 #include "kernels/core/fields.h"
 #include "kernels/core/tensor.h"
 
@@ -12,29 +15,10 @@ namespace noisefloor::conv2d {
 namespace {
 
 constexpr std::int64_t kMaxKernel = 31;
-constexpr std::int64_t kMaxPixels = std::int64_t{1} << 31;
-constexpr std::int64_t kMaxElements = std::int64_t{1} << 40;
 
 std::string text(std::int64_t value) {
   return std::to_string(value);
 }
-
-void check_tensor(const char* what, std::int64_t pixels, std::int64_t channels) {
-  if (pixels >= kMaxPixels)
-    throw InvalidInput("problem: fields n, h and w make " + std::string(what) + " of " + text(pixels) +
-                       " pixels; at most 2^31 - 1");
-  if (pixels * channels > kMaxElements)
-    throw InvalidInput("problem: fields n, h, w and channels make " + std::string(what) + " of " + text(pixels) +
-                       " x " + text(channels) + " elements; at most 2^40");
-}
-
-}  // namespace
-
-std::int64_t Problem::slabs() const {
-  return phases() * ((out_h() * out_w() / phases() + convolution::kSlabRows - 1) / convolution::kSlabRows);
-}
-
-namespace {
 
 void fields(Problem& p, FieldVisitor& visitor) {
   visitor.computes("gain (act((conv(norm(x), w) + side) affine + image_shift) + residual), of channels-last images");
@@ -90,8 +74,9 @@ void check(const Problem& p) {
   if (shortest < p.kernel)
     throw InvalidInput("problem: field 'kernel' is " + text(p.kernel) + ", larger than the padded image, " +
                        text(shortest));
-  check_tensor("an input", p.n * p.h * p.w, p.cin);
-  check_tensor("an output", p.n * p.out_h() * p.out_w(), std::max({p.cout, p.side, p.side_skip}));
+  convolution::check_extents("n, h and w", "an input", p.n * p.h * p.w, p.cin);
+  convolution::check_extents("n, h and w", "an output", p.n * p.out_h() * p.out_w(),
+                             std::max({p.cout, p.side, p.side_skip}));
 }
 
 // The sums have a standard deviation of 1 away from the borders, whatever cin, as each of their products has the same
@@ -112,8 +97,8 @@ void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
   visit.when(p.residual, "residual")
       .in("residual", t.residual, {"n", "out_h/(1 + residual_upsample)", "out_w/(1 + residual_upsample)", "cout"});
   visit.when(p.norm != Norm::none, "norm!=none")
-      .in({"norm_coefficients", "multiplier and addend of each image and channel of x"}, t.norm_coefficients,
-          {"n", "2", "cin"}, normal_fill(0.5, 0.5));
+      .in({"norm_coefficients", "multiplier and addend of each image and channel of x"}, t.norm, {"n", "2", "cin"},
+          normal_fill(0.5, 0.5));
   visit.when(p.side > 0, "side>0").in("side", t.side, {"n", "out_h", "out_w", "side"});
   visit.when(p.side_skip > 0, "side_skip>0").in("side_skip", t.side_skip, {"n", "out_h", "out_w", "side_skip"});
   visit.when(p.side > 0, "side>0").in("w_side", t.w_side, {"cout", "side + side_skip"}, weights);
@@ -152,6 +137,128 @@ Tolerance tolerance(const Problem& p, DType dtype) {
   return {u + sums + norm, u + sums + norm};
 }
 
+// The oracle: the definition in conv2d.h term by term, in double, one output element at a time. It knows nothing of
+// implicit GEMM, phases or summed weights.
+// A number as `dtype` stores it.
+double rounded(DType dtype, double value) {
+  double storage = 0;
+  store_element(dtype, &storage, 0, value);
+  return load_element(dtype, &storage, 0);
+}
+
+// The inputs under the kernel at one output pixel, normed, zeros outside the image.
+std::vector<float> patch_at(const Problem& p, const HostTensor& x, const float* norm, std::int64_t pixel) {
+  const std::int64_t image = pixel / (p.out_h() * p.out_w());
+  const std::int64_t oy = pixel / p.out_w() % p.out_h();
+  const std::int64_t ox = pixel % p.out_w();
+  const std::int64_t times = p.upsample ? 2 : 1;
+  std::vector<float> patch(static_cast<std::size_t>(p.kernel * p.kernel * p.cin), 0.0f);
+  for (std::int64_t ky = 0; ky < p.kernel; ++ky)
+    for (std::int64_t kx = 0; kx < p.kernel; ++kx) {
+      const std::int64_t y = oy * p.stride + ky - p.pad;
+      const std::int64_t x_at = ox * p.stride + kx - p.pad;
+      if (y < 0 || x_at < 0 || y >= p.h * times || x_at >= p.w * times) continue;
+      const std::int64_t from = ((image * p.h + y / times) * p.w + x_at / times) * p.cin;
+      float* const to = patch.data() + (ky * p.kernel + kx) * p.cin;
+      load_floats(x.dtype, x.data, from, p.cin, to);
+      if (p.norm == Norm::none) continue;
+      const float* scale = norm + image * 2 * p.cin;
+      for (std::int64_t c = 0; c < p.cin; ++c) {
+        const double value = static_cast<double>(to[c]) * scale[c] + scale[p.cin + c];
+        to[c] = static_cast<float>(rounded(x.dtype, p.norm == Norm::affine_silu ? exact::silu(value) : value));
+      }
+    }
+  return patch;
+}
+
+// What the kernel meets at an output pixel: that, and the channels of the second source behind it.
+std::vector<float> inputs_at(const Problem& p, DType dtype, const Tensors& t, std::int64_t pixel) {
+  std::vector<float> inputs = patch_at(p, {dtype, t.x}, t.norm, pixel);
+  for (const auto& [side, channels] : {std::pair(t.side, p.side), std::pair(t.side_skip, p.side_skip)})
+    for (std::int64_t c = 0; c < channels; ++c)
+      inputs.push_back(static_cast<float>(load_element(dtype, side, pixel * channels + c)));
+  return inputs;
+}
+
+double output_at(const Problem& p, DType dtype, const Tensors& t, double value, std::int64_t pixel,
+                 std::int64_t channel) {
+  const HostTensor bias{dtype, t.bias}, scale{dtype, t.scale}, shift{dtype, t.shift};
+  const HostTensor image_shift{dtype, t.image_shift}, residual{dtype, t.residual};
+  if (bias) value += bias[channel];
+  if (scale) value = value * scale[channel] + shift[channel];
+  if (image_shift) value += image_shift[pixel / (p.out_h() * p.out_w()) * p.cout + channel];
+  if (p.act == Activation::silu) value = exact::silu(value);
+  if (p.act == Activation::relu) value = exact::relu(value);
+  if (residual) {
+    const std::int64_t wide = p.out_w(), row = pixel / wide / 2, column = pixel % wide / 2;  // heights are even
+    const std::int64_t added = p.residual_upsample ? row * (wide / 2) + column : pixel;
+    value += residual[added * p.cout + channel];
+  }
+  return value * p.gain;
+}
+
+// The output pixels of slab `slab` of an image, as conv2d.h cuts slabs.
+std::vector<std::int64_t> slab_pixels(const Problem& p, std::int64_t image, std::int64_t slab) {
+  const std::int64_t times = p.upsample ? 2 : 1;
+  const std::int64_t width = p.out_w() / times;
+  const std::int64_t count = p.out_h() / times * width;
+  const std::int64_t per_phase = p.slabs() / p.phases();
+  const std::int64_t phase = slab / per_phase;
+  const std::int64_t first = slab % per_phase * convolution::kSlabRows;
+  std::vector<std::int64_t> pixels;
+  if (p.patches) {
+    constexpr std::int64_t kSide = convolution::kPatch;
+    const std::int64_t top = slab / (width / kSide) * kSide, left = slab % (width / kSide) * kSide;
+    for (std::int64_t y = top; y < top + kSide; ++y)
+      for (std::int64_t x = left; x < left + kSide; ++x) pixels.push_back((image * p.out_h() + y) * p.out_w() + x);
+    return pixels;
+  }
+  for (std::int64_t i = first; i < std::min(first + convolution::kSlabRows, count); ++i) {
+    const std::int64_t y = i / width * times + phase / times;
+    const std::int64_t x = i % width * times + phase % times;
+    pixels.push_back((image * p.out_h() + y) * p.out_w() + x);
+  }
+  return pixels;
+}
+
+double statistic(const std::vector<double>& values, bool m2) {
+  double mean = 0;
+  for (const double value : values) mean += value;
+  mean /= static_cast<double>(values.size());
+  if (!m2) return mean;
+  double squares = 0;
+  for (const double value : values) squares += (value - mean) * (value - mean);
+  return squares;
+}
+
+void reference(const Problem& p, DType dtype, const Tensors& t, std::string_view output,
+               std::span<const std::int64_t> elements, std::span<double> values) {
+  const std::int64_t k = p.kernel * p.kernel * p.cin, sides = p.side + p.side_skip;
+  exact::each_element(elements, values, [&] {
+    // The pixels of an element, one or those of its slab, and what the kernel meets at each.
+    return [&, held = std::int64_t{-1}, pixels = std::vector<std::int64_t>(),
+            patches = std::vector<std::vector<float>>()](std::int64_t element) mutable {
+      const std::int64_t place = element / p.cout;  // a pixel, or an image's slab
+      const std::int64_t channel = element % p.cout;
+      if (place != held) {
+        held = place;
+        pixels = output == "y" ? std::vector{place} : slab_pixels(p, place / p.slabs(), place % p.slabs());
+        patches.clear();
+        for (const std::int64_t pixel : pixels) patches.push_back(inputs_at(p, dtype, t, pixel));
+      }
+      std::vector<float> weights = exact::floats({dtype, t.w}, channel * k, k);
+      if (sides > 0)
+        std::ranges::copy(exact::floats({dtype, t.w_side}, channel * sides, sides), std::back_inserter(weights));
+      std::vector<double> outputs;
+      for (std::size_t i = 0; i < pixels.size(); ++i)
+        outputs.push_back(output_at(p, dtype, t, exact::dot(patches[i], weights), pixels[i], channel));
+      if (output == "y") return outputs[0];
+      for (double& y : outputs) y = rounded(dtype, y);  // the statistics are those of what was stored
+      return statistic(outputs, output == "m2");
+    };
+  });
+}
+
 }  // namespace
 
 constinit const Definition definition{"conv2d", fields, check, visit_tensors, cost, tolerance, reference, variants};
@@ -175,11 +282,6 @@ convolution::Convolution describe(const Problem& p, Form form) {
   c.residual_upsample = p.residual_upsample;
   c.gain = static_cast<float>(p.gain);
   return c;
-}
-
-convolution::Operands operands(const Tensors& t) {
-  return {t.x,    t.w,         t.bias,   t.scale, t.shift, t.image_shift, t.residual, t.norm_coefficients,
-          t.side, t.side_skip, t.w_side, t.y,     t.mean,  t.m2};
 }
 
 }  // namespace noisefloor::conv2d

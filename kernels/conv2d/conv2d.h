@@ -21,6 +21,10 @@
 #include "kernels/convolution/convolution.h"
 #include "kernels/core/definition.h"
 
+namespace noisefloor::gemm {
+struct Problem;
+}
+
 namespace noisefloor::conv2d {
 
 using convolution::Activation;  // none, silu, relu
@@ -55,36 +59,26 @@ struct Problem {
   // Pixels of an image fall into slabs of convolution::kSlabRows consecutive ones. With `upsample` the pixels of even
   // and odd row and column (four phases, row parity first) each count by themselves.
   std::int64_t phases() const { return upsample ? 4 : 1; }
-  std::int64_t slabs() const;
+  std::int64_t slabs() const {
+    return phases() * ((out_h() * out_w() / phases() + convolution::kSlabRows - 1) / convolution::kSlabRows);
+  }
   std::int64_t terms() const { return kernel * kernel * cin + side + side_skip; }  // of a sum
 };
 
-// All of the problem's dtype, dense, 16-byte aligned, not overlapping y; null where the problem has no such tensor.
-struct Tensors {
-  const void* x = nullptr;                   // [n, h, w, cin]
-  const void* w = nullptr;                   // [cout, kernel, kernel, cin]
-  const void* bias = nullptr;                // [cout]
-  const void* scale = nullptr;               // [cout], affine only, as is shift
-  const void* shift = nullptr;               // [cout]
-  const void* image_shift = nullptr;         // [n, cout]
-  const void* residual = nullptr;            // [n, out_h, out_w, cout], or of half of both extents
-  const float* norm_coefficients = nullptr;  // fp32 [n, 2, cin], with a norm only
-  const void* side = nullptr;                // [n, out_h, out_w, side]
-  const void* side_skip = nullptr;           // [n, out_h, out_w, side_skip]
-  const void* w_side = nullptr;              // [cout, side + side_skip]
-  void* y = nullptr;                         // [n, out_h, out_w, cout]
-  float* mean = nullptr;  // fp32 [n, slabs, cout]: of y, as stored, over a slab; stats only, as is m2
-  float* m2 = nullptr;    // fp32 [n, slabs, cout]: sum of squared deviations from that mean
-};
+// All of the problem's dtype unless said otherwise, dense, 16-byte aligned, not overlapping y.
+using Tensors = convolution::Operands;
 
 using Definition = OpDefinition<Problem, Tensors>;
 extern const Definition definition;
-Definition::Reference reference;  // reference.cpp
-Definition::Variants variants;    // variants.cpp; best last
+Definition::Variants variants;  // variants.cpp; best last
 
 // The problem as the engine sees it: tap by tap, or with `upsample` as four phases of summed weights.
 enum class Form { direct, phased };
 convolution::Convolution describe(const Problem& problem, Form form);
-convolution::Operands operands(const Tensors& tensors);
+
+// A 1x1 convolution as the matrix product that it is: D[m = pixels, n = cout] = x[m, k = cin] w[n, k]^T, by gemm's
+// ptx_sm90a. Its tiles are runs of pixels, so it needs neither gathered taps nor patches.
+gemm::Problem product_of(const Problem& problem);
+Definition::Way::CanRun can_run_pointwise;
 
 }  // namespace noisefloor::conv2d

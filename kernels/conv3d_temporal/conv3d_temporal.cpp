@@ -1,9 +1,10 @@
 #include "kernels/conv3d_temporal/conv3d_temporal.h"
 
+#include <algorithm>
 #include <cmath>
-#include <string>
 
 #include "kernels/core/cost.h"
+#include "kernels/core/exact.h"
 #include "kernels/core/fields.h"
 #include "kernels/core/tensor.h"
 
@@ -11,8 +12,6 @@ namespace noisefloor::conv3d_temporal {
 namespace {
 
 constexpr int kTaps = 3;
-constexpr std::int64_t kMaxPixels = std::int64_t{1} << 31;
-constexpr std::int64_t kMaxElements = std::int64_t{1} << 40;
 
 void fields(Problem& p, FieldVisitor& visitor) {
   visitor.computes("a 3x1x1 convolution along a video's frames, zeros outside, + bias + image_shift + residual");
@@ -27,11 +26,7 @@ void fields(Problem& p, FieldVisitor& visitor) {
 }
 
 void check(const Problem& p) {
-  if (p.pixels() >= kMaxPixels)
-    throw InvalidInput("problem: fields batch, frames and hw make " + std::to_string(p.pixels()) +
-                       " pixels; at most 2^31 - 1");
-  if (p.pixels() * std::max(p.cin, p.cout) > kMaxElements)
-    throw InvalidInput("problem: fields batch, frames, hw and channels make a tensor of more than 2^40 elements");
+  convolution::check_extents("batch, frames and hw", "a tensor", p.pixels(), std::max(p.cin, p.cout));
 }
 
 // The sums have a standard deviation of 1 inside the video, whatever cin.
@@ -54,6 +49,28 @@ Cost cost(const Problem& p, DType dtype, double bytes) {
 
 Tolerance tolerance(const Problem& p, DType dtype) {
   return product_tolerance(dtype, kTaps * p.cin);
+}
+
+// The oracle: the definition in conv3d_temporal.h term by term, in double.
+void reference(const Problem& p, DType dtype, const Tensors& t, std::string_view,
+               std::span<const std::int64_t> elements, std::span<double> values) {
+  const HostTensor x{dtype, t.x}, w{dtype, t.w}, bias{dtype, t.bias};
+  const HostTensor image_shift{dtype, t.image_shift}, residual{dtype, t.residual};
+  const auto value_of = [&](std::int64_t element) {
+    const std::int64_t channel = element % p.cout;
+    const std::int64_t place = element / p.cout;  // [batch, frame, pixel]
+    const std::int64_t frame = place / p.hw % p.frames;
+    double sum = 0;
+    for (std::int64_t tap = 0; tap < kTaps; ++tap)
+      if (frame + tap >= 1 && frame + tap <= p.frames)
+        sum += exact::dot(exact::floats(x, (place + (tap - 1) * p.hw) * p.cin, p.cin),
+                          exact::floats(w, (channel * kTaps + tap) * p.cin, p.cin));
+    if (bias) sum += bias[channel];
+    if (image_shift) sum += image_shift[place / (p.frames * p.hw) * p.cout + channel];
+    if (residual) sum += residual[element];
+    return sum;
+  };
+  exact::each_element(elements, values, [&] { return value_of; });
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 
+#include "kernels/convolution/convolution.h"
 #include "kernels/core/definition.h"
 
 namespace noisefloor::conv3d_temporal {
@@ -26,19 +27,11 @@ struct Problem {
   std::int64_t pixels() const { return batch * frames * hw; }
 };
 
-// All of the problem's dtype, dense, 16-byte aligned, not overlapping y; null where the problem has no such tensor.
-struct Tensors {
-  const void* x = nullptr;            // [batch, frames, hw, cin]
-  const void* w = nullptr;            // [cout, 3, cin]
-  const void* bias = nullptr;         // [cout]
-  const void* image_shift = nullptr;  // [batch, cout]
-  const void* residual = nullptr;     // [batch, frames, hw, cout]
-  void* y = nullptr;                  // [batch, frames, hw, cout]
-};
+// Of the engine's tensors x, w, bias, image_shift, residual and y, as kernels/convolution/convolution.h says.
+using Tensors = convolution::Operands;
 
 using Definition = OpDefinition<Problem, Tensors>;
 extern const Definition definition;
-Definition::Reference reference;  // reference.cpp
-Definition::Variants variants;    // variants.cpp; best last
+Definition::Variants variants;  // variants.cpp; best last
 
 }  // namespace noisefloor::conv3d_temporal

@@ -6,29 +6,20 @@
 namespace noisefloor::conv3d_temporal {
 namespace {
 
-struct Rules {
-  static convolution::Convolution direct(const Problem& p) {
-    convolution::Convolution c = convolution::plain(p.batch, p.frames, p.hw, p.cin, p.cout, 3, 1, 1);
-    c.x.taps = c.x.kernel_taps = 1;
-    c.x.origin = 0;
-    c.bias = p.bias;
-    c.image_shift = p.image_shift;
-    c.residual = p.residual;
-    return c;
-  }
-  static convolution::Convolution phased(const Problem& p) { return direct(p); }
-  static convolution::Operands operands(const Tensors& t) {
-    convolution::Operands o;
-    o.x = t.x, o.w = t.w, o.bias = t.bias, o.image_shift = t.image_shift, o.residual = t.residual, o.y = t.y;
-    return o;
-  }
-  static bool sums_weights(const Problem&) { return false; }
-};
+convolution::Convolution describe(const Problem& p) {
+  convolution::Convolution c = convolution::plain(p.batch, p.frames, p.hw, p.cin, p.cout, 3, 1, 1);
+  c.x.taps = c.x.kernel_taps = 1;
+  c.x.origin = 0;
+  c.bias = p.bias;
+  c.image_shift = p.image_shift;
+  c.residual = p.residual;
+  return c;
+}
 
 }  // namespace
 
 std::span<const Definition::Variant> variants() {
-  return convolution::Variants<Definition, Rules>::kVariants;
+  return convolution::Variants<Definition, describe>::kVariants;
 }
 
 }  // namespace noisefloor::conv3d_temporal

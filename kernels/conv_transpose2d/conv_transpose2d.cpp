@@ -1,17 +1,15 @@
 #include "kernels/conv_transpose2d/conv_transpose2d.h"
 
+#include <algorithm>
 #include <cmath>
-#include <string>
 
 #include "kernels/core/cost.h"
+#include "kernels/core/exact.h"
 #include "kernels/core/fields.h"
 #include "kernels/core/tensor.h"
 
 namespace noisefloor::conv_transpose2d {
 namespace {
-
-constexpr std::int64_t kMaxPixels = std::int64_t{1} << 31;
-constexpr std::int64_t kMaxElements = std::int64_t{1} << 40;
 
 // Products that an output sums.
 std::int64_t terms(const Problem& p) {
@@ -32,12 +30,7 @@ void fields(Problem& p, FieldVisitor& visitor) {
 
 void check(const Problem& p) {
   if (p.kernel == 3) throw InvalidInput("problem: field 'kernel' is 3; it must be 2 or 4");
-  const std::int64_t pixels = 4 * p.n * p.h * p.w;  // of y
-  if (pixels >= kMaxPixels)
-    throw InvalidInput("problem: fields n, h and w make an output of " + std::to_string(pixels) +
-                       " pixels; at most 2^31 - 1");
-  if (pixels * std::max(p.cin, p.cout) > kMaxElements)
-    throw InvalidInput("problem: fields n, h, w and channels make a tensor of more than 2^40 elements");
+  convolution::check_extents("n, h and w", "an output", 4 * p.n * p.h * p.w, std::max(p.cin, p.cout));
 }
 
 // The sums have a standard deviation of 1 away from the borders, whatever cin.
@@ -57,6 +50,30 @@ Cost cost(const Problem& p, DType dtype, double bytes) {
 
 Tolerance tolerance(const Problem& p, DType dtype) {
   return product_tolerance(dtype, terms(p));
+}
+
+// The oracle: the definition in conv_transpose2d.h term by term, in double. It asks every input and tap near an output
+// whether they meet there, and knows nothing of phases.
+void reference(const Problem& p, DType dtype, const Tensors& t, std::string_view,
+               std::span<const std::int64_t> elements, std::span<double> values) {
+  const HostTensor x{dtype, t.x}, w{dtype, t.w}, bias{dtype, t.bias};
+  const auto value_of = [&](std::int64_t element) {
+    const std::int64_t channel = element % p.cout;
+    const std::int64_t ox = element / p.cout % (2 * p.w);
+    const std::int64_t oy = element / p.cout / (2 * p.w) % (2 * p.h);
+    const std::int64_t image = element / p.cout / (4 * p.h * p.w);
+    double sum = bias ? bias[channel] : 0;
+    for (std::int64_t ky = 0; ky < p.kernel; ++ky)
+      for (std::int64_t kx = 0; kx < p.kernel; ++kx) {
+        const std::int64_t y2 = oy + p.pad() - ky;  // 2 iy
+        const std::int64_t x2 = ox + p.pad() - kx;
+        if (y2 < 0 || x2 < 0 || y2 % 2 != 0 || x2 % 2 != 0 || y2 / 2 >= p.h || x2 / 2 >= p.w) continue;
+        sum += exact::dot(exact::floats(x, ((image * p.h + y2 / 2) * p.w + x2 / 2) * p.cin, p.cin),
+                          exact::floats(w, ((channel * p.kernel + ky) * p.kernel + kx) * p.cin, p.cin));
+      }
+    return p.act == Activation::silu ? exact::silu(sum) : p.act == Activation::relu ? exact::relu(sum) : sum;
+  };
+  exact::each_element(elements, values, [&] { return value_of; });
 }
 
 }  // namespace

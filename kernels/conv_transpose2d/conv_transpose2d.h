@@ -29,17 +29,11 @@ struct Problem {
   std::int64_t pad() const { return kernel == 4 ? 1 : 0; }
 };
 
-// All of the problem's dtype, dense, 16-byte aligned, not overlapping y; null where the problem has no such tensor.
-struct Tensors {
-  const void* x = nullptr;     // [n, h, w, cin]
-  const void* w = nullptr;     // [cout, kernel, kernel, cin]
-  const void* bias = nullptr;  // [cout]
-  void* y = nullptr;           // [n, 2h, 2w, cout]
-};
+// Of the engine's tensors x, w, bias and y, as kernels/convolution/convolution.h says.
+using Tensors = convolution::Operands;
 
 using Definition = OpDefinition<Problem, Tensors>;
 extern const Definition definition;
-Definition::Reference reference;  // reference.cpp
-Definition::Variants variants;    // variants.cpp; best last
+Definition::Variants variants;  // variants.cpp; best last
 
 }  // namespace noisefloor::conv_transpose2d

@@ -25,31 +25,22 @@ convolution::Axis axis(const Problem& p, std::int64_t in) {
   return axis;
 }
 
-struct Rules {
-  static convolution::Convolution direct(const Problem& p) {
-    convolution::Convolution c;
-    c.images = static_cast<int>(p.n);
-    c.cin = static_cast<int>(p.cin);
-    c.cout = static_cast<int>(p.cout);
-    c.y = axis(p, p.h);
-    c.x = axis(p, p.w);
-    c.act = p.act;
-    c.bias = p.bias;
-    return c;
-  }
-  static convolution::Convolution phased(const Problem& p) { return direct(p); }
-  static convolution::Operands operands(const Tensors& t) {
-    convolution::Operands o;
-    o.x = t.x, o.w = t.w, o.bias = t.bias, o.y = t.y;
-    return o;
-  }
-  static bool sums_weights(const Problem&) { return false; }
-};
+convolution::Convolution describe(const Problem& p) {
+  convolution::Convolution c;
+  c.images = static_cast<int>(p.n);
+  c.cin = static_cast<int>(p.cin);
+  c.cout = static_cast<int>(p.cout);
+  c.y = axis(p, p.h);
+  c.x = axis(p, p.w);
+  c.act = p.act;
+  c.bias = p.bias;
+  return c;
+}
 
 }  // namespace
 
 std::span<const Definition::Variant> variants() {
-  return convolution::Variants<Definition, Rules>::kVariants;
+  return convolution::Variants<Definition, describe>::kVariants;
 }
 
 }  // namespace noisefloor::conv_transpose2d

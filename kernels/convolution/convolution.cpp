@@ -1,5 +1,9 @@
 #include "kernels/convolution/convolution.h"
 
+#include <string>
+
+#include "kernels/core/fields.h"
+
 namespace noisefloor::convolution {
 namespace {
 
@@ -40,6 +44,10 @@ Axis direct_axis(std::int64_t in) {
   return axis;
 }
 
+Support takes_one_source(const Convolution& c) {
+  return c.side == 0 ? supported() : unsupported("has no second source of its sums");
+}
+
 }  // namespace
 
 Convolution plain(std::int64_t images, std::int64_t h, std::int64_t w, std::int64_t cin, std::int64_t cout, int kernel,
@@ -61,6 +69,14 @@ std::size_t summed_weight_bytes(std::int64_t cin, std::int64_t cout, DType dtype
   return static_cast<std::size_t>(4 * cout * 4 * cin) * size_of(dtype);
 }
 
+void check_extents(const char* fields, const char* what, std::int64_t pixels, std::int64_t channels) {
+  constexpr std::int64_t kMaxPixels = std::int64_t{1} << 31, kMaxElements = std::int64_t{1} << 40;
+  const std::string size = std::string("problem: fields ") + fields + " make " + what + " of " + std::to_string(pixels);
+  if (pixels >= kMaxPixels) throw InvalidInput(size + " pixels; at most 2^31 - 1");
+  if (pixels * channels > kMaxElements)
+    throw InvalidInput(size + " pixels, and channels x " + std::to_string(channels) + " elements; at most 2^40");
+}
+
 Status check_operands(const Convolution& c, const Operands& o) {
   const auto bad = [](const void* pointer, bool present) {
     return present && (pointer == nullptr || reinterpret_cast<std::uintptr_t>(pointer) % 16 != 0);
@@ -72,12 +88,6 @@ Status check_operands(const Convolution& c, const Operands& o) {
     return failure(StatusCode::invalid_argument, "convolution: a tensor is null or not 16-byte aligned");
   return success();
 }
-
-namespace {
-Support takes_one_source(const Convolution& c) {
-  return c.side == 0 ? supported() : unsupported("has no second source of its sums");
-}
-}  // namespace
 
 Support takes_plain_input(const Convolution& c) {
   if (c.norm != Norm::none) return unsupported("has no norm of the input");
@@ -146,8 +156,8 @@ Support can_run_ptx_sm80_narrow(const Convolution& c, DType dtype) {
   return supported();
 }
 
-std::size_t ptx_sm80_narrow_prepared_bytes(const Convolution& c, DType dtype, bool summed) {
-  return narrow_weight_bytes(c, dtype) + (summed ? summed_weight_bytes(c.cin, c.cout, dtype) : 0);
+std::size_t ptx_sm80_narrow_prepared_bytes(const Convolution& c, DType dtype) {
+  return narrow_weight_bytes(c, dtype) + (c.phase_weights ? summed_weight_bytes(c.cin, c.cout, dtype) : 0);
 }
 
 }  // namespace noisefloor::convolution

@@ -14,7 +14,6 @@
 #include <string_view>
 #include <vector>
 
-#include "kernels/core/choice.h"
 #include "kernels/core/device.h"
 #include "kernels/core/dtype.h"
 #include "kernels/core/status.h"
@@ -90,7 +89,8 @@ struct Convolution {
   constexpr std::int64_t slabs() const { return phase_slabs() * phases(); }  // of one image
 };
 
-// Pointers in the dtype of the launch unless said otherwise; null where the convolution has no such tensor. The sum of
+// Pointers in the dtype of the launch unless said otherwise, dense and 16-byte aligned, none overlapping y; null where
+// the convolution has no such tensor. The ops' Tensors, too. The sum of
 // an output is over its taps, and over the channels of a second source at its own pixel, which are no phase's:
 //   sum += over c of  concat(side, side_skip)[i, p, c] * w_side[column, c]
 //   y[i, p, c] = gain * (act((sum + bias[c]) * scale[c] + shift[c] + image_shift[i, c]) + residual[i, p, c])
@@ -191,17 +191,20 @@ std::size_t summed_weight_bytes(std::int64_t cin, std::int64_t cout, DType dtype
 Status sum_upsampled_weights(std::int64_t cin, std::int64_t cout, DType dtype, const void* w, void* summed,
                              const LaunchContext& context);
 
+// Throws InvalidInput where `what` ("an input"), of so many pixels by `fields`, is larger than the engine takes.
+void check_extents(const char* fields, const char* what, std::int64_t pixels, std::int64_t channels);
+
 // Whether pointers that must be there are, 16-byte aligned.
 Status check_operands(const Convolution& convolution, const Operands& operands);
 
 using Launcher = Status(const Convolution&, DType, const Operands&, const Scratch&, const LaunchContext&);
 
 // All cores of the host. `prepared` are the weights as prepare_host packs them, from the stored weights `w` and
-// `w_side`
-// (`summed`: w is [cout][3][3][cin], and the convolution one of upsampled_phases).
+// `w_side` (of upsampled_phases: w is [cout][3][3][cin]).
 Launcher launch_host;
-std::size_t host_prepared_bytes(const Convolution& convolution);
-Status prepare_host(const Convolution& convolution, DType dtype, const Operands& weights, bool summed, void* prepared);
+std::size_t host_prepared_bytes(const Convolution& convolution, DType dtype);
+Status prepare_host(const Convolution& convolution, DType dtype, const Operands& weights, void* prepared,
+                    const LaunchContext& context);
 
 // Whether x is taken as it is, and nothing else: of the variants that do nothing to it.
 Support takes_plain_input(const Convolution& convolution);
@@ -220,7 +223,7 @@ std::size_t tensor_core_sm80_workspace_bytes(const Convolution& convolution, DTy
 // Few input channels under several taps: a tile's patches and weights lie whole in shared memory.
 Launcher launch_ptx_sm80_narrow;
 Support can_run_ptx_sm80_narrow(const Convolution& convolution, DType dtype);
-std::size_t ptx_sm80_narrow_prepared_bytes(const Convolution& convolution, DType dtype, bool summed);
+std::size_t ptx_sm80_narrow_prepared_bytes(const Convolution& convolution, DType dtype);
 Status prepare_ptx_sm80_narrow(const Convolution& convolution, DType dtype, const void* w, bool summed, void* prepared,
                                const LaunchContext& context);
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kernels/product/sm90a_choices.h"
+#include "kernels/product/sm90a_schedule.h"
 
 namespace noisefloor::convolution {
 namespace {
@@ -37,7 +37,7 @@ product::Sm90aProduct cut_for(const Convolution& c, const Tile& tile) {
 }
 
 product::ProductFor cut_by(const Convolution& c) {
-  return [&c](const Tile& tile) {
+  return [c](const Tile& tile) {
     if (!stores_by_tma(c) && tile.block_n != kNarrowHalo) return product::Sm90aProduct{.columns = 0};
     return cut_for(c, tile);
   };

@@ -225,7 +225,7 @@ constexpr bool can_split_halo(const Tile& tile, int splits) {
 }
 
 Schedule make_halo_schedule(const Convolution& c, int tile, int multicast, int splits, int sm_count);
-product::Sm90aModel halo_model_of(const Convolution& c);  // `c` must outlive it
+product::Sm90aModel halo_model_of(const Convolution& c);
 Schedule choose_halo(const Convolution& c, int sm_count, const MeasuredSchedules& measured = measured_schedules());
 std::optional<Schedule> parse_halo_schedule(const Convolution& c, std::string_view choice, int sm_count);
 

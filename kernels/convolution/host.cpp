@@ -131,11 +131,11 @@ void slab_statistics(const Convolution& c, DType dtype, const Operands& o, std::
 
 }  // namespace
 
-std::size_t host_prepared_bytes(const Convolution& c) {
+std::size_t host_prepared_bytes(const Convolution& c, DType) {
   return static_cast<std::size_t>(c.phases() * sum_length(c) * packed_columns(c)) * sizeof(float);
 }
 
-Status prepare_host(const Convolution& c, DType dtype, const Operands& o, bool summed, void* prepared) {
+Status prepare_host(const Convolution& c, DType dtype, const Operands& o, void* prepared, const LaunchContext&) {
   const std::int64_t whole = sum_length(c);
   auto* packed = static_cast<float*>(prepared);
   const std::int64_t panels = packed_columns(c) / kMicroN;
@@ -150,7 +150,7 @@ Status prepare_host(const Convolution& c, DType dtype, const Operands& o, bool s
           for (int r = 0; r < kMicroN; ++r) {
             const std::int64_t out = panel * kMicroN + r;
             if (out < c.cout)
-              load_weights(c, dtype, o, summed, phase, out, piece, chunk[r] + piece.offset);
+              load_weights(c, dtype, o, phase, out, piece, chunk[r] + piece.offset);
             else
               std::fill_n(chunk[r] + piece.offset, piece.count, 0.0f);
           }

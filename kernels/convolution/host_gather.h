@@ -107,19 +107,17 @@ inline void pack_inputs(const Convolution& c, DType dtype, const Operands& o, in
 }
 
 // The weights of output channel `channel_out` of a phase for a piece of its sum.
-inline void load_weights(const Convolution& c, DType dtype, const Operands& o, bool summed, int phase,
-                         std::int64_t channel_out, const Piece& piece, float* out) {
+inline void load_weights(const Convolution& c, DType dtype, const Operands& o, int phase, std::int64_t channel_out,
+                         const Piece& piece, float* out) {
   const auto [source, ty, tx, channel, offset, count] = piece;
   if (source != Source::x) {
     const std::int64_t column = (source == Source::side ? 0 : c.side) + channel;
     return load_floats(dtype, o.w_side, channel_out * c.side_channels() + column, count, out);
   }
-  if (!summed) {
-    const std::int64_t row = (c.phase_weights ? std::int64_t{phase} * c.cout : 0) + channel_out;
-    load_floats(dtype, o.w, row * c.weight_row() + kernel_tap(c, phase, ty, tx) * std::int64_t{c.cin} + channel, count,
-                out);
-    return;
-  }
+  if (!c.phase_weights)
+    return load_floats(dtype, o.w,
+                       channel_out * c.weight_row() + kernel_tap(c, phase, ty, tx) * std::int64_t{c.cin} + channel,
+                       count, out);
   const TapRange ys = summed_taps(phase / 2, ty);
   const TapRange xs = summed_taps(phase % 2, tx);
   float more[kChunk];

@@ -1,7 +1,7 @@
 #include "kernels/convolution/schedule.h"
 
 #include "kernels/core/measured.h"
-#include "kernels/product/sm90a_choices.h"
+#include "kernels/product/sm90a_schedule.h"
 
 namespace noisefloor::convolution {
 namespace {
@@ -31,14 +31,6 @@ product::Sm90aProduct cut(const Convolution& c) {
 
 static product::ProductFor cut_by(const Convolution& c) {
   return [product = cut(c)](const Tile&) { return product; };
-}
-
-Schedule make_schedule(const Convolution& c, int tile, int multicast, int splits, int sm_count) {
-  return product::make_schedule(kKernel, cut(c), tile, multicast, splits, sm_count);
-}
-
-double modelled_cycles(const Convolution& c, const Schedule& schedule, int sm_count) {
-  return product::modelled_cycles(kKernel, cut(c), schedule, sm_count);
 }
 
 product::Sm90aModel im2col_model_of(const Convolution& c) {

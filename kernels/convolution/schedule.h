@@ -9,7 +9,6 @@
 
 #include "kernels/convolution/convolution.h"
 #include "kernels/product/sm80_plan.h"
-#include "kernels/product/sm90a_choices.h"
 #include "kernels/product/sm90a_schedule.h"
 
 namespace noisefloor::convolution {
@@ -83,9 +82,7 @@ constexpr SideCoordinate side_coordinate(const Convolution& c, int step) {
 // The product: a unit is a phase; every tap and every source has whole steps of 64 input channels.
 product::Sm90aProduct cut(const Convolution& convolution);
 
-// Of the tiles above; see product/sm90a_schedule.h. sm_count >= 1.
-Schedule make_schedule(const Convolution& convolution, int tile, int multicast, int splits, int sm_count);
-double modelled_cycles(const Convolution& convolution, const Schedule& schedule, int sm_count);
+// Of the tiles above; see product/sm90a_schedule.h.
 product::Sm90aModel im2col_model_of(const Convolution& convolution);
 // Schedules that won when all of a problem's were timed, which choose() takes before its model: written by
 // `tools/tune conv2d` to measured_schedules.cpp.

@@ -6,120 +6,68 @@
 
 namespace noisefloor::convolution {
 
-inline constexpr VariantInfo kPtxSm80Narrow{"ptx_sm80_narrow", Kind::ptx, Arch::sm80};
-inline constexpr VariantInfo kPtxSm90aHalo{"ptx_sm90a_halo", Kind::ptx, Arch::sm90a};
-
-// `Rules` say how the op is one:
-//   static Convolution direct(const Problem&);   tap by tap
-//   static Convolution phased(const Problem&);   as the tensor-core variants run it
-//   static Operands operands(const Tensors&);
-//   static bool sums_weights(const Problem&);    whether phased() is upsampled_phases(), whose weights are prepared
-template <class Definition, class Rules>
+// `direct` and `phased` give the op's problem as a Convolution: tap by tap, and as the tensor-core variants run it,
+// which may be upsampled_phases(), whose weights are prepared. The op's tensors are Operands.
+template <class Definition, auto direct, auto phased = direct>
 struct Variants {
   using Problem = typename Definition::Problem;
-  using Tensors = typename Definition::Tensors;
 
-  static std::size_t host_prepared_bytes(const Problem& problem, DType) {
-    return convolution::host_prepared_bytes(Rules::phased(problem));
-  }
-  static Status prepare_host(const Problem& problem, DType dtype, const Tensors& tensors, void* prepared,
-                             const LaunchContext&) {
-    return convolution::prepare_host(Rules::phased(problem), dtype, Rules::operands(tensors),
-                                     Rules::sums_weights(problem), prepared);
-  }
-
-  template <Launcher launcher>
-  static Status launch_direct(const Problem& problem, DType dtype, const Tensors& tensors, const Scratch& scratch,
-                              const LaunchContext& context) {
-    return launcher(Rules::direct(problem), dtype, Rules::operands(tensors), scratch, context);
+  // What a function says of the convolution, as one of the problem.
+  template <auto form, auto function, class... Rest>
+  static auto of(const Problem& problem, Rest... rest) {
+    return function(form(problem), rest...);
   }
   // Summed weights take the place of the stored ones.
-  template <Launcher launcher>
-  static Status launch_phased(const Problem& problem, DType dtype, const Tensors& tensors, const Scratch& scratch,
-                              const LaunchContext& context) {
-    Operands operands = Rules::operands(tensors);
-    if (Rules::sums_weights(problem)) operands.w = scratch.prepared;
-    return launcher(Rules::phased(problem), dtype, operands, scratch, context);
+  template <auto form, auto launcher, class... Choice>
+  static Status launch(const Problem& problem, DType dtype, const Operands& tensors, const Scratch& scratch,
+                       const LaunchContext& context, Choice... choice) {
+    const Convolution c = form(problem);
+    Operands operands = tensors;
+    if (c.phase_weights) operands.w = scratch.prepared;
+    return launcher(c, dtype, operands, scratch, context, choice...);
   }
-  template <ChoiceLauncher launcher>
-  static Status launch_choice(const Problem& problem, DType dtype, const Tensors& tensors, const Scratch& scratch,
-                              const LaunchContext& context, std::string_view choice) {
-    Operands operands = Rules::operands(tensors);
-    if (Rules::sums_weights(problem)) operands.w = scratch.prepared;
-    return launcher(Rules::phased(problem), dtype, operands, scratch, context, choice);
+  template <auto preparer>
+  static Status prepare(const Problem& problem, DType dtype, const Operands& tensors, void* prepared,
+                        const LaunchContext& context) {
+    const Convolution c = phased(problem);
+    return preparer(c, dtype, tensors.w, c.phase_weights, prepared, context);
   }
-  template <ChoiceLister lister>
-  static std::vector<Choice> list_choices(const Problem& problem, DType dtype, const DeviceInfo& device) {
-    return lister(Rules::phased(problem), dtype, device);
-  }
-  template <Support (*can_run)(const Convolution&, DType)>
-  static Support direct_supports(const Problem& problem, DType dtype) {
-    return can_run(Rules::direct(problem), dtype);
-  }
-  template <Support (*can_run)(const Convolution&, DType)>
-  static Support phased_supports(const Problem& problem, DType dtype) {
-    return can_run(Rules::phased(problem), dtype);
-  }
-  template <std::size_t (*bytes)(const Convolution&, DType, const DeviceInfo&)>
-  static std::size_t workspace_bytes(const Problem& problem, DType dtype, const DeviceInfo& device) {
-    return bytes(Rules::phased(problem), dtype, device);
-  }
-
   static std::size_t summed_bytes(const Problem& problem, DType dtype) {
-    const Convolution c = Rules::phased(problem);
-    return Rules::sums_weights(problem) ? summed_weight_bytes(c.cin, c.cout, dtype) : 0;
+    const Convolution c = phased(problem);
+    return c.phase_weights ? summed_weight_bytes(c.cin, c.cout, dtype) : 0;
   }
-  static Status sum_weights(const Problem& problem, DType dtype, const Tensors& tensors, void* prepared,
+  static Status sum_weights(const Problem& problem, DType dtype, const Operands& tensors, void* prepared,
                             const LaunchContext& context) {
-    const Convolution c = Rules::phased(problem);
-    if (!Rules::sums_weights(problem)) return success();
-    return sum_upsampled_weights(c.cin, c.cout, dtype, Rules::operands(tensors).w, prepared, context);
-  }
-  static std::size_t ptx_prepared_bytes(const Problem& problem, DType dtype) {
-    return ptx_sm90a_prepared_bytes(Rules::phased(problem), dtype);
-  }
-  static Status prepare_ptx(const Problem& problem, DType dtype, const Tensors& tensors, void* prepared,
-                            const LaunchContext& context) {
-    return prepare_ptx_sm90a(Rules::phased(problem), dtype, Rules::operands(tensors).w, Rules::sums_weights(problem),
-                             prepared, context);
+    const Convolution c = phased(problem);
+    return c.phase_weights ? sum_upsampled_weights(c.cin, c.cout, dtype, tensors.w, prepared, context) : success();
   }
 
-  static Status launch_narrow(const Problem& problem, DType dtype, const Tensors& tensors, const Scratch& scratch,
-                              const LaunchContext& context) {
-    return launch_ptx_sm80_narrow(Rules::phased(problem), dtype, Rules::operands(tensors), scratch, context);
-  }
-  static std::size_t narrow_prepared_bytes(const Problem& problem, DType dtype) {
-    return ptx_sm80_narrow_prepared_bytes(Rules::phased(problem), dtype, Rules::sums_weights(problem));
-  }
-  static Status prepare_narrow(const Problem& problem, DType dtype, const Tensors& tensors, void* prepared,
-                               const LaunchContext& context) {
-    return prepare_ptx_sm80_narrow(Rules::phased(problem), dtype, Rules::operands(tensors).w,
-                                   Rules::sums_weights(problem), prepared, context);
-  }
-
-  static constexpr typename Definition::Choices kSchedules{list_choices<schedule_choices>,
-                                                           NOISEFLOOR_IF_SM90A(launch_choice<launch_ptx_sm90a_choice>)};
-  static constexpr typename Definition::Choices kHaloSchedules{
-      list_choices<halo_choices>, NOISEFLOOR_IF_SM90A(launch_choice<launch_ptx_sm90a_halo_choice>)};
+  using Choices = typename Definition::Choices;
+  static constexpr Choices kSchedules{of<phased, schedule_choices>,
+                                      NOISEFLOOR_IF_SM90A((launch<phased, launch_ptx_sm90a_choice>))};
+  static constexpr Choices kHaloSchedules{of<phased, halo_choices>,
+                                          NOISEFLOOR_IF_SM90A((launch<phased, launch_ptx_sm90a_halo_choice>))};
 
   static constexpr typename Definition::Variant kVariants[] = {
-      {kHost, {launch_phased<launch_host>, any_problem, nullptr, host_prepared_bytes, prepare_host}},
-      {kNaive, {NOISEFLOOR_IF_CUDA(launch_direct<launch_naive>), direct_supports<can_run_naive>}},
-      {kTiled, {NOISEFLOOR_IF_CUDA(launch_direct<launch_tiled>), direct_supports<can_run_tiled>}},
+      {kHost,
+       {launch<phased, launch_host>, any_problem, nullptr, of<phased, host_prepared_bytes>, of<phased, prepare_host>}},
+      {kNaive, {NOISEFLOOR_IF_CUDA((launch<direct, launch_naive>)), of<direct, can_run_naive>}},
+      {kTiled, {NOISEFLOOR_IF_CUDA((launch<direct, launch_tiled>)), of<direct, can_run_tiled>}},
       {kTensorCoreSm80,
-       {NOISEFLOOR_IF_SM80(launch_phased<launch_tensor_core_sm80>), phased_supports<can_run_tensor_core_sm80>,
-        workspace_bytes<tensor_core_sm80_workspace_bytes>, summed_bytes, NOISEFLOOR_IF_CUDA(sum_weights)}},
+       {NOISEFLOOR_IF_SM80((launch<phased, launch_tensor_core_sm80>)), of<phased, can_run_tensor_core_sm80>,
+        of<phased, tensor_core_sm80_workspace_bytes>, summed_bytes, NOISEFLOOR_IF_CUDA(sum_weights)}},
       {kPtxSm90a,
-       {NOISEFLOOR_IF_SM90A(launch_phased<launch_ptx_sm90a>), phased_supports<can_run_ptx_sm90a>,
-        workspace_bytes<ptx_sm90a_workspace_bytes>, ptx_prepared_bytes, NOISEFLOOR_IF_SM90A(prepare_ptx)},
+       {NOISEFLOOR_IF_SM90A((launch<phased, launch_ptx_sm90a>)), of<phased, can_run_ptx_sm90a>,
+        of<phased, ptx_sm90a_workspace_bytes>, of<phased, ptx_sm90a_prepared_bytes>,
+        NOISEFLOOR_IF_SM90A(prepare<prepare_ptx_sm90a>)},
        &kSchedules},
-      {kPtxSm90aHalo,
-       {NOISEFLOOR_IF_SM90A(launch_phased<launch_ptx_sm90a_halo>), phased_supports<can_run_ptx_sm90a_halo>, nullptr,
-        ptx_prepared_bytes, NOISEFLOOR_IF_SM90A(prepare_ptx)},
+      {{"ptx_sm90a_halo", Kind::ptx, Arch::sm90a},
+       {NOISEFLOOR_IF_SM90A((launch<phased, launch_ptx_sm90a_halo>)), of<phased, can_run_ptx_sm90a_halo>, nullptr,
+        of<phased, ptx_sm90a_prepared_bytes>, NOISEFLOOR_IF_SM90A(prepare<prepare_ptx_sm90a>)},
        &kHaloSchedules},
-      {kPtxSm80Narrow,
-       {NOISEFLOOR_IF_SM80(launch_narrow), phased_supports<can_run_ptx_sm80_narrow>, nullptr, narrow_prepared_bytes,
-        NOISEFLOOR_IF_SM80(prepare_narrow)}},
+      {{"ptx_sm80_narrow", Kind::ptx, Arch::sm80},
+       {NOISEFLOOR_IF_SM80((launch<phased, launch_ptx_sm80_narrow>)), of<phased, can_run_ptx_sm80_narrow>, nullptr,
+        of<phased, ptx_sm80_narrow_prepared_bytes>, NOISEFLOOR_IF_SM80(prepare<prepare_ptx_sm80_narrow>)}},
   };
 };
 

@@ -38,4 +38,11 @@ struct LaunchContext {
   constexpr bool constant(int tensor) const { return (constant_inputs >> tensor & 1) != 0; }
 };
 
+inline constexpr std::size_t kAllocationAlignment = 256;  // what cudaMalloc promises, so what launchers may count on
+
+// `bytes` rounded up to a place where the next tensor may begin.
+constexpr std::size_t aligned(std::size_t bytes) {
+  return (bytes + kAllocationAlignment - 1) / kAllocationAlignment * kAllocationAlignment;
+}
+
 }  // namespace noisefloor

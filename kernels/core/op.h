@@ -13,7 +13,6 @@
 #include <string_view>
 #include <vector>
 
-#include "kernels/core/choice.h"
 #include "kernels/core/cost.h"
 #include "kernels/core/definition.h"
 #include "kernels/core/fields.h"

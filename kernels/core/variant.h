@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -99,7 +100,11 @@ struct Way {
   const char* not_written = nullptr;  // why there is no launcher in any build
 };
 
-struct Choice;  // choice.h
+// One of the ways in which a variant can run a problem: its tiles, its split.
+struct Choice {
+  std::string text;        // canonical, e.g. "bundle=2,blocks=8,threads=256,held=4"
+  bool estimated = false;  // what the variant's own estimate takes
+};
 
 // Of a variant that chooses such a way for itself: what it chooses from, for the tuner.
 template <class Problem, class Tensors>

@@ -1,9 +1,13 @@
 #include "kernels/gemm/gemm.h"
 
 #include <cmath>
+#include <numbers>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "kernels/core/cost.h"
+#include "kernels/core/exact.h"
 #include "kernels/core/fields.h"
 #include "kernels/core/op.h"
 #include "kernels/core/tensor.h"
@@ -89,6 +93,46 @@ Cost cost(const Problem& p, DType dtype, double bytes) {
 
 Tolerance tolerance(const Problem& p, DType dtype) {
   return product_tolerance(dtype, p.k);
+}
+
+double activate(Activation act, double x) {
+  switch (act) {
+    case Activation::none:
+    case Activation::geglu:  // gates two sums; see below
+      return x;
+    case Activation::silu:
+      return exact::silu(x);
+    case Activation::gelu:
+      return exact::gelu(x);
+    case Activation::gelu_tanh:
+      return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+  }
+  return x;
+}
+
+// The oracle: every product and sum in double, one output element at a time.
+void reference(const Problem& p, DType dtype, const Tensors& t, std::string_view,
+               std::span<const std::int64_t> elements, std::span<double> values) {
+  const HostTensor a{dtype, t.a}, b{dtype, t.b}, bias{dtype, t.bias};
+  const HostTensor image_shift{dtype, t.image_shift}, residual{dtype, t.residual}, blend{dtype, t.blend};
+  exact::each_element(elements, values, [&] {
+    return [&, a_row = std::vector<float>(), held_row = std::int64_t{-1}](std::int64_t element) mutable {
+      const std::int64_t part = p.part();
+      const std::int64_t i = element / part % p.m;
+      const std::int64_t j = element / (part * p.m) * part + element % part;
+      if (i != std::exchange(held_row, i)) a_row = exact::floats(a, i * p.k, p.k);
+      const auto linear = [&](std::int64_t column) {
+        double sum = p.scale * exact::dot(a_row, exact::floats(b, column * p.k, p.k));
+        if (bias) sum += bias[column];
+        if (image_shift) sum += image_shift[i / p.rows_per_image() * p.n + column];
+        return sum;
+      };
+      double value = p.gated() ? linear(j) * exact::gelu(linear(p.n + j)) : activate(p.act, linear(j));
+      if (residual) value += residual[element];
+      if (blend) value += t.share[0] * (blend[element] - value);
+      return value;
+    };
+  });
 }
 
 }  // namespace

@@ -58,7 +58,6 @@ struct Tensors {
 // needs it, and cuda_error with the runtime's code when the launch fails; it never synchronises.
 using Definition = OpDefinition<Problem, Tensors>;
 extern const Definition definition;
-Definition::Reference reference;  // reference.cpp
-Definition::Variants variants;    // variants.cpp; best last
+Definition::Variants variants;  // variants.cpp; best last
 
 }  // namespace noisefloor::gemm

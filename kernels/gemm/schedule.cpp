@@ -3,7 +3,7 @@
 #include <bit>
 
 #include "kernels/core/measured.h"
-#include "kernels/product/sm90a_choices.h"
+#include "kernels/product/sm90a_schedule.h"
 
 namespace noisefloor::gemm {
 namespace {
@@ -28,28 +28,16 @@ constexpr product::Sm90aKernel kKernel{
                     int splits) { return can_split(tile) && std::has_single_bit(static_cast<unsigned>(splits)); },
     .shares_a = true};
 
-product::Sm90aProduct cut(const Problem& problem) {
-  return {.unit_rows = problem.m, .columns = problem.b_rows(), .k_steps = (problem.k + kBlockK - 1) / kBlockK};
-}
-
 product::ProductFor cut_by(const Problem& problem) {
   return [problem](const Tile& tile) {
-    if (!fits(problem, tile)) return product::Sm90aProduct{.columns = 0};
-    product::Sm90aProduct product = cut(problem);
-    product.own_stages = problem.residual && !tile.pingpong;
-    return product;
+    return product::Sm90aProduct{.unit_rows = problem.m,
+                                 .columns = fits(problem, tile) ? problem.b_rows() : 0,
+                                 .k_steps = (problem.k + kBlockK - 1) / kBlockK,
+                                 .own_stages = problem.residual && !tile.pingpong};
   };
 }
 
 }  // namespace
-
-Schedule make_schedule(const Problem& problem, int tile, int multicast, int splits, int sm_count) {
-  return product::make_schedule(kKernel, cut(problem), tile, multicast, splits, sm_count);
-}
-
-double modelled_cycles(const Problem& problem, const Schedule& schedule, int sm_count) {
-  return product::modelled_cycles(kKernel, cut(problem), schedule, sm_count);
-}
 
 product::Sm90aModel model_of(const Problem& problem) {
   return {kKernel, cut_by(problem)};

@@ -9,9 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "kernels/core/choice.h"
+#include "kernels/core/variant.h"
 #include "kernels/gemm/gemm.h"
-#include "kernels/product/sm90a_choices.h"
 #include "kernels/product/sm90a_schedule.h"
 
 namespace noisefloor::gemm {
@@ -50,9 +49,7 @@ constexpr bool fits(const Problem& problem, const Tile& tile) {
   return problem.part_columns % tile.block_n == 0 && (tile.pingpong || !problem.blend);
 }
 
-// Of the tiles above; see product/sm90a_schedule.h. sm_count >= 1.
-Schedule make_schedule(const Problem& problem, int tile, int multicast, int splits, int sm_count);
-double modelled_cycles(const Problem& problem, const Schedule& schedule, int sm_count);
+// Of the tiles above; see product/sm90a_schedule.h.
 product::Sm90aModel model_of(const Problem& problem);
 // Schedules that won when all of a problem's were timed, which choose() takes before its model: written by
 // `tools/tune gemm` to measured_schedules.cpp.

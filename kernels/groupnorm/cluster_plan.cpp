@@ -10,9 +10,9 @@
 #include <string>
 #include <tuple>
 
-#include "kernels/core/choice.h"
 #include "kernels/core/measured.h"
 #include "kernels/core/remembered.h"
+#include "kernels/core/variant.h"
 
 namespace noisefloor::groupnorm {
 namespace {

@@ -91,7 +91,7 @@ void expect_correct(Fixture& fixture, const Implementation& implementation) {
   Verifier verifier(fixture, {.oracle_flops = 1e9});
   BoundCase bound(fixture, implementation, &verifier);
   const Verdict verdict = verifier.verify(bound);
-  EXPECT_TRUE(verdict.correct) << verdict.reason;
+  EXPECT_TRUE(verdict.correct()) << verdict.reason;
 }
 
 TEST(AttentionOfInfinities, KeysOfMinusInfinityWeighNothing) {

@@ -74,13 +74,13 @@ TEST_P(Verified, MatchesTheOracle) {
         return;
       }
       const Verdict verdict = verifier.verify(*bound);
-      EXPECT_TRUE(verdict.correct) << verdict.reason;
+      EXPECT_TRUE(verdict.correct()) << verdict.reason;
       if (implementation.own()) continue;
       verifier.expect();  // what it chose for warm caches may be another algorithm
       throw_if_failed(bound->launch(/*overlapping=*/true)());
       device().synchronize();
       const Verdict warm = verifier.judge(*bound);
-      EXPECT_TRUE(warm.correct) << "warm: " << warm.reason;
+      EXPECT_TRUE(warm.correct()) << "warm: " << warm.reason;
     }
   });
   if (!refused.empty()) GTEST_SKIP() << refused;
@@ -156,7 +156,7 @@ TEST_P(Choices, MatchTheOracle) {
         if (early && !(starts_early && has_weights)) break;
         in_a_network = early;
         const Verdict verdict = verifier.verify(bound);
-        EXPECT_TRUE(verdict.correct) << current << (early ? ", in a network: " : ": ") << verdict.reason;
+        EXPECT_TRUE(verdict.correct()) << current << (early ? ", in a network: " : ": ") << verdict.reason;
       }
     }
   });

@@ -2,9 +2,12 @@
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <chrono>
 #include <cmath>
+#include <functional>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <thread>
@@ -89,7 +92,7 @@ void expect_copy(const std::map<std::string, double>& counted, std::size_t bytes
   EXPECT_NEAR(counted.at("dram_read_bytes"), bytes, l2_bytes);
   EXPECT_NEAR(counted.at("dram_write_bytes"), bytes, l2_bytes);
   EXPECT_GE(counted.at("l2_bytes"), 2.0 * static_cast<double>(bytes));
-  EXPECT_EQ(counted.size(), row_metrics().size());
+  EXPECT_EQ(counted.size(), kRowMetrics.size());
   EXPECT_GT(counted.at("occupancy_pct"), 30);
   EXPECT_LE(counted.at("occupancy_pct"), 100);
   EXPECT_EQ(counted.at("tensor_pipe_pct"), 0);
@@ -99,24 +102,24 @@ void expect_copy(const std::map<std::string, double>& counted, std::size_t bytes
 TEST_F(Counters, EachProfilerCountsItsOwnLaunch) {
   const Buffer from(kLarge), to(kLarge);
   for (const std::size_t bytes : {kLarge, kSmall, kLarge}) {
-    RangeProfiler profiler(row_metrics());
-    EXPECT_THROW(RangeProfiler{row_metrics()}, CountersUnavailable);  // one at a time
+    RangeProfiler profiler(kRowMetrics);
+    EXPECT_THROW(RangeProfiler{kRowMetrics}, CountersUnavailable);  // one at a time
     expect_copy(count_copy(profiler, from, to, bytes), bytes);
   }
   {  // other metrics in between do not take the place of the row's
-    RangeProfiler profiler(std::span(&metric("sm_cycles_active"), 1));
+    RangeProfiler profiler(std::array{Metric{"sm_cycles_active", "sm__cycles_active.avg"}});
     const auto counted = count_copy(profiler, from, to, kSmall);
     ASSERT_EQ(counted.size(), 1u);
     EXPECT_GT(counted.at("sm_cycles_active"), 0);
   }
-  RangeProfiler profiler(row_metrics());
+  RangeProfiler profiler(kRowMetrics);
   expect_copy(count_copy(profiler, from, to, kSmall), kSmall);
   expect_copy(count_copy(profiler, from, to, kLarge), kLarge);  // two of one profiler
   expect_copy(count_copy(profiler, from, to, kSmall), kSmall);
 }
 
 TEST_F(Counters, ErrorsOfTheLaunchPassThrough) {
-  const Metric bad[] = {{"bad", "lts__no_such_thing.sum", "1", ""}};
+  const Metric bad[] = {{"bad", "lts__no_such_thing.sum"}};
   try {
     RangeProfiler profiler(bad);
     FAIL() << "a metric that does not exist was accepted";
@@ -127,10 +130,18 @@ TEST_F(Counters, ErrorsOfTheLaunchPassThrough) {
   EXPECT_EQ(probe_counters().status, CounterStatus::ok);  // the failed one let go
 }
 
+// Of a launch on a stream of its own.
+std::vector<KernelResources> resources_of(const std::function<Status(Stream)>& enqueue) {
+  cudaStream_t stream = nullptr;
+  EXPECT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+  const std::unique_ptr<CUstream_st, decltype(&cudaStreamDestroy)> owner(stream, cudaStreamDestroy);
+  return kernel_resources(stream, [&] { return enqueue(stream); });
+}
+
 TEST(KernelResources, AreThoseOfTheLaunch) {
   const Buffer buffer(1 << 20);
   constexpr int kDynamic = 8192;
-  const auto kernels = kernel_resources([&](Stream stream) {
+  const auto kernels = resources_of([&](Stream stream) {
     shared_kernel<<<dim3(3, 2, 1), kThreads, kDynamic, stream>>>(buffer.as<float>());
     copy_kernel<<<1, kThreads, 0, stream>>>(buffer.as<uint4>(), buffer.as<uint4>() + kThreads);
     return success();
@@ -154,16 +165,6 @@ TEST(KernelResources, AreThoseOfTheLaunch) {
   EXPECT_FALSE(shared.occupancy_limiter.empty()) << "one more block exceeds something";
   EXPECT_GT(shared.waves, 0);
   EXPECT_EQ(dominant_kernel(kernels), &kernels[0]);
-
-  cudaStream_t stream = nullptr;
-  ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
-  const auto on_stream = kernel_resources(stream, [&] {
-    copy_kernel<<<2, kThreads, 0, stream>>>(buffer.as<uint4>(), buffer.as<uint4>() + 2 * kThreads);
-    return success();
-  });
-  ASSERT_EQ(on_stream.size(), 1u);
-  EXPECT_EQ(on_stream[0].grid[0], 2u);
-  EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
 }
 
 TEST(KernelResources, OrdinaryEdgesAreThoseOfALaunchInASeries) {
@@ -190,12 +191,12 @@ TEST(KernelResources, OrdinaryEdgesAreThoseOfALaunchInASeries) {
 }
 
 TEST(KernelResources, LaunchThatCannotBeCapturedIsRefused) {
-  EXPECT_THROW(kernel_resources([](Stream stream) {
+  EXPECT_THROW(resources_of([](Stream stream) {
                  cudaStreamSynchronize(stream);
                  return success();
                }),
                std::runtime_error);
-  EXPECT_THROW(kernel_resources([](Stream) { return failure(StatusCode::unsupported_problem, "not today"); }),
+  EXPECT_THROW(resources_of([](Stream) { return failure(StatusCode::unsupported_problem, "not today"); }),
                std::runtime_error);
   EXPECT_EQ(cudaGetLastError(), cudaSuccess);
 }

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "bench/measure/edge_latency.h"
+#include "bench/measure/timing_loop.h"
 #include "bench/platform/child_process.h"
 #include "bench/platform/cuda_kernels.h"
 #include "bench/platform/cuda_timing.h"

@@ -205,7 +205,7 @@ TEST_P(ProgrammaticVariant, WaitsForItsInputsAndItsOutputs) {
     Verifier verifier(fixture, {.oracle_flops = 2e8});
     // Verified once by itself, which also loads the kernels: loading would wait for the late one.
     const Verdict alone = verifier.verify(bound);
-    ASSERT_TRUE(alone.correct) << alone.reason;
+    ASSERT_TRUE(alone.correct()) << alone.reason;
     // Of products the second tensor is the weights, which a network says are constant.
     const std::string& op = GetParam().entry->name();
     const bool has_weights = op == "gemm" || op.starts_with("conv");
@@ -221,7 +221,7 @@ TEST_P(ProgrammaticVariant, WaitsForItsInputsAndItsOutputs) {
       throw_if_failed(bound.launch(/*overlapping=*/true, constant)());
       device().synchronize();
       const Verdict verdict = verifier.judge(bound);
-      EXPECT_TRUE(verdict.correct) << "constant " << constant << ": " << verdict.reason;
+      EXPECT_TRUE(verdict.correct()) << "constant " << constant << ": " << verdict.reason;
       ++ran;
     }
   });
@@ -239,7 +239,7 @@ TEST_P(ProgrammaticVariant, IsWholeForTheLaunchBehindItInAGraph) {
     BoundCase bound(fixture, *GetParam().implementation);
     Verifier verifier(fixture, {.oracle_flops = 2e7});
     const Verdict alone = verifier.verify(bound);
-    ASSERT_TRUE(alone.correct) << alone.reason;
+    ASSERT_TRUE(alone.correct()) << alone.reason;
     fixture.reset_outputs();
     std::vector<Buffer> saved;
     const std::vector<Restored> tensors = take_away(fixture, saved);
@@ -264,7 +264,7 @@ TEST_P(ProgrammaticVariant, IsWholeForTheLaunchBehindItInAGraph) {
     for (int replay = 0; replay < 3; ++replay) recording->replay();
     device().synchronize();
     const Verdict verdict = verifier.judge(bound);
-    EXPECT_TRUE(verdict.correct) << verdict.reason;
+    EXPECT_TRUE(verdict.correct()) << verdict.reason;
     EXPECT_EQ(device().checksum(to, bytes), device().checksum(from, bytes)) << "the launch behind saw older bytes";
     ++ran;
   });

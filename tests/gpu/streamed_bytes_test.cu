@@ -74,7 +74,7 @@ TEST(StreamedBytes, AreTheCompulsoryOnes) {
       throw_if_failed(launch());
       device->synchronize();
       const cudaStream_t stream = device->context().stream;
-      RangeProfiler profiler(row_metrics());
+      RangeProfiler profiler(kRowMetrics);
       const std::map<std::string, double> values = profiler.measure([&](int) { evictor.read(stream); },
                                                                     [&] {
                                                                       throw_if_failed(launch());

@@ -183,12 +183,12 @@ inline void expect_wrong_is_caught(Platform& platform, const CatalogueCase& one,
   for (const auto& [tampering, name] : kAllTamperings) {  // the last spoils an input for good
     SCOPED_TRACE(name);
     const Verdict before = verifier.verify(right);
-    EXPECT_TRUE(before.correct) << before.reason;
+    EXPECT_TRUE(before.correct()) << before.reason;
     const AnyVariant wrong = wrong_variant(*one.implementation->variant(), tampering, fixture);
     const ImplementationPtr implementation = implementation_of(wrong);
     BoundCase bound(fixture, *implementation);
     const Verdict verdict = verifier.verify(bound);
-    EXPECT_FALSE(verdict.correct);
+    EXPECT_FALSE(verdict.correct());
     EXPECT_NE(verdict.reason, "");
   }
 }

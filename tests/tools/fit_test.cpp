@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <fstream>
 
-#include "kernels/product/sm90a_choices.h"
+#include "kernels/product/sm90a_schedule.h"
 #include "tests/support/temporary_folder.h"
 
 namespace noisefloor::fit {

@@ -13,7 +13,7 @@
 #include "kernels/convolution/halo.h"
 #include "kernels/convolution/schedule.h"
 #include "kernels/gemm/schedule.h"
-#include "kernels/product/sm90a_choices.h"
+#include "kernels/product/sm90a_schedule.h"
 #include "reports/run/csv.h"
 
 namespace noisefloor::fit {
@@ -47,14 +47,9 @@ static_assert(sizeof(Sm90aCosts) == std::size(kConstants) * sizeof(double), "a n
 product::Sm90aModel model_of_gemm(const AnyProblem& problem) {
   return gemm::model_of(problem.as<gemm::Problem>());
 }
-// The model refers to the convolution that it is of: both live in `kept`.
 template <product::Sm90aModel (*model_of)(const convolution::Convolution&)>
 product::Sm90aModel model_of_convolution(const AnyProblem& problem) {
-  const auto kept =
-      std::make_shared<convolution::Convolution>(conv2d::describe(problem.as<conv2d::Problem>(), conv2d::Form::phased));
-  product::Sm90aModel model = model_of(*kept);
-  return {model.kernel,
-          [kept, product_for = model.product_for](const product::Sm90aTile& tile) { return product_for(tile); }};
+  return model_of(conv2d::describe(problem.as<conv2d::Problem>(), conv2d::Form::phased));
 }
 
 // The schedules of a problem while its lines come.

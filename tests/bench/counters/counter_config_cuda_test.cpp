@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <memory>
 
 #include "bench/counters/counter_status.h"
@@ -13,12 +14,12 @@ namespace {
 class Configured : public testing::Test {
  protected:
   // Null, and the test is skipped, where CUPTI is not on this machine.
-  static std::unique_ptr<CounterConfig> of(std::span<const Metric> wanted) {
-    return std::make_unique<CounterConfig>("GH100", std::vector<std::uint8_t>(), wanted);
+  static std::unique_ptr<CounterConfig> of(std::span<const Metric> wanted, const char* chip = "GH100") {
+    return std::make_unique<CounterConfig>(chip, std::vector<std::uint8_t>(), wanted);
   }
   void SetUp() override {
     try {
-      row = of(row_metrics());
+      row = of(kRowMetrics);
     } catch (const CountersUnavailable& error) {
       if (error.status() != CounterStatus::no_cupti) throw;
       GTEST_SKIP() << error.what();
@@ -28,22 +29,33 @@ class Configured : public testing::Test {
 };
 
 TEST_F(Configured, HoldsItsMetricsByName) {
-  ASSERT_EQ(row->names().size(), row_metrics().size());
-  for (std::size_t i = 0; i < row_metrics().size(); ++i) {
-    EXPECT_EQ(row->names()[i], row_metrics()[i].name);
-    EXPECT_STREQ(row->cupti_pointers()[i], row_metrics()[i].cupti);
+  ASSERT_EQ(row->names().size(), kRowMetrics.size());
+  for (std::size_t i = 0; i < kRowMetrics.size(); ++i) {
+    EXPECT_EQ(row->names()[i], kRowMetrics[i].name);
+    EXPECT_STREQ(row->cupti_pointers()[i], kRowMetrics[i].cupti);
   }
   EXPECT_EQ(row->passes(), 1u);
   EXPECT_FALSE(row->image().empty());
-  EXPECT_NE(row->image(), of(std::span(&metric("gpu_time"), 1))->image());
-  EXPECT_EQ(row->image(), of(row_metrics())->image());
+  EXPECT_NE(row->image(), of(std::array{Metric{"gpu_time", "gpu__time_duration.sum"}})->image());
+  EXPECT_EQ(row->image(), of(kRowMetrics)->image());
+}
+
+TEST_F(Configured, RowsTakeOneLaunchOnEveryChip) {
+  for (const char* chip : {"TU102", "TU104", "GA100", "GA102", "AD102", "GH100", "GB100"})
+    EXPECT_EQ(of(kRowMetrics, chip)->passes(), 1u) << chip << ": a second launch of each row costs hours of sweeps";
+  try {
+    of(kRowMetrics, "XX999");
+    FAIL() << "an unknown chip was accepted";
+  } catch (const CountersUnavailable& error) {
+    EXPECT_EQ(error.status(), CounterStatus::unsupported_chip) << error.what();
+  }
 }
 
 // It is kept to the end of the process; what it was made from need not be.
 TEST_F(Configured, OutlivesTheNamesItWasMadeFrom) {
   {
     const std::string ours = "a name", cupti = "lts__t_bytes.sum";
-    const Metric wanted[] = {{ours.c_str(), cupti.c_str(), "B", ""}};
+    const Metric wanted[] = {{ours.c_str(), cupti.c_str()}};
     row = of(wanted);
   }
   EXPECT_EQ(row->names().front(), "a name");
@@ -51,7 +63,7 @@ TEST_F(Configured, OutlivesTheNamesItWasMadeFrom) {
 }
 
 TEST_F(Configured, ABadNameIsNamed) {
-  const Metric wanted[] = {metric("l2_bytes"), {"bad", "lts__no_such_thing.sum", "1", ""}};
+  const Metric wanted[] = {kRowMetrics[2], {"bad", "lts__no_such_thing.sum"}};
   try {
     of(wanted);
     FAIL() << "a metric that does not exist was accepted";

@@ -1,6 +1,5 @@
-// Counters without a GPU: the metric table, its names on every chip, what CUPTI's errors are turned into, and kernels'
-// limits and names.
-#include "bench/counters/metrics.h"
+// Counters without a GPU: the table of metrics, what CUPTI's errors are turned into, and kernels' limits and names.
+#include "bench/counters/range_profiler.h"
 
 #include <gtest/gtest.h>
 
@@ -8,26 +7,16 @@
 
 #include "bench/counters/counter_status.h"
 #include "bench/counters/kernel_resources.h"
-#include "kernels/core/fields.h"
 #include "reports/run/columns.h"
 #include "reports/run/csv.h"
-#include "tests/support/refusal.h"
 
 namespace noisefloor {
 namespace {
 
-TEST(Metrics, NamesAreUniqueAndFound) {
-  std::set<std::string> names;
-  for (const Metric& candidate : metrics()) {
-    EXPECT_TRUE(names.insert(candidate.name).second) << candidate.name;
-    EXPECT_EQ(&metric(candidate.name), &candidate);
-  }
-}
-
 TEST(Metrics, RowMetricsAreTheColumnsOfASweep) {
   std::set<std::string> filled;
   SweepRow row;
-  for (const Metric& candidate : row_metrics())
+  for (const Metric& candidate : kRowMetrics)
     for (const SweepColumn& column : sweep_columns()) {
       if (column.name != std::string(candidate.name)) continue;
       column.fill(row, 7);
@@ -35,32 +24,9 @@ TEST(Metrics, RowMetricsAreTheColumnsOfASweep) {
       EXPECT_TRUE(column.counter) << column.name;
       filled.insert(column.name);
     }
-  EXPECT_EQ(filled.size(), row_metrics().size()) << "a metric of rows is not a column";
+  EXPECT_EQ(filled.size(), kRowMetrics.size()) << "a metric of rows is not a column";
   for (const char* name : {"dram_read_bytes", "dram_write_bytes", "l2_bytes", "occupancy_pct", "tensor_pipe_pct"})
     EXPECT_TRUE(filled.contains(name)) << name;
-}
-
-TEST(Metrics, UnknownNameIsRefusedWithTheNearest) {
-  expect_parts(refusal_of([] { return metric("dram_read_byte").name; }), {"dram_read_bytes"});
-}
-
-TEST(Metrics, AreKnownOnEveryChip) {
-  try {
-    for (const char* chip : checked_chips()) {
-      SCOPED_TRACE(chip);
-      std::vector<Metric> wanted(metrics().begin(), metrics().end());
-      EXPECT_EQ(check_metrics(chip, wanted).unknown, std::vector<std::string>());
-      EXPECT_GE(check_metrics(chip, wanted).passes, 1u);
-      EXPECT_EQ(check_metrics(chip, row_metrics()).passes, 1u) << "a second launch of each row costs hours of sweeps";
-      wanted[1] = {"bad", "lts__no_such_thing.sum", "1", ""};
-      EXPECT_EQ(check_metrics(chip, wanted).unknown, std::vector<std::string>{"lts__no_such_thing.sum"});
-    }
-    check_metrics("XX999", metrics());
-    FAIL() << "an unknown chip was accepted";
-  } catch (const CountersUnavailable& error) {
-    if (error.status() == CounterStatus::no_cupti) GTEST_SKIP() << error.what() << "; metric names are not checked";
-    EXPECT_EQ(error.status(), CounterStatus::unsupported_chip) << error.what();
-  }
 }
 
 TEST(CounterStatus, ErrorsSayWhatToDo) {

@@ -5,7 +5,7 @@
 
 #include <list>
 
-#include "bench/measure/case_row.h"
+#include "bench/measure/case_result.h"
 #include "bench/measure/case_runner.h"
 #include "bench/sweep/suite.h"
 #include "tests/support/scripted_library.h"

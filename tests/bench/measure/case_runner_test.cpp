@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "bench/counters/kernel_resources.h"
-#include "bench/measure/case_row.h"
+#include "bench/measure/case_result.h"
 #include "bench/measure/timing.h"
 #include "bench/sweep/suite.h"
 #include "kernels/catalogue.h"
@@ -132,7 +132,7 @@ TEST_F(WarmOnly, RowsHaveAWarmTimeAndNothingElse) {
   EXPECT_EQ(row.time_warm_us, 5);
   EXPECT_EQ(result.samples.warm_us, std::vector<double>(10, 5.0));
   EXPECT_EQ(platform.warm_calls, (Calls{{1, 1}, {10, 1}}));
-  EXPECT_TRUE(result.verdict.correct);
+  EXPECT_TRUE(result.verdict.correct());
 
   EXPECT_TRUE(platform.cold_calls.empty());
   EXPECT_TRUE(result.samples.cold_us.empty());

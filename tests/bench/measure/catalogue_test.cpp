@@ -28,7 +28,7 @@ TEST_P(Verified, MatchesTheOracle) {
     Fixture fixture(this_host(), *GetParam().entry, problem.problem, dtype, 5);
     BoundCase bound(fixture, *GetParam().implementation);
     const Verdict verdict = Verifier(fixture, {.oracle_flops = 5e7}).verify(bound);
-    EXPECT_TRUE(verdict.correct) << verdict.reason;
+    EXPECT_TRUE(verdict.correct()) << verdict.reason;
     EXPECT_GT(verdict.tolerance, 0);
   });
 }

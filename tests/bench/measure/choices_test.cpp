@@ -1,5 +1,5 @@
 // The tuner of choices, on a gemm whose choices are its host variant, each said to take a time of its own.
-#include "bench/measure/choices.h"
+#include "bench/measure/tuner.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Edges that became long are made short again by another process's turn.
-#include "bench/measure/edge_latency.h"
+#include "bench/measure/timing_loop.h"
 
 #include <gtest/gtest.h>
 

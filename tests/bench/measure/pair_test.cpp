@@ -34,8 +34,7 @@ class Scripted final : public Contender {
   void poison() override { poisoned_ = true; }
   Verdict judge() override {
     Verdict verdict;
-    verdict.correct = poisoned_ && machine_->blocks != wrong_in_block;
-    verdict.reason = verdict.correct ? "" : "d[3] is nan";
+    if (!poisoned_ || machine_->blocks == wrong_in_block) verdict.reason = "d[3] is nan";
     poisoned_ = false;
     return verdict;
   }
@@ -44,8 +43,7 @@ class Scripted final : public Contender {
     machine_->calls += name_;
     machine_->calls += 'r';
     Verdict verdict;
-    verdict.correct = !wrong_at_the_end;
-    verdict.reason = verdict.correct ? "" : "late";
+    if (wrong_at_the_end) verdict.reason = "late";
     return verdict;
   }
 

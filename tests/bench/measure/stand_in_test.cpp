@@ -76,7 +76,7 @@ TEST(StandIns, AreLaunchedOnceForAllTheyJudge) {
   for (const char* judged : {"ptx_sm90a", "tensor_core_sm80", "tiled", "tiled"}) {
     BoundCase bound(fixture, variants.named(judged));
     const Verdict verdict = verifier.verify(bound);
-    EXPECT_TRUE(verdict.correct) << judged << ": " << verdict.reason;
+    EXPECT_TRUE(verdict.correct()) << judged << ": " << verdict.reason;
     EXPECT_EQ(verdict.note, "") << "every element was compared";
   }
   // Twice judged and once beside it; of tiled the stand-in is the one of tensor cores.
@@ -133,7 +133,7 @@ TEST(StandIns, AreNotLaunchedWithoutMemoryForTheirOutputs) {
     needed = kPlenty - platform.free_bytes();
     variants.launches.clear();
     const Verdict verdict = Verifier(fixture, kChoice).verify(bound);
-    EXPECT_TRUE(verdict.correct) << verdict.reason;
+    EXPECT_TRUE(verdict.correct()) << verdict.reason;
     EXPECT_EQ(verdict.note.empty(), plenty) << verdict.note;
     EXPECT_EQ(variants.launches, plenty ? (Launches{{"tiled", 1}, {"ptx_sm90a", 1}}) : (Launches{{"ptx_sm90a", 1}}));
   }

@@ -126,7 +126,7 @@ TEST_F(HarnessRanking, AnInaccurateAlgorithmIsPassedOver) {
   ScriptedLibrary few(platform, {{.us = 30}, {.us = 10, .right = false}, {.us = 20}}), late(platform, many);
   BoundCase bound(fixture, *few.implementation(), &verifier);
   EXPECT_EQ(bound.description(), "algorithm 2; best of 3");
-  EXPECT_TRUE(verifier.verify(bound).correct);
+  EXPECT_TRUE(verifier.verify(bound).correct());
   EXPECT_EQ(BoundCase(fixture, *late.implementation(), &verifier).description(), "algorithm 7; best of 10")
       << "none of the fastest is accurate";
 }

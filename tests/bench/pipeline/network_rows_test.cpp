@@ -108,11 +108,11 @@ Verdict verdict_of(const Implementation& implementation, DType dtype) {
 TEST(NetworkVerification, HoldsTheOutputToTheNetworkInFp32) {
   const Implementation& own = *entry().find("plan_own");
   const Verdict rounded = verdict_of(own, DType::bf16);
-  EXPECT_TRUE(rounded.correct) << rounded.reason;
+  EXPECT_TRUE(rounded.correct()) << rounded.reason;
   EXPECT_GT(rounded.l2_error, 1e-4);  // it is another computation
   EXPECT_LT(rounded.l2_error, 2e-2);
   EXPECT_EQ(rounded.l2_tolerance, 2e-2);
-  EXPECT_TRUE(verdict_of(own, DType::fp32).correct);
+  EXPECT_TRUE(verdict_of(own, DType::fp32).correct());
 }
 
 TEST(NetworkVerification, CatchesSpoiltOnes) {
@@ -120,7 +120,7 @@ TEST(NetworkVerification, CatchesSpoiltOnes) {
       {How::scaled, "relative L2 error"}, {How::not_a_number, "is nan"}, {How::input, "changed its input 'x'"}};
   for (const auto& [how, expected] : kSpoilt) {
     const Verdict verdict = verdict_of(Spoilt(how), DType::bf16);
-    EXPECT_FALSE(verdict.correct) << expected;
+    EXPECT_FALSE(verdict.correct()) << expected;
     EXPECT_NE(verdict.reason.find(expected), std::string::npos) << verdict.reason;
   }
 }

@@ -122,7 +122,8 @@ TEST(convolution_schedule, TestProblemsTakeEveryWayInTurns) {
     if (!can_run_ptx_sm90a(c, DType::bf16) || gathers_rows(c)) continue;
     for (const Tile& tile : kTiles) {
       if (!tile.pingpong) continue;
-      const Schedule s = make_schedule(c, static_cast<int>(&tile - kTiles.data()), 2, 1, kSms);
+      const Schedule s = product::make_schedule(im2col_model_of(c).kernel, cut(c),
+                                                static_cast<int>(&tile - kTiles.data()), 2, 1, kSms);
       if (s.blocks() <= 2 * s.grid) continue;
       const std::string columns = std::to_string(tile.block_n) + " columns";
       ways.insert(columns);

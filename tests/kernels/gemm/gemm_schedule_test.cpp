@@ -29,6 +29,18 @@ Problem problem(std::int64_t m, std::int64_t n, std::int64_t k, Activation act =
   return p;
 }
 
+Schedule make_schedule(const Problem& p, int tile, int splits) {
+  const product::Sm90aModel model = model_of(p);
+  const product::Sm90aProduct product = model.product_for(kTiles[static_cast<std::size_t>(tile)]);
+  return product::make_schedule(model.kernel, product, tile, /*multicast=*/1, splits, kSms);
+}
+
+double modelled_cycles(const Problem& p, const Schedule& schedule) {
+  const product::Sm90aModel model = model_of(p);
+  const product::Sm90aProduct product = model.product_for(kTiles[static_cast<std::size_t>(schedule.tile)]);
+  return product::modelled_cycles(model.kernel, product, schedule, kSms);
+}
+
 const Tile& tile_of(const Schedule& schedule) {
   return kTiles[static_cast<std::size_t>(schedule.tile)];
 }
@@ -158,8 +170,8 @@ RC_GTEST_PROP(gemm_schedule, NothingTriedIsModelledFaster, ()) {
                             8 * *rc::gen::inRange<std::int64_t>(1, 1000));
   const Schedule best = choose(p, kSms);
   const int tile = *rc::gen::inRange(0, static_cast<int>(kTiles.size()));
-  const Schedule other = make_schedule(p, tile, 1, 1, kSms);
-  RC_ASSERT(modelled_cycles(p, best, kSms) <= modelled_cycles(p, other, kSms));
+  const Schedule other = make_schedule(p, tile, 1);
+  RC_ASSERT(modelled_cycles(p, best) <= modelled_cycles(p, other));
 }
 
 // Short sums over many tiles spend as long on epilogues as on products: consumers take turns. sd15's deepest level, 512
@@ -198,18 +210,18 @@ TEST(gemm_schedule, FollowsTheShape) {
 }
 
 TEST(gemm_schedule, GatedProblemsCountBothHalvesOfB) {
-  const Schedule plain = make_schedule(problem(512, 1280, 640), 3, 1, 1, kSms);
-  const Schedule gated = make_schedule(problem(512, 1280, 640, Activation::geglu), 3, 1, 1, kSms);
+  const Schedule plain = make_schedule(problem(512, 1280, 640), 3, 1);
+  const Schedule gated = make_schedule(problem(512, 1280, 640, Activation::geglu), 3, 1);
   EXPECT_EQ(gated.n_tiles, 2 * plain.n_tiles);
 }
 
 TEST(gemm_schedule, ClustersThatDoNotFitAreNotCountedAsResident) {
   // 32 clusters of 4 are 128 blocks for 132 SMs, but GPCs hold only 30 of them: a second wave.
   const Problem p = problem(512, 1280, 5120);
-  const Schedule s = make_schedule(p, 2, 1, 4, kSms);
+  const Schedule s = make_schedule(p, 2, 4);
   ASSERT_EQ(s.blocks(), 128);
-  const Schedule half = make_schedule(p, 2, 1, 2, kSms);
-  EXPECT_GT(modelled_cycles(p, s, kSms), modelled_cycles(p, half, kSms));
+  const Schedule half = make_schedule(p, 2, 2);
+  EXPECT_GT(modelled_cycles(p, s), modelled_cycles(p, half));
 }
 
 // A tile's residual is whole pieces in whole stages, and leaves the ring a stage to load the next tile into.
