@@ -65,13 +65,11 @@ bool fits(const std::string& part, const std::string& wanted, bool as_beginning)
 // The row whose name is that, or the only one whose name begins so; else says which part of it nothing has.
 const SweepRow& require_row(const std::vector<SweepRow>& rows, const std::vector<std::string>& wanted,
                             const fs::path& folder) {
-  constexpr std::pair<const char*, std::string CaseId::*> kParts[] = {
-      {"op", &CaseId::op}, {"problem", &CaseId::problem}, {"dtype", &CaseId::dtype}, {"variant", &CaseId::variant}};
   constexpr std::size_t kShown = 8;
   std::vector<const SweepRow*> left;
   for (const SweepRow& row : rows) left.push_back(&row);
   for (std::size_t i = 0; i < wanted.size(); ++i) {
-    const auto& [what, part] = kParts[i];
+    const auto& [what, part] = kCaseParts[i];
     std::vector<std::string> known;
     for (const SweepRow* row : left)
       if (std::find(known.begin(), known.end(), row->*part) == known.end()) known.push_back(row->*part);
@@ -103,8 +101,10 @@ int explain_row(const ExplainArguments& arguments) {
     throw InvalidInput(
         fmt::format("{}: its ceilings are of '{}', the row is of '{}'", file.string(), ceilings.device, row.device));
   complete_rows(run.rows, ceilings);
-  const Explanation explanation = explain(run, row, ceilings);
-  fmt::print("{}", arguments.json ? explanation_json(explanation) : explanation_text(explanation));
+  const auto explanation = explain(run, row, ceilings);
+  constexpr auto kReplace = nlohmann::ordered_json::error_handler_t::replace;  // of bytes that are no text
+  fmt::print("{}",
+             arguments.json ? explanation.dump(2, ' ', false, kReplace) + "\n" : explanation_text(explanation, row));
   return kDone;
 }
 

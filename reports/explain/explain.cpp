@@ -4,7 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
+#include <functional>
 
 #include "reports/run/columns.h"
 #include "reports/totals/roofline.h"
@@ -12,6 +12,8 @@
 
 namespace noisefloor {
 namespace {
+
+using Json = nlohmann::ordered_json;
 
 // What it takes to know a figure.
 enum class Source { ceilings, counters, traffic, kernels, grid, launch, run, optional };
@@ -60,11 +62,12 @@ constexpr EvidenceFigure kEvidence[] = {
     {"throttle", Source::optional},
 };
 
-const SweepColumn* column_of(std::string_view name) {
-  const auto& all = sweep_columns();
-  const auto found =
-      std::find_if(all.begin(), all.end(), [&](const SweepColumn& column) { return column.name == name; });
-  return found == all.end() ? nullptr : &*found;
+// Unit and description: the figure's own, else those of the column of that name.
+std::pair<const char*, const char*> about(std::string_view name) {
+  for (const SweepColumn& column : sweep_columns())
+    if (column.name == name) return {column.unit, column.description};
+  const auto* const figure = std::ranges::find(kEvidence, name, &EvidenceFigure::name);
+  return {figure->unit, figure->description};
 }
 
 // Why figures of a source are not known, and how to get them.
@@ -91,8 +94,16 @@ std::pair<std::string, const char*> why_unknown(Source source, const SweepRow& r
           "{ncu}"};
 }
 
-std::vector<Explanation::Competitor> competitors_of(const RunFiles& run, const SweepRow& row) {
-  std::vector<Explanation::Competitor> competitors;
+struct Competitor {
+  const SweepRow* row;
+  double times;  // this row's cold time over the competitor's: above 1 the competitor is faster
+  bool paired;   // by a paired comparison
+};
+
+// Fastest first.
+std::vector<Competitor> competitors_of(const RunFiles& run, const SweepRow& row) {
+  std::vector<Competitor> competitors;
+  if (!is_timed(row)) return competitors;
   for (const SweepRow& other : run.rows) {
     if (&other == &row || other.problem_id() != row.problem_id() || other.device != row.device || !is_timed(other))
       continue;
@@ -102,52 +113,68 @@ std::vector<Explanation::Competitor> competitors_of(const RunFiles& run, const S
     if (paired || its_pair) times = paired ? 1 / *row.speedup_cold : *other.speedup_cold;
     competitors.push_back({&other, times, paired || its_pair});
   }
-  std::stable_sort(competitors.begin(), competitors.end(),
-                   [](const auto& a, const auto& b) { return a.times > b.times; });
+  std::ranges::stable_sort(competitors, std::greater(), &Competitor::times);
   return competitors;
 }
 
-Explanation::Unknown& unknown_for(Explanation& explanation, const std::string& why, const std::string& how) {
-  for (Explanation::Unknown& unknown : explanation.unknown)
-    if (unknown.why == why && unknown.how == how) return unknown;
-  return explanation.unknown.emplace_back(Explanation::Unknown{{}, why, how});
+// With others of the same reason.
+void add_unknown(Json& all, const char* name, const std::string& why, const std::string& how) {
+  for (Json& unknown : all)
+    if (unknown["why"] == why && unknown["how"] == how) return unknown["figures"].push_back(name);
+  all.push_back({{"figures", Json::array({name})}, {"why", why}, {"how", how}});
 }
 
 }  // namespace
 
-Explanation explain(const RunFiles& run, const SweepRow& row, const CeilingTable& ceilings) {
-  Explanation explanation;
-  explanation.row = &row;
+nlohmann::ordered_json explain(const RunFiles& run, const SweepRow& row, const CeilingTable& ceilings) {
+  Json findings = Json::array(), evidence = Json::object(), competitors = Json::array(), unknown = Json::array();
   RowFigures figures(run, row, ceilings);
-  if (is_timed(row)) explanation.competitors = competitors_of(run, row);
-  if (!explanation.competitors.empty())
-    figures.set_competitor(*explanation.competitors.front().row, explanation.competitors.front().times);
-  for (const ExplainRule& rule : explain_rules()) {
-    figures.set("findings", static_cast<double>(explanation.findings.size()));
-    if (figures.holds(rule.condition))
-      explanation.findings.push_back({rule.name, figures.filled(rule.sentence), figures.filled(rule.experiment)});
+  for (const auto& [other, times, paired] : competitors_of(run, row)) {
+    if (competitors.empty()) figures.set_competitor(*other, times);
+    competitors.push_back({{"variant", other->variant},
+                           {"kind", other->kind},
+                           {"time_cold_us", *other->time_cold_us},
+                           {"times_as_fast", times},
+                           {"paired", paired}});
   }
-  if (!is_timed(row)) return explanation;
-  for (const EvidenceFigure& figure : kEvidence) {
-    const SweepColumn* column = column_of(figure.name);
-    const std::string text = figures.text(figure.name);
-    if (!text.empty()) {
-      explanation.evidence.push_back({figure.name, column ? column->unit : figure.unit,
-                                      column ? column->description : figure.description, text,
-                                      figures.number(figure.name)});
+  for (const ExplainRule& rule : explain_rules()) {
+    figures.set("findings", static_cast<double>(findings.size()));
+    if (figures.holds(rule.condition))
+      findings.push_back({{"rule", rule.name},
+                          {"sentence", figures.filled(rule.sentence)},
+                          {"experiment", figures.filled(rule.experiment)}});
+  }
+  for (const auto& [name, source, unit, description] : kEvidence) {
+    if (!is_timed(row)) break;
+    const auto number = figures.number(name);
+    if (const std::string text = figures.text(name); !text.empty()) {
+      evidence[name] = {{"value", number ? Json(*number) : Json(text)}, {"unit", about(name).first}};
       continue;
     }
-    const bool of_gpus =
-        figure.source != Source::ceilings && figure.source != Source::run && figure.source != Source::launch;
-    if (figure.source == Source::optional || (of_gpus && on_host(row))) continue;
-    const auto [why, how] = why_unknown(figure.source, row, ceilings);
-    unknown_for(explanation, why, figures.filled(how)).names.emplace_back(figure.name);
+    const bool of_gpus = source != Source::ceilings && source != Source::run && source != Source::launch;
+    if (source == Source::optional || (of_gpus && on_host(row))) continue;
+    const auto [why, how] = why_unknown(source, row, ceilings);
+    add_unknown(unknown, name, why, figures.filled(how));
   }
-  return explanation;
+  const auto number = [](const std::optional<double>& value) { return value ? Json(*value) : Json(); };
+  return {{"case", row.name()},
+          {"op", row.op},
+          {"problem", row.problem},
+          {"dtype", row.dtype},
+          {"variant", row.variant},
+          {"status", to_string(row.status)},
+          {"device", row.device},
+          {"commit", row.commit},
+          {"time_cold_us", number(row.time_cold_us)},
+          {"time_warm_us", number(row.time_warm_us)},
+          {"findings", findings},
+          {"evidence", evidence},
+          {"competitors", competitors},
+          {"unknown", unknown}};
 }
 
-std::string explanation_text(const Explanation& explanation) {
-  const SweepRow& row = *explanation.row;
+std::string explanation_text(const nlohmann::ordered_json& explanation, const SweepRow& row) {
+  const auto text_of = [](const Json& json) { return json.get<std::string>(); };
   std::string text = fmt::format("{} on {}, commit {}\n", row.name(), row.device, row.commit);
   const auto us = [](const std::optional<double>& time) {
     return time ? fmt::format("{:.2f} us", *time) : std::string("not timed");
@@ -155,59 +182,26 @@ std::string explanation_text(const Explanation& explanation) {
   text += is_timed(row) ? fmt::format("cold {}, warm {}{}\n", us(row.time_cold_us), us(row.time_warm_us),
                                       row.bound == Bound() ? "" : ", bound " + row.bound.text())
                         : fmt::format("{}\n", to_string(row.status));
-  for (const Explanation::Finding& finding : explanation.findings)
-    text += fmt::format("\n{}: {}\n  next: {}\n", finding.rule, finding.sentence, finding.experiment);
-  if (!explanation.evidence.empty()) {
-    std::vector<Cells> lines{{"evidence", "", "", ""}};
-    for (const auto& one : explanation.evidence) lines.push_back({one.name, one.text, one.unit, one.description});
-    text += "\n" + aligned(lines);
+  for (const Json& finding : explanation["findings"])
+    text += fmt::format("\n{}: {}\n  next: {}\n", text_of(finding["rule"]), text_of(finding["sentence"]),
+                        text_of(finding["experiment"]));
+  std::vector<Cells> evidence{{"evidence", "", "", ""}};
+  for (const auto& [name, one] : explanation["evidence"].items()) {
+    const Json& value = one["value"];
+    const auto [unit, description] = about(name);
+    evidence.push_back({name, value.is_string() ? text_of(value) : three_digits(value), unit, description});
   }
-  if (!explanation.competitors.empty()) {
-    std::vector<Cells> lines{{"the same problem by", "kind", "cold us", "times as fast"}};
-    for (const auto& competitor : explanation.competitors)
-      lines.push_back({competitor.row->variant, competitor.row->kind,
-                       fmt::format("{:.2f}", *competitor.row->time_cold_us),
-                       fmt::format("{:.3f}{}", competitor.times, competitor.paired ? " (paired)" : "")});
-    text += "\n" + aligned(lines);
-  }
-  for (const Explanation::Unknown& unknown : explanation.unknown)
-    text += fmt::format("\nnot known: {}\n  why: {}\n  get it: {}\n", fmt::join(unknown.names, ", "), unknown.why,
-                        unknown.how);
+  if (evidence.size() > 1) text += "\n" + aligned(evidence);
+  std::vector<Cells> others{{"the same problem by", "kind", "cold us", "times as fast"}};
+  for (const Json& one : explanation["competitors"])
+    others.push_back({one["variant"], one["kind"], fmt::format("{:.2f}", one["time_cold_us"].get<double>()),
+                      fmt::format("{:.3f}{}", one["times_as_fast"].get<double>(), one["paired"] ? " (paired)" : "")});
+  if (others.size() > 1) text += "\n" + aligned(others);
+  for (const Json& one : explanation["unknown"])
+    text += fmt::format("\nnot known: {}\n  why: {}\n  get it: {}\n",
+                        fmt::join(one["figures"].get<std::vector<std::string>>(), ", "), text_of(one["why"]),
+                        text_of(one["how"]));
   return text;
-}
-
-std::string explanation_json(const Explanation& explanation) {
-  using Json = nlohmann::ordered_json;
-  const SweepRow& row = *explanation.row;
-  Json findings = Json::array(), evidence = Json::object(), competitors = Json::array(), unknown = Json::array();
-  for (const auto& one : explanation.findings)
-    findings.push_back({{"rule", one.rule}, {"sentence", one.sentence}, {"experiment", one.experiment}});
-  for (const auto& one : explanation.evidence)
-    evidence[one.name] = {{"value", one.value ? Json(*one.value) : Json(one.text)}, {"unit", one.unit}};
-  for (const auto& one : explanation.competitors)
-    competitors.push_back({{"variant", one.row->variant},
-                           {"kind", one.row->kind},
-                           {"time_cold_us", *one.row->time_cold_us},
-                           {"times_as_fast", one.times},
-                           {"paired", one.paired}});
-  for (const auto& one : explanation.unknown)
-    unknown.push_back({{"figures", one.names}, {"why", one.why}, {"how", one.how}});
-  const auto number = [](const std::optional<double>& value) { return value ? Json(*value) : Json(); };
-  const Json all = {{"case", row.name()},
-                    {"op", row.op},
-                    {"problem", row.problem},
-                    {"dtype", row.dtype},
-                    {"variant", row.variant},
-                    {"status", to_string(row.status)},
-                    {"device", row.device},
-                    {"commit", row.commit},
-                    {"time_cold_us", number(row.time_cold_us)},
-                    {"time_warm_us", number(row.time_warm_us)},
-                    {"findings", findings},
-                    {"evidence", evidence},
-                    {"competitors", competitors},
-                    {"unknown", unknown}};
-  return all.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 std::string explain_rules_markdown() {

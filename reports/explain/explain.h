@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <string>
@@ -42,35 +43,13 @@ class RowFigures {
   std::map<std::string, std::string, std::less<>> texts_, insertions_;
 };
 
-struct Explanation {
-  struct Finding {
-    std::string rule, sentence, experiment;
-  };
-  struct Evidence {
-    std::string name, unit, description;
-    std::string text;               // of the value
-    std::optional<double> value{};  // nothing of words
-  };
-  struct Unknown {
-    std::vector<std::string> names;
-    std::string why, how;
-  };
-  struct Competitor {
-    const SweepRow* row;
-    double times;  // this row's cold time over the competitor's: above 1 the competitor is faster
-    bool paired;   // by a paired comparison
-  };
-  const SweepRow* row = nullptr;
-  std::vector<Finding> findings;  // the first is what limits
-  std::vector<Evidence> evidence;
-  std::vector<Competitor> competitors;  // fastest first
-  std::vector<Unknown> unknown;
-};
-// `row` is one of the run's; both outlive the result.
-Explanation explain(const RunFiles& run, const SweepRow& row, const CeilingTable& ceilings);
+// All that is said of a row, one of the run's: `findings` (the first is what limits: rule, sentence, experiment),
+// `evidence` (by name: value, unit), `competitors` (fastest first; `times_as_fast` above 1: the competitor is) and
+// `unknown` (figures, why, how).
+nlohmann::ordered_json explain(const RunFiles& run, const SweepRow& row, const CeilingTable& ceilings);
+std::string explanation_text(const nlohmann::ordered_json& explanation, const SweepRow& row);
+std::string three_digits(double value);
 
-std::string explanation_text(const Explanation& explanation);
-std::string explanation_json(const Explanation& explanation);
 std::string explain_rules_markdown();  // docs/explain.md between its markers: rules, then figures that are no columns
 
 }  // namespace noisefloor

@@ -69,12 +69,12 @@ bool compare(double a, std::string_view comparison, double b) {
   throw std::logic_error(fmt::format("explain: '{}' compares no numbers", comparison));
 }
 
+}  // namespace
+
 std::string three_digits(double value) {
   if (value == std::floor(value) || std::abs(value) >= 100) return fmt::format("{:.0f}", value);
   return fmt::format("{:.{}f}", value, std::abs(value) >= 10 ? 1 : 2);
 }
-
-}  // namespace
 
 bool on_host(const SweepRow& row) {
   return row.kind == "host" || (!row.arch.empty() && !row.arch.starts_with("sm_"));

@@ -6,6 +6,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace noisefloor {
 
@@ -30,6 +31,10 @@ struct CaseId : ProblemId {
   // Reads what name() prints; the parts are not looked up. Throws std::runtime_error naming the text and the form.
   static CaseId parse(std::string_view text);
 };
+
+// Its parts in the order of name().
+inline constexpr std::pair<const char*, std::string CaseId::*> kCaseParts[] = {
+    {"op", &CaseId::op}, {"problem", &CaseId::problem}, {"dtype", &CaseId::dtype}, {"variant", &CaseId::variant}};
 
 // Which names an option lets through: those in which its regular expression is found. The grammar is ECMAScript's, in
 // every command the same, without back-references, with at most 1000 characters and one look-ahead, so that it ends
