@@ -1,16 +1,14 @@
 // noisefloor resources: the kernels of a build against the recorded ones, with no GPU.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
+#include <sys/wait.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <set>
-#include <sstream>
 #include <vector>
 
 #include "bench/commands/commands.h"
@@ -30,22 +28,6 @@ struct ResourcesArguments {
   bool accept = false, new_rows = false;
 };
 
-// A build's Python environment has one too: scripts/noisefloor puts it on PATH.
-fs::path find_cuobjdump() {
-  std::vector<fs::path> folders;
-  if (const char* path = std::getenv("PATH")) {
-    std::istringstream stream(path);
-    for (std::string folder; std::getline(stream, folder, ':');) folders.emplace_back(folder);
-  }
-  if (const char* cuda = std::getenv("CUDA_HOME")) folders.push_back(fs::path(cuda) / "bin");
-  folders.emplace_back("/usr/local/cuda/bin");
-  for (const fs::path& folder : folders)
-    if (const fs::path tool = folder / "cuobjdump"; access(tool.c_str(), X_OK) == 0) return tool;
-  throw InvalidInput(
-      "resources needs cuobjdump, which is not on PATH, in CUDA_HOME or /usr/local/cuda: install cuda-cuobjdump, or "
-      "pip install nvidia-cuda-cuobjdump");
-}
-
 std::string shell_quoted(const std::string& text) {
   std::string quoted = "'";
   for (const char c : text) quoted += c == '\'' ? "'\\''" : std::string(1, c);
@@ -53,14 +35,22 @@ std::string shell_quoted(const std::string& text) {
 }
 
 // What cuobjdump prints. It fails too on a program without device code, which then has no kernels; any other failure
-// is none of the program.
-std::string output_of(const std::string& command) {
+// is none of the program. A build's Python environment has one too: scripts/noisefloor puts it on PATH.
+std::string resource_usage_of(const fs::path& program) {
+  const std::string command = "PATH=\"$PATH:$CUDA_HOME/bin:/usr/local/cuda/bin\" cuobjdump --dump-resource-usage " +
+                              shell_quoted(program.string()) + " 2>&1";
   std::FILE* const pipe = popen(command.c_str(), "r");
   if (pipe == nullptr) throw std::runtime_error("cuobjdump could not be started" + limit_behind(errno));
   std::string text;
   std::array<char, 1 << 16> buffer;
   while (const std::size_t count = std::fread(buffer.data(), 1, buffer.size(), pipe)) text.append(buffer.data(), count);
-  if (pclose(pipe) == 0 || text.find("does not contain device code") != std::string::npos) return text;
+  const int status = pclose(pipe);
+  if (status == 0 || text.find("does not contain device code") != std::string::npos) return text;
+  constexpr int kNotFound = 127;  // the shell's
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kNotFound)
+    throw InvalidInput(
+        "resources needs cuobjdump, which is not on PATH, in CUDA_HOME or /usr/local/cuda: install cuda-cuobjdump, or "
+        "pip install nvidia-cuda-cuobjdump");
   while (text.ends_with('\n')) text.pop_back();
   throw std::runtime_error(fmt::format("cuobjdump failed: {}", text.substr(text.rfind('\n') + 1)));
 }
@@ -69,8 +59,7 @@ KernelRecord built_kernels(const std::string& program) {
   const fs::path file = program.empty() ? fs::read_symlink("/proc/self/exe") : fs::path(program);
   if (!fs::is_regular_file(file)) throw InvalidInput(fmt::format("{}: no such file", file.string()));
   KernelRecord record{build_info().cuda_toolkit, {}};
-  record.kernels = parse_resource_usage(output_of(fmt::format(
-      "{} --dump-resource-usage {} 2>&1", shell_quoted(find_cuobjdump().string()), shell_quoted(file.string()))));
+  record.kernels = parse_resource_usage(resource_usage_of(file));
   if (record.toolkit.empty() && !record.kernels.empty())
     throw InvalidInput(
         fmt::format("{}: this program was built without CUDA and cannot tell of which version that one's "

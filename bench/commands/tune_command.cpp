@@ -126,9 +126,9 @@ int tune(const TuneArguments& arguments) {
     if (result.failed) ++failed;
     lost = result.lost;
     for (const TimedChoice& timed : best)
-      csv += fmt::format("{},{},{},{},{},{},{},{:d},{:.4f},{:.4f},{}\n", quote_csv(device.name), device.info.sm_count,
-                         build_info().commit, quote_csv(one.text), to_string(one.dtype), one.implementation->name,
-                         quote_csv(timed.choice.text), timed.choice.estimated, timed.warm_us(), timed.cold_us(), asked);
+      csv += csv_row(device.name, device.info.sm_count, build_info().commit, one.text, to_string(one.dtype),
+                     one.implementation->name, timed.choice.text, int{timed.choice.estimated},
+                     fmt::format("{:.4f}", timed.warm_us()), fmt::format("{:.4f}", timed.cold_us()), asked);
     if (!best.empty()) ++tuned;
     const std::size_t left = cases.size() - ++done;
     log(fmt::format("[{}/{}] {}  {}  ({} left)", done, cases.size(), name,

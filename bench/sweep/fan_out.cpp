@@ -39,9 +39,8 @@ void write_gpu_listing(const std::filesystem::path& run, const std::vector<CudaD
   std::string text = "folder,gpu,device,pci_bus_id,ending,exit_code\n";
   for (std::size_t i = 0; i < devices.size(); ++i)
     text +=
-        fmt::format("{},{},{},{},{}\n", device_folder(devices[i]), devices[i].index, quote_csv(devices[i].name),
-                    quote_csv(devices[i].pci_bus_id),
-                    results.empty() ? "," : fmt::format("{},{}", quote_csv(results[i].ending), results[i].exit_code));
+        csv_row(device_folder(devices[i]), devices[i].index, devices[i].name, devices[i].pci_bus_id,
+                results.empty() ? "" : results[i].ending, results.empty() ? "" : std::to_string(results[i].exit_code));
   write_atomically(run / "gpus.csv", text);
 }
 

@@ -107,11 +107,9 @@ std::string history_csv(const std::vector<HistoryRun>& runs, const History& hist
     for (std::size_t i = 0; i < series.runs.size(); ++i) {
       const HistoryRun& run = runs[series.runs[i]];
       const ChangePoint* change = change_at(series, i);
-      text += fmt::format("{},{},{},{},{},{},{}\n", quote_csv(series.device), quote_csv(series.name),
-                          quote_csv(folder_name(run)), quote_csv(run.files.environment.time_utc),
-                          quote_csv(run.files.environment.commit),
-                          series.values[i] ? fmt::format("{:.6g}", *series.values[i]) : "",
-                          change != nullptr ? fmt::format("{:.3g}", percent(*change)) : "");
+      text += csv_row(series.device, series.name, folder_name(run), run.files.environment.time_utc,
+                      run.files.environment.commit, series.values[i] ? fmt::format("{:.6g}", *series.values[i]) : "",
+                      change != nullptr ? fmt::format("{:.3g}", percent(*change)) : "");
     }
   return text;
 }

@@ -20,6 +20,12 @@
 namespace noisefloor {
 namespace {
 
+constexpr std::pair<const char*, std::string KernelUsage::*> kNames[] = {
+    {"arch", &KernelUsage::arch}, {"file", &KernelUsage::file}, {"kernel", &KernelUsage::kernel}};
+constexpr std::pair<const char*, long KernelUsage::*> kNumbers[] = {{"registers", &KernelUsage::registers},
+                                                                    {"shared_bytes", &KernelUsage::shared_bytes},
+                                                                    {"stack_bytes", &KernelUsage::stack_bytes}};
+
 std::string demangled(const std::string& name) {
   int status = 0;
   const std::unique_ptr<char, decltype(&std::free)> text(abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status),
@@ -49,11 +55,6 @@ std::string_view trimmed(std::string_view line) {
   return line;
 }
 
-void sort_by_key(std::vector<KernelUsage>& kernels) {
-  std::sort(kernels.begin(), kernels.end(),
-            [](const KernelUsage& a, const KernelUsage& b) { return a.key() < b.key(); });
-}
-
 std::set<std::string> architectures(const KernelRecord& record) {
   std::set<std::string> all;
   for (const KernelUsage& kernel : record.kernels) all.insert(kernel.arch);
@@ -66,9 +67,8 @@ std::multimap<std::string, const KernelUsage*> by_key(const KernelRecord& record
   std::vector<const KernelUsage*> kernels;
   for (const KernelUsage& kernel : record.kernels)
     if (archs.contains(kernel.arch)) kernels.push_back(&kernel);
-  std::stable_sort(kernels.begin(), kernels.end(), [](const KernelUsage* a, const KernelUsage* b) {
-    return std::tie(a->registers, a->shared_bytes, a->stack_bytes) <
-           std::tie(b->registers, b->shared_bytes, b->stack_bytes);
+  std::ranges::stable_sort(kernels, {}, [](const KernelUsage* one) {
+    return std::tie(one->registers, one->shared_bytes, one->stack_bytes);
   });
   std::multimap<std::string, const KernelUsage*> all;
   for (const KernelUsage* kernel : kernels) all.emplace(kernel->key(), kernel);
@@ -106,29 +106,24 @@ std::vector<KernelUsage> parse_resource_usage(std::string_view text) {
       throw std::runtime_error(fmt::format("cuobjdump's line {}: {}", number, error.what()));
     }
   }
-  sort_by_key(kernels);
+  std::ranges::sort(kernels, {}, &KernelUsage::key);
   return kernels;
 }
 
 std::string to_csv(const KernelRecord& record) {
   std::string text = "toolkit,arch,file,kernel,registers,shared_bytes,stack_bytes\n";
-  for (const KernelUsage& kernel : record.kernels)
-    text +=
-        fmt::format("{},{},{},{},{},{},{}\n", quote_csv(record.toolkit), quote_csv(kernel.arch), quote_csv(kernel.file),
-                    quote_csv(kernel.kernel), kernel.registers, kernel.shared_bytes, kernel.stack_bytes);
+  for (const KernelUsage& kernel : record.kernels) {
+    std::vector<std::string> fields{record.toolkit};
+    for (const auto& [column, name] : kNames) fields.push_back(kernel.*name);
+    for (const auto& [column, number] : kNumbers) fields.push_back(std::to_string(kernel.*number));
+    text += csv_line(fields);
+  }
   return text;
 }
 
 KernelRecord read_kernel_record(const std::filesystem::path& file) {
   const CsvFile csv = read_csv(file);
   const std::size_t toolkit = csv.column("toolkit");
-  const std::pair<std::size_t, std::string KernelUsage::*> texts[] = {{csv.column("arch"), &KernelUsage::arch},
-                                                                      {csv.column("file"), &KernelUsage::file},
-                                                                      {csv.column("kernel"), &KernelUsage::kernel}};
-  const std::pair<std::size_t, long KernelUsage::*> numbers[] = {
-      {csv.column("registers"), &KernelUsage::registers},
-      {csv.column("shared_bytes"), &KernelUsage::shared_bytes},
-      {csv.column("stack_bytes"), &KernelUsage::stack_bytes}};
   KernelRecord record;
   for (const CsvLine& line : csv.lines) {
     if (!record.toolkit.empty() && record.toolkit != line.fields[toolkit])
@@ -136,15 +131,13 @@ KernelRecord read_kernel_record(const std::filesystem::path& file) {
                                            line.number, line.fields[toolkit], record.toolkit));
     record.toolkit = line.fields[toolkit];
     KernelUsage& kernel = record.kernels.emplace_back();
-    for (const auto& [column, text] : texts) kernel.*text = line.fields[column];
-    for (const auto& [column, number] : numbers) {
-      try {
-        kernel.*number = whole_number(line.fields[column]);
+    for (const auto& [column, name] : kNames) kernel.*name = line.fields[csv.column(column)];
+    for (const auto& [column, number] : kNumbers) try {
+        kernel.*number = whole_number(line.fields[csv.column(column)]);
       } catch (const std::runtime_error& error) {
         throw std::runtime_error(
-            fmt::format("{}:{}: column '{}': {}", file.string(), line.number, csv.header[column], error.what()));
+            fmt::format("{}:{}: column '{}': {}", file.string(), line.number, column, error.what()));
       }
-    }
   }
   if (record.kernels.empty()) throw std::runtime_error(fmt::format("{}: no kernels in it", file.string()));
   return record;
@@ -173,13 +166,12 @@ KernelChanges kernel_changes(const KernelRecord& recorded, const KernelRecord& b
     }
     const KernelUsage& old = *found->second;
     before.erase(found);
-    const bool more = kernel->registers > old.registers || kernel->shared_bytes > old.shared_bytes ||
-                      kernel->stack_bytes > old.stack_bytes;
-    const bool less = kernel->registers < old.registers || kernel->shared_bytes < old.shared_bytes ||
-                      kernel->stack_bytes < old.stack_bytes;
-    if (more)
+    const auto any = [](const KernelUsage& greater, const KernelUsage& than) {
+      return std::ranges::any_of(kNumbers, [&](const auto& one) { return greater.*one.second > than.*one.second; });
+    };
+    if (any(*kernel, old))
       changes.worse.push_back({old, *kernel});
-    else if (less)
+    else if (any(old, *kernel))
       changes.better.push_back({old, *kernel});
     else
       ++changes.same;
@@ -198,21 +190,22 @@ KernelChanges kernel_changes(const KernelRecord& recorded, const KernelRecord& b
 
 std::string kernel_changes_text(const KernelChanges& changes) {
   std::string text;
-  const auto change = [&](const char* what, const KernelChanges::Change& kernel) {
-    const auto part = [](const char* name, long before, long after) {
-      return before == after ? fmt::format("{} {}", name, after) : fmt::format("{} {} -> {}", name, before, after);
-    };
-    text += fmt::format("{:<8} {}: {}, {}, {}\n", what, kernel.after.key(),
-                        part("registers", kernel.before.registers, kernel.after.registers),
-                        part("shared bytes", kernel.before.shared_bytes, kernel.after.shared_bytes),
-                        part("stack bytes", kernel.before.stack_bytes, kernel.after.stack_bytes));
+  // `before` is null of a new one.
+  const auto add = [&](const char* what, const KernelUsage* before, const KernelUsage& after) {
+    text += fmt::format("{:<8} {}", what, after.key());
+    for (const auto& [column, number] : kNumbers) {
+      std::string name = column;
+      std::ranges::replace(name, '_', ' ');
+      text += fmt::format("{} {} ", column == kNumbers[0].first ? ":" : ",", name);
+      if (before != nullptr && before->*number != after.*number) text += fmt::format("{} -> ", before->*number);
+      text += std::to_string(after.*number);
+    }
+    text += "\n";
   };
-  for (const auto& kernel : changes.worse) change("worse", kernel);
+  for (const auto& [before, after] : changes.worse) add("worse", &before, after);
   for (const auto& kernel : changes.gone) text += fmt::format("{:<8} {}\n", "gone", kernel.key());
-  for (const auto& kernel : changes.added)
-    text += fmt::format("{:<8} {}: registers {}, shared bytes {}, stack bytes {}\n", "new", kernel.key(),
-                        kernel.registers, kernel.shared_bytes, kernel.stack_bytes);
-  for (const auto& kernel : changes.better) change("better", kernel);
+  for (const auto& kernel : changes.added) add("new", nullptr, kernel);
+  for (const auto& [before, after] : changes.better) add("better", &before, after);
   return text + fmt::format("{} kernels: {} worse, {} better, {} as recorded; {} gone, {} new\n",
                             changes.worse.size() + changes.better.size() + changes.same, changes.worse.size(),
                             changes.better.size(), changes.same, changes.gone.size(), changes.added.size());

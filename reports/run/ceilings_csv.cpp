@@ -27,10 +27,9 @@ const Ceiling* CeilingTable::find(std::string_view name) const {
 std::string ceilings_csv(const CeilingTable& ceilings) {
   std::string text = "name,value,unit,datasheet,device,driver,sm_clock_mhz,commit,load\n";
   for (const Ceiling& row : ceilings.rows)
-    text += fmt::format("{},{:.6g},{},{},{},{},{},{},{}\n", quote_csv(row.name), row.value, quote_csv(row.unit),
-                        blank_or_number(row.datasheet), quote_csv(ceilings.device), quote_csv(ceilings.driver),
-                        blank_or_number(row.sm_clock_mhz), quote_csv(ceilings.commit),
-                        row.load ? fmt::format("{:.3g}", *row.load) : "");
+    text += csv_row(row.name, fmt::format("{:.6g}", row.value), row.unit, blank_or_number(row.datasheet),
+                    ceilings.device, ceilings.driver, blank_or_number(row.sm_clock_mhz), ceilings.commit,
+                    row.load ? fmt::format("{:.3g}", *row.load) : "");
   return text;
 }
 

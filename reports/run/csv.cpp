@@ -87,50 +87,41 @@ std::size_t CsvFile::column(std::string_view name) const {
   return static_cast<std::size_t>(found - header.begin());
 }
 
+std::string csv_line(const std::vector<std::string>& fields) {
+  std::string line;
+  for (const std::string& field : fields) line += (&field == &fields.front() ? "" : ",") + quote_csv(field);
+  return line + "\n";
+}
+
 std::string CsvFile::text() const {
-  const auto line_of = [](const std::vector<std::string>& fields) {
-    std::string line;
-    for (const std::string& field : fields) line += (&field == &fields.front() ? "" : ",") + quote_csv(field);
-    return line + "\n";
-  };
-  std::string all = line_of(header);
-  for (const CsvLine& line : lines) all += line_of(line.fields);
+  std::string all = csv_line(header);
+  for (const CsvLine& line : lines) all += csv_line(line.fields);
   return all;
 }
 
-void merge_csv(CsvFile& table, const CsvFile& added, std::initializer_list<std::string_view> key) {
+void merge_csv_file(const std::filesystem::path& path, const CsvFile& added,
+                    std::initializer_list<std::string_view> key) {
+  CsvFile table = std::filesystem::exists(path) ? read_csv(path) : CsvFile{path, added.header, {}};
   for (const std::string& name : added.header)
     if (std::find(table.header.begin(), table.header.end(), name) == table.header.end()) table.header.push_back(name);
   for (CsvLine& line : table.lines) line.fields.resize(table.header.size());
-  const auto places = [&](const CsvFile& file) {
-    std::vector<std::size_t> all;
-    for (const std::string_view name : key) all.push_back(file.column(name));
-    return all;
-  };
   std::vector<std::size_t> into_place;
   for (const std::string& name : added.header) into_place.push_back(table.column(name));
-  const auto fields_of = [](const CsvLine& line, const std::vector<std::size_t>& of_key) {
+  const auto key_of = [&](const CsvFile& file, const CsvLine& line) {
     std::vector<std::string> fields;
-    for (const std::size_t place : of_key) fields.push_back(line.fields[place]);
+    for (const std::string_view name : key) fields.push_back(line.fields[file.column(name)]);
     return fields;
   };
   std::map<std::vector<std::string>, CsvLine*> known;
-  const auto table_key = places(table), added_key = places(added);
-  for (CsvLine& line : table.lines) known.emplace(fields_of(line, table_key), &line);
+  for (CsvLine& line : table.lines) known.emplace(key_of(table, line), &line);
   for (const CsvLine& line : added.lines) {
-    CsvLine*& into = known[fields_of(line, added_key)];
+    CsvLine*& into = known[key_of(added, line)];
     if (into == nullptr)
       into = &table.lines.emplace_back(
           CsvLine{table.lines.size() + 2, std::vector<std::string>(table.header.size())});  // deques do not move
     for (std::size_t i = 0; i < added.header.size(); ++i) into->fields[into_place[i]] = line.fields[i];
   }
-}
-
-void merge_csv_file(const std::filesystem::path& file, const CsvFile& added,
-                    std::initializer_list<std::string_view> key) {
-  CsvFile table = std::filesystem::exists(file) ? read_csv(file) : CsvFile{file, added.header, {}};
-  merge_csv(table, added, key);
-  write_atomically(file, table.text());
+  write_atomically(path, table.text());
 }
 
 CsvFile read_csv(const std::filesystem::path& file, bool drop_incomplete) {

@@ -1,6 +1,8 @@
 // Lines of comma-separated text (RFC 4180 quoting), for files whose columns are known only at run time.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <deque>
 #include <filesystem>
 #include <initializer_list>
@@ -17,6 +19,12 @@ std::vector<std::string> split_csv_line(std::string_view line, std::size_t most_
 // Text that a spreadsheet would take for a formula (=1+1) gets an apostrophe in front, which split_csv_line takes off.
 std::string quote_csv(const std::string& field);
 
+std::string csv_line(const std::vector<std::string>& fields);  // quoted, with a line end
+template <class... Fields>
+std::string csv_row(const Fields&... fields) {
+  return csv_line({fmt::format("{}", fields)...});
+}
+
 struct CsvLine {
   std::size_t number;  // in the file, from 1
   std::vector<std::string> fields;
@@ -30,12 +38,10 @@ struct CsvFile {
   std::size_t column(std::string_view name) const;
   std::string text() const;
 };
-// Puts the lines of `added` into `table`. A line whose fields of the `key` columns are those of a line that is there
-// changes that one, others go to the end. Columns are found by name; what only one of the tables has is kept, and blank
-// for the other's lines.
-void merge_csv(CsvFile& table, const CsvFile& added, std::initializer_list<std::string_view> key);
-// The same into a file, which may not be there yet.
-void merge_csv_file(const std::filesystem::path& file, const CsvFile& added,
+// Puts the lines of `added` into a file, which may not be there yet. A line whose fields of the `key` columns are those
+// of a line that is there changes that one, others go to the end. Columns are found by name; what only one of the
+// tables has is kept, and blank for the other's lines.
+void merge_csv_file(const std::filesystem::path& path, const CsvFile& added,
                     std::initializer_list<std::string_view> key);
 
 // Reads a file, checks that every line has as many fields as the header, and skips empty lines. An incomplete last line

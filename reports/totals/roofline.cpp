@@ -64,11 +64,10 @@ void write_roofline_csv(const std::filesystem::path& file, const std::vector<Swe
     std::optional<double> ai_measured;
     if (row.flops && row.dram_read_bytes && row.dram_write_bytes && *row.dram_read_bytes + *row.dram_write_bytes > 0)
       ai_measured = *row.flops / (*row.dram_read_bytes + *row.dram_write_bytes);
-    text += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", quote_csv(row.op), quote_csv(row.variant),
-                        quote_csv(row.kind), quote_csv(row.dtype), quote_csv(row.problem), quote_csv(row.device),
-                        number(row.ai), number(ai_measured), number(row.gflops), number(row.gbps),
-                        number(rate(row.bound.ceiling)), number(rate("dram_copy")), number(row.attainable_gflops),
-                        number(row.pct_of_roof), row.bound.text(), to_string(row.status));
+    text +=
+        csv_row(row.op, row.variant, row.kind, row.dtype, row.problem, row.device, number(row.ai), number(ai_measured),
+                number(row.gflops), number(row.gbps), number(rate(row.bound.ceiling)), number(rate("dram_copy")),
+                number(row.attainable_gflops), number(row.pct_of_roof), row.bound.text(), to_string(row.status));
   }
   write_atomically(file, text);
 }
@@ -79,8 +78,7 @@ void write_plan_csv(const std::filesystem::path& file, const std::vector<SweepRo
   std::copy_if(rows.begin(), rows.end(), std::back_inserter(usable),
                [](const SweepRow& row) { return !of_pytorch(row) && row.plugin.empty() && row.op != kWholeNetwork; });
   for (const SweepRow* row : fastest_rows(usable, false))
-    text += fmt::format("{},{},{},{}\n", quote_csv(row->op), quote_csv(row->dtype), quote_csv(row->problem),
-                        quote_csv(row->variant));
+    text += csv_row(row->op, row->dtype, row->problem, row->variant);
   write_atomically(file, text);
 }
 
