@@ -2,14 +2,15 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <mntent.h>
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
-#include <fstream>
-#include <sstream>
 #include <stdexcept>
 
 #include "reports/run/files.h"
@@ -30,20 +31,6 @@ std::string read_owner(int descriptor) {
   return owner.substr(0, owner.find('\n'));
 }
 
-// The mount point of a line is escaped: a space is \040.
-std::string unescaped(const std::string& text) {
-  std::string plain;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '\\' && i + 3 < text.size()) {
-      plain += static_cast<char>((text[i + 1] - '0') * 64 + (text[i + 2] - '0') * 8 + (text[i + 3] - '0'));
-      i += 3;
-    } else {
-      plain += text[i];
-    }
-  }
-  return plain;
-}
-
 bool lies_below(const std::string& path, const std::string& mount) {
   if (mount == "/") return true;
   return path.starts_with(mount) && (path.size() == mount.size() || path[mount.size()] == '/');
@@ -51,25 +38,22 @@ bool lies_below(const std::string& path, const std::string& mount) {
 
 }  // namespace
 
-bool locks_stay_on_this_machine(const std::string& mountinfo, const std::filesystem::path& folder) {
+bool locks_stay_on_this_machine(const std::filesystem::path& mounts, const std::filesystem::path& folder) {
   std::error_code error;
   const std::string path = std::filesystem::weakly_canonical(folder, error).string();
   std::size_t longest = 0;
   bool local = false;
-  std::istringstream lines(mountinfo);
-  for (std::string line; std::getline(lines, line);) {
-    std::istringstream words(line);
-    std::string id, parent, device, root, mount;
-    words >> id >> parent >> device >> root >> mount;
-    mount = unescaped(mount);
+  std::FILE* const file = setmntent(mounts.c_str(), "re");
+  if (file == nullptr) return false;
+  while (const mntent* const entry = getmntent(file)) {
+    const std::string mount = entry->mnt_dir;
     // The latest of those with the longest mount point is the one on top.
-    if (mount.empty() || mount.size() < longest || !lies_below(path, mount)) continue;
+    if (mount.size() < longest || !lies_below(path, mount)) continue;
     longest = mount.size();
-    local = false;
-    for (std::string word; words >> word;)
-      for (const char* option : {"nolock", "local_lock=all", "local_lock=flock", "localflock"})
-        if (("," + word + ",").find("," + std::string(option) + ",") != std::string::npos) local = true;
+    constexpr const char* kLocal[] = {"nolock", "local_lock=all", "local_lock=flock", "localflock"};
+    local = std::ranges::any_of(kLocal, [&](const char* option) { return hasmntopt(entry, option) != nullptr; });
   }
+  (void)endmntent(file);
   return local;
 }
 
@@ -100,16 +84,12 @@ FolderLock::FolderLock(std::filesystem::path folder, Mode mode) {
   }
   const std::string us = "host " + host_name() + ",";
   const std::string owner = read_owner(descriptor_);
-  if (!owner.empty() && !owner.starts_with(us)) {
-    std::ifstream mounts("/proc/self/mountinfo");
-    const std::string text((std::istreambuf_iterator<char>(mounts)), std::istreambuf_iterator<char>());
-    if (locks_stay_on_this_machine(text, folder)) {
-      close(descriptor_);
-      throw std::runtime_error(
-          fmt::format("{}: {} was writing there, and locks of this mount do not reach other machines; when that sweep "
-                      "has ended, remove {}",
-                      folder.string(), owner, file.string()));
-    }
+  if (!owner.empty() && !owner.starts_with(us) && locks_stay_on_this_machine("/proc/self/mounts", folder)) {
+    close(descriptor_);
+    throw std::runtime_error(
+        fmt::format("{}: {} was writing there, and locks of this mount do not reach other machines; when that sweep "
+                    "has ended, remove {}",
+                    folder.string(), owner, file.string()));
   }
   if (!writing) return;
   const std::string text = fmt::format("{} process {}\n", us, getpid());

@@ -31,7 +31,7 @@ class FolderLock {
   bool names_us_ = false;
 };
 
-// Whether locks on `folder` stay on this machine, by the lines of /proc/self/mountinfo.
-bool locks_stay_on_this_machine(const std::string& mountinfo, const std::filesystem::path& folder);
+// Whether locks on `folder` stay on this machine, by a file as /proc/self/mounts.
+bool locks_stay_on_this_machine(const std::filesystem::path& mounts, const std::filesystem::path& folder);
 
 }  // namespace noisefloor

@@ -14,28 +14,23 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void require_same(const MergePart& part, const char* what, const std::string& value, const std::string& first) {
-  if (value != first)
-    cannot_merge(part.folder, fmt::format("is of {} '{}', the folders before it of '{}'", what, value, first));
+void require_same(const MergePart& part, const std::string& what, const std::string& value, const MergePart& first,
+                  const std::string& of_first) {
+  if (value != of_first)
+    cannot_merge(part.folder, fmt::format("is of {} {}, {} of {}", what, value, first.folder.string(), of_first));
 }
 
-// PyTorch's versions, and of what it brings; empty where it did not run.
-std::string pytorch_of(const MergePart& part) {
-  std::string versions;
-  for (const char* name : {"pytorch", "pytorch_cuda", "pytorch_cudnn", "triton"})
-    if (part.environment.contains(name))
-      versions += fmt::format("{}{} {}", versions.empty() ? "" : ", ", name, part.text(name));
-  return versions;
-}
+// Where all must have a fact of env.json, and where only those that know it: a machine without a library's rows need
+// not have the library.
+enum class Known { by_all, by_some };
 
-// Of parts that know it; a machine without a library's rows need not have the library.
-void require_one_version(const std::vector<MergePart>& parts, const char* name) {
-  std::string first;
+void require_one(const std::vector<MergePart>& parts, const std::string& name, Known known) {
+  const auto of = [&](const MergePart& part) { return part.environment.value(name, nlohmann::ordered_json()).dump(); };
+  const MergePart* first = nullptr;
   for (const MergePart& part : parts) {
-    if (!part.environment.contains(name)) continue;
-    const std::string version = part.text(name);
-    if (first.empty()) first = version;
-    require_same(part, name, version, first);
+    if (known == Known::by_some && !part.environment.contains(name)) continue;
+    if (first == nullptr) first = &part;
+    require_same(part, name, of(part), *first, of(*first));
   }
 }
 
@@ -71,44 +66,24 @@ MergePart read_merge_part(const fs::path& folder) {
 
 void require_one_origin(const std::vector<MergePart>& parts) {
   const MergePart& first = parts.front();
-  std::string first_pytorch;
+  // By the last six two builds of a commit differ.
+  for (const char* name : {"device", "driver", "commit", "schema", "build_type", "compiler", "host_arch",
+                           "cuda_architectures", "cuda_toolkit", "cuda_runtime"})
+    require_one(parts, name, Known::by_all);
+  std::set<std::string> libraries{"cublaslt", "cudnn", "pytorch", "pytorch_cuda", "pytorch_cudnn", "triton"};
   for (const MergePart& part : parts) {
-    for (const char* name : {"device", "driver", "commit"}) require_same(part, name, part.text(name), first.text(name));
+    for (const auto& [name, value] : part.environment.items())
+      if (name.starts_with("plugin ")) libraries.insert(name);
     if (&part != &first && !same_code(part.text("commit"), first.text("commit")))
       cannot_merge(part.folder, fmt::format("is of commit '{}', which names no code: the folders before it may be of "
                                             "other code; measure again with a newer program",
                                             part.text("commit")));
-    require_same(part, "schema", part.environment.value("schema", nlohmann::ordered_json()).dump(),
-                 first.environment.value("schema", nlohmann::ordered_json()).dump());
-    require_same(part, "ceilings of device", part.ceilings.device, first.ceilings.device);
-    require_same(part, "ceilings of driver", part.ceilings.driver, first.ceilings.driver);
+    require_same(part, "ceilings of device", part.ceilings.device, first, first.ceilings.device);
+    require_same(part, "ceilings of driver", part.ceilings.driver, first, first.ceilings.driver);
     for (const SweepRow& row : part.rows)  // a blank one, which a run may have
-      require_same(part, "rows of commit", row.commit, first.text("commit"));
-    const std::string pytorch = pytorch_of(part);
-    if (first_pytorch.empty()) first_pytorch = pytorch;
-    if (!pytorch.empty()) require_same(part, "PyTorch", pytorch, first_pytorch);
+      require_same(part, "rows of commit", row.commit, first, first.text("commit"));
   }
-  for (const char* name : {"cublaslt", "cudnn"}) require_one_version(parts, name);
-}
-
-void require_one_build(const std::vector<MergePart>& parts) {
-  // By these two builds of a commit differ.
-  std::set<std::string> facts{"build_type",         "compiler",     "host_arch",
-                              "cuda_architectures", "cuda_toolkit", "cuda_runtime"};
-  for (const MergePart& part : parts)
-    for (const auto& [name, value] : part.environment.items())
-      if (name.starts_with("plugin ")) facts.insert(name);
-  for (const std::string& name : facts) {
-    const MergePart* first = nullptr;
-    for (const MergePart& part : parts) {
-      if (name.starts_with("plugin ") && !part.environment.contains(name)) continue;  // nor has it its rows
-      if (first == nullptr) first = &part;
-      const auto of = [&](const MergePart& one) { return one.environment.value(name, nlohmann::ordered_json()); };
-      if (of(part) != of(*first))
-        cannot_merge(part.folder, fmt::format("is of another build: '{}' is {}, in {} it is {}", name, of(part).dump(),
-                                              first->folder.string(), of(*first).dump()));
-    }
-  }
+  for (const std::string& name : libraries) require_one(parts, name, Known::by_some);
 }
 
 std::vector<std::string> missing_of(const std::vector<MergePart>& parts) {

@@ -28,10 +28,8 @@ struct MergePart {
 // Each throws std::runtime_error naming folder and case.
 [[noreturn]] void cannot_merge(const std::filesystem::path& place, const std::string& what);
 MergePart read_merge_part(const std::filesystem::path& folder);  // every timed row must have its samples
-// One device, driver and commit, and one version of each library.
+// One device, driver and build of one commit, one version of each library, and one file of each plugin.
 void require_one_origin(const std::vector<MergePart>& parts);
-// One build of the commit, and one file of each plugin.
-void require_one_build(const std::vector<MergePart>& parts);
 // What a split sweep lacks, in words. Throws where shards are of different cuts, or hold what is not theirs.
 std::vector<std::string> missing_of(const std::vector<MergePart>& parts);
 // In what the parts' GPUs and machines differ, in words, one note each.

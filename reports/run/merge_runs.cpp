@@ -159,7 +159,6 @@ MergeResult merge_runs(const std::vector<fs::path>& folders, const fs::path& out
     parts.push_back(read_merge_part(folder));
   }
   require_one_origin(parts);
-  require_one_build(parts);
   MergeResult result;
   const auto missing = missing_of(parts);
   if (!missing.empty() && !options.partial)

@@ -183,11 +183,12 @@ TEST(FolderLock, AWriterThatWasKilledLeavesNoLock) {
 }
 
 TEST(FolderLock, KnowsMountsWhoseLocksStayOnOneMachine) {
-  const std::string mounts =
-      "22 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw\n"
-      "30 22 0:50 / /home rw - nfs4 server:/home rw,vers=4.2,local_lock=none\n"
-      "31 22 0:51 / /scratch rw - nfs server:/scratch rw,vers=3,nolock,local_lock=all\n"
-      "32 22 0:52 / /fast\\040disk rw - lustre mgs:/fast rw,localflock\n";
+  const TemporaryFolder temporary;
+  const auto mounts = temporary / "mounts";
+  std::ofstream(mounts) << "/dev/sda1 / ext4 rw,relatime 0 0\n"
+                           "server:/home /home nfs4 rw,vers=4.2,local_lock=none 0 0\n"
+                           "server:/scratch /scratch nfs rw,vers=3,local_lock=all 0 0\n"
+                           "mgs:/fast /fast\\040disk lustre rw,localflock 0 0\n";
   EXPECT_FALSE(locks_stay_on_this_machine(mounts, "/var/run1"));
   EXPECT_FALSE(locks_stay_on_this_machine(mounts, "/home/me/run"));
   EXPECT_TRUE(locks_stay_on_this_machine(mounts, "/scratch/run"));
