@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "bench/commands/commands.h"
 #include "bench/commands/output_files.h"
@@ -27,33 +28,33 @@ int compare(const CompareArguments& arguments) {
   outputs.add("--markdown", arguments.markdown);
   const RunFiles a = read_run(arguments.a), b = read_run(arguments.b);
   const RowPairing options{variants[0], variants[1], name_filter("--filter", arguments.filter)};
-  ComparisonText text;
-  text.name_a = variants[0].empty() ? "A" : "A " + variants[0];
-  text.name_b = variants[1].empty() ? "B" : "B " + variants[1];
+  GateResult both;
+  both.judged = false;
+  both.name_a = variants[0].empty() ? "A" : "A " + variants[0];
+  both.name_b = variants[1].empty() ? "B" : "B " + variants[1];
   for (const RowPair& pair : pair_rows(a, b, options)) {
     const bool ok_a = pair.a != nullptr && pair.a->status == Outcome::ok;
     const bool ok_b = pair.b != nullptr && pair.b->status == Outcome::ok;
     if (ok_a && ok_b)
-      text.changes.push_back(row_change(a, b, pair));
+      both.rows.emplace_back().change = row_change(a, b, pair);
     else if (ok_a || ok_b)
-      text.gaps.push_back({pair.named(), GateGap::Weight::noted,
+      both.gaps.push_back({pair.named(), GateGap::Weight::noted,
                            fmt::format("{} in A, {} in B", pair.a == nullptr ? "missing" : to_string(pair.a->status),
                                        pair.b == nullptr ? "missing" : to_string(pair.b->status))});
   }
-  if (text.changes.empty())
+  if (both.rows.empty())
     throw InvalidInput(fmt::format("{} and {} have no row that is ok in both", arguments.a, arguments.b));
-  std::stable_sort(text.changes.begin(), text.changes.end(),
-                   [](const RowChange& x, const RowChange& y) { return x.cold.change > y.cold.change; });
-  text.totals = total_changes(a, b, options);
-  text.conditions = environment_differences(a, b);
+  std::ranges::stable_sort(both.rows, std::greater(), [](const GateRow& row) { return row.change.cold.change; });
+  both.totals = total_changes(a, b, options);
+  both.conditions = environment_differences(a, b);
   double log_sum = 0;
-  for (const RowChange& change : text.changes) log_sum += std::log1p(change.cold.change);
-  text.headline =
+  for (const GateRow& row : both.rows) log_sum += std::log1p(row.change.cold.change);
+  both.headline =
       fmt::format("A is {}, B is {}: {} rows in both, B takes {:.3f} times A's time (geometric mean)", arguments.a,
-                  arguments.b, text.changes.size(), std::exp(log_sum / static_cast<double>(text.changes.size())));
-  if (!arguments.markdown.empty()) outputs.write("--markdown", markdown_text(text));
+                  arguments.b, both.rows.size(), std::exp(log_sum / static_cast<double>(both.rows.size())));
+  if (!arguments.markdown.empty()) outputs.write("--markdown", markdown_text(both));
   outputs.commit();
-  fmt::print("{}", terminal_text(text));
+  fmt::print("{}", terminal_text(both));
   return kDone;
 }
 

@@ -135,13 +135,12 @@ int gate_runs(const GateArguments& arguments) {
     options.again = &*again;
     result = gate(baseline, candidate, options);
   }
-  const ComparisonText text = text_of(result);
-  if (!arguments.markdown.empty()) outputs.write("--markdown", markdown_text(text));
+  if (!arguments.markdown.empty()) outputs.write("--markdown", markdown_text(result));
   if (!arguments.junit.empty()) outputs.write("--junit", junit_xml(result));
   if (!arguments.bencher.empty()) outputs.write("--bencher", bencher_json(result));
   if (!arguments.benchmark_action.empty()) outputs.write("--benchmark-action", benchmark_action_json(result));
   outputs.commit();
-  fmt::print("{}", terminal_text(text));
+  fmt::print("{}", terminal_text(result));
   return result.exit_code();
 }
 
@@ -164,7 +163,7 @@ int accept(const AcceptArguments& arguments) {
   std::optional<GateResult> result;
   if (baseline) {
     result = gate(*baseline, candidate, {});
-    fmt::print("{}", terminal_text(text_of(*result)));
+    fmt::print("{}", terminal_text(*result));
     if (result->count(GateGap::Weight::fails) > 0) {
       fmt::print(stderr, "noisefloor: not accepted: the candidate has rows that are incorrect or failed\n");
       return kNotSo;

@@ -17,13 +17,7 @@ int history(const HistoryArguments& arguments) {
   OutputFiles outputs;
   outputs.add("--csv", arguments.csv);
   outputs.add("--html", arguments.html);
-  std::vector<std::filesystem::path> left_out;
-  const auto runs = read_history({arguments.folders.begin(), arguments.folders.end()}, &left_out);
-  for (const auto& folder : left_out)
-    fmt::print(stderr,
-               "note: {}: left out; a command was writing it, or was killed meanwhile, or it is an editor's or a file "
-               "system's\n",
-               folder.string());
+  const auto runs = read_history({arguments.folders.begin(), arguments.folders.end()});
   for (const HistoryRun& run : runs) outputs.add_input_run("a file of a run", run.files.folder);
   const bool warm = arguments.time == "warm";
   const History traced = trace_history(runs, {arguments.case_pattern, split_list(arguments.networks),

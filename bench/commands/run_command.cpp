@@ -3,6 +3,7 @@
 
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "bench/ceilings/store.h"
 #include "bench/commands/commands.h"
@@ -88,19 +89,16 @@ int profile(Platform& platform, const Task& task) {
 // of ours is.
 class Outputs {
  public:
-  void take(Fixture& fixture) { latest_ = download_outputs(fixture, latest_bytes_); }
+  void take(Fixture& fixture) { latest_.tensors = download_outputs(fixture, latest_.bytes); }
   void settle(const Case& test_case, const CaseResult& result) {
     const bool right = result.row.status == Outcome::ok || result.row.status == Outcome::throttled;
-    const bool own = !test_case.implementation->is(Kind::baseline);
     // What is throttled has no time: it is taken where there is nothing else.
-    const double us = result.row.time_cold_us.value_or(std::numeric_limits<double>::infinity());
-    if (!right || latest_.empty() || (has_own_ && !own) || (kept_ && has_own_ == own && us >= kept_us_)) return;
-    has_own_ = own;
-    kept_us_ = us;
+    const std::pair rank{test_case.implementation->is(Kind::baseline),
+                         result.row.time_cold_us.value_or(std::numeric_limits<double>::infinity())};
+    if (!right || latest_.tensors.empty() || (kept_ && rank >= rank_)) return;
+    rank_ = rank;
     kept_ = test_case;
-    tensors_ = std::move(latest_);
-    bytes_ = std::move(latest_bytes_);  // the tensors' spans stay: moving a vector moves no bytes
-    latest_.clear();
+    best_ = std::exchange(latest_, {});  // the tensors' spans stay: moving a vector moves no bytes
   }
   // Prints what became of the file.
   void write(OutputFiles& files, const std::string& path) const {
@@ -108,7 +106,7 @@ class Outputs {
       fmt::print(stderr, "{} is not written: no variant gave a right output\n", path);
       return;
     }
-    write_safetensors(files.partial("--output"), tensors_,
+    write_safetensors(files.partial("--output"), best_.tensors,
                       {{"op", kept_->entry->name()},
                        {"problem", kept_->text},
                        {"dtype", to_string(kept_->dtype)},
@@ -117,16 +115,17 @@ class Outputs {
                        {"noisefloor", fmt::format("{} {}", build_info().version, build_info().commit)}});
     files.commit();
     fmt::print("{}: the output of {}", path, kept_->implementation->name);
-    for (const FileTensor& tensor : tensors_) fmt::print(", {} {}", tensor.name, tensor.text());
+    for (const FileTensor& tensor : best_.tensors) fmt::print(", {} {}", tensor.name, tensor.text());
     fmt::print("\n");
   }
 
  private:
-  std::vector<FileTensor> latest_, tensors_;
-  std::vector<std::vector<std::byte>> latest_bytes_, bytes_;
-  std::optional<Case> kept_;
-  double kept_us_ = 0;
-  bool has_own_ = false;
+  struct Tensors {
+    std::vector<FileTensor> tensors = {};
+    std::vector<std::vector<std::byte>> bytes = {};
+  } latest_, best_;
+  std::optional<Case> kept_;      // of `best_`
+  std::pair<bool, double> rank_;  // of the case: whether it is a baseline, and its time
 };
 
 // Of PyTorch's rows and plugins', whose tensors are not this process's.

@@ -62,6 +62,11 @@ PhaseSamples in_cycles(PhaseSamples samples, const std::vector<double>& batch_mh
   return samples;
 }
 
+std::string text_of(const RunEnvironment& environment, const char* name) {
+  const auto found = environment.texts.find(name);
+  return found == environment.texts.end() ? "" : found->second;
+}
+
 std::string watts_of(const RunFiles& run) {
   return run.environment.power_limit_w ? fmt::format("{:g} W", *run.environment.power_limit_w) : "";
 }
@@ -147,30 +152,29 @@ std::vector<TotalChange> total_changes(const RunFiles& a, const RunFiles& b, con
 
 std::vector<std::string> environment_differences(const RunFiles& a, const RunFiles& b) {
   const RunEnvironment &x = a.environment, &y = b.environment;
-  const std::string gpus_a = gpus_of(a), gpus_b = gpus_of(b), watts_a = watts_of(a), watts_b = watts_of(b);
-  const std::tuple<const char*, const std::string*, const std::string*> fields[] = {
-      {"device", &x.device, &y.device},
-      {"GPU", &gpus_a, &gpus_b},
-      {"power limit", &watts_a, &watts_b},
-      {"ECC", &x.ecc, &y.ecc},
-      {"MIG", &x.mig, &y.mig},
-      {"commit", &x.commit, &y.commit},
-      {"driver", &x.driver, &y.driver},
-      {"cuBLASLt", &x.cublaslt, &y.cublaslt},
-      {"cuDNN", &x.cudnn, &y.cudnn},
-      {"PyTorch", &x.pytorch, &y.pytorch},
-      {"CUPTI", &x.cupti, &y.cupti},
-      {"CPU governor", &x.cpu_governor, &y.cpu_governor},
-      {"CUDA toolkit", &x.cuda_toolkit, &y.cuda_toolkit},
-      {"compiler", &x.compiler, &y.compiler},
-      {"host architecture", &x.host_arch, &y.host_arch},
-      {"build type", &x.build_type, &y.build_type},
-  };
+  constexpr std::pair<const char*, const char*> kTexts[] = {{"ecc", "ECC"},
+                                                            {"mig", "MIG"},
+                                                            {"commit", "commit"},
+                                                            {"driver", "driver"},
+                                                            {"cublaslt", "cuBLASLt"},
+                                                            {"cudnn", "cuDNN"},
+                                                            {"pytorch", "PyTorch"},
+                                                            {"cupti", "CUPTI"},
+                                                            {"cpu_governor", "CPU governor"},
+                                                            {"cuda_toolkit", "CUDA toolkit"},
+                                                            {"compiler", "compiler"},
+                                                            {"host_arch", "host architecture"},
+                                                            {"build_type", "build type"}};
   std::vector<std::string> differences;
-  for (const auto& [name, in_a, in_b] : fields)
-    if (in_a == &x.commit ? !same_code(*in_a, *in_b) : *in_a != *in_b)
+  const auto add = [&](const std::string& what, const std::string& in_a, const std::string& in_b) {
+    if (what == "commit" ? !same_code(in_a, in_b) : in_a != in_b)
       differences.push_back(
-          fmt::format("{}: {} and {}", name, in_a->empty() ? "unknown" : *in_a, in_b->empty() ? "unknown" : *in_b));
+          fmt::format("{}: {} and {}", what, in_a.empty() ? "unknown" : in_a, in_b.empty() ? "unknown" : in_b));
+  };
+  add("device", x.device, y.device);
+  add("GPU", gpus_of(a), gpus_of(b));
+  add("power limit", watts_of(a), watts_of(b));
+  for (const auto& [name, what] : kTexts) add(what, text_of(x, name), text_of(y, name));
   return differences;
 }
 

@@ -77,6 +77,10 @@ struct GateOptions {
 };
 
 struct GateResult {
+  std::string name_a = "baseline", name_b = "candidate";  // what columns are called
+  // `noisefloor compare` fills rows without verdicts, and says the result in words.
+  bool judged = true;
+  std::string headline;
   std::string device;
   std::vector<GateRow> rows;  // worst first
   std::vector<GateGap> gaps;  // heaviest first

@@ -30,18 +30,19 @@ std::string variants(const RowPair& pair) {
   return pair.a->variant + " / " + pair.b->variant;
 }
 
-Cells row_header(const ComparisonText& text) {
+Cells row_header(const GateResult& result) {
   Cells header = {"op", "problem", "dtype", "variant"};
   for (const char* phase : {"warm", "cold"})
-    header.insert(header.end(), {fmt::format("{} {} us", phase, text.name_a),
-                                 fmt::format("{} {} us", phase, text.name_b), phase, fmt::format("{} cycles", phase)});
-  if (text.verdicts.empty()) return header;
+    header.insert(header.end(),
+                  {fmt::format("{} {} us", phase, result.name_a), fmt::format("{} {} us", phase, result.name_b), phase,
+                   fmt::format("{} cycles", phase)});
+  if (!result.judged) return header;
   header.insert(header.begin(), {"verdict", "by"});
   header.insert(header.end(), {"noise %", "why"});
   return header;
 }
-Cells row_cells(const ComparisonText& text, std::size_t i) {
-  const RowChange& change = text.changes[i];
+Cells row_cells(const GateResult& result, std::size_t i) {
+  const RowChange& change = result.rows[i].change;
   const SweepRow& row = change.rows.named();
   Cells cells = {row.op, row.problem, row.dtype, variants(change.rows)};
   const auto add = [&](const PhaseChange* phase) {
@@ -53,8 +54,8 @@ Cells row_cells(const ComparisonText& text, std::size_t i) {
   };
   add(change.warm ? &*change.warm : nullptr);
   add(&change.cold);
-  if (text.verdicts.empty()) return cells;
-  const GateRow& verdict = text.verdicts[i];
+  if (!result.judged) return cells;
+  const GateRow& verdict = result.rows[i];
   cells.insert(cells.begin(), {to_string(verdict.verdict), phases_text(verdict.by)});
   const std::string warm_noise = verdict.warm ? fmt::format("{:.1f} / ", 100 * verdict.warm->noise) : "";
   cells.push_back(fmt::format("{}{:.1f}", warm_noise, 100 * verdict.cold.noise));
@@ -62,43 +63,44 @@ Cells row_cells(const ComparisonText& text, std::size_t i) {
   return cells;
 }
 
-Cells total_header(const ComparisonText& text) {
-  return {"network",           "op",   "dtype", "variant",       text.name_a + " us",
-          text.name_b + " us", "cold", "warm",  "problems timed"};
+Cells total_header(const GateResult& result) {
+  return {"network", "op",   "dtype",         "variant", result.name_a + " us", result.name_b + " us",
+          "cold",    "warm", "problems timed"};
 }
 std::string timed(const NetworkTotal& total) {
-  return total.problems == 0 ? "none" : fmt::format("{} of {}", total.problems - total.missing, total.problems);
+  return total.problems == 0 ? "none" : fmt::format("{} of {}", total.problems - total.cold.missing, total.problems);
 }
 Cells total_cells(const TotalChange& total) {
-  const bool both = total.a.problems > 0 && total.b.problems > 0 && total.a.missing == total.b.missing;
-  const auto sum = [](const NetworkTotal& side) { return side.problems == 0 ? "-" : microseconds(side.microseconds); };
-  const bool both_warm = both && total.a.warm_missing == total.a.missing && total.b.warm_missing == total.b.missing;
+  const bool both = total.a.problems > 0 && total.b.problems > 0 && total.a.cold.missing == total.b.cold.missing;
+  const auto sum = [](const NetworkTotal& side) { return side.problems == 0 ? "-" : microseconds(side.cold.us); };
+  const bool both_warm =
+      both && total.a.warm.missing == total.a.cold.missing && total.b.warm.missing == total.b.cold.missing;
   return {total.network,
           total.op,
           total.dtype,
           total.choice,
           sum(total.a),
           sum(total.b),
-          both ? percent(total.b.microseconds / total.a.microseconds - 1) : "-",
-          both_warm ? percent(total.b.warm_microseconds / total.a.warm_microseconds - 1) : "-",
+          both ? percent(total.b.cold.us / total.a.cold.us - 1) : "-",
+          both_warm ? percent(total.b.warm.us / total.a.warm.us - 1) : "-",
           both ? timed(total.a) : timed(total.a) + " and " + timed(total.b)};
 }
 
 // Rows worth showing one by one: with verdicts those that did not simply pass.
-std::size_t shown_rows(const ComparisonText& text, std::size_t most) {
-  if (text.verdicts.empty()) return std::min(text.changes.size(), most);
-  const auto passed = std::find_if(text.verdicts.begin(), text.verdicts.end(),
+std::size_t shown_rows(const GateResult& result, std::size_t most) {
+  if (!result.judged) return std::min(result.rows.size(), most);
+  const auto passed = std::find_if(result.rows.begin(), result.rows.end(),
                                    [](const GateRow& row) { return row.verdict == GateVerdict::pass; });
-  return std::min(static_cast<std::size_t>(passed - text.verdicts.begin()), most);
+  return std::min(static_cast<std::size_t>(passed - result.rows.begin()), most);
 }
 
-std::string left_out(const ComparisonText& text, std::size_t shown) {
-  if (shown == text.changes.size()) return "";
-  if (text.verdicts.empty()) return fmt::format("{} more rows changed by less", text.changes.size() - shown);
+std::string left_out(const GateResult& result, std::size_t shown) {
+  if (shown == result.rows.size()) return "";
+  if (!result.judged) return fmt::format("{} more rows changed by less", result.rows.size() - shown);
   std::string counts;
   for (const GateVerdict verdict :
        {GateVerdict::regressed, GateVerdict::ambiguous, GateVerdict::improved, GateVerdict::pass}) {
-    const auto count = std::count_if(text.verdicts.begin() + static_cast<std::ptrdiff_t>(shown), text.verdicts.end(),
+    const auto count = std::count_if(result.rows.begin() + static_cast<std::ptrdiff_t>(shown), result.rows.end(),
                                      [&](const GateRow& row) { return row.verdict == verdict; });
     if (count > 0) counts += fmt::format("{}{} {}", counts.empty() ? "" : ", ", count, to_string(verdict));
   }
@@ -112,29 +114,29 @@ const char* heading(GateGap::Weight weight) {
 
 // Writes the parts in order; the three functions say how a heading, a table and a line look.
 template <class Heading, class Table, class Line>
-void write_parts(const ComparisonText& text, std::size_t most, const Heading& title, const Table& table,
+void write_parts(const GateResult& result, std::size_t most, const Heading& title, const Table& table,
                  const Line& line) {
-  const std::size_t shown = shown_rows(text, most);
+  const std::size_t shown = shown_rows(result, most);
   if (shown > 0) {
-    std::vector<Cells> lines{row_header(text)};
-    for (std::size_t i = 0; i < shown; ++i) lines.push_back(row_cells(text, i));
+    std::vector<Cells> lines{row_header(result)};
+    for (std::size_t i = 0; i < shown; ++i) lines.push_back(row_cells(result, i));
     table(lines);
   }
-  if (const std::string rest = left_out(text, shown); !rest.empty()) line(rest);
-  if (!text.gaps.empty()) {
+  if (const std::string rest = left_out(result, shown); !rest.empty()) line(rest);
+  if (!result.gaps.empty()) {
     title("Rows without two times");
     std::vector<Cells> lines{{"", "op", "problem", "dtype", "variant", "what"}};
-    for (std::size_t i = 0; i < std::min(text.gaps.size(), most); ++i) {
-      const GateGap& gap = text.gaps[i];
+    for (std::size_t i = 0; i < std::min(result.gaps.size(), most); ++i) {
+      const GateGap& gap = result.gaps[i];
       lines.push_back({heading(gap.weight), gap.id.op, gap.id.problem, gap.id.dtype, gap.id.variant, gap.what});
     }
     table(lines);
-    if (text.gaps.size() > most) line(fmt::format("not shown: {} more", text.gaps.size() - most));
+    if (result.gaps.size() > most) line(fmt::format("not shown: {} more", result.gaps.size() - most));
   }
-  if (!text.launches.changes.empty()) {
+  if (!result.launches.changes.empty()) {
     title("Launches");
     std::vector<Cells> lines{{"", "op", "variant", "rows", "first problem", "what", "kernel"}};
-    for (const LaunchChange& change : text.launches.changes)
+    for (const LaunchChange& change : result.launches.changes)
       for (const LaunchChange::Kernel& kernel : change.kernels) {
         const SweepRow& first = *change.rows.front();
         if (lines.size() <= most)
@@ -143,30 +145,21 @@ void write_parts(const ComparisonText& text, std::size_t most, const Heading& ti
       }
     table(lines);
   }
-  if (!text.totals.empty()) {
+  if (!result.totals.empty()) {
     title("Totals of one forward pass");
-    std::vector<Cells> lines{total_header(text)};
-    for (std::size_t i = 0; i < std::min(text.totals.size(), most); ++i) lines.push_back(total_cells(text.totals[i]));
+    std::vector<Cells> lines{total_header(result)};
+    for (std::size_t i = 0; i < std::min(result.totals.size(), most); ++i)
+      lines.push_back(total_cells(result.totals[i]));
     table(lines);
-    if (text.totals.size() > most) line(fmt::format("not shown: {} more", text.totals.size() - most));
+    if (result.totals.size() > most) line(fmt::format("not shown: {} more", result.totals.size() - most));
   }
-  if (!text.conditions.empty()) title("Conditions");
-  for (const std::string& condition : text.conditions) line(condition);
+  if (!result.conditions.empty()) title("Conditions");
+  for (const std::string& condition : result.conditions) line(condition);
 }
 
-}  // namespace
-
-std::string phases_text(const std::vector<Phase>& phases) {
-  std::string text;
-  for (const Phase phase : phases) text += (text.empty() ? "" : " and ") + std::string(to_string(phase));
-  return text;
-}
-
-ComparisonText text_of(const GateResult& result) {
-  ComparisonText text{"baseline",      "candidate",       {}, result.rows, result.gaps, result.totals,
-                      result.launches, result.conditions, ""};
-  for (const GateRow& row : result.rows) text.changes.push_back(row.change);
-  text.headline =
+std::string headline(const GateResult& result) {
+  if (!result.judged) return result.headline;
+  std::string text =
       fmt::format("{}: {} rows compared: {} regressed, {} ambiguous, {} improved, {} pass", result.device,
                   result.rows.size(), result.count(GateVerdict::regressed), result.count(GateVerdict::ambiguous),
                   result.count(GateVerdict::improved), result.count(GateVerdict::pass));
@@ -177,34 +170,42 @@ ComparisonText text_of(const GateResult& result) {
       {result.untimed, "timed in neither"},
   };
   for (const auto& [count, what] : more)
-    if (count > 0) text.headline += fmt::format("; {} {}", count, what);
+    if (count > 0) text += fmt::format("; {} {}", count, what);
   if (const std::size_t much = result.much_slower_ambiguous(); much > 0)
-    text.headline += fmt::format("; {} ambiguous and slower by more than {:.0f} %", much, 100 * kMostAmbiguous);
+    text += fmt::format("; {} ambiguous and slower by more than {:.0f} %", much, 100 * kMostAmbiguous);
   if (!result.launches.changes.empty())
-    text.headline += fmt::format("; launches changed in {} ways, {} of ours", result.launches.changes.size(),
-                                 result.launches.ours());
+    text += fmt::format("; launches changed in {} ways, {} of ours", result.launches.changes.size(),
+                        result.launches.ours());
   return text;
 }
 
-std::string terminal_text(const ComparisonText& text) {
-  std::string all;
-  write_parts(
-      text, kTerminalRows, [&](const std::string& title) { all += "\n" + title + "\n"; },
-      [&](const std::vector<Cells>& lines) { all += aligned(lines); },
-      [&](const std::string& line) { all += line + "\n"; });
-  return all + (all.empty() ? "" : "\n") + text.headline + "\n";
+}  // namespace
+
+std::string phases_text(const std::vector<Phase>& phases) {
+  std::string text;
+  for (const Phase phase : phases) text += (text.empty() ? "" : " and ") + std::string(to_string(phase));
+  return text;
 }
 
-std::string markdown_text(const ComparisonText& text) {
+std::string terminal_text(const GateResult& result) {
+  std::string all;
+  write_parts(
+      result, kTerminalRows, [&](const std::string& title) { all += "\n" + title + "\n"; },
+      [&](const std::vector<Cells>& lines) { all += aligned(lines); },
+      [&](const std::string& line) { all += line + "\n"; });
+  return all + (all.empty() ? "" : "\n") + headline(result) + "\n";
+}
+
+std::string markdown_text(const GateResult& result) {
   constexpr std::size_t kMostOfCell = 200;  // names of a library's templates and reasons fill pages
   const auto shortened = [](const std::string& cell) {
     return cell.size() <= kMostOfCell ? cell : cell.substr(0, kMostOfCell) + "...";
   };
   std::string all;
   for (std::size_t most = kMarkdownRows; all.empty() || (all.size() > kMarkdownCharacters && most > 0); most /= 2) {
-    all = "## noisefloor: " + markdown_cell(shortened(text.headline)) + "\n\n";
+    all = "## noisefloor: " + markdown_cell(shortened(headline(result))) + "\n\n";
     write_parts(
-        text, most, [&](const std::string& title) { all += "### " + markdown_cell(title) + "\n\n"; },
+        result, most, [&](const std::string& title) { all += "### " + markdown_cell(title) + "\n\n"; },
         [&](std::vector<Cells> lines) {
           for (Cells& cells : lines) std::ranges::transform(cells, cells.begin(), shortened);
           all += markdown_table(lines) + "\n";

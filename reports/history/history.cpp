@@ -27,10 +27,10 @@ bool is_run(const fs::path& folder) {
   return fs::is_regular_file(folder / "sweep.csv");
 }
 
-std::vector<fs::path> run_folders(const std::vector<fs::path>& given, std::vector<fs::path>& left_out) {
+std::vector<fs::path> run_folders(const std::vector<fs::path>& given) {
   std::vector<fs::path> folders;
   const auto take = [&](const fs::path& run) {
-    (is_partial(run.has_filename() ? run : run.parent_path()) ? left_out : folders).push_back(run);
+    if (!is_partial(run.has_filename() ? run : run.parent_path())) folders.push_back(run);
   };
   for (const fs::path& folder : given) {
     if (!fs::is_directory(folder)) throw std::runtime_error(fmt::format("{}: no such folder", folder.string()));
@@ -39,20 +39,15 @@ std::vector<fs::path> run_folders(const std::vector<fs::path>& given, std::vecto
       continue;
     }
     const std::size_t before = folders.size();
-    for (const auto& entry : fs::directory_iterator(folder)) {
-      if (!is_run(entry.path())) continue;
-      if (is_leftover(entry.path().filename().string()))
-        left_out.push_back(entry.path());
-      else
-        take(entry.path());
-    }
+    for (const auto& entry : fs::directory_iterator(folder))
+      if (is_run(entry.path()) && !is_leftover(entry.path().filename().string())) take(entry.path());
     if (folders.size() == before)
       throw std::runtime_error(
           fmt::format("{}: no run there (a folder with a sweep.csv), nor right in it", folder.string()));
   }
-  if (folders.empty() && !left_out.empty())
-    throw std::runtime_error(fmt::format("{}: was left by a command that was killed, or by an editor; it is no run",
-                                         left_out.front().string()));
+  if (folders.empty())
+    throw std::runtime_error(
+        fmt::format("{}: was left by a command that was killed; it is no run", given.front().string()));
   std::set<fs::path> known;
   for (const fs::path& folder : folders)
     if (!known.insert(fs::canonical(folder)).second)
@@ -115,8 +110,8 @@ void trace_cases(const HistoryRun& run, std::size_t index, const HistorySelectio
 
 // Over all of the problems, or nothing.
 std::optional<RunValue> value_of(const HistoryRun& run, const NetworkTotal& total, bool warm) {
-  if ((warm ? total.warm_missing : total.missing) > 0) return std::nullopt;
-  RunValue sum{warm ? total.warm_microseconds : total.microseconds};
+  if ((warm ? total.warm.missing : total.cold.missing) > 0) return std::nullopt;
+  RunValue sum{warm ? total.warm.us : total.cold.us};
   for (const auto& [row, count] : total.parts) {
     const RunValue part = value_of(run, *row, warm);
     sum.low += part.low * static_cast<double>(count);
@@ -191,11 +186,9 @@ std::vector<ChangePoint> changes_of(std::span<const RunValue> runs) {
   }
 }
 
-std::vector<HistoryRun> read_history(const std::vector<fs::path>& folders, std::vector<fs::path>* left_out) {
+std::vector<HistoryRun> read_history(const std::vector<fs::path>& folders) {
   std::vector<HistoryRun> runs;
-  std::vector<fs::path> partial;
-  for (const fs::path& folder : run_folders(folders, left_out == nullptr ? partial : *left_out))
-    runs.push_back(read_history_run(folder));
+  for (const fs::path& folder : run_folders(folders)) runs.push_back(read_history_run(folder));
   std::sort(runs.begin(), runs.end(), [](const HistoryRun& a, const HistoryRun& b) {
     return std::tie(a.time, a.files.folder) < std::tie(b.time, b.files.folder);
   });

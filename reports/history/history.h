@@ -20,11 +20,10 @@ struct HistoryRun {
 };
 
 // The runs of the folders, in the order of env.json's time. A folder that is not a run stands for the runs right in it.
-// What a command was writing when it was killed (RUN.<process>.partial) is no run: its path goes to `left_out`.
+// What a command was writing when it was killed (RUN.<process>.partial) is no run, and passed over.
 // Throws std::runtime_error naming a folder without runs, one that is given twice, a run without rows or with no time,
 // or a file that is not what it should be.
-std::vector<HistoryRun> read_history(const std::vector<std::filesystem::path>& folders,
-                                     std::vector<std::filesystem::path>* left_out = nullptr);
+std::vector<HistoryRun> read_history(const std::vector<std::filesystem::path>& folders);
 
 struct HistorySelection {
   std::string case_pattern = {};  // a regular expression, found in op/problem/dtype/variant; empty: totals of networks

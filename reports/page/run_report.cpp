@@ -29,59 +29,50 @@ Json ceilings_json(const fs::path& file) {
   return ceilings;
 }
 
-Json networks_json(const std::vector<NetworkProblem>& problems) {
-  std::vector<std::string> network, op, problem;
-  Json counts = Json::array();
-  for (const NetworkProblem& use : problems) {
-    network.push_back(use.network);
-    op.push_back(use.op);
-    problem.push_back(use.problem);
-    counts.push_back(use.count);
+// Texts of items, by name.
+template <class Item, class Member, std::size_t count>
+Json text_columns(const std::vector<Item>& items, const std::pair<const char*, Member> (&members)[count]) {
+  Json columns = {{"count", items.size()}};
+  for (const auto& [name, member] : members) {
+    std::vector<std::string> texts;
+    for (const Item& item : items) texts.push_back(item.*member);
+    columns[name] = text_column(texts);
   }
-  return {
-      {"network", text_column(network)}, {"op", text_column(op)}, {"problem", text_column(problem)}, {"count", counts}};
+  return columns;
 }
 
-Json cases_json(const std::vector<CaseId>& cases) {
-  std::vector<std::string> op, dtype, problem, variant;
-  for (const CaseId& one : cases) {
-    op.push_back(one.op);
-    dtype.push_back(one.dtype);
-    problem.push_back(one.problem);
-    variant.push_back(one.variant);
-  }
-  return {{"op", text_column(op)},
-          {"dtype", text_column(dtype)},
-          {"problem", text_column(problem)},
-          {"variant", text_column(variant)},
-          {"count", cases.size()}};
+Json networks_json(const std::vector<NetworkProblem>& problems) {
+  constexpr std::pair<const char*, std::string NetworkProblem::*> kTexts[] = {
+      {"network", &NetworkProblem::network}, {"op", &NetworkProblem::op}, {"problem", &NetworkProblem::problem}};
+  Json columns = text_columns(problems, kTexts);
+  columns["count"] = Json::array();
+  for (const NetworkProblem& use : problems) columns["count"].push_back(use.count);
+  return columns;
 }
 
 Json totals_json(const std::vector<NetworkTotal>& totals) {
   Json all = Json::array();
-  for (const NetworkTotal& total : totals)
-    all.push_back(
-        {{"network", total.network},
-         {"set", total.set},
-         {"op", total.op},
-         {"dtype", total.dtype},
-         {"choice", total.choice},
-         {"kind", total.kind},
-         {"cold", total.microseconds},
-         {"warm", total.warm_microseconds},
-         {"serial", total.serial_microseconds},
-         {"problems", total.problems},
-         {"missing", {{"cold", total.missing}, {"warm", total.warm_missing}, {"serial", total.serial_missing}}},
-         {"won", total.won},
-         {"lost", total.lost},
-         {"equal", total.equal},
-         {"unresolved", total.unresolved},
-         {"shortcuts", total.plain ? Json(total.plain->shortcuts) : Json()},
-         {"plain",
-          {{"cold", total.plain ? Json(total.plain->microseconds) : Json()},
-           {"warm", total.plain ? Json(total.plain->warm_microseconds) : Json()},
-           {"serial", total.plain ? Json(total.plain->serial_microseconds) : Json()}}},
-         {"worst", total.worst_ratio ? Json(*total.worst_ratio) : Json()}});
+  for (const NetworkTotal& total : totals) {
+    Json line = {{"network", total.network},
+                 {"set", total.set},
+                 {"op", total.op},
+                 {"dtype", total.dtype},
+                 {"choice", total.choice},
+                 {"kind", total.kind},
+                 {"problems", total.problems},
+                 {"won", total.won},
+                 {"lost", total.lost},
+                 {"equal", total.equal},
+                 {"unresolved", total.unresolved},
+                 {"shortcuts", total.plain ? Json(total.plain->shortcuts) : Json()},
+                 {"worst", total.worst_ratio ? Json(*total.worst_ratio) : Json()}};
+    for (const auto& [name, time] : kTotalTimes) {
+      line[name] = (total.*time).us;
+      line["missing"][name] = (total.*time).missing;
+      line["plain"][name] = total.plain ? Json(((*total.plain).*time).us) : Json();
+    }
+    all.push_back(std::move(line));
+  }
   return all;
 }
 
@@ -149,7 +140,7 @@ nlohmann::json run_report(const fs::path& folder, const std::vector<SweepRow>& r
           {"totals", totals_json(network_totals(rows, problems))},
           {"environment", ordered_pairs(environment(folder / "env.json"))},
           {"lacks", lacks(folder, chosen, without)},
-          {"without_row", cases_json(without)}};
+          {"without_row", text_columns(without, kCaseParts)}};
 }
 
 std::string write_run_report(const fs::path& folder, const std::vector<SweepRow>& rows) {

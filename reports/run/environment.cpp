@@ -16,22 +16,7 @@ constexpr std::pair<const char*, std::string RunEnvironment::*> kEnvironmentText
     {"device", &RunEnvironment::device},
     {"commit", &RunEnvironment::commit},
     {"driver", &RunEnvironment::driver},
-    {"cuda_toolkit", &RunEnvironment::cuda_toolkit},
-    {"cuda_architectures", &RunEnvironment::cuda_architectures},
-    {"compiler", &RunEnvironment::compiler},
-    {"host_arch", &RunEnvironment::host_arch},
-    {"build_type", &RunEnvironment::build_type},
-    {"version", &RunEnvironment::version},
-    {"host", &RunEnvironment::host},
-    {"time_utc", &RunEnvironment::time_utc},
-    {"cublaslt", &RunEnvironment::cublaslt},
-    {"cudnn", &RunEnvironment::cudnn},
-    {"cupti", &RunEnvironment::cupti},
-    {"pytorch", &RunEnvironment::pytorch},
-    {"ecc", &RunEnvironment::ecc},
-    {"mig", &RunEnvironment::mig},
-    {"cpu_governor", &RunEnvironment::cpu_governor},
-};
+    {"time_utc", &RunEnvironment::time_utc}};
 constexpr std::pair<const char*, std::optional<double> RunEnvironment::*> kEnvironmentNumbers[] = {
     {"power_limit_w", &RunEnvironment::power_limit_w}, {"l2_bytes", &RunEnvironment::l2_bytes}};
 
@@ -74,6 +59,8 @@ RunEnvironment read_environment(const std::filesystem::path& file) {
     if (!json[name].is_string()) refuse(fmt::format("field '{}' is not a text", name));
     environment.*member = json[name];
   }
+  for (const auto& [name, value] : json.items())
+    if (value.is_string()) environment.texts[name] = value;
   for (const auto& [name, member] : kEnvironmentNumbers) {
     if (!json.contains(name)) continue;
     if (!json[name].is_number() || json[name] < 0) refuse(fmt::format("field '{}' is not a number from 0", name));

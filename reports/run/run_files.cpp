@@ -101,10 +101,8 @@ RunFiles read_run(const std::filesystem::path& folder, RunEnd end) {
     const auto refuse = [&](const std::string& what) {
       throw std::runtime_error(fmt::format("{}:{}: {}", sweep.string(), lines[i], what));
     };
-    const std::pair<const char*, const std::string*> names[] = {
-        {"op", &row.op}, {"variant", &row.variant}, {"dtype", &row.dtype}, {"problem", &row.problem}};
-    for (const auto& [name, value] : names)
-      if (value->empty()) refuse(fmt::format("column '{}' is blank", name));
+    for (const auto& [name, part] : kCaseParts)
+      if ((row.*part).empty()) refuse(fmt::format("column '{}' is blank", name));
     if (has_environment && row.device != run.environment.device)
       refuse(fmt::format("the row of {} is of device '{}', but {} says '{}'", row.name(), row.device,
                          environment.string(), run.environment.device));

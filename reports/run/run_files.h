@@ -45,8 +45,8 @@ void remove_run_files(const std::filesystem::path& folder);
 struct RunEnvironment {
   int schema = 1;
   std::string device, commit;  // always there
-  std::string driver, cuda_toolkit, cuda_architectures, compiler, host_arch, build_type, version, host, time_utc;
-  std::string cublaslt, cudnn, cupti, pytorch, ecc, mig, cpu_governor;
+  std::string driver, time_utc;
+  std::map<std::string, std::string> texts;  // all that the file has, by name
   std::optional<double> power_limit_w;
   std::optional<double> l2_bytes;  // on a host, of its last cache
   std::vector<std::vector<std::string>> command_lines;

@@ -9,141 +9,117 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "reports/run/json_file.h"
+
 namespace noisefloor {
 namespace {
 
-constexpr std::string_view kKernels = "kernels", kClock = "_mhz";
-constexpr std::pair<std::string_view, std::vector<double> RowSamples::*> kNumbers[] = {
-    {"cold_us", &RowSamples::cold_us},
-    {"cold_mhz", &RowSamples::cold_mhz},
-    {"warm_us", &RowSamples::warm_us},
-    {"warm_mhz", &RowSamples::warm_mhz},
-    {"warm_edge_us", &RowSamples::warm_edge_us},
-    {"warm_serial_us", &RowSamples::warm_serial_us},
-    {"warm_serial_mhz", &RowSamples::warm_serial_mhz},
-    {"warm_serial_edge_us", &RowSamples::warm_serial_edge_us},
-};
-constexpr std::pair<std::string_view, std::vector<std::size_t> RowSamples::*> kCounts[] = {
-    {"cold_batches", &RowSamples::cold_batches},
-    {"warm_batches", &RowSamples::warm_batches},
-    {"warm_serial_batches", &RowSamples::warm_serial_batches},
-    {"kernel_counts", &RowSamples::kernel_counts},
-};
-
-std::vector<double> rounded(const std::vector<double>& values) {
-  std::vector<double> out;
-  for (const double value : values)
-    out.push_back(std::round(value * 1e3) / 1e3);  // events resolve half a microsecond at best
-  return out;
+// Every list of a line, in the order in which they are written.
+template <class Samples, class Visit>
+void visit_lists(Samples& samples, const Visit& visit) {
+  visit("cold_us", samples.cold_us);
+  visit("warm_us", samples.warm_us);
+  visit("cold_batches", samples.cold_batches);
+  visit("cold_mhz", samples.cold_mhz);
+  visit("warm_batches", samples.warm_batches);
+  visit("warm_mhz", samples.warm_mhz);
+  visit("warm_edge_us", samples.warm_edge_us);
+  visit("warm_serial_us", samples.warm_serial_us);
+  visit("warm_serial_batches", samples.warm_serial_batches);
+  visit("warm_serial_mhz", samples.warm_serial_mhz);
+  visit("warm_serial_edge_us", samples.warm_serial_edge_us);
+  visit("kernels", samples.kernels);
+  visit("kernel_counts", samples.kernel_counts);
 }
 
-template <class Table>
-const auto* member_of(const Table& table, std::string_view field) {
-  const auto found = std::ranges::find(table, field, [](const auto& entry) { return entry.first; });
-  return found == std::end(table) ? nullptr : &found->second;
-}
-
-// Takes the values of the line's object as the parser meets them. Whatever is nested deeper belongs to a field that
-// nobody here knows.
-class SamplesReader final : public nlohmann::json_sax<nlohmann::json> {
+// Takes the values of the line's object as the parser meets them, so that no tree of them is made. Whatever is nested
+// deeper belongs to a field that nobody here knows.
+class SamplesReader {
  public:
-  explicit SamplesReader(std::size_t most_values) { values_.reserve(most_values); }
-
-  bool key(string_t& name) override {
-    if (depth_ == 1) field_ = std::move(name);
-    return true;
-  }
-  bool start_object(std::size_t) override {
-    if (known()) refuse(depth_ == 1 ? "is an object" : "holds an object");
-    ++depth_;
-    return true;
-  }
-  bool end_object() override {
-    --depth_;
-    return true;
-  }
-  bool start_array(std::size_t) override {
-    if (depth_ == 0) throw std::runtime_error("is not a JSON object");
-    if (depth_ == 1 && text_field() != nullptr) refuse("is a list, not a text");
-    if (depth_ == 2 && known()) refuse("holds a list");
-    ++depth_;
-    values_.clear();
-    if (depth_ == 2 && field_ == kKernels) samples.kernels.clear();
-    return true;
-  }
-  bool end_array() override {
-    if (--depth_ != 1) return true;
-    if (const auto* member = member_of(kNumbers, field_)) samples.** member = values_;
-    if (const auto* member = member_of(kCounts, field_)) (samples.**member).assign(values_.begin(), values_.end());
-    return true;
-  }
-  bool string(string_t& text) override {
-    if (depth_ == 0) throw std::runtime_error("is not a JSON object");
-    if (depth_ == 2 && field_ == kKernels) {
-      samples.kernels.push_back(std::move(text));
-      return true;
+  SamplesLine read(std::string_view line) {
+    // Values have a comma between them, so there are no more than half as many as characters.
+    const auto commas = static_cast<std::size_t>(std::count(line.begin(), line.end(), ','));
+    values_.reserve(std::min(commas + 1, line.size() / 2));
+    try {
+      const auto rest =
+          Json::parse(line, [&](int depth, Event event, Json& value) { return take(depth, event, value); });
+    } catch (const Json::exception& error) {
+      const auto* const wrong = dynamic_cast<const Json::parse_error*>(&error);  // else a number out of range
+      throw std::runtime_error(fmt::format("not JSON{}{}", wrong ? fmt::format(" at column {}", wrong->byte) : "",
+                                           field_.empty() ? "" : ", field '" + field_ + "'"));
     }
-    std::string* const member = depth_ == 1 ? text_field() : nullptr;
-    if (member == nullptr) return known() ? refuse("holds a text") : true;
-    *member = std::move(text);
-    return true;
+    return std::move(read_);
   }
-  bool number_integer(number_integer_t value) override { return number(static_cast<double>(value)); }
-  bool number_unsigned(number_unsigned_t value) override { return number(static_cast<double>(value)); }
-  bool number_float(number_float_t value, const string_t&) override { return number(value); }
-  bool null() override {
-    if (depth_ == 2 && field_.ends_with(kClock) && known()) return keep(std::numeric_limits<double>::quiet_NaN());
-    return other("null");
-  }
-  bool boolean(bool) override { return other("a truth value"); }
-  bool binary(binary_t&) override { return other("binary data"); }
-  bool parse_error(std::size_t place, const std::string& last, const nlohmann::json::exception&) override {
-    throw std::runtime_error(
-        fmt::format("not JSON at column {}{}: '{}'", place, field_.empty() ? "" : ", field '" + field_ + "'", last));
-  }
-
-  CaseId id;
-  RowSamples samples;
 
  private:
-  std::string* text_field() {
-    if (field_ == "op") return &id.op;
-    if (field_ == "problem") return &id.problem;
-    if (field_ == "dtype") return &id.dtype;
-    return field_ == "variant" ? &id.variant : nullptr;
-  }
-  bool known() {
-    return text_field() != nullptr || field_ == kKernels || member_of(kNumbers, field_) != nullptr ||
-           member_of(kCounts, field_) != nullptr;
-  }
-  [[noreturn]] bool refuse(const std::string& what) {
-    throw std::runtime_error(fmt::format("field '{}' {}", field_, what));
-  }
-  bool other(const char* what) {
-    if (depth_ == 0) throw std::runtime_error("is not a JSON object");
-    return known() ? refuse(fmt::format("holds {}", what)) : true;
-  }
-  bool number(double value) {
-    if (depth_ == 0) throw std::runtime_error("is not a JSON object");
-    if (!known()) return true;
-    if (depth_ != 2) refuse(fmt::format("is {}", value));
-    if (field_ == kKernels) refuse(fmt::format("holds {}, not a name", value));
-    if (member_of(kCounts, field_) != nullptr) {
-      constexpr double kMost = 1e9;
-      if (!(value >= 1 && value <= kMost) || value != std::floor(value))
-        refuse(fmt::format("holds {}, not a whole number from 1 to 1e9", value));
-    } else if (!std::isfinite(value) || !(value > 0)) {
-      refuse(fmt::format("holds {}, not a {} above 0", value, field_.ends_with(kClock) ? "clock" : "time"));
+  using Json = nlohmann::json;
+  using Event = Json::parse_event_t;
+
+  // Whether the parser's tree gets it: only the list that is being read, without its values.
+  bool take(int depth, Event event, Json& value) {
+    if (depth == 0 && event != Event::object_start && event != Event::object_end)
+      throw std::runtime_error("is not a JSON object");
+    if (depth > kDeepestJson) throw std::runtime_error(fmt::format("is nested deeper than {} levels", kDeepestJson));
+    if (depth == 1 && event == Event::key) find_field(value.get_ref<std::string&>());
+    if (depth == 0 || !known() || event == Event::key) return depth == 0 || known();
+    if (event == Event::object_start) refuse(depth == 1 ? "is an object" : "holds an object");
+    if (event == Event::array_start) {
+      if (depth > 1 || text_ != nullptr) refuse(depth > 1 ? "holds a list" : "is a list, not a text");
+      values_.clear();
+      if (names_ != nullptr) names_->clear();
+      return true;
     }
-    return keep(value);
-  }
-  bool keep(double value) {
-    values_.push_back(value);
-    return true;
+    if (event == Event::value) take_value(depth, value);
+    if (event == Event::array_end && numbers_ != nullptr) *numbers_ = values_;
+    if (event == Event::array_end && counts_ != nullptr) counts_->assign(values_.begin(), values_.end());
+    return false;
   }
 
-  int depth_ = 0;
+  void find_field(std::string& name) {
+    field_ = std::move(name);
+    text_ = nullptr, numbers_ = nullptr, counts_ = nullptr, names_ = nullptr;
+    for (const auto& [part, member] : kCaseParts)
+      if (part == field_) text_ = &(read_.id.*member);
+    visit_lists(read_.samples, [&](const char* list_name, auto& list) {
+      if (list_name == field_) point_at(list);
+    });
+  }
+  void point_at(std::vector<double>& list) { numbers_ = &list; }
+  void point_at(std::vector<std::size_t>& list) { counts_ = &list; }
+  void point_at(std::vector<std::string>& list) { names_ = &list; }
+  bool known() const { return text_ != nullptr || numbers_ != nullptr || counts_ != nullptr || names_ != nullptr; }
+
+  void take_value(int depth, Json& value) {
+    const bool is_clock = field_.ends_with("_mhz");
+    const auto refuse_value = [&](const std::string& wanted) {
+      refuse(fmt::format("{} {}{}", depth == 1 ? "is" : "holds", value.is_string() ? "a text" : value.dump(), wanted));
+    };
+    if (depth == 1 ? text_ != nullptr : names_ != nullptr) {
+      if (!value.is_string()) refuse_value(depth == 1 ? "" : ", not a name");
+      (depth == 1 ? *text_ : names_->emplace_back()) = std::move(value.get_ref<std::string&>());
+      return;
+    }
+    if (depth == 2 && value.is_null() && is_clock) return values_.push_back(std::numeric_limits<double>::quiet_NaN());
+    if (depth == 1 || !value.is_number()) refuse_value("");
+    constexpr double kMost = 1e9;
+    const auto number = value.get<double>();
+    if (counts_ != nullptr && (!(number >= 1 && number <= kMost) || number != std::floor(number)))
+      refuse_value(", not a whole number from 1 to 1e9");
+    if (!(number > 0)) refuse_value(fmt::format(", not a {} above 0", is_clock ? "clock" : "time"));
+    values_.push_back(number);
+  }
+
+  [[noreturn]] void refuse(const std::string& what) const {
+    throw std::runtime_error(fmt::format("field '{}' {}", field_, what));
+  }
+
+  SamplesLine read_;
   std::string field_;
+  // Where its value goes: one of these, or none.
+  std::string* text_ = nullptr;
+  std::vector<double>* numbers_ = nullptr;
+  std::vector<std::size_t>* counts_ = nullptr;
+  std::vector<std::string>* names_ = nullptr;
   std::vector<double> values_;  // of the list that is being read
 };
 
@@ -161,52 +137,30 @@ void require_batches(const char* phase, const std::vector<double>& us, const std
 }  // namespace
 
 std::string samples_line(const CaseId& id, const RowSamples& samples) {
-  nlohmann::ordered_json line = {{"op", id.op},
-                                 {"dtype", id.dtype},
-                                 {"problem", id.problem},
-                                 {"variant", id.variant},
-                                 {"cold_us", rounded(samples.cold_us)},
-                                 {"warm_us", rounded(samples.warm_us)},
-                                 {"cold_batches", samples.cold_batches}};
-  const auto add = [&](const char* name, const auto& values) {
-    if (values.empty()) return;
-    if constexpr (requires { rounded(values); })
-      line[name] = rounded(values);  // NaN is written as null
-    else
-      line[name] = values;
-  };
-  add("cold_mhz", samples.cold_mhz);
-  add("warm_batches", samples.warm_batches);
-  add("warm_mhz", samples.warm_mhz);
-  add("warm_edge_us", samples.warm_edge_us);
-  add("warm_serial_us", samples.warm_serial_us);
-  add("warm_serial_batches", samples.warm_serial_batches);
-  add("warm_serial_mhz", samples.warm_serial_mhz);
-  add("warm_serial_edge_us", samples.warm_serial_edge_us);
-  add("kernels", samples.kernels);
-  add("kernel_counts", samples.kernel_counts);
+  nlohmann::ordered_json line = {{"op", id.op}, {"dtype", id.dtype}, {"problem", id.problem}, {"variant", id.variant}};
+  constexpr std::size_t kAlways = 7;  // these, and the first three lists
+  visit_lists(samples, [&](const char* name, const auto& list) {
+    if (list.empty() && line.size() >= kAlways) return;
+    auto& values = line[name] = list;  // NaN is written as null
+    for (auto& value : values)
+      if (value.is_number_float())
+        value = std::round(value.template get<double>() * 1e3) / 1e3;  // finer than any event
+  });
   return line.dump();
 }
 
 SamplesLine parse_samples_line(std::string_view line) {
-  // Values have a comma between them, so there are no more than half as many as characters.
-  const auto commas = static_cast<std::size_t>(std::count(line.begin(), line.end(), ','));
-  SamplesReader reader(std::min(commas + 1, line.size() / 2));
-  nlohmann::json::sax_parse(line, &reader);  // parse_error() throws
-  const std::pair<const char*, const std::string*> names[] = {{"op", &reader.id.op},
-                                                              {"problem", &reader.id.problem},
-                                                              {"dtype", &reader.id.dtype},
-                                                              {"variant", &reader.id.variant}};
-  for (const auto& [name, value] : names)
-    if (value->empty()) throw std::runtime_error(fmt::format("field '{}' is missing or empty", name));
-  RowSamples& samples = reader.samples;
+  SamplesLine read = SamplesReader().read(line);
+  for (const auto& [name, part] : kCaseParts)
+    if ((read.id.*part).empty()) throw std::runtime_error(fmt::format("field '{}' is missing or empty", name));
+  const RowSamples& samples = read.samples;
   require_batches("cold", samples.cold_us, samples.cold_batches, samples.cold_mhz);
   require_batches("warm", samples.warm_us, samples.warm_batches, samples.warm_mhz);
   require_batches("warm_serial", samples.warm_serial_us, samples.warm_serial_batches, samples.warm_serial_mhz);
   if (samples.kernels.size() != samples.kernel_counts.size())
     throw std::runtime_error(fmt::format("field 'kernel_counts' has {} numbers for {} kernels",
                                          samples.kernel_counts.size(), samples.kernels.size()));
-  return {std::move(reader.id), std::move(samples)};
+  return read;
 }
 
 }  // namespace noisefloor

@@ -141,11 +141,9 @@ std::vector<SweepRow> read_sweep_csv(const std::filesystem::path& file, std::vec
     const auto refuse = [&](const std::string& what) {
       throw std::runtime_error(fmt::format("{}:{}: {}", file.string(), line.number, what));
     };
-    const std::pair<const char*, const std::string*> names[] = {
-        {"op", &row.op}, {"variant", &row.variant}, {"dtype", &row.dtype}, {"problem", &row.problem}};
-    for (const auto& [name, value] : names)
-      if (value->size() > kLongestName)
-        refuse(fmt::format("column '{}' has {} characters; at most {}", name, value->size(), kLongestName));
+    for (const auto& [name, part] : kCaseParts)
+      if (const std::size_t size = (row.*part).size(); size > kLongestName)
+        refuse(fmt::format("column '{}' has {} characters; at most {}", name, size, kLongestName));
     if (row.status == Outcome::ok && !row.time_cold_us) refuse("column 'time_cold_us': blank, but status is ok");
     const auto [found, is_new] = seen.try_emplace(row.case_id(), line.number);
     if (!is_new) refuse(fmt::format("the row of {} is there twice, first in line {}", row.name(), found->second));

@@ -71,12 +71,12 @@ std::string totals_table(const std::vector<NetworkTotal>& totals) {
     if (total.kind.empty() && variants.at(group_of(total)) == 1) continue;
     if (total.op == kAllOps || total.choice == kLibrary || total.choice == kPyTorch)
       continue;  // sums of the lines here
-    const bool whole = total.warm_missing == total.missing;
+    const bool whole = total.warm.missing == total.cold.missing;
     const bool judged = total.won + total.lost + total.equal + total.unresolved > 0;
     text += fmt::format("{:<14} {:<13} {:<5} {:<24} {:>12.1f} {:>12.1f}  {} of {}{}\n", total.network, total.op,
-                        total.dtype, total.choice, total.microseconds,
-                        whole ? total.warm_microseconds : std::numeric_limits<double>::quiet_NaN(),
-                        total.problems - total.missing, total.problems,
+                        total.dtype, total.choice, total.cold.us,
+                        whole ? total.warm.us : std::numeric_limits<double>::quiet_NaN(),
+                        total.problems - total.cold.missing, total.problems,
                         judged ? fmt::format("; won {}, lost {}, equal {}, unresolved {}", total.won, total.lost,
                                              total.equal, total.unresolved)
                                : "");

@@ -64,47 +64,41 @@ std::optional<Ratio> ratio_of(const SweepRow* mine, bool met_other_side, const S
   return alike ? Ratio{ratio, 1, 1} : Ratio{ratio, ratio, ratio};
 }
 
+// As PairVerdict has them.
+constexpr int NetworkTotal::*kVerdictCounts[] = {&NetworkTotal::won, &NetworkTotal::lost, &NetworkTotal::equal,
+                                                 &NetworkTotal::unresolved};
+
 void judge(NetworkTotal& total, const std::optional<Ratio>& ratio, const std::string& problem) {
-  int* const counts[] = {&total.won, &total.lost, &total.equal, &total.unresolved};  // as PairVerdict has them
-  ++*counts[static_cast<std::size_t>(ratio ? verdict_of(*ratio) : PairVerdict::unresolved)];
+  ++(total.*kVerdictCounts[static_cast<std::size_t>(ratio ? verdict_of(*ratio) : PairVerdict::unresolved)]);
   if (!ratio || (total.worst_ratio && 1 / ratio->value <= *total.worst_ratio)) return;
   total.worst_ratio = 1 / ratio->value;
   total.worst_problem = problem;
 }
 
-void add_plain(NetworkTotal& total, const SweepRow& row, double count) {
-  if (row.shortcut.empty()) total.plain.reset();
-  if (!total.plain) return;
-  if (row.shortcut != kNoShortcut) {
-    ++total.plain->shortcuts;
-    return;
+void add_row(NetworkSums& sums, const SweepRow& row, double count) {
+  const std::optional<double> times[] = {row.time_cold_us, row.time_warm_us, row.time_warm_serial_us};
+  for (std::size_t i = 0; i < std::size(times); ++i) {
+    NetworkSums::Sum& sum = sums.*kTotalTimes[i].second;
+    sum.us += times[i].value_or(0) * count;
+    sum.missing += !times[i];
   }
-  total.plain->microseconds += *row.time_cold_us * count;
-  total.plain->warm_microseconds += row.time_warm_us.value_or(0) * count;
-  total.plain->serial_microseconds += row.time_warm_serial_us.value_or(0) * count;
 }
 
 void add_problem(NetworkTotal& total, const ByChoice& by_choice, const NetworkProblem& need) {
   const auto found = by_choice.find(total.choice);
   if (found == by_choice.end()) {
-    ++total.missing;
-    ++total.warm_missing;
-    ++total.serial_missing;
+    for (const auto& [name, sum] : kTotalTimes) ++(total.*sum).missing;
     return;
   }
   const SweepRow& row = *found->second.cold;
   const auto count = static_cast<double>(need.count);
   total.parts.emplace_back(&row, need.count);
-  total.microseconds += *row.time_cold_us * count;
-  if (row.time_warm_us)
-    total.warm_microseconds += *row.time_warm_us * count;
-  else
-    ++total.warm_missing;
-  if (row.time_warm_serial_us)
-    total.serial_microseconds += *row.time_warm_serial_us * count;
-  else
-    ++total.serial_missing;
-  add_plain(total, row, count);
+  add_row(total, row, count);
+  if (row.shortcut.empty()) total.plain.reset();
+  if (total.plain && row.shortcut != kNoShortcut)
+    ++total.plain->shortcuts;
+  else if (total.plain)
+    add_row(*total.plain, row, count);
   const auto other = by_choice.find(is_baseline(total) ? kOwnBest : kBestBaseline);
   if (other == by_choice.end()) return;
   const SweepRow* const mine = found->second.warm;
@@ -114,23 +108,14 @@ void add_problem(NetworkTotal& total, const ByChoice& by_choice, const NetworkPr
 }
 
 void add_total(NetworkTotal& sum, const NetworkTotal& part) {
-  sum.microseconds += part.microseconds;
-  sum.warm_microseconds += part.warm_microseconds;
-  sum.serial_microseconds += part.serial_microseconds;
-  sum.missing -= part.problems - part.missing;
-  sum.warm_missing -= part.problems - part.warm_missing;
-  sum.serial_missing -= part.problems - part.serial_missing;
-  sum.won += part.won;
-  sum.lost += part.lost;
-  sum.equal += part.equal;
-  sum.unresolved += part.unresolved;
   if (!part.plain) sum.plain.reset();
-  if (sum.plain) {
-    sum.plain->microseconds += part.plain->microseconds;
-    sum.plain->warm_microseconds += part.plain->warm_microseconds;
-    sum.plain->serial_microseconds += part.plain->serial_microseconds;
-    sum.plain->shortcuts += part.plain->shortcuts;
+  for (const auto& [name, time] : kTotalTimes) {
+    (sum.*time).us += (part.*time).us;
+    (sum.*time).missing -= part.problems - (part.*time).missing;
+    if (sum.plain) ((*sum.plain).*time).us += ((*part.plain).*time).us;
   }
+  if (sum.plain) sum.plain->shortcuts += part.plain->shortcuts;
+  for (int NetworkTotal::*const count : kVerdictCounts) sum.*count += part.*count;
   sum.parts.insert(sum.parts.end(), part.parts.begin(), part.parts.end());
   if (!part.worst_ratio || (sum.worst_ratio && *part.worst_ratio <= *sum.worst_ratio)) return;
   sum.worst_ratio = part.worst_ratio;
@@ -150,8 +135,8 @@ std::vector<NetworkTotal> totals_of_all_ops(const std::vector<NetworkTotal>& tot
       return known.dtype == total.dtype && known.choice == total.choice;
     });
     if (sum == sums.end()) {
-      NetworkTotal empty{network, kAllOps, total.dtype, total.choice, total.set, ""};
-      empty.problems = empty.missing = empty.warm_missing = empty.serial_missing = problems;
+      NetworkTotal empty{{}, network, kAllOps, total.dtype, total.choice, total.set, ""};
+      empty.problems = empty.cold.missing = empty.warm.missing = empty.serial.missing = problems;
       sum = sums.insert(sums.end(), empty);
     }
     add_total(*sum, total);
@@ -204,11 +189,11 @@ std::vector<NetworkTotal> network_totals(const std::vector<SweepRow>& rows,
     for (const std::string& dtype : of_op.dtypes)
       for (const std::string& choice : choices) {
         const auto kind = of_op.kinds.find(choice);
-        NetworkTotal total{first.network, first.op,  dtype,
-                           choice,        first.set, kind == of_op.kinds.end() ? "" : kind->second};
+        NetworkTotal total{
+            {}, first.network, first.op, dtype, choice, first.set, kind == of_op.kinds.end() ? "" : kind->second};
         total.problems = static_cast<int>(group.size());
         for (const NetworkProblem* need : group) add_problem(total, chosen[{need->op, need->problem, dtype}], *need);
-        if (total.missing < total.problems) totals.push_back(std::move(total));
+        if (total.cold.missing < total.problems) totals.push_back(std::move(total));
       }
   }
   for (const std::string& network : networks) {
@@ -222,18 +207,22 @@ void write_totals_csv(const std::filesystem::path& file, const std::vector<Netwo
   std::string text =
       "network,set,op,dtype,choice,kind,cold_us,warm_us,problems,missing,warm_missing,won,lost,equal,unresolved,"
       "worst_ratio,worst_problem,shortcuts,plain_cold_us,plain_warm_us,serial_us,serial_missing,plain_serial_us\n";
+  const auto us = [](double value) { return fmt::format("{:.9g}", value); };
   for (const NetworkTotal& total : totals) {
-    text += fmt::format("{},{},{},{},{},{},{:.9g},{:.9g},{},{},{},", quote_csv(total.network), total.set ? "yes" : "",
-                        quote_csv(total.op), quote_csv(total.dtype), quote_csv(total.choice), quote_csv(total.kind),
-                        total.microseconds, total.warm_microseconds, total.problems, total.missing, total.warm_missing);
-    text +=
-        fmt::format("{},{},{},{},{},{},", total.won, total.lost, total.equal, total.unresolved,
-                    total.worst_ratio ? fmt::format("{:.4g}", *total.worst_ratio) : "", quote_csv(total.worst_problem));
-    text += total.plain ? fmt::format("{},{:.9g},{:.9g}", total.plain->shortcuts, total.plain->microseconds,
-                                      total.plain->warm_microseconds)
-                        : ",,";
-    text += fmt::format(",{:.9g},{},{}\n", total.serial_microseconds, total.serial_missing,
-                        total.plain ? fmt::format("{:.9g}", total.plain->serial_microseconds) : "");
+    const auto plain = [&](const NetworkSums::Sum NetworkSums::*time) {
+      return total.plain ? us(((*total.plain).*time).us) : "";
+    };
+    std::vector<std::string> fields = {total.network,     total.set ? "yes" : "", total.op,
+                                       total.dtype,       total.choice,           total.kind,
+                                       us(total.cold.us), us(total.warm.us)};
+    for (const int count :
+         {total.problems, total.cold.missing, total.warm.missing, total.won, total.lost, total.equal, total.unresolved})
+      fields.push_back(std::to_string(count));
+    fields.insert(fields.end(), {total.worst_ratio ? fmt::format("{:.4g}", *total.worst_ratio) : "",
+                                 total.worst_problem, total.plain ? std::to_string(total.plain->shortcuts) : "",
+                                 plain(&NetworkSums::cold), plain(&NetworkSums::warm), us(total.serial.us),
+                                 std::to_string(total.serial.missing), plain(&NetworkSums::serial)});
+    text += csv_line(fields);
   }
   write_atomically(file, text);
 }

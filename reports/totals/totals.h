@@ -26,15 +26,22 @@ inline constexpr const char* kAllOps = "all ops";
 
 bool is_timed(const SweepRow& row);  // ok, with a cold time
 
-// `missing` counts problems of the network that the choice has no ok row for: the sums leave them out.
-struct NetworkTotal {
+struct NetworkSums {
+  struct Sum {
+    double us = 0;
+    int missing = 0;  // problems of the network that the choice has no such time of: the sum leaves them out
+  };
+  // Of the same rows, the choice's fastest by cold time; serial is warm with ordinary edges.
+  Sum cold = {}, warm = {}, serial = {};
+};
+inline constexpr std::pair<const char*, NetworkSums::Sum NetworkSums::*> kTotalTimes[] = {
+    {"cold", &NetworkSums::cold}, {"warm", &NetworkSums::warm}, {"serial", &NetworkSums::serial}};
+
+struct NetworkTotal : NetworkSums {
   std::string network, op, dtype, choice;
-  bool set = false;                // the network is a set of problems: the sum is over them, and not a forward pass
-  std::string kind = {};           // of the choice's rows; empty for choices that mix variants
-  double microseconds = 0;         // cold
-  double warm_microseconds = 0;    // of the same rows
-  double serial_microseconds = 0;  // warm, with ordinary edges
-  int problems = 0, missing = 0, warm_missing = 0, serial_missing = 0;
+  bool set = false;       // the network is a set of problems: the sum is over them, and not a forward pass
+  std::string kind = {};  // of the choice's rows; empty for choices that mix variants
+  int problems = 0;
   // Problem by problem, warm, against the other side: ours against the fastest baseline, a baseline against our
   // fastest. By the paired comparison where the row had one, else by the medians. A problem that the other side has no
   // time of does not count.
@@ -45,8 +52,7 @@ struct NetworkTotal {
   std::string worst_problem = {};
   // The sums without the problems that have a shortcut (kernels/core/cost.h), and how many those are. Empty where a row
   // does not say, as in older files.
-  struct Plain {
-    double microseconds = 0, warm_microseconds = 0, serial_microseconds = 0;
+  struct Plain : NetworkSums {
     int shortcuts = 0;
   };
   std::optional<Plain> plain = Plain{};

@@ -271,9 +271,9 @@ TEST(Gate, PutsTheWorstFirstAndAddsUpNetworks) {
   EXPECT_EQ(result.rows[1].change.rows.a->problem, "m=2,n=64,k=64");
   EXPECT_EQ(result.rows[2].verdict, GateVerdict::improved);
   ASSERT_EQ(result.totals.size(), 1u);
-  EXPECT_NEAR(result.totals[0].a.microseconds, 1000, 10);  // 5 x 100 us, twice a pass
-  EXPECT_NEAR(result.totals[0].b.microseconds, 1060, 10);
-  const std::string text = terminal_text(text_of(result)), markdown = markdown_text(text_of(result));
+  EXPECT_NEAR(result.totals[0].a.cold.us, 1000, 10);  // 5 x 100 us, twice a pass
+  EXPECT_NEAR(result.totals[0].b.cold.us, 1060, 10);
+  const std::string text = terminal_text(result), markdown = markdown_text(result);
   EXPECT_LT(text.find("m=4,n=64,k=64"), text.find("m=2,n=64,k=64"));
   EXPECT_NE(text.find("5 rows compared: 2 regressed, 0 ambiguous, 1 improved, 2 pass"), std::string::npos);
   EXPECT_NE(markdown.find("| regressed | warm and cold | gemm | m=4,n=64,k=64 | bf16 | ptx |"), std::string::npos)
@@ -292,7 +292,7 @@ TEST(Gate, ItsMarkdownFitsIntoAComment) {
   for (auto* run : {&a, &b})
     for (SweepRow& row : run->rows) row.device = std::string(70000, '|');
   for (SweepRow& row : b.rows) row.reason = std::string(300000, '|');
-  const std::string markdown = markdown_text(text_of(gate(a, b, {})));
+  const std::string markdown = markdown_text(gate(a, b, {}));
   EXPECT_LT(markdown.size(), 65000u);
   EXPECT_LT(markdown.find("m=299,"), markdown.find("m=297,")) << "the worst rows first";
 }
@@ -300,7 +300,7 @@ TEST(Gate, ItsMarkdownFitsIntoAComment) {
 TEST(Gate, SaysWhereItComparesARunWithItself) {
   const RunFiles a = synthetic_run(rows_of(2, 100), 1), b = synthetic_run(rows_of(2, 100), 2);
   const auto says = [&](const RunFiles& other) {
-    return terminal_text(text_of(gate(a, other, {}))).find("or a copy") != std::string::npos;
+    return terminal_text(gate(a, other, {})).find("or a copy") != std::string::npos;
   };
   RunFiles copy = a;
   copy.folder = "copied";
@@ -348,19 +348,19 @@ TEST(Gate, NamesOtherGpusPowerLimitsAndLibrariesAndJudgesAllTheSame) {
   for (RunFiles* run : {&before, &after}) {
     for (SweepRow& row : run->rows) row.gpu_uuid = "GPU-1";
     run->environment.power_limit_w = 700;
-    run->environment.cudnn = "9.13.0";
+    run->environment.texts["cudnn"] = "9.13.0";
   }
   EXPECT_TRUE(environment_differences(before, after).empty());
   after.rows[1].gpu_uuid = "GPU-2";  // as in a folder that was merged
   after.environment.power_limit_w = 652.5;
-  after.environment.cudnn = "9.14.1";
-  after.environment.cublaslt = "13.1.0";
+  after.environment.texts["cudnn"] = "9.14.1";
+  after.environment.texts["cublaslt"] = "13.1.0";
   EXPECT_EQ(environment_differences(before, after),
             (std::vector<std::string>{"GPU: GPU-1 and GPU-1, GPU-2", "power limit: 700 W and 652.5 W",
                                       "cuBLASLt: unknown and 13.1.0", "cuDNN: 9.13.0 and 9.14.1"}));
   const GateResult result = gate(before, after, {});
   EXPECT_EQ(result.exit_code(), 0);
-  EXPECT_NE(terminal_text(text_of(result)).find("power limit: 700 W and 652.5 W"), std::string::npos);
+  EXPECT_NE(terminal_text(result).find("power limit: 700 W and 652.5 W"), std::string::npos);
 }
 
 TEST(Compare, PairsTwoVariants) {

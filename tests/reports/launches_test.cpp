@@ -41,7 +41,7 @@ TEST(Launches, WhatAppearsVanishesOrChangesIsNamed) {
   EXPECT_EQ(result.exit_code(), 0) << "most often it is what the change is about";
   EXPECT_EQ(launched(a, b, true).exit_code(), 1);
   EXPECT_EQ(launched(a, a, true).exit_code(), 0);
-  const std::string text = terminal_text(text_of(result));
+  const std::string text = terminal_text(result);
   EXPECT_NE(text.find("\nLaunches\n"), std::string::npos) << text;
   EXPECT_NE(text.find("launches changed in 2 ways, 2 of ours"), std::string::npos);
   EXPECT_NE(junit_xml(result).find("<skipped message=\"launches of 2 rows; appears tile&lt;128&gt;"), std::string::npos)
@@ -63,8 +63,8 @@ TEST(Launches, WhatARunDoesNotKnowIsNotCompared) {
   const GateResult result = launched(old, later);
   EXPECT_EQ(result.launches.compared, 0u);
   EXPECT_TRUE(result.launches.changes.empty());
-  EXPECT_NE(terminal_text(text_of(result)).find("launches not compared: 2 rows"), std::string::npos);
-  EXPECT_EQ(terminal_text(text_of(launched(old, old))).find("launches"), std::string::npos) << "a host's";
+  EXPECT_NE(terminal_text(result).find("launches not compared: 2 rows"), std::string::npos);
+  EXPECT_EQ(terminal_text(launched(old, old)).find("launches"), std::string::npos) << "a host's";
   EXPECT_THROW(launched(old, later, true), std::runtime_error) << "asked for, and nothing to gate";
 }
 

@@ -62,9 +62,9 @@ TEST(Totals, CountWinsLossesAndTheWorstRatio) {
   const auto totals =
       network_totals(rows, {{"net", "gemm", "p1", 3}, {"net", "gemm", "p2", 2}, {"net", "gemm", "p3", 1}});
   const NetworkTotal& ours = find(totals, "gemm", kOwnBest);
-  EXPECT_EQ(ours.microseconds, 3 * 4 + 2 * 9 + 7);
-  EXPECT_EQ(ours.warm_microseconds, 3 * 3 + 7);
-  EXPECT_EQ(ours.warm_missing, 1);
+  EXPECT_EQ(ours.cold.us, 3 * 4 + 2 * 9 + 7);
+  EXPECT_EQ(ours.warm.us, 3 * 3 + 7);
+  EXPECT_EQ(ours.warm.missing, 1);
   EXPECT_EQ(ours.won, 0) << "nobody else has p3";
   EXPECT_EQ(ours.lost, 1) << "torch_compile has the faster warm p1";
   EXPECT_EQ(ours.unresolved, 1) << "p2 has no warm time of ours";
@@ -72,14 +72,14 @@ TEST(Totals, CountWinsLossesAndTheWorstRatio) {
   EXPECT_EQ(ours.worst_problem, "p1");
   EXPECT_FALSE(ours.plain) << "rows of an older file do not say which problems have a shortcut";
   const NetworkTotal& library = find(totals, "gemm", kLibrary);
-  EXPECT_EQ(library.microseconds, 3 * 5 + 2 * 6);
-  EXPECT_EQ(library.missing, 1);
+  EXPECT_EQ(library.cold.us, 3 * 5 + 2 * 6);
+  EXPECT_EQ(library.cold.missing, 1);
   EXPECT_EQ(library.lost, 1);
   EXPECT_EQ(library.unresolved, 1);
   EXPECT_DOUBLE_EQ(*library.worst_ratio, 4.0 / 3);
-  EXPECT_EQ(find(totals, "gemm", kPyTorch).microseconds, 3 * 3 + 2 * 10) << "of each problem PyTorch's fastest";
-  EXPECT_EQ(find(totals, "gemm", kFastest).microseconds, 3 * 3 + 2 * 6 + 7);
-  EXPECT_EQ(find(totals, "gemm", "torch_eager").missing, 2);
+  EXPECT_EQ(find(totals, "gemm", kPyTorch).cold.us, 3 * 3 + 2 * 10) << "of each problem PyTorch's fastest";
+  EXPECT_EQ(find(totals, "gemm", kFastest).cold.us, 3 * 3 + 2 * 6 + 7);
+  EXPECT_EQ(find(totals, "gemm", "torch_eager").cold.missing, 2);
   EXPECT_EQ(find(totals, "gemm", "cublaslt").kind, "baseline");
 }
 
@@ -135,15 +135,15 @@ TEST(Totals, WithoutShortcutsWhereRowsSayWhichHaveOne) {
   const auto totals = network_totals(rows, problems);
   const NetworkTotal &conv2d = find(totals, "conv2d", kOwnBest), &all = find(totals, kAllOps, kOwnBest);
   ASSERT_TRUE(conv2d.plain && all.plain);
-  EXPECT_EQ(conv2d.microseconds, 58);
-  EXPECT_EQ(conv2d.plain->microseconds, 8);
-  EXPECT_EQ(conv2d.plain->warm_microseconds, 6);
-  EXPECT_EQ(conv2d.serial_microseconds, 2 * 5 + 5 * 9);
-  EXPECT_EQ(conv2d.plain->serial_microseconds, 10);
-  EXPECT_EQ(conv2d.serial_missing, 0);
-  EXPECT_EQ(all.serial_missing, 1) << "gemm has no such time";
+  EXPECT_EQ(conv2d.cold.us, 58);
+  EXPECT_EQ(conv2d.plain->cold.us, 8);
+  EXPECT_EQ(conv2d.plain->warm.us, 6);
+  EXPECT_EQ(conv2d.serial.us, 2 * 5 + 5 * 9);
+  EXPECT_EQ(conv2d.plain->serial.us, 10);
+  EXPECT_EQ(conv2d.serial.missing, 0);
+  EXPECT_EQ(all.serial.missing, 1) << "gemm has no such time";
   EXPECT_EQ(conv2d.plain->shortcuts, 1);
-  EXPECT_EQ(all.plain->microseconds, 15);
+  EXPECT_EQ(all.plain->cold.us, 15);
   const TemporaryFolder folder;
   write_totals_csv(folder / "totals.csv", {conv2d});
   EXPECT_NE(read_whole_file(folder / "totals.csv").find(",0,0,0,0,,,1,8,6,55,0,10\n"), std::string::npos)
@@ -164,12 +164,12 @@ TEST(Totals, AddUpAllOpsButNotTheNetworkItself) {
                                             {"net", "network", "name=net", 1},
                                             {"stream", "gemm", "p", 1, true}});
   const NetworkTotal& all = find(totals, kAllOps, kOwnBest);
-  EXPECT_EQ(all.microseconds, 2 * 4 + 10);
+  EXPECT_EQ(all.cold.us, 2 * 4 + 10);
   EXPECT_EQ(all.problems, 3);
-  EXPECT_EQ(all.missing, 1) << "softmax has no row at all";
+  EXPECT_EQ(all.cold.missing, 1) << "softmax has no row at all";
   EXPECT_EQ(all.worst_problem, "conv2d q");
-  EXPECT_EQ(find(totals, kAllOps, kLibrary).missing, 2);
-  EXPECT_EQ(find(totals, "network", kOwnBest).microseconds, 11);
+  EXPECT_EQ(find(totals, kAllOps, kLibrary).cold.missing, 2);
+  EXPECT_EQ(find(totals, "network", kOwnBest).cold.us, 11);
   for (const NetworkTotal& total : totals) {
     EXPECT_EQ(total.set, total.network == "stream");
     EXPECT_FALSE(total.network == "stream" && total.op == kAllOps) << "it has one op alone";
@@ -226,9 +226,9 @@ TEST(Totals, OfTheRecordedRunAreTimeTimesCount) {
       else
         ++missing;
     }
-    EXPECT_NEAR(total.microseconds, sum, 1e-9 * sum) << total.network << " " << total.op << " " << total.choice;
+    EXPECT_NEAR(total.cold.us, sum, 1e-9 * sum) << total.network << " " << total.op << " " << total.choice;
     EXPECT_EQ(total.problems, count);
-    EXPECT_EQ(total.missing, missing);
+    EXPECT_EQ(total.cold.missing, missing);
   }
 }
 
