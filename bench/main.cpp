@@ -65,6 +65,7 @@ constexpr RemovedOption kRemovedOptions[] = {
     {"sweep", "--do-bench", "tools/crosscheck loop puts such a loop beside PyTorch's rows"},
     {"sweep", "--processes", "sweep once; hold a suspect against a second run, or compare two builds by noisefloor ab"},
     {"merge", "--pool", "keep the runs apart; noisefloor gate calibrate takes several of one build"},
+    {"devices", "--format", "env.json of a run says what a machine is"},
     {"gate", "--accept", "noisefloor gate accept --baseline DIR --candidate DIR"},
     {"gate", "--force", "noisefloor gate accept --force"},
     {"gate", "--spread", "noisefloor gate calibrate --baseline DIR RUN RUN RUN"},

@@ -1,41 +1,17 @@
 // noisefloor devices: what is in this machine, what this program was built for, and what can be counted.
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "bench/commands/commands.h"
 #include "bench/counters/range_profiler.h"
 #include "bench/platform/build_info.h"
 #include "bench/platform/nvml.h"
-#include "bench/sweep/environment.h"
 
 namespace noisefloor {
 namespace {
 
-struct DevicesArguments {
-  std::string format = "text";
-};
-
-// What env.json of a sweep on it says, behind what --device calls it.
-void print_facts(const std::string& number, const PlatformDescription& device, const GpuMonitor& monitor) {
-  nlohmann::ordered_json line = {{"number", number}};
-  line.update(environment_facts(device, monitor));
-  fmt::print("{}\n", line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
-}
-
-int print_all_facts() {
-  std::string why;
-  for (const CudaDevice& device : list_cuda_devices(why)) {
-    if (device.unserved.empty())
-      print_facts(std::to_string(device.index), make_cuda_platform(device.index)->description(),
-                  GpuMonitor::of_cuda_device(device.index));
-    else
-      fmt::print(stderr, "device {}: {}\n", device.index, device.unserved);
-  }
-  print_facts("host", make_host_platform()->description(), GpuMonitor::unavailable("a host"));
-  return kDone;
-}
+struct DevicesArguments {};
 
 void print_gpu(int index) {
   const auto platform = make_cuda_platform(index);
@@ -64,8 +40,7 @@ void print_gpu(int index) {
   fmt::print("  counters: {}{}\n", to_string(probe.status), probe.message.empty() ? "" : " (" + probe.message + ")");
 }
 
-int devices(const DevicesArguments& arguments) {
-  if (arguments.format == "json") return print_all_facts();
+int devices(const DevicesArguments&) {
   const BuildInfo& build = build_info();
   fmt::print("noisefloor {} (commit {}, {}, {})\n", build.version, build.commit, build.build_type, build.compiler);
   fmt::print("built for: host {}, CUDA {}\n", build.host_arch,
@@ -89,11 +64,7 @@ int devices(const DevicesArguments& arguments) {
 }  // namespace
 
 void add_devices_command(CLI::App& app, CommandResult result) {
-  auto [command, arguments] =
-      add_command(app, result, "devices", "List GPUs, driver, host, what was built and what can be counted", devices);
-  command.add_option("--format", arguments.format, "text, or json: one object a line, of what env.json of a run says")
-      ->check(CLI::IsMember({"text", "json"}))
-      ->capture_default_str();
+  add_command(app, result, "devices", "List GPUs, driver, host, what was built and what can be counted", devices);
 }
 
 }  // namespace noisefloor

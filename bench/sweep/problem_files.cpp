@@ -45,7 +45,7 @@ CsvFile read_input(const std::filesystem::path& file) try {
 
 // By what they are of. The ending may be of large letters: Windows knows no difference.
 std::map<std::string, std::filesystem::path> files_in(const std::filesystem::path& folder, const Suite& known) {
-  std::vector<std::string> op_names, leftovers;
+  std::vector<std::string> op_names;
   for (const SuiteEntry& entry : known.entries()) op_names.push_back(entry.name());
   const std::set<std::filesystem::path> sorted(std::filesystem::directory_iterator(folder), {});
   std::map<std::string, std::filesystem::path> files;
@@ -53,20 +53,15 @@ std::map<std::string, std::filesystem::path> files_in(const std::filesystem::pat
     const std::string name = file.stem().string(), what = file.string();
     std::string low = file.filename().string();
     std::ranges::transform(low, low.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-    if (low.find(".csv") == std::string::npos) continue;  // README.md, .gitignore, .DS_Store
-    if (is_leftover(low)) {
-      leftovers.push_back(file.filename().string());
-    } else if (low.ends_with(".csv")) {
-      if (name != kSets && known.find(name) == nullptr)
-        throw InvalidInput(fmt::format(
-            "{}: there is no op '{}'{}; a file of problems is called <op>.csv: rename it, or move it to another folder",
-            what, name, did_you_mean(name, op_names)));
-      if (const auto [other, is_new] = files.try_emplace(name, file); !is_new)
-        throw InvalidInput(fmt::format("{} and {}: both would be the problems of '{}'; keep one of them there",
-                                       other->second.string(), what, name));
-    }
+    if (!low.ends_with(".csv") || is_leftover(low)) continue;  // README.md, gemm.csv~, ._gemm.csv
+    if (name != kSets && known.find(name) == nullptr)
+      throw InvalidInput(fmt::format(
+          "{}: there is no op '{}'{}; a file of problems is called <op>.csv: rename it, or move it to another folder",
+          what, name, did_you_mean(name, op_names)));
+    if (const auto [other, is_new] = files.try_emplace(name, file); !is_new)
+      throw InvalidInput(fmt::format("{} and {}: both would be the problems of '{}'; keep one of them there",
+                                     other->second.string(), what, name));
   }
-  if (!leftovers.empty()) fmt::print(stderr, "{}\n", passed_over_note(folder, leftovers));
   return files;
 }
 

@@ -2,12 +2,10 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cerrno>
 #include <charconv>
 #include <csignal>
@@ -106,26 +104,6 @@ std::string read_whole_file(const fs::path& file, std::size_t most_bytes) {
   }
   text.resize(done);
   return text;
-}
-
-bool is_leftover(std::string_view name) {
-  std::string low(name);
-  std::ranges::transform(low, low.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  constexpr std::string_view kBeginnings[] = {".", "~$"};
-  constexpr std::string_view kEnds[] = {"~", ".swp", ".swo", ".swx", ":zone.identifier"};
-  constexpr std::string_view kNames[] = {"thumbs.db", "ehthumbs.db", "desktop.ini", "__macosx", "icon\r"};
-  return std::ranges::any_of(kBeginnings, [&](std::string_view text) { return low.starts_with(text); }) ||
-         std::ranges::any_of(kEnds, [&](std::string_view text) { return low.ends_with(text); }) ||
-         (low.starts_with('#') && low.ends_with('#')) || std::ranges::find(kNames, low) != std::end(kNames);
-}
-
-std::string passed_over_note(const fs::path& folder, const std::vector<std::string>& leftovers) {
-  constexpr std::size_t kShown = 3;
-  const std::vector<std::string> shown(
-      leftovers.begin(), leftovers.begin() + static_cast<std::ptrdiff_t>(std::min(kShown, leftovers.size())));
-  return fmt::format("note: {}: passed over {}{}: left there by an editor or a file system", folder.string(),
-                     fmt::join(shown, ", "),
-                     leftovers.size() > kShown ? fmt::format(" and {} more", leftovers.size() - kShown) : "");
 }
 
 void write_atomically(const fs::path& file, std::string_view text) {

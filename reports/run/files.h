@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace noisefloor {
 
@@ -19,12 +18,11 @@ std::string read_whole_file(const std::filesystem::path& file, std::size_t most_
 // nothing. Reading it says what is wrong.
 bool is_there(const std::filesystem::path& file);
 
-// Whether a name is what editors, desktops and file systems leave beside files: ._gemm.csv, .gemm.csv.swp, #gemm.csv#,
-// gemm.csv~, ~$gemm.csv, Thumbs.db. What lists a folder passes over these: nothing that is looked for is called so.
-bool is_leftover(std::string_view name);
-// "note: FOLDER: passed over ._gemm.csv, gemm.csv~: left there by an editor or a file system": what a command then says
-// on stderr.
-std::string passed_over_note(const std::filesystem::path& folder, const std::vector<std::string>& leftovers);
+// Whether a name begins as what editors, desktops and file systems leave beside files: ._gemm.csv, #gemm.csv#,
+// ~$gemm.csv. What lists a folder passes over these: nothing that is looked for is called so.
+inline bool is_leftover(std::string_view name) {
+  return name.find_first_of(".#~") == 0;
+}
 
 // Writes a whole file beside and renames, so that a reader or a full disk never leaves half a file: when it cannot be
 // written it is left as it was. A symbolic link is replaced, not followed. Threads may write one file. Throws

@@ -1,13 +1,12 @@
 """The program as a user meets it on a machine without a GPU: exit codes and messages, whatever the command."""
 
-import json
 import os
 import shutil
 import subprocess
 
 import pytest
 
-from tests.cli.program import PROGRAM, needs_program, run, sweep
+from tests.cli.program import PROGRAM, needs_program, run
 
 pytestmark = needs_program
 
@@ -82,16 +81,6 @@ def test_bad_input_is_named_and_exits_2(arguments, says, tmp_path):
     assert "Traceback" not in result.stderr and "terminate" not in result.stderr
     if "--counters" not in arguments:  # whether they can be had is known only once the run folder is there
         assert not any(tmp_path.iterdir())
-
-
-def test_devices_as_json_say_what_a_run_says(problems, tmp_path):
-    assert sweep(problems, tmp_path / "run").returncode == 0
-    environment = json.loads((tmp_path / "run/env.json").read_text())
-    lines = [json.loads(line) for line in run("devices", "--format", "json").stdout.splitlines()]
-    host = lines[-1]
-    assert host["number"] == "host" and [line["number"] for line in lines[:-1]] == [str(index) for index in range(len(lines) - 1)]
-    same = {"device", "driver", "commit", "build_type", "compiler", "host_arch", "cuda_toolkit"}
-    assert {name: host[name] for name in same} == {name: environment[name] for name in same}
 
 
 @pytest.mark.parametrize("command", ["devices", "list", "sweep", "run", "ceilings", "roofline", "merge", "tune", "pair"])

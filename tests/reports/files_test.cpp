@@ -46,16 +46,6 @@ pid_t dead_process() {
   return child;
 }
 
-TEST(Leftovers, AreKnownByName) {
-  for (const char* name : {"._gemm.csv", ".#gemm.csv", "#gemm.csv#", "~$gemm.csv", "gemm.csv~", ".gemm.csv.swp",
-                           "gemm.csv.SWP", ".DS_Store", "Thumbs.db", "desktop.ini", "Desktop.ini", "__MACOSX",
-                           ".nfs00000000017", ".~lock.gemm.csv#", "gemm.csv:Zone.Identifier"})
-    EXPECT_TRUE(is_leftover(name)) << name;
-  for (const char* name : {"gemm.csv", "gemm.CSV", "sets.csv", "gemm (copy).csv", "2026-01-01T00-00-00", "run #2",
-                           "a~b", "process-1", "NVIDIA_H200", "sweep.csv", "model.safetensors"})
-    EXPECT_FALSE(is_leftover(name)) << name;
-}
-
 TEST(Files, AreReadWhole) {
   const TemporaryFolder folder;
   const std::string text = std::string(100'000, 'a') + '\0' + "\xff\n";

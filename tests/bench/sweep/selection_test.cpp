@@ -93,11 +93,7 @@ TEST(ProblemFiles, PassOverWhatEditorsAndFileSystemsLeave) {
        {"._gemm.csv", "#gemm.csv#", "gemm.csv~", ".gemm.csv.swp", ".DS_Store", "._sets.csv", ".gitignore"})
     std::ofstream(temporary / name) << "not a table";
   std::ofstream(temporary / "gemm.csv") << "network,m,n,k,count\na,1,2,3,4\n";
-  testing::internal::CaptureStderr();
   EXPECT_EQ(load_problems(temporary.path()).size(), 1u);
-  const std::string said = testing::internal::GetCapturedStderr();
-  EXPECT_NE(said.find("#gemm.csv#"), std::string::npos) << said;
-  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
 }
 
 TEST(ProblemFiles, AreReadWhateverTheCaseOfTheirEnding) {
