@@ -167,19 +167,17 @@ def totals(name: str) -> str:
         for choice, own in choices.items():
             if choice != "own best" if not whole else own["kind"] != "network":
                 continue
-            line = [network + (" (set)" if own["set"] else ""), f"whole, `{choice}`" if whole else op, own["problems"]]
-            for side in (own, choices.get("plan_baseline" if whole else "library"), choices.get("pytorch")):
-                line += [amount(side and side["cold_us"]), amount(side and side["warm_us"])]
-                line += [amount(own.get("serial_us"))] if side is own else []
+            sides = own, choices.get("plan_baseline" if whole else "library"), choices.get("pytorch")
+
+            def line(what: str, problems: str, form: str = "") -> list[str]:
+                times = [amount(side and side.get(f"{form}{time}_us")) for side in sides for time in ("cold", "warm", "serial") if side is own or time != "serial"]
+                return [network + (" (set)" if own["set"] else ""), what, problems, *times]
+
             judged = any(int(own[verdict]) for verdict in VERDICTS)
-            lines.append([*line, *(own[verdict] if judged else "" for verdict in VERDICTS),
+            lines.append([*line(f"whole, `{choice}`" if whole else op, own["problems"]), *(own[verdict] if judged else "" for verdict in VERDICTS),
                           f"{float(own['worst_ratio']):.2f}" if own["worst_ratio"] else ""])
             if int(own["shortcuts"] or 0) > 0:
-                plain = [line[0], f"{op}, no shortcuts", str(int(own["problems"]) - int(own["shortcuts"]))]
-                for side in (own, choices.get("library"), choices.get("pytorch")):
-                    plain += [amount(side and side["plain_cold_us"]), amount(side and side["plain_warm_us"])]
-                    plain += [amount(own.get("plain_serial_us"))] if side is own else []
-                lines.append([*plain, *[""] * (len(VERDICTS) + 1)])
+                lines.append([*line(f"{op}, no shortcuts", str(int(own["problems"]) - int(own["shortcuts"])), "plain_"), *[""] * (len(VERDICTS) + 1)])
     environment = json.loads((folder / "env.json").read_text())
     return (f"{environment['device']}, driver {environment['driver']}, CUDA {environment['cuda_runtime']}, commit `{environment['commit']}`, bf16, us: "
             "time x count over all problems. Serial: warm with ordinary edges between our kernels too. Ours is the own variant with the shortest cold time of each problem, the library cuDNN or cuBLASLt, PyTorch the "
