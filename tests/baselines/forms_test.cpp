@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <map>
 
+#include "tests/support/refusal.h"
+
 namespace noisefloor {
 namespace {
 
@@ -127,12 +129,7 @@ TEST(Forms, WhereNoneIsLeftTheLibraryRefused) {
   FormsRun run(library.all(), {});
   EXPECT_EQ(tune(library, run).code, StatusCode::unsupported_problem);
   library.scripts = {{"a", {.refused = true}}, {"b", {.refused = true}}};
-  try {
-    FormsRun(library.all(), {});
-    FAIL() << "runs in no form";
-  } catch (const LibraryRefused& refused) {
-    EXPECT_STREQ(refused.what(), "refused: a");
-  }
+  EXPECT_EQ(refusal_of<LibraryRefused>([&] { return FormsRun(library.all(), {}).prepared_bytes(); }), "refused: a");
 }
 
 TEST(Forms, AFailureOfTheDeviceIsOneOfTheSearch) {

@@ -244,7 +244,7 @@ TEST(Gate, RefusesWhatCannotBeCompared) {
   const auto refused = [&](const RunFiles& b, const GateNoise* noise = nullptr) {
     GateOptions options;
     options.noise = noise;
-    return refusal([&] { return gate(a, b, options); });
+    return error_of([&] { return gate(a, b, options); });
   };
   EXPECT_NE(refused(synthetic_run(rows, 2, "abc", "Another GPU")).find("'Another GPU'"), std::string::npos);
   EXPECT_NE(refused(synthetic_run({}, 2)).find("no rows"), std::string::npos);
@@ -334,7 +334,7 @@ TEST(Gate, ASecondMeasurementDecidesASuspect) {
   EXPECT_NE(result.rows[0].reason.find("measured again"), std::string::npos);
   const auto refused = [&](const RunFiles& other) {
     options.again = &other;
-    return refusal([&] { return gate(a, b, options); });
+    return error_of([&] { return gate(a, b, options); });
   };
   EXPECT_NE(refused(a).find("holds the samples"), std::string::npos) << "the baseline would clear every suspect";
   EXPECT_NE(refused(b).find("holds the samples"), std::string::npos);

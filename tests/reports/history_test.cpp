@@ -9,6 +9,8 @@
 #include "reports/history/history.h"
 #include "reports/run/files.h"
 #include "reports/run/statistics.h"
+#include "tests/support/refusal.h"
+#include "tests/support/synthetic_run.h"
 #include "tests/support/temporary_folder.h"
 
 namespace noisefloor {
@@ -77,24 +79,16 @@ TEST(Changes, SmallOnesAreNone) {
 }
 
 // A run folder with one network of two problems; times by problem, 0: out of memory.
-void write_run(const std::filesystem::path& folder, const std::string& device, const std::string& time, double first,
-               double second) {
+void write_history_run(const std::filesystem::path& folder, const std::string& device, const std::string& time,
+                       double first, double second) {
   std::filesystem::create_directories(folder);
   std::string text = sweep_csv_header(), samples;
   for (const auto& [problem, us] : {std::pair("m=1", first), std::pair("m=2", second)}) {
-    SweepRow row;
-    row.op = "gemm";
-    row.variant = "ptx";
-    row.kind = "ptx";
-    row.dtype = "bf16";
-    row.problem = problem;
-    row.networks = std::string("net:") + (row.problem == "m=1" ? "3" : "1");
-    row.device = device;
-    row.commit = "abc";
-    row.status = us > 0 ? Outcome::ok : Outcome::out_of_memory;
-    if (us > 0) row.time_cold_us = us;
+    SweepRow row = ok_row({{"gemm", problem, "bf16"}, "ptx"}, "ptx", us);
+    row.networks = std::string("net:") + (row.problem == "m=1" ? "3" : "1"), row.device = device;
+    if (us == 0) row.status = Outcome::out_of_memory, row.time_cold_us.reset();
     text += to_csv(row);
-    if (!(us > 0)) continue;
+    if (us == 0) continue;
     std::string values;
     for (int i = 0; i < 20; ++i) values += (i == 0 ? "" : ",") + std::to_string(us * (1 + 1e-4 * (i - 9.5)));
     samples += R"({"op":"gemm","dtype":"bf16","problem":")" + row.problem + R"(","variant":"ptx","cold_us":[)" +
@@ -108,10 +102,10 @@ void write_run(const std::filesystem::path& folder, const std::string& device, c
 
 TEST(History, TotalsInTheOrderOfTimeAndDevicesApart) {
   const TemporaryFolder folder;
-  write_run(folder / "runs/c", "A", "2026-03-01T00:00:00Z", 20, 10);
-  write_run(folder / "runs/a", "A", "2026-02-01T00:00:00Z", 10, 10);
-  write_run(folder / "runs/b", "A", "2026-01-01T00:00:00Z", 10, 10);
-  write_run(folder / "runs/d", "B", "2026-01-15T00:00:00Z", 90, 10);
+  write_history_run(folder / "runs/c", "A", "2026-03-01T00:00:00Z", 20, 10);
+  write_history_run(folder / "runs/a", "A", "2026-02-01T00:00:00Z", 10, 10);
+  write_history_run(folder / "runs/b", "A", "2026-01-01T00:00:00Z", 10, 10);
+  write_history_run(folder / "runs/d", "B", "2026-01-15T00:00:00Z", 90, 10);
   const auto runs = read_history({folder / "runs"});
   const History history = trace_history(runs, {});
   ASSERT_EQ(history.series.size(), 2U);
@@ -134,8 +128,8 @@ TEST(History, TotalsInTheOrderOfTimeAndDevicesApart) {
 
 TEST(History, ATotalThatLacksAProblemIsNoTotal) {
   const TemporaryFolder folder;
-  write_run(folder / "a", "A", "2026-01-01T00:00:00Z", 10, 10);
-  write_run(folder / "b", "A", "2026-01-02T00:00:00Z", 10, 0);
+  write_history_run(folder / "a", "A", "2026-01-01T00:00:00Z", 10, 10);
+  write_history_run(folder / "b", "A", "2026-01-02T00:00:00Z", 10, 0);
   const auto runs = read_history({folder / "a", folder / "b"});
   EXPECT_EQ(trace_history(runs, {}).series[0].values, (std::vector<std::optional<double>>{40, std::nullopt}));
   HistorySelection cases;
@@ -148,28 +142,19 @@ TEST(History, ATotalThatLacksAProblemIsNoTotal) {
 
 TEST(History, RunsWithoutSamplesStillHaveATrend) {
   const TemporaryFolder folder;
-  write_run(folder / "a", "A", "2026-01-01T00:00:00Z", 10, 10);
-  write_run(folder / "b", "A", "2026-01-02T00:00:00Z", 30, 10);
+  write_history_run(folder / "a", "A", "2026-01-01T00:00:00Z", 10, 10);
+  write_history_run(folder / "b", "A", "2026-01-02T00:00:00Z", 30, 10);
   std::filesystem::remove(folder / "a/samples.jsonl");
   const History history = trace_history(read_history({folder / "a", folder / "b"}), {});
   EXPECT_EQ(history.series[0].values, (std::vector<std::optional<double>>{40, 100}));
   EXPECT_EQ(history.series[0].changes.size(), 1U) << "by the medians alone";
 }
 
-std::string refusal(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const std::runtime_error& error) {
-    return error.what();
-  }
-  return "";
-}
-
 // Of one folder, and as `noisefloor history runs/*` gives them.
 TEST(History, LeavesOutWhatAKilledCommandWasWritingAndWhatEditorsLeft) {
   const TemporaryFolder folder;
   for (const char* name : {"runs/a", "runs/b.4711.partial", "runs/c.4711.old", "runs/.Trash-0"})
-    write_run(folder / name, "A", "2026-01-01T00:00:00Z", 10, 10);
+    write_history_run(folder / name, "A", "2026-01-01T00:00:00Z", 10, 10);
   for (const auto& given :
        {std::vector{folder / "runs"},
         std::vector{folder / "runs/a", folder / "runs/b.4711.partial/", folder / "runs/c.4711.old"}}) {
@@ -177,36 +162,35 @@ TEST(History, LeavesOutWhatAKilledCommandWasWritingAndWhatEditorsLeft) {
     ASSERT_EQ(runs.size(), 1u);
     EXPECT_EQ(runs[0].files.folder, folder / "runs/a");
   }
-  EXPECT_NE(refusal([&] { read_history({folder / "runs/b.4711.partial"}); }).find("it is no run"), std::string::npos);
+  expect_parts(error_of([&] { return read_history({folder / "runs/b.4711.partial"}); }), {"it is no run"});
 }
 
 TEST(History, RefusesWhatItCannotTrace) {
   const TemporaryFolder folder;
-  write_run(folder / "runs/a", "A", "2026-01-01T00:00:00Z", 10, 10);
+  write_history_run(folder / "runs/a", "A", "2026-01-01T00:00:00Z", 10, 10);
   std::filesystem::create_directories(folder / "empty");
-  EXPECT_NE(refusal([&] { read_history({folder / "nowhere"}); }).find("no such folder"), std::string::npos);
-  EXPECT_NE(refusal([&] { read_history({folder / "empty"}); }).find("no run there"), std::string::npos);
-  EXPECT_NE(refusal([&] {
-              read_history({folder / "runs", folder / "runs/a"});
-            }).find("given twice"),
-            std::string::npos);
+  expect_parts(error_of([&] { return read_history({folder / "nowhere"}); }), {"no such folder"});
+  expect_parts(error_of([&] { return read_history({folder / "empty"}); }), {"no run there"});
+  expect_parts(error_of([&] { return read_history({folder / "runs", folder / "runs/a"}); }), {"given twice"});
   const auto runs = read_history({folder / "runs"});
-  const auto refused = [&](HistorySelection selection) { return refusal([&] { trace_history(runs, selection); }); };
-  EXPECT_NE(refused({.case_pattern = "("}).find("not a regular expression"), std::string::npos);
-  EXPECT_NE(refused({.case_pattern = "conv"}).find("no timed case"), std::string::npos);
-  EXPECT_NE(refused({.networks = {"nit"}}).find("networks are net"), std::string::npos);
-  EXPECT_NE(refused({.warm = true}).find("no complete total"), std::string::npos);
+  const auto refused = [&](HistorySelection selection) {
+    return error_of([&] { return trace_history(runs, selection); });
+  };
+  expect_parts(refused({.case_pattern = "("}), {"not a regular expression"});
+  expect_parts(refused({.case_pattern = "conv"}), {"no timed case"});
+  expect_parts(refused({.networks = {"nit"}}), {"networks are net"});
+  expect_parts(refused({.warm = true}), {"no complete total"});
   write_atomically(folder / "runs/a/env.json", R"({"device": "A", "commit": "abc"})");
-  EXPECT_NE(refusal([&] { read_history({folder / "runs"}); }).find("time_utc"), std::string::npos);
-  write_run(folder / "runs/a", "A", "yesterday", 10, 10);
-  EXPECT_NE(refusal([&] { read_history({folder / "runs"}); }).find("'yesterday'"), std::string::npos);
+  expect_parts(error_of([&] { return read_history({folder / "runs"}); }), {"time_utc"});
+  write_history_run(folder / "runs/a", "A", "yesterday", 10, 10);
+  expect_parts(error_of([&] { return read_history({folder / "runs"}); }), {"'yesterday'"});
 }
 
 TEST(History, TimesAreOfTheirZones) {
   const TemporaryFolder folder;
-  write_run(folder / "runs/a", "A", "2026-01-01T09:30:00+01:00", 10, 10);
-  write_run(folder / "runs/b", "A", "2026-01-01T09:00:00Z", 20, 10);
-  write_run(folder / "runs/c", "A", "2026-01-01 03:00:00-0500", 30, 10);
+  write_history_run(folder / "runs/a", "A", "2026-01-01T09:30:00+01:00", 10, 10);
+  write_history_run(folder / "runs/b", "A", "2026-01-01T09:00:00Z", 20, 10);
+  write_history_run(folder / "runs/c", "A", "2026-01-01 03:00:00-0500", 30, 10);
   std::string order;
   for (const HistoryRun& run : read_history({folder / "runs"})) order += run.files.folder.filename();
   EXPECT_EQ(order, "cab");

@@ -39,7 +39,7 @@ TEST(Noise, IsRefusedOfRunsThatLieApart) {
   const std::vector<double> us{100, 50, 40, 30};
   const std::vector<RunFiles> runs{exact_run("a", us), exact_run("bad", {100, 50, 160, 120}),
                                    exact_run("c", {101, 51, 41, 31})};
-  const std::string why = refusal([&] { return measure_noise(runs); });
+  const std::string why = error_of([&] { return measure_noise(runs); });
   EXPECT_TRUE(why.starts_with("bad: 2 of its 4 rows")) << why;
   EXPECT_NE(why.find("m=3,n=64,k=64"), std::string::npos);
   EXPECT_NE(why.find("m=4,n=64,k=64"), std::string::npos);
@@ -63,7 +63,7 @@ TEST(Noise, ARowThatLiesApartIsLeftOut) {
 
 TEST(Noise, IsOfThreeRunsOfOneBuildAndDevice) {
   const RunFiles a = exact_run("a", {100}), b = exact_run("b", {101}), c = exact_run("c", {102});
-  const auto refused = [](std::vector<RunFiles> runs) { return refusal([&] { return measure_noise(runs); }); };
+  const auto refused = [](std::vector<RunFiles> runs) { return error_of([&] { return measure_noise(runs); }); };
   EXPECT_EQ(refused({a, b, c}), "");
   EXPECT_NE(refused({a, b}).find("3 runs"), std::string::npos);
   EXPECT_NE(refused({a, b, a}).find("holds the samples of a"), std::string::npos);
@@ -90,7 +90,7 @@ TEST(Noise, ComesBackFromItsFileAndDamageIsNamed) {
                           R"({"device":"a","runs":[],"rows":[{"case":"a/b/c/d","phase":"warm","noise":9}]})",
                           R"({"device":"a","sweeps":[],"classes":[],"rows":[]})"}) {
     write_atomically(file, bad);
-    EXPECT_NE(refusal([&] { return read_noise(file); }).find(kNoiseFile), std::string::npos) << bad;
+    EXPECT_NE(error_of([&] { return read_noise(file); }).find(kNoiseFile), std::string::npos) << bad;
   }
 }
 

@@ -10,6 +10,8 @@
 #include <tuple>
 
 #include "reports/run/samples_line.h"
+#include "tests/support/refusal.h"
+#include "tests/support/synthetic_run.h"
 #include "tests/support/temporary_folder.h"
 
 namespace noisefloor {
@@ -18,16 +20,9 @@ namespace {
 constexpr const char* kEnvironment =
     R"({"schema": 2, "device": "Test GPU", "commit": "abc", "command_lines": [["noisefloor", "sweep"]]})";
 
-SweepRow ok_row(const std::string& variant) {
-  SweepRow row;
-  row.op = "gemm";
-  row.problem = "m=1,n=2,k=3";
-  row.dtype = "bf16";
-  row.variant = variant;
-  row.status = Outcome::ok;
-  row.device = "Test GPU";
-  row.time_cold_us = 2, row.time_warm_us = 1;
-  row.samples = 3;
+SweepRow row_by(const std::string& variant) {
+  SweepRow row = ok_row({{"gemm", "m=1,n=2,k=3", "bf16"}, variant}, "", 2, 1);
+  row.samples = 3, row.commit = "";
   return row;
 }
 
@@ -40,19 +35,14 @@ class RunFilesTest : public testing::Test {
  protected:
   void SetUp() override {
     write("env.json", kEnvironment);
-    write("sweep.csv", sweep_csv_header() + to_csv(ok_row("naive")));
+    write("sweep.csv", sweep_csv_header() + to_csv(row_by("naive")));
     write("samples.jsonl",
           line(R"("cold_us":[1.5,2,3],"warm_us":[1],"cold_batches":[1,2],"cold_mhz":[1980.5,null])") + "\n");
   }
   void write(const std::string& name, const std::string& text) { std::ofstream(folder_ / name) << text; }
   std::string message() {
-    try {
-      (void)read_run(folder_.path());
-      return "";
-    } catch (const std::runtime_error& error) {
-      const std::string text = error.what(), place = folder_.path().string() + "/";
-      return text.starts_with(place) ? text.substr(place.size()) : text;
-    }
+    const std::string text = error_of([&] { return read_run(folder_.path()); }), place = folder_.path().string() + "/";
+    return text.starts_with(place) ? text.substr(place.size()) : text;
   }
   TemporaryFolder folder_;
 };
@@ -70,7 +60,7 @@ TEST_F(RunFilesTest, ReadsAWholeOne) {
   EXPECT_EQ(samples.cold_batches, (std::vector<std::size_t>{1, 2}));
   EXPECT_EQ(samples.cold_mhz.at(0), 1980.5);
   EXPECT_TRUE(std::isnan(samples.cold_mhz.at(1)));
-  EXPECT_THROW((void)run.samples_of(ok_row("tiled")), std::runtime_error);
+  EXPECT_THROW((void)run.samples_of(row_by("tiled")), std::runtime_error);
 }
 
 TEST_F(RunFilesTest, ReadsTheFirstSchema) {
@@ -79,16 +69,6 @@ TEST_F(RunFilesTest, ReadsTheFirstSchema) {
   const RunFiles run = read_run(folder_.path());
   EXPECT_EQ(run.environment.schema, 1);
   EXPECT_TRUE(run.samples_of(run.rows[0]).cold_batches.empty());
-}
-
-TEST_F(RunFilesTest, ReadsTheRecordedRun) {
-  const RunFiles run = read_run("reports/recorded/nvidia-h200");
-  EXPECT_GT(run.rows.size(), 500u);
-  for (const SweepRow& row : run.rows)
-    if (row.status == Outcome::ok) {
-      // A launch of a second is sampled until the time cap.
-      EXPECT_GE(run.samples_of(row).cold_us.size(), row.stop == "time_cap" ? 5u : 20u) << row.name();
-    }
 }
 
 TEST_F(RunFilesTest, LeavesOutSamplesWithoutARow) {
@@ -130,12 +110,12 @@ TEST_F(RunFilesTest, NamesWhatIsWrongInTheEnvironment) {
 }
 
 TEST_F(RunFilesTest, NamesWhatIsWrongInTheRows) {
-  const std::string header = sweep_csv_header(), row = to_csv(ok_row("naive"));
-  write("sweep.csv", header + row + to_csv(ok_row("tiled")) + row);
+  const std::string header = sweep_csv_header(), row = to_csv(row_by("naive"));
+  write("sweep.csv", header + row + to_csv(row_by("tiled")) + row);
   EXPECT_EQ(message(), "sweep.csv:4: the row of gemm/m=1,n=2,k=3/bf16/naive is there twice, first in line 2");
   write("sweep.csv", header + row.substr(0, row.size() - 4));
   EXPECT_TRUE(message().starts_with("sweep.csv:2: the last line is cut off")) << message();
-  SweepRow nameless = ok_row("");
+  SweepRow nameless = row_by("");
   write("sweep.csv", header + to_csv(nameless));
   EXPECT_EQ(message(), "sweep.csv:2: column 'variant' is blank");
   const std::tuple<const char*, const char*, std::vector<std::string>> cells[] = {
@@ -192,7 +172,7 @@ TEST_F(RunFilesTest, NamesRowsThatContradictTheirSamples) {
       {[](SweepRow& row) { row.max_rel_error = 1, row.tolerance = 0, row.status = Outcome::incorrect; }, "", ""},
   };
   for (const auto& [change, samples, says] : cases) {
-    SweepRow row = ok_row("naive");
+    SweepRow row = row_by("naive");
     change(row);
     write("sweep.csv", sweep_csv_header() + to_csv(row));
     write("samples.jsonl",
@@ -207,7 +187,7 @@ TEST_F(RunFilesTest, NamesRowsThatContradictTheirSamples) {
 }
 
 TEST_F(RunFilesTest, LeavesOutWhatDramMovesBelowL2) {
-  SweepRow row = ok_row("naive");
+  SweepRow row = row_by("naive");
   row.dram_read_bytes = 5, row.dram_write_bytes = 6, row.l2_bytes = 7, row.counter_status = "ok";
   for (const double bytes : {999.0, 1000.0}) {
     row.bytes = bytes;
@@ -225,7 +205,7 @@ TEST_F(RunFilesTest, LeavesOutWhatDramMovesBelowL2) {
 
 TEST_F(RunFilesTest, NamesRowsOfAnotherDeviceOrCommit) {
   const auto with = [&](auto change) {
-    SweepRow other = ok_row("naive");
+    SweepRow other = row_by("naive");
     change(other);
     write("sweep.csv", sweep_csv_header() + to_csv(other));
     return message();
@@ -259,8 +239,8 @@ TEST_F(RunFilesTest, RefusesNumbersOutsideTheirRange) {
 }
 
 TEST_F(RunFilesTest, ReadsWhatAKilledSweepLeft) {
-  const std::string row = to_csv(ok_row("naive"));
-  write("sweep.csv", sweep_csv_header() + row + to_csv(ok_row("tiled")).substr(0, 40));
+  const std::string row = to_csv(row_by("naive"));
+  write("sweep.csv", sweep_csv_header() + row + to_csv(row_by("tiled")).substr(0, 40));
   std::ofstream(folder_ / "samples.jsonl", std::ios::app) << line("\"cold_us\":[1").substr(0, 40);
   std::filesystem::remove(folder_ / "env.json");
   EXPECT_NE(message(), "");

@@ -10,26 +10,20 @@
 #include "reports/run/files.h"
 #include "reports/run/network_problems.h"
 #include "reports/run/run_files.h"
+#include "tests/support/synthetic_run.h"
 #include "tests/support/temporary_folder.h"
 
 namespace noisefloor {
 namespace {
 
 SweepRow row_of(const std::string& problem, const std::string& variant, Outcome status) {
-  SweepRow row;
-  row.op = "gemm";
-  row.variant = variant;
-  row.kind = "ptx";
-  row.dtype = "bf16";
-  row.problem = problem;
-  row.status = status;
-  row.device = "GPU";
-  row.commit = "123456789012";
-  if (status == Outcome::ok) row.time_cold_us = 12.5;
+  SweepRow row = ok_row({{"gemm", problem, "bf16"}, variant}, "ptx", 12.5);
+  row.status = status, row.commit = "123456789012";
+  if (status != Outcome::ok) row.time_cold_us.reset();
   return row;
 }
 
-void write_run(const TemporaryFolder& folder, const std::vector<SweepRow>& rows) {
+void write_rows(const TemporaryFolder& folder, const std::vector<SweepRow>& rows) {
   std::string text = sweep_csv_header();
   for (const SweepRow& row : rows) text += to_csv(row);
   write_atomically(folder / "sweep.csv", text);
@@ -45,7 +39,7 @@ bool says(const nlohmann::json& report, const std::string& part, bool urgent) {
 TEST(RunReport, ColumnsKeepTheirKind) {
   const TemporaryFolder folder;
   const std::vector<SweepRow> rows = {row_of("m=1", "a", Outcome::ok), row_of("m=1", "b", Outcome::not_built)};
-  write_run(folder, rows);
+  write_rows(folder, rows);
   const auto report = run_report(folder.path(), rows);
   const auto& columns = report["rows"]["columns"];
   EXPECT_EQ(report["rows"]["count"], 2);
@@ -59,7 +53,7 @@ TEST(RunReport, ColumnsKeepTheirKind) {
 TEST(RunReport, SaysWhatTheRunLacks) {
   const TemporaryFolder folder;
   const std::vector<SweepRow> rows = {row_of("m=1", "a", Outcome::ok)};
-  write_run(folder, rows);
+  write_rows(folder, rows);
   EXPECT_TRUE(says(run_report(folder.path(), rows), "cases.csv is not there", false));
   EXPECT_TRUE(says(run_report(folder.path(), rows), "env.json is not there", false));
   EXPECT_TRUE(says(run_report(folder.path(), rows), "samples.jsonl is not there", false));
@@ -78,7 +72,7 @@ TEST(RunReport, RefusesWhatItCannotShow) {
   const std::vector<SweepRow> rows = {row_of("m=1", "a", Outcome::ok)};
   EXPECT_THROW(run_report(folder.path(), {}), std::runtime_error);
   EXPECT_THROW(run_report(folder.path(), rows), std::runtime_error) << "no ceilings.csv";
-  write_run(folder, rows);
+  write_rows(folder, rows);
   write_atomically(folder / "env.json", "{");
   EXPECT_THROW(run_report(folder.path(), rows), std::runtime_error);
   write_atomically(folder / "env.json", "{}");

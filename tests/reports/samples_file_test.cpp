@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/support/refusal.h"
 #include "tests/support/temporary_folder.h"
 
 namespace noisefloor {
@@ -27,13 +28,9 @@ class SamplesFileTest : public testing::Test {
   // What is read of these bytes; empty where they are refused, with the reason in refusal_.
   std::string read(const std::string& bytes, std::size_t most_bytes = kMostFileBytes) {
     write(kPackedSamplesFile, bytes);
-    refusal_.clear();
-    try {
-      return read_samples_text(folder_ / kPackedSamplesFile, most_bytes);
-    } catch (const std::runtime_error& error) {
-      refusal_ = error.what();
-      return "";
-    }
+    std::string text;
+    refusal_ = error_of([&] { return text = read_samples_text(folder_ / kPackedSamplesFile, most_bytes); });
+    return text;
   }
   bool refused(const std::string& why) const {
     return refusal_.find("samples.jsonl.gz: ") != std::string::npos && refusal_.find(why) != std::string::npos;

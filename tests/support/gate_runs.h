@@ -33,9 +33,4 @@ inline RunFiles without_clock(RunFiles run) {
   return run;
 }
 
-template <class Call>
-std::string refusal(const Call& call) {
-  return refusal_of<std::runtime_error>(call);
-}
-
 }  // namespace noisefloor

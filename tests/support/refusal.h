@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <initializer_list>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 
@@ -20,6 +21,12 @@ std::string refusal_of(Call&& call) {
   } catch (const Error& error) {
     return error.what();
   }
+}
+
+// The message of any error at run time.
+template <class Call>
+std::string error_of(Call&& call) {
+  return refusal_of<std::runtime_error>(call);
 }
 
 inline void expect_parts(const std::string& text, std::initializer_list<std::string_view> parts) {

@@ -17,6 +17,15 @@
 
 namespace noisefloor {
 
+// A row that is ok, of the device and commit that runs of these tests have.
+inline SweepRow ok_row(const CaseId& id, const std::string& kind, double cold_us, std::optional<double> warm_us = {}) {
+  SweepRow row;
+  static_cast<CaseId&>(row) = id;
+  row.kind = kind, row.status = Outcome::ok, row.device = "Test GPU", row.commit = "abc";
+  row.time_cold_us = cold_us, row.time_warm_us = warm_us;
+  return row;
+}
+
 struct SyntheticRow {
   double us = 100;                     // the true median, cold
   std::optional<double> warm_us = {};  // warm with ordinary edges; else 0.8 of that
@@ -44,18 +53,9 @@ inline RunFiles synthetic_run(const std::vector<SyntheticRow>& wanted, unsigned 
   run.environment.time_utc = fmt::format("2026-01-01T00:00:00.{}Z", seed);
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     const SyntheticRow& want = wanted[i];
-    SweepRow row;
-    row.op = want.op;
-    row.variant = want.variant;
-    row.kind = "ptx";
-    row.dtype = want.dtype;
-    row.problem = fmt::format("m={},n=64,k=64", i + 1);
-    row.networks = want.network + ":2";
-    row.status = want.status;
-    row.device = device;
-    row.commit = commit;
-    row.flops = 1e6;
-    row.bytes = 1e5;
+    SweepRow row = ok_row({{want.op, fmt::format("m={},n=64,k=64", i + 1), want.dtype}, want.variant}, "ptx", want.us);
+    row.networks = want.network + ":2", row.status = want.status, row.device = device, row.commit = commit;
+    row.flops = 1e6, row.bytes = 1e5;
     if (want.status == Outcome::ok) {
       RowSamples samples;
       const auto take = [&](double median_us, std::vector<double>& us, std::vector<std::size_t>& batches,
@@ -89,36 +89,6 @@ inline RunFiles synthetic_run(const std::vector<SyntheticRow>& wanted, unsigned 
     run.rows.push_back(std::move(row));
   }
   return run;
-}
-
-// The files of the run, as a sweep writes them.
-inline void write_run(const std::filesystem::path& folder, const RunFiles& run) {
-  std::filesystem::create_directories(folder);
-  std::string sweep = sweep_csv_header(), samples;
-  const auto list = [](const auto& values) {
-    std::string text;
-    for (const auto& value : values)
-      text += fmt::format("{}{:.7g}", text.empty() ? "" : ",", static_cast<double>(value));
-    return "[" + text + "]";
-  };
-  for (const SweepRow& row : run.rows) {
-    sweep += to_csv(row);
-    const auto found = run.samples.find(row);
-    if (found == run.samples.end()) continue;
-    const RowSamples& taken = found->second;
-    samples += fmt::format(
-        R"({{"op":"{}","dtype":"{}","problem":"{}","variant":"{}","cold_us":{},"warm_us":{},"cold_batches":{},)"
-        R"("cold_mhz":{},"warm_batches":{},"warm_mhz":{}}})",
-        row.op, row.dtype, row.problem, row.variant, list(taken.cold_us), list(taken.warm_us), list(taken.cold_batches),
-        list(taken.cold_mhz), list(taken.warm_batches), list(taken.warm_mhz));
-    samples += "\n";
-  }
-  write_atomically(folder / "sweep.csv", sweep);
-  write_atomically(folder / "samples.jsonl", samples);
-  write_atomically(folder / "env.json",
-                   fmt::format(R"({{"schema": {}, "device": "{}", "commit": "{}", "command_lines": []}})"
-                               "\n",
-                               run.environment.schema, run.environment.device, run.environment.commit));
 }
 
 }  // namespace noisefloor
