@@ -49,11 +49,8 @@ def test_what_is_no_pipeline_is_refused(tmp_path, weights):
     (("sdxl", "a cat", "--width", 48), "48 is out of range (multiples of 32, 32 to 65536)"),
     (("svd", "cat.png", "--fps", 0), "argument --fps: 0 is out of range (1 to 1000)"),
     (("svd", "cat.png", "--motion", -7), "argument --motion: -7 is out of range (0 to 1000)"),
-    (("svd", "cat.png", "--noise", "nan"), "argument --noise: nan is out of range (0 to 1000)"),
     (("svd", "cat.png", "--noise", "inf"), "argument --noise: inf is out of range (0 to 1000)"),
-    (("svd", "cat.png", "--noise", -3), "argument --noise: -3 is out of range (0 to 1000)"),
     (("svd", "cat.png", "--seed", 2**70), f"argument --seed: {2**70} is out of range (0 to {2**63 - 1})"),
-    (("svd", "cat.png", "--seed", "x"), f"argument --seed: x is out of range (0 to {2**63 - 1})"),
     (("sd15", "a cat", "--motion", 100), "unrecognized arguments: --motion"),
 ])
 def test_what_a_network_does_not_read_is_refused(tmp_path, weights, arguments, says):

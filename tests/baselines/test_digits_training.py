@@ -23,18 +23,15 @@ def test_a_tenth_of_the_labels_is_left_out_whole():
     assert not torch.equal(left, train.without_some(labels, torch.Generator().manual_seed(1)))
 
 
-@pytest.mark.parametrize(
-    "arguments, says",
-    [
-        (["--steps", "0"], "--steps 0: the range is 1 and more"),
-        (["--batch", "0"], "--batch 0: the range is 1 and more"),
-        (["--rate", "nan"], "--rate nan"),
-        (["--seed", "-1"], "--seed -1"),
-        (["--device", "abacus"], "--device abacus"),
-        (["--out", "nowhere/w"], "--out nowhere/w: there is no folder nowhere"),
-        (["--out", "."], "--out .: is a folder"),
-    ],
-)
+@pytest.mark.parametrize("arguments, says", [
+    (["--steps", "0"], "--steps 0: the range is 1 and more"),
+    (["--batch", "0"], "--batch 0: the range is 1 and more"),
+    (["--rate", "nan"], "--rate nan"),
+    (["--seed", "-1"], "--seed -1"),
+    (["--device", "abacus"], "--device abacus"),
+    (["--out", "nowhere/w"], "--out nowhere/w: there is no folder nowhere"),
+    (["--out", "."], "--out .: is a folder"),
+])
 def test_wrong_arguments_are_refused_before_training(tmp_path, monkeypatch, capsys, arguments, says):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(train, "train", lambda *_: pytest.fail("trained"))

@@ -1,10 +1,10 @@
 """Decoders of latents held to diffusers' AutoencoderKL and AutoencoderKLTemporalDecoder on random weights, at full width: needs PyTorch and diffusers; else skipped."""
 
-import os
 import subprocess
-from pathlib import Path
 
 import pytest
+
+from tests.cli.program import PROGRAM, needs_program
 
 try:
     import torch
@@ -13,9 +13,7 @@ try:
 except ImportError:
     AutoencoderKL = None
 
-PROGRAM = os.environ.get("NOISEFLOOR_BINARY", "")
-pytestmark = [pytest.mark.skipif(not Path(PROGRAM).is_file(), reason="NOISEFLOOR_BINARY names no program"),
-              pytest.mark.skipif(AutoencoderKL is None, reason="needs PyTorch and diffusers")]
+pytestmark = [needs_program, pytest.mark.skipif(AutoencoderKL is None, reason="needs PyTorch and diffusers")]
 SCALES = {"sd-vae": 0.18215, "sdxl-vae": 0.13025}
 
 

@@ -77,17 +77,14 @@ def test_a_run_with_and_without_ceilings(tmp_path):
     assert result.returncode == 0 and result.stdout.startswith(case)
 
 
-@pytest.mark.parametrize(
-    "case, says",
-    [
-        ("gemm", "rows begin so; name more of op/problem/dtype/variant:\n  gemm/"),
-        ("gemm/m=1024,n=1152,k=384/bf16/ptx_sm90a/more", "is more than a case"),
-        ("gemn/m=1024,n=1152,k=384/bf16/ptx_sm90a", f"has no row of op 'gemn'; it has {OPS}; did you mean 'gemm'?"),
-        ("gemm/m=1024,n=1152,k=385/bf16/ptx_sm90a", "has no row of problem 'm=1024,n=1152,k=385'"),
-        (f"{IN_ONE_DTYPE}/fp32/ptx_sm90a", "has no row of dtype 'fp32'; it has bf16"),
-        ("gemm/m=1024,n=1152,k=384/bf16/ptx_sm91", "did you mean 'ptx_sm90a'?"),
-    ],
-)
+@pytest.mark.parametrize("case, says", [
+    ("gemm", "rows begin so; name more of op/problem/dtype/variant:\n  gemm/"),
+    ("gemm/m=1024,n=1152,k=384/bf16/ptx_sm90a/more", "is more than a case"),
+    ("gemn/m=1024,n=1152,k=384/bf16/ptx_sm90a", f"has no row of op 'gemn'; it has {OPS}; did you mean 'gemm'?"),
+    ("gemm/m=1024,n=1152,k=385/bf16/ptx_sm90a", "has no row of problem 'm=1024,n=1152,k=385'"),
+    (f"{IN_ONE_DTYPE}/fp32/ptx_sm90a", "has no row of dtype 'fp32'; it has bf16"),
+    ("gemm/m=1024,n=1152,k=384/bf16/ptx_sm91", "did you mean 'ptx_sm90a'?"),
+])
 def test_a_name_that_nothing_has(case, says):
     result = run("explain", case, "--run", RECORDED)
     assert result.returncode == 2 and says in result.stderr and not result.stdout

@@ -2,14 +2,12 @@
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 
-from tests.cli.program import needs_program, run
+from tests.cli.program import ROOT, needs_program, run
 
 pytestmark = needs_program
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def listed(*arguments):

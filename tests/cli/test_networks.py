@@ -1,11 +1,11 @@
 """Networks held to their PyTorch implementations on random weights: needs PyTorch (any), 6 GB of disk and 16 GB of memory, for Stable Diffusion
 diffusers; else skipped. On the GPU where there is one, else on the host."""
 
-import os
 import subprocess
-from pathlib import Path
 
 import pytest
+
+from tests.cli.program import PROGRAM, needs_program
 
 try:
     import torch
@@ -21,9 +21,7 @@ try:
 except ImportError:
     DIFFUSERS = {}
 
-PROGRAM = os.environ.get("NOISEFLOOR_BINARY", "")
-pytestmark = [pytest.mark.skipif(not Path(PROGRAM).is_file(), reason="NOISEFLOOR_BINARY names no program"),
-              pytest.mark.skipif(torch is None, reason="needs PyTorch")]
+pytestmark = [needs_program, pytest.mark.skipif(torch is None, reason="needs PyTorch")]
 LIMITS = {"fp32": 1e-5, "bf16": 2e-2}  # relative L2
 
 

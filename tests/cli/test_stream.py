@@ -85,7 +85,6 @@ def test_loops_that_are_compared_are_not_counted(tmp_path):
     (("--cache", "every=0"), "--cache every=0: the range is 1 to"),
     (("--cache", "blocks=1"), "--cache blocks= is for every=2 and more"),
     (("--cache", "every=2,blocks=5"), "it has 1 to 4"),
-    (("--times", "/nowhere/times.csv"), "--times"),
     (("--frames", 1000000, "--zoom", 64, "--out", "frames.png"), "bytes to keep, more than 2^32"),
 ])
 def test_what_cannot_be_is_refused(tmp_path, monkeypatch, arguments, message):

@@ -4,9 +4,10 @@ networks with random ones where there is a GPU. The reference runs in double (di
 import math
 import os
 import subprocess
-from pathlib import Path
 
 import pytest
+
+from tests.cli.program import PROGRAM, WEIGHTS, needs_program
 
 try:
     import numpy as np
@@ -18,10 +19,7 @@ try:
 except ImportError:
     torch = None
 
-PROGRAM = os.environ.get("NOISEFLOOR_BINARY", "")
-ROOT = Path(__file__).resolve().parents[2]
-pytestmark = [pytest.mark.skipif(not Path(PROGRAM).is_file(), reason="NOISEFLOOR_BINARY names no program"),
-              pytest.mark.skipif(torch is None, reason="needs PyTorch")]
+pytestmark = [needs_program, pytest.mark.skipif(torch is None, reason="needs PyTorch")]
 STEPS = 50
 LIMITS = {"fp32": 1e-3, "bf16": 5e-2}  # relative L2 of the pictures
 
@@ -110,6 +108,12 @@ def reference(name, network, sampler, schedule, clamp, noise, labels):
     return ddim(noise_of_edm(denoise, schedule), noise, schedule, clamp)
 
 
+def digits():
+    network = networks.build("digits").eval().double()
+    network.load_state_dict(load_file(WEIGHTS))
+    return network
+
+
 def compare(folder, name, network, weights, count, sampler, schedule, clamp):
     parameter = next(network.parameters())
     # Of a schedule of timesteps all, also those noisier than the network was trained at.
@@ -130,20 +134,14 @@ def compare(folder, name, network, weights, count, sampler, schedule, clamp):
 
 @pytest.mark.parametrize("sampler, schedule, clamp", [("edm_heun", "karras", 0), ("ddim", "linear", 0), ("ddim", "cosine", 1)])
 def test_digits_are_what_pytorch_draws(tmp_path, sampler, schedule, clamp):
-    weights = ROOT / "bench" / "pipeline" / "weights" / "digits.safetensors"
-    network = networks.build("digits").eval().double()
-    network.load_state_dict(load_file(weights))
-    compare(tmp_path, "digits", network, weights, 4, sampler, schedule, clamp)
+    compare(tmp_path, "digits", digits(), WEIGHTS, 4, sampler, schedule, clamp)
 
 
 # Noise levels that a network is asked at and the way back follow the sampler, so that a sampler which goes another way is far off.
 def test_another_sampler_is_not_within_the_limits(tmp_path):
-    weights = ROOT / "bench" / "pipeline" / "weights" / "digits.safetensors"
-    network = networks.build("digits").eval().double()
-    network.load_state_dict(load_file(weights))
-    images, noise, labels = drawn(tmp_path, "digits", weights, "fp32", 4, "--sampler", "edm_euler")
+    images, noise, labels = drawn(tmp_path, "digits", WEIGHTS, "fp32", 4, "--sampler", "edm_euler")
     with torch.no_grad():
-        expected = reference("digits", network, "edm_heun", "karras", 0, noise.double(), labels)
+        expected = reference("digits", digits(), "edm_heun", "karras", 0, noise.double(), labels)
     assert (images - expected).norm() > 2 * LIMITS["fp32"] * expected.norm()
 
 

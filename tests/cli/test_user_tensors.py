@@ -3,22 +3,20 @@
 import json
 import os
 import struct
-import subprocess
-from pathlib import Path
 
+import numpy
 import pytest
+import safetensors
+from safetensors.numpy import load_file, save_file
 
-numpy = pytest.importorskip("numpy")
-safetensors = pytest.importorskip("safetensors")
-from safetensors.numpy import load_file, save_file  # noqa: E402
+from tests.cli import program
 
-PROGRAM = os.environ.get("NOISEFLOOR_BINARY", "")
-pytestmark = pytest.mark.skipif(not Path(PROGRAM).is_file(), reason="NOISEFLOOR_BINARY names no program")
+pytestmark = program.needs_program
 RANDOM = numpy.random.default_rng(7)
 
 
 def run(*arguments):
-    return subprocess.run([PROGRAM, "run", "--device", "host", *map(str, arguments)], capture_output=True, text=True, timeout=300)
+    return program.run("run", "--device", "host", *arguments)
 
 
 def normal(*shape, dtype=numpy.float32):
@@ -116,20 +114,15 @@ def test_missing_tensors_are_made_only_when_asked(tmp_path):
     assert twice.returncode == 2 and "tensor 'x' is in the file, and in --random too" in twice.stderr
 
 
-@pytest.mark.parametrize(
-    "change, arguments, says",
-    [
-        (lambda t: t, ["--problem", "m=34"], "'a' is [33, 24], there [34, 24] (m=34); m=34 clashes with them, m=33 would fit"),
-        (lambda t: t, ["--dtype", "bf16"], "'a' is F32, not BF16"),
-        (lambda t: t, ["--variant", "hots"], "did you mean 'host'"),
-        (lambda t: {**t, "b": normal(40, 25)}, [], "'b' is [40, 25], there [40, 24]"),
-        (lambda t: {**t, "b": normal(40, 24, dtype=numpy.float16)}, [], "'b' is F16, not F32"),
-        (lambda t: {**t, "b": numpy.zeros((40, 24), numpy.int8)}, [], "'b' is I8, not F32"),
-        (lambda t: {**t, "d": normal(33, 40)}, [], "'d' is not one of its inputs"),
-        (lambda t: {**t, "bias": numpy.full(40, numpy.inf, numpy.float32)}, [], "'bias': element 0 is inf"),
-        (lambda t: {"a": t["a"]}, [], "is missing"),
-    ],
-)
+@pytest.mark.parametrize("change, arguments, says", [
+    (lambda t: t, ["--problem", "m=34"], "'a' is [33, 24], there [34, 24] (m=34); m=34 clashes with them, m=33 would fit"),
+    (lambda t: t, ["--dtype", "bf16"], "'a' is F32, not BF16"),
+    (lambda t: t, ["--variant", "hots"], "did you mean 'host'"),
+    (lambda t: {**t, "b": normal(40, 25)}, [], "'b' is [40, 25], there [40, 24]"),
+    (lambda t: {**t, "b": normal(40, 24, dtype=numpy.float16)}, [], "'b' is F16, not F32"),
+    (lambda t: {**t, "bias": numpy.full(40, numpy.inf, numpy.float32)}, [], "'bias': element 0 is inf"),
+    (lambda t: {"a": t["a"]}, [], "is missing"),
+])
 def test_what_does_not_fit_is_refused_and_nothing_overwritten(change, arguments, says, tmp_path):
     save_file(change(gemm_inputs()), tmp_path / "in")
     (tmp_path / "out").write_text("precious")
@@ -141,23 +134,9 @@ def test_what_does_not_fit_is_refused_and_nothing_overwritten(change, arguments,
 
 
 def test_files_that_are_broken_are_refused(tmp_path):
-    save_file(gemm_inputs(), tmp_path / "good")
-    good = (tmp_path / "good").read_bytes()
-    broken = {
-        "truncated": good[:-1],
-        "longer": good + b"\0",
-        "short": good[:5],
-        "empty": b"",
-        "header": struct.pack("<Q", 1 << 31) + good[8:],
-        "text": b"no tensors at all",
-    }
-    for name, content in broken.items():
-        (tmp_path / name).write_bytes(content)
-        result = run("gemm", "--input", tmp_path / name)
-        assert result.returncode == 2 and name in result.stderr, (name, result)
-        assert "terminate" not in result.stderr
+    (tmp_path / "text").write_bytes(b"no tensors at all")
     os.mkfifo(tmp_path / "pipe")
-    for name in ("missing", ".", "pipe"):
+    for name in ("missing", ".", "pipe", "text"):
         result = run("gemm", "--input", tmp_path / name)
         assert result.returncode == 2 and result.stderr.startswith("noisefloor: "), result
 
@@ -179,10 +158,3 @@ def test_a_case_by_its_name():
     for name, says in (("gemm/m=8/fp32", "is not a case"), ("gemm/m=8,n=8,k=8/fp32/hots", "did you mean 'host'")):
         refused = run(name)
         assert refused.returncode == 2 and says in refused.stderr
-
-
-@pytest.mark.parametrize("count, rank", [(60, 4), (3, 16)])
-def test_a_whole_checkpoint_is_refused_at_once(count, rank, tmp_path):
-    save_file({f"t{i}": numpy.zeros([1 + i % 2] + [1] * (rank - 1), numpy.float32) for i in range(count)}, tmp_path / "in.safetensors")
-    result = run("gemm", "--input", tmp_path / "in.safetensors")
-    assert result.returncode == 2 and "'t0'" in result.stderr, result.stderr

@@ -60,14 +60,11 @@ def test_a_block_that_differs_is_named(tmp_path):
     assert "99 GB/s" in page.read_text()
 
 
-@pytest.mark.parametrize(
-    "text, says",
-    [
-        ("<!-- generated: pie -->\n<!-- end -->\n", "nothing is called pie"),
-        ("<!-- generated: variants gemm | m=1,n=1,k=1 -->\n<!-- end -->\n", "has no row of gemm m=1,n=1,k=1"),
-        ("<!-- generated: ceilings -->\n", "has no <!-- end -->"),
-    ],
-)
+@pytest.mark.parametrize("text, says", [
+    ("<!-- generated: pie -->\n<!-- end -->\n", "nothing is called pie"),
+    ("<!-- generated: variants gemm | m=1,n=1,k=1 -->\n<!-- end -->\n", "has no row of gemm m=1,n=1,k=1"),
+    ("<!-- generated: ceilings -->\n", "has no <!-- end -->"),
+])
 def test_a_block_that_cannot_be_made_is_refused(tmp_path, text, says):
     page = tmp_path / "page.md"
     page.write_text(text)

@@ -47,14 +47,11 @@ def corruption(*arguments):
 
 
 @needs_program
-@pytest.mark.parametrize(
-    "rows, plotly, says",
-    [
-        (0, "", "the sweep has no rows"),
-        (1, "nowhere/plotly.min.js", "nowhere/plotly.min.js: cannot be read"),
-        (1, __file__, "is not plotly.min.js"),
-    ],
-)
+@pytest.mark.parametrize("rows, plotly, says", [
+    (0, "", "the sweep has no rows"),
+    (1, "nowhere/plotly.min.js", "nowhere/plotly.min.js: cannot be read"),
+    (1, __file__, "is not plotly.min.js"),
+])
 def test_roofline_refuses_and_writes_nothing(rows, plotly, says, tmp_path):
     lines = (RECORDED / "sweep.csv").read_text().splitlines(keepends=True)
     (tmp_path / "sweep.csv").write_text("".join(lines[: rows + 1]))
@@ -145,30 +142,21 @@ def test_plots_refuse_damaged_runs_in_a_line(file, change, says, tmp_path):
     assert not (tmp_path / "roofline.png").exists()
 
 
-@pytest.mark.parametrize("python, more, says", [
-    (["-S"], [], "plot_roofline.py: error: No module named 'matplotlib'; .venv/bin/python3 has it"),  # -S: without site-packages
-    ([], ["--out", "nowhere/p.png"], "there is no folder"),
-])
-def test_plots_say_what_they_need(python, more, says, tmp_path):
-    result = subprocess.run([sys.executable, *python, ROOT / "reports/plots/plot_roofline.py", RECORDED, *more], capture_output=True, text=True, cwd=tmp_path)
+def test_plots_say_what_they_need(tmp_path):
+    result = subprocess.run([sys.executable, "-S", ROOT / "reports/plots/plot_roofline.py", RECORDED], capture_output=True, text=True, cwd=tmp_path)
+    says = "plot_roofline.py: error: No module named 'matplotlib'; .venv/bin/python3 has it"  # -S: without site-packages
     assert result.returncode == 2 and says in result.stderr and "Traceback" not in result.stderr
 
 
-@pytest.mark.parametrize(
-    "out, says",
-    [
-        ("nowhere/c.png", "there is no folder"),
-        ("x" * 250 + ".png", "cannot be written: File name too long"),
-        ("c.txt", "none of .png, .svg, .pdf"),
-        ("folder.png", "is a folder"),
-        ("c.png", "--noisefloor"),
-    ],
-)
+@pytest.mark.parametrize("out, says", [
+    ("x" * 250 + ".png", "cannot be written: File name too long"),
+    ("c.txt", "none of .png, .svg, .pdf"),
+    ("c.png", "--noisefloor"),
+])
 def test_corruption_refuses_before_it_draws(tmp_path, out, says):
-    (tmp_path / "folder.png").mkdir()
     refused = corruption("--noisefloor", tmp_path / "none", "--out", tmp_path / out)
     assert refused.returncode == 2 and says in refused.stderr, refused.stderr
-    assert [file.name for file in tmp_path.iterdir()] == ["folder.png"]
+    assert not any(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("digits", ["2", "5", "-4"])

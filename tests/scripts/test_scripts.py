@@ -21,18 +21,15 @@ def test_help_of_a_bundle_is_the_header(tmp_path):
     assert result.returncode == 0 and result.stdout.startswith("usage: ") and "set -euo" not in result.stdout, result.stderr
 
 
-@pytest.mark.parametrize(
-    "command, says",
-    [
-        (["setup", "--chek"], "unknown argument '--chek'"),
-        (["test", "--gpus"], "unknown argument '--gpus'"),
-        (["test", "--filter"], "--filter needs"),
-        (["../tools/fuzz", "--seconds", "0"], "--seconds needs a whole number"),
-        (["../tools/fuzz", "problem_txt"], "there is no target 'problem_txt'"),
-        (["bundle", "--output"], "--output needs"),
-        (["wheel", "--architectures"], "--architectures needs"),
-    ],
-)
+@pytest.mark.parametrize("command, says", [
+    (["setup", "--chek"], "unknown argument '--chek'"),
+    (["test", "--gpus"], "unknown argument '--gpus'"),
+    (["test", "--filter"], "--filter needs"),
+    (["../tools/fuzz", "--seconds", "0"], "--seconds needs a whole number"),
+    (["../tools/fuzz", "problem_txt"], "there is no target 'problem_txt'"),
+    (["bundle", "--output"], "--output needs"),
+    (["wheel", "--architectures"], "--architectures needs"),
+])
 def test_wrong_arguments_are_named(command, says):
     result = run(SCRIPTS / command[0], *command[1:])
     assert result.returncode == 2
@@ -53,19 +50,16 @@ GPU_TESTS = """#!/usr/bin/env bash
 """
 
 
-@pytest.mark.parametrize(
-    "filter, gpu, selection, gpu_filter",
-    [
-        ("", True, "", ""),
-        ("groupnorm", True, "-R groupnorm", ""),
-        ("attention", True, "-R (attention)|^gpu_tests$", "attention"),
-        ("gpu_tests", True, "-R gpu_tests", ""),
-        ("^gpu_|Own", True, "-R ^gpu_|Own", ""),  # the whole of gpu_tests is asked for
-        ("groupnorm", False, "-R groupnorm", ""),
-        ("attention", False, None, None),
-        ("nothing", True, None, None),
-    ],
-)
+@pytest.mark.parametrize("filter, gpu, selection, gpu_filter", [
+    ("", True, "", ""),
+    ("groupnorm", True, "-R groupnorm", ""),
+    ("attention", True, "-R (attention)|^gpu_tests$", "attention"),
+    ("gpu_tests", True, "-R gpu_tests", ""),
+    ("^gpu_|Own", True, "-R ^gpu_|Own", ""),  # the whole of gpu_tests is asked for
+    ("groupnorm", False, "-R groupnorm", ""),
+    ("attention", False, None, None),
+    ("nothing", True, None, None),
+])
 def test_a_filter_chooses_tests(tmp_path, filter, gpu, selection, gpu_filter):
     ctest = executable(tmp_path / "ctest", CTEST)
     (tmp_path / "bin").mkdir()
@@ -97,16 +91,13 @@ setup() { :; }; build() { :; }; export_cuda_library_path() { :; }; choose_preset
 """
 
 
-@pytest.mark.parametrize(
-    "arguments, asked",
-    [
-        ([], "digits --out {root}/samples/digits.png --count 100"),
-        (["--seed", "3"], "digits --seed 3 --out {root}/samples/digits.png --count 100"),
-        (["--video"], "moving-digits --out {root}/samples/moving-digits.png --count 20 --zoom 4 --gif {root}/samples/moving-digits.gif"),
-        (["--video", "--count", "3", "--out", "v.png"], "moving-digits --count 3 --out v.png --zoom 4"),
-        (["adm64", "--weights", "w", "--out", "a.png"], "adm64 --weights w --out a.png"),
-    ],
-)
+@pytest.mark.parametrize("arguments, asked", [
+    ([], "digits --out {root}/samples/digits.png --count 100"),
+    (["--seed", "3"], "digits --seed 3 --out {root}/samples/digits.png --count 100"),
+    (["--video"], "moving-digits --out {root}/samples/moving-digits.png --count 20 --zoom 4 --gif {root}/samples/moving-digits.gif"),
+    (["--video", "--count", "3", "--out", "v.png"], "moving-digits --count 3 --out v.png --zoom 4"),
+    (["adm64", "--weights", "w", "--out", "a.png"], "adm64 --weights w --out a.png"),
+])
 def test_a_sample_is_asked_for(tmp_path, arguments, asked):
     (tmp_path / "scripts").mkdir()
     (tmp_path / "build" / "host" / "bin").mkdir(parents=True)

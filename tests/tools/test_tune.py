@@ -28,15 +28,21 @@ def timing(row, source="GPU,132,abc", extra=""):
     return f'{source},"{problem}{extra}",bf16,ptx_sm90a,"{plan}",' + ",".join(values[10:])
 
 
-def table(folder, *rows, problems=PROBLEMS, header=HEADER):
-    """What the script says and the rows of the table that it writes; rows are of timing()."""
+def written(op, folder, problems, lines, *arguments, header=HEADER):
+    """What the script of an op says, its table's text, and the rows in it."""
     (folder / "problems.csv").write_text(problems)
-    (folder / "timings.csv").write_text("\n".join([header, *(row if row.startswith("GPU") else timing(row) for row in rows)]) + "\n")
+    (folder / "timings.csv").write_text("\n".join([header, *lines]) + "\n")
     out = folder / "table.cpp"
-    result = subprocess.run([sys.executable, ROOT / "kernels/groupnorm/write_table.py", folder / "timings.csv", "--problems", folder / "problems.csv",
-                             "--out", out], capture_output=True, text=True, timeout=60)
+    result = subprocess.run([sys.executable, ROOT / f"kernels/{op}/write_table.py", folder / "timings.csv", "--problems", folder / "problems.csv", "--out", out,
+                             *arguments], capture_output=True, text=True, timeout=60)
     text = out.read_text() if out.exists() else ""
-    return result, [tuple(map(int, row.split(", "))) for row in re.findall(r"^    \{([0-9, ]+)\},$", text, re.M)]
+    return result, text, re.findall(r"^    \{([0-9, ]+)\},$", text, re.M)
+
+
+def table(folder, *rows):
+    """What groupnorm's script says and the rows of the table that it writes; rows are of timing()."""
+    result, _, found = written("groupnorm", folder, PROBLEMS, [row if row.startswith("GPU") else timing(row) for row in rows])
+    return result, [tuple(map(int, row.split(", "))) for row in found]
 
 
 ESTIMATE = "1,64,128,32,silu,0,2,1,64,0,1,10,20"
@@ -120,16 +126,11 @@ CUT = "rows={},columns=96,pingpong=0,multicast=1,splits={}"
      ["1, 8, 8, 64, 64, 3, 1, 1, 0, 0, 0, 128, 96, 0, 1, 2", "1, 8, 8, 64, 64, 1, 1, 0, 0, 0, 0, 128, 96, 0, 1, 2"]),
 ])
 def test_schedules_of_products_become_a_table_that_compiles(tmp_path, op, network, timed, rows):
-    (tmp_path / "problems.csv").write_text(network)
     lines = [f'GPU,132,abc,"{problem}",bf16,{variant},"{CUT.format(64 * splits, splits)}",{2 - splits},{12 - splits},{22 - splits}'
              for problem, variant in timed for splits in (1, 2)]
-    (tmp_path / "timings.csv").write_text("\n".join([HEADER, *lines]) + "\n")
-    out = tmp_path / "table.cpp"
-    result = subprocess.run([sys.executable, ROOT / f"kernels/{op}/write_table.py", tmp_path / "timings.csv", "--problems", tmp_path / "problems.csv",
-                             "--out", out], capture_output=True, text=True, timeout=60)
-    assert result.returncode == 0, result.stderr
-    assert re.findall(r"^    \{([0-9, ]+)\},$", out.read_text(), re.M) == rows
-    compiled = subprocess.run(["c++", "-std=c++20", "-fsyntax-only", f"-I{ROOT}", out], capture_output=True, text=True, timeout=60)
+    result, _, found = written(op, tmp_path, network, lines)
+    assert result.returncode == 0 and found == rows, result.stderr
+    compiled = subprocess.run(["c++", "-std=c++20", "-fsyntax-only", f"-I{ROOT}", tmp_path / "table.cpp"], capture_output=True, text=True, timeout=60)
     assert compiled.returncode == 0, compiled.stderr
 
 
@@ -138,37 +139,33 @@ FIRST, SECOND = "64, 128, 256, 0, 0, 0, 128, {}, 0, 1, 2, 1", "64, 128, 512, 0, 
 
 def schedules_written(folder, problem, *arguments, gpu="GPU", sms=132, commit="abc", columns=96, best=2):
     """Times two schedules of one problem of gemm, 1 being the estimate's: what the script says, the table's first comment, and its rows."""
-    (folder / "problems.csv").write_text("network,m,n,k,count\none,64,128,256,1\n")
     lines = [f'{gpu},{sms},{commit},"{problem}",bf16,ptx_sm90a,"rows={64 * splits},columns={columns},pingpong=0,multicast=1,splits={splits}",{2 - splits},'
              f'{11 + abs(splits - best)},{21 + abs(splits - best)}' for splits in (1, 2)]
-    (folder / "timings.csv").write_text("\n".join([HEADER, *lines]) + "\n")
-    result = write_gemm_table(folder, *arguments)
-    text = (folder / "table.cpp").read_text() if (folder / "table.cpp").exists() else ""
-    about = " ".join(line.removeprefix("// ") for line in text.partition("#include")[0].splitlines())
-    return result, about, re.findall(r"^    \{([0-9, ]+)\},$", text, re.M)
+    result, text, rows = written("gemm", folder, "network,m,n,k,count\none,64,128,256,1\n", lines, *arguments)
+    return result, " ".join(line.removeprefix("// ") for line in text.partition("#include")[0].splitlines()), rows
 
 
 def test_rows_of_shapes_that_were_not_timed_are_kept_where_asked(tmp_path):
-    def written(*arguments, **others):
+    def again(*arguments, **others):
         return schedules_written(tmp_path, *arguments, **others)
 
     gpu = "GPU of " + "a-long-name-" * 12 + "end"  # which no line of the comment may break
-    assert written("m=64,n=128,k=256", gpu=gpu)[0].returncode == 0
-    result, about, rows = written("m=64,n=128,k=512", "--keep", commit="def", columns=32)
+    assert again("m=64,n=128,k=256", gpu=gpu)[0].returncode == 0
+    result, about, rows = again("m=64,n=128,k=512", "--keep", commit="def", columns=32)
     assert result.returncode == 0 and "1 of 1 shapes, for 132 SMs; 1 kept" in result.stdout, result.stderr
     assert rows == [FIRST.format(96), SECOND.format(32)]
     assert "GPU, 132 SMs, commit def" in about and about.endswith(f"are of earlier timings: {gpu}, 132 SMs, commit abc.")
-    result, about, rows = written("m=64,n=128,k=256", "--keep", commit="123", columns=64)
+    result, about, rows = again("m=64,n=128,k=256", "--keep", commit="123", columns=64)
     assert rows == [FIRST.format(64), SECOND.format(32)] and about.endswith(f"timings: GPU, 132 SMs, commit def; {gpu}, 132 SMs, commit abc.")
-    result, about, rows = written("m=64,n=128,k=256", "--keep", commit="def", columns=64)
+    result, about, rows = again("m=64,n=128,k=256", "--keep", commit="def", columns=64)
     assert about.endswith(f"timings: GPU, 132 SMs, commit 123; GPU, 132 SMs, commit def; {gpu}, 132 SMs, commit abc.")  # each once
-    result, _, kept = written("m=64,n=128,k=256", "--keep", sms=78)
+    result, _, kept = again("m=64,n=128,k=256", "--keep", sms=78)
     assert result.returncode == 2 and "is of a GPU with 132 SMs" in result.stderr and kept == rows
-    result, _, rows = written("m=64,n=128,k=256", "--keep", best=1)  # nothing is better: the old row does not stay
+    result, _, rows = again("m=64,n=128,k=256", "--keep", best=1)  # nothing is better: the old row does not stay
     assert result.returncode == 0 and rows == [SECOND.format(32)], result.stderr
-    result, _, kept = written("m=64,n=128,k=512", "--keep", best=1)
+    result, _, kept = again("m=64,n=128,k=512", "--keep", best=1)
     assert result.returncode == 2 and "timed now or before" in result.stderr and kept == rows
-    assert written("m=64,n=128,k=512", columns=64)[2] == [SECOND.format(64)]  # without --keep
+    assert again("m=64,n=128,k=512", columns=64)[2] == [SECOND.format(64)]  # without --keep
 
 
 ROW = "    {" + FIRST.format(96) + "},\n"
@@ -191,19 +188,12 @@ def test_a_damaged_table_is_refused_and_stays(tmp_path, old, new):
 
 @pytest.mark.parametrize("asked, taken", [((9, 1), True), ((1, 9), False), ((0, 0), False), (("", ""), False)])
 def test_kinds_weigh_as_graphs_ask_for_them_and_one_at_least(tmp_path, asked, taken):
-    (tmp_path / "problems.csv").write_text("network,m,n,k,count\none,1,8,8,1\n")
     times = (("m=64,n=128,k=256", (10, 9)), ("m=64,n=128,k=256,bias=0", (10, 12)))
     lines = [f'GPU,132,abc,"{problem}",bf16,ptx_sm90a,"{CUT.format(64 * splits, splits)}",{2 - splits},{us[splits - 1]},{us[splits - 1]},{count}'
              for (problem, us), count in zip(times, asked) for splits in (1, 2)]
-    (tmp_path / "timings.csv").write_text("\n".join([HEADER + ",asked", *lines]) + "\n")
-    result = write_gemm_table(tmp_path)
+    result, _, _ = written("gemm", tmp_path, "network,m,n,k,count\none,1,8,8,1\n", lines, header=HEADER + ",asked")
     assert (result.returncode == 0) == taken == (tmp_path / "table.cpp").exists(), result.stderr
     assert taken or "nothing is written" in result.stderr
-
-
-def write_gemm_table(folder, *arguments):
-    return subprocess.run([sys.executable, ROOT / "kernels/gemm/write_table.py", folder / "timings.csv", "--problems", folder / "problems.csv",
-                           "--out", folder / "table.cpp", *arguments], capture_output=True, text=True, timeout=60)
 
 
 @pytest.mark.parametrize("arguments, code, message", [
@@ -230,13 +220,9 @@ def test_script_needs_a_gpu_that_runs_the_kernel(tmp_path):
 
 
 def test_times_of_a_variant_without_a_table_are_passed_over(tmp_path):
-    (tmp_path / "problems.csv").write_text("network,batch,heads,seq_q,seq_kv,dim,count\none,1,1,256,256,64,1\none,1,1,256,256,512,1\n")
     cut = '"rows=128,keys=128,blocks=1,turns={},splits=1"'
     lines = [f'GPU,132,abc,"batch=1,heads=1,seq_q=256,seq_kv=256,dim={dim}",bf16,{variant},{choice},{estimated},{9 + estimated},{19 + estimated}'
              for dim, variant, choice, estimated in ((64, "ptx_sm90a", cut.format(1), 1), (64, "ptx_sm90a", cut.format(0), 0),
                                                      (512, "ptx_sm90a_wide", '"splits=1"', 1), (512, "ptx_sm90a_wide", '"splits=2"', 0))]
-    (tmp_path / "timings.csv").write_text("\n".join([HEADER, *lines]) + "\n")
-    result = subprocess.run([sys.executable, ROOT / "kernels/attention/write_table.py", tmp_path / "timings.csv", "--problems", tmp_path / "problems.csv",
-                             "--out", tmp_path / "table.cpp"], capture_output=True, text=True, timeout=60)
-    assert result.returncode == 0, result.stderr
-    assert re.findall(r"^    \{([0-9, ]+)\},$", (tmp_path / "table.cpp").read_text(), re.M) == ["1, 1, 256, 256, 64, 128, 128, 1, 0, 1"]
+    result, _, rows = written("attention", tmp_path, "network,batch,heads,seq_q,seq_kv,dim,count\none,1,1,256,256,64,1\none,1,1,256,256,512,1\n", lines)
+    assert result.returncode == 0 and rows == ["1, 1, 256, 256, 64, 128, 128, 1, 0, 1"], result.stderr
