@@ -2,7 +2,6 @@
 networks with random ones where there is a GPU. The reference runs in double (digits) or in fp32 without TF32. `-rP` shows the numbers."""
 
 import math
-import os
 import subprocess
 
 import pytest

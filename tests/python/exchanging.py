@@ -30,10 +30,23 @@ class Api(ctypes.Structure):
                 ("managed", GiveManaged), ("object", ctypes.c_void_p), ("borrowed", GiveBorrowed), ("current_stream", ctypes.c_void_p)]
 
 
+class Wrapped:
+    """An array that has DLPack and nothing else."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **arguments):
+        return self.array.__dlpack__(**arguments)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
 def make_type(major=1, borrows=True, fails=False, read_only=False):
     """A new type around a NumPy array. `asked` of its objects lists how each was read."""
 
-    class Exchanging:
+    class Exchanging(Wrapped):
         def __init__(self, array):
             self.array, self.asked = array, []
             self.extents = (ctypes.c_int64 * array.ndim)(*array.shape)
@@ -46,10 +59,7 @@ def make_type(major=1, borrows=True, fails=False, read_only=False):
 
         def __dlpack__(self, **arguments):
             self.asked.append("__dlpack__")
-            return self.array.__dlpack__(**arguments)
-
-        def __dlpack_device__(self):
-            return self.array.__dlpack_device__()
+            return super().__dlpack__(**arguments)
 
     def refuse(one, how):
         one.asked.append(how)

@@ -17,6 +17,10 @@ def reference(op, values, dtype, inputs):
     return [np.reshape(elements, shape) for _, shape, elements in _core.reference(op, values, dtype, inputs)]
 
 
+def as_tuple(result):
+    return result if isinstance(result, tuple) else (result,)
+
+
 def drawn(field, random, before):
     """Integers are small, and often a multiple of one before: groups divide channels, keys are as many as queries."""
     if field["choices"]:

@@ -3,6 +3,7 @@
 import noisefloor
 import noisefloor.torch
 import torch
+from random_calls import as_tuple
 
 # Ops of which some variants need scratch memory, lay weights out anew or have several outputs: shapes by name, the first each stream's own; fields.
 PROBLEMS = [
@@ -14,10 +15,6 @@ PROBLEMS = [
     ("conv2d", {"x": (2, 16, 16, 64), "w": (64, 3, 3, 64), "bias": (64,)}, {"upsample": True}),
     ("timestep_embedding", {"t": (4,), "w1": (640, 320), "b1": (640,), "w2": (640, 640), "b2": (640,)}, {}),
 ]
-
-
-def as_tuple(result):
-    return result if isinstance(result, tuple) else (result,)
 
 
 def variants_of(op, first, rest, fields):

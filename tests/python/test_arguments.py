@@ -15,6 +15,7 @@ import noisefloor
 import numpy as np
 import pytest
 import random_calls
+from exchanging import Wrapped
 from noisefloor import _signatures, ops
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -182,16 +183,6 @@ def test_bf16_of_numpy_is_that_of_ml_dtypes():
 
 
 def test_anything_with_dlpack():
-    class Wrapped:
-        def __init__(self, array):
-            self.array = array
-
-        def __dlpack__(self, **arguments):
-            return self.array.__dlpack__(**arguments)
-
-        def __dlpack_device__(self):
-            return self.array.__dlpack_device__()
-
     a = np.ones((3, 4), np.float32)
     out = zeros(3, 3)
     assert ops.gemm(Wrapped(a), memoryview(a), out=out) is out and (out == 4).all()

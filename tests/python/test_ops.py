@@ -33,8 +33,7 @@ def test_an_op_is_right(op, dtype, seed):
 
 def hold_to_the_reference(op, dtype, values, inputs, fields):
     before = {name: tensor.copy() for name, tensor in inputs.items()}
-    results = getattr(noisefloor.ops, op)(**inputs, **fields, dtype=dtype)
-    results = results if isinstance(results, tuple) else (results,)
+    results = random_calls.as_tuple(getattr(noisefloor.ops, op)(**inputs, **fields, dtype=dtype))
     outputs, tolerance = tolerance_of(op, inputs, fields, dtype)
     assert [(name, str(result.dtype)) for (name, _, _), result in zip(outputs, results)] == [
         (name, np.dtype(random_calls.DTYPES[its]).name) for name, _, its in outputs]

@@ -7,6 +7,7 @@ import noisefloor
 import numpy as np
 import pytest
 import random_calls
+from exchanging import Wrapped
 from noisefloor import _core, _signatures, ops
 
 random = np.random.default_rng(1)
@@ -19,10 +20,6 @@ def normal(*shape, dtype=np.float32):
 X, W, BIAS = normal(2, 6, 5, 8), normal(16, 3, 3, 8), normal(16)
 
 
-def outputs(result):
-    return result if isinstance(result, tuple) else (result,)
-
-
 @pytest.mark.parametrize("dtype", random_calls.DTYPES)
 @pytest.mark.parametrize("op", random_calls.OPS)
 def test_a_handle_gives_what_the_op_gives(op, dtype):
@@ -31,11 +28,11 @@ def test_a_handle_gives_what_the_op_gives(op, dtype):
         first = next(iter(inputs))
         if len(inputs) == 1:
             continue  # nothing to keep
-        wanted = outputs(getattr(ops, op)(**inputs, **fields, dtype=dtype))
+        wanted = random_calls.as_tuple(getattr(ops, op)(**inputs, **fields, dtype=dtype))
         handle = noisefloor.prepare(op, **{**inputs, first: inputs[first].shape}, **fields, dtype=dtype)
         assert (handle.op, handle.variant, handle.dtype, handle.open) == (op, "host", dtype, (first,))
         for _ in range(2):
-            for one, right in zip(outputs(handle(inputs[first])), wanted, strict=True):
+            for one, right in zip(random_calls.as_tuple(handle(inputs[first])), wanted, strict=True):
                 assert np.array_equal(one, right, equal_nan=True)
 
 
@@ -52,10 +49,10 @@ def test_packed_weights_do_not_follow_the_images(op):
         fields = {name: value for name, value in fields.items() if _signatures.signature(op).fields[name]["default"] is not None}
         handle = noisefloor.prepare(op, **{**inputs, "x": small.shape}, **fields)
         try:
-            wanted = outputs(getattr(ops, op)(**{**inputs, "x": large}, **fields))
+            wanted = random_calls.as_tuple(getattr(ops, op)(**{**inputs, "x": large}, **fields))
         except ValueError:
             continue  # not every extent is a problem of the op
-        assert handle.memory is not None and all(np.array_equal(*pair) for pair in zip(outputs(handle(large)), wanted, strict=True))
+        assert handle.memory is not None and all(np.array_equal(*pair) for pair in zip(random_calls.as_tuple(handle(large)), wanted, strict=True))
         tried += 1
     assert tried > 2
 
@@ -125,19 +122,9 @@ def test_an_output_in_the_handles_memory_is_refused():
 
 
 def test_weights_of_a_framework_that_makes_no_tensors():
-    class Weights:
-        def __init__(self, array):
-            self.array = array
-
-        def __dlpack__(self, **arguments):
-            return self.array.__dlpack__(**arguments)
-
-        def __dlpack_device__(self):
-            return self.array.__dlpack_device__()
-
-    with pytest.raises(TypeError, match="cannot make a tensor as 'test_prepare' has them; give the first of the weights as a tensor of NumPy"):
-        noisefloor.prepare("conv2d", X.shape, Weights(W), BIAS)
-    assert np.array_equal(noisefloor.prepare("conv2d", X.shape, W, Weights(BIAS)).memory, noisefloor.prepare("conv2d", X.shape, W, BIAS).memory)
+    with pytest.raises(TypeError, match="cannot make a tensor as 'exchanging' has them; give the first of the weights as a tensor of NumPy"):
+        noisefloor.prepare("conv2d", X.shape, Wrapped(W), BIAS)
+    assert np.array_equal(noisefloor.prepare("conv2d", X.shape, W, Wrapped(BIAS)).memory, noisefloor.prepare("conv2d", X.shape, W, BIAS).memory)
 
 
 def test_memory_of_another_layout_is_refused():

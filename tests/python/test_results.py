@@ -128,25 +128,22 @@ def test_what_a_run_lacks_or_has_beside(tmp_path):
     assert len(empty) == 0 and "0 rows" in empty._repr_html_()
 
 
-@pytest.mark.parametrize(
-    "text, ceilings, says",
-    [
-        ("op,variant\n", None, "sweep.csv: has no column kind, dtype, problem, status, device, time_cold_us"),
-        ("", None, "sweep.csv: cannot be read"),
-        (HEADER.replace("mine", "op") + ROW, None, "a column is there twice"),
-        (HEADER + ROW + "gemm,ptx\n", None, "line 3 has 2 fields, not 11"),
-        *((HEADER + ROW.replace("1.5", wrong), None, f"column time_cold_us: '{wrong}' is not a number above 0") for wrong in ("fast", "inf", "1_000", "-5", "0", "1e999")),
-        *((HEADER + ROW.replace("32", wrong), None, f"column registers: '{wrong}' is not a whole number") for wrong in ("3.5", "1e300", "-32")),
-        (HEADER.replace("registers", "buffer_slots") + ROW.replace("32", "0"), None, "column buffer_slots: '0' is not a number from 1"),
-        (HEADER.replace("registers", "waited_pct") + ROW.replace("32", "101"), None, "column waited_pct: '101' is not a percentage from 0 to 100"),
-        (HEADER + ROW.replace("1.5", ""), None, "column time_cold_us: blank, but status is ok"),
-        (HEADER + ROW.replace("x", "x" * 200_000), None, "sweep.csv: cannot be read: field larger than field limit"),
-        (HEADER + ROW + ROW, None, "the row gemm m=1,n=2 bf16 ptx is there twice"),
-        (HEADER + ROW, "name,value,unit\nl2,1,GB/s\nl2,2,GB/s\n", "a ceiling is there twice"),
-        (HEADER + ROW, "name,value\n", "ceilings.csv: has no column unit"),
-        *((HEADER + ROW, f"name,value,unit\nl2,{wrong},GB/s\n", "column value: '") for wrong in ("-1", "", "much")),
-    ],
-)
+@pytest.mark.parametrize("text, ceilings, says", [
+    ("op,variant\n", None, "sweep.csv: has no column kind, dtype, problem, status, device, time_cold_us"),
+    ("", None, "sweep.csv: cannot be read"),
+    (HEADER.replace("mine", "op") + ROW, None, "a column is there twice"),
+    (HEADER + ROW + "gemm,ptx\n", None, "line 3 has 2 fields, not 11"),
+    *((HEADER + ROW.replace("1.5", wrong), None, f"column time_cold_us: '{wrong}' is not a number above 0") for wrong in ("fast", "inf", "1_000", "-5", "0", "1e999")),
+    *((HEADER + ROW.replace("32", wrong), None, f"column registers: '{wrong}' is not a whole number") for wrong in ("3.5", "1e300", "-32")),
+    (HEADER.replace("registers", "buffer_slots") + ROW.replace("32", "0"), None, "column buffer_slots: '0' is not a number from 1"),
+    (HEADER.replace("registers", "waited_pct") + ROW.replace("32", "101"), None, "column waited_pct: '101' is not a percentage from 0 to 100"),
+    (HEADER + ROW.replace("1.5", ""), None, "column time_cold_us: blank, but status is ok"),
+    (HEADER + ROW.replace("x", "x" * 200_000), None, "sweep.csv: cannot be read: field larger than field limit"),
+    (HEADER + ROW + ROW, None, "the row gemm m=1,n=2 bf16 ptx is there twice"),
+    (HEADER + ROW, "name,value,unit\nl2,1,GB/s\nl2,2,GB/s\n", "a ceiling is there twice"),
+    (HEADER + ROW, "name,value\n", "ceilings.csv: has no column unit"),
+    *((HEADER + ROW, f"name,value,unit\nl2,{wrong},GB/s\n", "column value: '") for wrong in ("-1", "", "much")),
+])
 def test_damaged_files_are_named(tmp_path, text, ceilings, says):
     with pytest.raises(ValueError, match=re.escape(says)):
         noisefloor.load(write(tmp_path / "r", text, ceilings))
