@@ -5,6 +5,7 @@ import sys
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -88,6 +89,37 @@ def test_rows_are_taken_evenly_over_their_times():
     assert list(tool.evenly(rows, 4)["time_cold_us"]) == [20, 40, 60, 80]
     with pytest.raises(tool.Refused, match="80 rows"):
         tool.evenly(rows, 81)
+
+
+def test_rows_are_timed_again_by_another_loop(monkeypatch, tmp_path):
+    """With PyTorch's cases on the CPU, and clocks that are known."""
+    torch = pytest.importorskip("torch")
+    from baselines.pytorch import worker
+
+    times = iter([(30.0, 30.5), (30.0, 40.0)])
+
+    class Loop:
+        def __init__(self, *_):
+            pass
+
+        def times(self, launch):
+            [y] = launch()
+            assert y.shape == (3, 8)
+            return next(times)
+
+    tensors = [{"name": name, "shape": [3, 8], "dtype": "fp32", "role": role} for name, role in (("x", "in"), ("y", "out"))]
+    record = {"op": "layernorm", "problem": "rows=3,channels=8", "fields": {"channels": 8, "images": 1, "eps": 1e-5}, "dtypes": {"fp32": {}}, "filled": {},
+              "normal": {"x": [0, 1]}, "tensors": tensors}
+    with open(tmp_path / "sweep.csv", "w", newline="") as file:
+        writer = csv.DictWriter(file, ROW)
+        writer.writeheader()
+        writer.writerows(ROW | {"op": record["op"], "problem": record["problem"], "dtype": dtype, "variant": "torch_eager", "time_cold_us": us} for dtype, us in (("fp32", 30), ("bf16", 31)))
+    monkeypatch.setattr(worker, "open_device", lambda _: torch.device("cpu"))
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+    monkeypatch.setattr(tool, "Loop", Loop)
+    monkeypatch.setattr(tool, "problem_records", lambda _: {(record["op"], record["problem"]): record})
+    options = SimpleNamespace(run=tmp_path, most=2, device=0, flush="read")
+    assert tool.against_a_loop(options) == [True, False]
 
 
 def test_most_has_a_range(monkeypatch, capsys):
