@@ -140,6 +140,23 @@ def test_another_split_or_selection_is_another_folder(site):
         assert result.returncode == 2 and calls == [] and "is split into 2 arguments: '--ops' 'gemm'" in result.stderr
 
 
+@pytest.mark.parametrize("arguments", [(), ("--ops", "gemm", "--filter", "it's")])
+def test_a_folder_of_the_version_before_goes_on(site, arguments):
+    site.submit("--array-size", "2", "--", *arguments)
+    (site.out / "gpu/split").write_text("2\n" + subprocess.run(["bash", "-c", "printf '%q ' \"$@\"", "", *arguments], capture_output=True, text=True).stdout + "\n")
+    assert site.submit("--", *arguments)[0].returncode == 0
+    (site.out / "gpu/split").write_text("2\n--ops conv2d \n")
+    assert site.submit("--", *arguments)[0].returncode == 2
+
+
+def test_an_answer_that_is_no_job_and_a_job_that_is_none_are_refused(site):
+    executable(site.bin / "sbatch", "#!/bin/sh\necho maybe later\n")
+    result, _ = site.submit("--array-size", "2")
+    assert result.returncode == 2 and "sbatch answered 'maybe later'" in result.stderr and "merge" not in result.stderr
+    result = site.run(site.tree / "scripts/slurm-sweep", "--job", "shrad", site.program, site.out / "gpu", "2")
+    assert result.returncode == 2 and "'shrad'" in result.stderr
+
+
 def test_a_dry_run_submits_nothing(site):
     result, calls = site.submit("--gpus", "h200", "--array-size", "2", "--dry-run", "--", "--networks", "all", PATH=os.environ["PATH"])
     assert result.returncode == 0 and calls == []
