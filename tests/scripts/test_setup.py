@@ -1,8 +1,10 @@
 """scripts/setup: which Python packages it installs for what, and where, with stand-ins for pip and for what is installed."""
 
 import os
+import shlex
 import shutil
 import subprocess
+import sys
 
 import pytest
 
@@ -128,6 +130,23 @@ def test_another_python_gets_its_packages_anew(clone):
     assert clone.setup("--sweep").returncode == 0
     clone.program(".venv/bin/python3", PYTHON.replace("|| exit 0", '|| { echo 3 99; exit 0; }'))
     assert len(clone.setup("--sweep").calls) == 1 and clone.setup("--sweep").calls == []
+
+
+def test_a_stamp_is_believed_where_the_packages_are(clone):
+    def python(*options):
+        clone.program(".venv/bin/python3", PYTHON.replace("|| exit 0", f'|| exec {shlex.join([sys.executable, *options])} "$@"'))
+
+    python()
+    (clone.folder / "scripts/requirements-cuda.txt").write_text("")
+    wanted = clone.folder / "scripts/requirements-sweep.txt"
+    wanted.write_text("no-such-package==1\n")
+    result = clone.setup("--sweep")  # pip ends well and has installed nothing there
+    assert result.returncode == 3 and ".venv lacks some of no-such-package" in result.stderr
+    assert clone.setup("--sweep", "--check").returncode == 1
+    wanted.write_text("pytest==1\n")
+    assert clone.setup("--sweep").returncode == 0 and clone.setup("--sweep", "--check").returncode == 0
+    python("-S")  # without the folder that has it
+    assert clone.setup("--sweep", "--check").returncode == 1
 
 
 @pytest.mark.parametrize("update", [0, 100])
