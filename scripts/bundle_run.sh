@@ -9,6 +9,7 @@
 #   run.sh sweep [SWEEP ARGUMENTS]  the sweep, PyTorch's rows where python3 has a PyTorch that sees the GPU, and the roofline
 #   run.sh publish measure --shards DIR  the next shards of published results (tools/publish --help)
 #   run.sh ncu | nsys CASE [OPTIONS] [-- FLAGS]   captures a case, as scripts/ncu and scripts/nsys do (--help there)
+#   run.sh libraries                where CUDA's libraries were found
 #   run.sh exec COMMAND [ARGS]      any command in this folder, with these libraries (compute-sanitizer bin/gpu_tests)
 #   run.sh ANYTHING ELSE            noisefloor ANYTHING ELSE: devices, list, run, ceilings, roofline, ...
 #
@@ -27,9 +28,16 @@ export_toolkit_library_path
 # Libraries that the loader would not find, before it says so in its own words.
 missing=$({ LC_ALL=C ldd "$here"/bin/* 2>/dev/null || true; } | sed -n 's/^[[:space:]]*\([^ ]*\) => not found.*/\1/p' | sort -u | paste -sd' ' -)
 looked="LD_LIBRARY_PATH is now ${LD_LIBRARY_PATH:-empty}; add the folder that has it, or point NOISEFLOOR_PYTHON at a Python that has PyTorch"
-[ -z "$missing" ] || [ "${1:---help}" = --help ] || die "the programs cannot start without $missing. $looked"
+[ -z "$missing" ] || [ "${1:-}" = libraries ] || [ "${1:---help}" = --help ] || die "the programs cannot start without $missing. $looked"
 case "${1:---help}" in
   -h | --help) help_from_header "$here/run.sh" ;;
+  libraries)
+    for library in libcuda.so.1 libcupti.so.13 libcublasLt.so.13 libcudnn.so.9; do
+      found=$(IFS=:; for folder in $LD_LIBRARY_PATH; do [ ! -e "$folder/$library" ] || { printf '%s\n' "$folder/$library"; break; }; done)
+      : "${found:=$(ldconfig -p 2>/dev/null | sed -n "s/^[[:space:]]*$library .*=> //p" | head -1)}"
+      printf '%-18s %s\n' "$library" "${found:-not found}"
+    done
+    [ -z "$missing" ] || die "missing: $missing. $looked" ;;
   exec)
     shift
     [ $# -gt 0 ] || die "exec needs a command"

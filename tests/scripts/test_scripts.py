@@ -21,6 +21,15 @@ def test_help_of_a_bundle_is_the_header(tmp_path):
     assert result.returncode == 0 and result.stdout.startswith("usage: ") and "set -euo" not in result.stdout, result.stderr
 
 
+def test_a_bundle_says_where_cudas_libraries_are(tmp_path):
+    (tmp_path / "scripts").symlink_to(SCRIPTS)
+    (tmp_path / "a folder").mkdir()
+    (tmp_path / "a folder/libcudnn.so.9").write_text("")
+    result = run(executable(tmp_path / "run.sh", (SCRIPTS / "bundle_run.sh").read_text()), "libraries", LD_LIBRARY_PATH=f"/nowhere:{tmp_path}/a folder")
+    lines = dict(line.split(maxsplit=1) for line in result.stdout.splitlines())
+    assert result.returncode == 0 and lines["libcudnn.so.9"] == f"{tmp_path}/a folder/libcudnn.so.9" and len(lines) == 4, result.stderr
+
+
 @pytest.mark.parametrize("command, says", [
     (["setup", "--chek"], "unknown argument '--chek'"),
     (["test", "--gpus"], "unknown argument '--gpus'"),
