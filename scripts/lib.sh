@@ -112,11 +112,16 @@ build() {
   step="configuring preset $name"
   cmake=$(find_cmake) || die "needs CMake 3.24 or newer; scripts/setup installs it"
   mkdir -p "$root/build/$name" 2>/dev/null && [ -w "$root/build/$name" ] || die "cannot write $root/build/$name"
-  # A copied or moved folder holds the old place's paths; a home may be shared between systems, whose headers and libraries are others.
-  local made=$root/build/$name/.made system
-  system="in $root on $(uname -m)$(sed -n 's/^\(ID\|VERSION_ID\)=/ /p' /etc/os-release 2>/dev/null | tr -d '"\n')" || true  # no such file
+  local cache=$root/build/$name/CMakeCache.txt made=$root/build/$name/.system system
+  # A folder that was copied or moved here holds the old place's paths.
+  if [ -f "$cache" ] && ! grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$root" "$cache"; then
+    say "build/$name was made in another place: configuring it anew"
+    rm -rf "$cache" "$root/build/${name:?}/CMakeFiles"
+  fi
+  # A home may be shared between systems, whose headers and libraries are others.
+  system="$(uname -m)$(sed -n 's/^\(ID\|VERSION_ID\)=/ /p' /etc/os-release 2>/dev/null | tr -d '"\n')" || true  # no such file
   if [ -f "$made" ] && [ "$(cat "$made")" != "$system" ]; then
-    say "build/$name was made $(cat "$made"), and this is $system: building it anew"
+    say "build/$name was made on $(cat "$made"), and this is $system: building it anew"
     find "${root:?}/build/$name" -mindepth 1 -maxdepth 1 -exec rm -rf {} +
   fi
   printf '%s\n' "$system" >"$made"

@@ -57,20 +57,32 @@ def test_what_another_system_built_is_built_anew(machine, tmp_path):
     machine.program("cmake", "#!/bin/sh\necho cmake version 3.25.1\n")
     build = tmp_path / "build" / "host"
     build.mkdir(parents=True)
-    for made, stays in ((None, True), (None, True), ("in / on another 9", False)):
+    for made, stays in ((None, True), (None, True), ("another 9", False)):
         if made:
-            (build / ".made").write_text(made + "\n")
+            (build / ".system").write_text(made + "\n")
         (build / "old.o").write_text("")
         result = machine.bash('root=$1; build host', tmp_path)
         assert result.returncode == 0 and (build / "old.o").exists() == stays, result.stderr
         assert ("another 9" in result.stderr) == (not stays)
 
 
+@pytest.mark.parametrize("home, stays", [("here", True), ("/elsewhere", False)])
+def test_what_was_made_in_another_place_is_configured_anew(machine, tmp_path, home, stays):
+    machine.program("cmake", "#!/bin/sh\necho cmake version 3.25.1\n")
+    build = tmp_path / "build" / "host"
+    (build / "CMakeFiles").mkdir(parents=True)
+    (build / "CMakeCache.txt").write_text(f"A:STRING=b\nCMAKE_HOME_DIRECTORY:INTERNAL={tmp_path if home == 'here' else home}\n")
+    (build / "old.o").write_text("")
+    result = machine.bash('root=$1; build host', tmp_path)
+    assert result.returncode == 0 and ("another place" in result.stderr) == (not stays)
+    assert [(build / name).exists() for name in ("CMakeCache.txt", "CMakeFiles", "old.o")] == [stays, stays, True]
+
+
 def test_a_system_without_a_name(machine, tmp_path):
     machine.program("cmake", "#!/bin/sh\necho cmake version 3.25.1\n")
     machine.program("sed", f'#!/bin/sh\n[ "$3" != /etc/os-release ] || exit 2\nexec {shutil.which("sed")} "$@"\n')
     result = machine.bash('root=$1; build host', tmp_path)
-    assert result.returncode == 0 and (tmp_path / "build/host/.made").read_text().strip() == f"in {tmp_path} on {os.uname().machine}", result.stderr
+    assert result.returncode == 0 and (tmp_path / "build/host/.system").read_text().strip() == os.uname().machine, result.stderr
 
 
 @pytest.mark.skipif(not shutil.which("git"), reason="needs git")
