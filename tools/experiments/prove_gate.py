@@ -26,7 +26,7 @@ from pathlib import Path
 RECORDED = Path(__file__).resolve().parents[2] / "reports" / "recorded" / "nvidia-h200" / "sweep.csv"
 KEY = "op", "dtype", "problem", "variant"
 TIMES = "time_cold_us", "time_warm_us", "time_warm_serial_us"
-COLUMNS = *KEY, "kind", "networks", "status", "device", *TIMES, "samples", "sm_clock_mhz", "warm_clock_mhz", "buffer_slots", "throttle", "load", "commit"
+COLUMNS = *KEY, "kind", "networks", "status", "device", *TIMES, "samples", "sm_clock_mhz", "warm_clock_mhz", "buffer_slots", "places", "throttle", "load", "commit"
 SAMPLES = "cold_us", "warm_us", "warm_serial_us"
 MOST_SECONDS = 1.5  # that a row took in published results
 VERDICTS = {"failure": "regressed", "skipped": "ambiguous", "": "passed"}  # JUnit does not tell an improved row from one that passed
