@@ -1,10 +1,15 @@
 """A file that a user names to be written, for all Python programs here; of noisefloor itself it is bench/commands/output_files.h."""
 
+import errno
 import os
+import re
 import shutil
 import stat
 import sys
 import tempfile
+
+
+OPEN_FILE = re.compile("/(?:dev|proc/([^/]+))/fd/([0-9]+)")
 
 
 class CannotWrite(Exception):
@@ -22,7 +27,11 @@ class OutputFile:
             except FileNotFoundError:  # or a link to what will be
                 there = None
             self.is_output = there is not None and os.path.samestat(there, os.fstat(1))
-            self.is_stream = self.is_output or there is not None and not stat.S_ISREG(there.st_mode)
+            linked = os.readlink(self.name) if os.path.islink(self.name) and not OPEN_FILE.fullmatch(self.name) else self.name  # /dev/stderr
+            open_file = OPEN_FILE.fullmatch(linked)
+            own = open_file is not None and open_file[1] in (None, "self", "thread-self", str(os.getpid()))
+            self.descriptor = 1 if self.is_output else int(open_file[2]) if own else None
+            self.is_stream = self.is_output or open_file is not None or there is not None and not stat.S_ISREG(there.st_mode)
             self.words = sys.stderr if self.is_output else sys.stdout
             self.target = os.path.realpath(self.name) if os.path.islink(self.name) else self.name
             self.look(there)
@@ -37,6 +46,8 @@ class OutputFile:
             raise self.cannot("its value is empty; give one, or leave it out")
         if self.name.endswith("/") or (there and stat.S_ISDIR(there.st_mode)):
             raise self.cannot("is a folder")
+        if self.is_stream and not there:
+            raise self.cannot("is no open file")
         if there and not os.access(self.name, os.W_OK):
             raise self.cannot("is read-only")
         if not self.is_stream:
@@ -54,7 +65,7 @@ class OutputFile:
             with tempfile.TemporaryDirectory() as folder:
                 part = os.path.join(folder, "part")
                 fill(part)
-                with open(part, "rb") as kept, open(os.dup(1) if self.is_output else self.name, "wb") as stream:
+                with open(part, "rb") as kept, open(self.name if self.descriptor is None else os.dup(self.descriptor), "wb") as stream:
                     shutil.copyfileobj(kept, stream)
             return
         part = self.partial()
@@ -64,7 +75,9 @@ class OutputFile:
                 shutil.copymode(self.target, part)
             try:
                 os.replace(part, self.target)
-            except OSError:  # mounted by itself, or another user's in /tmp: written where it is
+            except OSError as error:  # mounted by itself, or another user's in /tmp: written where it is
+                if error.errno not in (errno.EBUSY, errno.EPERM, errno.EACCES):
+                    raise
                 shutil.copyfile(part, self.target)
         finally:
             if os.path.exists(part):

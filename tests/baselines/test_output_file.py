@@ -1,5 +1,6 @@
 """The files that Python programs write where a user says: links, pipes, open files, and what is refused before the work."""
 
+import errno
 import os
 import stat
 import subprocess
@@ -73,6 +74,32 @@ def test_pipes_and_devices_are_written_as_they_are(tmp_path):
         result = subprocess.run([sys.executable, "-c", program], cwd=ROOT, stderr=subprocess.PIPE, check=True, **how)
         assert result.stderr == b"words\n" and os.lstat("/dev/stdout") == device
         assert (result.stdout or (tmp_path / "log").read_bytes()) in (b"text", b"before text")
+
+
+def test_files_that_are_open_are_written_where_they_are(tmp_path):
+    for name in ("/dev/fd/{}", "/proc/self/fd/{}", f"/proc/{os.getpid()}/fd/{{}}", "link"):
+        with open(tmp_path / "log", "wb") as log:
+            os.write(log.fileno(), b"before ")
+            if name == "link":
+                (tmp_path / "link").symlink_to(f"/dev/fd/{log.fileno()}")
+                name = str(tmp_path / "link")
+            write(name.format(log.fileno()), "text")
+            os.write(log.fileno(), b" after")
+        assert (tmp_path / "log").read_text() == "before text after", name
+    with pytest.raises(CannotWrite, match="is no open file"):
+        OutputFile(f"/dev/fd/{10**6}")
+
+
+def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch):
+    (tmp_path / "f").write_text("old")
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(OSError, match="No space"):
+        write(tmp_path / "f")
+    assert (tmp_path / "f").read_text() == "old" and len(list(tmp_path.iterdir())) == 1
 
 
 def test_what_cannot_be_written_is_refused_at_once(tmp_path):
