@@ -284,11 +284,17 @@ def svg(rows: pd.DataFrame, ceilings: pd.DataFrame, theme_name: str, dtype: str)
     return text.getvalue()[text.getvalue().index("<svg"):]
 
 
+def plot_of(name: str) -> str:
+    if name in ("baselines", "totals"):
+        raise argparse.ArgumentTypeError(f"{name} was removed: it is in report.html, which noisefloor roofline RUN_DIR writes")
+    return name
+
+
 def main(argv=None) -> int:
     plt.switch_backend("Agg")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run_dir", type=Path)
-    parser.add_argument("--plot", choices=PLOTS, default="roofline")
+    parser.add_argument("--plot", choices=PLOTS, type=plot_of, default="roofline")
     parser.add_argument("--out", type=Path, help="PNG or SVG (default: RUN_DIR/PLOT.png)")
     parser.add_argument("--dtype", default="bf16")
     parser.add_argument("--theme", choices=list(STYLE["surface"]), default="light")

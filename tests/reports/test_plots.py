@@ -115,6 +115,7 @@ def test_plots_hold_the_runs_texts(kind, keep, has, lacks, tmp_path):
     ([RECORDED, "--dtype", "fp64"], "no row of dtype fp64"),
     ([RECORDED, "--out", "p.gif"], "neither .png nor .svg"),
     ([RECORDED, "--plot", "pie"], "invalid choice"),
+    ([RECORDED, "--plot", "totals"], "report.html"),
 ])
 def test_plots_refuse(arguments, says):
     result = plot(*arguments)

@@ -98,7 +98,7 @@ def test_a_run_folder_gets_its_captures_by_names_that_a_file_system_takes(captur
 
 
 @pytest.mark.parametrize("arguments, says", [
-    ([], "give a case"), (["gemm"], "'gemm' is no option and no case"), ([CASE, "--set", "full"], "behind --"), ([CASE, "--device"], "--device needs a value"),
+    ([], "give a case"), (["--filter", "gemm"], "--benchmark_filter=RE"), (["--most=3", CASE], "--most was removed"), (["gemm"], "'gemm' is no option and no case"), ([CASE, "--set", "full"], "behind --"), ([CASE, "--device"], "--device needs a value"),
     ([CASE, "--out", "/proc/nowhere"], "/proc/nowhere"), ([CASE, "--run", "/nowhere"], "is not a run folder"),
 ])
 def test_wrong_arguments_are_named(captures, arguments, says):
