@@ -32,6 +32,16 @@ bool needs_samples(const SweepRow& row) {
   return row.status == Outcome::ok || row.status == Outcome::throttled;
 }
 
+// A last line without its end is cut off: it must be one that a sweep was writing.
+void require_our_last_line(const std::filesystem::path& samples) {
+  if (!std::filesystem::exists(samples)) return;
+  constexpr std::string_view kBeginning = "{\"op\":\"";
+  const std::string text = read_whole_file(samples);
+  const auto last = std::string_view(text).substr(text.rfind('\n') + 1);  // npos + 1 is 0
+  if (!last.starts_with(kBeginning) && !kBeginning.starts_with(last))
+    throw std::runtime_error(fmt::format("{}: its last line is no sweep's", samples.string()));
+}
+
 }  // namespace
 
 RunFolder::RunFolder(std::filesystem::path folder, const std::string& device, const std::string& commit, bool fresh)
@@ -53,11 +63,15 @@ RunFolder::RunFolder(std::filesystem::path folder, const std::string& device, co
   if (std::filesystem::exists(folder_ / kPackedSamplesFile))
     refuse(fmt::format("{}: its samples are packed ({}): it was recorded, and is not added to", folder_.string(),
                        kPackedSamplesFile));
-  if (!std::filesystem::exists(sweep_.path) && !std::filesystem::exists(samples_.path))
-    write_atomically(sweep_.path, sweep_csv_header());
+  // Of a sweep that was killed early: samples of rows that were not written are dropped.
+  const bool begins = !std::filesystem::exists(sweep_.path) || std::filesystem::file_size(sweep_.path) == 0;
   RunFiles run;
   try {
-    run = read_run(folder_, RunEnd::may_lack);
+    if (!begins)
+      run = read_run(folder_, RunEnd::may_lack);
+    else if (std::filesystem::exists(samples_.path))
+      (void)read_samples(samples_.path, RunEnd::may_lack);
+    require_our_last_line(samples_.path);
   } catch (const std::runtime_error& wrong) {
     refuse(wrong.what());
   }
@@ -67,6 +81,7 @@ RunFolder::RunFolder(std::filesystem::path folder, const std::string& device, co
     if (!same_code(row.commit, commit))
       refuse(fmt::format("{}: holds rows of commit {}, this is {}", folder_.string(), row.commit, commit));
   }
+  if (begins) write_atomically(sweep_.path, sweep_csv_header());
   keep_whole_rows(run);
   open_to_append(sweep_);
   if (std::filesystem::exists(samples_.path)) open_to_append(samples_);

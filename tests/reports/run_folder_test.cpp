@@ -283,6 +283,8 @@ TEST(RunFolder, LeavesForeignAndDamagedFilesAlone) {
       {header, "of my own\n"},
       {header + to_csv(row("naive")), line + line},
       {header + to_csv(wrong), line},
+      {header + to_csv(row("naive")), "of my own"},
+      {header + to_csv(row("naive")), line + "of my own"},
   };
   for (const auto& [sweep, samples] : folders) {
     const TemporaryFolder temporary;
@@ -292,6 +294,17 @@ TEST(RunFolder, LeavesForeignAndDamagedFilesAlone) {
     EXPECT_TRUE(said.ends_with("--fresh")) << sweep << samples << said;
     EXPECT_EQ(slurp(temporary / "sweep.csv"), sweep);
     EXPECT_EQ(slurp(temporary / "samples.jsonl"), samples);
+  }
+}
+
+TEST(RunFolder, GoesOnWithoutRowsOfASweepThatWasKilledEarly) {
+  for (const bool empty : {false, true}) {
+    const TemporaryFolder temporary;
+    if (empty) std::ofstream(temporary / "sweep.csv") << "";
+    std::ofstream(temporary / "samples.jsonl") << samples_line(row("naive"), kSamples) << "\n{\"o";
+    EXPECT_EQ(RunFolder(temporary.path(), kDevice, "abc", false).rows().size(), 0u);
+    EXPECT_EQ(slurp(temporary / "sweep.csv"), sweep_csv_header());
+    EXPECT_EQ(slurp(temporary / "samples.jsonl"), "");
   }
 }
 
