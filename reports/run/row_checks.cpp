@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 namespace noisefloor {
@@ -37,10 +39,42 @@ void require_a_warm_time(const SweepRow& row, const RowSamples& taken) {
         "columns 'time_warm_us' and 'time_warm_serial_us' are blank, but there are {} warm_us", taken.warm_us.size()));
 }
 
+// `column` must be `numerator` over `denominator`, times `unit`. Each has six digits in the file.
+void require_rate(const char* column, const Figure& is, const char* of, const Figure& numerator,
+                  const Figure& denominator, double unit) {
+  constexpr double kPrinted = 2e-5;
+  if (!is || !numerator || !denominator) return;
+  const double wanted = *numerator / *denominator * unit;
+  if (!std::isfinite(wanted) || std::abs(*is - wanted) > kPrinted * wanted)
+    throw std::runtime_error(fmt::format("column '{}' is {:.6g}, but {} is {:.6g}", column, *is, of, wanted));
+}
+
+// A ratio, its interval and the row that it was measured beside belong together.
+void require_a_whole_comparison(const char* column, const Figure& is, const Figure& low, const Figure& high,
+                                const std::string& paired_with) {
+  if (!is && !low && !high) return;
+  if (!is || !low || !high)
+    throw std::runtime_error(fmt::format("columns '{0}', '{0}_low' and '{0}_high': some are blank, some not", column));
+  if (paired_with.empty())
+    throw std::runtime_error(fmt::format("column '{}' is {}, but 'paired_with' is blank", column, *is));
+  if (*low > *is || *is > *high)
+    throw std::runtime_error(
+        fmt::format("column '{}' is {}, outside its interval, {} to {}", column, *is, *low, *high));
+}
+
 }  // namespace
 
 void check_numbers(const SweepRow& row) {
-  if (row.status == Outcome::ok && row.max_rel_error && row.tolerance && *row.max_rel_error > *row.tolerance)
+  if (row.status != Outcome::ok) return;
+  require_rate("ai", row.ai, "flops over bytes", row.flops, row.bytes, 1);
+  require_rate("gflops", row.gflops, "flops over the cold time", row.flops, row.time_cold_us, 1e-3);
+  require_rate("gbps", row.gbps, "bytes over the cold time", row.bytes, row.time_cold_us, 1e-3);
+  require_rate("pct_of_roof", row.pct_of_roof, "gflops over attainable_gflops", row.gflops, row.attainable_gflops, 100);
+  require_a_whole_comparison("speedup_cold", row.speedup_cold, row.speedup_cold_low, row.speedup_cold_high,
+                             row.paired_with);
+  require_a_whole_comparison("speedup_warm", row.speedup_warm, row.speedup_warm_low, row.speedup_warm_high,
+                             row.paired_with);
+  if (row.max_rel_error && row.tolerance && *row.max_rel_error > *row.tolerance)
     throw std::runtime_error(fmt::format("column 'max_rel_error' is {:.6g}, but status is ok and tolerance {:.6g}",
                                          *row.max_rel_error, *row.tolerance));
 }

@@ -186,6 +186,35 @@ TEST_F(RunFilesTest, NamesRowsThatContradictTheirSamples) {
   }
 }
 
+TEST_F(RunFilesTest, NamesFiguresOfARowThatContradictEachOther) {
+  using Change = void (*)(SweepRow&);
+  const std::pair<Change, const char*> cases[] = {
+      {[](SweepRow&) {}, ""},
+      {[](SweepRow& row) { row.gflops.reset(), row.attainable_gflops.reset(); }, ""},
+      {[](SweepRow& row) { row.flops = row.gflops = row.pct_of_roof = row.ai = 0; }, ""},  // copies only
+      {[](SweepRow& row) { row.gflops = 1501; }, "'gflops' is 1501, but flops over the cold time is 1500"},
+      {[](SweepRow& row) { row.gbps = 0.1; }, "'gbps' is 0.1, but"},
+      {[](SweepRow& row) { row.pct_of_roof = 90; }, "'pct_of_roof' is 90, but"},
+      {[](SweepRow& row) { row.pct_of_roof = 90, row.status = Outcome::throttled; }, ""},
+      {[](SweepRow& row) { row.ai = 1e9; }, "'ai' is 1e+09, but"},
+      {[](SweepRow& row) { row.paired_with.clear(); }, "'speedup_warm' is 1.2, but 'paired_with' is blank"},
+      {[](SweepRow& row) { row.speedup_warm_low.reset(); }, "'speedup_warm_high': some are blank"},
+      {[](SweepRow& row) { row.speedup_cold_high = 2; }, "'speedup_cold_high': some are blank"},
+      {[](SweepRow& row) { row.speedup_warm = 1.4; }, "'speedup_warm' is 1.4, outside its interval, 1.1 to 1.3"},
+  };
+  for (const auto& [change, says] : cases) {
+    SweepRow row = ok_row("naive");
+    row.flops = 3e6, row.bytes = 8, row.ai = 375000, row.gflops = 1500, row.gbps = 4e-3;
+    row.attainable_gflops = 4500, row.pct_of_roof = 100.0 / 3;  // is printed with six digits
+    row.paired_with = "tiled";
+    row.speedup_warm = 1.2, row.speedup_warm_low = 1.1, row.speedup_warm_high = 1.3;
+    change(row);
+    write("sweep.csv", sweep_csv_header() + to_csv(row));
+    EXPECT_EQ(message().empty(), *says == '\0') << message();
+    EXPECT_NE(message().find(says), std::string::npos) << says << ": " << message();
+  }
+}
+
 TEST_F(RunFilesTest, LeavesOutWhatDramMovesBelowL2) {
   SweepRow row = row_by("naive");
   row.dram_read_bytes = 5, row.dram_write_bytes = 6, row.l2_bytes = 7, row.counter_status = "ok";
