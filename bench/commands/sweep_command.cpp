@@ -61,7 +61,7 @@ int sweep(const SweepRequest& request) {
   const BenchmarkFlags& flags = plan.flags;
   initialize_library(request.command_line.front(), request.benchmark_arguments, flags);
   // The cases of all GPUs have the same names: those of the first are listed.
-  if (request.device == "all" && !flags.list_tests) return sweep_all_devices(plan);
+  if (request.device == "all" && !flags.list_tests) return sweep_all_devices(plan, write_roofline_files);
   const auto platform = open_platform(request.device == "all" ? "0" : request.device);
   SweepSession session(plan, *platform, neighbour_of(*platform));
   if (flags.list_tests) {

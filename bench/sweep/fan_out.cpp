@@ -100,7 +100,7 @@ std::vector<Lane> device_lanes(const std::vector<CudaDevice>& devices, const std
   return lanes;
 }
 
-int sweep_all_devices(const SweepPlan& plan) {
+int sweep_all_devices(const SweepPlan& plan, const WriteTables& write_tables) {
   if (!plan.flags.format.empty() || !plan.flags.out.empty())
     throw InvalidInput(
         "--device all: every GPU has a process of its own, which would write the same --benchmark_format or "
@@ -114,11 +114,11 @@ int sweep_all_devices(const SweepPlan& plan) {
     return true;
   });
   if (devices.empty()) throw InvalidInput(fmt::format("--device all: {}", why));
-  return sweep_devices(devices, plan.request, run_folder_of(plan.request, "all GPUs"));
+  return sweep_devices(devices, plan.request, run_folder_of(plan.request, "all GPUs"), write_tables);
 }
 
-int sweep_devices(const std::vector<CudaDevice>& devices, const SweepRequest& request,
-                  const std::filesystem::path& run) {
+int sweep_devices(const std::vector<CudaDevice>& devices, const SweepRequest& request, const std::filesystem::path& run,
+                  const WriteTables& write_tables) {
   std::error_code error;
   std::filesystem::create_directories(follow_links(run), error);
   if (error) throw std::runtime_error(fmt::format("{}: cannot be made: {}", run.string(), error.message()));
@@ -140,8 +140,17 @@ int sweep_devices(const std::vector<CudaDevice>& devices, const SweepRequest& re
     endings += fmt::format("gpu{:<3} {:<28} {}; {}\n", devices[i].index, devices[i].name, ending,
                            (run / device_folder(devices[i])).string());
     worst = std::max(worst, code);
+    if (!request.below_runs() || code < kWorst) continue;
+    const auto folder = run / device_folder(devices[i]);
+    try {
+      if (std::filesystem::exists(folder / "sweep.csv")) write_tables(folder);
+    } catch (const std::runtime_error& wrong) {
+      fmt::print(stderr, "{}\n", wrong.what());
+    }
   }
   if (request.below_runs() && worst < kWorst) note_finished(run);
+  if (worst == kWorst)
+    fmt::print(stderr, "the finished rows are in {}; the same command with --out resumes\n", run.string());
   fmt::print("{}run folders of {} GPUs: {}\n", endings, devices.size(), run.string());
   return worst;
 }

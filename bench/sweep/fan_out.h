@@ -10,6 +10,7 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -41,11 +42,14 @@ std::string device_folder(const CudaDevice& device);  // its name in RUN
 std::vector<Lane> device_lanes(const std::vector<CudaDevice>& devices, const std::vector<std::string>& arguments,
                                const std::filesystem::path& run);
 
+// What writes the tables of a run folder below RUNS whose process died before it could.
+using WriteTables = std::function<void(const std::filesystem::path& folder)>;
+
 // Sweeps all devices of the machine at once. Returns the worst exit code. Throws InvalidInput where there is none, or
 // what the plan asks for is of one process.
-int sweep_all_devices(const SweepPlan& plan);
+int sweep_all_devices(const SweepPlan& plan, const WriteTables& write_tables);
 // These ones, into RUN, which is made and locked. Throws std::runtime_error when RUN is the run folder of one device.
-int sweep_devices(const std::vector<CudaDevice>& devices, const SweepRequest& request,
-                  const std::filesystem::path& run);
+int sweep_devices(const std::vector<CudaDevice>& devices, const SweepRequest& request, const std::filesystem::path& run,
+                  const WriteTables& write_tables);
 
 }  // namespace noisefloor

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <fstream>
 #include <thread>
 
@@ -121,7 +122,7 @@ TEST(AllDevices, AreListedWithTheirEndings) {
   SweepRequest request;
   request.command_line = {"tests", "--gtest_list_tests", "--gtest_filter=AllDevices.*"};
   testing::internal::CaptureStdout();
-  const int code = sweep_devices(kDevices, request, temporary.path());
+  const int code = sweep_devices(kDevices, request, temporary.path(), {});
   const std::string said = testing::internal::GetCapturedStdout();
   EXPECT_EQ(code, 0);
   EXPECT_NE(said.find("== gpu1: NVIDIA A100-SXM4 (0000:31:00.0)\n"), std::string::npos) << said;
@@ -129,10 +130,33 @@ TEST(AllDevices, AreListedWithTheirEndings) {
             (Lines{"gpu1-nvidia-a100-sxm4", "1", "NVIDIA A100-SXM4", "0000:31:00.0", "exit code 0", "0"}));
 }
 
+TEST(AllDevices, DISABLED_Dies) {
+  std::_Exit(2);
+}
+
+// Of a process that died, what it had gets its tables all the same.
+TEST(AllDevices, HaveTheirTablesWhereAProcessDied) {
+  const TemporaryFolder temporary;
+  SweepRequest request;
+  request.runs = temporary.path().string();
+  request.command_line = {"tests", "--gtest_filter=AllDevices.DISABLED_Dies", "--gtest_also_run_disabled_tests"};
+  std::filesystem::create_directory(temporary / device_folder(kDevices[1]));
+  std::ofstream(temporary / device_folder(kDevices[1]) / "sweep.csv") << sweep_csv_header();
+  std::vector<std::filesystem::path> written;
+  testing::internal::CaptureStdout();
+  const int code = sweep_devices(kDevices, request, temporary.path(), [&](const auto& folder) {
+    written.push_back(folder);
+    throw std::runtime_error("the sweep has no rows");
+  });
+  (void)testing::internal::GetCapturedStdout();
+  EXPECT_EQ(code, 2);
+  EXPECT_EQ(written, std::vector{temporary / device_folder(kDevices[1])});
+}
+
 TEST(AllDevices, LeaveARunOfOneDeviceAlone) {
   const TemporaryFolder temporary;
   std::ofstream(temporary / "sweep.csv") << sweep_csv_header();
-  EXPECT_THROW((void)sweep_devices(kDevices, {}, temporary.path()), std::runtime_error);
+  EXPECT_THROW((void)sweep_devices(kDevices, {}, temporary.path(), {}), std::runtime_error);
   EXPECT_FALSE(std::filesystem::exists(temporary / "gpus.csv"));
 }
 
