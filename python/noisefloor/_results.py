@@ -13,6 +13,7 @@ from noisefloor import _core
 
 COLUMNS = {column["name"]: column for column in _core.result_columns()}
 OLD_NAMES = {old: name for old, name in _core.old_columns().items() if name in COLUMNS}
+STATUSES = ("ok", "incorrect", "cuda_error", "unsupported_problem", "unsupported_arch", "not_built", "out_of_memory", "no_device", "throttled")
 MOST_LINES = 25  # of a table in a notebook
 KEY = ["op", "problem", "dtype", "variant"]
 NUMBER = r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
@@ -128,8 +129,10 @@ def numbers(file, name, texts, above_zero=False, from_one=False, share=False, co
 def series(file, name, texts):
     """By the column's type; an unknown column is of numbers where it has nothing else."""
     if name not in COLUMNS:
-        return pandas.to_numeric(texts, errors="coerce").astype("float64") if texts.str.fullmatch(f"({NUMBER})?").all() else texts
+        return pandas.to_numeric(texts, errors="coerce").astype("float64") if texts.str.fullmatch(f"(-?{NUMBER})?").all() else texts
     known = COLUMNS[name]
+    if name == "status" and (wrong := texts[~texts.isin(STATUSES)]).size:
+        raise ValueError(f"{file}: column status: '{wrong.iloc[0]}' is not a status")
     if known["type"] == "text":
         return texts
     values = numbers(file, name, texts, known["above_zero"], known["from_one"], known["share"], known["type"] == "count")

@@ -137,6 +137,7 @@ def test_what_a_run_lacks_or_has_beside(tmp_path):
     *((HEADER + ROW.replace("32", wrong), None, f"column registers: '{wrong}' is not a whole number") for wrong in ("3.5", "1e300", "-32")),
     (HEADER.replace("registers", "buffer_slots") + ROW.replace("32", "0"), None, "column buffer_slots: '0' is not a number from 1"),
     (HEADER.replace("registers", "waited_pct") + ROW.replace("32", "101"), None, "column waited_pct: '101' is not a percentage from 0 to 100"),
+    (HEADER + ROW.replace(",ok,", ",fast,"), None, "column status: 'fast' is not a status"),
     (HEADER + ROW.replace("1.5", ""), None, "column time_cold_us: blank, but status is ok"),
     (HEADER + ROW.replace("x", "x" * 200_000), None, "sweep.csv: cannot be read: field larger than field limit"),
     (HEADER + ROW + ROW, None, "the row gemm m=1,n=2 bf16 ptx is there twice"),
@@ -147,6 +148,16 @@ def test_what_a_run_lacks_or_has_beside(tmp_path):
 def test_damaged_files_are_named(tmp_path, text, ceilings, says):
     with pytest.raises(ValueError, match=re.escape(says)):
         noisefloor.load(write(tmp_path / "r", text, ceilings))
+
+
+def test_statuses_are_those_of_the_program():
+    text = (ROOT / "reports/run/sweep_csv.h").read_text()
+    assert noisefloor._results.STATUSES == tuple(re.search(r"enum class Outcome \{(.*?)\}", text, re.S)[1].replace(",", " ").split())
+
+
+def test_an_unknown_column_of_numbers_is_one(tmp_path):
+    for value, kind in (("-7.5", "f"), ("7", "f"), ("", "f"), ("seven", "O")):
+        assert noisefloor.load(write(tmp_path / f"r{value}", HEADER + ROW.replace(",7,", f",{value},"), None))["mine"].dtype.kind == kind
 
 
 def test_what_is_no_run(tmp_path):
