@@ -75,6 +75,8 @@ DType require_dtype(const Workload& workload, const std::string& name);  // like
 ImplementationPtr require_implementation(const SuiteEntry& entry, const std::string& name);  // likewise
 // "a [m, k]: in, of the row's type", with its meaning, and where not every problem has it, when one does.
 std::string description_of(const TensorRule& tensor);
+// What the shapes of an op's tensors call by a name of their own, each with its formula.
+std::vector<std::pair<std::string, std::string>> symbols_of(const Workload& op);
 // A case by its name, as --benchmark_list_tests prints it: op/problem/dtype/variant. Throws InvalidInput.
 Case require_case(const std::string& name);
 std::int64_t require_integer(const char* option, const std::string& text);  // throws InvalidInput

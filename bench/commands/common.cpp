@@ -101,6 +101,13 @@ ImplementationPtr require_implementation(const SuiteEntry& entry, const std::str
                                  did_you_mean(name, names)));
 }
 
+std::vector<std::pair<std::string, std::string>> symbols_of(const Workload& op) {
+  std::vector<std::pair<std::string, std::string>> symbols;
+  for (const Symbols::Symbol& one : op.table.symbols.all())
+    if (one.formula != nullptr) symbols.emplace_back(one.name, one.formula);
+  return symbols;
+}
+
 std::string description_of(const TensorRule& tensor) {
   constexpr const char* kRoles[] = {"in", "out", "in and out"};
   return fmt::format("{} [{}]: {}, {}{}{}{}{}", tensor.name, fmt::join(tensor.shape, ", "),

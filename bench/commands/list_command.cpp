@@ -105,18 +105,20 @@ void list_ops(Wanted& wanted) {
     const Workload& op = *entry.workload;
     if (!wanted.has(op, op.name)) continue;
     if (wanted.json) {
-      Json fields = Json::array(), tensors = Json::array(), variants = Json::array();
+      Json fields = Json::array(), symbols = Json::object(), tensors = Json::array(), variants = Json::array();
       for (const FieldInfo& field : op.fields) fields.push_back(json_of(field));
+      for (const auto& [name, formula] : symbols_of(op)) symbols[name] = formula;
       for (const TensorRule& tensor : op.table.rules) tensors.push_back(json_of(tensor));
       for (const ImplementationPtr& one : entry.implementations) variants.push_back(json_of(entry, *one));
-      Json line = {{"op", op.name},    {"computes", op.computes}, {"dtypes", dtype_names(op)},
-                   {"fields", fields}, {"tensors", tensors},      {"variants", variants}};
+      Json line = {{"op", op.name},      {"computes", op.computes}, {"dtypes", dtype_names(op)}, {"fields", fields},
+                   {"symbols", symbols}, {"tensors", tensors},      {"variants", variants}};
       if (entry.whole_networks) line["networks"] = networks_json();
       print_line(line);
       continue;
     }
     fmt::print("{}: {} ({})\n", op.name, op.computes, fmt::join(dtype_names(op), ", "));
     for (const FieldInfo& field : op.fields) fmt::print("  {}: {}\n", field.name, field.description());
+    for (const auto& [name, formula] : symbols_of(op)) fmt::print("  {} = {}\n", name, formula);
     for (const TensorRule& tensor : op.table.rules) fmt::print("  {}\n", description_of(tensor));
   }
 }

@@ -37,6 +37,7 @@ std::vector<TensorRule> tensors_of(const Workload& op) {
 std::string table_of(const Workload& op, const std::string& line) {
   std::string text = "Fields of a problem:";
   for (const FieldInfo& field : op.fields) text += fmt::format("{}  {}: {}", line, field.name, field.description());
+  for (const auto& [name, formula] : symbols_of(op)) text += fmt::format("{}  {} = {}", line, name, formula);
   text += line + "Tensors, each with its shape in fields:";
   for (const TensorRule& one : op.table.rules) text += fmt::format("{}  {}", line, description_of(one));
   return text;
@@ -52,10 +53,13 @@ std::string members_of(const std::vector<FieldInfo>& fields) {
   return fmt::format("{}", fmt::join(members, "\n  // "));
 }
 
-std::string members_of(const std::vector<TensorRule>& tensors) {
+std::string members_of(const Workload& op, const std::vector<TensorRule>& tensors) {
   std::vector<std::string> members;
+  for (const auto& [name, formula] : symbols_of(op)) members.push_back(fmt::format("{} = {}", name, formula));
   for (const TensorRule& one : tensors) {
-    const char* const type = !one.dtype ? "T" : *one.dtype == DType::fp32 ? "float" : "void";
+    const bool by_field =
+        std::string_view(one.meaning).find("dtype `") != std::string_view::npos;  // not always the row's
+    const char* const type = by_field ? "void" : !one.dtype ? "T" : *one.dtype == DType::fp32 ? "float" : "void";
     members.push_back(fmt::format("{0}\n  {1}{2}* {3} = static_cast<{1}{2}*>(noisefloor_find_data(problem, \"{3}\"));",
                                   description_of(one), one.role == Role::in ? "const " : "", type, one.name));
   }
@@ -89,7 +93,7 @@ int new_kernel(const NewKernelArguments& arguments) {
         {{"OP", op},
          {"TABLE", table_of(*entry.workload, ending == ".cu" ? "\n// " : "\n")},
          {"FIELDS", members_of(entry.workload->fields)},
-         {"TENSORS", members_of(tensors)},
+         {"TENSORS", members_of(*entry.workload, tensors)},
          {"OUTPUTS", fmt::format("{}", fmt::join(outputs, ", "))},
          {"HOST_BUILD", fmt::format("g++ -std=c++17 -O2 -x c++ -shared -fPIC -I {} {}.cu -o {}.so", include, op, op)},
          {"BUILD",

@@ -28,6 +28,7 @@ def test_ops_are_listed_as_data():
     assert gemm["scale"] == {"name": "scale", "type": "real", "low": -1e6, "high": 1e6, "default": "1"}
     assert gemm["bias"] == {"name": "bias", "type": "flag", "choices": ["0", "1"], "default": "1"}
     assert {field["name"]: field for field in ops["sampler_step"]["fields"]}["seed"]["high"] == (1 << 63) - 1
+    assert ops["gemm"]["symbols"] == {"b_rows": "n*(1 + (act=geglu))"}
     tensors = ops["gemm"]["tensors"]
     assert tensors[0] == {"name": "a", "shape": ["m", "k"], "dtype": "the row's", "role": "in", "meaning": tensors[0]["meaning"], "when": "1"}
     assert {"share": "fp32", "d": "the row's"}.items() <= {tensor["name"]: tensor["dtype"] for tensor in tensors}.items() and tensors[-1]["role"] == "out"
@@ -44,6 +45,10 @@ def test_ops_are_listed_as_data():
                 assert ends.split(", ") == field["choices"]
             else:
                 assert [float(end) for end in ends.split(" to ")] == [float(end) for end in field.get("choices") or (field["low"], field["high"])]
+        for name, formula in op["symbols"].items():
+            assert next(lines) == f"  {name} = {formula}"
+        known = {field["name"] for field in op["fields"]} | set(op["symbols"])
+        assert set(re.findall("[a-z_]+", " ".join(extent for tensor in op["tensors"] for extent in tensor["shape"]))) <= known, op["op"]
         for tensor in op["tensors"]:
             assert next(lines).startswith(f"  {tensor['name']} [{', '.join(tensor['shape'])}]: {tensor['role'].replace('inout', 'in and out')}, ")
     assert not list(lines)

@@ -60,6 +60,9 @@ def test_cpp_of_every_op_builds_and_is_incorrect(tmp_path):
     for op in ops:
         assert run("new-kernel", op, "--out", tmp_path).returncode == 0
         plugins += build(tmp_path, op)
+    assert "void* y = " in (tmp_path / "elementwise.cu").read_text(), "a cast's type is field `to`"
+    for file in ("gemm.cu", "gemm_python.py"):
+        assert "  b_rows = n*(1 + (act=geglu))" in (tmp_path / file).read_text().replace("//", " "), "what the shapes call by a name"
     assert statuses(tmp_path, "my_host", plugins) == {op: {"incorrect"} for op in ops}
     half = run("run", "gemm", "--plugin", tmp_path / "gemm.so", "--variant", "my_host", "--problem", "m=4,n=4,k=4", "--dtype", "fp16", "--device", "host")
     assert half.returncode == 2 and "needs nvcc" in half.stdout, half.stdout + half.stderr
