@@ -33,6 +33,7 @@ class BoundOp : Arguments {
   // `launches`: more than one to see what each costs the host.
   nb::object call(const nb::tuple& tensors, const nb::tuple& fields, nb::handle out, nb::handle variant,
                   nb::handle stream, nb::handle dtype, nb::handle plan, nb::handle prepared, int launches) const {
+    if (launches < 1) throw InvalidInput(named("launches") + " must be at least 1");
     const Items in_order = items(tensors, tensors_), values = items(fields, fields_);
     return launched(in_order, {values}, out, variant, stream, dtype, plan, prepared, {false, launches});
   }

@@ -25,9 +25,9 @@ std::string python_type(nb::handle object) {
 }
 
 template <class Array>
-bool import_array(nb::handle object, Tensor& tensor, std::string& problem, bool bf16) {
+bool import_array(nb::handle source, nb::handle object, Tensor& tensor, std::string& problem, bool bf16) {
   Array array;
-  if (!nb::try_cast<Array>(object, array)) return false;
+  if (!nb::try_cast<Array>(source, array)) return false;
   std::vector<std::int64_t> shape(array.ndim()), strides(array.ndim());
   for (std::size_t i = 0; i < shape.size(); ++i) {
     shape[i] = static_cast<std::int64_t>(array.shape(i));
@@ -55,6 +55,27 @@ bool lacks_storage(nb::handle object, const Tensor& tensor) {
   } catch (nb::python_error&) {  // fakes of tensors refuse to say
     return true;
   }
+}
+
+// The capsule of an object's __dlpack__, marked as used once it is taken. nanobind marks none but those that it was
+// given, and reads freed memory where an object hands out the same one again.
+nb::object capsule_of(nb::handle object) {
+  if (PyCapsule_CheckExact(object.ptr()) || !nb::hasattr(object, "__dlpack__")) return nb::borrow(object);
+  const nb::object ask = object.attr("__dlpack__");
+  try {
+    return ask(nb::arg("max_version") = nb::make_tuple(1, 0));
+  } catch (nb::python_error&) {  // older than max_version, or it has none to give
+  }
+  try {
+    return ask();
+  } catch (nb::python_error&) {
+    return nb::borrow(object);
+  }
+}
+
+bool is_used(nb::handle capsule) {
+  const char* const name = PyCapsule_CheckExact(capsule.ptr()) ? PyCapsule_GetName(capsule.ptr()) : nullptr;
+  return name != nullptr && std::string_view(name).starts_with("used_dltensor");
 }
 
 // Why `source`, which is the tensor `object` without its gradient, gave no memory; "" of what is no tensor.
@@ -132,8 +153,11 @@ Tensor read_at_any_address(nb::handle object, const Name& name, bool written, co
   std::string problem;
   nb::object source = nb::borrow(object);
   const auto read = [&](nb::handle given, bool bf16) {
-    return written ? import_array<nb::ndarray<>>(given, tensor, problem, bf16)
-                   : import_array<nb::ndarray<nb::ro>>(given, tensor, problem, bf16);
+    source = capsule_of(given);
+    if (is_used(source))
+      throw InvalidInput(name.text() + " is a DLPack capsule that was taken before; each serves once");
+    return written ? import_array<nb::ndarray<>>(source, object, tensor, problem, bf16)
+                   : import_array<nb::ndarray<nb::ro>>(source, object, tensor, problem, bf16);
   };
   const TypeFacts facts = facts_of(object);
   const auto requires_gradient = [&] { return asked_often<kRequiresGrad>(object).is(nb::handle(Py_True)); };
@@ -144,10 +168,10 @@ Tensor read_at_any_address(nb::handle object, const Name& name, bool written, co
   bool done = exchange(object, facts, tensor, problem, written);
   if (done && problem.empty() && facts.torch && lacks_storage(object, tensor)) problem = "has no memory of its own";
   if (!done && requires_gradient()) source = source.attr("detach")();
-  if (!done) done = read(source, false);
+  if (!done) done = read(nb::object(source), false);
   if (!done && python_type(object) == "ndarray" && attribute_text(object, "dtype") == "bfloat16")
     done = read(object.attr("view")("uint16"), true);
-  if (!done && written && import_array<nb::ndarray<nb::ro>>(source, tensor, problem, false))
+  if (!done && written && import_array<nb::ndarray<nb::ro>>(source, object, tensor, problem, false))
     throw InvalidInput(name.text() + " is read-only, and would be written");
   if (const std::string reason = done ? "" : why_not_given(object, source); !reason.empty())
     throw InvalidInput(fmt::format("{} cannot be read: {}", name.text(), reason));

@@ -198,6 +198,37 @@ def test_a_capsule_serves_once():
         ops.gemm(capsule, a, out=zeros(3, 3))
 
 
+@pytest.mark.parametrize("version", [None, (1, 0)])
+def test_a_capsule_serves_once(version):
+    class Keeps:
+        """Hands out the same capsule again."""
+
+        def __init__(self, array):
+            self.capsule = array.__dlpack__(max_version=version)
+
+        def __dlpack__(self, **_):
+            return self.capsule
+
+        def __dlpack_device__(self):
+            return (1, 0)
+
+    a, out = np.ones((3, 4), np.float32), zeros(3, 3)
+    for give in (Keeps, type("ndarray", (Keeps,), {}), lambda array: array.__dlpack__(max_version=version)):
+        once, into = give(a), give(out)
+        assert ops.gemm(once, a, out=into) is into and (out == 4).all()
+        for arguments in ((once, a), (a, once), (twice := give(a), twice)):
+            with pytest.raises(ValueError, match="gemm: '[ab]' is a DLPack capsule that was taken before; each serves once"):
+                ops.gemm(*arguments, out=out)
+        with pytest.raises(ValueError, match="output 0 is a DLPack capsule that was taken before"):
+            ops.gemm(a, a, out=into)
+
+
+def test_no_launch_is_no_call():
+    op = noisefloor._core.Op("gemm", ["a", "b"], [])
+    with pytest.raises(ValueError, match="'launches'.* must be at least 1"):
+        op.call((None, None), (), None, None, None, None, launches=0)
+
+
 @pytest.mark.parametrize("argument", ["variant", "dtype"])
 def test_an_empty_text_is_not_none(argument):
     with pytest.raises(ValueError, match=f"gemm: '{argument}' is an empty text; None leaves it open"):
