@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "bench/ceilings/ceilings.h"
+#include "bench/counters/counter_config.h"
 #include "bench/counters/kernel_resources.h"
 #include "bench/counters/range_profiler.h"
 #include "bench/platform/clocks.h"
@@ -96,6 +97,18 @@ void expect_copy(const std::map<std::string, double>& counted, std::size_t bytes
   EXPECT_GT(counted.at("occupancy_pct"), 30);
   EXPECT_LE(counted.at("occupancy_pct"), 100);
   EXPECT_EQ(counted.at("tensor_pipe_pct"), 0);
+}
+
+// What takes long is made once for a set of metrics.
+TEST_F(Counters, ASetOfMetricsIsConfiguredOnce) {
+  void* entry = nullptr;
+  cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+  ASSERT_EQ(cudaGetDriverEntryPointByVersion("cuCtxGetCurrent", &entry, 12000, cudaEnableDefault, &found), cudaSuccess);
+  CUcontext context = nullptr;
+  ASSERT_EQ(reinterpret_cast<decltype(&cuCtxGetCurrent)>(entry)(&context), CUDA_SUCCESS);
+  const CounterConfig& row = counter_config(0, context, row_metrics());
+  EXPECT_EQ(&counter_config(0, context, row_metrics()), &row);
+  EXPECT_NE(&counter_config(0, context, std::span(&metric("gpu_time"), 1)), &row);
 }
 
 // As the rows of a sweep are counted: one profiler after another on what the first one made.
