@@ -106,9 +106,9 @@ TEST_F(Counters, ASetOfMetricsIsConfiguredOnce) {
   ASSERT_EQ(cudaGetDriverEntryPointByVersion("cuCtxGetCurrent", &entry, 12000, cudaEnableDefault, &found), cudaSuccess);
   CUcontext context = nullptr;
   ASSERT_EQ(reinterpret_cast<decltype(&cuCtxGetCurrent)>(entry)(&context), CUDA_SUCCESS);
-  const CounterConfig& row = counter_config(0, context, row_metrics());
-  EXPECT_EQ(&counter_config(0, context, row_metrics()), &row);
-  EXPECT_NE(&counter_config(0, context, std::span(&metric("gpu_time"), 1)), &row);
+  const CounterConfig& row = counter_config(0, context, kRowMetrics);
+  EXPECT_EQ(&counter_config(0, context, kRowMetrics), &row);
+  EXPECT_NE(&counter_config(0, context, std::array{Metric{"gpu_time", "gpu__time_duration.sum"}}), &row);
 }
 
 // As the rows of a sweep are counted: one profiler after another on what the first one made.
