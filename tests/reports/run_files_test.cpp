@@ -203,7 +203,7 @@ TEST_F(RunFilesTest, NamesFiguresOfARowThatContradictEachOther) {
       {[](SweepRow& row) { row.speedup_warm = 1.4; }, "'speedup_warm' is 1.4, outside its interval, 1.1 to 1.3"},
   };
   for (const auto& [change, says] : cases) {
-    SweepRow row = ok_row("naive");
+    SweepRow row = row_by("naive");
     row.flops = 3e6, row.bytes = 8, row.ai = 375000, row.gflops = 1500, row.gbps = 4e-3;
     row.attainable_gflops = 4500, row.pct_of_roof = 100.0 / 3;  // is printed with six digits
     row.paired_with = "tiled";

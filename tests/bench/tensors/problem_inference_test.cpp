@@ -137,7 +137,10 @@ TEST_P(InferenceProperty, TheHeaderNamesEveryTensor) {
   const auto root = default_problem_folder().parent_path().parent_path();
   std::ifstream header(root / "kernels" / op.name / (op.name + ".h"));
   if (!header) GTEST_SKIP() << "no sources here";
-  const std::string text((std::istreambuf_iterator<char>(header)), {});
+  std::string text((std::istreambuf_iterator<char>(header)), {});
+  std::ifstream operands(root / "kernels/convolution/convolution.h");
+  if (text.find("convolution::Operands") != std::string::npos)
+    text.append(std::istreambuf_iterator<char>(operands), {});
   const std::regex word("\\w+");
   const std::set<std::string> words(std::sregex_token_iterator(text.begin(), text.end(), word), {});
   for (const AnyProblem& problem : random_problems(op))
