@@ -29,6 +29,9 @@ def runs(tmp_path_factory):
                 wobble = 1 + 0.004 * ((number * 7) % 3 - 1)
                 samples = [round(float(row["time_cold_us"]) * slow * wobble * (1 + 0.01 * ((i * 13) % 40 - 20) / 40), 4) for i in range(40)]
                 row.update(time_cold_us=f"{sorted(samples)[20]:.6g}", time_warm_us="", samples="40", commit=f"commit{number}")
+                for rate, work, by in (("gflops", "flops", "time_cold_us"), ("gbps", "bytes", "time_cold_us"), ("pct_of_roof", "gflops", "attainable_gflops")):
+                    if row[rate]:
+                        row[rate] = f"{float(row[work]) / float(row[by]) * (100 if rate == 'pct_of_roof' else 1e-3):.6g}"
                 file.write(json.dumps({**{name: row[name] for name in ("op", "dtype", "problem", "variant")}, "cold_us": samples, "warm_us": []}) + "\n")
         write_rows(run, rows)
         environment = json.loads((run / "env.json").read_text())
