@@ -6,14 +6,10 @@ import json
 import numpy as np
 import pytest
 
-try:
-    from safetensors.numpy import save_file
+pytest.importorskip("sklearn", reason="needs scikit-learn")
+save_file = pytest.importorskip("safetensors.numpy", reason="needs safetensors").save_file
 
-    from baselines.pytorch.digits import data, judge
-except ImportError:
-    judge = None
-
-pytestmark = pytest.mark.skipif(judge is None, reason="needs scikit-learn")
+from baselines.pytorch.digits import data, judge  # noqa: E402 - what needs scikit-learn comes behind the skip
 
 
 def straight(start, end, frames=data.FRAMES):
