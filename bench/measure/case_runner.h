@@ -40,7 +40,7 @@ struct RunnerOptions {
   Worker* worker = nullptr;  // for the implementations that are in one; must outlive the runner
   std::string why_no_worker = "it is in another program, which was not started";
   std::size_t slots = 0;        // that the tensors of timed batches lie at in turns; 0: many on a GPU, one on a host
-  Worker* neighbour = nullptr;  // another process on this GPU, for edge_latency.h; must outlive the runner
+  Worker* neighbour = nullptr;  // another process on this GPU, for EdgeLatency; must outlive the runner
   bool compare = true;          // of a problem the best two, in pairs
   // Of a case that was timed, in place of counting by CUPTI, and though there is none.
   std::function<void(const Case&, BoundCase&, SweepRow&)> count_one;

@@ -25,7 +25,7 @@ class Contender {
   virtual void poison() = 0;                     // the outputs, before a block
   virtual Verdict judge() = 0;                   // what the block's launches left
   // Behind the last block; of a plugin, as Verifier's verify_replay().
-  virtual Verdict replay() { return {}; }
+  virtual Verdict replay() { return {.reason = ""}; }
 };
 
 // Of this process. What it is given must outlive it. A plugin is judged as in a row: its inputs change from block to

@@ -20,9 +20,9 @@ namespace noisefloor {
 class BoundCase;
 
 struct Verdict {
-  std::string reason = {};   // what is wrong: tensor, element, values; empty: nothing is
-  std::string note = {};     // where correct, but not every element was compared: how many were
-  double max_rel_error = 0;  // the largest of the outputs, as Tolerance defines it
+  std::string reason = "was not judged";  // what is wrong: tensor, element, values; empty: nothing is
+  std::string note = {};                  // where correct, but not every element was compared: how many were
+  double max_rel_error = 0;               // the largest of the outputs, as Tolerance defines it
   double tolerance = 0;
   double l2_error = 0;  // relative, the largest of the outputs; over the elements that the oracle computed
   double l2_tolerance = 0;

@@ -34,7 +34,7 @@ class Scripted final : public Contender {
   void poison() override { poisoned_ = true; }
   Verdict judge() override {
     Verdict verdict;
-    if (!poisoned_ || machine_->blocks == wrong_in_block) verdict.reason = "d[3] is nan";
+    verdict.reason = !poisoned_ || machine_->blocks == wrong_in_block ? "d[3] is nan" : "";
     poisoned_ = false;
     return verdict;
   }
@@ -42,9 +42,7 @@ class Scripted final : public Contender {
   Verdict replay() override {
     machine_->calls += name_;
     machine_->calls += 'r';
-    Verdict verdict;
-    if (wrong_at_the_end) verdict.reason = "late";
-    return verdict;
+    return {.reason = wrong_at_the_end ? "late" : ""};
   }
 
  private:

@@ -27,6 +27,10 @@ const SuiteEntry& gemm() {
   return *suite().find("gemm");
 }
 
+TEST(Verdict, OfNoJudgementIsNotCorrect) {
+  EXPECT_FALSE(Verdict().correct());
+}
+
 TEST(Verification, NamesTheTensorThatWasOverrun) {
   Fixture fixture(host(), gemm(), gemm().workload->parse("m=5,n=7,k=3"), DType::fp32, 1);
   const AnyVariant wrong = wrong_variant(*gemm().find("host")->variant(), Tampering::past_the_end, fixture);
