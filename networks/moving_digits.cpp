@@ -76,7 +76,7 @@ class Builder {
                      WeightSource::Share{name + ".attention.time_mixer.mix_factor", true});
   }
 
-  // Its share of the blend is in the projection's weights, as video_blocks.cpp has it.
+  // Its share of the blend is in the projection's weights, as blocks.cpp has it.
   Image attention(const std::string& name, const Image& x, bool along_frames,
                   const std::optional<WeightSource::Share>& share) {
     const std::int64_t rows = layers_.batch() * x.pixels(), c = x.channels;

@@ -4,7 +4,7 @@ usage: python3 bench/problems/update.py [PROGRAM] [--new NETWORK-bBATCH]      (d
 
 The networks are those of network.csv, at the batches that the files have them at; --new brings one in.
 
-After a change to a network's builder: tests/bench/pipeline/pipeline_test.cpp holds the files to the builders. Rows of other networks stay as they
+After a change to a network's builder: tests/bench/pipeline/network_problems_test.cpp holds the files to the builders. Rows of other networks stay as they
 are, and so do those of ops that a forward pass does not have (sampler_step, q_sample, network).
 """
 

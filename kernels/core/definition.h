@@ -1,8 +1,8 @@
 // The contract of an op, typed: what a room declares of itself in <op>.h.
 //
 // Every kernel's file includes it, through compilers that read a header four times, so it includes little: fields,
-// tensors, choices and costs are declared here and defined in fields.h, tensor.h, choice.h and cost.h, for the sources
-// that need them.
+// tensors and costs are declared here and defined in fields.h, tensor.h and cost.h, for the sources that need them. An
+// op's choices: variant.h.
 #pragma once
 
 #include <cstddef>

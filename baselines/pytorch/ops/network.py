@@ -1,6 +1,6 @@
 """Whole networks (baselines/pytorch/networks): one denoising call, channels-last, in the row's dtype.
 
-Weights are random by bench/pipeline/weights.h's scheme, though not its numbers: either side is verified against itself in fp32.
+Weights are random by bench/pipeline/executor.h's scheme, though not its numbers: either side is verified against itself in fp32.
 """
 
 import math

@@ -1,5 +1,5 @@
 """Latents that diffusers' loops draw of a checkpoint whose folder says other than the published ones' do: writes checkpoint_settings.json, the
-schedulers' configurations, and checkpoint_settings.safetensors, the latents, beside this file. checkpoint_draws_test.cpp draws the same.
+schedulers' configurations, and checkpoint_settings.safetensors, the latents, beside this file. checkpoint_settings_test.cpp draws the same.
 
 usage: python3 -m tests.bench.pipeline.checkpoint_settings, with diffusers 0.42.1 and PyTorch
 
