@@ -156,6 +156,10 @@ nlohmann::ordered_json explain(const RunFiles& run, const SweepRow& row, const C
     const auto [why, how] = why_unknown(source, row, ceilings);
     add_unknown(unknown, name, why, figures.filled(how));
   }
+  Json kernels = Json::array();
+  if (const auto samples = run.samples.find(row); samples != run.samples.end())
+    for (std::size_t i = 0; i < samples->second.kernels.size(); ++i)
+      kernels.push_back({{"name", samples->second.kernels[i]}, {"count", samples->second.kernel_counts[i]}});
   const auto number = [](const std::optional<double>& value) { return value ? Json(*value) : Json(); };
   return {{"case", row.name()},
           {"op", row.op},
@@ -167,6 +171,7 @@ nlohmann::ordered_json explain(const RunFiles& run, const SweepRow& row, const C
           {"commit", row.commit},
           {"time_cold_us", number(row.time_cold_us)},
           {"time_warm_us", number(row.time_warm_us)},
+          {"kernels", kernels},
           {"findings", findings},
           {"evidence", evidence},
           {"competitors", competitors},
@@ -182,6 +187,9 @@ std::string explanation_text(const nlohmann::ordered_json& explanation, const Sw
   text += is_timed(row) ? fmt::format("cold {}, warm {}{}\n", us(row.time_cold_us), us(row.time_warm_us),
                                       row.bound == Bound() ? "" : ", bound " + row.bound.text())
                         : fmt::format("{}\n", to_string(row.status));
+  for (const Json& kernel : explanation["kernels"])
+    if (row.op != kWholeNetwork)
+      text += fmt::format("kernel {} x {}\n", kernel["count"].dump(), text_of(kernel["name"]));
   for (const Json& finding : explanation["findings"])
     text += fmt::format("\n{}: {}\n  next: {}\n", text_of(finding["rule"]), text_of(finding["sentence"]),
                         text_of(finding["experiment"]));

@@ -43,9 +43,9 @@ class RowFigures {
   std::map<std::string, std::string, std::less<>> texts_, insertions_;
 };
 
-// All that is said of a row, one of the run's: `findings` (the first is what limits: rule, sentence, experiment),
-// `evidence` (by name: value, unit), `competitors` (fastest first; `times_as_fast` above 1: the competitor is) and
-// `unknown` (figures, why, how).
+// All that is said of a row, one of the run's: `kernels` of a launch, `findings` (the first is what limits: rule,
+// sentence, experiment), `evidence` (by name: value, unit), `competitors` (fastest first; `times_as_fast` above 1: the
+// competitor is) and `unknown` (figures, why, how).
 nlohmann::ordered_json explain(const RunFiles& run, const SweepRow& row, const CeilingTable& ceilings);
 std::string explanation_text(const nlohmann::ordered_json& explanation, const SweepRow& row);
 std::string three_digits(double value);

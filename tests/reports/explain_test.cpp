@@ -371,6 +371,16 @@ TEST(Explain, ConditionsNameWhatRowsHave) {
   }
 }
 
+TEST(Explain, NamesTheKernelsOfALaunchButNotTheHundredsOfANetwork) {
+  MadeUp made;
+  made.run.samples[made.row()].kernels = {"gemm::one<4>", "two"}, made.run.samples[made.row()].kernel_counts = {1, 2};
+  EXPECT_NE(made.text().find("kernel 1 x gemm::one<4>\nkernel 2 x two\n"), std::string::npos) << made.text();
+  made.row().op = "network";
+  made.run.samples[made.row()].kernels = {"gemm::one<4>"}, made.run.samples[made.row()].kernel_counts = {1};
+  EXPECT_EQ(made.text().find("gemm::one<4>"), std::string::npos);
+  EXPECT_EQ(made.explained()["kernels"][0]["name"], "gemm::one<4>");
+}
+
 TEST(Explain, JsonSaysTheSame) {
   MadeUp made;
   made.add_competitor(50);
