@@ -8,6 +8,7 @@
 #include "bench/commands/commands.h"
 #include "bench/commands/pipeline_options.h"
 #include "bench/pipeline/frame_stream.h"
+#include "bench/pipeline/pictures.h"
 #include "bench/sweep/suite.h"
 #include "kernels/core/fields.h"
 
@@ -50,8 +51,7 @@ int stream(const StreamCommand& command) {
   SampleArguments asked = command.asked;
   asked.out_frames = command.frames;
   const std::string& out = asked.out;
-  if (std::filesystem::path(out).extension() == ".gif")
-    throw InvalidInput(fmt::format("--out {}: is an animated PNG of the frames", out));
+  require_png_name(out, "an animated PNG of the frames");
   const StreamRequest request(asked, command.steps, command.strength, command.blend);
   OutputFiles files;
   add_inputs(files, request.first);

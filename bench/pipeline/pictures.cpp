@@ -7,6 +7,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "kernels/core/fields.h"
+
 #define STB_IMAGE_WRITE_IMPLEMENTATION
 #define STBI_WRITE_NO_STDIO
 #define STB_IMAGE_WRITE_STATIC
@@ -126,6 +128,12 @@ std::string encode_animated_png(const std::filesystem::path& file, std::span<con
     bytes += first ? chunk("IDAT", pixel_data(png)) : chunk("fdAT", big_endian(sequence++) + pixel_data(png));
   }
   return bytes + chunk("IEND", "");
+}
+
+void require_png_name(const std::string& out, const char* what) {
+  const std::string ending = std::filesystem::path(out).extension().string();
+  for (const char* other : {".gif", ".jpg", ".jpeg", ".webp", ".mp4"})
+    if (ending == other) throw InvalidInput(fmt::format("--out {}: is {}; name it .png", out, what));
 }
 
 void require_finite(std::span<const float> numbers, std::int64_t per_image, std::int64_t first_image) {

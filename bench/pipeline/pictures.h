@@ -58,6 +58,9 @@ std::string encode_gif(const std::filesystem::path& file, std::span<const Pictur
 // Source: PNG Specification (third edition, 2025), 11.3.6. Throws as encode_gif does.
 std::string encode_animated_png(const std::filesystem::path& file, std::span<const Picture> frames, int fps);
 
+// Throws InvalidInput where --out is named as another kind of file than `what`, a PNG.
+void require_png_name(const std::string& out, const char* what);
+
 // Numbers that are not finite are never results: throws std::runtime_error where one of `numbers`, of `per_image` an
 // image and images counted from `first_image`, is not: how many are, in which images.
 void require_finite(std::span<const float> numbers, std::int64_t per_image, std::int64_t first_image);

@@ -7,6 +7,7 @@
 
 #include "bench/pipeline/conditioning.h"
 #include "bench/pipeline/network_tensors.h"
+#include "bench/pipeline/pictures.h"
 #include "kernels/core/fields.h"
 #include "kernels/core/listed.h"
 
@@ -121,8 +122,8 @@ void check_what_is_shown(const SampleRequest& request) {
           listed(networks_where([](const NetworkInfo& other) { return other.most_frames > 1 && !other.decodes(); }),
                  "or"),
           name));
-  if (request.moves() && std::filesystem::path(asked.out).extension() == ".gif")
-    throw InvalidInput(fmt::format("--out {}: is an animated PNG of the video; --gif FILE is for a GIF", asked.out));
+  require_png_name(asked.out, request.moves() ? "an animated PNG of the video, beside which --gif writes a GIF"
+                                              : "a PNG of the grid");
   if (asked.chunk && !(request.latent() && request.moves()))
     throw InvalidInput(
         fmt::format("--chunk is for videos that a decoder makes of latents, which {} does not draw", name));

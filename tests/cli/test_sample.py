@@ -268,6 +268,13 @@ def test_a_picture_to_move_is_of_the_shape_that_is_asked_for(tmp_path):
     assert "--out " in run("sample", "svd", "--weights", tmp_path, "--conditioning", "x", "--out", tmp_path / "video.gif").stderr
 
 
+@pytest.mark.parametrize("name", ["grid.jpg", "grid.gif"])
+def test_a_png_is_not_written_under_another_name(tmp_path, name):
+    result = run("sample", "digits", "--device", "host", "--steps", 1, "--out", tmp_path / name)
+    assert result.returncode == 2 and name in result.stderr and "PNG" in result.stderr, result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_video_of_our_own_needs_no_conditioning_and_no_decoder(tmp_path):
     def drawn(name, *arguments):
         result = run("sample", "moving-digits", "--device", "host", "--steps", 2, "--size", "frames=5", "--out", tmp_path / f"{name}.png", "--tensor",
