@@ -108,8 +108,11 @@ void take(const nb::dlpack::dltensor& given, nb::handle object, bool bf16, Tenso
     contiguous *= tensor.shape[i];
   }
   if (strided)
-    problem = fmt::format("must be contiguous in row-major order; its shape is {}, its strides are {}",
-                          shape_text(tensor.shape), shape_text({given.strides, rank}));
+    problem = fmt::format("must be contiguous in row-major order; its shape is {}, its strides are {}{}",
+                          shape_text(tensor.shape), shape_text({given.strides, rank}),
+                          rank > 2 && tensor.shape[1] > 1 && given.strides[1] == 1
+                              ? "; axis 1 lies last in memory: permute the tensor so that it is the last"
+                              : "");
   else if (given.data == nullptr)
     problem = "has no memory of its own";
 }

@@ -93,8 +93,12 @@ std::string refusal(const Workload& op, const std::vector<KeyValue>& given, cons
       shapes, [&](const auto& one) { return std::ranges::count(op.table.rules, one.first, &TensorRule::name) == 0; });
   const std::string first = stranger == shapes.end() ? "" : fmt::format("'{}' is not one of them: ", stranger->first);
   if (wrong.empty()) wrong.push_back(fmt::format("{}its inputs are {}", first, fmt::join(inputs, ", ")));
-  return fmt::format("the tensors fit no problem of {}{}: {}", op.name,
-                     given.empty() ? "" : std::string(" ") + wording.given, fmt::join(wrong, "; "));
+  const bool of_images =
+      std::ranges::any_of(op.fields, [](const auto& f) { return f.name == "h" || f.name == "hw"; }) &&
+      std::ranges::any_of(shapes, [](const auto& s) { return s.second && s.second->size() > 3; });
+  return fmt::format("the tensors fit no problem of {}{}: {}{}", op.name,
+                     given.empty() ? "" : std::string(" ") + wording.given, fmt::join(wrong, "; "),
+                     of_images ? "; images are channels-last" : "");
 }
 
 // The fields that must be given, for the tensors to be of one problem: "groups", "pad (1, 5)"; choices that have no

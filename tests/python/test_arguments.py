@@ -43,7 +43,8 @@ def read_only(*shape):
 SHARED = zeros(2, 6, 32)
 REFUSED = [
     (dict(x=zeros(2, 6, 64)[..., ::2]), ValueError, "'x' must be contiguous in row-major order; its shape is [2, 6, 32], its strides are [384, 64, 2]"),
-    (dict(x=zeros(2, 32, 6).transpose(0, 2, 1)), ValueError, "'x' must be contiguous"),
+    (dict(x=zeros(2, 32, 6).transpose(0, 2, 1)), ValueError, "its strides are [192, 1, 6]; axis 1 lies last in memory: permute"),
+    (dict(x=zeros(2, 32, 3, 2)), ValueError, "images are channels-last"),
     (dict(gamma=np.broadcast_to(zeros(1), (32,))), ValueError, "'gamma' must be contiguous"),
     (dict(beta=misaligned(32)), ValueError, "'beta' must begin at a multiple of 16 bytes"),
     (dict(x=zeros(0, 6, 32)), ValueError, "'x' is empty; every extent must be at least 1"),
