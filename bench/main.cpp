@@ -126,9 +126,14 @@ std::string with_suggestion(const CLI::App& app, const Invocation& invocation, c
   }
   if (command == nullptr && invocation.arguments.size() > 1)
     if (const std::string why = why_removed(invocation.arguments[1], ""); !why.empty()) return why;
+  const auto unknown = [&](const char* what, const std::string& name) {
+    const std::string near = did_you_mean(name, known);
+    return fmt::format("unknown {} '{}'{}", what, name, near.empty() ? "; --help lists what there is" : near);
+  };
   if (command == nullptr && invocation.arguments.size() > 1 && invocation.arguments[1][0] != '-')
-    return fmt::format("unknown command '{}'{}", invocation.arguments[1], did_you_mean(invocation.arguments[1], known));
-  if (command == nullptr) return message;
+    return unknown("command", invocation.arguments[1]);
+  const std::string more = message.ends_with(" is required") ? "; --help says what that is" : "";
+  if (command == nullptr) return message + more;
   for (const CLI::App* subcommand : command->get_subcommands({}))
     if (invocation.arguments.size() > 2 && subcommand->check_name(invocation.arguments[2])) command = subcommand;
   known.clear();
@@ -142,10 +147,10 @@ std::string with_suggestion(const CLI::App& app, const Invocation& invocation, c
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;  // its value is wrong, not its name
     if (const std::string why = why_removed(command->get_name(), name); !why.empty()) return why;
     // A misspelt option is missed under its right name too ("--problem is required").
-    const std::string unknown = message.find(name) == std::string::npos ? fmt::format("; unknown '{}'", name) : "";
-    return message + unknown + did_you_mean(name, known);
+    const bool missed = message.find(name) == std::string::npos;
+    return (missed ? message + "; " : "") + unknown("option", name);
   }
-  return message;
+  return message + more;
 }
 
 // An empty value is one that somebody's variable did not have: neither "not given" nor 0.

@@ -14,6 +14,9 @@ pytestmark = needs_program
 @pytest.mark.parametrize("arguments, says", [
     (["sweeep"], "did you mean 'sweep'"),
     (["sweep", "--opz", "gemm"], "did you mean '--ops'"),
+    (["sample", "digits", "--class", "3"], "unknown option '--class'; --help"),
+    (["help"], "unknown command 'help'; --help"),
+    (["roofline"], "run_dir is required; --help"),
     (["sweep", "--take-turns"], "--take-turns was removed: sweep one after the other"),
     (["crosscheck", "a", "--report", "b"], "crosscheck was removed: scripts/ncu"),
     (["sweep", "--device", "host", "--processes=3"], "--processes was removed: sweep once"),
