@@ -204,8 +204,7 @@ void add_network_options(CLI::App& command, ModelRequest& model, std::string& de
                      "their folder, or that of a diffusers pipeline (default: the shipped weights)");
   add_keyed_option(
       command, "--settings",
-      "What is said of settings; where no option says otherwise they are as scheduler/, unet/ and vae/ of "
-      "--weights say in their JSON",
+      "Settings in the JSON of a diffusers folder (scheduler/, unet/, vae/ of --weights), which options override",
       {switch_key("own", model.own_settings, true, "take the network's own"),
        switch_key("list", model.list_settings, true, "list each, its value and where it comes from, on stderr")},
       false);
