@@ -1,6 +1,6 @@
-"""Chooses from timings of what a variant can choose from, and writes the table that the op's room compiles in. For kernels/OP/write_table.py.
+"""Chooses from timings of what a variant can choose from, and writes the table that the op's room compiles in (TABLES says which).
 
-usage: python3 kernels/OP/write_table.py TIMINGS.csv [--keep] [--out FILE.cpp] [--problems OP.csv]
+usage: tools/tuned_table.py OP TIMINGS.csv [--keep] [--out FILE.cpp] [--problems OP.csv]
 
 TIMINGS is what `noisefloor tune OP` writes. One choice serves all kinds of a shape (its fusions, its epilogues): that with the least sum of
 warm and cold times, weighted by how often the networks meet each kind. It is taken only where that sum is at least 1 % below that of the
@@ -28,7 +28,6 @@ from baselines.pytorch.output_file import CannotWrite, OutputFile  # noqa: E402
 COMPUTE_CAPABILITY = "9.0"  # of the GPUs that run what is timed
 LEAST_WIN = 0.01  # of warm and cold time together
 MOST_LOSS = 0.005  # of either
-SCHEDULE = (("rows", 1), ("columns", 1), ("pingpong", 0), ("multicast", 1), ("splits", 1))  # of the products' ptx variants
 UNSAID = {"multicast_a": "1"}  # of a choice that does not say
 
 
@@ -36,23 +35,62 @@ UNSAID = {"multicast_a": "1"}  # of a choice that does not say
 class Tuned:
     """What an op's table is made of."""
 
-    op: str
-    arrays: dict  # of each variant that is timed, the name of its rows in the table
-    shape: tuple  # whole numbers of a problem that a row is for: (field, default or None, least)
-    kinds: tuple  # fields that a row serves all values of: (field, default)
-    choice: tuple  # what a row says: (field, least)
-    name: str  # of what is chosen: "plan"
-    record: str  # C++: the type of a row
-    file: str  # that is written, without its ending
-    table: Callable  # C++: the function that gives it, from the number of SMs
-    derive: Callable = lambda fields: fields  # adds to a problem's fields what is not one of them
+    shape: tuple  # fields of a problem, whole numbers, that a row is for
+    kinds: tuple  # fields that a row serves all values of
+    defaults: dict  # of both
+    choice: tuple  # the whole numbers that a row says
+    arrays: dict = dataclasses.field(default_factory=lambda: {"ptx_sm90a": "kSchedules"})  # of each variant that is timed, the name of its rows
+    name: str = "schedule"  # of what is chosen
     header: str = "schedule"  # that declares the table, without its ending
     room: str = ""  # whose the table is, where it is not the op's
+    derive: Callable = lambda fields: fields  # adds to a problem's fields what is not one of them
     untabled: tuple = ()  # variants of the op that choose by estimate alone; their times are passed over
     stand_in: Callable = lambda shape: False  # whether a shape without a row takes another's, so that the estimate needs one too
 
-    def __post_init__(self):
-        object.__setattr__(self, "room", self.room or self.op)
+
+def of_gemm(fields):
+    same = "2" if fields.get("blend") == "1" else fields.get("residual", "0")  # tensors of D's shape
+    return fields | {"gated": str(int(fields.get("act") == "geglu")), "residual": same}
+
+
+def of_conv2d(fields):
+    """A convolution's pad is half its kernel where the problem does not say."""
+    return {"pad": str(int(fields.get("kernel", 3)) // 2)} | fields
+
+
+PRODUCT = ("rows", "columns", "pingpong", "multicast", "splits")
+TABLES = {
+    "attention": Tuned(
+        shape=("batch", "heads", "seq_q", "seq_kv", "dim"),
+        kinds=("layout", "lse", "scale"),
+        defaults={"layout": "separate", "lse": "0", "scale": "0"},
+        choice=("rows", "keys", "blocks", "turns", "splits"),
+        untabled=("ptx_sm90a_wide",)),
+    "conv2d": Tuned(
+        shape=("n", "h", "w", "cin", "cout", "kernel", "stride", "pad", "upsample", "side", "side_skip"),
+        kinds=("act", "bias", "affine", "image_shift", "residual", "residual_upsample", "gain", "stats"),
+        defaults={"kernel": "3", "stride": "1", "upsample": "0", "side": "0", "side_skip": "0", "act": "none", "bias": "1", "affine": "0",
+                  "image_shift": "0", "residual": "0", "residual_upsample": "0", "gain": "1", "stats": "0"},
+        choice=PRODUCT,
+        arrays={"ptx_sm90a": "kIm2col", "ptx_sm90a_halo": "kHalo"},
+        room="convolution",
+        derive=of_conv2d,
+        stand_in=lambda shape: shape[-2] > 0),  # that of the same shape without a second source
+    "gemm": Tuned(
+        shape=("m", "n", "k", "gated", "residual", "part_columns"),
+        kinds=("act", "bias", "image_shift", "scale"),
+        defaults={"part_columns": "0", "act": "none", "bias": "1", "image_shift": "0", "scale": "1"},
+        choice=(*PRODUCT, "multicast_a"),
+        derive=of_gemm),
+    "groupnorm": Tuned(
+        shape=("n", "hw", "channels", "groups", "down_w"),
+        kinds=("fusion", "packed"),
+        defaults={"down_w": "0", "fusion": "none", "packed": "0"},
+        choice=("bundle", "blocks", "threads", "held"),
+        arrays={"ptx_sm90a": "kPlans"},
+        name="plan",
+        header="cluster_plan"),
+}  # fmt: skip
 
 
 class Refused(Exception):
@@ -78,18 +116,10 @@ def fields_of(text):
     return dict(part.split("=", 1) for part in text.split(","))
 
 
-def whole(fields, name, least):
-    number = int(fields[name])
-    if number < least:
-        raise ValueError(f"{name}={number}, below {least}")
-    return number
-
-
 def key_of(tuned, fields):
     """(shape, kind) of a problem, from its fields as text."""
-    fields = tuned.derive({name: text for name, text in fields.items() if text not in (None, "")})
-    fields = {name: text for name, text, *_ in (*tuned.shape, *tuned.kinds) if text is not None} | fields
-    return tuple(whole(fields, name, least) for name, _, least in tuned.shape), tuple(fields[name] for name, _ in tuned.kinds)
+    fields = tuned.defaults | tuned.derive({name: text for name, text in fields.items() if text not in (None, "")})
+    return tuple(int(fields[name]) for name in tuned.shape), tuple(fields[name] for name in tuned.kinds)
 
 
 def read_timings(tuned, path):
@@ -111,7 +141,7 @@ def read_timings(tuned, path):
             raise Refused(f"times of {row['variant']} in {row['dtype']}; the table is of {' and '.join(tuned.arrays)} in bf16")
         shape, kind = key_of(tuned, fields_of(row["problem"]))
         choice = UNSAID | fields_of(row["choice"])
-        plan, us = tuple(whole(choice, name, least) for name, least in tuned.choice), (float(row["warm_us"]), float(row["cold_us"]))
+        plan, us = tuple(int(choice[name]) for name in tuned.choice), (float(row["warm_us"]), float(row["cold_us"]))
         asked[shape, kind, row["problem"]] = int(row.get("asked") or 0)
         shape = (row["variant"], shape)
         if problems.setdefault((shape, kind), row["problem"]) != row["problem"]:
@@ -129,7 +159,7 @@ def read_timings(tuned, path):
     for shape, kinds in times.items():
         for kind, timed in kinds.items():
             if estimated.get(shape) not in timed:
-                raise Refused(f"{path}: {shape[1]} with {tuned.kinds[0][0]} '{kind[0]}' has no time of the estimate's {tuned.name}")
+                raise Refused(f"{path}: {shape[1]} with {tuned.kinds[0]} '{kind[0]}' has no time of the estimate's {tuned.name}")
     graphs = defaultdict(int)
     for (shape, kind, _), count in asked.items():
         graphs[shape, kind] += count
@@ -167,33 +197,32 @@ def choose(tuned, times, estimated, counts):
 def read_table(tuned, path):
     """Of a table that `cpp` wrote: (number of SMs, what it was timed on), and {(variant, shape): choice}. A line that `cpp` would not write is refused:
     what is not understood would be lost."""
-    fields = [(name, least) for name, _, least in tuned.shape] + list(tuned.choice)
     table = {}
     try:
         text = path.read_text(encoding="utf-8")
         about = " ".join(re.sub(r"^// ?", "", line) for line in text.partition("#include")[0].splitlines())
         source = re.search(rf"not by hand\. (.*?, (\d+) SMs, .*?): \d+ {tuned.name}s,", about)
         for variant, array in tuned.arrays.items():
-            count, rows = re.search(rf"^constexpr std::array<{tuned.record}, (\d+)> {array} = {{{{\n(.*?)^}}}};$", text, re.DOTALL | re.MULTILINE).groups()
+            count, rows = re.search(rf"^constexpr std::array<Measured{tuned.name.title()}, (\d+)> {array} = {{{{\n(.*?)^}}}};$", text, re.DOTALL | re.MULTILINE).groups()
             for line in rows.splitlines():
-                numbers = [int(number) for number in re.fullmatch(r"    {(\d+(?:, \d+)*)},", line, re.ASCII)[1].split(", ")]
-                numbers += [int(UNSAID[name]) for name, _ in fields[len(numbers):]]  # of a table from before that column
-                if len(numbers) != len(fields):
+                numbers = tuple(map(int, re.fullmatch(r"    {(\d+(?:, \d+)*)},", line, re.ASCII)[1].split(", ")))
+                if len(numbers) != len(tuned.shape) + len(tuned.choice):
                     raise ValueError(line)
-                table[variant, tuple(numbers[:len(tuned.shape)])] = tuple(numbers[len(tuned.shape):])
-            if sum(of == variant for of, _ in table) != int(count):
+                table[variant, numbers[:len(tuned.shape)]] = numbers[len(tuned.shape):]
+            if rows.count("\n") != int(count):
                 raise ValueError(f"{array} has not its {count} rows")
         older = re.search(r"Rows of other shapes are of earlier timings: (.*?)\.(?: |$)", about)
         sources = [source[1], *(older[1].split("; ") if older else ())]
     except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise Refused(f"{path}: {error}: --keep takes a table as write_table wrote it") from None
+        raise Refused(f"{path}: {error}: --keep takes a table as this program wrote it") from None
     return (int(source[2]), "; ".join(dict.fromkeys(sources))), table
 
 
-def cpp(tuned, source, table, problems, plans, kept=None):
+def cpp(op, source, table, problems, plans, kept=None):
+    tuned = TABLES[op]
+    room, measured = tuned.room or op, f"measured_{tuned.name}s"
     device, sm_count, commits = source
-    fields = [name for name, _, _ in tuned.shape], [name for name, _ in tuned.choice]
-    about = (f"Written by `tools/tune {tuned.op}`; not by hand. {device}, {sm_count} SMs, {'commit' if len(commits) == 1 else 'commits'} {' and '.join(commits)}: {plans} {tuned.name}s, the best of those "
+    about = (f"Written by `tools/tune {op}`; not by hand. {device}, {sm_count} SMs, {'commit' if len(commits) == 1 else 'commits'} {' and '.join(commits)}: {plans} {tuned.name}s, the best of those "
              f"timed of {problems} problems of bench/problems and of its networks as they run here (bf16), warm (in a CUDA graph) and cold. A shape is here where one "
              f"{tuned.name} took at least {100 * LEAST_WIN:g} % less than the estimate's, over all its kinds that were timed.")
     if any(tuned.stand_in(shape[1]) for shape in table):
@@ -205,22 +234,24 @@ def cpp(tuned, source, table, problems, plans, kept=None):
     for variant, array in tuned.arrays.items():
         rows = sorted((shape[1], plan) for shape, plan in table.items() if shape[0] == variant)
         rows = "".join("    {%s},\n" % ", ".join(map(str, shape + plan)) for shape, plan in rows)
-        arrays += f"constexpr std::array<{tuned.record}, {rows.count(chr(10))}> {array} = {{{{\n{rows}}}}};\n"
+        arrays += f"constexpr std::array<Measured{tuned.name.title()}, {rows.count(chr(10))}> {array} = {{{{\n{rows}}}}};\n"
     return f"""{about}
-#include "kernels/{tuned.room}/{tuned.header}.h"
+#include "kernels/{room}/{tuned.header}.h"
 
-namespace noisefloor::{tuned.room} {{
+namespace noisefloor::{room} {{
 namespace {{
 
 // clang-format off
-// {", ".join(fields[0])}; {", ".join(fields[1])}
+// {", ".join(tuned.shape)}; {", ".join(tuned.choice)}
 {arrays}// clang-format on
 
 }}  // namespace
 
-{tuned.table(sm_count)}
+Measured{tuned.name.title()}s {measured}() {{
+  return {{{", ".join([str(sm_count), *tuned.arrays.values()])}}};
+}}
 
-}}  // namespace noisefloor::{tuned.room}
+}}  // namespace noisefloor::{room}
 """
 
 
@@ -243,20 +274,24 @@ def losses(variant, times, estimated, table, networks):
     return lines
 
 
-def run(tuned):
-    """The program of kernels/OP/write_table.py."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main():
+    parser = argparse.ArgumentParser(prog="tuned_table", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("op", metavar="OP", choices=TABLES)
     parser.add_argument("--compute-capability", action="version", version=COMPUTE_CAPABILITY, help="print that of the GPUs which run what is timed")
     parser.add_argument("timings", metavar="TIMINGS.csv", type=Path)
     parser.add_argument("--keep", action="store_true", help="the rows of shapes that TIMINGS lacks, in the table at --out")
-    parser.add_argument("--out", type=Path, default=ROOT / f"kernels/{tuned.room}/{tuned.file}.cpp")
-    parser.add_argument("--problems", type=Path, default=ROOT / f"bench/problems/{tuned.op}.csv", help="with the networks' counts")
+    parser.add_argument("--out", type=Path, help="instead of the room's own")
+    parser.add_argument("--problems", type=Path, help="with the networks' counts, instead of bench/problems/OP.csv")
     arguments = parser.parse_args()
+    tuned = TABLES[arguments.op]
+    arguments.out = arguments.out or ROOT / f"kernels/{tuned.room or arguments.op}/measured_{tuned.name}s.cpp"
+    arguments.problems = arguments.problems or ROOT / f"bench/problems/{arguments.op}.csv"
     try:
         make(tuned, arguments)
     except (Refused, CannotWrite) as error:
-        print(f"write_table: {error}", file=sys.stderr)
-        sys.exit(2)
+        print(f"tuned_table: {error}", file=sys.stderr)
+        return 2
+    return 0
 
 
 def make(tuned, arguments):
@@ -280,7 +315,7 @@ def make(tuned, arguments):
             raise Refused(f"no {tuned.name}, timed now or before, is clearly better than the estimate's; nothing is written")
     problems = sum(len(kinds) for kinds in times.values())
     plans = sum(len(timed) for kinds in times.values() for timed in kinds.values())
-    text = cpp(tuned, source, written, problems, plans, kept if before else None)
+    text = cpp(arguments.op, source, written, problems, plans, kept if before else None)
     try:
         out.write(lambda part: Path(part).write_text(text, encoding="utf-8"))
     except OSError as error:
@@ -291,3 +326,7 @@ def make(tuned, arguments):
         if len(tuned.arrays) > 1:
             words(variant)
         words("\n".join(losses(variant, times, estimated, table, networks)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

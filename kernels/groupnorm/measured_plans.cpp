@@ -8,7 +8,7 @@ namespace {
 
 // clang-format off
 // n, hw, channels, groups, down_w; bundle, blocks, threads, held
-constexpr MeasuredPlan kPlans[] = {
+constexpr std::array<MeasuredPlan, 98> kPlans = {{
     {1, 16, 256, 32, 0, 8, 1, 128, 0},
     {1, 64, 256, 32, 0, 4, 1, 128, 2},
     {1, 64, 512, 32, 0, 2, 1, 128, 2},
@@ -107,7 +107,7 @@ constexpr MeasuredPlan kPlans[] = {
     {64, 1024, 384, 32, 0, 8, 4, 192, 4},
     {64, 1024, 512, 32, 0, 8, 8, 128, 2},
     {64, 4096, 320, 32, 0, 8, 16, 160, 4},
-};
+}};
 // clang-format on
 
 }  // namespace

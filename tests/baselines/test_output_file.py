@@ -112,7 +112,7 @@ def test_what_cannot_be_written_is_refused_at_once(tmp_path):
 # With a name that is no PNG's, a folder, no folder and nothing: before a run is read, or weights.
 @pytest.mark.parametrize("program, option", [
     ("reports/plots/plot_roofline.py none", "--out"),
-    ("kernels/groupnorm/write_table.py none", "--out"),
+    ("tools/tuned_table.py groupnorm none", "--out"),
     ("-m baselines.pytorch.digits.judge none", "--table"),
     ("reports/plots/draw_corruption.py --noisefloor none", "--out"),
 ])

@@ -11,7 +11,7 @@ import pytest
 
 from tests.gpu.program import PROGRAM, ROOT, need_gpu, run
 
-WRITER = ROOT / "kernels/groupnorm/write_table.py"
+WRITER = ROOT / "tools/tuned_table.py"
 PROBLEMS = """network,n,hw,channels,groups,fusion,slab_stats,packed,count
 one,1,64,128,32,silu,,,1
 one,1,64,128,32,none,,,2
@@ -58,7 +58,7 @@ def test_the_table_is_made_of_it(timings):
     if not WRITER.exists():
         pytest.skip("a bundle has no writer of the table")
     folder, _ = timings
-    result = run(sys.executable, WRITER, folder / "times.csv", "--problems", folder / "groupnorm.csv", "--out", folder / "table.cpp")
+    result = run(sys.executable, WRITER, "groupnorm", folder / "times.csv", "--problems", folder / "groupnorm.csv", "--out", folder / "table.cpp")
     # Two small problems may have nothing that beats the estimate's.
     assert result.returncode == 0 or "nothing is written" in result.stderr, result.stderr
     assert (folder / "table.cpp").exists() == (result.returncode == 0)

@@ -1,171 +1,173 @@
-"""The choice of groupnorm's measured plans from timings, and what tools/tune refuses."""
+"""The choice of what is fastest from timings, the tables that are written of it, and what tools/tune refuses."""
 
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from tests.support.machine import ROOT, Machine
+from tools import tuned_table
 
-HEADER = "device,sm_count,commit,problem,dtype,variant,choice,estimated,warm_us,cold_us"
-FIELDS = "n,hw,channels,groups,fusion,packed".split(",")
-PLAN = "bundle,blocks,threads,held".split(",")
-PROBLEMS = """network,n,hw,channels,groups,fusion,packed,eps,count
-one,1,64,128,32,silu,,,1
-one,1,64,128,32,,,,9
-two,2,64,128,32,silu,,,1
-"""
+HEADER = "device,sm_count,commit,problem,dtype,variant,choice,estimated,warm_us,cold_us,asked"
+NORMS = "network,n,hw,channels,groups,fusion,count\none,1,64,128,32,silu,1\none,1,64,128,32,,9\ntwo,2,64,128,32,silu,1\n"
+PRODUCTS = "network,m,n,k,count\none,64,128,256,1\n"
 
 
-def timing(row, source="GPU,132,abc", extra=""):
-    """A line of timings from values of FIELDS and PLAN, estimated, and two times; `extra` are more fields of the problem."""
-    values = row.split(",")
-    if len(values) < 13:
-        return f"{source},{row}"
-    problem = ",".join(f"{name}={value}" for name, value in zip(FIELDS, values) if (name, value) not in (("fusion", "none"), ("packed", "0")))
-    plan = ",".join(f"{name}={value}" for name, value in zip(PLAN, values[6:]))
-    return f'{source},"{problem}{extra}",bf16,ptx_sm90a,"{plan}",' + ",".join(values[10:])
+def timing(problem, choice, warm, cold, estimated=0, variant="ptx_sm90a", dtype="bf16", source="GPU,132,abc", asked=""):
+    return f'{source},"{problem}",{dtype},{variant},"{choice}",{estimated},{warm},{cold},{asked}'
 
 
-def written(op, folder, problems, lines, *arguments, header=HEADER):
-    """What the script of an op says, its table's text, and the rows in it."""
-    (folder / "problems.csv").write_text(problems)
-    (folder / "timings.csv").write_text("\n".join([header, *lines]) + "\n")
-    out = folder / "table.cpp"
-    result = subprocess.run([sys.executable, ROOT / f"kernels/{op}/write_table.py", folder / "timings.csv", "--problems", folder / "problems.csv", "--out", out,
-                             *arguments], capture_output=True, text=True, timeout=60)
-    text = out.read_text() if out.exists() else ""
-    return result, text, re.findall(r"^    \{([0-9, ]+)\},$", text, re.M)
+def norm(blocks, warm, cold, estimated=0, n=1, fusion=",fusion=silu", **others):
+    """A time of a group norm's plan: each is another number of blocks."""
+    return timing(f"n={n},hw=64,channels=128,groups=32{fusion}", f"bundle=2,blocks={blocks},threads=64,held=0", warm, cold, estimated, **others)
 
 
-def table(folder, *rows):
-    """What groupnorm's script says and the rows of the table that it writes; rows are of timing()."""
-    result, _, found = written("groupnorm", folder, PROBLEMS, [row if row.startswith("GPU") else timing(row) for row in rows])
-    return result, [tuple(map(int, row.split(", "))) for row in found]
+def cut(splits, columns=96):
+    return f"rows={64 * splits},columns={columns},pingpong=0,multicast=1,splits={splits}"
 
 
-ESTIMATE = "1,64,128,32,silu,0,2,1,64,0,1,10,20"
+@pytest.fixture
+def write(tmp_path, monkeypatch, capsys):
+    def run(op, problems, lines, *arguments):
+        """Exit code, what is said, the table's text, and the rows in it."""
+        (tmp_path / "problems.csv").write_text(problems)
+        (tmp_path / "timings.csv").write_text("\n".join([HEADER, *lines]) + "\n")
+        out = tmp_path / "table.cpp"
+        monkeypatch.setattr(sys, "argv", ["tuned_table", op, f"{tmp_path}/timings.csv", "--problems", f"{tmp_path}/problems.csv", "--out", str(out), *arguments])
+        code, said = tuned_table.main(), capsys.readouterr()
+        text = out.read_text() if out.exists() else ""
+        return SimpleNamespace(code=code, said=said.out + said.err, text=text, rows=re.findall(r"^    \{([0-9, ]+)\},$", text, re.M))
+
+    return run
 
 
-def test_takes_the_least_sum_of_warm_and_cold(tmp_path):
-    result, rows = table(tmp_path, ESTIMATE, "1,64,128,32,silu,0,4,1,96,2,0,9,19", "1,64,128,32,silu,0,8,2,128,6,0,9.5,18")
-    assert result.returncode == 0, result.stderr
-    assert rows == [(1, 64, 128, 32, 0, 8, 2, 128, 6)]
-    assert "plans of 1 of 1 shapes, for 132 SMs" in result.stdout
-    assert "return {132, kPlans};" in (tmp_path / "table.cpp").read_text()
+ESTIMATE = norm(1, 10, 20, estimated=1)
+
+
+def test_takes_the_least_sum_of_warm_and_cold(write):
+    made = write("groupnorm", NORMS, [ESTIMATE, norm(2, 9, 19), norm(3, 9.5, 18)])
+    assert made.code == 0 and made.rows == ["1, 64, 128, 32, 0, 2, 3, 64, 0"], made.said
+    assert "plans of 1 of 1 shapes, for 132 SMs" in made.said and "return {132, kPlans};" in made.text
 
 
 @pytest.mark.parametrize("warm, cold, taken", [(9.7, 20, True), (9.8, 20, False), (10.0, 20, False), (8, 20.2, False), (10.06, 15, False), (10.04, 15, True)])
-def test_an_entry_wins_one_percent_and_neither_time_gets_worse(tmp_path, warm, cold, taken):
-    other = "2,64,128,32,silu,0,2,1,64,0,1,10,20", "2,64,128,32,silu,0,4,1,64,0,0,5,10"  # so that there is a table in any case
-    result, rows = table(tmp_path, *other, ESTIMATE, f"1,64,128,32,silu,0,4,1,96,2,0,{warm},{cold}")
-    assert result.returncode == 0, result.stderr
-    assert ((1, 64, 128, 32, 0, 4, 1, 96, 2) in rows) == taken
-    assert (2, 64, 128, 32, 0, 4, 1, 64, 0) in rows and rows == sorted(rows)
+def test_an_entry_wins_one_percent_and_neither_time_gets_worse(write, warm, cold, taken):
+    other = norm(1, 10, 20, estimated=1, n=2), norm(2, 5, 10, n=2)  # so that there is a table in any case
+    made = write("groupnorm", NORMS, [*other, ESTIMATE, norm(2, warm, cold)])
+    assert made.code == 0 and made.rows == ["1, 64, 128, 32, 0, 2, 2, 64, 0"] * taken + ["2, 64, 128, 32, 0, 2, 2, 64, 0"], made.said
 
 
-def test_one_plan_serves_all_fusions_weighted_by_their_counts(tmp_path):
-    # The first is better with SiLU (once in a pass), the second without (nine times); the third was not timed with both.
-    rows = [ESTIMATE, "1,64,128,32,silu,0,4,1,96,2,0,5,10", "1,64,128,32,silu,0,8,1,96,2,0,9.9,19.9", "1,64,128,32,silu,0,16,1,96,2,0,1,1",
-            "1,64,128,32,none,0,2,1,64,0,1,10,20", "1,64,128,32,none,0,4,1,96,2,0,9.9,19.9", "1,64,128,32,none,0,8,1,96,2,0,9,18"]
-    result, chosen = table(tmp_path, *rows)
-    assert result.returncode == 0, result.stderr
-    assert chosen == [(1, 64, 128, 32, 0, 8, 1, 96, 2)]
-    one = next(line.split() for line in result.stdout.splitlines() if line.startswith("one"))
+def test_one_plan_serves_all_fusions_weighted_by_their_counts(write):
+    # The second is better with SiLU (once in a pass), the third without (nine times); the fourth was not timed with both.
+    lines = [ESTIMATE, norm(2, 5, 10), norm(3, 9.9, 19.9), norm(4, 1, 1),
+             *(norm(*one, fusion="") for one in ((1, 10, 20, 1), (2, 9.9, 19.9), (3, 9, 18)))]  # fmt: skip
+    made = write("groupnorm", NORMS, lines)
+    assert made.code == 0 and made.rows == ["1, 64, 128, 32, 0, 2, 3, 64, 0"], made.said
+    one = next(line.split() for line in made.said.splitlines() if line.startswith("one"))
     assert [float(cell) for cell in one[1:6]] == [82.0, 100.0, 21.95, 90.9, 10.85]
 
 
-@pytest.mark.parametrize("rows, message", [
+@pytest.mark.parametrize("asked, taken", [((9, 1), True), ((1, 9), False), ((0, 0), False), (("", ""), False)])
+def test_kinds_weigh_as_graphs_ask_for_them_and_one_at_least(write, asked, taken):
+    lines = [norm(blocks, us, us, int(blocks == 1), fusion=fusion, asked=count)
+             for fusion, second, count in (("", 9, asked[0]), (",fusion=silu", 12, asked[1])) for blocks, us in ((1, 10), (2, second))]  # fmt: skip
+    made = write("groupnorm", "network,n,hw,channels,groups,fusion,count\none,9,64,128,32,,1\n", lines)
+    assert (made.code == 0) == taken == bool(made.rows), made.said
+    assert taken or "nothing is written" in made.said
+
+
+@pytest.mark.parametrize("lines, message", [
     ((), "has no timings"),
     ((ESTIMATE,), "nothing is written"),
     ((ESTIMATE, ESTIMATE), ":3: "),
-    ((ESTIMATE.replace(",10,20", ",0,20"),), ":2: 0.0 and 20.0 us"),
-    ((ESTIMATE.replace(",10,20", ",many,20"),), ":2: "),
-    ((ESTIMATE.replace(",1,10,", ",0,10,"),), "no time of the estimate's plan"),
-    ((ESTIMATE, "1,64,128"), ":3: "),
-    ((timing(ESTIMATE).replace(",held=0", ""),), "'held'"),
-    ((timing(ESTIMATE).replace("ptx_sm90a", "tiled"),), "times of tiled in bf16; the table is of ptx_sm90a in bf16"),
+    ((norm(1, 0, 20, 1),), ":2: 0.0 and 20.0 us"),
+    ((norm(1, "many", 20, 1),), ":2: "),
+    ((norm(1, 10, 20),), "no time of the estimate's plan"),
+    ((ESTIMATE, "GPU,132,abc,1,64,128"), ":3: "),
+    ((ESTIMATE.replace(",held=0", ""),), "'held'"),
+    ((norm(1, 10, 20, 1, variant="tiled"),), "times of tiled in bf16; the table is of ptx_sm90a in bf16"),
+    ((ESTIMATE, norm(2, 5, 10, source="GPU,132,def")), "the commit is def, and abc"),
+    ((ESTIMATE, norm(2, 5, 10, source="Other,132,abc")), "of one GPU"),
 ])
-def test_bad_timings_are_refused_and_write_nothing(tmp_path, rows, message):
-    result, _ = table(tmp_path, *rows)
-    assert result.returncode == 2 and message in result.stderr, result.stderr
-    assert not (tmp_path / "table.cpp").exists() and "Traceback" not in result.stderr
+def test_bad_timings_are_refused_and_write_nothing(write, lines, message):
+    made = write("groupnorm", NORMS, lines)
+    assert made.code == 2 and message in made.said and not made.text, made.said
 
 
-def test_shapes_may_be_of_two_commits_but_not_what_is_compared(tmp_path):
-    fast = "4,1,64,0,0,5,10"
-    shapes = [timing(row, source) for source, n in (("GPU,132,abc", 1), ("GPU,132,def", 2))
-              for row in (f"{n},64,128,32,silu,0,2,1,64,0,1,10,20", f"{n},64,128,32,silu,0,{fast}")]
-    result, rows = table(tmp_path, *shapes)
-    assert result.returncode == 0 and len(rows) == 2, result.stderr
-    assert "commits abc and def" in (tmp_path / "table.cpp").read_text()
-    result, _ = table(tmp_path, ESTIMATE, timing(f"1,64,128,32,silu,0,{fast}", "GPU,132,def"))
-    assert result.returncode == 2 and "the commit is def, and abc" in result.stderr
+def test_shapes_may_be_of_two_commits(write):
+    lines = [norm(*one, n=n, source=f"GPU,132,{commit}") for n, commit in ((1, "abc"), (2, "def")) for one in ((1, 10, 20, 1), (2, 5, 10))]
+    made = write("groupnorm", NORMS, lines)
+    assert made.code == 0 and len(made.rows) == 2 and "commits abc and def" in made.text, made.said
 
 
-def test_an_image_that_is_halved_has_a_row_of_its_own(tmp_path):
-    rows = [timing(row, extra=extra) for extra, row in (
-        ("", ESTIMATE), ("", "1,64,128,32,silu,0,4,1,96,2,0,5,10"), (",down_w=8", ESTIMATE), (",down_w=8", "1,64,128,32,silu,0,8,2,128,4,0,5,10"))]
-    result, chosen = table(tmp_path, *rows)
-    assert result.returncode == 0, result.stderr
-    assert chosen == [(1, 64, 128, 32, 0, 4, 1, 96, 2), (1, 64, 128, 32, 8, 8, 2, 128, 4)]
-
-
-CUT = "rows={},columns=96,pingpong=0,multicast=1,splits={}"
-
-
-@pytest.mark.parametrize("op, network, timed, rows", [
-    ("gemm", "network,m,n,k,act,residual,part_columns,count\none,64,128,256,,,,1\none,64,128,256,,,64,9\n", (("m=64,n=128,k=256", "ptx_sm90a"), ("m=64,n=128,k=256,act=geglu", "ptx_sm90a"),
-                                                                                      ("m=64,n=128,k=256,residual=1", "ptx_sm90a"), ("m=64,n=128,k=256,part_columns=64", "ptx_sm90a")),
-     ["64, 128, 256, 0, 0, 0, 128, 96, 0, 1, 2, 1", "64, 128, 256, 0, 0, 64, 128, 96, 0, 1, 2, 1", "64, 128, 256, 0, 1, 0, 128, 96, 0, 1, 2, 1",
-      "64, 128, 256, 1, 0, 0, 128, 96, 0, 1, 2, 1"]),
+# Of each op: a network, problems and their variants, the estimate's choice and a faster one, and rows.
+NORM, ATTENTION = "n=1,hw=64,channels=128,groups=32", "batch=1,heads=1,seq_q=256,seq_kv=256,dim="
+EACH = [
+    ("gemm", "network,m,n,k,act,residual,part_columns,count\none,64,128,256,,,,1\none,64,128,256,,,64,9\n",
+     [(f"m=64,n=128,k=256{fusion}", "ptx_sm90a") for fusion in ("", ",act=geglu", ",residual=1", ",part_columns=64")], (cut(1), cut(2)),
+     [f"64, 128, 256, {fusion}, 128, 96, 0, 1, 2, 1" for fusion in ("0, 0, 0", "0, 0, 64", "0, 1, 0", "1, 0, 0")]),
     ("conv2d", "network,n,h,w,cin,cout,kernel,pad,count\none,1,8,8,64,64,,,1\n",
-     (("n=1,h=8,w=8,cin=64,cout=64", "ptx_sm90a"), ("n=1,h=8,w=8,cin=64,cout=64,residual=1", "ptx_sm90a"),
-      ("n=1,h=8,w=8,cin=64,cout=64,kernel=1", "ptx_sm90a_halo")),
+     [("n=1,h=8,w=8,cin=64,cout=64", "ptx_sm90a"), ("n=1,h=8,w=8,cin=64,cout=64,residual=1", "ptx_sm90a"),
+      ("n=1,h=8,w=8,cin=64,cout=64,kernel=1", "ptx_sm90a_halo")], (cut(1), cut(2)),
      ["1, 8, 8, 64, 64, 3, 1, 1, 0, 0, 0, 128, 96, 0, 1, 2", "1, 8, 8, 64, 64, 1, 1, 0, 0, 0, 0, 128, 96, 0, 1, 2"]),
-])
-def test_schedules_of_products_become_a_table_that_compiles(tmp_path, op, network, timed, rows):
-    lines = [f'GPU,132,abc,"{problem}",bf16,{variant},"{CUT.format(64 * splits, splits)}",{2 - splits},{12 - splits},{22 - splits}'
-             for problem, variant in timed for splits in (1, 2)]
-    result, _, found = written(op, tmp_path, network, lines)
-    assert result.returncode == 0 and found == rows, result.stderr
+    ("groupnorm", NORMS, [(NORM, "ptx_sm90a"), (NORM + ",down_w=8", "ptx_sm90a")], [f"bundle=2,blocks={one},threads=64,held=0" for one in (1, 2)],
+     ["1, 64, 128, 32, 0, 2, 2, 64, 0", "1, 64, 128, 32, 8, 2, 2, 64, 0"]),
+    ("attention", "network,batch,heads,seq_q,seq_kv,dim,count\none,1,1,256,256,64,1\n",  # the wide variant has no table
+     [(ATTENTION + "64", "ptx_sm90a"), (ATTENTION + "512", "ptx_sm90a_wide")], [f"rows=128,keys=128,blocks=1,turns={one},splits=1" for one in (1, 0)],
+     ["1, 1, 256, 256, 64, 128, 128, 1, 0, 1"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("op, problems, timed, choices, rows", EACH, ids=[one[0] for one in EACH])
+def test_tables_of_each_op_compile(write, tmp_path, op, problems, timed, choices, rows):
+    lines = [timing(problem, choice, 10 - place, 20 - place, 1 - place, variant) for problem, variant in timed for place, choice in enumerate(choices)]
+    made = write(op, problems, lines)
+    assert made.code == 0 and made.rows == rows, made.said
     compiled = subprocess.run(["c++", "-std=c++20", "-fsyntax-only", f"-I{ROOT}", tmp_path / "table.cpp"], capture_output=True, text=True, timeout=60)
     assert compiled.returncode == 0, compiled.stderr
+
+
+@pytest.mark.parametrize("op, tuned", tuned_table.TABLES.items(), ids=list(tuned_table.TABLES))
+def test_the_rooms_own_tables_can_be_kept(op, tuned):
+    (sm_count, source), rows = tuned_table.read_table(tuned, ROOT / f"kernels/{tuned.room or op}/measured_{tuned.name}s.cpp")
+    assert sm_count == 132 and "NVIDIA" in source and {variant for variant, _ in rows} == set(tuned.arrays)
 
 
 FIRST, SECOND = "64, 128, 256, 0, 0, 0, 128, {}, 0, 1, 2, 1", "64, 128, 512, 0, 0, 0, 128, {}, 0, 1, 2, 1"
 
 
-def schedules_written(folder, problem, *arguments, gpu="GPU", sms=132, commit="abc", columns=96, best=2):
-    """Times two schedules of one problem of gemm, 1 being the estimate's: what the script says, the table's first comment, and its rows."""
-    lines = [f'{gpu},{sms},{commit},"{problem}",bf16,ptx_sm90a,"rows={64 * splits},columns={columns},pingpong=0,multicast=1,splits={splits}",{2 - splits},'
-             f'{11 + abs(splits - best)},{21 + abs(splits - best)}' for splits in (1, 2)]
-    result, text, rows = written("gemm", folder, "network,m,n,k,count\none,64,128,256,1\n", lines, *arguments)
-    return result, " ".join(line.removeprefix("// ") for line in text.partition("#include")[0].splitlines()), rows
+@pytest.fixture
+def again(write):
+    def run(k, *arguments, columns=96, best=2, **source):
+        """Times two schedules of one problem of gemm, 1 being the estimate's: what is written, and the table's first comment."""
+        source = ",".join(map(str, ({"gpu": "GPU", "sms": 132, "commit": "abc"} | source).values()))
+        lines = [timing(f"m=64,n=128,k={k}", cut(splits, columns), 11 + abs(splits - best), 21 + abs(splits - best), 2 - splits, source=source) for splits in (1, 2)]
+        made = write("gemm", PRODUCTS, lines, *arguments)
+        made.about = " ".join(line.removeprefix("// ") for line in made.text.partition("#include")[0].splitlines())
+        return made
+
+    return run
 
 
-def test_rows_of_shapes_that_were_not_timed_are_kept_where_asked(tmp_path):
-    def again(*arguments, **others):
-        return schedules_written(tmp_path, *arguments, **others)
-
+def test_rows_of_shapes_that_were_not_timed_are_kept_where_asked(again):
     gpu = "GPU of " + "a-long-name-" * 12 + "end"  # which no line of the comment may break
-    assert again("m=64,n=128,k=256", gpu=gpu)[0].returncode == 0
-    result, about, rows = again("m=64,n=128,k=512", "--keep", commit="def", columns=32)
-    assert result.returncode == 0 and "1 of 1 shapes, for 132 SMs; 1 kept" in result.stdout, result.stderr
-    assert rows == [FIRST.format(96), SECOND.format(32)]
-    assert "GPU, 132 SMs, commit def" in about and about.endswith(f"are of earlier timings: {gpu}, 132 SMs, commit abc.")
-    result, about, rows = again("m=64,n=128,k=256", "--keep", commit="123", columns=64)
-    assert rows == [FIRST.format(64), SECOND.format(32)] and about.endswith(f"timings: GPU, 132 SMs, commit def; {gpu}, 132 SMs, commit abc.")
-    result, about, rows = again("m=64,n=128,k=256", "--keep", commit="def", columns=64)
-    assert about.endswith(f"timings: GPU, 132 SMs, commit 123; GPU, 132 SMs, commit def; {gpu}, 132 SMs, commit abc.")  # each once
-    result, _, kept = again("m=64,n=128,k=256", "--keep", sms=78)
-    assert result.returncode == 2 and "is of a GPU with 132 SMs" in result.stderr and kept == rows
-    result, _, rows = again("m=64,n=128,k=256", "--keep", best=1)  # nothing is better: the old row does not stay
-    assert result.returncode == 0 and rows == [SECOND.format(32)], result.stderr
-    result, _, kept = again("m=64,n=128,k=512", "--keep", best=1)
-    assert result.returncode == 2 and "timed now or before" in result.stderr and kept == rows
-    assert again("m=64,n=128,k=512", columns=64)[2] == [SECOND.format(64)]  # without --keep
+    assert again(256, gpu=gpu).code == 0
+    made = again(512, "--keep", commit="def", columns=32)
+    assert made.code == 0 and "1 of 1 shapes, for 132 SMs; 1 kept" in made.said and made.rows == [FIRST.format(96), SECOND.format(32)], made.said
+    assert "GPU, 132 SMs, commit def" in made.about and made.about.endswith(f"are of earlier timings: {gpu}, 132 SMs, commit abc.")
+    made = again(256, "--keep", commit="123", columns=64)
+    assert made.rows == [FIRST.format(64), SECOND.format(32)] and made.about.endswith(f"timings: GPU, 132 SMs, commit def; {gpu}, 132 SMs, commit abc.")
+    made = again(256, "--keep", commit="def", columns=64)
+    assert made.about.endswith(f"timings: GPU, 132 SMs, commit 123; GPU, 132 SMs, commit def; {gpu}, 132 SMs, commit abc.")  # each once
+    refused = again(256, "--keep", sms=78)
+    assert refused.code == 2 and "is of a GPU with 132 SMs" in refused.said and refused.text == made.text
+    made = again(256, "--keep", best=1)  # nothing is better: the old row does not stay
+    assert made.code == 0 and made.rows == [SECOND.format(32)], made.said
+    refused = again(512, "--keep", best=1)
+    assert refused.code == 2 and "timed now or before" in refused.said and refused.text == made.text
+    assert again(512, columns=64).rows == [SECOND.format(64)]  # without --keep
 
 
 ROW = "    {" + FIRST.format(96) + "},\n"
@@ -175,36 +177,22 @@ ROW = "    {" + FIRST.format(96) + "},\n"
     ("SMs", "XMs"), ("kSchedules = ", "kOthers = "), ("array<MeasuredSchedule, 1>", "array<MeasuredSchedule, 2>"), (ROW, ROW + ROW.replace("256", "9x6")),
     (ROW, ROW.replace(", 1}", ", 1, 1}")), (ROW, "<<<<<<< ours\n"),
 ])
-def test_a_damaged_table_is_refused_and_stays(tmp_path, old, new):
-    schedules_written(tmp_path, "m=64,n=128,k=256")
-    table = tmp_path / "table.cpp"
-    text = table.read_text()
+def test_a_damaged_table_is_refused_and_stays(again, tmp_path, old, new):
+    text = again(256).text
     assert old in text
-    damaged = text.replace(old, new)
-    table.write_text(damaged)
-    result, _, _ = schedules_written(tmp_path, "m=64,n=128,k=512", "--keep")
-    assert result.returncode == 2 and "--keep takes a table" in result.stderr and table.read_text() == damaged, result.stderr
-
-
-@pytest.mark.parametrize("asked, taken", [((9, 1), True), ((1, 9), False), ((0, 0), False), (("", ""), False)])
-def test_kinds_weigh_as_graphs_ask_for_them_and_one_at_least(tmp_path, asked, taken):
-    times = (("m=64,n=128,k=256", (10, 9)), ("m=64,n=128,k=256,bias=0", (10, 12)))
-    lines = [f'GPU,132,abc,"{problem}",bf16,ptx_sm90a,"{CUT.format(64 * splits, splits)}",{2 - splits},{us[splits - 1]},{us[splits - 1]},{count}'
-             for (problem, us), count in zip(times, asked) for splits in (1, 2)]
-    result, _, _ = written("gemm", tmp_path, "network,m,n,k,count\none,1,8,8,1\n", lines, header=HEADER + ",asked")
-    assert (result.returncode == 0) == taken == (tmp_path / "table.cpp").exists(), result.stderr
-    assert taken or "nothing is written" in result.stderr
+    (tmp_path / "table.cpp").write_text(text.replace(old, new))
+    made = again(512, "--keep")
+    assert made.code == 2 and "--keep takes a table" in made.said and made.text == text.replace(old, new), made.said
 
 
 @pytest.mark.parametrize("arguments, code, message", [
     (["--help"], 0, "usage: tools/tune OP"),
     ([], 2, "needs an op"),
-    (["gemm", "--keep"], 2, "--keep goes behind"),
-    (["layernorm"], 2, "layernorm has no table of what is fastest; these do: attention conv2d gemm groupnorm"),
-    (["groupnorm", "--timings", "a", "b"], 2, "needs one file"),
-    (["groupnorm", "--device", "1", "--timings", "a"], 2, "goes behind the op and alone"),
-    (["groupnorm", "--timings", "/nowhere/times.csv"], 2, "/nowhere/times.csv"),
+    (["layernorm"], 2, "'layernorm' (choose from 'attention', 'conv2d', 'gemm', 'groupnorm')"),
+    (["gemm", "--keep"], 2, "--timings FILE.csv [--keep]"),
     (["groupnorm", "--budget=60"], 2, "all problems"),
+    (["groupnorm", "--timings", "a", "b"], 2, "unrecognized arguments: b"),
+    (["groupnorm", "--timings", "/nowhere/times.csv"], 2, "/nowhere/times.csv"),
 ])
 def test_script(arguments, code, message):
     result = subprocess.run([ROOT / "tools/tune", *arguments], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
@@ -217,12 +205,3 @@ def test_script_needs_a_gpu_that_runs_the_kernel(tmp_path):
     machine.driver("8 9 NVIDIA L40S")
     result = machine.run(ROOT / "tools/tune", "groupnorm")
     assert result.returncode == 2 and "looking for a GPU: what groupnorm chooses from runs on GPUs of compute capability 9.0 alone" in result.stderr, result.stderr
-
-
-def test_times_of_a_variant_without_a_table_are_passed_over(tmp_path):
-    cut = '"rows=128,keys=128,blocks=1,turns={},splits=1"'
-    lines = [f'GPU,132,abc,"batch=1,heads=1,seq_q=256,seq_kv=256,dim={dim}",bf16,{variant},{choice},{estimated},{9 + estimated},{19 + estimated}'
-             for dim, variant, choice, estimated in ((64, "ptx_sm90a", cut.format(1), 1), (64, "ptx_sm90a", cut.format(0), 0),
-                                                     (512, "ptx_sm90a_wide", '"splits=1"', 1), (512, "ptx_sm90a_wide", '"splits=2"', 0))]
-    result, _, rows = written("attention", tmp_path, "network,batch,heads,seq_q,seq_kv,dim,count\none,1,1,256,256,64,1\none,1,1,256,256,512,1\n", lines)
-    assert result.returncode == 0 and rows == ["1, 1, 256, 256, 64, 128, 128, 1, 0, 1"], result.stderr
