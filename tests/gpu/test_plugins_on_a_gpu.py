@@ -21,10 +21,6 @@ WRONG = {  # and words of the reason, where there is only one way to find it
     "only_other_stream": ("cuda_error", "records no kernel"),
     "default_stream": ("cuda_error", ""),
     "not_joined": ("cuda_error", ""),
-    "stale": ("incorrect", "after the warm launches"),
-    "later_wrong": ("incorrect", ""),
-    "past_the_end": ("incorrect", "wrote outside tensor 'y'"),
-    "changes_an_input": ("incorrect", "changed its input 'x'"),
     "illegal": ("cuda_error", ""),
     "allocates": ("cuda_error", ""),
 }
@@ -36,20 +32,6 @@ op, name, kind = "groupnorm", "my_torch", "baseline"
 def launch(problem, t):
     y = torch.group_norm(t.x.transpose(1, 2), problem.groups, t.gamma, t.beta, problem.eps).transpose(1, 2)
     return torch.nn.functional.silu(y) if problem.fusion == "silu" else y
-"""
-SIDE_STREAM = """
-import torch
-
-op, arch, kind = "groupnorm", "any", "naive"
-side = torch.cuda.Stream()
-
-def launch_elsewhere(problem, t):
-    with torch.cuda.stream(side):
-        y = torch.nn.functional.group_norm(t.x.transpose(1, 2), problem.groups, t.gamma, t.beta, problem.eps).transpose(1, 2)
-        t.y.copy_(y)
-
-def launch_raises(problem, t):
-    raise RuntimeError("no luck today")
 """
 
 
@@ -123,9 +105,8 @@ def test_a_pair_judges_as_a_row(nvcc, tmp_path):
     nvcc(ROOT / "tests/gpu/plugins/rows.cu", tmp_path / "rows.so")
     one = ("--plugin", tmp_path / "rows.so", "--problem", "op=relu,n=2,hw=4096,channels=64", "--dtype", "fp32", "--device", 0)
     assert run(PROGRAM, "pair", "elementwise", "right", "naive", *one).returncode == 0
-    for name, words in (("stale", "ours after a "), ("other_stream", "ours before the first block: after a replay")):
-        compared = run(PROGRAM, "pair", "elementwise", name, "naive", *one)
-        assert compared.returncode == 1 and words in compared.stdout, (name, compared.stdout + compared.stderr)
+    compared = run(PROGRAM, "pair", "elementwise", "other_stream", "naive", *one)
+    assert compared.returncode == 1 and "ours before the first block: after a replay" in compared.stdout, compared.stdout + compared.stderr
     compared = run(PROGRAM, "pair", "elementwise", "sets_aside", "naive", *one)
     said = compared.stdout + compared.stderr
     assert compared.returncode != 0 and any(words in said for words in ("its launches set L2 aside", "captur")), said  # CUDA may record no such launch
@@ -138,16 +119,6 @@ def test_a_python_function_is_a_row(triton, tmp_path, name):
     file = tmp_path / f"groupnorm_{name.removeprefix('my_')}.py"
     result, table = measured(tmp_path, "groupnorm.csv", GROUPNORM, file, f"naive,{name}", "fp32")
     hold_to_ours(result, table, name)
-
-
-def test_python_on_another_stream_is_incorrect(triton, tmp_path):
-    file = tmp_path / "mine.py"
-    file.write_text(SIDE_STREAM)
-    result, table = measured(tmp_path, "groupnorm.csv", "network,n,hw,channels,groups,count\nsmall,2,256,64,8,1\n", file, "elsewhere,raises", "fp32")
-    found = {row["variant"]: row for row in table}
-    assert result.returncode == 1, result.stderr
-    assert found["elsewhere"]["status"] in ("incorrect", "cuda_error") and not found["elsewhere"]["time_cold_us"]
-    assert found["raises"]["reason"].startswith("launch of the plugin failed: RuntimeError: no luck today (mine.py, line ")
 
 
 def test_a_groupnorm_that_was_tampered_with_is_incorrect(triton, tmp_path):

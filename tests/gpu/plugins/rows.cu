@@ -1,5 +1,5 @@
 // Plugins of elementwise op=relu in fp32 on a GPU: right ones, and every kind of wrong that a stream, a graph or L2
-// makes possible. test_plugins_on_a_gpu.py compiles this.
+// makes possible; what a host makes possible, too, is in tests/bench/plugin. test_plugins_on_a_gpu.py compiles this.
 #include <cuda_runtime.h>
 
 #include <noisefloor/plugin.h>
@@ -76,40 +76,6 @@ int not_joined(void*, const noisefloor_launch* call) {
   return forked(call, false);
 }
 
-struct Kept {
-  float* data = nullptr;
-  int calls = 0;
-};
-int keep(const noisefloor_problem*, void** state) {
-  *state = new Kept;
-  return 0;
-}
-int stale(void* state, const noisefloor_launch* call) {
-  auto& kept = *static_cast<Kept*>(state);
-  const std::size_t bytes = static_cast<std::size_t>(elements_of(call)) * sizeof(float);
-  if (kept.data == nullptr) {
-    cudaMalloc(&kept.data, bytes);
-    right(nullptr, call);
-    cudaMemcpyAsync(kept.data, data(call, 1), bytes, cudaMemcpyDeviceToDevice, stream_of(call));
-  }
-  cudaMemcpyAsync(data(call, 1), kept.data, bytes, cudaMemcpyDeviceToDevice, stream_of(call));
-  return cudaGetLastError();
-}
-int later_wrong(void* state, const noisefloor_launch* call) {
-  right(nullptr, call);
-  if (++static_cast<Kept*>(state)->calls > 1) add_one<<<1, 1, 0, stream_of(call)>>>(data(call, 1));
-  return cudaGetLastError();
-}
-int past_the_end(void*, const noisefloor_launch* call) {
-  right(nullptr, call);
-  add_one<<<1, 1, 0, stream_of(call)>>>(data(call, 1) + elements_of(call));
-  return cudaGetLastError();
-}
-int changes_an_input(void*, const noisefloor_launch* call) {
-  right(nullptr, call);
-  add_one<<<1, 1, 0, stream_of(call)>>>(data(call, 0));
-  return cudaGetLastError();
-}
 int illegal(void*, const noisefloor_launch* call) {
   add_one<<<1, 1, 0, stream_of(call)>>>(reinterpret_cast<float*>(64));
   return cudaGetLastError();
@@ -160,10 +126,6 @@ std::vector<noisefloor_plugin> rows() {
   add("only_other_stream", only_other_stream);
   add("default_stream", default_stream);
   add("not_joined", not_joined);
-  add("stale", stale, keep);
-  add("later_wrong", later_wrong, keep);
-  add("past_the_end", past_the_end);
-  add("changes_an_input", changes_an_input);
   add("illegal", illegal);
   add("allocates", allocates);
   add("sets_aside", sets_aside);
