@@ -1,10 +1,8 @@
-// Networks on the GPU: what programmatic dependent launch must not change, and our fastest variants in bf16 against the
-// naive ones in fp32.
+// Networks on the GPU: what programmatic dependent launch and recordings must not change. That they are right:
+// case_runner_test.cpp.
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <map>
-#include <numeric>
 #include <string>
 #include <vector>
 
@@ -15,8 +13,6 @@
 #include "bench/pipeline/sampling.h"
 #include "bench/sweep/suite.h"
 #include "tests/support/recorded_tensors.h"
-#include "tests/support/small_networks.h"
-#include "tests/support/temporary_folder.h"
 
 namespace noisefloor::pipeline {
 namespace {
@@ -26,49 +22,16 @@ Platform& device() {
   return *platform;
 }
 
-// Numbers of unit variance that depend on seed and place alone: a hash, since the large networks have 3e8 weights.
-float number(std::uint64_t seed, std::uint64_t place) {
-  std::uint64_t bits = (place + 1) * 0x9E3779B97F4A7C15u + seed;
-  bits = (bits ^ (bits >> 30)) * 0xBF58476D1CE4E5B9u;
-  bits = (bits ^ (bits >> 27)) * 0x94D049BB133111EBu;
-  bits ^= bits >> 31;
-  return (static_cast<float>(bits >> 40) / 0x1p23f - 1) * std::sqrt(3.0f);
-}
-
-// A checkpoint with every tensor that the network asks for: products keep the variance of what goes in, and norms and
-// biases are not the ones and zeros that would hide a mix-up.
-void write_random_weights(const std::filesystem::path& file, const Graph& graph) {
-  std::map<std::string, std::vector<float>> numbers;
-  std::vector<FileTensor> tensors;
-  std::uint64_t seed = 1;
-  for (const auto& [name, shape] : checkpoint_of(graph)) {
-    const auto count = std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
-    const bool norm = shape.size() == 1 && name.ends_with("weight");
-    const float deviation =
-        shape.size() == 1 ? 0.2f : 1 / std::sqrt(static_cast<float>(count) / static_cast<float>(shape[0]));
-    std::vector<float>& values = numbers[name];
-    values.resize(static_cast<std::size_t>(count));
-    for (std::size_t i = 0; i < values.size(); ++i) values[i] = (norm ? 1.0f : 0.0f) + deviation * number(seed, i);
-    tensors.push_back({name, safetensors_name(DType::fp32), shape, std::as_bytes(std::span(values))});
-    ++seed;
-  }
-  write_safetensors(file, tensors);
-}
-
 void set_inputs(Executor& executor) {
   const Network& network = executor.network();
-  const auto put = [&](ValueId id, const std::vector<float>& numbers) {
-    device().upload(executor.data(id), numbers.data(), numbers.size() * sizeof(float));
-  };
-  std::vector<float> x(static_cast<std::size_t>(network.graph[network.x()].elements()));
-  for (std::size_t i = 0; i < x.size(); ++i) x[i] = number(99, i);
-  put(network.x(), x);
+  const Value& x = network.graph[network.x()];
+  device().fill_normal(x.dtype, executor.data(network.x()), x.elements(), 0, 1, /*seed=*/99);
   const auto images = static_cast<std::size_t>(network.batch);
   std::vector<float> levels(images);
   for (std::size_t i = 0; i < images; ++i)
     levels[i] = network.level().kind == NetworkTensor::Kind::timesteps ? static_cast<float>((17 + 600 * i) % 1000)
                                                                        : 0.3f + 3.0f * static_cast<float>(i);
-  put(network.level().value, levels);
+  device().upload(executor.data(network.level().value), levels.data(), levels.size() * sizeof(float));
   if (network.classes == 0) return;
   std::vector<int> labels(images);
   for (std::size_t i = 0; i < images; ++i)
@@ -241,42 +204,6 @@ TEST(BreakdownOnGpu, TellsWhoseEachKernelIsAndAddsUp) {
       EXPECT_NE(timeline.find("\"name\":\"" + label.node + "\""), std::string::npos) << label.node;
     EXPECT_NE(timeline.find("\"activations\":"), std::string::npos);
   }
-}
-
-class NetworkOnGpu : public testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(All, NetworkOnGpu, testing::Values("digits", "edm-cifar", "adm64"),
-                         [](const testing::TestParamInfo<const char*>& tested) {
-                           std::string name = tested.param;
-                           std::erase(name, '-');
-                           return name;
-                         });
-
-TEST_P(NetworkOnGpu, OwnVariantsInBf16AgreeWithNaiveOnesInFp32) {
-  constexpr std::int64_t kBatch = 2;
-  constexpr double kLimit = 2e-2;  // relative L2
-  if (device().description().info.compute_capability < 80) GTEST_SKIP() << "bf16 needs sm_80";
-  const NetworkInfo& info = require_network(GetParam());
-  const TemporaryFolder folder;
-  const Network exact = info.build({.batch = kBatch, .dtype = DType::fp32});
-  write_random_weights(folder / "weights.safetensors", exact.graph);
-  const Checkpoint checkpoint(folder / "weights.safetensors");
-  const auto run = [&](const Network& network, const Plan& plan) {
-    Executor executor(device(), network, checkpoint, plan);
-    set_inputs(executor);
-    poison_output(executor);
-    device().record([&] { return executor.enqueue(); })->replay();
-    device().synchronize();
-    return output_of(executor);
-  };
-  const std::vector<float> expected =
-      run(exact, Plan(device(), suite(), count_problems(exact.graph), {.source = "naive"}));
-  const Network rounded = info.build({.batch = kBatch, .dtype = DType::bf16});
-  const std::vector<float> found = run(rounded, Plan(device(), suite(), count_problems(rounded.graph), {}));
-  ASSERT_EQ(found.size(), expected.size());
-  const double error = distance(found, expected);
-  EXPECT_LE(error, kLimit);  // false of NaN, too, as where nothing is expected
-  RecordProperty("relative_l2", std::to_string(error));
-  std::printf("%s: relative L2 %.2e\n", info.name, error);
 }
 
 }  // namespace
