@@ -1,14 +1,11 @@
 """scripts/ab, in a small repository with stand-ins for CMake and the program."""
 
-import os
-import shutil
 import subprocess
 
 import pytest
 
-from tests.support.machine import ROOT, executable, held
+from tests.support.machine import Machine, copy_tree, executable, held
 
-SCRIPTS = ROOT / "scripts"
 CMAKE = """#!/usr/bin/env bash
 case "$1" in
   --version) echo "cmake version 3.25.1" ;;
@@ -18,15 +15,13 @@ esac
 """
 
 
-class Repository:
+class Repository(Machine):
     def __init__(self, folder):
+        super().__init__(folder)
         self.root = folder / "clone"
-        self.tools = folder / "tools"
-        (self.root / "scripts").mkdir(parents=True)
-        for name in ("ab", "lib.sh"):
-            shutil.copy(SCRIPTS / name, self.root / "scripts" / name)
-        for path, text in ((self.root / "scripts" / "setup", "#!/bin/sh\n"), (self.tools / "cmake", CMAKE)):
-            executable(path, text)
+        copy_tree(self.root, "scripts")
+        executable(self.root / "scripts" / "setup", "#!/bin/sh\n")
+        self.program("cmake", CMAKE)
         (self.root / ".gitignore").write_text("build/\n")
         self.git("init", "--quiet", "--initial-branch", "main")
         self.commit("one")
@@ -41,9 +36,7 @@ class Repository:
         return self.git("rev-parse", "HEAD")[:12]
 
     def ab(self, *arguments, **environment):
-        environment = {**os.environ, "PATH": f"{self.tools}:{os.environ['PATH']}", "NOISEFLOOR_PRESET": "host", **environment}
-        return subprocess.run([self.root / "scripts" / "ab", *arguments], capture_output=True, text=True, timeout=120, env=environment,
-                              stdin=subprocess.DEVNULL)
+        return self.run(self.root / "scripts" / "ab", *arguments, **{"NOISEFLOOR_PRESET": "host", **environment})
 
 
 @pytest.fixture
@@ -58,10 +51,7 @@ def test_builds_both_and_compares(repository):
     assert result.returncode == 0, result.stderr
     new = f"{repository.root}/build/host/bin/noisefloor"
     assert result.stdout == f"{new} ab {repository.root}/build/ab/{base}/build/host/bin/noisefloor {new} --ops gemm\n"
-
-
-def test_the_exit_code_is_the_comparison_s(repository):
-    assert repository.ab("main", CODE="1").returncode == 1
+    assert repository.ab("main", CODE="1").returncode == 1, "the comparison's"
 
 
 def test_only_the_last_base_is_kept(repository):

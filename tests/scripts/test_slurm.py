@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.machine import ROOT, executable
+from tests.support.machine import ROOT, Machine, executable
 
 SBATCH = """#!/usr/bin/env bash
 echo "$*" >>"$CALLS"
@@ -30,36 +30,28 @@ done
 """
 
 
-class Site:
+class Site(Machine):
     def __init__(self, folder):
-        self.folder = folder
-        self.calls = folder / "calls"
+        super().__init__(folder)
+        self.calls, self.tree, self.out = folder / "calls", folder / "a tree", folder / "the run"
         self.calls.write_text("")
-        self.tree = folder / "a tree"
-        self.program = executable(self.tree / "build/host/bin/noisefloor", PROGRAM)
+        self.binary = executable(self.tree / "build/host/bin/noisefloor", PROGRAM)
         shutil.copytree(ROOT / "scripts", self.tree / "scripts")
-        self.out = folder / "the run"
-        self.bin = folder / "bin"
-        executable(self.bin / "sbatch", SBATCH)
-        executable(self.bin / "squeue", '#!/bin/sh\n[ -z "$QUEUED" ] || echo "$QUEUED"\n[ -z "$FAILS" ] || { echo "$FAILS" >&2; exit 1; }\n')
-
-    def run(self, *command, **environment):
-        # No Python here has a PyTorch that sees a GPU.
-        environment = {"PATH": f"{self.bin}:{os.environ['PATH']}", "CALLS": str(self.calls), "NOISEFLOOR_PYTHON": "", **environment}
-        return subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL,
-                              env={**os.environ, **environment})
+        self.program("sbatch", SBATCH)
+        self.program("squeue", '#!/bin/sh\n[ -z "$QUEUED" ] || echo "$QUEUED"\n[ -z "$FAILS" ] || { echo "$FAILS" >&2; exit 1; }\n')
+        self.environment |= {"CALLS": str(self.calls), "NOISEFLOOR_PYTHON": ""}  # no Python here has a PyTorch that sees a GPU
 
     def submit(self, *arguments, **environment):
         self.calls.write_text("")
         result = self.run(self.tree / "scripts/slurm-sweep", "--out", self.out, *arguments, **environment)
-        return result, [line for line in self.calls.read_text().splitlines()]
+        return result, self.calls.read_text().splitlines()
 
     def shard(self, index, count, *arguments, kind="gpu", **environment):
-        return self.run(self.tree / "scripts/slurm-sweep", "--job", "shard", self.program, self.out / kind, count, *arguments,
+        return self.run(self.tree / "scripts/slurm-sweep", "--job", "shard", self.binary, self.out / kind, count, *arguments,
                         SLURM_ARRAY_TASK_ID=str(index), **environment)
 
     def merge(self, kind="gpu", **environment):
-        return self.run(self.tree / "scripts/slurm-sweep", "--job", "merge", self.program, self.out / kind, **environment)
+        return self.run(self.tree / "scripts/slurm-sweep", "--job", "merge", self.binary, self.out / kind, **environment)
 
 
 @pytest.fixture
@@ -82,14 +74,16 @@ def test_an_array_and_a_merge_for_each_kind_of_gpu(site):
         assert f"--array=1,2,3,4%2 --output={folder}/logs/%a.log" in array and f"--gres=gpu:{kind}:1" in array
         assert "--partition=gpu --constraint=nvlink --time=1:00:00 --nice=5" in array
         script = [f"{site.tree}/scripts/slurm-sweep", "--job"]
-        assert wrapped(array)[1:] == [*script, "shard", str(site.program), str(folder), "4", "--networks", "all", "--filter", "it's"]
+        assert wrapped(array)[1:] == [*script, "shard", str(site.binary), str(folder), "4", "--networks", "all", "--filter", "it's"]
         assert f"--dependency=afterany:{job}" in merge and "--partition=gpu" in merge and "gres" not in merge and "--time" not in merge
-        assert wrapped(merge)[1:] == [*script, "merge", str(site.program), str(folder)]
+        assert wrapped(merge)[1:] == [*script, "merge", str(site.binary), str(folder)]
         assert f"{kind}: job {job}, 4 of 4 shards" in result.stderr
 
 
 def test_only_what_is_missing_is_submitted_again(site):
     assert site.submit("--array-size", "3")[0].returncode == 0
+    nothing = site.merge()
+    assert nothing.returncode == 2 and "no shard has any rows" in nothing.stderr
     assert site.shard(1, 3).returncode == 0
     assert site.shard(2, 3, CODE="137").returncode == 2  # killed
     assert site.shard(3, 3, CODE="1").returncode == 1  # an incorrect case is a result
@@ -106,12 +100,6 @@ def test_only_what_is_missing_is_submitted_again(site):
     assert site.calls.read_text().startswith(f"merge {' '.join(f'{site.out}/gpu/shards/000{shard}' for shard in (1, 2, 3))} --out {site.out}/gpu/merged")
     result, calls = site.submit()
     assert calls == [] and "nothing is missing" in result.stderr and result.returncode == 1  # as the merge had it
-
-
-def test_a_merge_of_nothing(site):
-    site.submit("--array-size", "2")
-    result = site.merge()
-    assert result.returncode == 2 and "no shard has any rows" in result.stderr
 
 
 def test_host_variants_get_a_node_each(site):
@@ -150,10 +138,10 @@ def test_a_folder_of_the_version_before_goes_on(site, arguments):
 
 
 def test_an_answer_that_is_no_job_and_a_job_that_is_none_are_refused(site):
-    executable(site.bin / "sbatch", "#!/bin/sh\necho maybe later\n")
+    executable(site.tools / "sbatch", "#!/bin/sh\necho maybe later\n")
     result, _ = site.submit("--array-size", "2")
     assert result.returncode == 2 and "sbatch answered 'maybe later'" in result.stderr and "merge" not in result.stderr
-    result = site.run(site.tree / "scripts/slurm-sweep", "--job", "shrad", site.program, site.out / "gpu", "2")
+    result = site.run(site.tree / "scripts/slurm-sweep", "--job", "shrad", site.binary, site.out / "gpu", "2")
     assert result.returncode == 2 and "'shrad'" in result.stderr
 
 
@@ -170,7 +158,7 @@ def test_waiting_ends_with_what_the_merge_left(site, left):
     (site.out / "gpu/logs").mkdir(parents=True)
     (site.out / "gpu/merged").mkdir()
     left_by_merge = f"echo {left} >'{site.out}/gpu/merged/.finished'" if left else f"echo error while >'{site.out}/gpu/logs/merge.log'"
-    executable(site.bin / "sbatch", f'#!/bin/sh\necho 7\ncase "$*" in *--wait*) {left_by_merge};; esac\n')
+    executable(site.tools / "sbatch", f'#!/bin/sh\necho 7\ncase "$*" in *--wait*) {left_by_merge};; esac\n')
     result, _ = site.submit("--wait")
     assert result.returncode == (left or 2) and "the merge ended with exit code" in result.stderr, result.stderr
 
@@ -190,12 +178,12 @@ def test_wrong_arguments_are_named(arguments, says, site):
 def test_without_an_out_a_build_or_slurm(site):
     result = site.run(site.tree / "scripts/slurm-sweep")
     assert result.returncode == 2 and "--out DIR is missing" in result.stderr
-    (site.bin / "squeue").unlink()
-    path = f"{site.bin}:" + ":".join(p for p in os.environ["PATH"].split(":") if not (Path(p) / "squeue").exists())
+    (site.tools / "squeue").unlink()
+    path = f"{site.tools}:" + ":".join(p for p in os.environ["PATH"].split(":") if not (Path(p) / "squeue").exists())
     if any((Path(p) / "bash").exists() for p in path.split(":")):
         result, _ = site.submit(PATH=path)
         assert result.returncode == 2 and "no sbatch on PATH" in result.stderr
-    site.program.unlink()
+    site.binary.unlink()
     result, _ = site.submit()
     assert result.returncode == 2 and "nothing is built" in result.stderr
 
