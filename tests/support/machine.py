@@ -7,6 +7,8 @@ import os
 import shutil
 import subprocess
 import tempfile
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,6 +47,14 @@ def driver_library():
     (folder / "libcuda.cpp").write_text(LIBCUDA)
     subprocess.run(["g++", "-shared", "-fPIC", "-o", folder / "libcuda.so.1", folder / "libcuda.cpp"], check=True)
     return folder
+
+
+def load_tool(name):
+    """tools/NAME, whose file has no ending, as a module."""
+    loader = SourceFileLoader(name, str(ROOT / "tools" / name))
+    tool = module_from_spec(spec_from_loader(name, loader))
+    loader.exec_module(tool)
+    return tool
 
 
 def executable(path, text):

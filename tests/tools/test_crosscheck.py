@@ -2,14 +2,12 @@
 
 import csv
 import sys
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.machine import load_tool
+
 CASE = "gemm/m=8,n=8,k=8/bf16/ptx"
 ROW = {"op": "gemm", "problem": "m=8,n=8,k=8", "dtype": "bf16", "variant": "ptx", "kind": "ptx", "status": "ok", "time_cold_us": 102, "bound": "compute: bf16",
        "sm_clock_mhz": 1800, "dram_read_bytes": 40e6, "dram_write_bytes": 10e6, "occupancy_pct": 50, "counter_status": "ok"}
@@ -23,24 +21,21 @@ def page(us=100, range_=f"<default domain>:{CASE}:none", read="39,000,000", mhz=
     return "==PROF== Connected\n" + "".join(",".join(f'"{field}"' for field in line) + "\n" for line in lines)
 
 
-def load_tool():
-    loader = SourceFileLoader("crosscheck", str(ROOT / "tools/crosscheck"))
-    tool = module_from_spec(spec_from_loader("crosscheck", loader))
-    loader.exec_module(tool)
-    return tool
+tool = load_tool("crosscheck")
 
 
-tool = load_tool()
+def write_run(folder, *rows):
+    with open(folder / "sweep.csv", "w", newline="") as file:
+        writer = csv.DictWriter(file, ROW)
+        writer.writeheader()
+        writer.writerows(ROW | row for row in rows)
 
 
 @pytest.fixture
 def check(tmp_path, monkeypatch, capsys):
     def run(text, **changes):
         """Exit code, and what was printed."""
-        with open(tmp_path / "sweep.csv", "w", newline="") as file:
-            writer = csv.DictWriter(file, ROW)
-            writer.writeheader()
-            writer.writerow(ROW | changes)
+        write_run(tmp_path, changes)
         (tmp_path / "captures").mkdir(exist_ok=True)
         (tmp_path / "captures/a.csv").write_text(text)
         monkeypatch.setattr(sys, "argv", ["crosscheck", "ncu", str(tmp_path)])
@@ -110,10 +105,8 @@ def test_rows_are_timed_again_by_another_loop(monkeypatch, tmp_path):
     tensors = [{"name": name, "shape": [3, 8], "dtype": "fp32", "role": role} for name, role in (("x", "in"), ("y", "out"))]
     record = {"op": "layernorm", "problem": "rows=3,channels=8", "fields": {"channels": 8, "images": 1, "eps": 1e-5}, "dtypes": {"fp32": {}}, "filled": {},
               "normal": {"x": [0, 1]}, "tensors": tensors}
-    with open(tmp_path / "sweep.csv", "w", newline="") as file:
-        writer = csv.DictWriter(file, ROW)
-        writer.writeheader()
-        writer.writerows(ROW | {"op": record["op"], "problem": record["problem"], "dtype": dtype, "variant": "torch_eager", "time_cold_us": us} for dtype, us in (("fp32", 30), ("bf16", 31)))
+    write_run(tmp_path, *({"op": record["op"], "problem": record["problem"], "dtype": dtype, "variant": "torch_eager", "time_cold_us": us}
+                          for dtype, us in (("fp32", 30), ("bf16", 31))))
     monkeypatch.setattr(worker, "open_device", lambda _: torch.device("cpu"))
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
     monkeypatch.setattr(tool, "Loop", Loop)

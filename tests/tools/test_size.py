@@ -1,12 +1,8 @@
 """tools/size: what it takes for a function and for a word."""
 
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
-from pathlib import Path
+from tests.support.machine import load_tool
 
-loader = SourceFileLoader("size", str(Path(__file__).resolve().parents[2] / "tools/size"))
-size = module_from_spec(spec_from_loader("size", loader))
-loader.exec_module(size)
+size = load_tool("size")
 
 CODE = """#define MACRO(x) { (
 namespace a {
