@@ -54,7 +54,6 @@ def test_random_lines(swept, tmp_path, capsys):
     (["run", "gemm", "--problm", "m=1,n=1,k=1"], "unknown option '--problm'; did you mean '--problem'?"),
     (["merge", "a", "--ot", "m"], "--out is required; unknown option '--ot'; did you mean '--out'?"),
     (["sweep", "--device", "host", "--budget", "nan"], "'nan' is not a finite number"),
-    (["sweep", "--device", "host", "--budget", "inf"], "--budget"),
     (["sweep", "--device", "host", "--networks", "adm64-b1", "--ops", "gemm,conv3d_temporal"], "--ops: the chosen networks have no conv3d_temporal"),
     (["sweep", "--device", "host", "--benchmark_repetition=2"], "did you mean '--benchmark_repetitions'?"),
     (["sweep", "--device", "host", "--benchmark_min_time=soon"], "Google Benchmark cannot read this value"),
@@ -62,14 +61,10 @@ def test_random_lines(swept, tmp_path, capsys):
     (["sample", "digits", "--device", "host", "--out", "x.png", "--plan", "unknown.csv"], "line 2: unknown op 'gem'; did you mean 'gemm'?"),
     (["sample", "digits", "--device", "host", "--out", "x.png", "--plan", "/dev/zero"], "it is a device"),
     (["sample", "digits", "--device", "host", "--out", "x.png", "--weights", "/dev/zero"], "is not a regular file"),
-    (["gate", "--baseline", "a", "--candidate", "b", "--markdown", "f", "--junit", "./f"], "--junit ./f: is the same file as --markdown"),
-    (["history", "a", "b", "--csv", "f", "--html", "f"], "is the same file as --csv"),
     (["merge", "empty", "--out", "m"], "missing: 6 of the 6 cases of empty"),
     (["merge", "empty", "--out", "m", "--partial"], "no rows to merge"),
 ])
 def test_what_makes_no_sense_is_said(arguments, says, swept, tmp_path):
-    for name in "ab":
-        (tmp_path / name).symlink_to(swept / name)
     shutil.copytree(swept / "a", tmp_path / "empty")
     lines = (tmp_path / "empty" / "sweep.csv").read_text().splitlines(keepends=True)
     (tmp_path / "empty" / "sweep.csv").write_text(lines[0])
@@ -78,7 +73,7 @@ def test_what_makes_no_sense_is_said(arguments, says, swept, tmp_path):
     (tmp_path / "unknown.csv").write_text('op,dtype,problem,variant\ngem,bf16,"m=1,n=1,k=1",host\n')
     result = run(*arguments, cwd=tmp_path)
     assert result.returncode == 2 and says in result.stderr.decode(), result.stderr.decode()
-    assert not (tmp_path / "f").exists() and not (tmp_path / "m").exists() and not (tmp_path / "x.png").exists()
+    assert not (tmp_path / "m").exists() and not (tmp_path / "x.png").exists()
 
 
 def test_a_run_folder_of_any_bytes(swept, tmp_path):

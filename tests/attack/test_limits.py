@@ -54,10 +54,11 @@ def start(folder, *arguments, limits=(), user=None, **variables):
                           timeout=battery.MOST_SECONDS, preexec_fn=prepare, env={**environment, "XDG_CACHE_HOME": str(folder), **variables})  # fmt: skip
 
 
-def tried(folder, sentence, limits=(), user=None, **variables):
+def tried(folder, sentence, limits=(), user=None, commands=tuple(COMMANDS), **variables):
     """What each command says on stderr. Where it could not do what was asked, that names the limit: `sentence` is in it."""
     said = {}
-    for name, arguments in COMMANDS.items():
+    for name in commands:
+        arguments = COMMANDS[name]
         picture = folder / "out.png"
         picture.unlink(missing_ok=True)
         more = ["--out", picture] if name == "sample" else []
@@ -80,17 +81,31 @@ def all_done(said):
     return all(code == 0 for code, _ in said.values())
 
 
-@pytest.mark.parametrize("variables", [
-    {"OMP_NUM_THREADS": "100000"}, {"OMP_NUM_THREADS": "2,100000"}, {"OMP_NUM_THREADS": "100000", "OMP_DYNAMIC": "true"},
-    {"OMP_NUM_THREADS": "100000", "OMP_PROC_BIND": "true"}, {"OMP_NUM_THREADS": "99999999999999999999"}, {"OMP_NUM_THREADS": "abc"},
-    {"OMP_NUM_THREADS": "0"}, {"OMP_NUM_THREADS": "-1"}, {"OMP_NUM_THREADS": ""}, {"OMP_THREAD_LIMIT": "0"}, {"OMP_THREAD_LIMIT": "1"},
-    {"OMP_MAX_ACTIVE_LEVELS": "0"}, {"OMP_STACKSIZE": "100G"}, {"OMP_STACKSIZE": "100000000000G"}, {"OMP_STACKSIZE": " 16 k "},
-    {"OMP_STACKSIZE": "1B"}, {"GOMP_STACKSIZE": "64"}, {"OMP_STACKSIZE": "lots"}, {"OMP_PLACES": "nonsense"}, {"OMP_PLACES": "{99999}"},
-    {"GOMP_CPU_AFFINITY": "77777"}, {"OMP_PROC_BIND": "xyz"}, {"OMP_WAIT_POLICY": "xyz"}, {"GOMP_SPINCOUNT": "xyz"},
-    {"GOMP_SPINCOUNT": "infinity"}, {"OMP_SCHEDULE": "xyz,-1"},
-], ids=lambda variables: ",".join(f"{name}={value}" for name, value in variables.items()))  # fmt: skip
-def test_openmp_that_makes_no_sense(place, variables):
-    assert all_done(tried(place, "OMP", **variables)), "it goes on with the threads that make sense"
+NONSENSE = [
+    "OMP_NUM_THREADS=100000", "OMP_NUM_THREADS=2,100000", "OMP_NUM_THREADS=100000;OMP_DYNAMIC=true", "OMP_NUM_THREADS=100000;OMP_PROC_BIND=true",
+    "OMP_NUM_THREADS=99999999999999999999", "OMP_NUM_THREADS=abc", "OMP_NUM_THREADS=0", "OMP_NUM_THREADS=-1", "OMP_NUM_THREADS=", "OMP_THREAD_LIMIT=0",
+    "OMP_THREAD_LIMIT=1", "OMP_MAX_ACTIVE_LEVELS=0", "OMP_STACKSIZE=100G", "OMP_STACKSIZE=100000000000G", "OMP_STACKSIZE= 16 k ", "OMP_STACKSIZE=1B",
+    "GOMP_STACKSIZE=64", "OMP_STACKSIZE=lots", "OMP_PLACES=nonsense", "OMP_PLACES={99999}", "GOMP_CPU_AFFINITY=77777", "OMP_PROC_BIND=xyz",
+    "OMP_WAIT_POLICY=xyz", "GOMP_SPINCOUNT=xyz", "GOMP_SPINCOUNT=infinity", "OMP_SCHEDULE=xyz,-1",
+]  # fmt: skip
+# Beside the program's file, which a build of kernels makes large: below the first the system does not start it.
+BESIDE = os.path.getsize(battery.PROGRAM) if os.path.isfile(battery.PROGRAM) else 0
+# Words of what is said, limits, variables, and whether all commands must do what they are asked.
+LIMITED = [
+    *(("OMP", [], variables, True) for variables in NONSENSE),  # it goes on with the threads that make sense
+    *(("TMPDIR", [], f"TMPDIR={folder}", True) for folder in ("/nowhere", "/dev/null", "")),
+    *(("open files", [("NOFILE", files)], "", False) for files in (16, 8, 6, 5, 4)),
+    *(("emory", [(limit, size * MIB + BESIDE)], "", False) for limit in ("AS", "DATA") for size in (20, 28, 32, 48, 96, 192)),
+    ("emory", [("AS", 64 * MIB + BESIDE)], "OMP_NUM_THREADS=100000", False),
+    ("emory", [("AS", 256 * MIB + BESIDE)], "OMP_STACKSIZE=200M", False),
+]
+
+
+@pytest.mark.parametrize("sentence, limits, variables, done", LIMITED)
+def test_limits_and_settings(place, sentence, limits, variables, done):
+    commands = ("run",) if sentence == "OMP" else COMMANDS  # the others' threads are the same
+    said = tried(place, sentence, limits, commands=commands, **dict(one.split("=", 1) for one in filter(None, variables.split(";"))))
+    assert not done or all_done(said)
 
 
 def test_fewer_threads_are_said(place):
@@ -152,29 +167,6 @@ def test_a_small_stack_that_may_be_raised_is_raised(place):
     assert (place / "raised.png").read_bytes() == (place / "whole.png").read_bytes()
 
 
-@pytest.mark.parametrize("files", [16, 8, 6, 5, 4])
-def test_few_descriptors(place, files):
-    tried(place, "open files", [("NOFILE", files)])
-
-
-@pytest.mark.parametrize("size", [20, 28, 32, 48, 96, 192])
-@pytest.mark.parametrize("limit", ["AS", "DATA"])
-def test_little_memory(place, limit, size):
-    """Beside the program's file, which a build of kernels makes large: below the first the system does not start it."""
-    tried(place, "emory", [(limit, size * MIB + (place / "program").stat().st_size)])
-
-
-def test_little_memory_for_many_threads(place):
-    program = (place / "program").stat().st_size
-    tried(place, "emory", [("AS", 64 * MIB + program)], OMP_NUM_THREADS="100000")
-    tried(place, "emory", [("AS", 256 * MIB + program)], OMP_STACKSIZE="200M")
-
-
 def test_files_of_no_size(place):
     said = tried(place, "too large", [("FSIZE", 0)])
     assert said["sample"][0] == 2
-
-
-@pytest.mark.parametrize("folder", ["/nowhere", "/dev/null", ""])
-def test_no_folder_for_temporary_files(place, folder):
-    assert all_done(tried(place, "TMPDIR", TMPDIR=folder))
