@@ -48,6 +48,17 @@ pip_of() {
   env -u PIP_USER -u PIP_TARGET -u PIP_PREFIX -u PIP_ROOT -u PIP_DRY_RUN "$python" -I -m pip "$@" -q --disable-pip-version-check --no-input </dev/null
 }
 
+# python_with MODULES: prints the first Python that has them, as `import` takes them; fails where none has.
+python_with() {
+  local python
+  for python in "${NOISEFLOOR_PYTHON:-}" python3 "$venv/bin/python3"; do
+    [ -n "$python" ] && have "$python" && "$python" -c "import $1" </dev/null >/dev/null 2>&1 || continue
+    printf '%s\n' "$python"
+    return 0
+  done
+  return 1
+}
+
 # Prints nvcc's path; fails where there is none.
 find_nvcc() {
   local candidate
