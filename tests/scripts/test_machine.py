@@ -148,8 +148,8 @@ def test_compilers_that_are_too_old_are_named(machine, tree):
         done = machine.run("cmake", "--preset", "host", cwd=tree, CXX=str(path))
         said = " ".join(done.stderr.split())
         assert done.returncode != 0 and "needs GCC 12 or newer" in said and name in said, said
-        done = machine.run("cmake", "--preset", "host", "-DNOISEFLOOR_BUILD_TESTS=OFF", "-DNOISEFLOOR_PYTHON=OFF", cwd=tree, CXX="g++")
-        assert done.returncode == 0, "the same folder, with another one"
+    done = machine.run("cmake", "--preset", "host", "-DNOISEFLOOR_BUILD_TESTS=OFF", "-DNOISEFLOOR_PYTHON=OFF", cwd=tree, CXX="g++")
+    assert done.returncode == 0, "the same folder, with another one"
 
 
 @needs_cmake
