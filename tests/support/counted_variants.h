@@ -67,4 +67,11 @@ class CountedVariants {
   Suite suite_{{}};
 };
 
+// The host's variant twice, as `first` and `second`, so that there is something to choose on any machine.
+inline const Suite& two_ways() {
+  const AnyVariant& host = host_gemm();
+  static const CountedVariants all({{"first", host.kind, host.arch}, {"second", host.kind, host.arch}});
+  return all.suite();
+}
+
 }  // namespace noisefloor

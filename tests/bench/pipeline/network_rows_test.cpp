@@ -12,9 +12,9 @@
 #include "bench/sweep/selection.h"
 #include "bench/sweep/suite.h"
 #include "reports/totals/roofline.h"
+#include "tests/support/counted_variants.h"
 #include "tests/support/refusal.h"
 #include "tests/support/temporary_folder.h"
-#include "tests/support/two_ways.h"
 
 namespace noisefloor {
 namespace {

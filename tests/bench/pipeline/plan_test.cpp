@@ -14,7 +14,6 @@
 #include "tests/support/refusal.h"
 #include "tests/support/scripted_library.h"
 #include "tests/support/temporary_folder.h"
-#include "tests/support/two_ways.h"
 
 namespace noisefloor::pipeline {
 namespace {
