@@ -8,7 +8,7 @@
 namespace noisefloor::gemm {
 namespace {
 
-// tools/fit/run gemm, seed 2, of timings of all schedules of 371 products of diffusion networks on an H100.
+// tools/fit gemm, seed 2, of timings of all schedules of 371 products of diffusion networks on an H100.
 constexpr product::Sm90aKernel kKernel{
     .tiles = kTiles,
     .costs = {.fma_per_cycle = 2048,

@@ -69,7 +69,7 @@ struct Sm90aSchedule {
 };
 
 // SM cycles that things are taken to cost: a fit to timed schedules, so they stand for more than their names say.
-// tools/fit/run makes such a fit.
+// tools/fit makes such a fit.
 struct Sm90aCosts {
   double fma_per_cycle;    // of the 2048 of four tensor cores in bf16
   double bytes_per_cycle;  // L2 to one SM

@@ -105,35 +105,29 @@ TEST_F(Fit, ConstantsThatAreRightStay) {
   }
 }
 
-// Costs of the schedules of a problem of which two were timed, the second `second` times as long, and the estimate's
-// choice, if any, `estimated` times.
-std::vector<double> costs_of(const std::filesystem::path& file, double second, double estimated) {
-  std::string text = kFitHeader;
-  const auto add = [&](int splits, bool is_estimate, double cost) {
-    text += fmt::format(
-        "GPU,132,abc,\"m=64,n=64,k=512\",bf16,ptx_sm90a,\"rows=64,columns=32,pingpong=0,multicast=1,splits={}\","
-        "{:d},{},{},0\n",
-        splits, is_estimate, 10 * cost, 30 * cost);
-  };
-  add(1, false, 1);
-  add(2, false, second);
-  if (estimated > 0) add(4, true, estimated);
-  std::ofstream(file) << text;
-  std::vector<double> costs;
-  const Timings timings = read_timings(fitted_kernels().front(), file);
-  for (const TimedSchedule& one : timings.problems.at(0).schedules) costs.push_back(one.cost);
-  return costs;
+// A schedule of one problem, as a line of timings.
+std::string fit_line(int splits, bool is_estimate, double cost) {
+  return fmt::format(
+      "GPU,132,abc,\"m=64,n=64,k=512\",bf16,ptx_sm90a,\"rows=64,columns=32,pingpong=0,multicast=1,splits={}\",{:d},{},{"
+      "},0\n",
+      splits, is_estimate, 10 * cost, 30 * cost);
 }
 
+// Of two schedules that were timed, the second `second` times as long, and the estimate's choice, if any, `estimated`
+// times.
 TEST_F(Fit, WhatWasNotTimedIsSlowerThanTheSlowestAndThanWhatTuneKeeps) {
   const auto expect = [&](double second, double estimated, double not_timed) {
-    const std::vector<double> costs = costs_of(write(""), second, estimated);
-    const auto timed = estimated > 0 ? 3 : 2;
-    ASSERT_GT(std::ssize(costs), timed);
-    EXPECT_EQ(std::ranges::count(costs, 1), 1);
-    EXPECT_EQ(std::ranges::count_if(costs, [&](double cost) { return std::abs(cost - not_timed) < 1e-9; }),
-              std::ssize(costs) - timed)
-        << second << " " << estimated;
+    SCOPED_TRACE(fmt::format("{} {}", second, estimated));
+    std::string text = kFitHeader + fit_line(1, false, 1) + fit_line(2, false, second);
+    if (estimated > 0) text += fit_line(4, true, estimated);
+    const auto all = read_timings(fitted_kernels().front(), write(text)).problems.at(0).schedules;
+    const auto costing = [&](double cost) {
+      return std::ranges::count_if(all, [&](const TimedSchedule& one) { return std::abs(one.cost - cost) < 1e-9; });
+    };
+    const std::ptrdiff_t others = std::ssize(all) - (estimated > 0 ? 3 : 2);
+    ASSERT_GT(others, 0);
+    EXPECT_EQ(costing(1), 1);
+    EXPECT_EQ(costing(not_timed), others);
   };
   expect(2, 0, 2 * kNotTimed);
   expect(2, 5, 2 * kNotTimed);      // the estimate's choice stays, however slow
@@ -155,15 +149,13 @@ TEST_F(Fit, FusionsOfAShapeAreInOneHalf) {
 }
 
 TEST_F(Fit, RefusesWhatItCannotRead) {
-  const std::string line =
-      "GPU,132,abc,\"m=64,n=64,k=512\",bf16,ptx_sm90a,\"rows=64,columns=32,pingpong=0,multicast=1,splits=1\",1,10,20,"
-      "0\n";
+  const std::string line = fit_line(1, true, 1);
   for (const auto& [old, other] : {std::pair{"GPU", "Other"},
-                                   {"10,20", "10,20"},  // the same choice again
+                                   {"10,30", "10,30"},  // the same choice again
                                    {"k=512", "l=512"},
                                    {"columns=32", "columns=33"},
-                                   {"10,20", "10,x"},
-                                   {"10,20", "10,nan"}}) {
+                                   {"10,30", "10,x"},
+                                   {"10,30", "10,nan"}}) {
     std::string changed = line;
     changed.replace(changed.find(old), std::string(old).size(), other);
     const std::string file = write(kFitHeader + line + changed);

@@ -1,4 +1,13 @@
-// The program of tools/fit/run: fit KERNEL TIMINGS.csv SEED ROUNDS.
+// usage: fit gemm|im2col|halo TIMINGS.csv [SEED [ROUNDS]]
+//        cmake --preset host && cmake --build build/host --target fit; then build/host/bin/fit ...
+//
+// Fits the constants of the model by which products choose their schedules (the .costs of kernels/gemm/schedule.cpp,
+// kernels/convolution/schedule.cpp and halo.cpp): searches at random, on half of the problems in TIMINGS.csv, for those
+// whose choices take the least time. Prints what the model's choices take to the best that was timed, by the present
+// constants and by the fitted, on that half and on the other, which the fit has not seen; then the fitted constants as
+// they stand in the source. It changes no file, and needs no GPU. TIMINGS.csv is what `noisefloor tune gemm` or
+// `noisefloor tune conv2d` wrote (--out). Some seeds (default 1) of ROUNDS tries (default 20000) find less than others:
+// compare them on the fitted half alone, since choosing by the other would fit to it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -39,10 +48,11 @@ void report(const fit::FittedKernel& kernel, const std::string& file, std::uint6
 }  // namespace
 
 int main(int argc, char** argv) try {
-  if (argc != 5) throw std::runtime_error("usage: fit KERNEL TIMINGS.csv SEED ROUNDS");
+  if (argc < 3 || argc > 5)
+    throw std::runtime_error("usage: fit gemm|im2col|halo TIMINGS.csv [SEED [ROUNDS]]; tools/fit/main.cpp says more");
   const auto kernel = std::ranges::find(fit::fitted_kernels(), std::string(argv[1]), &fit::FittedKernel::name);
   if (kernel == fit::fitted_kernels().end()) throw std::runtime_error("the kernels are gemm, im2col and halo");
-  report(*kernel, argv[2], std::stoull(argv[3]), std::stoi(argv[4]));
+  report(*kernel, argv[2], argc > 3 ? std::stoull(argv[3]) : 1, argc > 4 ? std::stoi(argv[4]) : 20000);
   return EXIT_SUCCESS;
 } catch (const std::exception& error) {
   fmt::print(stderr, "fit: {}\n", error.what());
