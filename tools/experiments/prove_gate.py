@@ -12,16 +12,18 @@ Exit code: 0 as asked: of 30,480 equal rows 8 regressed at most, none of them co
 passed. 1 it is not so; 2 it could not be done.
 """
 
-import csv
 import gzip
 import json
-import math
+import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from collections import Counter, defaultdict
-from itertools import combinations, zip_longest
+from itertools import combinations
 from pathlib import Path
+
+import numpy as np
+import pandas as pd
 
 RECORDED = Path(__file__).resolve().parents[2] / "reports" / "recorded" / "nvidia-h200" / "sweep.csv"
 KEY = "op", "dtype", "problem", "variant"
@@ -39,40 +41,25 @@ def die(text):
 
 def cases(count, folder):
     """One of each op and third of a decade of its time, then another, ..."""
-    groups = defaultdict(list)
-    with open(RECORDED, newline="") as file:
-        for row in csv.DictReader(file):
-            chosen = row["status"] == "ok" and row["dtype"] == "bf16" and row["op"] != "network" and row["variant"].startswith("ptx")
-            if chosen and float(row["spent_s"] or "inf") <= MOST_SECONDS:
-                groups[row["op"], int(3 * math.log10(float(row["time_cold_us"])))].append(row)
-    for rows in groups.values():
-        rows.sort(key=lambda row: hash_of(row))
-    chosen = [row for turn in zip_longest(*(groups[key] for key in sorted(groups))) for row in turn if row][:count]
+    rows = pd.read_csv(RECORDED, low_memory=False).query("status == 'ok' and dtype == 'bf16' and op != 'network' and spent_s <= @MOST_SECONDS")
+    rows = rows[rows["variant"].str.startswith("ptx")].sample(frac=1, random_state=1)
+    groups = [rows["op"], (3 * np.log10(rows["time_cold_us"])).astype(int)]
+    chosen = rows.assign(turn=rows.groupby(groups).cumcount()).sort_values("turn", kind="stable").head(count)
     folder.mkdir(parents=True)
-    for op in sorted({row["op"] for row in chosen}):
-        problems = [dict(field.split("=") for field in text.split(",")) for text in dict.fromkeys(row["problem"] for row in chosen if row["op"] == op)]
-        fields = list(dict.fromkeys(name for problem in problems for name in problem))
-        with open(folder / f"{op}.csv", "w", newline="") as file:
-            writer = csv.DictWriter(file, ["network", *fields, "count"], restval="", lineterminator="\n")
-            writer.writeheader()
-            writer.writerows({"network": "gate", "count": 1} | problem for problem in problems)
-    print(f"--problems {folder} --networks gate --variants {','.join(sorted({row['variant'] for row in chosen}))}")
-
-
-def hash_of(row):
-    """The same order each time, and none that published results have."""
-    return [ord(letter) * 7919 % 251 for letter in row["problem"] + row["variant"]]
+    for op, of_op in chosen.drop_duplicates(["op", "problem"]).groupby("op"):
+        problems = pd.DataFrame([dict(field.split("=") for field in text.split(",")) for text in of_op["problem"]])
+        problems.assign(network="gate", count=1).to_csv(folder / f"{op}.csv", index=False)
+    print(f"--problems {folder} --networks gate --variants {','.join(sorted(set(chosen['variant'])))}")
 
 
 def slowed(run, out, factor):
     """A copy whose launches took `factor` times as long."""
     out.mkdir(parents=True)
-    with open(run / "sweep.csv", newline="") as file, open(out / "sweep.csv", "w", newline="") as slow:
-        reader = csv.DictReader(file)
-        writer = csv.DictWriter(slow, [name for name in COLUMNS if name in reader.fieldnames], extrasaction="ignore", lineterminator="\n")
-        writer.writeheader()
-        for row in reader:
-            writer.writerow(row | {name: f"{float(row[name]) * factor:.6g}" for name in TIMES if row.get(name)})
+    rows = pd.read_csv(run / "sweep.csv", dtype=str, keep_default_na=False)
+    rows = rows[[name for name in COLUMNS if name in rows]]
+    for name in rows.columns.intersection(TIMES):
+        rows[name] = [f"{float(us) * factor:.6g}" if us else "" for us in rows[name]]
+    rows.to_csv(out / "sweep.csv", index=False)
     packed = run / "samples.jsonl.gz"
     with gzip.open(packed, "rt") if packed.exists() else open(run / "samples.jsonl") as file, open(out / "samples.jsonl", "w") as slow:
         for line in file:
@@ -108,7 +95,7 @@ def judge(noisefloor, out, *runs):
     for a, b in combinations(runs, 2):
         others = [run for run in runs if run not in (a, b)]
         kept = out / "baseline"
-        subprocess.run(["rm", "-rf", kept], check=True)
+        shutil.rmtree(kept, ignore_errors=True)
         code, said = program(noisefloor, "gate", "accept", "--baseline", kept, "--candidate", a, "--force")
         code = code or (measured := program(noisefloor, "gate", "calibrate", "--baseline", kept, *others))[0]
         if code:
@@ -128,8 +115,7 @@ def judge(noisefloor, out, *runs):
         lines.append(f"| {noise} | {what} | {sum(counts.values())} | {counts['regressed']} | {counts['ambiguous']} | {counts['passed']} |")
     (out / "proof.md").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))
-    with open(out / "wrong.csv", "w", newline="") as file:
-        csv.writer(file, lineterminator="\n").writerows([("noise", "percent", "baseline", "candidate", "row"), *wrong])
+    pd.DataFrame(wrong, columns=["noise", "percent", "baseline", "candidate", "row"]).to_csv(out / "wrong.csv", index=False)
     equal, five = found["measured", 0], found["measured", 5]
     good = 30480 * equal["regressed"] <= 8 * sum(equal.values()) and not found["measured", "confirmed"]["regressed"]
     return 0 if good and 10 * five["regressed"] >= 9 * sum(five.values()) and not five["passed"] else 1
