@@ -9,8 +9,6 @@ import os
 import random
 import re
 import resource
-import shutil
-import signal
 import subprocess
 import time
 from collections import Counter
@@ -90,6 +88,3 @@ class Battery:
         counts = ", ".join(f"{count} {what}" for what, count in (self.counts | Counter(more)).items())
         with capsys.disabled():
             print(f"\nattack {self.name} (seed {self.seed}): {sum(self.counts.values())} tried: {counts}", flush=True)
-
-
-__all__ = ["Battery", "MOST_SECONDS", "PROGRAM", "SECONDS", "environment", "rows", "run", "shutil", "signal", "small_runs", "sweep_arguments"]
