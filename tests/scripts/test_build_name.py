@@ -73,13 +73,16 @@ def test_a_tarball_is_called_by_its_sources(tree, tmp_path):
     assert len(names | {tree.name()}) == 6
 
 
-def test_the_repository_around_it_is_not_its_own(tree):
+def test_the_repository_around_it_is_not_its_own(tree, tmp_path):
     name = tree.name()
     outer = Tree(tree.folder.parent)
     commit = outer.commit()
     assert tree.name() == name and commit not in name
     tree.git("init", "-q")
     assert tree.name() == name, "a repository without a commit"
+    tree.commit()
+    (tmp_path / "bin").mkdir()
+    assert tree.name(PATH=str(tmp_path / "bin")) == name != tree.name(), "without git"
 
 
 def test_every_dirty_tree_is_a_build_of_its_own(tree):
@@ -131,10 +134,3 @@ def test_a_checkout_of_another_user(tree):
     for path in [tree.folder, *tree.folder.rglob("*")]:
         os.chown(path, 12345, 12345)
     assert tree.name() == commit
-
-
-def test_without_git(tree, tmp_path):
-    name = tree.name()
-    tree.commit()
-    (tmp_path / "bin").mkdir()
-    assert tree.name(PATH=str(tmp_path / "bin")) == name
