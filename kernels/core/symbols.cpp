@@ -10,17 +10,14 @@ namespace {
 using Value = Symbols::Value;
 constexpr std::int64_t kLargest = std::numeric_limits<std::int64_t>::max();
 
-Value both(Value a, Value b) {
-  if (a == 0 || b == 0) return 0;
-  return a && b ? Value(1) : std::nullopt;
-}
-
-Value either(Value a, Value b) {
-  const auto negated = [](Value one) { return one ? Value(*one == 0) : one; };
-  return negated(both(negated(a), negated(b)));
-}
-
+// What is not known may not matter: 0 & x is 0.
 Value combined(char operation, Value a, Value b) {
+  if (operation == '&' || operation == '|') {
+    const bool decisive = operation == '|';
+    const auto decides = [&](Value one) { return one && (*one != 0) == decisive; };
+    if (decides(a) || decides(b)) return decisive;
+    return a && b ? Value(!decisive) : std::nullopt;
+  }
   if (!a || !b) return std::nullopt;
   std::int64_t result = 0;
   if (operation == '-') return *a - *b;
@@ -30,14 +27,16 @@ Value combined(char operation, Value a, Value b) {
   return over ? kLargest : result;
 }
 
-// A recursive descent, one function for each strength of operator.
+// A recursive descent. Operators of one strength stand together, the weakest first; a comparison has one at most.
+constexpr std::string_view kOperators[] = {"|", "&", "=", "+-", "*/"};
+
 class FormulaReader {
  public:
   FormulaReader(const std::vector<Symbols::Symbol>& symbols, std::string_view formula, std::vector<std::size_t>* fields)
-      : symbols_(symbols), formula_(formula), rest_(formula), fields_(fields) {}
+      : symbols_(symbols), text_(formula), rest_(formula), fields_(fields) {}
 
   Value read() {
-    const Value value = any();
+    const Value value = formula();
     skip_spaces();
     if (!rest_.empty()) fail();
     return value;
@@ -50,6 +49,11 @@ class FormulaReader {
     if (!rest_.starts_with(text)) return false;
     rest_.remove_prefix(text.size());
     return true;
+  }
+  char take_one(std::string_view operators) {
+    for (const char one : operators)
+      if (take({&one, 1})) return one;
+    return '\0';
   }
   std::string_view word(std::string_view more) {
     skip_spaces();
@@ -64,25 +68,23 @@ class FormulaReader {
     return found;
   }
   [[noreturn]] void fail() const {
-    throw std::logic_error("formula '" + std::string(formula_) + "' makes no sense at '" + std::string(rest_) + "'");
+    throw std::logic_error("formula '" + std::string(text_) + "' makes no sense at '" + std::string(rest_) + "'");
   }
 
-  Value any() {
-    Value value = all();
-    while (take("|")) value = either(value, all());
+  Value formula(std::size_t strength = 0) {
+    if (strength == std::size(kOperators)) return operand();
+    if (kOperators[strength] == "=") return comparison(strength + 1);
+    Value value = formula(strength + 1);
+    while (const char operation = take_one(kOperators[strength]))
+      value = combined(operation, value, formula(strength + 1));
     return value;
   }
-  Value all() {
-    Value value = comparison();
-    while (take("&")) value = both(value, comparison());
-    return value;
-  }
-  Value comparison() {
+  Value comparison(std::size_t strength) {
     choices_ = {};
-    const Value left = sum();
+    const Value left = formula(strength);
     const char operation = take("!=") ? '!' : take("=") ? '=' : take(">") ? '>' : '\0';
     if (operation == '\0') return left;
-    const Value right = choices_.empty() ? sum() : choice();
+    const Value right = choices_.empty() ? formula(strength) : choice();
     if (!left || !right) return std::nullopt;
     return operation == '>' ? *left > *right : (*left == *right) == (operation == '=');
   }
@@ -91,32 +93,20 @@ class FormulaReader {
     if (found == choices_.end()) fail();
     return found - choices_.begin();
   }
-  Value sum() {
-    Value value = product();
-    while (const char operation = take("+") ? '+' : take("-") ? '-' : '\0')
-      value = combined(operation, value, product());
-    return value;
-  }
-  Value product() {
-    Value value = operand();
-    while (const char operation = take("*") ? '*' : take("/") ? '/' : '\0')
-      value = combined(operation, value, operand());
-    return value;
-  }
   Value operand() {
     if (take("!")) {
       const Value value = operand();
       return value ? Value(*value == 0) : value;
     }
     if (take("(")) {
-      const Value value = any();
+      const Value value = formula();
       if (!take(")")) fail();
       return value;
     }
     const std::string_view name = word("");
     if (name.front() >= '0' && name.front() <= '9') return std::stoll(std::string(name));
     if (take("(")) {  // a function of the op's own
-      do any();
+      do formula();
       while (take(","));
       if (!take(")")) fail();
       return std::nullopt;
@@ -134,7 +124,7 @@ class FormulaReader {
   }
 
   const std::vector<Symbols::Symbol>& symbols_;
-  const std::string_view formula_;
+  const std::string_view text_;
   std::string_view rest_;
   std::vector<std::size_t>* const fields_;
   std::span<const char* const> choices_;  // of the field that was read last
