@@ -28,40 +28,32 @@ namespace {
 
 }  // namespace
 
-SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : path_(path) {
+SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : SafetensorsFile() {
+  path_ = path;
   // Before it is opened: opening a pipe waits for its other end.
   std::error_code error;
   if (const auto status = std::filesystem::status(path, error);
       !error && std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
     refuse(path, std::filesystem::is_directory(status) ? "is a folder" : "is not a regular file");
   descriptor_ = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor_ < 0) refuse(path, fmt::format("cannot be read: {}", std::strerror(errno)));
+  struct stat status {};
+  if (descriptor_ < 0 || fstat(descriptor_, &status) != 0)
+    refuse(path, fmt::format("cannot be read: {}", std::strerror(errno)));
+  bytes_ = static_cast<std::size_t>(status.st_size);
+  if (bytes_ == 0) refuse(path, "is empty");
+  void* const mapping = mmap(nullptr, bytes_, PROT_READ, MAP_PRIVATE, descriptor_, 0);
+  if (mapping == MAP_FAILED) refuse(path, fmt::format("cannot be mapped: {}", std::strerror(errno)));
+  mapping_ = mapping;
   try {
-    struct stat status {};
-    if (fstat(descriptor_, &status) != 0) refuse(path, fmt::format("cannot be read: {}", std::strerror(errno)));
-    bytes_ = static_cast<std::size_t>(status.st_size);
-    if (bytes_ == 0) refuse(path, "is empty");
-    void* mapping = mmap(nullptr, bytes_, PROT_READ, MAP_PRIVATE, descriptor_, 0);
-    if (mapping == MAP_FAILED) refuse(path, fmt::format("cannot be mapped: {}", std::strerror(errno)));
-    mapping_ = mapping;
-    try {
-      tensors_ = parse_safetensors({static_cast<const std::byte*>(mapping), bytes_}, &layout_);
-    } catch (const SafetensorsError& problem) {
-      refuse(path, problem.what());
-    }
-  } catch (...) {
-    close_all();
-    throw;
+    tensors_ = parse_safetensors({static_cast<const std::byte*>(mapping), bytes_}, &layout_);
+  } catch (const SafetensorsError& problem) {
+    refuse(path, problem.what());
   }
 }
 
 SafetensorsFile::~SafetensorsFile() {
-  close_all();
-}
-
-void SafetensorsFile::close_all() {
   if (mapping_ != nullptr) munmap(mapping_, bytes_);
-  close(descriptor_);
+  if (descriptor_ >= 0) close(descriptor_);
 }
 
 std::vector<std::byte> SafetensorsFile::read(const FileTensor& tensor) const {
@@ -135,8 +127,7 @@ void SafetensorsFile::require_layout(std::string_view layout) const {
 }
 
 const FileTensor* SafetensorsFile::find(std::string_view name) const {
-  const auto found =
-      std::find_if(tensors_.begin(), tensors_.end(), [&](const FileTensor& tensor) { return tensor.name == name; });
+  const auto found = std::ranges::find(tensors_, name, &FileTensor::name);
   return found == tensors_.end() ? nullptr : &*found;
 }
 

@@ -73,7 +73,7 @@ class SafetensorsFile {
   void require_layout(std::string_view layout) const;
 
  private:
-  void close_all();
+  SafetensorsFile() = default;  // complete: what throws after it is followed by the destructor
   std::int64_t offset_of(const FileTensor& tensor) const;
   void require_read(const FileTensor& tensor, int fault) const;  // 0: it was
 

@@ -40,9 +40,8 @@ constexpr std::array kElementTypes = {
 };
 
 const ElementType* find_type(std::string_view name) {
-  for (const ElementType& type : kElementTypes)
-    if (type.name == name) return &type;
-  return nullptr;
+  const auto found = std::ranges::find(kElementTypes, name, &ElementType::name);
+  return found == kElementTypes.end() ? nullptr : &*found;
 }
 
 // For messages: a name from the file may be long.
@@ -169,13 +168,12 @@ class HeaderReader {
 };
 
 void require_distinct_names(const std::vector<FileTensor>& tensors) {
-  std::vector<const FileTensor*> by_name(tensors.size());
-  std::transform(tensors.begin(), tensors.end(), by_name.begin(), [](const FileTensor& tensor) { return &tensor; });
-  const auto name_less = [](const FileTensor* a, const FileTensor* b) { return a->name < b->name; };
-  std::sort(by_name.begin(), by_name.end(), name_less);
-  const auto twice = std::adjacent_find(by_name.begin(), by_name.end(),
-                                        [](const FileTensor* a, const FileTensor* b) { return a->name == b->name; });
-  if (twice != by_name.end()) refuse_header("tensor '{}' is in the header twice", shown((*twice)->name));
+  std::vector<std::string_view> names;
+  names.reserve(tensors.size());
+  for (const FileTensor& tensor : tensors) names.push_back(tensor.name);
+  std::ranges::sort(names);
+  const auto twice = std::ranges::adjacent_find(names);
+  if (twice != names.end()) refuse_header("tensor '{}' is in the header twice", shown(*twice));
 }
 
 // In place and in the order of their bytes, which must tile the data.
@@ -200,9 +198,7 @@ void require_tiling(std::vector<FileTensor>& tensors, std::span<const std::byte>
 }  // namespace
 
 std::string_view safetensors_name(DType dtype) {
-  for (const ElementType& type : kElementTypes)
-    if (type.dtype == dtype) return type.name;
-  return "?";
+  return std::ranges::find(kElementTypes, std::optional(dtype), &ElementType::dtype)->name;
 }
 
 std::optional<DType> dtype_of_safetensors(std::string_view name) {
