@@ -1,9 +1,10 @@
-#include "bench/tensors/unification.h"
-
+// The fields of a problem from the shapes of its inputs.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdlib>
+
+#include "bench/tensors/problem_inference.h"
 
 namespace noisefloor {
 namespace {
