@@ -5,58 +5,42 @@ python_plugin.py FILE ADDRESS DEVICE: the address of the program's function that
 
 import contextlib
 import ctypes
+import math
 import os
 import runpy
 import sys
 import traceback
+from ctypes import CFUNCTYPE, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
 
-TEXT, WORDS, POINTER = ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p
 DTYPES = ["fp32", "bf16", "fp16", "fp64", "int32", "int64", "uint8"]
 DLPACK = {"fp32": (2, 32), "bf16": (4, 16), "fp16": (2, 16), "fp64": (2, 64), "int32": (0, 32), "int64": (0, 64), "uint8": (1, 8)}
 NUMPY = {"fp32": "float32", "fp16": "float16", "fp64": "float64", "int32": "int32", "int64": "int64", "uint8": "uint8"}
 CHOICE, REAL, OUT, INOUT = 2, 1, 1, 2
 
 
-class CField(ctypes.Structure):
-    _fields_ = [("name", TEXT), ("text", TEXT), ("integer", ctypes.c_int64), ("real", ctypes.c_double), ("type", ctypes.c_int32)]
+def struct(**fields):
+    return type("Struct", (ctypes.Structure,), {"_fields_": list(fields.items())})
 
 
-class CTensor(ctypes.Structure):
-    _fields_ = [("name", TEXT), ("data", POINTER), ("shape", ctypes.POINTER(ctypes.c_int64)), ("rank", ctypes.c_int32), ("dtype", ctypes.c_int32),
-                ("role", ctypes.c_int32)]  # fmt: skip
-
-
-class CProblem(ctypes.Structure):
-    _fields_ = [("size", ctypes.c_uint32), ("dtype", ctypes.c_int32), ("op", TEXT), ("text", TEXT), ("fields", ctypes.POINTER(CField)),
-                ("tensors", ctypes.POINTER(CTensor)), ("field_count", ctypes.c_int32), ("tensor_count", ctypes.c_int32),
-                ("compute_capability", ctypes.c_int32), ("sm_count", ctypes.c_int32), ("l2_bytes", ctypes.c_uint64),
-                ("shared_bytes_per_block", ctypes.c_uint64)]  # fmt: skip
-
-
-class CLaunch(ctypes.Structure):
-    _fields_ = [("size", ctypes.c_uint32), ("flags", ctypes.c_uint32), ("problem", ctypes.POINTER(CProblem)), ("workspace", POINTER),
-                ("prepared", POINTER), ("stream", POINTER)]  # fmt: skip
-
-
-CAN_RUN = ctypes.CFUNCTYPE(WORDS, ctypes.POINTER(CProblem))
-CREATE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(CProblem), ctypes.POINTER(POINTER))
-BYTES = ctypes.CFUNCTYPE(ctypes.c_size_t, POINTER, ctypes.POINTER(CProblem))
-PREPARE = ctypes.CFUNCTYPE(ctypes.c_int, POINTER, ctypes.POINTER(CLaunch), POINTER)
-LAUNCH = ctypes.CFUNCTYPE(ctypes.c_int, POINTER, ctypes.POINTER(CLaunch))
-ERROR_TEXT = ctypes.CFUNCTYPE(WORDS, POINTER, ctypes.c_int)
-DESTROY = ctypes.CFUNCTYPE(None, POINTER)
-
-
-class CPlugin(ctypes.Structure):
-    _fields_ = [("abi", ctypes.c_uint32), ("size", ctypes.c_uint32), ("op", TEXT), ("name", TEXT), ("kind", TEXT), ("arch", TEXT),
-                ("can_run", CAN_RUN), ("create", CREATE), ("workspace_bytes", BYTES), ("prepared_bytes", BYTES), ("prepare", PREPARE),
-                ("launch", LAUNCH), ("error_text", ERROR_TEXT), ("destroy", DESTROY)]  # fmt: skip
-
-
-class DLTensor(ctypes.Structure):
-    _fields_ = [("data", POINTER), ("device_type", ctypes.c_int32), ("device", ctypes.c_int32), ("rank", ctypes.c_int32), ("code", ctypes.c_uint8),
-                ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16), ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", POINTER),
-                ("byte_offset", ctypes.c_uint64), ("context", POINTER), ("deleter", POINTER)]  # fmt: skip
+# As plugin.h and DLPack have them. A text that is given out is a c_void_p: ctypes would make its own object of a c_char_p.
+CField = struct(name=c_char_p, text=c_char_p, integer=c_int64, real=c_double, type=c_int32)
+CTensor = struct(name=c_char_p, data=c_void_p, shape=ctypes.POINTER(c_int64), rank=c_int32, dtype=c_int32, role=c_int32)
+CProblem = struct(size=c_uint32, dtype=c_int32, op=c_char_p, text=c_char_p, fields=ctypes.POINTER(CField), tensors=ctypes.POINTER(CTensor),
+                  field_count=c_int32, tensor_count=c_int32, compute_capability=c_int32, sm_count=c_int32, l2_bytes=c_uint64,
+                  shared_bytes_per_block=c_uint64)  # fmt: skip
+CLaunch = struct(size=c_uint32, flags=c_uint32, problem=ctypes.POINTER(CProblem), workspace=c_void_p, prepared=c_void_p, stream=c_void_p)
+CAN_RUN = CFUNCTYPE(c_void_p, ctypes.POINTER(CProblem))
+CREATE = CFUNCTYPE(c_int, ctypes.POINTER(CProblem), ctypes.POINTER(c_void_p))
+BYTES = CFUNCTYPE(c_size_t, c_void_p, ctypes.POINTER(CProblem))
+PREPARE = CFUNCTYPE(c_int, c_void_p, ctypes.POINTER(CLaunch), c_void_p)
+LAUNCH = CFUNCTYPE(c_int, c_void_p, ctypes.POINTER(CLaunch))
+ERROR_TEXT = CFUNCTYPE(c_void_p, c_void_p, c_int)
+DESTROY = CFUNCTYPE(None, c_void_p)
+CPlugin = struct(abi=c_uint32, size=c_uint32, op=c_char_p, name=c_char_p, kind=c_char_p, arch=c_char_p, can_run=CAN_RUN, create=CREATE,
+                 workspace_bytes=BYTES, prepared_bytes=BYTES, prepare=PREPARE, launch=LAUNCH, error_text=ERROR_TEXT, destroy=DESTROY)  # fmt: skip
+DLTensor = struct(data=c_void_p, device_type=c_int32, device=c_int32, rank=c_int32, code=c_uint8, bits=c_uint8, lanes=c_uint16,
+                  shape=ctypes.POINTER(c_int64), strides=c_void_p, byte_offset=c_uint64, context=c_void_p, deleter=c_void_p)  # fmt: skip
+KEPT = []  # DLTensors: who reads one needs it as long as it likes
 
 
 class Memory:
@@ -69,14 +53,10 @@ class Memory:
         return (1, 0) if self.device < 0 else (2, self.device)
 
     def __dlpack__(self, **_):
-        kept = DLTensor(self.data, *self.__dlpack_device__(), len(self.shape), *DLPACK[self.dtype], 1, (ctypes.c_int64 * len(self.shape))(*self.shape))
-        KEPT.append(kept)  # consumers need it as long as they like
+        KEPT.append(DLTensor(self.data, *self.__dlpack_device__(), len(self.shape), *DLPACK[self.dtype], 1, (c_int64 * len(self.shape))(*self.shape)))
         new = ctypes.pythonapi.PyCapsule_New
-        new.restype, new.argtypes = ctypes.py_object, [POINTER, TEXT, POINTER]
-        return new(ctypes.addressof(kept), b"dltensor", None)
-
-
-KEPT = []
+        new.restype, new.argtypes = ctypes.py_object, [c_void_p, c_char_p, c_void_p]
+        return new(ctypes.addressof(KEPT[-1]), b"dltensor", None)
 
 
 class Problem:
@@ -112,16 +92,14 @@ def framework():
 def numpy_array(memory, writable):
     import numpy
 
-    dtype = NUMPY.get(memory.dtype)
-    if dtype is None:
+    if memory.dtype == "bf16":
         import ml_dtypes  # says which package is missing
 
-        dtype = ml_dtypes.bfloat16
-    dtype = numpy.dtype(dtype)
-    count = 1
-    for extent in memory.shape:
-        count *= extent
-    array = numpy.frombuffer((ctypes.c_char * (count * dtype.itemsize)).from_address(memory.data), dtype).reshape(memory.shape)
+        dtype = numpy.dtype(ml_dtypes.bfloat16)
+    else:
+        dtype = numpy.dtype(NUMPY[memory.dtype])
+    data = (ctypes.c_char * (math.prod(memory.shape) * dtype.itemsize)).from_address(memory.data)
+    array = numpy.frombuffer(data, dtype).reshape(memory.shape)
     array.flags.writeable = writable
     return array
 
@@ -185,7 +163,7 @@ class Row:
 
     def say(self, text):
         self.words = str(text).encode()
-        return ctypes.cast(ctypes.c_char_p(self.words), WORDS).value
+        return ctypes.cast(c_char_p(self.words), c_void_p).value
 
     def failed(self, error):
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == self.file]
@@ -230,7 +208,7 @@ class Row:
         return 0
 
     def error_text(self, _, __):
-        return ctypes.cast(ctypes.c_char_p(self.words), WORDS).value
+        return ctypes.cast(c_char_p(self.words), c_void_p).value
 
     def destroy(self, state):
         self.cases.pop(state, None)
@@ -262,8 +240,8 @@ def main():
         traceback.print_exc()
         print(f"{sys.argv[0]}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
         return 2
-    at = ctypes.CFUNCTYPE(POINTER, ctypes.c_uint32)(lambda index: ctypes.addressof(rows[index].c) if index < len(rows) else None)
-    return ctypes.CFUNCTYPE(ctypes.c_int, POINTER)(address)(ctypes.cast(at, POINTER))
+    at = CFUNCTYPE(c_void_p, c_uint32)(lambda index: ctypes.addressof(rows[index].c) if index < len(rows) else None)
+    return CFUNCTYPE(c_int, c_void_p)(address)(ctypes.cast(at, c_void_p))
 
 
 if __name__ == "__main__":
