@@ -10,9 +10,8 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
+#include <cstdlib>
 #include <cstring>
-#include <optional>
 
 #include "bench/platform/console.h"
 #include "kernels/core/fields.h"
@@ -43,14 +42,11 @@ bool same_file(const FileStatus& a, const FileStatus& b) {
   return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-// The number of an open file of this process, as follow_links() names it.
-std::optional<int> own_descriptor(const fs::path& target) {
+// The number of an open file of this process, as follow_links() names it; of any other file -1.
+int own_descriptor(const fs::path& target) {
   std::error_code error;
-  if (target.parent_path() != fs::canonical("/proc/self/fd", error) || error) return std::nullopt;
-  const std::string name = target.filename().string();
-  int number = -1;
-  const auto parsed = std::from_chars(name.data(), name.data() + name.size(), number);
-  return parsed.ptr == name.data() + name.size() ? std::optional(number) : std::nullopt;
+  const bool own = target.parent_path() == fs::canonical("/proc/self/fd", error);
+  return own && !error ? std::atoi(target.filename().c_str()) : -1;
 }
 
 // Why an open file cannot be written; empty where it can. What this program opened itself is closed by exec.
@@ -94,14 +90,14 @@ int make_new(const fs::path& path, bool folder) {
   return 0;
 }
 
-template <class Refuse>
-void require_room_beside(const fs::path& target, const Refuse& refuse) {
+// Why nothing can be put at `target`; empty where it can.
+std::string why_no_room(const fs::path& target) {
   std::error_code error;
-  if (!fs::is_directory(folder_of(target), error)) refuse("there is no folder " + folder_of(target).string());
+  if (!fs::is_directory(folder_of(target), error)) return "there is no folder " + folder_of(target).string();
   const fs::path trial = partial_of(target);
-  if (const int why = make_new(trial, false); why != 0)
-    refuse(fmt::format("cannot be written: {}", std::strerror(why)));
-  fs::remove(trial, error);
+  const int why = make_new(trial, false);
+  if (why == 0) fs::remove(trial, error);
+  return why == 0 ? "" : fmt::format("cannot be written: {}", std::strerror(why));
 }
 
 // To a pipe, a device or an open file. 0, or the errno of what went wrong.
@@ -138,10 +134,14 @@ int put(const fs::path& partial, const fs::path& target) {
   return why;
 }
 
+[[noreturn]] void refuse(const std::string& option, const fs::path& path, const std::string& why) {
+  throw InvalidInput(fmt::format("{} {}: {}", option, path.string(), why));
+}
+
 fs::path target_of(const char* option, const fs::path& path) try {
   return follow_links(path);
 } catch (const std::exception& error) {
-  throw InvalidInput(fmt::format("{} {}: {}", option, path.string(), error.what()));
+  refuse(option, path, error.what());
 }
 
 }  // namespace
@@ -162,14 +162,10 @@ OutputFiles::~OutputFiles() {
   }
 }
 
-void OutputFiles::require_distinct(const File& file) const {
+void OutputFiles::take(File file) {
   for (const File& other : files_)
     if ((file.kind != Kind::input || other.kind != Kind::input) && same_file(file.target, other.target))
-      throw InvalidInput(fmt::format("{} {}: is the same file as {}", file.option, file.path.string(), other.option));
-}
-
-void OutputFiles::take(File file) {
-  require_distinct(file);
+      refuse(file.option, file.path, "is the same file as " + other.option);
   files_.push_back(std::move(file));
 }
 
@@ -184,27 +180,23 @@ void OutputFiles::add_input_run(const char* option, const fs::path& folder) {
 
 void OutputFiles::add(const char* option, const fs::path& path) {
   if (path.empty()) return;
-  const auto refuse = [&](const std::string& why) {
-    throw InvalidInput(fmt::format("{} {}: {}", option, path.string(), why));
-  };
-  if (!path.has_filename()) refuse("is a folder");
+  if (!path.has_filename()) refuse(option, path, "is a folder");
   File file{option, path, target_of(option, path), Kind::file};
   FileStatus there{}, words{};
   const bool exists = stat(file.target.c_str(), &there) == 0;
-  if (!exists && errno == ENAMETOOLONG) refuse(fmt::format("cannot be written: {}", std::strerror(errno)));
-  const auto number = own_descriptor(file.target);
-  if (exists && (number || !S_ISREG(there.st_mode))) {
+  std::string why = !exists && errno == ENAMETOOLONG ? fmt::format("cannot be written: {}", std::strerror(ENAMETOOLONG))
+                                                     : std::string();
+  const int number = exists ? own_descriptor(file.target) : -1;
+  if (exists && (number >= 0 || !S_ISREG(there.st_mode))) {
     file.kind = Kind::stream;
-    file.open_file = number.value_or(-1);
-    std::string why = S_ISREG(there.st_mode) ? "" : why_no_stream(there.st_mode, number.has_value());
-    if (why.empty() && number) why = why_not_open(*number);
-    if (why.empty() && !number && access(file.target.c_str(), W_OK) != 0) why = "is read-only";
-    if (!why.empty()) refuse(why);
-  } else {
-    if (exists && access(file.target.c_str(), W_OK) != 0) refuse("is read-only");
-    require_room_beside(file.target, refuse);
+    file.open_file = number;
+    if (!S_ISREG(there.st_mode)) why = why_no_stream(there.st_mode, number >= 0);
+    if (why.empty() && number >= 0) why = why_not_open(number);
   }
-  const bool device = exists && S_ISCHR(there.st_mode) && !number;  // of /dev/null nothing is read
+  if (why.empty() && exists && number < 0 && access(file.target.c_str(), W_OK) != 0) why = "is read-only";
+  if (why.empty() && file.kind == Kind::file) why = why_no_room(file.target);
+  if (!why.empty()) refuse(option, path, why);
+  const bool device = exists && S_ISCHR(there.st_mode) && number < 0;  // of /dev/null nothing is read
   if (exists && !device && fstat(STDOUT_FILENO, &words) == 0 && same_file(there, words)) {
     take_stdout_ = true;
     words_to_stderr();
@@ -214,15 +206,12 @@ void OutputFiles::add(const char* option, const fs::path& path) {
 
 void OutputFiles::add_folder(const char* option, const fs::path& path) {
   if (path.empty()) return;
-  const auto refuse = [&](const std::string& why) {
-    throw InvalidInput(fmt::format("{} {}: {}", option, path.string(), why));
-  };
   File file{option, path, target_of(option, path), Kind::folder};
   std::error_code error;
   const fs::file_status there = fs::status(file.target, error);
   if (fs::exists(there) && !(fs::is_directory(there) && fs::is_empty(file.target, error)))
-    refuse("is there already, and not an empty folder");
-  require_room_beside(file.target, refuse);
+    refuse(option, path, "is there already, and not an empty folder");
+  if (const std::string why = why_no_room(file.target); !why.empty()) refuse(option, path, why);
   take(std::move(file));
 }
 

@@ -57,7 +57,6 @@ class OutputFiles {
 
     std::filesystem::path partial() const;
   };
-  void require_distinct(const File& file) const;
   void take(File file);
   File& output(const std::string& option);
 

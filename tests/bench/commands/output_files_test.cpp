@@ -38,29 +38,20 @@ std::string refusal(OutputFiles& files, const char* option, const fs::path& file
 
 TEST(OutputFiles, AreAllPutInPlaceOrNone) {
   const TemporaryFolder folder;
-  const fs::path a = folder.path() / "a", b = folder.path() / "b";
+  const fs::path a = folder / "a", b = folder / "b";
   write(a, "old");
-  {
+  for (const bool commit : {false, true}) {
     OutputFiles files;
     files.add("--a", a);
     files.add("--b", b);
     files.add("--c", "");
-    EXPECT_EQ(files_in(folder.path()), 1);  // what was tried is gone
+    EXPECT_EQ(files_in(folder.path()), 1);  // what was tried, or not committed, is gone
     write(files.partial("--a"), "new a");
     write(files.partial("--b"), "new b");
+    EXPECT_EQ(read(a), "old");
+    if (commit) files.commit();
   }
-  EXPECT_EQ(read(a), "old");
-  EXPECT_EQ(files_in(folder.path()), 1);
-  {
-    OutputFiles files;
-    files.add("--a", a);
-    files.add("--b", b);
-    write(files.partial("--a"), "new a");
-    write(files.partial("--b"), "new b");
-    files.commit();
-  }
-  EXPECT_EQ(read(a), "new a");
-  EXPECT_EQ(read(b), "new b");
+  EXPECT_EQ(read(a) + read(b), "new anew b");
   EXPECT_EQ(files_in(folder.path()), 2);
 }
 
@@ -100,48 +91,32 @@ TEST(OutputFiles, MayHaveTheLongestNames) {
   EXPECT_EQ(files_in(folder.path()), 2);
 }
 
-TEST(OutputFiles, AreNoFilesOfARunThatIsRead) {
-  const TemporaryFolder folder;
-  OutputFiles files;
-  files.add_input_run("--baseline", folder.path());
-  EXPECT_THROW(files.add("--bencher", folder / "sweep.csv"), InvalidInput);
-  EXPECT_THROW(files.add("--markdown", folder / "samples.jsonl"), InvalidInput);
-  files.add("--markdown", folder / "gate.md");
-}
-
 TEST(OutputFiles, PutAFolderInItsPlace) {
   const TemporaryFolder folder;
   fs::create_directory(folder / "empty");
-  for (const char* name : {"new", "empty", "slash/"}) {
-    {
-      OutputFiles files;
-      files.add_folder("--folder", folder / name);
-      write(files.partial("--folder") / "a", "1");
-    }
-    const fs::path there = folder / std::string(name).substr(0, 5);
-    EXPECT_FALSE(fs::exists(there / "a")) << name;
-    OutputFiles files;
-    files.add_folder("--folder", folder / name);
-    write(files.partial("--folder") / "a", "1");
-    write(files.partial("--folder") / "b", "2");
-    files.commit();
-    EXPECT_EQ(read(there / "b"), "2") << name;
-    EXPECT_EQ(files_in(there), 2) << name;
-  }
-  EXPECT_EQ(files_in(folder.path()), 3);
-  write(folder / "file", "mine");
   fs::create_directory_symlink(folder / "nowhere", folder / "link");
+  for (const char* name : {"new", "empty", "slash/", "link"})
+    for (const bool commit : {false, true}) {
+      const fs::path there = folder / std::string(name).substr(0, 5);
+      {
+        OutputFiles files;
+        files.add_folder("--folder", folder / name);
+        write(files.partial("--folder") / "a", "1");
+        write(files.partial("--folder") / "b", "2");
+        if (commit) files.commit();
+      }
+      EXPECT_EQ(fs::exists(there / "a"), commit) << name;
+      EXPECT_EQ(read(there / "b"), commit ? "2" : "") << name;
+    }
+  EXPECT_EQ(files_in(folder / "nowhere"), 2);
+  EXPECT_TRUE(fs::is_symlink(folder / "link"));
+  EXPECT_EQ(files_in(folder.path()), 5);
+  write(folder / "file", "mine");
   for (const auto& [name, says] : {std::pair{"new", "is there already"}, std::pair{"file", "is there already"},
                                    std::pair{"no/x", "there is no folder"}}) {
     OutputFiles files;
     expect_parts(refusal_of([&] { return files.add_folder("--folder", folder / name), 0; }), {says});
   }
-  OutputFiles files;
-  files.add_folder("--folder", folder / "link");
-  write(files.partial("--folder") / "a", "1");
-  files.commit();
-  EXPECT_TRUE(fs::is_symlink(folder / "link"));
-  EXPECT_EQ(read(folder / "nowhere" / "a"), "1");
 }
 
 // Of links to files tests/cli/test_output_files.py shows it, for every command.
