@@ -19,16 +19,17 @@ namespace noisefloor {
 
 // Each in its file of bench/commands, in the order of the help.
 using AddCommand = void(CLI::App& app, CommandResult result);
-AddCommand add_devices_command, add_list_command, add_run_command, add_ceilings_command, add_merge_command,
-    add_roofline_command, add_explain_command, add_history_command, add_gate_command, add_resources_command,
-    add_compare_command, add_problems_command, add_forward_command, add_sample_command, add_stream_command,
-    add_tune_command, add_pair_command, add_ab_command, add_capture_command, add_new_kernel_command, add_worker_command;
-void add_sweep_command(CLI::App& app, CommandResult result, std::shared_ptr<Invocation> invocation);
-constexpr AddCommand* kBehindSweep[] = {
-    add_run_command,     add_ceilings_command, add_merge_command,      add_roofline_command, add_explain_command,
-    add_history_command, add_gate_command,     add_resources_command,  add_compare_command,  add_problems_command,
-    add_forward_command, add_sample_command,   add_stream_command,     add_tune_command,     add_pair_command,
-    add_ab_command,      add_capture_command,  add_new_kernel_command, add_worker_command};
+AddCommand add_devices_command, add_list_command, add_sweep_command, add_run_command, add_ceilings_command,
+    add_merge_command, add_roofline_command, add_explain_command, add_history_command, add_gate_command,
+    add_resources_command, add_compare_command, add_problems_command, add_forward_command, add_sample_command,
+    add_stream_command, add_tune_command, add_pair_command, add_ab_command, add_capture_command, add_new_kernel_command,
+    add_worker_command;
+constexpr AddCommand* kCommands[] = {
+    add_devices_command,    add_list_command,     add_sweep_command,    add_run_command,     add_ceilings_command,
+    add_merge_command,      add_roofline_command, add_explain_command,  add_history_command, add_gate_command,
+    add_resources_command,  add_compare_command,  add_problems_command, add_forward_command, add_sample_command,
+    add_stream_command,     add_tune_command,     add_pair_command,     add_ab_command,      add_capture_command,
+    add_new_kernel_command, add_worker_command};
 
 }  // namespace noisefloor
 
@@ -117,34 +118,35 @@ std::string why_removed(const std::string& command, const std::string& name) {
 }
 
 // What CLI11 did not expect, with the nearest name that it knows.
-std::string with_suggestion(const CLI::App& app, const Invocation& invocation, const std::string& message) {
-  std::vector<std::string> known;
-  const CLI::App* command = nullptr;
-  for (const CLI::App* subcommand : app.get_subcommands({})) {
-    known.push_back(subcommand->get_name());
-    if (invocation.arguments.size() > 1 && subcommand->check_name(invocation.arguments[1])) command = subcommand;
+std::string with_suggestion(const CLI::App& app, const std::vector<std::string>& words, const std::string& message) {
+  const CLI::App* command = &app;
+  std::size_t next = 1;  // behind the command's names
+  for (; next < words.size(); ++next) {
+    const auto named = [&](const CLI::App* one) { return one->check_name(words[next]); };
+    const auto found = command->get_subcommands(named);
+    if (found.empty()) break;
+    command = found.front();
   }
-  if (command == nullptr && invocation.arguments.size() > 1)
-    if (const std::string why = why_removed(invocation.arguments[1], ""); !why.empty()) return why;
+  std::vector<std::string> known;
   const auto unknown = [&](const char* what, const std::string& name) {
     const std::string near = did_you_mean(name, known);
     return fmt::format("unknown {} '{}'{}", what, name, near.empty() ? "; --help lists what there is" : near);
   };
-  if (command == nullptr && invocation.arguments.size() > 1 && invocation.arguments[1][0] != '-')
-    return unknown("command", invocation.arguments[1]);
   const std::string more = message.ends_with(" is required") ? "; --help says what that is" : "";
-  if (command == nullptr) return message + more;
-  for (const CLI::App* subcommand : command->get_subcommands({}))
-    if (invocation.arguments.size() > 2 && subcommand->check_name(invocation.arguments[2])) command = subcommand;
-  known.clear();
+  if (command == &app) {
+    if (words.size() < 2) return message + more;
+    if (const std::string why = why_removed(words[1], ""); !why.empty()) return why;
+    for (const CLI::App* subcommand : app.get_subcommands({})) known.push_back(subcommand->get_name());
+    return words[1][0] == '-' ? message + more : unknown("command", words[1]);
+  }
   for (const CLI::Option* option : command->get_options()) {
     for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
     for (const std::string& name : option->get_snames()) known.push_back("-" + name);
   }
-  for (std::size_t i = 2; i < invocation.arguments.size(); ++i) {
-    const std::string name = invocation.arguments[i].substr(0, invocation.arguments[i].find('='));
-    if (!name.starts_with("--") || name.starts_with("--benchmark_") || name == "--") continue;
-    if (std::find(known.begin(), known.end(), name) != known.end()) continue;  // its value is wrong, not its name
+  for (std::size_t i = next; i < words.size() && words[i] != "--"; ++i) {
+    const std::string name = words[i].substr(0, words[i].find('='));
+    if (!name.starts_with("--") || name.starts_with("--benchmark_")) continue;
+    if (std::ranges::count(known, name) > 0) continue;  // its value is wrong, not its name
     if (const std::string why = why_removed(command->get_name(), name); !why.empty()) return why;
     // A misspelt option is missed under its right name too ("--problem is required").
     const bool missed = message.find(name) == std::string::npos;
@@ -180,7 +182,7 @@ void require_values(const std::vector<std::string>& words) {
 }
 
 int run(int argc, char** argv) {
-  auto invocation = std::make_shared<Invocation>();
+  const auto invocation = std::make_shared<Invocation>();
   std::vector<std::string> own;
   invocation->arguments.assign(argv, argv + argc);
   take_old_names(invocation->arguments);
@@ -192,11 +194,7 @@ int run(int argc, char** argv) {
   CLI::App app("noisefloor: benchmarks and profiles the GPU operations of diffusion models", "noisefloor");
   app.set_version_flag("--version", fmt::format("noisefloor {} ({})", build_info().version, build_info().commit));
   app.require_subcommand(1);
-  auto result = std::make_shared<std::function<int()>>();
-  add_devices_command(app, result);
-  add_list_command(app, result);
-  add_sweep_command(app, result, invocation);
-  for (AddCommand* const add : kBehindSweep) add(app, result);
+  for (AddCommand* const add : kCommands) add(app, invocation);
   refuse_empty_values(app);
   require_values(own);
   std::reverse(own.begin(), own.end());  // CLI11 takes arguments from the back
@@ -204,13 +202,13 @@ int run(int argc, char** argv) {
     app.parse(own);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-    fmt::print(stderr, "noisefloor: {}\n", with_suggestion(app, *invocation, error.what()));
+    fmt::print(stderr, "noisefloor: {}\n", with_suggestion(app, invocation->arguments, error.what()));
     return kCouldNot;
   }
   if (!invocation->benchmark_arguments.empty() && !app.got_subcommand("sweep"))
     throw InvalidInput(invocation->benchmark_arguments.front() +
                        ": Google Benchmark's flags belong to `noisefloor sweep`");
-  return (*result)();
+  return invocation->chosen();
 }
 
 }  // namespace

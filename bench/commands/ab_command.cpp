@@ -7,6 +7,7 @@
 
 #include "bench/commands/commands.h"
 #include "bench/commands/output_files.h"
+#include "bench/platform/console.h"
 #include "bench/sweep/alternate.h"
 #include "bench/sweep/selection.h"
 #include "reports/ab/build_pair_report.h"
@@ -18,7 +19,7 @@ namespace fs = std::filesystem;
 
 struct AbArguments {
   std::string old_build, new_build, device, filter, out, markdown;
-  SelectionOptions cases;
+  Selection cases;
   double resolve = 1, budget = std::numeric_limits<double>::infinity();
   bool strict = false;
 };
@@ -61,15 +62,15 @@ std::string fact(const Facts& facts, const std::string& name) {
 }
 
 // Unasked: our variants, one by one. A library is the same in both builds, and PyTorch is in neither.
-void leave_out_unasked(std::vector<Case>& cases, const SelectionOptions& options) {
-  const bool asked = !options.kinds.empty() || !options.variants.empty();
+void leave_out_unasked(std::vector<Case>& cases, const Selection& selection) {
+  const bool asked = !selection.kinds.empty() || !selection.variants.empty();
   std::erase_if(
       cases, [&](const Case& one) { return one.implementation->in_worker || (!asked && !one.implementation->own()); });
 }
 
 int ab(const AbArguments& arguments) {
   const NameFilter filter = name_filter("--filter", arguments.filter);
-  const auto problems = arguments.cases.load();
+  const auto problems = load_problems(arguments.cases.problems);
   OutputFiles outputs;
   outputs.add("--out", arguments.out);
   outputs.add("--markdown", arguments.markdown);
@@ -82,25 +83,22 @@ int ab(const AbArguments& arguments) {
       throw InvalidInput(fmt::format("the builds run on different devices: {} and {}", fact(of_old, "device"),
                                      fact(of_new, "device")));
   const bool host = fact(of_new, "platform") == "host";
-  auto cases = select_cases(problems, arguments.cases.selection(problems, host), host);
+  auto cases = select_cases(problems, arguments.cases.with_networks(problems, host), host);
   leave_out_unasked(cases, arguments.cases);
   std::erase_if(cases, [&](const Case& one) { return !filter(one.id().name()); });
   if (cases.empty())
     throw InvalidInput("no case matches; see noisefloor list problems, --ops, --networks and --filter");
 
-  AlternateOptions options;
-  options.resolve = arguments.resolve / 100;
-  options.budget_seconds = arguments.budget;
-  const auto pairs = alternate({start_old, start_new}, cases, options,
-                               [](const std::string& line) { fmt::print(stderr, "{}\n", line); });
-  const BuildPairText text{pairs, options.resolve, fact(of_old, "commit"), fact(of_new, "commit")};
+  const double resolve = arguments.resolve / 100;
+  const auto pairs = alternate({start_old, start_new}, cases, resolve, arguments.budget, say_line);
+  const BuildPairText text{pairs, resolve, fact(of_old, "commit"), fact(of_new, "commit")};
   fmt::print("{}", terminal_text(text));
   if (!arguments.out.empty()) outputs.write("--out", csv_text(text));
   if (!arguments.markdown.empty()) outputs.write("--markdown", markdown_text(text));
   outputs.commit();
   const auto any = [&](BuildVerdict verdict) {
     return std::any_of(pairs.begin(), pairs.end(),
-                       [&](const BuildPair& pair) { return verdict_of(pair, options.resolve) == verdict; });
+                       [&](const BuildPair& pair) { return verdict_of(pair, resolve) == verdict; });
   };
   if (any(BuildVerdict::slower) || any(BuildVerdict::wrong) || any(BuildVerdict::gone)) return kNotSo;
   const bool compared =
@@ -123,11 +121,9 @@ void add_ab_command(CLI::App& app, CommandResult result) {
       ->check(CLI::Range(0.1, 50.0))
       ->check(why_not_finite)
       ->capture_default_str();
-  command
-      .add_option("--budget", arguments.budget,
-                  "After this many seconds start no more cases; those with fewer than five passes are unresolved then")
-      ->check(CLI::PositiveNumber)
-      ->check(why_not_finite);
+  add_budget_option(
+      command, arguments.budget,
+      "After this many seconds start no more cases; those with fewer than five passes are unresolved then");
   command.add_flag("--strict", arguments.strict, "Fail on unresolved cases too");
   add_output_file(command, "--out", arguments.out, "CSV file to write: every case");
   add_output_file(command, "--markdown", arguments.markdown, "Markdown file to write");

@@ -5,6 +5,7 @@
 #include "bench/commands/commands.h"
 #include "bench/commands/output_files.h"
 #include "bench/platform/build_info.h"
+#include "bench/platform/console.h"
 
 namespace noisefloor {
 namespace {
@@ -20,9 +21,8 @@ int ceilings(const CeilingsArguments& arguments) {
   outputs.add("--out", out);
   const auto platform = open_platform(arguments.device);
   const PlatformDescription& description = platform->description();
-  const auto log = [](const std::string& message) { fmt::print(stderr, "{}\n", message); };
   const Ceilings measured = load_or_measure(description.is_host ? kHostDevice : description.index, arguments.refresh,
-                                            build_info().commit, log, CeilingsProcess::this_one);
+                                            build_info().commit, say_line, CeilingsProcess::this_one);
   if (!out.empty()) outputs.write("--out", ceilings_csv(measured));
   outputs.commit();
   fmt::print("{}\n{:<14} {:>12} {:>12} {:>8}  unit\n", measured.device, "ceiling", "measured", "datasheet", "%");

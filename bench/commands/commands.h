@@ -18,16 +18,14 @@
 namespace noisefloor {
 
 class Worker;
-struct PluginOptions;
-struct SelectionOptions;
+struct Selection;
 
-// What the program was started with, for env.json and for starting again.
 struct Invocation {
-  std::vector<std::string> arguments;            // argv
+  std::vector<std::string> arguments;            // argv, for env.json and for starting again
   std::vector<std::string> benchmark_arguments;  // --benchmark_*: Google Benchmark's
+  std::function<int()> chosen = {};              // set by the subcommand that was named
 };
-
-using CommandResult = std::shared_ptr<std::function<int()>>;  // set by the chosen subcommand
+using CommandResult = std::shared_ptr<Invocation>;
 
 constexpr int kDone = 0;
 constexpr int kNotSo = 1;
@@ -41,7 +39,7 @@ std::pair<CLI::App&, Arguments&> add_command(CLI::App& app, const CommandResult&
   CLI::App* const command = app.add_subcommand(name, about);
   const auto arguments = std::make_shared<Arguments>();
   command->callback([=] {
-    if (command->get_subcommands().empty()) *result = [=] { return run(*arguments); };
+    if (command->get_subcommands().empty()) result->chosen = [=] { return run(*arguments); };
   });
   return {*command, *arguments};
 }
@@ -59,9 +57,11 @@ void add_keyed_option(CLI::App& command, const std::string& option, const std::s
 
 void add_device_option(CLI::App& command, std::string& device);  // of open_platform
 void add_problems_option(CLI::App& command, std::string& folder);
+void add_counters_option(CLI::App& command, std::string& mode);
+void add_budget_option(CLI::App& command, double& seconds, const char* about);
 // `default_kinds`: what the help says of --kinds.
-void add_selection_options(CLI::App& command, SelectionOptions& options, const char* default_kinds);
-void add_plugin_options(CLI::App& command, PluginOptions& options);
+void add_selection_options(CLI::App& command, Selection& selection, const char* default_kinds);
+void add_plugin_option(CLI::App& command, std::vector<std::string>& files);
 
 // "host", a device number, or "" for device 0 where there is one and the host otherwise (said on stderr). For the host
 // the program may start again (process_limits.h): nothing is opened or written before. Throws InvalidInput or
@@ -77,8 +77,6 @@ ImplementationPtr require_implementation(const SuiteEntry& entry, const std::str
 std::string description_of(const TensorRule& tensor);
 // What the shapes of an op's tensors call by a name of their own, each with its formula.
 std::vector<std::pair<std::string, std::string>> symbols_of(const Workload& op);
-// A case by its name, as --benchmark_list_tests prints it: op/problem/dtype/variant. Throws InvalidInput.
-Case require_case(const std::string& name);
 std::int64_t require_integer(const char* option, const std::string& text);  // throws InvalidInput
 std::uint64_t require_seed(const std::string& text);                        // of --seed; throws InvalidInput
 // roofline.csv, totals.csv, plan.csv and report.html of a run; prints its tables. Throws InvalidInput where it has no

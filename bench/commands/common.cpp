@@ -9,45 +9,69 @@
 #include "bench/commands/commands.h"
 #include "bench/measure/worker.h"
 #include "bench/platform/process_limits.h"
-#include "bench/sweep/plugins.h"
 #include "bench/sweep/selection.h"
 
 namespace noisefloor {
+namespace {
+
+// Throws what an op has instead.
+[[noreturn]] void refuse_name(const std::string& op, const char* what, const std::string& name,
+                              const std::vector<std::string>& names) {
+  throw InvalidInput(fmt::format("op '{}' has no {} '{}'; it has {}{}", op, what, name, fmt::join(names, ", "),
+                                 did_you_mean(name, names)));
+}
+
+}  // namespace
 
 void add_device_option(CLI::App& command, std::string& device) {
   command.add_option("--device", device, "CUDA device number, or 'host' (default: GPU 0, else the host)");
 }
 
 void add_problems_option(CLI::App& command, std::string& folder) {
-  command.add_option("--problems", folder, "Folder of problem files (default: bench/problems)");
+  command.add_option("--problems", folder, "Folder of problem files, <op>.csv (default: bench/problems)");
 }
 
-void add_selection_options(CLI::App& command, SelectionOptions& options, const char* default_kinds) {
-  command.add_option("--ops", options.ops, "Ops, comma-separated (default: all)");
+void add_counters_option(CLI::App& command, std::string& mode) {
+  command.add_option("--counters", mode, "Hardware counters: off, auto or require")
+      ->check(CLI::IsMember({"off", "auto", "require"}))
+      ->capture_default_str();
+}
+
+void add_budget_option(CLI::App& command, double& seconds, const char* about) {
+  command.add_option("--budget", seconds, about)->check(CLI::PositiveNumber)->check(why_not_finite);
+}
+
+void add_selection_options(CLI::App& command, Selection& selection, const char* default_kinds) {
+  const auto add = [&](const char* option, std::vector<std::string>& names, const std::string& about) {
+    return command.add_option_function<std::string>(
+        option, [&names](const std::string& text) { names = split_list(text); }, about);
+  };
+  add("--ops", selection.ops, "Ops, comma-separated (default: all)");
   const auto take_networks = [&](const std::string& text) {
     for (const std::string& name : split_list(text))
-      (name.front() == '-' ? options.without : options.networks) += name.substr(name.front() == '-' ? 1 : 0) + ",";
+      if (name.front() == '-')
+        selection.without.push_back(name.substr(1));
+      else
+        selection.networks.push_back(name);
   };
   command.add_option_function<std::string>(
       "--networks", take_networks,
       fmt::format("Networks, or sets of problems such as stream, comma-separated, or 'all'; -NAME leaves out the "
                   "problems of that one (default: {})",
                   default_networks_text()));
-  command.add_option("--variants", options.variants, "Variants or baselines by name (default: all)");
-  command.add_option(
-      "--kinds", options.kinds,
+  add("--variants", selection.variants, "Variants or baselines by name (default: all)");
+  add("--kinds", selection.kinds,
       fmt::format("host, naive, tiled, tensor_core, ptx, baseline, network (default: {})", default_kinds));
-  command
-      .add_option("--dtypes", options.dtypes,
-                  "bf16, fp16, fp32; problems whose file names a dtype (column dtype: casts, preconditioning) are "
-                  "swept in that one")
-      ->capture_default_str();
-  command.add_option("--problems", options.problems, "Folder of problem files, <op>.csv (default: bench/problems)");
+  add("--dtypes", selection.dtypes,
+      "bf16, fp16, fp32; problems whose file names a dtype (column dtype: casts, preconditioning) are swept in that "
+      "one")
+      ->default_str("bf16");
+  add_problems_option(command, selection.problems);
 }
 
-void add_plugin_options(CLI::App& command, PluginOptions& options) {
+void add_plugin_option(CLI::App& command, std::vector<std::string>& files) {
   command
-      .add_option("--plugin", options.files,
+      .add_option("--plugin", files,
                   "Measure your own kernel as a row, in its own process: a shared library made with "
                   "noisefloor/plugin.h, or a Python file (docs/plugins.md); may be repeated")
       ->allow_extra_args(false);
@@ -85,20 +109,18 @@ const SuiteEntry& require_op(const std::string& name) {
 
 DType require_dtype(const Workload& workload, const std::string& name) {
   std::vector<std::string> names;
-  for (const DType dtype : workload.dtypes) names.push_back(to_string(dtype));
-  const auto dtype = parse_dtype(name);
-  if (!dtype || std::find(workload.dtypes.begin(), workload.dtypes.end(), *dtype) == workload.dtypes.end())
-    throw InvalidInput(fmt::format("op '{}' has no dtype '{}'; it has {}{}", workload.name, name,
-                                   fmt::join(names, ", "), did_you_mean(name, names)));
-  return *dtype;
+  for (const DType dtype : workload.dtypes) {
+    if (name == to_string(dtype)) return dtype;
+    names.push_back(to_string(dtype));
+  }
+  refuse_name(workload.name, "dtype", name, names);
 }
 
 ImplementationPtr require_implementation(const SuiteEntry& entry, const std::string& name) {
   if (ImplementationPtr found = entry.find(name)) return found;
   std::vector<std::string> names;
   for (const ImplementationPtr& implementation : entry.implementations) names.push_back(implementation->name);
-  throw InvalidInput(fmt::format("op '{}' has no variant '{}'; it has {}{}", entry.name(), name, fmt::join(names, ", "),
-                                 did_you_mean(name, names)));
+  refuse_name(entry.name(), "variant", name, names);
 }
 
 std::vector<std::pair<std::string, std::string>> symbols_of(const Workload& op) {
@@ -115,20 +137,6 @@ std::string description_of(const TensorRule& tensor) {
                      tensor.dtype ? to_string(*tensor.dtype) : "of the row's type", *tensor.meaning != '\0' ? ": " : "",
                      tensor.meaning, tensor.condition == std::string_view("1") ? "" : "; where ",
                      tensor.condition == std::string_view("1") ? "" : tensor.condition);
-}
-
-Case require_case(const std::string& name) {
-  CaseId id;
-  try {
-    id = CaseId::parse(name);
-  } catch (const std::runtime_error& error) {
-    throw InvalidInput(fmt::format("{}, as noisefloor sweep --benchmark_list_tests prints it", error.what()));
-  }
-  const SuiteEntry& entry = require_op(id.op);
-  const Workload& workload = *entry.workload;
-  const AnyProblem problem = workload.parse(id.problem);
-  return {&entry, require_implementation(entry, id.variant), problem, require_dtype(workload, id.dtype),
-          workload.print(problem)};
 }
 
 std::int64_t require_integer(const char* option, const std::string& text) {

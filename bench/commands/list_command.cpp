@@ -10,9 +10,9 @@
 #include "bench/commands/commands.h"
 #include "bench/measure/suite.h"
 #include "bench/pipeline/network_tensors.h"
-#include "bench/sweep/plugins.h"
 #include "bench/sweep/problem_files.h"
 #include "bench/sweep/suite.h"
+#include "bench/sweep/workers.h"
 #include "kernels/sampler_step/solvers.h"
 #include "reports/explain/explain.h"
 #include "reports/run/columns.h"
@@ -24,7 +24,7 @@ using Json = nlohmann::ordered_json;
 
 struct ListArguments {
   std::string what, filter, ops, networks, problems, format = "text";
-  PluginOptions plugins;
+  std::vector<std::string> plugins;
 };
 
 struct Wanted {
@@ -42,8 +42,8 @@ struct Wanted {
   bool has(const Workload& op, const std::string& name) { return has(op) && has(name); }
 };
 
-void print_line(const Json& line) {
-  fmt::print("{}\n", line.dump());
+void print_line(const Wanted& wanted, const Json& line, const std::string& text) {
+  fmt::print("{}\n", wanted.json ? line.dump() : text);
 }
 
 Json json_of(const FieldInfo& field) {
@@ -113,7 +113,7 @@ void list_ops(Wanted& wanted) {
       Json line = {{"op", op.name},      {"computes", op.computes}, {"dtypes", dtype_names(op)}, {"fields", fields},
                    {"symbols", symbols}, {"tensors", tensors},      {"variants", variants}};
       if (entry.whole_networks) line["networks"] = networks_json();
-      print_line(line);
+      fmt::print("{}\n", line.dump());
       continue;
     }
     fmt::print("{}: {} ({})\n", op.name, op.computes, fmt::join(dtype_names(op), ", "));
@@ -124,19 +124,16 @@ void list_ops(Wanted& wanted) {
 }
 
 void list_variants(Wanted& wanted) {
-  constexpr const char* kLine = "{:<18} {:<26} {:<12} {:<8} {}\n";
-  if (!wanted.json) fmt::print(kLine, "op", "variant", "kind", "arch", "built  right for");
+  constexpr const char* kLine = "{:<18} {:<26} {:<12} {:<8} {}";
+  if (!wanted.json) fmt::print("{}\n", fmt::format(kLine, "op", "variant", "kind", "arch", "built  right for"));
   for (const SuiteEntry& entry : suite().entries())
     for (const ImplementationPtr& one : entry.implementations) {
       if (!wanted.has(*entry.workload, entry.name() + "/" + one->name)) continue;
-      if (wanted.json) {
-        print_line(json_of(entry, *one));
-        continue;
-      }
       const AnyVariant* const ours = one->own() ? one->variant() : nullptr;
       std::string built = ours && ours->not_written ? one->why_not_built : one->built ? "yes" : "no";
       if (ours && ours->limit) built = fmt::format("{:<6} {}", built, *ours->limit);
-      fmt::print(kLine, entry.name(), one->name, one->kind, to_string(one->arch), built);
+      print_line(wanted, json_of(entry, *one),
+                 fmt::format(kLine, entry.name(), one->name, one->kind, to_string(one->arch), built));
     }
 }
 
@@ -149,10 +146,8 @@ void list_networks(const std::vector<ProblemEntry>& problems, Wanted& wanted) {
     for (const ProblemEntry& entry : problems)
       for (const auto& use : entry.uses)
         if (use.network == name) ++distinct, launches += use.count, set = use.set;
-    if (wanted.json)
-      print_line({{"network", name}, {"set", set}, {"problems", distinct}, {"launches", launches}});
-    else
-      fmt::print("{}{}\n", name, set ? "  (a set of problems)" : "");
+    print_line(wanted, {{"network", name}, {"set", set}, {"problems", distinct}, {"launches", launches}},
+               name + (set ? "  (a set of problems)" : ""));
   }
 }
 
@@ -160,20 +155,18 @@ void list_solvers(Wanted& wanted) {
   using sampler_step::SolverRow;
   for (const SolverRow& row : sampler_step::solvers()) {
     if (!wanted.has(row.name)) continue;
-    const Json line = {{"solver", row.name},
-                       {"order", row.order},
-                       {"calls", row.calls},
-                       {"latents", SolverRow::kLatentsNames[static_cast<int>(row.latents)]},
-                       {"noise", SolverRow::kNoiseNames[static_cast<int>(row.noise)]},
-                       {"history", SolverRow::kHistoryNames[static_cast<int>(row.history)]},
-                       {"churn", row.churns},
-                       {"schedule", sampler_step::kScheduleNames[static_cast<int>(row.schedule)]},
-                       {"source", row.source}};
-    if (wanted.json)
-      print_line(line);
-    else
-      fmt::print("{:<10} order {}, {} a step; {}\n", row.name, row.order, row.calls == 1 ? "1 call" : "2 calls",
-                 row.source);
+    print_line(wanted,
+               {{"solver", row.name},
+                {"order", row.order},
+                {"calls", row.calls},
+                {"latents", SolverRow::kLatentsNames[static_cast<int>(row.latents)]},
+                {"noise", SolverRow::kNoiseNames[static_cast<int>(row.noise)]},
+                {"history", SolverRow::kHistoryNames[static_cast<int>(row.history)]},
+                {"churn", row.churns},
+                {"schedule", sampler_step::kScheduleNames[static_cast<int>(row.schedule)]},
+                {"source", row.source}},
+               fmt::format("{:<10} order {}, {} a step; {}", row.name, row.order, row.calls == 1 ? "1 call" : "2 calls",
+                           row.source));
   }
   if (wanted.json) return;  // of networks, `list ops` says it
   std::string levels;
@@ -194,12 +187,13 @@ void list_columns(Wanted& wanted) {
   }
   for (const SweepColumn& column : sweep_columns())
     if (wanted.has(column.name))
-      print_line({{"column", column.name},
-                  {"unit", column.unit},
-                  {"text", column.text},
-                  {"needed", column.needed},
-                  {"counter", column.counter},
-                  {"description", column.description}});
+      fmt::print("{}\n", Json{{"column", column.name},
+                              {"unit", column.unit},
+                              {"text", column.text},
+                              {"needed", column.needed},
+                              {"counter", column.counter},
+                              {"description", column.description}}
+                             .dump());
 }
 
 constexpr std::int64_t kMostValues = 4096;  // of a tensor, in a line that people may read
@@ -217,16 +211,14 @@ void list_problems(const std::vector<ProblemEntry>& problems, Wanted& wanted) {
     if (swept.uses.empty()) continue;
     Json line = problem_record(*entry.op, entry.problem, kMostValues);
     line["networks"] = swept.networks();
-    print_line(line);
+    fmt::print("{}\n", line.dump());
   }
 }
 
 int list(const ListArguments& arguments) {
   Wanted wanted{name_filter("--filter", arguments.filter), split_list(arguments.ops), arguments.format == "json"};
   for (const std::string& op : wanted.ops) (void)require_op(op);
-  PluginOptions plugins = arguments.plugins;
-  plugins.device = "host";  // names need no GPU
-  add_plugins(plugins);
+  add_plugins(arguments.plugins, "host");  // names need no GPU
   if (arguments.what == "ops") {
     list_ops(wanted);
   } else if (arguments.what == "variants") {
@@ -240,8 +232,7 @@ int list(const ListArguments& arguments) {
   } else if (arguments.what == "columns") {
     list_columns(wanted);
   } else {
-    auto problems = load_problems(arguments.problems.empty() ? default_problem_folder()
-                                                             : std::filesystem::path(arguments.problems));
+    auto problems = load_problems(arguments.problems);
     if (!arguments.networks.empty()) problems = in_networks(problems, split_list(arguments.networks));
     std::erase_if(problems, [&](const ProblemEntry& entry) { return !wanted.has(*entry.op); });
     (arguments.what == "networks" ? list_networks : list_problems)(problems, wanted);
@@ -268,7 +259,7 @@ void add_list_command(CLI::App& app, CommandResult result) {
   command.add_option("--format", arguments.format, "text, or json: one object a line")
       ->check(CLI::IsMember({"text", "json"}))
       ->capture_default_str();
-  add_plugin_options(command, arguments.plugins);
+  add_plugin_option(command, arguments.plugins);
 }
 
 }  // namespace noisefloor

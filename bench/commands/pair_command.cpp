@@ -9,9 +9,8 @@
 #include "bench/measure/case_runner.h"
 #include "bench/measure/pair.h"
 #include "bench/measure/worker.h"
-#include "bench/sweep/plugins.h"
 #include "bench/sweep/problem_files.h"
-#include "bench/sweep/pytorch.h"
+#include "bench/sweep/workers.h"
 #include "reports/run/csv.h"
 
 namespace noisefloor {
@@ -19,7 +18,7 @@ namespace {
 
 struct PairArguments {
   std::string op, first, second, problem, problems, networks, dtype = "bf16", device, out;
-  PluginOptions plugins;
+  std::vector<std::string> plugins;
 };
 
 // Of one problem, or of all that networks have.
@@ -31,25 +30,21 @@ std::vector<std::pair<AnyProblem, std::string>> problems_of(const SuiteEntry& en
     const AnyProblem problem = entry.workload->parse(arguments.problem);
     return {{problem, entry.workload->print(problem)}};
   }
-  const auto folder = arguments.problems.empty() ? default_problem_folder() : std::filesystem::path(arguments.problems);
-  for (const ProblemEntry& one : in_networks(load_problems(folder), split_list(arguments.networks)))
+  for (const ProblemEntry& one : in_networks(load_problems(arguments.problems), split_list(arguments.networks)))
     if (one.entry == &entry) chosen.emplace_back(one.problem, one.text);
   if (chosen.empty()) throw InvalidInput(fmt::format("these networks have no {}", entry.name()));
   return chosen;
 }
 
 std::string csv_line(const std::string& problem, const PairArguments& arguments, const PairResult& result) {
-  std::string line = fmt::format("{},{},{},{},{}", arguments.op, quote_csv(problem), arguments.dtype,
-                                 quote_csv(arguments.first), quote_csv(arguments.second));
-  for (const Ratio& ratio : {result.cold, result.warm})
-    line += fmt::format(",{:.5g},{:.5g},{:.5g}", ratio.value, ratio.low, ratio.high);
-  return line + fmt::format(",{}\n", result.rounds);
+  const auto text = [](double ratio) { return fmt::format("{:.5g}", ratio); };
+  const auto& [cold, warm, rounds, wrong, ours_wrong] = result;
+  return csv_row(arguments.op, problem, arguments.dtype, arguments.first, arguments.second, text(cold.value),
+                 text(cold.low), text(cold.high), text(warm.value), text(warm.low), text(warm.high), rounds);
 }
 
 int pair(const PairArguments& arguments) {
-  PluginOptions plugins = arguments.plugins;
-  plugins.device = arguments.device;
-  add_plugins(plugins);
+  add_plugins(arguments.plugins, arguments.device);
   const SuiteEntry& entry = require_op(arguments.op);
   const ImplementationPtr first = require_implementation(entry, arguments.first),
                           second = require_implementation(entry, arguments.second);
@@ -61,7 +56,7 @@ int pair(const PairArguments& arguments) {
   std::unique_ptr<Worker> pytorch;
   if (first->in_worker && second->in_worker)
     throw InvalidInput("PyTorch's worker has one case at a time: one side must be another's");
-  if (first->in_worker || second->in_worker) pytorch = start_pytorch({platform->description().index});
+  if (first->in_worker || second->in_worker) pytorch = start_pytorch(platform->description().index, false);
   RunnerOptions options;
   options.counters = CounterMode::off;
   options.worker = pytorch.get();
@@ -115,7 +110,7 @@ void add_pair_command(CLI::App& app, CommandResult result) {
   command.add_option("--dtype", arguments.dtype, "bf16, fp16 or fp32")->capture_default_str();
   add_device_option(command, arguments.device);
   add_output_file(command, "--out", arguments.out, "CSV file to write");
-  add_plugin_options(command, arguments.plugins);
+  add_plugin_option(command, arguments.plugins);
   command.footer(
       "Prints the second's time over the first's, with its interval (19 in 20): above 1 the first is faster.\nExit "
       "code: 0 timed, 1 a result was wrong, 2 nothing could be timed.");

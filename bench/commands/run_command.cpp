@@ -14,8 +14,8 @@
 #include "bench/measure/case_runner.h"
 #include "bench/measure/worker.h"
 #include "bench/platform/build_info.h"
-#include "bench/sweep/plugins.h"
-#include "bench/sweep/pytorch.h"
+#include "bench/platform/console.h"
+#include "bench/sweep/workers.h"
 #include "bench/tensors/user_tensors.h"
 #include "reports/totals/roofline.h"
 
@@ -26,7 +26,7 @@ struct RunArguments {
   std::string op, problem, variant, dtype, device, counters = "auto", input, output, random;
   std::string seed = "1";
   bool profile = false;
-  PluginOptions plugins;
+  std::vector<std::string> plugins;
 };
 
 // What is to be run, and on what.
@@ -89,7 +89,7 @@ int profile(Platform& platform, const Task& task) {
 // of ours is.
 class Outputs {
  public:
-  void take(Fixture& fixture) { latest_.tensors = download_outputs(fixture, latest_.bytes); }
+  void take(Fixture& fixture) { latest_ = download_outputs(fixture); }
   void settle(const Case& test_case, const CaseResult& result) {
     const bool right = result.row.status == Outcome::ok || result.row.status == Outcome::throttled;
     // What is throttled has no time: it is taken where there is nothing else.
@@ -98,7 +98,7 @@ class Outputs {
     if (!right || latest_.tensors.empty() || (kept_ && rank >= rank_)) return;
     rank_ = rank;
     kept_ = test_case;
-    best_ = std::exchange(latest_, {});  // the tensors' spans stay: moving a vector moves no bytes
+    best_ = std::exchange(latest_, {});
   }
   // Prints what became of the file.
   void write(OutputFiles& files, const std::string& path) const {
@@ -120,10 +120,7 @@ class Outputs {
   }
 
  private:
-  struct Tensors {
-    std::vector<FileTensor> tensors = {};
-    std::vector<std::vector<std::byte>> bytes = {};
-  } latest_, best_;
+  OutputTensors latest_, best_;
   std::optional<Case> kept_;      // of `best_`
   std::pair<bool, double> rank_;  // of the case: whether it is a baseline, and its time
 };
@@ -131,7 +128,7 @@ class Outputs {
 // Of PyTorch's rows and plugins', whose tensors are not this process's.
 void require_no_files(const RunArguments& arguments, const Task& task) {
   if (arguments.input.empty() && arguments.output.empty() && !arguments.profile) return;
-  if (!arguments.plugins.files.empty())
+  if (!arguments.plugins.empty())
     throw InvalidInput("a plugin runs in a process of its own: leave out --input, --output and --profile");
   if (task.implementations.size() == 1 && task.implementations.front()->in_worker)
     throw InvalidInput(
@@ -139,22 +136,23 @@ void require_no_files(const RunArguments& arguments, const Task& task) {
                     task.implementations.front()->name));
 }
 
+// A case, op/problem/dtype/variant, as the options that it stands for.
+RunArguments without_case(RunArguments arguments) {
+  if (arguments.op.find('/') == std::string::npos) return arguments;
+  if (!arguments.problem.empty() || !arguments.variant.empty() || !arguments.dtype.empty() || !arguments.input.empty())
+    throw InvalidInput("a case names problem, dtype and variant: leave out --problem, --dtype, --variant and --input");
+  const CaseId id = CaseId::parse(arguments.op);
+  arguments.op = id.op;
+  arguments.problem = id.problem;
+  arguments.dtype = id.dtype;
+  arguments.variant = id.variant;
+  return arguments;
+}
+
 // Implementations are left out where all of the platform's are to run.
 Task task_of(const RunArguments& arguments) {
   Task task;
   task.seed = require_seed(arguments.seed);
-  if (arguments.op.find('/') != std::string::npos) {
-    if (!arguments.problem.empty() || !arguments.variant.empty() || !arguments.dtype.empty() ||
-        !arguments.input.empty())
-      throw InvalidInput(
-          "a case names problem, dtype and variant: leave out --problem, --dtype, --variant and --input");
-    const Case test_case = require_case(arguments.op);
-    task.entry = test_case.entry;
-    task.problem = test_case.problem;
-    task.dtype = test_case.dtype;
-    task.implementations = {test_case.implementation};
-    return task;
-  }
   task.entry = &require_op(arguments.op);
   const Workload& workload = *task.entry->workload;
   if (!arguments.variant.empty() && arguments.variant != "all")
@@ -197,10 +195,9 @@ void print_details(const CaseResult& result) {
   fmt::print("\n");
 }
 
-int run(const RunArguments& arguments) {
-  PluginOptions plugins = arguments.plugins;
-  plugins.device = arguments.device;
-  add_plugins(plugins);
+int run(const RunArguments& given) {
+  const RunArguments arguments = without_case(given);
+  add_plugins(arguments.plugins, arguments.device);
   if (arguments.profile && !arguments.output.empty())
     throw InvalidInput("--profile launches for a profiler and writes no --output");
   OutputFiles files;
@@ -212,24 +209,18 @@ int run(const RunArguments& arguments) {
   const PlatformDescription& description = platform->description();
   if (task.implementations.empty()) task.implementations = all_implementations(*task.entry, description.is_host);
   if (arguments.profile) return profile(*platform, task);
-  const auto log = [](const std::string& message) { fmt::print(stderr, "{}\n", message); };
   const Ceilings ceilings =
-      load_or_measure(description.is_host ? kHostDevice : description.index, false, build_info().commit, log);
+      load_or_measure(description.is_host ? kHostDevice : description.index, false, build_info().commit, say_line);
   Outputs outputs;
   RunnerOptions options;
   options.seed = task.seed;
   options.given = task.given;
-  options.say = log;
+  options.say = say_line;
   if (!arguments.output.empty()) options.on_verified = [&](const Case&, Fixture& fixture) { outputs.take(fixture); };
   options.counters = parse_counter_mode(arguments.counters);
   std::unique_ptr<Worker> pytorch;
-  if (!description.is_host && task.implementations.front()->in_worker) {
-    try {
-      pytorch = start_pytorch({description.index});
-    } catch (const LibraryMissing& error) {
-      throw InvalidInput(error.what());
-    }
-  }
+  if (!description.is_host && task.implementations.front()->in_worker)
+    pytorch = start_pytorch(description.index, false);
   options.worker = pytorch.get();
   const auto neighbour = neighbour_of(*platform);
   options.neighbour = neighbour.get();
@@ -267,7 +258,7 @@ void add_run_command(CLI::App& app, CommandResult result) {
       add_command(app, result, "run", "Verify and time one problem, by one variant or all of them", run);
   command.add_option("op", arguments.op, "An op (noisefloor list ops), or a case: op/problem/dtype/variant")
       ->required();
-  add_plugin_options(command, arguments.plugins);
+  add_plugin_option(command, arguments.plugins);
   command.add_option(
       "--problem", arguments.problem,
       "The problem as text, e.g. m=4096,n=4096,k=4096; with --input, the fields that the tensors do not give");
@@ -284,9 +275,7 @@ void add_run_command(CLI::App& app, CommandResult result) {
   command.add_option("--seed", arguments.seed, "Seed of the random inputs")->capture_default_str();
   command.add_flag("--profile", arguments.profile,
                    "Time nothing: verify, and launch once in an NVTX range named as the case");
-  command.add_option("--counters", arguments.counters, "Hardware counters: off, auto or require")
-      ->check(CLI::IsMember({"off", "auto", "require"}))
-      ->capture_default_str();
+  add_counters_option(command, arguments.counters);
   command.footer(
       "Outputs are compared with the op's oracle. The tolerance is for the harness's own inputs (normal numbers). Data "
       "whose\nsums cancel more can exceed it by rounding alone; the printed errors say by how much.");

@@ -7,10 +7,10 @@
 
 #include "bench/commands/commands.h"
 #include "bench/commands/output_files.h"
-#include "bench/sweep/benchmark_output.h"
 #include "bench/sweep/fan_out.h"
-#include "bench/sweep/pytorch.h"
+#include "bench/sweep/google_benchmark.h"
 #include "bench/sweep/session.h"
+#include "bench/sweep/workers.h"
 #include "reports/run/run_folder.h"
 #include "reports/run/sweep_csv.h"
 #include "reports/totals/roofline.h"
@@ -71,9 +71,10 @@ int sweep(const SweepRequest& request) {
   OutputFiles outputs;
   outputs.add("--benchmark_out", flags.out);
   session.open();
-  const auto display = flags.format.empty() ? nullptr : GatheredReporter::display(flags.format);
-  const auto file = flags.out.empty() ? nullptr : GatheredReporter::file(flags.out_format);
-  const SweepOutcome outcome = session.run(display.get(), file.get());
+  std::optional<GatheredReporter> display, file;
+  if (!flags.format.empty()) display.emplace(flags.format, true);
+  if (!flags.out.empty()) file.emplace(flags.out_format, false);
+  const SweepOutcome outcome = session.run(display ? &*display : nullptr, file ? &*file : nullptr);
   const RunFolder& folder = session.folder();
   if (outcome.device_lost) start_again(request.command_line, folder.path());
   if (display) (outputs.take_stdout() ? std::cerr : std::cout) << display->text() << std::flush;
@@ -89,7 +90,7 @@ int sweep(const SweepRequest& request) {
 
 void add_sweep_options(CLI::App& command, SweepRequest& request) {
   add_selection_options(command, request.cases, "all that the device runs");
-  add_plugin_options(command, request.plugins);
+  add_plugin_option(command, request.plugins);
   command.add_option("--device", request.device,
                      "CUDA device number, 'host', or 'all': every GPU at the same time, each into its own folder "
                      "(default: GPU 0, else the host)");
@@ -105,12 +106,8 @@ void add_sweep_options(CLI::App& command, SweepRequest& request) {
   command.add_flag("--fresh", request.fresh, "Begin again, do not resume");
   command.add_flag("--search-again", request.search_again,
                    "Search again for the libraries' fastest algorithms, without those of cached searches");
-  command.add_option("--budget", request.budget, "After this many seconds start no more problems")
-      ->check(CLI::PositiveNumber)
-      ->check(why_not_finite);
-  command.add_option("--counters", request.counters, "Hardware counters: off, auto or require")
-      ->check(CLI::IsMember({"off", "auto", "require"}))
-      ->capture_default_str();
+  add_budget_option(command, request.budget, "After this many seconds start no more problems");
+  add_counters_option(command, request.counters);
   add_keyed_option(
       command, "--pytorch", "PyTorch's rows",
       {{"", "off, auto (the default: if a Python here has a PyTorch that sees the GPU) or require",
@@ -125,7 +122,7 @@ void add_sweep_options(CLI::App& command, SweepRequest& request) {
         [&](const std::string& text) {
           const std::int64_t count = require_integer("max_autotune", text);
           if (count < 1 || count > 1000) throw InvalidInput("the range is 1 to 1000");
-          request.max_autotune = static_cast<int>(count);
+          request.cases.max_autotune = static_cast<int>(count);
         }}});
   command.add_flag("--no-pairs", request.no_pairs,
                    "Skip paired comparisons: our best beside the best baseline of each problem, in turns");
@@ -139,11 +136,11 @@ void add_sweep_options(CLI::App& command, SweepRequest& request) {
 
 }  // namespace
 
-void add_sweep_command(CLI::App& app, CommandResult result, std::shared_ptr<Invocation> invocation) {
+void add_sweep_command(CLI::App& app, CommandResult result) {
   auto [command, request] = add_command(
       app, result, "sweep", "Verify and time variants and baselines over the problems of real networks", sweep);
-  request.command_line = invocation->arguments;
-  request.benchmark_arguments = invocation->benchmark_arguments;
+  request.command_line = result->arguments;
+  request.benchmark_arguments = result->benchmark_arguments;
   add_sweep_options(command, request);
 }
 

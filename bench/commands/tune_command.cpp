@@ -13,8 +13,8 @@
 #include "bench/measure/tuner.h"
 #include "bench/pipeline/network_workload.h"
 #include "bench/platform/build_info.h"
+#include "bench/platform/console.h"
 #include "bench/sweep/problem_files.h"
-#include "bench/sweep/sweep.h"
 #include "reports/run/csv.h"
 
 namespace noisefloor {
@@ -66,8 +66,7 @@ bool has_rows_of(const std::vector<ProblemEntry>& files, const SuiteEntry& entry
 std::vector<CaseToTune> cases_to_tune(const SuiteEntry& entry, const TuneArguments& arguments,
                                       const std::vector<ImplementationPtr>& variants) {
   const DType dtype = require_dtype(*entry.workload, arguments.dtype);
-  const auto folder = arguments.problems.empty() ? default_problem_folder() : std::filesystem::path(arguments.problems);
-  const auto files = in_networks(load_problems(folder), split_list(arguments.networks));
+  const auto files = in_networks(load_problems(arguments.problems), split_list(arguments.networks));
   std::vector<CaseToTune> cases;
   const auto add = [&](const AnyProblem& problem, const std::string& text, long asked) {
     bool met = false;
@@ -110,7 +109,6 @@ int tune(const TuneArguments& arguments) {
 
   std::string csv = "device,sm_count,commit,problem,dtype,variant,choice,estimated,warm_us,cold_us,asked\n";
   const auto start = std::chrono::steady_clock::now();
-  const auto log = [](const std::string& message) { fmt::print(stderr, "{}\n", message); };
   const auto elapsed = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
   std::size_t done = 0, tuned = 0, failed = 0;
   bool lost = false;
@@ -121,7 +119,7 @@ int tune(const TuneArguments& arguments) {
     if (row && row->status != Outcome::unsupported_problem)
       throw InvalidInput(fmt::format("{} {}: {}; this is {} ({})", entry.name(), one.implementation->name, row->reason,
                                      device.name, device.is_host ? "the host" : platform->arch_text()));
-    const TunedCase result = row ? TunedCase{{}, row->reason} : tune_case(*platform, one, log);
+    const TunedCase result = row ? TunedCase{{}, row->reason} : tune_case(*platform, one, say_line);
     const std::vector<TimedChoice>& best = result.best;
     if (result.failed) ++failed;
     lost = result.lost;
@@ -131,13 +129,13 @@ int tune(const TuneArguments& arguments) {
                      fmt::format("{:.4f}", timed.warm_us()), fmt::format("{:.4f}", timed.cold_us()), asked);
     if (!best.empty()) ++tuned;
     const std::size_t left = cases.size() - ++done;
-    log(fmt::format("[{}/{}] {}  {}  ({} left)", done, cases.size(), name,
-                    best.empty() ? result.why_not : outcome(best),
-                    duration_text(elapsed() / static_cast<double>(done) * static_cast<double>(left))));
+    say_line(fmt::format("[{}/{}] {}  {}  ({} left)", done, cases.size(), name,
+                         best.empty() ? result.why_not : outcome(best),
+                         duration_text(elapsed() / static_cast<double>(done) * static_cast<double>(left))));
   }
   if (done < cases.size())
-    log(fmt::format("{} cases left {}", cases.size() - done, lost ? "when the device was lost" : "by --budget"));
-  if (failed > 0) log(fmt::format("{} cases failed and have no rows", failed));
+    say_line(fmt::format("{} cases left {}", cases.size() - done, lost ? "when the device was lost" : "by --budget"));
+  if (failed > 0) say_line(fmt::format("{} cases failed and have no rows", failed));
   if (tuned == 0 && failed == 0 && done == cases.size())
     throw InvalidInput("no problem here has choices; nothing was timed");
   outputs.write("--out", csv);
@@ -163,9 +161,7 @@ void add_tune_command(CLI::App& app, CommandResult result) {
       ->capture_default_str();
   command.add_option("--dtype", arguments.dtype, "bf16, fp16 or fp32")->capture_default_str();
   command.add_option("--device", arguments.device, "CUDA device number, or 'host'")->capture_default_str();
-  command.add_option("--budget", arguments.budget, "After this many seconds start no more problems")
-      ->check(CLI::PositiveNumber)
-      ->check(why_not_finite);
+  add_budget_option(command, arguments.budget, "After this many seconds start no more problems");
   command.footer("Exit code: 0 done, 1 a choice was wrong or failed: its problem has no rows, the others have.");
 }
 

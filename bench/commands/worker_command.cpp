@@ -5,6 +5,7 @@
 #include <cctype>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -35,9 +36,8 @@ class Answers {
   bool heard_ = true;
 };
 
-int serve_cases(Platform& platform, const std::vector<PluginRow>& rows, Answers& answers) {
+int serve_cases(Platform& platform, const Suite& known, Answers& answers) {
   const PlatformDescription& description = platform.description();
-  const Suite known = with_rows(suite(), rows);
   CaseServer server(platform, known);
   serve(server,
         {{"commit", build_info().commit},
@@ -49,29 +49,34 @@ int serve_cases(Platform& platform, const std::vector<PluginRow>& rows, Answers&
   return answers.heard() ? kDone : kCouldNot;
 }
 
-void refuse(Answers& answers, const char* why) {
-  const nlohmann::json answer{{"failed", "not_built"}, {"reason", why}};
-  answers.write(answer.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));  // of a file's name
+// What goes wrong is the answer to the first question.
+int serve_or_refuse(Answers& answers, const std::function<int()>& serve) {
+  try {
+    return serve();
+  } catch (const std::exception& error) {
+    const nlohmann::json answer{{"failed", "not_built"}, {"reason", error.what()}};
+    answers.write(answer.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));  // of a file's name
+    return kCouldNot;
+  }
 }
 
 int serve_plugin(Platform& platform, const std::string& file, Answers& answers) {
-  try {
+  return serve_or_refuse(answers, [&] {
+    Suite known = suite();
     std::string ending = std::filesystem::path(file).extension().string();
     std::ranges::transform(ending, ending.begin(), [](unsigned char letter) { return std::tolower(letter); });
-    if (ending != ".py") return serve_cases(platform, load_plugin(file, suite()), answers);
+    if (ending != ".py") {
+      load_plugin(file, known);
+      return serve_cases(platform, known, answers);
+    }
     const auto script = default_problem_folder().parent_path() / "plugin" / "python_plugin.py";
     return serve_python(file, script.string(), platform.description().index, [&](auto* rows) {
-      try {
-        return serve_cases(platform, rows_of_plugin(file, rows, suite()), answers);
-      } catch (const std::exception& error) {  // none may go through Python
-        refuse(answers, error.what());
-        return kCouldNot;
-      }
+      return serve_or_refuse(answers, [&] {  // no exception may go through Python
+        add_plugin_rows(file, rows, known);
+        return serve_cases(platform, known, answers);
+      });
     });
-  } catch (const InvalidInput& error) {
-    refuse(answers, error.what());
-    return kCouldNot;
-  }
+  });
 }
 
 struct WorkerArguments {
@@ -81,7 +86,7 @@ struct WorkerArguments {
 int worker(const WorkerArguments& arguments) {
   const auto platform = open_platform(arguments.device);
   Answers answers;
-  return arguments.plugin.empty() ? serve_cases(*platform, {}, answers)
+  return arguments.plugin.empty() ? serve_cases(*platform, suite(), answers)
                                   : serve_plugin(*platform, arguments.plugin, answers);
 }
 

@@ -15,7 +15,7 @@
 //   {"ask": "replay"}                           -> as "ready", of one more launch; asked of a plugin's worker alone
 //   {"ask": "release"}                          -> {}
 //   {"ask": "touch"}                            -> {}: of `noisefloor worker` alone; a launch of its own, of no case
-// A plugin's worker also, of rows that only it has (bench/sweep/plugins.h):
+// A plugin's worker also, of rows that only it has (bench/sweep/workers.h):
 //   {"ask": "rows"}                             -> {"rows": [{"op", "name", "kind", "arch"}, ...]}
 //   {"ask": "measure", "variant", "dtype", "problem", "counters": "off", "auto" or "require", "seed"}
 //       -> {"row": {column: text, ...}, "samples": its line of samples.jsonl, "l2_error", "l2_tolerance", "note"}

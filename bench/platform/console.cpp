@@ -112,6 +112,10 @@ void guard_console() {
   guard(errors, stderr, _IONBF);
 }
 
+void say_line(const std::string& text) {
+  fmt::print(stderr, "{}\n", text);
+}
+
 void words_to_stderr() {
   (void)std::fflush(stdout);
   output.descriptor = STDERR_FILENO;

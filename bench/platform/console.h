@@ -30,6 +30,8 @@ void guard_console();
 // From here on what is printed to stdout goes to stderr: stdout gets what a user asked for in place of a file.
 void words_to_stderr();
 
+void say_line(const std::string& text);  // to stderr
+
 // At the end of main(): writes out what is left, and returns the exit code to end with: `code`, or 2 where that is 0
 // and something could not be printed.
 int finish_console(int code);

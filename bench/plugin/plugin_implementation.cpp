@@ -85,9 +85,9 @@ auto call(const char* function, const Call& one) {
 
 class ReadyPlugin final : public Ready {
  public:
-  ReadyPlugin(const PluginTerms& terms, const Workload& workload, const AnyProblem& problem, DType dtype,
+  ReadyPlugin(const noisefloor_plugin& plugin, const Workload& workload, const AnyProblem& problem, DType dtype,
               const DeviceInfo& device)
-      : plugin_(terms.functions), description_(workload, problem, dtype, device) {
+      : plugin_(plugin), description_(workload, problem, dtype, device) {
     if (plugin_.create != nullptr)
       require("create", call("create", [&] { return plugin_.create(description_(), &state_); }));
     try {
@@ -149,34 +149,37 @@ class ReadyPlugin final : public Ready {
 
 class PluginImplementation final : public Implementation {
  public:
-  PluginImplementation(const Workload& workload, const PluginTerms& terms) : workload_(&workload), terms_(terms) {
-    name = terms.name;
-    kind = to_string(terms.kind);
-    arch = terms.arch;
+  PluginImplementation(const Workload& workload, const noisefloor_plugin& functions, const std::string& file,
+                       Kind its_kind, Arch its_arch)
+      : workload_(&workload), functions_(functions) {
+    name = functions.name;
+    kind = to_string(its_kind);
+    arch = its_arch;
     on_host = arch == Arch::host;
     on_gpu = !on_host;
-    plugin = terms.file;
+    plugin = file;
   }
   // It is asked where it is made ready: only there the device is known.
   std::unique_ptr<Ready> make(Platform& platform, const AnyProblem& problem, DType dtype, KnownTimes&) const override {
     const DeviceInfo& device = platform.description().info;
-    if (terms_.functions.can_run != nullptr) {
+    if (functions_.can_run != nullptr) {
       const Description description(*workload_, problem, dtype, device);
-      if (const char* why = call("can_run", [&] { return terms_.functions.can_run(description()); }))
+      if (const char* why = call("can_run", [&] { return functions_.can_run(description()); }))
         throw LibraryRefused(*why == '\0' ? "the plugin cannot run it, and does not say why" : why);
     }
-    return std::make_unique<ReadyPlugin>(terms_, *workload_, problem, dtype, device);
+    return std::make_unique<ReadyPlugin>(functions_, *workload_, problem, dtype, device);
   }
 
  private:
   const Workload* workload_;
-  PluginTerms terms_;
+  noisefloor_plugin functions_;
 };
 
 }  // namespace
 
-ImplementationPtr plugin_implementation(const Workload& workload, const PluginTerms& terms) {
-  return std::make_shared<PluginImplementation>(workload, terms);
+ImplementationPtr plugin_implementation(const Workload& workload, const noisefloor_plugin& plugin,
+                                        const std::string& file, Kind kind, Arch arch) {
+  return std::make_shared<PluginImplementation>(workload, plugin, file, kind, arch);
 }
 
 }  // namespace noisefloor

@@ -45,10 +45,10 @@ void require_abi(const std::string& file, const noisefloor_plugin& plugin) {
                     file, plugin.size, sizeof(noisefloor_plugin)));
 }
 
-PluginRow row_of(const std::string& file, const noisefloor_plugin& plugin, const Suite& suite) {
+void add_row(const std::string& file, const noisefloor_plugin& plugin, Suite& suite) {
   require_abi(file, plugin);
-  PluginTerms terms{plugin, text_or_empty(plugin.name), std::filesystem::path(file).filename().string(), {}, {}};
-  const std::string op = text_or_empty(plugin.op), kind = text_or_empty(plugin.kind), arch = text_or_empty(plugin.arch);
+  const std::string op = text_or_empty(plugin.op), name = text_or_empty(plugin.name), kind = text_or_empty(plugin.kind),
+                    arch = text_or_empty(plugin.arch);
   std::vector<std::string> ops;
   for (const SuiteEntry& entry : suite.entries())
     if (!entry.whole_networks) ops.push_back(entry.name());
@@ -56,26 +56,30 @@ PluginRow row_of(const std::string& file, const noisefloor_plugin& plugin, const
   if (entry == nullptr || entry->whole_networks)
     throw InvalidInput(
         fmt::format("{}: unknown op '{}'{}; known: {}", file, op, did_you_mean(op, ops), fmt::join(ops, ", ")));
-  require_plugin_name(file, *entry, terms.name);
-  const auto found_kind =
-      named(kind, {Kind::host, Kind::naive, Kind::tiled, Kind::tensor_core, Kind::ptx, Kind::baseline});
-  if (!found_kind)
-    throw InvalidInput(fmt::format("{}: {} has kind '{}', which is not {}", file, terms.name, kind, kKinds));
-  const auto found_arch = named(arch, {Arch::host, Arch::any_gpu, Arch::sm75, Arch::sm80, Arch::sm90a});
+  require_plugin_name(file, *entry, name);
+  const auto found_kind = kind_named(kind);
+  if (!found_kind) throw InvalidInput(fmt::format("{}: {} has kind '{}', which is not {}", file, name, kind, kKinds));
+  const auto found_arch = arch_named(arch);
   if (!found_arch)
-    throw InvalidInput(
-        fmt::format("{}: {} has architecture '{}', which is not {}", file, terms.name, arch, kArchitectures));
+    throw InvalidInput(fmt::format("{}: {} has architecture '{}', which is not {}", file, name, arch, kArchitectures));
   if (*found_kind != Kind::baseline && (*found_kind == Kind::host) != (*found_arch == Arch::host))
     throw InvalidInput(
-        fmt::format("{}: {} has kind '{}' and architecture '{}': kind and architecture 'host' go together", file,
-                    terms.name, kind, arch));
-  if (plugin.launch == nullptr) throw InvalidInput(fmt::format("{}: {} has no launch", file, terms.name));
-  terms.kind = *found_kind;
-  terms.arch = *found_arch;
-  return {op, plugin_implementation(*entry->workload, terms)};
+        fmt::format("{}: {} has kind '{}' and architecture '{}': kind and architecture 'host' go together", file, name,
+                    kind, arch));
+  if (plugin.launch == nullptr) throw InvalidInput(fmt::format("{}: {} has no launch", file, name));
+  suite.add(op, plugin_implementation(*entry->workload, plugin, std::filesystem::path(file).filename().string(),
+                                      *found_kind, *found_arch));
 }
 
 }  // namespace
+
+std::optional<Kind> kind_named(const std::string& text) {
+  return named(text, {Kind::host, Kind::naive, Kind::tiled, Kind::tensor_core, Kind::ptx, Kind::baseline});
+}
+
+std::optional<Arch> arch_named(const std::string& text) {
+  return named(text, {Arch::host, Arch::any_gpu, Arch::sm75, Arch::sm80, Arch::sm90a});
+}
 
 void require_plugin_name(const std::string& file, const SuiteEntry& entry, const std::string& name) {
   const bool plain =
@@ -96,24 +100,18 @@ void require_plugin_name(const std::string& file, const SuiteEntry& entry, const
                                    fmt::join(kTaken, ", ")));
 }
 
-std::vector<PluginRow> rows_of_plugin(const std::string& file, decltype(noisefloor_plugin_at)* rows,
-                                      const Suite& suite) {
-  std::vector<PluginRow> found;
-  while (const noisefloor_plugin* plugin = rows(static_cast<std::uint32_t>(found.size()))) {
-    if (found.size() == kMostRows)
+void add_plugin_rows(const std::string& file, decltype(noisefloor_plugin_at)* rows, Suite& suite) {
+  std::uint32_t found = 0;
+  for (; const noisefloor_plugin* plugin = rows(found); ++found) {
+    if (found == kMostRows)
       throw InvalidInput(
           fmt::format("{}: {} gives over {} rows; behind the last it returns null", file, kSymbol, kMostRows));
-    found.push_back(row_of(file, *plugin, suite));
-    for (std::size_t i = 0; i + 1 < found.size(); ++i)
-      if (found[i].op == found.back().op && found[i].implementation->name == found.back().implementation->name)
-        throw InvalidInput(
-            fmt::format("{}: two rows are {} of {}", file, found.back().implementation->name, found.back().op));
+    add_row(file, *plugin, suite);
   }
-  if (found.empty()) throw InvalidInput(fmt::format("{}: {} has no rows: {}(0) is null", file, file, kSymbol));
-  return found;
+  if (found == 0) throw InvalidInput(fmt::format("{}: {} has no rows: {}(0) is null", file, file, kSymbol));
 }
 
-std::vector<PluginRow> load_plugin(const std::string& file, const Suite& suite) {
+void load_plugin(const std::string& file, Suite& suite) {
   // A bare name would be looked for in the system's folders.
   const std::string path = std::filesystem::absolute(file).string();
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -124,13 +122,7 @@ std::vector<PluginRow> load_plugin(const std::string& file, const Suite& suite) 
   if (rows == nullptr)
     throw InvalidInput(
         fmt::format("{}: has no function {}, which noisefloor/plugin.h declares (extern \"C\")", file, kSymbol));
-  return rows_of_plugin(file, reinterpret_cast<decltype(noisefloor_plugin_at)*>(rows), suite);
-}
-
-Suite with_rows(const Suite& suite, const std::vector<PluginRow>& rows) {
-  Suite all = suite;
-  for (const PluginRow& row : rows) all.add(row.op, row.implementation);
-  return all;
+  add_plugin_rows(file, reinterpret_cast<decltype(noisefloor_plugin_at)*>(rows), suite);
 }
 
 }  // namespace noisefloor

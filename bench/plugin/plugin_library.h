@@ -1,41 +1,34 @@
 // A plugin's rows (noisefloor/plugin.h) as implementations of the suite's ops. They are for a process that may die of
-// them: what a sweep knows of a plugin it asks such a process (bench/sweep/plugins.h).
+// them: what a sweep knows of a plugin it asks such a process (bench/sweep/workers.h).
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
-#include <vector>
 
 #include "bench/measure/suite.h"
 #include "bench/plugin/include/noisefloor/plugin.h"
 
 namespace noisefloor {
 
-struct PluginRow {
-  std::string op;
-  ImplementationPtr implementation;
-};
-
-// Each throws InvalidInput that begins with the file's name and says what is expected: of a file that is no shared
-// library, that lacks the function, has another ABI version, a row without a launch, an op that is not known, or a name
-// that is taken. `suite` must outlive the rows.
-std::vector<PluginRow> load_plugin(const std::string& file, const Suite& suite);
-std::vector<PluginRow> rows_of_plugin(const std::string& file, decltype(noisefloor_plugin_at)* rows,
-                                      const Suite& suite);
+// Adds the rows of a shared library to those of its ops. Throws InvalidInput that begins with the file's name and says
+// what is expected: of a file that is no shared library, that lacks the function, has another ABI version, a row
+// without a launch, an op that is not known, or a name that is taken.
+void load_plugin(const std::string& file, Suite& suite);
+void add_plugin_rows(const std::string& file, decltype(noisefloor_plugin_at)* rows, Suite& suite);
 
 // Throws InvalidInput where a row may not be called so: what it says begins with `file`.
 void require_plugin_name(const std::string& file, const SuiteEntry& entry, const std::string& name);
 
-struct PluginTerms {
-  noisefloor_plugin functions;  // its texts are not read any more
-  std::string name, file;
-  Kind kind;
-  Arch arch;
-};
+// As plugin.h has them, or to_string().
+std::optional<Kind> kind_named(const std::string& text);
+std::optional<Arch> arch_named(const std::string& text);
 
 // A row as an implementation: its functions are called with the problem as they want it, what they return or throw
-// becomes an exception that names the function. `workload` must outlive it.
-ImplementationPtr plugin_implementation(const Workload& workload, const PluginTerms& terms);
+// becomes an exception that names the function. `workload` must outlive it; of the texts of `plugin` only the name is
+// read.
+ImplementationPtr plugin_implementation(const Workload& workload, const noisefloor_plugin& plugin,
+                                        const std::string& file, Kind kind, Arch arch);
 
 // A Python file as a plugin: this process becomes the Python of the user's choice, with its packages, by the shared
 // library that it is in. There python_plugin.py reads the file, and gives its rows as plugin.h has them.
@@ -45,8 +38,5 @@ ImplementationPtr plugin_implementation(const Workload& workload, const PluginTe
 // loaded.
 int serve_python(const std::string& file, const std::string& script, int device,
                  std::function<int(decltype(noisefloor_plugin_at)*)> serve);
-
-// A suite of the same workloads with these rows behind their own.
-Suite with_rows(const Suite& suite, const std::vector<PluginRow>& rows);
 
 }  // namespace noisefloor

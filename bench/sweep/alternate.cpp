@@ -12,6 +12,11 @@
 namespace noisefloor {
 namespace {
 
+// The cases that are resolved after kPasses are left out of the others; those that still look slower after kMostPasses
+// get more.
+constexpr int kPasses = 5, kMostPasses = 16, kMostPassesSlower = 32;
+constexpr int kRounds = 4;  // of a pass: blocks in the order A B B A, B A A B, ...
+
 // A build's own words, with which one it is, and what they make of the case.
 struct CannotPair : std::runtime_error {
   CannotPair(bool is_old, const std::string& why, BuildVerdict its_verdict, bool killed = false)
@@ -81,8 +86,7 @@ class BuildSide final : public Contender {
 };
 
 // One pass of one case.
-void pair_once(Worker& old_build, Worker& new_build, bool old_first, const Case& test_case, int rounds,
-               BuildPair& pair) {
+void pair_once(Worker& old_build, Worker& new_build, bool old_first, const Case& test_case, BuildPair& pair) {
   std::optional<BuildSide> older, newer;
   if (old_first) older.emplace(old_build, true, test_case);
   try {
@@ -93,19 +97,19 @@ void pair_once(Worker& old_build, Worker& new_build, bool old_first, const Case&
   }
   if (!old_first) older.emplace(old_build, true, test_case);
   PairOptions options;
-  options.fewest_rounds = options.most_rounds = rounds;
+  options.fewest_rounds = options.most_rounds = kRounds;
   const PairResult result = paired_run(*newer, *older, options);
   pair.cold.push_back(result.cold.value);
   pair.warm.push_back(result.warm.value);
 }
 
 // Whether a case takes part in pass number `pass`, from 0.
-bool is_open(const BuildPair& pair, int pass, const AlternateOptions& options) {
+bool is_open(const BuildPair& pair, int pass, double resolve) {
   if (!pair.why_not.empty()) return false;
-  if (pass >= options.most_passes && !looks_slower(pair, options.resolve)) return false;
-  if (static_cast<int>(pair.warm.size()) < options.passes) return true;
+  if (pass >= kMostPasses && !looks_slower(pair, resolve)) return false;
+  if (static_cast<int>(pair.warm.size()) < kPasses) return true;
   const auto so = [&](PairVerdict verdict) {
-    return verdict_of(pair.warm, options.resolve) == verdict || verdict_of(pair.cold, options.resolve) == verdict;
+    return verdict_of(pair.warm, resolve) == verdict || verdict_of(pair.cold, resolve) == verdict;
   };
   return so(PairVerdict::unresolved) && !so(PairVerdict::slower);
 }
@@ -119,8 +123,8 @@ struct Disturbed {
 
 // Of a case with too few times. What kills the new build in every pass and never the old one is no accident: it may
 // take more memory.
-void leave_without_times(BuildPair& pair, const Disturbed& disturbed, int passes) {
-  if (disturbed.new_was_killed >= passes && disturbed.new_was_killed == disturbed.passes && pair.warm.empty()) {
+void leave_without_times(BuildPair& pair, const Disturbed& disturbed) {
+  if (disturbed.new_was_killed >= kPasses && disturbed.new_was_killed == disturbed.passes && pair.warm.empty()) {
     pair.why_not = fmt::format("in each of {} passes {}", disturbed.passes, disturbed.killed);
     pair.without_times = BuildVerdict::gone;
     return;
@@ -131,20 +135,20 @@ void leave_without_times(BuildPair& pair, const Disturbed& disturbed, int passes
 
 }  // namespace
 
-std::vector<BuildPair> alternate(const Builds& builds, const std::vector<Case>& cases, const AlternateOptions& options,
-                                 const std::function<void(const std::string&)>& say) {
+std::vector<BuildPair> alternate(const Builds& builds, const std::vector<Case>& cases, double resolve,
+                                 double budget_seconds, const std::function<void(const std::string&)>& say) {
   std::vector<BuildPair> pairs;
   for (const Case& one : cases) pairs.push_back({one.id(), {}, {}, {}});
   std::vector<Disturbed> disturbed(cases.size());
   const auto start = std::chrono::steady_clock::now();
   bool spent = false;
-  for (int pass = 0; pass < options.most_passes_slower && !spent; ++pass) {
+  for (int pass = 0; pass < kMostPassesSlower && !spent; ++pass) {
     std::vector<std::size_t> open;
     for (std::size_t i = 0; i < cases.size(); ++i)
-      if (is_open(pairs[i], pass, options)) open.push_back(i);
+      if (is_open(pairs[i], pass, resolve)) open.push_back(i);
     if (open.empty()) break;
-    say(fmt::format("pass {} of {} to {}: {} cases", pass + 1, options.passes,
-                    pass < options.most_passes ? options.most_passes : options.most_passes_slower, open.size()));
+    say(fmt::format("pass {} of {} to {}: {} cases", pass + 1, kPasses,
+                    pass < kMostPasses ? kMostPasses : kMostPassesSlower, open.size()));
     // Whoever comes first has its memory first, in the one pass as in the other.
     const bool old_first = pass % 2 == 0;
     std::unique_ptr<Worker> first, second;
@@ -160,13 +164,13 @@ std::vector<BuildPair> alternate(const Builds& builds, const std::vector<Case>& 
     Worker &old_build = old_first ? *first : *second, &new_build = old_first ? *second : *first;
     for (const std::size_t i : open) {
       const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-      if (elapsed.count() > options.budget_seconds) spent = true;
+      if (elapsed.count() > budget_seconds) spent = true;
       if (spent) {
         disturbed[i].why = "the budget was spent";
         continue;
       }
       try {
-        pair_once(old_build, new_build, old_first, cases[i], options.rounds, pairs[i]);
+        pair_once(old_build, new_build, old_first, cases[i], pairs[i]);
       } catch (const CannotPair& error) {
         if (error.verdict == BuildVerdict::unresolved) {  // in this pass
           Disturbed& of_case = disturbed[i];
@@ -182,8 +186,8 @@ std::vector<BuildPair> alternate(const Builds& builds, const std::vector<Case>& 
   }
   if (spent) say("the budget was spent; what the passes before say stands");
   for (std::size_t i = 0; i < pairs.size(); ++i) {
-    if (!pairs[i].why_not.empty() || static_cast<int>(pairs[i].warm.size()) >= options.passes) continue;
-    leave_without_times(pairs[i], disturbed[i], options.passes);
+    if (!pairs[i].why_not.empty() || static_cast<int>(pairs[i].warm.size()) >= kPasses) continue;
+    leave_without_times(pairs[i], disturbed[i]);
   }
   return pairs;
 }

@@ -12,7 +12,6 @@
 #include <system_error>
 #include <thread>
 
-#include "bench/sweep/benchmark_flags.h"
 #include "reports/run/csv.h"
 #include "reports/run/files.h"
 #include "reports/run/folder_lock.h"

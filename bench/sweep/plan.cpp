@@ -7,17 +7,11 @@
 #include <set>
 
 #include "bench/platform/build_info.h"
-#include "bench/sweep/pytorch.h"
+#include "bench/sweep/workers.h"
 #include "reports/run/run_folder.h"
 
 namespace noisefloor {
 namespace {
-
-Selection selection_of(const SweepPlan& plan, bool host) {
-  Selection selection = plan.request.cases.selection(plan.problems, host);
-  selection.max_autotune = plan.request.max_autotune;
-  return selection;
-}
 
 // An op that was asked for and that no chosen network has would be left out without a word.
 void require_ops_in_networks(const std::vector<ProblemEntry>& problems, const Selection& selection) {
@@ -40,14 +34,14 @@ bool in_worker(const Case& test_case) {
 
 SweepPlan plan_sweep(const SweepRequest& request) {
   if (request.shard) (void)parse_shard(*request.shard);
-  return {request, parse_benchmark_flags(request.benchmark_arguments), request.cases.load()};
+  return {request, parse_benchmark_flags(request.benchmark_arguments), load_problems(request.cases.problems)};
 }
 
 std::vector<Case> asked_cases(const SweepPlan& plan, const PluginFiles& plugins, bool host) {
   const auto& [arguments, flags, problems] = plan;
-  if (arguments.max_autotune > 0 && ((host && !flags.list_tests) || arguments.pytorch == "off"))
+  if (arguments.cases.max_autotune > 0 && ((host && !flags.list_tests) || arguments.pytorch == "off"))
     throw InvalidInput("--pytorch max_autotune=: PyTorch's rows need a CUDA device, and not off");
-  const Selection selection = selection_of(plan, host);
+  const Selection selection = arguments.cases.with_networks(problems, host);
   std::vector<Case> cases = select_cases(problems, selection, host);
   require_ops_in_networks(problems, selection);
   require_some(cases, "no case matches; see noisefloor list problems, --ops, --networks, --variants and --kinds");
@@ -65,7 +59,8 @@ std::vector<Case> asked_cases(const SweepPlan& plan, const PluginFiles& plugins,
 // totals.
 std::vector<NetworkProblem> asked_network_problems(const SweepPlan& plan, bool host) {
   std::vector<NetworkProblem> all;
-  for (const ProblemEntry& entry : problems_of_networks(plan.problems, selection_of(plan, host)))
+  for (const ProblemEntry& entry :
+       problems_of_networks(plan.problems, plan.request.cases.with_networks(plan.problems, host)))
     for (const auto& use : entry.uses)
       if (!use.dtype) all.push_back({use.network, entry.op->name, entry.text, use.count, use.set});
   return all;
@@ -77,7 +72,7 @@ PyTorchSide start_pytorch_for(std::vector<Case>& cases, const SweepRequest& requ
   try {
     const bool max_autotune = std::any_of(cases.begin(), cases.end(),
                                           [](const Case& one) { return one.implementation->name == kMaxAutotune; });
-    side.worker = start_pytorch({device, max_autotune});
+    side.worker = start_pytorch(device, max_autotune);
   } catch (const LibraryMissing& error) {
     side.why_not = error.what();
     const bool nothing_else = std::all_of(cases.begin(), cases.end(), in_worker);
@@ -100,6 +95,21 @@ std::optional<ShardRecord> take_shard(std::vector<Case>& cases, const SweepReque
   const std::set<CaseId> own(shard.cases.begin(), shard.cases.end());
   std::erase_if(cases, [&](const Case& one) { return !own.contains(one.id()); });
   return shard;
+}
+
+std::vector<std::string> without_options(const std::vector<std::string>& arguments,
+                                         std::initializer_list<std::string_view> options,
+                                         std::initializer_list<std::string_view> flags) {
+  std::vector<std::string> kept;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string_view name = std::string_view(arguments[i]).substr(0, arguments[i].find('='));
+    if (std::ranges::count(options, name) > 0) {
+      if (name == arguments[i]) ++i;  // its value is the next
+    } else if (std::ranges::count(flags, std::string_view(arguments[i])) == 0) {
+      kept.push_back(arguments[i]);
+    }
+  }
+  return kept;
 }
 
 std::string command_text(const SweepRequest& request) {

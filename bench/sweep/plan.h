@@ -1,28 +1,28 @@
 // What `noisefloor sweep` was asked for, and which cases that is: before anything is opened or written.
 #pragma once
 
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench/measure/worker.h"
-#include "bench/sweep/benchmark_flags.h"
-#include "bench/sweep/plugins.h"
+#include "bench/sweep/google_benchmark.h"
 #include "bench/sweep/selection.h"
+#include "bench/sweep/workers.h"
 #include "reports/run/network_problems.h"
 #include "reports/run/shard.h"
 
 namespace noisefloor {
 
 struct SweepRequest {
-  std::vector<std::string> command_line, benchmark_arguments;
-  SelectionOptions cases;
-  PluginOptions plugins;
+  std::vector<std::string> command_line, benchmark_arguments, plugins;
+  Selection cases;
   std::optional<std::string> shard;
   std::string device, out, runs, counters = "auto", pytorch = "auto";
   bool fresh = false, search_again = false, no_pairs = false;
-  int max_autotune = 0;
   double budget = 0;
 
   bool below_runs() const { return !runs.empty(); }
@@ -57,6 +57,12 @@ PyTorchSide start_pytorch_for(std::vector<Case>& cases, const SweepRequest& requ
 std::optional<ShardRecord> take_shard(std::vector<Case>& cases, const SweepRequest& request);
 
 std::vector<CaseId> ids_of(const std::vector<Case>& cases);
+
+// A command line for another process: `arguments` without these options and their values ("--out DIR", "--out=DIR"),
+// and without these flags.
+std::vector<std::string> without_options(const std::vector<std::string>& arguments,
+                                         std::initializer_list<std::string_view> options,
+                                         std::initializer_list<std::string_view> flags = {});
 
 // The run folder of the request, for a device of this name: with --runs the newest that the same command was to fill,
 // which is said, or a new one.

@@ -147,7 +147,8 @@ std::filesystem::path default_problem_folder() {
   throw InvalidInput("no folder bench/problems beside or above the program; name one with --problems DIR");
 }
 
-std::vector<ProblemEntry> load_problems(const std::filesystem::path& folder, const Suite& known) {
+std::vector<ProblemEntry> load_problems(const std::filesystem::path& given, const Suite& known) {
+  const std::filesystem::path folder = given.empty() ? default_problem_folder() : given;
   if (!std::filesystem::is_directory(folder)) throw InvalidInput(fmt::format("{}: no such folder", folder.string()));
   const auto files = files_in(folder, known);
   const auto sets_file = files.find(kSets);

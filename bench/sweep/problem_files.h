@@ -34,9 +34,9 @@ struct ProblemEntry {
 // is none.
 std::filesystem::path default_problem_folder();
 
-// Every problem of every file, distinct by op and text, in the order of the catalogue and the files. Throws
-// InvalidInput naming file, line, column and range for a row that is not a problem, and for a file that is of nothing
-// that is `known`.
+// Every problem of every file of the folder (empty: the default one), distinct by op and text, in the order of the
+// catalogue and the files. Throws InvalidInput naming file, line, column and range for a row that is not a problem, and
+// for a file that is of nothing that is `known`.
 std::vector<ProblemEntry> load_problems(const std::filesystem::path& folder, const Suite& known = suite());
 
 // Network names in the order met.

@@ -6,8 +6,8 @@
 #include <map>
 #include <set>
 
-#include "bench/sweep/pytorch.h"
 #include "bench/sweep/suite.h"
+#include "bench/sweep/workers.h"
 #include "kernels/core/listed.h"
 #include "networks/network.h"
 
@@ -17,12 +17,12 @@ namespace {
 // Small enough to be run often: one real network, and on a GPU the streaming cases that show its bandwidth.
 constexpr const char* kDefaultNetworks[] = {"adm64-b1", "stream"};
 
-// Whole networks that such a sweep has, by their rows.
-std::vector<std::string> default_whole_networks(bool (*so)(const networks::NetworkInfo&)) {
+// Whole networks that such a sweep has, by their rows: those of hosts, or those of GPUs alone.
+std::vector<std::string> default_whole_networks(bool of_hosts) {
   std::vector<std::string> names;
   for (const networks::NetworkInfo& info : networks::all_networks())
     for (const std::int64_t batch : info.swept)
-      if (so(info)) names.push_back(fmt::format("{}-b{}", info.name, batch));
+      if (info.swept_on_hosts == of_hosts) names.push_back(fmt::format("{}-b{}", info.name, batch));
   return names;
 }
 
@@ -120,35 +120,24 @@ std::vector<Case> select_cases(const std::vector<ProblemEntry>& problems, const 
   return cases;
 }
 
-Selection SelectionOptions::selection(const std::vector<ProblemEntry>& loaded, bool host) const {
-  Selection selection{split_list(ops), split_list(networks), split_list(variants), split_list(kinds),
-                      split_list(dtypes)};
-  selection.without = split_list(without);
-  if (selection.dtypes.empty()) throw InvalidInput("--dtypes is empty");
-  if (selection.networks.empty()) {
-    const auto known = network_names(loaded);
-    const auto add = [&](std::vector<std::string>& names, const std::string& name) {
-      if (std::find(known.begin(), known.end(), name) != known.end()) names.emplace_back(name);
-    };
-    for (const char* name : kDefaultNetworks)
-      if (!(host && std::string(name) == "stream")) add(selection.networks, name);
-    const auto whole =
-        host ? default_whole_networks([](const networks::NetworkInfo& info) { return info.swept_on_hosts; })
-             : default_whole_networks([](const networks::NetworkInfo&) { return true; });
-    for (const std::string& name : whole) add(selection.whole_networks, name);
-  }
+Selection Selection::with_networks(const std::vector<ProblemEntry>& loaded, bool host) const {
+  Selection selection = *this;
+  if (!networks.empty()) return selection;
+  const auto known = network_names(loaded);
+  for (const char* name : kDefaultNetworks)
+    if (!(host && std::string(name) == "stream")) selection.networks.emplace_back(name);
+  for (const bool of_hosts : {true, false})
+    if (of_hosts || !host)
+      for (const std::string& name : default_whole_networks(of_hosts)) selection.whole_networks.push_back(name);
+  for (auto* const names : {&selection.networks, &selection.whole_networks})
+    std::erase_if(*names, [&](const std::string& name) { return !contains(known, name); });
   return selection;
 }
 
-std::vector<ProblemEntry> SelectionOptions::load() const {
-  return load_problems(problems.empty() ? default_problem_folder() : std::filesystem::path(problems));
-}
-
 std::string default_networks_text() {
-  return fmt::format(
-      "{}, on a GPU also {}; whole networks:\n{}, on a GPU also {}", kDefaultNetworks[0], kDefaultNetworks[1],
-      listed(default_whole_networks([](const networks::NetworkInfo& info) { return info.swept_on_hosts; }), "and"),
-      listed(default_whole_networks([](const networks::NetworkInfo& info) { return !info.swept_on_hosts; }), "and"));
+  return fmt::format("{}, on a GPU also {}; whole networks:\n{}, on a GPU also {}", kDefaultNetworks[0],
+                     kDefaultNetworks[1], listed(default_whole_networks(true), "and"),
+                     listed(default_whole_networks(false), "and"));
 }
 
 }  // namespace noisefloor

@@ -9,23 +9,18 @@
 namespace noisefloor {
 
 struct Selection {
-  std::vector<std::string> ops;       // empty: all
-  std::vector<std::string> networks;  // {"all"}, or names
-  std::vector<std::string> variants;  // empty: all
-  std::vector<std::string> kinds;     // empty: those of the platform
-  std::vector<std::string> dtypes;    // of the networks; problems with a dtype of their own are swept in that
+  std::vector<std::string> ops;                // empty: all
+  std::vector<std::string> networks;           // {"all"}, or names; empty: the default ones
+  std::vector<std::string> variants;           // empty: all
+  std::vector<std::string> kinds;              // empty: those of the platform
+  std::vector<std::string> dtypes = {"bf16"};  // of the networks; problems with a dtype of their own are swept in that
   std::vector<std::string> whole_networks = {};  // of the op `network`, instead of `networks`; empty: as those
   std::vector<std::string> without = {};         // networks whose problems are left out
   int max_autotune = 0;  // so many of each network's costliest problems have kMaxAutotune too, which is otherwise named
-};
+  std::string problems = {};  // folder of their files; empty: default_problem_folder()
 
-// The texts of a command's options.
-struct SelectionOptions {
-  std::string ops, networks, without, variants, kinds, dtypes = "bf16", problems;
-
-  std::vector<ProblemEntry> load() const;  // throws InvalidInput
-  // Without --networks the default ones, which are fewer on a host. Throws InvalidInput.
-  Selection selection(const std::vector<ProblemEntry>& loaded, bool host) const;
+  // Without networks the default ones that are there, which are fewer on a host.
+  Selection with_networks(const std::vector<ProblemEntry>& loaded, bool host) const;
 };
 std::string default_networks_text();  // for the help
 

@@ -4,10 +4,13 @@
 
 #include <algorithm>
 
+#include "baselines/baseline.h"
+#include "bench/counters/range_profiler.h"
 #include "bench/platform/build_info.h"
+#include "bench/platform/console.h"
 #include "bench/platform/process_limits.h"
+#include "bench/platform/processors.h"
 #include "bench/platform/run_queue.h"
-#include "bench/sweep/environment.h"
 #include "reports/run/network_problems.h"
 #include "reports/run/run_files.h"
 #include "reports/run/run_folder.h"
@@ -15,10 +18,6 @@
 
 namespace noisefloor {
 namespace {
-
-void log(const std::string& message) {
-  fmt::print(stderr, "{}\n", message);
-}
 
 [[noreturn]] void refuse(const RunFolder& folder, const std::string& name, const std::string& before,
                          const std::string& now) {
@@ -32,7 +31,7 @@ nlohmann::ordered_json facts_of_host() {
   const std::optional<double> load = load_of_others();
   if (load) facts["load_at_start"] = *load;
   if (load && *load >= kLoaded)
-    log(fmt::format(
+    say_line(fmt::format(
         "warning: other programs have {:.1f} threads to run on the machine's cores; samples that have to wait "
         "for one are taken again, and a case with too few others is 'throttled'",
         *load));
@@ -65,21 +64,62 @@ void require_same_pytorch(const RunFolder& folder, Worker& worker) {
       refuse(folder, name, before, value);
 }
 
-// A row above a host's roof says that the roof is too low, as where it was measured beside other programs: it is
-// measured again, and kept in the folder. True where it was. What reads more than it writes may stay above a copy.
-bool raise_beaten_roof(const RunFolder& folder, std::vector<CaseResult>& results, Ceilings& ceilings) {
-  constexpr double kBeaten = 102;
-  if (std::none_of(results.begin(), results.end(),
-                   [](const CaseResult& one) { return one.row.pct_of_roof.value_or(0) > kBeaten; }))
-    return false;
-  log("a row is above the roof: the host's ceilings are measured once more");
-  ceilings = raise_host_ceilings(ceilings, build_info().commit, log);
-  for (CaseResult& one : results) (void)place_under_roof(one.row, ceilings);
-  write_ceilings(folder.path() / "ceilings.csv", ceilings);
-  return true;
+}  // namespace
+
+nlohmann::ordered_json gpu_facts(const GpuDescription& gpu) {
+  nlohmann::ordered_json facts = nlohmann::ordered_json::object();
+  const auto add = [&](const char* name, const auto& value) {
+    if (value) facts[name] = *value;
+  };
+  const auto add_mode = [&](const char* name, const std::optional<bool>& on) {
+    if (on) facts[name] = *on ? "on" : "off";
+  };
+  add("power_limit_w", gpu.power_limit_w);
+  add("power_limit_default_w", gpu.power_limit_default_w);
+  add("sm_clock_max_mhz", gpu.sm_clock_max_mhz);
+  add("memory_clock_max_mhz", gpu.memory_clock_max_mhz);
+  add("sm_clock_application_mhz", gpu.sm_clock_application_mhz);
+  add("memory_clock_application_mhz", gpu.memory_clock_application_mhz);
+  add_mode("ecc", gpu.ecc);
+  add_mode("mig", gpu.mig);
+  if (gpu.pcie_generation && gpu.pcie_lanes)
+    facts["pcie"] = fmt::format("generation {}, {} lanes", *gpu.pcie_generation, *gpu.pcie_lanes);
+  return facts;
 }
 
-}  // namespace
+nlohmann::ordered_json environment_facts(const PlatformDescription& description, const GpuMonitor& monitor) {
+  const BuildInfo& build = build_info();
+  const std::string& driver = monitor.driver_version();
+  nlohmann::ordered_json facts = {
+      {"device", description.name},
+      {"gpu_uuid", description.uuid},
+      {"memory_bytes", description.memory_bytes},
+      {"compute_capability", description.info.compute_capability},
+      {"sm_count", description.info.sm_count},
+      {"l2_bytes", description.info.l2_bytes},
+      {"driver", driver.empty() ? description.driver : driver},
+      {"cuda_driver", description.is_host ? "" : description.driver},
+      {"cuda_runtime", description.is_host ? "" : description.runtime},
+      {"cuda_toolkit", build.cuda_toolkit},
+      {"cuda_architectures", build.cuda_architectures},
+      {"compiler", build.compiler},
+      {"host_arch", build.host_arch},
+      {"build_type", build.build_type},
+      {"version", build.version},
+      {"commit", build.commit},
+  };
+  if (!description.is_host) {
+    facts.update(gpu_facts(monitor.describe()));
+    for (const auto& [name, version] : library_versions()) facts[name] = version;
+    if (const std::string cupti = cupti_version(); !cupti.empty()) facts["cupti"] = cupti;
+  }
+  const Processors processors = describe_processors();
+  facts["cpu"] = processors.model;
+  facts["cpu_cores"] = processors.cores;
+  if (!processors.governor.empty()) facts["cpu_governor"] = processors.governor;
+  if (processors.load_average) facts["load_average"] = *processors.load_average;
+  return facts;
+}
 
 SweepSession::SweepSession(const SweepPlan& plan, Platform& platform, std::unique_ptr<Worker> neighbour)
     : plan_(&plan),
@@ -89,13 +129,11 @@ SweepSession::SweepSession(const SweepPlan& plan, Platform& platform, std::uniqu
   const auto& [request, flags, problems] = plan;
   const int index = platform.description().index;
   if (request.search_again) kept_searches()->search_again();
-  PluginOptions plugin_options = request.plugins;
-  plugin_options.device = is_host() ? "host" : std::to_string(index);
-  plugins_ = add_plugins(plugin_options);
+  plugins_ = add_plugins(request.plugins, is_host() ? "host" : std::to_string(index));
   cases_ = asked_cases(plan, plugins_, is_host());
   if (!flags.list_tests) {
     if (const auto processes = monitor_.read().compute_processes; processes && *processes > 1)
-      log(fmt::format("warning: {} other processes have a context on this GPU; expect noise", *processes - 1));
+      say_line(fmt::format("warning: {} other processes have a context on this GPU; expect noise", *processes - 1));
     if (!is_host()) pytorch_ = start_pytorch_for(cases_, request, index);
   }
   shard_ = take_shard(cases_, request);
@@ -108,8 +146,8 @@ void SweepSession::open() {
                   description.name, build_info().commit, request.fresh);
   RunFolder& folder = *folder_;
   if (folder.lost_rows() > 0)
-    log(fmt::format("{}: was cut; {} rows without their samples are measured again",
-                    (folder.path() / kSamplesFile).string(), folder.lost_rows()));
+    say_line(fmt::format("{}: was cut; {} rows without their samples are measured again",
+                         (folder.path() / kSamplesFile).string(), folder.lost_rows()));
   claim_shard(folder.path(), shard_, !folder.rows().empty());
   auto facts = environment_facts(description, monitor_);
   require_same_software(folder, facts);
@@ -130,38 +168,8 @@ void SweepSession::open() {
   if (nothing_left && !before.empty()) folder.add_facts({{"time_utc", before}});
   merge_network_problems(folder.path(), asked_network_problems(*plan_, is_host()));
   merge_selected_cases(folder.path(), ids_of(cases_));
-  ceilings_ = load_or_measure(is_host() ? kHostDevice : description.index, false, build_info().commit, log);
+  ceilings_ = load_or_measure(is_host() ? kHostDevice : description.index, false, build_info().commit, say_line);
   write_ceilings(folder.path() / "ceilings.csv", ceilings_);
-}
-
-SweepOutcome SweepSession::run(benchmark::BenchmarkReporter* display, benchmark::BenchmarkReporter* file) {
-  const auto& [request, flags, problems] = *plan_;
-  RunnerOptions options;
-  options.counters = parse_counter_mode(request.counters);
-  options.worker = pytorch_.worker.get();
-  options.neighbour = neighbour_.get();
-  if (!pytorch_.why_not.empty()) options.why_no_worker = pytorch_.why_not;
-  options.compare = !request.no_pairs;
-  options.say = log;
-  CaseRunner runner(*platform_, &ceilings_, options);
-  for (const auto& [id, row] : folder_->rows()) runner.know(row);
-  if (!runner.counter_message().empty()) log("counters: " + runner.counter_message());
-
-  Sweep::Options sweep_options{request.budget, flags.repetitions, display != nullptr || file != nullptr};
-  if (is_host())  // once: what is above it then stays
-    sweep_options.before_writing = [this, raised = false](std::vector<CaseResult>& results) mutable {
-      raised = raised || raise_beaten_roof(*folder_, results, ceilings_);
-    };
-  Sweep sweep(runner, *folder_, sweep_options);
-  sweep.register_cases(cases_);
-  if (sweep.already_done() > 0)
-    log(fmt::format("{} cases are already in {}", sweep.already_done(), folder_->path().string()));
-  sweep.run(display, file);
-  pytorch_.worker.reset();
-  neighbour_.reset();  // before this program may start again
-  if (is_host())
-    if (const auto load = load_of_others()) folder_->add_facts({{"load_at_end", *load}});
-  return {sweep.device_lost(), sweep.left_by_budget(), sweep.failed_repetitions() + sweep.wrong_comparisons()};
 }
 
 }  // namespace noisefloor

@@ -1,22 +1,38 @@
 // A sweep of one device: opened, run into its folder, and then to be published.
+//
+// Google Benchmark runs its cases. The first benchmark of a problem measures all of its cases, whose rows are then
+// written together; the others report theirs. A whole network, which takes minutes, is measured and written row by row.
 #pragma once
 
+#include <benchmark/benchmark.h>
+
+#include <chrono>
+#include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "bench/ceilings/store.h"
+#include "bench/measure/case_runner.h"
 #include "bench/platform/nvml.h"
 #include "bench/platform/platform.h"
 #include "bench/sweep/plan.h"
-#include "bench/sweep/sweep.h"
+#include "reports/run/run_folder.h"
 
 namespace noisefloor {
 
+// What env.json of a run folder says of the device, its machine and the build. `monitor`: NVML's, of that device.
+// Libraries and load are those of this moment.
+nlohmann::ordered_json environment_facts(const PlatformDescription& description, const GpuMonitor& monitor);
+// How a GPU is set up; what it does not report is left out.
+nlohmann::ordered_json gpu_facts(const GpuDescription& gpu);
+
 struct SweepOutcome {
-  bool device_lost;  // this process can go on with nothing
-  std::size_t left_by_budget;
-  int failed;  // repetitions and comparisons in which a result of ours was wrong
+  bool device_lost = false;  // this process can go on with nothing
+  std::size_t left_by_budget = 0;
+  int failed = 0;  // repetitions (but for the row's) and comparisons in which a result of ours was wrong
 };
 
 class SweepSession {
@@ -28,11 +44,19 @@ class SweepSession {
   // Opens the run folder, and says in it what the sweep is of. Throws what keeps it from being added to.
   void open();
   RunFolder& folder() { return *folder_; }
-  // Adds the rows that the folder has not. Each reporter may be null.
-  SweepOutcome run(benchmark::BenchmarkReporter* display, benchmark::BenchmarkReporter* file);
+  // Adds the rows that the folder has not. Each reporter may be null; they get the rows that it has, too, so that what
+  // is reported does not depend on how often the sweep was interrupted.
+  const SweepOutcome& run(benchmark::BenchmarkReporter* display, benchmark::BenchmarkReporter* file);
 
  private:
   bool is_host() const { return platform_->description().is_host; }
+  std::size_t register_cases(bool report_all);
+  void run_case(const Case& test_case, bool known, benchmark::State& state);
+  bool may_measure(benchmark::State& state, bool again);
+  void measure_problem(const Case& test_case);
+  void raise_beaten_roof(std::vector<CaseResult>& results);
+  void report(const SweepRow& row, benchmark::State& state) const;
+  void report_progress(const SweepRow& row);
 
   const SweepPlan* plan_;
   Platform* platform_;
@@ -44,6 +68,14 @@ class SweepSession {
   std::optional<ShardRecord> shard_;
   std::optional<RunFolder> folder_;
   Ceilings ceilings_;
+  bool raised_ = false;  // a host's, once: what is above them then stays
+
+  std::optional<CaseRunner> runner_;
+  std::chrono::steady_clock::time_point start_;
+  std::map<ProblemId, std::vector<Case>> of_problem_;  // all, also those that have a row
+  std::set<CaseId> called_;                            // by Google Benchmark, once or more
+  std::size_t total_ = 0, done_ = 0;                   // of those without a row
+  SweepOutcome outcome_;
 };
 
 }  // namespace noisefloor

@@ -1,7 +1,7 @@
 #include "bench/sweep/suite.h"
 
 #include "bench/pipeline/network_workload.h"
-#include "bench/sweep/pytorch.h"
+#include "bench/sweep/workers.h"
 #include "kernels/catalogue.h"
 
 namespace noisefloor {
@@ -24,15 +24,6 @@ std::vector<SuiteEntry> ops() {
   return entries;
 }
 
-}  // namespace
-
-const std::shared_ptr<SearchCache>& kept_searches() {
-  static const std::shared_ptr<SearchCache> cache = SearchCache::of_user();
-  return cache;
-}
-
-namespace {
-
 Suite& all_entries() {
   static const Suite nodes(ops());
   static Suite all = [] {
@@ -45,6 +36,11 @@ Suite& all_entries() {
 }
 
 }  // namespace
+
+const std::shared_ptr<SearchCache>& kept_searches() {
+  static const std::shared_ptr<SearchCache> cache = SearchCache::of_user();
+  return cache;
+}
 
 const Suite& suite() {
   return all_entries();

@@ -1,10 +1,13 @@
-#include "bench/sweep/sweep.h"
-
+// The running half of a session: its cases as Google Benchmark's benchmarks, with progress and the time left.
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "bench/measure/case_progress.h"
+#include "bench/platform/build_info.h"
+#include "bench/platform/console.h"
+#include "bench/platform/run_queue.h"
+#include "bench/sweep/session.h"
 #include "reports/run/columns.h"
 
 namespace noisefloor {
@@ -23,16 +26,15 @@ class SilentReporter final : public benchmark::BenchmarkReporter {
 
 }  // namespace
 
-Sweep::Sweep(CaseRunner& runner, RunFolder& folder, Options options)
-    : runner_(&runner), folder_(&folder), options_(options), start_(std::chrono::steady_clock::now()) {}
-
-void Sweep::register_cases(const std::vector<Case>& cases) {
-  for (const Case& test_case : cases) {
-    cases_[test_case.id()].push_back(test_case);
+// How many there are for Google Benchmark: those without a row, with `report_all` the others too.
+std::size_t SweepSession::register_cases(bool report_all) {
+  std::size_t registered = 0;
+  for (const Case& test_case : cases_) {
+    of_problem_[test_case.id()].push_back(test_case);
     const bool known = folder_->rows().contains(test_case.id());
-    ++(known ? already_done_ : total_);
-    if (known && !options_.report_all) continue;
-    ++registered_;
+    total_ += !known;
+    if (known && !report_all) continue;
+    ++registered;
     // One call a case: how often it runs inside is the stopping rule's business. The time is given, not taken.
     benchmark::RegisterBenchmark(
         test_case.id().name().c_str(),
@@ -41,18 +43,19 @@ void Sweep::register_cases(const std::vector<Case>& cases) {
         ->UseManualTime()
         ->Unit(benchmark::kMicrosecond);
   }
+  return registered;
 }
 
 // --benchmark_repetitions calls again: Google Benchmark gets every repetition, the run folder the first.
-void Sweep::run_case(const Case& test_case, bool known, benchmark::State& state) {
+void SweepSession::run_case(const Case& test_case, bool known, benchmark::State& state) {
   const CaseId id = test_case.id();
   const bool again = !called_.insert(id).second;
   if (again && known) return state.SkipWithError("measured before: the run folder keeps one repetition");
   if (again) {
     if (!may_measure(state, again)) return;
     const CaseResult result = runner_->run(test_case);
-    failed_repetitions_ += is_failure(result.row);
-    device_lost_ = result.device_lost;
+    outcome_.failed += is_failure(result.row);
+    outcome_.device_lost = result.device_lost;
     return report(result.row, state);
   }
   const auto& rows = folder_->rows();
@@ -64,33 +67,34 @@ void Sweep::run_case(const Case& test_case, bool known, benchmark::State& state)
   state.SkipWithError("another case of its problem left the device unusable");
 }
 
-bool Sweep::may_measure(benchmark::State& state, bool again) {
-  const bool spent = options_.budget_seconds > 0 && seconds_since(start_) > options_.budget_seconds;
-  if (device_lost_) {
+bool SweepSession::may_measure(benchmark::State& state, bool again) {
+  const double budget = plan_->request.budget;
+  const bool spent = budget > 0 && seconds_since(start_) > budget;
+  if (outcome_.device_lost) {
     state.SkipWithError("the device was lost before this case");
   } else if (spent) {
-    left_by_budget_ += !again;
+    outcome_.left_by_budget += !again;
     state.SkipWithError("the budget is spent");
   }
-  return !device_lost_ && !spent;
+  return !outcome_.device_lost && !spent;
 }
 
-void Sweep::measure_problem(const Case& test_case) {
-  std::vector<Case> cases = cases_.at(test_case.id());
+void SweepSession::measure_problem(const Case& test_case) {
+  std::vector<Case> cases = of_problem_.at(test_case.id());
   if (test_case.entry->whole_networks)
     std::erase_if(cases,
                   [&](const Case& one) { return one.id() != test_case.id() && !folder_->rows().contains(one.id()); });
   ProblemResult result =
       runner_->run_problem(cases, folder_->rows(), [&](const CaseResult& timed) { report_progress(timed.row); });
-  if (options_.before_writing) options_.before_writing(result.cases);
+  if (is_host()) raise_beaten_roof(result.cases);
   std::vector<std::pair<SweepRow, RowSamples>> rows;
   for (CaseResult& one : result.cases) rows.emplace_back(one.row, std::move(one.samples));
   folder_->append(rows);
-  device_lost_ = result.device_lost;
-  wrong_comparisons_ += result.wrong_comparisons;
+  outcome_.device_lost = result.device_lost;
+  outcome_.failed += result.wrong_comparisons;
 }
 
-void Sweep::report(const SweepRow& row, benchmark::State& state) const {
+void SweepSession::report(const SweepRow& row, benchmark::State& state) const {
   if (row.status != Outcome::ok) {
     const std::string reason = fmt::format("{}: {}", to_string(row.status), row.reason);
     state.SkipWithError(reason.c_str());
@@ -100,12 +104,13 @@ void Sweep::report(const SweepRow& row, benchmark::State& state) const {
   for (const auto& [name, value] : counters_of(row)) state.counters[name] = value;
   // The benchmark's time is the median, and its iterations are the samples behind it. Repetitions must agree in
   // iterations, and the stopping rule takes as many samples as it needs: each is then one measurement.
-  const auto iterations = options_.repetitions ? 1 : std::max<benchmark::IterationCount>(1, row.samples.value_or(1));
+  const auto iterations =
+      plan_->flags.repetitions ? 1 : std::max<benchmark::IterationCount>(1, row.samples.value_or(1));
   while (state.KeepRunningBatch(iterations))
     state.SetIterationTime(*row.time_cold_us * 1e-6 * static_cast<double>(iterations));
 }
 
-void Sweep::report_progress(const SweepRow& row) {
+void SweepSession::report_progress(const SweepRow& row) {
   ++done_;
   const double elapsed = seconds_since(start_);
   const double left = elapsed / static_cast<double>(done_) * static_cast<double>(total_ - std::min(total_, done_));
@@ -119,12 +124,46 @@ void Sweep::report_progress(const SweepRow& row) {
              row.op, row.problem, row.dtype, row.variant, outcome, duration_text(left));
 }
 
-void Sweep::run(benchmark::BenchmarkReporter* display, benchmark::BenchmarkReporter* file) {
-  if (registered_ == 0) return;  // Google Benchmark would complain
-  const std::string everything =
-      ".";  // the cases were chosen before; --benchmark_filter would match against more than names
+// A row above a host's roof says that the roof is too low, as where it was measured beside other programs: it is
+// measured again, and kept in the folder. What reads more than it writes may stay above a copy.
+void SweepSession::raise_beaten_roof(std::vector<CaseResult>& results) {
+  constexpr double kBeaten = 102;
+  if (raised_ ||
+      std::ranges::none_of(results, [](const CaseResult& one) { return one.row.pct_of_roof.value_or(0) > kBeaten; }))
+    return;
+  raised_ = true;
+  say_line("a row is above the roof: the host's ceilings are measured once more");
+  ceilings_ = raise_host_ceilings(ceilings_, build_info().commit, say_line);
+  for (CaseResult& one : results) (void)place_under_roof(one.row, ceilings_);
+  write_ceilings(folder_->path() / "ceilings.csv", ceilings_);
+}
+
+const SweepOutcome& SweepSession::run(benchmark::BenchmarkReporter* display, benchmark::BenchmarkReporter* file) {
+  RunnerOptions options;
+  options.counters = parse_counter_mode(plan_->request.counters);
+  options.worker = pytorch_.worker.get();
+  options.neighbour = neighbour_.get();
+  if (!pytorch_.why_not.empty()) options.why_no_worker = pytorch_.why_not;
+  options.compare = !plan_->request.no_pairs;
+  options.say = say_line;
+  runner_.emplace(*platform_, &ceilings_, options);
+  for (const auto& [id, row] : folder_->rows()) runner_->know(row);
+  if (!runner_->counter_message().empty()) say_line("counters: " + runner_->counter_message());
+
+  start_ = std::chrono::steady_clock::now();
+  const std::size_t registered = register_cases(display != nullptr || file != nullptr);
+  if (const std::size_t there = cases_.size() - total_; there > 0)
+    say_line(fmt::format("{} cases are already in {}", there, folder_->path().string()));
+  // The cases were chosen before: --benchmark_filter would match against more than names.
   SilentReporter silent;
-  benchmark::RunSpecifiedBenchmarks(display != nullptr ? display : &silent, file, everything);
+  if (registered > 0)  // Google Benchmark would complain
+    benchmark::RunSpecifiedBenchmarks(display != nullptr ? display : &silent, file, ".");
+  runner_.reset();
+  pytorch_.worker.reset();
+  neighbour_.reset();  // before this program may start again
+  if (is_host())
+    if (const auto load = load_of_others()) folder_->add_facts({{"load_at_end", *load}});
+  return outcome_;
 }
 
 }  // namespace noisefloor

@@ -69,17 +69,16 @@ UserTensors bind_user_tensors(const Workload& op, const SafetensorsFile& file, c
   }
 }
 
-std::vector<FileTensor> download_outputs(Fixture& fixture, std::vector<std::vector<std::byte>>& bytes) {
-  std::vector<FileTensor> tensors;
-  bytes.clear();
+OutputTensors download_outputs(Fixture& fixture) {
+  OutputTensors outputs;
   for (std::size_t i = 0; i < fixture.specs().size(); ++i) {
     const TensorSpec& spec = fixture.specs()[i];
     if (spec.role == Role::in) continue;
-    std::vector<std::byte>& data = bytes.emplace_back(spec.bytes());
+    std::vector<std::byte>& data = outputs.bytes.emplace_back(spec.bytes());
     fixture.platform().download(data.data(), fixture.pointers()[i], data.size());
-    tensors.push_back({spec.name, safetensors_name(spec.dtype), spec.shape, data});
+    outputs.tensors.push_back({spec.name, safetensors_name(spec.dtype), spec.shape, data});
   }
-  return tensors;
+  return outputs;
 }
 
 }  // namespace noisefloor

@@ -26,7 +26,11 @@ UserTensors bind_user_tensors(const Workload& op, const SafetensorsFile& file, c
                               const std::vector<KeyValue>& fields, std::optional<DType> dtype,
                               const std::vector<std::string>& random);
 
-// The outputs of a fixture as they are now, as tensors to be written; `bytes` holds what they point to.
-std::vector<FileTensor> download_outputs(Fixture& fixture, std::vector<std::vector<std::byte>>& bytes);
+// The outputs of a fixture as they are now.
+struct OutputTensors {
+  std::vector<FileTensor> tensors;  // in `bytes`, which do not move when their vector does
+  std::vector<std::vector<std::byte>> bytes;
+};
+OutputTensors download_outputs(Fixture& fixture);
 
 }  // namespace noisefloor

@@ -154,7 +154,7 @@ def test_run_list_and_pair_take_plugins(plugin):
         ("torch", ["'torch_mine' is taken"]),
         ("plan", ["'plan_own' is taken"]),
         ("networks", ["'networks' is taken"]),
-        ("twice", ["two rows are stale of gemm"]),
+        ("twice", ["gemm already has a variant 'stale'"]),
         ("kind", ["kind 'fast'", "host, naive, tiled"]),
         ("architecture", ["architecture 'sm_42'", "sm_90a"]),
         ("both", ["kind 'tiled' and architecture 'host'"]),

@@ -1,5 +1,5 @@
 // Which Python becomes PyTorch's worker; by stubs.
-#include "bench/sweep/pytorch.h"
+#include "bench/sweep/workers.h"
 
 #include <gtest/gtest.h>
 
@@ -37,7 +37,7 @@ class StartPyTorch : public testing::Test {
 };
 
 TEST_F(StartPyTorch, ItRunsTheWorkerOfThisProgram) {
-  const auto worker = start_pytorch({.device = 3, .max_autotune = true});
+  const auto worker = start_pytorch(3, true);
   EXPECT_EQ(worker->facts(), (Worker::Facts{{"stub", "1.0"}}));
   const std::string root = std::filesystem::canonical(".").string();
   EXPECT_EQ(called(), root + " -m baselines.pytorch.worker --device 3 --max-autotune");
@@ -46,7 +46,7 @@ TEST_F(StartPyTorch, ItRunsTheWorkerOfThisProgram) {
 
 TEST_F(StartPyTorch, WithoutOneItSaysWhy) {
   setenv("NOISEFLOOR_PYTHON", "/nowhere/python", 1);
-  EXPECT_EQ(refusal_of<LibraryMissing>([] { return start_pytorch({}); }),
+  EXPECT_EQ(refusal_of<LibraryMissing>([] { return start_pytorch(0, false); }),
             "/nowhere/python: PyTorch's worker cannot be started: ended with exit code 127: the program cannot be run");
 }
 

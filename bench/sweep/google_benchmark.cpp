@@ -1,10 +1,14 @@
-#include "bench/sweep/benchmark_flags.h"
+#include "bench/sweep/google_benchmark.h"
 
-#include <benchmark/benchmark.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <stdexcept>
 
 #include "kernels/core/fields.h"
 #include "kernels/core/listed.h"
@@ -12,10 +16,16 @@
 namespace noisefloor {
 namespace {
 
-void require_one_of(const std::string& flag, const std::string& value, const std::vector<std::string>& allowed) {
-  if (std::find(allowed.begin(), allowed.end(), value) == allowed.end())
-    throw InvalidInput(fmt::format("{} is '{}', not one of {}", flag, value, fmt::join(allowed, ", ")));
-}
+using benchmark::BenchmarkReporter;
+
+// Flags that take one of a few words.
+constexpr std::pair<std::string_view, const char*> kWords[] = {
+    {"--benchmark_color", "auto,true,false,yes,no,on,off,1,0"},
+    {"--benchmark_format", "console,json,csv"},
+    {"--benchmark_list_tests", "true,false,yes,no,on,off,1,0"},
+    {"--benchmark_out_format", "console,json,csv"},
+    {"--benchmark_time_unit", "ns,us,ms,s"},
+};
 
 void require_count(const std::string& flag, const std::string& value) {
   constexpr int kMost = 1'000'000;
@@ -23,11 +33,6 @@ void require_count(const std::string& flag, const std::string& value) {
   const auto parsed = std::from_chars(value.data(), value.data() + value.size(), count);
   if (parsed.ec != std::errc() || parsed.ptr != value.data() + value.size() || count < 1 || count > kMost)
     throw InvalidInput(fmt::format("{} is '{}', not a whole number from 1 to {}", flag, value, kMost));
-}
-
-bool parse_switch(const std::string& flag, const std::string& value) {
-  require_one_of(flag, value, {"true", "false", "yes", "no", "on", "off", "1", "0"});
-  return value == "true" || value == "yes" || value == "on" || value == "1";
 }
 
 // The message for what the library did not take: a flag of another name, or a value that it cannot read.
@@ -40,6 +45,15 @@ std::string not_a_benchmark_flag(const std::string& argument) {
   if (std::ranges::count(known, name) > 0)
     return fmt::format("'{}': Google Benchmark cannot read this value", argument);
   return fmt::format("'{}' is not a flag of Google Benchmark{}", argument, did_you_mean(name, known));
+}
+
+std::shared_ptr<BenchmarkReporter> writer_of(const std::string& format) {
+  if (format == "json") return std::make_shared<benchmark::JSONReporter>();
+  if (format == "console") return std::make_shared<benchmark::ConsoleReporter>(benchmark::ConsoleReporter::OO_None);
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"  // the library offers it as a flag all the same
+  return std::make_shared<benchmark::CSVReporter>();
+#pragma GCC diagnostic pop
 }
 
 }  // namespace
@@ -55,22 +69,17 @@ BenchmarkFlags parse_benchmark_flags(const std::vector<std::string>& arguments) 
     const std::string flag = argument.substr(0, equals);
     const std::string value = equals == std::string::npos ? "true" : argument.substr(equals + 1);
     if (value.empty()) throw InvalidInput(flag + ": its value is empty; give one, or leave it out");
-    if (flag == "--benchmark_format" || flag == "--benchmark_out_format") {
-      require_one_of(flag, value, {"console", "json", "csv"});
-      (flag == "--benchmark_format" ? flags.format : flags.out_format) = value;
-    } else if (flag == "--benchmark_color") {
-      require_one_of(flag, value, {"auto", "true", "false", "yes", "no", "on", "off", "1", "0"});
-    } else if (flag == "--benchmark_time_unit") {
-      require_one_of(flag, value, {"ns", "us", "ms", "s"});
-    } else if (flag == "--benchmark_list_tests") {
-      flags.list_tests = parse_switch(flag, value);
-    } else if (flag == "--benchmark_repetitions") {
+    for (const auto& [of, words] : kWords)
+      if (flag == of && std::ranges::count(split_list(words), value) == 0)
+        throw InvalidInput(fmt::format("{} is '{}', not one of {}", flag, value, fmt::join(split_list(words), ", ")));
+    if (flag == "--benchmark_format") flags.format = value;
+    if (flag == "--benchmark_out_format") flags.out_format = value;
+    if (flag == "--benchmark_list_tests") flags.list_tests = std::ranges::count(split_list("true,yes,on,1"), value) > 0;
+    if (flag == "--benchmark_out" && equals != std::string::npos) flags.out = value;
+    if (flag == "--benchmark_filter" && equals != std::string::npos) flags.filter = value;
+    if (flag == "--benchmark_repetitions") {
       require_count(flag, value);
       flags.repetitions = true;
-    } else if (flag == "--benchmark_out" && equals != std::string::npos) {
-      flags.out = value;
-    } else if (flag == "--benchmark_filter" && equals != std::string::npos) {
-      flags.filter = value;
     }
   }
   if (flags.filter.empty() || flags.filter == "all") return flags;
@@ -101,19 +110,33 @@ void initialize_library(const std::string& program, const std::vector<std::strin
   if (count > 1) throw InvalidInput(not_a_benchmark_flag(pointers[1]));
 }
 
-std::vector<std::string> without_options(const std::vector<std::string>& arguments,
-                                         std::initializer_list<std::string_view> options,
-                                         std::initializer_list<std::string_view> flags) {
-  std::vector<std::string> kept;
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const std::string_view name = std::string_view(arguments[i]).substr(0, arguments[i].find('='));
-    if (std::ranges::count(options, name) > 0) {
-      if (name == arguments[i]) ++i;  // its value is the next
-    } else if (std::ranges::count(flags, std::string_view(arguments[i])) == 0) {
-      kept.push_back(arguments[i]);
-    }
-  }
-  return kept;
+GatheredReporter::GatheredReporter(std::string format, bool display) : format_(std::move(format)) {
+  if (display)
+    writer_ = {std::shared_ptr<void>(), benchmark::CreateDefaultDisplayReporter()};  // the library keeps it
+  else
+    writer_ = writer_of(format_);
+}
+
+bool GatheredReporter::ReportContext(const Context& context) {
+  context_.emplace(context);
+  return true;
+}
+
+void GatheredReporter::ReportRuns(const std::vector<Run>& runs) {
+  for (const Run& run : runs)
+    std::erase_if(runs_.emplace_back(run).counters,
+                  [](const auto& named) { return !std::isfinite(named.second.value); });
+}
+
+std::string GatheredReporter::text() {
+  std::ostringstream out;
+  writer_->SetOutputStream(&out);
+  if (context_) writer_->ReportContext(*context_);
+  if (!runs_.empty()) writer_->ReportRuns(runs_);
+  writer_->Finalize();
+  if (format_ == "json" && !nlohmann::json::accept(out.str()))
+    throw std::runtime_error("Google Benchmark's JSON of this sweep is not valid JSON; it was not written");
+  return out.str();
 }
 
 }  // namespace noisefloor

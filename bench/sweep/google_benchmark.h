@@ -1,11 +1,14 @@
-// Command lines: Google Benchmark's flags, as `noisefloor sweep` takes them, and what is given on. They are checked
-// here: the library exits on a value that it does not know, sometimes with 0, and finds a file that it cannot write
-// only after the run folder was made.
+// Google Benchmark as `noisefloor sweep` drives it: its flags, and what its reporters say.
+//
+// Flags are checked here: the library exits on a value that it does not know, sometimes with 0, and finds a file that
+// it cannot write only after the run folder was made.
 #pragma once
 
-#include <initializer_list>
+#include <benchmark/benchmark.h>
+
+#include <memory>
+#include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "reports/run/case_id.h"
@@ -39,10 +42,26 @@ std::vector<std::string> flags_of_library(const std::vector<std::string>& argume
 void initialize_library(const std::string& program, const std::vector<std::string>& arguments,
                         const BenchmarkFlags& flags);
 
-// A command line for another process: `arguments` without these options and their values ("--out DIR", "--out=DIR"),
-// and without these flags.
-std::vector<std::string> without_options(const std::vector<std::string>& arguments,
-                                         std::initializer_list<std::string_view> options,
-                                         std::initializer_list<std::string_view> flags = {});
+// What one of the library's reporters says of a sweep, gathered as one text: it is written whole at the end, or not at
+// all. A counter that was not measured is not a number inside and is left out: JSON has no NaN, and the CSV reporter
+// needs all names of counters at once.
+class GatheredReporter final : public benchmark::BenchmarkReporter {
+ public:
+  // "json", "csv" or "console"; the library's own `display` knows of --benchmark_color and
+  // --benchmark_counters_tabular, too.
+  GatheredReporter(std::string format, bool display);
+
+  bool ReportContext(const Context& context) override;
+  void ReportRuns(const std::vector<Run>& runs) override;
+
+  // After the last run. Throws std::runtime_error where it should be JSON and no parser would read it.
+  std::string text();
+
+ private:
+  std::string format_;
+  std::shared_ptr<benchmark::BenchmarkReporter> writer_;
+  std::optional<Context> context_;
+  std::vector<Run> runs_;
+};
 
 }  // namespace noisefloor

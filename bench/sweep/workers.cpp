@@ -1,4 +1,4 @@
-#include "bench/sweep/plugins.h"
+#include "bench/sweep/workers.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -13,15 +13,32 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "bench/measure/worker.h"
 #include "bench/plugin/plugin_library.h"
+#include "bench/sweep/problem_files.h"
 #include "bench/sweep/suite.h"
+#include "kernels/core/dynamic_library.h"
 #include "kernels/core/fields.h"
 
 namespace noisefloor {
 namespace {
 
 namespace fs = std::filesystem;
+
+// Where the Python package lies: beside bench/, in a clone as in a bundle.
+fs::path package_root() {
+  const fs::path root = default_problem_folder().parent_path().parent_path();
+  if (!fs::is_regular_file(root / "baselines" / "pytorch" / "worker.py"))
+    throw LibraryMissing(fmt::format("no baselines/pytorch in {}", root.string()));
+  return root;
+}
+
+std::vector<std::string> pythons(const fs::path& root) {
+  if (const char* named = std::getenv("NOISEFLOOR_PYTHON"); named != nullptr && *named != '\0')
+    return {std::string(named).find('/') == std::string::npos ? named : fs::absolute(named).string()};
+  std::vector<std::string> found = {"python3"};
+  if (const fs::path own = root / ".venv" / "bin" / "python3"; fs::exists(own)) found.push_back(own.string());
+  return found;
+}
 
 // FNV-1a.
 std::string fingerprint(const fs::path& file) {
@@ -47,23 +64,13 @@ ChildCommand command_of(const std::string& file, const std::string& device) {
   return command;
 }
 
-template <class Enum>
-Enum named(const std::string& text, std::initializer_list<Enum> all) {
-  for (const Enum one : all)
-    if (text == to_string(one)) return one;
-  throw InvalidInput(fmt::format("'{}' is not known", text));
-}
-
 void add_rows(const std::string& file, const std::shared_ptr<Worker>& worker) {
   const nlohmann::json answer = worker->ask({{"ask", "rows"}}, worker->options().start_seconds);
   for (const auto& row : answer.at("rows")) {
     const std::string op = row.at("op"), name = row.at("name");
     require_plugin_name(file, *suite().find(op), name);  // another plugin may have it
-    add_to_suite(op, implementation_of_plugin(
-                         worker, fs::path(file).filename().string(), name,
-                         named(row.at("kind"),
-                               {Kind::host, Kind::naive, Kind::tiled, Kind::tensor_core, Kind::ptx, Kind::baseline}),
-                         named(row.at("arch"), {Arch::host, Arch::any_gpu, Arch::sm75, Arch::sm80, Arch::sm90a})));
+    add_to_suite(op, implementation_of_plugin(worker, fs::path(file).filename().string(), name,
+                                              kind_named(row.at("kind")).value(), arch_named(row.at("arch")).value()));
   }
 }
 
@@ -81,12 +88,47 @@ double seconds_of_a_case() {
 
 }  // namespace
 
-PluginFiles add_plugins(const PluginOptions& options) {
-  PluginFiles files;
-  for (const std::string& file : options.files) {
+std::vector<ImplementationPtr> pytorch_implementations(std::string_view op) {
+  const bool attends = op == "attention" || op == "temporal_attention";
+  std::vector<ImplementationPtr> rows;
+  for (const char* name :
+       attends ? std::vector{"torch_flash", "torch_cudnn", "torch_efficient"} : std::vector{"torch_eager"})
+    rows.push_back(implementation_in_worker(name));
+  for (const char* name : {"torch_compile", kMaxAutotune}) rows.push_back(implementation_in_worker(name));
+  return rows;
+}
+
+std::unique_ptr<Worker> start_pytorch(int device, bool max_autotune) {
+  const fs::path root = package_root();
+  const char* const path = std::getenv("PYTHONPATH");
+  const std::string python_path = root.string() + (path != nullptr && *path != '\0' ? std::string(":") + path : "");
+  std::string why;
+  for (const std::string& python : pythons(root)) {
+    ChildCommand command{{python, "-m", "baselines.pytorch.worker", "--device", std::to_string(device)},
+                         {{"PYTHONPATH", python_path}},
+                         root.string()};  // python -m looks there first, whatever the user's folder has
+    WorkerOptions limits;
+    if (max_autotune) {
+      command.arguments.emplace_back("--max-autotune");
+      limits.ready_seconds *= 4;  // a network has hundreds of kernels, each searched
+    }
+    auto worker = std::make_unique<Worker>("PyTorch's worker", std::move(command), limits);
+    try {
+      (void)worker->facts();
+      return worker;
+    } catch (const WorkerGone& error) {
+      why += fmt::format("{}{}: {}", why.empty() ? "" : "; ", python, error.what());
+    }
+  }
+  throw LibraryMissing(why);
+}
+
+PluginFiles add_plugins(const std::vector<std::string>& files, const std::string& device) {
+  PluginFiles found;
+  for (const std::string& file : files) {
     require_file(file);
     const std::string name = fs::path(file).filename().string();
-    const auto known = files.emplace(name, fingerprint(file));
+    const auto known = found.emplace(name, fingerprint(file));
     if (!known.second)
       throw InvalidInput(
           fmt::format("--plugin: two files are called {}; a row says which it is of by this name", name));
@@ -96,7 +138,7 @@ PluginFiles add_plugins(const PluginOptions& options) {
       if (fingerprint(file) != first) throw std::runtime_error("the file was changed since this command began");
     };
     const auto worker =
-        std::make_shared<Worker>(fmt::format("the process of {}", name), command_of(file, options.device), limits);
+        std::make_shared<Worker>(fmt::format("the process of {}", name), command_of(file, device), limits);
     try {
       (void)worker->facts();
       add_rows(file, worker);
@@ -106,7 +148,7 @@ PluginFiles add_plugins(const PluginOptions& options) {
       throw InvalidInput(fmt::format("--plugin: {}", error.what()));
     }
   }
-  return files;
+  return found;
 }
 
 std::string plugins_without_rows(const PluginFiles& files, const std::vector<Case>& cases, bool host) {
