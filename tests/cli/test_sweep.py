@@ -78,11 +78,6 @@ def test_host_sweep_end_to_end(problems, tmp_path):
 
 
 def test_google_benchmark_flags(problems, tmp_path):
-    listed = sweep(problems, tmp_path / "a", "--benchmark_list_tests")
-    assert listed.returncode == 0
-    assert listed.stdout.splitlines()[0] == "gemm/m=8,n=16,k=24/bf16/host"
-    assert not (tmp_path / "a").exists()
-
     filtered = sweep(problems, tmp_path / "b", "--benchmark_filter=k=24", "--benchmark_format=json")
     assert filtered.returncode == 0
     report = strict(filtered.stdout)["benchmarks"]
@@ -103,6 +98,7 @@ def test_google_benchmark_flags(problems, tmp_path):
 def test_filter_means_the_same_to_list_and_run(filter, count, problems, tmp_path):
     flag = f"--benchmark_filter={filter}"
     listed = sweep(problems, tmp_path / "a", flag, "--benchmark_list_tests=true")
+    assert not (tmp_path / "a").exists()
     ran = sweep(problems, tmp_path / "b", flag, "--benchmark_list_tests=false")
     if count == 0:
         assert listed.returncode == ran.returncode == 2

@@ -132,9 +132,8 @@ def test_files_that_are_broken_are_refused(tmp_path):
 def test_outputs_that_cannot_be_written_are_refused_before_anything_runs(tmp_path):
     save_file(gemm_inputs(), tmp_path / "in")
     before = (tmp_path / "in").read_bytes()
-    for output, says in ((tmp_path / "in", "is the same file as --input"), (tmp_path, "is a folder"), (tmp_path / "no" / "out", "there is no folder")):
-        result = run("gemm", "--input", tmp_path / "in", "--output", output)
-        assert result.returncode == 2 and says in result.stderr, result
+    same = run("gemm", "--input", tmp_path / "in", "--output", tmp_path / "in")
+    assert same.returncode == 2 and "is the same file as --input" in same.stderr, same
     profiled = run("gemm", "--input", tmp_path / "in", "--output", tmp_path / "out", "--profile")
     assert profiled.returncode == 2 and "writes no --output" in profiled.stderr
     assert (tmp_path / "in").read_bytes() == before and not (tmp_path / "out").exists()
