@@ -14,7 +14,6 @@ namespace noisefloor::cudnn {
 long version();
 Baseline attention_baseline();
 Baseline conv2d_baseline();
-Baseline conv2d_four_phases_baseline();
 Baseline conv_transpose2d_baseline();
 Baseline conv3d_temporal_baseline();
 Baseline sampler_step_baseline();
@@ -39,8 +38,8 @@ static Baseline groupnorm_baseline() {
       "this build has no cuDNN: its headers or those of cudnn-frontend were not found at configure time");
 }
 // Its row, which says so.
-static Baseline missing(const char* op, const char* name = "cudnn") {
-  return {op, name, [](const AnyProblem&, DType) { return supported(); },
+static Baseline missing(const char* op) {
+  return {op, "cudnn", [](const AnyProblem&, DType) { return supported(); },
           [](const AnyProblem&, DType, const DeviceInfo&, const Algorithms&) -> std::unique_ptr<BaselineRun> {
             version();
           }};
@@ -59,15 +58,14 @@ std::span<const Baseline> baselines() {
       cudnn::attention_baseline(),
       cudnn::temporal_attention_baseline(),
       cudnn::conv2d_baseline(),
-      cudnn::conv2d_four_phases_baseline(),
       cudnn::conv_transpose2d_baseline(),
       cudnn::conv3d_temporal_baseline(),
       cudnn::groupnorm_baseline(),
       cudnn::sampler_step_baseline(),
 #else
       cudnn::missing("attention"), cudnn::missing("temporal_attention"), cudnn::missing("conv2d"),
-      cudnn::missing("conv2d", "cudnn_four_phases"), cudnn::missing("conv_transpose2d"),
-      cudnn::missing("conv3d_temporal"), cudnn::missing("groupnorm"), cudnn::missing("sampler_step"),
+      cudnn::missing("conv_transpose2d"), cudnn::missing("conv3d_temporal"), cudnn::missing("groupnorm"),
+      cudnn::missing("sampler_step"),
 #endif
   };
   // clang-format on

@@ -4,18 +4,18 @@
 // Where no engine takes the whole graph, a convolution that leaves its sums in fp32 and a graph of pointwise operations
 // behind it run as two launches; the row's description says so. In fp32, where fused engines are few, slow, or round to
 // TF32, both forms are tuned if anything stands behind the sums, and the faster runs. A nearest-x2
-// upsample before the convolution is a launch of this project's `resample`, since no engine of cuDNN reads through one;
-// a second baseline runs such a problem as four phases of summed weights (cudnn_convolution_stages.h). A transposed
-// convolution is the gradient of one; it wants the weights as [cin, kh, kw, cout], and gets a copy made once, when it
-// is tuned.
+// upsample before the convolution is a launch of this project's `resample`, since no engine of cuDNN reads through one
+// (nor takes the outputs as four phases: docs/measuring.md). A transposed convolution is the gradient of one; it wants
+// the weights as [cin, kh, kw, cout], and gets a copy made once, when it is tuned.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "baselines/baseline.h"
-#include "baselines/cudnn_convolution_stages.h"
+#include "baselines/cudnn_run.h"
 #include "baselines/search.h"
 #include "kernels/conv2d/conv2d.h"
 #include "kernels/conv3d_temporal/conv3d_temporal.h"
@@ -26,6 +26,89 @@
 
 namespace noisefloor::cudnn {
 namespace {
+
+constexpr double kBuildConvolutionSeconds = 12;  // engines compile in up to a second each
+constexpr std::size_t kWordsOfStage = 2;         // of a choice
+
+// What the three ops have in common. x is what the convolution reads, after any upsampling.
+struct Shape {
+  std::int64_t n, h, w, cin, out_h, out_w, cout, kernel_h, kernel_w;
+  ConvolutionPlace place;
+  bool transposed = false;
+  bool upsample = false;
+  convolution::Activation act = convolution::Activation::none;
+  double gain = 1;
+};
+
+// A graph: the convolution's sums in fp32, what stands behind them, or both.
+struct Stage {
+  TunedGraph graph;
+  bool convolves, finishes;
+
+  // In the order in which the graph declares them; `sums` stand between two stages.
+  std::vector<void*> bind(const convolution::Operands& o, void* sums) const {
+    std::vector<const void*> pointers{sums};
+    if (convolves) pointers = {o.x, o.w};
+    if (!finishes) pointers.push_back(sums);
+    for (const void* pointer : {o.bias, o.scale, o.shift, o.residual, static_cast<const void*>(o.y)})
+      if (finishes && pointer != nullptr) pointers.push_back(pointer);
+    std::vector<void*> writable;
+    for (const void* pointer : pointers) writable.push_back(const_cast<void*>(pointer));
+    return writable;
+  }
+};
+
+Layout images(std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) {
+  return {{n, c, h, w}, {c * h * w, 1, c * w, c}};
+}
+
+// The epilogue of convolution.h behind `node`; `has` says which operands there are by their pointers.
+void add_epilogue(Graph& graph, int node, const Shape& s, DType dtype, const convolution::Operands& has) {
+  const Layout per_channel = images(1, s.cout, 1, 1), output = images(s.n, s.cout, s.out_h, s.out_w);
+  const auto apply = [&](Pointwise operation, const void* there, const Layout& layout) {
+    if (there != nullptr) node = graph.pointwise(operation, node, graph.input(dtype, layout));
+  };
+  apply(Pointwise::add, has.bias, per_channel);
+  apply(Pointwise::multiply, has.scale, per_channel);
+  apply(Pointwise::add, has.shift, per_channel);
+  if (s.act == convolution::Activation::relu) node = graph.pointwise(Pointwise::relu, node);
+  if (s.act == convolution::Activation::silu) node = graph.pointwise(Pointwise::swish, node);
+  apply(Pointwise::add, has.residual, output);
+  if (s.gain != 1) node = graph.pointwise(Pointwise::multiply, node, graph.scalar(static_cast<float>(s.gain)));
+  graph.output(node, dtype, output);
+}
+
+int add_convolution(Graph& graph, const Shape& s, DType dtype) {
+  const int x = graph.input(dtype, images(s.n, s.cin, s.h, s.w));
+  if (s.transposed) {
+    const int w = graph.input(dtype, images(s.cin, s.cout, s.kernel_h, s.kernel_w));
+    return graph.transposed_convolution(x, w, s.place, {s.n, s.cout, s.out_h, s.out_w});
+  }
+  return graph.convolution(x, graph.input(dtype, images(s.cout, s.cin, s.kernel_h, s.kernel_w)), s.place);
+}
+
+// In one graph, or the convolution's sums in fp32 and then the rest. `has`: which operands the problem has. Throws
+// LibraryRefused.
+std::vector<Stage> stages_of(const Shape& s, DType dtype, const convolution::Operands& has, bool in_one,
+                             const Algorithms& earlier) {
+  std::vector<Stage> stages;
+  auto product = std::make_unique<Graph>();
+  const int sums = add_convolution(*product, s, dtype);
+  if (in_one) {
+    add_epilogue(*product, sums, s, dtype, has);
+    stages.push_back({{std::move(product), kBuildConvolutionSeconds, earlier, 0}, true, true});
+    return stages;
+  }
+  const Layout output = images(s.n, s.cout, s.out_h, s.out_w);
+  product->output(sums, DType::fp32, output);
+  auto rest = std::make_unique<Graph>();
+  add_epilogue(*rest, rest->pointwise(Pointwise::identity, rest->input(DType::fp32, output)), s, dtype, has);
+  // Built first: its engines are the more likely to be missing, and then the convolution's need not be compiled.
+  TunedGraph behind(std::move(rest), kBuildConvolutionSeconds, earlier, kWordsOfStage);
+  stages.push_back({{std::move(product), kBuildConvolutionSeconds, earlier, 0}, true, false});
+  stages.push_back({std::move(behind), false, true});
+  return stages;
+}
 
 // The fastest row of resample that this device runs without a workspace.
 const resample::Definition::Variant& upsampler(const resample::Problem& problem, DType dtype,
@@ -44,10 +127,7 @@ class ConvolutionRun final : public BaselineRun {
 
   ConvolutionRun(const Shape& shape, DType dtype, std::vector<Stage> stages, Bind bind, const DeviceInfo& device)
       : shape_(shape), dtype_(dtype), bind_(std::move(bind)), stages_(std::move(stages)) {
-    if (shape.four_phases)
-      sums_bytes_ =
-          aligned(static_cast<std::size_t>(shape.n * (shape.h + 1) * (shape.w + 1) * 4 * shape.cout) * sizeof(float));
-    else if (stages_.size() > 1)
+    if (stages_.size() > 1)
       sums_bytes_ = aligned(static_cast<std::size_t>(shape.n * shape.out_h * shape.out_w * shape.cout) * sizeof(float));
     if (!shape.upsample) return;
     up_ = {resample::Operation::nearest_up2, shape.n, shape.h / 2, shape.w / 2, shape.cin, 0};
@@ -62,13 +142,10 @@ class ConvolutionRun final : public BaselineRun {
   }
 
   std::size_t prepared_bytes() const override {
-    if (shape_.four_phases) return convolution::summed_weight_bytes(shape_.cin, shape_.cout, dtype_);
     return shape_.transposed ? static_cast<std::size_t>(shape_.cout * taps() * shape_.cin) * size_of(dtype_) : 0;
   }
-  // [cout, kh, kw, cin] -> [cin, kh, kw, cout], by way of the host; or the sums of four phases.
+  // [cout, kh, kw, cin] -> [cin, kh, kw, cout], by way of the host.
   Status prepare(std::span<void* const> pointers, void* prepared, const LaunchContext& context) override {
-    if (shape_.four_phases)
-      return convolution::sum_upsampled_weights(shape_.cin, shape_.cout, dtype_, bind_(pointers).w, prepared, context);
     std::vector<char> stored(prepared_bytes()), turned(prepared_bytes());
     NOISEFLOOR_CUDA(cudaStreamSynchronize(context.stream));
     NOISEFLOOR_CUDA(cudaMemcpy(stored.data(), bind_(pointers).w, stored.size(), cudaMemcpyDeviceToHost));
@@ -88,7 +165,7 @@ class ConvolutionRun final : public BaselineRun {
     for (std::size_t i = stages_.size(); i-- > 0;) {
       const auto judged = [&] { return launch(pointers, scratch, context, Caches::cold); };
       const Status status =
-          stages_[i].graph.tune(bound_pointers(stages_[i], pointers, scratch, 0), graph_workspace(scratch.workspace),
+          stages_[i].graph.tune(bound_pointers(stages_[i], pointers, scratch), graph_workspace(scratch.workspace),
                                 context.stream, ranker, i == 0 ? judged : TunedGraph::Launch());
       if (!status.ok()) return status;
       if (i > 0) stages_[i].graph.use_warm_always();
@@ -99,22 +176,18 @@ class ConvolutionRun final : public BaselineRun {
   Status launch(std::span<void* const> pointers, const Scratch& scratch, const LaunchContext& context,
                 Caches caches) override {
     if (const Status status = upsample(pointers, scratch.workspace, context); !status.ok()) return status;
-    for (Stage& stage : stages_)
-      for (int phase = 0; phase < stage.launches; ++phase) {
-        const Status status = stage.graph.execute(caches, bound_pointers(stage, pointers, scratch, phase),
-                                                  graph_workspace(scratch.workspace), context.stream);
-        if (!status.ok()) return status;
-      }
+    for (Stage& stage : stages_) {
+      const Status status = stage.graph.execute(caches, bound_pointers(stage, pointers, scratch),
+                                                graph_workspace(scratch.workspace), context.stream);
+      if (!status.ok()) return status;
+    }
     return success();
   }
 
   std::string description() const override {
     std::string text = shape_.upsample ? std::string("resample/") + upsampler_->name + ", then " : std::string();
-    for (const Stage& stage : stages_) {
-      text += &stage == &stages_.front() ? "cuDNN " : ", then ";
-      if (stage.launches > 1) text += "for each phase ";
-      text += stage.graph.description();
-    }
+    for (const Stage& stage : stages_)
+      text += (&stage == &stages_.front() ? "cuDNN " : ", then ") + stage.graph.description();
     return text;
   }
   Algorithms algorithms() const override {
@@ -129,12 +202,11 @@ class ConvolutionRun final : public BaselineRun {
     return workspace == nullptr ? nullptr : static_cast<char*>(workspace) + image_bytes_ + sums_bytes_;
   }
   std::int64_t taps() const { return shape_.kernel_h * shape_.kernel_w; }
-  std::vector<void*> bound_pointers(const Stage& stage, std::span<void* const> pointers, const Scratch& scratch,
-                                    int phase) const {
+  std::vector<void*> bound_pointers(const Stage& stage, std::span<void* const> pointers, const Scratch& scratch) const {
     convolution::Operands o = bind_(pointers);
     if (shape_.upsample) o.x = scratch.workspace;
-    if (shape_.transposed || shape_.four_phases) o.w = scratch.prepared;
-    return stage.bind(o, sums(scratch.workspace), phase);
+    if (shape_.transposed) o.w = scratch.prepared;
+    return stage.bind(o, sums(scratch.workspace));
   }
   Status upsample(std::span<void* const> pointers, void* workspace, const LaunchContext& context) const {
     if (!shape_.upsample) return success();
@@ -160,24 +232,22 @@ std::unique_ptr<BaselineRun> run_of(const Shape& shape, const Definition& defini
   static char any = 0;  // which operands a problem has is told by any address but null
   const convolution::Operands has =
       bind(std::vector<void*>(definition.tensors(problem, dtype).size(), static_cast<void*>(&any)));
-  const auto in = [&](auto* stages, const Algorithms& words) {
-    return std::make_unique<ConvolutionRun>(shape, dtype, stages(shape, dtype, has, words), bind, device);
+  const auto in_one = [&](const Algorithms& words) {
+    return std::make_unique<ConvolutionRun>(shape, dtype, stages_of(shape, dtype, has, true, words), bind, device);
   };
-  if (shape.four_phases) return in(four_phase_stages, earlier);
+  const auto in_two = [&](const Algorithms& words) {
+    return std::make_unique<ConvolutionRun>(shape, dtype, stages_of(shape, dtype, has, false, words), bind, device);
+  };
   const bool something_behind =
       has.bias || has.scale || has.residual || shape.gain != 1 || shape.act != convolution::Activation::none;
-  if (dtype == DType::fp32 && something_behind) {
-    const std::vector<Form> forms{
-        {"one_graph", [&](const Algorithms& words) { return in(fused_stage, words); }},
-        {"two_launches", [&](const Algorithms& words) { return in(separate_stages, words); }}};
-    return std::make_unique<FormsRun>(forms, earlier);
-  }
-  if (earlier.size() > kWordsOfStage) return in(separate_stages, earlier);
+  if (dtype == DType::fp32 && something_behind)
+    return std::make_unique<FormsRun>(std::vector<Form>{{"one_graph", in_one}, {"two_launches", in_two}}, earlier);
+  if (earlier.size() > kWordsOfStage) return in_two(earlier);
   try {
-    return in(fused_stage, earlier);
+    return in_one(earlier);
   } catch (const LibraryRefused& refused) {
     try {
-      if (earlier.empty()) return in(separate_stages, earlier);
+      if (earlier.empty()) return in_two(earlier);
     } catch (const LibraryRefused&) {
     }
     throw refused;  // says what the whole graph lacks
@@ -199,23 +269,13 @@ Support can_run_conv2d(const AnyProblem& any, DType) {
   return supported();
 }
 
-Support can_run_four_phases(const AnyProblem& any, DType dtype) {
-  const auto& p = any.as<conv2d::Problem>();
-  if (!p.upsample) return unsupported("there are four phases where the image is upsampled first");
-  if (p.cout % 8 != 0) return unsupported("a phase of the output must be aligned to 16 bytes for a cuDNN graph");
-  return can_run_conv2d(any, dtype);
-}
-
-template <bool kFourPhases>
 std::unique_ptr<BaselineRun> create_conv2d(const AnyProblem& any, DType dtype, const DeviceInfo& device,
                                            const Algorithms& earlier) {
   const auto& p = any.as<conv2d::Problem>();
   const std::int64_t times = p.upsample ? 2 : 1;
   Shape s{p.n,       p.h * times, p.w * times, p.cin,    p.out_h(),
           p.out_w(), p.cout,      p.kernel,    p.kernel, {{p.pad, p.pad}, {p.stride, p.stride}}};
-  if (kFourPhases) s = {p.n, p.h, p.w, p.cin, p.h, p.w, p.cout, 2, 2, {{1, 1}, {1, 1}}};
-  s.four_phases = kFourPhases;
-  s.upsample = p.upsample && !kFourPhases;
+  s.upsample = p.upsample;
   s.act = p.act;
   s.gain = p.gain;
   return run_of(s, conv2d::definition, p, dtype, device, earlier);
@@ -250,10 +310,7 @@ std::unique_ptr<BaselineRun> create_conv_transpose2d(const AnyProblem& any, DTyp
 }  // namespace
 
 Baseline conv2d_baseline() {
-  return {"conv2d", "cudnn", can_run_conv2d, create_conv2d<false>, version};
-}
-Baseline conv2d_four_phases_baseline() {
-  return {"conv2d", "cudnn_four_phases", can_run_four_phases, create_conv2d<true>, version};
+  return {"conv2d", "cudnn", can_run_conv2d, create_conv2d, version};
 }
 Baseline conv_transpose2d_baseline() {
   return {"conv_transpose2d", "cudnn", can_run_any, create_conv_transpose2d, version};

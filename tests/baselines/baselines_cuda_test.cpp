@@ -53,25 +53,6 @@ TEST(Baselines, CudnnSaysWhatItCannotExpress) {
   EXPECT_NE(refusal("groupnorm", "n=2,hw=64,channels=64,groups=32").find("groups"), std::string::npos);
 }
 
-TEST(Baselines, AnUpsampledConvolutionHasTwoOfCudnn) {
-  std::vector<std::string> names;
-  const Op& conv2d = *find_op("conv2d");
-  const auto reason = [&](const Baseline& row, const char* problem) {
-    const Support support = row.can_run(conv2d.parse(problem), DType::bf16);
-    return std::string(support ? "" : support.reason);
-  };
-  for (const Baseline& row : baselines()) {
-    if (conv2d.name != row.op) continue;
-    names.emplace_back(row.name);
-    EXPECT_EQ(reason(row, "n=1,h=8,w=8,cin=8,cout=16,upsample=1,residual=1"), "");
-    EXPECT_NE(reason(row, "n=1,h=8,w=8,cin=8,cout=16,upsample=1,stats=1"), "");
-    if (names.back() == "cudnn") continue;
-    EXPECT_NE(reason(row, "n=1,h=8,w=8,cin=8,cout=16").find("upsampled"), std::string::npos);
-    EXPECT_NE(reason(row, "n=1,h=8,w=8,cin=8,cout=4,upsample=1").find("aligned"), std::string::npos);
-  }
-  EXPECT_EQ(names, (std::vector<std::string>{"cudnn", "cudnn_four_phases"}));
-}
-
 // Whatever is missing on this machine (the library, or a device for it), the program hears of it by an exception.
 TEST(Baselines, CreateFailsWithWords) {
   const auto problem = find_op("groupnorm")->parse("n=2,hw=64,channels=64,groups=32");
