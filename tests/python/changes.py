@@ -4,14 +4,17 @@ import copy
 
 import pytest
 import torch
-from stand_ins import AttnProcessor2_0, Processor, adapt, cast, offload, wrap
+from stand_ins import adapt, cast, offload, wrap
 from torch import nn
 
 
 def each(kind, change):
-    """A change of every module of a kind; those of them that return what takes them back are taken back in the opposite order."""
+    """A change of every module of a kind, or of kinds; those of them that return what takes them back are taken back in the opposite order."""
+    kinds = kind if isinstance(kind, tuple) else (kind,)
+
     def of(net):
-        backs = [back for one in list(net.modules()) if (type(one).__name__ == kind if isinstance(kind, str) else isinstance(one, kind)) if callable(back := change(one))]
+        ours = [one for one in net.modules() for kind in kinds if (type(one).__name__ == kind if isinstance(kind, str) else isinstance(one, kind))]
+        backs = [back for one in ours if callable(back := change(one))]
         return lambda: [back() for back in reversed(backs)] and None
     return of
 
@@ -49,6 +52,31 @@ def twice(module, given, made):
     return 2 * made
 
 
+class Doubles(nn.Linear):
+    """In a layer's place: other numbers, whatever it is called with."""
+
+    def __init__(self, width):
+        super().__init__(width, width)
+
+    def forward(self, x, *args, **kwargs):
+        return 2 * super().forward(x)
+
+
+def part(name, make):
+    """Another module in the place of one inside, made of the module around it."""
+    def change(one):
+        parent, _, last = name.rpartition(".")
+        modules = one.get_submodule(parent)._modules
+        before, modules[last] = modules[last], make(one).eval().requires_grad_(False)
+        return lambda: modules.__setitem__(last, before)
+    return change
+
+
+def doubled(one):
+    inner = one.forward
+    return lambda *args, **kwargs: 2 * inner(*args, **kwargs)
+
+
 def biased(layer):
     if layer.bias is None:
         layer.bias = nn.Parameter(torch.ones(layer.out_features), requires_grad=False)
@@ -71,13 +99,11 @@ def scaled_input(module, given):
 
 
 def other_processor(attn):
+    from diffusers.models.attention_processor import AttnProcessor
+
     before = attn.processor
     attn.set_processor(type(before)())  # as who loads an IP-Adapter builds them anew
-    if type(before) is AttnProcessor2_0:
-        attn.set_processor(Processor(attn.inner_dim).to(attn.to_q.weight.dtype))
-    else:
-        from diffusers.models.attention_processor import AttnProcessor
-        attn.set_processor(AttnProcessor())
+    attn.set_processor(AttnProcessor())
     return lambda: attn.set_processor(before)
 
 
@@ -187,7 +213,14 @@ CHANGES = {
     "hooks": each((nn.Conv2d, nn.Linear, nn.GroupNorm, nn.SiLU), lambda one: one.register_forward_hook(twice).remove),
     "pre-hooks": each((nn.Conv2d, nn.Linear, nn.GroupNorm, nn.SiLU), lambda one: one.register_forward_pre_hook(scaled_input).remove),
     "hooks of every module": every_hook, "autocast": autocast,
-    "hooks of blocks": each("Attention", lambda one: one.register_forward_hook(twice).remove),
+    "hooks of blocks": each(("Attention", "FeedForward"), lambda one: one.register_forward_hook(twice).remove),
+    "forwards of blocks": each("Attention", setting("forward", doubled)), "forwards of dropouts": each(nn.Dropout, setting("forward", doubled)),
+    "dropouts that drop all": each(nn.Dropout, lambda one: vars(one).update(p=1.0, training=True)),
+    "no dropouts": each("FeedForward", part("net.1", lambda one: nn.Identity())), "no first norm": each("BasicTransformerBlock", part("norm1", lambda one: nn.Identity())),
+    "another projection": each("Attention", part("to_out.0", lambda one: nn.Sequential(Doubles(one.inner_dim)))),
+    "another last layer": each("FeedForward", part("net.2", lambda one: nn.Linear(one.net[2].in_features, one.net[2].out_features))),
+    "another attention": each("BasicTransformerBlock", part("attn1", lambda one: Doubles(one.attn1.inner_dim))),
+    "another feed-forward": each("BasicTransformerBlock", part("ff", lambda one: Doubles(one.attn1.inner_dim))),
     "another class": each("Attention", other_class), "another class of layers": each(nn.GroupNorm, other_class), "another class of blocks": each("ResnetBlock2D", other_class),
     "another activation": each("ResnetBlock2D", lambda one: setattr(one, "nonlinearity", nn.ReLU())),
     "weight_norm": normed, "another patcher": another_patcher,
@@ -199,6 +232,7 @@ CHANGES = {
     "IP-Adapter": ip_adapter,
 }  # fmt: skip
 # Those after which the ops go on; after the others PyTorch computes, where that makes a difference.
-GO_ON = {"a scale", "biases", "a state", "an assigned state", "training", "group offload of blocks"}
+GO_ON = {"a scale", "biases", "a state", "an assigned state", "training", "group offload of blocks", "forwards of dropouts", "dropouts that drop all", "no dropouts",
+         "no first norm", "another projection", "another last layer"}
 # Those after which PyTorch does not take the input of some layer, patched or not.
 REFUSED = {"a norm in double"}

@@ -187,10 +187,12 @@ def test_our_own_operators_are_their_problems():
 
 @needs_torch
 def test_a_patched_network_has_its_flops():
+    attention = pytest.importorskip("diffusers.models.attention", reason="diffusers is not installed")
     import noisefloor.torch
-    from stand_ins import BasicTransformerBlock, ResnetBlock2D
+    from diffusers.models.resnet import ResnetBlock2D
 
-    for net, inputs in ((ResnetBlock2D(16), (torch.randn(2, 16, 8, 8),)), (BasicTransformerBlock(16), (torch.randn(2, 64, 16),))):
+    for net, inputs in ((ResnetBlock2D(in_channels=16, temb_channels=None, groups=2), (torch.randn(2, 16, 8, 8), None)),
+                        (attention.BasicTransformerBlock(16, 2, 8, double_self_attention=True), (torch.randn(2, 64, 16),))):
         with torch.no_grad(), noisefloor.capture() as plain:
             net(*inputs)
         with torch.no_grad(), noisefloor.torch.patch(net) as report, noisefloor.capture() as patched:

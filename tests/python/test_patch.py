@@ -1,20 +1,15 @@
 """noisefloor.torch.patch: small networks of diffusers on the CPU, with the host variants, against themselves as they were."""
 
-import collections
 import copy
 import pickle
 
-import built  # noqa: F401 - first
-import pytest
+from patching import Copies, no_gradients, off, torch  # noqa: F401 - first; a fixture of every test
 
-torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-diffusers = pytest.importorskip("diffusers", reason="diffusers is not installed")
-import diffusers.models.attention  # noqa: E402
-import diffusers.models.resnet  # noqa: E402
-import noisefloor  # noqa: E402
-import noisefloor.torch  # noqa: E402
-from noisefloor import _packed  # noqa: E402
-from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+import diffusers.models.attention
+import diffusers.models.resnet
+import noisefloor.torch
+import pytest
+from noisefloor import _packed
 
 COMMON = {"block_out_channels": (16, 32), "layers_per_block": 1, "norm_num_groups": 8}
 
@@ -71,16 +66,6 @@ def made(name, dtype=torch.float32):
 def traces(net):
     """What of ours is in it, or in an object that a module keeps."""
     return [name for name, one in net.named_modules() for kept in (one, *vars(one).values()) if "noisefloor" in type(kept).__module__]
-
-
-def off(got, wanted):
-    return ((got.double() - wanted.double()).norm() / wanted.double().norm()).item()
-
-
-@pytest.fixture(autouse=True)
-def no_gradients():
-    with torch.no_grad():
-        yield
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -153,16 +138,6 @@ def test_a_module_that_was_taken_apart_keeps_no_other_from_undo():
     del net[1].weight
     report.undo()
     assert not traces(net) and net[0].weight.is_contiguous()
-
-
-class Copies(TorchDispatchMode):
-    def __init__(self):
-        super().__init__()
-        self.calls = collections.Counter()
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        self.calls[str(function).split(".")[1] if str(function).startswith("aten") else str(function)] += 1
-        return function(*args, **kwargs or {})
 
 
 @pytest.mark.parametrize("name", ["sd", "linear"])

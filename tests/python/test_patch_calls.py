@@ -1,17 +1,15 @@
 """noisefloor.torch.patch: what PyTorch takes, a patched network takes, and says where PyTorch computed it."""
 
-import built  # noqa: F401 - first
-import pytest
+from patching import diffusers, no_gradients, torch  # noqa: F401 - first; a fixture of every test
 
-torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-diffusers = pytest.importorskip("diffusers", reason="diffusers is not installed")
-import noisefloor.torch  # noqa: E402
-from diffusers.models.attention import FeedForward  # noqa: E402
-from diffusers.models.attention_processor import Attention  # noqa: E402
-from diffusers.models.resnet import ResnetBlock2D  # noqa: E402
-from diffusers.models.upsampling import Upsample2D  # noqa: E402
-from noisefloor import _operators  # noqa: E402
-from torch import nn  # noqa: E402
+import noisefloor.torch
+import pytest
+from diffusers.models.attention import FeedForward
+from diffusers.models.attention_processor import Attention
+from diffusers.models.resnet import ResnetBlock2D
+from diffusers.models.upsampling import Upsample2D
+from noisefloor import _operators
+from torch import nn
 
 TYPE, EMPTY = "an element type that is not the weights', or that no op takes", "an empty input"
 IMAGES = "more than 32767 images"
@@ -56,13 +54,6 @@ def with_weights_behind(layer):
     for one in layer.parameters():
         one.data = behind(*one.shape).copy_(one)
     return layer
-
-
-@pytest.fixture(autouse=True)
-def no_gradients():
-    torch._dynamo.reset()
-    with torch.no_grad():
-        yield
 
 
 def near(got, wanted):

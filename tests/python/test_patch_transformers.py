@@ -1,22 +1,13 @@
 """noisefloor.torch.patch: transformer blocks of diffusers, whose residuals are added where a layer is projected."""
 
-import built  # noqa: F401 - first
-import pytest
+from patching import Copies, no_gradients, off, torch  # noqa: F401 - first; a fixture of every test
 
-torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-attention = pytest.importorskip("diffusers.models.attention", reason="diffusers is not installed")
-import noisefloor.torch  # noqa: E402
-from diffusers.models.attention_processor import AttnProcessor  # noqa: E402
-from test_patch import Copies, off  # noqa: E402
+import noisefloor.torch
+import pytest
+from changes import CHANGES
+from diffusers.models import attention
 
 WIDTH, TOKENS = 32, 6
-
-
-@pytest.fixture(autouse=True)
-def no_gradients():
-    torch.manual_seed(3)
-    with torch.no_grad():
-        yield
 
 
 def block(**more):
@@ -72,36 +63,14 @@ def test_along_frames():
         assert report.left == {"": "its frames have another width"}
 
 
-def asked_otherwise(net, how):
-    """(what a call takes beside x, why the block falls back)."""
-    keys = {"encoder_hidden_states": text()}
-    if how == "mask":
-        return {**keys, "attention_mask": torch.zeros(2, 1, TOKENS)}, "an attention mask"
-    if how == "mask of text":
-        return {**keys, "encoder_attention_mask": torch.zeros(2, 1, 5)}, "an attention mask"
-    if how == "kwargs":
-        return {**keys, "cross_attention_kwargs": {"ip_adapter_masks": None}}, "cross_attention_kwargs"
-    if how == "chunks":
-        net.set_chunk_feed_forward(2, 1)
-        return keys, "feeding forward in chunks"
-    if how == "processor":
-        net.attn2.processor = AttnProcessor()
-        return keys, "its attn2 has another processor since patch: AttnProcessor"
-    if how == "hook":
-        net.ff.register_forward_hook(lambda module, given, made: 2 * made)
-        return keys, "its ff has hooks, which would not be called"
-    if how == "forward":
-        inner = net.attn2.forward
-        net.attn2.forward = lambda *args, **kwargs: 2 * inner(*args, **kwargs)
-        return keys, "its attn2 has its forward replaced, as accelerate's hooks do"
-    raise ValueError(how)
-
-
-@pytest.mark.parametrize("how", ["mask", "mask of text", "kwargs", "chunks", "processor", "hook", "forward"])
-def test_what_is_asked_otherwise_falls_back(how):
-    net, x = block(), images()
+@pytest.mark.parametrize("more, why", [
+    ({"attention_mask": torch.zeros(2, 1, TOKENS)}, "an attention mask"), ({"encoder_attention_mask": torch.zeros(2, 1, 5)}, "an attention mask"),
+    ({"cross_attention_kwargs": {"ip_adapter_masks": None}}, "cross_attention_kwargs"), ("chunks", "feeding forward in chunks")])
+def test_what_is_asked_otherwise_falls_back(more, why):
+    net, x, given = block(), images(), {"encoder_hidden_states": text()} | ({} if more == "chunks" else more)
     with noisefloor.torch.patch(net) as report:
-        given, why = asked_otherwise(net, how)
+        if more == "chunks":
+            net.set_chunk_feed_forward(2, 1)
         found = net(x, **given)
         assert report.fell_back[""] == {why: 1}
     assert off(found, net(x, **given)) < 1e-5
@@ -115,74 +84,6 @@ def test_an_attention_that_falls_back_keeps_the_residual():
         assert report.fell_back == {name: {"an empty input": 1} for name in ("attn2", "attn2.to_k", "attn2.to_v")}
 
 
-def changed(net, change):
-    """A change to a layer that a block would compute in a product, or that a block's formula would miss."""
-    out, dropout = net.attn1.to_out
-    if change == "adapter":
-        net.attn1.to_out[0] = torch.nn.Sequential(out, torch.nn.Linear(WIDTH, WIDTH))
-    elif change == "layer":
-        net.ff.net[2] = torch.nn.Linear(4 * WIDTH, WIDTH)
-    elif change == "hook":
-        out.register_forward_hook(lambda module, given, made: 2 * made)
-    elif change == "dropout's forward":
-        dropout.forward = lambda made: 2 * made
-    elif change == "scaled":
-        net.attn1.rescale_output_factor = 0.5
-    elif change == "dropout":
-        net.train()
-        net.ff.net[1].p = dropout.p = 1e-9  # which drops nothing here
-    elif change == "identity":
-        net.ff.net[1] = torch.nn.Identity()
-    elif change == "norm":
-        net.norm1 = torch.nn.Identity()
-    elif change == "attention":
-        class Twice(type(net.attn1)):
-            def forward(self, *args, **kwargs):
-                return 2 * super().forward(*args, **kwargs)
-        net.attn1.__class__ = Twice
-    elif change == "attention's forward":
-        inner = net.attn1.forward
-        net.attn1.forward = lambda *args, **kwargs: 2 * inner(*args, **kwargs)
-    elif change == "another attention":
-        net.attn1 = Doubles(WIDTH)
-    else:
-        net.ff = Doubles(WIDTH)
-
-
-class Doubles(torch.nn.Linear):
-    def __init__(self, width):
-        super().__init__(width, width)
-
-    def forward(self, x, *args, **kwargs):
-        return 2 * super().forward(x)
-
-
-LEFT = {"attention": "its attn1 is no Attention of diffusers'", "another attention": "its attn1 is no Attention of diffusers'",
-        "another ff": "its ff is no FeedForward of diffusers'",
-        "attention's forward": "its attn1 has its forward replaced, as accelerate's hooks do"}
-CHANGES = ["adapter", "hook", "dropout's forward", "scaled", "dropout", "identity", "norm", "attention", "attention's forward", "another attention", "another ff"]
-
-
-@pytest.mark.parametrize("change", CHANGES)
-def test_a_layer_that_is_not_plain_is_called(change):
-    net, x, keys = block(), images(), text()
-    changed(net, change)
-    wanted = net(x, encoder_hidden_states=keys)
-    with noisefloor.torch.patch(net) as report:
-        assert off(net(x, encoder_hidden_states=keys), wanted) < 1e-5
-        assert report.left.get("") == LEFT.get(change) and report.fell_back == {}
-
-
-@pytest.mark.parametrize("change", ["adapter", "layer", "hook", "dropout's forward", "scaled"])
-def test_a_layer_that_is_changed_since_is_called(change):
-    net, x, keys = block(), images(), text()
-    with noisefloor.torch.patch(net) as report:
-        changed(net, change)
-        found = net(x, encoder_hidden_states=keys)
-        assert "" in report.replaced and report.fell_back == {}
-    assert off(found, net(x, encoder_hidden_states=keys)) < 1e-5
-
-
 def test_autocast_over_layers_of_two_types():
     net, x, keys = block(), images(), text()
     net.attn1.to(torch.bfloat16)
@@ -192,9 +93,16 @@ def test_autocast_over_layers_of_two_types():
             assert off(net(x, encoder_hidden_states=keys), wanted) < 1e-2
 
 
-@pytest.mark.parametrize("more, why", [({"norm_type": "ada_norm", "num_embeds_ada_norm": 4}, "its norm_type is ada_norm"),
-                                       ({"positional_embeddings": "sinusoidal", "num_positional_embeddings": 9}, "it adds places"),
-                                       ({"final_dropout": True}, "its ff does not end with a Linear that is replaced")])
-def test_other_blocks_are_left(more, why):
-    with noisefloor.torch.patch(block(**more)) as report:
+@pytest.mark.parametrize("more, change, why", [
+    ({"norm_type": "ada_norm", "num_embeds_ada_norm": 4}, None, "its norm_type is ada_norm"),
+    ({"positional_embeddings": "sinusoidal", "num_positional_embeddings": 9}, None, "it adds places"),
+    ({"final_dropout": True}, None, "its ff does not end with a Linear that is replaced"),
+    ({}, "another attention", "its attn1 is no Attention of diffusers'"), ({}, "another class", "its attn1 is no Attention of diffusers'"),
+    ({}, "another feed-forward", "its ff is no FeedForward of diffusers'"),
+    ({}, "forwards of blocks", "its attn1 has its forward replaced, as accelerate's hooks do")])
+def test_other_blocks_are_left(more, change, why):
+    net = block(**more)
+    if change:
+        CHANGES[change](net)
+    with noisefloor.torch.patch(net) as report:
         assert report.left[""] == why

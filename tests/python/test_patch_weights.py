@@ -5,15 +5,15 @@ import pickle
 import subprocess
 import sys
 
-import built  # noqa: F401 - first
-import pytest
+from patching import no_gradients, torch  # noqa: F401 - first; a fixture of every test
 
-torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-pytest.importorskip("diffusers", reason="diffusers is not installed")
-import noisefloor.torch  # noqa: E402
-from diffusers.models.upsampling import Upsample2D  # noqa: E402
-from noisefloor import _packed, _operators  # noqa: E402
-from torch import nn  # noqa: E402
+import built
+import noisefloor.torch
+import pytest
+from diffusers.models.attention_processor import Attention
+from diffusers.models.upsampling import Upsample2D
+from noisefloor import _packed, _operators
+from torch import nn
 
 
 class Adapted(nn.Module):
@@ -60,12 +60,6 @@ WAYS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def no_gradients():
-    with torch.no_grad():
-        yield
-
-
 @pytest.fixture(params=[False, True], ids=["in scratch", "in kept memory"])
 def kept(request, monkeypatch):
     """As on a GPU: what the variant lays out has memory of its own, and the next call finds what the last one left."""
@@ -85,7 +79,6 @@ def two_layers():
 @pytest.mark.parametrize("way", WAYS)
 def test_what_is_written_counts_from_the_next_call_on(way, backend, kept):
     net, x = two_layers().requires_grad_(False), torch.randn(2, 4, 6, 5)
-    torch._dynamo.reset()
     with noisefloor.torch.patch(net) as report:
         assert bool(net[0].base_layer.forward.packed) == bool(net[1].conv.forward.packed) == kept
         call = net if backend is None else torch.compile(net, fullgraph=True, backend=backend)
@@ -98,14 +91,20 @@ def test_what_is_written_counts_from_the_next_call_on(way, backend, kept):
     assert torch.allclose(net(x), after, atol=1e-4)
 
 
-@pytest.mark.parametrize("make", [lambda: nn.Linear(8, 8), lambda: nn.GroupNorm(2, 8), lambda: nn.LayerNorm(8)])
-def test_other_layers_read_their_own_weights(make):
+@pytest.mark.parametrize("backend", [None, "aot_eager"])
+@pytest.mark.parametrize("make", [lambda: nn.Linear(8, 8), lambda: nn.GroupNorm(2, 8), lambda: nn.LayerNorm(8), lambda: Attention(8, heads=2, dim_head=4)])
+def test_other_layers_read_their_own_weights(make, backend):
+    """Attention's lie side by side."""
     net, x = make().requires_grad_(False), torch.randn(2, 8, 8)
-    for way in ("in place", "data in place", "elements of data", "new data", "a new parameter", "a state", "NumPy", "the bias"):
+    layers = (net.to_v, net.to_k) if isinstance(net, Attention) else (net,)
+    for way in ("in place", "data in place", "elements of data", "new data", "a new parameter", "a state", "NumPy", *["the bias"] * (layers[0].bias is not None)):
+        torch._dynamo.reset()
         with noisefloor.torch.patch(net):
-            before = net(x)
-            WAYS[way](None, net)
-            after = net(x)
+            call = net if backend is None else torch.compile(net, fullgraph=True, backend=backend)
+            before = call(x)
+            for layer in layers:
+                WAYS[way](None, layer)
+            after = call(x)
         assert (after - before).abs().max() > 1e-3 and torch.allclose(net(x), after, atol=1e-4), way
 
 
