@@ -6,7 +6,7 @@ import functools
 import ml_dtypes
 import numpy as np
 from noisefloor import _core
-from noisefloor._signatures import CATALOGUE, signature
+from noisefloor._signatures import CATALOGUE, bound, signature
 
 DTYPES = {"fp32": np.float32, "fp16": np.float16, "bf16": ml_dtypes.bfloat16}
 OPS = sorted(CATALOGUE)
@@ -86,6 +86,13 @@ def call_of(op, seed, dtype, which=0):
     if "noise" in made.shared and "noise" not in inputs:
         fields["noise"] = values["noise"]
     return values, inputs, fields
+
+
+def outputs_of(op, inputs, fields, dtype):
+    """[(name, shape, dtype)] of the outputs, and how far they may be off."""
+    made = signature(op)
+    shapes = tuple((inputs[one.name].shape, dtype if one.dtype == "T" else one.dtype) if one.name in inputs else fields.get(one.name) for one in made.inputs)
+    return bound(op).describe(shapes, tuple(fields[name] for name in made.keywords), dtype)[1:3]
 
 
 def error_text(got, wanted, tolerance):

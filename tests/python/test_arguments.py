@@ -191,14 +191,6 @@ def test_anything_with_dlpack():
         ops.gemm(Wrapped(a), a)
 
 
-def test_a_capsule_serves_once():
-    a = np.ones((3, 4), np.float32)
-    capsule = a.__dlpack__()
-    assert (ops.gemm(capsule, a, out=zeros(3, 3)) == 4).all()
-    with pytest.raises(TypeError, match="gemm: 'a' must be a tensor"):
-        ops.gemm(capsule, a, out=zeros(3, 3))
-
-
 @pytest.mark.parametrize("version", [None, (1, 0)])
 def test_a_capsule_serves_once(version):
     class Keeps:
@@ -224,10 +216,12 @@ def test_a_capsule_serves_once(version):
             ops.gemm(a, a, out=into)
 
 
-def test_no_launch_is_no_call():
-    op = noisefloor._core.Op("gemm", ["a", "b"], [])
+def test_a_call_may_launch_more_than_once():
+    """What tools/experiments/measure_python.py stands on."""
+    op, a, b, out = noisefloor._core.Op("gemm", ["a", "b"], []), np.ones((4, 8), np.float32), np.ones((3, 8), np.float32), zeros(4, 3)
+    assert op.call((a, b), (), out, None, None, None, launches=3) is out and (out == 8).all()
     with pytest.raises(ValueError, match="'launches'.* must be at least 1"):
-        op.call((None, None), (), None, None, None, None, launches=0)
+        op.call((a, b), (), out, None, None, None, launches=0)
 
 
 @pytest.mark.parametrize("argument", ["variant", "dtype"])

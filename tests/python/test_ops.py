@@ -7,19 +7,9 @@ import pytest
 import random_calls
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from noisefloor import _core
-from noisefloor._signatures import signature
 
 # Derandomized: what CI draws is always the same. No deadline, as the machine may be busy.
 SETTINGS = settings(max_examples=6, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-
-
-def tolerance_of(op, inputs, fields, dtype):
-    made = signature(op)
-    shapes = [(inputs[t.name].shape, dtype if t.dtype == "T" else t.dtype) if t.name in inputs else fields.get(t.name) for t in made.inputs]
-    text, outputs, tolerance, *_ = _core.Op(op, [t.name for t in made.inputs], made.keywords).describe(
-        tuple(shapes), tuple(fields[name] for name in made.keywords), dtype)
-    return outputs, tolerance
 
 
 @pytest.mark.parametrize("dtype", random_calls.DTYPES)
@@ -34,7 +24,7 @@ def test_an_op_is_right(op, dtype, seed):
 def hold_to_the_reference(op, dtype, values, inputs, fields):
     before = {name: tensor.copy() for name, tensor in inputs.items()}
     results = random_calls.as_tuple(getattr(noisefloor.ops, op)(**inputs, **fields, dtype=dtype))
-    outputs, tolerance = tolerance_of(op, inputs, fields, dtype)
+    outputs, tolerance = random_calls.outputs_of(op, inputs, fields, dtype)
     assert [(name, str(result.dtype)) for (name, _, _), result in zip(outputs, results)] == [
         (name, np.dtype(random_calls.DTYPES[its]).name) for name, _, its in outputs]
     for (name, _, _), result, right in zip(outputs, results, random_calls.reference(op, values, dtype, inputs), strict=True):
