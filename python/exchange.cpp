@@ -11,19 +11,10 @@ namespace nb = nanobind;
 namespace noisefloor::python {
 
 // DLPack's exchange in C (dlpack.h, version 1.3), which needs no call of __dlpack__: as far as it is used here.
-struct ManagedTensor {
-  std::uint32_t major, minor;
-  void* context;
-  void (*deleter)(ManagedTensor*);
-  std::uint64_t flags;  // 1: read-only
-  nb::dlpack::dltensor tensor;
-};
 struct ExchangeApi {
   std::uint32_t major, minor;
   const ExchangeApi* older;
-  void* allocate;
-  int (*managed_tensor)(void* object, ManagedTensor** out);
-  int (*object)(ManagedTensor* tensor, void** out);
+  void *allocate, *managed_tensor, *object;
   int (*borrowed_tensor)(void* object, nb::dlpack::dltensor* out);  // may be null; of what the object keeps
   int (*current_stream)(std::int32_t device_type, std::int32_t device, void** out);
 };
@@ -51,7 +42,7 @@ TypeFacts ask_type(nb::handle type) {
   const nb::object capsule = asked_often<kExchangeApi>(type);
   if (PyCapsule_IsValid(capsule.ptr(), "dlpack_exchange_api") != 0)
     facts.api = static_cast<const ExchangeApi*>(PyCapsule_GetPointer(capsule.ptr(), "dlpack_exchange_api"));
-  if (facts.api != nullptr && (facts.api->major != 1 || facts.api->managed_tensor == nullptr)) facts.api = nullptr;
+  if (facts.api != nullptr && facts.api->major != 1) facts.api = nullptr;
   if (const nb::object torch = imported<kTorch>()) {
     const nb::object tensor = asked_often<kTensor>(torch);
     facts.torch = nb::isinstance<nb::type_object>(tensor) && PyObject_IsSubclass(type.ptr(), tensor.ptr()) == 1;
@@ -118,30 +109,14 @@ void take(const nb::dlpack::dltensor& given, nb::handle object, bool bf16, Tenso
 }
 
 bool exchange(nb::handle object, const TypeFacts& facts, Tensor& tensor, std::string& problem, bool written) {
-  if (facts.api == nullptr) return false;
-  if (facts.api->borrowed_tensor != nullptr && (!written || facts.torch)) {
-    nb::dlpack::dltensor borrowed{};
-    if (facts.api->borrowed_tensor(object.ptr(), &borrowed) == 0) {
-      take(borrowed, object, false, tensor, problem);
-      return true;
-    }
-    PyErr_Clear();
-    return false;
+  if (facts.api == nullptr || facts.api->borrowed_tensor == nullptr || (written && !facts.torch)) return false;
+  nb::dlpack::dltensor borrowed{};
+  if (facts.api->borrowed_tensor(object.ptr(), &borrowed) == 0) {
+    take(borrowed, object, false, tensor, problem);
+    return true;
   }
-  ManagedTensor* managed = nullptr;
-  if (facts.api->managed_tensor(object.ptr(), &managed) != 0) {
-    PyErr_Clear();
-    return false;
-  }
-  tensor.keeper = std::shared_ptr<void>(managed, [](void* data) {
-    auto* const owned = static_cast<ManagedTensor*>(data);
-    if (owned->deleter != nullptr) owned->deleter(owned);
-  });
-  if (written && (managed->flags & 1) != 0)
-    problem = "is read-only, and would be written";
-  else
-    take(managed->tensor, object, false, tensor, problem);
-  return true;
+  PyErr_Clear();
+  return false;
 }
 
 bool is_torch(nb::handle tensor) {

@@ -26,8 +26,8 @@ TypeFacts facts_of(nanobind::handle object);
 void take(const nanobind::dlpack::dltensor& given, nanobind::handle object, bool bf16, Tensor& tensor,
           std::string& problem);
 
-// Whether the object's framework has the exchange in C, and gave the tensor. What is written is asked as a managed one,
-// which says whether it may be; PyTorch has none that may not.
+// Whether the object's framework has the exchange in C, and lent the tensor. What is written is lent by PyTorch alone,
+// which has none that may not be: a loan does not say.
 bool exchange(nanobind::handle object, const TypeFacts& facts, Tensor& tensor, std::string& problem, bool written);
 
 // What str() says of an attribute; "" where there is none.

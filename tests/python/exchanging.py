@@ -15,19 +15,12 @@ class DLTensor(ctypes.Structure):
                 ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64)]
 
 
-class Managed(ctypes.Structure):
-    _fields_ = [("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p),
-                ("flags", ctypes.c_uint64), ("tensor", DLTensor)]
-
-
-GiveManaged = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(ctypes.c_void_p))
 GiveBorrowed = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(DLTensor))
-Delete = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
 
 
 class Api(ctypes.Structure):
     _fields_ = [("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("older", ctypes.c_void_p), ("allocate", ctypes.c_void_p),
-                ("managed", GiveManaged), ("object", ctypes.c_void_p), ("borrowed", GiveBorrowed), ("current_stream", ctypes.c_void_p)]
+                ("managed", ctypes.c_void_p), ("object", ctypes.c_void_p), ("borrowed", GiveBorrowed), ("current_stream", ctypes.c_void_p)]
 
 
 class Wrapped:
@@ -43,7 +36,7 @@ class Wrapped:
         return self.array.__dlpack_device__()
 
 
-def make_type(major=1, borrows=True, fails=False, read_only=False):
+def make_type(major=1, borrows=True, fails=False):
     """A new type around a NumPy array. `asked` of its objects lists how each was read."""
 
     class Exchanging(Wrapped):
@@ -61,29 +54,14 @@ def make_type(major=1, borrows=True, fails=False, read_only=False):
             self.asked.append("__dlpack__")
             return super().__dlpack__(**arguments)
 
-    def refuse(one, how):
-        one.asked.append(how)
-        return fails
-
     def borrow(one, out):
-        if refuse(one, "borrowed"):
+        one.asked.append("borrowed")
+        if fails:
             return -1
         one.fill(out.contents)
         return 0
 
-    def manage(one, out):
-        if refuse(one, "managed"):
-            return -1
-        managed = Managed(1, 3, None, ctypes.cast(delete, ctypes.c_void_p), int(read_only))
-        one.fill(managed.tensor)
-        alive[ctypes.addressof(managed)] = managed, one
-        out[0] = ctypes.addressof(managed)
-        return 0
-
-    alive = {}
-    delete = Delete(lambda address: alive.pop(address))
-    api = Api(major, 3, None, None, GiveManaged(manage), None, GiveBorrowed(borrow) if borrows else GiveBorrowed(), None)
-    Exchanging.alive, Exchanging.api = alive, (api, delete)  # kept as long as the type
+    Exchanging.api = api = Api(major, 3, None, None, None, None, GiveBorrowed(borrow) if borrows else GiveBorrowed(), None)  # kept as long as the type
     Exchanging.__dlpack_c_exchange_api__ = new_capsule(ctypes.addressof(api), b"dlpack_exchange_api", None)
     return Exchanging
 
