@@ -17,7 +17,6 @@ namespace noisefloor::python {
 
 void define_op(nb::module_& m);              // bound_op.cpp
 void define_plan(nb::module_& m);            // plan.cpp
-void define_result_columns(nb::module_& m);  // result_columns.cpp
 void define_signature(nb::module_& m);       // signature.cpp
 
 namespace {
@@ -112,7 +111,6 @@ NB_MODULE(_core, m) {
   });
   define_op(m);
   define_plan(m);
-  define_result_columns(m);
   define_signature(m);
   m.def("catalogue", catalogue_data);
   m.def("problem", problem_data);

@@ -46,16 +46,13 @@ def _define(op, of_module):
 
 
 def _refuse_gradients(op, tensors):
+    """The operator itself would see no tangents of torch.func.jvp's, which takes them off before."""
     for name, tensor in tensors.items():
-        if isinstance(tensor, torch.Tensor) and tensor.requires_grad:
-            raise ValueError(f"{op}: '{name}' requires a gradient, and the ops have none: call them under torch.no_grad()")
-
-
-def _refuse_tangents(op, tensors):
-    """The operator itself would see none of torch.func.jvp's, which takes them off before."""
-    for name, tensor in tensors.items():
-        if isinstance(tensor, torch.Tensor) and forward_ad.unpack_dual(tensor).tangent is not None:
-            raise ValueError(f"{op}: '{name}' has a forward-mode gradient, and the ops have none")
+        if isinstance(tensor, torch.Tensor):
+            if torch.is_grad_enabled() and tensor.requires_grad:
+                raise ValueError(f"{op}: '{name}' requires a gradient, and the ops have none: call them under torch.no_grad()")
+            if forward_ad._current_level >= 0 and forward_ad.unpack_dual(tensor).tangent is not None:
+                raise ValueError(f"{op}: '{name}' has a forward-mode gradient, and the ops have none")
 
 
 def _word(op, name, value):
@@ -73,10 +70,8 @@ def _make_function(op, of_module=False):
     known = {name: (kind, order.index(name) if name in order else len(order)) for name, kind in kinds.items()}
 
     def function(*tensors, **arguments):
-        if recording():
+        if recording() or forward_ad._current_level >= 0:
             _refuse_gradients(op, dict(zip(order, tensors)) | arguments)
-        if forward_ad._current_level >= 0:
-            _refuse_tangents(op, dict(zip(order, tensors)) | arguments)
         count = len(tensors)
         if not required <= count <= len(order):
             if lacking := [name for name in order[count:required] if name not in arguments]:
@@ -124,10 +119,8 @@ _several = _products.define(_library)
 
 
 def _products_of_modules(a, weights):
-    if torch.is_grad_enabled():
+    if torch.is_grad_enabled() or forward_ad._current_level >= 0:
         _refuse_gradients("gemm", {"a": a} | {f"b[{i}]": weight for i, weight in enumerate(weights)})
-    if forward_ad._current_level >= 0:
-        _refuse_tangents("gemm", {"a": a} | {f"b[{i}]": weight for i, weight in enumerate(weights)})
     return _several(a, weights)
 
 

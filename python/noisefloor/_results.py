@@ -3,7 +3,7 @@
 import csv
 import html
 import io
-import math
+import re
 import sys
 from pathlib import Path
 
@@ -11,8 +11,11 @@ import pandas
 
 from noisefloor import _core
 
-COLUMNS = {column["name"]: column for column in _core.result_columns()}
-OLD_NAMES = {old: name for old, name in _core.old_columns().items() if name in COLUMNS}
+LINE = (r'^NOISEFLOOR_(?:CASE_COLUMN\(|COLUMN\((?P<type>[\w:<>]+), )(?P<name>\w+), "(?P<unit>.*?)", (?:card\(\)|table\((?P<place>\d+), "(?P<label>.*?)"\)), '
+        r'(?P<flags>[\w |]+), "(?P<description>.*)"\)$')  # fmt: skip
+TABLE = (Path(__file__).parent / "reports/run/columns.def").read_text(encoding="utf-8")
+COLUMNS = {column["name"]: column for column in re.finditer(LINE, TABLE, re.M)}
+OLD_NAMES = dict(re.findall(r"^NOISEFLOOR_OLD_NAME\((\w+), (\w+)\)$", TABLE, re.M))
 STATUSES = ("ok", "incorrect", "cuda_error", "unsupported_problem", "unsupported_arch", "not_built", "out_of_memory", "no_device", "throttled")
 MOST_LINES = 25  # of a table in a notebook
 KEY = ["op", "problem", "dtype", "variant"]
@@ -72,16 +75,12 @@ class Results(pandas.DataFrame):
         return text
 
     def _table(self):
-        main = sorted((column for name, column in COLUMNS.items() if column["place"] and name in self.columns), key=lambda column: column["place"])
+        main = sorted((column for name, column in COLUMNS.items() if column["place"] and name in self.columns), key=lambda column: int(column["place"]))
         names = [column["name"] for column in main] or list(self.columns)
-        heads = [COLUMNS[name]["label"] if name in COLUMNS and COLUMNS[name]["label"] else name for name in names]
-        shown = self if len(self) <= MOST_LINES else self.head(MOST_LINES)
-        lines = "".join(f"<th>{html.escape(head)}</th>" for head in heads)
-        lines = f"<thead><tr>{lines}</tr></thead><tbody>"
-        for values in shown[names].itertuples(index=False, name=None):
-            lines += "<tr>" + "".join(f"<td>{html.escape(cell(value))}</td>" for value in values) + "</tr>"
-        more = f", the first {MOST_LINES} shown" if len(shown) < len(self) else ""
-        return f"<table>{lines}</tbody></table><p>{len(self)} rows of {html.escape(self.device)}{more}</p>"
+        heads = [COLUMNS[name]["label"] or name if name in COLUMNS else name for name in names]
+        shown = pandas.DataFrame(self.head(MOST_LINES)[names]).set_axis(heads, axis=1).to_html(index=False, na_rep="", float_format="{:.4g}".format, border=0)
+        more = f", the first {MOST_LINES} shown" if len(self) > MOST_LINES else ""
+        return f"{shown}<p>{len(self)} rows of {html.escape(self.device)}{more}</p>"
 
 
 class Drawing(str):
@@ -89,12 +88,6 @@ class Drawing(str):
 
     def _repr_svg_(self):
         return str(self)
-
-
-def cell(value):
-    if value is None or value is pandas.NA or (isinstance(value, float) and math.isnan(value)):
-        return ""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def read(file, needed, whole_lines=False):
@@ -115,8 +108,9 @@ def read(file, needed, whole_lines=False):
         raise ValueError(f"{file}: a column is there twice") from None
 
 
-def numbers(file, name, texts, above_zero=False, from_one=False, share=False, count=False):
+def numbers(file, name, texts, flags="", count=False):
     """Of a column where nothing is negative; a blank is none."""
+    above_zero, from_one, share = (flag in flags for flag in ("kAboveZero", "kFromOne", "kShare"))
     values = pandas.to_numeric(texts.where(texts.str.fullmatch(NUMBER), None), errors="coerce").astype("float64")
     high = 100 if share else 2**53 if count else sys.float_info.max
     right = values.between(1 if from_one else 0, high) & ((values > 0) | (not above_zero)) & ((values % 1 == 0) | (not count))
@@ -133,10 +127,11 @@ def series(file, name, texts):
     known = COLUMNS[name]
     if name == "status" and (wrong := texts[~texts.isin(STATUSES)]).size:
         raise ValueError(f"{file}: column status: '{wrong.iloc[0]}' is not a status")
-    if known["type"] == "text":
+    count = known["type"] == "std::optional<long>"
+    if not count and known["type"] != "Figure":
         return texts
-    values = numbers(file, name, texts, known["above_zero"], known["from_one"], known["share"], known["type"] == "count")
-    return values.astype("Int64") if known["type"] == "count" else values
+    values = numbers(file, name, texts, known["flags"], count)
+    return values.astype("Int64") if count else values
 
 
 def load(run):
@@ -144,7 +139,7 @@ def load(run):
     file = folder / "sweep.csv"
     if not file.is_file():
         raise ValueError(f"{folder} is not a run folder: it has no sweep.csv")
-    texts = read(file, [name for name, column in COLUMNS.items() if column["needed"]], whole_lines=True).rename(columns=OLD_NAMES)
+    texts = read(file, [name for name, column in COLUMNS.items() if "kNeeded" in column["flags"]], whole_lines=True).rename(columns=OLD_NAMES)
     lacking = pandas.Series([""] * len(texts), dtype="object")  # of an older run; every frame has every column
     names = [*COLUMNS, *(name for name in texts if name not in COLUMNS)]
     frame = Results({name: series(file, name, texts.get(name, lacking)) for name in names})
@@ -163,6 +158,6 @@ def ceilings(folder):
     rows = read(file, ("name", "value", "unit"))
     if rows["name"].duplicated().any():
         raise ValueError(f"{file}: a ceiling is there twice")
-    values = numbers(file, "value", rows["value"].replace("", "0"), above_zero=True)
+    values = numbers(file, "value", rows["value"].replace("", "0"), "kAboveZero")
     datasheet = numbers(file, "datasheet", rows.get("datasheet", pandas.Series([""] * len(rows), dtype="object")))
     return dict(zip(rows["name"], zip(values, rows["unit"], datasheet)))
