@@ -3,7 +3,9 @@
 
 #include <cublasLt.h>
 
-#include "kernels/core/dynamic_library.h"
+#include <string>
+
+#include "baselines/baseline.h"
 
 namespace noisefloor::cublaslt {
 
@@ -32,8 +34,24 @@ struct Api {
   NOISEFLOOR_CUBLASLT(NOISEFLOOR_API_MEMBER)
 };
 
-const Api& api();                                       // throws LibraryMissing
-long version();                                         // throws LibraryMissing
-void require(cublasStatus_t status, const char* call);  // throws LibraryRefused with cuBLASLt's words
+#define NOISEFLOOR_TEXT(macro) NOISEFLOOR_TEXT_(macro)
+#define NOISEFLOOR_TEXT_(text) #text
+
+// Throws LibraryMissing; it is then opened at the next call.
+inline const Api& api() {
+  static const Api loaded = [] {
+    // The major version of the headers: another one has another ABI.
+    const DynamicLibrary library("libcublasLt.so." NOISEFLOOR_TEXT(CUBLAS_VER_MAJOR), NOISEFLOOR_CUDA_LIBRARY_DIR);
+    Api api{};
+    NOISEFLOOR_CUBLASLT(NOISEFLOOR_API_LOAD)
+    return api;
+  }();
+  return loaded;
+}
+
+// Throws LibraryRefused with cuBLASLt's words.
+inline void require(cublasStatus_t status, const char* call) {
+  if (status != CUBLAS_STATUS_SUCCESS) throw LibraryRefused(std::string(call) + ": " + api().status_string(status));
+}
 
 }  // namespace noisefloor::cublaslt

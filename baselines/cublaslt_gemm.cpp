@@ -334,6 +334,10 @@ std::unique_ptr<BaselineRun> create(const AnyProblem& problem, DType dtype, cons
 
 }  // namespace
 
+long version() {
+  return static_cast<long>(api().version());
+}
+
 Baseline gemm_baseline() {
   return {"gemm", "cublaslt", can_run, create, version};
 }

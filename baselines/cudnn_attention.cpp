@@ -5,6 +5,7 @@
 // heads count as heads: that needs the heads of neighbouring pixels to be equally far apart, which they are when Q, K
 // and V are separate tensors or packed as packed_h3d.
 
+#include <array>
 #include <vector>
 
 #include "baselines/baseline.h"
@@ -65,18 +66,15 @@ std::unique_ptr<BaselineRun> create(const Shape& shape, DType dtype, bool packed
     graph->output(nodes.lse, DType::fp32,
                   {{shape.outer, shape.heads, shape.seq_q, 1}, {shape.heads * shape.seq_q, shape.seq_q, 1, 1}});
 
-  const std::int64_t element = static_cast<std::int64_t>(size_of(dtype));
-  const std::int64_t offsets[] = {q.offset * element, k.offset * element, v.offset * element};
-  return std::make_unique<GraphRun>(
-      std::move(graph), earlier,
-      [=, offset_q = offsets[0], offset_k = offsets[1], offset_v = offsets[2]](std::span<void* const> pointers) {
-        const auto at = [&](std::size_t tensor, std::int64_t offset) {
-          return static_cast<void*>(static_cast<char*>(pointers[tensor]) + offset);
-        };
-        std::vector<void*> bound{at(0, offset_q), at(packed ? 0 : 1, offset_k), at(packed ? 0 : 2, offset_v)};
-        for (std::size_t i = packed ? 1 : 3; i < pointers.size(); ++i) bound.push_back(pointers[i]);
-        return bound;
-      });
+  const auto element = static_cast<std::int64_t>(size_of(dtype));
+  const std::array offsets{q.offset * element, k.offset * element, v.offset * element};
+  return std::make_unique<GraphRun>(std::move(graph), earlier, [offsets, packed](std::span<void* const> pointers) {
+    std::vector<void*> bound;
+    for (std::size_t i = 0; i < offsets.size(); ++i)
+      bound.push_back(static_cast<char*>(pointers[packed ? 0 : i]) + offsets[i]);
+    bound.insert(bound.end(), pointers.begin() + (packed ? 1 : 3), pointers.end());
+    return bound;
+  });
 }
 
 std::unique_ptr<BaselineRun> create_attention(const AnyProblem& any, DType dtype, const DeviceInfo&,
