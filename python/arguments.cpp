@@ -131,10 +131,10 @@ Question Arguments::ask(const Given& given) const {
 Question Arguments::question_of(const Given& given, const std::vector<Input>& inputs,
                                 const std::vector<Output>& outputs) const {
   Question question = ask(given);
-  for (const Input& input : inputs)
-    question.inputs.push_back({tensors_[input.place].c_str(),
-                               input.only_shape ? std::nullopt : std::optional(input.dtype),
-                               {input.shape.begin(), input.shape.end()}});
+  for (const Input& input : inputs) {
+    question.shapes[tensors_[input.place]] = std::vector(input.shape.begin(), input.shape.end());
+    if (!input.only_shape) question.types[tensors_[input.place]] = to_string(input.dtype);
+  }
   for (const Output& output : outputs)
     question.out_types.emplace_back(output.tensor ? to_string(output.tensor->dtype) : "");
   return question;
@@ -158,9 +158,10 @@ Question Arguments::ask_of_shapes(const nb::tuple& tensors, nb::handle fields, n
     const nb::handle given = tensors[i];
     if (given.is_none() || is_field(i, given)) continue;
     const auto pair = nb::cast<nb::tuple>(given);
-    const auto type = parse_dtype(nb::cast<std::string>(pair[1]));
-    if (!type) throw InvalidInput(named(tensors_[i]) + " has an element type that no op takes");
-    question.inputs.push_back({tensors_[i].c_str(), *type, nb::cast<std::vector<std::int64_t>>(pair[0])});
+    question.shapes[tensors_[i]] = nb::cast<std::vector<std::int64_t>>(pair[0]);
+    question.types[tensors_[i]] = nb::cast<std::string>(pair[1]);
+    if (!parse_dtype(question.types[tensors_[i]]))
+      throw InvalidInput(named(tensors_[i]) + " has an element type that no op takes");
   }
   return question;
 }

@@ -12,7 +12,6 @@
 #include "python/arguments.h"
 #include "python/call.h"
 #include "python/call_key.h"
-#include "python/device.h"
 #include "python/queue.h"
 #include "python/tensor.h"
 #include "python/with_python.h"

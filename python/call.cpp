@@ -10,10 +10,8 @@
 
 #include "bench/platform/build_info.h"
 #include "bench/platform/processors.h"
-#include "bench/tensors/problem_inference.h"
 #include "kernels/core/device.h"
 #include "kernels/core/parallel.h"
-#include "python/device.h"
 
 namespace noisefloor::python {
 namespace {
@@ -27,15 +25,11 @@ std::string_view dtype_name(DType dtype) {
 
 void find_problem(const Question& question, Decision& decision) {
   const Op& op = *question.op;
-  KnownShapes shapes;
-  KnownTypes types;
-  for (const Question::Tensor& tensor : question.inputs) {
-    if (std::ranges::count(tensor.shape, 0) > 0)
-      throw InvalidInput(fmt::format("{}: '{}' is empty; every extent must be at least 1", op.name, tensor.name));
-    shapes[tensor.name] = tensor.shape;
-    if (tensor.dtype) types[tensor.name] = to_string(*tensor.dtype);
-  }
-  decision.problem = infer_problem(op, question.fields, shapes, kWording);
+  for (const auto& [name, shape] : question.shapes)
+    if (std::ranges::count(*shape, 0) > 0)
+      throw InvalidInput(fmt::format("{}: '{}' is empty; every extent must be at least 1", op.name, name));
+  decision.problem = infer_problem(op, question.fields, question.shapes, kWording);
+  KnownTypes types = question.types;
   std::size_t output = 0;
   for (const TensorSpec& spec : op.tensors(decision.problem, op.dtypes.front())) {
     if (spec.role != Role::out || output == question.out_types.size()) continue;

@@ -1,4 +1,4 @@
-// A call of an op from Python, without Python: which problem its tensors are, and which variant runs it.
+// A call of an op from Python, without Python: which problem its tensors are, which variant runs it, and where.
 #pragma once
 
 #include <array>
@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "bench/tensors/problem_inference.h"
 #include "kernels/core/op.h"
 
 namespace noisefloor::python {
@@ -21,6 +22,35 @@ struct Device {
 };
 std::string to_string(const Device& device);  // "the CPU", "GPU 0"
 
+// Of the host, or of the GPU of that number, asked once. Throws std::runtime_error where there is no such GPU, and in a
+// build without CUDA.
+const DeviceInfo& host_info();
+const DeviceInfo& gpu_info(int index);
+// As env.json of a run has it: "NVIDIA H200", "AMD EPYC 9654 96-Core Processor (96 cores)".
+std::string host_name();
+std::string gpu_name(int index);
+
+// Makes a GPU the current one for as long as it lives.
+class CurrentGpu {
+ public:
+  explicit CurrentGpu(int index);
+  ~CurrentGpu();
+  CurrentGpu(const CurrentGpu&) = delete;
+  CurrentGpu& operator=(const CurrentGpu&) = delete;
+
+ private:
+  int before_ = 0;
+  bool changed_ = false;
+};
+
+bool is_current(const Device& device);
+
+// Whether a CUDA graph is capturing the stream, which then runs nothing.
+bool captures(const Device& device, Stream stream);
+void wait_for(const Device& device, Stream stream);
+
+std::string cuda_error_text(int error);
+
 // Which variant each problem runs, as measured on one device.
 struct Plan {
   std::string file, device;                     // device "": it is not known
@@ -31,13 +61,9 @@ std::string plan_key(const Op& op, DType dtype, const AnyProblem& problem);
 
 // What decides a call: everything but where the tensors lie.
 struct Question {
-  struct Tensor {
-    const char* name;
-    std::optional<DType> dtype;  // none: only its shape is known
-    std::vector<std::int64_t> shape;
-  };
   const Op* op = nullptr;
-  std::vector<Tensor> inputs;
+  KnownShapes shapes;                  // of the inputs
+  KnownTypes types;                    // of those that are more than a shape
   std::vector<KeyValue> fields;        // those that were given
   std::vector<std::string> out_types;  // of the outputs that were given, in the op's order; "" for one that was not
   std::string dtype, variant;          // "": not given

@@ -5,7 +5,7 @@
 #include <mutex>
 #include <stdexcept>
 
-#include "python/device.h"
+#include "python/call.h"
 
 namespace noisefloor::python {
 namespace {

@@ -1,7 +1,7 @@
 // A build without CUDA.
 #include <stdexcept>
 
-#include "python/device.h"
+#include "python/call.h"
 
 namespace noisefloor::python {
 

@@ -15,9 +15,9 @@ namespace nb = nanobind;
 
 namespace noisefloor::python {
 
-void define_op(nb::module_& m);              // bound_op.cpp
-void define_plan(nb::module_& m);            // plan.cpp
-void define_signature(nb::module_& m);       // signature.cpp
+void define_op(nb::module_& m);         // bound_op.cpp
+void define_plan(nb::module_& m);       // plan.cpp
+void define_signature(nb::module_& m);  // signature.cpp
 
 namespace {
 

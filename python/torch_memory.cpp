@@ -3,7 +3,7 @@
 #include <string>
 
 #include "kernels/core/device.h"
-#include "python/device.h"
+#include "python/call.h"
 #include "python/exchange.h"
 #include "python/queue.h"
 #include "python/with_python.h"

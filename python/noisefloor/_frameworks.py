@@ -16,12 +16,6 @@ def torch_dtype(name):
     return getattr(sys.modules["torch"], TORCH[name])
 
 
-@functools.cache
-def short_name(dtype):
-    """Of PyTorch's element types; its own where no op takes it."""
-    return next((short for short in TORCH if torch_dtype(short) == dtype), str(dtype))
-
-
 def array_dtype(name):
     """NumPy's; bf16 is ml_dtypes', which whoever has such an array has imported."""
     if name != "bf16":

@@ -6,7 +6,7 @@ Layouts are not compared: the catalogue's images are channels-last, its products
 import dataclasses
 import math
 
-from noisefloor import _core, _frameworks, _signatures
+from noisefloor import _core, _signatures
 
 DTYPES = {"torch.float32": "fp32", "torch.bfloat16": "bf16", "torch.float16": "fp16"}
 NO_OP = "no op of the catalogue"
@@ -237,9 +237,7 @@ def ours(op):
     """A call of our own operator, with its FLOPs in the catalogue."""
 
     def rule(a, out, tags):
-        given = [a[name] for name in _signatures.signature(op).names]
-        shapes = tuple(None if one is None else (tuple(map(int, one.shape)), _frameworks.short_name(one.dtype)) for one in given)
-        text, _, _, dtype, tags.call.flops = _signatures.bound(op).describe(shapes, a["fields"] or "", a["dtype"])
+        text, _, _, dtype, tags.call.flops = _signatures.described(op, [a[name] for name in _signatures.signature(op).names], a["fields"], a["dtype"])
         return problem(op, dtype, **dict(pair.split("=") for pair in text.split(",")))
 
     return rule

@@ -28,13 +28,12 @@ def _define(op, of_module):
     def fake(*tensors, fields=None, variant=None, dtype=None, prepared=None, **named):
         by_name = dict(zip(order, tensors)) | named
         inputs = [by_name.get(name) for name in made.names]
-        shapes = tuple(None if one is None else (tuple(map(int, one.shape)), _frameworks.short_name(one.dtype)) for one in inputs)
         devices = {name: one.device for name, one in [*zip(made.names, inputs), ("prepared", prepared)] if one is not None}
         first, device = next(iter(devices.items()))
         for name, other in devices.items():
             if other != device:
                 raise ValueError(f"{op}: '{name}' is on {other}, '{first}' on {device}; all tensors must be on one device")
-        outputs = bound.describe(shapes, fields or "", dtype)[1]
+        outputs = _signatures.described(op, inputs, fields, dtype)[1]
         return [torch.empty(shape, dtype=_frameworks.torch_dtype(dtype), device=device) for _, shape, dtype in outputs]
 
     real = bound.operation([*order, "fields", "variant", "dtype", "prepared"], of_module)

@@ -13,7 +13,7 @@ from torch import nn
 from torch._subclasses import FakeTensor
 from torch.nn.modules.module import _has_any_global_hook
 
-from noisefloor import _frameworks, _signatures
+from noisefloor import _core, _frameworks, _signatures
 
 DTYPES = frozenset((torch.float32, torch.bfloat16, torch.float16))
 PLAIN = frozenset((nn.Parameter, torch.Tensor, FakeTensor))
@@ -37,7 +37,7 @@ def need(condition, why):
 
 def judged(name, dtype, /, **arguments):
     """Raises Unfit with the op's own words where it has no such problem; tensors are given as shapes."""
-    made, short = _signatures.signature(name), _frameworks.short_name(dtype)
+    made, short = _signatures.signature(name), _core.short_dtype(str(dtype))
     need(short in _frameworks.TORCH, f"its element type is {dtype}")
     shapes = tuple((tuple(arguments[one]), short) if one in arguments else None for one in made.names)
     try:

@@ -107,6 +107,12 @@ class Signature:
         return (tuple(map(given.get, self.names)), tuple(map(given.get, self.keywords)), *map(given.get, ("out", "variant", "stream", "dtype", "plan")))
 
 
+def described(op, tensors, fields, dtype):
+    """What _core.Op.describe says of PyTorch's tensors, and of the fields in a text."""
+    shapes = tuple(None if one is None else (tuple(map(int, one.shape)), _core.short_dtype(str(one.dtype))) for one in tensors)
+    return bound(op).describe(shapes, fields or "", dtype)
+
+
 @functools.cache
 def signature(op):
     return Signature(op)
