@@ -2,8 +2,7 @@
 
 from torch import nn
 
-from noisefloor._packed import NOMINAL
-from noisefloor._layers import Conv2d, GroupNorm
+from noisefloor._layers import NOMINAL, Conv2d, GroupNorm
 from noisefloor._replacement import Replacement, judged, misfit, need, parameter
 
 

@@ -4,8 +4,7 @@ from torch import nn
 
 from noisefloor import _products
 from noisefloor._blocks import is_replaced, of_diffusers
-from noisefloor._packed import NOMINAL
-from noisefloor._layers import Conv2d, Linear, channels_first, channels_last
+from noisefloor._layers import NOMINAL, Conv2d, Linear, channels_first, channels_last
 from noisefloor._operators import OPERATORS
 from noisefloor._replacement import Replacement, altered, hooks_of_every_module, judged, misfit, need, parameter, standing
 

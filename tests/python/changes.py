@@ -143,18 +143,8 @@ def another_patcher(net):
 def lora(net):
     peft = pytest.importorskip("peft", reason="peft is not installed")
     names = [name for name, one in net.named_modules() if type(one) in (nn.Conv2d, nn.Linear)]
-    made = peft.inject_adapter_in_model(peft.LoraConfig(r=2, target_modules=names, init_lora_weights=False), net)
-    return lambda: peft.tuners.lora.LoraModel.unload(Unloads(made)) and None
-
-
-class Unloads:
-    """What LoraModel.unload needs of its own."""
-
-    def __init__(self, net):
-        from peft.tuners.lora import LoraModel
-        self.model, self.prefix = net, LoraModel.prefix
-        self._unload_and_optionally_merge = lambda **more: [parent.__setattr__(name, one.base_layer) for parent in list(net.modules())
-                                                            for name, one in list(parent.named_children()) if hasattr(one, "base_layer")]
+    config = peft.LoraConfig(r=2, target_modules=names, init_lora_weights=False)
+    return lambda made=peft.LoraModel(net, config, "default"): made.unload() and None
 
 
 def sequential(net):

@@ -9,7 +9,7 @@ import diffusers.models.attention
 import diffusers.models.resnet
 import noisefloor.torch
 import pytest
-from noisefloor import _packed
+from noisefloor import _layers
 
 COMMON = {"block_out_channels": (16, 32), "layers_per_block": 1, "norm_num_groups": 8}
 
@@ -207,14 +207,14 @@ def test_a_patch_that_fails_leaves_nothing_behind(monkeypatch):
     given = inputs(torch.float32)
     wanted, calls = net(*given).sample, []
 
-    def fail(packed, conv, name, upsample, made=_packed.Packed.__init__):
+    def fail(packed, conv, name, upsample, made=_layers.Packed.__init__):
         calls.append(conv)
         if len(calls) == 5:
             raise RuntimeError("out of memory")
         made(packed, conv, name, upsample)
 
-    monkeypatch.setattr(_packed.Packed, "__init__", fail)
-    monkeypatch.setattr(_packed.Packed, "serves", lambda weight: True)
+    monkeypatch.setattr(_layers.Packed, "__init__", fail)
+    monkeypatch.setattr(_layers.Packed, "serves", lambda weight: True)
     with pytest.raises(RuntimeError, match="out of memory"):
         noisefloor.torch.patch(net)
     assert torch.equal(net(*given).sample, wanted) and not traces(net)

@@ -12,7 +12,7 @@ import noisefloor.torch
 import pytest
 from diffusers.models.attention_processor import Attention
 from diffusers.models.upsampling import Upsample2D
-from noisefloor import _packed, _operators
+from noisefloor import _layers, _operators
 from torch import nn
 
 
@@ -64,7 +64,7 @@ WAYS = {
 def kept(request, monkeypatch):
     """As on a GPU: what the variant lays out has memory of its own, and the next call finds what the last one left."""
     if request.param:
-        monkeypatch.setattr(_packed.Packed, "serves", lambda weight: True)
+        monkeypatch.setattr(_layers.Packed, "serves", lambda weight: True)
         monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
     return request.param
 
@@ -153,7 +153,7 @@ def test_a_network_that_was_moved_under_a_patch(kept):
 
 
 def test_a_call_that_failed_laid_nothing_out(monkeypatch):
-    monkeypatch.setattr(_packed.Packed, "serves", lambda weight: True)
+    monkeypatch.setattr(_layers.Packed, "serves", lambda weight: True)
     captures = False
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: captures)
     net = nn.Conv2d(4, 8, 3, padding=1)
@@ -168,7 +168,7 @@ def test_a_call_that_failed_laid_nothing_out(monkeypatch):
 
 
 def test_a_captured_graph_takes_what_the_last_call_left(monkeypatch):
-    monkeypatch.setattr(_packed.Packed, "serves", lambda weight: True)
+    monkeypatch.setattr(_layers.Packed, "serves", lambda weight: True)
     captures = False
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: captures)
     net, x = two_layers(), torch.randn(2, 4, 6, 5)
