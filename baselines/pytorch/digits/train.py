@@ -63,7 +63,7 @@ class Recipe:
 
 
 RECIPES = {
-    "digits": Recipe(lambda: edm.Preconditioned(edm.CONFIGURATIONS["digits"], dropout=DROPOUT), shifted, lambda images, _: images[:, None],
+    "digits": Recipe(lambda: edm.digits(DROPOUT), shifted, lambda images, _: images[:, None],
                      p_mean=-0.4, p_std=1.2, batch=512, steps=4000, rate=1e-3, judgements=10, autocast=False),
     # Sixteen frames of one digit say four times as much of it as one: the noise that hides it is as much higher.
     "moving-digits": Recipe(lambda: networks.build("moving-digits"), moved, moved, p_mean=0.4, p_std=1.4, batch=128, steps=8000, rate=2e-3,
@@ -80,9 +80,8 @@ def without_some(one_hot, generator):
 def loss_of(recipe, network, images, labels, generator):
     def of_each(numbers):
         return numbers.reshape(-1, *[1] * (images.dim() - 1))
-    sigma_data = network.configuration.sigma_data
     sigma = torch.exp(recipe.p_std * torch.randn(len(images), generator=generator, device=images.device) + recipe.p_mean)
-    weight = (sigma**2 + sigma_data**2) / (sigma * sigma_data) ** 2
+    weight = (sigma**2 + network.sigma_data**2) / (sigma * network.sigma_data) ** 2
     noise = torch.randn(images.shape, generator=generator, device=images.device) * of_each(sigma)
     with torch.autocast(images.device.type, torch.bfloat16, enabled=recipe.autocast and images.is_cuda):
         denoised = network(images + noise, sigma, labels)

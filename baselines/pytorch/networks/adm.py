@@ -1,8 +1,6 @@
-"""The U-Net of Dhariwal and Nichol, "Diffusion Models Beat GANs on Image Synthesis" (NeurIPS 2021), with the parameter names of OpenAI's
+"""`adm64`, the U-Net of Dhariwal and Nichol, "Diffusion Models Beat GANs on Image Synthesis" (NeurIPS 2021), with the parameter names of OpenAI's
 guided-diffusion checkpoints. NCHW, as PyTorch has it.
 """
-
-import dataclasses
 
 import torch
 import torch.nn.functional as F
@@ -11,21 +9,12 @@ from torch import nn
 from baselines.pytorch.networks.edm import resample, waves
 
 
-@dataclasses.dataclass(frozen=True)
-class Configuration:
-    image_size: int = 64
-    image_channels: int = 3
-    out_channels: int = 6  # noise and the interpolation of its variance
-    channels: int = 192
-    multipliers: tuple = (1, 2, 3, 4)
-    blocks: int = 3
-    attention_sizes: tuple = (32, 16, 8)  # heights at which attention stands
-    head_channels: int = 64
-    classes: int = 1000  # 0: not conditional
-
-
-CONFIGURATIONS = {"adm64": Configuration()}
-GROUPS = 32
+SIZE, CHANNELS = 64, 192
+IMAGE_CHANNELS, OUT_CHANNELS = 3, 6  # noise and the interpolation of its variance
+LEVELS = (1, 2, 3, 4)  # times CHANNELS
+BLOCKS = 3
+ATTENTION_SIZES = (32, 16, 8)  # heights at which attention stands
+HEAD_CHANNELS, GROUPS, CLASSES = 64, 32, 1000
 
 
 class ResBlock(nn.Module):
@@ -45,9 +34,9 @@ class ResBlock(nn.Module):
 
 
 class Attention(nn.Module):
-    def __init__(self, channels, head_channels):
+    def __init__(self, channels):
         super().__init__()
-        self.heads = channels // head_channels
+        self.heads = channels // HEAD_CHANNELS
         self.norm = nn.GroupNorm(GROUPS, channels)
         self.qkv = nn.Conv1d(channels, 3 * channels, 1)
         self.proj_out = nn.Conv1d(channels, channels, 1)
@@ -77,52 +66,48 @@ class Stage(nn.ModuleList):
 
 
 class UNet(nn.Module):
-    """x [n, image_channels, size, size], timesteps [n], labels [n] or None -> [n, out_channels, size, size]"""
+    """x [n, 3, 64, 64], timesteps [n], labels [n] -> [n, 6, 64, 64]"""
 
     one_hot, numbers = False, ()
 
-    def __init__(self, c):
+    def __init__(self):
         super().__init__()
-        self.configuration = c
-        embedding = 4 * c.channels
-        self.time_embed = nn.Sequential(nn.Linear(c.channels, embedding), nn.SiLU(), nn.Linear(embedding, embedding))
-        if c.classes:
-            self.label_emb = nn.Embedding(c.classes, embedding)
+        embedding = 4 * CHANNELS
+        self.time_embed = nn.Sequential(nn.Linear(CHANNELS, embedding), nn.SiLU(), nn.Linear(embedding, embedding))
+        self.label_emb = nn.Embedding(CLASSES, embedding)
 
-        width, size = c.multipliers[0] * c.channels, c.image_size
-        self.input_blocks = nn.ModuleList([Stage([Plain(c.image_channels, width, 3, padding=1)])])
+        width, size = LEVELS[0] * CHANNELS, SIZE
+        self.input_blocks = nn.ModuleList([Stage([Plain(IMAGE_CHANNELS, width, 3, padding=1)])])
         skips = [width]
-        for level, multiplier in enumerate(c.multipliers):
-            for _ in range(c.blocks):
-                stage = Stage([ResBlock(width, embedding, multiplier * c.channels)])
-                width = multiplier * c.channels
-                if size in c.attention_sizes:
-                    stage.append(Attention(width, c.head_channels))
+        for level, multiplier in enumerate(LEVELS):
+            for _ in range(BLOCKS):
+                stage = Stage([ResBlock(width, embedding, multiplier * CHANNELS)])
+                width = multiplier * CHANNELS
+                if size in ATTENTION_SIZES:
+                    stage.append(Attention(width))
                 self.input_blocks.append(stage)
                 skips.append(width)
-            if level + 1 < len(c.multipliers):
+            if level + 1 < len(LEVELS):
                 self.input_blocks.append(Stage([ResBlock(width, embedding, width, "down")]))
                 skips.append(width)
                 size //= 2
         self.middle_block = Stage(
-            [ResBlock(width, embedding, width), Attention(width, c.head_channels), ResBlock(width, embedding, width)])
+            [ResBlock(width, embedding, width), Attention(width), ResBlock(width, embedding, width)])
         self.output_blocks = nn.ModuleList()
-        for level, multiplier in reversed(list(enumerate(c.multipliers))):
-            for block in range(c.blocks + 1):
-                stage = Stage([ResBlock(width + skips.pop(), embedding, multiplier * c.channels)])
-                width = multiplier * c.channels
-                if size in c.attention_sizes:
-                    stage.append(Attention(width, c.head_channels))
-                if level and block == c.blocks:
+        for level, multiplier in reversed(list(enumerate(LEVELS))):
+            for block in range(BLOCKS + 1):
+                stage = Stage([ResBlock(width + skips.pop(), embedding, multiplier * CHANNELS)])
+                width = multiplier * CHANNELS
+                if size in ATTENTION_SIZES:
+                    stage.append(Attention(width))
+                if level and block == BLOCKS:
                     stage.append(ResBlock(width, embedding, width, "up"))
                     size *= 2
                 self.output_blocks.append(stage)
-        self.out = nn.Sequential(nn.GroupNorm(GROUPS, width), nn.SiLU(), nn.Conv2d(width, c.out_channels, 3, padding=1))
+        self.out = nn.Sequential(nn.GroupNorm(GROUPS, width), nn.SiLU(), nn.Conv2d(width, OUT_CHANNELS, 3, padding=1))
 
-    def forward(self, x, timesteps, labels=None):
-        embedding = self.time_embed(waves(timesteps, self.configuration.channels).to(x.dtype))
-        if self.configuration.classes:
-            embedding = embedding + self.label_emb(labels)
+    def forward(self, x, timesteps, labels):
+        embedding = self.time_embed(waves(timesteps, CHANNELS).to(x.dtype)) + self.label_emb(labels)
         skips = []
         for stage in self.input_blocks:
             x = stage(x, embedding)

@@ -2,7 +2,7 @@
 their preconditioning and the parameter names of NVlabs' EDM checkpoints. NCHW, as PyTorch has it.
 """
 
-import dataclasses
+import functools
 import math
 
 import torch
@@ -10,25 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 
-@dataclasses.dataclass(frozen=True)
-class Configuration:
-    image_size: int
-    image_channels: int
-    channels: int
-    multipliers: tuple
-    blocks: int
-    attention_sizes: tuple  # heights at which attention (one head) stands
-    classes: int = 0
-    augmentations: int = 0  # length of the augmentation label that a checkpoint was trained with; sampling gives zeros
-    sigma_data: float = 0.5
-
-
-CONFIGURATIONS = {
-    "edm-cifar": Configuration(image_size=32, image_channels=3, channels=128, multipliers=(2, 2, 2), blocks=4, attention_sizes=(16,),
-                               classes=10, augmentations=9),
-    "digits": Configuration(image_size=8, image_channels=1, channels=64, multipliers=(1, 1), blocks=1, attention_sizes=(4,), classes=10,
-                            sigma_data=0.75),
-}
+CLASSES = 10
 EPS = 1e-6
 SKIP_SCALE = math.sqrt(0.5)
 
@@ -84,48 +66,49 @@ class Block(nn.Module):
 
 
 class UNet(nn.Module):
-    """x [n, image_channels, size, size], noise [n], labels [n, classes] (one-hot) -> [n, image_channels, size, size]"""
+    """x [n, image_channels, size, size], noise [n], labels [n, classes] (one-hot) -> [n, image_channels, size, size]
 
-    def __init__(self, c, dropout=0.0):
+    Attention, of one head, stands at the heights `attention_sizes`. `augmentations` is the length of the augmentation label that a checkpoint was
+    trained with; sampling gives zeros.
+    """
+
+    def __init__(self, image_size, image_channels, channels, multipliers, blocks, attention_sizes, augmentations=0, dropout=0.0):
         super().__init__()
-        self.channels = c.channels
-        embedding = 4 * c.channels
-        if c.classes:
-            self.map_label = nn.Linear(c.classes, c.channels)
-        if c.augmentations:
-            self.map_augment = nn.Linear(c.augmentations, c.channels, bias=False)
-        self.map_layer0 = nn.Linear(c.channels, embedding)
+        self.channels = channels
+        embedding = 4 * channels
+        self.map_label = nn.Linear(CLASSES, channels)
+        if augmentations:
+            self.map_augment = nn.Linear(augmentations, channels, bias=False)
+        self.map_layer0 = nn.Linear(channels, embedding)
         self.map_layer1 = nn.Linear(embedding, embedding)
 
-        def block(channels, out, size, **options):
-            return Block(channels, out, embedding, dropout=dropout, **options)
-
+        block = functools.partial(Block, embedding=embedding, dropout=dropout)
         self.enc, self.dec = nn.ModuleDict(), nn.ModuleDict()
-        width = c.channels
-        sizes = [c.image_size >> level for level in range(len(c.multipliers))]
+        width = channels
+        sizes = [image_size >> level for level in range(len(multipliers))]
         skips = []
-        for level, (size, multiplier) in enumerate(zip(sizes, c.multipliers)):
+        for level, (size, multiplier) in enumerate(zip(sizes, multipliers)):
             if level == 0:
-                self.enc[f"{size}x{size}_conv"] = nn.Conv2d(c.image_channels, width, 3, padding=1)
+                self.enc[f"{size}x{size}_conv"] = nn.Conv2d(image_channels, width, 3, padding=1)
             else:
-                self.enc[f"{size}x{size}_down"] = block(width, width, size, direction="down")
+                self.enc[f"{size}x{size}_down"] = block(width, width, direction="down")
             skips.append(width)
-            for index in range(c.blocks):
-                self.enc[f"{size}x{size}_block{index}"] = block(width, multiplier * c.channels, size, attention=size in c.attention_sizes)
-                width = multiplier * c.channels
+            for index in range(blocks):
+                self.enc[f"{size}x{size}_block{index}"] = block(width, multiplier * channels, attention=size in attention_sizes)
+                width = multiplier * channels
                 skips.append(width)
-        for level, (size, multiplier) in reversed(list(enumerate(zip(sizes, c.multipliers)))):
+        for level, (size, multiplier) in reversed(list(enumerate(zip(sizes, multipliers)))):
             if level + 1 == len(sizes):
-                self.dec[f"{size}x{size}_in0"] = block(width, width, size, attention=True)
-                self.dec[f"{size}x{size}_in1"] = block(width, width, size)
+                self.dec[f"{size}x{size}_in0"] = block(width, width, attention=True)
+                self.dec[f"{size}x{size}_in1"] = block(width, width)
             else:
-                self.dec[f"{size}x{size}_up"] = block(width, width, size, direction="up")
-            for index in range(c.blocks + 1):
+                self.dec[f"{size}x{size}_up"] = block(width, width, direction="up")
+            for index in range(blocks + 1):
                 self.dec[f"{size}x{size}_block{index}"] = block(
-                    width + skips.pop(), multiplier * c.channels, size, attention=index == c.blocks and size in c.attention_sizes)
-                width = multiplier * c.channels
-        self.dec[f"{c.image_size}x{c.image_size}_aux_norm"] = norm(width)
-        self.dec[f"{c.image_size}x{c.image_size}_aux_conv"] = nn.Conv2d(width, c.image_channels, 3, padding=1)
+                    width + skips.pop(), multiplier * channels, attention=index == blocks and size in attention_sizes)
+                width = multiplier * channels
+        self.dec[f"{image_size}x{image_size}_aux_norm"] = norm(width)
+        self.dec[f"{image_size}x{image_size}_aux_conv"] = nn.Conv2d(width, image_channels, 3, padding=1)
 
     def forward(self, x, noise, labels=None):
         embedding = waves(noise, self.channels, ends=1).roll(self.channels // 2, 1).to(x.dtype)  # sines first
@@ -153,14 +136,21 @@ class Preconditioned(nn.Module):
 
     one_hot, numbers = True, ()
 
-    def __init__(self, c, dropout=0.0):
+    def __init__(self, model, sigma_data=0.5):
         super().__init__()
-        self.configuration = c
-        self.model = UNet(c, dropout)
+        self.model, self.sigma_data = model, sigma_data
 
     def forward(self, x, sigma, labels=None):
-        data = self.configuration.sigma_data
+        data = self.sigma_data
         noise = sigma.double().reshape(-1, *[1] * (x.dim() - 1))
         variance = noise**2 + data**2
         inner = self.model((x / variance.sqrt()).to(x.dtype), sigma.double().log() / 4, labels)
         return (data**2 / variance * x + noise * data / variance.sqrt() * inner).to(x.dtype)
+
+
+def cifar():
+    return Preconditioned(UNet(image_size=32, image_channels=3, channels=128, multipliers=(2, 2, 2), blocks=4, attention_sizes=(16,), augmentations=9))
+
+
+def digits(dropout=0.0):
+    return Preconditioned(UNet(image_size=8, image_channels=1, channels=64, multipliers=(1, 1), blocks=1, attention_sizes=(4,), dropout=dropout), 0.75)

@@ -2,8 +2,6 @@
 each with one along the frames behind it, and a learnt blend) at the size of a digit, under EDM's preconditioning. Frames are NCHW.
 """
 
-import dataclasses
-
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -12,17 +10,8 @@ from baselines.pytorch.networks import edm
 from baselines.pytorch.networks.edm import waves
 
 
-@dataclasses.dataclass(frozen=True)
-class Configuration:
-    image_size: int = 16
-    image_channels: int = 1
-    frames: int = 16
-    channels: tuple = (16, 32, 96)  # of the levels, each half as large as the one before; attention on all but the first
-    classes: int = 10
-    sigma_data: float = 0.5
-
-
-CONFIGURATIONS = {"moving-digits": Configuration()}
+CHANNELS = (16, 32, 96)  # of the levels, each half as large as the one before; attention on all but the first
+CLASSES, SIGMA_DATA = 10, 0.5
 GROUPS = 8
 HEAD = 32  # channels
 
@@ -139,23 +128,23 @@ class Level(nn.Module):
 
 
 class UNet(nn.Module):
-    """x [n, frames, channels, height, width], noise [n], labels [n, classes] (one-hot) -> as x"""
+    """x [n, frames, 1, height, width], noise [n], labels [n, classes] (one-hot) -> as x"""
 
-    def __init__(self, c):
+    def __init__(self):
         super().__init__()
-        self.width = c.channels[0]
+        self.width = CHANNELS[0]
         embedding = 4 * self.width
         self.time_embedding = nn.ModuleDict({"linear_1": nn.Linear(self.width, embedding), "linear_2": nn.Linear(embedding, embedding)})
-        self.class_embedding = nn.Linear(c.classes, embedding, bias=False)
+        self.class_embedding = nn.Linear(CLASSES, embedding, bias=False)
         self.frame_embedding = nn.Linear(self.width, embedding)
-        self.conv_in = nn.Conv2d(c.image_channels, self.width, 3, padding=1)
-        levels = list(zip(c.channels, c.channels[1:]))
+        self.conv_in = nn.Conv2d(1, self.width, 3, padding=1)
+        levels = list(zip(CHANNELS, CHANNELS[1:]))
         self.down = nn.ModuleList(nn.Conv2d(above, above, 3, stride=2, padding=1) for above, _ in levels)
         self.encoder = nn.ModuleList(Level(above, below, embedding, True) for above, below in levels)
-        self.middle = ResBlock(c.channels[-1], c.channels[-1], embedding)
+        self.middle = ResBlock(CHANNELS[-1], CHANNELS[-1], embedding)
         self.up = nn.ModuleList(nn.Conv2d(below, above, 3, padding=1) for above, below in reversed(levels))
         self.decoder = nn.ModuleList(Level(2 * above, above, embedding, above != self.width) for above, _ in reversed(levels))
-        self.norm_out, self.conv_out = norm(self.width), nn.Conv2d(self.width, c.image_channels, 3, padding=1)
+        self.norm_out, self.conv_out = norm(self.width), nn.Conv2d(self.width, 1, 3, padding=1)
 
     def forward(self, x, noise, labels=None):
         n, frames = x.shape[:2]
@@ -178,9 +167,7 @@ class UNet(nn.Module):
 
 
 class Preconditioned(edm.Preconditioned):
-    """The denoiser D(x; sigma): x [n, frames, channels, height, width], sigma [n], labels [n, classes] -> the denoised videos."""
+    """The denoiser D(x; sigma): x [n, frames, 1, height, width], sigma [n], labels [n, classes] -> the denoised videos."""
 
-    def __init__(self, c):
-        nn.Module.__init__(self)
-        self.configuration = c
-        self.model = UNet(c)
+    def __init__(self):
+        super().__init__(UNet(), SIGMA_DATA)
