@@ -73,18 +73,3 @@ class Timer:
             torch.cuda.synchronize()
             times += [1e3 * start.elapsed_time(end) / launches for start, end in zip(starts, ends)]
         return times
-
-
-class Graph:
-    """`launches` calls of function() as one CUDA graph; `outputs` are the last one's."""
-
-    def __init__(self, function, launches):
-        self.launches = launches
-        self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph):
-            for _ in range(launches):
-                self.outputs = function()
-
-    def replay(self):
-        self._graph.replay()
-
