@@ -12,6 +12,17 @@ _library = torch.library.Library("noisefloor", "DEF")
 UNKNOWN = None, -1  # kind and place of an argument that is none
 
 
+def _register(name, schema, real, fake):
+    tags = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_fixed_stride_order)
+    _library.define(name + schema, tags=tags)
+    op, _, overload = name.partition(".")
+    operator = getattr(getattr(torch.ops.noisefloor, op), overload or "default")
+    for key in ("CPU", "CUDA"):
+        _library.impl(operator, real, key)
+    torch.library.register_fake(operator, fake, lib=_library)
+    return operator
+
+
 def _define(op, of_module):
     """Registers an op, and returns the operator and the order of its tensors. Its outputs are a list, as their number is the problem's."""
     made, bound = _signatures.signature(op), _signatures.bound(op)
@@ -21,9 +32,7 @@ def _define(op, of_module):
     schema += ["*", "str? fields=None", "str? variant=None", "str? dtype=None", "Tensor? prepared=None"]
     # A module's `prepared` is written by each call and read by nobody else, so that no order among calls on one stream matters: it stands here as an
     # input, since torch.compile would copy what is declared as written.
-    tags = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_fixed_stride_order)
-    name = f"{op}.{'of_module' if of_module else 'default'}"
-    _library.define(f"{name.removesuffix('.default')}({', '.join(schema)}) -> Tensor[]", tags=tags)
+    name = op + ".of_module" * of_module
 
     def fake(*tensors, fields=None, variant=None, dtype=None, prepared=None, **named):
         by_name = dict(zip(order, tensors)) | named
@@ -37,11 +46,7 @@ def _define(op, of_module):
         return [torch.empty(shape, dtype=_frameworks.torch_dtype(dtype), device=device) for _, shape, dtype in outputs]
 
     real = bound.operation([*order, "fields", "variant", "dtype", "prepared"], of_module)
-    operator = getattr(getattr(torch.ops.noisefloor, op), name.partition(".")[2])
-    for key in ("CPU", "CUDA"):
-        _library.impl(operator, real, key)
-    torch.library.register_fake(operator, fake, lib=_library)
-    return operator, order
+    return _register(name, f"({', '.join(schema)}) -> Tensor[]", real, fake), order
 
 
 def _refuse_gradients(op, tensors):
@@ -114,7 +119,8 @@ def _make_function(op, of_module=False):
 FUNCTIONS = {op: _make_function(op) for op in sorted(_signatures.CATALOGUE)}
 # What PyTorch's own modules take, these do too: tensors at any address, and weights that may have changed.
 OPERATORS = {op: _make_function(op, True) for op in ("attention", "conv2d", "gemm", "groupnorm", "layernorm")}
-_several = _products.define(_library)
+# [layers, rows of a, columns of one], of weights of one shape. Weights are taken as they lie when it runs, compiled or not.
+_several = _register("products_of_modules", "(Tensor a, Tensor[] weights) -> Tensor", _products.products, _products.fake)
 
 
 def _products_of_modules(a, weights):

@@ -33,12 +33,6 @@ class Report:
     def fell_back(self):
         return {name: dict(one.fell_back) for name, one in self._counted.items() if one.fell_back}
 
-    def put(self, name, replacement, what):
-        self._undo.append(replacement.undo)
-        self._counted[name] = replacement
-        replacement.put(self._undo)
-        self.replaced[name] = f"{what}: {replacement.runs}"
-
     def replace(self, name, module, kind):
         for weight in module.parameters(recurse=False):
             plain = type(weight) is nn.Parameter and type(weight.data) is torch.Tensor
@@ -47,7 +41,10 @@ class Report:
         kind.check(module)
         if isinstance(module, (nn.GroupNorm, nn.LayerNorm)) and module.weight is not None:  # PyTorch mixes element types here
             need(module.weight.dtype == self.dtype, f"its weights are {module.weight.dtype}, most of the network's {self.dtype}")
-        self.put(name, kind(module, name, self.said), getattr(module, "processor", module).__class__.__name__)
+        self._counted[name] = replacement = kind(module, name, self.said)
+        self._undo.append(replacement.undo)
+        replacement.put(self._undo)
+        self.replaced[name] = f"{getattr(module, 'processor', module).__class__.__name__}: {replacement.runs}"
 
     def undo(self):
         """Restores the forward and the layout of every module, whatever else was put on them since. A second call does nothing."""
@@ -110,11 +107,7 @@ def patch(module: nn.Module) -> Report:
 def replace_all(report, modules, kinds, kind_of):
     for name, one in modules:
         if (kind := kind_of(one)) in kinds:
-            attempt(report, name, lambda: report.replace(name, one, kinds[kind]))
-
-
-def attempt(report, name, replace):
-    try:
-        replace()
-    except Unfit as why:
-        report.left[name] = str(why)
+            try:
+                report.replace(name, one, kinds[kind])
+            except Unfit as why:
+                report.left[name] = str(why)

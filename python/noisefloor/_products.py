@@ -36,25 +36,15 @@ def are_side_by_side(weights):
                 one.untyped_storage().data_ptr() == storage for i, one in enumerate(weights)])
 
 
-def _products(a, weights):
+def products(a, weights):
     n, k = weights[0].shape
     if are_side_by_side(weights):
         return _product(a, weights[0].as_strided((len(weights) * n, k), (k, 1)), f"bias=0,part_columns={n}")[0]
     return torch.stack([_product(a, weight, "bias=0")[0] for weight in weights])
 
 
-def _fake(a, weights):
+def fake(a, weights):
     return torch.empty((len(weights), a.shape[0], weights[0].shape[0]), dtype=a.dtype, device=a.device)
-
-
-def define(library):
-    """[layers, rows of a, columns of one], of weights of one shape. Weights are taken as they lie when it runs, compiled or not."""
-    library.define("products_of_modules(Tensor a, Tensor[] weights) -> Tensor", tags=(torch.Tag.pt2_compliant_tag, torch.Tag.needs_fixed_stride_order))
-    operator = torch.ops.noisefloor.products_of_modules.default
-    for key in ("CPU", "CUDA"):
-        library.impl(operator, _products, key)
-    torch.library.register_fake(operator, _fake, lib=library)
-    return operator
 
 
 def fit(layers):
