@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "kernels/core/dtype.h"
 #include "kernels/core/status.h"
 #include "kernels/device/vector.cuh"
 

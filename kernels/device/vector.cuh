@@ -6,25 +6,7 @@
 
 #include <cstdint>
 
-#include "kernels/core/dtype.h"
-
 namespace noisefloor {
-
-// The device type of a DType that kernels compute on.
-template <DType dtype>
-struct DeviceType;
-template <>
-struct DeviceType<DType::fp32> {
-  using type = float;
-};
-template <>
-struct DeviceType<DType::bf16> {
-  using type = __nv_bfloat16;
-};
-template <>
-struct DeviceType<DType::fp16> {
-  using type = __half;
-};
 
 // Elements of T in 16 bytes: 8 of bf16 or fp16, 4 of fp32.
 template <class T>
