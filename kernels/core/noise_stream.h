@@ -28,7 +28,16 @@ NOISEFLOOR_HD Philox4 noise_words(const NoiseStream& stream, std::uint64_t image
   return philox4x32_10(philox_counter(step_and_block, stream.first_image + image_in_batch), stream.keys);
 }
 
-// Element `within` of an image in double, for oracles.
+// Element `within` of an image: of a whole block two numbers are made, and one is taken.
+NOISEFLOOR_HD float noise_element(const NoiseStream& stream, std::uint64_t image_in_batch, std::uint32_t within) {
+  const Philox4 words = noise_words(stream, image_in_batch, within / kNormalsPerBlock);
+  const bool second_pair = within % kNormalsPerBlock >= 2;
+  float first, second;
+  box_muller(second_pair ? words.v[2] : words.v[0], second_pair ? words.v[3] : words.v[1], first, second);
+  return within % 2 == 0 ? first : second;
+}
+
+// The same in double, for oracles.
 inline double noise_exact(const NoiseStream& stream, std::uint64_t image_in_batch, std::int64_t within) {
   const Philox4 words = noise_words(stream, image_in_batch, static_cast<std::uint32_t>(within / kNormalsPerBlock));
   const int pair = static_cast<int>(within % kNormalsPerBlock) / 2 * 2;

@@ -11,6 +11,9 @@
 //   __device__ void consume(std::uint32_t tile, const Wait& wait) const;
 //       by each consumer, threadIdx.x below 256; wait() returns the stage's address once the tile is there
 //
+// and, where a consumer keeps something from tile to tile, `__device__ Thread begin(std::uint32_t first_tile) const`,
+// whose value consume() gets as a third argument; where stages get another budget, kStageBudget.
+//
 // Shared memory: stages of stage_bytes in 48 KiB, two at least, eight at most; three blocks an SM. By Little's law
 // 4.25 TB/s over 1 us of latency ask for 32 KiB in flight per SM.
 #pragma once
@@ -70,19 +73,31 @@ __global__ void __launch_bounds__(kBulkThreads, kBulkBlocksPerSm)
     }
     return;
   }
-  for (std::uint32_t tile = first; tile < last; ++tile, ring.advance(stages)) {
-    const auto wait = [&] {
-      ptx::mbarrier_wait(full + 8 * ring.stage, ring.parity);
-      return base + ring.stage * work.stage_bytes;
-    };
-    work.consume(tile, wait);
-    ptx::mbarrier_arrive(empty + 8 * ring.stage);
-  }
+  const auto consume = [&](auto&&... kept) {
+    for (std::uint32_t tile = first; tile < last; ++tile, ring.advance(stages)) {
+      const auto wait = [&] {
+        ptx::mbarrier_wait(full + 8 * ring.stage, ring.parity);
+        return base + ring.stage * work.stage_bytes;
+      };
+      work.consume(tile, wait, kept...);
+      ptx::mbarrier_arrive(empty + 8 * ring.stage);
+    }
+  };
+  if constexpr (requires { work.begin(first); })
+    consume(work.begin(first));
+  else
+    consume();
+}
+
+template <class Work>
+consteval std::uint32_t bulk_stage_budget() {
+  if constexpr (requires { Work::kStageBudget; }) return Work::kStageBudget;
+  return kBulkStageBudget;
 }
 
 template <class Work>
 Status launch_bulk(const Work& work, const LaunchContext& context) {
-  const std::uint32_t stages = std::clamp(kBulkStageBudget / work.stage_bytes, kBulkMinStages, kBulkMaxStages);
+  const std::uint32_t stages = std::clamp(bulk_stage_budget<Work>() / work.stage_bytes, kBulkMinStages, kBulkMaxStages);
   const std::uint32_t resident = kBulkBlocksPerSm * static_cast<std::uint32_t>(context.device->sm_count);
   const std::uint32_t tiles_per_block = std::min((work.tiles + resident - 1) / resident, kBulkMaxTilesPerBlock);
   const LaunchShape shape{.grid = (work.tiles + tiles_per_block - 1) / tiles_per_block,

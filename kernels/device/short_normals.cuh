@@ -1,7 +1,7 @@
-// The normal numbers of eight elements for kernels in 16 bits, where drawing competes with memory traffic for issue
-// slots: the words of the definition (noise_stream.h), and box_muller's transform by fewer instructions, to an accuracy
-// that 16 bits do not show: on an H200 within 1e-5 for every word (short_normals_test.cu), 2.4e-6 over 67 million
-// numbers; elsewhere within 1.2e-5 by the bounds below.
+// The normal numbers of a vector; and those of eight elements for kernels in 16 bits, where drawing competes with
+// memory traffic for issue slots: the words of the definition (noise_stream.h), and box_muller's transform by fewer
+// instructions, to an accuracy that 16 bits do not show: on an H200 within 1e-5 for every word
+// (short_normals_test.cu), 2.4e-6 over 67 million numbers; elsewhere within 1.2e-5 by the bounds below.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,18 @@
 #include "kernels/device/image_noise.h"
 
 namespace noisefloor {
+
+// The normal numbers of vector `vector` of an image, of kLanes elements, by box_muller itself.
+template <int kLanes>
+__device__ __forceinline__ void draw_vector(const NoiseStream& stream, std::uint32_t image, std::uint32_t vector,
+                                            float (&z)[kLanes]) {
+#pragma unroll
+  for (int block = 0; block < kLanes / kNormalsPerBlock; ++block) {
+    const Normal4 normal = box_muller4(noise_words(stream, image, vector * (kLanes / kNormalsPerBlock) + block));
+#pragma unroll
+    for (int i = 0; i < kNormalsPerBlock; ++i) z[block * kNormalsPerBlock + i] = normal.v[i];
+  }
+}
 
 // What four pairs of numbers are made of: radii and angles.
 struct EightWords {

@@ -1,26 +1,13 @@
 // The stream of q_sample (kernels/device/stream.cuh): one vector of x0, and of given noise, of one image.
 #pragma once
 
-#include "kernels/core/noise_stream.h"
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/divider.h"
+#include "kernels/device/short_normals.cuh"
 #include "kernels/device/stream.cuh"
 #include "kernels/q_sample/q_sample.h"
 
 namespace noisefloor::q_sample {
-
-// The normal numbers of a vector.
-template <int kLanes>
-__device__ __forceinline__ void draw(const NoiseStream& stream, const Divider& per_image, std::uint32_t image,
-                                     std::uint32_t vector, float (&z)[kLanes]) {
-  const std::uint32_t first = (vector - image * per_image.divisor()) * (kLanes / kNormalsPerBlock);
-#pragma unroll
-  for (int block = 0; block < kLanes / kNormalsPerBlock; ++block) {
-    const Normal4 normal = box_muller4(noise_words(stream, image, first + block));
-#pragma unroll
-    for (int i = 0; i < kNormalsPerBlock; ++i) z[block * kNormalsPerBlock + i] = normal.v[i];
-  }
-}
 
 template <class T, bool kDrawn>
 struct Map : FlatInputs<kDrawn ? 1 : 2> {
@@ -49,7 +36,7 @@ struct Map : FlatInputs<kDrawn ? 1 : 2> {
     float x[kLanes], z[kLanes];
     unpack_vector<T>(bits[0], x);
     if constexpr (kDrawn)
-      draw(noise, per_image, image, vector, z);
+      draw_vector(noise, image, vector - image * per_image.divisor(), z);
     else
       unpack_vector<T>(bits[1], z);
 #pragma unroll

@@ -24,16 +24,9 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= total) return;
   const std::int64_t image = i / elements;
-  float z;
-  if (t.noise) {
-    z = to_float(static_cast<const T*>(t.noise)[i]);
-  } else {
-    const auto within = static_cast<std::uint32_t>(i - image * elements);
-    const Normal4 normal =
-        box_muller4(noise_words(stream, static_cast<std::uint64_t>(image), within / kNormalsPerBlock));
-    const bool second_pair = within % kNormalsPerBlock >= 2;
-    z = within % 2 == 0 ? (second_pair ? normal.v[2] : normal.v[0]) : (second_pair ? normal.v[3] : normal.v[1]);
-  }
+  const float z = t.noise ? to_float(static_cast<const T*>(t.noise)[i])
+                          : noise_element(stream, static_cast<std::uint64_t>(image),
+                                          static_cast<std::uint32_t>(i - image * elements));
   const float value = t.levels[2 * image] * to_float(static_cast<const T*>(t.x0)[i]) + t.levels[2 * image + 1] * z;
   static_cast<T*>(t.x_t)[i] = from_float<T>(value);
   if (t.noise_out) static_cast<T*>(t.noise_out)[i] = from_float<T>(z);

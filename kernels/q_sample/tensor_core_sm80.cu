@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(kDiagonalThreads)
     diagonal_product(coefficients, x0, z, out);
     float drawn[8];
     if (!t.noise) {
-      draw(stream, per_image, image, begin + within, drawn);
+      draw_vector(stream, image, within, drawn);
 #pragma unroll
       for (int k = 0; k < 8; ++k) out[k] += sigma * drawn[k];
     }

@@ -31,11 +31,7 @@ __global__ void __launch_bounds__(kThreads) naive_kernel(const Arguments<T> a) {
   if (a.drawn) {
     const std::int64_t image = i / a.elements;
     const auto within = static_cast<std::uint32_t>(i - image * a.elements);
-    const Philox4 words = noise_words(a.stream, static_cast<std::uint64_t>(image), within / kNormalsPerBlock);
-    const bool second_pair = within % kNormalsPerBlock >= 2;
-    float first, second;
-    box_muller(second_pair ? words.v[2] : words.v[0], second_pair ? words.v[3] : words.v[1], first, second);
-    x_next += c.noise * (within % 2 == 0 ? first : second);
+    x_next += c.noise * noise_element(a.stream, static_cast<std::uint64_t>(image), within);
   }
   a.x_next[i] = from_float<T>(x_next);
   if (a.history_out) a.history_out[i] = from_float<T>(c.history_x * x + c.history_x0 * x0);

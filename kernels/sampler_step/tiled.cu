@@ -13,6 +13,7 @@
 // Requires: fewer than 2^31 vectors.
 // Numerics: fp32, one rounding at the end.
 // Source: original.
+#include "kernels/device/short_normals.cuh"
 #include "kernels/sampler_step/arguments.cuh"
 
 namespace noisefloor::sampler_step {
@@ -68,14 +69,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm) tiled_kernel(const Arg
   if (a.history) load_lanes(a.history + i, wide, count, history);
   if (a.noise) load_lanes(a.noise + i, wide, count, noise);
   if (a.previous) load_lanes(a.previous + i, wide, count, previous);
-  if (a.drawn) {
-#pragma unroll
-    for (int block = 0; block < kLanes / kNormalsPerBlock; ++block) {
-      const Normal4 normal = box_muller4(noise_words(a.stream, image, within / kNormalsPerBlock + block));
-#pragma unroll
-      for (int n = 0; n < kNormalsPerBlock; ++n) noise[block * kNormalsPerBlock + n] = normal.v[n];
-    }
-  }
+  if (a.drawn) draw_vector(a.stream, image, within / kLanes, noise);
 
   lanes.predict(c, model);
   if (a.model_cond) lanes.guide(c, cond);
