@@ -12,7 +12,9 @@ Support can_run_tiled(const Problem& problem, DType dtype) {
   return supported();
 }
 
-Support can_run_tensor_core_sm80(const Problem& problem, DType) {
+Support can_run_tensor_core_sm80(const Problem& problem, DType dtype) {
+  if (dtype != DType::bf16)
+    return unsupported("needs bf16: fp16 cannot hold the coefficients of a schedule's first steps");
   if (problem.elements % 8 != 0) return unsupported("needs images whose length is a multiple of 8");
   return supported();
 }
