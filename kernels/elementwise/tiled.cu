@@ -49,8 +49,8 @@ Status widen(const Problem& p, DType dtype, const Tensors& t, const LaunchContex
   });
 }
 
-// From each image's [rows, columns] to [columns, rows]. Bits has the elements' size. kWide: both extents are multiples
-// of 16 bytes. kAlongRows: neighbouring blocks take tiles one below the other.
+// From each image's [rows, columns] to [columns, rows]. Bits has the elements' size. kWide, of fp32: both extents are
+// multiples of 16 bytes. kAlongRows: neighbouring blocks take tiles one below the other.
 //
 // A row in shared memory is 132 bytes, so that neither rows nor columns collide in a bank (33 words: in fp32 a column's
 // rows lie in banks of their own, and so do those of 16-bit elements that go one by one). Vectors of fp32 are taken
@@ -86,13 +86,9 @@ __global__ void __launch_bounds__(kThreads)
     for (int i = static_cast<int>(threadIdx.x); i < kTile * kVectors; i += kThreads) {
       const int c = i / kVectors, r = i % kVectors * kLanes;
       if (row0 + r >= rows || column0 + c >= columns) continue;
-      union {
-        Bits lanes[kLanes];
-        uint4 bits;
-      } v;
-#pragma unroll
-      for (int k = 0; k < kLanes; ++k) v.lanes[k] = tile[(r + k) * kPitch + c];
-      store_16_bytes(out + static_cast<std::int64_t>(column0 + c) * rows + row0 + r, v.bits);
+      const auto at = [&](int k) { return tile[(r + k) * kPitch + c]; };
+      store_16_bytes(out + static_cast<std::int64_t>(column0 + c) * rows + row0 + r,
+                     make_uint4(at(0), at(1), at(2), at(3)));
     }
   } else {
     for (int i = static_cast<int>(threadIdx.x); i < kTile * kTile; i += kThreads) {

@@ -25,18 +25,16 @@ Support for_tiled(const Problem& p, DType dtype) {
 
 Support for_tensor_core_sm80(const Problem& p, DType dtype) {
   if (p.moves_data()) return unsupported("not applicable: moving data has no arithmetic for tensor cores to do");
+  if (p.op == Operation::silu_fma)
+    return unsupported("not applicable: a product with a diagonal has one factor, and silu_fma's each have their own");
   if (dtype == DType::fp32) return unsupported("needs bf16 or fp16");
-  if (p.broadcast && p.channels > kMaxExtent) return unsupported("needs channels of at most 2^21");
   return can_stream(p, dtype);
 }
 
 Support for_ptx_sm90a(const Problem& p, DType dtype) {
-  if (!p.transposes()) return can_stream(p, dtype);
-  if (dtype == DType::fp32) return unsupported("a layout needs bf16 or fp16: ldmatrix transposes 16-bit elements");
-  if (p.hw % 8 != 0 || p.channels % 8 != 0) return unsupported("a layout needs hw and channels divisible by 8");
-  if (p.n * p.hw > INT32_MAX || p.n * p.channels > INT32_MAX)
-    return unsupported("a layout needs n * hw and n * channels below 2^31");
-  return supported();
+  if (p.transposes() || p.op == Operation::geglu)
+    return unsupported("needs inputs in the order of y, as geglu and layouts have none; see tiled");
+  return can_stream(p, dtype);
 }
 
 constexpr Definition::Variant kVariants[] = {NOISEFLOOR_HOST(), NOISEFLOOR_NAIVE(),

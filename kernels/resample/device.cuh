@@ -1,4 +1,4 @@
-// What the GPU variants of resample share: places, in vectors of 16 bytes, and the mean of four vectors.
+// What the GPU variants of resample share: places, in vectors of 16 bytes, and what is done there.
 #pragma once
 
 #include "kernels/device/dispatch.cuh"
@@ -25,20 +25,6 @@ struct Shape {
   }
   __device__ __forceinline__ std::uint32_t next_row() const { return 2 * width.divisor() * pixel.divisor(); }
 };
-
-template <class T>
-__device__ __forceinline__ void mean_of_four(const uint4 (&corners)[4], float (&mean)[kVectorLanes<T>]) {
-  float other[kVectorLanes<T>];
-  unpack_vector<T>(corners[0], mean);
-#pragma unroll
-  for (int corner = 1; corner < 4; ++corner) {
-    unpack_vector<T>(corners[corner], other);
-#pragma unroll
-    for (int i = 0; i < kVectorLanes<T>; ++i) mean[i] += other[i];
-  }
-#pragma unroll
-  for (float& value : mean) value *= 0.25f;
-}
 
 // Maps for kernels/device/stream.cuh.
 struct UpMap : FlatInputs<1> {
@@ -68,8 +54,16 @@ struct DownMap {
     return x + shape.up(vector) + (input % 2) * shape.pixel.divisor() + (input / 2) * shape.next_row();
   }
   __device__ __forceinline__ void apply(std::uint32_t vector, const uint4 (&bits)[4]) const {
-    float mean[kVectorLanes<T>];
-    mean_of_four<T>(bits, mean);
+    float mean[kVectorLanes<T>], other[kVectorLanes<T>];
+    unpack_vector<T>(bits[0], mean);
+#pragma unroll
+    for (int corner = 1; corner < 4; ++corner) {
+      unpack_vector<T>(bits[corner], other);
+#pragma unroll
+      for (int i = 0; i < kVectorLanes<T>; ++i) mean[i] += other[i];
+    }
+#pragma unroll
+    for (float& value : mean) value *= 0.25f;
     store_stream<T>(y, vector, mean);
   }
 };

@@ -22,6 +22,7 @@ Support for_tensor_core_sm80(const Problem& p, DType dtype) {
 }
 
 Support for_ptx_sm90a(const Problem& p, DType dtype) {
+  if (p.op == Operation::average_down2) return unsupported("needs nearest_up2 or concat; of a mean see tiled");
   if (p.op == Operation::concat && p.out_channels() * static_cast<std::int64_t>(size_of(dtype)) > kMaxPixelBytes)
     return unsupported("needs pixels of y of at most 96 KiB");
   return can_stream(p, dtype);

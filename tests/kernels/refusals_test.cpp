@@ -136,12 +136,18 @@ TEST(Refusals, OfVariantsSayWhatTheyNeed) {
   } kTable[] = {
       {"elementwise", "tensor_core_sm80", "op=cast,channels=8", bf16, kMoves},
       {"elementwise", "tensor_core_sm80", "op=nchw_to_nhwc,hw=8,channels=8", bf16, kMoves},
+      {"elementwise", "tensor_core_sm80", "op=silu_fma,channels=8", bf16, "not applicable"},
+      {"elementwise", "ptx_sm90a", "op=geglu,hw=2,channels=8", bf16, "in the order of y"},
       {"elementwise", "tiled", "op=nchw_to_nhwc,hw=7,channels=3", bf16, ""},
       {"elementwise", "ptx_sm90a", "op=nchw_to_nhwc,hw=7,channels=8", bf16, kAny},
       {"elementwise", "tiled", "op=geglu,hw=2,channels=4", bf16, kAny},  // 8 bytes a half row
       {"elementwise", "tiled", "op=geglu,hw=2,channels=4", fp32, ""},
       {"resample", "tensor_core_sm80", "op=nearest_up2,h=2,w=2,channels=8", bf16, kMoves},
       {"resample", "tensor_core_sm80", "op=average_down2,h=2,w=2,channels=8", bf16, ""},
+      {"resample", "ptx_sm90a", "op=average_down2,h=2,w=2,channels=8", bf16, "nearest_up2 or concat"},
+      {"resample", "ptx_sm90a", "op=concat,h=2,w=2,channels=8,skip_channels=8", bf16, ""},
+      {"sampler_step", "tensor_core_sm80", "batch=1,elements=8,solver=ddim", fp16, "needs bf16"},
+      {"sampler_step", kFast, "batch=1,elements=8,solver=ddim", bf16, ""},
       {"resample", "tiled", "op=concat,h=1,w=1,channels=786432,skip_channels=786432", fp32, ""},
       {"resample", "tiled", "op=concat,h=1,w=1,channels=4294967296,skip_channels=4294967296", fp32, kAny},
       {"q_sample", kFast, "batch=2,elements=8", bf16, ""},
