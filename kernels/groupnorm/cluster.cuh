@@ -61,6 +61,7 @@ __global__ void __launch_bounds__(max_cluster_threads(kHeld), 2)
     cluster_kernel(const __grid_constant__ ClusterArguments a) {
   constexpr int kPixels = kRow == Row::quad ? kQuad : 1;
   constexpr int kHeldRows = kHeld / kPixels;
+  constexpr int kUnrolled = kRow == Row::quad ? 1 : 2;  // rows in shared memory
   static_assert(kHeld % kPixels == 0, "a thread holds whole quads");
   extern __shared__ __align__(16) char tile[];  // [rows][columns] of 16 bytes
   const StripePlan& plan = a.plan;
@@ -152,14 +153,21 @@ __global__ void __launch_bounds__(max_cluster_threads(kHeld), 2)
   }
   ChannelSums seen{};
   const int split = channels_in_first(a, column);
-  if constexpr (kRow == Row::quad) {
-    T* mean = static_cast<T*>(a.t.x_down) + offset;
-    if (kHeld > 0 && first < rows) start_sums<T>(a, seen, held[0], split);
+  // A row's pixels are in registers or shared memory: pixel(i) gives 16 bytes of the i-th.
+  [[maybe_unused]] T* mean = static_cast<T*>(a.t.x_down) + offset;
+  const auto sum = [&](const auto& pixel) {
+    if constexpr (kRow == Row::quad)
+      add_quad<T>(seen, mean, pixel);
+    else
+      add_row<T>(seen, pixel(0));
+  };
+  if (kHeld > 0 && first < rows) start_sums<T>(a, seen, held[0], split);
 #pragma unroll
-    for (int k = 0; k < kHeldRows; ++k) {
-      if (first + k * plan.tile_rows < rows) add_quad<T>(seen, mean, [&](int i) { return held[kQuad * k + i]; });
-      mean += step;
-    }
+  for (int k = 0; k < kHeldRows; ++k) {
+    if (first + k * plan.tile_rows < rows) sum([&](int i) { return held[kPixels * k + i]; });
+    mean += step;
+  }
+  {
     const char* source = tile + tile_offset;
     int r = first + kHeldRows * plan.tile_rows;
 #pragma unroll 1
@@ -167,30 +175,11 @@ __global__ void __launch_bounds__(max_cluster_threads(kHeld), 2)
       wait_groups(later);
       if (kHeld == 0 && later == a.stages - 1 && first < rows)
         start_sums<T>(a, seen, *reinterpret_cast<const uint4*>(source), split);
-#pragma unroll 1
+#pragma unroll kUnrolled
       for (int k = 0; k < a.stage_accesses && r < rows; ++k, r += plan.tile_rows) {
-        add_quad<T>(seen, mean, [&](int i) { return *reinterpret_cast<const uint4*>(source + i * corner_step); });
+        sum([&](int i) { return *reinterpret_cast<const uint4*>(source + i * corner_step); });
         source += tile_step;
         mean += step;
-      }
-    }
-  } else {
-    if (kHeld > 0 && first < rows) start_sums<T>(a, seen, held[0], split);
-#pragma unroll
-    for (int k = 0; k < kHeld; ++k) {
-      if (first + k * plan.tile_rows < rows) add_row<T>(seen, held[k]);
-    }
-    const char* source = tile + tile_offset;
-    int r = first + kHeld * plan.tile_rows;
-#pragma unroll 1
-    for (int later = a.stages - 1; later >= 0; --later) {
-      wait_groups(later);
-      if (kHeld == 0 && later == a.stages - 1 && first < rows)
-        start_sums<T>(a, seen, *reinterpret_cast<const uint4*>(source), split);
-#pragma unroll 2
-      for (int k = 0; k < a.stage_accesses && r < rows; ++k, r += plan.tile_rows) {
-        add_row<T>(seen, *reinterpret_cast<const uint4*>(source));
-        source += tile_step;
       }
     }
   }
@@ -250,35 +239,21 @@ __global__ void __launch_bounds__(max_cluster_threads(kHeld), 2)
   fold_coefficients<T, kActivate>(a, parameters, column, finals, ca, cb);
   if (!a.early) ptx::griddepcontrol_launch_dependents();
   T* destination = static_cast<T*>(a.t.y) + offset;
-  if constexpr (kRow == Row::quad) {
-#pragma unroll
-    for (int k = 0; k < kHeldRows; ++k) {
-      if (first + k * plan.tile_rows < rows)
-        write_quad<T, kActivate>(destination, ca, cb, [&](int i) { return held[kQuad * k + i]; });
-      destination += step;
-    }
-    const char* source = tile + tile_offset;
-#pragma unroll 1
-    for (int r = first + kHeldRows * plan.tile_rows; r < rows; r += plan.tile_rows) {
-      write_quad<T, kActivate>(destination, ca, cb,
-                               [&](int i) { return *reinterpret_cast<const uint4*>(source + i * corner_step); });
-      source += tile_step;
-      destination += step;
-    }
-    return;
-  }
-  const auto write = [&](const uint4& row) {
-    write_row<T, kActivate>(destination, row, ca, cb);
+  const auto write = [&](const auto& pixel) {
+    if constexpr (kRow == Row::quad)
+      write_quad<T, kActivate>(destination, ca, cb, pixel);
+    else
+      write_row<T, kActivate>(destination, pixel(0), ca, cb);
     destination += step;
   };
 #pragma unroll
-  for (int k = 0; k < kHeld; ++k) {
-    if (first + k * plan.tile_rows < rows) write(held[k]);
+  for (int k = 0; k < kHeldRows; ++k) {
+    if (first + k * plan.tile_rows < rows) write([&](int i) { return held[kPixels * k + i]; });
   }
   const char* source = tile + tile_offset;
-#pragma unroll 2
-  for (int r = first + kHeld * plan.tile_rows; r < rows; r += plan.tile_rows) {
-    write(*reinterpret_cast<const uint4*>(source));
+#pragma unroll kUnrolled
+  for (int r = first + kHeldRows * plan.tile_rows; r < rows; r += plan.tile_rows) {
+    write([&](int i) { return *reinterpret_cast<const uint4*>(source + i * corner_step); });
     source += tile_step;
   }
 }

@@ -100,29 +100,31 @@ ClusterResidence cluster_residence(const ClusterPlan& plan, std::int64_t units, 
   return {plan.shared_bytes(), units > resident_clusters(plan, sm_count)};
 }
 
-std::optional<ClusterPlan> make_cluster_plan(const Problem& p, int bundle, int blocks, int threads, int held) {
-  if (p.groups % bundle != 0) return std::nullopt;
+std::optional<ClusterPlan> cut_rows(const Problem& p, int bundle, int blocks, int threads, int held) {
   const std::int64_t width = bundle * p.channels_per_group();
-  if (width % kClusterLanes != 0 || width / kClusterLanes > max_cluster_threads(held)) return std::nullopt;
-  // Longer images fit no cluster even one column wide; and what follows stays in int.
-  if (p.hw > std::int64_t{kMaxClusterBlocks} * kSharedBytesPerBlock / 16) return std::nullopt;
-
+  if (p.groups % bundle != 0 || width % kClusterLanes != 0) return std::nullopt;
   ClusterPlan plan;
   plan.bundle = bundle;
   plan.blocks = blocks;
   plan.pixels = p.down() ? 4 : 1;
-  if (held % plan.pixels != 0) return std::nullopt;
   plan.rows = static_cast<int>((p.y_pixels() + blocks - 1) / blocks);
   plan.columns = static_cast<int>(width / kClusterLanes);
+  // Whole warps' worth of threads, and no more than have a row each.
   plan.tile_rows = std::max(std::min(threads / plan.columns, plan.rows), (32 + plan.columns - 1) / plan.columns);
   plan.held = held;
-  if (plan.rows <= (plan.held_rows() - 1) * plan.tile_rows) return std::nullopt;
-  if (plan.tile_rows * plan.columns > max_cluster_threads(held)) return std::nullopt;
   plan.shared_rows = std::max(plan.rows - plan.held_rows() * plan.tile_rows, 0);
   plan.threads = plan.columns * plan.tile_rows / 32 * 32;
   plan.entries = spans_two_groups(p.channels_per_group()) ? 2 : kClusterLanes;
-  if (plan.shared_rows > kSharedBytesPerBlock / (plan.pixels * plan.columns * 16) ||
-      plan.shared_bytes() > kSharedBytesPerBlock)
+  if (plan.shared_rows > kSharedBytesPerBlock / (plan.pixels * plan.columns * 16)) return std::nullopt;
+  return plan;
+}
+
+std::optional<ClusterPlan> make_cluster_plan(const Problem& p, int bundle, int blocks, int threads, int held) {
+  // Longer images fit no cluster even one column wide; and what follows stays in int.
+  if (p.hw > std::int64_t{kMaxClusterBlocks} * kSharedBytesPerBlock / 16) return std::nullopt;
+  const auto plan = cut_rows(p, bundle, blocks, threads, held);
+  if (!plan || held % plan->pixels != 0 || plan->rows <= (plan->held_rows() - 1) * plan->tile_rows ||
+      plan->tile_rows * plan->columns > max_cluster_threads(held) || plan->shared_bytes() > kSharedBytesPerBlock)
     return std::nullopt;
   return plan;
 }

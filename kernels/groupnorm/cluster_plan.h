@@ -62,6 +62,10 @@ struct ClusterPlan : StripePlan {
 // Whether eight channels from a multiple of 8 on lie in two groups at most.
 bool spans_two_groups(std::int64_t channels_per_group);
 
+// An image's rows of a bundle, cut into blocks of about so many threads, each of which holds `held` rows; or nothing
+// where the bundle does not fit the problem or the rows that are not held no SM's shared memory.
+std::optional<ClusterPlan> cut_rows(const Problem&, int bundle, int blocks, int threads, int held);
+
 // The plan with these choices, or nothing where they do not fit the problem or the SM.
 std::optional<ClusterPlan> make_cluster_plan(const Problem&, int bundle, int blocks, int threads, int held);
 

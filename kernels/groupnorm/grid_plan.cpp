@@ -32,28 +32,15 @@ double merit(const Problem& p, const GridPlan& plan) {
 }  // namespace
 
 std::optional<GridPlan> make_grid_plan(const Problem& p, int sm_count, int bundle, int teams) {
-  const std::int64_t width = bundle * p.channels_per_group();
-  if (p.groups % bundle != 0 || width % kClusterLanes != 0 || width / kClusterLanes > kGridThreads) return std::nullopt;
   if (teams > sm_count || teams > p.n * (p.groups / bundle)) return std::nullopt;
-  GridPlan plan;
-  plan.teams = teams;
-  ClusterPlan& stripe = plan.stripe;
-  stripe.bundle = bundle;
-  stripe.blocks = sm_count / teams;
+  const int blocks = sm_count / teams;
   // Longer images do not fit even one column wide; and what follows stays in int.
   constexpr std::int64_t kMostRows = kSharedBytesPerBlock / 16 + kGridThreads * kGridHeld;
-  if (p.hw > stripe.blocks * kMostRows) return std::nullopt;
-  stripe.rows = static_cast<int>((p.hw + stripe.blocks - 1) / stripe.blocks);
-  stripe.columns = static_cast<int>(width / kClusterLanes);
-  stripe.held = kGridHeld;
-  // Whole warps' worth of threads, and no more than have a row each.
-  stripe.tile_rows =
-      std::max(std::min(kGridThreads / stripe.columns, stripe.rows), (32 + stripe.columns - 1) / stripe.columns);
-  stripe.threads = stripe.columns * stripe.tile_rows / 32 * 32;
-  stripe.shared_rows = std::max(stripe.rows - kGridHeld * stripe.tile_rows, 0);
-  stripe.entries = spans_two_groups(p.channels_per_group()) ? 2 : kClusterLanes;
-  if (stripe.shared_rows > kSharedBytesPerBlock / (stripe.columns * 16) || plan.shared_bytes() > kSharedBytesPerBlock)
-    return std::nullopt;
+  if (p.hw > blocks * kMostRows) return std::nullopt;
+  const auto stripe = cut_rows(p, bundle, blocks, kGridThreads, kGridHeld);
+  if (!stripe || stripe->columns * stripe->tile_rows > kGridThreads) return std::nullopt;
+  const GridPlan plan{*stripe, teams};
+  if (plan.shared_bytes() > kSharedBytesPerBlock) return std::nullopt;
   return plan;
 }
 

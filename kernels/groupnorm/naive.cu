@@ -96,79 +96,52 @@ __device__ __forceinline__ float normed(const Problem& p, const Tensors& t, floa
   return p.fusion == Fusion::none ? value : silu(value);
 }
 
-template <class T, bool kSkip>
+// What the third pass writes: y of x, or of x and skip; means of 2x2 blocks of what y would be, and of x; or, without
+// the pass, the coefficients of the group's channels.
+enum class Output { y, y_of_two, means, coefficients };
+
+template <class T, Output kOutput>
 __global__ void __launch_bounds__(kThreads) naive_kernel(Problem p, Tensors t, std::int64_t scale_shift_stride) {
   __shared__ float shared[kThreads];
+  constexpr bool kSkip = kOutput == Output::y_of_two;
   const std::int64_t image = blockIdx.x / p.groups;
   const std::int64_t group = blockIdx.x % p.groups;
   const std::int64_t width = p.channels / p.groups;
-  const std::int64_t size = p.hw * width;
-  const std::int64_t first = image * p.hw * p.channels + group * width;
-  T* y = static_cast<T*>(t.y);
-
   float mean = 0, variance = 0;
   group_statistics<T, kSkip>(p, t, image, group, shared, mean, variance);
   const float rstd = 1.0f / sqrtf(variance + static_cast<float>(p.eps));
 
-  for (std::int64_t i = threadIdx.x; i < size; i += kThreads) {
-    const std::int64_t channel = group * width + i % width;
-    const std::int64_t offset = first + i / width * p.channels + i % width;
-    y[offset] =
-        from_float<T>(normed<T>(p, t, element<T, kSkip>(p, t, offset), mean, rstd, channel, image, scale_shift_stride));
-  }
-  if (p.stats && threadIdx.x == 0) {
-    t.mean[blockIdx.x] = mean;
-    t.rstd[blockIdx.x] = rstd;
-  }
-}
-
-// The third pass over 2x2 blocks: means of what naive_kernel would write, and of x.
-template <class T>
-__global__ void __launch_bounds__(kThreads) naive_down_kernel(Problem p, Tensors t) {
-  __shared__ float shared[kThreads];
-  const std::int64_t image = blockIdx.x / p.groups;
-  const std::int64_t group = blockIdx.x % p.groups;
-  const std::int64_t width = p.channels / p.groups;
-  const T* x = static_cast<const T*>(t.x);
-
-  float mean = 0, variance = 0;
-  group_statistics<T, false>(p, t, image, group, shared, mean, variance);
-  const float rstd = 1.0f / sqrtf(variance + static_cast<float>(p.eps));
-
-  for (std::int64_t i = threadIdx.x; i < p.y_pixels() * width; i += kThreads) {
-    const std::int64_t channel = group * width + i % width;
-    const std::int64_t pixel = image * p.y_pixels() + i / width;
-    const std::int64_t first = p.first_of_four(pixel);
-    float sum = 0, x_sum = 0;
-    for (int corner = 0; corner < 4; ++corner) {
-      const float value = to_float(x[(first + corner / 2 * p.down_w + corner % 2) * p.channels + channel]);
-      x_sum += value;
-      sum += to_float(from_float<T>(normed<T>(p, t, value, mean, rstd, channel, image, p.scale_shift_stride())));
+  if constexpr (kOutput == Output::coefficients) {
+    auto* coefficients = static_cast<float*>(t.y);
+    for (std::int64_t c = group * width + threadIdx.x; c < (group + 1) * width; c += kThreads) {
+      const float2 ab = channel_coefficients<T>(p, t, mean, rstd, c, image * scale_shift_stride + c);
+      coefficients[image * 2 * p.channels + c] = ab.x;
+      coefficients[(image * 2 + 1) * p.channels + c] = ab.y;
     }
-    static_cast<T*>(t.y)[pixel * p.channels + channel] = from_float<T>(0.25f * sum);
-    static_cast<T*>(t.x_down)[pixel * p.channels + channel] = from_float<T>(0.25f * x_sum);
-  }
-  if (p.stats && threadIdx.x == 0) {
-    t.mean[blockIdx.x] = mean;
-    t.rstd[blockIdx.x] = rstd;
-  }
-}
-
-// Two passes over the group, and its channels' coefficients in the place of the third.
-template <class T>
-__global__ void __launch_bounds__(kThreads) naive_coefficients_kernel(Problem p, Tensors t) {
-  __shared__ float shared[kThreads];
-  const std::int64_t image = blockIdx.x / p.groups;
-  const std::int64_t group = blockIdx.x % p.groups;
-  const std::int64_t width = p.channels / p.groups;
-  float mean = 0, variance = 0;
-  group_statistics<T, false>(p, t, image, group, shared, mean, variance);
-  const float rstd = 1.0f / sqrtf(variance + static_cast<float>(p.eps));
-  auto* coefficients = static_cast<float*>(t.y);
-  for (std::int64_t c = group * width + threadIdx.x; c < (group + 1) * width; c += kThreads) {
-    const float2 ab = channel_coefficients<T>(p, t, mean, rstd, c, image * p.scale_shift_stride() + c);
-    coefficients[image * 2 * p.channels + c] = ab.x;
-    coefficients[(image * 2 + 1) * p.channels + c] = ab.y;
+  } else {
+    const std::int64_t pixels = kOutput == Output::means ? p.y_pixels() : p.hw;
+    const std::int64_t begin = image * pixels * p.channels + group * width;
+    for (std::int64_t i = threadIdx.x; i < pixels * width; i += kThreads) {
+      const std::int64_t channel = group * width + i % width;
+      const std::int64_t offset = begin + i / width * p.channels + i % width;  // in y
+      const auto y = [&](float value) {
+        return from_float<T>(normed<T>(p, t, value, mean, rstd, channel, image, scale_shift_stride));
+      };
+      if constexpr (kOutput == Output::means) {
+        const std::int64_t first = p.first_of_four(image * pixels + i / width);
+        float sum = 0, x_sum = 0;
+        for (int corner = 0; corner < 4; ++corner) {
+          const std::int64_t row = first + corner / 2 * p.down_w + corner % 2;
+          const float value = element<T, false>(p, t, row * p.channels + channel);
+          x_sum += value;
+          sum += to_float(y(value));
+        }
+        static_cast<T*>(t.y)[offset] = from_float<T>(0.25f * sum);
+        static_cast<T*>(t.x_down)[offset] = from_float<T>(0.25f * x_sum);
+      } else {
+        static_cast<T*>(t.y)[offset] = y(element<T, kSkip>(p, t, offset));
+      }
+    }
   }
   if (p.stats && threadIdx.x == 0) {
     t.mean[blockIdx.x] = mean;
@@ -178,15 +151,11 @@ __global__ void __launch_bounds__(kThreads) naive_coefficients_kernel(Problem p,
 
 template <class T>
 Status launch(const Problem& p, const Tensors& t, const LaunchContext& context) {
-  const auto blocks = static_cast<unsigned>(p.n * p.groups);
-  if (p.coefficients)
-    naive_coefficients_kernel<T><<<blocks, kThreads, 0, context.stream>>>(p, t);
-  else if (p.down())
-    naive_down_kernel<T><<<blocks, kThreads, 0, context.stream>>>(p, t);
-  else if (p.skip_channels > 0)
-    naive_kernel<T, true><<<blocks, kThreads, 0, context.stream>>>(p, t, p.scale_shift_stride());
-  else
-    naive_kernel<T, false><<<blocks, kThreads, 0, context.stream>>>(p, t, p.scale_shift_stride());
+  const auto kernel = p.coefficients        ? naive_kernel<T, Output::coefficients>
+                      : p.down()            ? naive_kernel<T, Output::means>
+                      : p.skip_channels > 0 ? naive_kernel<T, Output::y_of_two>
+                                            : naive_kernel<T, Output::y>;
+  kernel<<<static_cast<unsigned>(p.n * p.groups), kThreads, 0, context.stream>>>(p, t, p.scale_shift_stride());
   return launch_status("groupnorm naive");
 }
 

@@ -52,27 +52,15 @@ Status launch_held(const ClusterArguments& a, const ClusterPlan& plan, int image
   return launch_kernel("groupnorm ptx_sm90a", kernel, shape, context.stream, a);
 }
 
-template <class T, bool kActivate>
-Status launch_cluster(const ClusterArguments& a, const ClusterPlan& plan, int images, const LaunchContext& context) {
-  switch (plan.held) {
-    case 2:
-      return launch_held<T, kActivate, 2>(a, plan, images, context);
-    case 4:
-      return launch_held<T, kActivate, 4>(a, plan, images, context);
-    case kHeldByPairs:
-      return launch_held<T, kActivate, kHeldByPairs>(a, plan, images, context);
-    default:
-      return launch_held<T, kActivate, 0>(a, plan, images, context);
-  }
-}
-
 Status launch_plan(const Problem& p, DType dtype, const Tensors& t, const std::optional<ClusterPlan>& plan,
                    const LaunchContext& context) {
   if (!plan) return failure(StatusCode::unsupported_problem, "groupnorm ptx_sm90a");
   const ClusterArguments a = make_arguments(p, unpacked(p, dtype, t), *plan, context.device->sm_count);
   return with_half_type(dtype, [&]<class T>(T) {
-    const auto launch = p.fusion == Fusion::none ? launch_cluster<T, false> : launch_cluster<T, true>;
-    return launch(a, *plan, static_cast<int>(p.n), context);
+    return with_tile<kHeldByPairs / 2 + 1>(plan->held / 2, [&]<int kHalf>() {
+      const auto launch = p.fusion == Fusion::none ? launch_held<T, false, 2 * kHalf> : launch_held<T, true, 2 * kHalf>;
+      return launch(a, *plan, static_cast<int>(p.n), context);
+    });
   });
 }
 

@@ -116,10 +116,11 @@ __device__ __forceinline__ void store_lanes(T* pointer, const float (&in)[kLanes
     store_vector<T>(pointer, in);
 }
 
-template <class T, int kLanes>
+// kDown: a thread's row is a pixel of y and x_down, the means of four of what y would be and of x.
+template <class T, int kLanes, bool kDown>
 __global__ void __launch_bounds__(kSlabThreads)
     normalise_kernel(Problem p, Tensors t, SlabPlan plan, const float* coefficients) {
-  const SlabPosition at = slab_position(p.hw, plan, kLanes);
+  const SlabPosition at = slab_position(kDown ? p.y_pixels() : p.hw, plan, kLanes);
   if (at.channel >= p.channels) return;
   float a[kLanes], b[kLanes];
   const float* row = coefficients + blockIdx.z * 2 * p.channels + at.channel;
@@ -129,58 +130,39 @@ __global__ void __launch_bounds__(kSlabThreads)
     b[i] = row[p.channels + i];
   }
   const std::int64_t offset = at.first_row * p.channels + at.channel;
-  const T* x = static_cast<const T*>(t.x) + offset;
-  T* y = static_cast<T*>(t.y) + offset;
   const bool activate = p.fusion != Fusion::none;
+  const auto normalised = [&](float value, int i) {
+    value = value * a[i] + b[i];
+    return activate ? silu(value) : value;
+  };
   for (std::int64_t s = at.row; s < at.rows; s += plan.tile_rows) {
     float value[kLanes];
-    load_lanes<T>(x + s * p.channels, value);
+    T* const y = static_cast<T*>(t.y) + offset + s * p.channels;
+    if constexpr (kDown) {
+      const T* x = static_cast<const T*>(t.x) + p.first_of_four(at.first_row + s) * p.channels + at.channel;
+      float sum[kLanes] = {}, x_sum[kLanes] = {};
 #pragma unroll
-    for (int i = 0; i < kLanes; ++i) {
-      value[i] = value[i] * a[i] + b[i];
-      if (activate) value[i] = silu(value[i]);
-    }
-    store_lanes<T>(y + s * p.channels, value);
-  }
-}
-
-// With down_w: a thread's row is a pixel of y and x_down, the means of four of normalise_kernel's and of x.
-template <class T, int kLanes>
-__global__ void __launch_bounds__(kSlabThreads)
-    normalise_down_kernel(Problem p, Tensors t, SlabPlan plan, const float* coefficients) {
-  const SlabPosition at = slab_position(p.y_pixels(), plan, kLanes);
-  if (at.channel >= p.channels) return;
-  float a[kLanes], b[kLanes];
-  const float* row = coefficients + blockIdx.z * 2 * p.channels + at.channel;
+      for (int corner = 0; corner < 4; ++corner) {
+        load_lanes<T>(x + (corner / 2 * p.down_w + corner % 2) * p.channels, value);
 #pragma unroll
-  for (int i = 0; i < kLanes; ++i) {
-    a[i] = row[i];
-    b[i] = row[p.channels + i];
-  }
-  const bool activate = p.fusion != Fusion::none;
-  for (std::int64_t s = at.row; s < at.rows; s += plan.tile_rows) {
-    const std::int64_t pixel = at.first_row + s;
-    const T* x = static_cast<const T*>(t.x) + p.first_of_four(pixel) * p.channels + at.channel;
-    float sum[kLanes] = {}, x_sum[kLanes] = {};
-#pragma unroll
-    for (int corner = 0; corner < 4; ++corner) {
-      float value[kLanes];
-      load_lanes<T>(x + (corner / 2 * p.down_w + corner % 2) * p.channels, value);
+        for (int i = 0; i < kLanes; ++i) {
+          x_sum[i] += value[i];
+          sum[i] += to_float(from_float<T>(normalised(value[i], i)));
+        }
+      }
 #pragma unroll
       for (int i = 0; i < kLanes; ++i) {
-        x_sum[i] += value[i];
-        value[i] = value[i] * a[i] + b[i];
-        if (activate) value[i] = silu(value[i]);
-        sum[i] += to_float(from_float<T>(value[i]));
+        sum[i] *= 0.25f;
+        x_sum[i] *= 0.25f;
       }
-    }
+      store_lanes<T>(y, sum);
+      store_lanes<T>(static_cast<T*>(t.x_down) + offset + s * p.channels, x_sum);
+    } else {
+      load_lanes<T>(static_cast<const T*>(t.x) + offset + s * p.channels, value);
 #pragma unroll
-    for (int i = 0; i < kLanes; ++i) {
-      sum[i] *= 0.25f;
-      x_sum[i] *= 0.25f;
+      for (int i = 0; i < kLanes; ++i) value[i] = normalised(value[i], i);
+      store_lanes<T>(y, value);
     }
-    store_lanes<T>(static_cast<T*>(t.y) + pixel * p.channels + at.channel, sum);
-    store_lanes<T>(static_cast<T*>(t.x_down) + pixel * p.channels + at.channel, x_sum);
   }
 }
 
@@ -204,7 +186,7 @@ Status launch_slabs(const char* name, const Problem& p, const Tensors& t, const 
       p, t, p.given() ? given_partials(p, t) : own_partials(p, plan, partials), coefficients);
   if (const Status status = launch_status(name); !status.ok() || p.coefficients) return status;
   const SlabPlan last = p.down() ? plan_down_slabs(p, kLanes, context.device->sm_count, max_columns) : plan;
-  const auto kernel = p.down() ? normalise_down_kernel<T, kLanes> : normalise_kernel<T, kLanes>;
+  const auto kernel = p.down() ? normalise_kernel<T, kLanes, true> : normalise_kernel<T, kLanes, false>;
   kernel<<<grid(last), static_cast<unsigned>(last.threads()), 0, context.stream>>>(p, t, last, coefficients);
   return launch_status(name);
 }

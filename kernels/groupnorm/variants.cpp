@@ -73,12 +73,10 @@ Support for_ptx_sm90a_grid(const Problem& p, DType dtype) {
 constexpr Definition::Choices kClusterChoices{cluster_choices, NOISEFLOOR_IF_SM90A(launch_cluster_choice)};
 
 constexpr Definition::Variant kVariants[] = {
-    {kHost, {launch_host, any_problem, host_workspace_bytes}},
-    {kNaive, NOISEFLOOR_IF_CUDA(launch_naive)},
-    {kTiled, {NOISEFLOOR_IF_CUDA(launch_tiled), for_tiled, NOISEFLOOR_IF_CUDA(tiled_workspace_bytes)}},
-    {kTensorCoreSm80,
-     {NOISEFLOOR_IF_SM80(launch_tensor_core_sm80), for_tensor_core_sm80,
-      NOISEFLOOR_IF_SM80(tensor_core_sm80_workspace_bytes)}},
+    NOISEFLOOR_HOST(any_problem, host_workspace_bytes),
+    NOISEFLOOR_NAIVE(),
+    NOISEFLOOR_TILED(for_tiled, NOISEFLOOR_IF_CUDA(tiled_workspace_bytes)),
+    NOISEFLOOR_TENSOR_CORE_SM80(for_tensor_core_sm80, NOISEFLOOR_IF_SM80(tensor_core_sm80_workspace_bytes)),
     {{"ptx_sm90a_grid", Kind::ptx, Arch::sm90a},
      {NOISEFLOOR_IF_SM90A(launch_ptx_sm90a_grid), for_ptx_sm90a_grid, ptx_sm90a_grid_workspace_bytes}},
     {kPtxSm90a, {NOISEFLOOR_IF_SM90A(launch_ptx_sm90a), for_ptx_sm90a}, &kClusterChoices},
