@@ -56,8 +56,7 @@ Cost cost(const Problem& p, DType dtype, double bytes) {
 }
 
 Tolerance tolerance(const Problem& p, DType dtype) {
-  const Errors errors = error_bounds(dtype, p.shape());
-  return {errors.max_error, errors.l2_error};
+  return error_bounds(dtype, p.shape());
 }
 
 void reference(const Problem& p, DType dtype, const Tensors& t, std::string_view output,

@@ -104,17 +104,6 @@ __device__ __forceinline__ void merge_partials(std::uint32_t partial, const Argu
 
 namespace wide {
 
-// What the launches are told besides tensor maps. A row is a query of a head of an image, counted in that order.
-struct Arguments {
-  int heads, seq_q, seq_kv, dim, splits;
-  float scale_log2;  // of the logits, times log2(e)
-  float* lse;        // fp32 [rows]; null: not wanted
-  std::int64_t rows;
-  float* sums;     // fp32 [splits, rows, dim]
-  float2* states;  // [splits, rows]: the shift, and the sum of weights
-  void* out;       // T [batch, seq_q, heads, dim]
-};
-
 // A consumer's 64 rows, from query `first` on, of its columns. `row`: that of query 0.
 __device__ __forceinline__ void leave_sums(const float (&o)[kColumns / 2], const RowState& state, const Arguments& args,
                                            int consumer, int first, std::int64_t row, int split) {
@@ -149,7 +138,7 @@ __global__ void __launch_bounds__(kMergeThreads)
   const std::int64_t image_and_head = row / args.seq_q, query = row % args.seq_q;
   const std::int64_t token = image_and_head / args.heads * args.seq_q + query;
   merge_shares<T, kAnyNumber>(
-      args.splits, [&](int split) { return args.states[split * args.rows + row]; },
+      args.sharing.splits, [&](int split) { return args.states[split * args.rows + row]; },
       [&](int split, float4& low, float4& high) {
         const auto* const from = reinterpret_cast<const float4*>(args.sums + (split * args.rows + row) * args.dim);
         low = from[piece * 2], high = from[piece * 2 + 1];

@@ -34,6 +34,17 @@ inline Status encode_maps(Maps& maps, DType dtype, const Shape& shape, const Ten
   return encode_view(maps.out, dtype, t.out, shape, shape.out, shape.seq_q, 64);
 }
 
+inline Arguments make_arguments(const Problem& problem, const Tensors& t, const Sharing& sharing) {
+  return {.heads = static_cast<int>(problem.heads),
+          .seq_q = static_cast<int>(problem.seq_q),
+          .seq_kv = static_cast<int>(problem.seq_kv),
+          .scale_log2 = problem.shape().scale * kLog2E,
+          .lse = t.lse,
+          .out = t.out,
+          .dim = static_cast<int>(problem.dim),
+          .sharing = sharing};
+}
+
 // Launches `blocks` blocks of `threads`, in clusters as `sharing` says; a tile is of `query_rows` queries of a head,
 // which takes keys `key_rows` at a time.
 inline Status launch_mapped(const char* name, void (*kernel)(Maps, Arguments), int query_rows, int key_rows,
@@ -48,15 +59,7 @@ inline Status launch_mapped(const char* name, void (*kernel)(Maps, Arguments), i
                            .shared_limit = shared_bytes,
                            .cluster = sharing.splits > 1 ? static_cast<unsigned>(sharing.splits) : 0,
                            .programmatic = context.programmatic_launch};
-  const Arguments arguments{.heads = static_cast<int>(problem.heads),
-                            .seq_q = static_cast<int>(problem.seq_q),
-                            .seq_kv = static_cast<int>(problem.seq_kv),
-                            .scale_log2 = problem.shape().scale * kLog2E,
-                            .lse = t.lse,
-                            .out = t.out,
-                            .dim = static_cast<int>(problem.dim),
-                            .sharing = sharing};
-  return launch_kernel(name, kernel, launch, context.stream, maps, arguments);
+  return launch_kernel(name, kernel, launch, context.stream, maps, make_arguments(problem, t, sharing));
 }
 
 }  // namespace noisefloor::attention

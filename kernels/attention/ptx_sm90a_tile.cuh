@@ -42,6 +42,10 @@ struct Arguments {
   void* out;         // for what is not stored by TMA
   int dim;           // of a head
   Sharing sharing;
+  // ptx_sm90a_wide, of shares of the keys. A row is a query of a head of an image, counted in that order.
+  std::int64_t rows = 0;
+  float* sums = nullptr;     // fp32 [splits, rows, dim]
+  float2* states = nullptr;  // [splits, rows]: the shift, and the sum of weights
 };
 
 // s[64, kKeys] = Q K^T: issued, not waited for. `queries` is the address of this warpgroup's rows in box 0, whose boxes
@@ -91,17 +95,21 @@ __device__ __forceinline__ void mask_keys(float (&s)[kCount], int keys) {
     if (i / 4 * 8 + first + i % 2 >= keys) s[i] = -INFINITY;
 }
 
-// Takes the shift of a thread's row from its logits; what sums under the former one are to be multiplied with. Where it
-// rises by 8 at most, the former one stays and the factor is exactly 1: weights may exceed 1.
-template <bool kFirst, int kCount>
-__device__ __forceinline__ float take_maximum(const float (&s)[kCount], int row, float scale_log2, RowState& state) {
-  constexpr float kSlack = 8;
-  float next = kLowest;
+// The largest logit of a thread's row, of all four lanes that have it.
+template <int kCount>
+__device__ __forceinline__ float row_maximum(const float (&s)[kCount], int row) {
+  float highest = kLowest;
 #pragma unroll
-  for (int i = 2 * row; i < kCount; i += 4) next = fmaxf(next, fmaxf(s[i], s[i + 1]));
-  next = fmaxf(next, __shfl_xor_sync(0xffffffffu, next, 1));
-  next = fmaxf(next, __shfl_xor_sync(0xffffffffu, next, 2));
-  next *= scale_log2;
+  for (int i = 2 * row; i < kCount; i += 4) highest = fmaxf(highest, fmaxf(s[i], s[i + 1]));
+  highest = fmaxf(highest, __shfl_xor_sync(0xffffffffu, highest, 1));
+  return fmaxf(highest, __shfl_xor_sync(0xffffffffu, highest, 2));
+}
+
+// Takes the shift of a thread's row from its largest logit, scaled; what sums under the former one are to be multiplied
+// with. Where it rises by 8 at most, the former one stays and the factor is exactly 1: weights may exceed 1.
+template <bool kFirst>
+__device__ __forceinline__ float take_shift(float next, int row, RowState& state) {
+  constexpr float kSlack = 8;
   float rescale = 0;
   if (!kFirst) {
     const float rise = next - state.shift[row];
@@ -110,6 +118,10 @@ __device__ __forceinline__ float take_maximum(const float (&s)[kCount], int row,
   }
   state.shift[row] = next;
   return rescale;
+}
+template <bool kFirst, int kCount>
+__device__ __forceinline__ float take_maximum(const float (&s)[kCount], int row, float scale_log2, RowState& state) {
+  return take_shift<kFirst>(row_maximum(s, row) * scale_log2, row, state);
 }
 
 // Turns a row's logits into weights and adds them up.

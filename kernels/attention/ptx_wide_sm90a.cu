@@ -34,13 +34,13 @@ struct Work {
     int cluster = static_cast<int>(ptx::cluster_index());
     first = (cluster % pairs * kPair + rank) * kRows;
     cluster /= pairs;
-    split = cluster % args.splits;
-    cluster /= args.splits;
+    split = cluster % args.sharing.splits;
+    cluster /= args.sharing.splits;
     head = cluster % args.heads;
     batch = cluster / args.heads;
     const int all = (args.seq_kv + kKeys - 1) / kKeys;
-    first_tile = all * split / args.splits;
-    tiles = all * (split + 1) / args.splits - first_tile;
+    first_tile = all * split / args.sharing.splits;
+    tiles = all * (split + 1) / args.sharing.splits - first_tile;
   }
 };
 
@@ -131,7 +131,7 @@ __device__ __forceinline__ void consume(const Maps& maps, const Arguments& args,
 
   add_sums(places, consumer, state);
   const std::int64_t row = (std::int64_t{work.batch} * args.heads + work.head) * args.seq_q;  // of query 0
-  if (args.splits > 1) {
+  if (args.sharing.splits > 1) {
     leave_sums(o, state, args, consumer, work.first, row, work.split);
     return;
   }
@@ -188,19 +188,10 @@ Status launch_split(const Problem& p, DType dtype, const Tensors& t, int splits,
   Maps maps;
   static_assert(kRows == 64);
   if (const Status s = encode_maps(maps, dtype, p.shape(), t, kRows, kOwnKeys, kPieceValues); !s.ok()) return s;
-  const std::int64_t rows = p.batch * p.heads * p.seq_q;
-  auto* const sums = static_cast<float*>(workspace);
-  const Arguments arguments{.heads = static_cast<int>(p.heads),
-                            .seq_q = static_cast<int>(p.seq_q),
-                            .seq_kv = static_cast<int>(p.seq_kv),
-                            .dim = static_cast<int>(p.dim),
-                            .splits = splits,
-                            .scale_log2 = p.shape().scale * kLog2E,
-                            .lse = t.lse,
-                            .rows = rows,
-                            .sums = sums,
-                            .states = splits > 1 ? reinterpret_cast<float2*>(sums + splits * rows * p.dim) : nullptr,
-                            .out = t.out};
+  Arguments arguments = make_arguments(p, t, {.splits = splits});
+  arguments.rows = p.batch * p.heads * p.seq_q;
+  arguments.sums = static_cast<float*>(workspace);
+  if (splits > 1) arguments.states = reinterpret_cast<float2*>(arguments.sums + splits * arguments.rows * p.dim);
   const LaunchShape launch{.grid = static_cast<unsigned>(wide_blocks(p) * splits),
                            .block = kThreads,
                            .shared_bytes = kSharedBytes,
@@ -210,7 +201,7 @@ Status launch_split(const Problem& p, DType dtype, const Tensors& t, int splits,
   const Status status =
       launch_kernel("attention_ptx_wide_sm90a", attention_ptx_wide_sm90a<T>, launch, context.stream, maps, arguments);
   if (!status.ok() || splits == 1) return status;
-  const std::int64_t items = rows * (p.dim / 8);
+  const std::int64_t items = arguments.rows * (p.dim / 8);
   const LaunchShape merge{.grid = static_cast<unsigned>((items + kMergeThreads - 1) / kMergeThreads),
                           .block = kMergeThreads,
                           .programmatic = true};

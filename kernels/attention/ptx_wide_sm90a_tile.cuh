@@ -171,7 +171,6 @@ template <class T, bool kFirst>
 __device__ __forceinline__ void softmax(float (&s)[kOwnKeys / 2], const Places& places, const Pieces& pieces,
                                         std::uint32_t weights, int consumer, float scale_log2, RowState& state,
                                         float (&rescale)[2]) {
-  constexpr float kSlack = 8;  // as take_maximum
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) % 128 / 32;
   const std::uint32_t first_row = static_cast<std::uint32_t>(16 * warp + lane / 4) * 4;
   const std::uint32_t own = places.rows + static_cast<std::uint32_t>(consumer * kRows * 4) + first_row;
@@ -179,26 +178,14 @@ __device__ __forceinline__ void softmax(float (&s)[kOwnKeys / 2], const Places& 
   float highest[2];
 #pragma unroll
   for (int row = 0; row < 2; ++row) {
-    highest[row] = kLowest;
-#pragma unroll
-    for (int i = 2 * row; i < kOwnKeys / 2; i += 4) highest[row] = fmaxf(highest[row], fmaxf(s[i], s[i + 1]));
-    highest[row] = fmaxf(highest[row], __shfl_xor_sync(0xffffffffu, highest[row], 1));
-    highest[row] = fmaxf(highest[row], __shfl_xor_sync(0xffffffffu, highest[row], 2));
+    highest[row] = row_maximum(s, row);
     if (lane % 4 == 0) ptx::store_shared_float(own + row * 32, highest[row]);
   }
   meet_consumers(kRowsBarrier);
 #pragma unroll
   for (int row = 0; row < 2; ++row) {
-    float next = fmaxf(highest[row], ptx::load_shared_float(other + row * 32)) * scale_log2;
-    rescale[row] = 1;
-    if (!kFirst) {
-      const float rise = next - state.shift[row];
-      if (rise <= kSlack)
-        next = state.shift[row];
-      else
-        rescale[row] = ptx::exp2_approx(-rise);
-    }
-    state.shift[row] = next;
+    const float next = fmaxf(highest[row], ptx::load_shared_float(other + row * 32)) * scale_log2;
+    rescale[row] = take_shift<kFirst>(next, row, state);
     take_weights<kFirst>(s, row, scale_log2, rescale[row], state);
   }
   // As in store_rows(): lane l addresses row l % 16 of the warp's, and the first or the second of a pair of 16-byte

@@ -33,7 +33,7 @@ Shape make_shape(Layout layout, std::int64_t outer, std::int64_t inner, std::int
 // drift by less. The exponential takes a logit's absolute error, so that the logits' size counts: of normal numbers it
 // is scale * sqrt(dim). Twice all that: in one of some thousand random problems a chain of 256 FMAs left logits of up
 // to 3.5 times that size 2.6e-6 off, and an output 1.2 times beyond the bound; the exponential had no part in it.
-Errors error_bounds(DType dtype, const Shape& shape) {
+Tolerance error_bounds(DType dtype, const Shape& shape) {
   constexpr double kExponentialUnits = 32;
   const double dim = static_cast<double>(shape.dim), keys = static_cast<double>(shape.seq_kv);
   const double size = std::max(1.0, static_cast<double>(shape.scale) * std::sqrt(dim));

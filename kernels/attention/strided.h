@@ -10,8 +10,7 @@
 #include <cstdint>
 #include <span>
 
-#include "kernels/core/dtype.h"
-#include "kernels/core/variant.h"
+#include "kernels/core/definition.h"
 
 namespace noisefloor {
 class Extents;
@@ -109,10 +108,7 @@ inline Support reads_heads_in_pieces(Layout layout, std::int64_t dim, DType dtyp
 }
 
 // What both ops allow their output.
-struct Errors {
-  double max_error, l2_error;
-};
-Errors error_bounds(DType dtype, const Shape& shape);
+Tolerance error_bounds(DType dtype, const Shape& shape);
 
 // The oracle: the wanted elements of the output [outer, seq_q, inner, heads, dim], or with `lse` of the log-sum-exp
 // [outer, heads, seq_q], in double.
