@@ -1,6 +1,8 @@
 // What the fast GPU variants of layernorm share: teams of lanes that own a row, its moments, and its way out.
 #pragma once
 
+#include <bit>
+
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/divider.h"
 #include "kernels/device/stream.cuh"
@@ -123,16 +125,8 @@ __device__ __forceinline__ Moments row_moments(const Arguments<T>& a, int lane, 
 // Calls run(integral_constant) with the team of a row.
 template <class Run>
 Status with_team(int vectors, const Run& run) {
-  switch (team_of(vectors)) {
-    case 4:
-      return run(std::integral_constant<int, 4>{});
-    case 8:
-      return run(std::integral_constant<int, 8>{});
-    case 16:
-      return run(std::integral_constant<int, 16>{});
-    default:
-      return run(std::integral_constant<int, 32>{});
-  }
+  return with_tile<4>(std::bit_width(static_cast<unsigned>(team_of(vectors))) - 3,
+                      [&]<int kLog>() { return run(std::integral_constant<int, 4 << kLog>{}); });
 }
 
 }  // namespace noisefloor::layernorm
