@@ -6,9 +6,11 @@
 //            c_skip = sigma_data^2 / (sigma^2 + sigma_data^2),  c_out = sigma sigma_data / sqrt(sigma^2 + sigma_data^2)
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 #include "kernels/core/definition.h"
+#include "kernels/core/philox.h"  // NOISEFLOOR_HD
 
 namespace noisefloor::edm_precondition {
 
@@ -38,5 +40,22 @@ extern const Definition definition;
 Definition::Variants variants;  // variants.cpp; best last
 // Each in the file of its name.
 Definition::Launcher launch_host, launch_naive, launch_tiled, launch_tensor_core_sm80, launch_ptx_sm90a;
+
+// The coefficients of one image, for every variant: y is scales.x x + scales.f f.
+struct Scales {
+  float x, f;
+};
+
+NOISEFLOOR_HD Scales scales(Side side, float sigma, float sigma_data) {
+  const float variance = sigma * sigma + sigma_data * sigma_data;
+#if defined(__CUDA_ARCH__)
+  const float inverse = rsqrtf(variance);
+#else
+  const float inverse = 1.0f / std::sqrt(variance);
+#endif
+  if (side == Side::input) return {inverse, 0.0f};
+  const float part = sigma_data * inverse;
+  return {part * part, sigma * part};
+}
 
 }  // namespace noisefloor::edm_precondition

@@ -3,7 +3,6 @@
 
 #include "kernels/core/host_chunks.h"
 #include "kernels/edm_precondition/edm_precondition.h"
-#include "kernels/edm_precondition/element.h"
 
 namespace noisefloor::edm_precondition {
 

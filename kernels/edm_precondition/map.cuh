@@ -5,7 +5,6 @@
 #include "kernels/device/divider.h"
 #include "kernels/device/stream.cuh"
 #include "kernels/edm_precondition/edm_precondition.h"
-#include "kernels/edm_precondition/element.h"
 
 namespace noisefloor::edm_precondition {
 

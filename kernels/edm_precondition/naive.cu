@@ -10,7 +10,6 @@
 #include "kernels/core/cuda_status.h"
 #include "kernels/device/dispatch.cuh"
 #include "kernels/edm_precondition/edm_precondition.h"
-#include "kernels/edm_precondition/element.h"
 
 namespace noisefloor::edm_precondition {
 namespace {

@@ -8,7 +8,6 @@
 #include "kernels/ptx/griddepcontrol.cuh"
 #include "kernels/ptx/shared.cuh"
 #include "kernels/q_sample/drawn.cuh"
-#include "kernels/q_sample/ring_steps.h"
 
 namespace noisefloor::q_sample {
 

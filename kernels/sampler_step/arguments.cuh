@@ -2,10 +2,10 @@
 #pragma once
 
 #include "kernels/core/cuda_status.h"
+#include "kernels/core/noise_stream.h"
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/divider.h"
 #include "kernels/device/vector.cuh"
-#include "kernels/sampler_step/element.h"
 #include "kernels/sampler_step/sampler_step.h"
 
 namespace noisefloor::sampler_step {
@@ -52,6 +52,18 @@ __device__ __forceinline__ Coefficients load_coefficients(const Coefficients* ro
   const auto* vectors = reinterpret_cast<const float4*>(row);
   const float4 a = __ldg(vectors), b = __ldg(vectors + 1), c = __ldg(vectors + 2);
   return {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w, c.x, c.y, c.z, c.w};
+}
+
+// A NaN passes through, which fmin and fmax would not let it.
+__device__ __forceinline__ float clamp_symmetric(float value, float limit) {
+#if __CUDA_ARCH__ >= 800
+  asm("min.NaN.f32 %0, %0, %1;" : "+f"(value) : "f"(limit));
+  asm("max.NaN.f32 %0, %0, %1;" : "+f"(value) : "f"(-limit));
+  return value;
+#else
+  value = value > limit ? limit : value;
+  return value < -limit ? -limit : value;
+#endif
 }
 
 // kLanes consecutive elements: x and the model's output come in, x0 and x_next go out.

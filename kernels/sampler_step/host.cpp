@@ -1,7 +1,6 @@
 // sampler_step on the host, in float on all cores: widen a few thousand elements of each input into cache, update them
 // in vectorised loops, round them out.
 #include "kernels/core/host_chunks.h"
-#include "kernels/sampler_step/element.h"
 #include "kernels/sampler_step/sampler_step.h"
 
 namespace noisefloor::sampler_step {
@@ -29,7 +28,8 @@ Status launch_host(const Problem& p, DType dtype, const Tensors& t, const Scratc
                        for (std::int64_t i = 0; i < count; ++i) x0[i] = c.model_x * x[i] + c.model * x0[i];
                        if (p.guided()) add(c.model_cond, t.model_output, p.total() + flat, x0);
                        for (std::int64_t i = 0; i < count; ++i) {
-                         x0[i] = clamp_symmetric(x0[i], c.limit);
+                         const float below = x0[i] > c.limit ? c.limit : x0[i];  // a NaN passes
+                         x0[i] = below < -c.limit ? -c.limit : below;
                          x_next[i] = c.x * x[i] + c.x0 * x0[i];
                        }
                        add(c.history, t.history, flat, x_next);

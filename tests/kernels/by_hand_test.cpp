@@ -9,7 +9,7 @@
 
 #include "kernels/catalogue.h"
 #include "kernels/core/noise_stream.h"
-#include "kernels/q_sample/ring_steps.h"
+#include "kernels/q_sample/q_sample.h"
 #include "tests/support/host_data.h"
 
 namespace noisefloor {
