@@ -1,14 +1,19 @@
 // Tensors of an op's problem in host memory, its oracle and its host variant run on them.
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <numeric>
 #include <random>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "kernels/catalogue.h"
 #include "kernels/core/op.h"
 
 namespace noisefloor {
@@ -124,5 +129,24 @@ struct HostData {
     void* data;
   };
 };
+
+// The oracle's and the host variant's values of outputs are these, of inputs that are those, in fp32.
+using Values = std::vector<std::pair<const char*, std::vector<double>>>;
+inline void by_hand(const char* op, const std::string& text, const Values& inputs, const Values& outputs) {
+  SCOPED_TRACE(text);
+  const Op& found = *find_op(op);
+  HostData data(found, text, DType::fp32, 1);
+  for (const auto& [name, values] : inputs) data.set(name, values);
+  ASSERT_TRUE(data.run_host().ok());
+  for (const auto& [name, expected] : outputs) {
+    const std::vector<double> oracle = data.reference(name);
+    ASSERT_EQ(oracle.size(), expected.size());
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      const double scale = std::max(1.0, std::abs(expected[i]));
+      EXPECT_NEAR(oracle[i], expected[i], 1e-9 * scale) << name << i;
+      EXPECT_NEAR(data.get(name, static_cast<std::int64_t>(i)), expected[i], 2e-6 * scale) << name << i;
+    }
+  }
+}
 
 }  // namespace noisefloor

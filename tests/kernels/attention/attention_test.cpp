@@ -23,36 +23,20 @@ const Op& temporal_op() {
   return value;
 }
 
-TEST(attention, OracleGivesTheNumbersWorkedOutByHand) {
-  // One query (1, 2) against keys (0, 0) and (ln 3, 0), scale 1: logits 0 and ln 3, weights 1/4 and 3/4.
-  HostData data(attention_op(), "batch=1,heads=1,seq_q=1,seq_kv=2,dim=2,scale=1,lse=1", DType::fp32, 1);
-  data.set(0, {1, 2});
-  data.set(1, {0, 0, std::log(3.0), 0});
-  data.set(2, {4, 8, -4, 0});
-  const std::vector<double> out = data.reference(3);
-  EXPECT_NEAR(out[0], 4 * 0.25 - 4 * 0.75, 1e-7);  // ln 3 is rounded to a float
-  EXPECT_NEAR(out[1], 8 * 0.25, 1e-7);
-  EXPECT_NEAR(data.reference(4)[0], std::log(4.0), 1e-7);
-}
-
-TEST(attention, ScaleZeroStandsForOneOverTheRootOfDim) {
-  HostData data(attention_op(), "batch=1,heads=1,seq_q=1,seq_kv=2,dim=4,lse=1", DType::fp32, 1);
-  data.set(0, {1, 1, 1, 1});
-  data.set(1, {2, 0, 1, 1, 1, -1, 2, -2});  // logits 4 / 2 and 0
-  EXPECT_NEAR(data.reference(4)[0], std::log(std::exp(2.0) + 1), 1e-12);
+TEST(attention, GivesTheNumbersWorkedOutByHand) {
+  // One query (1, 2) against keys (0, 0) and (log(3), 0), scale 1: logits 0 and log(3), weights 1/4 and 3/4.
+  const double key = std::log(3.0f), weight = std::exp(key) / (1 + std::exp(key));
+  by_hand("attention", "batch=1,heads=1,seq_q=1,seq_kv=2,dim=2,scale=1,lse=1",
+          {{"q", {1, 2}}, {"k", {0, 0, key, 0}}, {"v", {4, 8, -4, 0}}},
+          {{"out", {4 - 8 * weight, 8 * (1 - weight)}}, {"lse", {std::log(1 + std::exp(key))}}});
+  // Logits 4 / 2 and 0: without a scale it is one over the root of dim.
+  by_hand("attention", "batch=1,heads=1,seq_q=1,seq_kv=2,dim=4,lse=1",
+          {{"q", {1, 1, 1, 1}}, {"k", {2, 0, 1, 1, 1, -1, 2, -2}}}, {{"lse", {std::log(std::exp(2.0) + 1)}}});
   EXPECT_EQ(attention_op().print(attention_op().parse("batch=1,heads=1,seq_q=1,seq_kv=2,dim=4,scale=0,lse=0")),
             "batch=1,heads=1,seq_q=1,seq_kv=2,dim=4");
-}
-
-TEST(attention, HugeLogitsNeitherOverflowNorVanish) {
-  HostData data(attention_op(), "batch=1,heads=1,seq_q=1,seq_kv=3,dim=1,scale=1000,lse=1", DType::fp32, 1);
-  data.set(0, {10});
-  data.set(1, {1, -1, 1});  // logits 10000, -10000, 10000
-  data.set(2, {2, 100, 4});
-  EXPECT_NEAR(data.reference(3)[0], 3, 1e-12);
-  EXPECT_NEAR(data.reference(4)[0], 10000 + std::log(2.0), 1e-9);
-  ASSERT_TRUE(data.run_host().ok());
-  EXPECT_EQ(data.difference(), "");
+  // Logits 10000, -10000, 10000 neither overflow nor vanish.
+  by_hand("attention", "batch=1,heads=1,seq_q=1,seq_kv=3,dim=1,scale=1000,lse=1",
+          {{"q", {10}}, {"k", {1, -1, 1}}, {"v", {2, 100, 4}}}, {{"out", {3}}, {"lse", {10000 + std::log(2.0)}}});
 }
 
 // The three packed orders are the same numbers as separate tensors, put elsewhere.

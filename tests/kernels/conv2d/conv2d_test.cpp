@@ -110,20 +110,17 @@ TEST(conv2d, ASecondSourceIsA1x1OfItsConcatenation) {
 }
 
 TEST(conv2d, ASecondSourceStandsInFrontOfAllElse) {
-  HostData data(op(),
-                op().parse("n=1,h=1,w=2,cin=1,cout=1,kernel=1,side=1,side_skip=1,act=relu,affine=1,residual=1,gain=2"),
-                DType::fp32, 1);
-  for (const auto& [name, numbers] : std::vector<std::pair<const char*, std::vector<double>>>{{"x", {1, 2}},
-                                                                                              {"w", {3}},
-                                                                                              {"side", {4, 5}},
-                                                                                              {"side_skip", {6, -70}},
-                                                                                              {"w_side", {7, 8}},
-                                                                                              {"bias", {9}},
-                                                                                              {"scale", {0.5}},
-                                                                                              {"shift", {1}},
-                                                                                              {"residual", {10, 20}}})
-    data.set(name, numbers);
-  EXPECT_EQ(data.reference("y"), (std::vector<double>{2 * ((3 + 28 + 48 + 9) * 0.5 + 1 + 10), 2 * 20}));
+  by_hand("conv2d", "n=1,h=1,w=2,cin=1,cout=1,kernel=1,side=1,side_skip=1,act=relu,affine=1,residual=1,gain=2",
+          {{"x", {1, 2}},
+           {"w", {3}},
+           {"side", {4, 5}},
+           {"side_skip", {6, -70}},
+           {"w_side", {7, 8}},
+           {"bias", {9}},
+           {"scale", {0.5}},
+           {"shift", {1}},
+           {"residual", {10, 20}}},
+          {{"y", {2 * ((3 + 28 + 48 + 9) * 0.5 + 1 + 10), 2 * 20}}});
 }
 
 // What a block of a network does in two launches: a residual of half the size goes through nearest_up2 first.

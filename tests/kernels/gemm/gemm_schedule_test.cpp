@@ -45,6 +45,21 @@ const Tile& tile_of(const Schedule& schedule) {
   return kTiles[static_cast<std::size_t>(schedule.tile)];
 }
 
+std::vector<Problem> test_problems() {
+  std::vector<Problem> problems;
+  for (const ProblemEntry& entry : load_problems(test_problem_folder()))
+    if (entry.op->name == definition.name) problems.push_back(entry.problem.as<Problem>());
+  return problems;
+}
+
+// All that there are of a problem.
+std::vector<Schedule> schedules_of(const Problem& p) {
+  std::vector<Schedule> schedules;
+  for (const Choice& choice : schedule_choices(p, DType::bf16, {.sm_count = kSms}))
+    schedules.push_back(parse_schedule(p, choice.text, kSms).value());
+  return schedules;
+}
+
 // What the kernel relies on, whatever the problem and the device.
 RC_GTEST_PROP(gemm_schedule, ChosenScheduleIsLaunchable, ()) {
   const Problem p =
@@ -79,16 +94,14 @@ RC_GTEST_PROP(gemm_schedule, EveryBlockThatSharesHasATile, ()) {
   const Problem p =
       problem(*rc::gen::inRange<std::int64_t>(1, 3000), 8 * *rc::gen::inRange<std::int64_t>(1, 300),
               8 * *rc::gen::inRange<std::int64_t>(1, 300), *rc::gen::element(Activation::none, Activation::geglu));
-  for (const Choice& choice : schedule_choices(p, DType::bf16, {.sm_count = kSms})) {
-    const auto s = parse_schedule(p, choice.text, kSms);
-    RC_ASSERT(s && s->cluster() <= 8 && s->blocks() % s->cluster() == 0 && s->grid % s->cluster() == 0);
-    RC_ASSERT(s->n_clusters() * s->multicast_a == s->n_tiles);
-    if (s->multicast > 1)
-      RC_ASSERT(product::b_box_rows(tile_of(*s).block_n, s->multicast) * s->multicast == tile_of(*s).block_n);
-    if (!s->shares_widely()) continue;
-    RC_ASSERT(s->multicast <= 2 || tile_of(*s).block_n / s->multicast % 8 == 0);
-    RC_ASSERT(s->multicast <= 2 ||
-              (s->m_clusters * s->multicast - 1) * tile_of(*s).block_m() < p.m);  // the last has rows
+  for (const Schedule& s : schedules_of(p)) {
+    const int columns = tile_of(s).block_n;
+    RC_ASSERT(s.cluster() <= 8 && s.blocks() % s.cluster() == 0 && s.grid % s.cluster() == 0);
+    RC_ASSERT(s.n_clusters() * s.multicast_a == s.n_tiles);
+    if (s.multicast > 1) RC_ASSERT(product::b_box_rows(columns, s.multicast) * s.multicast == columns);
+    if (!s.shares_widely()) continue;
+    RC_ASSERT(s.multicast <= 2 || columns / s.multicast % 8 == 0);
+    RC_ASSERT(s.multicast <= 2 || (s.m_clusters * s.multicast - 1) * tile_of(s).block_m() < p.m);  // the last has rows
   }
 }
 
@@ -120,11 +133,9 @@ TEST(gemm_schedule, BIsLoadedAtOnceWhereItsHalvesLieTogether) {
 // Of whole tiles that take no turns: whether some share both ways, and some A alone.
 std::pair<bool, bool> ways_to_share(const Problem& p) {
   std::pair<bool, bool> found;
-  for (const Choice& choice : schedule_choices(p, DType::bf16, {.sm_count = kSms})) {
-    const auto s = parse_schedule(p, choice.text, kSms);
-    if (!s || s->splits > 1 || tile_of(*s).pingpong || s->multicast_a == 1) continue;
-    (s->multicast > 1 ? found.first : found.second) = true;
-  }
+  for (const Schedule& s : schedules_of(p))
+    if (s.splits == 1 && !tile_of(s).pingpong && s.multicast_a > 1)
+      (s.multicast > 1 ? found.first : found.second) = true;
   return found;
 }
 
@@ -146,11 +157,7 @@ RC_GTEST_PROP(gemm_schedule, ATileLiesInOnePart, ()) {
   const Schedule s = choose(p, kSms);
   RC_ASSERT(lies_in_one(s));
   RC_ASSERT(s.n_tiles * tile_of(s).block_n == p.n);
-  const DeviceInfo device{.sm_count = kSms};
-  for (const Choice& choice : schedule_choices(p, DType::bf16, device)) {
-    const auto parsed = parse_schedule(p, choice.text, kSms);
-    RC_ASSERT(parsed && lies_in_one(*parsed));
-  }
+  RC_ASSERT(std::ranges::all_of(schedules_of(p), lies_in_one));
 }
 
 // The one epilogue that takes a residual and a blend, from two or four buffers.
@@ -159,10 +166,7 @@ RC_GTEST_PROP(gemm_schedule, BlendsTakeTurns, ()) {
                       8 * *rc::gen::inRange<std::int64_t>(1, 700));
   p.residual = p.blend = true;
   RC_ASSERT(tile_of(choose(p, kSms)).pingpong);
-  for (const Choice& choice : schedule_choices(p, DType::bf16, {.sm_count = kSms})) {
-    const auto parsed = parse_schedule(p, choice.text, kSms);
-    RC_ASSERT(parsed && tile_of(*parsed).pingpong);
-  }
+  RC_ASSERT(std::ranges::all_of(schedules_of(p), &Tile::pingpong, tile_of));
 }
 
 RC_GTEST_PROP(gemm_schedule, NothingTriedIsModelledFaster, ()) {
@@ -253,9 +257,7 @@ TEST(gemm_residual, TestProblemsTakeEveryWay) {
   std::set<std::tuple<bool, bool, bool>> ways;  // ping-pong, multicast, split
   std::set<std::tuple<int, bool, bool>> large;  // columns of a 128-row tile, ping-pong, gated
   bool turns_gated = false, splits_gated = false;
-  for (const ProblemEntry& entry : load_problems(test_problem_folder())) {
-    if (entry.op->name != definition.name) continue;
-    const auto& p = entry.problem.as<Problem>();
+  for (const Problem& p : test_problems()) {
     if (!p.residual || p.blend || p.n % 8 != 0 || p.k % 8 != 0) continue;
     const Schedule s = choose(p, kSms);
     widths.insert(tile_of(s).block_n);
@@ -281,9 +283,7 @@ TEST(gemm_residual, TestProblemsTakeEveryWay) {
 // Both tiles of ping-pong, with blocks that have one tile and several.
 TEST(gemm_blend, TestProblemsTakeEveryWay) {
   std::set<std::tuple<int, bool>> ways;  // columns, several tiles
-  for (const ProblemEntry& entry : load_problems(test_problem_folder())) {
-    if (entry.op->name != definition.name) continue;
-    const auto& p = entry.problem.as<Problem>();
+  for (const Problem& p : test_problems()) {
     if (!p.blend || p.act != Activation::none || p.image_shift || p.n % 8 != 0 || p.k % 8 != 0) continue;
     const Schedule s = choose(p, kSms);
     ways.insert({tile_of(s).block_n, s.blocks() > 2 * s.grid});
@@ -303,9 +303,7 @@ TEST(gemm_residual, BuffersOfStores) {
 // Consumers that take turns go from one part of D to another.
 TEST(gemm_parts, TestProblemsTakeEveryWay) {
   std::set<std::tuple<bool, bool>> ways;  // ping-pong, split
-  for (const ProblemEntry& entry : load_problems(test_problem_folder())) {
-    if (entry.op->name != definition.name) continue;
-    const auto& p = entry.problem.as<Problem>();
+  for (const Problem& p : test_problems()) {
     if (p.parts() == 1 || p.part_columns % kSmallestBlockN != 0) continue;
     const Schedule s = choose(p, kSms);
     ways.insert({tile_of(s).pingpong && s.blocks() > 2 * s.grid, s.splits > 1});

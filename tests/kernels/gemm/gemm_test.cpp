@@ -82,18 +82,11 @@ TEST(gemm, ShiftsTheRowsOfAnImage) {
 
 // Sums are 1 and 2 before.
 TEST(gemm, BlendsItsSumWithAShareOfATensor) {
-  HostData data(op(), op().parse("m=2,n=1,k=1,bias=0,residual=1,blend=1"), DType::bf16, 1);
-  EXPECT_EQ(data.specs[data.index("share")].dtype, DType::fp32);
-  data.set("a", {3, 4});
-  data.set("b", {1});
-  data.set("residual", {-2, -2});
-  data.set("blend", {5, -6});
-  data.set("share", {0.25});
-  EXPECT_EQ(data.reference("d"), (std::vector<double>{2, 0}));
-  data.set("share", {1});
-  EXPECT_EQ(data.reference("d"), (std::vector<double>{5, -6}));
-  data.set("share", {0});
-  EXPECT_EQ(data.reference("d"), (std::vector<double>{1, 2}));
+  const Op& gemm_op = op();
+  EXPECT_EQ(gemm_op.tensors(gemm_op.parse("m=2,n=1,k=1,residual=1,blend=1"), DType::bf16)[5].dtype, DType::fp32);
+  for (const auto& [share, d] : {std::pair(0.25, std::vector<double>{2, 0}), {1.0, {5, -6}}, {0.0, {1, 2}}})
+    by_hand("gemm", "m=2,n=1,k=1,bias=0,residual=1,blend=1",
+            {{"a", {3, 4}}, {"b", {1}}, {"residual", {-2, -2}}, {"blend", {5, -6}}, {"share", {share}}}, {{"d", d}});
 }
 
 RC_GTEST_PROP(gemm, HostAgreesWithTheOracleOnRandomProblems, ()) {

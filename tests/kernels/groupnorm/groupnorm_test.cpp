@@ -35,25 +35,25 @@ rc::Gen<std::string> problem_texts() {
   });
 }
 
-TEST(groupnorm, OracleGivesTheNumbersWorkedOutByHand) {
+TEST(groupnorm, GivesTheNumbersWorkedOutByHand) {
   // One image, two rows, four channels in two groups. Group 0: 1 3 / 5 7, mean 4, variance 5. Group 1: all 2, variance
-  // 0.
-  const AnyProblem problem = op().parse("n=1,hw=2,channels=4,groups=2,fusion=silu+ss,eps=1e-6,stats=1");
-  HostData data(op(), problem, DType::fp32, 1);
-  const float values[][8] = {{1, 3, 2, 2, 5, 7, 2, 2}, {1, 2, 3, 4}, {0, 1, 0, 5}, {1, 0, 0, 1}, {0, 0, 0, -9}};
-  for (std::size_t tensor = 0; tensor < 5; ++tensor)
-    std::copy_n(reinterpret_cast<const std::byte*>(values[tensor]), data.storage[tensor].size(),
-                data.storage[tensor].begin());
+  // 0: beta, scaled and shifted.
   const auto silu = [](double v) { return v / (1 + std::exp(-v)); };
-  const double rstd = 1 / std::sqrt(5 + 1e-6);
-  const std::vector<double> y = data.reference(5);
-  EXPECT_NEAR(y[0], silu(-3 * rstd * 2), 1e-12);  // (norm * 1 + 0) * (1 + 1)
-  EXPECT_NEAR(y[1], silu(-1 * rstd * 2 + 1), 1e-12);
-  EXPECT_NEAR(y[2], 0, 1e-12);
-  EXPECT_NEAR(y[3], silu(5 * 2 - 9), 1e-12);  // variance 0: beta, scaled and shifted
-  EXPECT_NEAR(y[5], silu(3 * rstd * 2 + 1), 1e-12);
-  EXPECT_EQ(data.reference(6), (std::vector<double>{4, 2}));
-  EXPECT_NEAR(data.reference(7)[1], 1e3, 1e-9);
+  const double rstd = 1 / std::sqrt(5 + 1e-6), four = silu(5 * 2 - 9);
+  by_hand("groupnorm", "n=1,hw=2,channels=4,groups=2,fusion=silu+ss,eps=1e-6,stats=1",
+          {{"x", {1, 3, 2, 2, 5, 7, 2, 2}},
+           {"gamma", {1, 2, 3, 4}},
+           {"beta", {0, 1, 0, 5}},
+           {"scale", {1, 0, 0, 1}},
+           {"shift", {0, 0, 0, -9}}},
+          {{"y", {silu(-6 * rstd), silu(-2 * rstd + 1), 0, four, silu(2 * rstd), silu(6 * rstd + 1), 0, four}},
+           {"mean", {4, 2}},
+           {"rstd", {rstd, 1e3}}});
+  // One channel, two rows of four pixels, all of one group: 0 2 4 6 / 0 2 4 6, mean 3, variance 5.
+  const double away = 4 / std::sqrt(5.0);
+  by_hand("groupnorm", "n=1,hw=8,channels=1,groups=1,eps=1e-12,down_w=4",
+          {{"x", {0, 2, 4, 6, 0, 2, 4, 6}}, {"gamma", {2}}, {"beta", {1}}},
+          {{"y", {1 - away, 1 + away}}, {"x_down", {1, 5}}});
 }
 
 TEST(groupnorm, PackedScaleAndShiftAreTheTwoHalvesOfARow) {
@@ -109,21 +109,6 @@ TEST(groupnorm, CoefficientsAppliedToXGiveY) {
   }));
 }
 
-TEST(groupnorm, CoefficientsOfGivenStatisticsNeedNoX) {
-  const char* text = "n=2,hw=100,channels=12,groups=4,fusion=silu,slab_stats=given";
-  const HostData data(op(), text, DType::bf16, 7);
-  const HostData other = coefficients_of(data, text);
-  std::vector<std::string> names;
-  for (const TensorSpec& spec : other.specs) names.emplace_back(spec.name);
-  EXPECT_EQ(names, (std::vector<std::string>{"gamma", "beta", "slab_mean", "slab_m2", "coefficients"}));
-  EXPECT_EQ(other.specs.back().dtype, DType::fp32);
-  const Cost cost = op().cost(other.problem, DType::bf16);
-  EXPECT_EQ(cost.bytes, 2 * 2 * 12 + 2 * 4.0 * 2 * 2 * 12 + 4 * 2 * 2 * 12);
-  EXPECT_EQ(cost.flops, (3 + 6 * 2) * 2 * 12);
-  const Cost whole = op().cost(op().parse("n=2,hw=100,channels=12,groups=4,fusion=silu,coefficients=1"), DType::bf16);
-  EXPECT_EQ(whole.flops, 4.0 * 2 * 100 * 12 + 3 * 2 * 12);
-}
-
 // The problem's x as one tensor, split behind each row's first channels into x and skip of `data`.
 void split(const HostData& whole, HostData& data) {
   const auto& p = data.problem.as<Problem>();
@@ -157,18 +142,6 @@ TEST(groupnorm, OfASkipIsThatOfTheConcatenation) {
       RC_ASSERT(two.storage[two.index(output)] == whole.storage[whole.index(output)]);
     }
   }));
-}
-
-TEST(groupnorm, ASkipIsOneOfTwoTensorsOfX) {
-  const std::string text = "n=2,hw=5,channels=12,groups=4,fusion=silu,skip_channels=";
-  const HostData data(op(), text + "7", DType::bf16, 1);
-  EXPECT_EQ(data.specs[data.index("x")].shape, (std::vector<std::int64_t>{2, 5, 5}));
-  EXPECT_EQ(data.specs[data.index("skip")].shape, (std::vector<std::int64_t>{2, 5, 7}));
-  EXPECT_EQ(data.specs[data.index("y")].shape, (std::vector<std::int64_t>{2, 5, 12}));
-  const auto cost = [](const std::string& of) { return op().cost(op().parse(of), DType::bf16); };
-  EXPECT_EQ(cost(text + "7").bytes, cost(text + "0").bytes);
-  EXPECT_EQ(cost(text + "7").flops, cost(text + "0").flops);
-  EXPECT_EQ(op().print(op().parse(text + "0")), "n=2,hw=5,channels=12,groups=4,fusion=silu");
 }
 
 TEST(groupnorm, HostKeepsItsBitsWhenTheMeanIsFarOffZero) {
@@ -234,38 +207,6 @@ TEST(groupnorm_down, IsTheNormAndTwoAveragesBehindIt) {
       }
     }
   }));
-}
-
-TEST(groupnorm_down, GivesTheNumbersWorkedOutByHand) {
-  // One channel, two rows of four pixels, all of one group: 0 2 4 6 / 0 2 4 6, mean 3, variance 5.
-  HostData data(op(), "n=1,hw=8,channels=1,groups=1,eps=1e-12,down_w=4", DType::fp32, 1);
-  for (std::int64_t i = 0; i < 8; ++i) data.set(data.index("x"), i, static_cast<double>(i % 4 * 2));
-  data.set(data.index("gamma"), 0, 2);
-  data.set(data.index("beta"), 0, 1);
-  const auto near = [&](const char* output, double left, double right) {
-    const std::vector<double> values = data.reference(output);
-    ASSERT_EQ(values.size(), 2u);
-    EXPECT_NEAR(values[0], left, 1e-9) << output;
-    EXPECT_NEAR(values[1], right, 1e-9) << output;
-  };
-  near("x_down", 1, 5);
-  near("y", 1 - 4 / std::sqrt(5.0), 1 + 4 / std::sqrt(5.0));
-}
-
-TEST(groupnorm_down, QuartersTwoOutputs) {
-  const std::string text = "n=2,hw=48,channels=12,groups=4,fusion=silu";
-  const HostData data(op(), text + ",stats=1,down_w=6", DType::bf16, 1);
-  std::vector<std::string> names;
-  for (const TensorSpec& spec : data.specs) names.emplace_back(spec.name);
-  EXPECT_EQ(names, (std::vector<std::string>{"x", "gamma", "beta", "y", "x_down", "mean", "rstd"}));
-  for (const char* output : {"y", "x_down"})
-    EXPECT_EQ(data.specs[data.index(output)].shape, (std::vector<std::int64_t>{2, 12, 12}));
-  const auto cost = [](const std::string& of) { return op().cost(op().parse(of), DType::bf16); };
-  const double elements = 2 * 48 * 12;
-  EXPECT_EQ(cost(text + ",down_w=6").bytes, cost(text).bytes - 2 * elements / 2);
-  EXPECT_EQ(cost(text + ",down_w=6").flops, cost(text).flops + 2 * elements);
-  EXPECT_EQ(op().print(op().parse(text + ",down_w=0")), text);
-  EXPECT_EQ(op().print(op().parse("down_w=6," + text)), text + ",down_w=6");
 }
 
 }  // namespace

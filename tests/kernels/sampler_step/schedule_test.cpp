@@ -60,18 +60,6 @@ TEST(Schedule, KarrasIsEquation5) {
   EXPECT_NEAR(karras_sigmas(1)[0], 80, 80 * kRounding);
 }
 
-RC_GTEST_PROP(Schedule, TimestepsFallFrom999To0, ()) {
-  const int steps = *rc::gen::inRange(1, kTrainingSteps + 1);
-  const auto t = timesteps(steps);
-  RC_ASSERT(static_cast<int>(t.size()) == steps);
-  RC_ASSERT(t.front() == 999);
-  if (steps > 1) RC_ASSERT(t.back() == 0);
-  for (std::size_t i = 1; i < t.size(); ++i) {
-    RC_ASSERT(t[i] < t[i - 1]);
-    RC_ASSERT(std::abs((t[i - 1] - t[i]) - 999.0 / (steps - 1)) <= 1);
-  }
-}
-
 TEST(Schedule, SpacingsAreThoseOfLinAndOthers) {
   using Times = std::vector<int>;
   EXPECT_EQ(timesteps(10, Spacing::linspace), (Times{999, 888, 777, 666, 555, 444, 333, 222, 111, 0}));
@@ -83,11 +71,15 @@ TEST(Schedule, SpacingsAreThoseOfLinAndOthers) {
 
 RC_GTEST_PROP(Schedule, TimestepsFallWithinTheTrainingOnes, ()) {
   const int steps = *rc::gen::inRange(1, kTrainingSteps + 1);
-  for (const Spacing spacing : {Spacing::leading, Spacing::trailing}) {
+  for (const Spacing spacing : {Spacing::linspace, Spacing::leading, Spacing::trailing}) {
+    const bool whole = spacing == Spacing::linspace;  // from end to end
     const auto t = timesteps(steps, spacing);
     RC_ASSERT(static_cast<int>(t.size()) == steps);
-    RC_ASSERT(t.front() < kTrainingSteps && t.back() >= 0);
-    for (std::size_t i = 1; i < t.size(); ++i) RC_ASSERT(t[i] < t[i - 1]);
+    RC_ASSERT((whole ? t.front() == 999 && (steps == 1 || t.back() == 0) : t.front() < 1000 && t.back() >= 0));
+    for (std::size_t i = 1; i < t.size(); ++i) {
+      RC_ASSERT(t[i] < t[i - 1]);
+      RC_ASSERT(!whole || std::abs((t[i - 1] - t[i]) - 999.0 / (steps - 1)) <= 1);
+    }
   }
 }
 
