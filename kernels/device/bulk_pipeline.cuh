@@ -11,9 +11,6 @@
 //   __device__ void consume(std::uint32_t tile, const Wait& wait) const;
 //       by each consumer, threadIdx.x below 256; wait() returns the stage's address once the tile is there
 //
-// and, where a consumer keeps something from tile to tile, `__device__ Thread begin(std::uint32_t first_tile) const`,
-// whose value consume() gets as a third argument; where stages get another budget, kStageBudget.
-//
 // Shared memory: stages of stage_bytes in 48 KiB, two at least, eight at most; three blocks an SM. By Little's law
 // 4.25 TB/s over 1 us of latency ask for 32 KiB in flight per SM.
 #pragma once
@@ -43,6 +40,8 @@ inline constexpr std::uint32_t kBulkStageBudget = 48 * 1024;
 inline constexpr std::uint32_t kBulkMaxStageBytes = 96 * 1024;
 inline constexpr std::uint32_t kBulkMaxTilesPerBlock = 8;
 
+// A Work whose consumers keep something from tile to tile has `__device__ Thread begin(std::uint32_t first_tile)
+// const`, whose value consume() gets as a third argument; one whose stages have another budget kStageBudget.
 template <class Work>
 __global__ void __launch_bounds__(kBulkThreads, kBulkBlocksPerSm)
     bulk_kernel(const __grid_constant__ Work work, std::uint32_t tiles_per_block, int stages) {
