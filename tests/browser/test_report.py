@@ -77,11 +77,7 @@ def test_every_verified_row_is_a_point_under_every_ceiling(page, recorded):
         ceilings = {row["name"]: row for row in csv.DictReader(stream)}
     assert heights["tensor_bf16", True] == pytest.approx(float(ceilings["tensor_bf16"]["value"]))
     assert heights["tensor_bf16", False] == pytest.approx(989500)  # the datasheet's
-
-
-def test_points_are_where_the_rows_say(page, recorded):
     rows = read_rows(recorded)
-    page.draw_all()
     traces = page.js("""return [...document.querySelectorAll('.panel .plot')].flatMap((plot) => plot.data)
                                .filter((trace) => trace.customdata).map((trace) => [trace.customdata, trace.x, trace.y])""")
     for indices, xs, ys in traces:
