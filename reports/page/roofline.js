@@ -173,20 +173,12 @@ function captionOf(opRows, drawn) {
   return parts.join("; ");
 }
 
+const kMarks = {circle: "●", "circle-open": "○", "triangle-up": "▲", diamond: "◆", square: "■", "triangle-down": "▼"};
+
 function drawKey() {
   const kinds = kindOrder.filter((kind) => shown.some((row) => row.kind === kind && row.status === "ok"));
-  const shapes = {circle: "M6 1.5a4.5 4.5 0 1 0 .01 0z", "circle-open": "M6 1.5a4.5 4.5 0 1 0 .01 0z", "triangle-up": "M6 1L11 10.5H1z", diamond: "M6 .5L11.5 6L6 11.5L.5 6z",
-                  square: "M1.5 1.5h9v9h-9z", "triangle-down": "M6 11L.5 1.5h11z"};
-  replaceChildren(byId("roofline-key"), kinds.map((kind) => {
-    const open = kindStyle(kind).plotly === "circle-open", colour = kindStyle(kind)[theme()];
-    const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-    svg.setAttribute("viewBox", "0 0 12 12");
-    const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
-    for (const [name, value] of Object.entries({d: shapes[kindStyle(kind).plotly], fill: open ? "none" : colour, stroke: open ? colour : "none", "stroke-width": 1.5}))
-      path.setAttribute(name, value);
-    svg.append(path);
-    return element("span", {}, svg, kindStyle(kind).label);
-  }));
+  replaceChildren(byId("roofline-key"), kinds.map((kind) => element("span", {},
+    element("span", {style: `color:var(--kind-${kind})`}, kMarks[kindStyle(kind).plotly]), kindStyle(kind).label)));
 }
 
 function drawRoofline() {
