@@ -1,6 +1,5 @@
 #include "bench/ceilings/ceilings.h"
 
-#include <algorithm>
 #include <stdexcept>
 
 #include "reports/run/sweep_csv.h"
@@ -38,17 +37,10 @@ const Ceiling& Ceilings::compute(Pipe pipe, DType dtype) const {
   return require(*this, "fma_fp32");
 }
 
-void place_under_roof(SweepRow& row, const Ceilings& ceilings, const Ceiling& compute) {
-  const double memory_bound_gflops = *row.ai * ceilings.memory().value;
-  row.attainable_gflops = std::min(memory_bound_gflops, compute.value);
-  row.pct_of_roof = 100 * *row.gflops / *row.attainable_gflops;
-  row.bound = {memory_bound_gflops < compute.value ? Bound::By::memory : Bound::By::compute, compute.name};
-}
-
 bool place_under_roof(SweepRow& row, const Ceilings& ceilings) {
   const Ceiling* compute = ceilings.find(row.bound.ceiling);
   if (compute == nullptr || !row.ai || !row.gflops) return false;
-  place_under_roof(row, ceilings, *compute);
+  place_under_roof(row, ceilings.memory(), *compute);
   if (*row.pct_of_roof <= 100) row.above_roof.clear();
   return true;
 }

@@ -27,7 +27,6 @@ struct SweepRow;
 // Fills the row's columns of the roof anew, by the pipe that its column `bound` names. False where it names none that
 // was measured here.
 bool place_under_roof(SweepRow& row, const Ceilings& ceilings);
-void place_under_roof(SweepRow& row, const Ceilings& ceilings, const Ceiling& compute);
 
 inline constexpr int kHostDevice = -1;
 

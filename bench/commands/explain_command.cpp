@@ -10,7 +10,7 @@
 #include "kernels/core/fields.h"
 #include "reports/explain/explain.h"
 #include "reports/run/files.h"
-#include "reports/totals/roofline.h"
+#include "reports/totals/totals.h"
 
 namespace noisefloor {
 namespace {

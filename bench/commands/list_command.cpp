@@ -189,9 +189,9 @@ void list_columns(Wanted& wanted) {
     if (wanted.has(column.name))
       fmt::print("{}\n", Json{{"column", column.name},
                               {"unit", column.unit},
-                              {"text", column.text},
-                              {"needed", column.needed},
-                              {"counter", column.counter},
+                              {"text", column.text()},
+                              {"needed", column.is(ColumnInfo::kNeeded)},
+                              {"counter", column.is(ColumnInfo::kCounter)},
                               {"description", column.description}}
                              .dump());
 }

@@ -4,7 +4,7 @@
 #include "bench/commands/commands.h"
 #include "reports/page/run_report.h"
 #include "reports/run/run_files.h"
-#include "reports/totals/roofline.h"
+#include "reports/totals/totals.h"
 
 namespace noisefloor {
 

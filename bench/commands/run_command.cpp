@@ -17,7 +17,7 @@
 #include "bench/platform/console.h"
 #include "bench/sweep/workers.h"
 #include "bench/tensors/user_tensors.h"
-#include "reports/totals/roofline.h"
+#include "reports/totals/totals.h"
 
 namespace noisefloor {
 namespace {

@@ -13,7 +13,7 @@
 #include "bench/sweep/workers.h"
 #include "reports/run/run_folder.h"
 #include "reports/run/sweep_csv.h"
-#include "reports/totals/roofline.h"
+#include "reports/totals/totals.h"
 
 namespace noisefloor {
 namespace {

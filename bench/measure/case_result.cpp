@@ -169,7 +169,7 @@ std::string why_above_roof(const Cost& cost, double written_bytes, bool memory_b
 
 void place_under_roof(const Case& test_case, const Ceilings& ceilings, std::size_t cache_bytes, SweepRow& row) {
   const Cost cost = test_case.entry->workload->cost(test_case.problem, test_case.dtype);
-  noisefloor::place_under_roof(row, ceilings, ceilings.compute(cost.pipe, test_case.dtype));
+  noisefloor::place_under_roof(row, ceilings.memory(), ceilings.compute(cost.pipe, test_case.dtype));
   if (!(*row.pct_of_roof > 100)) return;
   double written = 0;
   for (const TensorSpec& spec : test_case.entry->workload->tensors(test_case.problem, test_case.dtype))

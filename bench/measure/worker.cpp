@@ -9,7 +9,7 @@
 
 #include "bench/measure/case_result.h"
 #include "reports/run/columns.h"
-#include "reports/run/samples_line.h"
+#include "reports/run/run_files.h"
 
 namespace noisefloor {
 namespace {

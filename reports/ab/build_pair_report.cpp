@@ -18,7 +18,7 @@ std::string slower_by(double ratio) {
 
 // As the change of the time: the inverse of the ratio.
 std::string change(const std::vector<double>& passes) {
-  const Ratio slower = ratio_of_passes(passes).inverse();
+  const Ratio slower = ratio_of_rounds(passes).inverse();
   return fmt::format("{} ({} to {})", slower_by(slower.value), slower_by(slower.low), slower_by(slower.high));
 }
 
@@ -102,7 +102,7 @@ std::string csv_text(const BuildPairText& text) {
         lines += ",,,";
         continue;
       }
-      const Ratio ratio = ratio_of_passes(*passes);
+      const Ratio ratio = ratio_of_rounds(*passes);
       lines += fmt::format(",{:.5g},{:.5g},{:.5g}", ratio.value, ratio.low, ratio.high);
     }
     lines += fmt::format(",{},{}\n", pair.warm.size(), quote_csv(first_words(pair.why_not)));

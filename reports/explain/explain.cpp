@@ -7,8 +7,8 @@
 #include <functional>
 
 #include "reports/run/columns.h"
-#include "reports/totals/roofline.h"
 #include "reports/totals/text_tables.h"
+#include "reports/totals/totals.h"
 
 namespace noisefloor {
 namespace {

@@ -2,13 +2,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <stdexcept>
 
 #include "reports/explain/explain.h"
 #include "reports/run/columns.h"
-#include "reports/totals/roofline.h"
+#include "reports/run/csv.h"
+#include "reports/totals/totals.h"
 
 namespace noisefloor {
 namespace {
@@ -82,7 +82,7 @@ bool on_host(const SweepRow& row) {
 
 RowFigures::RowFigures(const RunFiles& run, const SweepRow& row, const CeilingTable& ceilings) {
   for (const SweepColumn& column : sweep_columns()) {
-    if (column.text)
+    if (column.text())
       texts_[column.name] = column.write(row);
     else if (const Number value = column.number(row))
       numbers_[column.name] = *value;
@@ -154,11 +154,9 @@ bool RowFigures::holds(std::string_view condition) const {
       throw std::logic_error(fmt::format("explain: '{}' is not 'figure comparison value'", comparison));
     const std::string_view name = comparison.substr(0, first), how = comparison.substr(first + 1, second - first - 1);
     const std::string_view value = comparison.substr(second + 1);
-    double number_of_value = 0;
-    const auto parsed = std::from_chars(value.data(), value.data() + value.size(), number_of_value);
-    if (parsed.ec == std::errc() && parsed.ptr == value.data() + value.size()) {
+    if (const Number limit = parse_number<double>(value)) {
       const Number figure = number(name);
-      all = all && figure && compare(*figure, how, number_of_value);
+      all = all && figure && compare(*figure, how, *limit);
       return;
     }
     const auto found = texts_.find(name);

@@ -189,9 +189,11 @@ std::vector<ChangePoint> changes_of(std::span<const RunValue> runs) {
 std::vector<HistoryRun> read_history(const std::vector<fs::path>& folders) {
   std::vector<HistoryRun> runs;
   for (const fs::path& folder : run_folders(folders)) runs.push_back(read_history_run(folder));
-  std::sort(runs.begin(), runs.end(), [](const HistoryRun& a, const HistoryRun& b) {
-    return std::tie(a.time, a.files.folder) < std::tie(b.time, b.files.folder);
-  });
+  const auto device_of = [](const HistoryRun& run) -> const std::string& { return run.files.environment.device; };
+  std::ranges::sort(runs, {},
+                    [&](const HistoryRun& run) { return std::tie(device_of(run), run.time, run.files.folder); });
+  for (std::size_t i = 0; i < runs.size(); ++i)
+    runs[i].number = i > 0 && device_of(runs[i]) == device_of(runs[i - 1]) ? runs[i - 1].number + 1 : 1;
   return runs;
 }
 
@@ -218,10 +220,8 @@ History trace_history(const std::vector<HistoryRun>& runs, const HistorySelectio
                                          fmt::join(networks, ", "), fmt::join(ops, ", ")));
   }
   History history;
-  for (const auto& [device, indices] : by_device)
-    history.order.insert(history.order.end(), indices.begin(), indices.end());
   for (const auto& [key, traced] : traces)
-    history.series.push_back(series_of(key.first, key.second, traced, by_device.at(key.first)));
+    history.push_back(series_of(key.first, key.second, traced, by_device.at(key.first)));
   return history;
 }
 

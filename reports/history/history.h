@@ -15,12 +15,13 @@ namespace noisefloor {
 // A run folder. Without samples.jsonl, `files.samples` is empty.
 struct HistoryRun {
   RunFiles files;
-  double time = 0;  // seconds since 1970
+  double time = 0;         // seconds since 1970
+  std::size_t number = 0;  // from 1, among those of its device
   std::vector<NetworkProblem> problems;
 };
 
-// The runs of the folders, in the order of env.json's time. A folder that is not a run stands for the runs right in it.
-// What a command was writing when it was killed (RUN.<process>.partial) is no run, and passed over.
+// The runs of the folders, by device, then in the order of env.json's time. A folder that is not a run stands for the
+// runs right in it. What a command was writing when it was killed (RUN.<process>.partial) is no run, and passed over.
 // Throws std::runtime_error naming a folder without runs, one that is given twice, a run without rows or with no time,
 // or a file that is not what it should be.
 std::vector<HistoryRun> read_history(const std::vector<std::filesystem::path>& folders);
@@ -56,10 +57,7 @@ struct HistorySeries {
   std::vector<ChangePoint> changes;           // ChangePoint::index is an index into `runs`
 };
 
-struct History {
-  std::vector<std::size_t> order;  // of the runs, by device, then by time
-  std::vector<HistorySeries> series;
-};
+using History = std::vector<HistorySeries>;
 
 // Throws std::runtime_error where the pattern is none, or where nothing matches, naming what there is.
 History trace_history(const std::vector<HistoryRun>& runs, const HistorySelection& selection);

@@ -36,18 +36,10 @@ std::string folder_name(const HistoryRun& run) {
   return (folder.has_filename() ? folder : folder.parent_path()).filename().string();
 }
 
-// A run's number, from 1, among those of its device.
-std::map<std::size_t, std::size_t> run_numbers(const std::vector<HistoryRun>& runs, const History& history) {
-  std::map<std::size_t, std::size_t> numbers;
-  std::map<std::string, std::size_t> counts;
-  for (const std::size_t run : history.order) numbers[run] = ++counts[runs[run].files.environment.device];
-  return numbers;
-}
-
 std::string device_table(const std::vector<HistoryRun>& runs, const History& history, const std::string& device) {
   std::string text;
   std::vector<const HistorySeries*> series;
-  for (const HistorySeries& one : history.series)
+  for (const HistorySeries& one : history)
     if (one.device == device) series.push_back(&one);
   if (series.empty()) return "(no series)\n";
   const std::size_t count = series.front()->runs.size(), first = count > kColumns ? count - kColumns : 0;
@@ -77,33 +69,25 @@ std::string device_table(const std::vector<HistoryRun>& runs, const History& his
 }  // namespace
 
 std::string history_table(const std::vector<HistoryRun>& runs, const History& history) {
-  std::vector<std::string> devices;
-  for (const std::size_t run : history.order)
-    if (devices.empty() || devices.back() != runs[run].files.environment.device)
-      devices.push_back(runs[run].files.environment.device);
-  const auto numbers = run_numbers(runs, history);
   std::string text;
-  if (devices.size() > 1) text += fmt::format("{} devices: their runs are kept apart\n", devices.size());
-  for (const std::string& device : devices) {
-    text += fmt::format("\n{}\n", device);
-    for (const std::size_t run : history.order) {
-      const RunEnvironment& environment = runs[run].files.environment;
-      if (environment.device == device)
-        text += fmt::format("  #{:<3} {}  commit {}  driver {}  {}\n", numbers.at(run), environment.time_utc,
-                            environment.commit, environment.driver.empty() ? "-" : environment.driver,
-                            runs[run].files.folder.string());
-    }
-    text += device_table(runs, history, device);
+  if (runs.back().files.environment.device != runs.front().files.environment.device)
+    text += fmt::format("{} devices: their runs are kept apart\n", std::ranges::count(runs, 1u, &HistoryRun::number));
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const HistoryRun& run = runs[i];
+    const RunEnvironment& environment = run.files.environment;
+    if (run.number == 1) text += fmt::format("\n{}\n", environment.device);
+    text += fmt::format("  #{:<3} {}  commit {}  driver {}  {}\n", run.number, environment.time_utc, environment.commit,
+                        environment.driver.empty() ? "-" : environment.driver, run.files.folder.string());
+    if (i + 1 == runs.size() || runs[i + 1].number == 1) text += device_table(runs, history, environment.device);
   }
-  const bool changed = std::any_of(history.series.begin(), history.series.end(),
-                                   [](const HistorySeries& series) { return !series.changes.empty(); });
-  if (!changed) text += "no change of level in any series\n";
+  if (std::ranges::all_of(history, [](const HistorySeries& series) { return series.changes.empty(); }))
+    text += "no change of level in any series\n";
   return text;
 }
 
 std::string history_csv(const std::vector<HistoryRun>& runs, const History& history) {
   std::string text = "device,series,run,time_utc,commit,time_us,changed_pct\n";
-  for (const HistorySeries& series : history.series)
+  for (const HistorySeries& series : history)
     for (std::size_t i = 0; i < series.runs.size(); ++i) {
       const HistoryRun& run = runs[series.runs[i]];
       const ChangePoint* change = change_at(series, i);
@@ -116,18 +100,17 @@ std::string history_csv(const std::vector<HistoryRun>& runs, const History& hist
 
 std::string history_html(const std::vector<HistoryRun>& runs, const History& history, bool warm, std::string* message) {
   using Json = nlohmann::json;
-  const auto numbers = run_numbers(runs, history);
   Json data = {{"time", warm ? "warm" : "cold"}, {"runs", Json::array()}, {"series", Json::array()}};
-  for (std::size_t i = 0; i < runs.size(); ++i) {
-    const RunEnvironment& environment = runs[i].files.environment;
-    data["runs"].push_back({{"number", numbers.at(i)},
+  for (const HistoryRun& run : runs) {
+    const RunEnvironment& environment = run.files.environment;
+    data["runs"].push_back({{"number", run.number},
                             {"device", environment.device},
                             {"time", environment.time_utc},
                             {"commit", environment.commit},
                             {"driver", environment.driver},
-                            {"folder", folder_name(runs[i])}});
+                            {"folder", folder_name(run)}});
   }
-  for (const HistorySeries& series : history.series) {
+  for (const HistorySeries& series : history) {
     Json values = Json::array(), changes = Json::array();
     for (const auto& value : series.values) values.push_back(value ? Json(*value) : Json());
     for (const ChangePoint& change : series.changes)

@@ -1,10 +1,10 @@
-#include "reports/page/column_json.h"
+#include "reports/page/run_report.h"
 
-#include <charconv>
 #include <cmath>
 #include <unordered_map>
 
 #include "reports/run/columns.h"
+#include "reports/run/csv.h"
 
 namespace noisefloor {
 namespace {
@@ -15,8 +15,8 @@ using Json = nlohmann::json;
 std::optional<Json> number_column(const std::vector<std::string>& texts) {
   Json numbers = Json::array();
   for (const std::string& text : texts) {
-    const auto value = finite_number(text);
-    if (!value && !text.empty()) return std::nullopt;
+    const auto value = parse_number<double>(text);
+    if (value ? !std::isfinite(*value) : !text.empty()) return std::nullopt;
     numbers.push_back(value ? Json(*value) : Json());
   }
   return numbers;
@@ -24,22 +24,15 @@ std::optional<Json> number_column(const std::vector<std::string>& texts) {
 
 Json about(const SweepColumn& column) {
   return {{"unit", column.unit},
-          {"text", column.text},
-          {"head", column.head},
-          {"wide", column.wide},
+          {"text", column.text()},
+          {"head", column.is(ColumnInfo::kHead)},
+          {"wide", column.is(ColumnInfo::kWide)},
           {"description", column.description},
           {"place", column.shown.place},
           {"label", column.shown.label}};
 }
 
 }  // namespace
-
-std::optional<double> finite_number(const std::string& text) {
-  double value = 0;
-  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size() || !std::isfinite(value)) return std::nullopt;
-  return value;
-}
 
 nlohmann::json text_column(const std::vector<std::string>& texts) {
   Json values = Json::array(), index = Json::array();
@@ -58,13 +51,13 @@ nlohmann::json rows_json(const std::vector<SweepRow>& rows) {
   for (const SweepColumn& column : sweep_columns()) {
     Json numbers = Json::array();
     for (std::size_t i = 0; i < rows.size(); ++i) {
-      if (column.text)
+      if (column.text())
         texts[i] = column.write(rows[i]);
       else
         numbers.push_back(column.number(rows[i]) ? Json(*column.number(rows[i])) : Json());
     }
     names.push_back(column.name);
-    columns[column.name] = column.text ? text_column(texts) : numbers;
+    columns[column.name] = column.text() ? text_column(texts) : numbers;
     abouts[column.name] = about(column);
   }
   for (const std::string& name : other_columns(rows)) {

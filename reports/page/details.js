@@ -7,6 +7,17 @@ function factText(row, name) {
   return unit ? `${formatNumber(value)} ${unit}` : formatNumber(value);
 }
 
+function shellQuote(text) {
+  return /^[A-Za-z0-9_=.,:\/+-]+$/.test(text) ? text : `'${text.replace(/'/g, `'\\''`)}'`;
+}
+
+// The command line that measures a case again, for a shell.
+function commandOf(row) {
+  const device = row.kind === "host" ? " --device host" : "";
+  return `noisefloor run ${shellQuote(row.op)} --problem ${shellQuote(row.problem)} --dtype ${shellQuote(row.dtype)} ` +
+    `--variant ${shellQuote(row.variant)}${device}`;
+}
+
 const fieldLabel = (name) => name.replace(/_(us|pct|mhz)$/, "").replace(/_/g, " ");
 
 function statusText(row) {

@@ -8,7 +8,6 @@
 #include <map>
 #include <stdexcept>
 
-#include "reports/run/embedded.h"
 #include "reports/run/files.h"
 
 namespace noisefloor {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace noisefloor {
@@ -33,5 +34,14 @@ std::string no_plotly_message();
 std::string script_safe_json(const nlohmann::json& json);
 
 std::string escape_html(std::string_view text);
+
+// The files of reports/page, held by the program: a page needs nothing beside it.
+struct EmbeddedFile {
+  std::string_view name;  // without its folder
+  std::string_view text;
+};
+
+// Generated at build time (scripts/cmake/embed.cmake).
+const std::vector<EmbeddedFile>& embedded_files();
 
 }  // namespace noisefloor

@@ -4,7 +4,6 @@
 
 #include <stdexcept>
 
-#include "reports/page/column_json.h"
 #include "reports/page/html_page.h"
 #include "reports/run/ceilings_csv.h"
 #include "reports/run/json_file.h"
@@ -147,8 +146,8 @@ std::string write_run_report(const fs::path& folder, const std::vector<SweepRow>
   const auto plotly = find_plotly();
   HtmlPage page{rows.front().device,
                 "report.html",
-                {"common.js", "commands.js", "filters.js", "details.js", "roofline.js", "bars.js", "totals.js",
-                 "table.js", "gaps.js", "report.js"},
+                {"common.js", "filters.js", "details.js", "roofline.js", "bars.js", "totals.js", "table.js", "gaps.js",
+                 "report.js"},
                 run_report(folder, rows)};
   write_atomically(folder / "report.html", html_page(page, plotly));
   return plotly ? "" : no_plotly_message();

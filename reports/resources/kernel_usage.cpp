@@ -5,7 +5,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <iterator>
 #include <map>
@@ -34,11 +33,9 @@ std::string demangled(const std::string& name) {
 }
 
 long whole_number(std::string_view text) {
-  long value = 0;
-  const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (result.ec != std::errc() || result.ptr != text.data() + text.size() || value < 0)
-    throw std::runtime_error(fmt::format("'{}' is not a whole number from 0", text));
-  return value;
+  const auto value = parse_number<long>(text);
+  if (value.value_or(-1) < 0) throw std::runtime_error(fmt::format("'{}' is not a whole number from 0", text));
+  return *value;
 }
 
 // The number behind "REG:" in "REG:12 STACK:0 SHARED:0 ...".

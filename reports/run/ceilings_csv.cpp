@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <stdexcept>
 
 #include "reports/run/csv.h"
 #include "reports/run/files.h"
+#include "reports/run/sweep_csv.h"
 
 namespace noisefloor {
 namespace {
@@ -22,6 +22,13 @@ std::string blank_or_number(double value) {
 const Ceiling* CeilingTable::find(std::string_view name) const {
   const auto found = std::ranges::find(rows, name, &Ceiling::name);
   return found == rows.end() ? nullptr : &*found;
+}
+
+void place_under_roof(SweepRow& row, const Ceiling& memory, const Ceiling& compute) {
+  const double by_memory = *row.ai * memory.value;
+  row.attainable_gflops = std::min(by_memory, compute.value);
+  row.pct_of_roof = 100 * *row.gflops / *row.attainable_gflops;
+  row.bound = {by_memory < compute.value ? Bound::By::memory : Bound::By::compute, compute.name};
 }
 
 std::string ceilings_csv(const CeilingTable& ceilings) {
@@ -55,10 +62,9 @@ CeilingTable read_ceilings(const std::filesystem::path& file) {
     };
     const auto positive = [&](const char* column, bool may_be_blank) {
       const std::string number = text(column);
-      double parsed = 0;
-      if (number.empty() && may_be_blank) return parsed;
-      const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), parsed);
-      if (error != std::errc{} || end != number.data() + number.size() || !(parsed > 0) || !std::isfinite(parsed))
+      if (number.empty() && may_be_blank) return 0.0;
+      const double parsed = parse_number<double>(number).value_or(0);
+      if (!(parsed > 0) || !std::isfinite(parsed))
         fail(fmt::format("column '{}' must be a number above 0{}, not '{}'", column, may_be_blank ? " or blank" : "",
                          number));
       return parsed;

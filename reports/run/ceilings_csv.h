@@ -29,6 +29,10 @@ struct CeilingTable {
   const Ceiling* find(std::string_view name) const;  // null when the device has no such ceiling
 };
 
+struct SweepRow;
+// Fills the columns of the roof of a row that has `ai` and `gflops`.
+void place_under_roof(SweepRow& row, const Ceiling& memory, const Ceiling& compute);
+
 // Columns: name,value,unit,datasheet,device,driver,sm_clock_mhz,commit,load; an unknown datasheet, clock or load is
 // blank.
 std::string ceilings_csv(const CeilingTable& ceilings);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <set>
 #include <stdexcept>
@@ -15,9 +14,7 @@ namespace {
 
 bool is_number(std::string_view text) {
   if (text.starts_with('+')) text.remove_prefix(1);
-  double value = 0;
-  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
-  return parsed.ec == std::errc() && parsed.ptr == text.data() + text.size();
+  return parse_number<double>(text).has_value();
 }
 
 // A spreadsheet would compute it, with whatever somebody's plugin, kernel or folder is called.

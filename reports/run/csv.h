@@ -3,9 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <deque>
 #include <filesystem>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +25,14 @@ std::string csv_line(const std::vector<std::string>& fields);  // quoted, with a
 template <class... Fields>
 std::string csv_row(const Fields&... fields) {
   return csv_line({fmt::format("{}", fields)...});
+}
+
+// The number that a text is, all of it; nothing for any other.
+template <class Number>
+std::optional<Number> parse_number(std::string_view text) {
+  Number value{};
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
+  return parsed.ec == std::errc() && parsed.ptr == text.data() + text.size() ? std::optional(value) : std::nullopt;
 }
 
 struct CsvLine {

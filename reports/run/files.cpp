@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -69,6 +70,27 @@ std::optional<pid_t> writer_of(std::string_view name) {
   return pid;
 }
 
+[[noreturn]] void fail(const fs::path& path, int why) {
+  throw fs::filesystem_error("cannot be written", path, std::error_code(why, std::generic_category()));
+}
+
+void remove_left_partials(const fs::path& target) {
+  const fs::path folder = target.has_parent_path() ? target.parent_path() : fs::path(".");
+  const std::string beginning = target.filename().string() + ".";
+  std::error_code error;
+  const bool stands = fs::exists(target, error);
+  std::vector<fs::path> left;
+  for (fs::directory_iterator entries(folder, error), end; !error && entries != end; entries.increment(error)) {
+    const std::string name = entries->path().filename().string();
+    const auto writer = name.starts_with(beginning) ? writer_of(name) : std::nullopt;
+    if (!writer || name.substr(beginning.size()).find('.') != std::to_string(*writer).size()) continue;  // of another
+    if (name.find(kPartial) == std::string::npos) continue;  // TARGET.<pid>.old may hold files of others
+    if (!stands && name.ends_with(kOld)) continue;           // killed between two renames: all that there is
+    if (kill(*writer, 0) != 0 && errno == ESRCH) left.push_back(entries->path());
+  }
+  for (const fs::path& path : left) fs::remove_all(path, error);
+}
+
 }  // namespace
 
 bool is_there(const fs::path& file) {
@@ -125,6 +147,11 @@ void write_atomically(const fs::path& file, std::string_view text) {
   if (rename(partial.c_str(), file.c_str()) != 0) fail(errno);
 }
 
+void write_through(const fs::path& path) {
+  const Descriptor descriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (descriptor < 0 || (fsync(descriptor) != 0 && errno != EINVAL)) fail(path, errno);  // EINVAL: not on a disk
+}
+
 int write_all(int descriptor, std::string_view text) {
   while (!text.empty()) {
     const ssize_t count = write(descriptor, text.data(), text.size());
@@ -175,21 +202,44 @@ bool is_partial(const fs::path& path) {
   return writer_of(path.filename().string()).has_value();
 }
 
-void remove_left_partials(const fs::path& target) {
-  const fs::path folder = target.has_parent_path() ? target.parent_path() : fs::path(".");
-  const std::string beginning = target.filename().string() + ".";
-  std::error_code error;
-  const bool stands = fs::exists(target, error);
-  std::vector<fs::path> left;
-  for (fs::directory_iterator entries(folder, error), end; !error && entries != end; entries.increment(error)) {
-    const std::string name = entries->path().filename().string();
-    const auto writer = name.starts_with(beginning) ? writer_of(name) : std::nullopt;
-    if (!writer || name.substr(beginning.size()).find('.') != std::to_string(*writer).size()) continue;  // of another
-    if (name.find(kPartial) == std::string::npos) continue;  // TARGET.<pid>.old may hold files of others
-    if (!stands && name.ends_with(kOld)) continue;           // killed between two renames: all that there is
-    if (kill(*writer, 0) != 0 && errno == ESRCH) left.push_back(entries->path());
+StagedFolder::StagedFolder(fs::path target) : target_(std::move(target)), path_(partial_of(target_)) {
+  remove_left_partials(target_);
+  fs::remove_all(path_);
+  fs::create_directories(path_);
+}
+
+StagedFolder::~StagedFolder() {
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
+}
+
+void StagedFolder::write_through() const {
+  for (const auto& entry : fs::directory_iterator(path_))
+    if (entry.is_regular_file() && !entry.is_symlink()) noisefloor::write_through(entry.path());
+  noisefloor::write_through(path_);
+}
+
+bool StagedFolder::take_place() {
+  write_through();
+  if (!fs::exists(target_)) {
+    fs::rename(path_, target_);
+  } else if (renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, target_.c_str(), RENAME_EXCHANGE) != 0) {
+    if (errno == EBUSY || errno == EXDEV) return false;
+    if (errno != EINVAL && errno != ENOSYS) fail(target_, errno);
+    // A file system that cannot exchange (NFS): there is a moment without the folder, and the old one is put back where
+    // the new one does not get its place.
+    const fs::path aside = path_.string() + std::string(kOld);
+    fs::rename(target_, aside);
+    std::error_code error;
+    fs::rename(path_, target_, error);
+    if (error) {
+      fs::rename(aside, target_);
+      fail(target_, error.value());
+    }
+    fs::rename(aside, path_);
   }
-  for (const fs::path& path : left) fs::remove_all(path, error);
+  if (target_.has_parent_path()) noisefloor::write_through(target_.parent_path());
+  return true;
 }
 
 }  // namespace noisefloor

@@ -29,6 +29,9 @@ inline bool is_leftover(std::string_view name) {
 // std::runtime_error with the file's name.
 void write_atomically(const std::filesystem::path& file, std::string_view text);
 
+// Of a file, or of the names in a folder, to the disk. Throws std::filesystem::filesystem_error.
+void write_through(const std::filesystem::path& path);
+
 // Writes all of it; 0, or the errno of what went wrong.
 int write_all(int descriptor, std::string_view text);
 
@@ -48,8 +51,23 @@ void require_regular_or_absent(const std::filesystem::path& file);
 std::filesystem::path partial_of(const std::filesystem::path& target);
 // Whether a name is that of a partial file or folder, or of what was to be replaced by one (TARGET.<pid>.old).
 bool is_partial(const std::filesystem::path& path);
-// Removes what killed processes left of `target` beside it: TARGET.<pid>.partial where no process <pid> runs on this
-// machine, and TARGET.<pid>.partial.old where `target` itself is there.
-void remove_left_partials(const std::filesystem::path& target);
+// A folder to be filled that then takes the place of another, all at once: a reader finds the old one or the new one.
+class StagedFolder {
+ public:
+  // Makes partial_of(target), and removes what killed processes left of `target` beside it: TARGET.<pid>.partial where
+  // no process <pid> runs on this machine, and TARGET.<pid>.partial.old where `target` itself is there.
+  explicit StagedFolder(std::filesystem::path target);
+  ~StagedFolder();  // gone with all in it, unless it took the place
+  StagedFolder(const StagedFolder&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  // Both throw std::filesystem::filesystem_error, with the target as it was.
+  void write_through() const;
+  // False where the old folder cannot be moved (a mount point).
+  bool take_place();
+
+ private:
+  std::filesystem::path target_, path_;
+};
 
 }  // namespace noisefloor

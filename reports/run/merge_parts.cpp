@@ -13,6 +13,7 @@ namespace noisefloor {
 namespace {
 
 namespace fs = std::filesystem;
+using MergeJson = nlohmann::ordered_json;
 
 void require_same(const MergePart& part, const std::string& what, const std::string& value, const MergePart& first,
                   const std::string& of_first) {
@@ -25,10 +26,10 @@ void require_same(const MergePart& part, const std::string& what, const std::str
 enum class Known { by_all, by_some };
 
 void require_one(const std::vector<MergePart>& parts, const std::string& name, Known known) {
-  const auto of = [&](const MergePart& part) { return part.environment.value(name, nlohmann::ordered_json()).dump(); };
+  const auto of = [&](const MergePart& part) { return part.facts.value(name, MergeJson()).dump(); };
   const MergePart* first = nullptr;
   for (const MergePart& part : parts) {
-    if (known == Known::by_some && !part.environment.contains(name)) continue;
+    if (known == Known::by_some && !part.facts.contains(name)) continue;
     if (first == nullptr) first = &part;
     require_same(part, name, of(part), *first, of(*first));
   }
@@ -41,21 +42,17 @@ void cannot_merge(const fs::path& place, const std::string& what) {
 }
 
 std::string MergePart::text(const char* name) const {
-  const auto found = environment.find(name);
-  if (found == environment.end() || !found->is_string())
+  const auto found = facts.find(name);
+  if (found == facts.end() || !found->is_string())
     cannot_merge(folder / "env.json", fmt::format("'{}' is missing or not a text", name));
   return found->get<std::string>();
 }
 
 MergePart read_merge_part(const fs::path& folder) {
-  RunFiles run = read_run(folder);  // with all its checks
-  MergePart part;
-  part.folder = folder;
-  part.rows = std::move(run.rows);
-  part.samples = std::move(run.samples);
+  MergePart part{read_run(folder), {}, {}, {}};    // with all its checks
   (void)read_network_problems(folder, part.rows);  // of doubled lines the last would win
   part.ceilings = read_ceilings(folder / "ceilings.csv");
-  part.environment = read_json_object(folder / "env.json");
+  part.facts = read_json_object(folder / "env.json");
   part.shard = read_shard_record(folder);
   for (const SweepRow& row : part.rows)
     if ((row.status == Outcome::ok || row.status == Outcome::throttled) && !part.samples.contains(row))
@@ -72,16 +69,17 @@ void require_one_origin(const std::vector<MergePart>& parts) {
     require_one(parts, name, Known::by_all);
   std::set<std::string> libraries{"cublaslt", "cudnn", "pytorch", "pytorch_cuda", "pytorch_cudnn", "triton"};
   for (const MergePart& part : parts) {
-    for (const auto& [name, value] : part.environment.items())
+    for (const auto& [name, value] : part.facts.items())
       if (name.starts_with("plugin ")) libraries.insert(name);
-    if (&part != &first && !same_code(part.text("commit"), first.text("commit")))
+    const std::string& commit = part.environment.commit;
+    if (&part != &first && !same_code(commit, first.environment.commit))
       cannot_merge(part.folder, fmt::format("is of commit '{}', which names no code: the folders before it may be of "
                                             "other code; measure again with a newer program",
-                                            part.text("commit")));
+                                            commit));
     require_same(part, "ceilings of device", part.ceilings.device, first, first.ceilings.device);
     require_same(part, "ceilings of driver", part.ceilings.driver, first, first.ceilings.driver);
     for (const SweepRow& row : part.rows)  // a blank one, which a run may have
-      require_same(part, "rows of commit", row.commit, first, first.text("commit"));
+      require_same(part, "rows of commit", row.commit, first, first.environment.commit);
   }
   for (const std::string& name : libraries) require_one(parts, name, Known::by_some);
 }
@@ -134,6 +132,47 @@ std::vector<std::string> missing_of(const std::vector<MergePart>& parts) {
                                  splits.size() > 1 ? " (of the sweep of " + split.first->folder.string() + ")" : ""));
   }
   return missing;
+}
+
+MergeJson merged_environment(const std::vector<MergePart>& parts) {
+  MergeJson merged = MergeJson::object(), hosts = MergeJson::array(), command_lines = hosts, folders = hosts;
+  MergeJson of_parts = MergeJson::object();
+  std::string latest;
+  std::optional<double> latest_time;
+  for (const MergePart& part : parts) {
+    for (const auto& [name, value] : part.facts.items()) {
+      if (!merged.contains(name))
+        merged[name] = value;
+      else if (merged[name] != value)
+        of_parts[name] = MergeJson::array();
+    }
+    if (const std::string host = part.text("host"); std::find(hosts.begin(), hosts.end(), host) == hosts.end())
+      hosts.push_back(host);
+    for (const auto& line : part.environment.command_lines) command_lines.push_back(line);
+    folders.push_back(fs::absolute(part.folder).lexically_normal().string());
+    const std::string text = part.text("time_utc");
+    const auto time = parse_time(text);
+    if (!time && !text.empty())
+      cannot_merge(part.folder / "env.json", fmt::format("'time_utc' is '{}', not a time with its zone", text));
+    if (time && (!latest_time || *time > *latest_time)) latest = text, latest_time = time;
+  }
+  for (const char* name : {"host", "hosts", "command_lines", "time_utc", "merged_from", "missing", "of_parts"})
+    of_parts.erase(name);
+  for (const char* name : {"missing", "of_parts"}) merged.erase(name);  // of a part that was merged
+  for (auto& [name, values] : of_parts.items()) {
+    merged.erase(name);
+    for (const MergePart& part : parts) values.push_back(part.facts.value(name, MergeJson()));
+  }
+  if (!of_parts.empty()) merged["of_parts"] = of_parts;
+  merged["host"] = hosts.size() == 1 ? hosts.front() : MergeJson(fmt::format("{} hosts", hosts.size()));
+  merged["hosts"] = hosts;
+  if (command_lines.size() > kMaxCommandLines)
+    command_lines.erase(command_lines.begin(), command_lines.end() - static_cast<std::ptrdiff_t>(kMaxCommandLines));
+  merged["command_lines"] = command_lines;
+  merged["time_utc"] = latest;
+  merged["merged_from"] = folders;
+  if (const auto missing = missing_of(parts); !missing.empty()) merged["missing"] = missing;  // by --partial
+  return merged;
 }
 
 }  // namespace noisefloor

@@ -14,12 +14,9 @@
 
 namespace noisefloor {
 
-struct MergePart {
-  std::filesystem::path folder;
-  std::vector<SweepRow> rows;
-  std::map<CaseId, RowSamples> samples;
+struct MergePart : RunFiles {
   CeilingTable ceilings;
-  nlohmann::ordered_json environment;
+  nlohmann::ordered_json facts;  // env.json
   std::optional<ShardRecord> shard;
 
   std::string text(const char* name) const;  // of env.json; throws where it is not there
@@ -32,10 +29,8 @@ MergePart read_merge_part(const std::filesystem::path& folder);  // every timed 
 void require_one_origin(const std::vector<MergePart>& parts);
 // What a split sweep lacks, in words. Throws where shards are of different cuts, or hold what is not theirs.
 std::vector<std::string> missing_of(const std::vector<MergePart>& parts);
-// In what the parts' GPUs and machines differ, in words, one note each.
-std::vector<std::string> differences_of(const std::vector<MergePart>& parts);
-// env.json: the first part's facts, and those that only later parts know. What belongs to one machine and differs
-// stands in `of_parts`, a list in the order of `merged_from`.
+// env.json: what all parts say that know it. What differs stands in `of_parts`, a list in the order of `merged_from`,
+// null where a part does not know it.
 nlohmann::ordered_json merged_environment(const std::vector<MergePart>& parts);
 
 }  // namespace noisefloor

@@ -1,7 +1,6 @@
 #include "reports/run/merge_runs.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <list>
@@ -14,14 +13,14 @@
 #include "reports/run/json_file.h"
 #include "reports/run/merge_parts.h"
 #include "reports/run/network_problems.h"
-#include "reports/run/samples_line.h"
+#include "reports/run/run_files.h"
 #include "reports/run/statistics.h"
 
 namespace noisefloor {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
+using MergeJson = nlohmann::ordered_json;
 
 struct PlacedRow {
   std::size_t sweep;  // its number, where parts of several are merged
@@ -82,10 +81,11 @@ CeilingTable median_ceilings(const std::vector<MergePart>& parts) {
   return merged;
 }
 
-void write_run(const fs::path& folder, const std::vector<MergePart>& parts, const std::vector<PlacedRow>& rows) {
+void write_run(const fs::path& folder, const std::vector<MergePart>& parts, const std::vector<PlacedRow>& rows,
+               const MergeJson& environment) {
   std::set<std::string> others;
   for (const MergePart& part : parts)
-    for (const std::string& name : other_columns(part.folder / "sweep.csv")) others.insert(name);
+    for (const std::string& name : other_columns(part.rows)) others.insert(name);
   const std::vector<std::string> other_names(others.begin(), others.end());
   std::string sweep = sweep_csv_header(other_names), samples;
   for (const PlacedRow& placed : rows) {
@@ -98,36 +98,8 @@ void write_run(const fs::path& folder, const std::vector<MergePart>& parts, cons
     merge_network_problems(folder, part.folder, part.rows);
     merge_selected_cases(folder, part.folder);
   }
-  write_atomically(folder / "env.json",
-                   merged_environment(parts).dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+  write_atomically(folder / "env.json", environment.dump(2, ' ', false, MergeJson::error_handler_t::replace) + "\n");
   write_atomically(folder / "sweep.csv", sweep);
-}
-
-// What merging and reporting write is replaced; all else in a folder stays there.
-void carry_over(const fs::path& old, const fs::path& target) {
-  for (const auto& entry : fs::directory_iterator(old))
-    if (!is_run_file(entry.path().filename().string())) fs::rename(entry.path(), target / entry.path().filename());
-}
-
-// Beside its place, then renamed: a reader never meets half of it.
-void write_beside(const fs::path& out, const std::vector<MergePart>& parts, const std::vector<PlacedRow>& rows) {
-  const fs::path target = follow_links(out);
-  remove_left_partials(target);
-  const fs::path partial = partial_of(target);
-  const fs::path old = target.string() + fmt::format(".{}.old", getpid());
-  std::error_code ignored;
-  try {
-    fs::create_directories(partial);
-    write_run(partial, parts, rows);
-    if (fs::exists(target)) fs::rename(target, old);
-    fs::rename(partial, target);
-    if (fs::exists(old)) carry_over(old, target);
-  } catch (...) {
-    fs::remove_all(partial, ignored);
-    if (!fs::exists(target) && fs::exists(old)) fs::rename(old, target, ignored);
-    throw;
-  }
-  fs::remove_all(old, ignored);
 }
 
 void require_free(const fs::path& out, bool replace) {
@@ -167,14 +139,22 @@ MergeResult merge_runs(const std::vector<fs::path>& folders, const fs::path& out
   result.missing = missing;
   const auto rows = place_rows(parts);
   result.rows = rows.size();
-  result.notes = differences_of(parts);
+  const MergeJson environment = merged_environment(parts);
+  const MergeJson of_parts = environment.value("of_parts", MergeJson::object());
+  for (const auto& [name, values] : of_parts.items())
+    if (!name.starts_with("load"))
+      result.notes.push_back(fmt::format("the shards differ in {}: {}", name, values.dump()));
   if (const auto torn = problems_of_several_gpus(rows); !torn.empty())
     result.notes.push_back(
         fmt::format("the rows of {} problems are of several GPUs, as of {}; column gpu_uuid has them", torn.size(),
                     torn.begin()->name()));
   if (rows.empty()) throw std::runtime_error("no rows to merge: the sweeps of these folders measured nothing");
   for (const PlacedRow& placed : rows) result.failed += is_failure(*placed.row);
-  write_beside(out, parts, rows);
+  const fs::path target = follow_links(out);
+  StagedFolder staging(target);
+  write_run(staging.path(), parts, rows, environment);
+  if (fs::exists(target)) copy_files_of_others(target, staging.path());
+  if (!staging.take_place()) cannot_merge(out, "is a mount point, and cannot be replaced; give a folder in it");
   return result;
 }
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <stdexcept>
 #include <tuple>
@@ -30,10 +29,9 @@ std::vector<NetworkProblem> read_file(const std::filesystem::path& file) {
       throw std::runtime_error(fmt::format("{}:{}: {} of {} in '{}' is there twice, first in line {}", file.string(),
                                            line.number, line.fields[problem], line.fields[op], line.fields[network],
                                            first->second));
-    long count = 0;
     const std::string& text = line.fields[count_column];
-    const auto parsed = std::from_chars(text.data(), text.data() + text.size(), count);
-    if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size() || count < 1 || count > kMaxNetworkCount)
+    const long count = parse_number<long>(text).value_or(0);
+    if (count < 1 || count > kMaxNetworkCount)
       throw std::runtime_error(fmt::format("{}:{}: column 'count' is '{}', not a whole number from 1 to 1e9",
                                            file.string(), line.number, text));
     problems.push_back(
@@ -100,14 +98,13 @@ std::vector<CaseId> read_selected_cases(const std::filesystem::path& folder) {
   std::vector<CaseId> cases;
   if (!std::filesystem::exists(file)) return cases;
   const CsvFile csv = read_csv(file);
-  const std::size_t op = csv.column("op"), dtype = csv.column("dtype"), problem = csv.column("problem"),
-                    variant = csv.column("variant");
+  for (const auto& [name, part] : kCaseParts) (void)csv.column(name);
   std::unordered_set<CaseId> seen;
   for (const CsvLine& line : csv.lines) {
-    cases.push_back({{line.fields[op], line.fields[problem], line.fields[dtype]}, line.fields[variant]});
-    if (!seen.insert(cases.back()).second)
-      throw std::runtime_error(
-          fmt::format("{}:{}: {} is there twice", file.string(), line.number, cases.back().name()));
+    CaseId& id = cases.emplace_back();
+    for (const auto& [name, part] : kCaseParts) id.*part = line.fields[csv.column(name)];
+    if (!seen.insert(id).second)
+      throw std::runtime_error(fmt::format("{}:{}: {} is there twice", file.string(), line.number, id.name()));
   }
   return cases;
 }

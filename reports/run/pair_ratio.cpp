@@ -54,10 +54,6 @@ std::string text_of(const Ratio& ratio) {
   return fmt::format("{:.3f} ({:.3f} to {:.3f}) {}", ratio.value, ratio.low, ratio.high, to_string(verdict_of(ratio)));
 }
 
-Ratio ratio_of_passes(const std::vector<double>& passes, Confidence confidence) {
-  return ratio_of_rounds(passes, 0, confidence);
-}
-
 const char* to_string(BuildVerdict verdict) {
   static constexpr const char* kNames[kBuildVerdicts] = {"slower",  "wrong",  "gone", "unresolved",
                                                          "missing", "faster", "equal"};
@@ -65,11 +61,11 @@ const char* to_string(BuildVerdict verdict) {
 }
 
 bool looks_slower(const std::vector<double>& passes, double resolve) {
-  return passes.size() >= 2 && ratio_of_passes(passes).value < 1 - resolve / 2;
+  return passes.size() >= 2 && ratio_of_rounds(passes).value < 1 - resolve / 2;
 }
 
 PairVerdict verdict_of(const std::vector<double>& passes, double resolve) {
-  const Ratio strict = ratio_of_passes(passes, Confidence::strict), usual = ratio_of_passes(passes);
+  const Ratio strict = ratio_of_rounds(passes, 0, Confidence::strict), usual = ratio_of_rounds(passes);
   if (strict.low > 1 + resolve / 2) return PairVerdict::faster;
   if (strict.high < 1 - resolve / 2) return PairVerdict::slower;
   const bool within = usual.low >= 1 - resolve && usual.high <= 1 + resolve;

@@ -20,9 +20,9 @@ struct Ratio {
 // How often an interval holds what it is of: 19 times in 20, or all but once in 10,000.
 enum class Confidence { usual, strict };
 
-// From one ratio of each round, and the relative noise of the same paired comparison in other processes. At least two
-// rounds, each above 0.
-Ratio ratio_of_rounds(std::span<const double> rounds, double pair_noise, Confidence confidence = Confidence::usual);
+// From one ratio of each round, and the relative noise of the same paired comparison in other processes: none where
+// each round is a pair of processes, whose offsets are measured then. At least two rounds, each above 0.
+Ratio ratio_of_rounds(std::span<const double> rounds, double pair_noise = 0, Confidence confidence = Confidence::usual);
 
 inline constexpr double kAlike = 0.03;
 
@@ -61,8 +61,5 @@ BuildVerdict verdict_of(const BuildPair& pair, double resolve);
 // than two do not.
 bool looks_slower(const std::vector<double>& passes, double resolve);
 bool looks_slower(const BuildPair& pair, double resolve);
-
-// Over the passes. What two passes differ by, the processes' own offsets among it, is measured: nothing is added.
-Ratio ratio_of_passes(const std::vector<double>& passes, Confidence confidence = Confidence::usual);
 
 }  // namespace noisefloor

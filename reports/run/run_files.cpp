@@ -6,7 +6,6 @@
 #include <stdexcept>
 
 #include "reports/run/files.h"
-#include "reports/run/samples_line.h"
 
 namespace noisefloor {
 namespace {
@@ -39,6 +38,13 @@ bool is_run_file(const std::string& name) {
 void remove_run_files(const std::filesystem::path& folder) {
   for (const char* name : kRunFiles) std::filesystem::remove(folder / name);
   for (const char* name : kMadeFiles) std::filesystem::remove(folder / name);
+}
+
+void copy_files_of_others(const std::filesystem::path& folder, const std::filesystem::path& to) {
+  constexpr auto kOptions = std::filesystem::copy_options::recursive | std::filesystem::copy_options::copy_symlinks;
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    if (const auto name = entry.path().filename(); !is_run_file(name))
+      std::filesystem::copy(entry, to / name, kOptions);
 }
 
 std::map<CaseId, RowSamples> read_samples(const std::filesystem::path& file, RunEnd end_of_run) {

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "reports/run/files.h"
@@ -41,6 +42,8 @@ inline constexpr const char* kMadeFiles[] = {"roofline.csv", "totals.csv",   "pl
 bool is_run_file(const std::string& name);  // one of them, or the lock
 // What a sweep wrote to the folder, and what was made of it; nothing else. Throws std::filesystem::filesystem_error.
 void remove_run_files(const std::filesystem::path& folder);
+// Copies all else.
+void copy_files_of_others(const std::filesystem::path& folder, const std::filesystem::path& to);
 
 struct RunEnvironment {
   int schema = 1;
@@ -75,6 +78,15 @@ struct RowSamples {
   std::vector<std::string> kernels;
   std::vector<std::size_t> kernel_counts;
 };
+
+// A line of samples.jsonl, without its end. Times are rounded to a nanosecond.
+struct SamplesLine {
+  CaseId id;
+  RowSamples samples;
+};
+std::string samples_line(const CaseId& id, const RowSamples& samples);
+// Throws std::runtime_error naming the field. Fields that it does not know are passed over.
+SamplesLine parse_samples_line(std::string_view line);
 
 struct RunFiles {
   std::filesystem::path folder;

@@ -19,7 +19,6 @@
 #include "reports/run/files.h"
 #include "reports/run/json_file.h"
 #include "reports/run/run_files.h"
-#include "reports/run/samples_line.h"
 
 namespace noisefloor {
 namespace {
@@ -95,7 +94,7 @@ RunFolder::~RunFolder() {
 // Rows are appended: a file of other columns, or another order, gets all of ours, and what is not known behind them.
 // Half a last line goes, as do samples without a row, and rows that lost their samples.
 void RunFolder::keep_whole_rows(RunFiles& run) {
-  others_ = other_columns(sweep_.path);
+  others_ = other_columns(run.rows);
   std::string text = sweep_csv_header(others_), lines;
   std::set<std::size_t> kept;
   const bool has_samples = std::filesystem::exists(samples_.path);

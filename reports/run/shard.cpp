@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <set>
 #include <stdexcept>
 #include <string_view>
 #include <tuple>
 
+#include "reports/run/csv.h"
 #include "reports/run/json_file.h"
 
 namespace noisefloor {
@@ -27,11 +27,6 @@ std::string hash_of(const std::vector<CaseId>& cases) {
   return fmt::format("{:016x}", hash);
 }
 
-bool parse_int(std::string_view text, int& value) {
-  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
-  return parsed.ec == std::errc() && parsed.ptr == text.data() + text.size();
-}
-
 }  // namespace
 
 std::string Shard::text() const {
@@ -44,12 +39,10 @@ bool ShardRecord::operator==(const ShardRecord& other) const {
 }
 
 Shard parse_shard(const std::string& text) {
-  Shard shard;
   const std::size_t slash = text.find('/');
-  const std::string_view view = text;
-  if (slash == std::string::npos || !parse_int(view.substr(0, slash), shard.index) ||
-      !parse_int(view.substr(slash + 1), shard.count) || shard.count < 1 || shard.count > kMaxShards ||
-      shard.index < 1 || shard.index > shard.count)
+  const auto number = [](const std::string& part) { return parse_number<int>(part).value_or(0); };
+  const Shard shard{number(text.substr(0, slash)), slash == std::string::npos ? 0 : number(text.substr(slash + 1))};
+  if (shard.count < 1 || shard.count > kMaxShards || shard.index < 1 || shard.index > shard.count)
     throw std::runtime_error(
         fmt::format("--shard is '{}', not I/N with I from 1 to N and N up to {}", text, kMaxShards));
   return shard;

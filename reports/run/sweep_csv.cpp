@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <set>
 #include <stdexcept>
 #include <string_view>
@@ -41,7 +40,7 @@ std::optional<std::size_t> place_of(const std::vector<std::string>& header, std:
 // The first column without which a row means nothing; null where they are all there.
 const char* lacks(const std::vector<std::string>& header) {
   for (const SweepColumn& column : sweep_columns())
-    if (column.needed && !place_of(header, column.name)) return column.name;
+    if (column.is(ColumnInfo::kNeeded) && !place_of(header, column.name)) return column.name;
   return nullptr;
 }
 
@@ -91,13 +90,6 @@ std::vector<std::string> other_columns(const std::vector<SweepRow>& rows) {
   return {names.begin(), names.end()};
 }
 
-std::vector<std::string> other_columns(const std::filesystem::path& file) {
-  std::vector<std::string> names = read_csv(file, /*drop_incomplete=*/true).header;
-  rename_old_columns(names);
-  std::erase_if(names, is_known);
-  return names;
-}
-
 bool is_failure(const SweepRow& row) {
   return (row.status == Outcome::incorrect || row.status == Outcome::cuda_error) && row.kind != "baseline";
 }
@@ -137,7 +129,7 @@ std::vector<SweepRow> read_sweep_csv(const std::filesystem::path& file, std::vec
       }
     }
     for (const std::size_t place : others)
-      if (!line.fields[place].empty()) row.others[csv.header[place]] = line.fields[place];
+      if (rows.empty() || !line.fields[place].empty()) row.others[csv.header[place]] = line.fields[place];
     const auto refuse = [&](const std::string& what) {
       throw std::runtime_error(fmt::format("{}:{}: {}", file.string(), line.number, what));
     };
@@ -162,14 +154,11 @@ std::vector<NetworkCount> parse_networks(const std::string& text) {
     const std::size_t colon = item.find(':');
     if (colon == std::string::npos || colon == 0)
       throw std::runtime_error(fmt::format("'{}' is not network:count", item));
-    long count = 0;
-    const char *const begin_of_count = item.data() + colon + 1, *const end_of_count = item.data() + item.size();
-    const auto parsed = std::from_chars(begin_of_count, end_of_count, count);
-    if (parsed.ec != std::errc() || parsed.ptr != end_of_count)
-      throw std::runtime_error(fmt::format("'{}' is not a number", item.substr(colon + 1)));
-    if (count < 1 || count > kMaxNetworkCount)
+    const auto count = parse_number<long>(item.substr(colon + 1));
+    if (!count) throw std::runtime_error(fmt::format("'{}' is not a number", item.substr(colon + 1)));
+    if (*count < 1 || *count > kMaxNetworkCount)
       throw std::runtime_error(fmt::format("'{}': the count is outside 1 to {}", item, kMaxNetworkCount));
-    counts.push_back({item.substr(0, colon), count});
+    counts.push_back({item.substr(0, colon), *count});
     begin = end + 1;
   }
   return counts;

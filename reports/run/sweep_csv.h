@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "reports/run/case_id.h"
-#include "reports/run/figure.h"
 
 namespace noisefloor {
 
@@ -40,21 +39,22 @@ struct Bound {
   bool operator==(const Bound&) const = default;
 };
 
+using Figure = std::optional<double>;  // a number of a row, or none
+
 // The columns are one table, reports/run/columns.def. A number that was not measured is empty in the file.
 struct SweepRow : CaseId {
   Outcome status = Outcome::no_device;
 #define NOISEFLOOR_CASE_COLUMN(...)
 #define NOISEFLOOR_COLUMN(Type, name, ...) Type name{};
 #include "reports/run/columns.def"
-  std::map<std::string, std::string> others;  // what a file has in columns that this program does not know: kept
+  // What a file has in columns that this program does not know: kept. Its first row has them all, also blank ones.
+  std::map<std::string, std::string> others;
 };
 
 // The header line and one row, RFC 4180 quoting, with line ends. `others`: unknown columns of the file, behind ours.
 std::string sweep_csv_header(const std::vector<std::string>& others = {});
 std::string to_csv(const SweepRow& row, const std::vector<std::string>& others = {});
 std::vector<std::string> other_columns(const std::vector<SweepRow>& rows);
-// Those of a file's header; the rows do not say which of them are blank in every line.
-std::vector<std::string> other_columns(const std::filesystem::path& file);
 // Whether it makes the exit code 1: wrong, or failed on the device, and ours. What a library gets wrong is a row.
 bool is_failure(const SweepRow& row);
 bool of_pytorch(const SweepRow& row);  // of another program, whose rows a plan for this one cannot use

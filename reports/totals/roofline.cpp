@@ -1,4 +1,4 @@
-#include "reports/totals/roofline.h"
+#include "reports/totals/totals.h"
 
 #include <fmt/format.h>
 
@@ -27,13 +27,8 @@ void complete_rows(std::vector<SweepRow>& rows, const CeilingTable& ceilings) {
     if (!row.gflops) row.gflops = *row.flops / *row.time_cold_us * 1e-3;
     if (!row.gbps) row.gbps = *row.bytes / *row.time_cold_us * 1e-3;
     if (!row.ai) row.ai = *row.flops / *row.bytes;
-    if (row.attainable_gflops) continue;
     const Ceiling* const compute = ceilings.find(ceiling_of[{row.op, row.dtype}]);
-    if (compute == nullptr) continue;
-    const double by_memory = *row.ai * memory->value;
-    row.attainable_gflops = std::min(by_memory, compute->value);
-    row.pct_of_roof = 100 * *row.gflops / *row.attainable_gflops;
-    row.bound = {by_memory < compute->value ? Bound::By::memory : Bound::By::compute, compute->name};
+    if (!row.attainable_gflops && compute != nullptr) place_under_roof(row, *memory, *compute);
   }
 }
 

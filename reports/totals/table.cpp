@@ -6,7 +6,7 @@
 #include <map>
 #include <tuple>
 
-#include "reports/totals/roofline.h"
+#include "reports/totals/totals.h"
 
 namespace noisefloor {
 namespace {

@@ -1,6 +1,6 @@
-# Run at build time: writes a C++ source that holds text files. -D OUTPUT=... -D "FILES=a|b|..."; reports/run/embedded.h reads it.
+# Run at build time: writes a C++ source that holds text files. -D OUTPUT=... -D "FILES=a|b|..."; reports/page/html_page.h reads it.
 string(REPLACE "|" ";" files "${FILES}")
-set(text "#include \"reports/run/embedded.h\"\n\nnamespace noisefloor {\n\nconst std::vector<EmbeddedFile>& embedded_files() {\n")
+set(text "#include \"reports/page/html_page.h\"\n\nnamespace noisefloor {\n\nconst std::vector<EmbeddedFile>& embedded_files() {\n")
 string(APPEND text "  static const std::vector<EmbeddedFile> files = {\n")
 foreach(file IN LISTS files)
   get_filename_component(name "${file}" NAME)

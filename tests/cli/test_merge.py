@@ -72,11 +72,11 @@ def test_parts_of_several_gpus_are_told_apart(split):
     result = split.merge(shards=(3, 1, 2))
     assert result.returncode == 0, result.stderr
     notes = [line for line in result.stderr.splitlines() if line.startswith("note:")]
-    assert notes == ['note: the shards are of different GPUs: ["GPU-3","GPU-1","GPU-2"]', "note: the shards are of different power limits in W: [650,700,700.0]"]
+    assert notes == ['note: the shards differ in gpu_uuid: ["GPU-3","GPU-1","GPU-2"]', "note: the shards differ in power_limit_w: [650,700,700.0]"]
     merged = split.folder / "merged"
     assert [row["gpu_uuid"] for row in rows(merged)] == ["GPU-1", "GPU-2", "GPU-3", "GPU-1", "GPU-2"]
     environment = json.loads((merged / "env.json").read_text())
-    assert environment["of_parts"] == {"gpu_uuid": ["GPU-3", "GPU-1", "GPU-2"], "power_limit_w": [650, 700, 700], "load_average": [3, 1, 2]}
+    assert environment["of_parts"].items() >= {"gpu_uuid": ["GPU-3", "GPU-1", "GPU-2"], "power_limit_w": [650, 700, 700], "load_average": [3, 1, 2]}.items()
     assert environment["ecc"] == "on" and not {"gpu_uuid", "power_limit_w", "load_average"} & set(environment)
     assert run("gate", "--baseline", merged, "--candidate", merged).returncode == 0
 

@@ -16,8 +16,9 @@
 #include "reports/page/run_report.h"
 #include "reports/run/csv.h"
 #include "reports/run/files.h"
-#include "reports/totals/roofline.h"
+#include "reports/totals/totals.h"
 #include "tests/support/refusal.h"
+#include "tests/support/synthetic_run.h"
 #include "tests/support/temporary_folder.h"
 
 namespace noisefloor {
@@ -45,9 +46,7 @@ TEST(Columns, AreReadInAnyOrderAndUnknownOnesKept) {
   const TemporaryFolder folder;
   auto expected = read_sweep_csv(kRecorded / "nvidia-h200/sweep.csv");
   expected.resize(50);
-  std::string written = sweep_csv_header();
-  for (const SweepRow& row : expected) written += to_csv(row);
-  write_atomically(folder / "sweep.csv", written);
+  write_atomically(folder / "sweep.csv", sweep_text(expected));
   const CsvFile recorded = read_csv(folder / "sweep.csv");
   EXPECT_TRUE(rc::check("any order, one more column, and what is not needed may be missing", [&] {
     std::vector<std::size_t> order;
@@ -55,7 +54,7 @@ TEST(Columns, AreReadInAnyOrderAndUnknownOnesKept) {
     for (std::size_t i = 0; i < recorded.header.size(); ++i) {
       const SweepColumn& column = *std::find_if(sweep_columns().begin(), sweep_columns().end(),
                                                 [&](const auto& one) { return one.name == recorded.header[i]; });
-      if (!column.needed && *rc::gen::inRange(0, 4) == 0)
+      if (!column.is(ColumnInfo::kNeeded) && *rc::gen::inRange(0, 4) == 0)
         left_out.insert(column.name);
       else
         order.push_back(i);
@@ -71,9 +70,7 @@ TEST(Columns, AreReadInAnyOrderAndUnknownOnesKept) {
     }
     // And what is written again is read as the same.
     const auto others = other_columns(rows);
-    std::string text = sweep_csv_header(others);
-    for (const SweepRow& row : rows) text += to_csv(row, others);
-    write_atomically(folder / "again.csv", text);
+    write_atomically(folder / "again.csv", sweep_text(rows));
     const auto again = read_sweep_csv(folder / "again.csv");
     for (std::size_t i = 0; i < rows.size(); ++i) RC_ASSERT(to_csv(again[i], others) == to_csv(rows[i], others));
   }));
@@ -82,7 +79,7 @@ TEST(Columns, AreReadInAnyOrderAndUnknownOnesKept) {
 // Older files are read by the names that columns had.
 TEST(Columns, AreReadByTheirOldNames) {
   const TemporaryFolder folder;
-  EXPECT_EQ(other_columns(kRecorded / "nvidia-h200/sweep.csv"), std::vector<std::string>());
+  EXPECT_EQ(other_columns(read_sweep_csv(kRecorded / "nvidia-h200/sweep.csv")), std::vector<std::string>());
   for (const char* old : {"rival", "duel_cold", "duel_cold_low", "duel_cold_high", "duel_warm", "duel_warm_low",
                           "duel_warm_high", "edge_us", "places"}) {
     CsvFile file{"", {"op", "variant", "kind", "dtype", "problem", "status", "device", "time_cold_us", old}, {}};
@@ -119,7 +116,7 @@ TEST(Columns, HaveNamesDescriptionsAndPlacesOfTheirOwn) {
     EXPECT_TRUE(names.insert(column.name).second) << column.name;
     EXPECT_TRUE(column.shown.place == 0 || places.insert(column.shown.place).second) << column.name;
     EXPECT_GT(std::string(column.description).size(), 10u) << column.name;
-    EXPECT_FALSE(column.text && column.counter) << column.name;
+    EXPECT_FALSE(column.text() && column.is(ColumnInfo::kCounter)) << column.name;
   }
   EXPECT_EQ(*places.rbegin(), static_cast<int>(places.size())) << "no place is left out";
 }
@@ -160,7 +157,7 @@ TEST(Recorded, EveryRunIsReadableByEveryCommand) {
     constexpr std::size_t kFewest = 5;  // results in the making may have so many networks alone
     EXPECT_GE(total_changes(run, run, {}).size(), kFewest);
     const auto history = trace_history(read_history({folder}), {});
-    EXPECT_GE(history.series.size(), kFewest);
+    EXPECT_GE(history.size(), kFewest);
     auto rows = run.rows;
     complete_rows(rows, read_ceilings(folder / "ceilings.csv"));
     EXPECT_EQ(run_report(folder, rows)["rows"]["count"], rows.size());

@@ -158,14 +158,14 @@ TEST(Files, OfKilledWritersAreRemoved) {
   EXPECT_TRUE(is_partial(folder / left[0]) && is_partial(folder / left[1]) && is_partial(folder / kept[3]));
   EXPECT_FALSE(is_partial(folder / "base") || is_partial(folder / "base.x.partial") ||
                is_partial(folder / "a.partial"));
-  remove_left_partials(folder / "base");
+  (void)StagedFolder(folder / "base");
   for (const std::string& name : left) EXPECT_FALSE(fs::exists(folder / name)) << name;
   for (const std::string& name : kept) EXPECT_TRUE(fs::exists(folder / name)) << name;
 
   // Killed between two renames: the aside is the only copy.
   make(left[1]);
   fs::remove_all(folder / "base");
-  remove_left_partials(folder / "base");
+  (void)StagedFolder(folder / "base");
   EXPECT_TRUE(fs::exists(folder / left[1]));
 }
 

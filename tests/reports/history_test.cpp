@@ -82,20 +82,18 @@ TEST(Changes, SmallOnesAreNone) {
 void write_history_run(const std::filesystem::path& folder, const std::string& device, const std::string& time,
                        double first, double second) {
   std::filesystem::create_directories(folder);
-  std::string text = sweep_csv_header(), samples;
+  std::vector<SweepRow> rows;
+  std::string lines;
   for (const auto& [problem, us] : {std::pair("m=1", first), std::pair("m=2", second)}) {
-    SweepRow row = ok_row({{"gemm", problem, "bf16"}, "ptx"}, "ptx", us);
+    SweepRow& row = rows.emplace_back(ok_row({{"gemm", problem, "bf16"}, "ptx"}, "ptx", us));
     row.networks = std::string("net:") + (row.problem == "m=1" ? "3" : "1"), row.device = device;
     if (us == 0) row.status = Outcome::out_of_memory, row.time_cold_us.reset();
-    text += to_csv(row);
-    if (us == 0) continue;
-    std::string values;
-    for (int i = 0; i < 20; ++i) values += (i == 0 ? "" : ",") + std::to_string(us * (1 + 1e-4 * (i - 9.5)));
-    samples += R"({"op":"gemm","dtype":"bf16","problem":")" + row.problem + R"(","variant":"ptx","cold_us":[)" +
-               values + R"(],"warm_us":[]})" + "\n";
+    RowSamples samples;
+    for (int i = 0; i < 20; ++i) samples.cold_us.push_back(us * (1 + 1e-4 * (i - 9.5)));
+    if (us > 0) lines += samples_line(row, samples) + "\n";
   }
-  write_atomically(folder / "sweep.csv", text);
-  write_atomically(folder / "samples.jsonl", samples);
+  write_atomically(folder / "sweep.csv", sweep_text(rows));
+  write_atomically(folder / "samples.jsonl", lines);
   write_atomically(folder / "env.json",
                    R"({"device": ")" + device + R"(", "commit": "abc", "time_utc": ")" + time + "\"}");
 }
@@ -108,20 +106,18 @@ TEST(History, TotalsInTheOrderOfTimeAndDevicesApart) {
   write_history_run(folder / "runs/d", "B", "2026-01-15T00:00:00Z", 90, 10);
   const auto runs = read_history({folder / "runs"});
   const History history = trace_history(runs, {});
-  ASSERT_EQ(history.series.size(), 2U);
-  EXPECT_EQ(history.series[0].name, "net/gemm/bf16/own best");
-  EXPECT_EQ(history.series[0].device, "A");
-  EXPECT_EQ(history.series[0].values, (std::vector<std::optional<double>>{40, 40, 70}));
-  ASSERT_EQ(history.series[0].changes.size(), 1U);
-  EXPECT_EQ(history.series[0].changes[0].index, 2U);
-  EXPECT_EQ(history.series[0].changes[0].before, 40);
-  EXPECT_EQ(history.series[0].changes[0].after, 70);
-  EXPECT_EQ(history.series[1].values, (std::vector<std::optional<double>>{280}));
+  ASSERT_EQ(history.size(), 2U);
+  EXPECT_EQ(history[0].name, "net/gemm/bf16/own best");
+  EXPECT_EQ(history[0].device, "A");
+  EXPECT_EQ(history[0].values, (std::vector<std::optional<double>>{40, 40, 70}));
+  ASSERT_EQ(history[0].changes.size(), 1U);
+  EXPECT_EQ(history[0].changes[0].index, 2U);
+  EXPECT_EQ(history[0].changes[0].before, 40);
+  EXPECT_EQ(history[0].changes[0].after, 70);
+  EXPECT_EQ(history[1].values, (std::vector<std::optional<double>>{280}));
   const std::string table = history_table(runs, history);
-  EXPECT_NE(table.find("2 devices: their runs are kept apart"), std::string::npos);
-  EXPECT_NE(table.find("*70"), std::string::npos);
-  EXPECT_NE(table.find("changed at #3 (abc): net/gemm/bf16/own best: 40 -> 70 us (+75.0 %)"), std::string::npos)
-      << table;
+  expect_parts(table, {"2 devices: their runs are kept apart", "*70",
+                       "changed at #3 (abc): net/gemm/bf16/own best: 40 -> 70 us (+75.0 %)"});
   const std::string csv = history_csv(runs, history);
   EXPECT_NE(csv.find("A,net/gemm/bf16/own best,c,2026-03-01T00:00:00Z,abc,70,75\n"), std::string::npos) << csv;
 }
@@ -131,13 +127,13 @@ TEST(History, ATotalThatLacksAProblemIsNoTotal) {
   write_history_run(folder / "a", "A", "2026-01-01T00:00:00Z", 10, 10);
   write_history_run(folder / "b", "A", "2026-01-02T00:00:00Z", 10, 0);
   const auto runs = read_history({folder / "a", folder / "b"});
-  EXPECT_EQ(trace_history(runs, {}).series[0].values, (std::vector<std::optional<double>>{40, std::nullopt}));
+  EXPECT_EQ(trace_history(runs, {})[0].values, (std::vector<std::optional<double>>{40, std::nullopt}));
   HistorySelection cases;
   cases.case_pattern = "gemm/m=[12]/bf16";
   const History history = trace_history(runs, cases);
-  ASSERT_EQ(history.series.size(), 2U);
-  EXPECT_EQ(history.series[1].name, "gemm/m=2/bf16/ptx");
-  EXPECT_EQ(history.series[1].values, (std::vector<std::optional<double>>{10, std::nullopt}));
+  ASSERT_EQ(history.size(), 2U);
+  EXPECT_EQ(history[1].name, "gemm/m=2/bf16/ptx");
+  EXPECT_EQ(history[1].values, (std::vector<std::optional<double>>{10, std::nullopt}));
 }
 
 TEST(History, RunsWithoutSamplesStillHaveATrend) {
@@ -146,8 +142,8 @@ TEST(History, RunsWithoutSamplesStillHaveATrend) {
   write_history_run(folder / "b", "A", "2026-01-02T00:00:00Z", 30, 10);
   std::filesystem::remove(folder / "a/samples.jsonl");
   const History history = trace_history(read_history({folder / "a", folder / "b"}), {});
-  EXPECT_EQ(history.series[0].values, (std::vector<std::optional<double>>{40, 100}));
-  EXPECT_EQ(history.series[0].changes.size(), 1U) << "by the medians alone";
+  EXPECT_EQ(history[0].values, (std::vector<std::optional<double>>{40, 100}));
+  EXPECT_EQ(history[0].changes.size(), 1U) << "by the medians alone";
 }
 
 // Of one folder, and as `noisefloor history runs/*` gives them.

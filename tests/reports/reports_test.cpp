@@ -9,7 +9,7 @@
 #include "reports/run/files.h"
 #include "reports/run/statistics.h"
 #include "reports/run/sweep_csv.h"
-#include "reports/totals/roofline.h"
+#include "reports/totals/totals.h"
 #include "tests/support/refusal.h"
 #include "tests/support/synthetic_run.h"
 #include "tests/support/temporary_folder.h"

@@ -10,6 +10,7 @@
 #include "reports/run/files.h"
 #include "reports/run/network_problems.h"
 #include "reports/run/run_files.h"
+#include "tests/support/refusal.h"
 #include "tests/support/synthetic_run.h"
 #include "tests/support/temporary_folder.h"
 
@@ -24,9 +25,7 @@ SweepRow row_of(const std::string& problem, const std::string& variant, Outcome 
 }
 
 void write_rows(const TemporaryFolder& folder, const std::vector<SweepRow>& rows) {
-  std::string text = sweep_csv_header();
-  for (const SweepRow& row : rows) text += to_csv(row);
-  write_atomically(folder / "sweep.csv", text);
+  write_atomically(folder / "sweep.csv", sweep_text(rows));
   write_atomically(folder / "ceilings.csv", "name,value,unit,datasheet\ndram_copy,4000,GB/s,4800\nl2,9000,GB/s,\n");
 }
 
@@ -111,10 +110,8 @@ TEST(HtmlPage, JsonCannotEndItsScript) {
 TEST(HtmlPage, EverythingIsFilledInOnceAndEscaped) {
   const HtmlPage page{"a <b> & \"{{data}}\"", "report.html", {"common.js"}, {{"text", "{{script}}</script>"}}};
   const std::string html = html_page(page, std::nullopt);
-  EXPECT_NE(html.find("<title>noisefloor: a &lt;b&gt; &amp; &quot;{{data}}&quot;</title>"), std::string::npos);
-  EXPECT_NE(html.find("{{script}}\\u003c/script\\u003e"), std::string::npos);
-  EXPECT_NE(html.find(no_plotly_message()), std::string::npos);
-  EXPECT_NE(html.find("prefers-color-scheme: dark"), std::string::npos);
+  expect_parts(html, {"<title>noisefloor: a &lt;b&gt; &amp; &quot;{{data}}&quot;</title>",
+                      "{{script}}\\u003c/script\\u003e", no_plotly_message(), "prefers-color-scheme: dark"});
   EXPECT_EQ(html.find("http://"), html.find("http://www.w3.org")) << "nothing is fetched";
 }
 

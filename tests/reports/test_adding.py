@@ -19,7 +19,7 @@ OF_ROWS = ["reports/page/column_json.cpp", *(f"reports/run/{name}.cpp" for name 
 DRIVER = """
 #include <fstream>
 #include <iostream>
-#include "reports/page/column_json.h"
+#include "reports/page/run_report.h"
 #include "reports/run/columns.h"
 using namespace noisefloor;
 int main(int, char** arguments) {

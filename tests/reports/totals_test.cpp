@@ -11,7 +11,6 @@
 
 #include "reports/run/files.h"
 #include "reports/run/run_files.h"
-#include "reports/totals/roofline.h"
 #include "tests/support/refusal.h"
 #include "tests/support/synthetic_run.h"
 #include "tests/support/temporary_folder.h"

@@ -91,4 +91,11 @@ inline RunFiles synthetic_run(const std::vector<SyntheticRow>& wanted, unsigned 
   return run;
 }
 
+inline std::string sweep_text(const std::vector<SweepRow>& rows) {
+  const auto others = other_columns(rows);
+  std::string text = sweep_csv_header(others);
+  for (const SweepRow& row : rows) text += to_csv(row, others);
+  return text;
+}
+
 }  // namespace noisefloor

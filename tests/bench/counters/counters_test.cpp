@@ -21,7 +21,7 @@ TEST(Metrics, RowMetricsAreTheColumnsOfASweep) {
       if (column.name != std::string(candidate.name)) continue;
       column.fill(row, 7);
       EXPECT_EQ(column.number(row), 7) << column.name;
-      EXPECT_TRUE(column.counter) << column.name;
+      EXPECT_TRUE(column.is(ColumnInfo::kCounter)) << column.name;
       filled.insert(column.name);
     }
   EXPECT_EQ(filled.size(), kRowMetrics.size()) << "a metric of rows is not a column";

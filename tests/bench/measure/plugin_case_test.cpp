@@ -14,7 +14,7 @@
 #include "bench/measure/worker.h"
 #include "bench/sweep/suite.h"
 #include "reports/run/columns.h"
-#include "reports/run/samples_line.h"
+#include "reports/run/run_files.h"
 #include "tests/support/scripted_library.h"
 
 namespace noisefloor {

@@ -11,7 +11,7 @@
 #include "bench/pipeline/plan.h"
 #include "bench/sweep/selection.h"
 #include "bench/sweep/suite.h"
-#include "reports/totals/roofline.h"
+#include "reports/totals/totals.h"
 #include "tests/support/counted_variants.h"
 #include "tests/support/refusal.h"
 #include "tests/support/temporary_folder.h"
