@@ -81,9 +81,6 @@ inline constexpr std::array<Tile, 9> kHaloTiles = {{halo_tile(2, 256, 1), halo_t
 
 // Outputs of other widths, such as a network's last layer, leave by stores of the warps, from the narrowest tile alone.
 inline constexpr int kNarrowHalo = 32;
-constexpr bool stores_by_tma(const Convolution& c) {
-  return c.cout % 8 == 0;
-}
 
 // The patches of a tile: side by side, one below the other, or in neighbouring images.
 struct Patches {

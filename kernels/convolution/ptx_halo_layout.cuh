@@ -69,6 +69,12 @@ struct HaloLayout {
   static_assert(has_room(), "room for a residual in the ring");
 };
 
+// Stores a piece of a patch by TMA, which writes no pixel outside of the image.
+__device__ __forceinline__ void store_piece(const Patch& place, const CUtensorMap* map, std::uint32_t piece,
+                                            int column) {
+  ptx::tma_store_4d(map, piece, column, place.x0, place.y0, place.at_image);
+}
+
 // The mbarriers of the halos, which each block loads for itself. `ready`: consumers may read it; that is `full`, or
 // with a norm, when it has been normed.
 template <int kConsumers, bool kFused>

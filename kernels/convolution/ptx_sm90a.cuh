@@ -60,10 +60,45 @@ struct TilePixels {
   int phase, row0, column0, image, h, w;
 };
 
+// The residual of a warpgroup's rows, loaded 16 bytes a lane and exchanged within quads of lanes.
+template <int kColumns, class T>
+struct RowsResidual {
+  const EpilogueStore<T, RowRun>& of;
+  int pixel[2];  // of this thread's rows
+
+  __device__ __forceinline__ explicit RowsResidual(const EpilogueStore<T, RowRun>& store) : of(store) {
+    const int row = static_cast<int>(threadIdx.x) % 128 / 32 * 16 + static_cast<int>(threadIdx.x) % 32 / 4;
+    pixel[0] = of.pixel(row), pixel[1] = of.pixel(row + 8);
+  }
+  template <int kBlocks, class Row>
+  __device__ __forceinline__ void load(const Row&, int piece, int block, std::uint32_t (&words)[2][4]) const {
+    static_assert(kBlocks == 4, "a quad of lanes exchanges four blocks");
+    const Epilogue<T>& epilogue = of.args.epilogue;
+    if (!epilogue.residual) return;
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const int column = of.column0 + piece * kColumns + 8 * (block + lane % 4);
+    uint4 loaded[2] = {};  // both before either is waited for
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = static_cast<int>(threadIdx.x) % 128 / 32 * 16 + lane / 4 + 8 * half;
+      if (column < epilogue.columns && of.place.has(row))
+        loaded[half] =
+            load_8(epilogue.residual + std::int64_t{pixel[half]} * epilogue.columns, column, epilogue.columns);
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      words[half][0] = loaded[half].x, words[half][1] = loaded[half].y;
+      words[half][2] = loaded[half].z, words[half][3] = loaded[half].w;
+      product::transpose_quad(words[half], lane);
+    }
+  }
+};
+
 template <class T, int kTile>
 __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_per_sm)
     convolution_ptx_sm90a(const __grid_constant__ CUtensorMap map_x, const __grid_constant__ CUtensorMap map_w,
-                          const __grid_constant__ SideMaps maps_side, const __grid_constant__ Arguments<T> args) {
+                          const __grid_constant__ CUtensorMap map_y, const __grid_constant__ SideMaps maps_side,
+                          const __grid_constant__ Arguments<T> args) {
   using L = Layout<kTile>;
   constexpr Tile kShape = L::kShape;
   constexpr int kBlockM = kShape.block_m();
@@ -98,6 +133,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
     if (role.first_of_producer) {
       ptx::prefetch_tensor_map(&map_x);
       ptx::prefetch_tensor_map(&map_w);
+      ptx::prefetch_tensor_map(&map_y);
       prefetch(maps_side, c);
     }
     pixels = pixels_of(first_tile);
@@ -171,8 +207,10 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
   } else {
     if constexpr (L::kMoveRegisters) ptx::setmaxnreg_inc<L::kConsumerRegisters>();
     product::wait_for_launches();
-    std::uint8_t* const mine = aligned + consumer_offset + role.consumer * L::kConsumerBytes;
-    auto* const mul = reinterpret_cast<float*>(mine + L::kPieceBytes);
+    std::uint8_t* const stores = aligned + consumer_offset;
+    auto* const mul =
+        reinterpret_cast<float*>(stores + kShape.consumers * L::kStoreBytes) + role.consumer * 2 * kBlockN;
+    ptx::Ring buffer;
     // Over the steps of a tile that is not this consumer's.
     const auto skip_tile = [&] { ring.skip(steps, args.stages); };
     if (kPingpong && role.consumer == 1) skip_tile();
@@ -184,10 +222,14 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
       const TileCoordinate at = tile_coordinate(args, tile, role.m_rank, kBlockM, kBlockN);
       const int row0 = at.row0 + (kPingpong ? 0 : role.consumer * 64);
       const int rows = min(args.phase_rows - row0, L::kSubtiles * 64);
-      EpilogueStore<T, RowRun> drain{args,          {at.phase, row0, min(rows, 64)},
-                                     at.column0,    1 + role.consumer,
-                                     mine,          mul,
-                                     mul + kBlockN, {nullptr, nullptr}};
+      EpilogueStore<T, RowRun> drain{args,
+                                     {at.phase, row0, min(rows, 64)},
+                                     at.column0,
+                                     1 + role.consumer,
+                                     stores + role.consumer * L::kStoreBytes,
+                                     mul,
+                                     mul + kBlockN,
+                                     {nullptr, nullptr}};
       // A shift per image is the warpgroup's own where its pixels belong to one image, else looked up per row.
       const T* image_shift = nullptr;
       bool by_row = false;
@@ -206,7 +248,6 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
           tile + tile_stride >= tiles, acc);
       if constexpr (kPingpong) skip_tile();
 
-      drain.sync();  // all have read what belongs to the channels of the tile before
       channels.write(drain.mul, drain.add);
       if (args.splits > 1) {
         if constexpr (L::kCanSplit) {
@@ -217,10 +258,11 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
                                             [&] { product::await_sums(barriers); });
         }
       } else {
-        drain.sync();
 #pragma unroll 1
         for (int sub = 0; sub < L::kSubtiles; ++sub) {
-          store_accumulator<T, kBlockN>(drain, acc[0]);
+          constexpr Finish kFinish{.act = true, .shift = true, .gain = true};
+          store_accumulator<kFinish, kBlockN, L::kBuffers, L::kPieceColumns, 4, 1, false>(
+              drain, &map_y, args.by_tma, acc[0], RowsResidual<L::kPieceColumns, T>(drain), buffer);
           if constexpr (kPingpong) {
             drain.place.row0 += 64;
             drain.place.rows = min(rows - 64, 64);
@@ -231,6 +273,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
         }
       }
     }
+    if (role.warp % 4 == 0 && ptx::elect_one()) ptx::tma_store_wait_read<0>();
   }
 }
 
@@ -248,6 +291,12 @@ Status launch_tile(const Convolution& c, DType dtype, const Operands& o, const S
   const MatrixMap weights{
       dtype, o.w, c.weight_rows(), c.weight_row(), product::b_box_rows(L::kShape.block_n, schedule.multicast), kBlockK};
   if (const Status status = encode_tensor_map(map_w, weights); !status.ok()) return status;
+  const bool by_tma = stores_by_tma(c) && c.phases() == 1;
+  CUtensorMap map_y = map_w;  // prefetched, and not used
+  if (by_tma)
+    if (const Status status = encode_tensor_map(map_y, {dtype, o.y, c.rows(), c.cout, 64, L::kPieceColumns});
+        !status.ok())
+      return status;
   SideMaps maps_side{};
   const auto rows = [&](CUtensorMap& map, const void* data, int channels) {
     return encode_tensor_map(map, {dtype, data, c.rows(), channels, L::kShape.block_m(), kBlockK});
@@ -268,6 +317,7 @@ Status launch_tile(const Convolution& c, DType dtype, const Operands& o, const S
                                schedule.stages,
                                product::early_stages(context, schedule.stages),
                                schedule.multicast,
+                               by_tma,
                                product::dsmem_of(schedule, product.k_steps, L::dsmem_stages(schedule.splits)),
                                schedule.splits};
 
@@ -278,7 +328,7 @@ Status launch_tile(const Convolution& c, DType dtype, const Operands& o, const S
                           .cluster = static_cast<unsigned>(schedule.cluster()),
                           .programmatic = context.programmatic_launch};
   return launch_kernel("convolution_ptx_sm90a", convolution_ptx_sm90a<T, kTile>, shape, context.stream, map_x, map_w,
-                       maps_side, arguments);
+                       map_y, maps_side, arguments);
 }
 
 // All tiles of the kernel for T, in a file of their own per type, so that they compile side by side.

@@ -1,7 +1,7 @@
-// The epilogue of ptx_sm90a. A warpgroup's 64 pixels leave in pieces of up to 64 channels through shared memory: the
-// piece is filled with finished, rounded outputs, from accumulator registers or from the partial sums of a split tile
-// (ptx_sm90a_partials.cuh); then drained to their pixels in 16-byte stores.
-// Device code only.
+// The epilogue of the convolutions' ptx_sm90a kernels. A consumer's 64 pixels leave in pieces of up to 64 channels,
+// finished in registers (or from the partial sums of a split tile: ptx_sm90a_partials.cuh) and put into shared memory
+// as TMA swizzles them. TMA stores them, but channels that are no multiple of 8, and im2col's rows of a phase, whose
+// pixels do not follow each other: those the warps store, 16 bytes a lane. Device code only.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,8 @@
 #include "kernels/product/epilogue.cuh"
 #include "kernels/product/sm90a_epilogue.cuh"
 #include "kernels/ptx/mbarrier.cuh"
+#include "kernels/ptx/ring.cuh"
+#include "kernels/ptx/tma.cuh"
 
 namespace noisefloor::convolution {
 
@@ -20,7 +22,7 @@ struct EpilogueStore {
   Place place;
   int column0;            // of the tile
   int barrier;            // a hardware barrier for the warpgroup alone
-  std::uint8_t* piece;    // [64][64] of T; 16-byte chunk c of row r lies at chunk c ^ (r % 8)
+  std::uint8_t* piece;    // [64][columns] of T, or buffers of them
   float *mul, *add;       // per channel of the tile
   const T* row_shift[2];  // of this thread's rows, where the warpgroup's pixels belong to several images; else null
 
@@ -105,83 +107,81 @@ template <int kColumns, class T, class Place>
 __device__ __forceinline__ void patch_statistics(const EpilogueStore<T, Place>& from, const std::uint8_t* piece,
                                                  int column, int columns);
 
-// Hands a filled piece on: channels [column, column + columns) of the output, and, where a patch's statistics may leave
-// with it (kStatistics), those. Each warp takes the 16 rows that it fills from accumulators, so that they need no
-// barrier.
-template <class T, bool kStatistics, class Place>
-__device__ __forceinline__ void drain_piece(const EpilogueStore<T, Place>& from, int column, int columns) {
+// Stores a filled piece, [64][kColumns] as TMA swizzles it: channels [column, column + columns) of its pixels. Each
+// warp takes the 16 rows that it fills from accumulators.
+template <int kColumns, class T, class Place>
+__device__ __forceinline__ void drain_piece(const EpilogueStore<T, Place>& from, const std::uint8_t* piece, int column,
+                                            int columns) {
+  constexpr int kRow = kColumns * 2, kChunks = kRow / 16, kRows = 32 / kChunks;  // bytes; rows of a warp at once
   const Epilogue<T>& epilogue = from.args.epilogue;
-  const int thread = static_cast<int>(threadIdx.x) % 128;
-  const int chunk = thread % 8;
+  const int lane = static_cast<int>(threadIdx.x) % 32, chunk = lane % kChunks;
   const int first = column + chunk * 8;
-  const int first_row = thread / 32 * 16 + thread % 32 / 8;
-  if (chunk * 8 < columns && first < epilogue.columns) {
+  const int first_row = static_cast<int>(threadIdx.x) % 128 / 32 * 16 + lane / kChunks;
+  if (chunk * 8 >= columns || first >= epilogue.columns) return;
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int row = first_row + 4 * i;
-      if (!from.place.has(row)) continue;
-      const uint4 bits = *reinterpret_cast<const uint4*>(from.piece + row * 128 + (chunk ^ (row % 8)) * 16);
-      T* to = epilogue.out + std::int64_t{from.pixel(row)} * epilogue.columns + first;
-      if (epilogue.columns % 8 == 0) {
-        store_16_bytes(to, bits);
-      } else {
-        const auto run = reinterpret_cast<const Run<T, 8>&>(bits);
+  for (int i = 0; i < 16; i += kRows) {
+    const int row = first_row + i;
+    if (!from.place.has(row)) continue;
+    const int swizzle = row / (128 / kRow) % kChunks;
+    const uint4 bits = *reinterpret_cast<const uint4*>(piece + row * kRow + (chunk ^ swizzle) * 16);
+    T* to = epilogue.out + std::int64_t{from.pixel(row)} * epilogue.columns + first;
+    if (epilogue.columns % 8 == 0) {
+      store_16_bytes(to, bits);
+    } else {
+      const auto run = reinterpret_cast<const Run<T, 8>&>(bits);
 #pragma unroll
-        for (int j = 0; j < 8; ++j)
-          if (first + j < epilogue.columns) to[j] = run.v[j];
-      }
+      for (int j = 0; j < 8; ++j)
+        if (first + j < epilogue.columns) to[j] = run.v[j];
     }
   }
-  if constexpr (kStatistics)
-    if (from.args.c.stats) patch_statistics<kPieceColumns>(from, from.piece, column, columns);
 }
 
-// A tile's way to its pixels, of which each warp fills 16 rows of a piece and drains them, at its own pace. Residuals
-// are loaded 16 bytes a lane and exchanged within quads of lanes.
-template <class T, class Place>
+// A tile's way to its pixels, in pieces of kColumns channels. `map` is that of a store by TMA; `by_tma` says whether
+// it can.
+template <int kBuffers, int kColumns, bool kStatistics, class T, class Place, class Residual>
 struct ToPixels {
+  static constexpr int kBytes = 64 * kColumns * 2;
+  product::StoreBuffers<kBuffers, kBytes> buffers;
   const EpilogueStore<T, Place>& to;
-  int columns;   // of the tile
-  int pixel[2];  // of this thread's rows
+  const CUtensorMap* map;
+  bool by_tma;
+  const Residual& residual;
 
-  __device__ __forceinline__ std::uint32_t begin(int) const { return ptx::shared_address(to.piece); }
+  __device__ __forceinline__ std::uint32_t begin(int) const {
+    buffers.await(false);
+    return buffers.at();
+  }
   template <int kBlocks, class Row>
-  __device__ __forceinline__ void load(const Row&, int piece, int block, std::uint32_t (&words)[2][4],
+  __device__ __forceinline__ void load(const Row& row, int piece, int block, std::uint32_t (&words)[2][4],
                                        std::uint32_t (&)[2][4]) const {
-    const Epilogue<T>& epilogue = to.args.epilogue;
-    if (!epilogue.residual) return;
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    const int column = to.column0 + piece * kPieceColumns + 8 * (block + lane % 4);
-    uint4 loaded[2] = {};  // both before either is waited for
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int row = static_cast<int>(threadIdx.x) % 128 / 32 * 16 + lane / 4 + 8 * half;
-      if (column < epilogue.columns && to.place.has(row))
-        loaded[half] =
-            load_8(epilogue.residual + std::int64_t{pixel[half]} * epilogue.columns, column, epilogue.columns);
-    }
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      words[half][0] = loaded[half].x, words[half][1] = loaded[half].y;
-      words[half][2] = loaded[half].z, words[half][3] = loaded[half].w;
-      product::transpose_quad(words[half], lane);
-    }
+    residual.template load<kBlocks>(row, piece, block, words);
   }
   __device__ __forceinline__ void end(int piece) const {
-    const int done = piece * kPieceColumns;
-    __syncwarp();
-    drain_piece<T, false>(to, to.column0 + done, min(columns - done, kPieceColumns));
-    __syncwarp();
+    const int column = to.column0 + piece * kColumns;
+    const std::uint8_t* const here = to.piece + buffers.ring.stage * kBytes;
+    buffers.hand_over(false, [&] {
+      if (!by_tma) return;
+      store_piece(to.place, map, buffers.at(), column);
+      ptx::tma_store_commit();
+    });
+    if (!by_tma) drain_piece<kColumns>(to, here, column, kColumns);
+    if constexpr (kStatistics)
+      if (to.args.c.stats) patch_statistics<kColumns>(to, here, column, kColumns);
+    buffers.ring.advance(kBuffers);
   }
 };
 
-template <class T, int kBlockN, class Place>
-__device__ __forceinline__ void store_accumulator(const EpilogueStore<T, Place>& to, float (&acc)[kBlockN / 2]) {
-  const ChannelTerms<T, Place> terms{to};
-  const int row = static_cast<int>(threadIdx.x) % 128 / 32 * 16 + static_cast<int>(threadIdx.x) % 32 / 4;
-  const ToPixels<T, Place> way{to, kBlockN, {to.pixel(row), to.pixel(row + 8)}};
-  constexpr Finish kFinish{.act = true, .shift = true, .gain = true};
-  product::store_accumulator<T, kFinish, kBlockN, kPieceColumns, true, 4, 1>(acc, terms, way);
+// Stores a consumer's accumulator: `residual` knows how to load that of its blocks.
+template <Finish kFinish, int kBlockN, int kBuffers, int kColumns, int kStep, int kHalves, bool kStatistics, class T,
+          class Place, class Residual>
+__device__ __forceinline__ void store_accumulator(const EpilogueStore<T, Place>& to, const CUtensorMap* map,
+                                                  bool by_tma, float (&acc)[kBlockN / 2], const Residual& residual,
+                                                  ptx::Ring& buffer) {
+  if constexpr (kBuffers > 1) to.sync();  // what belongs to the channels is there
+  using Way = ToPixels<kBuffers, kColumns, kStatistics, T, Place, Residual>;
+  const Way way{
+      {ptx::shared_address(to.piece), static_cast<std::uint32_t>(to.barrier), buffer}, to, map, by_tma, residual};
+  product::store_accumulator<T, kFinish, kBlockN, kColumns, true, kStep, kHalves>(acc, ChannelTerms<T, Place>{to}, way);
 }
 
 }  // namespace noisefloor::convolution

@@ -6,8 +6,10 @@
 #include "kernels/convolution/epilogue.cuh"
 #include "kernels/convolution/schedule.h"
 #include "kernels/product/sm90a_mainloop.cuh"
+#include "kernels/product/sm90a_pieces.h"
 #include "kernels/product/sm90a_schedule.h"
 #include "kernels/product/tile_order.h"
+#include "kernels/ptx/tma.cuh"
 
 namespace noisefloor::convolution {
 
@@ -16,7 +18,7 @@ using product::kSwizzleAtom;
 using product::TileIndex;
 using product::WarpRole;
 
-inline constexpr int kPieceColumns = 64;  // channels of a piece of the output on its way through shared memory
+inline constexpr int kSplitColumns = 64;  // channels of a split tile's pieces
 
 // What the epilogue writes.
 template <class T>
@@ -33,19 +35,21 @@ struct Arguments : Output<T> {
   product::Rasterisation order;
   int cin_steps, tap_steps, k_steps;  // of a tap, of all taps, and with the second source's
   int stages, early, multicast;       // early: stages whose weights are constant, and come first
+  bool by_tma;                        // whether TMA stores the output
   product::DsmemBuffer dsmem;
   Divider splits;
 };
 
-// Shared memory of a block: stages of pixel rows and weight rows; then per consumer a piece of the output, and a
-// multiplier and addend per channel; then the barriers.
+// Shared memory of a block: stages of pixel rows and weight rows; per consumer the buffers of stores; per consumer a
+// multiplier and an addend per channel; then the barriers.
 template <int kTile>
 struct Layout : product::Sm90aBlock<kTiles[kTile]> {
   using Block = product::Sm90aBlock<kTiles[kTile]>;
   using Block::kShape, Block::kStageBytes;
-  static constexpr int kPieceBytes = 64 * kPieceColumns * 2;
-  static constexpr int kChannelBytes = kShape.block_n * 8;
-  static constexpr int kConsumerBytes = kPieceBytes + kChannelBytes;
+  static constexpr int kPieceColumns = product::store_columns(kShape.block_n);
+  static constexpr int kStoreBytes = 64 * kSplitColumns * 2;
+  static constexpr int kBuffers = product::buffers_in(kStoreBytes, kShape.block_n);
+  static constexpr int kConsumerBytes = kStoreBytes + kShape.block_n * 8;
 
   static constexpr int bytes(int stages) {
     return kSwizzleAtom + stages * kStageBytes + kShape.consumers * kConsumerBytes + Barriers::bytes(stages);
@@ -77,6 +81,11 @@ struct RowRun {
     return (row0 + row) / (c.y.out * c.x.out);
   }
 };
+// Stores a piece of them by TMA, of the only phase.
+__device__ __forceinline__ void store_piece(const RowRun& place, const CUtensorMap* map, std::uint32_t piece,
+                                            int column) {
+  ptx::tma_store_2d(map, piece, column, place.row0);
+}
 
 // A block's tile: rows from row0 on of a phase (row0 may lie past its last), channels from column0 on.
 struct TileCoordinate {

@@ -62,7 +62,7 @@ __device__ __forceinline__ void store_partials(const EpilogueStore<T, Place>& to
   const int thread = static_cast<int>(threadIdx.x) % 128;
   const int share = share_begin(block_n, splits, split), count = share_blocks(block_n, splits, split);
   const product::Partials partials{dsmem, splits, count * kBlockM * 8};
-  constexpr int kPieceBlocks = kPieceColumns / 8;
+  constexpr int kPieceBlocks = kSplitColumns / 8;
   // An item is 8 channels of a row. Whether a thread stores it where it belongs; else it goes through the piece.
   const bool direct = epilogue.columns % 8 == 0 && !(kStatistics && to.args.c.stats);
   for (int done = 0; done < count; done += kPieceBlocks) {
@@ -110,7 +110,10 @@ __device__ __forceinline__ void store_partials(const EpilogueStore<T, Place>& to
     }
     if (direct) continue;
     to.sync();
-    drain_piece<T, kStatistics>(to, to.column0 + (share + done) * 8, blocks * 8);
+    const int column = to.column0 + (share + done) * 8;
+    drain_piece<kSplitColumns>(to, to.piece, column, blocks * 8);
+    if constexpr (kStatistics)
+      if (to.args.c.stats) patch_statistics<kSplitColumns>(to, to.piece, column, blocks * 8);
   }
 }
 

@@ -58,6 +58,11 @@ constexpr bool can_split(const Tile& tile, int splits) {
                          dsmem_bytes(tile, splits) <= tile.stages * (tile.block_m() + tile.block_n) * kRowBytes);
 }
 
+// Whether a row of the output begins at 16 bytes.
+constexpr bool stores_by_tma(const Convolution& c) {
+  return c.cout % 8 == 0;
+}
+
 // k-steps of so many channels, of those of x under the taps, and of those of a second source, which stand behind them.
 constexpr int steps_of(int channels) {
   return (channels + kBlockK - 1) / kBlockK;
