@@ -94,15 +94,13 @@ __device__ __forceinline__ void store_partials(const EpilogueStore<T, Place>& to
       partials.sum(((done + block) * kBlockM + consumer * 64 + row) * 8, v);
 #pragma unroll
       for (int i = 0; i < 8; ++i) v[i] = fmaf(v[i], to.mul[tile_column + i], to.add[tile_column + i]);
+      uint4 shift{};
       if (to.row_shift[0]) {  // per row: find the row's image
         const int image = to.place.image(to.args.c, row);
-        product::add_vector<T>(
-            load_8(epilogue.image_shift + std::int64_t{image} * epilogue.columns, column, epilogue.columns), v);
+        shift = load_8(epilogue.image_shift + std::int64_t{image} * epilogue.columns, column, epilogue.columns);
       }
-      epilogue.activate(v);
-      product::add_vector<T>(residual, v);
-#pragma unroll
-      for (float& x : v) x *= epilogue.gain;
+      epilogue.finish(
+          v, product::run_of<T>(shift), [](int) { return 0.0f; }, product::run_of<T>(residual), [] {});
       if (direct)
         store_vector<T>(epilogue.out + std::int64_t{to.pixel(row)} * epilogue.columns + column, v);
       else

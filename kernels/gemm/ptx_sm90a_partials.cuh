@@ -73,21 +73,18 @@ __device__ __forceinline__ void reduce_and_store(const product::Partials& partia
     const int column = at.column0 + tile_column;
     if (row >= at.rows || column >= at.columns) continue;
     const int offset = item / chunks * kPartialStride<kBlockN> + tile_column;
-    float v[8];
-    partials.sum(offset, v);
-    scale_and_bias(epilogue.scale, bias + tile_column / 2, v);
-    if (epilogue.image_shift)
-      product::add_vector<T>(load_16_bytes<CacheHint::read_only>(epilogue.shift_of(row) + column), v);
-    if (epilogue.gated) {
-      float gates[8];
-      partials.sum(offset + kBlockN / 2, gates);
-      scale_and_bias(epilogue.scale, bias + (kBlockN / 2 + tile_column) / 2, gates);
-#pragma unroll
-      for (int i = 0; i < 8; ++i) v[i] = epilogue.gate(v[i], gates[i]);
-    } else {
-      epilogue.activate(v);
-    }
-    if (epilogue.residual) product::add_vector<T>(*reinterpret_cast<const uint4*>(residual + item * 8), v);
+    const auto sum = [&](int at, float(&sums)[8]) {
+      partials.sum(offset + at, sums);
+      scale_and_bias(epilogue.scale, bias + (at + tile_column) / 2, sums);
+    };
+    float v[8], gates[8];
+    sum(0, v);
+    if (epilogue.gated) sum(kBlockN / 2, gates);
+    uint4 shift{}, added{};
+    if (epilogue.image_shift) shift = load_16_bytes<CacheHint::read_only>(epilogue.shift_of(row) + column);
+    if (epilogue.residual) added = *reinterpret_cast<const uint4*>(residual + item * 8);
+    epilogue.finish(
+        v, product::run_of<T>(shift), [&](int i) { return gates[i]; }, product::run_of<T>(added), [] {});
     store_vector<T>(d + (at.part * at.rows + row) * epilogue.part + at.part_column + tile_column, v);
   }
 }

@@ -17,6 +17,12 @@ struct alignas(sizeof(T) * kCount < 16 ? sizeof(T) * kCount : 16) Run {
   T v[kCount];
 };
 
+// The 8 elements of 16 bytes.
+template <class T>
+__device__ __forceinline__ const Run<T, 8>& run_of(const uint4& bits) {
+  return reinterpret_cast<const Run<T, 8>&>(bits);
+}
+
 // Four lanes that hold 4 words each exchange them: lane i's word j becomes lane j's word i. Its own inverse.
 __device__ __forceinline__ void transpose_quad(std::uint32_t (&word)[4], int lane) {
   const bool odd = lane & 1;
@@ -76,6 +82,27 @@ struct Epilogue {
     Op::template apply<T>(act, v);
   }
   __device__ __forceinline__ static float gate(float value, float gate_sum) { return value * gelu<T>(gate_sum); }
+  // What follows a sum's factor and addend, of neighbouring columns of a row. gates() are the gated ones' sums, with
+  // theirs; shift and residual are zeros where there is none; between() comes ahead of the gain.
+  template <int kCount, class Gates, class Between>
+  __device__ __forceinline__ void finish(float (&v)[kCount], const Run<T, kCount>& shift, const Gates& gates,
+                                         const Run<T, kCount>& residual, const Between& between) const {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) v[i] += to_float(shift.v[i]);
+    if (kTerms.gate && gated) {
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) v[i] = gate(v[i], gates(i));
+    } else {
+      activate(v);
+    }
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) v[i] += to_float(residual.v[i]);
+    between();
+    if constexpr (kTerms.gain) {
+#pragma unroll
+      for (float& x : v) x *= gain;
+    }
+  }
   // Where element (row, column) lies in the output.
   __device__ __forceinline__ std::int64_t at(std::int64_t row, std::int64_t column) const {
     if (!kTerms.parts || part == columns) return row * columns + column;
@@ -137,25 +164,19 @@ struct Columns {
     if (column >= epilogue.columns) return;
     float x[kCount];
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) x[i] = fmaf(factor[i], sums[i], addend[i]) + to_float(ahead.shift.v[i]);
-    if (E::kTerms.gate && epilogue.gated) {
-#pragma unroll
-      for (int i = 0; i < kCount; ++i) x[i] = E::gate(x[i], fmaf(factor[i], gates[i], gate_addend[i % kGates]));
-    } else {
-      epilogue.activate(x);
-    }
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) x[i] += to_float(ahead.residual.v[i]);
-    if (E::kTerms.blend && epilogue.blend) {
+    for (int i = 0; i < kCount; ++i) x[i] = fmaf(factor[i], sums[i], addend[i]);
+    const auto gate = [&](int i) { return fmaf(factor[i], gates[i], gate_addend[i % kGates]); };
+    epilogue.finish(x, ahead.shift, gate, ahead.residual, [&] {
+      if (!E::kTerms.blend || !epilogue.blend) return;
       const T* other = epilogue.blend + row * epilogue.columns + column;
       const float share = *epilogue.share;
 #pragma unroll
       for (int i = 0; i < kCount; ++i)  // one by one: a Run more would spill where sums fill the registers
         if (column + i < epilogue.columns) x[i] = blended(x[i], to_float(other[i]), share);
-    }
+    });
     R out;
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) out.v[i] = from_float<T>(E::kTerms.gain ? x[i] * epilogue.gain : x[i]);
+    for (int i = 0; i < kCount; ++i) out.v[i] = from_float<T>(x[i]);
     T* to = epilogue.out + epilogue.at(row, column);
     if (whole) {
       *reinterpret_cast<R*>(to) = out;

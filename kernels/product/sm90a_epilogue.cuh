@@ -207,12 +207,4 @@ struct Partials {
   }
 };
 
-template <class T>
-__device__ __forceinline__ void add_vector(uint4 packed, float (&v)[8]) {
-  float add[8];
-  unpack_vector<T>(packed, add);
-#pragma unroll
-  for (int i = 0; i < 8; ++i) v[i] += add[i];
-}
-
 }  // namespace noisefloor::product
