@@ -224,6 +224,7 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
           barriers.release(role, ring.stage);
       }
 
+      if (kBlockN == kNarrowHalo && !stores_by_tma(c)) drain.sync();  // all have read those of the tile before
       channels.write(drain.mul, drain.add);
       if (args.splits > 1) {
         if constexpr (L::kCanSplit) {

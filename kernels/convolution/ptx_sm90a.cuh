@@ -133,7 +133,6 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
     if (role.first_of_producer) {
       ptx::prefetch_tensor_map(&map_x);
       ptx::prefetch_tensor_map(&map_w);
-      ptx::prefetch_tensor_map(&map_y);
       prefetch(maps_side, c);
     }
     pixels = pixels_of(first_tile);
@@ -248,6 +247,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
           tile + tile_stride >= tiles, acc);
       if constexpr (kPingpong) skip_tile();
 
+      if (!args.by_tma) drain.sync();  // all have read what belongs to the channels of the tile before
       channels.write(drain.mul, drain.add);
       if (args.splits > 1) {
         if constexpr (L::kCanSplit) {

@@ -148,7 +148,7 @@ struct ToPixels {
   const Residual& residual;
 
   __device__ __forceinline__ std::uint32_t begin(int) const {
-    buffers.await(false);
+    if (by_tma) buffers.await(false);
     return buffers.at();
   }
   template <int kBlocks, class Row>
@@ -159,12 +159,16 @@ struct ToPixels {
   __device__ __forceinline__ void end(int piece) const {
     const int column = to.column0 + piece * kColumns;
     const std::uint8_t* const here = to.piece + buffers.ring.stage * kBytes;
+    if (!by_tma) {  // each warp at its own pace
+      __syncwarp();
+      drain_piece<kColumns>(to, here, column, kColumns);
+      __syncwarp();
+      return;
+    }
     buffers.hand_over(false, [&] {
-      if (!by_tma) return;
       store_piece(to.place, map, buffers.at(), column);
       ptx::tma_store_commit();
     });
-    if (!by_tma) drain_piece<kColumns>(to, here, column, kColumns);
     if constexpr (kStatistics)
       if (to.args.c.stats) patch_statistics<kColumns>(to, here, column, kColumns);
     buffers.ring.advance(kBuffers);
@@ -177,7 +181,7 @@ template <Finish kFinish, int kBlockN, int kBuffers, int kColumns, int kStep, in
 __device__ __forceinline__ void store_accumulator(const EpilogueStore<T, Place>& to, const CUtensorMap* map,
                                                   bool by_tma, float (&acc)[kBlockN / 2], const Residual& residual,
                                                   ptx::Ring& buffer) {
-  if constexpr (kBuffers > 1) to.sync();  // what belongs to the channels is there
+  if (kBuffers > 1 || !by_tma) to.sync();  // what belongs to the channels is there
   using Way = ToPixels<kBuffers, kColumns, kStatistics, T, Place, Residual>;
   const Way way{
       {ptx::shared_address(to.piece), static_cast<std::uint32_t>(to.barrier), buffer}, to, map, by_tma, residual};
