@@ -33,14 +33,14 @@ struct Epilogue : product::Epilogue<T, Outputs> {
   int repeated_width;  // of the output, where the residual has half of it; else 0
 
   Epilogue(const Convolution& c, const Operands& o)
-      : product::Epilogue<T, Outputs>{.bias = c.bias ? static_cast<const T*>(o.bias) : nullptr,
-                                      .factors = c.affine ? static_cast<const T*>(o.scale) : nullptr,
-                                      .addends = c.affine ? static_cast<const T*>(o.shift) : nullptr,
+      : product::Epilogue<T, Outputs>{.columns = c.cout,
+                                      .act = c.act,
+                                      .out = static_cast<T*>(o.y),
+                                      .bias = c.bias ? static_cast<const T*>(o.bias) : nullptr,
                                       .image_shift = c.image_shift ? static_cast<const T*>(o.image_shift) : nullptr,
                                       .residual = c.residual ? static_cast<const T*>(o.residual) : nullptr,
-                                      .out = static_cast<T*>(o.y),
-                                      .columns = c.cout,
-                                      .act = c.act,
+                                      .factors = c.affine ? static_cast<const T*>(o.scale) : nullptr,
+                                      .addends = c.affine ? static_cast<const T*>(o.shift) : nullptr,
                                       .gain = c.gain},
         repeated_width(c.residual_upsample ? c.x.out : 0) {}
 

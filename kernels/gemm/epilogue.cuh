@@ -47,18 +47,18 @@ struct Epilogue : product::Epilogue<T, Outputs> {
   Divider rows_per_image;
 
   Epilogue(const Problem& problem, const Tensors& tensors)
-      : product::Epilogue<T, Outputs>{.bias = static_cast<const T*>(tensors.bias),
-                                      .image_shift = static_cast<const T*>(tensors.image_shift),
-                                      .residual = static_cast<const T*>(tensors.residual),
-                                      .blend = static_cast<const T*>(tensors.blend),
-                                      .share = tensors.share,
-                                      .out = static_cast<T*>(tensors.d),
-                                      .columns = static_cast<int>(problem.n),
+      : product::Epilogue<T, Outputs>{.columns = static_cast<int>(problem.n),
                                       .part = static_cast<int>(problem.part()),
                                       .rows = static_cast<int>(problem.m),
                                       .act = problem.act,
                                       .scale = static_cast<float>(problem.scale),
-                                      .gated = problem.gated()},
+                                      .gated = problem.gated(),
+                                      .out = static_cast<T*>(tensors.d),
+                                      .bias = static_cast<const T*>(tensors.bias),
+                                      .image_shift = static_cast<const T*>(tensors.image_shift),
+                                      .residual = static_cast<const T*>(tensors.residual),
+                                      .blend = static_cast<const T*>(tensors.blend),
+                                      .share = tensors.share},
         rows_per_image(static_cast<int>(problem.rows_per_image())) {}
 
   __device__ __forceinline__ int image(std::int64_t row) const { return static_cast<int>(row) / rows_per_image; }
