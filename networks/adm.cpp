@@ -21,23 +21,22 @@ enum class Resample { none, up, down };
 class Builder {
  public:
   Builder(Network& network, std::int64_t n, const BuildOptions& options)
-      : network_(network), layers_(network.graph, n, options.dtype), original_(options.original) {}
+      : network_(network),
+        layers_(network.graph, n, options.dtype),
+        calls_(layers_.of(network.embedded())),
+        original_(options.original) {}
 
   // silu(embedding of timestep and label) [n, 768], or of all calls, which every residual block starts from, and
   // computes in the original.
   void embed() {
-    const std::int64_t n = network_.embedded();
-    const ValueId waves = layers_.waves("timestep_embedding", network_.level().value, n, kChannels);
-    const ValueId hidden = layers_.linear("time_embed.0", waves, n, kChannels, kEmbedding, {.act = "silu"});
-    if (network_.classes == 0) {
-      embedding_ =
-          layers_.linear("time_embed.2", hidden, n, kEmbedding, kEmbedding, {.act = original_ ? "none" : "silu"});
-      return;
-    }
-    const ValueId time = layers_.linear("time_embed.2", hidden, n, kEmbedding, kEmbedding);
-    const ValueId sum = layers_.linear("label_emb", network_.labels(), n, kClasses, kEmbedding,
-                                       {.bias = false, .residual = time, .layout = WeightSource::Layout::transposed});
-    embedding_ = original_ ? sum : layers_.silu("embedding", sum, n, kEmbedding);
+    const Image waves = calls_.waves("timestep_embedding", network_.level().value, kChannels);
+    const Image hidden = calls_.linear("time_embed.0", waves, kEmbedding, {.act = "silu"});
+    const bool labels = network_.classes > 0;
+    embedding_ = calls_.linear("time_embed.2", hidden, kEmbedding, {.act = labels || original_ ? "none" : "silu"});
+    if (!labels) return;
+    embedding_ = calls_.linear("label_emb", {network_.labels(), 1, 1, kClasses}, kEmbedding,
+                               {.bias = false, .residual = embedding_.id, .layout = WeightSource::Layout::transposed});
+    if (!original_) embedding_ = calls_.silu("embedding", embedding_);
   }
 
   Image residual_block(const std::string& name, const Image& x, std::int64_t cout, Resample resample = Resample::none) {
@@ -50,32 +49,28 @@ class Builder {
       skip = layers_.upsample(name + ".x_upd", x);
     }
     h = layers_.conv(name + ".in_layers.2", h, cout, 3, {.upsample = resample == Resample::up});
-    const std::int64_t n = network_.embedded();
-    const ValueId in = original_ ? layers_.silu(name + ".emb_layers.0", embedding_, n, kEmbedding) : embedding_;
-    const ValueId scale_shift = layers_.graph().of_the_call(
-        layers_.linear(name + ".emb_layers.1", in, n, kEmbedding, 2 * cout), network_.hoisted_levels);
+    const Image in = original_ ? calls_.silu(name + ".emb_layers.0", embedding_) : embedding_;
+    const ValueId scale_shift =
+        layers_.graph().of_the_call(calls_.linear(name + ".emb_layers.1", in, 2 * cout).id, network_.hoisted_levels);
     h = layers_.norm(name + ".out_layers.0", h, {.scale_shift = scale_shift});
     if (skip.channels != cout) skip = layers_.conv(name + ".skip_connection", skip, cout, 1);
     return layers_.conv(name + ".out_layers.3", h, cout, 3, {.residual = skip.id});
   }
 
   Image attention(const std::string& name, const Image& x) {
-    const std::int64_t rows = layers_.batch() * x.pixels(), c = x.channels;
     const Image h = layers_.norm(name + ".norm", x, {.silu = false});
-    const ValueId qkv = layers_.linear(name + ".qkv", h.id, rows, c, 3 * c, {.file_shape_suffix = {1}});
-    const Image mixed = layers_.attention(name + ".attention", qkv, x, c / kHeadChannels);
-    const ValueId out =
-        layers_.linear(name + ".proj_out", mixed.id, rows, c, c, {.residual = x.id, .file_shape_suffix = {1}});
-    return {out, x.height, x.width, c};
+    const Image qkv = layers_.linear(name + ".qkv", h, 3 * x.channels, {.file_shape_suffix = {1}});
+    const Image mixed = layers_.attention(name + ".attention", qkv, x.channels / kHeadChannels);
+    return layers_.linear(name + ".proj_out", mixed, x.channels, {.residual = x.id, .file_shape_suffix = {1}});
   }
 
   Layers& layers() { return layers_; }
 
  private:
   Network& network_;
-  Layers layers_;
+  Layers layers_, calls_;  // of images; of what is embedded
   bool original_;
-  ValueId embedding_ = 0;
+  Image embedding_;
 };
 
 void build_adm64(const BuildOptions& options, Network& network) {
@@ -92,25 +87,19 @@ void build_adm64(const BuildOptions& options, Network& network) {
   Layers& layers = builder.layers();
   builder.embed();
   x = input_of_noise_predictor(options, network, x);
-  Image h{layers.cast("input", x, DType::fp32, options.dtype), height, width, channels};
+  Image h{layers.cast("input", x, options.dtype), height, width, channels};
 
-  std::vector<Image> skips;
-  int index = 0;
-  const auto keep = [&](const Image& image) {
-    h = image;
-    skips.push_back(image);
-    ++index;
-  };
-  keep(layers.conv("input_blocks.0.0", h, kChannels, 3));
+  h = layers.kept(layers.conv("input_blocks.0.0", h, kChannels, 3));
+  int index = 1;
   for (int level = 0; level < kLevels; ++level) {
-    for (int block = 0; block < kBlocks; ++block) {
+    for (int block = 0; block < kBlocks; ++block, ++index) {
       const std::string name = fmt::format("input_blocks.{}", index);
-      Image out = builder.residual_block(name + ".0", h, kMultipliers[level] * kChannels);
-      if (level >= kFirstAttention) out = builder.attention(name + ".1", out);
-      keep(out);
+      h = builder.residual_block(name + ".0", h, kMultipliers[level] * kChannels);
+      if (level >= kFirstAttention) h = builder.attention(name + ".1", h);
+      layers.kept(h);
     }
     if (level + 1 < kLevels)
-      keep(builder.residual_block(fmt::format("input_blocks.{}.0", index), h, h.channels, Resample::down));
+      h = layers.kept(builder.residual_block(fmt::format("input_blocks.{}.0", index++), h, h.channels, Resample::down));
   }
 
   h = builder.residual_block("middle_block.0", h, h.channels);
@@ -121,8 +110,7 @@ void build_adm64(const BuildOptions& options, Network& network) {
   for (int level = kLevels - 1; level >= 0; --level) {
     for (int block = 0; block <= kBlocks; ++block, ++index) {
       const std::string name = fmt::format("output_blocks.{}", index);
-      h = layers.join(name + ".cat", h, skips.back());
-      skips.pop_back();
+      h = layers.join(name + ".cat", h);
       h = builder.residual_block(name + ".0", h, kMultipliers[level] * kChannels);
       int layer = 1;
       if (level >= kFirstAttention) h = builder.attention(fmt::format("{}.{}", name, layer++), h);

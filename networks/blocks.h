@@ -11,11 +11,11 @@ namespace noisefloor::networks {
 
 // ---- ResnetBlock2D
 
-// The timestep's embedding [n, width]. Every residual block starts from its SiLU, which ours have here already. Of a
-// network with levels ahead n rows are those of all calls.
+// The timestep's embedding of `n` rows. Every residual block starts from its SiLU, which ours have here already. Of a
+// network with levels ahead the rows are those of all calls.
 struct Embedding {
-  ValueId id = 0;
-  std::int64_t n = 0, width = 0;
+  Image rows;
+  std::int64_t n = 0;
   bool activated = true;
   std::int64_t hoisted_levels = 0;
 };
@@ -28,11 +28,11 @@ Image resnet_block(Layers& layers, const std::string& name, const Image& x, std:
 
 // ---- Transformer2DModel, of BasicTransformerBlocks
 
-// Embedded text [n, tokens, width], which cross-attention reads. A text may be that of several images in a row, as are
-// the frames of a video.
+// `n` embedded texts, which cross-attention reads. A text may be that of several images in a row, as are the frames of
+// a video.
 struct Text {
-  ValueId id = 0;
-  std::int64_t n = 0, tokens = 0, width = 0;
+  Image tokens;
+  std::int64_t n = 0;
   // Over one key softmax is 1, whatever the query: what is attended to is that key's value. So cross-attention is a
   // vector per text, and its query, keys and norm are not computed; but in an original, which computes all.
   bool original = false;

@@ -30,17 +30,16 @@ enum class Resample { none, up, down };
 
 class Builder {
  public:
-  Builder(Network& network, Layers& layers) : network_(network), layers_(layers) {}
+  Builder(Network& network, Layers& layers)
+      : network_(network), layers_(layers), calls_(layers.of(network.embedded())) {}
 
   void embed(const Configuration& c, ValueId c_noise) {
-    const std::int64_t n = network_.embedded(), width = 4 * c.channels;
-    ValueId embedding = layers_.waves("map_noise", c_noise, n, c.channels, "order=sin_cos,endpoint=1");
+    embedding_ = calls_.waves("map_noise", c_noise, c.channels, "order=sin_cos,endpoint=1");
     if (network_.classes > 0)
-      embedding = layers_.linear("model.map_label", network_.labels(), n, c.classes, c.channels,
-                                 {.scale = std::sqrt(static_cast<double>(c.classes)), .residual = embedding});
-    embedding = layers_.linear("model.map_layer0", embedding, n, c.channels, width, {.act = "silu"});
-    embedding_ = layers_.linear("model.map_layer1", embedding, n, width, width, {.act = "silu"});
-    embedding_width_ = width;
+      embedding_ = calls_.linear("model.map_label", {network_.labels(), 1, 1, c.classes}, c.channels,
+                                 {.scale = std::sqrt(static_cast<double>(c.classes)), .residual = embedding_.id});
+    for (const char* layer : {"model.map_layer0", "model.map_layer1"})
+      embedding_ = calls_.linear(layer, embedding_, 4 * c.channels, {.act = "silu"});
   }
 
   Image norm(const std::string& name, const Image& x, bool silu) {
@@ -58,18 +57,16 @@ class Builder {
     } else if (resample == Resample::up) {
       skip = layers_.upsample(name + ".skip.up", x);
     }
-    const ValueId shift = layers_.graph().of_the_call(
-        layers_.linear(name + ".affine", embedding_, network_.embedded(), embedding_width_, cout),
-        network_.hoisted_levels);
+    const ValueId shift =
+        layers_.graph().of_the_call(calls_.linear(name + ".affine", embedding_, cout).id, network_.hoisted_levels);
     h = layers_.conv(name + ".conv0", h, cout, 3, {.upsample = resample == Resample::up, .image_shift = shift});
     h = norm(name + ".norm1", h, true);
     if (resample != Resample::none || skip.channels != cout) skip = layers_.conv(name + ".skip", skip, cout, 1);
     h = layers_.conv(name + ".conv1", h, cout, 3, {.residual = skip.id, .gain = kSkipScale});
     if (!attention) return h;
-    const ValueId qkv =
-        layers_.linear(name + ".qkv", norm(name + ".norm2", h, false).id, layers_.batch() * h.pixels(), cout, 3 * cout,
-                       {.layout = WeightSource::Layout::hd3_to_3hd, .file_shape_suffix = {1, 1}});
-    const Image mixed = layers_.attention(name + ".attention", qkv, h, 1);
+    const Image qkv = layers_.linear(name + ".qkv", norm(name + ".norm2", h, false), 3 * cout,
+                                     {.layout = WeightSource::Layout::hd3_to_3hd, .file_shape_suffix = {1, 1}});
+    const Image mixed = layers_.attention(name + ".attention", qkv, 1);
     return layers_.conv(name + ".proj", mixed, cout, 1, {.residual = h.id, .gain = kSkipScale});
   }
 
@@ -78,8 +75,8 @@ class Builder {
  private:
   Network& network_;
   Layers& layers_;
-  ValueId embedding_ = 0;
-  std::int64_t embedding_width_ = 0;
+  Layers calls_;  // of what is embedded
+  Image embedding_;
 };
 
 Image u_net(Builder& builder, const Configuration& c, Image h) {
@@ -88,18 +85,15 @@ Image u_net(Builder& builder, const Configuration& c, Image h) {
   const auto level_name = [](const char* half, std::int64_t size, const std::string& part) {
     return fmt::format("model.{}.{}x{}_{}", half, size, size, part);
   };
-  std::vector<Image> skips;
   for (int level = 0; level < levels; ++level) {
     const std::int64_t size = c.size >> level;
     h = level == 0 ? layers.conv(level_name("enc", size, "conv"), h, c.channels, 3)
                    : builder.block(level_name("enc", size, "down"), h, h.channels, Resample::down);
-    skips.push_back(h);
-    for (int index = 0; index < c.blocks; ++index) {
-      h = builder.block(level_name("enc", size, fmt::format("block{}", index)), h,
-                        c.multipliers[static_cast<std::size_t>(level)] * c.channels, Resample::none,
-                        size == c.attention_size);
-      skips.push_back(h);
-    }
+    layers.kept(h);
+    for (int index = 0; index < c.blocks; ++index)
+      h = layers.kept(builder.block(level_name("enc", size, fmt::format("block{}", index)), h,
+                                    c.multipliers[static_cast<std::size_t>(level)] * c.channels, Resample::none,
+                                    size == c.attention_size));
   }
   for (int level = levels - 1; level >= 0; --level) {
     const std::int64_t size = c.size >> level;
@@ -111,8 +105,7 @@ Image u_net(Builder& builder, const Configuration& c, Image h) {
     }
     for (int index = 0; index <= c.blocks; ++index) {
       const std::string name = level_name("dec", size, fmt::format("block{}", index));
-      h = layers.join(name + ".cat", h, skips.back());
-      skips.pop_back();
+      h = layers.join(name + ".cat", h);
       h = builder.block(name, h, c.multipliers[static_cast<std::size_t>(level)] * c.channels, Resample::none,
                         index == c.blocks && size == c.attention_size);
     }
@@ -125,7 +118,7 @@ void build(const Configuration& c, const BuildOptions& options, Network& network
   build_preconditioned(options, network, c.sigma_data, [&](Layers& layers, ValueId c_noise, Image x) {
     Builder builder(network, layers);
     builder.embed(c, c_noise);
-    x.id = layers.cast("input", x.id, DType::fp32, options.dtype);
+    x.id = layers.cast("input", x.id, options.dtype);
     return u_net(builder, c, x);
   });
 }

@@ -31,70 +31,71 @@ std::optional<Product> product_of(const Node* node) {
   return if_plain(plain, "x", "w", p->cin);
 }
 
-// One weight for the sum of two, where both are whole tensors or the same rows of such.
-std::optional<WeightSource> sum_of(const Value& a, const Value& b) {
-  if (!a.source || !b.source) return std::nullopt;
-  WeightSource plain{a.source->name, a.source->file};
-  plain.first_row = a.source->first_row, plain.rows = a.source->rows;
-  WeightSource sum = plain;
-  sum.plus = b.source->name;
-  const bool first = *a.source == plain;
-  plain.name = b.source->name;
-  return first && *b.source == plain ? std::optional(sum) : std::nullopt;
+// One weight for the sum of two, where both are tensors as they are, or the same rows of such.
+std::optional<ValueId> sum_of(Graph& graph, ValueId a, ValueId b) {
+  const Value &first = graph[a], &second = graph[b];
+  if (!first.source || !second.source) return std::nullopt;
+  WeightSource sum{first.source->name, first.source->file};
+  sum.rows = first.source->rows;
+  WeightSource other = sum;
+  other.name = second.source->name;
+  if (*first.source != sum || *second.source != other) return std::nullopt;
+  sum.plus = other.name;
+  return graph.weight(sum, first.shape, first.dtype);
 }
 
 // The 1x1 whose output a convolution adds in front of everything but its gain, and nobody else reads.
-void fold_product(Rewrite& rewrite, const Node& node, const Runs& runs) {
+void fold_product(Rewrite& rewrite, const Node& node) {
   auto p = node.problem.as<conv2d::Problem>();
   if (!p.residual || p.upsample || p.affine || p.act != conv2d::Activation::none || p.side > 0) return;
   const auto product = product_of(rewrite.writer_for_one(node.value("residual")));
-  Graph& graph = rewrite.graph();
-  if (!product || !graph[product->w].source) return;
+  if (!product || !rewrite.graph()[product->w].source) return;
   Bindings inputs{{"side", product->x}, {"w_side", product->w}};
-  const bool two = p.bias && product->bias;
-  const auto bias = two ? sum_of(graph[node.value("bias")], graph[*product->bias]) : std::nullopt;
-  if (two && !bias) return;
+  if (product->bias) {
+    const auto bias = p.bias ? sum_of(rewrite.graph(), node.value("bias"), *product->bias) : product->bias;
+    if (!bias) return;
+    inputs["bias"] = *bias;
+    p.bias = true;
+  }
   p.side = product->channels;
   p.residual = false;
-  p.bias = p.bias || product->bias;
-  if (!runs(*node.op, AnyProblem(p), node.dtype)) return;
-  if (product->bias)
-    inputs["bias"] = two ? graph.weight(*bias, graph[*product->bias].shape, node.dtype) : *product->bias;
-  rewrite.replace(node, AnyProblem(p), inputs);
+  rewrite.replace_if_they_run({{&node, AnyProblem(p), inputs}});
 }
 
 // What reads a concatenation, reading its two parts; none where it cannot.
-std::optional<AnyProblem> of_two(const Rewrite::Use& use, const resample::Problem& concat) {
+std::optional<Change> of_two(const Rewrite::Use& use, const Node& node) {
+  const auto& concat = node.problem.as<resample::Problem>();
   const std::int64_t channels = concat.out_channels();
+  const auto reading = [&](const auto& problem, const char* second) {
+    return Change{use.node, AnyProblem(problem), {{use.tensor, node.value("x")}, {second, node.value("skip")}}};
+  };
+  if (use.value != node.value("y")) return std::nullopt;
   if (const auto* norm = problem_of<groupnorm::Problem>(use.node, "groupnorm"); norm && use.tensor == "x") {
     auto p = *norm;
     p.skip_channels = concat.skip_channels;
     const bool whole = p.channels == channels && norm->skip_channels == 0 && !p.given() && !p.coefficients;
-    return whole ? std::optional(AnyProblem(p)) : std::nullopt;
+    return whole ? std::optional(reading(p, "skip")) : std::nullopt;
   }
   const auto* conv = problem_of<conv2d::Problem>(use.node, "conv2d");
   if (!conv || use.tensor != "side" || conv->side != channels || conv->side_skip > 0) return std::nullopt;
   auto p = *conv;
   p.side -= p.side_skip = concat.skip_channels;
-  return AnyProblem(p);
+  return reading(p, "side_skip");
 }
 
-void split_concatenation(Rewrite& rewrite, const Node& node, const Runs& runs) {
-  const auto& concat = node.problem.as<resample::Problem>();
-  if (concat.op != resample::Operation::concat) return;
-  const ValueId y = node.value("y");
-  const std::vector<Rewrite::Use> readers = rewrite.uses(y);
-  for (const Rewrite::Use& use : readers) {
-    const auto problem = of_two(use, concat);
-    if (!problem || use.value != y || !runs(*use.node->op, *problem, use.node->dtype)) return;
+void split_concatenation(Rewrite& rewrite, const Node& node) {
+  if (node.problem.as<resample::Problem>().op != resample::Operation::concat) return;
+  std::vector<Change> changes;
+  for (const Rewrite::Use& use : rewrite.uses(node.value("y"))) {
+    const auto change = of_two(use, node);
+    if (!change) return;
+    changes.push_back(*change);
   }
-  for (const Rewrite::Use& use : readers)
-    rewrite.replace(*use.node, *of_two(use, concat),
-                    {{use.tensor, node.value("x")}, {use.tensor == "x" ? "skip" : "side_skip", node.value("skip")}});
+  rewrite.replace_if_they_run(changes);
 }
 
 // The upsample whose output a convolution adds, and nobody else reads.
-void repeat_upsample(Rewrite& rewrite, const Node& node, const Runs& runs) {
+void repeat_upsample(Rewrite& rewrite, const Node& node) {
   auto p = node.problem.as<conv2d::Problem>();
   const Node* upsample = p.residual ? rewrite.writer_for_one(node.value("residual")) : nullptr;
   const auto* up = problem_of<resample::Problem>(upsample, "resample");
@@ -102,16 +103,15 @@ void repeat_upsample(Rewrite& rewrite, const Node& node, const Runs& runs) {
       2 * up->w != p.out_w() || up->channels != p.cout)
     return;
   p.residual_upsample = true;
-  if (runs(*node.op, AnyProblem(p), node.dtype))
-    rewrite.replace(node, AnyProblem(p), {{"residual", upsample->value("x")}});
+  rewrite.replace_if_they_run({{&node, AnyProblem(p), {{"residual", upsample->value("x")}}}});
 }
 
 }  // namespace
 
-void fold_skips(Rewrite& rewrite, const Runs& runs) {
-  rewrite.each("conv2d", [&](const Node& node) { fold_product(rewrite, node, runs); });
-  rewrite.each("resample", [&](const Node& node) { split_concatenation(rewrite, node, runs); });
-  rewrite.each("conv2d", [&](const Node& node) { repeat_upsample(rewrite, node, runs); });
+void fold_skips(Rewrite& rewrite) {
+  rewrite.each("conv2d", [&](const Node& node) { fold_product(rewrite, node); });
+  rewrite.each("resample", [&](const Node& node) { split_concatenation(rewrite, node); });
+  rewrite.each("conv2d", [&](const Node& node) { repeat_upsample(rewrite, node); });
 }
 
 }  // namespace noisefloor::networks

@@ -1,9 +1,11 @@
+// What a norm does with its neighbours: it halves images, or becomes a part of convolutions.
 #include <algorithm>
 #include <optional>
 #include <vector>
 
 #include "kernels/conv2d/conv2d.h"
 #include "kernels/groupnorm/groupnorm.h"
+#include "kernels/resample/resample.h"
 #include "networks/rewrite.h"
 
 namespace noisefloor::networks {
@@ -42,42 +44,68 @@ void fuse_norm(Rewrite& rewrite, const Node& node, const NormFusion& which) {
   const ValueId x = node.value("x"), y = node.value("y");
   if (static_cast<std::int64_t>(rewrite.graph()[y].bytes()) < which.least_bytes) return;
 
-  std::vector<CountedProblem> apart, fused;
-  const auto becomes = [&](const Node& one, const AnyProblem& problem) {
-    apart.push_back({one.op, one.text, one.dtype, 1});
-    fused.push_back({one.op, one.op->print(problem), one.dtype, 1});
-  };
-  const std::vector<Rewrite::Use> readers = rewrite.uses(y);
-  if (readers.empty()) return;
-  for (const Rewrite::Use& use : readers) {
+  std::vector<Change> changes;
+  for (const Rewrite::Use& use : rewrite.uses(y)) {
     const auto problem = normed(use, norm, which.most_outputs);
     if (!problem || use.value != y) return;
-    becomes(*use.node, AnyProblem(*problem));
+    changes.push_back({use.node, AnyProblem(*problem)});
   }
+  if (changes.empty()) return;
+  const std::vector<Change> readers = changes;
   const Node* before = rewrite.writer(x);
   const auto leaves = with_statistics(before);
-  if (leaves) becomes(*before, AnyProblem(*leaves));
+  if (leaves) changes.push_back({before, AnyProblem(*leaves)});
   norm.coefficients = true;
   if (leaves) norm.slab_stats = groupnorm::SlabStats::given;
-  becomes(node, AnyProblem(norm));
-  if (which.pays && !which.pays(apart, fused)) return;
+  changes.push_back({&node, AnyProblem(norm)});
+  if (which.pays && !which.pays(changes)) return;
 
   Bindings statistics;
   if (leaves) {
-    before = &rewrite.replace(*before, AnyProblem(*leaves));
+    before = &rewrite.replace({before, AnyProblem(*leaves)});
     statistics = {{"slab_mean", before->value("mean")}, {"slab_m2", before->value("m2")}};
   }
   const ValueId now = leaves ? before->value("y") : x;
-  const ValueId coefficients = rewrite.replace(node, AnyProblem(norm), statistics).value("coefficients");
-  for (const Rewrite::Use& use : readers)
-    rewrite.replace(*use.node, AnyProblem(*normed(use, norm, which.most_outputs)),
-                    {{"x", now}, {"norm_coefficients", coefficients}});
+  const ValueId coefficients = rewrite.replace({&node, AnyProblem(norm), statistics}).value("coefficients");
+  for (const auto& [reader, problem, inputs] : readers)
+    rewrite.replace({reader, problem, {{"x", now}, {"norm_coefficients", coefficients}}});
+}
+
+// The average of all of an image of [n, hw, channels], where it is read so.
+const resample::Problem* average_of(const Rewrite::Use& use, ValueId image, const groupnorm::Problem& norm) {
+  const auto* p = problem_of<resample::Problem>(use.node, "resample");
+  const bool fits = p && use.value == image && p->op == resample::Operation::average_down2 && p->n == norm.n &&
+                    p->h * p->w == norm.hw && p->channels == norm.channels;
+  return fits ? p : nullptr;
+}
+
+void halve(Rewrite& rewrite, const Node& norm) {
+  auto p = norm.problem.as<groupnorm::Problem>();
+  if (p.down() || p.stats || p.given() || p.coefficients || p.skip_channels > 0) return;
+  const ValueId x = norm.value("x"), y = norm.value("y");
+  const auto &of_x = rewrite.uses(x), &of_y = rewrite.uses(y);
+  const auto* halved = of_y.size() == 1 ? average_of(of_y[0], y, p) : nullptr;
+  if (halved == nullptr) return;
+  const auto skip = std::ranges::find_if(of_x, [&](const Rewrite::Use& use) {
+    const auto* other = average_of(use, x, p);  // what is read of it must stand behind the norm
+    return other != nullptr && other->w == halved->w && rewrite.runs_before(norm, *use.node);
+  });
+  p.down_w = halved->w;
+  if (skip == of_x.end() || !rewrite.runs({&norm, AnyProblem(p)})) return;
+  const ValueId smaller_y = of_y[0].node->value("y"), smaller_x = skip->node->value("y");
+  const Node& both = rewrite.replace({&norm, AnyProblem(p)});
+  rewrite.redirect(smaller_y, both.value("y"));
+  rewrite.redirect(smaller_x, both.value("x_down"));
 }
 
 }  // namespace
 
 void fuse_norms(Rewrite& rewrite, const NormFusion& which) {
   rewrite.each("groupnorm", [&](const Node& node) { fuse_norm(rewrite, node, which); });
+}
+
+void halve_in_norms(Rewrite& rewrite) {
+  rewrite.each("groupnorm", [&](const Node& norm) { halve(rewrite, norm); });
 }
 
 }  // namespace noisefloor::networks

@@ -61,9 +61,8 @@ ValueId Graph::weight(WeightSource source, std::vector<std::int64_t> shape, DTyp
   for (const WeightSource::Below& tensor : source.tensors()) names += tensor.name + "|";
   if (!source.plus.empty() && (!source.below.empty() || source.share || source.sigmoid || source.times != 1))
     throw std::logic_error(fmt::format("weight {}: {} is added to a tensor as it is", source.name, source.plus));
-  const std::string key =
-      fmt::format("{}{}|{}|{}|{}|{}|{}|{}|{}", names, static_cast<int>(source.layout), source.first_row, source.rows,
-                  to_string(dtype), share, source.sigmoid, source.times, source.plus);
+  const std::string key = fmt::format("{}{}|{}|{}|{}|{}|{}|{}", names, static_cast<int>(source.layout), source.rows,
+                                      to_string(dtype), share, source.sigmoid, source.times, source.plus);
   if (source.share) leave_unread(source.share->of, {1});  // by nodes: it is in the weights
   if (!source.plus.empty()) leave_unread(source.plus, source.file, dtype);
   const auto [place, added] = weights_.emplace(key, values_.size());
@@ -145,6 +144,17 @@ std::vector<ValueId> Graph::add(std::string name, std::string_view op_name, cons
         fmt::format("node {}: {} {} has no tensor for one of its bindings", node.name, op_name, node.text));
   nodes_.push_back(std::move(node));
   return outputs;
+}
+
+std::map<std::string, std::vector<std::int64_t>, std::less<>> checkpoint_of(const Graph& graph) {
+  std::map<std::string, std::vector<std::int64_t>, std::less<>> tensors;
+  for (const Value& value : graph.values())
+    if (value.source)
+      for (const auto& [name, rows] : value.source->tensors()) {
+        tensors[name] = value.source->file;
+        tensors[name].front() = rows;
+      }
+  return tensors;
 }
 
 void add_to(std::vector<CountedProblem>& counted, const CountedProblem& one) {

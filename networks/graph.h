@@ -25,7 +25,7 @@ struct WeightSource {
   std::string name;                // in the checkpoint
   std::vector<std::int64_t> file;  // shape in the checkpoint
   Layout layout = Layout::plain;
-  std::int64_t first_row = 0, rows = 0;  // part of the first dimension; rows 0: all
+  std::int64_t rows = 0;  // the first ones of the first dimension; 0: all
   // Further tensors, of that shape but for their own number of rows, which stand below: projections of one input as one
   // product.
   struct Below {
@@ -138,6 +138,9 @@ class Graph {
   std::deque<Node> nodes_;
   std::map<std::string, ValueId> weights_;
 };
+
+// Names of all tensors that a checkpoint of the graph's weights has, with their shapes there.
+std::map<std::string, std::vector<std::int64_t>, std::less<>> checkpoint_of(const Graph& graph);
 
 // How often the graph has each distinct problem, in the order met.
 struct CountedProblem {

@@ -34,56 +34,53 @@ ValueId take_image(Network& network, const char* name, std::int64_t n) {
 
 void give_image(Network& network, Layers& layers, const Image& image) {
   network.below = layers.below();
-  network.give("output", layers.cast("output", image.id, layers.dtype(), DType::fp32),
-               image_shape(network, network.calls, image));
+  network.give("output", layers.cast("output", image.id, DType::fp32), image_shape(network, network.calls, image));
+}
+
+ValueId twice(Graph& graph, ValueId x) {
+  const std::int64_t elements = graph[x].elements();  // of a single pixel, concatenated with itself
+  const std::string problem = fmt::format("op=concat,n=1,h=1,w=1,channels={},skip_channels={}", elements, elements);
+  return graph.add("twice", "resample", problem, graph[x].dtype, {{"x", x}, {"skip", x}}).at(0);
+}
+
+std::vector<ValueId> precondition(Graph& graph, const std::string& name, const char* side, double sigma_data,
+                                  const Bindings& inputs) {
+  const std::int64_t n = graph[inputs.at("sigma")].elements(), elements = graph[inputs.at("x")].elements() / n;
+  const std::string problem = fmt::format("side={},batch={},elements={},sigma_data={}", side, n, elements, sigma_data);
+  return graph.add(name, "edm_precondition", problem, DType::fp32, inputs);
 }
 
 void build_preconditioned(const BuildOptions& options, Network& network, double sigma_data,
                           const std::function<Image(Layers& layers, ValueId c_noise, const Image& x)>& inner) {
   const auto& [height, width, channels, frames] = network.image;
-  const std::int64_t n = network.calls;
+  const std::int64_t n = network.calls, embedded = network.embedded();
   Graph& graph = network.graph;
   ValueId x = take_image(network, "x", network.batch);
   const ValueId sigma = network.take("sigma", Kind::sigma, {n}, DType::fp32);
   if (network.classes > 0)
-    network.take("labels", Kind::labels, {network.embedded(), network.classes}, options.dtype, network.classes);
+    network.take("labels", Kind::labels, {embedded, network.classes}, options.dtype, network.classes);
   if (options.guided) x = twice(graph, x);
-  const auto precondition = [&](const char* side, Bindings inputs) {
-    return graph.add(
-        fmt::format("precondition.{}", side), "edm_precondition",
-        fmt::format("side={},batch={},elements={},sigma_data={}", side, n, network.image.elements(), sigma_data),
-        DType::fp32, inputs);
-  };
-  const auto scaled = precondition("input", {{"x", x}, {"sigma", sigma}});
+  auto scaled = precondition(graph, "precondition.input", "input", sigma_data, {{"x", x}, {"sigma", sigma}});
+  if (network.hoisted_levels > 0) {
+    const ValueId sigmas = network.take("sigmas", Kind::sigma, {embedded}, DType::fp32, 0, true);
+    const ValueId no_x = graph.constant("no x", {embedded, 1}, DType::fp32, 1);
+    scaled.at(1) = precondition(graph, "precondition.levels", "input", 0.5, {{"x", no_x}, {"sigma", sigmas}}).at(1);
+  }
   Layers layers(graph, n * frames, options.dtype);
-  Image f = inner(layers, c_noise_to_embed(network, scaled.at(1)), {scaled.at(0), height, width, channels});
-  f.id = layers.cast("output", f.id, options.dtype, DType::fp32);
+  Image f = inner(layers, scaled.at(1), {scaled.at(0), height, width, channels});
+  f.id = layers.cast("output", f.id, DType::fp32);
   network.below = layers.below();
-  network.give("output", precondition("output", {{"x", x}, {"f", f.id}, {"sigma", sigma}}).at(0),
-               image_shape(network, n, f));
+  network.give(
+      "output",
+      precondition(graph, "precondition.output", "output", sigma_data, {{"x", x}, {"f", f.id}, {"sigma", sigma}}).at(0),
+      image_shape(network, n, f));
 }
 
 ValueId input_of_noise_predictor(const BuildOptions& options, Network& network, ValueId x) {
   if (options.guided) x = twice(network.graph, x);
   if (!options.sampling) return x;
-  const std::int64_t n = network.calls;
-  const ValueId sigma = network.take("sigma", Kind::sigma, {n}, DType::fp32);
-  return network.graph
-      .add("scale", "edm_precondition",
-           fmt::format("side=input,batch={},elements={},sigma_data=1", n, network.image.elements()), DType::fp32,
-           {{"x", x}, {"sigma", sigma}})
-      .at(0);
-}
-
-ValueId c_noise_to_embed(Network& network, ValueId c_noise) {
-  if (network.hoisted_levels == 0) return c_noise;
-  const std::int64_t n = network.embedded();
-  const ValueId sigmas = network.take("sigmas", Kind::sigma, {n}, DType::fp32, 0, true);
-  const ValueId no_x = network.graph.constant("no x", {n, 1}, DType::fp32, 1);
-  return network.graph
-      .add("precondition.levels", "edm_precondition", fmt::format("side=input,batch={},elements=1", n), DType::fp32,
-           {{"x", no_x}, {"sigma", sigmas}})
-      .at(1);
+  const ValueId sigma = network.take("sigma", Kind::sigma, {network.calls}, DType::fp32);
+  return precondition(network.graph, "scale", "input", 1, {{"x", x}, {"sigma", sigma}}).at(0);
 }
 
 bool drawn(Kind kind) {

@@ -28,8 +28,9 @@ ValueId Layers::add(const std::string& name, const char* op, const std::string& 
   return graph_->add(name, op, problem, dtype_, inputs).at(0);
 }
 
-ValueId Layers::waves(const std::string& name, ValueId t, std::int64_t n, std::int64_t channels, const char* order) {
-  return add(name, "timestep_embedding", fmt::format("batch={},channels={},{}", n, channels, order), {{"t", t}});
+Image Layers::waves(const std::string& name, ValueId t, std::int64_t channels, const char* order) {
+  const std::string problem = fmt::format("batch={},channels={},{}", batch_, channels, order);
+  return {add(name, "timestep_embedding", problem, {{"t", t}}), 1, 1, channels};
 }
 
 Image Layers::conv(const std::string& name, const Image& x, std::int64_t cout, int kernel, const ConvOptions& options) {
@@ -37,10 +38,10 @@ Image Layers::conv(const std::string& name, const Image& x, std::int64_t cout, i
                                     x.channels, cout, kernel, kernel / 2, options.gain);
   Bindings inputs{{"x", x.id}};
   const std::int64_t file_cout = options.file_cout == 0 ? cout : options.file_cout;
-  WeightSource w{name + ".weight", {file_cout, x.channels, kernel, kernel}, WeightSource::Layout::ohwi, 0, cout};
+  WeightSource w{name + ".weight", {file_cout, x.channels, kernel, kernel}, WeightSource::Layout::ohwi, cout};
   w.times = options.times;
   inputs["w"] = graph_->weight(std::move(w), {cout, kernel, kernel, x.channels}, dtype_);
-  inputs["bias"] = graph_->weight({name + ".bias", {file_cout}, WeightSource::Layout::plain, 0, cout}, {cout}, dtype_);
+  inputs["bias"] = graph_->weight({name + ".bias", {file_cout}, WeightSource::Layout::plain, cout}, {cout}, dtype_);
   if (options.stride != 1) problem += fmt::format(",stride={}", options.stride);
   if (options.upsample) problem += ",upsample=1";
   add_if("image_shift", options.image_shift, problem, inputs);
@@ -60,11 +61,11 @@ Image Layers::norm(const std::string& name, const Image& x, const NormOptions& o
                         fmt::format("n={},hw={},channels={},groups={},fusion={},eps={},packed={}", batch_, x.pixels(),
                                     x.channels, options.groups, fusion, options.eps, options.scale_shift ? 1 : 0),
                         inputs);
-  return {y, x.height, x.width, x.channels};
+  return x.with(y);
 }
 
-ValueId Layers::linear(const std::string& name, ValueId x, std::int64_t m, std::int64_t k, std::int64_t n,
-                       const LinearOptions& options) {
+Image Layers::linear(const std::string& name, const Image& x, std::int64_t n, const LinearOptions& options) {
+  const std::int64_t m = batch_ * x.pixels(), k = x.channels;
   const bool transposed = options.layout == WeightSource::Layout::transposed;
   const std::int64_t rows = std::string_view(options.act) == "geglu" ? 2 * n : n;  // of the weight: values, then gates
   const std::int64_t part = rows / static_cast<std::int64_t>(1 + options.below.size());
@@ -78,7 +79,7 @@ ValueId Layers::linear(const std::string& name, ValueId x, std::int64_t m, std::
     bias.below.push_back({module + ".bias", part});
   }
   source.share = bias.share = options.share;
-  Bindings inputs{{"a", x}};
+  Bindings inputs{{"a", x.id}};
   inputs["b"] = graph_->weight(std::move(source), {rows, k}, dtype_);
   if (options.bias) inputs["bias"] = graph_->weight(std::move(bias), {rows}, dtype_);
   std::string problem =
@@ -92,31 +93,24 @@ ValueId Layers::linear(const std::string& name, ValueId x, std::int64_t m, std::
     share.sigmoid = true;
     inputs["share"] = graph_->weight(std::move(share), {1}, DType::fp32);
   }
-  return add(name, "gemm", problem, inputs);
+  return {add(name, "gemm", problem, inputs), x.height, x.width, n};
 }
 
-Image Layers::attention(const std::string& name, ValueId qkv, const Image& like, std::int64_t heads) {
-  const ValueId y = add(name, "attention",
-                        fmt::format("batch={},heads={},seq_q={},seq_kv={},dim={},layout=packed_3hd", batch_, heads,
-                                    like.pixels(), like.pixels(), like.channels / heads),
-                        {{"qkv", qkv}});
-  return {y, like.height, like.width, like.channels};
+Image Layers::attention(const std::string& name, const Image& qkv, std::int64_t heads, std::int64_t frames) {
+  const std::int64_t pixels = qkv.pixels(), channels = qkv.channels / 3;
+  const std::string sizes = frames > 0 ? fmt::format("batch={},frames={},hw={}", batch_ / frames, frames, pixels)
+                                       : fmt::format("batch={},seq_q={},seq_kv={}", batch_, pixels, pixels);
+  const ValueId y =
+      add(name, frames > 0 ? "temporal_attention" : "attention",
+          fmt::format("{},heads={},dim={},layout=packed_3hd", sizes, heads, channels / heads), {{"qkv", qkv.id}});
+  return {y, qkv.height, qkv.width, channels};
 }
 
-ValueId Layers::attention(const std::string& name, ValueId q, ValueId k, ValueId v, const AttentionShape& shape) {
-  return add(name, "attention",
-             fmt::format("batch={},heads={},seq_q={},seq_kv={},dim={}", batch_, shape.heads, shape.queries, shape.keys,
-                         shape.dim),
-             {{"q", q}, {"k", k}, {"v", v}});
-}
-
-Image Layers::temporal_attention(const std::string& name, ValueId qkv, const Image& like, std::int64_t heads,
-                                 std::int64_t frames) {
-  const ValueId y = add(name, "temporal_attention",
-                        fmt::format("batch={},frames={},hw={},heads={},dim={},layout=packed_3hd", batch_ / frames,
-                                    frames, like.pixels(), heads, like.channels / heads),
-                        {{"qkv", qkv}});
-  return {y, like.height, like.width, like.channels};
+Image Layers::attention(const std::string& name, const Image& q, const Image& k, const Image& v, std::int64_t heads) {
+  return q.with(add(name, "attention",
+                    fmt::format("batch={},heads={},seq_q={},seq_kv={},dim={}", batch_, heads, q.pixels(), k.pixels(),
+                                q.channels / heads),
+                    {{"q", q.id}, {"k", k.id}, {"v", v.id}}));
 }
 
 Image Layers::temporal_conv(const std::string& name, const Image& x, std::int64_t cout, std::int64_t frames,
@@ -140,39 +134,40 @@ Image Layers::shifted(const std::string& name, const Image& x, ValueId shift) {
   constexpr std::int64_t kZeros = 8;  // channels: what a vector load takes
   const ValueId zeros = graph_->constant("zeros", {batch_, x.height, x.width, kZeros}, dtype_, 1);
   const ValueId w = graph_->constant("zero weight", {x.channels, 1, 1, kZeros}, dtype_, 1);
-  const ValueId y = add(name, "conv2d",
-                        fmt::format("n={},h={},w={},cin={},cout={},kernel=1,pad=0,bias=0,image_shift=1,residual=1",
-                                    batch_, x.height, x.width, kZeros, x.channels),
-                        {{"x", zeros}, {"w", w}, {"image_shift", shift}, {"residual", x.id}});
-  return {y, x.height, x.width, x.channels};
+  return x.with(add(name, "conv2d",
+                    fmt::format("n={},h={},w={},cin={},cout={},kernel=1,pad=0,bias=0,image_shift=1,residual=1", batch_,
+                                x.height, x.width, kZeros, x.channels),
+                    {{"x", zeros}, {"w", w}, {"image_shift", shift}, {"residual", x.id}}));
 }
 
-ValueId Layers::repeated(const std::string& name, ValueId rows, std::int64_t width, std::int64_t times) {
-  Image power{rows, 1, 1, width};
+Image Layers::repeated(const std::string& name, const Image& x, std::int64_t times) {
+  Image power{x.id, 1, 1, x.pixels() * x.channels};
   std::optional<Image> all;
   for (std::int64_t left = times;;) {
     if (left % 2 == 1) all = all ? concat(name, *all, power) : power;
     left /= 2;
-    if (left == 0) return all->id;
+    if (left == 0) return x.with(all->id);
     power = concat(name, power, power);
   }
 }
 
-ValueId Layers::layer_norm(const std::string& name, ValueId x, std::int64_t rows, std::int64_t channels) {
-  return add(name, "layernorm", fmt::format("rows={},channels={}", rows, channels),
-             normed(*graph_, name, x, channels, dtype_));
+Image Layers::layer_norm(const std::string& name, const Image& x) {
+  return x.with(add(name, "layernorm", fmt::format("rows={},channels={}", batch_ * x.pixels(), x.channels),
+                    normed(*graph_, name, x.id, x.channels, dtype_)));
 }
 
-ValueId Layers::silu(const std::string& name, ValueId x, std::int64_t rows, std::int64_t channels) {
-  return add(name, "elementwise", fmt::format("op=silu,n={},hw=1,channels={}", rows, channels), {{"x", x}});
+Image Layers::silu(const std::string& name, const Image& rows) {
+  const std::string problem = fmt::format("op=silu,n={},hw=1,channels={}", batch_, rows.channels);
+  return rows.with(add(name, "elementwise", problem, {{"x", rows.id}}));
 }
 
-ValueId Layers::channels_first_and_back(const std::string& name, const Image& x) {
-  ValueId id = x.id;
+Image Layers::channels_first_and_back(const std::string& name, const Image& x) {
+  Image copy = x;
   for (const char* operation : {"nhwc_to_nchw", "nchw_to_nhwc"})
-    id = add(name, "elementwise",
-             fmt::format("op={},n={},hw={},channels={}", operation, batch_, x.pixels(), x.channels), {{"x", id}});
-  return id;
+    copy.id =
+        add(name, "elementwise", fmt::format("op={},n={},hw={},channels={}", operation, batch_, x.pixels(), x.channels),
+            {{"x", copy.id}});
+  return copy;
 }
 
 ValueId Layers::resample(const std::string& name, const char* operation, const Image& x, const std::string& more,
@@ -197,18 +192,20 @@ Image Layers::concat(const std::string& name, const Image& x, const Image& skip)
   return {resample(name, "concat", x, more, {{"skip", skip.id}}), x.height, x.width, x.channels + skip.channels};
 }
 
-Image Layers::join(const std::string& name, const Image& below, const Image& skip) {
+Image Layers::kept(const Image& x) {
+  kept_.push_back(x);
+  return x;
+}
+
+Image Layers::join(const std::string& name, const Image& below) {
   below_.push_back(below.id);
+  const Image skip = kept_.back();
+  kept_.pop_back();
   return concat(name, below, skip);
 }
 
-ValueId twice(Graph& graph, ValueId x) {
-  const std::int64_t elements = graph[x].elements();  // of a single pixel, concatenated with itself
-  const std::string problem = fmt::format("op=concat,n=1,h=1,w=1,channels={},skip_channels={}", elements, elements);
-  return graph.add("twice", "resample", problem, graph[x].dtype, {{"x", x}, {"skip", x}}).at(0);
-}
-
-ValueId Layers::cast(const std::string& name, ValueId x, DType from, DType to) {
+ValueId Layers::cast(const std::string& name, ValueId x, DType to) {
+  const DType from = graph()[x].dtype;
   if (from == to) return x;
   const std::int64_t inner = graph()[x].elements() / batch_;
   const std::string problem = fmt::format("op=cast,n={},hw={},channels=1,to={}", batch_, inner, to_string(to));

@@ -18,7 +18,7 @@ constexpr std::int64_t kMostElements = 132 * 128 * 128;   // a wave of wide tile
 
 bool stacks(const Value& weight) {
   return weight.source && weight.source->layout == WeightSource::Layout::plain && weight.source->rows == 0 &&
-         weight.source->first_row == 0 && !weight.source->share;
+         !weight.source->share;
 }
 
 // What products must agree in to be one: of several rows in their columns, too. None for a node that stays alone.

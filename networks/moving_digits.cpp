@@ -25,38 +25,33 @@ class Builder {
 
   // The noise level and the class of a video, and the place of a frame in it; of all calls with levels ahead.
   void embed(const Network& network, ValueId c_noise) {
-    const std::int64_t n = videos_.batch();
     LinearOptions last;
     if (network.classes > 0)
       last.residual =
-          videos_.linear("model.class_embedding", network.labels(), n, kClasses, kEmbedding, {.bias = false});
-    ValueId of_video =
-        videos_.linear("model.time_embedding.linear_1", layers_.waves("map_noise", c_noise, n, kChannels[0]), n,
-                       kChannels[0], kEmbedding, {.act = "silu"});
-    of_video = videos_.linear("model.time_embedding.linear_2", of_video, n, kEmbedding, kEmbedding, last);
-    const std::int64_t all = n * frames_;
-    const ValueId places = layers_.graph().constant("frames", {all}, DType::fp32, frames_);
-    const ValueId sum = layers_.linear(
-        "model.frame_embedding", layers_.waves("map_frame", places, all, kChannels[0]), all, kChannels[0], kEmbedding,
-        {.residual = videos_.repeated("embedding.frames", of_video, kEmbedding, frames_)});
-    embedding_ = {layers_.silu("embedding", sum, all, kEmbedding), all, kEmbedding, true, network.hoisted_levels};
+          videos_.linear("model.class_embedding", {network.labels(), 1, 1, kClasses}, kEmbedding, {.bias = false}).id;
+    Image of_video = videos_.waves("map_noise", c_noise, kChannels[0]);
+    of_video = videos_.linear("model.time_embedding.linear_1", of_video, kEmbedding, {.act = "silu"});
+    of_video = videos_.linear("model.time_embedding.linear_2", of_video, kEmbedding, last);
+    const Image of_frames = videos_.repeated("embedding.frames", of_video, frames_);
+    const std::int64_t n = videos_.batch() * frames_;
+    Layers all = videos_.of(n);
+    const ValueId places = all.graph().constant("frames", {n}, DType::fp32, frames_);
+    const Image waves = all.waves("map_frame", places, kChannels[0]);
+    const Image sum = all.linear("model.frame_embedding", waves, kEmbedding, {.residual = of_frames.id});
+    embedding_ = {all.silu("embedding", sum), n, true, network.hoisted_levels};
   }
 
   Image build(Image h, std::int64_t image_channels) {
     h = layers_.conv("model.conv_in", h, kChannels[0], 3);
-    std::vector<Image> skips;
     for (std::size_t i = 0; i + 1 < kChannels.size(); ++i) {
-      skips.push_back(h);
-      h = layers_.conv(fmt::format("model.down.{}", i), h, h.channels, 3, {.stride = 2});
+      h = layers_.conv(fmt::format("model.down.{}", i), layers_.kept(h), h.channels, 3, {.stride = 2});
       h = level(fmt::format("model.encoder.{}", i), h, kChannels[i + 1]);
     }
     h = block("model.middle", h, h.channels);
     for (std::size_t i = 0; i + 1 < kChannels.size(); ++i) {
-      const Image& skip = skips.back();
-      h = layers_.conv(fmt::format("model.up.{}", i), h, skip.channels, 3, {.upsample = true});
-      h = level(fmt::format("model.decoder.{}", i), layers_.join(fmt::format("model.cat.{}", i), h, skip),
-                skip.channels);
-      skips.pop_back();
+      const std::int64_t channels = kChannels[kChannels.size() - 2 - i];
+      h = layers_.conv(fmt::format("model.up.{}", i), h, channels, 3, {.upsample = true});
+      h = level(fmt::format("model.decoder.{}", i), layers_.join(fmt::format("model.cat.{}", i), h), channels);
     }
     h = layers_.norm("model.norm_out", h, {.groups = kGroups});
     return layers_.conv("model.conv_out", h, image_channels, 3);
@@ -79,13 +74,10 @@ class Builder {
   // Its share of the blend is in the projection's weights, as blocks.cpp has it.
   Image attention(const std::string& name, const Image& x, bool along_frames,
                   const std::optional<WeightSource::Share>& share) {
-    const std::int64_t rows = layers_.batch() * x.pixels(), c = x.channels;
     const Image normed = layers_.norm(name + ".norm", x, {.groups = kGroups, .eps = 1e-6, .silu = false});
-    const ValueId qkv = layers_.linear(name + ".qkv", normed.id, rows, c, 3 * c);
-    const Image mixed = along_frames ? layers_.temporal_attention(name, qkv, x, c / kHead, frames_)
-                                     : layers_.attention(name, qkv, x, c / kHead);
-    return {layers_.linear(name + ".proj", mixed.id, rows, c, c, {.residual = x.id, .share = share}), x.height, x.width,
-            c};
+    const Image qkv = layers_.linear(name + ".qkv", normed, 3 * x.channels);
+    const Image mixed = layers_.attention(name, qkv, x.channels / kHead, along_frames ? frames_ : 0);
+    return layers_.linear(name + ".proj", mixed, x.channels, {.residual = x.id, .share = share});
   }
 
   Layers& layers_;  // of frames
@@ -98,7 +90,7 @@ void build(const BuildOptions& options, Network& network) {
   build_preconditioned(options, network, kSigmaData, [&](Layers& layers, ValueId c_noise, Image x) {
     Builder builder(network, layers);
     builder.embed(network, c_noise);
-    x.id = layers.cast("input", x.id, DType::fp32, options.dtype);
+    x.id = layers.cast("input", x.id, options.dtype);
     return builder.build(x, x.channels);
   });
 }

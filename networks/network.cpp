@@ -36,23 +36,23 @@ std::string nearest_multiples(std::int64_t size, std::int64_t divisor) {
                     : fmt::format("the nearest are {} and {}", below, below + divisor);
 }
 
-// What a network takes, where `size` of a height or width is not that; else empty.
-std::string side_refusal(const NetworkInfo& info, std::int64_t size, std::int64_t own) {
-  if (size == own) return "";
-  if (info.divisor == 0)
-    return fmt::format("{} takes images of {} x {} only", info.name, info.image.height, info.image.width);
-  if (size > 0 && size % info.divisor == 0) return "";
-  return fmt::format("{} takes multiples of {}; {}", info.name, info.divisor, nearest_multiples(size, info.divisor));
-}
-
-// The same of frames and tokens, which most networks do not have: "adm64 makes single images; ...".
-std::string count_refusal(const NetworkInfo& info, std::int64_t size, std::int64_t own, std::int64_t most,
-                          const char* without, const char* having, bool (*has)(const NetworkInfo&)) {
-  if (size == own || (size >= 1 && size <= most)) return "";
-  if (has(info)) return fmt::format("{} takes 1 to {}", info.name, most);
-  const std::vector<std::string> others = networks_where(has);
-  return fmt::format("{} {}; networks with {}: {}", info.name, without, having,
-                     others.empty() ? "none" : fmt::format("{}", fmt::join(others, ", ")));
+// Why a network does not take a size, and what it takes; empty where it does.
+std::string refusal(const NetworkInfo& info, const SizeField& field, std::int64_t size) {
+  const bool frames = field.size == &Sizes::frames;
+  if (size == info.own_sizes().*field.size) return "";
+  if (field.size == &Sizes::height || field.size == &Sizes::width) {
+    if (info.divisor == 0)
+      return fmt::format("{} takes images of {} x {} only", info.name, info.image.height, info.image.width);
+    if (size > 0 && size % info.divisor == 0) return "";
+    return fmt::format("{} takes multiples of {}; {}", info.name, info.divisor, nearest_multiples(size, info.divisor));
+  }
+  const std::int64_t most = frames ? info.most_frames : info.most_tokens;
+  if (size >= 1 && size <= most) return "";
+  if (frames ? most > 1 : info.tokens > 0) return fmt::format("{} takes 1 to {}", info.name, most);
+  const auto others = frames ? networks_where([](const NetworkInfo& other) { return other.most_frames > 1; })
+                             : networks_where([](const NetworkInfo& other) { return other.tokens > 0; });
+  return fmt::format("{} {}; networks with {}: {}", info.name, frames ? "makes single images" : "takes no text",
+                     field.name, fmt::join(others, ", "));
 }
 
 // Of the last `blocks` of the decoder.
@@ -164,20 +164,12 @@ void NetworkInfo::require(DType dtype) const {
 }
 
 Sizes NetworkInfo::resolved(Sizes sizes) const {
-  const Sizes own = own_sizes();
-  for (const auto& [field, meaning, size, most] : size_fields())
-    if (sizes.*size == 0) sizes.*size = own.*size;
-  const auto hold = [](const char* field, std::int64_t size, const std::string& refusal) {
-    if (!refusal.empty()) throw InvalidInput(fmt::format("{} {}: {}", field, size, refusal));
-  };
-  hold("height", sizes.height, side_refusal(*this, sizes.height, own.height));
-  hold("width", sizes.width, side_refusal(*this, sizes.width, own.width));
-  hold("frames", sizes.frames,
-       count_refusal(*this, sizes.frames, own.frames, most_frames, "makes single images", "frames",
-                     [](const NetworkInfo& info) { return info.most_frames > 1; }));
-  hold("tokens", sizes.tokens,
-       count_refusal(*this, sizes.tokens, own.tokens, most_tokens, "takes no text", "tokens",
-                     [](const NetworkInfo& info) { return info.tokens > 0; }));
+  for (const SizeField& field : size_fields()) {
+    std::int64_t& size = sizes.*field.size;
+    if (size == 0) size = own_sizes().*field.size;
+    if (const std::string why = refusal(*this, field, size); !why.empty())
+      throw InvalidInput(fmt::format("{} {}: {}", field.name, size, why));
+  }
   return sizes;
 }
 
@@ -202,9 +194,7 @@ Network NetworkInfo::build(const BuildOptions& asked) const {
   builder(options, network);
   // Its builder may embed the levels of a call alone.
   if (std::ranges::none_of(network.inputs, &NetworkTensor::of_all_calls)) network.hoisted_levels = 0;
-  fuse(network, {.merge_products = options.merge_products,
-                 .fold_skips = options.fold_skips,
-                 .halve_in_norms = options.fold_skips});
+  fuse(network, {.merge_products = options.merge_products, .fold_skips = options.fold_skips});
   if (options.shallow_blocks > 0) keep_what_is_below(network, options.shallow_blocks);
   return network;
 }

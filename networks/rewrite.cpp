@@ -7,7 +7,7 @@
 
 namespace noisefloor::networks {
 
-Rewrite::Rewrite(Network& network) : network_(network) {
+Rewrite::Rewrite(Network& network, Runs runs) : network_(network), runs_(std::move(runs)) {
   for (Node& node : network_.graph.nodes_) enter(node, standing_.size());
   for (const NetworkTensor& output : network_.outputs)
     uses_[graph().whole(output.value)].push_back({nullptr, output.name, output.value});
@@ -61,7 +61,9 @@ const Node& Rewrite::add(const Node& place, const std::string& name, const AnyPr
   return added;
 }
 
-const Node& Rewrite::replace(const Node& node, const AnyProblem& problem, Bindings inputs) {
+const Node& Rewrite::replace(Change change) {
+  auto& [at, problem, inputs] = change;
+  const Node& node = *at;
   Bindings outputs;
   for (const Node::Tensor& tensor : node.tensors())
     (tensor.role == Role::out ? outputs : inputs).insert({tensor.name, tensor.value});
@@ -74,6 +76,11 @@ const Node& Rewrite::replace(const Node& node, const AnyProblem& problem, Bindin
     if (const auto before = outputs.find(tensor.name); tensor.role == Role::out && before != outputs.end())
       redirect(before->second, tensor.value);
   return added;
+}
+
+void Rewrite::replace_if_they_run(const std::vector<Change>& changes) {
+  if (std::ranges::all_of(changes, [&](const Change& change) { return runs(change); }))
+    for (const Change& change : changes) replace(change);
 }
 
 void Rewrite::redirect(ValueId from, ValueId to) {
@@ -155,10 +162,9 @@ bool runs_on_sm90a(const Op& op, const AnyProblem& problem, DType dtype) {
 }
 
 void fuse(Network& network, const Fusions& fusions) {
-  Rewrite rewrite(network);
+  Rewrite rewrite(network, fusions.runs);
   if (fusions.merge_products) merge_products(rewrite);
-  if (fusions.fold_skips) fold_skips(rewrite, fusions.runs);
-  if (fusions.halve_in_norms) halve_in_norms(rewrite, fusions.runs);
+  if (fusions.fold_skips) fold_skips(rewrite), halve_in_norms(rewrite);
   if (fusions.fuse_norms) fuse_norms(rewrite, *fusions.fuse_norms);
   rewrite.finish();
 }

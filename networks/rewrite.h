@@ -1,6 +1,6 @@
 // A network's graph changed by patterns: fewer, larger nodes in the place of some. What a pattern asks (who writes a
 // value, who reads it) and does (a node in the place of another, another value for all who read one) is here; each
-// pattern has a file of its own (fold_skips.cpp, ...), and `fuse` applies them in their one order.
+// pattern has a place of its own (fold_skips.cpp, ...), and `fuse` applies them in their one order.
 #pragma once
 
 #include <functional>
@@ -15,6 +15,18 @@
 
 namespace noisefloor::networks {
 
+// Whether a node of this op and problem can be run.
+using Runs = std::function<bool(const Op&, const AnyProblem&, DType)>;
+// By a variant of ours in PTX for sm_90a: whether this build has it is for others to ask.
+bool runs_on_sm90a(const Op& op, const AnyProblem& problem, DType dtype);
+
+// A node, and what it becomes: another problem of its op, and other values for some inputs.
+struct Change {
+  const Node* node;
+  AnyProblem problem;
+  Bindings inputs = {};
+};
+
 class Rewrite {
  public:
   struct Use {
@@ -24,7 +36,7 @@ class Rewrite {
   };
 
   // Of a graph that nobody else changes until finish().
-  explicit Rewrite(Network& network);
+  explicit Rewrite(Network& network, Runs runs = runs_on_sm90a);
 
   Graph& graph() { return network_.graph; }  // for weights, constants and parts
   const Graph& graph() const { return network_.graph; }
@@ -38,9 +50,12 @@ class Rewrite {
 
   // A node that runs when `place` does. Throws as Graph::add does.
   const Node& add(const Node& place, const std::string& name, const AnyProblem& problem, const Bindings& inputs);
-  // The node with another problem of its op, and other values for some inputs; those that the problem has no tensor for
-  // are left out. Who read an output of `node` reads that of the same name.
-  const Node& replace(const Node& node, const AnyProblem& problem, Bindings inputs = {});
+  // The node that stands in the place of another. Inputs that its problem has no tensor for are left out. Who read an
+  // output of the one reads that of the same name.
+  const Node& replace(Change change);
+  // All of them, where each can be run; else none.
+  void replace_if_they_run(const std::vector<Change>& changes);
+  bool runs(const Change& change) const { return runs_(*change.node->op, change.problem, change.node->dtype); }
   // Who read `from`, or a part of it, reads `to`. Nodes of which nothing is read any more fall away.
   void redirect(ValueId from, ValueId to);
 
@@ -58,6 +73,7 @@ class Rewrite {
   void drop_if_unread(const Node& node);
 
   Network& network_;
+  Runs runs_;
   std::map<const Node*, Standing> standing_;
   std::map<ValueId, const Node*> writers_;
   std::map<ValueId, std::vector<Use>> uses_;  // of a whole value, those of its parts among them
@@ -68,11 +84,6 @@ template <class Problem>
 const Problem* problem_of(const Node* node, std::string_view op) {
   return node != nullptr && node->op->name == op ? &node->problem.as<Problem>() : nullptr;
 }
-
-// Whether a node of this op and problem can be run.
-using Runs = std::function<bool(const Op&, const AnyProblem&, DType)>;
-// By a variant of ours in PTX for sm_90a: whether this build has it is for others to ask.
-bool runs_on_sm90a(const Op& op, const AnyProblem& problem, DType dtype);
 
 // Short products that share A, as the projections of the embedding in every residual block and the keys and values of
 // the text do, become one product, whose parts their readers take where they lie. Of one row they are of any widths; of
@@ -85,13 +96,13 @@ void merge_products(Rewrite& rewrite);
 // residual (conv2d's `side`), a concatenation that only such sums and norms read is read in its two parts, never
 // written, and an upsampled residual is repeated by the convolution that adds it (`residual_upsample`). The same
 // numbers but for roundings that fall away: the 1x1's output, and of its bias, which is added to that of the
-// convolution before both are rounded. The 1x1 may be a product of rows. A node is folded where `runs` has the new one.
-void fold_skips(Rewrite& rewrite, const Runs& runs);
+// convolution before both are rounded. The 1x1 may be a product of rows. What cannot be run is not folded.
+void fold_skips(Rewrite& rewrite);
 
-// An image that is halved behind a norm, in one node: groupnorm's `down_w` writes the average of what it norms and that
-// of its input, in the place of a norm and two of resample's averages. The same numbers. Of norms whose output an
-// average alone reads, and whose input another one; where `runs` has the new node.
-void halve_in_norms(Rewrite& rewrite, const Runs& runs);
+// An image that is halved behind a norm, in one node, where that can be run: groupnorm's `down_w` writes the average of
+// what it norms and that of its input, in the place of a norm and two of resample's averages. The same numbers. Of
+// norms whose output an average alone reads, and whose input another one.
+void halve_in_norms(Rewrite& rewrite);
 
 // Which norms convolutions do themselves.
 struct NormFusion {
@@ -100,9 +111,8 @@ struct NormFusion {
   // anew.
   std::int64_t least_bytes = std::int64_t{16} << 20;
   std::int64_t most_outputs = 192;
-  // Whether the nodes `fused` take less time than those `apart`. Without it all pay.
-  using Pays = std::function<bool(const std::vector<CountedProblem>& apart, const std::vector<CountedProblem>& fused)>;
-  Pays pays = {};
+  // Whether nodes that are changed take less time so. Without it all pay.
+  std::function<bool(const std::vector<Change>&)> pays = {};
 };
 
 // GroupNorm in front of convolutions, done by these while their input lies in shared memory: the node of the norm then
@@ -114,7 +124,8 @@ void fuse_norms(Rewrite& rewrite, const NormFusion& which);
 
 // Which of them a network gets, in this order.
 struct Fusions {
-  bool merge_products = false, fold_skips = false, halve_in_norms = false;
+  bool merge_products = false;
+  bool fold_skips = false;  // and averages into the norms before them
   std::optional<NormFusion> fuse_norms = {};
   Runs runs = runs_on_sm90a;
 };

@@ -17,42 +17,35 @@ class Builder {
   Builder(const UNet& unet, Network& network, const BuildOptions& options, std::int64_t frames)
       : unet_(unet),
         layers_(network.graph, network.calls * std::max<std::int64_t>(1, frames), options.dtype),
-        calls_(network.graph, network.embedded(), options.dtype),
+        calls_(layers_.of(network.embedded())),
         frames_(frames),
         original_(options.original) {}
 
   void embed(Network& network, ValueId timesteps) {
     const std::int64_t n = calls_.batch(), channels = unet_.levels.front().channels, width = 4 * channels;
-    const ValueId hidden =
-        calls_.linear("time_embedding.linear_1", layers_.waves("timestep_embedding", timesteps, n, channels), n,
-                      channels, width, {.act = "silu"});
-    const auto embedded = [&](const LinearOptions& options) {
-      return calls_.linear("time_embedding.linear_2", hidden, n, width, width, options);
-    };
-    const ValueId all = unet_.added.count == 0 ? embedded({.act = original_ ? "none" : "silu"})
-                                               : added_to(embedded({}), width, network);
-    embedding_ = temporal_ = {all, n, width, !original_, network.hoisted_levels};
+    const Image hidden = calls_.linear("time_embedding.linear_1",
+                                       calls_.waves("timestep_embedding", timesteps, channels), width, {.act = "silu"});
+    const bool adds = unet_.added.count > 0;
+    Image all = calls_.linear("time_embedding.linear_2", hidden, width, {.act = adds || original_ ? "none" : "silu"});
+    if (adds) all = added_to(all, network);
+    embedding_ = temporal_ = {all, n, !original_, network.hoisted_levels};
     if (frames_ == 0) return;
-    embedding_ = {calls_.repeated("embedding.frames", all, width, frames_), n * frames_, width, !original_};
+    embedding_ = {calls_.repeated("embedding.frames", all, frames_), n * frames_, !original_};
     if (original_) temporal_ = embedding_;
   }
 
   void read(ValueId text, std::int64_t n, std::int64_t tokens) {
-    text_ = {text, n, tokens, unet_.text_width, original_};
+    text_ = {{text, tokens, 1, unet_.text_width}, n, original_};
   }
 
   Image build(Image h, std::int64_t out_channels) {
-    h = layers_.conv("conv_in", h, unet_.levels.front().channels, 3);
-    std::vector<Image> skips{h};
+    h = layers_.kept(layers_.conv("conv_in", h, unet_.levels.front().channels, 3));
     for (std::size_t i = 0; i < unet_.levels.size(); ++i) {
       const std::string name = fmt::format("down_blocks.{}", i);
-      for (int block = 0; block < unet_.blocks; ++block) {
-        h = residual_and_transformer(name, block, h, unet_.levels[i], Half::down);
-        skips.push_back(h);
-      }
-      if (i + 1 == unet_.levels.size()) break;
-      h = layers_.conv(name + ".downsamplers.0.conv", h, h.channels, 3, {.stride = 2});
-      skips.push_back(h);
+      for (int block = 0; block < unet_.blocks; ++block)
+        h = layers_.kept(residual_and_transformer(name, block, h, unet_.levels[i], Half::down));
+      if (i + 1 < unet_.levels.size())
+        h = layers_.kept(layers_.conv(name + ".downsamplers.0.conv", h, h.channels, 3, {.stride = 2}));
     }
 
     UNet::Level middle = unet_.levels.back();
@@ -63,8 +56,7 @@ class Builder {
     for (std::size_t i = 0; i < unet_.levels.size(); ++i) {
       const std::string name = fmt::format("up_blocks.{}", i);
       for (int block = 0; block <= unet_.blocks; ++block) {
-        h = layers_.join(fmt::format("{}.cat.{}", name, block), h, skips.back());
-        skips.pop_back();
+        h = layers_.join(fmt::format("{}.cat.{}", name, block), h);
         h = residual_and_transformer(name, block, h, unet_.levels[unet_.levels.size() - 1 - i], Half::up);
       }
       if (i + 1 < unet_.levels.size())
@@ -89,32 +81,32 @@ class Builder {
 
   Image residual_and_transformer(const std::string& name, int block, const Image& x, const UNet::Level& level,
                                  Half half) {
-    Image h = residual_block(name, block, x, level, half);
-    if (level.transformer_blocks == 0) return h;
+    const Image in = residual_block(name, block, x, level, half);
+    if (level.transformer_blocks == 0) return in;
     const std::string module = fmt::format("{}.attentions.{}", name, block);
-    h = frames_ > 0 ? video_transformer(layers_, module, h, text_, level.heads, unet_.groups, frames_)
-                    : transformer(layers_, module, h, text_,
-                                  {level.transformer_blocks, level.heads, unet_.groups, unet_.linear_projection});
-    if (original_) h.id = layers_.channels_first_and_back(module + ".copy", h);
-    return h;
+    const Image h = frames_ > 0
+                        ? video_transformer(layers_, module, in, text_, level.heads, unet_.groups, frames_)
+                        : transformer(layers_, module, in, text_,
+                                      {level.transformer_blocks, level.heads, unet_.groups, unet_.linear_projection});
+    return original_ ? layers_.channels_first_and_back(module + ".copy", h) : h;
   }
 
   // time + what else is embedded, and of ours its SiLU
-  ValueId added_to(ValueId time, std::int64_t width, Network& network) {
+  Image added_to(const Image& time, Network& network) {
     using Kind = NetworkTensor::Kind;
     const UNet::Added& added = unet_.added;
     const std::int64_t n = calls_.batch();
-    Image all{0, 1, 1, 0};
+    Image all;
     if (added.vector_width > 0)
       all = {network.take(added.vector, Kind::conditioning, {n, added.vector_width}, calls_.dtype()), 1, 1,
              added.vector_width};
     const ValueId numbers = network.take(added.numbers, Kind::conditioning, {n, added.count}, DType::fp32);
-    const Image embedded{layers_.waves("add_time_proj", numbers, n * added.count, added.width), 1, 1,
-                         added.count * added.width};
+    Image embedded = calls_.of(n * added.count).waves("add_time_proj", numbers, added.width);
+    embedded.channels *= added.count;
     all = all.channels == 0 ? embedded : calls_.concat("add_embedding.cat", all, embedded);
-    const ValueId hidden = calls_.linear("add_embedding.linear_1", all.id, n, all.channels, width, {.act = "silu"});
-    const ValueId sum = calls_.linear("add_embedding.linear_2", hidden, n, width, width, {.residual = time});
-    return original_ ? sum : calls_.silu("embedding", sum, n, width);
+    const Image hidden = calls_.linear("add_embedding.linear_1", all, time.channels, {.act = "silu"});
+    const Image sum = calls_.linear("add_embedding.linear_2", hidden, time.channels, {.residual = time.id});
+    return original_ ? sum : calls_.silu("embedding", sum);
   }
 
   const UNet& unet_;
@@ -142,7 +134,7 @@ void build_unet(const UNet& unet, const BuildOptions& options, Network& network)
   builder.embed(network, timesteps);
   builder.read(text, n, options.sizes.tokens);
   x = input_of_noise_predictor(options, network, x);
-  const ValueId in = builder.layers().cast("input", x, DType::fp32, options.dtype);
+  const ValueId in = builder.layers().cast("input", x, options.dtype);
   give_image(network, builder.layers(), builder.build({in, height, width, channels}, channels));
 }
 
@@ -160,10 +152,7 @@ void build_video_unet(const UNet& unet, const BuildOptions& options, Network& ne
 
   if (options.guided) x = twice(network.graph, x);
   if (!options.original) {  // whose scheduler scales
-    const auto scaled =
-        network.graph.add("precondition.input", "edm_precondition",
-                          fmt::format("side=input,batch={},elements={},sigma_data=1", n, network.image.elements()),
-                          DType::fp32, {{"x", x}, {"sigma", level}});
+    const auto scaled = precondition(network.graph, "precondition.input", "input", 1, {{"x", x}, {"sigma", level}});
     x = scaled.at(0);
     level = scaled.at(1);
   }
@@ -172,7 +161,7 @@ void build_video_unet(const UNet& unet, const BuildOptions& options, Network& ne
   builder.read(text, n, 1);
   Layers exact(network.graph, n * frames, DType::fp32);
   Image in = exact.concat("input.cat", {x, height, width, channels}, {picture, height, width, channels});
-  in.id = builder.layers().cast("input", in.id, DType::fp32, options.dtype);
+  in.id = builder.layers().cast("input", in.id, options.dtype);
   give_image(network, builder.layers(), builder.build(in, channels));
 }
 

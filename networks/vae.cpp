@@ -44,7 +44,7 @@ class Builder {
     if (decoder_.temporal)  // its latents have no product before that
       first.times = scale_;
     else
-      h.id = project("post_quant_conv", h, h.channels, {.scale = scale_, .file_shape_suffix = {1, 1}});
+      h = layers_.linear("post_quant_conv", h, h.channels, {.scale = scale_, .file_shape_suffix = {1, 1}});
     h = layers_.conv("decoder.conv_in", h, decoder_.channels.back(), 3, first);
     h = residual_block("decoder.mid_block.resnets.0", h, h.channels);
     h = attention("decoder.mid_block.attentions.0", h);
@@ -59,12 +59,9 @@ class Builder {
     }
     h = layers_.conv("decoder.conv_out", norm("decoder.conv_norm_out", h), kPictureChannels, 3);
     if (!decoder_.temporal) return h;
-    Layers videos(layers_.graph(), layers_.batch() / frames_, layers_.dtype());
-    h.id = videos
-               .temporal_conv("decoder.time_conv_out", {h.id, frames_ * h.height, h.width, h.channels}, h.channels,
-                              frames_)
-               .id;
-    return h;
+    const Image video{h.id, frames_ * h.height, h.width, h.channels};
+    return h.with(
+        layers_.of(layers_.batch() / frames_).temporal_conv("decoder.time_conv_out", video, h.channels, frames_).id);
   }
 
   Layers& layers() { return layers_; }
@@ -72,11 +69,6 @@ class Builder {
  private:
   Image norm(const std::string& name, const Image& x, bool silu = true) {
     return layers_.norm(name, x, {.groups = decoder_.groups, .eps = kEps, .silu = silu});
-  }
-
-  // A product with every pixel.
-  ValueId project(const std::string& name, const Image& x, std::int64_t channels, const LinearOptions& options) {
-    return layers_.linear(name, x.id, layers_.batch() * x.pixels(), x.channels, channels, options);
   }
 
   Image residual_block(const std::string& name, const Image& x, std::int64_t cout) {
@@ -88,22 +80,21 @@ class Builder {
 
   Image spatial_block(const std::string& name, const Image& x, std::int64_t cout) {
     const Image h = layers_.conv(name + ".conv1", norm(name + ".norm1", x), cout, 3);
-    ValueId skip = x.id;
+    Image skip = x;
     if (x.channels != cout) {
       const bool product = layers_.batch() * x.pixels() <= most_rows();  // else a convolution of one tap
-      skip = product ? project(name + ".conv_shortcut", x, cout, {.file_shape_suffix = {1, 1}})
-                     : layers_.conv(name + ".conv_shortcut", x, cout, 1).id;
+      skip = product ? layers_.linear(name + ".conv_shortcut", x, cout, {.file_shape_suffix = {1, 1}})
+                     : layers_.conv(name + ".conv_shortcut", x, cout, 1);
     }
-    return layers_.conv(name + ".conv2", norm(name + ".norm2", h), cout, 3, {.residual = skip});
+    return layers_.conv(name + ".conv2", norm(name + ".norm2", h), cout, 3, {.residual = skip.id});
   }
 
   // Of one head, as wide as the image.
   Image attention(const std::string& name, const Image& x) {
     const auto module = [&](const char* of) { return name + "." + of; };
-    const ValueId qkv = project(module(names_.q), norm(name + ".group_norm", x, false), 3 * x.channels,
-                                {.below = {module(names_.k), module(names_.v)}});
-    const Image mixed = layers_.attention(name, qkv, x, 1);
-    return {project(module(names_.out), mixed, x.channels, {.residual = x.id}), x.height, x.width, x.channels};
+    const Image qkv = layers_.linear(module(names_.q), norm(name + ".group_norm", x, false), 3 * x.channels,
+                                     {.below = {module(names_.k), module(names_.v)}});
+    return layers_.linear(module(names_.out), layers_.attention(name, qkv, 1), x.channels, {.residual = x.id});
   }
 
   const Decoder& decoder_;
@@ -137,7 +128,7 @@ void build_decoder(const Decoder& decoder, const BuildOptions& options, Network&
   const auto& [height, width, channels, frames] = network.image;
   const ValueId x = take_image(network, "x", network.batch);
   Builder builder(decoder, network, options);
-  const ValueId in = builder.layers().cast("input", x, DType::fp32, options.dtype);
+  const ValueId in = builder.layers().cast("input", x, options.dtype);
   give_image(network, builder.layers(), builder.build({in, height, width, channels}));
 }
 

@@ -71,7 +71,6 @@ double rounded(double value, DType dtype) {
 // A row of a weight in the graph's layout, from the checkpoint's tensors, which stand below each other.
 void take_row(const WeightSource& source, const std::vector<Numbers>& tensors, std::int64_t row, std::span<float> out) {
   const std::int64_t length = std::ssize(out);
-  row += source.first_row;
   std::size_t tensor = 0;
   if (!source.below.empty() && row >= source.file[0]) {
     row -= source.file[0];
@@ -169,14 +168,12 @@ void Checkpoint::drop_prefix(const NetworkInfo& info) {
     const auto [end, other] = std::ranges::mismatch(common, tensor->name);
     common = common.substr(0, static_cast<std::size_t>(end - common.begin()));
   }
-  std::set<std::string> names;  // of the network
-  if (common.find('.') != std::string_view::npos)
-    for (const Network network = info.build({}); const Value& value : network.graph.values())
-      if (value.source)
-        for (const WeightSource::Below& tensor : value.source->tensors()) names.insert(tensor.name);
+  if (common.find('.') == std::string_view::npos) return;
+  const auto names = checkpoint_of(info.build({}).graph);
   const auto known_behind = [&](std::size_t prefix) {
-    return std::ranges::count_if(tensors,
-                                 [&](const FileTensor* tensor) { return names.contains(tensor->name.substr(prefix)); });
+    return std::ranges::count_if(tensors, [&](const FileTensor* tensor) {
+      return names.contains(std::string_view(tensor->name).substr(prefix));
+    });
   };
   std::size_t best = 0;
   for (std::size_t dot = common.find('.'); dot != std::string_view::npos; dot = common.find('.', dot + 1))

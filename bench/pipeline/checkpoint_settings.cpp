@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
+#include <regex>
 
 #include "kernels/core/fields.h"
 #include "reports/run/json_file.h"
@@ -18,21 +19,8 @@ using networks::NetworkInfo;
 
 // What Python writes for numbers that JSON does not have, in quotes.
 std::string without_infinities(const std::string& text) {
-  std::string quoted;
-  bool in_text = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '"') in_text = !in_text;
-    if (in_text && text[i] == '\\' && i + 1 < text.size()) quoted += text[i++];
-    bool replaced = false;
-    for (const std::string_view word : {"-Infinity", "Infinity", "NaN"})
-      if (!in_text && !replaced && text.compare(i, word.size(), word) == 0) {
-        quoted += fmt::format("\"{}\"", word);
-        i += word.size() - 1;
-        replaced = true;
-      }
-    if (!replaced) quoted += text[i];
-  }
-  return quoted;
+  static const std::regex kInfinity(R"((": ?)(-?Infinity|NaN))");
+  return std::regex_replace(text, kInfinity, "$1\"$2\"");
 }
 
 bool nothing(const Json& value) {
@@ -163,38 +151,35 @@ void ConfigFile::refuse(std::string_view key, const std::string& must) const {
                                  must, value == nullptr ? "not there" : shown(*value)));
 }
 
-bool ConfigFile::flag(std::string_view key, bool otherwise) const {
+template <class Value, class Valid>
+Value ConfigFile::get(std::string_view key, Value otherwise, const std::string& must, const Valid& valid) const {
   const Json* value = said(key);
   if (value == nullptr) return otherwise;
-  if (value->is_null()) return false;
-  if (!value->is_boolean()) refuse(key, "true or false");
-  return value->get<bool>();
+  if (!valid(*value)) refuse(key, must);
+  return value->get<Value>();
+}
+
+bool ConfigFile::flag(std::string_view key, bool otherwise) const {
+  if (const Json* value = said(key); value != nullptr && value->is_null()) return false;
+  return get(key, otherwise, "true or false", [](const Json& value) { return value.is_boolean(); });
 }
 
 std::string ConfigFile::word(std::string_view key, const std::string& otherwise) const {
-  const Json* value = said(key);
-  if (value == nullptr) return otherwise;
-  if (!value->is_string()) refuse(key, "a text");
-  return value->get<std::string>();
+  return get(key, otherwise, "a text", [](const Json& value) { return value.is_string(); });
 }
 
 double ConfigFile::number(std::string_view key, double otherwise, double above, double below) const {
-  const Json* value = said(key);
-  if (value == nullptr) return otherwise;
-  const double number = value->is_number() ? value->get<double>() : NAN;
-  if (!(number > above && number < below))
-    refuse(key, std::isinf(below) ? fmt::format("a number above {}", above)
-                                  : fmt::format("a number above {} and below {}", above, below));
-  return number;
+  const std::string most = std::isinf(below) ? "" : fmt::format(" and below {}", below);
+  return get(key, otherwise, fmt::format("a number above {}{}", above, most), [&](const Json& value) {
+    return value.is_number() && value.get<double>() > above && value.get<double>() < below;
+  });
 }
 
 int ConfigFile::whole(std::string_view key, int otherwise, int least, int most) const {
-  const Json* value = said(key);
-  if (value == nullptr) return otherwise;
-  const double number = value->is_number() ? value->get<double>() : NAN;
-  if (!(number >= least && number <= most && number == std::floor(number)))
-    refuse(key, fmt::format("a whole number, {} to {}", least, most));
-  return static_cast<int>(number);
+  return get(key, otherwise, fmt::format("a whole number, {} to {}", least, most), [&](const Json& value) {
+    const double number = value.is_number() ? value.get<double>() : NAN;
+    return number >= least && number <= most && number == std::floor(number);
+  });
 }
 
 bool same_setting(const Json& expected, const Json& found) {

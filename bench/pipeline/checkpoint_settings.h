@@ -42,6 +42,9 @@ class ConfigFile {
   int whole(std::string_view key, int otherwise, int least, int most) const;
 
  private:
+  template <class Value, class Valid>
+  Value get(std::string_view key, Value otherwise, const std::string& must, const Valid& valid) const;
+
   ConfigFile(std::string path, std::string name, Json json)
       : path_(std::move(path)), name_(std::move(name)), json_(std::move(json)) {}
 

@@ -10,8 +10,7 @@
 namespace noisefloor::pipeline {
 namespace {
 
-constexpr std::int64_t kMostFrameNumbers = std::int64_t{1} << 30;  // 4 GiB of latents kept for a GIF
-constexpr std::int64_t kMostFrameBytes = std::int64_t{1} << 32;    // of its pictures, all at once
+constexpr std::int64_t kMostFrameBytes = std::int64_t{1} << 32;  // of pictures or latents, all at once
 
 std::vector<int> labels_of(const SampleArguments& asked, const Network& network) {
   if (!asked.labels.empty() && network.classes == 0)
@@ -48,7 +47,8 @@ void check_sizes(const SampleRequest& request, const Drawing& drawing) {
                      bytes, kMostPngBytes, advice));
   };
   const auto hold_frames = [&](const char* option, const std::string& file, std::int64_t frames, const char* advice) {
-    const std::int64_t bytes = grid.width * grid.height * grid.channels;
+    const std::int64_t latents = asked.count * drawing.latents.elements() * static_cast<std::int64_t>(sizeof(float));
+    const std::int64_t bytes = std::max(grid.width * grid.height * grid.channels, request.watched() ? latents : 0);
     hold(option, file, bytes <= kMostFrameBytes / frames,
          fmt::format("{} frames of {} x {} pixels are {} bytes to keep, more than 2^32; {}", frames, grid.width,
                      grid.height, frames * bytes, advice));
@@ -68,11 +68,7 @@ void check_sizes(const SampleRequest& request, const Drawing& drawing) {
        fmt::format("a grid of {} x {} pixels, but a GIF's sides have {} at most; lower --zoom or change --columns",
                    grid.width, grid.height, kMostGifPixels));
   if (request.moves()) return;
-  const std::int64_t frames = request.frames_shown(), numbers = asked.count * drawing.latents.elements();
-  hold_frames("--gif", asked.gif, frames, "raise --every or lower --zoom or --count");
-  hold("--gif", asked.gif, numbers <= kMostFrameNumbers / frames,
-       fmt::format("{} steps of {} images are {} numbers to keep, more than 2^30; raise --every or lower --count",
-                   frames, asked.count, frames * numbers));
+  hold_frames("--gif", asked.gif, request.frames_shown(), "raise --every or lower --zoom or --count");
 }
 
 }  // namespace

@@ -65,7 +65,7 @@ Executor::Executor(Platform& platform, const Network& network, const Weights& we
     auto& ready = ready_[id];
     if (!ready) ready = plan.make_ready(platform, node);
     workspace = std::max(workspace, ready->workspace_bytes());
-    steps_.push_back({plan.choice(id), ready.get(), &node, nullptr, plan.warm_us(id), each_call[steps_.size()]});
+    steps_.push_back({plan.choice(id), ready.get(), &node, nullptr, each_call[steps_.size()]});
     steps_.back().constant_inputs = networks::weights_of(graph, node);
   }
 
@@ -163,7 +163,7 @@ void Executor::order_libraries(bool shallow) {
   constexpr std::size_t kAhead = 4;
   const PlatformDescription& device = platform_->description();
   if (device.is_host || device.info.compute_capability < kFirstProgrammatic) return;
-  const auto is_ours = [](const Step& step) { return !step.implementation->is(Kind::baseline); };
+  const auto is_ours = [](const Step& step) { return !step.choice.implementation->is(Kind::baseline); };
   std::vector<const Node*> ahead;
   const Step* last = nullptr;
   for (const bool each : {false, true})
@@ -190,9 +190,9 @@ Status Executor::launch(const Step& step) {
   };
   if (listener_ == nullptr) return enqueue();
   const Node& node = *step.node;
-  listener_->before({{{node.op->name, node.text, to_string(node.dtype)}, step.implementation->name},
+  listener_->before({{{node.op->name, node.text, to_string(node.dtype)}, step.choice.implementation->name},
                      node.name,
-                     step.warm_us,
+                     step.choice.warm_us,
                      step.memory});
   const Status status = enqueue();
   listener_->after();

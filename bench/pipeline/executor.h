@@ -89,17 +89,16 @@ class Executor {
 
   const Network& network() const { return *network_; }
   const Suite& nodes() const { return *nodes_; }  // that the plan chose from
-  const Implementation& implementation(std::size_t node) const { return *steps_.at(node).implementation; }
+  const Implementation& implementation(std::size_t node) const { return *steps_.at(node).choice.implementation; }
   std::size_t bytes() const { return bytes_; }                  // of device memory
   std::vector<std::pair<void*, std::size_t>> resident() const;  // that memory
 
  private:
   struct Step {
-    ImplementationPtr implementation;
+    Plan::Choice choice;
     Ready* ready;  // shared by the nodes of one problem
     const Node* node;
     void* prepared;
-    std::optional<double> warm_us;  // of the plan
     bool each_call;
     bool shallow = false;               // also of calls that take the kept value from an earlier one
     bool begins_alone = false;          // see order_libraries

@@ -130,7 +130,7 @@ void RunningModel::make(const std::function<void()>& beside) {
 std::string RunningModel::what_would_fit(const char* why) const {
   const Network& network = model_->network;
   const auto choice_of = [&](const Node& node) -> const Implementation* {
-    return model_->plan_ ? model_->plan_->choice(problem_id(node)).get() : nullptr;
+    return model_->plan_ ? model_->plan_->choice(problem_id(node)).implementation.get() : nullptr;
   };
   std::map<std::pair<std::string, const Op*>, const AnyVariant*> variants;
   bool vendors = false;

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <deque>
 #include <limits>
-#include <utility>
 
 #include "kernels/core/fields.h"
 #include "kernels/core/listed.h"
@@ -23,17 +22,12 @@ std::int64_t enlarges(const NetworkInfo& info) {
   return *info.decoder == '\0' ? 1 : require_network(info.decoder).enlarges;
 }
 
-// The dimensions of an input that are sizes, counted from the last.
-std::vector<std::pair<SizeField, std::size_t>> sizes_in(const NetworkInfo& info, InputKind kind) {
-  const auto field = [](std::int64_t Sizes::*size) {
-    const auto fields = size_fields();
-    return *std::find_if(fields.begin(), fields.end(), [&](const SizeField& one) { return one.size == size; });
-  };
-  if (kind == InputKind::text) return {{field(&Sizes::tokens), 2}};
-  if (kind != InputKind::image) return {};
-  std::vector<std::pair<SizeField, std::size_t>> all{{field(&Sizes::height), 2}, {field(&Sizes::width), 1}};
-  if (info.most_frames > 1) all.push_back({field(&Sizes::frames), 4});
-  return all;
+// Which dimension of an input a size is, counted from the last; 0: none.
+std::size_t dimension_of(const SizeField& field, const NetworkInfo& info, InputKind kind) {
+  if (kind == InputKind::text) return field.size == &Sizes::tokens ? 2 : 0;
+  if (kind != InputKind::image || field.size == &Sizes::tokens) return 0;
+  if (field.size == &Sizes::frames) return info.most_frames > 1 ? 4 : 0;
+  return field.size == &Sizes::height ? 2 : 1;
 }
 
 const FileTensor& require_tensor(const SafetensorsFile& file, const std::string& path, const char* name,
@@ -154,8 +148,9 @@ Sizes sizes_of_inputs(const NetworkInfo& info, const Sizes& asked, const TensorO
     const std::vector<std::int64_t>& shape = tensor->shape;
     const bool frame = input.kind == InputKind::image && shape.size() == 4;  // for all of a video's
     if (!frame && shape.size() != input.shape.size()) continue;
-    for (const auto& [field, from_last] : sizes_in(info, input.kind)) {
-      if (from_last == shape.size()) continue;  // a frame's pictures are no frames
+    for (const SizeField& field : size_fields()) {
+      const std::size_t from_last = dimension_of(field, info, input.kind);
+      if (from_last == 0 || from_last == shape.size()) continue;  // a frame's pictures are no frames
       const std::int64_t there = shape[shape.size() - from_last];
       const std::int64_t unit = of_pictures && input.kind == InputKind::image ? enlarges(info) : 1;
       const std::string where = fmt::format("{}: tensor {} is [{}]", path, tensor->name, fmt::join(shape, ", "));

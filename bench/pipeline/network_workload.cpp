@@ -144,6 +144,9 @@ class ReadyNetwork final : public Ready {
 
   std::vector<std::pair<void*, std::size_t>> resident() const override { return executor_.resident(); }
 
+  const Network& network() const { return network_; }
+  Executor& executor() { return executor_; }
+
  private:
   bool held_to_itself_;
   Network network_;
@@ -183,10 +186,26 @@ class NetworkOracle final : public Oracle {
   explicit NetworkOracle(const Suite& nodes) : nodes_(&nodes) {}
 
   std::vector<Expectation> expect(Fixture& fixture, double) const override {
+    Platform& platform = fixture.platform();
+    ReadyNetwork exact(*nodes_, platform, fixture.problem(), DType::fp32, {.pool = Pool::tiled});
+    const Network& network = exact.network();
+    std::size_t tensor = 0;  // of the fixture
+    for (const NetworkTensor& input : network.inputs) {
+      const Value& value = network.graph[input.value];
+      std::vector<char> numbers(value.bytes());
+      for (std::int64_t e = 0; e < value.elements(); ++e)
+        store_element(value.dtype, numbers.data(), e, fixture.host_tensors()[tensor][e]);
+      platform.upload(exact.executor().data(input.value), numbers.data(), numbers.size());
+      ++tensor;
+    }
+    throw_if_failed(exact.executor().enqueue());
+    platform.synchronize();
     std::vector<Expectation> expectations;
-    for (auto& [tensor, values] : outputs_in_fp32(fixture)) {
-      Expectation expected{tensor, true, {}, std::move(values)};
-      expected.elements.resize(expected.values.size());
+    for (const ValueId output : network.output_values()) {
+      std::vector<float> numbers(static_cast<std::size_t>(network.graph[output].elements()));
+      platform.download(numbers.data(), exact.executor().data(output), network.graph[output].bytes());
+      Expectation expected{tensor++, true, {}, {numbers.begin(), numbers.end()}};
+      expected.elements.resize(numbers.size());
       std::iota(expected.elements.begin(), expected.elements.end(), std::int64_t{0});
       expected.rms = root_mean_square(expected.values);
       // Random weights that make nothing, or overflow, would let anything pass.
@@ -198,37 +217,6 @@ class NetworkOracle final : public Oracle {
   }
 
  private:
-  // By tensor of the fixture.
-  std::map<std::size_t, std::vector<double>> outputs_in_fp32(Fixture& fixture) const {
-    Platform& platform = fixture.platform();
-    ReadyNetwork network(*nodes_, platform, fixture.problem(), DType::fp32, {.pool = Pool::tiled});
-    const auto exact = fixture.workload().tensors(fixture.problem(), DType::fp32);
-    std::vector<Buffer> buffers(exact.size());
-    std::vector<void*> pointers(fixture.pointers().begin(), fixture.pointers().end());
-    for (std::size_t i = 0; i < exact.size(); ++i) {
-      const bool output = exact[i].role != Role::in;
-      if (!output && exact[i].dtype == fixture.specs()[i].dtype) continue;
-      buffers[i] = Buffer(platform, exact[i].bytes());
-      pointers[i] = buffers[i].data();
-      if (output) continue;
-      std::vector<char> widened(exact[i].bytes());
-      for (std::int64_t e = 0; e < exact[i].elements(); ++e)
-        store_element(exact[i].dtype, widened.data(), e, fixture.host_tensors()[i][e]);
-      platform.upload(pointers[i], widened.data(), widened.size());
-    }
-    throw_if_failed(network.launch(pointers, {}, platform.context()));
-    platform.synchronize();
-    std::map<std::size_t, std::vector<double>> outputs;
-    for (std::size_t i = 0; i < exact.size(); ++i) {
-      if (exact[i].role == Role::in) continue;
-      std::vector<char> bytes(exact[i].bytes());
-      platform.download(bytes.data(), pointers[i], bytes.size());
-      for (std::int64_t e = 0; e < exact[i].elements(); ++e)
-        outputs[i].push_back(load_element(exact[i].dtype, bytes.data(), e));
-    }
-    return outputs;
-  }
-
   const Suite* nodes_;
 };
 

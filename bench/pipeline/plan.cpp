@@ -67,11 +67,6 @@ double edge_behind_a_library_us(Platform& platform) {
   return edges.empty() ? 0 : median(edges);
 }
 
-struct Chosen {
-  ImplementationPtr implementation;
-  std::optional<double> warm_us;  // none where it had no other
-};
-
 // Chooses the fastest correct implementation of a pool.
 struct Chooser {
   Platform& platform;
@@ -82,7 +77,7 @@ struct Chooser {
   bool out_of_memory = false;  // an implementation was out of the last problem for want of memory alone
 
   // nullopt when none runs the problem; `refusals` says why.
-  std::optional<Chosen> choose(const CountedProblem& problem, Pool pool, std::vector<std::string>& refusals) {
+  std::optional<Plan::Choice> choose(const CountedProblem& problem, Pool pool, std::vector<std::string>& refusals) {
     const bool host = platform.description().is_host;
     std::vector<ImplementationPtr> able;
     for (const ImplementationPtr& implementation : entry_of(nodes, problem.op->name).implementations) {
@@ -92,14 +87,14 @@ struct Chooser {
       else
         able.push_back(implementation);
     }
-    if (able.size() == 1 && able.front()->own()) return Chosen{able.front(), {}};
+    if (able.size() == 1 && able.front()->own()) return Plan::Choice{able.front(), {}};
     if (pool == Pool::tiled && !able.empty()) {
       const auto tiled = std::ranges::find_if(able, [](const auto& one) { return one->is(Kind::tiled); });
-      return Chosen{tiled == able.end() ? able.front() : *tiled, {}};
+      return Plan::Choice{tiled == able.end() ? able.front() : *tiled, {}};
     }
     // One a problem: its tensors go when the choice is made.
     CaseRunner runner(platform, nullptr, quick(host));
-    std::optional<Chosen> best;
+    std::optional<Plan::Choice> best;
     double best_us = 0;
     int own_timed = 0;
     // Variants have their best last: begun with it, the slow ones are recognised by one launch.
@@ -117,7 +112,7 @@ struct Chooser {
       if (own) ++own_timed;
       const double in_network_us = *entry.warm_us + (own ? 0 : library_us);
       if (best && in_network_us >= best_us) continue;
-      best = Chosen{*implementation, entry.warm_us};
+      best = Plan::Choice{*implementation, entry.warm_us};
       best_us = in_network_us;
     }
     return best;
@@ -190,7 +185,7 @@ Plan::Plan(Platform& platform, const Suite& nodes, const std::vector<CountedProb
     else if (const auto row = why_not(platform, case_of(nodes, problem, chosen)))
       refuse(chosen->name + " cannot run here: " + row->reason);
     else
-      choices_[problem_id(problem)] = chosen;
+      choices_[problem_id(problem)] = {chosen, {}};
   }
   if (!wrong.empty()) throw InvalidInput(fmt::format("plan {}:\n  {}", options.source, fmt::join(wrong, "\n  ")));
   if (options.strict && !open.empty()) {
@@ -209,7 +204,7 @@ Plan::Plan(Platform& platform, const Suite& nodes, const std::vector<CountedProb
     const CountedProblem& problem = *open[i];
     std::vector<std::string> refusals;
     chooser.out_of_memory = false;
-    std::optional<Chosen> best = chooser.choose(problem, pool, refusals);
+    std::optional<Choice> best = chooser.choose(problem, pool, refusals);
     if (!best && pool == Pool::baseline) {
       best = chooser.choose(problem, Pool::own, refusals);
       if (best) fallbacks_[problem.op->name] += problem.count;
@@ -224,8 +219,7 @@ Plan::Plan(Platform& platform, const Suite& nodes, const std::vector<CountedProb
       fmt::print(stderr, "[{}/{}] {} {}: {}\n", i + 1, open.size(), problem.op->name, problem.text,
                  best->implementation->name);
     entries[problem_id(problem)] = best->implementation->name;
-    choices_[problem_id(problem)] = best->implementation;
-    if (best->warm_us) warm_us_[problem_id(problem)] = *best->warm_us;
+    choices_[problem_id(problem)] = *best;
   }
   measured_ = chooser.measured;
   if (named && !open.empty()) write_plan(options.source, entries);
@@ -235,23 +229,25 @@ Plan::Plan(Platform& platform, const Suite& nodes, const std::vector<CountedProb
 void fuse_norms_that_pay(Network& network, Platform& platform, const Suite& nodes, const Plan::Options& options) {
   if (options.strict) return;
   std::map<ProblemId, double> times;
-  const auto time_of = [&](const std::vector<CountedProblem>& problems) {
-    double sum = 0;
-    for (const CountedProblem& problem : problems) {
-      const auto [place, added] = times.try_emplace(problem_id(problem));
-      if (added)
-        place->second = Plan(platform, nodes, {problem}, options)
-                            .warm_us(problem_id(problem))
-                            .value_or(std::numeric_limits<double>::infinity());
-      sum += place->second;
+  const auto time_of = [&](const CountedProblem& problem) {
+    const auto [place, added] = times.try_emplace(problem_id(problem));
+    if (added)
+      place->second = Plan(platform, nodes, {problem}, options)
+                          .choice(problem_id(problem))
+                          .warm_us.value_or(std::numeric_limits<double>::infinity());
+    return place->second;
+  };
+  const auto pays = [&](const std::vector<Change>& changes) {
+    if (!folds_skips(nodes, platform, options.source, changes.front().node->dtype)) return false;
+    double apart = 0, fused = 0;
+    for (const auto& [node, problem, inputs] : changes) {
+      fused += time_of({node->op, node->op->print(problem), node->dtype, 1});
+      apart += time_of({node->op, node->text, node->dtype, 1});
     }
-    return sum;
+    return fused < apart;
   };
   Network other = network;  // a measurement may fail
-  fuse(other, {.fuse_norms = NormFusion{.pays = [&](const auto& apart, const auto& fused) {
-                 return folds_skips(nodes, platform, options.source, fused.front().dtype) &&
-                        time_of(fused) < time_of(apart);
-               }}});
+  fuse(other, {.fuse_norms = NormFusion{.pays = pays}});
   network = std::move(other);
 }
 
@@ -266,7 +262,7 @@ std::string Plan::fallback_text() const {
 }
 
 std::unique_ptr<Ready> Plan::make_ready(Platform& platform, const Node& node) const {
-  const Implementation& chosen = *choice(problem_id(node));
+  const Implementation& chosen = *choice(problem_id(node)).implementation;
   KnownTimes nothing;
   if (!chosen.is(Kind::baseline)) return chosen.make(platform, node.problem, node.dtype, nothing);
   Fixture fixture(platform, entry_of(*nodes_, node.op->name), node.problem, node.dtype, kSeed);
@@ -274,11 +270,6 @@ std::unique_ptr<Ready> Plan::make_ready(Platform& platform, const Node& node) co
   auto ready = BoundCase(fixture, chosen, &verifier).take_ready();
   ready->use(Caches::warm);
   return ready;
-}
-
-std::optional<double> Plan::warm_us(const ProblemId& id) const {
-  const auto time = warm_us_.find(id);
-  return time == warm_us_.end() ? std::nullopt : std::optional(time->second);
 }
 
 }  // namespace noisefloor::pipeline

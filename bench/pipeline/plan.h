@@ -62,12 +62,14 @@ class Plan {
   Plan(Platform& platform, const Suite& nodes, const std::vector<CountedProblem>& problems, const Options& options);
 
   const Suite& nodes() const { return *nodes_; }
-  const ImplementationPtr& choice(const ProblemId& id) const { return choices_.at(id); }
+  struct Choice {
+    ImplementationPtr implementation;
+    std::optional<double> warm_us;  // where it was measured here or known; what a file names, or had no other, was not
+  };
+  const Choice& choice(const ProblemId& id) const { return choices_.at(id); }
   // The choice made ready for a node's problem, which launches of all its nodes share. A library's algorithm is
   // searched for on random data.
   std::unique_ptr<Ready> make_ready(Platform& platform, const Node& node) const;
-  // The choice's warm time, where it was measured here or known; what a file names, or had no other, was not.
-  std::optional<double> warm_us(const ProblemId& id) const;
   // How many implementations had to be measured.
   int measured() const { return measured_; }
   // Of `baseline`: how many nodes ours run for want of a vendor's variant, by op.
@@ -76,8 +78,7 @@ class Plan {
 
  private:
   const Suite* nodes_;
-  std::map<ProblemId, ImplementationPtr> choices_;
-  std::map<ProblemId, double> warm_us_;
+  std::map<ProblemId, Choice> choices_;
   std::map<std::string, long> fallbacks_;
   int measured_ = 0;
 };

@@ -49,13 +49,12 @@ void RandomWeights::fill(Platform& platform, const Value& weight, void* data) co
   }
   if (source.share) deviation /= 2;  // a blend of equal parts
   if (source.sigmoid) mean = 0.5, deviation /= 4;
-  // Each of its tensors has numbers of its own, and each part of one.
+  // Each of its tensors has numbers of its own.
   const std::int64_t rows = source.rows == 0 ? source.all_rows() : source.rows, length = weight.elements() / rows;
   auto* to = static_cast<char*>(data);
   for (const WeightSource::Below& tensor : source.tensors()) {
     const std::int64_t elements = (source.below.empty() ? rows : tensor.rows) * length;
-    const std::uint64_t seed = hash_of(tensor.name) + static_cast<std::uint64_t>(source.first_row);
-    platform.fill_normal(weight.dtype, to, elements, mean, deviation, seed);
+    platform.fill_normal(weight.dtype, to, elements, mean, deviation, hash_of(tensor.name));
     to += elements * static_cast<std::int64_t>(size_of(weight.dtype));
   }
 }

@@ -39,6 +39,14 @@ sampler_step::Problem step_problem(const Network& network, const SamplingOptions
   return problem;
 }
 
+// x + level noise.
+q_sample::Problem churn_problem(const Network& network, const SamplingOptions& options) {
+  q_sample::Problem problem = mixing_problem(network);
+  problem.noise = q_sample::Noise::drawn;
+  problem.seed = static_cast<std::int64_t>(options.seed);
+  return problem;
+}
+
 std::size_t latents_bytes(const Network& network) {
   return static_cast<std::size_t>(network.batch * network.image.elements()) * sizeof(float);
 }
@@ -68,7 +76,7 @@ q_sample::Problem mixing_problem(const Network& network, bool of_frames) {
 void SolverLaunches::choose(const std::string& name, const SolverProblem& problem) {
   const CountedProblem counted{problem.op, problem.op->print(problem.problem), DType::fp32, 1};
   const Plan plan(*platform_, executor_->nodes(), {counted}, {});
-  choices_.emplace(name, Choice{plan.choice(problem_id(counted)), plan.warm_us(problem_id(counted))});
+  choices_.emplace(name, plan.choice(problem_id(counted)));
 }
 
 void SolverLaunches::launch(const std::string& name, const SolverProblem& problem, std::span<void* const> pointers) {
@@ -98,17 +106,71 @@ Sampler::Sampler(Platform& platform, Executor& executor, const SamplingOptions& 
   for (int i = 0; i < 2 + options.row().older; ++i) history_.emplace_back(platform, bytes);
 
   for (const Half half : options.halves()) launches_.choose(name_of(half), step_problem(network, options, half));
-  if (options.churn > 0) launches_.choose("churn", churn_problem());
+  if (options.churn > 0) launches_.choose("churn", churn_problem(network, options));
   if (options.row().older > 0) launches_.choose("older", mixing_problem(network));
   if (options.guidance_grows()) {
     guided_ = Buffer(platform, bytes);
     launches_.choose("guidance", mixing_problem(network, /*of_frames=*/true));
   }
+  plan_loop();
+}
+
+// The launches of every step, which know what they read and write: latents lie in two buffers in turns.
+void Sampler::plan_loop() {
+  const Network& network = executor_->network();
+  std::size_t calls = 0, newest = 0;  // of the history
+  void *x = latents_[0].data(), *next = latents_[1].data();
+  std::vector<std::function<void(std::int64_t)>> launches;
+  const auto launch = [&](const char* name, const auto& problem, const std::vector<void*>& pointers) {
+    launches.push_back([this, name, now = problem, pointers](std::int64_t first_image) mutable {
+      // Without noise no image differs from another, so that the launches of one batch do for all.
+      if (now.noise == decltype(now.noise)::drawn) now.image = first_image;
+      launches_.launch(name, now, pointers);
+    });
+  };
+  for (std::size_t step = 0; step < steps_.size(); ++step) {
+    const StepPlan& plan = steps_[step];
+    void* const begin = x;
+    if (plan.sigma > plan.churned_from) {
+      q_sample::Problem churn = churn_problem(network, options_);
+      churn.step = static_cast<std::int64_t>(step);
+      launch("churn", churn, {x, tables_.churn(step), next});
+      std::swap(x, next);
+    }
+    const std::size_t newest_before = newest;
+    for (const Half half : options_.halves()) {
+      if (half == Half::second && !plan.second) continue;
+      launches.push_back([this, call = calls++, x](std::int64_t) { call_network(call, x); });
+      void* prediction = executor_->data(network.output());
+      if (options_.guidance_grows()) {  // which is no coefficient of a step: each frame's two predictions are mixed
+        launch("guidance", mixing_problem(network, /*of_frames=*/true),
+               {prediction, static_cast<char*>(prediction) + guided_.bytes(), tables_.guidance(), guided_.data()});
+        prediction = guided_.data();
+      }
+      const sampler_step::Problem problem = problem_of(step, half);
+      std::vector<void*> pointers{x, prediction};
+      if (problem.reads_history()) pointers.push_back(history_[newest].data());
+      pointers.insert(pointers.end(), {tables_.rows(half), next});
+      if (problem.writes_history()) {
+        newest = (newest + 1) % history_.size();
+        pointers.push_back(history_[newest].data());
+      }
+      launch(name_of(half), problem, pointers);
+      std::swap(x, next);
+    }
+    for (std::size_t k = 0; k < plan.older.size(); ++k) {  // x + coefficient * slope
+      void* const kept = history_[(newest_before + history_.size() - 1 - k) % history_.size()].data();
+      launch("older", mixing_problem(network), {x, kept, tables_.older(step, k), next});
+      std::swap(x, next);
+    }
+    loop_.push_back({begin, std::exchange(launches, {})});
+  }
+  loop_.push_back({x, {}});
 }
 
 std::vector<float> Sampler::run(std::span<const int> labels, std::int64_t first_image, const Observer& observer) {
   begin(labels, first_image);
-  if (observer) observer(-1, latents_[current_].data());
+  if (observer) observer(-1, latents(0));
 
   // Launches that draw noise have the images' numbers in them: of another batch, they are others.
   if (options_.draws_noise()) {
@@ -119,14 +181,14 @@ std::vector<float> Sampler::run(std::span<const int> labels, std::int64_t first_
     for (std::size_t step = 0; step < steps_.size(); ++step) {
       throw_if_failed(enqueue(step, step + 1, first_image));
       platform_->synchronize();
-      observer(static_cast<int>(step), latents_[current_].data());
+      observer(static_cast<int>(step), latents(step + 1));
       if (progress_) progress_(step + 1);
     }
   } else {
     replay_steps(first_image);
   }
-  std::vector<float> images(latents_[current_].bytes() / sizeof(float));
-  platform_->download(images.data(), latents_[current_].data(), latents_[current_].bytes());
+  std::vector<float> images(latents_[0].bytes() / sizeof(float));
+  platform_->download(images.data(), latents(steps_.size()), latents_[0].bytes());
   const double end = last_deviation();
   for (float& value : images) value = static_cast<float>(value / end);
   return images;
@@ -156,7 +218,6 @@ void Sampler::replay_steps(std::int64_t first_image) {
         std::min(kReportSeconds * static_cast<double>(taken) / std::max(seconds, 1e-9), static_cast<double>(most)));
     progress_(begin);
   }
-  go_to(steps_.size());  // a replay on a GPU leaves the host's count of steps as it is
 }
 
 void Sampler::report_to(Progress progress) {
@@ -165,31 +226,10 @@ void Sampler::report_to(Progress progress) {
   recordings_.clear();
 }
 
-// Which buffers hold what, and which call of the network is the next, when `step` begins.
-void Sampler::go_to(std::size_t step) {
-  current_ = newest_history_ = 0;
-  call_ = 0;
-  for (std::size_t i = 0; i < step; ++i) {
-    if (steps_[i].sigma > steps_[i].churned_from) current_ = 1 - current_;
-    if (!steps_[i].second) current_ = 1 - current_;
-    if (steps_[i].older.size() % 2 == 1) current_ = 1 - current_;
-    for (const Half half : options_.halves()) {
-      if (half == Half::second && !steps_[i].second) continue;
-      if (problem_of(i, half, 0).writes_history()) newest_history_ = (newest_history_ + 1) % history_.size();
-      ++call_;
-    }
-  }
-}
-
 void Sampler::prepare(std::span<const int> labels) {
   if (executor_->network().classes > 0) executor_->set_labels(labels);
   bind_levels(0, /*of_all_calls=*/true);
   throw_if_failed(executor_->enqueue_once());
-}
-
-void* Sampler::latents(std::size_t step) {
-  go_to(step);
-  return latents_[current_].data();
 }
 
 double Sampler::last_deviation() const {
@@ -201,7 +241,6 @@ void Sampler::begin(std::span<const int> labels, std::int64_t first_image) {
   const std::int64_t elements = network.image.elements();
   const double deviation = first_deviation(steps_.front().churned_from, options_, *network.info);
   prepare(labels);
-  go_to(0);
   if (!given_noise_.empty()) {
     noise_ = std::exchange(given_noise_, {});
     std::vector<float> latents(noise_);
@@ -218,31 +257,15 @@ void Sampler::begin(std::span<const int> labels, std::int64_t first_image) {
 }
 
 Status Sampler::enqueue(std::size_t begin, std::size_t end, std::int64_t first_image) {
-  go_to(begin);
-  for (std::size_t step = begin; step < end; ++step) {
-    if (steps_[step].sigma > steps_[step].churned_from) add_churn(step, first_image);
-    void* x = latents_[current_].data();
-    void* next = latents_[1 - current_].data();
-    const std::size_t newest_history = newest_history_;
-    denoise(x);
-    update(step, Half::first, first_image, x, next);
-    if (steps_[step].second) {
-      denoise(next);
-      update(step, Half::second, first_image, next, x);
-    } else {
-      current_ = 1 - current_;
-    }
-    add_older(step, newest_history);
-  }
+  for (std::size_t step = begin; step < end; ++step)
+    for (const auto& launch : loop_[step].launches) launch(first_image);
   return success();
 }
 
-void Sampler::denoise(const void* latents) {
-  const Network& network = executor_->network();
-  executor_->bind(network.x(), const_cast<void*>(latents));
-  bind_levels(call_, /*of_all_calls=*/false);
-  throw_if_failed(executor_->enqueue_call(call_ % static_cast<std::size_t>(options_.cache_every) != 0, call_));
-  ++call_;
+void Sampler::call_network(std::size_t call, void* latents) {
+  executor_->bind(executor_->network().x(), latents);
+  bind_levels(call, /*of_all_calls=*/false);
+  throw_if_failed(executor_->enqueue_call(call % static_cast<std::size_t>(options_.cache_every) != 0, call));
 }
 
 // What the network is told of the noise, from `call` on.
@@ -254,62 +277,10 @@ void Sampler::bind_levels(std::size_t call, bool of_all_calls) {
   }
 }
 
-void Sampler::add_churn(std::size_t step, std::int64_t first_image) {
-  q_sample::Problem problem = churn_problem();
-  problem.image = first_image;
-  problem.step = static_cast<std::int64_t>(step);
-  void* const pointers[] = {latents_[current_].data(), tables_.churn(step), latents_[1 - current_].data()};
-  launches_.launch("churn", problem, pointers);
-  current_ = 1 - current_;
-}
-
-// What the steps before the one before kept, x + coefficient * slope: `newest_history` is that one's.
-void Sampler::add_older(std::size_t step, std::size_t newest_history) {
-  for (std::size_t k = 0; k < steps_[step].older.size(); ++k) {
-    void* const pointers[] = {latents_[current_].data(),
-                              history_[(newest_history + history_.size() - 1 - k) % history_.size()].data(),
-                              tables_.older(step, k), latents_[1 - current_].data()};
-    launches_.launch("older", mixing_problem(executor_->network()), pointers);
-    current_ = 1 - current_;
-  }
-}
-
-// Guidance that is not one number is no coefficient of a step: each frame's two predictions are mixed before it, as
-// noise of a level is added.
-void* Sampler::prediction() {
-  void* const output = executor_->data(executor_->network().output());
-  if (!options_.guidance_grows()) return output;
-  void* const pointers[] = {output, static_cast<char*>(output) + guided_.bytes(), tables_.guidance(), guided_.data()};
-  launches_.launch("guidance", mixing_problem(executor_->network(), /*of_frames=*/true), pointers);
-  return guided_.data();
-}
-
-void Sampler::update(std::size_t step, Half half, std::int64_t first_image, const void* x, void* x_next) {
-  const sampler_step::Problem problem = problem_of(step, half, first_image);
-  std::vector<void*> pointers{const_cast<void*>(x), prediction()};
-  if (problem.reads_history()) pointers.push_back(history_[newest_history_].data());
-  pointers.push_back(tables_.rows(half));
-  pointers.push_back(x_next);
-  if (problem.writes_history()) {
-    newest_history_ = (newest_history_ + 1) % history_.size();
-    pointers.push_back(history_[newest_history_].data());
-  }
-  launches_.launch(name_of(half), problem, pointers);
-}
-
-// Without noise no image differs from another, so that the launches of one batch do for all.
-sampler_step::Problem Sampler::problem_of(std::size_t step, Half half, std::int64_t first_image) const {
+sampler_step::Problem Sampler::problem_of(std::size_t step, Half half) const {
   sampler_step::Problem problem = step_problem(executor_->network(), options_, half);
   problem.steps = static_cast<std::int64_t>(steps_.size()) + (options_.ends_noisy ? 1 : 0);
   problem.step = static_cast<std::int64_t>(step);
-  if (problem.noise == sampler_step::Noise::drawn) problem.image = first_image;
-  return problem;
-}
-
-q_sample::Problem Sampler::churn_problem() const {
-  q_sample::Problem problem = mixing_problem(executor_->network());
-  problem.noise = q_sample::Noise::drawn;
-  problem.seed = static_cast<std::int64_t>(options_.seed);
   return problem;
 }
 

@@ -68,11 +68,7 @@ class SolverLaunches {
  private:
   Platform* platform_;
   Executor* executor_;
-  struct Choice {
-    ImplementationPtr implementation;
-    std::optional<double> warm_us;
-  };
-  std::map<std::string, Choice> choices_;
+  std::map<std::string, Plan::Choice> choices_;
   std::map<ProblemId, std::unique_ptr<Ready>> runners_;  // each problem is of one choice: a solver's half is a field
 };
 
@@ -117,23 +113,18 @@ class Sampler {
   const Network& network() const { return executor_->network(); }
   std::size_t steps() const { return steps_.size(); }
   // Where they lie before a step; behind the last one they are x0 times last_deviation().
-  void* latents(std::size_t step);
+  void* latents(std::size_t step) const { return loop_.at(step).latents; }
   double first_sigma() const { return steps_.front().churned_from; }
   double last_deviation() const;
   const std::vector<float>& initial_noise() const { return noise_; }  // of the last run, unit variance
   std::size_t runners() const { return launches_.runners(); }         // that are kept; at most those of one batch
 
  private:
-  void go_to(std::size_t step);
+  void plan_loop();
   void replay_steps(std::int64_t first_image);
-  void add_churn(std::size_t step, std::int64_t first_image);
-  void add_older(std::size_t step, std::size_t newest_history);
   void bind_levels(std::size_t call, bool of_all_calls);
-  void denoise(const void* latents);
-  void update(std::size_t step, sampler_step::Half half, std::int64_t first_image, const void* x, void* x_next);
-  q_sample::Problem churn_problem() const;
-  void* prediction();  // of the call that was enqueued last
-  sampler_step::Problem problem_of(std::size_t step, sampler_step::Half half, std::int64_t first_image) const;
+  void call_network(std::size_t call, void* latents);
+  sampler_step::Problem problem_of(std::size_t step, sampler_step::Half half) const;
 
   Platform* platform_;
   Executor* executor_;
@@ -141,6 +132,13 @@ class Sampler {
   std::vector<StepPlan> steps_;
   StepTables tables_;
   SolverLaunches launches_;
+  Buffer latents_[2], guided_;
+  std::vector<Buffer> history_;  // as many as a step reads, and the one that it writes, in turns
+  struct Step {
+    void* latents;  // before it
+    std::vector<std::function<void(std::int64_t first_image)>> launches;
+  };
+  std::vector<Step> loop_;  // and one more, without launches, behind the last
   struct RecordedSteps {
     std::size_t end;  // the step behind them
     std::unique_ptr<Recording> recording;
@@ -149,11 +147,6 @@ class Sampler {
   Progress progress_;
   std::size_t steps_a_report_ = 1;  // as fast as the last ones were
   bool recorded_programmatic_ = false;
-  Buffer latents_[2], guided_;
-  std::vector<Buffer> history_;  // as many as a step reads, and the one that it writes, in turns
-  int current_ = 0;              // of the two of latents
-  std::size_t newest_history_ = 0;
-  std::size_t call_ = 0;  // of the network, in this loop
   std::vector<float> noise_, given_noise_;
 };
 

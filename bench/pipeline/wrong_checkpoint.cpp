@@ -105,19 +105,12 @@ bool quantised(std::string_view dtype) {
 
 // Whether all weights of a network are there, in their shapes.
 bool are_of(const NetworkInfo& info, const std::map<std::string_view, const FileTensor*>& tensors) {
-  const Network network = info.build({.dtype = DType::fp32,
-                                      .conditional = tensors.contains(info.label_weight),
-                                      .old_names = tensors.contains(info.old_weight)});
-  for (const networks::Value& value : network.graph.values()) {
-    if (!value.source) continue;
-    for (const auto& [name, rows] : value.source->tensors()) {
-      const auto found = tensors.find(name);
-      std::vector<std::int64_t> shape = value.source->file;
-      shape.front() = rows;
-      if (found == tensors.end() || found->second->shape != shape) return false;
-    }
-  }
-  return true;
+  const Network network =
+      info.build({.conditional = tensors.contains(info.label_weight), .old_names = tensors.contains(info.old_weight)});
+  return std::ranges::all_of(checkpoint_of(network.graph), [&](const auto& wanted) {
+    const auto found = tensors.find(wanted.first);
+    return found != tensors.end() && found->second->shape == wanted.second;
+  });
 }
 
 // Of a safetensors file whose header says more than there is; empty where it does not.

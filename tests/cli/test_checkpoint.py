@@ -144,11 +144,12 @@ def listed(said):
 
 def test_settings_are_listed_with_what_comes_from_where(tmp_path):
     folder = pipeline(tmp_path, unet={"sample_size": 96, "cross_attention_dim": 768, "dropout": 0.1}, vae={"scaling_factor": 0.5})
-    said = of_pipeline(folder, "--settings", "list", "--steps", 9, "--sampler", "spacing=leading")
+    said = of_pipeline(folder, "--settings", "list", "--steps", 9, "--sampler", "spacing=leading,offset=2,final=first")
     rows = listed(said)
     assert rows["prediction"][0] == "v" and "scheduler_config.json prediction_type" in rows["prediction"][1], said
     assert rows["sampler"][0] == "edm_euler" and rows["height"][0] == "768" and "unet/config.json" in rows["height"][1], said
     assert rows["steps"] == ("9", "option --steps") and rows["spacing"] == ("leading", "option --sampler spacing="), said
+    assert rows["offset"] == ("2", "option --sampler offset=") and rows["final"] == ("first", "option --sampler final="), said
     assert rows["guidance"] == ("7.5", "sd15's own") and rows["latent scale"] == ("0.5", "vae/config.json scaling_factor"), said
     assert "sample_max_value 1.0: ignored" in said and "dropout 0.1: ignored" in said and "a_new_one [1,2]: not a setting" in said
     quiet = of_pipeline(folder)

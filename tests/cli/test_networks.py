@@ -15,11 +15,17 @@ try:
 except ImportError:
     torch = None
 try:
+    from diffusers import AutoencoderKL, AutoencoderKLTemporalDecoder
+
     from tests.bench.pipeline import diffusers_unet
 
     DIFFUSERS = {"sd15": diffusers_unet.SD15, "sdxl": diffusers_unet.SDXL, "svd": diffusers_unet.SVD}
+    WIDTH = {"block_out_channels": (128, 256, 512, 512), "down_block_types": ("DownEncoderBlock2D",) * 4, "layers_per_block": 2}
+    IMAGES = {**WIDTH, "up_block_types": ("UpDecoderBlock2D",) * 4}
+    DECODERS = {"sd-vae": lambda: AutoencoderKL(**IMAGES, scaling_factor=0.18215), "sdxl-vae": lambda: AutoencoderKL(**IMAGES, scaling_factor=0.13025),
+                "svd-vae": lambda: AutoencoderKLTemporalDecoder(**WIDTH)}
 except ImportError:
-    DIFFUSERS = {}
+    DIFFUSERS, DECODERS = {}, {}
 
 pytestmark = [needs_program, pytest.mark.skipif(torch is None, reason="needs PyTorch")]
 LIMITS = {"fp32": 1e-5, "bf16": 2e-2}  # relative L2
@@ -27,7 +33,7 @@ LIMITS = {"fp32": 1e-5, "bf16": 2e-2}  # relative L2
 
 def random_network(name):
     torch.manual_seed(0)
-    network = (diffusers_unet.build(DIFFUSERS[name]) if name in DIFFUSERS else networks.build(name)).eval()
+    network = (diffusers_unet.build(DIFFUSERS[name]) if name in DIFFUSERS else DECODERS[name]() if name in DECODERS else networks.build(name)).eval()
     with torch.no_grad():
         for parameter in network.parameters():
             if parameter.dim() == 1:  # norms and biases start as ones and zeros, which would hide a mix-up
@@ -42,22 +48,34 @@ def inputs_of(name, height, width):
         return diffusers_unet.video_inputs_of(DIFFUSERS[name], 5, height, width)
     if name in DIFFUSERS:
         return diffusers_unet.inputs_of(DIFFUSERS[name], height, width, 77)
+    if name in DECODERS:  # latents; of two videos of three frames
+        return {"x": torch.randn((2, 3, 4, height, width) if name == "svd-vae" else (2, 4, height, width))}
     if name == "adm64":
         return {"x": torch.randn(2, 3, height, width), "timesteps": torch.tensor([17.0, 800.0]), "labels": torch.tensor([3, 999])}
     shape = (2, 5, 1, height, width) if name == "moving-digits" else (2, 3, height, width)
     return {"x": torch.randn(shape) * 2, "sigma": torch.tensor([0.2, 5.0]), "labels": torch.tensor([3, 9])}
 
 
+def decoded(network, x):
+    latents = x / network.config.scaling_factor
+    if x.dim() == 4:
+        return network.decode(latents).sample
+    return network.decode(latents.flatten(0, 1), num_frames=x.shape[1]).sample.unflatten(0, x.shape[:2])
+
+
 @pytest.mark.parametrize("name, height, width", [("edm-cifar", 32, 32), ("edm-cifar", 12, 44), ("adm64", 64, 64), ("adm64", 40, 24),
                                                  ("moving-digits", 16, 16), ("moving-digits", 8, 20),
-                                                 ("sd15", 16, 24), ("sdxl", 16, 12), ("svd", 8, 16)])
+                                                 ("sd15", 16, 24), ("sdxl", 16, 12), ("svd", 8, 16),
+                                                 ("sd-vae", 7, 11), ("sdxl-vae", 7, 11), ("svd-vae", 5, 7)])
 def test_forward_is_what_pytorch_computes(tmp_path, name, height, width):
-    if name in ("sd15", "sdxl", "svd") and name not in DIFFUSERS:
+    if name not in {**DIFFUSERS, **DECODERS, "edm-cifar": 0, "adm64": 0, "moving-digits": 0}:
         pytest.skip("needs diffusers")
     network, inputs = random_network(name), inputs_of(name, height, width)
     with torch.no_grad():
         if name in DIFFUSERS:
             expected = diffusers_unet.call(network, inputs)
+        elif name in DECODERS:
+            expected = decoded(network, inputs["x"])
         else:
             x, level, condition = inputs.values()
             expected = network(x, level, torch.eye(10)[condition] if network.one_hot else condition)

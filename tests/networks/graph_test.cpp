@@ -84,7 +84,7 @@ TEST(Graph, AWeightIsOneValueADtypeAndPart) {
   const ValueId whole = graph.weight(source, {6, 8}, DType::fp32);
   EXPECT_EQ(graph.weight(source, {6, 8}, DType::fp32), whole);
   EXPECT_NE(graph.weight(source, {6, 8}, DType::bf16), whole);
-  const ValueId part = graph.weight({"w", {6, 8}, WeightSource::Layout::plain, 2, 3}, {3, 8}, DType::fp32);
+  const ValueId part = graph.weight({"w", {6, 8}, WeightSource::Layout::plain, 3}, {3, 8}, DType::fp32);
   EXPECT_NE(part, whole);
   EXPECT_EQ(graph[part].elements(), 24);
   EXPECT_THROW(graph.weight({"w", {6, 8}}, {5, 8}, DType::fp32), std::logic_error);

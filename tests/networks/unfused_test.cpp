@@ -82,7 +82,7 @@ TEST(Unfused, ABlendIsASum) {
   Layers layers(graph, 2, DType::bf16);
   const ValueId x = graph.input("x", {6, 8}, DType::bf16);
   const ValueId y = graph.input("y", {6, 16}, DType::bf16), z = graph.input("z", {6, 16}, DType::bf16);
-  layers.linear("proj", x, 6, 8, 16, {.residual = y, .blend = Blend{z, "mix"}});
+  layers.linear("proj", {x, 3, 1, 8}, 16, {.residual = y, .blend = Blend{z, "mix"}});
   EXPECT_EQ(of(graph), (Counts{{"gemm m=6,n=16,k=8", 1}, {"elementwise op=add,hw=6,channels=16", 2}}));
   EXPECT_EQ(unfused("conv3d_temporal", "batch=2,frames=3,hw=4,cin=8,cout=16,residual=1",
                     {.name = "conv", .file = {16, 8, 3, 1, 1}, .share = WeightSource::Share{"mix"}}),
@@ -93,10 +93,10 @@ TEST(Unfused, ABlendIsASum) {
 TEST(Unfused, CopiesOfRowsAndBackToOurLayoutAreNone) {
   Graph graph;
   Layers layers(graph, 2, DType::bf16);
-  const ValueId rows = graph.input("rows", {2, 8}, DType::bf16);
-  layers.repeated("rows", rows, 8, 14);
+  const Image rows{graph.input("rows", {2, 8}, DType::bf16), 1, 1, 8};
+  layers.repeated("rows", rows, 14);
   EXPECT_EQ(of(graph), Counts{});
-  layers.concat("cat", {rows, 1, 1, 8}, {graph.input("other", {2, 8}, DType::bf16), 1, 1, 8});
+  layers.concat("cat", rows, {graph.input("other", {2, 8}, DType::bf16), 1, 1, 8});
   layers.channels_first_and_back("copy", {graph.input("x", {2, 4, 5, 8}, DType::bf16), 4, 5, 8});
   EXPECT_EQ(of(graph), (Counts{{"resample op=concat,n=2,h=1,w=1,channels=8,skip_channels=8", 1},
                                {"elementwise op=nhwc_to_nchw,n=2,hw=20,channels=8", 1}}));

@@ -22,9 +22,14 @@ inline std::vector<float> recorded_numbers(const SafetensorsFile& file, const ch
   return numbers;
 }
 
-// [n, channels, pixels] to [n, pixels, channels].
-inline std::vector<float> channels_last_of(const std::vector<float>& x, std::size_t channels, std::size_t pixels) {
+// [..., channels, height, width], as networks have images: channels-last.
+inline std::vector<float> recorded_images(const SafetensorsFile& file, const char* name) {
+  const std::vector<float> x = recorded_numbers(file, name);
   std::vector<float> y(x.size());
+  const auto extent = [&](std::ptrdiff_t from_last) {
+    return static_cast<std::size_t>(file.find(name)->shape.end()[-from_last]);
+  };
+  const std::size_t channels = extent(3), pixels = extent(2) * extent(1);
   for (std::size_t i = 0; i < x.size(); ++i)
     y[(i / pixels / channels * pixels + i % pixels) * channels + i / pixels % channels] = x[i];
   return y;

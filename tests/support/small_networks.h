@@ -2,27 +2,11 @@
 // bench/pipeline have them.
 #pragma once
 
-#include <map>
-#include <string>
-#include <vector>
-
 #include "networks/diffusers.h"
 #include "networks/layers.h"
 #include "networks/network.h"
 
 namespace noisefloor::networks {
-
-// Names of all tensors that a checkpoint of it has, with their shapes there.
-inline std::map<std::string, std::vector<std::int64_t>> checkpoint_of(const Graph& graph) {
-  std::map<std::string, std::vector<std::int64_t>> tensors;
-  for (const Value& value : graph.values())
-    if (value.source)
-      for (const auto& [name, rows] : value.source->tensors()) {
-        tensors[name] = value.source->file;
-        tensors[name].front() = rows;
-      }
-  return tensors;
-}
 
 // SMALL, SMALL_XL and SMALL_SVD of diffusers_unet.py.
 inline const UNet kSmall{.levels = {{16, 2, 1}, {32, 2, 0}}, .blocks = 1, .text_width = 24, .groups = 8};
@@ -85,14 +69,12 @@ inline void build_video(const BuildOptions& options, Network& network) {
   network.take("words", NetworkTensor::Kind::text, {network.calls, options.sizes.tokens, 8}, options.dtype);
   const ValueId context = network.take("context", NetworkTensor::Kind::conditioning, {network.calls, 8}, options.dtype);
   Layers layers(network.graph, network.batch * frames, options.dtype);
-  const Image in{layers.cast("in", x, DType::fp32, options.dtype), height, width, channels};
+  const Image in{layers.cast("in", x, options.dtype), height, width, channels};
   Image h = layers.conv("first", in, 16, 3);
-  Layers per_video(network.graph, network.batch, options.dtype);
-  per_video.linear("context", context, network.batch, 8, 16);
+  layers.of(network.batch).linear("context", {context, 1, 1, 8}, 16);
   h = layers.downsample("down", h);
   h = layers.conv("up", h, channels, 3, {.upsample = true});
-  network.give("output", layers.cast("out", h.id, options.dtype, DType::fp32),
-               {network.calls, frames, h.height, h.width, channels});
+  network.give("output", layers.cast("out", h.id, DType::fp32), {network.calls, frames, h.height, h.width, channels});
 }
 
 inline NetworkInfo video() {

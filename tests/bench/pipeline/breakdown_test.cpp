@@ -2,10 +2,8 @@
 #include "bench/pipeline/breakdown.h"
 
 #include <gtest/gtest.h>
-#include <rapidcheck/gtest.h>
 
 #include <fstream>
-#include <numeric>
 
 #include "reports/run/csv.h"
 #include "reports/run/files.h"
@@ -54,30 +52,6 @@ TEST(Breakdown, GapsAndOverlapsAreToldApart) {
     EXPECT_DOUBLE_EQ(run.launches[i].kernel_us, own[i]) << i;
   }
   EXPECT_DOUBLE_EQ(run.span_us, 40);
-}
-
-RC_GTEST_PROP(Breakdown, TimesAndGapsAddUpToTheSpan, ()) {
-  const auto launches = *rc::gen::inRange<std::size_t>(1, 30);
-  LaunchKernels kernels(launches);
-  std::vector<std::pair<double, double>> spans;
-  double start = 0;
-  for (auto& names : kernels)
-    for (auto left = *rc::gen::inRange(0, 4); left > 0; --left) {
-      names.push_back("k" + std::to_string(spans.size()));
-      start += *rc::gen::inRange(0, 20);
-      spans.emplace_back(start, start + *rc::gen::inRange(0, 25));
-    }
-  const RunTime run = time_of_run(kernels, activities(spans));
-  double sum = 0;
-  for (const LaunchTime& launch : run.launches) {
-    RC_ASSERT(launch.time_us >= 0);
-    sum += launch.time_us + std::max(0.0, launch.gap_us);
-  }
-  double last = 0;
-  for (const auto& [begin, end] : spans) last = std::max(last, end - spans.front().first);
-  RC_ASSERT(run.launches.size() == launches);
-  RC_ASSERT(std::abs(sum - run.span_us) < 1e-6);
-  RC_ASSERT(std::abs(run.span_us - last) < 1e-6);
 }
 
 TEST(Breakdown, KernelsThatCannotBeMatchedAreRefused) {

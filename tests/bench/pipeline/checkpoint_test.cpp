@@ -114,26 +114,26 @@ TEST(Checkpoint, LaysWeightsOut) {
     return numbers;
   };
   using Layout = WeightSource::Layout;
-  // [cout, cin, kh, kw] -> [cout, kh, kw, cin], the last two output channels
-  EXPECT_EQ(loaded({"conv", {3, 2, 2, 2}, Layout::ohwi, 1, 2}, {2, 2, 2, 2}),
-            (std::vector<float>{8, 12, 9, 13, 10, 14, 11, 15, 16, 20, 17, 21, 18, 22, 19, 23}));
+  // [cout, cin, kh, kw] -> [cout, kh, kw, cin], the first two output channels
+  EXPECT_EQ(loaded({"conv", {3, 2, 2, 2}, Layout::ohwi, 2}, {2, 2, 2, 2}),
+            (std::vector<float>{0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15}));
   EXPECT_EQ(loaded({"table", {4, 3}, Layout::transposed}, {3, 4}),
             (std::vector<float>{0, 3, 6, 9, 1, 4, 7, 10, 2, 5, 8, 11}));
   // rows q0 k0 v0 q1 k1 v1 -> q0 q1 k0 k1 v0 v1
   EXPECT_EQ(loaded({"rows", {6, 2}, Layout::hd3_to_3hd}, {6, 2}),
             (std::vector<float>{0, 1, 6, 7, 2, 3, 8, 9, 4, 5, 10, 11}));
-  EXPECT_EQ(loaded({"rows", {6, 2}, Layout::plain, 4, 2}, {2, 2}), (std::vector<float>{8, 9, 10, 11}));
+  EXPECT_EQ(loaded({"rows", {6, 2}, Layout::plain, 2}, {2, 2}), (std::vector<float>{0, 1, 2, 3}));
   // rows of one below those of another
-  EXPECT_EQ(loaded({"rows", {6, 2}, Layout::plain, 5, 2, {{"more", 6}}}, {2, 2}),
-            (std::vector<float>{10, 11, 100, 101}));
+  EXPECT_EQ(loaded({"rows", {6, 2}, Layout::plain, 7, {{"more", 6}}}, {7, 2}),
+            (std::vector<float>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 100, 101}));
   // a share of a blend, and what is left of it
   for (const bool rest : {false, true}) {
-    WeightSource part{"rows", {6, 2}, Layout::plain, 4, 1};
+    WeightSource part{"rows", {6, 2}, Layout::plain, 1};
     part.share = {"mix", rest};
     const double share = 1 / (1 + std::exp(rest ? 2.0 : -2.0));
     const std::vector<float> found = loaded(part, {1, 2});
-    EXPECT_NEAR(found[0], 8 * share, 1e-6);
-    EXPECT_NEAR(found[1], 9 * share, 1e-6);
+    EXPECT_EQ(found[0], 0);
+    EXPECT_NEAR(found[1], share, 1e-6);
   }
   WeightSource factor{"mix", {1}};
   factor.sigmoid = true;

@@ -206,7 +206,7 @@ const std::vector<networks::CountedProblem>& one_problem() {
 }
 
 std::string choice_of(const pipeline::Plan& plan) {
-  return plan.choice(pipeline::problem_id(one_problem().front()))->name;
+  return plan.choice(pipeline::problem_id(one_problem().front())).implementation->name;
 }
 
 SweepRow row_of(const char* variant, Outcome status, std::optional<double> warm_us) {

@@ -94,8 +94,8 @@ TEST(Plans, ChooseTheFaster) {
     const ProblemId id = problem_id(kProduct);
     for (const int measured : {2, 0}) {  // what was measured is known
       const Plan plan(platform, two, {kProduct}, {.source = "own", .known = &known});
-      EXPECT_EQ(plan.choice(id)->name, "fast");
-      EXPECT_EQ(plan.warm_us(id), 10);
+      EXPECT_EQ(plan.choice(id).implementation->name, "fast");
+      EXPECT_EQ(plan.choice(id).warm_us, 10);
       EXPECT_EQ(plan.measured(), measured);
     }
     EXPECT_EQ(platform.warm_calls,
@@ -122,7 +122,7 @@ class VariantPlans : public testing::Test {
     }
     const Suite suite = of_gemm(variants);
     const Plan plan(platform, suite, {kProduct}, {.source = "own", .known = &known});
-    return {plan.choice(problem_id(kProduct))->name, plan.measured()};
+    return {plan.choice(problem_id(kProduct)).implementation->name, plan.measured()};
   }
 
  private:
@@ -184,7 +184,7 @@ TEST(Plans, TryTheNaiveVariantOfALargeProblemLast) {
       variants.then["ptx_sm90a"] = takes(20, others_right ? 0 : 1e3);
       const CountedProblem problem{&variants.op(), "m=8,n=8,k=8", DType::fp32, 1};
       const Plan plan(platform, variants.suite(), {problem}, {.source = "own"});
-      EXPECT_EQ(plan.choice(problem_id(problem))->name, large && others_right ? "ptx_sm90a" : "naive");
+      EXPECT_EQ(plan.choice(problem_id(problem)).implementation->name, large && others_right ? "ptx_sm90a" : "naive");
     }
 }
 
@@ -196,7 +196,7 @@ TEST(Plans, MakeALibraryReadyWithItsFastestAccurateAlgorithm) {
   const CountedProblem& problem = kProduct;
   const Plan plan(platform, libraries, {problem}, {.source = "baseline"});
   EXPECT_TRUE(plan.fallbacks().empty());
-  EXPECT_EQ(plan.warm_us(problem_id(problem)), 20);
+  EXPECT_EQ(plan.choice(problem_id(problem)).warm_us, 20);
   Node node;
   node.op = problem.op;
   node.text = problem.text;
@@ -234,8 +234,8 @@ TEST(Plans, OfAllTakeALibraryThatSavesMoreThanTheEdgeBehindIt) {
           of_gemm({library_last ? implementation_of(ours) : theirs, library_last ? theirs : implementation_of(ours)});
       const Plan plan(platform, both, {kProduct}, {.source = "fastest"});
       const bool worth_it = library_us < 15;
-      EXPECT_EQ(plan.choice(problem_id(kProduct))->own(), !worth_it) << library_us;
-      EXPECT_EQ(plan.warm_us(problem_id(kProduct)), worth_it ? library_us : 20) << "as it was measured";
+      EXPECT_EQ(plan.choice(problem_id(kProduct)).implementation->own(), !worth_it) << library_us;
+      EXPECT_EQ(plan.choice(problem_id(kProduct)).warm_us, worth_it ? library_us : 20) << "as it was measured";
     }
   }
 }
@@ -282,11 +282,13 @@ TEST(PlannedGraphs, HaveTheNormsInConvolutionsThatTakeLessTimeSo) {
   const auto fused = [&](double us_of_fused, const char* source = "own", bool strict = false) {
     Network network = require_network("adm64").build({.batch = 32});
     KnownTimes known;
-    fuse(network, {.fuse_norms = NormFusion{.pays = [&](const auto& apart, const auto& changed) {
-                     for (const auto& [problems, us] : {std::pair{&apart, 10.0}, std::pair{&changed, us_of_fused}})
-                       for (const CountedProblem& one : *problems)
-                         for (const ImplementationPtr& way : built.suite.find(one.op->name)->implementations)
-                           known.add({problem_id(one), way->name}, {us, ""});
+    fuse(network, {.fuse_norms = NormFusion{.pays = [&](const std::vector<Change>& changes) {
+                     for (const auto& [node, problem, inputs] : changes)
+                       for (const ImplementationPtr& way : built.suite.find(node->op->name)->implementations) {
+                         known.add({problem_id(*node), way->name}, {10, ""});
+                         const CountedProblem fused_node{node->op, node->op->print(problem), node->dtype, 1};
+                         known.add({problem_id(fused_node), way->name}, {us_of_fused, ""});
+                       }
                      return us_of_fused < 10;
                    }}});
     network = require_network("adm64").build({.batch = 32});

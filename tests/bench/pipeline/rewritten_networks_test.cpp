@@ -55,14 +55,13 @@ struct Rewritten {
 
 std::vector<Rewritten> rewritten() {
   const Fusions merge{.merge_products = true}, fold{.fold_skips = true, .runs = anything},
-      halve{.halve_in_norms = true, .runs = anything}, norms{.fuse_norms = kEveryNorm};
+      norms{.fuse_norms = kEveryNorm};
   const NetworkInfo digits = require_network("digits");
   std::vector<Rewritten> all;
   for (const NetworkInfo& info :
        {digits, require_network("moving-digits"), small_network("sd15", kSmall), small_network("sdxl", kSmallXl),
         small_network("svd", kSmallSvd), small_decoder(4, 8), small_video_decoder()})
     all.push_back({info, "fold_skips", fold});
-  all.push_back({digits, "halve_in_norms", halve});
   for (const std::int64_t batch : {1, 2})
     all.push_back({digits, "merge_products", merge, {.batch = batch, .dtype = DType::fp32, .merge_products = false}});
   // Both round a normed input to bf16 once, of sums that differ in their last bits of fp32: an input in some hundreds

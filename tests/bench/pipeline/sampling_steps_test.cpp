@@ -90,6 +90,10 @@ TEST(Samplers, ChurnRaisesTheLevelByItsGamma) {
   EXPECT_DOUBLE_EQ(capped[3].sigma, capped[3].churned_from * std::sqrt(2.0));
 }
 
+TEST(Samplers, ClampWhatThePredictionStandsFor) {
+  for (const StepPlan& step : plan_steps({.clamp = 3}, network_of(Prediction::x0))) EXPECT_EQ(step.row.limit, 3);
+}
+
 TEST(Samplers, RefuseOptionsThatMakeNoSense) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const SamplingOptions wrong[] = {
