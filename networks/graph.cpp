@@ -70,6 +70,7 @@ ValueId Graph::weight(WeightSource source, std::vector<std::int64_t> shape, DTyp
     std::string name = source.name;
     values_.push_back({std::move(name), std::move(shape), dtype, Value::Kind::weight, std::move(source), 0, {}});
   }
+  values_[place->second].kind = Value::Kind::weight;  // which a rewrite may have left unread
   return place->second;
 }
 
@@ -82,6 +83,7 @@ ValueId Graph::constant(std::string name, std::vector<std::int64_t> shape, DType
   const auto [place, added] = weights_.emplace(
       fmt::format("{}|constant|{}|{}", fmt::join(shape, ","), to_string(dtype), period), values_.size());
   if (added) values_.push_back({std::move(name), std::move(shape), dtype, Value::Kind::constant, {}, period, {}});
+  values_[place->second].kind = Value::Kind::constant;
   return place->second;
 }
 

@@ -58,7 +58,7 @@ struct Value {
   enum class Kind {
     input,
     weight,
-    unread,    // of the checkpoint, and of no node
+    unread,    // of no node: a tensor of the checkpoint, or a constant
     constant,  // 0, 1, ..., period - 1, over and over
     activation
   };

@@ -88,27 +88,15 @@ bool drawn(Kind kind) {
 }
 
 void fill_for_timing(const NetworkTensor& input, DType dtype, void* data) {
-  const std::int64_t rows = input.shape.front();
-  std::int64_t length = 1;  // of a row
-  for (std::size_t i = 1; i < input.shape.size(); ++i) length *= input.shape[i];
+  if (drawn(input.kind)) throw std::logic_error(fmt::format("{} is drawn, not filled", input.name));
+  const std::int64_t rows = input.shape.front(), length = input.kind == Kind::labels ? input.range : 1;
   for (std::int64_t i = 0; i < rows * length; ++i) {
     const std::int64_t row = i / length;
     const double part = (static_cast<double>(row) + 0.5) / static_cast<double>(rows);
-    switch (input.kind) {
-      case Kind::image:
-      case Kind::text:
-      case Kind::conditioning:
-        throw std::logic_error(fmt::format("{} is drawn, not filled", input.name));
-      case Kind::timesteps:
-        store_element(dtype, data, i, std::floor(static_cast<double>(input.range) * part));
-        break;
-      case Kind::sigma:
-        store_element(dtype, data, i, kLowestSigma * std::pow(kHighestSigma / kLowestSigma, part));
-        break;
-      case Kind::labels:
-        store_element(dtype, data, i, i % length == row * kStride % input.range ? 1 : 0);
-        break;
-    }
+    double number = kLowestSigma * std::pow(kHighestSigma / kLowestSigma, part);
+    if (input.kind == Kind::timesteps) number = std::floor(static_cast<double>(input.range) * part);
+    if (input.kind == Kind::labels) number = i % length == row * kStride % input.range ? 1 : 0;
+    store_element(dtype, data, i, number);
   }
 }
 

@@ -32,28 +32,21 @@ std::vector<bool> nodes_of_each_call(const Network& network) {
   return nodes_reached_by(network.graph, changing);
 }
 
-std::vector<bool> nodes_needed_by(const Graph& graph, std::span<const ValueId> wanted, std::span<const ValueId> there) {
-  std::vector<bool> values(graph.values().size()), known(values.size()), nodes(graph.nodes().size());
-  for (const ValueId id : wanted) values[graph.whole(id)] = true;
-  for (const ValueId id : there) known[graph.whole(id)] = true;
+std::vector<bool> nodes_of_shallow_calls(const Network& network) {
+  const Graph& graph = network.graph;
+  const std::vector<bool> each_call = nodes_of_each_call(network);
+  std::vector<bool> wanted(graph.values().size()), nodes(graph.nodes().size());
+  for (const ValueId id : network.output_values()) wanted[graph.whole(id)] = true;
   for (std::size_t i = nodes.size(); i-- > 0;) {  // each behind all that it reads
     const Node& node = graph.nodes()[i];
     for (const Node::Tensor& tensor : node.tensors()) {
       const ValueId id = graph.whole(tensor.value);
-      if (tensor.role != Role::in && values[id] && !known[id]) nodes[i] = true;
+      if (tensor.role != Role::in && wanted[id] && id != graph.whole(network.kept.value())) nodes[i] = each_call[i];
     }
     if (!nodes[i]) continue;
-    for (const ValueId id : node.values) values[graph.whole(id)] = true;
+    for (const ValueId id : node.values) wanted[graph.whole(id)] = true;
   }
   return nodes;
-}
-
-std::vector<bool> nodes_of_shallow_calls(const Network& network) {
-  const std::vector<bool> each_call = nodes_of_each_call(network);
-  std::vector<bool> needed =
-      nodes_needed_by(network.graph, network.output_values(), std::span(&network.kept.value(), 1));
-  for (std::size_t i = 0; i < needed.size(); ++i) needed[i] = needed[i] && each_call[i];
-  return needed;
 }
 
 bool reads_beside_first(const Graph& graph, const Node& node, std::span<const Node* const> ahead) {

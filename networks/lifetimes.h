@@ -22,10 +22,8 @@ std::vector<bool> nodes_reached_by(const Graph& graph, std::span<const ValueId> 
 // was not built for sampling all.
 std::vector<bool> nodes_of_each_call(const Network& network);
 
-// Of each node, whether `wanted` need it where the values `there` already are. Outputs of a node are not told apart.
-std::vector<bool> nodes_needed_by(const Graph& graph, std::span<const ValueId> wanted, std::span<const ValueId> there);
-
-// Of each node, whether a call runs it that takes network.kept from an earlier call.
+// Of each node, whether a call runs it that takes network.kept from an earlier call. Outputs of a node are not told
+// apart.
 std::vector<bool> nodes_of_shallow_calls(const Network& network);
 
 // Whether `node` reads an activation that one of `ahead` writes, but for its first tensor: a residual, say, or keys.

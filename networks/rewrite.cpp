@@ -121,37 +121,27 @@ void Rewrite::drop_if_unread(const Node& node) {
 
 void Rewrite::finish() {
   Graph& graph = network_.graph;
-  std::vector<Value> values;
-  std::vector<std::optional<ValueId>> moved(graph.values_.size());
-  const auto keep = [&](ValueId id) {
-    if (!moved[id]) values.push_back(graph.values_[id]), moved[id] = values.size() - 1;
-    return *moved[id];
-  };
-  for (ValueId id = 0; id < moved.size(); ++id)
-    if (graph[id].kind == Value::Kind::input || graph[id].kind == Value::Kind::unread) keep(id);
+  std::vector<bool> known(graph.values_.size());  // activations that are written, and what else is read
   const auto read = [&](const std::string& reader, ValueId id) {
     const ValueId whole = graph.whole(id);
-    if (graph[whole].kind == Value::Kind::activation && !moved[whole])
+    if (graph[whole].kind == Value::Kind::activation && !known[whole])
       throw std::logic_error(fmt::format("{} reads {}, which nothing before it writes", reader, graph[whole].name));
-    const ValueId now = keep(id);
-    if (values[now].part) values[now].part->of = *moved[whole];
-    return now;
+    known[whole] = true;
   };
   std::deque<Node> nodes;
   for (Node* node : in_order()) {
-    const auto tensors = node->tensors();
-    for (std::size_t i = 0; i < tensors.size(); ++i)
-      node->values[i] =
-          tensors[i].role == Role::out ? keep(tensors[i].value) : read("node " + node->name, tensors[i].value);
+    for (const Node::Tensor& tensor : node->tensors()) {
+      if (tensor.role != Role::out) read("node " + node->name, tensor.value);
+      known[tensor.value] = true;
+    }
     nodes.push_back(std::move(*node));
   }
-  for (auto* tensors : {&network_.inputs, &network_.outputs})
-    for (NetworkTensor& tensor : *tensors) tensor.value = read(tensor.name, tensor.value);
-  for (ValueId& value : network_.below) value = read("a shallow call", value);
-  if (network_.kept) network_.kept = read("a shallow call", *network_.kept);
-  std::erase_if(graph.weights_, [&](auto& known) { return !moved[known.second]; });
-  for (auto& [key, id] : graph.weights_) id = *moved[id];
-  graph.values_ = std::move(values);
+  for (const NetworkTensor& output : network_.outputs) read(output.name, output.value);
+  for (const ValueId value : network_.below) read("a shallow call", value);
+  for (ValueId id = 0; id < known.size(); ++id)
+    if (Value& value = graph.values_[id];
+        !known[id] && (value.kind == Value::Kind::weight || value.kind == Value::Kind::constant))
+      value.kind = Value::Kind::unread;
   graph.nodes_ = std::move(nodes);
 }
 

@@ -59,8 +59,8 @@ class Rewrite {
   // Who read `from`, or a part of it, reads `to`. Nodes of which nothing is read any more fall away.
   void redirect(ValueId from, ValueId to);
 
-  // Nodes in order, and values that something still reads. Throws std::logic_error naming a node that would read what
-  // nothing before it writes: a pattern's mistake.
+  // Nodes in order; weights and constants that nothing reads any more are unread. Throws std::logic_error naming a node
+  // that would read what nothing before it writes: a pattern's mistake.
   void finish();
 
  private:

@@ -88,11 +88,6 @@ std::string sides(bool of_pictures) {
   return listed(parts, "or");
 }
 
-std::string having(bool (*has)(const NetworkInfo&)) {
-  const std::vector<std::string> names = networks_where(has);
-  return names.empty() ? "no network has them yet" : "for " + listed(names, "and");
-}
-
 // Which levels a loop visits, and where it ends.
 std::vector<OptionKey> level_keys(SampleArguments& arguments) {
   static constexpr const char* kEnds[] = {"zero", "first"};
@@ -237,8 +232,8 @@ void add_size_option(CLI::App& command, Sizes& sizes, const char* otherwise, boo
   const std::map<std::string_view, std::string> described{
       {"height", fmt::format("{}: {}", image, sides(of_pictures))},
       {"width", "likewise; the same multiples"},
-      {"frames", "of a video; " + having([](const NetworkInfo& info) { return info.most_frames > 1; })},
-      {"tokens", "of the text; " + having([](const NetworkInfo& info) { return info.tokens > 0; })}};
+      {"frames", "of a video; for " + networks_that([](const NetworkInfo& info) { return info.most_frames > 1; })},
+      {"tokens", "of the text; for " + networks_that([](const NetworkInfo& info) { return info.tokens > 0; })}};
   std::vector<OptionKey> keys;
   for (const auto& [name, meaning, size, most] : size_fields())
     if (name != without) keys.push_back(number_key<std::int64_t>(name, sizes.*size, described.at(name), 1, most));

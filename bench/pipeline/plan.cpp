@@ -199,6 +199,7 @@ Plan::Plan(Platform& platform, const Suite& nodes, const std::vector<CountedProb
   KnownTimes nothing;
   KnownTimes& known = options.known != nullptr ? *options.known : nothing;
   Chooser chooser{platform, nodes, known, pool == Pool::fastest ? edge_behind_a_library_us(platform) : 0};
+  std::map<std::string, long> ours;  // for want of a vendor's, by op
   const bool chatty = !platform.description().is_host && pool != Pool::naive && pool != Pool::tiled;
   for (std::size_t i = 0; i < open.size(); ++i) {
     const CountedProblem& problem = *open[i];
@@ -207,7 +208,7 @@ Plan::Plan(Platform& platform, const Suite& nodes, const std::vector<CountedProb
     std::optional<Choice> best = chooser.choose(problem, pool, refusals);
     if (!best && pool == Pool::baseline) {
       best = chooser.choose(problem, Pool::own, refusals);
-      if (best) fallbacks_[problem.op->name] += problem.count;
+      if (best) ours[problem.op->name] += problem.count;
     }
     if (!best) {
       const std::string why = fmt::format("nothing here runs {} {} {}:\n  {}", problem.op->name,
@@ -223,7 +224,15 @@ Plan::Plan(Platform& platform, const Suite& nodes, const std::vector<CountedProb
   }
   measured_ = chooser.measured;
   if (named && !open.empty()) write_plan(options.source, entries);
-  if (!fallbacks_.empty()) fmt::print(stderr, "plan baseline: {}\n", fallback_text());
+  if (ours.empty()) return;
+  long sum = 0;
+  std::vector<std::string> ops;
+  for (const auto& [op, count] : ours) {
+    sum += count;
+    ops.push_back(fmt::format("{} {}", op, count));
+  }
+  fallbacks_ = fmt::format("ours run {} nodes that no vendor here runs: {}", sum, fmt::join(ops, ", "));
+  fmt::print(stderr, "plan baseline: {}\n", fallbacks_);
 }
 
 void fuse_norms_that_pay(Network& network, Platform& platform, const Suite& nodes, const Plan::Options& options) {
@@ -249,16 +258,6 @@ void fuse_norms_that_pay(Network& network, Platform& platform, const Suite& node
   Network other = network;  // a measurement may fail
   fuse(other, {.fuse_norms = NormFusion{.pays = pays}});
   network = std::move(other);
-}
-
-std::string Plan::fallback_text() const {
-  long nodes = 0;
-  std::vector<std::string> ops;
-  for (const auto& [op, count] : fallbacks_) {
-    nodes += count;
-    ops.push_back(fmt::format("{} {}", op, count));
-  }
-  return fmt::format("ours run {} nodes that no vendor here runs: {}", nodes, fmt::join(ops, ", "));
 }
 
 std::unique_ptr<Ready> Plan::make_ready(Platform& platform, const Node& node) const {

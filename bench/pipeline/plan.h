@@ -72,14 +72,13 @@ class Plan {
   std::unique_ptr<Ready> make_ready(Platform& platform, const Node& node) const;
   // How many implementations had to be measured.
   int measured() const { return measured_; }
-  // Of `baseline`: how many nodes ours run for want of a vendor's variant, by op.
-  const std::map<std::string, long>& fallbacks() const { return fallbacks_; }
-  std::string fallback_text() const;  // "ours run 12 nodes that no vendor here runs: elementwise 2, resample 10"
+  // Of `baseline`, where ours run some: "ours run 12 nodes that no vendor here runs: elementwise 2, resample 10"
+  const std::string& fallbacks() const { return fallbacks_; }
 
  private:
   const Suite* nodes_;
   std::map<ProblemId, Choice> choices_;
-  std::map<std::string, long> fallbacks_;
+  std::string fallbacks_;
   int measured_ = 0;
 };
 

@@ -242,7 +242,7 @@ def test_a_picture_to_move_is_of_the_shape_that_is_asked_for(tmp_path):
         return result.stderr
 
     assert "is not a checkpoint of svd-vae; 266 of its tensors are wrong" in refused(**told)
-    assert "time_mixer.mix_factor" in refused("--size", "height=64,width=128,frames=3", **told)
+    assert "spatial_res_block" in refused("--size", "height=64,width=128,frames=3", **told)
     assert "contradicts --size height=576" in refused("--size", "height=576", **told)
     assert "added_time_ids is [3], not [3, 3]" in refused(**{**told, "added_time_ids": np.zeros(3, np.float32)})
     assert "image_latents is [4, 8, 16], not [4, 4, 72, 128]" in refused(**{**told, "image_latents": np.zeros((4, 8, 16), np.float32)})

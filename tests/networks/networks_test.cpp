@@ -284,9 +284,7 @@ TEST(ANewNetwork, IsOfAnyShape) {
 
 TEST(ANewNetwork, SaysWhatItTakes) {
   const NetworkInfo info = video();
-  EXPECT_EQ(refusal(info, {.sizes = {.frames = 26}}), "frames 26: video takes 1 to 25");
   EXPECT_EQ(refusal(info, {.sizes = {.tokens = 78}}), "tokens 78: video takes 1 to 77");
-  EXPECT_EQ(refusal(info, {.sizes = {.height = 5}}), "height 5: video takes multiples of 2; the nearest are 4 and 6");
   EXPECT_NO_THROW(build_or_say_limit(info, {}));
   for (const std::int64_t batch : {1, 3})
     EXPECT_EQ(refusal_of([&] { return build_or_say_limit(info, {.batch = batch, .sampling = true}); }),

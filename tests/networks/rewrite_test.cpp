@@ -45,10 +45,12 @@ TEST(Rewrite, WhatNothingReadsAnyMoreFallsAwayWithItsWeights) {
   rewrite.redirect(chain.node("second").value("d"), chain.network.inputs[0].value);
   rewrite.finish();
   EXPECT_EQ(names_of(chain.network), Names{"third"});
-  for (const Value& value : chain.network.graph.values()) EXPECT_NE(value.name, "first.w");
+  for (const Value& value : chain.network.graph.values())
+    EXPECT_EQ(value.kind == Value::Kind::weight, value.name == "third.w") << value.name;
   EXPECT_EQ(chain.node("third").value("a"), chain.network.inputs[0].value);
   EXPECT_EQ(chain.network.outputs[0].value, chain.node("third").value("d"));
-  chain.weight("first.w", {8, 8});  // may be asked for again
+  const ValueId again = chain.weight("first.w", {8, 8});
+  EXPECT_EQ(chain.network.graph[again].kind, Value::Kind::weight);
 }
 
 TEST(Rewrite, ANodeStandsInThePlaceOfAnother) {
