@@ -13,9 +13,6 @@
 #include "bench/measure/timing_loop.h"
 #include "bench/measure/worker.h"
 #include "reports/run/statistics.h"
-#ifdef NOISEFLOOR_TEST_SLOWDOWN_PERCENT
-#include "bench/measure/test_slowdown.h"
-#endif
 
 namespace noisefloor {
 namespace {
@@ -33,9 +30,6 @@ CaseRunner::CaseRunner(Platform& platform, const Ceilings* ceilings, RunnerOptio
       options_(options),
       progress_(options.say, options.progress_clock),
       counters_(platform, options.counters) {
-#ifdef NOISEFLOOR_TEST_SLOWDOWN_PERCENT
-  (void)slowdown_percent(NOISEFLOOR_TEST_SLOWDOWN_PERCENT);  // a wrong one ends the run here
-#endif
   if (options_.slots == 0) options_.slots = options_.warm_only ? 1 : usual_slots(platform);
   if (platform.description().is_host || options_.warm_only) return;
   clocks_ = std::make_unique<DeviceClocks>(platform.description().index);

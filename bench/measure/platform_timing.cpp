@@ -3,9 +3,6 @@
 #include <chrono>
 
 #include "bench/platform/run_queue.h"
-#ifdef NOISEFLOOR_TEST_SLOWDOWN_PERCENT
-#include "bench/measure/test_slowdown.h"
-#endif
 
 namespace noisefloor {
 
@@ -33,9 +30,6 @@ PlatformTiming::PlatformTiming(Platform& platform, BoundCase& bound, Options opt
       cold_(bound.launch()),
       pipeline_(bound.launch(/*overlapping=*/true)),
       ordinary_(bound.launch()) {
-#ifdef NOISEFLOOR_TEST_SLOWDOWN_PERCENT
-  slowed_ = test_slowdown(platform, slowdown_percent(NOISEFLOOR_TEST_SLOWDOWN_PERCENT));
-#endif
   // The launches of a whole network would fill the driver's queue, which then waits for the device, before the gate
   // opens.
   if (!bound.many_kernels()) return;
@@ -48,8 +42,7 @@ PlatformTiming::PlatformTiming(Platform& platform, BoundCase& bound, Options opt
 
 std::vector<double> PlatformTiming::cold(int samples) {
   if (options_.before_batch) options_.before_batch();
-  const auto time = [&](const Launch& launch, int some) { return platform_->time_cold(launch, some, resident_); };
-  return time(slowed_ ? slowed_("cold", cold_, 1, time) : cold_, samples);
+  return platform_->time_cold(cold_, samples, resident_);
 }
 
 // Each batch has a graph of its own, beside those of the batches before it.
@@ -57,12 +50,7 @@ std::vector<double> PlatformTiming::warm(int samples, int repeats, Edges edges) 
   if (options_.before_batch) options_.before_batch();
   if (edges != edges_of_graphs_) graphs_.clear();
   edges_of_graphs_ = edges;
-  const bool in_pipeline = edges == Edges::pipeline;
-  Launch launch = in_pipeline ? pipeline_ : ordinary_;
-  if (slowed_)
-    launch = slowed_(in_pipeline ? "warm" : "warm serial", launch, repeats,
-                     [&](const Launch& one, int some) { return platform_->time_warm(one, some, repeats); });
-  return platform_->time_warm(launch, samples, repeats, &graphs_);
+  return platform_->time_warm(edges == Edges::pipeline ? pipeline_ : ordinary_, samples, repeats, &graphs_);
 }
 
 std::size_t PlatformTiming::slots() const {

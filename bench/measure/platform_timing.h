@@ -37,10 +37,6 @@ class ClockedSource : public TimingSource {
   DeviceClocks* clocks_;
 };
 
-// What takes the place of a phase's launch, of samples of `repeats` that `time` takes, in microseconds.
-using TimeLaunch = std::function<std::vector<double>(const Launch&, int samples)>;
-using Slowed = std::function<Launch(const char* phase, const Launch& launch, int repeats, const TimeLaunch& time)>;
-
 // A bound case's launches.
 class PlatformTiming final : public ClockedSource {
  public:
@@ -73,7 +69,6 @@ class PlatformTiming final : public ClockedSource {
   Launch cold_, pipeline_, ordinary_;
   KeptGraphs graphs_;  // of the warm batches of one phase
   Edges edges_of_graphs_ = Edges::pipeline;
-  Slowed slowed_;  // in a build that is slowed down on purpose
 };
 
 }  // namespace noisefloor

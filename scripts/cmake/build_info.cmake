@@ -88,7 +88,4 @@ else()
     message(STATUS "noisefloor: no commit to name this build by (${why}), so it is called by a digest of its sources: ${COMMIT}")
   endif()
 endif()
-if(SLOWDOWN)
-  string(APPEND COMMIT -slowed${SLOWDOWN})  # NOISEFLOOR_TEST_SLOWDOWN_PERCENT: never to be taken for the real thing
-endif()
 configure_file("${SOURCE}/bench/platform/build_info.cpp.in" "${OUTPUT}" @ONLY)
