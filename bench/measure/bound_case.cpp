@@ -64,11 +64,12 @@ char* BoundCase::workspace_of(std::size_t slot) const {
 void BoundCase::prepare() {
   ready_->prepare(fixture_->pointers(), prepared_.data(), fixture_->platform().context());
   fixture_->platform().synchronize();
+  prepared_set_ = fixture_->inputs();
 }
 
 void BoundCase::use_inputs(std::size_t set) {
   fixture_->use_inputs(set);
-  if (prepares()) prepare();
+  if (prepares() && prepared_set_ != set) prepare();
 }
 
 Launch BoundCase::launch(bool overlapping, std::uint64_t constant_inputs) {

@@ -33,7 +33,7 @@ class BoundCase {
   std::vector<std::pair<void*, std::size_t>> resident() const;
   // Bytes beside the tensors: the workspace, and what is the implementation's own.
   std::size_t working_bytes() const;
-  // Fills the fixture's inputs with those of a set, and prepares weights anew.
+  // Fills the fixture's inputs with those of a set, and prepares its weights where those of another set are prepared.
   void use_inputs(std::size_t set);
   // Whether launches may overlap: warm times then depend on `overlapping`.
   bool overlaps() const { return ready_->overlaps(); }
@@ -60,6 +60,7 @@ class BoundCase {
   std::size_t workspace_bytes_ = 0, workspace_slots_ = 1;
   Buffer workspace_;  // in as many slots as the fixture, or as fit
   Buffer prepared_;
+  std::size_t prepared_set_ = 0;  // of inputs
   double prepare_us_ = 0;
 };
 

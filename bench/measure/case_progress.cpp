@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <cmath>
 #include <utility>
 
@@ -15,10 +14,6 @@ constexpr double kLongSeconds = 10, kMinute = 60;
 
 // It is verified, its time is found out, and no phase ends before it has that many samples.
 constexpr std::size_t kFewestLaunches = 2 + 2 * StoppingRule::kFewest;
-
-double steady_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 }  // namespace
 

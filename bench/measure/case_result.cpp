@@ -62,13 +62,6 @@ bool take_verdict(const Verdict& verdict, CaseResult& result) {
   return false;
 }
 
-bool take_last_verdict(const char* phase, const Verdict& verdict, CaseResult& result) {
-  if (verdict.correct()) return true;
-  result.row.status = Outcome::incorrect;
-  result.row.reason = fmt::format("after the {} launches: {}", phase, verdict.reason);
-  return false;
-}
-
 void take_samples(const Timing& timing, CaseResult& result) {
   auto kernels = std::move(result.samples.kernels);
   auto kernel_counts = std::move(result.samples.kernel_counts);

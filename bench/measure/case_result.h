@@ -44,8 +44,6 @@ Failure current_failure();
 
 // Of the launch before the timed ones: whether they may be timed.
 bool take_verdict(const Verdict& verdict, CaseResult& result);
-// Of what a phase's launches left: whether it is right.
-bool take_last_verdict(const char* phase, const Verdict& verdict, CaseResult& result);
 void take_samples(const Timing& timing, CaseResult& result);
 void clear_times(CaseResult& result);  // only `ok` rows carry times
 void add_note(const std::string& note, CaseResult& result);

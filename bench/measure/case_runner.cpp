@@ -32,7 +32,8 @@ CaseRunner::CaseRunner(Platform& platform, const Ceilings* ceilings, RunnerOptio
       counters_(platform, options.counters) {
   if (options_.slots == 0) options_.slots = options_.warm_only ? 1 : usual_slots(platform);
   if (platform.description().is_host || options_.warm_only) return;
-  clocks_ = std::make_unique<DeviceClocks>(platform.description().index);
+  (void)platform.sm_clock_mhz();  // what they need is made now, not between timed launches
+  (void)platform.clock_event_reasons();
   edges_ = std::make_unique<EdgeLatency>([this](int samples) { return platform_->time_edges(samples); },
                                          turn_of(options_.neighbour), options_.say);
 }
@@ -146,12 +147,16 @@ void CaseRunner::measure_here(const Case& test_case, CaseResult& result, std::op
     fixture.move_to(0);
   }
   row.reason = bound.many_kernels() ? bound.description() : verdict.note;
-  if (bound.of_plugin() && !take_replay(bound, result)) return;
+  BoundContender timed(made, verifier, {[this] { progress_.between(); }, edges_.get()});
+  if (bound.of_plugin() && !take_replay(timed, result)) return;
   if (options_.on_verified) options_.on_verified(test_case, fixture);
-  if (options_.warm_only) return time_warm_only(bound, result, to_beat_us);
+  if (options_.warm_only) return time_warm_only(timed, result, to_beat_us);
   read_resources(*platform_, bound, result);
-  time(test_case, bound, result);
-  if (row.status != Outcome::ok) return;
+  const bool serial = bound.overlaps() && !platform_->description().is_host;
+  if (!time(test_case, timed, serial, result)) return;
+  if (timed.slots() > 1) row.buffer_slots = static_cast<long>(timed.slots());
+  if (!platform_->description().is_host)
+    count_edges(*platform_, bound.launch(/*overlapping=*/!bound.overlaps()), result);
   place(test_case, row);
   kept.insert_or_assign(row.variant, made);
 }
@@ -171,24 +176,13 @@ void CaseRunner::measure_in_worker(const Case& test_case, CaseResult& result) {
   row.counter_status = kNotCollected;
   if (options_.worker == nullptr) throw LibraryMissing(options_.why_no_worker);
   progress_.enter("preparing");
-  WorkerCase in_worker(*options_.worker, test_case);
-  progress_.enter("timing");
+  WorkerCase in_worker(*options_.worker, test_case, platform_);
   if (!take_verdict(in_worker.verdict(), result)) return;
   row.reason = in_worker.note();
   if (const std::string& judged = in_worker.verdict().note; !judged.empty())
     row.reason += (row.reason.empty() ? "" : "; ") + judged;
-  progress_.enter("cold and warm launches");
   platform_->synchronize();  // nothing of ours runs beside it
-  WorkerTiming source(in_worker, *platform_, clocks_.get());
-  TimingLoop loop(source, timing_options());
-  in_worker.poison();
-  loop.cold();
-  if (!take_last_verdict("cold", in_worker.judge(), result)) return;
-  in_worker.poison();
-  loop.warm();
-  if (!take_last_verdict("warm", in_worker.judge(), result)) return;
-  take_samples(loop.timing(), result);
-  if (row.status == Outcome::ok) place(test_case, row);
+  if (time(test_case, in_worker, /*serial=*/false, result)) place(test_case, row);
 }
 
 // A plan asks for an order, not for times to report: it waits for the cores no longer than it samples.
@@ -205,8 +199,8 @@ TimingOptions CaseRunner::timing_options() const {
 }
 
 // What is asked of a plugin beside its results. What it set aside of L2 is everybody's again.
-bool CaseRunner::take_replay(BoundCase& bound, CaseResult& result) {
-  if (const Verdict verdict = problem_->verifier.verify_replay(bound); !verdict.correct()) {
+bool CaseRunner::take_replay(Contender& timed, CaseResult& result) {
+  if (const Verdict verdict = timed.replay(); !verdict.correct()) {
     result.row.status = Outcome::incorrect;
     result.row.reason = verdict.reason;
     return false;
@@ -220,53 +214,39 @@ bool CaseRunner::take_replay(BoundCase& bound, CaseResult& result) {
 // The first launch was verified before the timing. A variant that is right once and wrong later (a counter that is not
 // reset, a race between launches, nothing inside a graph, a result that it kept from other inputs) shows in what the
 // last launch of a phase left: its outputs were poisoned before, and the phase before it had other inputs.
-bool CaseRunner::time_phase(const char* name, std::size_t inputs, BoundCase& bound, CaseResult& result,
+bool CaseRunner::time_phase(const char* name, std::size_t inputs, Contender& timed, CaseResult& result,
                             const Phase& phase) {
-  problem_->fixture.move_to(0);
-  bound.use_inputs(inputs);
-  problem_->verifier.expect(bound.name());
+  timed.move_to(0);
+  timed.poison(inputs);
   progress_.enter(fmt::format("{} launches", name));
   phase();
-  if (bound.of_plugin() && platform_->take_back_l2() > 0) {
-    result.row.status = Outcome::incorrect;
-    result.row.reason =
-        fmt::format("its {} launches set L2 aside for persisting accesses: no time of theirs is cold", name);
-    return false;
-  }
-  const auto& specs = problem_->fixture.specs();
-  if (std::none_of(specs.begin(), specs.end(), [](const TensorSpec& spec) { return spec.role == Role::inout; }))
-    return take_last_verdict(name, problem_->verifier.judge(bound), result);
-  const auto damage = problem_->fixture.find_damage();  // many launches on one tensor leave nothing else that is known
-  return take_last_verdict(name, {damage.value_or("")}, result);
+  const Verdict verdict = timed.judge();
+  if (verdict.correct()) return true;
+  result.row.status = Outcome::incorrect;
+  result.row.reason = fmt::format("after the {} launches: {}", name, verdict.reason);
+  return false;
 }
 
-void CaseRunner::time(const Case& test_case, BoundCase& bound, CaseResult& result) {
+// Whether it now has times. `serial`: its launches may overlap, and are timed behind ordinary edges too.
+bool CaseRunner::time(const Case& test_case, Contender& timed, bool serial, CaseResult& result) {
   const NvtxRange range(test_case.id().name());
-  PlatformTiming source(
-      *platform_, bound,
-      {.clocks = clocks_.get(), .before_batch = [this] { progress_.between(); }, .edges = edges_.get()});
-  TimingLoop loop(source, timing_options());
-  if (!time_phase("cold", 0, bound, result, [&] { loop.cold(); })) return;
-  if (loop.timing().others.in_the_way) return take_samples(loop.timing(), result);
-  if (!time_phase("warm", 1, bound, result, [&] { loop.warm(); })) return;
-  const bool overlaps = bound.overlaps() && !platform_->description().is_host;
-  if (overlaps && !loop.timing().others.in_the_way &&
-      !time_phase("serial warm", 0, bound, result, [&] { loop.warm_serial(); }))
-    return;
-  if (bound.of_plugin() && !take_replay(bound, result)) return;  // as before: it may have begun with it since
+  TimingLoop loop(timed, timing_options());
+  const auto disturbed = [&] { return loop.timing().others.in_the_way; };
+  if (!time_phase("cold", 0, timed, result, [&] { loop.cold(); })) return false;
+  if (!disturbed() && !time_phase("warm", 1, timed, result, [&] { loop.warm(); })) return false;
+  if (serial && !disturbed() && !time_phase("serial warm", 0, timed, result, [&] { loop.warm_serial(); })) return false;
+  const bool plugin = !test_case.implementation->plugin.empty();  // it may have begun since to leave work to others
+  if (plugin && !disturbed() && !take_replay(timed, result)) return false;
   take_samples(loop.timing(), result);
-  if (source.slots() > 1) result.row.buffer_slots = static_cast<long>(source.slots());
-  if (!platform_->description().is_host)
-    count_edges(*platform_, bound.launch(/*overlapping=*/!bound.overlaps()), result);
+  return result.row.status == Outcome::ok;
 }
 
 void CaseRunner::say(const std::string& message) const {
   if (options_.say) options_.say(message);
 }
 
-void CaseRunner::time_warm_only(BoundCase& bound, CaseResult& result, std::optional<double> to_beat_us) {
-  PlatformTiming source(*platform_, bound);
-  TimingLoop loop(source, timing_options());
+void CaseRunner::time_warm_only(Contender& timed, CaseResult& result, std::optional<double> to_beat_us) {
+  TimingLoop loop(timed, timing_options());
   const auto warm = [&] {
     const double once = loop.probe_warm();
     if (to_beat_us && once > 2 * *to_beat_us) {
@@ -276,7 +256,7 @@ void CaseRunner::time_warm_only(BoundCase& bound, CaseResult& result, std::optio
       result.samples.warm_us = loop.timing().others.in_the_way ? std::vector{once} : loop.timing().warm_us;
     }
   };
-  if (!time_phase("warm", 0, bound, result, warm)) return;
+  if (!time_phase("warm", 0, timed, result, warm)) return;
   result.row.time_warm_us = median(result.samples.warm_us);
   result.row.status = Outcome::ok;
 }

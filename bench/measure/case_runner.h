@@ -13,8 +13,8 @@
 #include "bench/measure/case_counters.h"
 #include "bench/measure/case_progress.h"
 #include "bench/measure/case_result.h"
+#include "bench/measure/contender.h"
 #include "bench/measure/pair.h"
-#include "bench/measure/platform_timing.h"
 #include "bench/measure/verify.h"
 #include "bench/platform/platform.h"
 
@@ -110,19 +110,19 @@ class CaseRunner {
   void measure_here(const Case&, CaseResult&, std::optional<double> to_beat_us);
   void measure_in_worker(const Case&, CaseResult&);
   void measure_of_plugin(const Case&, CaseResult&);
-  bool take_replay(BoundCase&, CaseResult&);
+  bool take_replay(Contender&, CaseResult&);
   MeasuredProblem& require_problem(const Case&);
   std::shared_ptr<BoundCase> require_bound(const Case&);
   bool make_room(const Case&);
   void count(const Case&, CaseResult&, CaseCounters::Pass&);
   void compare(const std::vector<Case>&, const std::map<CaseId, SweepRow>& there, ProblemResult&);
   void compare(const Pair&, SweepRow* own, SweepRow* baseline, ProblemResult&);
-  void time(const Case&, BoundCase&, CaseResult&);
+  bool time(const Case&, Contender&, bool serial, CaseResult&);
   TimingOptions timing_options() const;
-  void time_warm_only(BoundCase&, CaseResult&, std::optional<double> to_beat_us);
+  void time_warm_only(Contender&, CaseResult&, std::optional<double> to_beat_us);
   void say(const std::string& message) const;
   using Phase = std::function<void()>;
-  bool time_phase(const char* name, std::size_t inputs, BoundCase&, CaseResult&, const Phase&);
+  bool time_phase(const char* name, std::size_t inputs, Contender&, CaseResult&, const Phase&);
   void place(const Case&, SweepRow&) const;
 
   Platform* platform_;
@@ -130,8 +130,7 @@ class CaseRunner {
   RunnerOptions options_;
   CaseProgress progress_;
   CaseCounters counters_;
-  std::unique_ptr<DeviceClocks> clocks_;  // none on the host
-  std::unique_ptr<EdgeLatency> edges_;    // none there, either
+  std::unique_ptr<EdgeLatency> edges_;  // none on the host
   KnownTimes known_;
   std::unique_ptr<MeasuredProblem> problem_;  // the last one
 };

@@ -55,13 +55,8 @@ Case CaseServer::require_case(const Json& question) const {
   return found;
 }
 
-void CaseServer::release() {
-  contender_.reset();
-  bound_.reset();
-}
-
 Json CaseServer::ready(const Json& question) {
-  release();
+  contender_.reset();
   runner_.reset();
   const Case wanted = require_case(question);
   if (!problem_ || !(problem_->id == ProblemId(wanted.id()))) {
@@ -74,13 +69,14 @@ Json CaseServer::ready(const Json& question) {
   fixture.move_to(0);
   fixture.use_inputs(0);
   poisons_ = 0;
-  bound_ = std::make_unique<BoundCase>(fixture, *wanted.implementation, &verifier, &known_);
-  Verdict verdict = verifier.verify(*bound_);
-  if (verdict.correct() && bound_->of_plugin()) verdict = verifier.verify_replay(*bound_);
-  if (verdict.correct() && bound_->of_plugin()) platform_->take_back_l2();  // what making it ready set aside
+  const auto bound = std::make_shared<BoundCase>(fixture, *wanted.implementation, &verifier, &known_);
+  of_plugin_ = bound->of_plugin();
+  Verdict verdict = verifier.verify(*bound);
+  if (verdict.correct() && of_plugin_) verdict = verifier.verify_replay(*bound);
+  if (verdict.correct() && of_plugin_) platform_->take_back_l2();  // what making it ready set aside
   Json answer = told(verdict);
-  answer["note"] = bound_->description();
-  if (verdict.correct()) contender_ = std::make_unique<BoundContender>(*bound_, verifier);
+  answer["note"] = bound->description();
+  if (verdict.correct()) contender_ = std::make_unique<BoundContender>(bound, verifier);
   return answer;
 }
 
@@ -95,7 +91,7 @@ Json CaseServer::rows() const {
 }
 
 Json CaseServer::measure(const Json& question) {
-  release();
+  contender_.reset();
   problem_.reset();
   const Case wanted = require_case(question);
   const CounterMode counters = parse_counter_mode(question.at("counters"));
@@ -129,20 +125,21 @@ Json CaseServer::answer_or_throw(const Json& question) {
   }
   if (ask == "measure") return measure(question);
   if (ask == "release") {
-    release();
+    contender_.reset();
     return Json::object();
   }
   if (!contender_) throw LibraryRefused(fmt::format("'{}' without a case that is ready and right", ask));
   constexpr int kMostSamples = 10000, kMostRepeats = 1000;
-  if (ask == "cold") return {{"us", contender_->cold(number(question, "samples", kMostSamples))}};
+  const auto samples = [&] { return number(question, "samples", kMostSamples); };
+  if (ask == "cold") return {{"us", undisturbed_cold(*contender_, samples())}};
   if (ask == "warm")
-    return {
-        {"us", contender_->warm(number(question, "samples", kMostSamples), number(question, "repeats", kMostRepeats))}};
+    return {{"us", undisturbed_warm(*contender_, samples(), number(question, "repeats", kMostRepeats))}};
   if (ask == "judge") return told(contender_->judge());
   if (ask == "replay") return told(contender_->replay());
   if (ask == "poison") {
-    contender_->move_to(poisons_++ / 2);
-    contender_->poison();
+    contender_->move_to(poisons_ / 2 % contender_->slots());
+    ++poisons_;
+    contender_->poison(of_plugin_ ? poisons_ % Fixture::kSets : 0);
     return Json::object();
   }
   throw LibraryRefused(fmt::format("unknown question '{}'", ask));

@@ -7,9 +7,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "bench/measure/bound_case.h"
 #include "bench/measure/case_runner.h"
-#include "bench/measure/pair.h"
 #include "bench/measure/suite.h"
 
 namespace noisefloor {
@@ -28,14 +26,13 @@ class CaseServer {
   nlohmann::json rows() const;
   nlohmann::json measure(const nlohmann::json& question);
   Case require_case(const nlohmann::json& question) const;
-  void release();
 
   Platform* platform_;
   const Suite* suite_;
   KnownTimes known_;
   std::unique_ptr<MeasuredProblem> problem_;  // of the last case that was made ready
-  std::unique_ptr<BoundCase> bound_;
   std::unique_ptr<BoundContender> contender_;
+  bool of_plugin_ = false;   // its inputs change from block to block
   std::size_t poisons_ = 0;  // two a block, cold and warm, of which each has its tensors in another slot
   // Of whole cases, with the counters and the seed of the last one.
   std::unique_ptr<CaseRunner> runner_;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 
 #include "bench/measure/case_result.h"
 #include "bench/measure/timing_loop.h"
@@ -18,6 +17,22 @@ struct Block {
   double cold = 0, warm = 0;
 };
 
+template <class Take>
+std::vector<double> undisturbed(TimingSource& source, int samples, const Take& take) {
+  constexpr double kRetrySeconds = 5;
+  const double begin = steady_seconds();
+  std::vector<double> kept;
+  while (static_cast<int>(kept.size()) < samples) {
+    if (steady_seconds() - begin > kRetrySeconds)
+      throw Throttled(fmt::format("threads waited for a core, also after {:.0f} s of repeating", kRetrySeconds));
+    const std::vector<double> times = take(samples - static_cast<int>(kept.size()));
+    const std::span<const double> waits = source.waits_us();
+    for (std::size_t i = 0; i < times.size(); ++i)
+      if (waits.empty() || !waited(times[i], waits[i])) kept.push_back(times[i]);
+  }
+  return kept;
+}
+
 class PairedRun {
  public:
   PairedRun(Contender& ours, Contender& theirs, const PairOptions& options)
@@ -25,15 +40,16 @@ class PairedRun {
 
   PairResult run() {
     for (Contender* side : sides_)  // both alike: what starting a graph costs falls on as many launches
-      repeats_ = std::max(
-          repeats_, probe_warm_launches([&](int samples, int some) { return side->warm(samples, some); }).repeats);
+      repeats_ = std::max(repeats_, probe_warm_launches([&](int samples, int some) {
+                                      return undisturbed_warm(*side, samples, some);
+                                    }).repeats);
     std::vector<double> cold, warm;
     PairResult times;
     for (int round = 0; round < options_.most_rounds; ++round) {
       // A B B A, then B A A B: a drift within a round falls on both alike.
       const std::size_t first = round % 2 == 0 ? 0 : 1, second = 1 - first;
       std::array<Block, 2> sums{};
-      for (Contender* side : sides_) side->move_to(static_cast<std::size_t>(round));
+      for (Contender* side : sides_) side->move_to(static_cast<std::size_t>(round) % side->slots());
       for (const std::size_t side : {first, second, second, first}) {
         const Block one = block(side);
         if (!wrong_.empty()) return {{}, {}, round, wrong_, ours_wrong_};
@@ -59,12 +75,12 @@ class PairedRun {
 
   Block block(std::size_t side) {
     Contender& one = *sides_[side];
-    one.poison();
+    one.poison(0);
     Block times;
-    times.cold = median(one.cold(options_.cold_samples));
+    times.cold = median(undisturbed_cold(one, options_.cold_samples));
     judge(side, "a cold block");
-    one.poison();
-    std::vector<double> warm = one.warm(options_.warm_samples + 1, repeats_);
+    one.poison(0);
+    std::vector<double> warm = undisturbed_warm(one, options_.warm_samples + 1, repeats_);
     warm.erase(warm.begin());  // it finds the other's lines in L2
     times.warm = median(warm);
     judge(side, "a warm block");
@@ -90,53 +106,17 @@ class PairedRun {
 
 }  // namespace
 
+std::vector<double> undisturbed_cold(TimingSource& source, int samples) {
+  return undisturbed(source, samples, [&](int some) { return source.cold(some); });
+}
+
+std::vector<double> undisturbed_warm(TimingSource& source, int samples, int repeats) {
+  return undisturbed(source, samples,
+                     [&](int some) { return source.warm(some, repeats, TimingSource::Edges::pipeline); });
+}
+
 PairNoise pair_noise() {
   return {0.006, 0.013};
-}
-
-BoundContender::BoundContender(BoundCase& bound, Verifier& verifier)
-    : platform_(&verifier.fixture().platform()), bound_(&bound), verifier_(&verifier), timing_(*platform_, bound) {
-  bound.use_inputs(0);
-}
-
-std::vector<double> BoundContender::cold(int samples) {
-  return undisturbed(samples, [&](int some) { return timing_.cold(some); });
-}
-
-std::vector<double> BoundContender::warm(int samples, int repeats) {
-  return undisturbed(samples, [&](int some) { return timing_.warm(some, repeats, TimingSource::Edges::pipeline); });
-}
-
-void BoundContender::poison() {
-  if (bound_->of_plugin()) bound_->use_inputs(1 - verifier_->fixture().inputs());
-  verifier_->expect(bound_->name());
-}
-
-Verdict BoundContender::judge() {
-  Verdict verdict = verifier_->judge(*bound_);
-  if (bound_->of_plugin() && platform_->take_back_l2() > 0 && verdict.correct())
-    verdict.reason = "its launches set L2 aside for persisting accesses";
-  return verdict;
-}
-
-Verdict BoundContender::replay() {
-  return bound_->of_plugin() ? verifier_->verify_replay(*bound_) : Contender::replay();
-}
-
-std::vector<double> BoundContender::undisturbed(int samples, const std::function<std::vector<double>(int)>& take) {
-  constexpr double kRetrySeconds = 5;
-  using Clock = std::chrono::steady_clock;
-  const auto begin = Clock::now();
-  std::vector<double> kept;
-  while (static_cast<int>(kept.size()) < samples) {
-    if (std::chrono::duration<double>(Clock::now() - begin).count() > kRetrySeconds)
-      throw Throttled(fmt::format("threads waited for a core, also after {:.0f} s of repeating", kRetrySeconds));
-    const std::vector<double> times = take(samples - static_cast<int>(kept.size()));
-    const std::span<const double> waits = platform_->waits_us();
-    for (std::size_t i = 0; i < times.size(); ++i)
-      if (waits.empty() || !waited(times[i], waits[i])) kept.push_back(times[i]);
-  }
-  return kept;
 }
 
 PairResult paired_run(Contender& ours, Contender& theirs, const PairOptions& options) {

@@ -159,13 +159,13 @@ PairResult CaseRunner::run_pair(const Case& ours, const Case& theirs) {
   if (ours.implementation->elsewhere() && theirs.implementation->elsewhere() && worker_of(ours) != nullptr &&
       worker_of(ours) == worker_of(theirs))
     throw LibraryRefused("both are of one process, which has one case at a time");
-  std::array<std::shared_ptr<BoundCase>, 2> bound;
   std::array<std::unique_ptr<Contender>, 2> sides;
   for (const std::size_t side : {0u, 1u}) {
     const Case& one = side == 0 ? ours : theirs;
     if (!one.implementation->elsewhere()) {
-      bound[side] = require_bound(one);
-      sides[side] = std::make_unique<BoundContender>(*bound[side], problem_->verifier);
+      std::shared_ptr<BoundCase> bound = require_bound(one);
+      bound->use_inputs(0);
+      sides[side] = std::make_unique<BoundContender>(std::move(bound), problem_->verifier);
       continue;
     }
     if (worker_of(one) == nullptr) throw LibraryMissing(options_.why_no_worker);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cmath>
 
 #include "bench/platform/nvml.h"
@@ -16,6 +17,10 @@ namespace {
 constexpr std::uint64_t kDisqualifying = kClockThrottle & ~static_cast<std::uint64_t>(kClockSwPowerCap);
 
 }  // namespace
+
+double steady_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 std::optional<const char*> StoppingRule::verdict(std::span<const double> samples, double elapsed_seconds) const {
   if (samples.size() < kFewest) return std::nullopt;

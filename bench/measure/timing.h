@@ -10,6 +10,8 @@
 
 namespace noisefloor {
 
+double steady_seconds();  // that never go back
+
 struct StoppingRule {
   double relative_half_width = 0.005;  // of the median's 95 % confidence interval
   std::size_t minimum_samples = 20;

@@ -98,8 +98,9 @@ TimingLoop::Phase TimingLoop::sample(const StoppingRule& rule, bool settles,
     const auto all = checked(take());
     const auto samples = undisturbed(all);
     read_load();
-    const auto clock = source_->clock();
-    const auto reasons = source_->clock_event_reasons();
+    std::optional<double> mhz;
+    std::optional<std::uint64_t> reasons;
+    if (!options_.quick) mhz = source_->sm_clock_mhz(), reasons = source_->clock_event_reasons();
     // Time spent on discarded samples does not count against the cap.
     const auto discard = [&](std::size_t dropped) {
       const double spent =
@@ -112,7 +113,7 @@ TimingLoop::Phase TimingLoop::sample(const StoppingRule& rule, bool settles,
       continue;
     }
     if (reasons) timing_.throttle = timing_.throttle.value_or(0) | (*reasons & kClockThrottle);
-    if (settles && clock && clock_steps.stepped(clock->mhz) && settling_seconds < kSettleSeconds) {
+    if (settles && mhz && clock_steps.stepped(*mhz) && settling_seconds < kSettleSeconds) {
       const double now = source_->now();
       settling_seconds += now - start;
       start = now;
@@ -124,7 +125,7 @@ TimingLoop::Phase TimingLoop::sample(const StoppingRule& rule, bool settles,
     taken.us.insert(taken.us.end(), samples.begin(), samples.end());
     if (!samples.empty()) {
       taken.batches.push_back(samples.size());
-      if (clock) taken.mhz.push_back(clock->mhz > 0 ? clock->mhz : std::numeric_limits<double>::quiet_NaN());
+      if (mhz) taken.mhz.push_back(*mhz > 0 ? *mhz : std::numeric_limits<double>::quiet_NaN());
     }
     const double elapsed = source_->now() - start;
     if (const auto stop = rule.verdict(taken.us, elapsed); stop && (elapsed >= rule.wall_seconds || known(taken))) {

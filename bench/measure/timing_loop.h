@@ -1,7 +1,7 @@
 // The loop that measures: cold batches until the median is known, then warm ones, while the clocks are watched.
 //
-// It knows no device. What it measures and by which clock comes from a TimingSource: the platform's
-// (platform_timing.h), or a test's script.
+// It knows no device. What it measures and by which clock comes from a TimingSource: a case that is made ready
+// (contender.h), or a test's script.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +15,11 @@
 
 namespace noisefloor {
 
-// The SM clock right behind a batch.
-struct ClockReading {
-  double mhz = 0;  // NaN where it could not be read
-};
-
 // What the loop asks for, from one thread, one call after another. An exception of any of them ends the loop.
 class TimingSource {
  public:
   virtual ~TimingSource() = default;
-  virtual double now() = 0;  // seconds that never go back
+  virtual double now() { return steady_seconds(); }
   // `samples` times of one launch each, in microseconds, with nothing of what it touches in cache.
   virtual std::vector<double> cold(int samples) = 0;
   // `samples` times, each the mean of `repeats` launches back to back: as a pipeline runs them, or with ordinary edges
@@ -39,10 +34,9 @@ class TimingSource {
   virtual std::vector<double> edges_us(int /*samples*/) { return {}; }
   // The same, after edges that had become long were made short again where that can be done.
   virtual std::vector<double> settled_edges_us(int samples) { return edges_us(samples); }
-  // Asked behind each batch; nothing where there is no SM clock (the host).
-  virtual std::optional<ClockReading> clock() = 0;
-  // Why clocks are held down now: a mask of ClockEvent; nothing where nobody says.
-  virtual std::optional<std::uint64_t> clock_event_reasons() = 0;
+  // Asked behind each batch, as Platform's.
+  virtual std::optional<double> sm_clock_mhz() { return std::nullopt; }
+  virtual std::optional<std::uint64_t> clock_event_reasons() { return std::nullopt; }
   // Of each sample of the last call: microseconds that its threads were ready to run and had no core. Empty where
   // nobody says.
   virtual std::span<const double> waits_us() { return {}; }
@@ -56,7 +50,7 @@ struct TimingOptions {
   // How long throttled batches, and samples whose threads waited for a core, are taken again; each phase so long.
   double throttle_retry_seconds = 5;
   bool host = false;           // a launch is a call: nothing is flushed or queued, so batches are small
-  bool quick = false;          // an order is asked for, not a time: one warm batch will do
+  bool quick = false;          // an order is asked for, not a time: one warm batch will do, at any clock
   bool watch_others = true;    // samples whose threads waited for a core are taken again
   bool look_at_edges = false;  // between launches, before each warm phase and behind it
 };

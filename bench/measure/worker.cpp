@@ -114,8 +114,9 @@ void Worker::give_up(const std::string& why) {
   throw WorkerGone(fmt::format("{} {}", name_, why));
 }
 
-WorkerCase::WorkerCase(Worker& worker, const Case& test_case)
-    : worker_(&worker),
+WorkerCase::WorkerCase(Worker& worker, const Case& test_case, Platform* platform)
+    : Contender(platform),
+      worker_(&worker),
       tolerance_(test_case.entry->workload->tolerance(test_case.problem, test_case.dtype)),
       of_plugin_(!test_case.implementation->plugin.empty()) {
   const Json answer =
@@ -171,7 +172,7 @@ Verdict WorkerCase::ask_verdict(const char* question) {
   return understood(*worker_, [&] { return judged(answer); });
 }
 
-void WorkerCase::poison() {
+void WorkerCase::poison(std::size_t) {
   worker_->ask({{"ask", "poison"}}, worker_->options().answer_seconds);
 }
 
@@ -219,7 +220,7 @@ std::vector<double> WorkerCase::cold(int samples) {
   return times({{"ask", "cold"}, {"samples", samples}}, samples);
 }
 
-std::vector<double> WorkerCase::warm(int samples, int repeats) {
+std::vector<double> WorkerCase::warm(int samples, int repeats, Edges) {
   return times({{"ask", "warm"}, {"samples", samples}, {"repeats", repeats}}, samples);
 }
 

@@ -33,10 +33,8 @@
 #include <vector>
 
 #include "bench/measure/case_counters.h"
-#include "bench/measure/pair.h"
-#include "bench/measure/platform_timing.h"
+#include "bench/measure/contender.h"
 #include "bench/measure/suite.h"
-#include "bench/measure/verify.h"
 #include "bench/platform/child_process.h"
 
 namespace noisefloor {
@@ -116,15 +114,15 @@ class Worker {
 // A case that the worker has made ready, for as long as this lives.
 class WorkerCase final : public Contender {
  public:
-  WorkerCase(Worker& worker, const Case& test_case);
+  WorkerCase(Worker& worker, const Case& test_case, Platform* platform = nullptr);
   ~WorkerCase() override;
   WorkerCase(const WorkerCase&) = delete;
 
   const Verdict& verdict() const { return verdict_; }  // of its first launch
   const std::string& note() const { return note_; }
   std::vector<double> cold(int samples) override;
-  std::vector<double> warm(int samples, int repeats) override;
-  void poison() override;
+  std::vector<double> warm(int samples, int repeats, Edges) override;  // PyTorch's graphs have ordinary edges
+  void poison(std::size_t inputs) override;                            // it changes its inputs by itself
   Verdict judge() override { return ask_verdict("judge"); }
   Verdict replay() override { return of_plugin_ ? ask_verdict("replay") : Contender::replay(); }
 
@@ -144,18 +142,5 @@ class WorkerCase final : public Contender {
 // A case of a plugin, measured by its worker from beginning to end: what `result` has no text of is the worker's.
 // Throws as ask() does.
 void measure_whole(Worker& worker, const Case& test_case, CounterMode counters, std::uint64_t seed, CaseResult& result);
-
-// Times of the worker's, by this program's clock and under its watch of the GPU's.
-class WorkerTiming final : public ClockedSource {
- public:
-  WorkerTiming(WorkerCase& worker_case, Platform& platform, DeviceClocks* clocks)
-      : ClockedSource(platform, clocks), case_(&worker_case) {}
-  std::vector<double> cold(int samples) override { return case_->cold(samples); }
-  // PyTorch's graphs have ordinary edges.
-  std::vector<double> warm(int samples, int repeats, Edges) override { return case_->warm(samples, repeats); }
-
- private:
-  WorkerCase* case_;
-};
 
 }  // namespace noisefloor

@@ -9,8 +9,7 @@ namespace noisefloor {
 
 class ClockSampler {
  public:
-  // A sample spins for about `spin_us`. Throws std::runtime_error when memory cannot be had, or where this build has no
-  // CUDA.
+  // A sample spins for about `spin_us`. Throws std::runtime_error when memory cannot be had. Builds with CUDA only.
   explicit ClockSampler(double spin_us = 64);
   ~ClockSampler();
   ClockSampler(const ClockSampler&) = delete;

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "bench/platform/build_info.h"
+#include "bench/platform/clocks.h"
 #include "bench/platform/cuda_kernels.h"
 #include "bench/platform/cuda_timing.h"
 #include "bench/platform/nvml.h"
@@ -180,6 +181,18 @@ class CudaPlatform final : public Platform {
         stream_, samples, kEdges, [&] { edges_->enqueue(stream_); }, [] {});
   }
 
+  std::optional<double> sm_clock_mhz() override {
+    constexpr double kSpinUs = 20;
+    if (!clock_) clock_.emplace(kSpinUs);
+    clock_->enqueue(stream_);
+    synchronize();
+    return clock_->mhz();
+  }
+  std::optional<std::uint64_t> clock_event_reasons() override {
+    if (!monitor_) monitor_.emplace(description_.pci_bus_id);
+    return monitor_->clock_event_reasons();
+  }
+
   std::unique_ptr<Recording> record(const Launch& launch) override {
     struct GraphRecording final : Recording {
       // Uploaded at once, since the first replay may stand behind a gate.
@@ -219,6 +232,9 @@ class CudaPlatform final : public Platform {
   std::optional<GatedTimer> timer_, edge_timer_;
   std::optional<CudaGraph> edges_;  // a chain of kernels without work
   Fillers fillers_;
+  // Made at the first question.
+  std::optional<ClockSampler> clock_;
+  std::optional<GpuMonitor> monitor_;
 };
 
 }  // namespace

@@ -1,10 +1,6 @@
-// A build without CUDA: what the CUDA platform, NVML by CUDA device and the clock sampler say instead.
+// A build without CUDA: what the CUDA platform and NVML by CUDA device say instead.
 #include <fmt/format.h>
 
-#include <limits>
-#include <stdexcept>
-
-#include "bench/platform/clocks.h"
 #include "bench/platform/nvml.h"
 #include "bench/platform/platform.h"
 
@@ -30,15 +26,6 @@ std::vector<CudaDevice> list_cuda_devices(std::string& why) {
 
 GpuMonitor GpuMonitor::of_cuda_device(int) {
   return unavailable("no CUDA in this build");
-}
-
-ClockSampler::ClockSampler(double) {
-  throw std::runtime_error("no CUDA in this build: there is no SM clock to sample");
-}
-ClockSampler::~ClockSampler() = default;
-void ClockSampler::enqueue(Stream) {}
-double ClockSampler::mhz() const {
-  return std::numeric_limits<double>::quiet_NaN();
 }
 
 }  // namespace noisefloor

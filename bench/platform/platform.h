@@ -8,6 +8,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -126,6 +127,11 @@ class Platform {
   // Of each sample of the last time_cold() or time_warm(): microseconds that its threads waited for a core, summed.
   // Empty where nobody says (a GPU).
   virtual std::span<const double> waits_us() const { return {}; }
+  // The SM clock now, in MHz, as the GPU itself sees it, behind all that was enqueued; NaN where it could not be read.
+  // Nothing on the host.
+  virtual std::optional<double> sm_clock_mhz() { return std::nullopt; }
+  // Why clocks are held down now: a mask of ClockEvent (nvml.h). Nothing where nobody says.
+  virtual std::optional<std::uint64_t> clock_event_reasons() { return std::nullopt; }
   // Calls `launch` once, to record what it enqueues; on the host, once for each replay.
   virtual std::unique_ptr<Recording> record(const Launch& launch) = 0;
   // Empties caches of everything, for counter passes.

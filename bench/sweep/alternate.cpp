@@ -70,11 +70,11 @@ class BuildSide final : public Contender {
   std::vector<double> cold(int samples) override {
     return asked(is_old_, [&] { return case_->cold(samples); });
   }
-  std::vector<double> warm(int samples, int repeats) override {
-    return asked(is_old_, [&] { return case_->warm(samples, repeats); });
+  std::vector<double> warm(int samples, int repeats, Edges edges) override {
+    return asked(is_old_, [&] { return case_->warm(samples, repeats, edges); });
   }
-  void poison() override {
-    asked(is_old_, [&] { case_->poison(); });
+  void poison(std::size_t inputs) override {
+    asked(is_old_, [&] { case_->poison(inputs); });
   }
   Verdict judge() override {
     return right(is_old_, asked(is_old_, [&] { return case_->judge(); }));

@@ -53,9 +53,9 @@ class ScriptedTiming final : public TimingSource {
       for (double& one : times) one += kernels * (edge_latency_us(time) - 1);
     return times;
   }
-  std::optional<ClockReading> clock() override {
+  std::optional<double> sm_clock_mhz() override {
     if (!mhz) return std::nullopt;
-    return ClockReading{mhz(time)};
+    return mhz(time);
   }
   std::optional<std::uint64_t> clock_event_reasons() override {
     if (!reasons) return std::nullopt;

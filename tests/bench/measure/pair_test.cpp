@@ -26,12 +26,12 @@ class Scripted final : public Contender {
   bool wrong_at_the_end = false;
 
   std::vector<double> cold(int samples) override { return timed(samples, 'c', 2); }
-  std::vector<double> warm(int samples, int) override {
+  std::vector<double> warm(int samples, int, Edges) override {
     std::vector<double> times = timed(samples, 'w', 1);
     if (samples > 1) times.front() *= 100;  // what the other left in L2
     return times;
   }
-  void poison() override { poisoned_ = true; }
+  void poison(std::size_t) override { poisoned_ = true; }
   Verdict judge() override {
     Verdict verdict;
     verdict.reason = !poisoned_ || machine_->blocks == wrong_in_block ? "d[3] is nan" : "";

@@ -136,7 +136,8 @@ TEST_F(PluginCase, L2ThatItSetAsideIsTakenBackAndThatOfTimedLaunchesIsNoTime) {
     platform.set_aside.push_back(4096);
     const SweepRow row = run();
     EXPECT_EQ(row.status, *phase ? Outcome::incorrect : Outcome::ok);
-    EXPECT_TRUE(row.reason.starts_with(*phase ? fmt::format("its {} launches set L2 aside", phase) : "took back 4096"))
+    EXPECT_TRUE(row.reason.starts_with(*phase ? fmt::format("after the {} launches: its launches set L2 aside", phase)
+                                              : "took back 4096"))
         << row.reason;
     EXPECT_EQ(row.time_cold_us.has_value(), !*phase);
     platform.set_aside.back() = 0;

@@ -309,11 +309,8 @@ TEST(TimingLoop, AnAnswerThatIsNoTimeIsRefused) {
     EXPECT_THROW(loop.cold(), std::runtime_error) << us;
   }
   struct Silent final : TimingSource {
-    double now() override { return 0; }
     std::vector<double> cold(int) override { return {}; }
     std::vector<double> warm(int, int, Edges) override { return {}; }
-    std::optional<ClockReading> clock() override { return std::nullopt; }
-    std::optional<std::uint64_t> clock_event_reasons() override { return std::nullopt; }
   } silent;
   TimingLoop loop(silent, {});
   EXPECT_THROW(loop.cold(), std::runtime_error);

@@ -1,5 +1,5 @@
 // What a platform keeps between the batches of a phase.
-#include "bench/measure/platform_timing.h"
+#include "bench/measure/contender.h"
 
 #include <gtest/gtest.h>
 
@@ -34,12 +34,13 @@ class GraphsOfAPhase : public testing::Test {
   GraphPlatform platform;
   const SuiteEntry& gemm = *suite().find("gemm");
   Fixture fixture{platform, gemm, gemm.workload->parse("m=4,n=4,k=4"), DType::fp32, 1};
-  BoundCase bound{fixture, *gemm.find("host")};
+  Verifier verifier{fixture};
+  std::shared_ptr<BoundCase> bound = std::make_shared<BoundCase>(fixture, *gemm.find("host"));
 };
 
 TEST_F(GraphsOfAPhase, LieBesideEachOther) {
   {
-    PlatformTiming timing(platform, bound);
+    BoundContender timing(bound, verifier);
     for (int batch = 0; batch < 6; ++batch) timing.warm(1, 1, Edges::pipeline);
     EXPECT_EQ(platform.alive(), 6u);
     timing.warm(1, 1, Edges::ordinary);
@@ -47,14 +48,14 @@ TEST_F(GraphsOfAPhase, LieBesideEachOther) {
     for (int batch = 0; batch < 100; ++batch) timing.warm(1, 1, Edges::ordinary);
     EXPECT_EQ(platform.alive(), KeptGraphs::kMost);
     EXPECT_FALSE(platform.made.back().expired());
-    (void)static_cast<Platform&>(platform).time_warm(bound.launch(), 1, 1);
+    (void)static_cast<Platform&>(platform).time_warm(bound->launch(), 1, 1);
     EXPECT_TRUE(platform.made.back().expired()) << "nobody asked to keep it";
   }
   EXPECT_EQ(platform.alive(), 0u);
 }
 
 TEST_F(GraphsOfAPhase, OfManyNodesAreFew) {
-  PlatformTiming timing(platform, bound);
+  BoundContender timing(bound, verifier);
   platform.nodes = KeptGraphs::kMostNodes / 3;
   for (int batch = 0; batch < 6; ++batch) timing.warm(1, 1, Edges::pipeline);
   EXPECT_EQ(platform.alive(), 3u);

@@ -1,0 +1,72 @@
+#include "bench/measure/contender.h"
+
+#include <algorithm>
+
+#include "bench/platform/run_queue.h"
+
+namespace noisefloor {
+
+BoundContender::BoundContender(std::shared_ptr<BoundCase> bound, Verifier& verifier, Options options)
+    : Contender(&verifier.fixture().platform()),
+      bound_(std::move(bound)),
+      verifier_(&verifier),
+      options_(std::move(options)),
+      resident_(bound_->resident()),
+      cold_(bound_->launch()),
+      pipeline_(bound_->launch(/*overlapping=*/true)),
+      ordinary_(bound_->launch()) {
+  // The launches of a whole network would fill the driver's queue, which then waits for the device, before the gate
+  // opens.
+  if (!bound_->many_kernels()) return;
+  recording_ = platform_->record(pipeline_);
+  cold_ = [this] {
+    recording_->replay();
+    return success();
+  };
+}
+
+std::vector<double> BoundContender::cold(int samples) {
+  if (options_.before_batch) options_.before_batch();
+  return platform_->time_cold(cold_, samples, resident_);
+}
+
+// Each batch has a graph of its own, beside those of the batches before it.
+std::vector<double> BoundContender::warm(int samples, int repeats, Edges edges) {
+  if (options_.before_batch) options_.before_batch();
+  if (edges != edges_of_graphs_) graphs_.clear();
+  edges_of_graphs_ = edges;
+  return platform_->time_warm(edges == Edges::pipeline ? pipeline_ : ordinary_, samples, repeats, &graphs_);
+}
+
+std::size_t BoundContender::slots() const {
+  return bound_->many_kernels() || bound_->of_plugin() ? 1 : bound_->fixture().slots();
+}
+
+void BoundContender::move_to(std::size_t slot) {
+  if (slots() == 1) return;
+  bound_->fixture().move_to(slot);
+  resident_ = bound_->resident();
+}
+
+std::optional<double> BoundContender::load() {
+  if (!platform_->description().is_host) return std::nullopt;
+  return other_runnable_threads();
+}
+
+void BoundContender::poison(std::size_t inputs) {
+  bound_->use_inputs(inputs);
+  verifier_->expect(bound_->name());
+}
+
+Verdict BoundContender::judge() {
+  Fixture& fixture = bound_->fixture();
+  // Many launches on one tensor leave nothing in it that is known.
+  const bool updates =
+      std::ranges::any_of(fixture.specs(), [](const TensorSpec& spec) { return spec.role == Role::inout; });
+  Verdict verdict = updates ? Verdict{fixture.find_damage().value_or("")} : verifier_->judge(*bound_);
+  if (bound_->of_plugin() && platform_->take_back_l2() > 0 && verdict.correct())
+    verdict.reason = "its launches set L2 aside for persisting accesses";
+  return verdict;
+}
+
+}  // namespace noisefloor
