@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(kThreads) mma_kernel(float* sink, int iteratio
 template <Operand kOperand>
 double mma_rate_of(const Gpu& gpu) {
   if (gpu.compute_capability * 10 < Mma<kOperand>::kSince) return 0;
-  const DeviceMemory sink(sizeof(float));
+  const Buffer sink(*gpu.platform, sizeof(float));
   const int blocks = gpu.sm_count * kMmaBlocksPerSm;
   const double seconds = median_seconds_per_iteration(gpu, [&](int iterations) {
     mma_kernel<kOperand><<<blocks, kThreads, 0, gpu.stream>>>(sink.as<float>(), iterations);
@@ -123,7 +123,7 @@ double mma_rate_of(const Gpu& gpu) {
 }  // namespace
 
 double fma_rate(const Gpu& gpu) {
-  const DeviceMemory sink(sizeof(float));
+  const Buffer sink(*gpu.platform, sizeof(float));
   const int blocks = gpu.sm_count * kFmaBlocksPerSm;
   const double seconds = median_seconds_per_iteration(gpu, [&](int iterations) {
     fma_kernel<<<blocks, kThreads, 0, gpu.stream>>>(sink.as<float>(), iterations);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <memory>
 #include <stdexcept>
 #include <thread>
 
@@ -15,11 +16,6 @@
 
 namespace noisefloor {
 namespace ceilings {
-
-DeviceMemory::DeviceMemory(std::size_t bytes) : bytes_(bytes) {
-  CUDA_CHECK(cudaMalloc(&data_, bytes));
-}
-
 namespace {
 
 double seconds_of(const Gpu& gpu, const Event& start, const Event& stop, const std::function<void()>& work) {
@@ -63,33 +59,6 @@ double median_seconds_per_iteration(const Gpu& gpu, const std::function<void(int
 
 namespace {
 
-// Makes a device current, and the one before it again.
-class CurrentDevice {
- public:
-  explicit CurrentDevice(int device) {
-    CUDA_CHECK(cudaGetDevice(&before_));
-    CUDA_CHECK(cudaSetDevice(device));
-  }
-  ~CurrentDevice() { cudaSetDevice(before_); }
-  CurrentDevice(const CurrentDevice&) = delete;
-  CurrentDevice& operator=(const CurrentDevice&) = delete;
-
- private:
-  int before_ = 0;
-};
-
-class OwnStream {
- public:
-  OwnStream() { CUDA_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); }
-  ~OwnStream() { cudaStreamDestroy(stream_); }
-  OwnStream(const OwnStream&) = delete;
-  OwnStream& operator=(const OwnStream&) = delete;
-  operator cudaStream_t() const { return stream_; }
-
- private:
-  cudaStream_t stream_ = nullptr;
-};
-
 double tensor_rate(const ceilings::Gpu& gpu, ceilings::Operand operand) {
   if (gpu.compute_capability != 90) return ceilings::mma_rate(gpu, operand);
 #if defined(NOISEFLOOR_HAS_SM90A)
@@ -101,17 +70,10 @@ double tensor_rate(const ceilings::Gpu& gpu, ceilings::Operand operand) {
 #endif
 }
 
-int attribute(cudaDeviceAttr which, int device) {
-  int value = 0;
-  CUDA_CHECK(cudaDeviceGetAttribute(&value, which, device));
-  return value;
-}
-
 // A gigabyte or two: well past the L2 and its write-back, and small enough for every GPU that is not full.
-std::size_t buffer_bytes(std::size_t l2_bytes) {
+std::size_t buffer_bytes(Platform& platform) {
   constexpr std::size_t kMost = std::size_t{2} << 30;
-  std::size_t free = 0, total = 0;
-  CUDA_CHECK(cudaMemGetInfo(&free, &total));
+  const std::size_t l2_bytes = platform.description().info.l2_bytes, free = platform.free_bytes();
   const std::size_t bytes = std::min(kMost, free / 4) >> 20 << 20;
   if (bytes < 4 * l2_bytes)
     throw std::runtime_error(
@@ -131,18 +93,17 @@ DeviceIdentity gpu_identity(int device) {
     CUDA_CHECK(cudaDriverGetVersion(&version));
     driver = fmt::format("CUDA {}.{}", version / 1000, version % 1000 / 10);
   }
-  return {properties.name, driver, attribute(cudaDevAttrClockRate, device) / 1000};
+  int clock_khz = 0;
+  CUDA_CHECK(cudaDeviceGetAttribute(&clock_khz, cudaDevAttrClockRate, device));
+  return {properties.name, driver, clock_khz / 1000};
 }
 
 Ceilings measure_gpu_ceilings(int device) {
   const DeviceIdentity identity = gpu_identity(device);
-  const CurrentDevice current(device);
-  const OwnStream stream;
+  const std::unique_ptr<Platform> platform = make_cuda_platform(device);
+  const cudaStream_t stream = platform->context().stream;
   ClockSampler clocks;
-  ceilings::Gpu gpu{
-      10 * attribute(cudaDevAttrComputeCapabilityMajor, device) + attribute(cudaDevAttrComputeCapabilityMinor, device),
-      attribute(cudaDevAttrMultiProcessorCount, device),
-      static_cast<std::size_t>(attribute(cudaDevAttrL2CacheSize, device)), stream, &clocks};
+  const ceilings::Gpu gpu{platform->description().info, platform.get(), stream, &clocks};
   Ceilings result{identity.name, identity.driver, "", {}};
   const auto add = [&](const char* name, const char* unit, double rate) {
     CUDA_CHECK(cudaStreamSynchronize(stream));
@@ -157,8 +118,8 @@ Ceilings measure_gpu_ceilings(int device) {
   };
 
   {
-    const std::size_t bytes = buffer_bytes(gpu.l2_bytes);
-    const ceilings::DeviceMemory from(bytes), to(bytes);
+    const std::size_t bytes = buffer_bytes(*platform);
+    const Buffer from(*platform, bytes), to(*platform, bytes);
     ceilings::fill_random(from, 1, stream);
     ceilings::fill_random(to, 2, stream);
     add("dram_copy", "GB/s", ceilings::copy_rate(gpu, from, to));

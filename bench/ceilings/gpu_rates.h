@@ -9,31 +9,13 @@
 
 #include "bench/platform/clocks.h"
 #include "bench/platform/cuda_timing.h"
+#include "bench/platform/platform.h"
 
 namespace noisefloor::ceilings {
 
-class DeviceMemory {
- public:
-  explicit DeviceMemory(std::size_t bytes);
-  ~DeviceMemory() { cudaFree(data_); }
-  DeviceMemory(const DeviceMemory&) = delete;
-  DeviceMemory& operator=(const DeviceMemory&) = delete;
-  template <class T>
-  T* as() const {
-    return static_cast<T*>(data_);
-  }
-  std::size_t bytes() const { return bytes_; }
-
- private:
-  void* data_ = nullptr;
-  std::size_t bytes_;
-};
-
 // The device, the stream that work is put on, and the clocks sampled there.
-struct Gpu {
-  int compute_capability;
-  int sm_count;
-  std::size_t l2_bytes;
+struct Gpu : DeviceInfo {
+  Platform* platform;
   cudaStream_t stream;
   ClockSampler* clocks;
 };
@@ -46,13 +28,13 @@ double median_seconds(const Gpu& gpu, int launches, const std::function<void()>&
 double median_seconds_per_iteration(const Gpu& gpu, const std::function<void(int iterations)>& launch);
 
 // Fills with random bits, from Philox.
-void fill_random(const DeviceMemory& memory, std::uint64_t seed, cudaStream_t stream);
+void fill_random(const Buffer& memory, std::uint64_t seed, cudaStream_t stream);
 
 // Bytes per second. `copy_rate` counts bytes read plus bytes written. Both move `memory` once a launch.
-double copy_rate(const Gpu& gpu, const DeviceMemory& from, const DeviceMemory& to);
-double read_rate(const Gpu& gpu, const DeviceMemory& memory);
+double copy_rate(const Gpu& gpu, const Buffer& from, const Buffer& to);
+double read_rate(const Gpu& gpu, const Buffer& memory);
 // Reads the first half-L2 of `memory` over and over, past L1.
-double l2_rate(const Gpu& gpu, const DeviceMemory& memory);
+double l2_rate(const Gpu& gpu, const Buffer& memory);
 
 // FLOPs per second; 0 where the device has no such unit.
 enum class Operand { bf16, fp16, tf32, fp8 };  // in the order of the tables of rates

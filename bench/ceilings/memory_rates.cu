@@ -75,7 +75,7 @@ __global__ void l2_kernel(const uint4* __restrict__ in, unsigned count, int step
 }
 
 template <int kUnroll>
-double copy_rate_of(const Gpu& gpu, const DeviceMemory& from, const DeviceMemory& to, int threads) {
+double copy_rate_of(const Gpu& gpu, const Buffer& from, const Buffer& to, int threads) {
   const std::size_t piece = kVector * threads * kUnroll;
   const auto blocks = static_cast<unsigned>(std::min(from.bytes(), to.bytes()) / piece);
   const double seconds = median_seconds(gpu, 2, [&] {
@@ -86,7 +86,7 @@ double copy_rate_of(const Gpu& gpu, const DeviceMemory& from, const DeviceMemory
 }
 
 template <int kUnroll>
-double read_rate_of(const Gpu& gpu, const DeviceMemory& memory, uint4* sink, int threads) {
+double read_rate_of(const Gpu& gpu, const Buffer& memory, uint4* sink, int threads) {
   const std::size_t piece = kVector * threads * kUnroll;
   const auto blocks = static_cast<unsigned>(memory.bytes() / piece);
   const double seconds = median_seconds(gpu, 2, [&] {
@@ -98,12 +98,12 @@ double read_rate_of(const Gpu& gpu, const DeviceMemory& memory, uint4* sink, int
 
 }  // namespace
 
-void fill_random(const DeviceMemory& memory, std::uint64_t seed, cudaStream_t stream) {
+void fill_random(const Buffer& memory, std::uint64_t seed, cudaStream_t stream) {
   fill_kernel<<<4096, 256, 0, stream>>>(memory.as<uint4>(), memory.bytes() / kVector, seed);
   CUDA_CHECK(cudaGetLastError());
 }
 
-double copy_rate(const Gpu& gpu, const DeviceMemory& from, const DeviceMemory& to) {
+double copy_rate(const Gpu& gpu, const Buffer& from, const Buffer& to) {
   double best = 0;
   for (const int threads : {128, 256, 512, 1024}) {
     best = std::max(best, copy_rate_of<1>(gpu, from, to, threads));
@@ -117,8 +117,8 @@ double copy_rate(const Gpu& gpu, const DeviceMemory& from, const DeviceMemory& t
   return std::max(best, 2.0 * static_cast<double>(bytes) / seconds);
 }
 
-double read_rate(const Gpu& gpu, const DeviceMemory& memory) {
-  const DeviceMemory sink(kVector);
+double read_rate(const Gpu& gpu, const Buffer& memory) {
+  const Buffer sink(*gpu.platform, kVector);
   double best = 0;
   for (const int threads : {256, 512, 1024}) {
     best = std::max(best, read_rate_of<4>(gpu, memory, sink.as<uint4>(), threads));
@@ -127,8 +127,8 @@ double read_rate(const Gpu& gpu, const DeviceMemory& memory) {
   return best;
 }
 
-double l2_rate(const Gpu& gpu, const DeviceMemory& memory) {
-  const DeviceMemory sink(kVector);
+double l2_rate(const Gpu& gpu, const Buffer& memory) {
+  const Buffer sink(*gpu.platform, kVector);
   constexpr int kUnroll = 8;
   const auto count = static_cast<unsigned>(std::min(gpu.l2_bytes / 2, memory.bytes()) / kVector);
   double best = 0;

@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(kThreads, 1) wgmma_kernel(float* sink, int ite
 
 template <Operand kOperand, int kDepth>
 double wgmma_rate_of(const Gpu& gpu) {
-  const DeviceMemory sink(sizeof(float));
+  const Buffer sink(*gpu.platform, sizeof(float));
   CUDA_CHECK(cudaFuncSetAttribute(wgmma_kernel<kOperand>, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes));
   const double seconds = median_seconds_per_iteration(gpu, [&](int iterations) {
     wgmma_kernel<kOperand><<<gpu.sm_count, kThreads, kSharedBytes, gpu.stream>>>(sink.as<float>(), iterations);

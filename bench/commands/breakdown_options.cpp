@@ -61,7 +61,7 @@ void check_breakdown(const BreakdownArguments& arguments, const std::string& pla
   std::string why;
   if (device == "host" || cuda_device_count(why) == 0) return;
   try {
-    KernelTrace::require_library();
+    require_trace_library();
   } catch (const CountersUnavailable& error) {
     throw InvalidInput(fmt::format("--breakdown and --trace need CUPTI's records: {}", error.what()));
   }

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -19,18 +20,18 @@ namespace noisefloor {
 
 class CounterConfig {
  public:
-  // Needs no GPU. `availability` is the image of the counters that a device offers to this user, or empty. Keeps copies
-  // of the names. Throws CountersUnavailable where CUPTI does not know the chip, or the chip not a metric, naming it.
-  CounterConfig(const std::string& chip, std::vector<std::uint8_t> availability, std::span<const Metric> wanted);
+  // Needs no GPU. `availability` is the image of the counters that a device offers to this user, or empty. `wanted`
+  // must outlive it. Throws CountersUnavailable where CUPTI does not know the chip, or the chip not a metric, naming
+  // it.
+  CounterConfig(const std::string& chip, std::vector<std::uint8_t> availability,
+                std::span<const Metric> wanted = kRowMetrics);
 
-  const std::vector<std::string>& names() const { return names_; }          // ours
-  const std::vector<std::string>& cupti_names() const { return metrics_; }  // CUPTI's, in the same order
-  std::vector<const char*> cupti_pointers() const;                          // as CUPTI takes them
+  std::vector<const char*>& metrics() { return metrics_; }  // CUPTI's names, as it takes them
   const std::vector<std::uint8_t>& image() const { return image_; }
   std::size_t passes() const { return passes_; }
 
-  // The values of range 0 of decoded counter data, in the order of the names.
-  std::vector<double> evaluate(const std::vector<std::uint8_t>& counter_data);
+  // The values of range 0 of decoded counter data, by Metric::name. Throws CountersUnavailable.
+  std::map<std::string, double> evaluate(const std::vector<std::uint8_t>& counter_data);
 
  private:
   struct Deinitialize {
@@ -38,13 +39,14 @@ class CounterConfig {
   };
   std::vector<std::uint8_t> availability_;  // CUPTI keeps a pointer to it, not a copy
   std::unique_ptr<CUpti_Profiler_Host_Object, Deinitialize> object_;
-  std::vector<std::string> names_, metrics_;
+  std::span<const Metric> wanted_;
+  std::vector<const char*> metrics_;
   std::vector<std::uint8_t> image_;
   std::size_t passes_ = 0;
 };
 
-// The configuration of `wanted` on a device and a context of it: made at the first request of the process, and the same
-// one after that. A request that throws leaves nothing behind: what was lacking may be there at the next one.
-CounterConfig& counter_config(int device, CUcontext context, std::span<const Metric> wanted);
+// That of rows on a device and a context of it: made at the first request of the process, and the same one after that.
+// A request that throws leaves nothing behind: what was lacking may be there at the next one.
+CounterConfig& row_counter_config(int device, CUcontext context);
 
 }  // namespace noisefloor

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <map>
+#include <cmath>
 #include <mutex>
 #include <utility>
 
@@ -87,51 +87,45 @@ void CounterConfig::Deinitialize::operator()(CUpti_Profiler_Host_Object* object)
 
 CounterConfig::CounterConfig(const std::string& chip, std::vector<std::uint8_t> availability,
                              std::span<const Metric> wanted)
-    : availability_(std::move(availability)), object_(host_object(chip, availability_)) {
+    : availability_(std::move(availability)), object_(host_object(chip, availability_)), wanted_(wanted) {
   for (const Metric& one : wanted) {
     if (!knows(object_.get(), one.cupti))
       throw CountersUnavailable(CounterStatus::unsupported_chip,
                                 fmt::format("the chip {} has no metric '{}' ({})", chip, one.cupti, one.name));
-    names_.emplace_back(one.name);
-    metrics_.emplace_back(one.cupti);
+    metrics_.push_back(one.cupti);
   }
-  image_ = configured(object_.get(), cupti_pointers());
+  image_ = configured(object_.get(), metrics_);
   passes_ = passes_of(image_);
 }
 
-std::vector<const char*> CounterConfig::cupti_pointers() const {
-  std::vector<const char*> pointers;
-  for (const std::string& metric : metrics_) pointers.push_back(metric.c_str());
-  return pointers;
-}
-
-std::vector<double> CounterConfig::evaluate(const std::vector<std::uint8_t>& counter_data) {
-  std::vector<const char*> metrics = cupti_pointers();
-  std::vector<double> values(metrics.size());
+std::map<std::string, double> CounterConfig::evaluate(const std::vector<std::uint8_t>& counter_data) {
+  std::vector<double> values(metrics_.size());
   auto params = NOISEFLOOR_CUPTI_PARAMS(CUpti_Profiler_Host_EvaluateToGpuValues_Params);
   params.pHostObject = object_.get();
   params.pCounterDataImage = counter_data.data();
   params.counterDataImageSize = counter_data.size();
   params.rangeIndex = 0;
-  params.ppMetricNames = metrics.data();
-  params.numMetrics = metrics.size();
+  params.ppMetricNames = metrics_.data();
+  params.numMetrics = metrics_.size();
   params.pMetricValues = values.data();
   check_cupti(cupti::api().host_evaluate(&params), "cuptiProfilerHostEvaluateToGpuValues");
-  return values;
+  std::map<std::string, double> result;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (!std::isfinite(values[i]))
+      throw CountersUnavailable(CounterStatus::failed, fmt::format("counters: {} has no value", wanted_[i].cupti));
+    result[wanted_[i].name] = values[i];
+  }
+  return result;
 }
 
-CounterConfig& counter_config(int device, CUcontext context, std::span<const Metric> wanted) {
+CounterConfig& row_counter_config(int device, CUcontext context) {
   // Never destroyed: CUPTI may be gone before the statics of this program are.
-  using Key = std::pair<int, std::vector<std::pair<std::string, std::string>>>;
-  static auto& configs = *new std::map<Key, std::unique_ptr<CounterConfig>>;
+  static auto& configs = *new std::map<int, std::unique_ptr<CounterConfig>>;
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
-  Key key{device, {}};
-  for (const Metric& one : wanted) key.second.emplace_back(one.name, one.cupti);
-  auto found = configs.find(key);
+  auto found = configs.find(device);
   if (found == configs.end())
-    found = configs.emplace(key, std::make_unique<CounterConfig>(chip_name(device), availability_of(context), wanted))
-                .first;
+    found = configs.emplace(device, std::make_unique<CounterConfig>(chip_name(device), availability_of(context))).first;
   return *found->second;
 }
 

@@ -17,17 +17,7 @@ constexpr const char* kNoCuda = "no CUDA in this build: nothing can be counted o
 
 }  // namespace
 
-struct RangeProfiler::State {};
-struct KernelTrace::State {};
-
-RangeProfiler::RangeProfiler(std::span<const Metric>) {
-  refuse();
-}
-RangeProfiler::~RangeProfiler() = default;
-std::size_t RangeProfiler::passes() const {
-  refuse();
-}
-std::map<std::string, double> RangeProfiler::measure(const std::function<void(int)>&, const std::function<void()>&) {
+std::unique_ptr<RangeProfiler> open_range_profiler() {
   refuse();
 }
 CounterProbe probe_counters() {
@@ -36,27 +26,12 @@ CounterProbe probe_counters() {
 std::string cupti_version() {
   return {};
 }
-
-KernelTrace::KernelTrace() {
+std::unique_ptr<KernelTrace> open_kernel_trace() {
   refuse();
 }
-KernelTrace::~KernelTrace() = default;
-void KernelTrace::require_library() {
+void require_trace_library() {
   refuse();
 }
-std::vector<DeviceActivity> KernelTrace::collect(const std::function<void()>&) {
-  refuse();
-}
-std::vector<DeviceActivity> KernelTrace::collect_tagged(const std::function<void()>&) {
-  refuse();
-}
-void KernelTrace::tag(std::uint64_t) {
-  refuse();
-}
-void KernelTrace::untag() {
-  refuse();
-}
-
 std::vector<KernelResources> kernel_resources(Stream, const std::function<Status()>&) {
   refuse();
 }

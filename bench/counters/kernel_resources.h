@@ -54,9 +54,9 @@ std::string short_kernel_name(std::string_view demangled);
 inline constexpr const char* kUnknownKernel = "unknown";
 
 // Captures what `enqueue` puts on `stream` (which must not be the default stream, and has nothing captured yet);
-// nothing is executed. In the order of the graph's nodes; empty when the launch has no kernels (copies and memsets
-// only). Throws std::runtime_error where the launch fails or cannot be captured (it synchronises or allocates), or
-// where this build has no CUDA.
+// nothing is executed. In the order of the graph's nodes; empty when the launch has no kernels (copies only). Throws
+// std::runtime_error where the launch fails or cannot be captured (it synchronises or allocates), or where this build
+// has no CUDA.
 std::vector<KernelResources> kernel_resources(Stream stream, const std::function<Status()>& enqueue);
 
 // How many kernels of a launch in a series begin behind an ordinary edge, when the one before them has ended: those of

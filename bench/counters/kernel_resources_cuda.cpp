@@ -2,19 +2,14 @@
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
-#include <memory>
 #include <set>
 #include <stdexcept>
 
 #include "bench/counters/kernel_resources.h"
+#include "bench/platform/cuda_timing.h"
 
 namespace noisefloor {
 namespace {
-
-void check(cudaError_t error, const char* call) {
-  if (error != cudaSuccess)
-    throw std::runtime_error(fmt::format("kernel resources: {}: {}", call, cudaGetErrorString(error)));
-}
 
 // The driver's calls, asked through the runtime, so that libcuda need not be linked. Since CUDA 12.3 all of them are
 // there.
@@ -39,70 +34,16 @@ struct Driver {
     constexpr unsigned kVersion = 12030;  // CUDA 12.3, the first with cuFuncGetName
     void* entry = nullptr;
     cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
-    check(cudaGetDriverEntryPointByVersion(name, &entry, kVersion, cudaEnableDefault, &found), name);
+    check_cuda(cudaGetDriverEntryPointByVersion(name, &entry, kVersion, cudaEnableDefault, &found), name);
     if (found != cudaDriverEntryPointSuccess)
-      throw std::runtime_error(fmt::format("kernel resources: the driver lacks {}; it must support CUDA 12.3", name));
+      throw std::runtime_error(fmt::format("the driver lacks {}; it must support CUDA 12.3", name));
     function = reinterpret_cast<Function>(entry);
   }
 };
 
 void check(CUresult result, const char* call) {
   if (result != CUDA_SUCCESS)
-    throw std::runtime_error(fmt::format("kernel resources: {} failed with error {}", call, static_cast<int>(result)));
-}
-
-struct GraphDeleter {
-  void operator()(CUgraph_st* graph) const { cudaGraphDestroy(graph); }
-};
-using OwnedGraph = std::unique_ptr<CUgraph_st, GraphDeleter>;
-
-OwnedGraph capture(Stream stream, const std::function<Status()>& enqueue) {
-  // Thread-local: calls by other threads do not disturb the capture.
-  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
-  cudaGraph_t graph = nullptr;
-  Status status;
-  try {
-    status = enqueue();
-  } catch (...) {
-    if (cudaStreamEndCapture(stream, &graph) == cudaSuccess) OwnedGraph discarded(graph);
-    throw;
-  }
-  const cudaError_t ended = cudaStreamEndCapture(stream, &graph);
-  OwnedGraph owned(graph);
-  if (!status.ok() || ended != cudaSuccess) cudaGetLastError();  // reported here, so no later check shall find it
-  if (!status.ok()) {
-    throw std::runtime_error(
-        fmt::format("kernel resources: the launch failed: {}: {}", to_string(status.code), status.what));
-  }
-  check(ended, "the launch cannot be captured in a graph (does it allocate or synchronise?)");
-  return owned;
-}
-
-// Of a graph, in order: its kernel nodes, and the graphs within it.
-void visit_nodes(cudaGraph_t graph, const std::function<void(cudaGraphNode_t)>& kernel,
-                 const std::function<void(cudaGraph_t)>& child) {
-  std::size_t count = 0;
-  check(cudaGraphGetNodes(graph, nullptr, &count), "cudaGraphGetNodes");
-  std::vector<cudaGraphNode_t> nodes(count);
-  if (count > 0) check(cudaGraphGetNodes(graph, nodes.data(), &count), "cudaGraphGetNodes");
-  for (const cudaGraphNode_t node : nodes) {
-    cudaGraphNodeType type;
-    check(cudaGraphNodeGetType(node, &type), "cudaGraphNodeGetType");
-    if (type == cudaGraphNodeTypeKernel) {
-      kernel(node);
-    } else if (type == cudaGraphNodeTypeGraph) {
-      cudaGraph_t within = nullptr;
-      check(cudaGraphChildGraphNodeGetGraph(node, &within), "cudaGraphChildGraphNodeGetGraph");
-      child(within);
-    }
-  }
-}
-
-// Kernel nodes of a graph and of the graphs within it, in order.
-void collect_kernels(cudaGraph_t graph, std::vector<cudaGraphNode_t>& kernels) {
-  visit_nodes(
-      graph, [&](cudaGraphNode_t node) { kernels.push_back(node); },
-      [&](cudaGraph_t child) { collect_kernels(child, kernels); });
+    throw std::runtime_error(fmt::format("{} failed with error {}", call, static_cast<int>(result)));
 }
 
 cudaError_t edges_of(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to, cudaGraphEdgeData* data,
@@ -114,28 +55,25 @@ cudaError_t edges_of(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* 
 #endif
 }
 
-// Nodes of a graph, and of the graphs within it, with an ordinary edge that leads to them.
+// Nodes of a graph, without the graphs within it, with an ordinary edge that leads to them.
 int behind_ordinary_edges(cudaGraph_t graph) {
   std::size_t count = 0;
-  check(edges_of(graph, nullptr, nullptr, nullptr, &count), "cudaGraphGetEdges");
+  CUDA_CHECK(edges_of(graph, nullptr, nullptr, nullptr, &count));
   std::vector<cudaGraphNode_t> from(count), to(count);
   std::vector<cudaGraphEdgeData> data(count);
-  if (count > 0) check(edges_of(graph, from.data(), to.data(), data.data(), &count), "cudaGraphGetEdges");
+  if (count > 0) CUDA_CHECK(edges_of(graph, from.data(), to.data(), data.data(), &count));
   std::set<cudaGraphNode_t> behind;
   for (std::size_t i = 0; i < count; ++i)
     if (data[i].type == cudaGraphDependencyTypeDefault) behind.insert(to[i]);
-  int found = static_cast<int>(behind.size());
-  visit_nodes(
-      graph, [](cudaGraphNode_t) {}, [&](cudaGraph_t child) { found += behind_ordinary_edges(child); });
-  return found;
+  return static_cast<int>(behind.size());
 }
 
 SmLimits current_limits() {
   int device = 0;
-  check(cudaGetDevice(&device), "cudaGetDevice");
+  CUDA_CHECK(cudaGetDevice(&device));
   const auto attribute = [&](cudaDeviceAttr which) {
     int value = 0;
-    check(cudaDeviceGetAttribute(&value, which, device), "cudaDeviceGetAttribute");
+    CUDA_CHECK(cudaDeviceGetAttribute(&value, which, device));
     return value;
   };
   return {.count = attribute(cudaDevAttrMultiProcessorCount),
@@ -179,9 +117,11 @@ KernelResources resources_of(const Driver& driver, const SmLimits& limits, cudaG
 }  // namespace
 
 std::vector<KernelResources> kernel_resources(Stream stream, const std::function<Status()>& enqueue) {
-  const OwnedGraph graph = capture(stream, enqueue);
+  const CapturedGraph graph(stream, enqueue, 1);
   std::vector<cudaGraphNode_t> nodes;
-  collect_kernels(graph.get(), nodes);
+  visit_nodes(graph, [&](cudaGraphNode_t node, cudaGraphNodeType type) {
+    if (type == cudaGraphNodeTypeKernel) nodes.push_back(node);
+  });
   const Driver driver;
   const SmLimits limits = current_limits();
   std::vector<KernelResources> kernels;
@@ -198,12 +138,12 @@ std::vector<KernelResources> kernel_resources(Stream stream, const std::function
 
 int ordinary_edges(Stream stream, const std::function<Status()>& enqueue) {
   const auto in_series = [&](int launches) {
-    const OwnedGraph graph = capture(stream, [&] {
-      Status status = success();
-      for (int i = 0; i < launches && status.ok(); ++i) status = enqueue();
-      return status;
+    const CapturedGraph graph(stream, enqueue, launches);
+    int found = behind_ordinary_edges(graph);
+    visit_nodes(graph, [&](cudaGraphNode_t node, cudaGraphNodeType type) {
+      if (type == cudaGraphNodeTypeGraph) found += behind_ordinary_edges(graph_within(node));
     });
-    return behind_ordinary_edges(graph.get());
+    return found;
   };
   return in_series(2) - in_series(1);
 }

@@ -22,29 +22,23 @@ struct DeviceActivity {
   std::optional<std::uint64_t> tag;  // of the launch, where one was set
 };
 
+// Recording is on from open_kernel_trace() to the object's end, for this process.
 class KernelTrace {
  public:
-  // Throws CountersUnavailable (no_cupti) where there is no CUPTI to open; touches nothing else.
-  static void require_library();
-
-  // Switches recording on, for this process. Throws CountersUnavailable: no CUPTI, no permission, another tool
-  // attached.
-  KernelTrace();
-  ~KernelTrace();  // switches it off
-  KernelTrace(const KernelTrace&) = delete;
-  KernelTrace& operator=(const KernelTrace&) = delete;
+  virtual ~KernelTrace() = default;
 
   // What ran on the device because of `run`, in the order in which it started. Waits for the device itself. Throws
   // CountersUnavailable when records were dropped or have no time, and whatever `run` throws.
-  std::vector<DeviceActivity> collect(const std::function<void()>& run);
+  virtual std::vector<DeviceActivity> collect(const std::function<void()>& run) = 0;
   // The same; activities launched between tag() and untag() on this thread carry the tag. Not for graph replays.
-  std::vector<DeviceActivity> collect_tagged(const std::function<void()>& run);
-  void tag(std::uint64_t tag);
-  void untag();
-
- private:
-  struct State;
-  std::unique_ptr<State> state_;
+  virtual std::vector<DeviceActivity> collect_tagged(const std::function<void()>& run) = 0;
+  virtual void tag(std::uint64_t tag) = 0;
+  virtual void untag() = 0;
 };
+
+// Throws CountersUnavailable: no CUPTI, no permission, another tool attached.
+std::unique_ptr<KernelTrace> open_kernel_trace();
+// Throws CountersUnavailable (no_cupti) where there is no CUPTI to open; touches nothing else.
+void require_trace_library();
 
 }  // namespace noisefloor

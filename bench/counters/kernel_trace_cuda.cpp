@@ -121,24 +121,27 @@ struct Callbacks {
   }
 };
 
-}  // namespace
+class CuptiTrace final : public KernelTrace {
+ public:
+  std::vector<DeviceActivity> collect(const std::function<void()>& run) override;
+  std::vector<DeviceActivity> collect_tagged(const std::function<void()>& run) override;
+  void tag(std::uint64_t tag) override {
+    check_cupti(cupti::api().push_external_id(kTagKind, tag), "cuptiActivityPushExternalCorrelationId");
+  }
+  void untag() override {
+    std::uint64_t last = 0;
+    check_cupti(cupti::api().pop_external_id(kTagKind, &last), "cuptiActivityPopExternalCorrelationId");
+  }
 
-struct KernelTrace::State {
-  OnlyOne<State> only_one{"trace: another KernelTrace of this process is still alive"};
-  Callbacks callbacks;
-  Enabled kernels{CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL};
-  Enabled copies{CUPTI_ACTIVITY_KIND_MEMCPY};
-  Enabled memsets{CUPTI_ACTIVITY_KIND_MEMSET};
+ private:
+  OnlyOne<KernelTrace> only_one_{"trace: another KernelTrace of this process is still alive"};
+  Callbacks callbacks_;
+  Enabled kernels_{CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL};
+  Enabled copies_{CUPTI_ACTIVITY_KIND_MEMCPY};
+  Enabled memsets_{CUPTI_ACTIVITY_KIND_MEMSET};
 };
 
-void KernelTrace::require_library() {
-  (void)cupti::api();
-}
-
-KernelTrace::KernelTrace() : state_(std::make_unique<State>()) {}
-KernelTrace::~KernelTrace() = default;
-
-std::vector<DeviceActivity> KernelTrace::collect(const std::function<void()>& run) {
+std::vector<DeviceActivity> CuptiTrace::collect(const std::function<void()>& run) {
   Collector& from = collector();
   const auto clear = [&] {
     const std::lock_guard lock(from.mutex);
@@ -175,7 +178,7 @@ std::vector<DeviceActivity> KernelTrace::collect(const std::function<void()>& ru
   return activities;
 }
 
-std::vector<DeviceActivity> KernelTrace::collect_tagged(const std::function<void()>& run) {
+std::vector<DeviceActivity> CuptiTrace::collect_tagged(const std::function<void()>& run) {
   // Tags come with the records of API calls, of the runtime's and, for libraries that use it, of the driver's.
   const Enabled tags{CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION};
   const Enabled runtime{CUPTI_ACTIVITY_KIND_RUNTIME};
@@ -183,13 +186,14 @@ std::vector<DeviceActivity> KernelTrace::collect_tagged(const std::function<void
   return collect(run);
 }
 
-void KernelTrace::tag(std::uint64_t tag) {
-  check_cupti(cupti::api().push_external_id(kTagKind, tag), "cuptiActivityPushExternalCorrelationId");
+}  // namespace
+
+std::unique_ptr<KernelTrace> open_kernel_trace() {
+  return std::make_unique<CuptiTrace>();
 }
 
-void KernelTrace::untag() {
-  std::uint64_t last = 0;
-  check_cupti(cupti::api().pop_external_id(kTagKind, &last), "cuptiActivityPopExternalCorrelationId");
+void require_trace_library() {
+  (void)cupti::api();
 }
 
 }  // namespace noisefloor

@@ -9,7 +9,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <span>
 #include <string>
 
 #include "bench/counters/counter_status.h"
@@ -34,30 +33,22 @@ inline constexpr std::array kRowMetrics = {
 
 class RangeProfiler {
  public:
-  // Prepares the collection of `wanted` on the current CUDA device (its primary context is created if it is not there
-  // yet). Throws CountersUnavailable: no CUPTI in this build, no permission, another profiler at work, a device that
-  // cannot be counted, a metric that the chip does not have (named).
-  explicit RangeProfiler(std::span<const Metric> wanted);
-  ~RangeProfiler();  // disables profiling on the context
-  RangeProfiler(const RangeProfiler&) = delete;
-  RangeProfiler& operator=(const RangeProfiler&) = delete;
-
-  // Launches that one call of `measure` makes.
-  std::size_t passes() const;
+  virtual ~RangeProfiler() = default;  // disables profiling on the context
 
   // For every pass: before_pass(pass) outside the counted range (flush L2, restore inputs that the launch overwrites),
   // then a device synchronisation, then launch() inside the range, then another synchronisation. Returns Metric::name
   // -> value. Throws CountersUnavailable when CUPTI fails or drops the range, and whatever the two callables throw.
-  std::map<std::string, double> measure(const std::function<void(int pass)>& before_pass,
-                                        const std::function<void()>& launch);
-
- private:
-  struct State;
-  std::unique_ptr<State> state_;
+  virtual std::map<std::string, double> measure(const std::function<void(int pass)>& before_pass,
+                                                const std::function<void()>& launch) = 0;
 };
 
-// Enables a profiler of the row's metrics on the current device and lets it go: what a row's counter_status will be,
-// and why. Really asks each time; what it makes on the way, the rows use.
+// Prepares the collection of a row's metrics on the current CUDA device (its primary context is created if it is not
+// there yet). Throws CountersUnavailable: no CUPTI in this build, no permission, another profiler at work, a device
+// that cannot be counted, a metric that the chip does not have (named).
+std::unique_ptr<RangeProfiler> open_range_profiler();
+
+// Enables a profiler on the current device and lets it go: what a row's counter_status will be, and why. Really asks
+// each time; what it makes on the way, the rows use.
 struct CounterProbe {
   CounterStatus status = CounterStatus::ok;
   std::string message;  // empty when ok

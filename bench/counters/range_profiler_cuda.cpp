@@ -4,7 +4,6 @@
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
-#include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -71,39 +70,50 @@ class Enabled {
   CUpti_RangeProfiler_Object* object_ = nullptr;
 };
 
-}  // namespace
-
-struct RangeProfiler::State {
-  OnlyOne<State> only_one{"counters: another RangeProfiler of this process is still alive"};
-  CounterConfig& config;
-  Enabled enabled;
-  std::vector<std::uint8_t> counter_data;
-
-  State(int device, CUcontext context, std::span<const Metric> wanted)
-      : config(counter_config(device, context, wanted)), enabled(context) {
+class CuptiRangeProfiler final : public RangeProfiler {
+ public:
+  CuptiRangeProfiler(int device, CUcontext context) : config_(row_counter_config(device, context)), enabled_(context) {
     // Asked of every object that is enabled: it lays the counter data out by what it was asked for here.
-    std::vector<const char*> metrics = config.cupti_pointers();
     auto size = NOISEFLOOR_CUPTI_PARAMS(CUpti_RangeProfiler_GetCounterDataSize_Params);
-    size.pMetricNames = metrics.data();
-    size.numMetrics = metrics.size();
+    size.pMetricNames = config_.metrics().data();
+    size.numMetrics = config_.metrics().size();
     size.maxNumOfRanges = 1;
     size.maxNumRangeTreeNodes = 1;
-    enabled.call(cupti::api().range_data_size, size, "cuptiRangeProfilerGetCounterDataSize");
-    counter_data.resize(size.counterDataSize);
+    enabled_.call(cupti::api().range_data_size, size, "cuptiRangeProfilerGetCounterDataSize");
+    counter_data_.resize(size.counterDataSize);
   }
 
+  std::map<std::string, double> measure(const std::function<void(int pass)>& before_pass,
+                                        const std::function<void()>& launch) override {
+    configure();
+    const std::size_t most = 2 * config_.passes() + 2;  // more than that, and the replay does not end
+    bool last = false;
+    for (std::size_t pass = 0; !last; ++pass) {
+      if (pass == most)
+        throw CountersUnavailable(
+            CounterStatus::failed,
+            fmt::format("counters: the replay does not end after {} passes of {}", pass, config_.passes()));
+      if (before_pass) before_pass(static_cast<int>(pass));
+      check_cuda(cudaDeviceSynchronize(), "before a counted launch");
+      last = run_pass(launch);
+    }
+    decode();
+    return config_.evaluate(counter_data_);
+  }
+
+ private:
   // Empties the counter data and starts the replay from its first pass.
   void configure() {
     auto clear = NOISEFLOOR_CUPTI_PARAMS(CUpti_RangeProfiler_CounterDataImage_Initialize_Params);
-    clear.counterDataSize = counter_data.size();
-    clear.pCounterData = counter_data.data();
-    enabled.call(cupti::api().range_data_initialize, clear, "cuptiRangeProfilerCounterDataImageInitialize");
+    clear.counterDataSize = counter_data_.size();
+    clear.pCounterData = counter_data_.data();
+    enabled_.call(cupti::api().range_data_initialize, clear, "cuptiRangeProfilerCounterDataImageInitialize");
 
     auto params = NOISEFLOOR_CUPTI_PARAMS(CUpti_RangeProfiler_SetConfig_Params);
-    params.configSize = config.image().size();
-    params.pConfig = config.image().data();
-    params.counterDataImageSize = counter_data.size();
-    params.pCounterDataImage = counter_data.data();
+    params.configSize = config_.image().size();
+    params.pConfig = config_.image().data();
+    params.counterDataImageSize = counter_data_.size();
+    params.pCounterDataImage = counter_data_.data();
     params.range = CUPTI_UserRange;
     params.replayMode = CUPTI_UserReplay;
     params.maxRangesPerPass = 1;
@@ -111,85 +121,58 @@ struct RangeProfiler::State {
     params.minNestingLevel = 1;
     params.passIndex = 0;
     params.targetNestingLevel = 1;
-    enabled.call(cupti::api().range_set_config, params, "cuptiRangeProfilerSetConfig");
+    enabled_.call(cupti::api().range_set_config, params, "cuptiRangeProfilerSetConfig");
   }
 
   // One pass; whether it was the last.
-  bool pass(const std::function<void()>& launch) {
+  bool run_pass(const std::function<void()>& launch) {
     auto start = NOISEFLOOR_CUPTI_PARAMS(CUpti_RangeProfiler_Start_Params);
-    enabled.call(cupti::api().range_start, start, "cuptiRangeProfilerStart");
+    enabled_.call(cupti::api().range_start, start, "cuptiRangeProfilerStart");
     auto push = NOISEFLOOR_CUPTI_PARAMS(CUpti_RangeProfiler_PushRange_Params);
     push.pRangeName = kRangeName;
-    enabled.call(cupti::api().range_push, push, "cuptiRangeProfilerPushRange");
+    enabled_.call(cupti::api().range_push, push, "cuptiRangeProfilerPushRange");
     launch();
     check_cuda(cudaDeviceSynchronize(), "the counted launch");
     auto pop = NOISEFLOOR_CUPTI_PARAMS(CUpti_RangeProfiler_PopRange_Params);
-    enabled.call(cupti::api().range_pop, pop, "cuptiRangeProfilerPopRange");
+    enabled_.call(cupti::api().range_pop, pop, "cuptiRangeProfilerPopRange");
     auto stop = NOISEFLOOR_CUPTI_PARAMS(CUpti_RangeProfiler_Stop_Params);
-    enabled.call(cupti::api().range_stop, stop, "cuptiRangeProfilerStop");
+    enabled_.call(cupti::api().range_stop, stop, "cuptiRangeProfilerStop");
     return stop.isAllPassSubmitted != 0;
   }
 
   // The hardware's data becomes counter data, of one range.
   void decode() {
     auto params = NOISEFLOOR_CUPTI_PARAMS(CUpti_RangeProfiler_DecodeData_Params);
-    enabled.call(cupti::api().range_decode, params, "cuptiRangeProfilerDecodeData");
+    enabled_.call(cupti::api().range_decode, params, "cuptiRangeProfilerDecodeData");
     auto info = NOISEFLOOR_CUPTI_PARAMS(CUpti_RangeProfiler_GetCounterDataInfo_Params);
-    info.pCounterDataImage = counter_data.data();
-    info.counterDataImageSize = counter_data.size();
+    info.pCounterDataImage = counter_data_.data();
+    info.counterDataImageSize = counter_data_.size();
     check_cupti(cupti::api().range_data_info(&info), "cuptiRangeProfilerGetCounterDataInfo");
     if (params.numOfRangeDropped != 0 || info.numTotalRanges != 1)
       throw CountersUnavailable(CounterStatus::failed,
                                 fmt::format("counters: {} ranges were dropped and {} collected, instead of 0 and 1",
                                             params.numOfRangeDropped, info.numTotalRanges));
   }
+
+  OnlyOne<RangeProfiler> only_one_{"counters: another RangeProfiler of this process is still alive"};
+  CounterConfig& config_;
+  Enabled enabled_;
+  std::vector<std::uint8_t> counter_data_;
 };
 
-RangeProfiler::RangeProfiler(std::span<const Metric> wanted) {
-  if (wanted.empty()) throw std::invalid_argument("RangeProfiler: no metric was asked for");
+}  // namespace
+
+std::unique_ptr<RangeProfiler> open_range_profiler() {
   int device = 0;
   check_cuda(cudaGetDevice(&device), "cudaGetDevice");
   check_cuda(cudaFree(nullptr), "creating the CUDA context");
   initialize_cupti();
-  state_ = std::make_unique<State>(device, current_context(), wanted);
-}
-
-RangeProfiler::~RangeProfiler() = default;
-
-std::size_t RangeProfiler::passes() const {
-  return state_->config.passes();
-}
-
-std::map<std::string, double> RangeProfiler::measure(const std::function<void(int pass)>& before_pass,
-                                                     const std::function<void()>& launch) {
-  State& state = *state_;
-  state.configure();
-  const std::size_t most = 2 * passes() + 2;  // more than that, and the replay does not end
-  bool last = false;
-  for (std::size_t pass = 0; !last; ++pass) {
-    if (pass == most)
-      throw CountersUnavailable(CounterStatus::failed,
-                                fmt::format("counters: the replay does not end after {} passes of {}", pass, passes()));
-    if (before_pass) before_pass(static_cast<int>(pass));
-    check_cuda(cudaDeviceSynchronize(), "before a counted launch");
-    last = state.pass(launch);
-  }
-  state.decode();
-
-  const std::vector<double> values = state.config.evaluate(state.counter_data);
-  std::map<std::string, double> result;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    if (!std::isfinite(values[i]))
-      throw CountersUnavailable(CounterStatus::failed,
-                                fmt::format("counters: {} has no value", state.config.cupti_names()[i]));
-    result[state.config.names()[i]] = values[i];
-  }
-  return result;
+  return std::make_unique<CuptiRangeProfiler>(device, current_context());
 }
 
 CounterProbe probe_counters() {
   try {
-    const RangeProfiler profiler(kRowMetrics);
+    (void)open_range_profiler();
     return {};
   } catch (const CountersUnavailable& error) {
     return {error.status(), error.what()};

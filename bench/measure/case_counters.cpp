@@ -49,7 +49,7 @@ void CaseCounters::count(Pass& pass, Platform& platform, const Case& test_case, 
   if (mode_ == CounterMode::off) return;
   row.counter_status = status_;
   try {
-    if (!pass) pass = std::make_unique<RangeProfiler>(kRowMetrics);
+    if (!pass) pass = open_range_profiler();
     const Launch launch = bound.launch();
     const NvtxRange range("counters " + test_case.id().name());
     const auto values = pass->measure(
@@ -87,9 +87,9 @@ void read_resources(Platform& platform, BoundCase& bound, CaseResult& result) {
 void count_edges(Platform& platform, const Launch& launch, CaseResult& result) {
   try {
     result.row.edges = ordinary_edges(platform.context().stream, launch);
-  } catch (const DeviceError&) {
-    throw;
   } catch (const std::runtime_error& error) {
+    const auto* const device = dynamic_cast<const DeviceError*>(&error);
+    if (device != nullptr && device->lost()) throw;
     add_note(std::string("edges: ") + error.what(), result);
   }
 }

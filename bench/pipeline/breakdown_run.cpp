@@ -116,9 +116,9 @@ Breakdown measure_breakdown(Platform& platform, Executor& executor, const Launch
   } else {
     // Before the trace, which slows what follows it in this process.
     breakdown.end_to_end_us = median(platform.time_warm(enqueue, static_cast<int>(kReplays), 1));
-    KernelTrace trace;
-    measure_alone(executor, enqueue, trace, breakdown);
-    measure_together(platform, enqueue, trace, breakdown);
+    const auto trace = open_kernel_trace();
+    measure_alone(executor, enqueue, *trace, breakdown);
+    measure_together(platform, enqueue, *trace, breakdown);
   }
   breakdown.title = title;
   return breakdown;

@@ -44,6 +44,10 @@ class CapturedGraph {
   cudaGraph_t graph_ = nullptr;
 };
 
+// Visits a graph's nodes in their order, those of a graph within it behind the node that holds that.
+void visit_nodes(cudaGraph_t graph, const std::function<void(cudaGraphNode_t, cudaGraphNodeType)>& visit);
+cudaGraph_t graph_within(cudaGraphNode_t node);
+
 // One that can be run. `captured` is no longer needed. Throws DeviceError.
 class CudaGraph {
  public:

@@ -42,20 +42,11 @@ bool context_is_lost(cudaError_t error) {
 
 // A kernel, or a copy: what a launch that does nothing has not.
 bool has_work(cudaGraph_t graph) {
-  std::size_t count = 0;
-  CUDA_CHECK(cudaGraphGetNodes(graph, nullptr, &count));
-  std::vector<cudaGraphNode_t> nodes(count);
-  CUDA_CHECK(cudaGraphGetNodes(graph, nodes.data(), &count));
-  for (cudaGraphNode_t node : nodes) {
-    cudaGraphNodeType type{};
-    CUDA_CHECK(cudaGraphNodeGetType(node, &type));
-    if (type == cudaGraphNodeTypeKernel || type == cudaGraphNodeTypeMemcpy) return true;
-    if (type != cudaGraphNodeTypeGraph) continue;
-    cudaGraph_t child = nullptr;
-    CUDA_CHECK(cudaGraphChildGraphNodeGetGraph(node, &child));
-    if (has_work(child)) return true;
-  }
-  return false;
+  bool found = false;
+  visit_nodes(graph, [&](cudaGraphNode_t, cudaGraphNodeType type) {
+    found = found || type == cudaGraphNodeTypeKernel || type == cudaGraphNodeTypeMemcpy;
+  });
+  return found;
 }
 
 // What took the host longest, to be told where it was too long.
@@ -82,6 +73,25 @@ void check_cuda(cudaError_t error, const char* call) {
   (void)cudaGetLastError();
   if (error == cudaErrorMemoryAllocation) throw OutOfMemory(fmt::format("{}: out of device memory", call));
   throw DeviceError(fmt::format("{}: {}", call, cuda_error_text(error)), context_is_lost(error));
+}
+
+cudaGraph_t graph_within(cudaGraphNode_t node) {
+  cudaGraph_t graph = nullptr;
+  CUDA_CHECK(cudaGraphChildGraphNodeGetGraph(node, &graph));
+  return graph;
+}
+
+void visit_nodes(cudaGraph_t graph, const std::function<void(cudaGraphNode_t, cudaGraphNodeType)>& visit) {
+  std::size_t count = 0;
+  CUDA_CHECK(cudaGraphGetNodes(graph, nullptr, &count));
+  std::vector<cudaGraphNode_t> nodes(count);
+  if (count > 0) CUDA_CHECK(cudaGraphGetNodes(graph, nodes.data(), &count));
+  for (const cudaGraphNode_t node : nodes) {
+    cudaGraphNodeType type{};
+    CUDA_CHECK(cudaGraphNodeGetType(node, &type));
+    visit(node, type);
+    if (type == cudaGraphNodeTypeGraph) visit_nodes(graph_within(node), visit);
+  }
 }
 
 CapturedGraph::CapturedGraph(cudaStream_t stream, const Launch& launch, int repeats) {

@@ -184,6 +184,10 @@ class Buffer {
     if (data_ != nullptr) platform_->release(data_);
   }
   void* data() const { return data_; }
+  template <class T>
+  T* as() const {
+    return static_cast<T*>(data_);
+  }
   std::size_t bytes() const { return bytes_; }
 
  private:

@@ -74,12 +74,12 @@ TEST(StreamedBytes, AreTheCompulsoryOnes) {
       throw_if_failed(launch());
       device->synchronize();
       const cudaStream_t stream = device->context().stream;
-      RangeProfiler profiler(kRowMetrics);
-      const std::map<std::string, double> values = profiler.measure([&](int) { evictor.read(stream); },
-                                                                    [&] {
-                                                                      throw_if_failed(launch());
-                                                                      evictor.read(stream);
-                                                                    });
+      const auto launch_and_evict = [&] {
+        throw_if_failed(launch());
+        evictor.read(stream);
+      };
+      const std::map<std::string, double> values =
+          open_range_profiler()->measure([&](int) { evictor.read(stream); }, launch_and_evict);
       const double moved =
           values.at("dram_read_bytes") + values.at("dram_write_bytes") - static_cast<double>(kEvicting);
       EXPECT_NEAR(moved / compulsory, 1, 0.05);
