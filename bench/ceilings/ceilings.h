@@ -1,6 +1,7 @@
 // What a device can really do: measured rates that a roofline is drawn from, with the datasheet's beside them.
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
@@ -51,5 +52,34 @@ DeviceIdentity host_identity();
 
 // The datasheet's rate of this ceiling on a device of this name (dense, no sparsity), where it is known.
 std::optional<double> datasheet_rate(std::string_view device, std::string_view ceiling);
+
+// ---- as a per-user cache (store.cpp)
+
+// $XDG_CACHE_HOME/noisefloor, else $HOME/.cache/noisefloor; empty when neither variable is set.
+std::filesystem::path cache_folder();
+
+// ceilings-<device>-<driver>-<clock>.csv, letters and digits only within each part.
+std::string cache_file_name(const DeviceIdentity& identity);
+
+enum class CeilingsProcess { own, this_one };
+using MeasureHost = std::function<Ceilings()>;
+
+// The cached ceilings of a device (kHostDevice: the host), or measured ones, which are then cached. `refresh` measures
+// always. A host's that were taken under load, or do not say, are taken again as soon as the machine is quieter; of
+// both the higher ones stay. A cache that cannot be read is measured again, one that cannot be written is skipped; both
+// with a warning through `log`. A GPU's are measured in a process of their own, unless this is that one.
+Ceilings load_or_measure(int device, bool refresh, const std::string& commit, const CeilingsLog& log,
+                         CeilingsProcess process = CeilingsProcess::own,
+                         const MeasureHost& measure_host = measure_host_ceilings);
+
+// What `program ceilings` measures of a GPU: the first process, which measured them itself, was slower than all others
+// in every launch (docs/experiments/measuring, the gate on an H200). Where it fails (one process a GPU, no folder for
+// temporary files), `here` measures them, with a warning that says why.
+Ceilings measure_apart(const std::filesystem::path& program, int device, const CeilingsLog& log,
+                       const std::function<Ceilings()>& here);
+
+// A host's that were beaten: measured again and cached, of both the higher ones.
+Ceilings raise_host_ceilings(const Ceilings& known, const std::string& commit, const CeilingsLog& log,
+                             const MeasureHost& measure_host = measure_host_ceilings);
 
 }  // namespace noisefloor

@@ -11,9 +11,8 @@
 #include <stdexcept>
 
 #include "bench/ceilings/ceilings.h"
-#include "bench/platform/large_memory.h"
+#include "bench/platform/platform.h"
 #include "bench/platform/processors.h"
-#include "bench/platform/run_queue.h"
 #include "kernels/core/parallel.h"
 
 namespace noisefloor {

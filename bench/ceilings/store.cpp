@@ -1,4 +1,4 @@
-#include "bench/ceilings/store.h"
+#include "bench/ceilings/ceilings.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 #include <system_error>
 
 #include "bench/platform/child_process.h"
-#include "bench/platform/run_queue.h"
+#include "bench/platform/processors.h"
 #include "reports/run/sweep_csv.h"
 
 namespace noisefloor {

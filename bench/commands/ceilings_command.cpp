@@ -1,7 +1,7 @@
 // noisefloor ceilings: what the device can really do.
 #include <fmt/format.h>
 
-#include "bench/ceilings/store.h"
+#include "bench/ceilings/ceilings.h"
 #include "bench/commands/commands.h"
 #include "bench/commands/output_files.h"
 #include "bench/platform/build_info.h"

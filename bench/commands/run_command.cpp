@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "bench/ceilings/store.h"
+#include "bench/ceilings/ceilings.h"
 #include "bench/commands/commands.h"
 #include "bench/commands/output_files.h"
 #include "bench/counters/nvtx.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "bench/platform/run_queue.h"
+#include "bench/platform/processors.h"
 
 namespace noisefloor {
 

@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "bench/measure/suite.h"
-#include "bench/platform/large_memory.h"
 
 namespace noisefloor {
 

@@ -7,7 +7,7 @@
 #include <system_error>
 #include <utility>
 
-#include "bench/ceilings/store.h"
+#include "bench/ceilings/ceilings.h"
 #include "reports/run/json_file.h"
 
 namespace noisefloor {

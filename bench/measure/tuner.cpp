@@ -193,18 +193,8 @@ std::vector<double> ChoiceTimer::time_cold(const Choice& choice, int samples) {
   return platform_->time_cold(bound_.launch(), samples, bound_.resident());
 }
 
-}  // namespace
-
-double TimedChoice::warm_us() const {
-  return median(warm);
-}
-
-double TimedChoice::cold_us() const {
-  return median(cold);
-}
-
-std::vector<TimedChoice> tune_choices(Platform& platform, const Case& test_case,
-                                      const std::function<void(const std::string&)>& log) {
+// Throws std::runtime_error for a wrong output, and what the estimate's launch throws.
+std::vector<TimedChoice> best_choices(Platform& platform, const Case& test_case, const ChoiceTimer::Log& log) {
   const std::vector<Choice> choices = test_case.implementation->variant()->choices->list(
       test_case.problem, test_case.dtype, platform.description().info);
   if (choices.empty()) return {};
@@ -226,10 +216,20 @@ std::vector<TimedChoice> tune_choices(Platform& platform, const Case& test_case,
   return result;
 }
 
+}  // namespace
+
+double TimedChoice::warm_us() const {
+  return median(warm);
+}
+
+double TimedChoice::cold_us() const {
+  return median(cold);
+}
+
 TunedCase tune_case(Platform& platform, const Case& test_case, const std::function<void(const std::string&)>& log) {
   TunedCase tuned{{}, "no choice fits"};
   try {
-    tuned.best = tune_choices(platform, test_case, log);
+    tuned.best = best_choices(platform, test_case, log);
   } catch (const OutOfMemory& error) {  // networks ask for more than a small GPU holds
     tuned.why_not = error.what();
   } catch (const std::runtime_error& error) {

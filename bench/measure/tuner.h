@@ -1,6 +1,6 @@
 // How the harness searches for the fastest of many: few times of all, more of those near the best. And how it chooses
 // so among the algorithms of a library, by its own times and its own verifier. That search has the steps of
-// tune_choices, and differs in who asks: a library does, in the middle of a sweep, and takes the next one
+// tune_case, and differs in who asks: a library does, in the middle of a sweep, and takes the next one
 // where the fastest is inaccurate.
 #pragma once
 
@@ -65,20 +65,16 @@ struct TimedChoice {
   double cold_us() const;
 };
 
-// The case's variant must offer choices, and run its problem on this platform. Every choice gets one warm time; those
-// near the best then get more, in turns, so that a clock that drifts favours none; the last of them are verified and
-// timed cold, in turns. Returns these, and the estimate's, best warm time first; none where the problem has no choices.
-// A choice that cannot be launched is left out, and `log` is told. Throws std::runtime_error naming problem and choice
-// where an output is wrong; what the estimate's launch throws; OutOfMemory, DeviceError.
-std::vector<TimedChoice> tune_choices(Platform& platform, const Case& test_case,
-                                      const std::function<void(const std::string&)>& log);
-
-// What tuning a case gave, or why it gave nothing; `failed`: a choice was wrong, or a launch failed.
 struct TunedCase {
-  std::vector<TimedChoice> best;  // as of tune_choices
-  std::string why_not;
-  bool failed = false, lost = false;  // lost: the device takes no more work
+  std::vector<TimedChoice> best;  // best warm time first
+  std::string why_not;            // there are none
+  bool failed = false;            // a choice was wrong, or a launch failed
+  bool lost = false;              // the device takes no more work
 };
+// The case's variant must offer choices, and run its problem on this platform. Every choice gets one warm time; those
+// near the best then get more, in turns, so that a clock that drifts favours none; the last of them, and the
+// estimate's, are verified and timed cold, in turns. A choice that cannot be launched is left out, and `log` is told;
+// where the estimate's cannot, or an output is wrong, `why_not` names problem and choice.
 TunedCase tune_case(Platform& platform, const Case& test_case, const std::function<void(const std::string&)>& log);
 
 }  // namespace noisefloor

@@ -58,7 +58,7 @@ Worker::Worker(std::string name, ChildCommand command, WorkerOptions options)
 Worker::~Worker() = default;
 
 Json Worker::receive(double seconds) {
-  const std::string line = process_->receive(seconds);
+  const std::string line = receive_line(seconds);
   Json answer = Json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (answer.is_object()) return answer;
   constexpr std::size_t kShown = 80;
@@ -69,13 +69,14 @@ void Worker::start() {
   if (failed_starts_ == kMostStarts) throw LibraryMissing(why_not_started_);
   try {
     if (options_.before_start) options_.before_start();
-    process_ = std::make_unique<WorkerProcess>(command_);
+    complaints_.clear();
+    child_ = std::make_unique<ChildProcess>(command_, ChildRole::worker);
     const Json hello = receive(options_.start_seconds);
     if (hello.contains("failed")) throw WorkerGone(hello.at("reason"));
     facts_.clear();
     for (const auto& [name, value] : hello.at("facts").items()) facts_.emplace_back(name, value);
   } catch (const std::exception& error) {
-    process_.reset();
+    child_.reset();
     ++failed_starts_;
     why_not_started_ = fmt::format("{} cannot be started: {}", name_, error.what());
     throw WorkerGone(why_not_started_);
@@ -84,24 +85,24 @@ void Worker::start() {
 }
 
 const Worker::Facts& Worker::facts() {
-  if (!process_) start();
+  if (!child_) start();
   return facts_;
 }
 
 Json Worker::ask(const Json& question, double seconds) {
-  if (!process_) start();
+  if (!child_) start();
   Json answer;
   try {
     Json numbered = question;
     numbered["number"] = ++number_;
-    process_->send(numbered.dump());
+    send(numbered.dump());
     answer = receive(seconds);
     if (answer.value("number", Json()) != number_) throw WorkerGone("answered another question");
   } catch (const WorkerGone& error) {
     give_up(error.what());
   }
   try {
-    if (answer.value("lost", false)) process_.reset();
+    if (answer.value("lost", false)) child_.reset();
     if (!answer.contains("failed")) return answer;
     throw_failure(answer);
   } catch (const Json::exception& error) {
@@ -110,7 +111,7 @@ Json Worker::ask(const Json& question, double seconds) {
 }
 
 void Worker::give_up(const std::string& why) {
-  process_.reset();
+  child_.reset();
   throw WorkerGone(fmt::format("{} {}", name_, why));
 }
 

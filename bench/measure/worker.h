@@ -57,24 +57,6 @@ class WorkerGone : public std::runtime_error {
 };
 
 // A program at the other end of two pipes, asked and answered line by line.
-class WorkerProcess {
- public:
-  // Throws WorkerGone when no process can be made. A program that cannot be run shows at the first receive().
-  explicit WorkerProcess(const ChildCommand& command);
-
-  // Each throws WorkerGone with how the process ended, and the last line of what it wrote to standard error.
-  void send(const std::string& line);
-  std::string receive(double seconds);  // a line without its end, within so many seconds
-
- private:
-  void read_some(std::chrono::milliseconds patience);
-  std::string end(std::chrono::milliseconds patience);  // how it ended, in words
-  [[noreturn]] void fail(const std::string& how);
-
-  std::unique_ptr<ChildProcess> child_;  // none once it has ended
-  std::string complaints_;               // the end of what it wrote to standard error
-};
-
 class Worker {
  public:
   using Facts = std::vector<std::pair<std::string, std::string>>;
@@ -92,19 +74,26 @@ class Worker {
   // Throws WorkerGone when it is no longer there (another one is started for the next question), and by the outcome it
   // names LibraryRefused, LibraryMissing, OutOfMemory or std::runtime_error.
   nlohmann::json ask(const nlohmann::json& question, double seconds);
-  bool running() const { return process_ != nullptr; }
+  bool running() const { return child_ != nullptr; }
   // Ends it. Throws WorkerGone.
   [[noreturn]] void give_up(const std::string& why);
 
  private:
   nlohmann::json receive(double seconds);
   void start();
+  // These throw WorkerGone with how the process ended, and the last line of what it wrote to standard error.
+  void send(const std::string& line);
+  std::string receive_line(double seconds);  // without its end, within so many seconds
+  [[noreturn]] void fail(const std::string& how);
+  void read_some(std::chrono::milliseconds patience);
+  std::string end(std::chrono::milliseconds patience);  // how it ended, in words
 
   static constexpr int kMostStarts = 2;  // in vain, one after the other
   std::string name_;
   ChildCommand command_;
   WorkerOptions options_;
-  std::unique_ptr<WorkerProcess> process_;
+  std::unique_ptr<ChildProcess> child_;  // none where it does not run
+  std::string complaints_;               // the end of what it wrote to standard error
   Facts facts_;
   std::int64_t number_ = 0;  // of the last question
   int failed_starts_ = 0;

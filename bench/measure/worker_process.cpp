@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <system_error>
 
 namespace noisefloor {
 namespace {
@@ -21,16 +20,8 @@ constexpr std::chrono::milliseconds kTick{500};  // between two looks whether it
 
 }  // namespace
 
-WorkerProcess::WorkerProcess(const ChildCommand& command) {
-  try {
-    child_ = std::make_unique<ChildProcess>(command, ChildRole::worker);
-  } catch (const std::system_error& error) {
-    throw WorkerGone(error.what());
-  }
-}
-
 // Waits for the process, and kills it after `patience` with all that it started (compilers, an endless loop).
-std::string WorkerProcess::end(std::chrono::milliseconds patience) {
+std::string Worker::end(std::chrono::milliseconds patience) {
   constexpr std::chrono::milliseconds kStep{10};
   for (auto waited = kTick * 0; !child_->has_ended() && waited < patience; waited += kTick) read_some(kStep);
   const bool ended = child_->has_ended();
@@ -42,13 +33,13 @@ std::string WorkerProcess::end(std::chrono::milliseconds patience) {
 }
 
 // With the last line that it wrote to standard error.
-void WorkerProcess::fail(const std::string& how) {
+void Worker::fail(const std::string& how) {
   while (complaints_.ends_with('\n')) complaints_.pop_back();
   const std::string last = complaints_.substr(complaints_.rfind('\n') + 1);
   throw WorkerGone(last.empty() ? how : fmt::format("{}: {}", how, last));
 }
 
-void WorkerProcess::read_some(std::chrono::milliseconds patience) {
+void Worker::read_some(std::chrono::milliseconds patience) {
   const std::array<ChildOutput*, 2> outputs{&child_->output, &child_->errors};
   std::array<pollfd, 2> watched{};  // those below 0 are passed over
   for (std::size_t i = 0; i < 2; ++i) watched[i] = {outputs[i]->descriptor, POLLIN, 0};
@@ -59,8 +50,7 @@ void WorkerProcess::read_some(std::chrono::milliseconds patience) {
   if (complaints_.size() > kMostComplaints) complaints_.erase(0, complaints_.size() - kMostComplaints);
 }
 
-void WorkerProcess::send(const std::string& line) {
-  if (child_ == nullptr) throw WorkerGone("is not running");
+void Worker::send(const std::string& line) {
   const std::string text = line + "\n";
   for (std::size_t sent = 0; sent < text.size();) {
     const ssize_t count = ::send(child_->input, text.data() + sent, text.size() - sent, MSG_NOSIGNAL);
@@ -69,8 +59,7 @@ void WorkerProcess::send(const std::string& line) {
   }
 }
 
-std::string WorkerProcess::receive(double seconds) {
-  if (child_ == nullptr) throw WorkerGone("is not running");
+std::string Worker::receive_line(double seconds) {
   using Clock = std::chrono::steady_clock;
   std::string& answers = child_->output.text;
   const auto deadline =

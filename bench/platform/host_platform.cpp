@@ -17,7 +17,6 @@
 #include "bench/platform/platform.h"
 #include "bench/platform/processors.h"
 #include "bench/platform/random.h"
-#include "bench/platform/run_queue.h"
 #include "kernels/core/device.h"
 #include "kernels/core/parallel.h"
 

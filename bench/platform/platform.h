@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdlib>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -200,5 +201,13 @@ class Buffer {
   void* data_ = nullptr;
   std::size_t bytes_ = 0;
 };
+
+// Memory of the host for large data.
+struct FreeDeleter {
+  void operator()(void* memory) const { std::free(memory); }
+};
+using LargeMemory = std::unique_ptr<char, FreeDeleter>;
+// Not initialised; from a huge page on in huge pages, where the system grants them. Throws std::bad_alloc.
+LargeMemory allocate_large(std::size_t bytes);
 
 }  // namespace noisefloor

@@ -10,7 +10,6 @@
 #include "bench/platform/console.h"
 #include "bench/platform/process_limits.h"
 #include "bench/platform/processors.h"
-#include "bench/platform/run_queue.h"
 #include "reports/run/network_problems.h"
 #include "reports/run/run_files.h"
 #include "reports/run/run_folder.h"

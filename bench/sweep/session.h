@@ -14,7 +14,7 @@
 #include <set>
 #include <vector>
 
-#include "bench/ceilings/store.h"
+#include "bench/ceilings/ceilings.h"
 #include "bench/measure/case_runner.h"
 #include "bench/platform/nvml.h"
 #include "bench/platform/platform.h"

@@ -1,5 +1,5 @@
 // Ceilings: their file, their cache, their look-ups and datasheet values. Nothing here needs a GPU.
-#include "bench/ceilings/store.h"
+#include "bench/ceilings/ceilings.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

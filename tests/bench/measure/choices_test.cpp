@@ -39,21 +39,19 @@ class ChoicePlatform final : public LimitedPlatform {
   Names cold;  // what was timed cold, in order
 };
 
-struct Tuned {
-  std::vector<TimedChoice> choices;
-  TunedCase kept;  // of tune_case
+struct Tuned : TunedCase {
   Names messages, cold;
 
   Names names() const {
     Names all;
-    for (const TimedChoice& timed : choices) all.push_back(timed.choice.text);
+    for (const TimedChoice& timed : best) all.push_back(timed.choice.text);
     return all;
   }
 };
 
 // Of a variant that offers these choices with these times, the first as its estimate's. "wrong" spoils an element,
 // "refused" refuses, and "lucky" takes no time until it was verified, probed and timed once.
-Tuned tune(const std::vector<std::pair<std::string, double>>& offered, bool keep = false) {
+Tuned tune(const std::vector<std::pair<std::string, double>>& offered) {
   constexpr int kLuckyLaunches = 6;  // once, four times and once
   ChoicePlatform platform;
   int lucky = 0;
@@ -83,11 +81,8 @@ Tuned tune(const std::vector<std::pair<std::string, double>>& offered, bool keep
   };
   const Case test_case = gemm_case(implementation_of(variant), kChoiceProblem);
   Tuned tuned;
-  const auto log = [&](const std::string& line) { tuned.messages.push_back(line); };
-  if (keep)
-    tuned.kept = tune_case(platform, test_case, log);
-  else
-    tuned.choices = tune_choices(platform, test_case, log);
+  static_cast<TunedCase&>(tuned) =
+      tune_case(platform, test_case, [&](const std::string& line) { tuned.messages.push_back(line); });
   tuned.cold = platform.cold;
   return tuned;
 }
@@ -96,19 +91,18 @@ TEST(TuneChoices, TheFastOneWins) {
   const Tuned tuned = tune({{"slow", 50}, {"fast", 10}, {"slower", 60}});
   EXPECT_EQ(tuned.messages, Names());
   ASSERT_EQ(tuned.names(), (Names{"fast", "slow", "slower"}));
-  for (const TimedChoice& timed : tuned.choices) {
+  for (const TimedChoice& timed : tuned.best) {
     EXPECT_EQ(timed.choice.estimated, timed.choice.text == "slow");
-    EXPECT_EQ(timed.cold.size(), tuned.choices.front().cold.size());
+    EXPECT_EQ(timed.cold.size(), tuned.best.front().cold.size());
   }
-  EXPECT_EQ(tuned.choices.front().warm_us(), 10);
-  EXPECT_EQ(tuned.choices.front().cold_us(), 10);
+  EXPECT_EQ(tuned.best.front().warm_us(), 10);
+  EXPECT_EQ(tuned.best.front().cold_us(), 10);
   // All in turns.
   EXPECT_EQ(tuned.cold, (Names{"fast", "slow", "slower", "fast", "slow", "slower", "fast", "slow", "slower"}));
 }
 
 TEST(TuneChoices, WhatFailedIsSaidAndTheNextCaseCanGoOn) {
-  const auto kept = [](const std::vector<std::pair<std::string, double>>& offered) { return tune(offered, true).kept; };
-  const TunedCase good = kept({{"slow", 50}, {"fast", 10}});
+  const TunedCase good = tune({{"slow", 50}, {"fast", 10}});
   EXPECT_EQ(good.best.size(), 2u);
   EXPECT_FALSE(good.failed || good.lost);
   const std::string wrong = "FAILED: " + std::string(kChoiceProblem) + ", wrong: wrong: d[3] is 1000";
@@ -123,7 +117,7 @@ TEST(TuneChoices, WhatFailedIsSaidAndTheNextCaseCanGoOn) {
                      {{{"no memory", 50}}, "the GPU is too small", false, false},
                      {{}, "no choice fits", false, false}};
   for (const auto& one : cases) {
-    const TunedCase tuned = kept(one.offered);
+    const TunedCase tuned = tune(one.offered);
     EXPECT_TRUE(tuned.best.empty());
     EXPECT_TRUE(tuned.why_not.starts_with(one.why_not)) << tuned.why_not;
     EXPECT_EQ(tuned.failed, one.failed) << one.why_not;
@@ -153,7 +147,7 @@ TEST(TuneChoices, ThoseNearTheBestAndTheEstimatesGetMoreTimes) {
   const std::map<std::string, std::size_t> samples = {{"a", 29}, {"b", 29}, {"c", 29}, {"d", 29},
                                                       {"e", 29}, {"f", 29}, {"g", 13}, {"estimated", 29}};
   EXPECT_EQ(tuned.names(), (Names{"a", "b", "c", "d", "e", "f", "g", "estimated"}));
-  for (const TimedChoice& timed : tuned.choices)
+  for (const TimedChoice& timed : tuned.best)
     EXPECT_EQ(timed.warm.size(), samples.at(timed.choice.text)) << timed.choice.text;
 }
 
@@ -166,8 +160,8 @@ TEST(TuneChoices, AFewAreTimedOnHoweverFarFromTheBest) {
 TEST(TuneChoices, OneThatWasFastAtFirstIsFoundOut) {
   const Tuned tuned = tune({{"lucky", 50}, {"fast", 10}});
   EXPECT_EQ(tuned.names(), (Names{"fast", "lucky"}));
-  EXPECT_EQ(tuned.choices.back().warm.front(), 0.1);
-  EXPECT_EQ(tuned.choices.back().warm_us(), 50);
+  EXPECT_EQ(tuned.best.back().warm.front(), 0.1);
+  EXPECT_EQ(tuned.best.back().warm_us(), 50);
 }
 
 TEST(TuneChoices, OnAGpuComparesWithAQuickStandIn) {
@@ -186,7 +180,7 @@ TEST(TuneChoices, OnAGpuComparesWithAQuickStandIn) {
                  }};
   const Case test_case{&variants.entry(), implementation_of(variant), variants.op().parse(kSampledProblem), DType::fp32,
                        kSampledProblem};
-  EXPECT_EQ(tune_choices(platform, test_case, [](const std::string&) {}).size(), 1u);
+  EXPECT_EQ(tune_case(platform, test_case, [](const std::string&) {}).best.size(), 1u);
   variants.launches.erase("ptx_sm90a");
   EXPECT_EQ(variants.launches, (std::map<std::string, int>{{"tiled", 1}}));
 }

@@ -1,5 +1,5 @@
 // Who else wants the cores, on the machine that the tests run on.
-#include "bench/platform/run_queue.h"
+#include "bench/platform/processors.h"
 
 #include <gtest/gtest.h>
 #include <pthread.h>
