@@ -130,13 +130,52 @@ class ChoiceTimer {
         bound_(fixture_, *implementation_of(variant_)) {}
   ChoiceTimer(const ChoiceTimer&) = delete;  // the variant points into it
 
-  void verify(const Choice& choice);
+  void verify(const Choice& choice) {
+    current_ = choice.text;
+    const Verdict verdict = verifier_.verify(bound_);
+    if (!verdict.correct()) throw std::runtime_error(fmt::format("{}: wrong: {}", name_of(choice), verdict.reason));
+  }
+
   // Those that can be launched.
-  std::vector<Candidate> time_warm(const std::vector<Choice>& choices);
-  std::vector<double> time_cold(const Choice& choice, int samples);
+  std::vector<Candidate> time_warm(const std::vector<Choice>& choices) {
+    current_ = choices.front().text;
+    const Launch launch = bound_.launch(/*overlapping=*/true);
+    const int repeats =
+        probe_warm_launches([&](int samples, int some) { return platform_->time_warm(launch, samples, some); }).repeats;
+    const auto sample = [&](std::size_t index, int samples) {
+      current_ = choices[index].text;
+      return platform_->time_warm(launch, samples, repeats);
+    };
+    std::vector<Candidate> timed;
+    for (std::size_t i = 0; i < choices.size(); ++i) {
+      try {
+        timed.push_back({i, sample(i, 1), choices[i].estimated});
+      } catch (const std::runtime_error& error) {
+        const auto* const device = dynamic_cast<const DeviceError*>(&error);
+        if (choices[i].estimated || (device != nullptr && device->lost())) throw;
+        log_(fmt::format("{}: left out: {}", name_of(choices[i]), error.what()));
+      }
+    }
+    for (const Stage& stage : kStages)
+      round_robin(best_of(timed, stage.within, kFewestFinalists, timed.size()), stage.turns, kSamples, sample);
+    return timed;
+  }
+
+  std::vector<double> time_cold(const Choice& choice, int samples) {
+    current_ = choice.text;
+    return platform_->time_cold(bound_.launch(), samples, bound_.resident());
+  }
 
  private:
-  AnyVariant by_choice(AnyVariant variant);
+  AnyVariant by_choice(AnyVariant variant) {
+    variant.launch = [this, launch = variant.choices->launch](const AnyProblem& problem, DType dtype,
+                                                              std::span<void* const> pointers, const Scratch& scratch,
+                                                              const LaunchContext& context) {
+      return launch(problem, dtype, pointers, scratch, context, current_);
+    };
+    return variant;
+  }
+
   std::string name_of(const Choice& choice) const { return fmt::format("{}, {}", problem_, choice.text); }
 
   Platform* platform_;
@@ -148,50 +187,6 @@ class ChoiceTimer {
   Verifier verifier_;
   BoundCase bound_;
 };
-
-AnyVariant ChoiceTimer::by_choice(AnyVariant variant) {
-  variant.launch = [this, launch = variant.choices->launch](const AnyProblem& problem, DType dtype,
-                                                            std::span<void* const> pointers, const Scratch& scratch,
-                                                            const LaunchContext& context) {
-    return launch(problem, dtype, pointers, scratch, context, current_);
-  };
-  return variant;
-}
-
-void ChoiceTimer::verify(const Choice& choice) {
-  current_ = choice.text;
-  const Verdict verdict = verifier_.verify(bound_);
-  if (!verdict.correct()) throw std::runtime_error(fmt::format("{}: wrong: {}", name_of(choice), verdict.reason));
-}
-
-std::vector<Candidate> ChoiceTimer::time_warm(const std::vector<Choice>& choices) {
-  current_ = choices.front().text;
-  const Launch launch = bound_.launch(/*overlapping=*/true);
-  const int repeats =
-      probe_warm_launches([&](int samples, int some) { return platform_->time_warm(launch, samples, some); }).repeats;
-  const auto sample = [&](std::size_t index, int samples) {
-    current_ = choices[index].text;
-    return platform_->time_warm(launch, samples, repeats);
-  };
-  std::vector<Candidate> timed;
-  for (std::size_t i = 0; i < choices.size(); ++i) {
-    try {
-      timed.push_back({i, sample(i, 1), choices[i].estimated});
-    } catch (const std::runtime_error& error) {
-      const auto* const device = dynamic_cast<const DeviceError*>(&error);
-      if (choices[i].estimated || (device != nullptr && device->lost())) throw;
-      log_(fmt::format("{}: left out: {}", name_of(choices[i]), error.what()));
-    }
-  }
-  for (const Stage& stage : kStages)
-    round_robin(best_of(timed, stage.within, kFewestFinalists, timed.size()), stage.turns, kSamples, sample);
-  return timed;
-}
-
-std::vector<double> ChoiceTimer::time_cold(const Choice& choice, int samples) {
-  current_ = choice.text;
-  return platform_->time_cold(bound_.launch(), samples, bound_.resident());
-}
 
 // Throws std::runtime_error for a wrong output, and what the estimate's launch throws.
 std::vector<TimedChoice> best_choices(Platform& platform, const Case& test_case, const ChoiceTimer::Log& log) {

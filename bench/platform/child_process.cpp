@@ -30,21 +30,10 @@ int checked(int result, const char* what) {
   return result;
 }
 
-// Above those of standard input, output and error, which this process may have closed: dup2() of a descriptor to itself
-// would leave it to be closed by exec.
-Descriptor lifted(const Descriptor& low) {
-  return Descriptor(checked(fcntl(low, F_DUPFD_CLOEXEC, STDERR_FILENO + 1), "descriptor"));
-}
-
-Pair lifted(const std::array<int, 2>& ends) {
-  const Pair low{Descriptor(ends[0]), Descriptor(ends[1])};
-  return {lifted(low[0]), lifted(low[1])};
-}
-
 Pair make_socket() {
   std::array<int, 2> ends{};
   checked(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), "socket");
-  return lifted(ends);
+  return {Descriptor(ends[0]), Descriptor(ends[1])};
 }
 
 std::vector<char*> pointers_to(std::vector<std::string>& texts) {
@@ -118,7 +107,7 @@ int reap(pid_t pid) {
 std::array<Descriptor, 2> make_pipe() {
   std::array<int, 2> ends{};
   checked(pipe2(ends.data(), O_CLOEXEC), "pipe");
-  return lifted(ends);
+  return {Descriptor(ends[0]), Descriptor(ends[1])};
 }
 
 void Descriptor::reset() {
@@ -136,7 +125,7 @@ void ChildOutput::read_some() {
 }
 
 ChildProcess::ChildProcess(const ChildCommand& command, ChildRole role) {
-  const Descriptor nothing = lifted(Descriptor(open("/dev/null", O_RDWR | O_CLOEXEC)));
+  const Descriptor nothing(checked(open("/dev/null", O_RDWR | O_CLOEXEC), "descriptor"));
   Pair out = make_pipe(), complaints = make_pipe();
   if (role == ChildRole::lane) {
     pid_ = spawn(command, {{nothing, out[1], complaints[1]}, SIGTERM});

@@ -1,4 +1,5 @@
-// A program that this one starts: its pipes, how it ends, and that it does not outlive this one.
+// A program that this one starts: its pipes, how it ends, and that it does not outlive this one. Standard input, output
+// and error of this one are open (console.h): a pipe with one of their numbers would be closed by exec.
 #pragma once
 
 #include <sys/types.h>

@@ -1,10 +1,9 @@
 #include <cuda_runtime.h>
 
 #include <limits>
-#include <stdexcept>
-#include <string>
 
 #include "bench/platform/clocks.h"
+#include "bench/platform/cuda_timing.h"
 
 namespace noisefloor {
 
@@ -35,17 +34,12 @@ __global__ void clock_kernel(long long* cycles, unsigned long long* nanoseconds,
   *nanoseconds = now - start;
 }
 
-void check(cudaError_t error, const char* what) {
-  if (error != cudaSuccess)
-    throw std::runtime_error(std::string("clock sampler: ") + what + ": " + cudaGetErrorString(error));
-}
-
 }  // namespace
 
 ClockSampler::ClockSampler(double spin_us) : spin_ns_(static_cast<unsigned long long>(spin_us * 1000)) {
   cudaFuncAttributes attributes;  // loads the kernel now, not between timed launches
-  check(cudaFuncGetAttributes(&attributes, clock_kernel), "clock_kernel");
-  check(cudaHostAlloc(&sample_, sizeof(Sample), cudaHostAllocPortable), "cudaHostAlloc");
+  CUDA_CHECK(cudaFuncGetAttributes(&attributes, clock_kernel));
+  CUDA_CHECK(cudaHostAlloc(&sample_, sizeof(Sample), cudaHostAllocPortable));
   *sample_ = {0, 0};
 }
 
@@ -56,7 +50,7 @@ ClockSampler::~ClockSampler() {
 void ClockSampler::enqueue(Stream stream) {
   *sample_ = {0, 0};
   clock_kernel<<<1, 1, 0, stream>>>(&sample_->cycles, &sample_->nanoseconds, spin_ns_);
-  check(cudaGetLastError(), "clock_kernel");
+  CUDA_CHECK(cudaGetLastError());
 }
 
 double ClockSampler::mhz() const {

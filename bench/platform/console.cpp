@@ -15,16 +15,15 @@ namespace noisefloor {
 namespace {
 
 struct Stream {
-  int descriptor;
+  int descriptor;        // below 0: closed from the start
   bool carriage_return;  // may begin what is written
-  bool dropped = false;  // closed from the start
   int error = 0;         // of the first text that could not be written
   std::FILE* before = nullptr;
   PlainText plain;
 };
 
-Stream output{STDOUT_FILENO, false, false, 0, nullptr, {}};
-Stream errors{STDERR_FILENO, true, false, 0, nullptr, {}};
+Stream output{STDOUT_FILENO, false, 0, nullptr, {}};
+Stream errors{STDERR_FILENO, true, 0, nullptr, {}};
 
 // All of it counts as written: fmt::print() would throw, and a stream in error would keep it for the next try.
 ssize_t write_text(void* cookie, const char* text, size_t size) {
@@ -37,10 +36,6 @@ ssize_t write_text(void* cookie, const char* text, size_t size) {
   }
   plain += stream.plain.of(piece);
   if (stream.error != 0) return static_cast<ssize_t>(size);
-  if (stream.dropped) {
-    stream.error = EBADF;
-    return static_cast<ssize_t>(size);
-  }
   for (std::size_t done = 0; done < plain.size();) {
     const ssize_t count = write(stream.descriptor, plain.data() + done, plain.size() - done);
     if (count < 0 && errno == EINTR) continue;
@@ -99,8 +94,8 @@ std::string PlainText::of(std::string_view piece) {
 }
 
 void guard_console() {
-  output.dropped = fcntl(STDOUT_FILENO, F_GETFD) < 0;
-  errors.dropped = fcntl(STDERR_FILENO, F_GETFD) < 0;
+  for (Stream* stream : {&output, &errors})
+    if (fcntl(stream->descriptor, F_GETFD) < 0) stream->descriptor = -1;
   // Closed by exec, so that a program that starts itself again finds what it was started with.
   constexpr int kFlags = O_RDWR | O_CLOEXEC;
   int descriptor = open("/dev/null", kFlags);

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <stdexcept>
@@ -111,10 +112,8 @@ void wait_briefly() {
     arguments.assign(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
   }
   std::vector<char*> pointers;
-  for (std::size_t at = 0; at < arguments.size(); at = arguments.find('\0', at) + 1) {
+  for (std::size_t at = 0; at < arguments.size(); at += std::strlen(pointers.back()) + 1)
     pointers.push_back(arguments.data() + at);
-    if (arguments.find('\0', at) == std::string::npos) break;
-  }
   pointers.push_back(nullptr);
   setenv("OMP_WAIT_POLICY", "passive", 1);
   setenv("GOMP_SPINCOUNT", turns().c_str(), 1);

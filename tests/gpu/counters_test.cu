@@ -44,20 +44,10 @@ __global__ void __launch_bounds__(kThreads) shared_kernel(float* out) {
   out[threadIdx.x] = dynamic[kThreads - 1 - threadIdx.x] + fixed[threadIdx.x ^ 1];
 }
 
-class Buffer {
- public:
-  explicit Buffer(std::size_t bytes) { EXPECT_EQ(cudaMalloc(&data_, bytes), cudaSuccess); }
-  ~Buffer() { cudaFree(data_); }
-  Buffer(const Buffer&) = delete;
-  Buffer& operator=(const Buffer&) = delete;
-  template <class T>
-  T* as() const {
-    return static_cast<T*>(data_);
-  }
-
- private:
-  void* data_ = nullptr;
-};
+Platform& device() {
+  static const std::unique_ptr<Platform> platform = make_cuda_platform(0);
+  return *platform;
+}
 
 struct Counters : testing::Test {
   void SetUp() override {
@@ -99,7 +89,7 @@ void expect_copy(const std::map<std::string, double>& counted, std::size_t bytes
 
 // As the rows of a sweep are counted: one profiler after another on what the first one made.
 TEST_F(Counters, EachProfilerCountsItsOwnLaunch) {
-  const Buffer from(kLarge), to(kLarge);
+  const Buffer from(device(), kLarge), to(device(), kLarge);
   for (const std::size_t bytes : {kLarge, kSmall, kLarge}) {
     const auto profiler = open_range_profiler();
     EXPECT_THROW(open_range_profiler(), CountersUnavailable);  // one at a time
@@ -120,7 +110,7 @@ std::vector<KernelResources> resources_of(const std::function<Status(Stream)>& e
 }
 
 TEST(KernelResources, AreThoseOfTheLaunch) {
-  const Buffer buffer(1 << 20);
+  const Buffer buffer(device(), 1 << 20);
   constexpr int kDynamic = 8192;
   const auto kernels = resources_of([&](Stream stream) {
     shared_kernel<<<dim3(3, 2, 1), kThreads, kDynamic, stream>>>(buffer.as<float>());
@@ -149,7 +139,7 @@ TEST(KernelResources, AreThoseOfTheLaunch) {
 }
 
 TEST(KernelResources, OrdinaryEdgesAreThoseOfALaunchInASeries) {
-  const Buffer buffer(1 << 20);
+  const Buffer buffer(device(), 1 << 20);
   auto* const data = buffer.as<uint4>();
   cudaStream_t stream = nullptr;
   ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
@@ -187,7 +177,7 @@ TEST(Gpu, IsDescribedTheSameByCudaAndNvml) {
   if (!monitor.available()) GTEST_SKIP() << monitor.reason();
   const GpuDescription gpu = monitor.describe();
   if (gpu.mig.value_or(false)) GTEST_SKIP() << "CUDA names the slice, NVML the whole GPU";
-  EXPECT_EQ(make_cuda_platform(0)->description().uuid, gpu.uuid);
+  EXPECT_EQ(device().description().uuid, gpu.uuid);
   ASSERT_TRUE(gpu.power_limit_w && gpu.sm_clock_max_mhz);
   EXPECT_GT(*gpu.power_limit_w, 10);
   EXPECT_GT(*gpu.sm_clock_max_mhz, 500);

@@ -33,14 +33,12 @@ class CountedVariants {
       variant.name = info.name;
       variant.kind = info.kind;
       variant.arch = info.arch;
-      variant.launch = [this, name = std::string(info.name), launch = variant.launch](
-                           const AnyProblem& problem, DType dtype, std::span<void* const> pointers,
-                           const Scratch& scratch, const LaunchContext& context) {
+      variant = launched_by(variant, [this, name = variant.name](const auto& own, auto pointers, const auto&) {
         ++launches[name];
-        if (const Status status = launch(problem, dtype, pointers, scratch, context); !status.ok()) return status;
+        if (const Status status = own(pointers); !status.ok()) return status;
         const auto last = then.find(name);
         return last == then.end() ? success() : last->second(pointers.back());
-      };
+      });
       variant.can_run = [this, name = variant.name](const AnyProblem&, DType) {
         return unable.contains(name) ? unsupported("as the test has it") : supported();
       };

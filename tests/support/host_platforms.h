@@ -4,8 +4,9 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <span>
-#include <tuple>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -88,21 +89,51 @@ class Limited : public Base {
 
 using LimitedPlatform = Limited<WrappedHost>;
 
-// `variant`, behind whose launches `after` is called with their tensors.
-inline AnyVariant followed_by(AnyVariant variant, std::function<void(std::span<void* const>)> after) {
-  variant.launch = [launch = variant.launch, after = std::move(after)](const auto&... given) {
-    const Status status = launch(given...);
-    after(std::get<2>(std::tie(given...)));
-    return status;
+// `variant`, whose launches are `launch(own, pointers, context)`, where own(pointers) is its own launch.
+template <class Launched>
+AnyVariant launched_by(AnyVariant variant, Launched launch) {
+  variant.launch = [launch = std::move(launch), before = std::move(variant.launch)](
+                       const AnyProblem& problem, DType dtype, std::span<void* const> pointers, const Scratch& scratch,
+                       const LaunchContext& context) mutable {
+    const auto own = [&](std::span<void* const> given) { return before(problem, dtype, given, scratch, context); };
+    return launch(own, pointers, context);
   };
   return variant;
+}
+
+// `variant`, behind whose launches `after` is called with their tensors.
+inline AnyVariant followed_by(AnyVariant variant, std::function<void(std::span<void* const>)> after) {
+  return launched_by(std::move(variant), [after = std::move(after)](const auto& own, auto pointers, const auto&) {
+    const Status status = own(pointers);
+    after(pointers);
+    return status;
+  });
+}
+
+// An implementation on the host of any name and kind, made by a function.
+struct MadeBy final : Implementation {
+  using Make = std::function<std::unique_ptr<Ready>(Platform&, const AnyProblem&, DType, KnownTimes&)>;
+  MadeBy(const std::string& its_name, Kind its_kind, Make its_make) : maker(std::move(its_make)) {
+    name = its_name, kind = to_string(its_kind), on_host = true;
+  }
+  std::unique_ptr<Ready> make(Platform& platform, const AnyProblem& problem, DType dtype,
+                              KnownTimes& known) const override {
+    return maker(platform, problem, dtype, known);
+  }
+  Make maker;
+};
+
+inline std::shared_ptr<MadeBy> made_as(const AnyVariant& variant, const std::string& name, Kind kind) {
+  return std::make_shared<MadeBy>(name, kind, [kept = std::make_shared<AnyVariant>(variant)](auto&&... given) {
+    return implementation_of(*kept)->make(given...);
+  });
 }
 
 // With a clock of the test's own: a launch takes what it adds to `clock_us`, and is done as the host does it.
 class ScriptedPlatform : public WrappedHost {
  public:
   double clock_us = 0;
-  bool warm = false;                            // while warm launches are timed
+  bool warm = false, timing = false;            // while warm launches, while any are timed
   std::vector<int> cold_calls;                  // samples
   std::vector<std::pair<int, int>> warm_calls;  // samples, repeats
 
@@ -127,11 +158,13 @@ class ScriptedPlatform : public WrappedHost {
  private:
   std::vector<double> timed(const Launch& launch, int samples, int repeats) {
     std::vector<double> times;
+    timing = true;
     for (int i = 0; i < samples; ++i) {
       const double start = clock_us;
       for (int j = 0; j < repeats; ++j) throw_if_failed(launch());
       times.push_back((clock_us - start) / repeats);
     }
+    timing = false;
     return times;
   }
 };

@@ -12,30 +12,24 @@
 
 #include "bench/measure/case_runner.h"
 #include "tests/support/catalogue_cases.h"
+#include "tests/support/host_platforms.h"
 
 namespace noisefloor {
 
 // `right`, whose launches do nothing where `idle` says so.
 inline AnyVariant idle_variant(const AnyVariant& right, const std::function<bool(const LaunchContext&)>& idle) {
-  AnyVariant wrong = right;
-  wrong.launch = [idle, launch = right.launch](const AnyProblem& problem, DType dtype, std::span<void* const> pointers,
-                                               const Scratch& scratch, const LaunchContext& context) {
-    return idle(context) ? success() : launch(problem, dtype, pointers, scratch, context);
-  };
-  return wrong;
+  return launched_by(right, [idle](const auto& own, auto pointers, const LaunchContext& context) {
+    return idle(context) ? success() : own(pointers);
+  });
 }
 
 // `right`, which computes once and gives that result for ever after. `platform` must outlive it.
-inline AnyVariant keeping_variant(const AnyVariant& right, Platform& platform, const Workload& workload) {
-  AnyVariant wrong = right;
-  auto kept = std::make_shared<std::vector<Buffer>>();
-  wrong.launch = [=, &platform, &workload, launch = right.launch](
-                     const AnyProblem& problem, DType dtype, std::span<void* const> pointers, const Scratch& scratch,
-                     const LaunchContext& context) {
-    const auto specs = workload.tensors(problem, dtype);
+inline AnyVariant keeping_variant(const AnyVariant& right, Platform& platform, const std::vector<TensorSpec>& specs) {
+  const auto kept = std::make_shared<std::vector<Buffer>>();
+  return launched_by(right, [&platform, specs, kept](const auto& own, auto pointers, const auto&) {
     const bool first = kept->empty();
     if (first) {
-      if (const Status status = launch(problem, dtype, pointers, scratch, context); !status.ok()) return status;
+      if (const Status status = own(pointers); !status.ok()) return status;
       for (const TensorSpec& spec : specs) kept->emplace_back(platform, spec.bytes());
     }
     for (std::size_t i = 0; i < specs.size(); ++i) {
@@ -44,8 +38,7 @@ inline AnyVariant keeping_variant(const AnyVariant& right, Platform& platform, c
       platform.copy(first ? there : here, first ? here : there, specs[i].bytes());
     }
     return success();
-  };
-  return wrong;
+  });
 }
 
 // Each way of being wrong later makes the row so; the right variant's row is `ok`. `recording` says whether launches
@@ -53,7 +46,6 @@ inline AnyVariant keeping_variant(const AnyVariant& right, Platform& platform, c
 inline void expect_late_is_caught(Platform& platform, const CatalogueCase& one, const ProblemEntry& problem,
                                   DType dtype, const std::function<bool(const LaunchContext&)>& recording) {
   const AnyVariant& right = *one.implementation->variant();
-  const Workload& workload = *one.entry->workload;
   RunnerOptions options;
   options.counters = CounterMode::off;
   options.watch_others = false;  // whether it is ok shall not depend on what else this machine does
@@ -75,10 +67,10 @@ inline void expect_late_is_caught(Platform& platform, const CatalogueCase& one, 
   const auto launches = std::make_shared<int>(0);
   expect_caught("nothing from the third launch",
                 idle_variant(right, [=](const LaunchContext&) { return ++*launches > 2; }));
-  const auto specs = workload.tensors(problem.problem, dtype);
+  const auto specs = one.entry->workload->tensors(problem.problem, dtype);
   if (std::any_of(specs.begin(), specs.end(),
                   [](const TensorSpec& spec) { return spec.role == Role::in && spec.fill.kind == Fill::Kind::normal; }))
-    expect_caught("the result of the first inputs", keeping_variant(right, platform, workload));
+    expect_caught("the result of the first inputs", keeping_variant(right, platform, specs));
   if (platform.description().is_host) return;  // it has neither of these
   expect_caught("nothing inside a graph", idle_variant(right, recording));
   expect_caught("nothing under programmatic launch",

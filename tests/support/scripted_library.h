@@ -127,25 +127,12 @@ inline ImplementationPtr ScriptedLibrary::implementation(std::shared_ptr<SearchC
         return std::unique_ptr<BaselineRun>(new ScriptedRun(*making, problem, dtype, earlier));
       },
       [] { return making->version; }};
-  class OnHost final : public Implementation {
-   public:
-    OnHost(ScriptedLibrary& library, std::shared_ptr<SearchCache> searches)
-        : library_(&library), of_baseline_(implementation_of(baseline, *find_op("gemm"), std::move(searches))) {
-      name = of_baseline_->name;
-      kind = of_baseline_->kind;
-      on_host = true;
-    }
-    std::unique_ptr<Ready> make(Platform& platform, const AnyProblem& problem, DType dtype,
-                                KnownTimes& known) const override {
-      making = library_;
-      return of_baseline_->make(platform, problem, dtype, known);
-    }
-
-   private:
-    ScriptedLibrary* library_;
-    ImplementationPtr of_baseline_;
-  };
-  return std::make_shared<OnHost>(*this, std::move(kept));
+  return std::make_shared<MadeBy>(
+      baseline.name, Kind::baseline,
+      [this, made = implementation_of(baseline, *find_op("gemm"), std::move(kept))](auto&&... given) {
+        making = this;
+        return made->make(given...);
+      });
 }
 
 }  // namespace noisefloor

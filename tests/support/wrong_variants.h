@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "bench/measure/fixture.h"
+#include "tests/support/host_platforms.h"
 
 namespace noisefloor {
 
@@ -47,11 +48,8 @@ inline double root_mean_square(Platform& platform, const TensorSpec& spec, const
 // `right` with one output spoilt after each launch: the first, or the last for those that are about ends, so that ops
 // with several outputs have all of them shown to be checked. `fixture` must outlive it.
 inline AnyVariant wrong_variant(const AnyVariant& right, Tampering tampering, const Fixture& fixture) {
-  AnyVariant wrong = right;
-  wrong.launch = [=, &fixture, launch = right.launch](const AnyProblem& problem, DType dtype,
-                                                      std::span<void* const> pointers, const Scratch& scratch,
-                                                      const LaunchContext& context) {
-    const Status status = launch(problem, dtype, pointers, scratch, context);
+  return launched_by(right, [=, &fixture](const auto& own, auto pointers, const auto&) {
+    const Status status = own(pointers);
     if (!status.ok()) return status;
     Platform& platform = fixture.platform();
     platform.synchronize();
@@ -86,8 +84,7 @@ inline AnyVariant wrong_variant(const AnyVariant& right, Tampering tampering, co
     if (tampering == Tampering::one_not_written) element.fill(static_cast<char>(0xFF));
     platform.upload(data + place * size, element.data(), static_cast<std::size_t>(size));
     return success();
-  };
-  return wrong;
+  });
 }
 
 }  // namespace noisefloor

@@ -41,33 +41,11 @@ TEST(Progress, IsSaidEveryTenSecondsAndLaterEveryMinute) {
   EXPECT_TRUE(CaseProgress({}).silent());
 }
 
-// Knows when its launches are timed.
-class TimedPlatform : public ScriptedPlatform {
- public:
-  bool timed = false;
-
-  std::vector<double> time_cold(const Launch& launch, int samples,
-                                std::span<const std::pair<void*, std::size_t>> resident) override {
-    return watched([&] { return ScriptedPlatform::time_cold(launch, samples, resident); });
-  }
-  std::vector<double> time_warm(const Launch& launch, int samples, int repeats, KeptGraphs* kept) override {
-    return watched([&] { return ScriptedPlatform::time_warm(launch, samples, repeats, kept); });
-  }
-
- private:
-  std::vector<double> watched(const std::function<std::vector<double>()>& time) {
-    timed = true;
-    auto times = time();
-    timed = false;
-    return times;
-  }
-};
-
 class ProgressOfACase : public testing::Test {
  protected:
   const char* const text = "m=4,n=4,k=4";
   const SuiteEntry& gemm = *suite().find("gemm");
-  TimedPlatform platform;
+  ScriptedPlatform platform;
   Ceilings ceilings = low_ceilings();
   Lines said;
   int launches = 0;
@@ -83,7 +61,7 @@ class ProgressOfACase : public testing::Test {
     options.warm = {0.005, 5, 10, 1};
     options.progress_clock = [&] { return platform.clock_us * 1e-6; };
     options.say = [&](const std::string& line) {
-      EXPECT_FALSE(platform.timed) << line;
+      EXPECT_FALSE(platform.timing) << line;
       said.push_back(std::to_string(launches) + " launches: " + line);
     };
     return CaseRunner(platform, &ceilings, options).run(case_of(platform.taking(launch_us, host_gemm())));

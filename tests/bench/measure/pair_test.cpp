@@ -8,6 +8,7 @@
 
 #include "bench/measure/case_runner.h"
 #include "kernels/catalogue.h"
+#include "tests/support/host_platforms.h"
 
 namespace noisefloor {
 namespace {
@@ -106,21 +107,15 @@ TEST(PairedRun, AWrongBlockEndsItAndAWrongReplayBehindTheLastVoidsIt) {
 
 // ---- who is compared with whom when the cases of a problem have run
 
-class Named final : public Implementation {
- public:
-  Named(const std::string& its_name, Kind its_kind, const std::string& file) {
-    name = its_name, kind = to_string(its_kind), plugin = file;
-  }
-  std::unique_ptr<Ready> make(Platform&, const AnyProblem&, DType, KnownTimes&) const override { return nullptr; }
-};
-
 struct Problem {
   SuiteEntry entry{&catalogue().front(), {}, nullptr};
   std::vector<Case> cases;
   std::map<CaseId, SweepRow> rows;
 
   void add(const std::string& name, Kind kind, double us, const std::string& plugin = "") {
-    cases.push_back({&entry, std::make_shared<Named>(name, kind, plugin), {}, DType::bf16, "n=1"});
+    const auto one = std::make_shared<MadeBy>(name, kind, nullptr);
+    one->plugin = plugin;
+    cases.push_back({&entry, one, {}, DType::bf16, "n=1"});
     SweepRow& row = rows[cases.back().id()];
     row.status = Outcome::ok;
     row.time_warm_us = us;

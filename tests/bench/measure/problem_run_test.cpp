@@ -2,7 +2,6 @@
 // the test's own.
 #include <gtest/gtest.h>
 
-#include <list>
 #include <map>
 
 #include "bench/measure/case_runner.h"
@@ -26,22 +25,10 @@ class SmallPlatform final : public Limited<ScriptedPlatform> {
   bool lost = false;
 };
 
-struct OfKind final : Implementation {
-  OfKind(const AnyVariant& variant, Kind its_kind) : right(implementation_of(variant)) {
-    name = right->name, kind = to_string(its_kind), on_host = true;
-  }
-  std::unique_ptr<Ready> make(Platform& platform, const AnyProblem& problem, DType dtype,
-                              KnownTimes& known) const override {
-    return right->make(platform, problem, dtype, known);
-  }
-  ImplementationPtr right;
-};
-
 class ProblemRun : public testing::Test {
  protected:
   SmallPlatform platform;
   RunnerOptions options;
-  std::list<AnyVariant> variants;
   std::vector<Case> cases;
   std::map<CaseId, SweepRow> there;
   std::string steps;  // the variants, in small letters where their first launch is, in capitals where they are counted
@@ -54,7 +41,7 @@ class ProblemRun : public testing::Test {
       row.counter_status = "ok";
     };
   }
-  AnyVariant& add(const std::string& name, double us, std::size_t workspace = kMemory / 100, Kind kind = Kind::host) {
+  AnyVariant variant(const std::string& name, double us, std::size_t workspace = kMemory / 100) {
     AnyVariant variant = platform.taking(us, host_gemm());
     variant.name = name;
     variant.workspace_bytes = [workspace](const AnyProblem&, DType, const DeviceInfo&) { return workspace; };
@@ -63,10 +50,9 @@ class ProblemRun : public testing::Test {
       first = false;
       return launch(given...);
     };
-    variants.push_back(std::move(variant));
-    cases.push_back(gemm_case(std::make_shared<OfKind>(variants.back(), kind)));
-    return variants.back();
+    return variant;
   }
+  void add(const AnyVariant& one, Kind kind = Kind::host) { cases.push_back(gemm_case(made_as(one, one.name, kind))); }
   // By variant; those with a row are there in the next run.
   std::map<std::string, SweepRow> run(bool lost = false) {
     CaseRunner runner(platform, nullptr, options);
@@ -80,14 +66,10 @@ class ProblemRun : public testing::Test {
     }
     return rows;
   }
-  void fail_launches_of(const std::string& name) {
-    add(name, 5).launch = [](const auto&...) -> Status { throw DeviceError("no", false); };
-    cases.back().implementation = std::make_shared<OfKind>(variants.back(), Kind::host);
-  }
 };
 
 TEST_F(ProblemRun, CountsWhenAllAreTimed) {
-  add("a", 5), add("b", 4);
+  add(variant("a", 5)), add(variant("b", 4));
   const auto rows = run();
   EXPECT_EQ(steps, "abAB");
   EXPECT_EQ(rows.at("a").time_cold_us, 5);
@@ -97,15 +79,16 @@ TEST_F(ProblemRun, CountsWhenAllAreTimed) {
 }
 
 TEST_F(ProblemRun, WhatIsThereIsNotMeasuredAgain) {
-  add("a", 5);
+  add(variant("a", 5));
   run();
-  add("b", 4);
+  add(variant("b", 4));
   EXPECT_EQ(run().size(), 1u);
   EXPECT_EQ(steps, "aAbB");
 }
 
 TEST_F(ProblemRun, KeepsNoMoreThanHalfOfTheMemory) {
-  add("a", 4, kMemory / 10), add("b", 5, 6 * kMemory / 10), add("c", 6, 95 * kMemory / 100), add("d", 6, 2 * kMemory);
+  add(variant("a", 4, kMemory / 10)), add(variant("b", 5, 6 * kMemory / 10)), add(variant("c", 6, 95 * kMemory / 100)),
+      add(variant("d", 6, 2 * kMemory));
   const auto rows = run();
   EXPECT_EQ(steps, "abcABC") << "made ready anew, c in the room that a had kept";
   EXPECT_EQ(rows.at("c").status, Outcome::ok) << rows.at("c").reason;
@@ -113,7 +96,9 @@ TEST_F(ProblemRun, KeepsNoMoreThanHalfOfTheMemory) {
 }
 
 TEST_F(ProblemRun, OneThatFailsLeavesTheOthersTheirCounters) {
-  add("a", 4), fail_launches_of("b"), add("c", 5);
+  add(variant("a", 4));
+  add(launched_by(variant("b", 5), [](auto&&...) -> Status { throw DeviceError("no", false); }));
+  add(variant("c", 5));
   const auto rows = run();
   EXPECT_EQ(rows.at("b").status, Outcome::cuda_error);
   EXPECT_EQ(rows.at("a").counter_status, "ok");
@@ -121,7 +106,7 @@ TEST_F(ProblemRun, OneThatFailsLeavesTheOthersTheirCounters) {
 }
 
 TEST_F(ProblemRun, OneThatFailsWhenItIsCountedHasNoTimes) {
-  add("a", 4), add("b", 5);
+  add(variant("a", 4)), add(variant("b", 5));
   options.count_one = [this](const Case&, BoundCase&, SweepRow& row) {
     row.counter_status = "ok";
     if (row.variant == "a") throw DeviceError("no", platform.lost);
@@ -142,7 +127,7 @@ TEST_F(ProblemRun, OneThatFailsWhenItIsCountedHasNoTimes) {
 
 TEST_F(ProblemRun, TheBestTwoAreCompared) {
   options.compare = true;
-  add("a", 9), add("b", 6), add("x", 12, kMemory / 100, Kind::baseline);
+  add(variant("a", 9)), add(variant("b", 6)), add(variant("x", 12), Kind::baseline);
   auto rows = run();
   EXPECT_EQ(rows.at("a").paired_with, "");
   EXPECT_EQ(rows.at("b").paired_with, "x");
@@ -150,23 +135,21 @@ TEST_F(ProblemRun, TheBestTwoAreCompared) {
   EXPECT_NEAR(rows.at("b").speedup_warm.value(), 2, 1e-6);
   EXPECT_NEAR(rows.at("x").speedup_cold.value(), 0.5, 1e-6);
 
-  add("c", 3);
+  add(variant("c", 3));
   rows = run();
   EXPECT_EQ(rows.size(), 1u) << "a row is written once";
   EXPECT_NEAR(rows.at("c").speedup_warm.value(), 4, 1e-6);
-  add("d", 8);
+  add(variant("d", 8));
   EXPECT_EQ(run().at("d").paired_with, "") << "the best two have met";
 }
 
 TEST_F(ProblemRun, AComparisonWithAWrongResultIsNone) {
   options.compare = true;
-  AnyVariant& late = add("a", 9);
   bool wrong = false;
-  late = followed_by(late, [&](auto pointers) {
+  add(followed_by(variant("a", 9), [&](auto pointers) {
     if (wrong) store_element(DType::fp32, pointers.back(), 0, 1e3);
-  });
-  cases.back().implementation = std::make_shared<OfKind>(late, Kind::host);
-  add("x", 12, kMemory / 100, Kind::baseline);
+  }));
+  add(variant("x", 12), Kind::baseline);
   options.count_one = [&](const Case&, BoundCase&, SweepRow&) { wrong = true; };
   CaseRunner runner(platform, nullptr, options);
   const ProblemResult result = runner.run_problem(cases, there);

@@ -20,16 +20,11 @@
 namespace noisefloor {
 namespace {
 
-struct StubImplementation final : Implementation {
-  StubImplementation() {
-    name = "stub_eager";
-    kind = "baseline";
-    on_host = in_worker = true;
-  }
-  std::unique_ptr<Ready> make(Platform&, const AnyProblem&, DType, KnownTimes&) const override {
-    throw std::logic_error("a worker's case is not made here");
-  }
-};
+ImplementationPtr stub() {
+  const auto one = std::make_shared<MadeBy>("stub_eager", Kind::baseline, nullptr);
+  one->in_worker = true;
+  return one;
+}
 
 // Whether a process ends within two minutes: it is not there, or nobody has asked yet how it ended (Z).
 bool gone(int process) {
@@ -59,7 +54,7 @@ class InAWorker : public testing::Test {
     options.worker = worker.get();
   }
   CaseResult run(const char* problem = "m=4,n=4,k=4") {
-    return CaseRunner(*platform, &ceilings, options).run(gemm_case(std::make_shared<StubImplementation>(), problem));
+    return CaseRunner(*platform, &ceilings, options).run(gemm_case(stub(), problem));
   }
   std::string log() const { return (folder.path() / "log").string(); }
   std::string asked() const {
@@ -95,9 +90,9 @@ TEST_F(InAWorker, ARowIsAsAnyOther) {
 }
 
 TEST_F(InAWorker, OurTensorsGiveWayToItsOwn) {
-  const Case stub = gemm_case(std::make_shared<StubImplementation>());
-  Case ours = stub;
-  ours.implementation = stub.entry->find("host");
+  const Case theirs = gemm_case(stub());
+  Case ours = theirs;
+  ours.implementation = theirs.entry->find("host");
   ASSERT_NE(ours.implementation, nullptr);
   const std::size_t all = std::size_t{1} << 30;
   for (const bool kept : {true, false}) {
@@ -108,11 +103,11 @@ TEST_F(InAWorker, OurTensorsGiveWayToItsOwn) {
       EXPECT_EQ(runner.run(ours).row.status, Outcome::ok);
       EXPECT_LT(limited.free_bytes(), all);
     }
-    const CaseResult result = runner.run(stub);
+    const CaseResult result = runner.run(theirs);
     EXPECT_EQ(result.row.status, kept ? Outcome::ok : Outcome::out_of_memory) << result.row.reason;
     EXPECT_EQ(limited.free_bytes(), all);
     if (kept) {
-      EXPECT_EQ(runner.run_pair(ours, stub).wrong, "") << "ours are made anew for it";
+      EXPECT_EQ(runner.run_pair(ours, theirs).wrong, "") << "ours are made anew for it";
     }
   }
 }
@@ -160,7 +155,7 @@ TEST_F(InAWorker, WhatIsNotANumberIsWrong) {
 
 TEST_F(InAWorker, APluginIsAskedForAReplayBehindTheLastBlockOfAPair) {
   start();
-  const Case eager = gemm_case(std::make_shared<StubImplementation>());
+  const Case eager = gemm_case(stub());
   for (const char* late : {"", R"({"judged": "one launch", "wrong": "late"})"}) {
     const auto process = std::make_shared<Worker>(
         "the plugin", ChildCommand{{"python3", "tests/bench/measure/stub_worker.py", *late ? "replay" : "", late},
