@@ -6,7 +6,7 @@
 #include "bench/measure/case_progress.h"
 #include "bench/platform/build_info.h"
 #include "bench/platform/console.h"
-#include "bench/platform/run_queue.h"
+#include "bench/platform/processors.h"
 #include "bench/sweep/session.h"
 #include "reports/run/columns.h"
 

@@ -109,6 +109,14 @@ __device__ __forceinline__ void tma_load_im2col(std::uint32_t destination, const
       : "memory");
 }
 
+// cp.async.bulk.tensor.2d, shared memory to global; elements outside the tensor are not written.
+__device__ __forceinline__ void tma_store_2d(const CUtensorMap* map, std::uint32_t source, std::int32_t x,
+                                             std::int32_t y) {
+  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map),
+               "r"(source), "r"(x), "r"(y)
+               : "memory");
+}
+
 // cp.async.bulk.commit_group: this thread's stores so far form a group.
 __device__ __forceinline__ void tma_store_commit() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
