@@ -154,7 +154,10 @@ bool runs_on_sm90a(const Op& op, const AnyProblem& problem, DType dtype) {
 void fuse(Network& network, const Fusions& fusions) {
   Rewrite rewrite(network, fusions.runs);
   if (fusions.merge_products) merge_products(rewrite);
-  if (fusions.fold_skips) fold_skips(rewrite), halve_in_norms(rewrite);
+  if (fusions.fold_skips) {
+    fold_skips(rewrite);
+    halve_in_norms(rewrite);
+  }
   if (fusions.fuse_norms) fuse_norms(rewrite, *fusions.fuse_norms);
   rewrite.finish();
 }

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <new>
 #include <stdexcept>
+#include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "kernels/core/device.h"
 #include "kernels/core/op.h"
@@ -17,24 +19,37 @@ namespace nb = nanobind;
 namespace noisefloor::python {
 namespace {
 
-constexpr char kMakeEmpty[] = "empty", kStream[] = "stream", kUsed[] = "used", kTold[] = "_noisefloor_told";
+constexpr char kMakeEmpty[] = "empty", kStream[] = "stream", kUsed[] = "used";
+
+// Which streams the framework was told of, of one tensor; a weak reference, as others may come to lie at its address.
+struct Told {
+  PyObject* tensor = nullptr;
+  const void* data = nullptr;
+  std::vector<Stream> streams;
+};
+constexpr std::size_t kMostTold = 4096;  // to be told again costs little
 
 }  // namespace
 
 void note_use(nb::handle memory, const Tensor& tensor, const Queue& queue) {
-  if (!queue.device.gpu || !tensor.torch) return;  // PyTorch's allocator alone must be told
-  // The tensor keeps it: where it lay, and the streams. A copy lies elsewhere.
-  const nb::int_ place(reinterpret_cast<std::uintptr_t>(tensor.data)),
-      stream(reinterpret_cast<std::uintptr_t>(queue.stream));
-  nb::object told = asked_often<kTold>(memory);
-  if (told.is_none() || !nb::handle(PyList_GetItem(told.ptr(), 0)).equal(place)) {
-    nb::list one;
-    one.append(place);
-    memory.attr(kTold) = told = one;
+  if (!queue.device.gpu || !tensor.torch) return;                      // PyTorch's allocator alone must be told
+  static auto* const known = new std::unordered_map<PyObject*, Told>;  // the GIL guards it; Python may end before it
+  if (known->size() > kMostTold) {
+    for (auto& [object, one] : *known) Py_XDECREF(one.tensor);
+    known->clear();
   }
-  if (PySequence_Contains(told.ptr(), stream.ptr()) == 1) return;
-  framework<kUsed>(memory, stream);
-  nb::borrow<nb::list>(told).append(stream);
+  PyObject* const reference = PyWeakref_NewRef(memory.ptr(), nullptr);  // first: to make one may run other code
+  if (reference == nullptr) nb::raise_python_error();
+  Told& told = (*known)[memory.ptr()];
+  const nb::object alive = told.tensor == nullptr ? nb::none() : nb::steal(PyObject_CallNoArgs(told.tensor));
+  Py_XDECREF(std::exchange(told.tensor, reference));
+  if (!alive.is(memory) || told.data != tensor.data) told.streams.clear();
+  told.data = tensor.data;
+  if (std::ranges::count(told.streams, queue.stream) > 0) return;
+  framework<kUsed>(memory, reinterpret_cast<std::uintptr_t>(queue.stream));
+  // Looked up anew: other threads ran. Where they emptied it, it is told again.
+  if (const auto found = known->find(memory.ptr()); found != known->end())
+    found->second.streams.push_back(queue.stream);
 }
 
 Queue::Queue(const std::string& op, const Device& where, const nb::object& whose, nb::handle given)

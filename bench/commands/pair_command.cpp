@@ -38,9 +38,9 @@ std::vector<std::pair<AnyProblem, std::string>> problems_of(const SuiteEntry& en
 
 std::string csv_line(const std::string& problem, const PairArguments& arguments, const PairResult& result) {
   const auto text = [](double ratio) { return fmt::format("{:.5g}", ratio); };
-  const auto& [cold, warm, rounds, wrong, ours_wrong] = result;
+  const auto &cold = result.cold, &warm = result.warm;
   return csv_row(arguments.op, problem, arguments.dtype, arguments.first, arguments.second, text(cold.value),
-                 text(cold.low), text(cold.high), text(warm.value), text(warm.low), text(warm.high), rounds);
+                 text(cold.low), text(cold.high), text(warm.value), text(warm.low), text(warm.high), result.rounds);
 }
 
 int pair(const PairArguments& arguments) {

@@ -1,6 +1,8 @@
 // noisefloor worker: makes cases ready and times them where another program asks (`noisefloor ab`).
 #include <unistd.h>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
@@ -49,34 +51,42 @@ int serve_cases(Platform& platform, const Suite& known, Answers& answers) {
   return answers.heard() ? kDone : kCouldNot;
 }
 
-// What goes wrong is the answer to the first question.
-int serve_or_refuse(Answers& answers, const std::function<int()>& serve) {
-  try {
-    return serve();
-  } catch (const std::exception& error) {
+int serve_plugin(Platform& platform, const std::string& file, Answers& answers) {
+  const auto refuse = [&](const std::exception& error) {  // the answer to the first question
     const nlohmann::json answer{{"failed", "not_built"}, {"reason", error.what()}};
     answers.write(answer.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));  // of a file's name
     return kCouldNot;
-  }
-}
-
-int serve_plugin(Platform& platform, const std::string& file, Answers& answers) {
-  return serve_or_refuse(answers, [&] {
-    Suite known = suite();
-    std::string ending = std::filesystem::path(file).extension().string();
-    std::ranges::transform(ending, ending.begin(), [](unsigned char letter) { return std::tolower(letter); });
-    if (ending != ".py") {
+  };
+  Suite known = suite();
+  std::string ending = std::filesystem::path(file).extension().string();
+  std::ranges::transform(ending, ending.begin(), [](unsigned char letter) { return std::tolower(letter); });
+  if (ending != ".py") {
+    try {
       load_plugin(file, known);
-      return serve_cases(platform, known, answers);
+    } catch (const std::exception& error) {
+      return refuse(error);
     }
+    return serve_cases(platform, known, answers);
+  }
+  const auto serve_rows = [&](auto* rows) {  // no exception may go through Python
+    try {
+      add_plugin_rows(file, rows, known);
+    } catch (const std::exception& error) {
+      return refuse(error);
+    }
+    try {
+      return serve_cases(platform, known, answers);
+    } catch (const std::exception& error) {
+      fmt::print(stderr, "noisefloor: {}\n", error.what());
+      return kCouldNot;
+    }
+  };
+  try {
     const auto script = default_problem_folder().parent_path() / "plugin" / "python_plugin.py";
-    return serve_python(file, script.string(), platform.description().index, [&](auto* rows) {
-      return serve_or_refuse(answers, [&] {  // no exception may go through Python
-        add_plugin_rows(file, rows, known);
-        return serve_cases(platform, known, answers);
-      });
-    });
-  });
+    return serve_python(file, script.string(), platform.description().index, serve_rows);
+  } catch (const InvalidInput& error) {
+    return refuse(error);
+  }
 }
 
 struct WorkerArguments {

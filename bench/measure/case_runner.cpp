@@ -153,8 +153,8 @@ void CaseRunner::measure_here(const Case& test_case, CaseResult& result, std::op
   if (options_.warm_only) return time_warm_only(timed, result, to_beat_us);
   read_resources(*platform_, bound, result);
   const bool serial = bound.overlaps() && !platform_->description().is_host;
-  if (!time(test_case, timed, serial, result)) return;
   if (timed.slots() > 1) row.buffer_slots = static_cast<long>(timed.slots());
+  if (!time(test_case, timed, serial, result)) return;
   if (!platform_->description().is_host)
     count_edges(*platform_, bound.launch(/*overlapping=*/!bound.overlaps()), result);
   place(test_case, row);

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
-#include <regex>
+#include <string_view>
 
 #include "kernels/core/fields.h"
 #include "reports/run/json_file.h"
@@ -19,8 +19,21 @@ using networks::NetworkInfo;
 
 // What Python writes for numbers that JSON does not have, in quotes.
 std::string without_infinities(const std::string& text) {
-  static const std::regex kInfinity(R"((": ?)(-?Infinity|NaN))");
-  return std::regex_replace(text, kInfinity, "$1\"$2\"");
+  std::string quoted;
+  for (std::size_t i = 0, end; i < text.size(); i = end) {
+    end = i + 1;
+    const auto rest = std::string_view(text).substr(i);
+    if (text[i] == '"') {  // a text, which stays
+      while (end < text.size() && text[end] != '"') end += text[end] == '\\' ? 2 : 1;
+      ++end;
+    }
+    std::string_view word;
+    for (const std::string_view one : {"-Infinity", "Infinity", "NaN"})
+      if (rest.starts_with(one) && word.empty()) word = one;
+    if (!word.empty()) end = i + word.size();
+    quoted += word.empty() ? text.substr(i, end - i) : fmt::format("\"{}\"", word);
+  }
+  return quoted;
 }
 
 bool nothing(const Json& value) {

@@ -48,7 +48,10 @@ void check_sizes(const SampleRequest& request, const Drawing& drawing) {
   };
   const auto hold_frames = [&](const char* option, const std::string& file, std::int64_t frames, const char* advice) {
     const std::int64_t latents = asked.count * drawing.latents.elements() * static_cast<std::int64_t>(sizeof(float));
-    const std::int64_t bytes = std::max(grid.width * grid.height * grid.channels, request.watched() ? latents : 0);
+    hold(option, file, !request.watched() || latents <= kMostFrameBytes / frames,
+         fmt::format("{} steps of {} images' latents are {} bytes to keep, more than 2^32; lower --count or the steps",
+                     frames, asked.count, frames * latents));
+    const std::int64_t bytes = grid.width * grid.height * grid.channels;
     hold(option, file, bytes <= kMostFrameBytes / frames,
          fmt::format("{} frames of {} x {} pixels are {} bytes to keep, more than 2^32; {}", frames, grid.width,
                      grid.height, frames * bytes, advice));

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <stdexcept>
 #include <string>
@@ -131,7 +132,8 @@ std::string encode_animated_png(const std::filesystem::path& file, std::span<con
 }
 
 void require_png_name(const std::string& out, const char* what) {
-  const std::string ending = std::filesystem::path(out).extension().string();
+  std::string ending = std::filesystem::path(out).extension().string();
+  std::ranges::transform(ending, ending.begin(), [](unsigned char letter) { return std::tolower(letter); });
   for (const char* other : {".gif", ".jpg", ".jpeg", ".webp", ".mp4"})
     if (ending == other) throw InvalidInput(fmt::format("--out {}: is {}; name it .png", out, what));
 }

@@ -108,7 +108,7 @@ CapturedGraph::CapturedGraph(cudaStream_t stream, const Launch& launch, int repe
   const cudaError_t ended = cudaStreamEndCapture(stream, &graph_);
   try {
     throw_if_failed(status);
-    check_cuda(ended, "cudaStreamEndCapture");
+    check_cuda(ended, "cudaStreamEndCapture (does the launch allocate or synchronise?)");
     if (!has_work(graph_)) throw std::runtime_error("its launch records no kernel in a CUDA graph");
   } catch (...) {
     (void)cudaGetLastError();

@@ -292,7 +292,7 @@ Status launch_tile(const Convolution& c, DType dtype, const Operands& o, const S
       dtype, o.w, c.weight_rows(), c.weight_row(), product::b_box_rows(L::kShape.block_n, schedule.multicast), kBlockK};
   if (const Status status = encode_tensor_map(map_w, weights); !status.ok()) return status;
   const bool by_tma = stores_by_tma(c) && c.phases() == 1;
-  CUtensorMap map_y = map_w;  // prefetched, and not used
+  CUtensorMap map_y = map_w;  // not used without by_tma
   if (by_tma)
     if (const Status status = encode_tensor_map(map_y, {dtype, o.y, c.rows(), c.cout, 64, L::kPieceColumns});
         !status.ok())

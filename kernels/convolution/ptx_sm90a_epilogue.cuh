@@ -64,7 +64,7 @@ struct ChannelPair {
   }
 };
 
-// 8 neighbouring channels of a pixel from T* or zeros; `whole`: 16 bytes at once.
+// 8 neighbouring channels of a pixel from T*, or zeros.
 template <class T>
 __device__ __forceinline__ uint4 load_8(const T* from, int column, int cout) {
   if (cout % 8 == 0) return load_16_bytes<CacheHint::read_only>(from + column);

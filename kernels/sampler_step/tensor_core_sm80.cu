@@ -9,8 +9,9 @@
 // Bound: memory traffic, as every variant. README.md: why it does not win.
 // Numerics: exact products, fp32 sums as the tensor core makes them (truncated alignment); coefficients split into
 // three terms of bf16 (24 bits); inputs must be finite: infinity times a zero coefficient is NaN here. Drawn noise is
-// added after the products, in fp32. Source: original; bf16 splitting after Henry, Tang and Heinecke, "Leveraging the
-// bfloat16 Artificial Intelligence Datatype For Higher-Precision Computations" (2019).
+// added after the products, in fp32.
+// Source: original; bf16 splitting after Henry, Tang and Heinecke, "Leveraging the bfloat16 Artificial Intelligence
+// Datatype For Higher-Precision Computations" (2019).
 #include "kernels/device/diagonal_mma.cuh"
 #include "kernels/device/short_normals.cuh"
 #include "kernels/sampler_step/arguments.cuh"

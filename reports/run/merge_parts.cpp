@@ -134,34 +134,52 @@ std::vector<std::string> missing_of(const std::vector<MergePart>& parts) {
   return missing;
 }
 
+// The facts of each folder that a part was merged from, or its own.
+static std::vector<MergeJson> facts_of(const MergePart& part) {
+  MergeJson common = part.facts;
+  const MergeJson of_parts = common.value("of_parts", MergeJson::object());
+  const MergeJson folders = common.value("merged_from", MergeJson::array());
+  common.erase("of_parts");
+  std::vector<MergeJson> facts(std::max<std::size_t>(folders.size(), 1), common);
+  for (std::size_t i = 0; i < facts.size(); ++i) {
+    facts[i]["merged_from"] =
+        folders.empty() ? MergeJson(fs::absolute(part.folder).lexically_normal().string()) : folders[i];
+    for (const auto& [name, values] : of_parts.items())
+      if (i < values.size()) facts[i][name] = values[i];
+  }
+  return facts;
+}
+
 MergeJson merged_environment(const std::vector<MergePart>& parts) {
   MergeJson merged = MergeJson::object(), hosts = MergeJson::array(), command_lines = hosts, folders = hosts;
   MergeJson of_parts = MergeJson::object();
   std::string latest;
   std::optional<double> latest_time;
+  std::vector<MergeJson> all;
   for (const MergePart& part : parts) {
-    for (const auto& [name, value] : part.facts.items()) {
-      if (!merged.contains(name))
-        merged[name] = value;
-      else if (merged[name] != value)
-        of_parts[name] = MergeJson::array();
+    for (MergeJson& facts : facts_of(part)) {
+      folders.push_back(facts["merged_from"]);
+      merged.update(facts);
+      all.push_back(std::move(facts));
     }
     if (const std::string host = part.text("host"); std::find(hosts.begin(), hosts.end(), host) == hosts.end())
       hosts.push_back(host);
     for (const auto& line : part.environment.command_lines) command_lines.push_back(line);
-    folders.push_back(fs::absolute(part.folder).lexically_normal().string());
     const std::string text = part.text("time_utc");
     const auto time = parse_time(text);
     if (!time && !text.empty())
       cannot_merge(part.folder / "env.json", fmt::format("'time_utc' is '{}', not a time with its zone", text));
     if (time && (!latest_time || *time > *latest_time)) latest = text, latest_time = time;
   }
-  for (const char* name : {"host", "hosts", "command_lines", "time_utc", "merged_from", "missing", "of_parts"})
+  for (const auto& [name, value] : merged.items())
+    for (const MergeJson& facts : all)
+      if (facts.value(name, MergeJson()) != value) of_parts[name] = MergeJson::array();
+  for (const char* name : {"host", "hosts", "command_lines", "time_utc", "merged_from", "missing"})
     of_parts.erase(name);
-  for (const char* name : {"missing", "of_parts"}) merged.erase(name);  // of a part that was merged
+  merged.erase("missing");  // of a part that was merged
   for (auto& [name, values] : of_parts.items()) {
     merged.erase(name);
-    for (const MergePart& part : parts) values.push_back(part.facts.value(name, MergeJson()));
+    for (const MergeJson& facts : all) values.push_back(facts.value(name, MergeJson()));
   }
   if (!of_parts.empty()) merged["of_parts"] = of_parts;
   merged["host"] = hosts.size() == 1 ? hosts.front() : MergeJson(fmt::format("{} hosts", hosts.size()));

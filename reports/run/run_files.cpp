@@ -43,8 +43,12 @@ void remove_run_files(const std::filesystem::path& folder) {
 void copy_files_of_others(const std::filesystem::path& folder, const std::filesystem::path& to) {
   constexpr auto kOptions = std::filesystem::copy_options::recursive | std::filesystem::copy_options::copy_symlinks;
   for (const auto& entry : std::filesystem::directory_iterator(folder))
-    if (const auto name = entry.path().filename(); !is_run_file(name))
+    if (const auto name = entry.path().filename(); !is_run_file(name)) {
+      if (!entry.is_symlink() && entry.is_other())
+        throw std::runtime_error(
+            fmt::format("{} is neither a file nor a folder: move it elsewhere", entry.path().string()));
       std::filesystem::copy(entry, to / name, kOptions);
+    }
 }
 
 std::map<CaseId, RowSamples> read_samples(const std::filesystem::path& file, RunEnd end_of_run) {

@@ -81,6 +81,20 @@ def test_parts_of_several_gpus_are_told_apart(split):
     assert run("gate", "--baseline", merged, "--candidate", merged).returncode == 0
 
 
+def test_what_was_merged_keeps_its_parts_facts_when_merged_again(split, tmp_path):
+    folders = []
+    for gpu, dtype in enumerate(("bf16", "fp16", "fp32"), 1):
+        folders.append(tmp_path / dtype)
+        assert split.sweep(folders[-1], "--dtypes", dtype).returncode == 0
+        edit_json(folders[-1] / "env.json", gpu_uuid=f"GPU-{gpu}", **({"ecc": "on"} if gpu == 3 else {}))
+    assert run("merge", *folders[:2], "--out", tmp_path / "two").returncode == 0
+    result = run("merge", tmp_path / "two", folders[2], "--out", tmp_path / "three")
+    assert result.returncode == 0 and "the shards differ in gpu_uuid" in result.stderr, result.stderr
+    environment = json.loads((tmp_path / "three/env.json").read_text())
+    assert environment["of_parts"].items() >= {"gpu_uuid": ["GPU-1", "GPU-2", "GPU-3"], "ecc": [None, None, "on"]}.items()
+    assert environment["merged_from"] == [str(folder) for folder in folders] and not {"gpu_uuid", "ecc"} & set(environment)
+
+
 def test_a_merge_names_problems_whose_rows_are_of_two_gpus(split, tmp_path):
     (split.problems / "elementwise.csv").write_text("network,op,hw,channels,count\nfew,silu,16,8,1\nfew,silu,64,8,1\n")
     out = tmp_path / "run"

@@ -88,4 +88,5 @@ def test_forward_is_what_pytorch_computes(tmp_path, name, height, width):
                                  tmp_path / "in.safetensors", "--output", tmp_path / "out.safetensors"], capture_output=True, text=True)
         assert result.returncode == 0, result.stderr
         output = load_file(tmp_path / "out.safetensors")["output"]
+        limit = min(limit, 1e-2) if name in DECODERS else limit  # rounding the weights alone moves pictures by 0.7e-2
         assert (output - expected).norm() < limit * expected.norm(), dtype

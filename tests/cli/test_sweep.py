@@ -171,6 +171,16 @@ def test_the_output_file_has_all_cases_however_often_the_sweep_was_resumed(forma
     assert cases[1] == cases[2]
 
 
+@pytest.mark.parametrize("name", ["", "sweep.csv", "samples.jsonl"])
+def test_an_output_file_may_not_be_one_of_the_run(problems, tmp_path, name):
+    assert sweep(problems, tmp_path / "a").returncode == 0
+    before = {file: file.read_bytes() for file in (tmp_path / "a").iterdir() if file.is_file()}
+    for run_folder in ("a", *([] if name else ["new"])):
+        result = sweep(problems, tmp_path / run_folder, f"--benchmark_out={tmp_path / run_folder / name}".rstrip("/"))
+        assert result.returncode == 2 and "--benchmark_out" in result.stderr, result.stderr
+    assert {file: file.read_bytes() for file in before} == before and not (tmp_path / "new").is_file()
+
+
 def test_an_output_file_that_cannot_be_written_whole_is_an_error(problems, tmp_path):
     """A disk that fills up, played by the limit on the size of a file."""
     report = tmp_path / "report.json"

@@ -23,8 +23,9 @@ one,2,256,256,32,silu,given,,1
 def timings(tmp_path_factory):
     need_gpu("sm_90")
     folder = tmp_path_factory.mktemp("tune")
-    (folder / "groupnorm.csv").write_text(PROBLEMS)
-    result = run(PROGRAM, "tune", "groupnorm", "--problems", folder, "--out", folder / "times.csv")
+    (folder / "problems").mkdir()
+    (folder / "problems/groupnorm.csv").write_text(PROBLEMS)
+    result = run(PROGRAM, "tune", "groupnorm", "--problems", folder / "problems", "--out", folder / "times.csv")
     if "this build has" in result.stderr:
         pytest.skip("the program was built without sm_90a")
     assert result.returncode == 0, result.stderr
@@ -49,7 +50,7 @@ def test_every_problem_has_its_best_choices_and_the_estimates(timings):
 
 def test_a_budget_ends_it_and_keeps_what_was_timed(timings, tmp_path):
     folder, _ = timings
-    result = run(PROGRAM, "tune", "groupnorm", "--problems", folder, "--out", tmp_path / "times.csv", "--budget", "1e-9")
+    result = run(PROGRAM, "tune", "groupnorm", "--problems", folder / "problems", "--out", tmp_path / "times.csv", "--budget", "1e-9")
     assert result.returncode == 0 and "3 cases left by --budget" in result.stderr, result.stderr
     assert (tmp_path / "times.csv").read_text().count("\n") == 1
 
