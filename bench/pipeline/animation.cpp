@@ -41,61 +41,54 @@ struct Free {
 };
 
 // Calls of giflib that give GIF_ERROR throw its own word for why.
-class Writer {
- public:
-  explicit Writer(std::string& bytes) {
-    const auto append = [](GifFileType* gif, const GifByteType* data, int size) {
-      static_cast<std::string*>(gif->UserData)
-          ->append(reinterpret_cast<const char*>(data), static_cast<std::size_t>(size));
-      return size;
-    };
-    int error = 0;
-    gif_.reset(EGifOpen(&bytes, append, &error));
-    if (!gif_) fail(error);
-  }
+[[noreturn]] void fail(int error) {
+  const char* why = GifErrorString(error);
+  throw std::runtime_error(why != nullptr ? why : "unknown error of giflib");
+}
 
-  void start(std::int64_t width, std::int64_t height, std::int64_t channels) {
-    std::vector<GifColorType> colours;
-    for (const Colour& colour : gif_palette(channels)) colours.push_back({colour.red, colour.green, colour.blue});
-    const std::unique_ptr<ColorMapObject, Free> map(GifMakeMapObject(kColours, colours.data()));
-    if (!map) throw std::runtime_error("out of memory");
-    EGifSetGifVersion(gif_.get(), true);  // GIF89a: extensions
-    check(EGifPutScreenDesc(gif_.get(), static_cast<int>(width), static_cast<int>(height), 8, 0, map.get()));
-    // Repeat for ever: Netscape's extension, which every reader of animations knows.
-    const GifByteType again[] = {1, 0, 0};
-    check(EGifPutExtensionLeader(gif_.get(), APPLICATION_EXT_FUNC_CODE));
-    check(EGifPutExtensionBlock(gif_.get(), 11, "NETSCAPE2.0"));
-    check(EGifPutExtensionBlock(gif_.get(), sizeof again, again));
-    check(EGifPutExtensionTrailer(gif_.get()));
-  }
+std::string gif_of(std::span<const Picture> frames, int delay, int last_delay) {
+  std::string bytes;
+  const auto append = [](GifFileType* file, const GifByteType* data, int size) {
+    static_cast<std::string*>(file->UserData)
+        ->append(reinterpret_cast<const char*>(data), static_cast<std::size_t>(size));
+    return size;
+  };
+  int error = 0;
+  std::unique_ptr<GifFileType, Close> gif(EGifOpen(&bytes, append, &error));
+  if (!gif) fail(error);
+  const auto check = [&](int result) {
+    if (result == GIF_ERROR) fail(gif->Error);
+  };
 
-  void frame(const Picture& picture, int delay) {
-    const GraphicsControlBlock control{DISPOSE_DO_NOT, false, delay, NO_TRANSPARENT_COLOR};
+  std::vector<GifColorType> colours;
+  for (const Colour& colour : gif_palette(frames[0].channels))
+    colours.push_back({colour.red, colour.green, colour.blue});
+  const std::unique_ptr<ColorMapObject, Free> map(GifMakeMapObject(kColours, colours.data()));
+  if (!map) throw std::runtime_error("out of memory");
+  EGifSetGifVersion(gif.get(), true);  // GIF89a: extensions
+  const int width = static_cast<int>(frames[0].width), height = static_cast<int>(frames[0].height);
+  check(EGifPutScreenDesc(gif.get(), width, height, 8, 0, map.get()));
+  // Repeat for ever: Netscape's extension, which every reader of animations knows.
+  const GifByteType again[] = {1, 0, 0};
+  check(EGifPutExtensionLeader(gif.get(), APPLICATION_EXT_FUNC_CODE));
+  check(EGifPutExtensionBlock(gif.get(), 11, "NETSCAPE2.0"));
+  check(EGifPutExtensionBlock(gif.get(), sizeof again, again));
+  check(EGifPutExtensionTrailer(gif.get()));
+
+  for (const Picture& picture : frames) {
+    const int shown = &picture == &frames.back() ? last_delay : delay;
+    const GraphicsControlBlock control{DISPOSE_DO_NOT, false, shown, NO_TRANSPARENT_COLOR};
     GifByteType extension[4];
     EGifGCBToExtension(&control, extension);
-    check(EGifPutExtension(gif_.get(), GRAPHICS_EXT_FUNC_CODE, sizeof extension, extension));
-    check(EGifPutImageDesc(gif_.get(), 0, 0, static_cast<int>(picture.width), static_cast<int>(picture.height), false,
-                           nullptr));
+    check(EGifPutExtension(gif.get(), GRAPHICS_EXT_FUNC_CODE, sizeof extension, extension));
+    check(EGifPutImageDesc(gif.get(), 0, 0, width, height, false, nullptr));
     std::vector<std::uint8_t> indices = gif_indices(picture);
-    for (std::int64_t y = 0; y < picture.height; ++y)
-      check(EGifPutLine(gif_.get(), indices.data() + y * picture.width, static_cast<int>(picture.width)));
+    for (int y = 0; y < height; ++y)
+      check(EGifPutLine(gif.get(), indices.data() + static_cast<std::ptrdiff_t>(y) * width, width));
   }
-
-  void finish() {
-    int error = 0;
-    if (EGifCloseFile(gif_.release(), &error) == GIF_ERROR) fail(error);
-  }
-
- private:
-  void check(int result) const {
-    if (result == GIF_ERROR) fail(gif_->Error);
-  }
-  [[noreturn]] static void fail(int error) {
-    const char* why = GifErrorString(error);
-    throw std::runtime_error(why != nullptr ? why : "unknown error of giflib");
-  }
-  std::unique_ptr<GifFileType, Close> gif_;
-};
+  if (EGifCloseFile(gif.release(), &error) == GIF_ERROR) fail(error);
+  return bytes;
+}
 
 }  // namespace
 
@@ -135,19 +128,14 @@ std::vector<std::uint8_t> gif_indices(const Picture& picture) {
 
 std::string encode_gif(const std::filesystem::path& file, std::span<const Picture> frames, int delay, int last_delay) {
   require_animation(file, frames);
-  std::string bytes;
   try {
     if (std::max(frames[0].width, frames[0].height) > kMostGifPixels)
       throw std::runtime_error(fmt::format("{} x {} pixels, a GIF's sides have {} at most", frames[0].width,
                                            frames[0].height, kMostGifPixels));
-    Writer writer(bytes);
-    writer.start(frames[0].width, frames[0].height, frames[0].channels);
-    for (const Picture& frame : frames) writer.frame(frame, &frame == &frames.back() ? last_delay : delay);
-    writer.finish();
+    return gif_of(frames, delay, last_delay);
   } catch (const std::runtime_error& error) {
     throw std::runtime_error(fmt::format("{}: the animation could not be encoded: {}", file.string(), error.what()));
   }
-  return bytes;
 }
 
 }  // namespace noisefloor::pipeline
