@@ -181,12 +181,6 @@ void Checkpoint::drop_prefix(const NetworkInfo& info) {
   prefix_ = common.substr(0, best);
 }
 
-std::vector<char> Checkpoint::load(const Value& weight) const {
-  std::vector<char> bytes(weight.bytes());
-  load(weight, bytes);
-  return bytes;
-}
-
 void Checkpoint::load(const Value& weight, std::span<char> bytes) const {
   const WeightSource& source = *weight.source;
   auto numbers = [&, used = std::size_t{0}](const std::string& name) mutable {

@@ -65,9 +65,9 @@ class Checkpoint final : public Weights {
   // network's dtype), and tensors of the files that the network does not know; what the network's row lets pass is let
   // pass.
   void check(const Network& network) const;
-  // Values of a weight in the graph's layout and dtype; the checkpoint has been checked. Throws SafetensorsError where
-  // a file was truncated since.
-  std::vector<char> load(const Value& weight) const;
+  // Values of a weight in the graph's layout and dtype, into as many bytes as it has; the checkpoint has been checked.
+  // Throws SafetensorsError where a file was truncated since.
+  void load(const Value& weight, std::span<char> bytes) const;
   void fill(Platform& platform, const Value& weight, void* data) const override;
   void filled() const override;
 
@@ -75,7 +75,6 @@ class Checkpoint final : public Weights {
   void open_shards();
   // What is wrong with one tensor of a weight, if anything is.
   std::optional<Complaint> complaint_of(const WeightSource::Below& wanted, const Value& weight) const;
-  void load(const Value& weight, std::span<char> bytes) const;
 
   std::filesystem::path path_;
   std::string prefix_;

@@ -108,7 +108,8 @@ TEST(Checkpoint, LaysWeightsOut) {
   Graph graph;
   const auto loaded = [&](WeightSource source, std::vector<std::int64_t> shape) {
     const ValueId id = graph.weight(std::move(source), std::move(shape), DType::fp32);
-    const std::vector<char> bytes = checkpoint.load(graph[id]);
+    std::vector<char> bytes(graph[id].bytes());
+    checkpoint.load(graph[id], bytes);
     std::vector<float> numbers(bytes.size() / sizeof(float));
     std::memcpy(numbers.data(), bytes.data(), bytes.size());
     return numbers;
