@@ -8,7 +8,6 @@
 #include <map>
 
 #include "bench/pipeline/network_tensors.h"
-#include "bench/pipeline/network_workload.h"
 #include "kernels/core/listed.h"
 
 namespace noisefloor {

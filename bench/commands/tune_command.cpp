@@ -11,7 +11,7 @@
 #include "bench/measure/case_result.h"
 #include "bench/measure/case_runner.h"
 #include "bench/measure/tuner.h"
-#include "bench/pipeline/network_workload.h"
+#include "bench/pipeline/executor.h"
 #include "bench/platform/build_info.h"
 #include "bench/platform/console.h"
 #include "bench/sweep/problem_files.h"

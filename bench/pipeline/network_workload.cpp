@@ -1,5 +1,3 @@
-#include "bench/pipeline/network_workload.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 #include "bench/sweep/suite.h"
 
-#include "bench/pipeline/network_workload.h"
+#include "bench/pipeline/executor.h"
 #include "bench/sweep/workers.h"
 #include "kernels/catalogue.h"
 

@@ -7,7 +7,6 @@
 #include "bench/measure/bound_case.h"
 #include "bench/measure/case_runner.h"
 #include "bench/pipeline/executor.h"
-#include "bench/pipeline/network_workload.h"
 #include "bench/pipeline/plan.h"
 #include "bench/sweep/selection.h"
 #include "bench/sweep/suite.h"

@@ -1,5 +1,5 @@
 // Whole networks as problems: their text and sizes, tensors, cost, and what is refused.
-#include "bench/pipeline/network_workload.h"
+#include "bench/pipeline/executor.h"
 
 #include <gtest/gtest.h>
 
