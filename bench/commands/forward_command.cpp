@@ -86,14 +86,10 @@ void add_forward_command(CLI::App& app, CommandResult result) {
   add_without_option(command, arguments.model, nullptr);
   command
       .add_option("--input", arguments.input,
-                  fmt::format("Safetensors file: x [n, channels, height, width] (channels-first; videos: [n, frames, "
-                              "channels, height, width]); timesteps [n] ({}) or sigma [n]; labels [n] if the weights "
-                              "are conditional; encoder_hidden_states [n, tokens, width] ({}); a message names any "
-                              "other input that is missing, with its shape",
-                              networks_that([](const NetworkInfo& info) {
-                                return info.prediction == sampler_step::Prediction::noise && !info.decodes();
-                              }),
-                              networks_that([](const NetworkInfo& info) { return info.tokens > 0; })))
+                  "Safetensors file, channels-first: x [n, channels, height, width] (videos: [n, frames, channels, "
+                  "height, width]); timesteps [n] or sigma [n]; labels [n] if the weights are conditional; "
+                  "encoder_hidden_states [n, tokens, width] if it reads text; a message names any input that is "
+                  "missing, with its shape")
       ->required();
   add_output_file(command, "--output", arguments.output, "File to write: output [n, channels, height, width], fp32")
       ->required();

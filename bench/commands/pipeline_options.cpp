@@ -5,9 +5,7 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <map>
 
-#include "bench/pipeline/network_tensors.h"
 #include "kernels/core/listed.h"
 
 namespace noisefloor {
@@ -15,7 +13,6 @@ namespace {
 
 using namespace networks;
 using namespace pipeline;
-using sampler_step::SolverRow;
 
 // What takes a value that is one of the names, as its index.
 template <class Value, class Target>
@@ -30,14 +27,10 @@ std::function<void(const std::string&)> one_of(Target& target, std::span<const c
   };
 }
 
-// A key whose value a network's row has, too.
 template <class Value>
-OptionKey row_key(const char* name, std::optional<Value>& target, std::span<const char* const> names,
-                  Value NetworkInfo::*own, const std::string& about) {
-  const auto name_of = [=](const NetworkInfo& info) -> std::string {
-    return names[static_cast<std::size_t>(info.*own)];
-  };
-  return {name, fmt::format("{}{}{}", about, fmt::join(names, ", "), network_defaults(name_of)),
+OptionKey names_key(const char* name, std::optional<Value>& target, std::span<const char* const> names,
+                    const std::string& about) {
+  return {name, fmt::format("{}{}", about, fmt::join(names, ", ")),
           one_of<Value>(target, names, *name == '\0' ? "sampler" : name)};
 }
 
@@ -58,10 +51,6 @@ OptionKey switch_key(const char* name, bool& target, bool value, const std::stri
   return {name, about, [&target, value](const std::string&) { target = value; }};
 }
 
-std::string solvers_that(bool (*so)(const SolverRow&)) {
-  return listed(sampler_step::solvers_where(so), "and");
-}
-
 std::vector<std::int64_t> labels_of(const std::string& text) {
   const std::vector<std::string> items = split_list(text);
   if (items.size() != 1 + static_cast<std::size_t>(std::count(text.begin(), text.end(), ',')))
@@ -71,72 +60,37 @@ std::vector<std::int64_t> labels_of(const std::string& text) {
   return labels;
 }
 
-// "multiples of 8 (adm64), of 2 (digits)"; "its own alone" where a network has no other.
-std::string sides(bool of_pictures) {
-  std::map<std::int64_t, std::vector<std::string>> who;
-  for (const NetworkInfo& info : all_networks())
-    if (!of_pictures || !info.decodes())
-      who[of_pictures ? picture_sides(info).side : info.divisor].emplace_back(info.name);
-  std::vector<std::string> parts;
-  for (const auto& [divisor, names] : who)
-    parts.push_back(fmt::format("{} ({})",
-                                divisor == 0   ? "its own alone"
-                                : divisor == 1 ? "any"
-                                               : fmt::format("a multiple of {}", divisor),
-                                fmt::join(names, ", ")));
-  return listed(parts, "or");
-}
-
-// Which levels a loop visits, and where it ends.
-std::vector<OptionKey> level_keys(SampleArguments& arguments) {
+// What a loop computes, at which levels, and where it ends.
+void add_solver_options(CLI::App& command, SampleArguments& arguments) {
   static constexpr const char* kEnds[] = {"zero", "first"};
-  constexpr int kMost = sampler_step::kTrainingSteps;
-  return {
-      row_key("schedule", arguments.schedule, sampler_step::kScheduleNames, &NetworkInfo::schedule,
-              "noise levels, karras' or those of a schedule's training timesteps: "),
-      row_key("spacing", arguments.spacing, sampler_step::kSpacingNames, &NetworkInfo::spacing,
-              "how training timesteps are chosen, by diffusers' names: "),
-      number_key<int>("offset", arguments.offset,
-                      "added to each timestep of spacing leading" +
-                          network_defaults([](const NetworkInfo& info) { return std::to_string(info.offset); }),
-                      0, kMost),
-      {"final",
-       fmt::format("where the last step ends: zero (no noise), or first (the level of timestep 0) (default: first for "
-                   "{} by {}, else zero)",
-                   networks_that([](const NetworkInfo& info) { return info.ends_noisy; }),
-                   solvers_that([](const SolverRow& row) { return row.ends_as_trained; })),
+  const std::string with_eta =
+      listed(sampler_step::solvers_where([](const auto& row) { return row.takes_eta(); }), "and");
+  const std::string with_churn = listed(sampler_step::solvers_where([](const auto& row) { return row.churns; }), "and");
+  std::vector<OptionKey> keys{
+      names_key("", arguments.sampler, sampler_step::solver_names(), ""),
+      names_key("prediction", arguments.prediction, sampler_step::kPredictionNames, "what the weights predict: "),
+      names_key("schedule", arguments.schedule, sampler_step::kScheduleNames,
+                "noise levels, karras' or those of a schedule's training timesteps: "),
+      names_key("spacing", arguments.spacing, sampler_step::kSpacingNames,
+                "how training timesteps are chosen, by diffusers' names: "),
+      number_key<int>("offset", arguments.offset, "added to each timestep of spacing leading", 0,
+                      sampler_step::kTrainingSteps),
+      {"final", "where the last step ends: zero (no noise), or first (the level of timestep 0)",
        one_of<bool>(arguments.ends_noisy, kEnds, "final")},
       number_key<double>("sigma_min", arguments.sigma_min,
-                         "least noise level: the last of karras, and no timestep of another schedule is below it" +
-                             network_defaults([](const NetworkInfo& info) {
-                               return fmt::format("{:.5g}", info.trained_levels().min);
-                             })),
+                         "least noise level: the last of karras, and no timestep of another schedule is below it"),
       number_key<double>("sigma_max", arguments.sigma_max,
-                         "largest noise level: the first of karras, and no timestep of another schedule is above it" +
-                             network_defaults([](const NetworkInfo& info) {
-                               return fmt::format("{:.5g}", info.trained_levels().max);
-                             })),
+                         "largest noise level: the first of karras, and no timestep of another schedule is above it"),
       number_key<double>(
           "rho", arguments.rho,
           fmt::format("karras: the larger, the more levels near the last (default: {})", SamplingOptions{}.rho)),
-  };
-}
-
-// What a loop computes, and at which levels.
-void add_solver_options(CLI::App& command, SampleArguments& arguments) {
-  std::vector<OptionKey> keys{row_key("", arguments.sampler, sampler_step::solver_names(), &NetworkInfo::solver, ""),
-                              row_key("prediction", arguments.prediction, sampler_step::kPredictionNames,
-                                      &NetworkInfo::prediction, "what the weights predict: ")};
-  for (OptionKey& key : level_keys(arguments)) keys.push_back(std::move(key));
-  keys.push_back(number_key<double>("eta", arguments.eta, solvers_that([](const SolverRow& row) {
-                                                            return row.takes_eta();
-                                                          }) + ": 0 is deterministic, 1 as ddpm (default: 0)"));
-  keys.push_back(number_key<double>("churn", arguments.churn,
-                                    solvers_that([](const SolverRow& row) { return row.churns; }) +
-                                        ": noise added between the steps, S_churn (default: 0)"));
-  keys.push_back(
-      number_key<double>("clamp", arguments.clamp, "clamp x0 to [-clamp, clamp]; 0: do not (default: 0)", 0, 1e6));
-  add_keyed_option(command, "--sampler", "How steps are taken, such as ddim,eta=1 or schedule=karras,rho=5",
+      number_key<double>("eta", arguments.eta, with_eta + ": 0 is deterministic, 1 as ddpm (default: 0)"),
+      number_key<double>("churn", arguments.churn,
+                         with_churn + ": noise added between the steps, S_churn (default: 0)"),
+      number_key<double>("clamp", arguments.clamp, "clamp x0 to [-clamp, clamp]; 0: do not (default: 0)", 0, 1e6)};
+  add_keyed_option(command, "--sampler",
+                   "How steps are taken, such as ddim,eta=1 or schedule=karras,rho=5 (default: as the checkpoint's "
+                   "folder says, else the network's own; --settings list prints which)",
                    std::move(keys));
   const auto guide = [&](const std::string& text) {
     std::vector<double> scales;
@@ -152,14 +106,9 @@ void add_solver_options(CLI::App& command, SampleArguments& arguments) {
   };
   command.add_option_function<std::string>(
       "--guidance", guide,
-      fmt::format(
-          "Scale of classifier-free guidance, 0 for none; of videos also FIRST,LAST: it grows in equal steps "
-          "from the first frame to the last (default: from 1 for {}). The weights must also be trained without labels "
-          "(or text): the shipped ones of {} were, the original ones of {} were not{}",
-          networks_that([](const NetworkInfo& info) { return info.first_guidance != 0; }),
-          networks_that([](const NetworkInfo& info) { return info.shipped; }),
-          networks_that([](const NetworkInfo& info) { return *info.unguided_checkpoints != 0; }),
-          network_defaults([](const NetworkInfo& info) { return fmt::format("{}", info.guidance); })));
+      "Scale of classifier-free guidance, 0 for none; of videos also FIRST,LAST: it grows in equal steps from the "
+      "first frame to the last (default: the network's own). The weights must also be trained without labels (or "
+      "text)");
 }
 
 }  // namespace
@@ -170,22 +119,6 @@ std::string known_networks() {
 
 std::string images_in_words(std::int64_t n, bool videos) {
   return fmt::format("{} {}{}", n, videos ? "video" : "image", n == 1 ? "" : "s");
-}
-
-std::string networks_that(bool (*so)(const NetworkInfo&)) {
-  return listed(networks_where(so), "and");
-}
-
-std::string network_defaults(const std::function<std::string(const NetworkInfo&)>& of) {
-  std::map<std::string, std::vector<std::string>> who;
-  for (const NetworkInfo& info : all_networks())
-    if (!info.decodes()) who[of(info)].emplace_back(info.name);
-  const auto usual = std::max_element(who.begin(), who.end(),
-                                      [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
-  std::string text;
-  for (const auto& [value, names] : who)
-    if (value != usual->first) text += fmt::format("{} for {}, ", value, listed(names, "and"));
-  return fmt::format(" (default: {}{}{})", text, text.empty() ? "" : "else ", usual->first);
 }
 
 void add_network_options(CLI::App& command, ModelRequest& model, std::string& device) {
@@ -227,16 +160,16 @@ void add_without_option(CLI::App& command, ModelRequest& model, bool* hoist) {
 
 void add_size_option(CLI::App& command, Sizes& sizes, const char* otherwise, bool of_pictures,
                      std::string_view without) {
-  const char* const image = of_pictures ? "of the picture in pixels" : "of an image, or of the latents in its place";
-  const std::map<std::string_view, std::string> described{
-      {"height", fmt::format("{}: {}", image, sides(of_pictures))},
-      {"width", "likewise; the same multiples"},
-      {"frames", "of a video; for " + networks_that([](const NetworkInfo& info) { return info.most_frames > 1; })},
-      {"tokens", "of the text; for " + networks_that([](const NetworkInfo& info) { return info.tokens > 0; })}};
   std::vector<OptionKey> keys;
   for (const auto& [name, meaning, size, most] : size_fields())
-    if (name != without) keys.push_back(number_key<std::int64_t>(name, sizes.*size, described.at(name), 1, most));
-  add_keyed_option(command, "--size", fmt::format("Sizes, such as height=96,width=64 (default: {})", otherwise),
+    if (name != without)
+      keys.push_back(number_key<std::int64_t>(
+          name, sizes.*size, of_pictures && size == &Sizes::height ? "height of the picture in pixels" : meaning, 1,
+          most));
+  add_keyed_option(command, "--size",
+                   fmt::format("Sizes, such as height=96,width=64 (default: {}); the refusal of one names those that "
+                               "the network takes",
+                               otherwise),
                    std::move(keys));
 }
 
@@ -248,11 +181,12 @@ void add_drawing_options(CLI::App& command, SampleArguments& arguments, std::str
           "--seed", [&](const std::string& text) { arguments.seed = require_seed(text); },
           "Seed; an image depends only on it, its own number and its label")
       ->default_str("0");
-  command.add_option("--conditioning", arguments.conditioning,
-                     fmt::format("{}: safetensors file of the text or image that each picture follows, made by python3 "
-                                 "-m baselines.pytorch.conditioning. It may have the first noise: latents [count, "
-                                 "channels, height, width], for videos [count, frames, channels, height, width]",
-                                 networks_that([](const NetworkInfo& info) { return !info.conditioning.empty(); })));
+  command.add_option(
+      "--conditioning", arguments.conditioning,
+      fmt::format("{}: safetensors file of the text or image that each picture follows, made by python3 "
+                  "-m baselines.pytorch.conditioning. It may have the first noise: latents [count, "
+                  "channels, height, width], for videos [count, frames, channels, height, width]",
+                  listed(networks_where([](const NetworkInfo& info) { return !info.conditioning.empty(); }), "and")));
   command.add_option_function<std::string>(
       "--labels", [&](const std::string& text) { arguments.labels = labels_of(text); },
       "Class numbers, repeated as needed (default: 0, 1, 2, ...)");

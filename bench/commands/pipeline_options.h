@@ -1,7 +1,6 @@
 // Options that the commands share which run networks, and what they mean to the files of a command.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <string_view>
 
@@ -25,10 +24,6 @@ void add_size_option(CLI::App& command, networks::Sizes& sizes, const char* othe
                      bool of_pictures = false, std::string_view without = {});
 // Network options, and those that say what is drawn, but for sizes and the number of steps.
 void add_drawing_options(CLI::App& command, pipeline::SampleArguments& arguments, std::string& device);
-// Of options: "for adm64 and edm-cifar".
-std::string networks_that(bool (*so)(const networks::NetworkInfo&));
-std::string network_defaults(
-    const std::function<std::string(const networks::NetworkInfo&)>& of);  // " (default: 1 for svd, else 0)"
 
 // Weights and plan, so that no output is written over them; of a request also its decoder's, and its conditioning.
 void add_inputs(OutputFiles& files, const pipeline::ModelRequest& model);

@@ -174,9 +174,7 @@ void add_sample_command(CLI::App& app, CommandResult result) {
   add_drawing_options(command, asked, arguments.device);
   add_size_option(command, asked.sizes, "the network's own", true);
   add_breakdown_options(command, arguments.breakdown);
-  command.add_option("--steps", asked.steps, "Steps, 1 to 1000" + network_defaults([](const NetworkInfo& info) {
-                                               return std::to_string(info.steps);
-                                             }));
+  command.add_option("--steps", asked.steps, "Steps, 1 to 1000 (default: the network's own)");
   command.add_option("--count", asked.count, "Images")->check(CLI::Range(1, 1'000'000))->capture_default_str();
   command.add_option("--first-image", asked.first_image, "Number of the first image")
       ->check(CLI::Range(std::int64_t{0}, kMostFirstImage))
