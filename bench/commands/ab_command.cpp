@@ -92,9 +92,9 @@ int ab(const AbArguments& arguments) {
   const double resolve = arguments.resolve / 100;
   const auto pairs = alternate({start_old, start_new}, cases, resolve, arguments.budget, say_line);
   const BuildPairText text{pairs, resolve, fact(of_old, "commit"), fact(of_new, "commit")};
-  fmt::print("{}", terminal_text(text));
+  fmt::print("{}", terminal_text(report_of(text)));
   if (!arguments.out.empty()) outputs.write("--out", csv_text(text));
-  if (!arguments.markdown.empty()) outputs.write("--markdown", markdown_text(text));
+  if (!arguments.markdown.empty()) outputs.write("--markdown", markdown_text(report_of(text)));
   outputs.commit();
   const auto any = [&](BuildVerdict verdict) {
     return std::any_of(pairs.begin(), pairs.end(),

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "reports/run/csv.h"
-#include "reports/totals/text_tables.h"
 
 namespace noisefloor {
 namespace {
@@ -25,7 +24,7 @@ std::string change(const std::vector<double>& passes) {
 // A build's own words, as one line of a table.
 std::string first_words(const std::string& why) {
   constexpr std::size_t kMost = 200;
-  std::string text = why.size() <= kMost ? why : why.substr(0, kMost - 3) + "...";
+  std::string text = clipped(why, kMost);
   std::replace_if(
       text.begin(), text.end(), [](unsigned char c) { return c < ' ' || c == 0x7f; }, ' ');
   return text;
@@ -54,9 +53,12 @@ std::string headline(const BuildPairText& text, const std::vector<Judged>& all) 
                      100 * text.resolve, counts);
 }
 
-std::vector<Cells> table_of(const std::vector<Judged>& all, std::size_t& left_out) {
-  std::vector<Cells> lines{{"verdict", "case", "warm", "cold", "passes", "why"}};
-  std::size_t of_verdict = 0;
+}  // namespace
+
+TextReport report_of(const BuildPairText& text) {
+  const auto all = worst_first(text);
+  TextPart part{"", {{"verdict", "case", "warm", "cold", "passes", "why"}}};
+  std::size_t of_verdict = 0, left_out = 0;
   for (std::size_t i = 0; i < all.size(); ++i) {
     const auto& [pair, verdict] = all[i];
     of_verdict = i > 0 && all[i - 1].verdict == verdict ? of_verdict + 1 : 0;
@@ -66,31 +68,12 @@ std::vector<Cells> table_of(const std::vector<Judged>& all, std::size_t& left_ou
       continue;
     }
     const bool timed = pair->why_not.empty();
-    lines.push_back({to_string(verdict), pair->id.name(), timed ? change(pair->warm) : "-",
-                     timed ? change(pair->cold) : "-", std::to_string(pair->warm.size()), first_words(pair->why_not)});
+    part.table.push_back({to_string(verdict), pair->id.name(), timed ? change(pair->warm) : "-",
+                          timed ? change(pair->cold) : "-", std::to_string(pair->warm.size()),
+                          first_words(pair->why_not)});
   }
-  return lines;
-}
-
-}  // namespace
-
-std::string terminal_text(const BuildPairText& text) {
-  const auto all = worst_first(text);
-  std::size_t left_out = 0;
-  const auto lines = table_of(all, left_out);
-  std::string shown = lines.size() > 1 ? aligned(lines) : "";
-  if (left_out > 0) shown += fmt::format("not shown: {} more\n", left_out);
-  return shown + headline(text, all) + "\n";
-}
-
-std::string markdown_text(const BuildPairText& text) {
-  const auto all = worst_first(text);
-  std::size_t left_out = 0;
-  const auto lines = table_of(all, left_out);
-  std::string shown = "## noisefloor: " + markdown_cell(headline(text, all)) + "\n\n";
-  if (lines.size() > 1) shown += markdown_table(lines) + "\n";
-  if (left_out > 0) shown += fmt::format("not shown: {} more\n\n", left_out);
-  return shown;
+  if (left_out > 0) part.lines.push_back(fmt::format("not shown: {} more", left_out));
+  return {headline(text, all), {std::move(part)}};
 }
 
 std::string csv_text(const BuildPairText& text) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "reports/run/pair_ratio.h"
+#include "reports/totals/text_tables.h"
 
 namespace noisefloor {
 
@@ -14,8 +15,7 @@ struct BuildPairText {
   double resolve;
   std::string old_name, new_name;
 };
-std::string terminal_text(const BuildPairText& text);
-std::string markdown_text(const BuildPairText& text);
+TextReport report_of(const BuildPairText& text);
 // Every case.
 std::string csv_text(const BuildPairText& text);
 

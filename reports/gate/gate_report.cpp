@@ -94,9 +94,9 @@ std::size_t shown_rows(const GateResult& result, std::size_t most) {
   return std::min(static_cast<std::size_t>(passed - result.rows.begin()), most);
 }
 
-std::string left_out(const GateResult& result, std::size_t shown) {
-  if (shown == result.rows.size()) return "";
-  if (!result.judged) return fmt::format("{} more rows changed by less", result.rows.size() - shown);
+std::vector<std::string> left_out(const GateResult& result, std::size_t shown) {
+  if (shown == result.rows.size()) return {};
+  if (!result.judged) return {fmt::format("{} more rows changed by less", result.rows.size() - shown)};
   std::string counts;
   for (const GateVerdict verdict :
        {GateVerdict::regressed, GateVerdict::ambiguous, GateVerdict::improved, GateVerdict::pass}) {
@@ -104,57 +104,12 @@ std::string left_out(const GateResult& result, std::size_t shown) {
                                      [&](const GateRow& row) { return row.verdict == verdict; });
     if (count > 0) counts += fmt::format("{}{} {}", counts.empty() ? "" : ", ", count, to_string(verdict));
   }
-  return "not shown: " + counts;
+  return {"not shown: " + counts};
 }
 
 const char* heading(GateGap::Weight weight) {
   constexpr const char* kNames[] = {"broke", "not compared", "noted"};
   return kNames[static_cast<std::size_t>(weight)];
-}
-
-// Writes the parts in order; the three functions say how a heading, a table and a line look.
-template <class Heading, class Table, class Line>
-void write_parts(const GateResult& result, std::size_t most, const Heading& title, const Table& table,
-                 const Line& line) {
-  const std::size_t shown = shown_rows(result, most);
-  if (shown > 0) {
-    std::vector<Cells> lines{row_header(result)};
-    for (std::size_t i = 0; i < shown; ++i) lines.push_back(row_cells(result, i));
-    table(lines);
-  }
-  if (const std::string rest = left_out(result, shown); !rest.empty()) line(rest);
-  if (!result.gaps.empty()) {
-    title("Rows without two times");
-    std::vector<Cells> lines{{"", "op", "problem", "dtype", "variant", "what"}};
-    for (std::size_t i = 0; i < std::min(result.gaps.size(), most); ++i) {
-      const GateGap& gap = result.gaps[i];
-      lines.push_back({heading(gap.weight), gap.id.op, gap.id.problem, gap.id.dtype, gap.id.variant, gap.what});
-    }
-    table(lines);
-    if (result.gaps.size() > most) line(fmt::format("not shown: {} more", result.gaps.size() - most));
-  }
-  if (!result.launches.changes.empty()) {
-    title("Launches");
-    std::vector<Cells> lines{{"", "op", "variant", "rows", "first problem", "what", "kernel"}};
-    for (const LaunchChange& change : result.launches.changes)
-      for (const LaunchChange::Kernel& kernel : change.kernels) {
-        const SweepRow& first = *change.rows.front();
-        if (lines.size() <= most)
-          lines.push_back({change.of_library ? "a library's" : "ours", first.op, first.variant,
-                           std::to_string(change.rows.size()), first.problem, what_changed(kernel), kernel.name});
-      }
-    table(lines);
-  }
-  if (!result.totals.empty()) {
-    title("Totals of one forward pass");
-    std::vector<Cells> lines{total_header(result)};
-    for (std::size_t i = 0; i < std::min(result.totals.size(), most); ++i)
-      lines.push_back(total_cells(result.totals[i]));
-    table(lines);
-    if (result.totals.size() > most) line(fmt::format("not shown: {} more", result.totals.size() - most));
-  }
-  if (!result.conditions.empty()) title("Conditions");
-  for (const std::string& condition : result.conditions) line(condition);
 }
 
 std::string headline(const GateResult& result) {
@@ -179,6 +134,29 @@ std::string headline(const GateResult& result) {
   return text;
 }
 
+TextReport report_of(const GateResult& result, std::size_t most) {
+  const std::size_t shown = shown_rows(result, most);
+  std::vector<Cells> rows{row_header(result)}, totals{total_header(result)},
+      gaps{{"", "op", "problem", "dtype", "variant", "what"}},
+      launches{{"", "op", "variant", "rows", "first problem", "what", "kernel"}};
+  for (std::size_t i = 0; i < shown; ++i) rows.push_back(row_cells(result, i));
+  for (const GateGap& gap : result.gaps)
+    gaps.push_back({heading(gap.weight), gap.id.op, gap.id.problem, gap.id.dtype, gap.id.variant, gap.what});
+  for (const LaunchChange& change : result.launches.changes)
+    for (const LaunchChange::Kernel& kernel : change.kernels) {
+      const SweepRow& first = *change.rows.front();
+      launches.push_back({change.of_library ? "a library's" : "ours", first.op, first.variant,
+                          std::to_string(change.rows.size()), first.problem, what_changed(kernel), kernel.name});
+    }
+  for (const TotalChange& total : result.totals) totals.push_back(total_cells(total));
+  return {headline(result),
+          {{"", rows, left_out(result, shown)},
+           shortened_part("Rows without two times", gaps, most),
+           shortened_part("Launches", launches, most),
+           shortened_part("Totals of one forward pass", totals, most),
+           {"Conditions", {}, result.conditions}}};
+}
+
 }  // namespace
 
 std::string phases_text(const std::vector<Phase>& phases) {
@@ -188,31 +166,14 @@ std::string phases_text(const std::vector<Phase>& phases) {
 }
 
 std::string terminal_text(const GateResult& result) {
-  std::string all;
-  write_parts(
-      result, kTerminalRows, [&](const std::string& title) { all += "\n" + title + "\n"; },
-      [&](const std::vector<Cells>& lines) { all += aligned(lines); },
-      [&](const std::string& line) { all += line + "\n"; });
-  return all + (all.empty() ? "" : "\n") + headline(result) + "\n";
+  return terminal_text(report_of(result, kTerminalRows));
 }
 
 std::string markdown_text(const GateResult& result) {
-  constexpr std::size_t kMostOfCell = 200;  // names of a library's templates and reasons fill pages
-  const auto shortened = [](const std::string& cell) {
-    return cell.size() <= kMostOfCell ? cell : cell.substr(0, kMostOfCell) + "...";
-  };
-  std::string all;
-  for (std::size_t most = kMarkdownRows; all.empty() || (all.size() > kMarkdownCharacters && most > 0); most /= 2) {
-    all = "## noisefloor: " + markdown_cell(shortened(headline(result))) + "\n\n";
-    write_parts(
-        result, most, [&](const std::string& title) { all += "### " + markdown_cell(title) + "\n\n"; },
-        [&](std::vector<Cells> lines) {
-          for (Cells& cells : lines) std::ranges::transform(cells, cells.begin(), shortened);
-          all += markdown_table(lines) + "\n";
-        },
-        [&](const std::string& line) { all += markdown_cell(shortened(line)) + "\n\n"; });
-  }
-  return all;
+  std::size_t most = kMarkdownRows;
+  std::string text = markdown_text(report_of(result, most));
+  while (text.size() > kMarkdownCharacters && (most /= 2) > 0) text = markdown_text(report_of(result, most));
+  return text;
 }
 
 }  // namespace noisefloor

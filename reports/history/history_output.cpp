@@ -6,16 +6,13 @@
 #include "reports/history/history.h"
 #include "reports/page/html_page.h"
 #include "reports/run/csv.h"
+#include "reports/totals/text_tables.h"
 
 namespace noisefloor {
 namespace {
 
 constexpr std::size_t kColumns = 8;  // the last runs of each device, in the terminal
 constexpr std::size_t kNameWidth = 60;
-
-std::string clipped_name(const std::string& text) {
-  return text.size() <= kNameWidth ? text : text.substr(0, kNameWidth - 3) + "...";
-}
 
 std::string value_text(double microseconds) {
   return microseconds >= 1000 ? fmt::format("{:.0f}", microseconds) : fmt::format("{:.4g}", microseconds);
@@ -37,27 +34,26 @@ std::string folder_name(const HistoryRun& run) {
 }
 
 std::string device_table(const std::vector<HistoryRun>& runs, const History& history, const std::string& device) {
-  std::string text;
   std::vector<const HistorySeries*> series;
   for (const HistorySeries& one : history)
     if (one.device == device) series.push_back(&one);
   if (series.empty()) return "(no series)\n";
   const std::size_t count = series.front()->runs.size(), first = count > kColumns ? count - kColumns : 0;
-  text += fmt::format("{:<{}}", "us", kNameWidth);
-  for (std::size_t i = first; i < count; ++i) text += fmt::format(" {:>9}", fmt::format("#{}", i + 1));
-  text += fmt::format(" {:>9}\n", "first-last");
+  std::vector<Cells> lines{{"us"}};
+  for (std::size_t i = first; i < count; ++i) lines.front().push_back(fmt::format("#{}", i + 1));
+  lines.front().emplace_back("first-last");
   for (const HistorySeries* one : series) {
-    text += fmt::format("{:<{}}", clipped_name(one->name), kNameWidth);
+    Cells& line = lines.emplace_back(Cells{clipped(one->name, kNameWidth)});
     for (std::size_t i = first; i < count; ++i) {
       const std::string mark = change_at(*one, i) != nullptr ? "*" : "";
-      text += fmt::format(" {:>9}", one->values[i] ? mark + value_text(*one->values[i]) : "-");
+      line.push_back(one->values[i] ? mark + value_text(*one->values[i]) : "-");
     }
     std::vector<double> present;
     for (const auto& value : one->values)
       if (value) present.push_back(*value);
-    text += fmt::format(
-        " {:>9}\n", present.size() > 1 ? fmt::format("{:+.1f} %", 100 * (present.back() / present.front() - 1)) : "");
+    line.push_back(present.size() > 1 ? fmt::format("{:+.1f} %", 100 * (present.back() / present.front() - 1)) : "-");
   }
+  std::string text = aligned(lines);
   for (const HistorySeries* one : series)
     for (const ChangePoint& change : one->changes)
       text += fmt::format("changed at #{} ({}): {}: {} -> {} us ({:+.1f} %)\n", change.index + 1,

@@ -2,10 +2,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <tuple>
 
+#include "reports/totals/text_tables.h"
 #include "reports/totals/totals.h"
 
 namespace noisefloor {
@@ -13,10 +13,6 @@ namespace {
 
 constexpr std::size_t kShowAll = 80;  // rows that still read as one table
 constexpr std::size_t kProblemWidth = 64;
-
-std::string clipped_problem(const std::string& text) {
-  return text.size() <= kProblemWidth ? text : text.substr(0, kProblemWidth - 3) + "...";
-}
 
 std::string cell(const std::optional<double>& value, const char* form) {
   return value ? fmt::format(fmt::runtime(form), *value) : std::string("-");
@@ -33,9 +29,8 @@ std::string row_table(const std::vector<SweepRow>& rows) {
   }
   const auto fastest_own = fastest_rows(rows, true);
   const bool all = rows.size() <= kShowAll;
-  std::string text =
-      fmt::format("{:<13} {:<{}} {:<5} {:<22} {:>10} {:>10} {:>7} {:>9}  {}\n", "op", "problem", kProblemWidth, "dtype",
-                  "variant", "cold us", "warm us", "% roof", "x baseline", "status");
+  std::vector<Cells> lines{
+      {"op", "problem", "dtype", "variant", "cold us", "warm us", "% roof", "x baseline", "status"}};
   std::size_t left_out = 0;
   for (const SweepRow& row : rows) {
     const bool wrong = row.status == Outcome::incorrect || row.status == Outcome::cuda_error;
@@ -48,12 +43,12 @@ std::string row_table(const std::vector<SweepRow>& rows) {
     const auto reference = best_baseline.find(row);
     std::optional<double> ratio;  // above 1: faster than the best baseline
     if (row.time_cold_us && reference != best_baseline.end()) ratio = reference->second / *row.time_cold_us;
-    text +=
-        fmt::format("{:<13} {:<{}} {:<5} {:<22} {:>10} {:>10} {:>7} {:>9}  {}{}\n", row.op,
-                    clipped_problem(row.problem), kProblemWidth, row.dtype, row.variant,
-                    cell(row.time_cold_us, "{:.2f}"), cell(row.time_warm_us, "{:.2f}"), cell(row.pct_of_roof, "{:.1f}"),
-                    cell(ratio, "{:.2f}"), to_string(row.status), row.reason.empty() ? "" : " (" + row.reason + ")");
+    lines.push_back({row.op, clipped(row.problem, kProblemWidth), row.dtype, row.variant,
+                     cell(row.time_cold_us, "{:.2f}"), cell(row.time_warm_us, "{:.2f}"),
+                     cell(row.pct_of_roof, "{:.1f}"), cell(ratio, "{:.2f}"),
+                     to_string(row.status) + (row.reason.empty() ? "" : " (" + row.reason + ")")});
   }
+  std::string text = aligned(lines);
   if (left_out > 0)
     text +=
         fmt::format("(the best own variant and the baselines of each problem; {} more rows in sweep.csv)\n", left_out);
@@ -61,8 +56,7 @@ std::string row_table(const std::vector<SweepRow>& rows) {
 }
 
 std::string totals_table(const std::vector<NetworkTotal>& totals) {
-  std::string text = fmt::format("{:<14} {:<13} {:<5} {:<24} {:>12} {:>12}  {}\n", "network", "op", "dtype", "variant",
-                                 "cold us", "warm us", "problems timed");
+  std::vector<Cells> lines{{"network", "op", "dtype", "variant", "cold us", "warm us", "problems timed"}};
   // Of one variant alone, as on a host, the best of ours and the fastest of all are its own line again.
   std::map<std::tuple<std::string, std::string, std::string>, int> variants;
   const auto group_of = [](const NetworkTotal& total) { return std::tuple(total.network, total.op, total.dtype); };
@@ -73,15 +67,14 @@ std::string totals_table(const std::vector<NetworkTotal>& totals) {
       continue;  // sums of the lines here
     const bool whole = total.warm.missing == total.cold.missing;
     const bool judged = total.won + total.lost + total.equal + total.unresolved > 0;
-    text += fmt::format("{:<14} {:<13} {:<5} {:<24} {:>12.1f} {:>12.1f}  {} of {}{}\n", total.network, total.op,
-                        total.dtype, total.choice, total.cold.us,
-                        whole ? total.warm.us : std::numeric_limits<double>::quiet_NaN(),
-                        total.problems - total.cold.missing, total.problems,
-                        judged ? fmt::format("; won {}, lost {}, equal {}, unresolved {}", total.won, total.lost,
-                                             total.equal, total.unresolved)
-                               : "");
+    std::string timed = fmt::format("{} of {}", total.problems - total.cold.missing, total.problems);
+    if (judged)
+      timed += fmt::format("; won {}, lost {}, equal {}, unresolved {}", total.won, total.lost, total.equal,
+                           total.unresolved);
+    lines.push_back({total.network, total.op, total.dtype, total.choice, fmt::format("{:.1f}", total.cold.us),
+                     whole ? fmt::format("{:.1f}", total.warm.us) : "-", std::move(timed)});
   }
-  return text;
+  return aligned(lines);
 }
 
 }  // namespace noisefloor

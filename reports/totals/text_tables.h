@@ -1,4 +1,4 @@
-// Tables for a terminal and in GitHub-flavoured Markdown.
+// Tables, and reports of several, for a terminal and in GitHub-flavoured Markdown.
 #pragma once
 
 #include <string>
@@ -8,11 +8,24 @@ namespace noisefloor {
 
 using Cells = std::vector<std::string>;  // of a line; the first line is the header, and all are as long
 
-std::string aligned(const std::vector<Cells>& lines);
-
 // Columns of numbers stand to the right.
-std::string markdown_table(const std::vector<Cells>& lines);
-// What ends a cell or begins markup is escaped.
-std::string markdown_cell(const std::string& text);
+std::string aligned(const std::vector<Cells>& lines);
+std::string clipped(const std::string& text, std::size_t most);  // with "..." at its end
+
+// What a reader gets: a headline, and parts of a table and lines each. A part with neither is not shown.
+struct TextPart {
+  std::string title;
+  std::vector<Cells> table;
+  std::vector<std::string> lines = {};
+};
+struct TextReport {
+  std::string headline;
+  std::vector<TextPart> parts;
+};
+// The first `most` lines of a table, and how many more there are.
+TextPart shortened_part(std::string title, std::vector<Cells> table, std::size_t most);
+
+std::string terminal_text(const TextReport& report);  // the headline last
+std::string markdown_text(const TextReport& report);  // what ends a cell or begins markup is escaped
 
 }  // namespace noisefloor

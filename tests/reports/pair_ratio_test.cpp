@@ -141,12 +141,13 @@ TEST(BuildPair, ReportsWorstFirst) {
                                   pair_of({1, 1, 1}, {1, 1, 1}), pair_of({}, {})};
   pairs[3].why_not = "the new build: a,b";
   const BuildPairText text{pairs, 0.01, "aaa", "bbb"};
-  const std::string terminal = terminal_text(text);
+  const std::string terminal = terminal_text(report_of(text));
   EXPECT_LT(terminal.find("slower"), terminal.find("missing"));
   EXPECT_LT(terminal.find("missing"), terminal.find("faster"));
   EXPECT_NE(terminal.find("+2.0"), std::string::npos) << "as a change of the time: " << terminal;
   expect_parts(terminal, {"bbb against aaa: 4 cases, resolving 1 %: 1 slower, 1 missing, 1 faster, 1 equal"});
-  EXPECT_NE(markdown_text(text).find("|---|---|---:|---:|---:|---|"), std::string::npos) << markdown_text(text);
+  EXPECT_NE(markdown_text(report_of(text)).find("|---|---|---:|---:|---:|---|"), std::string::npos)
+      << markdown_text(report_of(text));
   const std::string csv = csv_text(text);
   EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 5);
   EXPECT_NE(csv.find("missing,,,,,,,0,\"the new build: a,b\""), std::string::npos) << csv;
