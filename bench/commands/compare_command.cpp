@@ -8,7 +8,7 @@
 #include "bench/commands/commands.h"
 #include "bench/commands/output_files.h"
 #include "kernels/core/listed.h"
-#include "reports/gate/gate_report.h"
+#include "reports/gate/gate.h"
 
 namespace noisefloor {
 namespace {

@@ -1,4 +1,4 @@
-#include "reports/gate/baseline_folder.h"
+#include "reports/gate/gate.h"
 
 #include <fmt/format.h>
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "reports/gate/gate_report.h"
+#include "reports/gate/gate.h"
 
 namespace noisefloor {
 namespace {

@@ -1,4 +1,4 @@
-// The gate: did a change make something slower? Two runs, row by row, one rule.
+// The gate: did a change make something slower? Two runs, row by row, one rule; its reports, and the baseline's folder.
 //
 // Each phase of a row is known to an interval: its median, give or take its noise. The noise is one number: the larger
 // of what the row's own batches say and of what `gate calibrate` measured between runs of one build. A row
@@ -9,6 +9,7 @@
 //   else it is ambiguous: time and cycles disagree, or the noise is too large to see 5 %.
 #pragma once
 
+#include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
@@ -127,5 +128,33 @@ struct GateResult {
 // no row in common, no samples, noise of another device or from the candidate, no launches known on both sides to gate,
 // a second measurement of another build or device, or that holds the samples of one of the two.
 GateResult gate(const RunFiles& baseline, const RunFiles& candidate, const GateOptions& options);
+
+// What the gate and `compare` found, for readers.
+std::string phases_text(const std::vector<Phase>& phases);  // "warm and cold"
+// Worst rows first, rows without a partner, totals, what differs between the machines.
+std::string terminal_text(const GateResult& result);
+std::string markdown_text(const GateResult& result);  // below what GitHub takes as one comment
+
+// A test case a row: regressed fails, a row that cannot be compared is an error, an ambiguous or new one is skipped.
+// And one a change of launches: skipped, or with --launches a failure where it is ours.
+std::string junit_xml(const GateResult& result);
+
+// The candidate's times for pages that show trends (docs/ci.md), each with the noise that the gate allows for. Rows
+// without a time in one of the two runs are not there: exit code and JUnit have them.
+std::string bencher_json(const GateResult& result);  // ns, by case: cold as `latency`, serial warm `warm-latency`
+std::string benchmark_action_json(const GateResult& result);  // us, "CASE (cold)" and "CASE (warm)"
+
+// One sentence each: interrupted, measured beside other programs, rows without a time because of that or of heat, all
+// of it much faster than the baseline (which was then measured beside others). `against` may be null: there is no
+// baseline yet.
+std::vector<std::string> doubts_about(const RunFiles& candidate, const GateResult* against);
+
+// Puts the files of the run `candidate` in the place of the run `baseline`, all at once: a reader finds the old run or
+// the new one, or, where the folder itself cannot be exchanged (a mount point), for a moment one without sweep.csv,
+// which no reader takes. Files in `baseline` that no command writes (a README) stay; what was made from the old run
+// (roofline.csv, report.html, ...) goes. Where there is no such folder it is made. Throws std::runtime_error, with the
+// baseline as it was, where it holds something else than a run, either folder is being written, one lies within the
+// other, or the disk refuses.
+void replace_baseline(const std::filesystem::path& baseline, const std::filesystem::path& candidate);
 
 }  // namespace noisefloor

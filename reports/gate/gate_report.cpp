@@ -1,4 +1,4 @@
-#include "reports/gate/gate_report.h"
+#include "reports/gate/gate.h"
 
 #include <fmt/format.h>
 

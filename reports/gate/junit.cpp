@@ -4,7 +4,7 @@
 #include <map>
 #include <string_view>
 
-#include "reports/gate/gate_report.h"
+#include "reports/gate/gate.h"
 #include "reports/page/html_page.h"
 
 namespace noisefloor {

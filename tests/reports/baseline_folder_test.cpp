@@ -1,5 +1,5 @@
 // What speaks against a run as a baseline.
-#include "reports/gate/baseline_folder.h"
+#include "reports/gate/gate.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,6 @@
 
 #include <cmath>
 
-#include "reports/gate/gate_report.h"
 #include "reports/run/network_problems.h"
 #include "tests/support/gate_runs.h"
 #include "tests/support/temporary_folder.h"

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
-#include "reports/gate/gate_report.h"
 #include "tests/support/gate_runs.h"
 
 namespace noisefloor {
