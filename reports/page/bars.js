@@ -1,6 +1,6 @@
 // Each problem's variants and baselines as bars of speed.
 const kProblemsAPage = 8;
-let firstProblem = 0;
+const problemPage = {first: 0};
 
 // A problem without the fields that all of its op's problems share, which say nothing of this one.
 const commonFields = new Map();
@@ -64,30 +64,19 @@ function ownRatio(problemRows) {
 }
 
 function drawBars() {
-  const problems = new Map();
-  for (const row of shown) {
-    if (!(timeOf(row) > 0)) continue;
-    const key = problemName(row);
-    if (!problems.has(key)) problems.set(key, []);
-    problems.get(key).push(row);
-  }
+  const groups = groupBy(shown.filter((row) => timeOf(row) > 0), problemName);
   const weight = (list) => Math.min(...list.map(timeOf));
-  const groups = [...problems.values()];
   const measure = new Map(groups.map((list) => [list, state.order === "largest" ? -weight(list) : ownRatio(list)]));
   groups.sort((a, b) => measure.get(a) - measure.get(b));
-  if (firstProblem >= groups.length) firstProblem = 0;
-  const go = (first) => {
-    firstProblem = first;
-    drawBars();
-  };
+  const {items, buttons} = pageOf(groups, kProblemsAPage, problemPage, drawBars);
   replaceChildren(byId("bars-controls"), [
     segments("order", [["largest", "longest first"], ["worst", "worst against baseline first"]], state.order, (order) => {
-      firstProblem = 0;
+      problemPage.first = 0;
       change({order});
     }),
-    ...pager(firstProblem, kProblemsAPage, groups.length, go),
+    ...buttons,
   ]);
   replaceChildren(byId("bar-cards"), groups.length === 0 ? [element("p", {class: "muted"}, "No row of this selection has a time.")]
-                                                         : groups.slice(firstProblem, firstProblem + kProblemsAPage).map(barCard));
+                                                         : items.map(barCard));
 }
 onChange(drawBars);

@@ -97,13 +97,31 @@ function segments(label, options, current, choose) {
   return group;
 }
 
-function pager(first, size, count, go) {
-  const last = Math.min(first + size, count);
-  return [
+// What has one key, list by list, in the order met.
+function groupBy(list, keyOf) {
+  const groups = new Map();
+  for (const item of list) {
+    const key = JSON.stringify(keyOf(item));
+    if (!groups.has(key)) groups.set(key, []);
+    groups.get(key).push(item);
+  }
+  return [...groups.values()];
+}
+
+// A page of a list, which begins at `place.first`, and the buttons that lead to others; `draw` shows another one.
+function pageOf(list, size, place, draw) {
+  if (place.first >= list.length) place.first = 0;
+  const {first} = place, count = list.length, last = Math.min(first + size, count);
+  const go = (to) => {
+    place.first = to;
+    draw();
+  };
+  const buttons = [
     element("button", {type: "button", class: "previous", disabled: first === 0, click: () => go(Math.max(0, first - size))}, "Previous"),
     element("span", {class: "range"}, count === 0 ? "none" : `${(first + 1).toLocaleString("en-US")}–${last.toLocaleString("en-US")} of ${count.toLocaleString("en-US")}`),
     element("button", {type: "button", class: "next", disabled: last >= count, click: () => go(first + size)}, "Next"),
   ];
+  return {items: list.slice(first, last), buttons};
 }
 
 // Lines of texts and numbers; columns from `numbersFrom` on stand to the right.

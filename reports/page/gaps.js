@@ -1,13 +1,6 @@
 // What the run lacks: cases without a row, rows that are not ok with their reasons, and how far each variant covers the problems.
 
-function countBy(list, keyOf) {
-  const counts = new Map();
-  for (const item of list) {
-    const key = JSON.stringify(keyOf(item));
-    counts.set(key, (counts.get(key) ?? 0) + 1);
-  }
-  return [...counts].map(([key, count]) => [...JSON.parse(key), count]);
-}
+const countBy = (list, keyOf) => groupBy(list, keyOf).map((items) => [...keyOf(items[0]), items.length]);
 
 function coverage() {
   const key = ({op, dtype}) => JSON.stringify([op, dtype]);

@@ -67,18 +67,14 @@ function trendPanel(series) {
 }
 
 function drawTrends() {
-  const found = shownSeries();
-  if (view.first >= found.length) view.first = 0;
-  replaceChildren(byId("trend-pager"), pager(view.first, kPanelsAPage, found.length, (first) => {
-    view.first = first;
-    drawTrends();
-  }));
+  const {items, buttons} = pageOf(shownSeries(), kPanelsAPage, view, drawTrends);
+  replaceChildren(byId("trend-pager"), buttons);
   panelWatch.disconnect();
   if (page.no_plotly) {
     replaceChildren(byId("panels"), [element("p", {class: "notice"}, page.no_plotly)]);
     return;
   }
-  replaceChildren(byId("panels"), found.slice(view.first, view.first + kPanelsAPage).map(trendPanel));
+  replaceChildren(byId("panels"), items.map(trendPanel));
   for (const panel of byId("panels").children) panelWatch.observe(panel);
 }
 

@@ -51,19 +51,15 @@ function cell(row, name) {
 }
 
 function fillTable() {
-  const found = tableRows();
-  if (table.first >= found.length) table.first = 0;
+  const {items, buttons} = pageOf(tableRows(), kRowsAPage, table, fillTable);
   const names = state.columns === "main" ? mainColumns : [...page.rows.names, "ratio"];
   replaceChildren(document.querySelector("#rows thead"), [element("tr", {}, ...names.map(headCell))]);
-  replaceChildren(document.querySelector("#rows tbody"), found.slice(table.first, table.first + kRowsAPage).map((row) => {
+  replaceChildren(document.querySelector("#rows tbody"), items.map((row) => {
     const open = (event) => showCard(row, event.clientX ? {x: event.clientX, y: event.clientY} : null, true);
     return element("tr", {tabindex: "0", "data-row": row.index, click: open, keydown: (event) => { if (event.key === "Enter") open(event); }},
                    ...names.map((name) => cell(row, name)));
   }));
-  replaceChildren(byId("table-pager"), pager(table.first, kRowsAPage, found.length, (first) => {
-    table.first = first;
-    fillTable();
-  }));
+  replaceChildren(byId("table-pager"), buttons);
 }
 
 function searchFor(text) {

@@ -1,7 +1,7 @@
 // Totals of a forward pass, as the program adds them up (reports/totals/totals.h): by one variant, by our fastest of each problem, or by the
 // fastest of all. Choices are made by cold time, as in plan.csv; the sum is of the time that is shown.
 const kNetworksAPage = 6;
-let firstNetwork = 0;
+const networkPage = {first: 0};
 const kOwnBest = "own best", kFastest = "fastest", kAllOps = "all ops";
 
 // A choice that mixes kinds is shown where the filter lets all of them through. The order: what mixes, then the variants.
@@ -43,29 +43,19 @@ function totalBars(group) {
 function drawTotals() {
   const totals = shownTotals();
   const networks = valuesOf.network.filter((network) => totals.some((total) => total.network === network));
-  if (firstNetwork >= networks.length) firstNetwork = 0;
-  const go = (first) => {
-    firstNetwork = first;
-    drawTotals();
-  };
+  const {items, buttons} = pageOf(networks, kNetworksAPage, networkPage, drawTotals);
   replaceChildren(byId("totals-controls"), [
     segments("choices", [["main", "ours and baselines"], ["all", "every variant"]], state.choices, (choices) => change({choices})),
     element("span", {class: "muted"}, "×: a baseline's total over ours"),
-    ...(networks.length > kNetworksAPage ? pager(firstNetwork, kNetworksAPage, networks.length, go) : []),
+    ...(networks.length > kNetworksAPage ? buttons : []),
   ]);
   const isMain = (total) => total.kind === "" || total.kind === "baseline" || state.kind.size > 0;  // kinds that were asked for
-  replaceChildren(byId("total-cards"), networks.slice(firstNetwork, firstNetwork + kNetworksAPage).map((network) => {
+  replaceChildren(byId("total-cards"), items.map((network) => {
     const ofNetwork = totals.filter((total) => total.network === network);
     const card = element("div", {class: "bars network", "data-network": network}, element("h3", {class: "title"}, network),
                          ofNetwork[0].set ? element("p", {class: "muted"}, "A set of problems, not a network.") : null);
-    const groups = new Map();
-    for (const total of ofNetwork) {
-      if (state.choices === "main" && !isMain(total)) continue;
-      const key = JSON.stringify([total.op, total.dtype]);
-      if (!groups.has(key)) groups.set(key, []);
-      groups.get(key).push(total);
-    }
-    for (const group of groups.values()) card.append(...totalBars(group));
+    const listed = ofNetwork.filter((total) => state.choices !== "main" || isMain(total));
+    for (const group of groupBy(listed, ({op, dtype}) => [op, dtype])) card.append(...totalBars(group));
     return card;
   }));
   if (networks.length === 0) replaceChildren(byId("total-cards"), [element("p", {class: "muted"}, "No row of this selection belongs to a network.")]);
