@@ -136,6 +136,17 @@ bool runs_halos(const Suite& nodes, const Platform& platform, DType dtype) {
          runs_on(halo->arch, platform.description().info.compute_capability);
 }
 
+// `ours`: nodes by op.
+std::string fallbacks_text(const std::map<std::string, long>& ours) {
+  long sum = 0;
+  std::vector<std::string> ops;
+  for (const auto& [op, count] : ours) {
+    sum += count;
+    ops.push_back(fmt::format("{} {}", op, count));
+  }
+  return fmt::format("ours run {} nodes that no vendor here runs: {}", sum, fmt::join(ops, ", "));
+}
+
 }  // namespace
 
 ProblemId problem_id(const Node& node) {
@@ -225,13 +236,7 @@ Plan::Plan(Platform& platform, const Suite& nodes, const std::vector<CountedProb
   measured_ = chooser.measured;
   if (named && !open.empty()) write_plan(options.source, entries);
   if (ours.empty()) return;
-  long sum = 0;
-  std::vector<std::string> ops;
-  for (const auto& [op, count] : ours) {
-    sum += count;
-    ops.push_back(fmt::format("{} {}", op, count));
-  }
-  fallbacks_ = fmt::format("ours run {} nodes that no vendor here runs: {}", sum, fmt::join(ops, ", "));
+  fallbacks_ = fallbacks_text(ours);
   fmt::print(stderr, "plan baseline: {}\n", fallbacks_);
 }
 
