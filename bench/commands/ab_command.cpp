@@ -29,7 +29,7 @@ fs::path program_of(const std::string& build) {
   fs::path program = build;
   if (fs::is_directory(program)) program /= "bin/noisefloor";
   if (!fs::is_regular_file(program))
-    throw InvalidInput(fmt::format("{}: no noisefloor program, nor a folder with bin/noisefloor", build));
+    throw refusal("{}: no noisefloor program, nor a folder with bin/noisefloor", build);
   return fs::absolute(program);
 }
 
@@ -47,11 +47,10 @@ std::unique_ptr<Worker> start(const char* which, const std::string& build, const
   } catch (const WorkerGone& error) {
     const std::string why = error.what();
     const bool old = why.find("unknown command 'worker'") != std::string::npos;
-    throw InvalidInput(fmt::format("the {} build: {}{}", which, why, old ? " (builds since 2026-11-22 have it)" : ""));
+    throw refusal("the {} build: {}{}", which, why, old ? " (builds since 2026-11-22 have it)" : "");
   }
   if (facts.empty()) facts = worker->facts();
-  if (facts != worker->facts())
-    throw InvalidInput(fmt::format("the {} build: {} is another one than at the beginning", which, build));
+  if (facts != worker->facts()) throw refusal("the {} build: {} is another one than at the beginning", which, build);
   return worker;
 }
 
@@ -80,8 +79,7 @@ int ab(const AbArguments& arguments) {
   start_old(), start_new();
   for (const char* name : {"device", "gpu_uuid", "platform"})
     if (fact(of_old, name) != fact(of_new, name))
-      throw InvalidInput(fmt::format("the builds run on different devices: {} and {}", fact(of_old, "device"),
-                                     fact(of_new, "device")));
+      throw refusal("the builds run on different devices: {} and {}", fact(of_old, "device"), fact(of_new, "device"));
   const bool host = fact(of_new, "platform") == "host";
   auto cases = select_cases(problems, arguments.cases.with_networks(problems, host), host);
   leave_out_unasked(cases, arguments.cases);

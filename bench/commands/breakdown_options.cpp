@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "bench/commands/commands.h"
 #include "bench/commands/pipeline_options.h"
 #include "bench/counters/kernel_trace.h"
 
@@ -30,7 +31,7 @@ void add_breakdown_options(CLI::App& command, BreakdownArguments& arguments) {
       if (word.empty()) throw InvalidInput("--breakdown: its value is empty; give one, or leave it out");
       if (word == kTable) continue;
       std::string& place = std::filesystem::is_directory(word) ? arguments.rows : arguments.csv;
-      if (!place.empty()) throw InvalidInput(fmt::format("--breakdown {}: {} is given already", word, place));
+      if (!place.empty()) throw refusal("--breakdown {}: {} is given already", word, place);
       place = word;
     }
   };
@@ -56,14 +57,13 @@ void check_breakdown(const BreakdownArguments& arguments, const std::string& pla
   files.add("--breakdown", arguments.csv);
   files.add("--trace", arguments.trace);
   if (!arguments.rows.empty() && !std::filesystem::is_regular_file(std::filesystem::path(arguments.rows) / "sweep.csv"))
-    throw InvalidInput(
-        fmt::format("--breakdown {}: is a folder, but not of a run: it has no sweep.csv", arguments.rows));
+    throw refusal("--breakdown {}: is a folder, but not of a run: it has no sweep.csv", arguments.rows);
   std::string why;
   if (device == "host" || cuda_device_count(why) == 0) return;
   try {
     require_trace_library();
   } catch (const CountersUnavailable& error) {
-    throw InvalidInput(fmt::format("--breakdown and --trace need CUPTI's records: {}", error.what()));
+    throw refusal("--breakdown and --trace need CUPTI's records: {}", error.what());
   }
 }
 

@@ -50,7 +50,7 @@ int become_python(const CaptureArguments& arguments) {
   for (std::string& word : words) pointers.push_back(word.data());
   pointers.push_back(nullptr);
   execvp(python.c_str(), pointers.data());
-  throw InvalidInput(fmt::format("{}: {}", python, std::generic_category().message(errno)));
+  throw refusal("{}: {}", python, std::generic_category().message(errno));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // code: 0 done, 1 the thing checked is not so (incorrect, an error on the device), 2 could not do what was asked.
 #pragma once
 
+#include <fmt/format.h>
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <functional>
@@ -26,6 +27,12 @@ struct Invocation {
   std::function<int()> chosen = {};              // set by the subcommand that was named
 };
 using CommandResult = std::shared_ptr<Invocation>;
+
+// What was asked for and cannot be, in words: throw refusal("{}: no such file", name).
+template <class... Words>
+InvalidInput refusal(fmt::format_string<Words...> form, Words&&... words) {
+  return InvalidInput(fmt::format(form, std::forward<Words>(words)...));
+}
 
 constexpr int kDone = 0;
 constexpr int kNotSo = 1;

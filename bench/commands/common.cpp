@@ -17,8 +17,8 @@ namespace {
 // Throws what an op has instead.
 [[noreturn]] void refuse_name(const std::string& op, const char* what, const std::string& name,
                               const std::vector<std::string>& names) {
-  throw InvalidInput(fmt::format("op '{}' has no {} '{}'; it has {}{}", op, what, name, fmt::join(names, ", "),
-                                 did_you_mean(name, names)));
+  throw refusal("op '{}' has no {} '{}'; it has {}{}", op, what, name, fmt::join(names, ", "),
+                did_you_mean(name, names));
 }
 
 }  // namespace
@@ -89,7 +89,7 @@ std::unique_ptr<Platform> open_platform(const std::string& device) {
   int index = 0;
   const auto parsed = std::from_chars(device.data(), device.data() + device.size(), index);
   if (parsed.ec != std::errc() || parsed.ptr != device.data() + device.size())
-    throw InvalidInput(fmt::format("--device is '{}', not 'host' or a device number (noisefloor devices)", device));
+    throw refusal("--device is '{}', not 'host' or a device number (noisefloor devices)", device);
   return make_cuda_platform(index);
 }
 
@@ -104,7 +104,7 @@ const SuiteEntry& require_op(const std::string& name) {
   if (const SuiteEntry* entry = suite().find(name)) return *entry;
   std::vector<std::string> names;
   for (const SuiteEntry& entry : suite().entries()) names.push_back(entry.name());
-  throw InvalidInput(fmt::format("unknown op '{}'{} (noisefloor list ops)", name, did_you_mean(name, names)));
+  throw refusal("unknown op '{}'{} (noisefloor list ops)", name, did_you_mean(name, names));
 }
 
 DType require_dtype(const Workload& workload, const std::string& name) {
@@ -143,7 +143,7 @@ std::int64_t require_integer(const char* option, const std::string& text) {
   std::int64_t value = 0;
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
   if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size())
-    throw InvalidInput(fmt::format("{}: '{}' is not a whole number", option, text));
+    throw refusal("{}: '{}' is not a whole number", option, text);
   return value;
 }
 
@@ -152,7 +152,7 @@ std::uint64_t require_seed(const std::string& text) {
     if (const std::int64_t seed = require_integer("--seed", text); seed >= 0) return static_cast<std::uint64_t>(seed);
   } catch (const InvalidInput&) {  // no number, or one that no 64 bits hold
   }
-  throw InvalidInput(fmt::format("--seed {}: the range is 0 to {}", text, std::numeric_limits<std::int64_t>::max()));
+  throw refusal("--seed {}: the range is 0 to {}", text, std::numeric_limits<std::int64_t>::max());
 }
 
 std::string why_not_finite(const std::string& text) {

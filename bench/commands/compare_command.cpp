@@ -20,7 +20,7 @@ struct CompareArguments {
 int compare(const CompareArguments& arguments) {
   std::vector<std::string> variants = split_list(arguments.variants);
   if (!variants.empty() && variants.size() != 2)
-    throw InvalidInput(fmt::format("--variants {}: is two, that of A and that of B", arguments.variants));
+    throw refusal("--variants {}: is two, that of A and that of B", arguments.variants);
   variants.resize(2);
   OutputFiles outputs;
   outputs.add_input_run("the run A", arguments.a);
@@ -42,8 +42,7 @@ int compare(const CompareArguments& arguments) {
                            fmt::format("{} in A, {} in B", pair.a == nullptr ? "missing" : to_string(pair.a->status),
                                        pair.b == nullptr ? "missing" : to_string(pair.b->status))});
   }
-  if (both.rows.empty())
-    throw InvalidInput(fmt::format("{} and {} have no row that is ok in both", arguments.a, arguments.b));
+  if (both.rows.empty()) throw refusal("{} and {} have no row that is ok in both", arguments.a, arguments.b);
   std::ranges::stable_sort(both.rows, std::greater(), [](const GateRow& row) { return row.change.cold.change; });
   both.totals = total_changes(a, b, options);
   both.conditions = environment_differences(a, b);

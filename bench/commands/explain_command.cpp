@@ -51,8 +51,7 @@ std::vector<std::string> parts_of(const std::vector<std::string>& words) {
       parts.push_back(word.substr(begin, end - begin));
     }
   }
-  if (parts.size() > 4)
-    throw InvalidInput(fmt::format("'{}' is more than a case: op/problem/dtype/variant", fmt::join(words, " ")));
+  if (parts.size() > 4) throw refusal("'{}' is more than a case: op/problem/dtype/variant", fmt::join(words, " "));
   return parts;
 }
 
@@ -78,14 +77,14 @@ const SweepRow& require_row(const std::vector<SweepRow>& rows, const std::vector
     if (!left.empty()) continue;
     const std::string others = known.size() <= kShown ? fmt::format("; it has {}", fmt::join(known, " "))
                                                       : fmt::format("; it has {}", known.size());
-    throw InvalidInput(fmt::format("{} has no row of {} '{}'{}{}", folder.string(), what, wanted[i], others,
-                                   did_you_mean(wanted[i], known)));
+    throw refusal("{} has no row of {} '{}'{}{}", folder.string(), what, wanted[i], others,
+                  did_you_mean(wanted[i], known));
   }
   if (left.size() == 1) return *left.front();
   std::string names;
   for (std::size_t i = 0; i < std::min(left.size(), kShown); ++i) names += "\n  " + left[i]->name();
-  throw InvalidInput(fmt::format("{}: {} rows begin so; name more of op/problem/dtype/variant:{}{}", folder.string(),
-                                 left.size(), names, left.size() > kShown ? "\n  ..." : ""));
+  throw refusal("{}: {} rows begin so; name more of op/problem/dtype/variant:{}{}", folder.string(), left.size(), names,
+                left.size() > kShown ? "\n  ..." : "");
 }
 
 int explain_row(const ExplainArguments& arguments) {
@@ -98,8 +97,7 @@ int explain_row(const ExplainArguments& arguments) {
   const SweepRow& row = require_row(run.rows, wanted, folder);
   // A host is named by its cores in rows, and by its threads in ceilings.
   if (!on_host(row) && !ceilings.device.empty() && ceilings.device != row.device)
-    throw InvalidInput(
-        fmt::format("{}: its ceilings are of '{}', the row is of '{}'", file.string(), ceilings.device, row.device));
+    throw refusal("{}: its ceilings are of '{}', the row is of '{}'", file.string(), ceilings.device, row.device);
   complete_rows(run.rows, ceilings);
   const auto explanation = explain(run, row, ceilings);
   constexpr auto kReplace = nlohmann::ordered_json::error_handler_t::replace;  // of bytes that are no text

@@ -37,10 +37,9 @@ struct CalibrateArguments {
 // What `gate calibrate` measured: of the file that is named, else of that beside the baseline.
 std::optional<GateNoise> noise_for(const std::string& named, const fs::path& baseline) {
   if (fs::is_directory(named))
-    throw InvalidInput(
-        fmt::format("--noise is {}, a folder, not a file of gate calibrate: noisefloor gate calibrate --baseline {} "
-                    "RUN RUN RUN",
-                    named, baseline.string()));
+    throw refusal(
+        "--noise is {}, a folder, not a file of gate calibrate: noisefloor gate calibrate --baseline {} RUN RUN RUN",
+        named, baseline.string());
   const fs::path file = named.empty() ? baseline / kNoiseFile : fs::path(named);
   if (named.empty() && !fs::exists(file)) return std::nullopt;
   return read_noise(file);
@@ -71,15 +70,14 @@ RunFiles measured_again(const fs::path& folder, const RunFiles& candidate, const
   if (fs::exists(folder / "sweep.csv")) suspects = cases_without_row(suspects, read_run(folder, RunEnd::may_lack).rows);
   if (suspects.empty()) return read_run(folder);
   if (suspects.size() > kMost)
-    throw InvalidInput(fmt::format(
-        "--confirm: {} rows regressed or may be much slower, more than the {} that are measured again: that "
-        "is no chance; gate without it, or by --filter",
-        suspects.size(), kMost));
+    throw refusal(
+        "--confirm: {} rows regressed or may be much slower, more than the {} that are measured again: that is no "
+        "chance; gate without it, or by --filter",
+        suspects.size(), kMost);
   if (!same_code(build_info().commit, candidate.environment.commit))
-    throw InvalidInput(
-        fmt::format("--confirm measures with this program, of {}, and the candidate is of {}: run that build's "
-                    "noisefloor",
-                    build_info().commit, candidate.environment.commit));
+    throw refusal(
+        "--confirm measures with this program, of {}, and the candidate is of {}: run that build's noisefloor",
+        build_info().commit, candidate.environment.commit);
   std::vector<std::string> line = {"noisefloor", "sweep"};
   if (const auto& lines = candidate.environment.command_lines; !lines.empty() && lines.back().size() > 1)
     line = without_options(lines.back(), {"--out", "--runs", "--budget", "--shard", "--counters"},
@@ -92,8 +90,7 @@ RunFiles measured_again(const fs::path& folder, const RunFiles& candidate, const
     command.arguments.push_back("--benchmark_filter=" + filter);
     command.program = "/proc/self/exe";
     const LaneResult done = fan_out({{"again", std::move(command)}}, stderr).front();
-    if (done.exit_code == kCouldNot)
-      throw InvalidInput(fmt::format("--confirm: the sweep into {}: {}", folder.string(), done.ending));
+    if (done.exit_code == kCouldNot) throw refusal("--confirm: the sweep into {}: {}", folder.string(), done.ending);
   }
   return read_run(folder);
 }
@@ -104,8 +101,8 @@ void require_same_plugin_files(const RunFiles& candidate, const RunFiles& again)
              now = read_json_object(again.folder / "env.json");
   for (const auto& [name, digest] : before.items())
     if (name.starts_with(fact_of_plugin("")) && now.contains(name) && now.at(name) != digest)
-      throw InvalidInput(fmt::format("--confirm: {} has rows of another {} than {}: it was changed since",
-                                     again.folder.string(), name, candidate.folder.string()));
+      throw refusal("--confirm: {} has rows of another {} than {}: it was changed since", again.folder.string(), name,
+                    candidate.folder.string());
 }
 
 int gate_runs(const GateArguments& arguments) {
@@ -146,11 +143,11 @@ int gate_runs(const GateArguments& arguments) {
 void require_timed(const RunFiles& candidate) {
   for (const SweepRow& row : candidate.rows) {
     if (row.status == Outcome::incorrect || row.status == Outcome::cuda_error)
-      throw InvalidInput(fmt::format("not accepted: {} is {}", row.name(), to_string(row.status)));
+      throw refusal("not accepted: {} is {}", row.name(), to_string(row.status));
     if (row.status == Outcome::ok) (void)candidate.samples_of(row);
   }
   if (std::ranges::count(candidate.rows, Outcome::ok, &SweepRow::status) == 0)
-    throw InvalidInput(fmt::format("{}: the run has no row that is ok", candidate.folder.string()));
+    throw refusal("{}: the run has no row that is ok", candidate.folder.string());
 }
 
 // A broken row is not a baseline, and a run that lacks rows would lose them. Rows that are slower may be meant.
@@ -167,8 +164,7 @@ int accept(const AcceptArguments& arguments) {
       return kNotSo;
     }
     for (const GateGap& gap : result->gaps)
-      if (gap.lost)
-        throw InvalidInput(fmt::format("not accepted: {}: {}; nothing was written", gap.id.name(), gap.what));
+      if (gap.lost) throw refusal("not accepted: {}: {}; nothing was written", gap.id.name(), gap.what);
   } else {
     require_timed(candidate);
   }
@@ -176,8 +172,7 @@ int accept(const AcceptArguments& arguments) {
   if (const auto doubts = doubts_about(candidate, result ? &*result : nullptr); !doubts.empty()) {
     const std::string all = fmt::format("{}", fmt::join(doubts, "; "));
     if (!arguments.force)
-      throw InvalidInput(
-          fmt::format("not accepted: {}: {}; --force accepts it all the same", arguments.candidate, all));
+      throw refusal("not accepted: {}: {}; --force accepts it all the same", arguments.candidate, all);
     fmt::print(stderr, "warning: {}: {}\n", arguments.candidate, all);
   }
   replace_baseline(arguments.baseline, arguments.candidate);
@@ -191,8 +186,8 @@ int calibrate(const CalibrateArguments& arguments) {
   for (const std::string& folder : arguments.runs) runs.push_back(read_run(folder));
   const MeasuredNoise measured = measure_noise(runs);
   if (const std::string device = read_run(arguments.baseline).environment.device; device != measured.noise.device)
-    throw InvalidInput(fmt::format("gate calibrate: the runs are of '{}', the baseline {} of '{}'",
-                                   measured.noise.device, arguments.baseline, device));
+    throw refusal("gate calibrate: the runs are of '{}', the baseline {} of '{}'", measured.noise.device,
+                  arguments.baseline, device);
   for (const std::string& row : measured.left_out) fmt::print(stderr, "left out: {}\n", row);
   const auto file = fs::path(arguments.baseline) / kNoiseFile;
   write_atomically(file, to_json(measured.noise));

@@ -22,8 +22,8 @@ const OptionKey& key_of(const std::string& option, const std::string& part, cons
   std::vector<std::string> known;
   for (const OptionKey& key : keys)
     if (*key.name != '\0') known.emplace_back(key.name);
-  throw InvalidInput(fmt::format("{}: '{}' is none of {}{}{}", option, part, fmt::join(known, ", "),
-                                 values ? ", each as name=value" : "", did_you_mean(name, known)));
+  throw refusal("{}: '{}' is none of {}{}{}", option, part, fmt::join(known, ", "),
+                values ? ", each as name=value" : "", did_you_mean(name, known));
 }
 
 void take_parts(const std::string& option, const std::string& text, const std::vector<OptionKey>& keys, bool values) {
@@ -31,13 +31,12 @@ void take_parts(const std::string& option, const std::string& text, const std::v
   for (const std::string& part : split_list(text)) {
     const bool word = *keys.front().name == '\0' && part.find('=') == std::string::npos;
     const OptionKey& key = word ? keys.front() : key_of(option, part, keys, values);
-    if (std::ranges::count(taken, &key) > 0)
-      throw InvalidInput(fmt::format("{}: {} is given twice", option, word ? "NAME" : key.name));
+    if (std::ranges::count(taken, &key) > 0) throw refusal("{}: {} is given twice", option, word ? "NAME" : key.name);
     taken.push_back(&key);
     try {
       key.take(part.substr(word ? 0 : part.find('=') + 1));
     } catch (const InvalidInput& error) {
-      throw InvalidInput(fmt::format("{} {}: {}", option, part, error.what()));
+      throw refusal("{} {}: {}", option, part, error.what());
     }
   }
 }

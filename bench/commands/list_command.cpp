@@ -238,8 +238,7 @@ int list(const ListArguments& arguments) {
     (arguments.what == "networks" ? list_networks : list_problems)(problems, wanted);
   }
   if (!arguments.filter.empty() && !wanted.matched)
-    throw InvalidInput(
-        fmt::format("--filter: no name matches '{}'; see noisefloor list {}", arguments.filter, arguments.what));
+    throw refusal("--filter: no name matches '{}'; see noisefloor list {}", arguments.filter, arguments.what);
   return kDone;
 }
 

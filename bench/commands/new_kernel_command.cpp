@@ -73,12 +73,12 @@ struct NewKernelArguments {
 int new_kernel(const NewKernelArguments& arguments) {
   const auto& [op, out] = arguments;
   const SuiteEntry& entry = require_op(op);
-  if (entry.whole_networks) throw InvalidInput(fmt::format("'{}' is no op: its rows are plans of whole networks", op));
+  if (entry.whole_networks) throw refusal("'{}' is no op: its rows are plans of whole networks", op);
   const fs::path folder(out), plugins = default_problem_folder().parent_path() / "plugin",
                               texts = plugins / "new_kernel";
   std::error_code error;
   fs::create_directories(follow_links(folder), error);
-  if (!fs::is_directory(folder, error)) throw InvalidInput(fmt::format("--out: '{}' is not a folder", out));
+  if (!fs::is_directory(folder, error)) throw refusal("--out: '{}' is not a folder", out);
   const std::vector<TensorRule> tensors = tensors_of(*entry.workload);
   std::vector<std::string> outputs;
   for (const TensorRule& one : tensors)
@@ -100,8 +100,7 @@ int new_kernel(const NewKernelArguments& arguments) {
           fmt::format("nvcc -O3 -arch=native -shared -Xcompiler -fPIC -I {} {}.cu -o {}.so", include, op, op)}});
   }
   for (const auto& [file, text] : files)
-    if (fs::exists(fs::symlink_status(file)))
-      throw InvalidInput(fmt::format("{}: is there already; give another --out", file.string()));
+    if (fs::exists(fs::symlink_status(file))) throw refusal("{}: is there already; give another --out", file.string());
   for (const auto& [file, text] : files) {
     write_atomically(file, text);
     fmt::print("{}\n", file.string());

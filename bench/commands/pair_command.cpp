@@ -32,7 +32,7 @@ std::vector<std::pair<AnyProblem, std::string>> problems_of(const SuiteEntry& en
   }
   for (const ProblemEntry& one : in_networks(load_problems(arguments.problems), split_list(arguments.networks)))
     if (one.entry == &entry) chosen.emplace_back(one.problem, one.text);
-  if (chosen.empty()) throw InvalidInput(fmt::format("these networks have no {}", entry.name()));
+  if (chosen.empty()) throw refusal("these networks have no {}", entry.name());
   return chosen;
 }
 

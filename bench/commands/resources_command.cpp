@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
-#include <set>
 #include <vector>
 
 #include "bench/commands/commands.h"
@@ -52,39 +51,33 @@ std::string resource_usage_of(const fs::path& program) {
         "resources needs cuobjdump, which is not on PATH, in CUDA_HOME or /usr/local/cuda: install cuda-cuobjdump, or "
         "pip install nvidia-cuda-cuobjdump");
   while (text.ends_with('\n')) text.pop_back();
-  throw std::runtime_error(fmt::format("cuobjdump failed: {}", text.substr(text.rfind('\n') + 1)));
+  throw failure("cuobjdump failed: {}", text.substr(text.rfind('\n') + 1));
 }
 
 KernelRecord built_kernels(const std::string& program) {
   const fs::path file = program.empty() ? fs::read_symlink("/proc/self/exe") : fs::path(program);
-  if (!fs::is_regular_file(file)) throw InvalidInput(fmt::format("{}: no such file", file.string()));
+  if (!fs::is_regular_file(file)) throw refusal("{}: no such file", file.string());
   KernelRecord record{build_info().cuda_toolkit, {}};
   record.kernels = parse_resource_usage(resource_usage_of(file));
   if (record.toolkit.empty() && !record.kernels.empty())
-    throw InvalidInput(
-        fmt::format("{}: this program was built without CUDA and cannot tell of which version that one's "
-                    "kernels are; run a build with CUDA",
-                    file.string()));
+    throw refusal(
+        "{}: this program was built without CUDA and cannot tell of which version that one's kernels are; run a build "
+        "with CUDA",
+        file.string());
   if (record.kernels.empty())
-    throw InvalidInput(fmt::format("{}: no kernels in it (this build has {})", file.string(),
-                                   record.toolkit.empty() ? "no CUDA" : "CUDA " + record.toolkit));
+    throw refusal("{}: no kernels in it (this build has {})", file.string(),
+                  record.toolkit.empty() ? "no CUDA" : "CUDA " + record.toolkit);
   return record;
-}
-
-std::set<std::string> architectures_of(const KernelRecord& record) {
-  std::set<std::string> all;
-  for (const KernelUsage& kernel : record.kernels) all.insert(kernel.arch);
-  return all;
 }
 
 // A build for fewer would drop the kernels of the others from the baseline.
 void require_all_architectures(const fs::path& file, const KernelRecord& recorded, const KernelRecord& built) {
-  const auto wanted = architectures_of(recorded), here = architectures_of(built);
+  const auto wanted = architectures(recorded), here = architectures(built);
   if (std::ranges::includes(here, wanted)) return;
-  throw InvalidInput(
-      fmt::format("not accepted: {} has kernels for {}, this build for {}; build for all of them "
-                  "(NOISEFLOOR_CUDA_ARCHITECTURES), or remove the file to begin it anew",
-                  file.string(), fmt::join(wanted, ", "), fmt::join(here, ", ")));
+  throw refusal(
+      "not accepted: {} has kernels for {}, this build for {}; build for all of them (NOISEFLOOR_CUDA_ARCHITECTURES), "
+      "or remove the file to begin it anew",
+      file.string(), fmt::join(wanted, ", "), fmt::join(here, ", "));
 }
 
 int judge_resources(const ResourcesArguments& arguments) {

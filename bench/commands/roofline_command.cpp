@@ -10,7 +10,7 @@ namespace noisefloor {
 
 void write_roofline_files(const std::filesystem::path& folder) {
   auto rows = read_run(folder, RunEnd::may_lack).rows;
-  if (rows.empty()) throw InvalidInput(fmt::format("{}: the sweep has no rows", (folder / "sweep.csv").string()));
+  if (rows.empty()) throw refusal("{}: the sweep has no rows", (folder / "sweep.csv").string());
   const CeilingTable ceilings = read_ceilings(folder / "ceilings.csv");
   complete_rows(rows, ceilings);
   if (const std::string message = write_run_report(folder, rows); !message.empty())

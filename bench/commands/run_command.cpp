@@ -131,9 +131,8 @@ void require_no_files(const RunArguments& arguments, const Task& task) {
   if (!arguments.plugins.empty())
     throw InvalidInput("a plugin runs in a process of its own: leave out --input, --output and --profile");
   if (task.implementations.size() == 1 && task.implementations.front()->in_worker)
-    throw InvalidInput(
-        fmt::format("{} runs in PyTorch, on tensors of its own: leave out --input, --output and --profile",
-                    task.implementations.front()->name));
+    throw refusal("{} runs in PyTorch, on tensors of its own: leave out --input, --output and --profile",
+                  task.implementations.front()->name);
 }
 
 // A case, op/problem/dtype/variant, as the options that it stands for.

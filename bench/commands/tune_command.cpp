@@ -45,8 +45,8 @@ std::vector<ImplementationPtr> variants_to_tune(const SuiteEntry& entry, const s
   for (const SuiteEntry& other : suite().entries())
     for (const ImplementationPtr& one : with_choices(other))
       others += fmt::format("{}{} {}", others.empty() ? "" : ", ", other.name(), one->name);
-  throw InvalidInput(fmt::format("{}{}{} offers no choices to tune; these do: {}", entry.name(),
-                                 variant.empty() ? "" : " ", variant, others));
+  throw refusal("{}{}{} offers no choices to tune; these do: {}", entry.name(), variant.empty() ? "" : " ", variant,
+                others);
 }
 
 struct CaseToTune {
@@ -87,7 +87,7 @@ std::vector<CaseToTune> cases_to_tune(const SuiteEntry& entry, const TuneArgumen
       if (asked.op->name == entry.name() && asked.dtype == dtype)
         add(entry.workload->parse(asked.text), asked.text, asked.count);
   }
-  if (cases.empty()) throw InvalidInput(fmt::format("these networks have no {}", entry.name()));
+  if (cases.empty()) throw refusal("these networks have no {}", entry.name());
   return cases;
 }
 
@@ -117,8 +117,8 @@ int tune(const TuneArguments& arguments) {
     const std::string name = fmt::format("{} {}", one.text, one.implementation->name);
     const auto row = refused(one, device, platform->arch_text());
     if (row && row->status != Outcome::unsupported_problem)
-      throw InvalidInput(fmt::format("{} {}: {}; this is {} ({})", entry.name(), one.implementation->name, row->reason,
-                                     device.name, device.is_host ? "the host" : platform->arch_text()));
+      throw refusal("{} {}: {}; this is {} ({})", entry.name(), one.implementation->name, row->reason, device.name,
+                    device.is_host ? "the host" : platform->arch_text());
     const TunedCase result = row ? TunedCase{{}, row->reason} : tune_case(*platform, one, say_line);
     const std::vector<TimedChoice>& best = result.best;
     if (result.failed) ++failed;

@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::runtime_error failure(const fs::path& path, const std::string& what) {
+std::runtime_error cannot_replace(const fs::path& path, const std::string& what) {
   return std::runtime_error(fmt::format("{}: {}; the baseline is as it was", path.string(), what));
 }
 
@@ -96,12 +96,12 @@ std::vector<std::string> doubts_about(const RunFiles& candidate, const GateResul
 void replace_baseline(const fs::path& baseline, const fs::path& candidate) {
   try {
     const fs::path target = fs::weakly_canonical(follow_links(baseline)), source = fs::canonical(candidate);
-    if (target == source) throw failure(baseline, "is the candidate itself");
+    if (target == source) throw cannot_replace(baseline, "is the candidate itself");
     if (within(target, source) || within(source, target))
-      throw failure(baseline, "lies within the candidate, or around it");
+      throw cannot_replace(baseline, "lies within the candidate, or around it");
     const bool replaces = fs::exists(target);
-    if (replaces && !fs::is_directory(target)) throw failure(baseline, "is not a folder");
-    if (replaces && is_foreign(target)) throw failure(baseline, "is not a run's folder, and not empty");
+    if (replaces && !fs::is_directory(target)) throw cannot_replace(baseline, "is not a folder");
+    if (replaces && is_foreign(target)) throw cannot_replace(baseline, "is not a run's folder, and not empty");
     const FolderLock reading(source, FolderLock::Mode::reading);
     std::optional<FolderLock> writing;
     if (replaces) writing.emplace(target, FolderLock::Mode::writing);
@@ -111,7 +111,7 @@ void replace_baseline(const fs::path& baseline, const fs::path& candidate) {
     if (!staging.take_place()) refill(target, source);
   } catch (const fs::filesystem_error& error) {
     const fs::path& where = error.path2().empty() ? error.path1() : error.path2();
-    throw failure(baseline, fmt::format("{}: {}", where.string(), error.code().message()));
+    throw cannot_replace(baseline, fmt::format("{}: {}", where.string(), error.code().message()));
   }
 }
 

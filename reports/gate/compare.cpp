@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
-#include <stdexcept>
 #include <tuple>
 #include <unordered_map>
 #include <utility>
 
+#include "reports/run/files.h"
 #include "reports/run/statistics.h"
 
 namespace noisefloor {
@@ -25,7 +25,7 @@ std::vector<const SweepRow*> chosen_rows(const RunFiles& run, const std::string&
     if (options.filter && !options.filter(row.name())) continue;
     rows.push_back(&row);
   }
-  if (!known) throw std::runtime_error(fmt::format("{}: no row of a variant '{}'", run.folder.string(), variant));
+  if (!known) throw failure("{}: no row of a variant '{}'", run.folder.string(), variant);
   return rows;
 }
 
@@ -78,8 +78,7 @@ std::vector<RowPair> pair_rows(const RunFiles& a, const RunFiles& b, const RowPa
   const auto rows_a = chosen_rows(a, options.variant_a, options);
   const auto rows_b = chosen_rows(b, by_variant ? options.variant_a : options.variant_b, options);
   if (options.filter && rows_a.empty() && rows_b.empty())
-    throw std::runtime_error(
-        fmt::format("no row of {} or {} matches the filter", a.folder.string(), b.folder.string()));
+    throw failure("no row of {} or {} matches the filter", a.folder.string(), b.folder.string());
   std::unordered_map<CaseId, const SweepRow*> others;
   for (const SweepRow* row : rows_b) others.emplace(pairing_id(*row, by_variant), row);
   std::vector<RowPair> pairs;

@@ -7,6 +7,7 @@
 #include <set>
 #include <stdexcept>
 
+#include "reports/run/files.h"
 #include "reports/run/network_problems.h"
 #include "reports/run/statistics.h"
 
@@ -15,12 +16,11 @@ namespace {
 
 // The one device of a run's rows. A gate is about one.
 std::string device_of(const RunFiles& run) {
-  if (run.rows.empty()) throw std::runtime_error(fmt::format("{}: the run has no rows", run.folder.string()));
+  if (run.rows.empty()) throw failure("{}: the run has no rows", run.folder.string());
   std::set<std::string> devices;
   for (const SweepRow& row : run.rows) devices.insert(row.device);
   if (devices.size() > 1)
-    throw std::runtime_error(
-        fmt::format("{}: holds rows of more than one device: {}", run.folder.string(), fmt::join(devices, ", ")));
+    throw failure("{}: holds rows of more than one device: {}", run.folder.string(), fmt::join(devices, ", "));
   return *devices.begin();
 }
 
@@ -147,35 +147,30 @@ void add_conditions(GateResult& result, const RunFiles& baseline, const RunFiles
 void require_comparable(const RunFiles& baseline, const RunFiles& candidate, const GateNoise* noise) {
   const std::string before = device_of(baseline), after = device_of(candidate);
   if (before != after)
-    throw std::runtime_error(
-        fmt::format("{} is of '{}', {} of '{}': different devices cannot be held against each "
-                    "other; noisefloor compare shows both",
-                    baseline.folder.string(), before, candidate.folder.string(), after));
+    throw failure(
+        "{} is of '{}', {} of '{}': different devices cannot be held against each other; noisefloor compare shows both",
+        baseline.folder.string(), before, candidate.folder.string(), after);
   if (noise == nullptr) return;
   if (noise->device != before)
-    throw std::runtime_error(fmt::format("the noise was measured on '{}', the runs are of '{}': gate calibrate anew",
-                                         noise->device, before));
+    throw failure("the noise was measured on '{}', the runs are of '{}': gate calibrate anew", noise->device, before);
   if (!candidate.environment.time_utc.empty() &&
       std::ranges::find(noise->runs, name_of(candidate)) != noise->runs.end())
-    throw std::runtime_error(
-        fmt::format("{} is one of the runs that the noise was measured from: it would always pass; gate calibrate "
-                    "without it",
-                    candidate.folder.string()));
+    throw failure(
+        "{} is one of the runs that the noise was measured from: it would always pass; gate calibrate without it",
+        candidate.folder.string());
 }
 
 // What decides a suspect is of the candidate's build, and neither of the two runs again: the baseline would clear all.
 void require_second_run(const RunFiles& baseline, const RunFiles& candidate, const RunFiles& again) {
   const RunEnvironment &first = candidate.environment, &second = again.environment;
   if (first.device != second.device || !same_code(first.commit, second.commit))
-    throw std::runtime_error(
-        fmt::format("{} is of '{}' at commit {}, the candidate of '{}' at {}: suspects are measured "
-                    "again by the candidate's build",
-                    again.folder.string(), second.device, second.commit, first.device, first.commit));
+    throw failure(
+        "{} is of '{}' at commit {}, the candidate of '{}' at {}: suspects are measured again by the candidate's build",
+        again.folder.string(), second.device, second.commit, first.device, first.commit);
   for (const RunFiles* run : {&baseline, &candidate})
     if (same_samples(*run, again))
-      throw std::runtime_error(
-          fmt::format("{}: holds the samples of {}, which decide nothing: measure into another folder",
-                      again.folder.string(), run->folder.string()));
+      throw failure("{}: holds the samples of {}, which decide nothing: measure into another folder",
+                    again.folder.string(), run->folder.string());
 }
 
 // Cases that a sweep into the candidate's folder chose and did not come to, where the baseline does not name them.

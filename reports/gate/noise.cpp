@@ -7,7 +7,6 @@
 #include <cmath>
 #include <ranges>
 #include <set>
-#include <stdexcept>
 
 #include "reports/run/json_file.h"
 #include "reports/run/statistics.h"
@@ -21,19 +20,18 @@ constexpr std::size_t kFewestRuns = 3;  // of two nobody can say which is off
 
 void require_runs_of_one_build(std::span<const RunFiles> runs) {
   if (runs.size() < kFewestRuns)
-    throw std::runtime_error(fmt::format("noise takes {} runs of one build or more, not {}", kFewestRuns, runs.size()));
+    throw failure("noise takes {} runs of one build or more, not {}", kFewestRuns, runs.size());
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const RunFiles &first = runs.front(), &run = runs[i];
     if (run.environment.device != first.environment.device ||
         !same_code(run.environment.commit, first.environment.commit))
-      throw std::runtime_error(
-          fmt::format("{} is of {} at commit {}, {} of {} at {}: noise is between runs of one build",
-                      run.folder.string(), run.environment.device, run.environment.commit, first.folder.string(),
-                      first.environment.device, first.environment.commit));
+      throw failure("{} is of {} at commit {}, {} of {} at {}: noise is between runs of one build", run.folder.string(),
+                    run.environment.device, run.environment.commit, first.folder.string(), first.environment.device,
+                    first.environment.commit);
     for (std::size_t other = 0; other < i; ++other)
       if (same_samples(runs[other], run))
-        throw std::runtime_error(fmt::format("{}: holds the samples of {}; give other runs of that build",
-                                             run.folder.string(), runs[other].folder.string()));
+        throw failure("{}: holds the samples of {}; give other runs of that build", run.folder.string(),
+                      runs[other].folder.string());
   }
 }
 
@@ -62,11 +60,11 @@ void require_few_apart(std::span<const RunFiles> runs, const std::map<std::size_
   constexpr std::size_t kNamed = 5;
   for (const auto& [run, rows] : apart)
     if (10 * rows.size() > runs[run].rows.size())
-      throw std::runtime_error(fmt::format(
+      throw failure(
           "{}: {} of its {} rows lie more than {:.0f} % apart from the other runs' ({}{}): that is no noise; leave it "
           "out, or sweep again on a quiet machine",
           runs[run].folder.string(), rows.size(), runs[run].rows.size(), 100 * kMostNoise,
-          fmt::join(rows | std::views::take(kNamed), ", "), rows.size() > kNamed ? ", ..." : ""));
+          fmt::join(rows | std::views::take(kNamed), ", "), rows.size() > kNamed ? ", ..." : "");
 }
 
 }  // namespace
@@ -115,7 +113,7 @@ MeasuredNoise measure_noise(std::span<const RunFiles> runs) {
                                             100 * most, runs[run].folder.string()));
   }
   require_few_apart(runs, off);
-  if (measured.noise.rows.empty()) throw std::runtime_error(fmt::format("no row is ok in {} of the runs", kFewestRuns));
+  if (measured.noise.rows.empty()) throw failure("no row is ok in {} of the runs", kFewestRuns);
   return measured;
 }
 
@@ -129,24 +127,23 @@ std::string to_json(const GateNoise& noise) {
 GateNoise read_noise(const std::filesystem::path& file) {
   const auto json = read_json_object(file);
   if (json.contains("classes"))
-    throw std::runtime_error(fmt::format(
+    throw failure(
         "{}: was written by gate --spread of an older version: measure it anew by gate calibrate, or remove it",
-        file.string()));
+        file.string());
   try {
     GateNoise noise{json.at("device"), json.at("runs").get<std::vector<std::string>>(), {}};
     for (const auto& entry : json.at("rows")) {
       const std::string phase = entry.at("phase");
       const double value = entry.at("noise");
       if (phase != to_string(Phase::warm) && phase != to_string(Phase::cold))
-        throw std::runtime_error(fmt::format("'{}' is not a phase", phase));
-      if (!(value >= 0 && value <= kMostNoise))
-        throw std::runtime_error(fmt::format("'noise' is {}, not within 0 and {}", value, kMostNoise));
+        throw failure("'{}' is not a phase", phase);
+      if (!(value >= 0 && value <= kMostNoise)) throw failure("'noise' is {}, not within 0 and {}", value, kMostNoise);
       noise.rows[{phase == to_string(Phase::warm) ? Phase::warm : Phase::cold,
                   CaseId::parse(entry.at("case").get<std::string>())}] = value;
     }
     return noise;
   } catch (const std::exception& error) {
-    throw std::runtime_error(fmt::format("{}: is not what gate calibrate writes: {}", file.string(), error.what()));
+    throw failure("{}: is not what gate calibrate writes: {}", file.string(), error.what());
   }
 }
 

@@ -8,7 +8,6 @@
 #include <limits>
 #include <set>
 #include <span>
-#include <stdexcept>
 
 #include "reports/run/files.h"
 #include "reports/run/statistics.h"
@@ -33,7 +32,7 @@ std::vector<fs::path> run_folders(const std::vector<fs::path>& given) {
     if (!is_partial(run.has_filename() ? run : run.parent_path())) folders.push_back(run);
   };
   for (const fs::path& folder : given) {
-    if (!fs::is_directory(folder)) throw std::runtime_error(fmt::format("{}: no such folder", folder.string()));
+    if (!fs::is_directory(folder)) throw failure("{}: no such folder", folder.string());
     if (is_run(folder)) {
       take(folder);
       continue;
@@ -42,31 +41,25 @@ std::vector<fs::path> run_folders(const std::vector<fs::path>& given) {
     for (const auto& entry : fs::directory_iterator(folder))
       if (is_run(entry.path()) && !is_leftover(entry.path().filename().string())) take(entry.path());
     if (folders.size() == before)
-      throw std::runtime_error(
-          fmt::format("{}: no run there (a folder with a sweep.csv), nor right in it", folder.string()));
+      throw failure("{}: no run there (a folder with a sweep.csv), nor right in it", folder.string());
   }
-  if (folders.empty())
-    throw std::runtime_error(
-        fmt::format("{}: was left by a command that was killed; it is no run", given.front().string()));
+  if (folders.empty()) throw failure("{}: was left by a command that was killed; it is no run", given.front().string());
   std::set<fs::path> known;
   for (const fs::path& folder : folders)
-    if (!known.insert(fs::canonical(folder)).second)
-      throw std::runtime_error(fmt::format("{}: this run is given twice", folder.string()));
+    if (!known.insert(fs::canonical(folder)).second) throw failure("{}: this run is given twice", folder.string());
   return folders;
 }
 
 HistoryRun read_history_run(const fs::path& folder) {
   HistoryRun run;
   run.files = read_run(folder);
-  if (run.files.rows.empty())
-    throw std::runtime_error(fmt::format("{}: the sweep has no rows", (folder / "sweep.csv").string()));
+  if (run.files.rows.empty()) throw failure("{}: the sweep has no rows", (folder / "sweep.csv").string());
   if (run.files.environment.time_utc.empty())
-    throw std::runtime_error(
-        fmt::format("{}: has no 'time_utc', so that the run has no place in time", (folder / "env.json").string()));
+    throw failure("{}: has no 'time_utc', so that the run has no place in time", (folder / "env.json").string());
   const auto time = parse_time(run.files.environment.time_utc);
   if (!time)
-    throw std::runtime_error(fmt::format("{}: 'time_utc' is '{}', not a time with its zone, as 2026-01-31T12:00:00Z",
-                                         (folder / "env.json").string(), run.files.environment.time_utc));
+    throw failure("{}: 'time_utc' is '{}', not a time with its zone, as 2026-01-31T12:00:00Z",
+                  (folder / "env.json").string(), run.files.environment.time_utc);
   run.time = *time;
   run.problems = read_network_problems(folder, run.files.rows);
   return run;
@@ -215,9 +208,9 @@ History trace_history(const std::vector<HistoryRun>& runs, const HistorySelectio
         networks.insert(use.network);
         ops.insert(use.op);
       }
-    throw std::runtime_error(fmt::format("no {} of these runs matches; their networks are {}, their ops {}",
-                                         selection.case_pattern.empty() ? "complete total" : "timed case",
-                                         fmt::join(networks, ", "), fmt::join(ops, ", ")));
+    throw failure("no {} of these runs matches; their networks are {}, their ops {}",
+                  selection.case_pattern.empty() ? "complete total" : "timed case", fmt::join(networks, ", "),
+                  fmt::join(ops, ", "));
   }
   History history;
   for (const auto& [key, traced] : traces)

@@ -61,7 +61,7 @@ std::optional<fs::path> find_plotly() {
   if (const char* named = std::getenv("NOISEFLOOR_PLOTLY"); named != nullptr && *named != '\0') {
     // The banner of every release names the library within its first lines.
     if (read_whole_file(named).substr(0, 400).find("plotly.js v") == std::string::npos)
-      throw std::runtime_error(fmt::format("NOISEFLOOR_PLOTLY: {} is not plotly.min.js", named));
+      throw failure("NOISEFLOOR_PLOTLY: {} is not plotly.min.js", named);
     return named;
   }
   std::error_code error;

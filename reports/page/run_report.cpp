@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <stdexcept>
-
 #include "reports/page/html_page.h"
 #include "reports/run/ceilings_csv.h"
 #include "reports/run/json_file.h"
@@ -128,7 +126,7 @@ std::map<std::string, std::string> ceiling_of(const std::vector<SweepRow>& rows)
 }  // namespace
 
 nlohmann::json run_report(const fs::path& folder, const std::vector<SweepRow>& rows) {
-  if (rows.empty()) throw std::runtime_error(fmt::format("{}: the sweep has no rows", (folder / "sweep.csv").string()));
+  if (rows.empty()) throw failure("{}: the sweep has no rows", (folder / "sweep.csv").string());
   const auto chosen = read_selected_cases(folder);
   const auto problems = read_network_problems(folder, rows);
   const auto without = cases_without_row(chosen, rows);

@@ -9,7 +9,6 @@
 #include <iterator>
 #include <map>
 #include <memory>
-#include <set>
 #include <stdexcept>
 #include <tuple>
 #include <utility>
@@ -34,14 +33,14 @@ std::string demangled(const std::string& name) {
 
 long whole_number(std::string_view text) {
   const auto value = parse_number<long>(text);
-  if (value.value_or(-1) < 0) throw std::runtime_error(fmt::format("'{}' is not a whole number from 0", text));
+  if (value.value_or(-1) < 0) throw failure("'{}' is not a whole number from 0", text);
   return *value;
 }
 
 // The number behind "REG:" in "REG:12 STACK:0 SHARED:0 ...".
 long usage(std::string_view line, std::string_view name) {
   const std::size_t begin = line.find(name);
-  if (begin == std::string_view::npos) throw std::runtime_error(fmt::format("no '{}'", name));
+  if (begin == std::string_view::npos) throw failure("no '{}'", name);
   const std::size_t from = begin + name.size();
   return whole_number(line.substr(from, line.find(' ', from) - from));
 }
@@ -50,12 +49,6 @@ std::string_view trimmed(std::string_view line) {
   while (!line.empty() && (line.front() == ' ' || line.front() == '\t')) line.remove_prefix(1);
   while (!line.empty() && (line.back() == ' ' || line.back() == '\r')) line.remove_suffix(1);
   return line;
-}
-
-std::set<std::string> architectures(const KernelRecord& record) {
-  std::set<std::string> all;
-  for (const KernelUsage& kernel : record.kernels) all.insert(kernel.arch);
-  return all;
 }
 
 // Templates of one name in one file can demangle alike (a lambda's type): those are compared in the order of what they
@@ -73,6 +66,12 @@ std::multimap<std::string, const KernelUsage*> by_key(const KernelRecord& record
 }
 
 }  // namespace
+
+std::set<std::string> architectures(const KernelRecord& record) {
+  std::set<std::string> all;
+  for (const KernelUsage& kernel : record.kernels) all.insert(kernel.arch);
+  return all;
+}
 
 std::vector<KernelUsage> parse_resource_usage(std::string_view text) {
   std::vector<KernelUsage> kernels;
@@ -100,7 +99,7 @@ std::vector<KernelUsage> parse_resource_usage(std::string_view text) {
         next.kernel.clear();
       }
     } catch (const std::runtime_error& error) {
-      throw std::runtime_error(fmt::format("cuobjdump's line {}: {}", number, error.what()));
+      throw failure("cuobjdump's line {}: {}", number, error.what());
     }
   }
   std::ranges::sort(kernels, {}, &KernelUsage::key);
@@ -124,35 +123,33 @@ KernelRecord read_kernel_record(const std::filesystem::path& file) {
   KernelRecord record;
   for (const CsvLine& line : csv.lines) {
     if (!record.toolkit.empty() && record.toolkit != line.fields[toolkit])
-      throw std::runtime_error(fmt::format("{}:{}: column 'toolkit' is '{}', above it is '{}'", file.string(),
-                                           line.number, line.fields[toolkit], record.toolkit));
+      throw csv.wrong(line.number, "column 'toolkit' is '{}', above it is '{}'", line.fields[toolkit], record.toolkit);
     record.toolkit = line.fields[toolkit];
     KernelUsage& kernel = record.kernels.emplace_back();
     for (const auto& [column, name] : kNames) kernel.*name = line.fields[csv.column(column)];
     for (const auto& [column, number] : kNumbers) try {
         kernel.*number = whole_number(line.fields[csv.column(column)]);
       } catch (const std::runtime_error& error) {
-        throw std::runtime_error(
-            fmt::format("{}:{}: column '{}': {}", file.string(), line.number, column, error.what()));
+        throw csv.wrong(line.number, "column '{}': {}", column, error.what());
       }
   }
-  if (record.kernels.empty()) throw std::runtime_error(fmt::format("{}: no kernels in it", file.string()));
+  if (record.kernels.empty()) throw failure("{}: no kernels in it", file.string());
   return record;
 }
 
 KernelChanges kernel_changes(const KernelRecord& recorded, const KernelRecord& built) {
   if (recorded.toolkit != built.toolkit)
-    throw std::runtime_error(
-        fmt::format("recorded with CUDA {}, built with {}: another compiler gives out registers "
-                    "differently; record again with --accept",
-                    recorded.toolkit, built.toolkit));
+    throw failure(
+        "recorded with CUDA {}, built with {}: another compiler gives out registers differently; record again with "
+        "--accept",
+        recorded.toolkit, built.toolkit);
   std::set<std::string> archs;
   const auto in_record = architectures(recorded), in_build = architectures(built);
   std::set_intersection(in_record.begin(), in_record.end(), in_build.begin(), in_build.end(),
                         std::inserter(archs, archs.end()));
   if (archs.empty())
-    throw std::runtime_error(fmt::format("recorded for {}, built for {}: no architecture in common",
-                                         fmt::join(in_record, ", "), fmt::join(in_build, ", ")));
+    throw failure("recorded for {}, built for {}: no architecture in common", fmt::join(in_record, ", "),
+                  fmt::join(in_build, ", "));
   auto before = by_key(recorded, archs);
   KernelChanges changes;
   for (const auto& [key, kernel] : by_key(built, archs)) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,6 +30,7 @@ struct KernelRecord {
   std::string toolkit;  // CUDA's version, which decides over register allocation: "13.0.88"
   std::vector<KernelUsage> kernels;
 };
+std::set<std::string> architectures(const KernelRecord& record);
 std::string to_csv(const KernelRecord& record);
 KernelRecord read_kernel_record(const std::filesystem::path& file);  // throws std::runtime_error: file, line, column
 

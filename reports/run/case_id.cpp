@@ -6,6 +6,8 @@
 #include <stdexcept>
 #include <vector>
 
+#include "reports/run/files.h"
+
 namespace noisefloor {
 
 std::string ProblemId::name() const {
@@ -38,9 +40,8 @@ NameFilter name_filter(const std::string& option, const std::string& expression)
   for (std::size_t at = 0; (at = expression.find("(?", at)) != std::string::npos; ++at)
     if (at + 2 < expression.size() && expression[at + 2] != ':') ++ahead;
   if (expression.size() > kLongest || ahead > 1)
-    throw std::runtime_error(
-        fmt::format("{}: the regular expression has {} characters and {} look-aheads; at most {} and 1 are taken",
-                    option, expression.size(), ahead, kLongest));
+    throw failure("{}: the regular expression has {} characters and {} look-aheads; at most {} and 1 are taken", option,
+                  expression.size(), ahead, kLongest);
   try {
     // libstdc++'s executor that follows all ways at once: neither time nor stack grows beyond the length of a name. A
     // search begins again at each letter, so the whole name is matched.
@@ -49,8 +50,8 @@ NameFilter name_filter(const std::string& option, const std::string& expression)
     const std::regex pattern("[^]*(?:" + expression + ")[^]*", kFlags);
     return [pattern](const std::string& name) { return std::regex_match(name, pattern); };
   } catch (const std::regex_error& error) {
-    throw std::runtime_error(fmt::format("{}: '{}' is not a regular expression (ECMAScript's, no back-references): {}",
-                                         option, expression, error.what()));
+    throw failure("{}: '{}' is not a regular expression (ECMAScript's, no back-references): {}", option, expression,
+                  error.what());
   }
 }
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <stdexcept>
 
 #include "reports/run/csv.h"
 #include "reports/run/files.h"
@@ -47,13 +46,10 @@ void write_ceilings(const std::filesystem::path& file, const CeilingTable& ceili
 CeilingTable read_ceilings(const std::filesystem::path& file) {
   const CsvFile csv = read_csv(file);
   for (const char* needed : {"name", "value", "unit"})
-    if (std::ranges::find(csv.header, needed) == csv.header.end())
-      throw std::runtime_error(fmt::format("{}:1: needs a column '{}'", file.string(), needed));
+    if (std::ranges::find(csv.header, needed) == csv.header.end()) throw csv.wrong(1, "needs a column '{}'", needed);
   CeilingTable ceilings;
   for (const CsvLine& line : csv.lines) {
-    const auto fail = [&](const std::string& what) {
-      throw std::runtime_error(fmt::format("{}:{}: {}", file.string(), line.number, what));
-    };
+    const auto fail = [&](const std::string& what) { throw csv.wrong(line.number, "{}", what); };
     const auto text = [&](std::string_view column) {  // blank where it is missing
       const auto place = std::ranges::find(csv.header, column) - csv.header.begin();
       std::string field = place < std::ssize(csv.header) ? line.fields[static_cast<std::size_t>(place)] : std::string();
@@ -86,7 +82,7 @@ CeilingTable read_ceilings(const std::filesystem::path& file) {
     }
     ceilings.rows.push_back(std::move(row));
   }
-  if (ceilings.rows.empty()) throw std::runtime_error(fmt::format("{}: holds no ceilings", file.string()));
+  if (ceilings.rows.empty()) throw failure("{}: holds no ceilings", file.string());
   return ceilings;
 }
 

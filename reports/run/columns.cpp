@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <stdexcept>
 #include <string_view>
 #include <type_traits>
 
@@ -17,10 +16,8 @@ namespace {
 template <class Number>
 Number require_number(const std::string& text) {
   const auto value = parse_number<Number>(text);
-  if (!value)
-    throw std::runtime_error(fmt::format("'{}' is not a {}number", text, std::is_integral_v<Number> ? "whole " : ""));
-  if (!std::isfinite(static_cast<double>(*value)))
-    throw std::runtime_error(fmt::format("'{}' is not a finite number", text));
+  if (!value) throw failure("'{}' is not a {}number", text, std::is_integral_v<Number> ? "whole " : "");
+  if (!std::isfinite(static_cast<double>(*value))) throw failure("'{}' is not a finite number", text);
   return *value;
 }
 
@@ -45,7 +42,7 @@ void take(std::string& member, const std::string& text) {
 }
 void take(Outcome& member, const std::string& text) {
   const auto outcome = parse_outcome(text);
-  if (!outcome) throw std::runtime_error(fmt::format("'{}' is not a status", text));
+  if (!outcome) throw failure("'{}' is not a status", text);
   member = *outcome;
 }
 void take(Bound& member, const std::string& text) {
@@ -75,7 +72,7 @@ void read(const SweepColumn& column, SweepRow& row, const std::string& text) {
   take(row.*Member, text);
   const auto number = number_of<Member>(row);
   const auto refuse_if = [&](bool wrong, const char* what) {
-    if (wrong) throw std::runtime_error(fmt::format("'{}' is {}", text, what));
+    if (wrong) throw failure("'{}' is {}", text, what);
   };
   if (!number) return;
   refuse_if(column.is(ColumnInfo::kAboveZero) && !(*number > 0), "not a time above 0");

@@ -50,7 +50,7 @@ std::vector<std::string> split_csv_line(std::string_view line, std::size_t most_
         if (i + 1 < line.size() && line[i + 1] != ',') throw std::runtime_error("text after a closing quote");
       }
     } else if (c == ',') {
-      if (fields.size() == most_columns) throw std::runtime_error(fmt::format("over {} columns", most_columns));
+      if (fields.size() == most_columns) throw failure("over {} columns", most_columns);
       take_off_apostrophe(fields.back());
       fields.emplace_back();
     } else if (c == '"' && fields.back().empty()) {
@@ -80,7 +80,7 @@ std::string quote_csv(const std::string& field) {
 
 std::size_t CsvFile::column(std::string_view name) const {
   const auto found = std::find(header.begin(), header.end(), name);
-  if (found == header.end()) throw std::runtime_error(fmt::format("{}:1: no column '{}'", file.string(), name));
+  if (found == header.end()) throw wrong(1, "no column '{}'", name);
   return static_cast<std::size_t>(found - header.begin());
 }
 
@@ -140,22 +140,20 @@ CsvFile read_csv(const std::filesystem::path& file, bool drop_incomplete) {
       if (line.find('\0') != std::string_view::npos) throw std::runtime_error("a zero byte");
       fields = split_csv_line(line);
     } catch (const std::runtime_error& error) {
-      throw std::runtime_error(fmt::format("{}:{}: {}", file.string(), number, error.what()));
+      throw csv.wrong(number, "{}", error.what());
     }
     if (csv.header.empty()) {
       csv.header = std::move(fields);
       std::set<std::string_view> names;
       for (const std::string& name : csv.header)
-        if (!names.insert(name).second)
-          throw std::runtime_error(fmt::format("{}:{}: the column '{}' is there twice", file.string(), number, name));
+        if (!names.insert(name).second) throw csv.wrong(number, "the column '{}' is there twice", name);
       continue;
     }
     if (fields.size() != csv.header.size())
-      throw std::runtime_error(
-          fmt::format("{}:{}: {} columns, the header has {}", file.string(), number, fields.size(), csv.header.size()));
+      throw csv.wrong(number, "{} columns, the header has {}", fields.size(), csv.header.size());
     csv.lines.push_back({number, std::move(fields)});
   }
-  if (csv.header.empty()) throw std::runtime_error(fmt::format("{}: empty, no header line", file.string()));
+  if (csv.header.empty()) throw failure("{}: empty, no header line", file.string());
   return csv;
 }
 

@@ -12,6 +12,8 @@
 #include <string_view>
 #include <vector>
 
+#include "reports/run/files.h"
+
 namespace noisefloor {
 
 inline constexpr std::size_t kMaxCsvColumns = 256;  // far above any file of ours
@@ -47,6 +49,11 @@ struct CsvFile {
   // The place of a column. Throws std::runtime_error naming file and column where it is not there.
   std::size_t column(std::string_view name) const;
   std::string text() const;
+  // What is wrong with a line, in words, behind its place.
+  template <class... Words>
+  std::runtime_error wrong(std::size_t number, fmt::format_string<Words...> form, Words&&... words) const {
+    return failure("{}:{}: {}", file.string(), number, fmt::format(form, std::forward<Words>(words)...));
+  }
 };
 // Puts the lines of `added` into a file, which may not be there yet. A line whose fields of the `key` columns are those
 // of a line that is there changes that one, others go to the end. Columns are found by name; what only one of the

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <regex>
-#include <stdexcept>
 
 #include "reports/run/json_file.h"
 #include "reports/run/run_files.h"
@@ -47,9 +46,7 @@ std::optional<double> parse_time(const std::string& text) {
 }
 
 RunEnvironment read_environment(const std::filesystem::path& file) {
-  const auto refuse = [&](const std::string& what) {
-    throw std::runtime_error(fmt::format("{}: {}", file.string(), what));
-  };
+  const auto refuse = [&](const std::string& what) { throw failure("{}: {}", file.string(), what); };
   const nlohmann::ordered_json json = read_json_object(file);
   RunEnvironment environment;
   for (const char* name : {"device", "commit"})

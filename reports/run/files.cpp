@@ -14,7 +14,6 @@
 #include <functional>
 #include <mutex>
 #include <optional>
-#include <stdexcept>
 #include <vector>
 
 namespace noisefloor {
@@ -25,7 +24,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view kPartial = ".partial", kOld = ".old";
 
 [[noreturn]] void refuse(const fs::path& file, const std::string& what) {
-  throw std::runtime_error(fmt::format("{}: {}", file.string(), what));
+  throw failure("{}: {}", file.string(), what);
 }
 
 // Empty: a regular file.

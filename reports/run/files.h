@@ -1,12 +1,22 @@
 // Whole files, read and written with care: what lies in a folder may come from anywhere.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstddef>
 #include <filesystem>
+#include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace noisefloor {
+
+// What cannot be done, in words: throw failure("{}: the run has no rows", folder).
+template <class... Words>
+std::runtime_error failure(fmt::format_string<Words...> form, Words&&... words) {
+  return std::runtime_error(fmt::format(form, std::forward<Words>(words)...));
+}
 
 inline constexpr std::size_t kMostFileBytes = std::size_t{1} << 30;  // far above any file of a run
 

@@ -11,7 +11,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <stdexcept>
 
 #include "reports/run/files.h"
 
@@ -66,18 +65,16 @@ FolderLock::FolderLock(std::filesystem::path folder, Mode mode) {
     if (writing) require_regular_or_absent(file);
     descriptor_ = open(file.c_str(), (writing ? O_CREAT | O_RDWR : O_RDONLY) | kFlags, 0644);
     if (descriptor_ < 0 && !writing) return;
-    if (descriptor_ < 0)
-      throw std::runtime_error(fmt::format("{}: cannot be written: {}", file.string(), std::strerror(errno)));
+    if (descriptor_ < 0) throw failure("{}: cannot be written: {}", file.string(), std::strerror(errno));
     if (flock(descriptor_, (writing ? LOCK_EX : LOCK_SH) | LOCK_NB) != 0) {
       const int why = errno;
       const std::string owner = read_owner(descriptor_);
       close(descriptor_);
       if (why == EINTR) continue;
       if (why != EWOULDBLOCK)
-        throw std::runtime_error(fmt::format("{}: cannot be locked: {}; put the run folder on a file system with locks",
-                                             file.string(), std::strerror(why)));
-      throw std::runtime_error(fmt::format("{}: another sweep is writing there{}", folder.string(),
-                                           owner.empty() ? "" : " (" + owner + ")"));
+        throw failure("{}: cannot be locked: {}; put the run folder on a file system with locks", file.string(),
+                      std::strerror(why));
+      throw failure("{}: another sweep is writing there{}", folder.string(), owner.empty() ? "" : " (" + owner + ")");
     }
     if (is_still(file, descriptor_)) break;
     close(descriptor_);  // removed between opening and locking: no longer the one that others see
@@ -86,10 +83,10 @@ FolderLock::FolderLock(std::filesystem::path folder, Mode mode) {
   const std::string owner = read_owner(descriptor_);
   if (!owner.empty() && !owner.starts_with(us) && locks_stay_on_this_machine("/proc/self/mounts", folder)) {
     close(descriptor_);
-    throw std::runtime_error(
-        fmt::format("{}: {} was writing there, and locks of this mount do not reach other machines; when that sweep "
-                    "has ended, remove {}",
-                    folder.string(), owner, file.string()));
+    throw failure(
+        "{}: {} was writing there, and locks of this mount do not reach other machines; when that sweep has ended, "
+        "remove {}",
+        folder.string(), owner, file.string());
   }
   if (!writing) return;
   const std::string text = fmt::format("{} process {}\n", us, getpid());

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <stdexcept>
 
 namespace noisefloor {
 
@@ -13,9 +12,7 @@ nlohmann::ordered_json read_json_object(const std::filesystem::path& file, std::
 
 nlohmann::ordered_json parse_json_object(const std::string& text, const std::filesystem::path& file) {
   using Json = nlohmann::ordered_json;
-  const auto refuse = [&](const std::string& what) {
-    throw std::runtime_error(fmt::format("{}: {}", file.string(), what));
-  };
+  const auto refuse = [&](const std::string& what) { throw failure("{}: {}", file.string(), what); };
   try {
     Json json = Json::parse(text, [&](int depth, Json::parse_event_t, Json&) {
       if (depth > kDeepestJson) refuse(fmt::format("is nested deeper than {} levels", kDeepestJson));
@@ -25,9 +22,9 @@ nlohmann::ordered_json parse_json_object(const std::string& text, const std::fil
     return json;
   } catch (const Json::parse_error& error) {
     const auto line = 1 + std::ranges::count(text.substr(0, error.byte), '\n');
-    throw std::runtime_error(fmt::format("{}:{}: is not JSON, or cut off there", file.string(), line));
+    throw failure("{}:{}: is not JSON, or cut off there", file.string(), line);
   } catch (const Json::exception&) {
-    throw std::runtime_error(fmt::format("{}: is not JSON: it has a number out of range", file.string()));
+    throw failure("{}: is not JSON: it has a number out of range", file.string());
   }
 }
 

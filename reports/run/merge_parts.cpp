@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <set>
-#include <stdexcept>
 
 #include "reports/run/json_file.h"
 #include "reports/run/network_problems.h"
@@ -18,7 +17,7 @@ using MergeJson = nlohmann::ordered_json;
 void require_same(const MergePart& part, const std::string& what, const std::string& value, const MergePart& first,
                   const std::string& of_first) {
   if (value != of_first)
-    cannot_merge(part.folder, fmt::format("is of {} {}, {} of {}", what, value, first.folder.string(), of_first));
+    cannot_merge(part.folder, "is of {} {}, {} of {}", what, value, first.folder.string(), of_first);
 }
 
 // Where all must have a fact of env.json, and where only those that know it: a machine without a library's rows need
@@ -37,14 +36,10 @@ void require_one(const std::vector<MergePart>& parts, const std::string& name, K
 
 }  // namespace
 
-void cannot_merge(const fs::path& place, const std::string& what) {
-  throw std::runtime_error(fmt::format("{}: {}", place.string(), what));
-}
-
 std::string MergePart::text(const char* name) const {
   const auto found = facts.find(name);
   if (found == facts.end() || !found->is_string())
-    cannot_merge(folder / "env.json", fmt::format("'{}' is missing or not a text", name));
+    cannot_merge(folder / "env.json", "'{}' is missing or not a text", name);
   return found->get<std::string>();
 }
 
@@ -56,8 +51,7 @@ MergePart read_merge_part(const fs::path& folder) {
   part.shard = read_shard_record(folder);
   for (const SweepRow& row : part.rows)
     if ((row.status == Outcome::ok || row.status == Outcome::throttled) && !part.samples.contains(row))
-      cannot_merge(folder,
-                   fmt::format("{} lacks the samples of {}", samples_file(folder).filename().string(), row.name()));
+      cannot_merge(folder, "{} lacks the samples of {}", samples_file(folder).filename().string(), row.name());
   return part;
 }
 
@@ -73,9 +67,10 @@ void require_one_origin(const std::vector<MergePart>& parts) {
       if (name.starts_with("plugin ")) libraries.insert(name);
     const std::string& commit = part.environment.commit;
     if (&part != &first && !same_code(commit, first.environment.commit))
-      cannot_merge(part.folder, fmt::format("is of commit '{}', which names no code: the folders before it may be of "
-                                            "other code; measure again with a newer program",
-                                            commit));
+      cannot_merge(part.folder,
+                   "is of commit '{}', which names no code: the folders before it may be of other code; measure again "
+                   "with a newer program",
+                   commit);
     require_same(part, "ceilings of device", part.ceilings.device, first, first.ceilings.device);
     require_same(part, "ceilings of driver", part.ceilings.driver, first, first.ceilings.driver);
     for (const SweepRow& row : part.rows)  // a blank one, which a run may have
@@ -104,16 +99,15 @@ std::vector<std::string> missing_of(const std::vector<MergePart>& parts) {
     const ShardRecord& record = *part.shard;
     Split& split = splits.try_emplace(record.selection, Split{&part}).first->second;
     if (record.shard.count != split.first->shard->shard.count)
-      cannot_merge(part.folder,
-                   fmt::format("is shard {} of the sweep that {} is shard {} of: they were cut differently",
-                               record.shard.text(), split.first->folder.string(), split.first->shard->shard.text()));
+      cannot_merge(part.folder, "is shard {} of the sweep that {} is shard {} of: they were cut differently",
+                   record.shard.text(), split.first->folder.string(), split.first->shard->shard.text());
     if (!split.seen.insert(record.shard.index).second)
-      cannot_merge(part.folder, fmt::format("shard {} is there twice", record.shard.text()));
+      cannot_merge(part.folder, "shard {} is there twice", record.shard.text());
     std::set<CaseId> ids;
     const std::set<CaseId> own(record.cases.begin(), record.cases.end());
     for (const SweepRow& row : part.rows) {
       if (!own.contains(row))
-        cannot_merge(part.folder, fmt::format("holds {}, which is not of shard {}", row.name(), record.shard.text()));
+        cannot_merge(part.folder, "holds {}, which is not of shard {}", row.name(), record.shard.text());
       ids.insert(row);
     }
     const auto lacking = std::count_if(own.begin(), own.end(), [&](const CaseId& id) { return !ids.contains(id); });
@@ -168,7 +162,7 @@ MergeJson merged_environment(const std::vector<MergePart>& parts) {
     const std::string text = part.text("time_utc");
     const auto time = parse_time(text);
     if (!time && !text.empty())
-      cannot_merge(part.folder / "env.json", fmt::format("'time_utc' is '{}', not a time with its zone", text));
+      cannot_merge(part.folder / "env.json", "'time_utc' is '{}', not a time with its zone", text);
     if (time && (!latest_time || *time > *latest_time)) latest = text, latest_time = time;
   }
   for (const auto& [name, value] : merged.items())

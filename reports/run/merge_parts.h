@@ -23,7 +23,11 @@ struct MergePart : RunFiles {
 };
 
 // Each throws std::runtime_error naming folder and case.
-[[noreturn]] void cannot_merge(const std::filesystem::path& place, const std::string& what);
+template <class... Words>
+[[noreturn]] void cannot_merge(const std::filesystem::path& place, fmt::format_string<Words...> form,
+                               Words&&... words) {
+  throw failure("{}: {}", place.string(), fmt::format(form, std::forward<Words>(words)...));
+}
 MergePart read_merge_part(const std::filesystem::path& folder);  // every timed row must have its samples
 // One device, driver and build of one commit, one version of each library, and one file of each plugin.
 void require_one_origin(const std::vector<MergePart>& parts);

@@ -41,8 +41,7 @@ std::vector<PlacedRow> place_rows(const std::vector<MergePart>& parts) {
       for (std::size_t i = 0; i < part.shard->places.size(); ++i) own[part.shard->cases[i]] = part.shard->places[i];
     for (const SweepRow& row : part.rows) {
       const auto [other, is_new] = owner.emplace(row, &part);
-      if (!is_new)
-        cannot_merge(part.folder, fmt::format("{} is in {} too", row.name(), other->second->folder.string()));
+      if (!is_new) cannot_merge(part.folder, "{} is in {} too", row.name(), other->second->folder.string());
       const auto place = own.find(row);
       const auto samples = part.samples.find(row);
       placed.push_back({sweep, place != own.end() ? place->second : kBehind, &row,
@@ -73,7 +72,7 @@ CeilingTable median_ceilings(const std::vector<MergePart>& parts) {
       std::vector<double> of_parts;
       for (const MergePart& part : parts) {
         const Ceiling* found = part.ceilings.find(ceiling.name);
-        if (found == nullptr) cannot_merge(part.folder / "ceilings.csv", fmt::format("has no '{}'", ceiling.name));
+        if (found == nullptr) cannot_merge(part.folder / "ceilings.csv", "has no '{}'", ceiling.name);
         if (found->*number > 0) of_parts.push_back(found->*number);  // a clock that is not known is 0
       }
       if (!of_parts.empty()) ceiling.*number = median(of_parts);
@@ -134,8 +133,7 @@ MergeResult merge_runs(const std::vector<fs::path>& folders, const fs::path& out
   MergeResult result;
   const auto missing = missing_of(parts);
   if (!missing.empty() && !options.partial)
-    throw std::runtime_error(
-        fmt::format("missing: {}; sweep again what is missing, or merge with --partial", fmt::join(missing, "; ")));
+    throw failure("missing: {}; sweep again what is missing, or merge with --partial", fmt::join(missing, "; "));
   result.missing = missing;
   const auto rows = place_rows(parts);
   result.rows = rows.size();

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <stdexcept>
 #include <tuple>
 #include <unordered_set>
 
@@ -26,14 +25,12 @@ std::vector<NetworkProblem> read_file(const std::filesystem::path& file) {
     const auto [first, is_new] =
         seen.try_emplace({line.fields[network], line.fields[op], line.fields[problem]}, line.number);
     if (!is_new)
-      throw std::runtime_error(fmt::format("{}:{}: {} of {} in '{}' is there twice, first in line {}", file.string(),
-                                           line.number, line.fields[problem], line.fields[op], line.fields[network],
-                                           first->second));
+      throw csv.wrong(line.number, "{} of {} in '{}' is there twice, first in line {}", line.fields[problem],
+                      line.fields[op], line.fields[network], first->second);
     const std::string& text = line.fields[count_column];
     const long count = parse_number<long>(text).value_or(0);
     if (count < 1 || count > kMaxNetworkCount)
-      throw std::runtime_error(fmt::format("{}:{}: column 'count' is '{}', not a whole number from 1 to 1e9",
-                                           file.string(), line.number, text));
+      throw csv.wrong(line.number, "column 'count' is '{}', not a whole number from 1 to 1e9", text);
     problems.push_back(
         {line.fields[network], line.fields[op], line.fields[problem], count,
          set != csv.header.end() && line.fields[static_cast<std::size_t>(set - csv.header.begin())] == kYes});
@@ -103,8 +100,7 @@ std::vector<CaseId> read_selected_cases(const std::filesystem::path& folder) {
   for (const CsvLine& line : csv.lines) {
     CaseId& id = cases.emplace_back();
     for (const auto& [name, part] : kCaseParts) id.*part = line.fields[csv.column(name)];
-    if (!seen.insert(id).second)
-      throw std::runtime_error(fmt::format("{}:{}: {} is there twice", file.string(), line.number, id.name()));
+    if (!seen.insert(id).second) throw csv.wrong(line.number, "{} is there twice", id.name());
   }
   return cases;
 }

@@ -1,10 +1,10 @@
+#include "reports/run/files.h"
 #include "reports/run/run_files.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -15,28 +15,26 @@ namespace {
 // when they were written.
 void require_median(const char* column, double time, const char* field, std::vector<double> samples) {
   constexpr double kRounding = 1e-3, kRelative = 1e-5;
-  if (samples.empty())
-    throw std::runtime_error(fmt::format("column '{}' is {}, but there are no {}", column, time, field));
+  if (samples.empty()) throw failure("column '{}' is {}, but there are no {}", column, time, field);
   std::ranges::sort(samples);
   const double low = samples[(samples.size() - 1) / 2], high = samples[samples.size() / 2];
   if (time < low * (1 - kRelative) - kRounding || time > high * (1 + kRelative) + kRounding)
-    throw std::runtime_error(
-        fmt::format("column '{}' is {}, but the median of its {} is {}", column, time, field, (low + high) / 2));
+    throw failure("column '{}' is {}, but the median of its {} is {}", column, time, field, (low + high) / 2);
 }
 
 void require_count(const char* column, const std::optional<long>& is, std::size_t samples, const char* of) {
   if (is && static_cast<std::size_t>(*is) != samples)
-    throw std::runtime_error(fmt::format("column '{}' is {}, but there are {} {} samples", column, *is, samples, of));
+    throw failure("column '{}' is {}, but there are {} {} samples", column, *is, samples, of);
 }
 
 // A time that is left out would hide from the gate what its samples say. A run from before both warm times has one.
 void require_a_warm_time(const SweepRow& row, const RowSamples& taken) {
   if (!taken.warm_serial_us.empty() && !row.time_warm_serial_us)
-    throw std::runtime_error(fmt::format("column 'time_warm_serial_us' is blank, but there are {} warm_serial_us",
-                                         taken.warm_serial_us.size()));
+    throw failure("column 'time_warm_serial_us' is blank, but there are {} warm_serial_us",
+                  taken.warm_serial_us.size());
   if (!taken.warm_us.empty() && !row.time_warm_us && !row.time_warm_serial_us)
-    throw std::runtime_error(fmt::format(
-        "columns 'time_warm_us' and 'time_warm_serial_us' are blank, but there are {} warm_us", taken.warm_us.size()));
+    throw failure("columns 'time_warm_us' and 'time_warm_serial_us' are blank, but there are {} warm_us",
+                  taken.warm_us.size());
 }
 
 // `column` must be `numerator` over `denominator`, times `unit`. Each has six digits in the file.
@@ -46,20 +44,17 @@ void require_rate(const char* column, const Figure& is, const char* of, const Fi
   if (!is || !numerator || !denominator) return;
   const double wanted = *numerator / *denominator * unit;
   if (!std::isfinite(wanted) || std::abs(*is - wanted) > kPrinted * wanted)
-    throw std::runtime_error(fmt::format("column '{}' is {:.6g}, but {} is {:.6g}", column, *is, of, wanted));
+    throw failure("column '{}' is {:.6g}, but {} is {:.6g}", column, *is, of, wanted);
 }
 
 // A ratio, its interval and the row that it was measured beside belong together.
 void require_a_whole_comparison(const char* column, const Figure& is, const Figure& low, const Figure& high,
                                 const std::string& paired_with) {
   if (!is && !low && !high) return;
-  if (!is || !low || !high)
-    throw std::runtime_error(fmt::format("columns '{0}', '{0}_low' and '{0}_high': some are blank, some not", column));
-  if (paired_with.empty())
-    throw std::runtime_error(fmt::format("column '{}' is {}, but 'paired_with' is blank", column, *is));
+  if (!is || !low || !high) throw failure("columns '{0}', '{0}_low' and '{0}_high': some are blank, some not", column);
+  if (paired_with.empty()) throw failure("column '{}' is {}, but 'paired_with' is blank", column, *is);
   if (*low > *is || *is > *high)
-    throw std::runtime_error(
-        fmt::format("column '{}' is {}, outside its interval, {} to {}", column, *is, *low, *high));
+    throw failure("column '{}' is {}, outside its interval, {} to {}", column, *is, *low, *high);
 }
 
 }  // namespace
@@ -75,8 +70,8 @@ void check_numbers(const SweepRow& row) {
   require_a_whole_comparison("speedup_warm", row.speedup_warm, row.speedup_warm_low, row.speedup_warm_high,
                              row.paired_with);
   if (row.max_rel_error && row.tolerance && *row.max_rel_error > *row.tolerance)
-    throw std::runtime_error(fmt::format("column 'max_rel_error' is {:.6g}, but status is ok and tolerance {:.6g}",
-                                         *row.max_rel_error, *row.tolerance));
+    throw failure("column 'max_rel_error' is {:.6g}, but status is ok and tolerance {:.6g}", *row.max_rel_error,
+                  *row.tolerance);
 }
 
 void check_against_samples(const SweepRow& row, const RowSamples& taken) {

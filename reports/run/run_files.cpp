@@ -14,10 +14,10 @@ namespace {
 void require_whole(const std::filesystem::path& file, const std::string& text) {
   if (text.empty() || text.back() == '\n') return;
   const auto line = std::count(text.begin(), text.end(), '\n') + 1;
-  throw std::runtime_error(
-      fmt::format("{}:{}: the last line is cut off; the sweep was killed (the same command and --out resumes it), "
-                  "or the file was not copied whole",
-                  file.string(), line));
+  throw failure(
+      "{}:{}: the last line is cut off; the sweep was killed (the same command and --out resumes it), or the file was "
+      "not copied whole",
+      file.string(), line);
 }
 
 void leave_out_below_l2(SweepRow& row, const RunEnvironment& environment) {
@@ -70,10 +70,9 @@ std::map<CaseId, RowSamples> read_samples(const std::filesystem::path& file, Run
       read.samples.line = number;
       const auto [found, is_new] = all.try_emplace(std::move(read.id), std::move(read.samples));
       if (!is_new)
-        throw std::runtime_error(fmt::format("the samples of {} are there twice, first in line {}", found->first.name(),
-                                             found->second.line));
+        throw failure("the samples of {} are there twice, first in line {}", found->first.name(), found->second.line);
     } catch (const std::runtime_error& error) {
-      throw std::runtime_error(fmt::format("{}:{}: {}", file.string(), number, error.what()));
+      throw failure("{}:{}: {}", file.string(), number, error.what());
     }
   }
   return all;
@@ -82,19 +81,18 @@ std::map<CaseId, RowSamples> read_samples(const std::filesystem::path& file, Run
 const RowSamples& RunFiles::samples_of(const SweepRow& row) const {
   const auto found = samples.find(row);
   if (found == samples.end() || found->second.cold_us.empty())
-    throw std::runtime_error(fmt::format("{}: no samples of the row {}", samples_file(folder).string(), row.name()));
+    throw failure("{}: no samples of the row {}", samples_file(folder).string(), row.name());
   return found->second;
 }
 
 RunFiles read_run(const std::filesystem::path& folder, RunEnd end) {
   std::error_code error;
   if (!std::filesystem::is_directory(folder, error))
-    throw std::runtime_error(
-        fmt::format("{}: {}; give the folder of a run", folder.string(),
-                    std::filesystem::exists(folder, error) ? "is not a folder" : "no such folder"));
+    throw failure("{}: {}; give the folder of a run", folder.string(),
+                  std::filesystem::exists(folder, error) ? "is not a folder" : "no such folder");
   const auto sweep = folder / "sweep.csv", samples = samples_file(folder), environment = folder / "env.json";
   if (!std::filesystem::exists(sweep, error))
-    throw std::runtime_error(fmt::format("{}: no sweep.csv there; give the folder of a run", folder.string()));
+    throw failure("{}: no sweep.csv there; give the folder of a run", folder.string());
   RunFiles run;
   run.folder = folder;
   const bool whole = end == RunEnd::required;
@@ -108,9 +106,7 @@ RunFiles read_run(const std::filesystem::path& folder, RunEnd end) {
   for (std::size_t i = 0; i < run.rows.size(); ++i) {
     SweepRow& row = run.rows[i];
     leave_out_below_l2(row, run.environment);
-    const auto refuse = [&](const std::string& what) {
-      throw std::runtime_error(fmt::format("{}:{}: {}", sweep.string(), lines[i], what));
-    };
+    const auto refuse = [&](const std::string& what) { throw failure("{}:{}: {}", sweep.string(), lines[i], what); };
     for (const auto& [name, part] : kCaseParts)
       if ((row.*part).empty()) refuse(fmt::format("column '{}' is blank", name));
     if (has_environment && row.device != run.environment.device)

@@ -38,7 +38,7 @@ void require_our_last_line(const std::filesystem::path& samples) {
   const std::string text = read_whole_file(samples);
   const auto last = std::string_view(text).substr(text.rfind('\n') + 1);  // npos + 1 is 0
   if (!last.starts_with(kBeginning) && !kBeginning.starts_with(last))
-    throw std::runtime_error(fmt::format("{}: its last line is no sweep's", samples.string()));
+    throw failure("{}: its last line is no sweep's", samples.string());
 }
 
 }  // namespace
@@ -47,16 +47,12 @@ RunFolder::RunFolder(std::filesystem::path folder, const std::string& device, co
     : folder_(std::move(folder)) {
   std::error_code error;
   std::filesystem::create_directories(follow_links(folder_), error);
-  if (error) throw std::runtime_error(fmt::format("{}: cannot be made: {}", folder_.string(), error.message()));
+  if (error) throw failure("{}: cannot be made: {}", folder_.string(), error.message());
   lock_.emplace(folder_);
-  const auto refuse = [&](const std::string& what) {
-    throw std::runtime_error(fmt::format("{}; give another --out, or --fresh", what));
-  };
+  const auto refuse = [&](const std::string& what) { throw failure("{}; give another --out, or --fresh", what); };
   if (std::filesystem::exists(folder_ / "gpus.csv"))
-    throw std::runtime_error(
-        fmt::format("{}: holds the run folders of several GPUs (sweep --device all); give one of them, or another "
-                    "--out",
-                    folder_.string()));
+    throw failure("{}: holds the run folders of several GPUs (sweep --device all); give one of them, or another --out",
+                  folder_.string());
   if (fresh) remove_run_files(folder_);
   for (const char* name : kRunFiles) require_regular_or_absent(folder_ / name);
   if (std::filesystem::exists(folder_ / kPackedSamplesFile))
@@ -126,8 +122,8 @@ void RunFolder::open_to_append(Appended& file) {
   if (file.descriptor < 0) throw file_error(file.path, "cannot be written");
   if (is_still(file.path, file.descriptor)) return;
   if (is_there(file.path))
-    throw std::runtime_error(fmt::format(
-        "{}: another file was put in its place during the sweep; nothing was written to it", file.path.string()));
+    throw failure("{}: another file was put in its place during the sweep; nothing was written to it",
+                  file.path.string());
   std::string outcome = "was removed during the sweep";
   if (&file == &sweep_) {
     std::string text = sweep_csv_header(others_);
@@ -135,7 +131,7 @@ void RunFolder::open_to_append(Appended& file) {
     outcome += fmt::format("; its {} rows are written again, and the same command resumes", rows_.size());
     write_atomically(file.path, text);
   }
-  throw std::runtime_error(fmt::format("{}: {}", file.path.string(), outcome));
+  throw failure("{}: {}", file.path.string(), outcome);
 }
 
 void RunFolder::append_text(const Appended& file, const std::string& text) {

@@ -30,9 +30,7 @@ struct Inflater {
 };
 
 std::string unpack(const std::filesystem::path& file, std::string packed, std::size_t most_bytes) {
-  const auto refuse = [&](const std::string& why) {
-    throw std::runtime_error(fmt::format("{}: {}", file.string(), why));
-  };
+  const auto refuse = [&](const std::string& why) { throw failure("{}: {}", file.string(), why); };
   Inflater inflater;
   if (!inflater.ready) refuse("cannot be unpacked: zlib cannot be set up");
   z_stream& stream = inflater.stream;
@@ -77,24 +75,23 @@ void visit_lists(Samples& samples, const Visit& visit) {
 }
 
 SampleJson parse_line(std::string_view line) {
-  if (line.size() > kMostJsonBytes)
-    throw std::runtime_error(fmt::format("has {} bytes, and at most {} are read", line.size(), kMostJsonBytes));
+  if (line.size() > kMostJsonBytes) throw failure("has {} bytes, and at most {} are read", line.size(), kMostJsonBytes);
   try {
     SampleJson json = SampleJson::parse(line, [](int depth, SampleJson::parse_event_t, SampleJson&) {
-      if (depth > kDeepestJson) throw std::runtime_error(fmt::format("is nested deeper than {} levels", kDeepestJson));
+      if (depth > kDeepestJson) throw failure("is nested deeper than {} levels", kDeepestJson);
       return true;
     });
     if (!json.is_object()) throw std::runtime_error("is not a JSON object");
     return json;
   } catch (const SampleJson::parse_error& error) {
-    throw std::runtime_error(fmt::format("not JSON at column {}", error.byte));
+    throw failure("not JSON at column {}", error.byte);
   } catch (const SampleJson::exception&) {
     throw std::runtime_error("not JSON: it has a number out of range");
   }
 }
 
 [[noreturn]] void refuse_field(const std::string& field, const std::string& what) {
-  throw std::runtime_error(fmt::format("field '{}' {}", field, what));
+  throw failure("field '{}' {}", field, what);
 }
 
 // A value's kind, or a number as it is written.
@@ -145,11 +142,9 @@ void require_batches(const char* phase, const std::vector<double>& us, const std
                      const std::vector<double>& mhz) {
   const std::size_t sum = std::accumulate(batches.begin(), batches.end(), std::size_t{0});
   if (!batches.empty() && sum != us.size())
-    throw std::runtime_error(
-        fmt::format("field '{0}_batches' adds up to {1}, but '{0}_us' has {2}", phase, sum, us.size()));
+    throw failure("field '{0}_batches' adds up to {1}, but '{0}_us' has {2}", phase, sum, us.size());
   if (!mhz.empty() && mhz.size() != batches.size())
-    throw std::runtime_error(
-        fmt::format("field '{}_mhz' has {} clocks for {} batches", phase, mhz.size(), batches.size()));
+    throw failure("field '{}_mhz' has {} clocks for {} batches", phase, mhz.size(), batches.size());
 }
 
 }  // namespace
@@ -162,8 +157,8 @@ std::filesystem::path samples_file(const std::filesystem::path& folder) {
   };
   if (!is_there(packed)) return plain;
   if (is_there(plain))
-    throw std::runtime_error(fmt::format("{}: has {} and {}: remove the one that sweep.csv is not of", folder.string(),
-                                         kSamplesFile, kPackedSamplesFile));
+    throw failure("{}: has {} and {}: remove the one that sweep.csv is not of", folder.string(), kSamplesFile,
+                  kPackedSamplesFile);
   return packed;
 }
 
@@ -202,8 +197,8 @@ SamplesLine parse_samples_line(std::string_view line) {
   require_batches("warm", samples.warm_us, samples.warm_batches, samples.warm_mhz);
   require_batches("warm_serial", samples.warm_serial_us, samples.warm_serial_batches, samples.warm_serial_mhz);
   if (samples.kernels.size() != samples.kernel_counts.size())
-    throw std::runtime_error(fmt::format("field 'kernel_counts' has {} numbers for {} kernels",
-                                         samples.kernel_counts.size(), samples.kernels.size()));
+    throw failure("field 'kernel_counts' has {} numbers for {} kernels", samples.kernel_counts.size(),
+                  samples.kernels.size());
   return read;
 }
 

@@ -43,8 +43,7 @@ Shard parse_shard(const std::string& text) {
   const auto number = [](const std::string& part) { return parse_number<int>(part).value_or(0); };
   const Shard shard{number(text.substr(0, slash)), slash == std::string::npos ? 0 : number(text.substr(slash + 1))};
   if (shard.count < 1 || shard.count > kMaxShards || shard.index < 1 || shard.index > shard.count)
-    throw std::runtime_error(
-        fmt::format("--shard is '{}', not I/N with I from 1 to N and N up to {}", text, kMaxShards));
+    throw failure("--shard is '{}', not I/N with I from 1 to N and N up to {}", text, kMaxShards);
   return shard;
 }
 
@@ -86,14 +85,14 @@ std::optional<ShardRecord> read_shard_record(const std::filesystem::path& folder
       throw std::runtime_error("has not as many places as cases");
     return record;
   } catch (const std::exception& error) {
-    throw std::runtime_error(fmt::format("{}: not the shard.json of a sweep: {}", file.string(), error.what()));
+    throw failure("{}: not the shard.json of a sweep: {}", file.string(), error.what());
   }
 }
 
 void claim_shard(const std::filesystem::path& folder, const std::optional<ShardRecord>& record, bool has_rows) {
   const auto known = read_shard_record(folder);
   const auto refuse = [&](const std::string& what) {
-    throw std::runtime_error(fmt::format("{}: {}; give another --out, or --fresh", folder.string(), what));
+    throw failure("{}: {}; give another --out, or --fresh", folder.string(), what);
   };
   if (known && !record) refuse(fmt::format("is shard {} of a sweep that was split (--shard)", known->shard.text()));
   if (!record || (known && *known == *record)) return;

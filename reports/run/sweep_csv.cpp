@@ -102,19 +102,17 @@ std::vector<SweepRow> read_sweep_csv(const std::filesystem::path& file, std::vec
   CsvFile csv = read_csv(file, /*drop_incomplete=*/true);
   rename_old_columns(csv.header);
   if (const char* name = lacks(csv.header))
-    throw std::runtime_error(
-        fmt::format("{}:1: no column '{}', without which a row means nothing", file.string(), name));
+    throw csv.wrong(1, "no column '{}', without which a row means nothing", name);
   std::vector<std::pair<const SweepColumn*, std::size_t>> known;
   for (const SweepColumn& column : sweep_columns())
     if (const auto place = place_of(csv.header, column.name)) known.emplace_back(&column, *place);
   std::vector<std::size_t> others;
   for (std::size_t i = 0; i < csv.header.size(); ++i)
     if (!is_known(csv.header[i])) others.push_back(i);
-  if (others.size() > kMaxOthers)
-    throw std::runtime_error(fmt::format("{}:1: over {} columns that are not known", file.string(), kMaxOthers));
+  if (others.size() > kMaxOthers) throw csv.wrong(1, "over {} columns that are not known", kMaxOthers);
   for (const std::size_t place : others)
     if (std::any_of(csv.header[place].begin(), csv.header[place].end(), [](char c) { return c == '\n' || c == '\r'; }))
-      throw std::runtime_error(fmt::format("{}:1: the name of column {} has a line end", file.string(), place + 1));
+      throw csv.wrong(1, "the name of column {} has a line end", place + 1);
   std::vector<SweepRow> rows;
   rows.reserve(csv.lines.size());
   std::map<CaseId, std::size_t> seen;
@@ -124,21 +122,19 @@ std::vector<SweepRow> read_sweep_csv(const std::filesystem::path& file, std::vec
       try {
         column->read(*column, row, line.fields[place]);
       } catch (const std::runtime_error& error) {
-        throw std::runtime_error(
-            fmt::format("{}:{}: column '{}': {}", file.string(), line.number, column->name, error.what()));
+        throw csv.wrong(line.number, "column '{}': {}", column->name, error.what());
       }
     }
     for (const std::size_t place : others)
       if (rows.empty() || !line.fields[place].empty()) row.others[csv.header[place]] = line.fields[place];
-    const auto refuse = [&](const std::string& what) {
-      throw std::runtime_error(fmt::format("{}:{}: {}", file.string(), line.number, what));
-    };
     for (const auto& [name, part] : kCaseParts)
       if (const std::size_t size = (row.*part).size(); size > kLongestName)
-        refuse(fmt::format("column '{}' has {} characters; at most {}", name, size, kLongestName));
-    if (row.status == Outcome::ok && !row.time_cold_us) refuse("column 'time_cold_us': blank, but status is ok");
+        throw csv.wrong(line.number, "column '{}' has {} characters; at most {}", name, size, kLongestName);
+    if (row.status == Outcome::ok && !row.time_cold_us)
+      throw csv.wrong(line.number, "column 'time_cold_us': blank, but status is ok");
     const auto [found, is_new] = seen.try_emplace(row.case_id(), line.number);
-    if (!is_new) refuse(fmt::format("the row of {} is there twice, first in line {}", row.name(), found->second));
+    if (!is_new)
+      throw csv.wrong(line.number, "the row of {} is there twice, first in line {}", row.name(), found->second);
     rows.push_back(std::move(row));
     if (lines != nullptr) lines->push_back(line.number);
   }
@@ -152,12 +148,11 @@ std::vector<NetworkCount> parse_networks(const std::string& text) {
     const std::size_t end = std::min(text.find(';', begin), text.size());
     const std::string item = text.substr(begin, end - begin);
     const std::size_t colon = item.find(':');
-    if (colon == std::string::npos || colon == 0)
-      throw std::runtime_error(fmt::format("'{}' is not network:count", item));
+    if (colon == std::string::npos || colon == 0) throw failure("'{}' is not network:count", item);
     const auto count = parse_number<long>(item.substr(colon + 1));
-    if (!count) throw std::runtime_error(fmt::format("'{}' is not a number", item.substr(colon + 1)));
+    if (!count) throw failure("'{}' is not a number", item.substr(colon + 1));
     if (*count < 1 || *count > kMaxNetworkCount)
-      throw std::runtime_error(fmt::format("'{}': the count is outside 1 to {}", item, kMaxNetworkCount));
+      throw failure("'{}': the count is outside 1 to {}", item, kMaxNetworkCount);
     counts.push_back({item.substr(0, colon), *count});
     begin = end + 1;
   }
@@ -175,7 +170,7 @@ Bound Bound::parse(const std::string& text) {
   if (text.empty()) return {};
   if (text.starts_with(kMemory)) return {By::memory, text.substr(kMemory.size())};
   if (text.starts_with(kCompute)) return {By::compute, text.substr(kCompute.size())};
-  throw std::runtime_error(fmt::format("'{}' is neither {} nor {} with a ceiling's name", text, kMemory, kCompute));
+  throw failure("'{}' is neither {} nor {} with a ceiling's name", text, kMemory, kCompute);
 }
 
 double load_of(const std::vector<SweepRow>& rows) {
