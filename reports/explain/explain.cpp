@@ -200,10 +200,10 @@ std::string explanation_text(const nlohmann::ordered_json& explanation, const Sw
     evidence.push_back({name, value.is_string() ? text_of(value) : three_digits(value), unit, description});
   }
   if (evidence.size() > 1) text += "\n" + aligned(evidence);
-  std::vector<Cells> others{{"the same problem by", "kind", "cold us", "times as fast"}};
+  std::vector<Cells> others{{"the same problem by", "kind", "cold us", "times as fast", ""}};
   for (const Json& one : explanation["competitors"])
     others.push_back({one["variant"], one["kind"], fmt::format("{:.2f}", one["time_cold_us"].get<double>()),
-                      fmt::format("{:.3f}{}", one["times_as_fast"].get<double>(), one["paired"] ? " (paired)" : "")});
+                      fmt::format("{:.3f}", one["times_as_fast"].get<double>()), one["paired"] ? "paired" : ""});
   if (others.size() > 1) text += "\n" + aligned(others);
   for (const Json& one : explanation["unknown"])
     text += fmt::format("\nnot known: {}\n  why: {}\n  get it: {}\n",

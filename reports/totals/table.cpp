@@ -56,7 +56,7 @@ std::string row_table(const std::vector<SweepRow>& rows) {
 }
 
 std::string totals_table(const std::vector<NetworkTotal>& totals) {
-  std::vector<Cells> lines{{"network", "op", "dtype", "variant", "cold us", "warm us", "problems timed"}};
+  std::vector<Cells> lines{{"network", "op", "dtype", "variant", "cold us", "warm us", "problems timed", "compared"}};
   // Of one variant alone, as on a host, the best of ours and the fastest of all are its own line again.
   std::map<std::tuple<std::string, std::string, std::string>, int> variants;
   const auto group_of = [](const NetworkTotal& total) { return std::tuple(total.network, total.op, total.dtype); };
@@ -67,12 +67,12 @@ std::string totals_table(const std::vector<NetworkTotal>& totals) {
       continue;  // sums of the lines here
     const bool whole = total.warm.missing == total.cold.missing;
     const bool judged = total.won + total.lost + total.equal + total.unresolved > 0;
-    std::string timed = fmt::format("{} of {}", total.problems - total.cold.missing, total.problems);
-    if (judged)
-      timed += fmt::format("; won {}, lost {}, equal {}, unresolved {}", total.won, total.lost, total.equal,
-                           total.unresolved);
     lines.push_back({total.network, total.op, total.dtype, total.choice, fmt::format("{:.1f}", total.cold.us),
-                     whole ? fmt::format("{:.1f}", total.warm.us) : "-", std::move(timed)});
+                     whole ? fmt::format("{:.1f}", total.warm.us) : "-",
+                     fmt::format("{} of {}", total.problems - total.cold.missing, total.problems),
+                     judged ? fmt::format("won {}, lost {}, equal {}, unresolved {}", total.won, total.lost,
+                                          total.equal, total.unresolved)
+                            : ""});
   }
   return aligned(lines);
 }

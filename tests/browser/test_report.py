@@ -203,7 +203,7 @@ def test_totals_are_those_of_the_terminal(page, terminal):
         page.click("#totals-controls .next")
     checked = 0
     for line in terminal.splitlines():
-        match = re.match(r"(\S+)\s+(\S+)\s+(bf16)\s+(.+?)\s+([\d.]+)\s+([\d.]+|nan)\s+(\d+) of (\d+)(?:; won .*)?$", line)
+        match = re.match(r"(\S+)\s+(\S+)\s+(bf16)\s+(.+?)\s+([\d.]+)\s+([\d.]+|-)\s+(\d+) of (\d+)(?:\s+won .*)?$", line)
         if match:
             network, op, dtype, choice, cold, _, timed, problems = match.groups()
             label = choice if timed == problems else f"{choice} ({timed} of {problems})"
