@@ -136,6 +136,14 @@ bool runs_halos(const Suite& nodes, const Platform& platform, DType dtype) {
          runs_on(halo->arch, platform.description().info.compute_capability);
 }
 
+// Of what a plan's file names; empty where it can be launched.
+std::string why_not_launched(Platform& platform, const Case& named) {
+  if (named.implementation->in_worker)
+    return named.implementation->name + " runs in a program of its own and cannot be launched here";
+  const auto row = why_not(platform, named);
+  return row ? named.implementation->name + " cannot run here: " + row->reason : "";
+}
+
 // `ours`: nodes by op.
 std::string fallbacks_text(const std::map<std::string, long>& ours) {
   long sum = 0;
@@ -185,18 +193,13 @@ Plan::Plan(Platform& platform, const Suite& nodes, const std::vector<CountedProb
       open.push_back(&problem);
       continue;
     }
-    const auto refuse = [&](const std::string& why) {
-      wrong.push_back(fmt::format("{} {}: {}", problem.op->name, problem.text, why));
-    };
     const ImplementationPtr chosen = entry_of(nodes, problem.op->name).find(entry->second);
-    if (chosen == nullptr)
-      refuse("this build has no variant " + entry->second);
-    else if (chosen->in_worker)
-      refuse(chosen->name + " runs in a program of its own and cannot be launched here");
-    else if (const auto row = why_not(platform, case_of(nodes, problem, chosen)))
-      refuse(chosen->name + " cannot run here: " + row->reason);
-    else
+    const std::string why = chosen == nullptr ? "this build has no variant " + entry->second
+                                              : why_not_launched(platform, case_of(nodes, problem, chosen));
+    if (why.empty())
       choices_[problem_id(problem)] = {chosen, {}};
+    else
+      wrong.push_back(fmt::format("{} {}: {}", problem.op->name, problem.text, why));
   }
   if (!wrong.empty()) throw InvalidInput(fmt::format("plan {}:\n  {}", options.source, fmt::join(wrong, "\n  ")));
   if (options.strict && !open.empty()) {
