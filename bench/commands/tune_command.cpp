@@ -28,7 +28,7 @@ struct TuneArguments {
 std::vector<ImplementationPtr> with_choices(const SuiteEntry& entry) {
   std::vector<ImplementationPtr> offering = entry.implementations;
   std::erase_if(offering, [](const ImplementationPtr& one) {
-    return one->variant() == nullptr || !one->variant()->choices.has_value();
+    return one->variant() == nullptr || !one->variant()->choices;
   });
   return offering;
 }

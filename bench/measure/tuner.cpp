@@ -168,10 +168,11 @@ class ChoiceTimer {
 
  private:
   AnyVariant by_choice(AnyVariant variant) {
-    variant.launch = [this, launch = variant.choices->launch](const AnyProblem& problem, DType dtype,
-                                                              std::span<void* const> pointers, const Scratch& scratch,
-                                                              const LaunchContext& context) {
-      return launch(problem, dtype, pointers, scratch, context, current_);
+    variant.launch = [this, launch = variant.launch](const AnyProblem& problem, DType dtype,
+                                                     std::span<void* const> pointers, const Scratch& scratch,
+                                                     LaunchContext context) {
+      context.choice = current_;
+      return launch(problem, dtype, pointers, scratch, context);
     };
     return variant;
   }
@@ -190,8 +191,8 @@ class ChoiceTimer {
 
 // Throws std::runtime_error for a wrong output, and what the estimate's launch throws.
 std::vector<TimedChoice> best_choices(Platform& platform, const Case& test_case, const ChoiceTimer::Log& log) {
-  const std::vector<Choice> choices = test_case.implementation->variant()->choices->list(
-      test_case.problem, test_case.dtype, platform.description().info);
+  const std::vector<Choice> choices =
+      test_case.implementation->variant()->choices(test_case.problem, test_case.dtype, platform.description().info);
   if (choices.empty()) return {};
   ChoiceTimer timer(platform, test_case, log);
   timer.verify(choices.front());

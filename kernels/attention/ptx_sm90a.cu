@@ -240,27 +240,18 @@ Status launch_tile(const Problem& problem, DType dtype, const Tensors& t, const 
                        {.turns = schedule.turns, .splits = schedule.splits, .whole = static_cast<int>(grid.whole)});
 }
 
-Status launch_scheduled(const Problem& problem, DType dtype, const Tensors& t, const Schedule& schedule,
-                        const LaunchContext& context) {
-  if (const Status status = check_pointers(problem, t); !status.ok()) return status;
-  return with_half_type(dtype, [&]<class T>(T) {
-    return with_tile<kTiles.size()>(
-        schedule.tile, [&]<int kTile>() { return launch_tile<T, kTile>(problem, dtype, t, schedule, context); });
-  });
-}
-
 }  // namespace
 
 Status launch_ptx_sm90a(const Problem& problem, DType dtype, const Tensors& t, const Scratch&,
                         const LaunchContext& context) {
-  return launch_scheduled(problem, dtype, t, choose(problem, context.device->sm_count), context);
-}
-
-Status launch_schedule_choice(const Problem& problem, DType dtype, const Tensors& t, const Scratch&,
-                              const LaunchContext& context, std::string_view choice) {
-  const auto schedule = parse_schedule(problem, choice, context.device->sm_count);
+  if (const Status status = check_pointers(problem, t); !status.ok()) return status;
+  const int sms = context.device->sm_count;
+  const auto schedule = context.choice.empty() ? choose(problem, sms) : parse_schedule(problem, context.choice, sms);
   if (!schedule) return failure(StatusCode::invalid_argument, "attention: no such schedule");
-  return launch_scheduled(problem, dtype, t, *schedule, context);
+  return with_half_type(dtype, [&]<class T>(T) {
+    return with_tile<kTiles.size()>(
+        schedule->tile, [&]<int kTile>() { return launch_tile<T, kTile>(problem, dtype, t, *schedule, context); });
+  });
 }
 
 }  // namespace noisefloor::attention

@@ -209,29 +209,19 @@ Status launch_split(const Problem& p, DType dtype, const Tensors& t, int splits,
                        arguments);
 }
 
-Status launch_splits(const Problem& p, DType dtype, const Tensors& t, int splits, const Scratch& scratch,
-                     const LaunchContext& context) {
-  if (const Status status = check_pointers(p, t); !status.ok()) return status;
-  if (splits > 1 && scratch.workspace == nullptr)
-    return failure(StatusCode::invalid_argument, "attention: no workspace");
-  return with_half_type(dtype,
-                        [&]<class T>(T) { return launch_split<T>(p, dtype, t, splits, scratch.workspace, context); });
-}
-
 }  // namespace
 }  // namespace wide
 
-Status launch_ptx_wide_sm90a(const Problem& problem, DType dtype, const Tensors& t, const Scratch& scratch,
+Status launch_ptx_wide_sm90a(const Problem& p, DType dtype, const Tensors& t, const Scratch& scratch,
                              const LaunchContext& context) {
-  return wide::launch_splits(problem, dtype, t, choose_wide_splits(problem, context.device->sm_count), scratch,
-                             context);
-}
-
-Status launch_wide_choice(const Problem& problem, DType dtype, const Tensors& t, const Scratch& scratch,
-                          const LaunchContext& context, std::string_view choice) {
-  const auto splits = parse_wide_splits(problem, choice, context.device->sm_count);
+  if (const Status status = check_pointers(p, t); !status.ok()) return status;
+  const int sms = context.device->sm_count;
+  const auto splits = context.choice.empty() ? wide_splits(p, sms).front() : parse_wide_splits(p, context.choice, sms);
   if (!splits) return failure(StatusCode::invalid_argument, "attention: no such number of splits");
-  return wide::launch_splits(problem, dtype, t, *splits, scratch, context);
+  if (*splits > 1 && scratch.workspace == nullptr)
+    return failure(StatusCode::invalid_argument, "attention: no workspace");
+  return with_half_type(
+      dtype, [&]<class T>(T) { return wide::launch_split<T>(p, dtype, t, *splits, scratch.workspace, context); });
 }
 
 }  // namespace noisefloor::attention

@@ -4,7 +4,7 @@
 #include <string>
 #include <tuple>
 
-#include "kernels/core/measured.h"
+#include "kernels/core/by_shape.h"
 
 namespace noisefloor::attention {
 namespace {
@@ -149,10 +149,6 @@ std::vector<int> wide_splits(const Problem& p, int sm_count) {
                                      [&](int a, int b) { return wide_us(p, a, sm_count) < wide_us(p, b, sm_count); });
   std::rotate(splits.begin(), best, best + 1);
   return splits;
-}
-
-int choose_wide_splits(const Problem& p, int sm_count) {
-  return wide_splits(p, sm_count).front();
 }
 
 std::size_t wide_partial_bytes(const Problem& p, int splits) {

@@ -88,8 +88,6 @@ double estimated_us(const Problem& problem, const Schedule& schedule, int sm_cou
 // The schedules as the tuner's choices, and the one of such a text.
 std::vector<Choice> schedule_choices(const Problem& problem, DType dtype, const DeviceInfo& device);
 std::optional<Schedule> parse_schedule(const Problem& problem, std::string_view choice, int sm_count);
-Status launch_schedule_choice(const Problem& problem, DType dtype, const Tensors& tensors, const Scratch& scratch,
-                              const LaunchContext& context, std::string_view choice);
 
 // How ptx_sm90a_wide cuts a problem.
 inline constexpr std::int64_t kWideRows = 64;   // queries of a block
@@ -99,9 +97,8 @@ inline constexpr std::int64_t kWideKeys = 128;  // that it takes at a time
 // Blocks that would take all keys, whole clusters of them.
 std::int64_t wide_blocks(const Problem& problem);
 
-// Among how many blocks the keys of each query may be shared, the estimate's choice first; and that choice.
+// Among how many blocks the keys of each query may be shared, the estimate's choice first.
 std::vector<int> wide_splits(const Problem& problem, int sm_count);
-int choose_wide_splits(const Problem& problem, int sm_count);
 
 // Sums of each split in fp32 and, behind them, a row's maximum and sum; none where the keys are not split.
 std::size_t wide_partial_bytes(const Problem& problem, int splits);
@@ -111,7 +108,5 @@ std::size_t wide_workspace_bytes(const Problem& problem, DType dtype, const Devi
 // The tuner's choices, and what one of their texts says.
 std::vector<Choice> wide_choices(const Problem& problem, DType dtype, const DeviceInfo& device);
 std::optional<int> parse_wide_splits(const Problem& problem, std::string_view choice, int sm_count);
-Status launch_wide_choice(const Problem& problem, DType dtype, const Tensors& tensors, const Scratch& scratch,
-                          const LaunchContext& context, std::string_view choice);
 
 }  // namespace noisefloor::attention

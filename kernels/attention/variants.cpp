@@ -43,9 +43,6 @@ Support can_run_wide_sm90a(const Problem& p, DType dtype) {
 static_assert(kLargestLogit == 0x1p26f);
 constexpr const char* kLimit = "scaled logits up to 6.7e7 (2^26)";
 
-constexpr Definition::Choices kSchedules{schedule_choices, NOISEFLOOR_IF_SM90A(launch_schedule_choice)};
-constexpr Definition::Choices kWideSplits{wide_choices, NOISEFLOOR_IF_SM90A(launch_wide_choice)};
-
 constexpr Definition::Variant kVariants[] = {
     NOISEFLOOR_HOST(),
     NOISEFLOOR_NAIVE(can_run_naive),
@@ -54,12 +51,12 @@ constexpr Definition::Variant kVariants[] = {
      {NOISEFLOOR_IF_SM80(launch_tensor_core_sm80), can_run_sm80}},
     {{"ptx_sm90a", Kind::ptx, Arch::sm90a, kLimit},
      {NOISEFLOOR_IF_SM90A(launch_ptx_sm90a), can_run_sm90a},
-     &kSchedules},
+     schedule_choices},
     {{"ptx_sm90a_short", Kind::ptx, Arch::sm90a, kLimit},
      {NOISEFLOOR_IF_SM90A(launch_ptx_short_sm90a), can_run_short_sm90a}},
     {{"ptx_sm90a_wide", Kind::ptx, Arch::sm90a, kLimit},
      {NOISEFLOOR_IF_SM90A(launch_ptx_wide_sm90a), can_run_wide_sm90a, wide_workspace_bytes},
-     &kWideSplits}};
+     wide_choices}};
 
 }  // namespace
 

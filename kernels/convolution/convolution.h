@@ -11,7 +11,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "kernels/core/device.h"
@@ -209,41 +208,23 @@ Status prepare_host(const Convolution& convolution, DType dtype, const Operands&
 // Whether x is taken as it is, and nothing else: of the variants that do nothing to it.
 Support takes_plain_input(const Convolution& convolution);
 
-// The variants on GPUs, each in the file of its name; `can_run_*` say what they need.
-Launcher launch_naive;
-Support can_run_naive(const Convolution& convolution, DType dtype);
-
-Launcher launch_tiled;
-Support can_run_tiled(const Convolution& convolution, DType dtype);
-
-Launcher launch_tensor_core_sm80;
-Support can_run_tensor_core_sm80(const Convolution& convolution, DType dtype);
-std::size_t tensor_core_sm80_workspace_bytes(const Convolution& convolution, DType dtype, const DeviceInfo& device);
-
-// Few input channels under several taps: a tile's patches and weights lie whole in shared memory.
-Launcher launch_ptx_sm80_narrow;
-Support can_run_ptx_sm80_narrow(const Convolution& convolution, DType dtype);
-std::size_t ptx_sm80_narrow_prepared_bytes(const Convolution& convolution, DType dtype);
-Status prepare_ptx_sm80_narrow(const Convolution& convolution, DType dtype, const void* w, bool summed, void* prepared,
-                               const LaunchContext& context);
-
-Launcher launch_ptx_sm90a;
-Support can_run_ptx_sm90a(const Convolution& convolution, DType dtype);
-std::size_t ptx_sm90a_workspace_bytes(const Convolution& convolution, DType dtype, const DeviceInfo& device);
-// Weights that ptx_sm90a reads in place of the stored ones, if any: summed (of an upsample), or padded.
-std::size_t ptx_sm90a_prepared_bytes(const Convolution& convolution, DType dtype);
-Status prepare_ptx_sm90a(const Convolution& convolution, DType dtype, const void* w, bool summed, void* prepared,
-                         const LaunchContext& context);
-// The same by one of schedule_choices (schedule.h).
-using ChoiceLauncher = Status(const Convolution&, DType, const Operands&, const Scratch&, const LaunchContext&,
-                              std::string_view choice);
-ChoiceLauncher launch_ptx_sm90a_choice;
-using ChoiceLister = std::vector<Choice>(const Convolution&, DType, const DeviceInfo&);
-ChoiceLister schedule_choices, halo_choices;
-// All taps of a tile from one load of its pixels and their neighbours; reads the same prepared weights.
-Launcher launch_ptx_sm90a_halo;
-ChoiceLauncher launch_ptx_sm90a_halo_choice;  // halo.h
-Support can_run_ptx_sm90a_halo(const Convolution& convolution, DType dtype);
+// The variants on GPUs, each in the file of its name; `can_run_*` say what they need. Narrow: few input channels under
+// several taps, where a tile's patches and weights lie whole in shared memory. Halo: all taps of a tile from one load
+// of its pixels and their neighbours; it reads ptx_sm90a's prepared weights.
+Launcher launch_naive, launch_tiled, launch_tensor_core_sm80, launch_ptx_sm80_narrow, launch_ptx_sm90a,
+    launch_ptx_sm90a_halo;
+using CanRun = Support(const Convolution&, DType);
+CanRun can_run_naive, can_run_tiled, can_run_tensor_core_sm80, can_run_ptx_sm80_narrow, can_run_ptx_sm90a,
+    can_run_ptx_sm90a_halo;
+using WorkspaceBytes = std::size_t(const Convolution&, DType, const DeviceInfo&);
+WorkspaceBytes tensor_core_sm80_workspace_bytes, ptx_sm90a_workspace_bytes;
+// Weights that are read in place of the stored ones, if any: ordered (narrow), summed (of an upsample), or padded.
+using PreparedBytes = std::size_t(const Convolution&, DType);
+PreparedBytes ptx_sm80_narrow_prepared_bytes, ptx_sm90a_prepared_bytes;
+using Prepare = Status(const Convolution&, DType, const void* w, bool summed, void* prepared, const LaunchContext&);
+Prepare prepare_ptx_sm80_narrow, prepare_ptx_sm90a;
+using ListChoices = std::vector<Choice>(const Convolution&, DType, const DeviceInfo&);
+ListChoices schedule_choices, halo_choices;
 // Whether ptx_sm90a lays the rows of the product out beforehand (channels that TMA cannot address), how long they are
 // then, and the 1x1 convolution that is left to do.
 constexpr bool gathers_rows(const Convolution& c) {

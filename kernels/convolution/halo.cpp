@@ -36,13 +36,6 @@ product::Sm90aProduct cut_for(const Convolution& c, const Tile& tile) {
           .a_share = (loads * halo_of(c, patches).lines() + beside * rows) / (steps * rows)};
 }
 
-product::ProductFor cut_by(const Convolution& c) {
-  return [c](const Tile& tile) {
-    if (!stores_by_tma(c) && tile.block_n != kNarrowHalo) return product::Sm90aProduct{.columns = 0};
-    return cut_for(c, tile);
-  };
-}
-
 }  // namespace
 
 Patches arrange(const Convolution& c, int count) {
@@ -89,15 +82,15 @@ Schedule make_halo_schedule(const Convolution& c, int tile, int multicast, int s
 }
 
 product::Sm90aModel halo_model_of(const Convolution& c) {
-  return {kKernel, cut_by(c)};
+  return {kKernel, [c](const Tile& tile) {
+            if (!stores_by_tma(c) && tile.block_n != kNarrowHalo) return product::Sm90aProduct{.columns = 0};
+            return cut_for(c, tile);
+          }};
 }
 
 Schedule choose_halo(const Convolution& c, int sm_count, const MeasuredSchedules& measured) {
-  if (sm_count == measured.sm_count)
-    if (const auto* row = measured_cut(c, measured.halo))
-      if (const auto schedule = product::find_schedule(kKernel, cut_by(c), *row, sm_count))
-        return with_rings(c, *schedule);
-  return with_rings(c, product::choose(kKernel, cut_by(c), sm_count));
+  const auto* cut = sm_count == measured.sm_count ? measured_cut(c, measured.halo) : nullptr;
+  return with_rings(c, halo_model_of(c).choose(sm_count, cut));
 }
 
 product::DsmemBuffer halo_dsmem(const Convolution& c, const Schedule& schedule) {
@@ -111,11 +104,11 @@ product::DsmemBuffer halo_dsmem(const Convolution& c, const Schedule& schedule) 
 }
 
 std::vector<Choice> halo_choices(const Convolution& c, DType, const DeviceInfo& device) {
-  return product::schedule_choices(kKernel, cut_by(c), device.sm_count);
+  return halo_model_of(c).choices(device.sm_count);
 }
 
 std::optional<Schedule> parse_halo_schedule(const Convolution& c, std::string_view choice, int sm_count) {
-  const auto schedule = product::parse_schedule(kKernel, cut_by(c), choice, sm_count);
+  const auto schedule = halo_model_of(c).parse(choice, sm_count);
   return schedule ? std::optional(with_rings(c, *schedule)) : std::nullopt;
 }
 

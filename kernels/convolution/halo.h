@@ -226,8 +226,4 @@ product::Sm90aModel halo_model_of(const Convolution& c);
 Schedule choose_halo(const Convolution& c, int sm_count, const MeasuredSchedules& measured = measured_schedules());
 std::optional<Schedule> parse_halo_schedule(const Convolution& c, std::string_view choice, int sm_count);
 
-// Launches ptx_sm90a_halo with a given schedule (convolution.h has the one that chooses). For tests and tuning.
-Status launch_ptx_sm90a_halo_scheduled(const Convolution& convolution, DType dtype, const Operands& operands,
-                                       const Schedule& schedule, const LaunchContext& context);
-
 }  // namespace noisefloor::convolution

@@ -72,17 +72,20 @@ Status prepare_ptx_sm90a(const Convolution& c, DType dtype, const void* w, bool 
   });
 }
 
-Status launch_ptx_sm90a_scheduled(const Convolution& c, DType dtype, const Operands& o, const Schedule& schedule,
-                                  const LaunchContext& context) {
+// Of channels that TMA can address.
+static Status launch_product(const Convolution& c, DType dtype, const Operands& o, const LaunchContext& context) {
   if (const Status status = check_operands(c, o); !status.ok()) return status;
+  const int sms = context.device->sm_count;
+  const auto schedule = context.choice.empty() ? choose(c, sms) : im2col_model_of(c).parse(context.choice, sms);
+  if (!schedule) return failure(StatusCode::invalid_argument, "convolution: no such schedule");
   const Status status =
-      with_half_type(dtype, [&]<class T>(T) { return launch_ptx<T>(c, dtype, o, schedule, context); });
+      with_half_type(dtype, [&]<class T>(T) { return launch_ptx<T>(c, dtype, o, *schedule, context); });
   return status.ok() && c.stats ? launch_statistics(c, dtype, o, context) : status;
 }
 
 Status launch_ptx_sm90a(const Convolution& c, DType dtype, const Operands& o, const Scratch& scratch,
                         const LaunchContext& context) {
-  if (!gathers_rows(c)) return launch_ptx_sm90a_scheduled(c, dtype, o, choose(c, context.device->sm_count), context);
+  if (!gathers_rows(c)) return launch_product(c, dtype, o, context);
   if (scratch.workspace == nullptr || scratch.prepared == nullptr)
     return failure(StatusCode::invalid_argument, "convolution: no workspace, or weights not prepared");
   const Status gathered = with_half_type(dtype, [&]<class T>(T) {
@@ -95,15 +98,7 @@ Status launch_ptx_sm90a(const Convolution& c, DType dtype, const Operands& o, co
   Operands rows = o;
   rows.x = scratch.workspace;
   rows.w = scratch.prepared;
-  const Convolution product = gathered_product(c);
-  return launch_ptx_sm90a_scheduled(product, dtype, rows, choose(product, context.device->sm_count), context);
-}
-
-Status launch_ptx_sm90a_choice(const Convolution& c, DType dtype, const Operands& o, const Scratch&,
-                               const LaunchContext& context, std::string_view choice) {
-  const auto schedule = parse_schedule(c, choice, context.device->sm_count);
-  if (!schedule) return failure(StatusCode::invalid_argument, "convolution: no such schedule");
-  return launch_ptx_sm90a_scheduled(c, dtype, o, *schedule, context);
+  return launch_product(gathered_product(c), dtype, rows, context);
 }
 
 }  // namespace noisefloor::convolution

@@ -1,6 +1,6 @@
 #include "kernels/convolution/schedule.h"
 
-#include "kernels/core/measured.h"
+#include "kernels/core/by_shape.h"
 #include "kernels/product/sm90a_schedule.h"
 
 namespace noisefloor::convolution {
@@ -29,12 +29,8 @@ product::Sm90aProduct cut(const Convolution& c) {
   return {.units = c.phases(), .unit_rows = c.phase_rows(), .columns = c.cout, .k_steps = tap_steps(c) + side_steps(c)};
 }
 
-static product::ProductFor cut_by(const Convolution& c) {
-  return [product = cut(c)](const Tile&) { return product; };
-}
-
 product::Sm90aModel im2col_model_of(const Convolution& c) {
-  return {kKernel, cut_by(c)};
+  return {kKernel, [product = cut(c)](const Tile&) { return product; }};
 }
 
 const product::MeasuredCut* measured_cut(const Convolution& c, std::span<const MeasuredSchedule> rows) {
@@ -56,19 +52,13 @@ const product::MeasuredCut* measured_cut(const Convolution& c, std::span<const M
 }
 
 Schedule choose(const Convolution& c, int sm_count, const MeasuredSchedules& measured) {
-  if (sm_count == measured.sm_count)
-    if (const auto* row = measured_cut(c, measured.im2col))
-      if (const auto schedule = product::find_schedule(kKernel, cut_by(c), *row, sm_count)) return *schedule;
-  return product::choose(kKernel, cut_by(c), sm_count);
+  return im2col_model_of(c).choose(sm_count,
+                                   sm_count == measured.sm_count ? measured_cut(c, measured.im2col) : nullptr);
 }
 
 std::vector<Choice> schedule_choices(const Convolution& c, DType, const DeviceInfo& device) {
   if (gathers_rows(c)) return {};
-  return product::schedule_choices(kKernel, cut_by(c), device.sm_count);
-}
-
-std::optional<Schedule> parse_schedule(const Convolution& c, std::string_view choice, int sm_count) {
-  return product::parse_schedule(kKernel, cut_by(c), choice, sm_count);
+  return im2col_model_of(c).choices(device.sm_count);
 }
 
 // The plan of the same product; its tiles, cut so that none straddles two phases.

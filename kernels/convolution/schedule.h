@@ -3,9 +3,7 @@
 
 #include <array>
 #include <cstdint>
-#include <optional>
 #include <span>
-#include <string_view>
 
 #include "kernels/convolution/convolution.h"
 #include "kernels/product/sm80_plan.h"
@@ -108,13 +106,6 @@ Schedule choose(const Convolution& convolution, int sm_count, const MeasuredSche
 // The row of such a conv2d, else of the same without its second source; null where there is none. It must outlive what
 // is returned.
 const product::MeasuredCut* measured_cut(const Convolution& convolution, std::span<const MeasuredSchedule> rows);
-
-// The schedule of one of schedule_choices (there is none where rows are gathered before).
-std::optional<Schedule> parse_schedule(const Convolution& convolution, std::string_view choice, int sm_count);
-
-// Launches ptx_sm90a with a given schedule (convolution.h has the one that chooses). For tests and tuning.
-Status launch_ptx_sm90a_scheduled(const Convolution& convolution, DType dtype, const Operands& operands,
-                                  const Schedule& schedule, const LaunchContext& context);
 
 struct Sm80Plan {
   product::Sm80Tile tile = product::Sm80Tile::medium_128x64;

@@ -18,13 +18,13 @@ struct Variants {
     return function(form(problem), rest...);
   }
   // Summed weights take the place of the stored ones.
-  template <auto form, auto launcher, class... Choice>
+  template <auto form, auto launcher>
   static Status launch(const Problem& problem, DType dtype, const Operands& tensors, const Scratch& scratch,
-                       const LaunchContext& context, Choice... choice) {
+                       const LaunchContext& context) {
     const Convolution c = form(problem);
     Operands operands = tensors;
     if (c.phase_weights) operands.w = scratch.prepared;
-    return launcher(c, dtype, operands, scratch, context, choice...);
+    return launcher(c, dtype, operands, scratch, context);
   }
   template <auto preparer>
   static Status prepare(const Problem& problem, DType dtype, const Operands& tensors, void* prepared,
@@ -42,12 +42,6 @@ struct Variants {
     return c.phase_weights ? sum_upsampled_weights(c.cin, c.cout, dtype, tensors.w, prepared, context) : success();
   }
 
-  using Choices = typename Definition::Choices;
-  static constexpr Choices kSchedules{of<phased, schedule_choices>,
-                                      NOISEFLOOR_IF_SM90A((launch<phased, launch_ptx_sm90a_choice>))};
-  static constexpr Choices kHaloSchedules{of<phased, halo_choices>,
-                                          NOISEFLOOR_IF_SM90A((launch<phased, launch_ptx_sm90a_halo_choice>))};
-
   static constexpr typename Definition::Variant kVariants[] = {
       {kHost,
        {launch<phased, launch_host>, any_problem, nullptr, of<phased, host_prepared_bytes>, of<phased, prepare_host>}},
@@ -60,11 +54,11 @@ struct Variants {
        {NOISEFLOOR_IF_SM90A((launch<phased, launch_ptx_sm90a>)), of<phased, can_run_ptx_sm90a>,
         of<phased, ptx_sm90a_workspace_bytes>, of<phased, ptx_sm90a_prepared_bytes>,
         NOISEFLOOR_IF_SM90A(prepare<prepare_ptx_sm90a>)},
-       &kSchedules},
+       of<phased, schedule_choices>},
       {{"ptx_sm90a_halo", Kind::ptx, Arch::sm90a},
        {NOISEFLOOR_IF_SM90A((launch<phased, launch_ptx_sm90a_halo>)), of<phased, can_run_ptx_sm90a_halo>, nullptr,
         of<phased, ptx_sm90a_prepared_bytes>, NOISEFLOOR_IF_SM90A(prepare<prepare_ptx_sm90a>)},
-       &kHaloSchedules},
+       of<phased, halo_choices>},
       {{"ptx_sm80_narrow", Kind::ptx, Arch::sm80},
        {NOISEFLOOR_IF_SM80((launch<phased, launch_ptx_sm80_narrow>)), of<phased, can_run_ptx_sm80_narrow>, nullptr,
         of<phased, ptx_sm80_narrow_prepared_bytes>, NOISEFLOOR_IF_SM80(prepare<prepare_ptx_sm80_narrow>)}},

@@ -50,7 +50,6 @@ struct OpDefinition {
   using Problem = P;
   using Tensors = T;
   using Way = noisefloor::Way<P, T>;
-  using Choices = noisefloor::Choices<P, T>;
   using Variant = noisefloor::Variant<P, T>;
   using Launcher = typename Way::Launcher;
   // Values of some elements of the output of that name in double; the tensors lie in host memory, outputs are null.

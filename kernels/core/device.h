@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 struct CUstream_st;
 
@@ -35,6 +36,8 @@ struct LaunchContext {
   // Bit i: the op's tensor i has had its values since before the launch ahead of this one began, as a network's weights
   // have, and so has what was prepared of it. A kernel may read it before it waits for that launch.
   std::uint64_t constant_inputs = 0;
+  // The way to run the problem, of those that the variant offers (Variant::choices); empty: what it chooses itself.
+  std::string_view choice = {};
   constexpr bool constant(int tensor) const { return (constant_inputs >> tensor & 1) != 0; }
 };
 

@@ -36,13 +36,6 @@ class AnyProblem {
   std::shared_ptr<const void> data_;
 };
 
-struct AnyChoices {
-  std::function<std::vector<Choice>(const AnyProblem&, DType, const DeviceInfo&)> list;
-  std::function<Status(const AnyProblem&, DType, std::span<void* const>, const Scratch&, const LaunchContext&,
-                       std::string_view choice)>
-      launch;
-};
-
 struct AnyVariant {
   std::string name;
   Kind kind;
@@ -55,7 +48,7 @@ struct AnyVariant {
   // Pointers in the order of Op::tensors.
   std::function<Status(const AnyProblem&, DType, std::span<void* const>, void* prepared, const LaunchContext&)> prepare;
   std::function<Status(const AnyProblem&, DType, std::span<void* const>, const Scratch&, const LaunchContext&)> launch;
-  std::optional<AnyChoices> choices = {};
+  std::function<std::vector<Choice>(const AnyProblem&, DType, const DeviceInfo&)> choices = {};  // empty: none
   std::optional<std::string> limit = {};  // values up to which it is right; none where can_run tells all
 };
 
@@ -210,20 +203,14 @@ AnyVariant erase_variant(const OpDefinition<P, T>& definition, const Variant<P, 
     if (row->launch == nullptr) return failure(StatusCode::not_built, row->not_written ? row->not_written : row->name);
     if (const Support support = row->can_run(p.as<P>(), dtype); !support)
       return failure(StatusCode::unsupported_problem, support.reason);
+    if (!context.choice.empty() && row->choices == nullptr)
+      return failure(StatusCode::invalid_argument, "the variant offers no choices");
     return row->launch(p.as<P>(), dtype, d->bind(p.as<P>(), pointers), scratch, context);
   };
   if (row->choices != nullptr)
-    erased.choices = AnyChoices{
-        [row](const AnyProblem& p, DType dtype, const DeviceInfo& device) {
-          return row->choices->list(p.as<P>(), dtype, device);
-        },
-        [d, row](const AnyProblem& p, DType dtype, std::span<void* const> pointers, const Scratch& scratch,
-                 const LaunchContext& context, std::string_view choice) {
-          if (row->choices->launch == nullptr) return failure(StatusCode::not_built, row->name);
-          if (const Support support = row->can_run(p.as<P>(), dtype); !support)
-            return failure(StatusCode::unsupported_problem, support.reason);
-          return row->choices->launch(p.as<P>(), dtype, d->bind(p.as<P>(), pointers), scratch, context, choice);
-        }};
+    erased.choices = [row](const AnyProblem& p, DType dtype, const DeviceInfo& device) {
+      return row->choices(p.as<P>(), dtype, device);
+    };
   return erased;
 }
 

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "kernels/core/device.h"
@@ -85,9 +84,7 @@ struct Way {
         workspace_bytes(workspace),
         prepared_bytes(preparation),
         prepare(preparer) {}
-  constexpr Way(LeftOut none, CanRun* problems = any_problem, WorkspaceBytes* workspace = nullptr,
-                PreparedBytes* preparation = nullptr, Prepare* preparer = nullptr)
-      : Way(static_cast<Launcher*>(none), problems, workspace, preparation, preparer) {}
+  constexpr Way(LeftOut none) : Way(static_cast<Launcher*>(none)) {}
   constexpr Way(NotWritten why) : not_written(why.reason) {}
   Way(std::nullptr_t, ...) = delete;  // say not_written, and why
 
@@ -106,24 +103,12 @@ struct Choice {
   bool estimated = false;  // what the variant's own estimate takes
 };
 
-// Of a variant that chooses such a way for itself: what it chooses from, for the tuner.
-template <class Problem, class Tensors>
-struct Choices {
-  // Every one, the estimate's first; none where the problem fits none.
-  std::vector<Choice> (*list)(const Problem&, DType, const DeviceInfo&);
-  // The variant's launch, in its workspace, by the choice of that text.
-  Status (*launch)(const Problem&, DType, const Tensors&, const Scratch&, const LaunchContext&,
-                   std::string_view choice);
-};
-
 // A row of an op's variants.
 template <class Problem, class Tensors>
 struct Variant : VariantInfo, Way<Problem, Tensors> {
-  constexpr Variant(const VariantInfo& variant, const Way<Problem, Tensors>& way,
-                    const Choices<Problem, Tensors>* offered = nullptr)
-      : VariantInfo(variant), Way<Problem, Tensors>(way), choices(offered) {}
-
-  const Choices<Problem, Tensors>* choices;  // null: it offers none
+  // Of one that chooses such a way for itself: every one that LaunchContext::choice may name, for the tuner, the
+  // estimate's first; none where the problem fits none. Null: it offers none.
+  std::vector<Choice> (*choices)(const Problem&, DType, const DeviceInfo&) = nullptr;
 };
 
 }  // namespace noisefloor

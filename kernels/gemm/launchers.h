@@ -37,8 +37,4 @@ inline Sm80Plan choose_sm80_plan(const Problem& problem, const DeviceInfo& devic
   return product::choose_sm80_plan(extents(problem), device);
 }
 
-// Launches a given plan; `workspace` holds sm80_workspace_bytes(plan). For tuning; the variant itself chooses.
-Status launch_sm80_plan(const Problem& problem, DType dtype, const Tensors& tensors, const Sm80Plan& plan,
-                        void* workspace, const LaunchContext& context);
-
 }  // namespace noisefloor::gemm

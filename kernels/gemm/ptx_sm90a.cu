@@ -81,27 +81,17 @@ Status launch_tile(const Problem& problem, DType dtype, const Tensors& tensors, 
 
 }  // namespace
 
-Status launch_ptx_sm90a_scheduled(const Problem& problem, DType dtype, const Tensors& tensors, const Schedule& schedule,
-                                  const LaunchContext& context) {
-  if (const Status status = check_pointers(problem, tensors); !status.ok()) return status;
-  if (!fits(problem, kTiles[static_cast<std::size_t>(schedule.tile)]))
-    return failure(StatusCode::invalid_argument, "gemm: a tile lies in two parts of D, or takes no turns for a blend");
-  return with_half_type(dtype, [&]<class T>(T) {
-    return with_tile<kTiles.size()>(
-        schedule.tile, [&]<int kTile>() { return launch_tile<T, kTile>(problem, dtype, tensors, schedule, context); });
-  });
-}
-
 Status launch_ptx_sm90a(const Problem& problem, DType dtype, const Tensors& tensors, const Scratch&,
                         const LaunchContext& context) {
-  return launch_ptx_sm90a_scheduled(problem, dtype, tensors, choose(problem, context.device->sm_count), context);
-}
-
-Status launch_schedule_choice(const Problem& problem, DType dtype, const Tensors& tensors, const Scratch&,
-                              const LaunchContext& context, std::string_view choice) {
-  const auto schedule = parse_schedule(problem, choice, context.device->sm_count);
+  if (const Status status = check_pointers(problem, tensors); !status.ok()) return status;
+  const int sms = context.device->sm_count;
+  const auto schedule = context.choice.empty() ? choose(problem, sms) : model_of(problem).parse(context.choice, sms);
   if (!schedule) return failure(StatusCode::invalid_argument, "gemm: no such schedule");
-  return launch_ptx_sm90a_scheduled(problem, dtype, tensors, *schedule, context);
+  return with_half_type(dtype, [&]<class T>(T) {
+    return with_tile<kTiles.size()>(schedule->tile, [&]<int kTile>() {
+      return launch_tile<T, kTile>(problem, dtype, tensors, *schedule, context);
+    });
+  });
 }
 
 }  // namespace noisefloor::gemm

@@ -2,7 +2,7 @@
 
 #include <bit>
 
-#include "kernels/core/measured.h"
+#include "kernels/core/by_shape.h"
 #include "kernels/product/sm90a_schedule.h"
 
 namespace noisefloor::gemm {
@@ -28,41 +28,29 @@ constexpr product::Sm90aKernel kKernel{
                     int splits) { return can_split(tile) && std::has_single_bit(static_cast<unsigned>(splits)); },
     .shares_a = true};
 
-product::ProductFor cut_by(const Problem& problem) {
-  return [problem](const Tile& tile) {
-    return product::Sm90aProduct{.unit_rows = problem.m,
-                                 .columns = fits(problem, tile) ? problem.b_rows() : 0,
-                                 .k_steps = (problem.k + kBlockK - 1) / kBlockK,
-                                 .own_stages = problem.residual && !tile.pingpong};
-  };
-}
-
 }  // namespace
 
 product::Sm90aModel model_of(const Problem& problem) {
-  return {kKernel, cut_by(problem)};
+  return {kKernel, [problem](const Tile& tile) {
+            return product::Sm90aProduct{.unit_rows = problem.m,
+                                         .columns = fits(problem, tile) ? problem.b_rows() : 0,
+                                         .k_steps = (problem.k + kBlockK - 1) / kBlockK,
+                                         .own_stages = problem.residual && !tile.pingpong};
+          }};
 }
 
-Schedule choose(const Problem& problem, int sm_count, const MeasuredSchedules& measured) {
+Schedule choose(const Problem& p, int sm_count, const MeasuredSchedules& measured) {
   using Shape = std::array<std::int64_t, 6>;
   const auto shape_of = [](const MeasuredSchedule& row) {
     return Shape{row.m, row.n, row.k, row.gated, row.residual, row.part_columns};
   };
-  if (sm_count == measured.sm_count)
-    if (const auto* row = find_measured(measured.schedules,
-                                        Shape{problem.m, problem.n, problem.k, problem.gated(),
-                                              problem.residual + problem.blend, problem.part_columns},
-                                        shape_of))
-      if (const auto schedule = product::find_schedule(kKernel, cut_by(problem), row->cut, sm_count)) return *schedule;
-  return product::choose(kKernel, cut_by(problem), sm_count);
+  const Shape shape{p.m, p.n, p.k, p.gated(), p.residual + p.blend, p.part_columns};
+  const auto* row = sm_count == measured.sm_count ? find_measured(measured.schedules, shape, shape_of) : nullptr;
+  return model_of(p).choose(sm_count, row != nullptr ? &row->cut : nullptr);
 }
 
 std::vector<Choice> schedule_choices(const Problem& problem, DType, const DeviceInfo& device) {
-  return product::schedule_choices(kKernel, cut_by(problem), device.sm_count);
-}
-
-std::optional<Schedule> parse_schedule(const Problem& problem, std::string_view choice, int sm_count) {
-  return product::parse_schedule(kKernel, cut_by(problem), choice, sm_count);
+  return model_of(problem).choices(device.sm_count);
 }
 
 }  // namespace noisefloor::gemm

@@ -4,9 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <optional>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "kernels/core/variant.h"
@@ -68,14 +66,7 @@ MeasuredSchedules measured_schedules();
 // What was measured, where it was, else the schedule of least modelled time.
 Schedule choose(const Problem& problem, int sm_count, const MeasuredSchedules& measured = measured_schedules());
 
-// The schedules as the tuner's choices, and the one of such a text.
+// The schedules as the tuner's choices.
 std::vector<Choice> schedule_choices(const Problem& problem, DType dtype, const DeviceInfo& device);
-std::optional<Schedule> parse_schedule(const Problem& problem, std::string_view choice, int sm_count);
-Status launch_schedule_choice(const Problem& problem, DType dtype, const Tensors& tensors, const Scratch& scratch,
-                              const LaunchContext& context, std::string_view choice);
-
-// Launches ptx_sm90a with a given schedule (launchers.h has the one that chooses). For tests and tuning.
-Status launch_ptx_sm90a_scheduled(const Problem& problem, DType dtype, const Tensors& tensors, const Schedule& schedule,
-                                  const LaunchContext& context);
 
 }  // namespace noisefloor::gemm

@@ -163,10 +163,11 @@ Status launch_tile(const Problem& problem, const Tensors& tensors, const Sm80Pla
 
 }  // namespace
 
-Status launch_sm80_plan(const Problem& problem, DType dtype, const Tensors& tensors, const Sm80Plan& plan,
-                        void* workspace, const LaunchContext& context) {
+Status launch_tensor_core_sm80(const Problem& problem, DType dtype, const Tensors& tensors, const Scratch& scratch,
+                               const LaunchContext& context) {
   if (const Status status = check_pointers(problem, tensors); !status.ok()) return status;
-  auto* partials = plan.splits > 1 ? static_cast<float*>(workspace) : nullptr;
+  const Sm80Plan plan = choose_sm80_plan(problem, *context.device);
+  auto* partials = plan.splits > 1 ? static_cast<float*>(scratch.workspace) : nullptr;
   if (plan.splits > 1 && partials == nullptr) return failure(StatusCode::invalid_argument, "gemm: no workspace");
   return with_half_type(dtype, [&]<class T>(T) -> Status {
     const Status status = product::with_sm80_tile(
@@ -182,12 +183,6 @@ Status launch_sm80_plan(const Problem& problem, DType dtype, const Tensors& tens
     return launch_kernel("gemm_sm80_add_parts", gemm_sm80_add_parts<T>, shape, context.stream, partials, problem.m,
                          plan.tiles_m * tile.block_m * stride, stride, plan.splits, Epilogue<T>(problem, tensors));
   });
-}
-
-Status launch_tensor_core_sm80(const Problem& problem, DType dtype, const Tensors& tensors, const Scratch& scratch,
-                               const LaunchContext& context) {
-  return launch_sm80_plan(problem, dtype, tensors, choose_sm80_plan(problem, *context.device), scratch.workspace,
-                          context);
 }
 
 }  // namespace noisefloor::gemm

@@ -51,15 +51,13 @@ Support can_run_ptx_small_m_sm90a(const Problem& problem, DType dtype) {
   return supported();
 }
 
-constexpr Definition::Choices kSchedules{schedule_choices, NOISEFLOOR_IF_SM90A(launch_schedule_choice)};
-
 constexpr Definition::Variant kVariants[] = {
     NOISEFLOOR_HOST(any_problem, host_workspace_bytes),
     NOISEFLOOR_NAIVE(can_run_naive),
     NOISEFLOOR_TILED(),
     {{"tensor_core_sm75", Kind::tensor_core, Arch::sm75}, {NOISEFLOOR_IF_SM75(launch_tensor_core_sm75), can_run_sm75}},
     NOISEFLOOR_TENSOR_CORE_SM80(can_run_sm80, workspace_bytes_sm80),
-    {kPtxSm90a, {NOISEFLOOR_IF_SM90A(launch_ptx_sm90a), can_run_ptx_sm90a}, &kSchedules},
+    {kPtxSm90a, {NOISEFLOOR_IF_SM90A(launch_ptx_sm90a), can_run_ptx_sm90a}, schedule_choices},
     {{"ptx_sm90a_small_m", Kind::ptx, Arch::sm90a},
      {NOISEFLOOR_IF_SM90A(launch_ptx_small_m_sm90a), can_run_ptx_small_m_sm90a}}};
 

@@ -10,8 +10,7 @@
 #include <string>
 #include <tuple>
 
-#include "kernels/core/measured.h"
-#include "kernels/core/remembered.h"
+#include "kernels/core/by_shape.h"
 #include "kernels/core/variant.h"
 
 namespace noisefloor::groupnorm {

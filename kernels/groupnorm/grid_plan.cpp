@@ -4,7 +4,7 @@
 #include <array>
 #include <cmath>
 
-#include "kernels/core/remembered.h"
+#include "kernels/core/by_shape.h"
 
 namespace noisefloor::groupnorm {
 namespace {

@@ -105,10 +105,6 @@ Definition::Variant::WorkspaceBytes host_workspace_bytes, tiled_workspace_bytes,
 // ptx_sm90a where statistics are given and coefficients wanted (ptx_finish_sm90a.cu).
 Status launch_finish_sm90a(const Problem&, DType, const Tensors&, const LaunchContext&);
 
-// ptx_sm90a by one of cluster_choices (cluster_plan.h), for the tuner.
-Status launch_cluster_choice(const Problem&, DType, const Tensors&, const Scratch&, const LaunchContext&,
-                             std::string_view choice);
-
 // With `shift` where it stands in a packed tensor: behind the scale of the same image. Rows of either are
 // scale_shift_stride apart.
 Tensors unpacked(const Problem&, DType, Tensors);

@@ -52,8 +52,12 @@ Status launch_held(const ClusterArguments& a, const ClusterPlan& plan, int image
   return launch_kernel("groupnorm ptx_sm90a", kernel, shape, context.stream, a);
 }
 
-Status launch_plan(const Problem& p, DType dtype, const Tensors& t, const std::optional<ClusterPlan>& plan,
-                   const LaunchContext& context) {
+}  // namespace
+
+Status launch_ptx_sm90a(const Problem& p, DType dtype, const Tensors& t, const Scratch&, const LaunchContext& context) {
+  if (!p.reads_x() && context.choice.empty()) return launch_finish_sm90a(p, dtype, t, context);
+  const auto plan = context.choice.empty() ? choose_cluster_plan(p, context.device->sm_count)
+                                           : parse_cluster_choice(p, context.choice);
   if (!plan) return failure(StatusCode::unsupported_problem, "groupnorm ptx_sm90a");
   const ClusterArguments a = make_arguments(p, unpacked(p, dtype, t), *plan, context.device->sm_count);
   return with_half_type(dtype, [&]<class T>(T) {
@@ -62,18 +66,6 @@ Status launch_plan(const Problem& p, DType dtype, const Tensors& t, const std::o
       return launch(a, *plan, static_cast<int>(p.n), context);
     });
   });
-}
-
-}  // namespace
-
-Status launch_ptx_sm90a(const Problem& p, DType dtype, const Tensors& t, const Scratch&, const LaunchContext& context) {
-  if (!p.reads_x()) return launch_finish_sm90a(p, dtype, t, context);
-  return launch_plan(p, dtype, t, choose_cluster_plan(p, context.device->sm_count), context);
-}
-
-Status launch_cluster_choice(const Problem& p, DType dtype, const Tensors& t, const Scratch&,
-                             const LaunchContext& context, std::string_view choice) {
-  return launch_plan(p, dtype, t, parse_cluster_choice(p, choice), context);
 }
 
 }  // namespace noisefloor::groupnorm

@@ -70,8 +70,6 @@ Support for_ptx_sm90a_grid(const Problem& p, DType dtype) {
   return supported();
 }
 
-constexpr Definition::Choices kClusterChoices{cluster_choices, NOISEFLOOR_IF_SM90A(launch_cluster_choice)};
-
 constexpr Definition::Variant kVariants[] = {
     NOISEFLOOR_HOST(any_problem, host_workspace_bytes),
     NOISEFLOOR_NAIVE(),
@@ -79,7 +77,7 @@ constexpr Definition::Variant kVariants[] = {
     NOISEFLOOR_TENSOR_CORE_SM80(for_tensor_core_sm80, NOISEFLOOR_IF_SM80(tensor_core_sm80_workspace_bytes)),
     {{"ptx_sm90a_grid", Kind::ptx, Arch::sm90a},
      {NOISEFLOOR_IF_SM90A(launch_ptx_sm90a_grid), for_ptx_sm90a_grid, ptx_sm90a_grid_workspace_bytes}},
-    {kPtxSm90a, {NOISEFLOOR_IF_SM90A(launch_ptx_sm90a), for_ptx_sm90a}, &kClusterChoices},
+    {kPtxSm90a, {NOISEFLOOR_IF_SM90A(launch_ptx_sm90a), for_ptx_sm90a}, cluster_choices},
 };
 
 }  // namespace

@@ -43,6 +43,30 @@ MeasuredCut cut_of(const Sm90aKernel& kernel, const Sm90aSchedule& schedule) {
           schedule.multicast, schedule.splits, schedule.multicast_a};
 }
 
+// make_schedule() where the kernel can run it, else none.
+std::optional<Sm90aSchedule> find_schedule(const Sm90aKernel& kernel, const Sm90aProduct& product, int tile,
+                                           int multicast, int multicast_a, int splits, int sm_count) {
+  const Sm90aTile& shape = kernel.tiles[static_cast<std::size_t>(tile)];
+  const auto shares = [](int blocks) { return blocks == 1 || blocks == 2 || blocks == 4; };
+  if (!shares(multicast) || !shares(multicast_a) || splits < 1) return std::nullopt;
+  if (product.columns == 0 || multicast * multicast_a * splits > kLargestCluster) return std::nullopt;
+  if (multicast > 1 && product.unit_rows <= shape.block_m()) return std::nullopt;
+  if (splits > product.k_steps || (splits > 1 && !kernel.can_split(shape, splits))) return std::nullopt;
+  const Sm90aSchedule schedule = make_schedule(kernel, product, tile, multicast, splits, sm_count, multicast_a);
+  if (schedule.shares_widely() && !can_share(kernel, product, schedule)) return std::nullopt;
+  return schedule;
+}
+
+std::optional<Sm90aSchedule> measured_schedule(const Sm90aModel& model, const MeasuredCut& cut, int sm_count) {
+  for (int tile = 0; tile < static_cast<int>(model.kernel.tiles.size()); ++tile) {
+    const Sm90aTile& shape = model.kernel.tiles[static_cast<std::size_t>(tile)];
+    if (shape.block_m() == cut.rows && shape.block_n == cut.columns && (shape.pingpong ? 1 : 0) == cut.pingpong)
+      return find_schedule(model.kernel, model.product_for(shape), tile, cut.multicast, cut.multicast_a, cut.splits,
+                           sm_count);
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 Sm90aSchedule make_schedule(const Sm90aKernel& kernel, const Sm90aProduct& product, int tile, int multicast, int splits,
@@ -95,36 +119,24 @@ double modelled_cycles(const Sm90aKernel& kernel, const Sm90aProduct& product, c
   return once + waves * tile;
 }
 
-std::optional<Sm90aSchedule> find_schedule(const Sm90aKernel& kernel, const Sm90aProduct& product, int tile,
-                                           const Sm90aCut& cut, int sm_count) {
-  const Sm90aTile& shape = kernel.tiles[static_cast<std::size_t>(tile)];
-  const auto shares = [](int blocks) { return blocks == 1 || blocks == 2 || blocks == 4; };
-  if (!shares(cut.multicast) || !shares(cut.multicast_a) || cut.splits < 1) return std::nullopt;
-  if (product.columns == 0 || cut.multicast * cut.multicast_a * cut.splits > kLargestCluster) return std::nullopt;
-  if (cut.multicast > 1 && product.unit_rows <= shape.block_m()) return std::nullopt;
-  if (cut.splits > product.k_steps || (cut.splits > 1 && !kernel.can_split(shape, cut.splits))) return std::nullopt;
-  const Sm90aSchedule schedule =
-      make_schedule(kernel, product, tile, cut.multicast, cut.splits, sm_count, cut.multicast_a);
-  if (schedule.shares_widely() && !can_share(kernel, product, schedule)) return std::nullopt;
-  return schedule;
-}
-
-void visit_schedules(const Sm90aKernel& kernel, const ProductFor& product_for, int sm_count,
-                     const std::function<void(const Sm90aProduct&, const Sm90aSchedule&)>& visit) {
+void Sm90aModel::visit_schedules(int sm_count,
+                                 const std::function<void(const Sm90aProduct&, const Sm90aSchedule&)>& visit) const {
   for (int tile = 0; tile < static_cast<int>(kernel.tiles.size()); ++tile) {
     const Sm90aProduct product = product_for(kernel.tiles[static_cast<std::size_t>(tile)]);
     for (const int multicast : {1, 2, 4})
       for (const int multicast_a : {1, 2, 4})
         for (int splits = 1; splits <= kLargestCluster; ++splits)
-          if (const auto schedule = find_schedule(kernel, product, tile, {multicast, multicast_a, splits}, sm_count))
+          if (const auto schedule = find_schedule(kernel, product, tile, multicast, multicast_a, splits, sm_count))
             visit(product, *schedule);
   }
 }
 
-Sm90aSchedule choose(const Sm90aKernel& kernel, const ProductFor& product_for, int sm_count) {
+Sm90aSchedule Sm90aModel::choose(int sm_count, const MeasuredCut* measured) const {
+  if (measured != nullptr)
+    if (const auto schedule = measured_schedule(*this, *measured, sm_count)) return *schedule;
   Sm90aSchedule best;
   double least = std::numeric_limits<double>::infinity();
-  visit_schedules(kernel, product_for, sm_count, [&](const Sm90aProduct& product, const Sm90aSchedule& schedule) {
+  visit_schedules(sm_count, [&](const Sm90aProduct& product, const Sm90aSchedule& schedule) {
     const double cycles = modelled_cycles(kernel, product, schedule, sm_count);
     if (cycles < least) {
       least = cycles;
@@ -142,32 +154,21 @@ std::string schedule_text(const Sm90aKernel& kernel, const Sm90aSchedule& schedu
          (cut.multicast_a > 1 ? field(",multicast_a=", cut.multicast_a) : "");
 }
 
-std::vector<Choice> schedule_choices(const Sm90aKernel& kernel, const ProductFor& product_for, int sm_count) {
-  std::vector<Choice> choices{{schedule_text(kernel, choose(kernel, product_for, sm_count)), true}};
-  visit_schedules(kernel, product_for, sm_count, [&](const Sm90aProduct&, const Sm90aSchedule& schedule) {
+std::vector<Choice> Sm90aModel::choices(int sm_count) const {
+  std::vector<Choice> choices{{schedule_text(kernel, choose(sm_count)), true}};
+  visit_schedules(sm_count, [&](const Sm90aProduct&, const Sm90aSchedule& schedule) {
     const std::string text = schedule_text(kernel, schedule);
     if (text != choices.front().text) choices.push_back({text, false});
   });
   return choices;
 }
 
-std::optional<Sm90aSchedule> parse_schedule(const Sm90aKernel& kernel, const ProductFor& product_for,
-                                            std::string_view text, int sm_count) {
+std::optional<Sm90aSchedule> Sm90aModel::parse(std::string_view text, int sm_count) const {
   std::optional<Sm90aSchedule> found;
-  visit_schedules(kernel, product_for, sm_count, [&](const Sm90aProduct&, const Sm90aSchedule& schedule) {
+  visit_schedules(sm_count, [&](const Sm90aProduct&, const Sm90aSchedule& schedule) {
     if (!found && schedule_text(kernel, schedule) == text) found = schedule;
   });
   return found;
-}
-
-std::optional<Sm90aSchedule> find_schedule(const Sm90aKernel& kernel, const ProductFor& product_for,
-                                           const MeasuredCut& cut, int sm_count) {
-  for (int tile = 0; tile < static_cast<int>(kernel.tiles.size()); ++tile) {
-    const Sm90aTile& shape = kernel.tiles[static_cast<std::size_t>(tile)];
-    if (shape.block_m() == cut.rows && shape.block_n == cut.columns && (shape.pingpong ? 1 : 0) == cut.pingpong)
-      return find_schedule(kernel, product_for(shape), tile, {cut.multicast, cut.multicast_a, cut.splits}, sm_count);
-  }
-  return std::nullopt;
 }
 
 }  // namespace noisefloor::product

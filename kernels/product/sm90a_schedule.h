@@ -42,8 +42,6 @@ struct Sm90aProduct {
   std::int64_t k_steps = 1;
   double a_share = 1;       // of a tile's rows of A that a k-step loads
   bool own_stages = false;  // where tiles are whole, stages that no neighbour fills follow the steps (a residual's)
-
-  friend bool operator==(const Sm90aProduct&, const Sm90aProduct&) = default;
 };
 
 struct Sm90aSchedule {
@@ -146,22 +144,6 @@ constexpr int early_stages(const LaunchContext& context, int stages) {
 double modelled_cycles(const Sm90aKernel& kernel, const Sm90aProduct& product, const Sm90aSchedule& schedule,
                        int sm_count);
 
-// How many blocks share: of neighbours in m B, of those in n A, of a tile its sums.
-struct Sm90aCut {
-  int multicast = 1, multicast_a = 1, splits = 1;
-};
-// make_schedule() of a cut that the kernel can run, else none.
-std::optional<Sm90aSchedule> find_schedule(const Sm90aKernel& kernel, const Sm90aProduct& product, int tile,
-                                           const Sm90aCut& cut, int sm_count);
-
-// The product as each tile cuts it.
-using ProductFor = std::function<Sm90aProduct(const Sm90aTile&)>;
-// What a variant asks the model with: for fits of its constants to timings (tools/fit).
-struct Sm90aModel {
-  Sm90aKernel kernel;
-  ProductFor product_for;
-};
-
 // Rows of a box of B: a part where neighbours bring one each, half a tile where the second half does not follow the
 // first (second_half rows on), else the tile.
 constexpr int b_box_rows(int block_n, int multicast, int second_half) {
@@ -172,31 +154,31 @@ constexpr int b_box_rows(int block_n, int multicast) {
   return b_box_rows(block_n, multicast, block_n / 2);
 }
 
-// Every schedule that the kernel can run, tile by tile. sm_count >= 1.
-void visit_schedules(const Sm90aKernel& kernel, const ProductFor& product_for, int sm_count,
-                     const std::function<void(const Sm90aProduct&, const Sm90aSchedule&)>& visit);
-
-// The schedule of least modelled time, the earlier of equals. sm_count >= 1.
-Sm90aSchedule choose(const Sm90aKernel& kernel, const ProductFor& product_for, int sm_count);
+// What a measured table says of a shape: a schedule as its text has it.
+struct MeasuredCut {
+  int rows, columns, pingpong, multicast, splits;
+  int multicast_a = 1;
+};
 
 // Of schedules as choices, which the tuner times and tests force:
 // "rows=128,columns=192,pingpong=0,multicast=2,splits=1" of a schedule of `kernel`; ",multicast_a=2" behind it of one
 // that shares A.
 std::string schedule_text(const Sm90aKernel& kernel, const Sm90aSchedule& schedule);
 
-// All schedules, what choose() takes first and marked as the estimate. sm_count >= 1.
-std::vector<Choice> schedule_choices(const Sm90aKernel& kernel, const ProductFor& product_for, int sm_count);
+// A kernel, and a product as each of its tiles cuts it: what a variant chooses by, and what tools/fit fits. sm_count
+// >= 1.
+struct Sm90aModel {
+  Sm90aKernel kernel;
+  std::function<Sm90aProduct(const Sm90aTile&)> product_for;
 
-// The schedule of that text; none where it is not one of schedule_choices.
-std::optional<Sm90aSchedule> parse_schedule(const Sm90aKernel& kernel, const ProductFor& product_for,
-                                            std::string_view text, int sm_count);
-
-// What a measured table says of a shape: a schedule as its text has it.
-struct MeasuredCut {
-  int rows, columns, pingpong, multicast, splits;
-  int multicast_a = 1;
+  // Every schedule that the kernel can run, tile by tile.
+  void visit_schedules(int sm_count, const std::function<void(const Sm90aProduct&, const Sm90aSchedule&)>& visit) const;
+  // The measured one, if there is one that the kernel can run; else that of least modelled time, the earlier of equals.
+  Sm90aSchedule choose(int sm_count, const MeasuredCut* measured = nullptr) const;
+  // All schedules, what choose() takes of nothing measured first and marked as the estimate.
+  std::vector<Choice> choices(int sm_count) const;
+  // The schedule of that text; none where it is not one of choices().
+  std::optional<Sm90aSchedule> parse(std::string_view text, int sm_count) const;
 };
-std::optional<Sm90aSchedule> find_schedule(const Sm90aKernel& kernel, const ProductFor& product_for,
-                                           const MeasuredCut& cut, int sm_count);
 
 }  // namespace noisefloor::product

@@ -66,14 +66,17 @@ void for_each_way(const Keys& keys, DType dtype, const std::vector<std::uint16_t
     ++ways;
     const AnyVariant& right = *implementation->variant();
     if (!right.choices) continue;
-    const auto choices = right.choices->list(problem, dtype, device().description().info);
+    const auto choices = right.choices(problem, dtype, device().description().info);
     EXPECT_FALSE(choices.empty());
     for (const Choice& choice : choices) {
       SCOPED_TRACE(choice.text);
       AnyVariant variant = right;
-      variant.launch = [text = choice.text, launch = right.choices->launch](
-                           const AnyProblem& p, DType type, std::span<void* const> pointers, const Scratch& scratch,
-                           const LaunchContext& context) { return launch(p, type, pointers, scratch, context, text); };
+      variant.launch = [text = choice.text, launch = right.launch](const AnyProblem& p, DType type,
+                                                                   std::span<void* const> pointers,
+                                                                   const Scratch& scratch, LaunchContext context) {
+        context.choice = text;
+        return launch(p, type, pointers, scratch, context);
+      };
       judge(fixture, *implementation_of(variant));
     }
   }

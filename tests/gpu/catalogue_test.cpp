@@ -130,19 +130,19 @@ TEST_P(Choices, MatchTheOracle) {
   constexpr std::size_t kMost = 150;
   for_each_problem(GetParam(), [&](const ProblemEntry& problem, DType dtype) {
     const AnyVariant& right = *GetParam().implementation->variant();
-    const auto choices = right.choices->list(problem.problem, dtype, device().description().info);
+    const auto choices = right.choices(problem.problem, dtype, device().description().info);
     const std::size_t step = choices.size() / kMost + 1;
     std::string_view current;
     AnyVariant variant = right;
     bool in_a_network = false;  // which launches early, and whose weights are constant
-    variant.launch = [&, launch = right.choices->launch](const AnyProblem& p, DType type,
-                                                         std::span<void* const> pointers, const Scratch& scratch,
-                                                         LaunchContext context) {
+    variant.launch = [&, launch = right.launch](const AnyProblem& p, DType type, std::span<void* const> pointers,
+                                                const Scratch& scratch, LaunchContext context) {
       if (in_a_network) {
         context.programmatic_launch = true;
         context.constant_inputs = std::uint64_t{1} << product::kWeightTensor;
       }
-      return launch(p, type, pointers, scratch, context, current);
+      context.choice = current;
+      return launch(p, type, pointers, scratch, context);
     };
     const std::string& op = GetParam().entry->name();
     const bool starts_early = device().description().info.compute_capability >= 90;

@@ -47,7 +47,7 @@ std::string timings_by(const FittedKernel& kernel, const product::Sm90aCosts& co
       timed.emplace_back(product::modelled_cycles(real, product, schedule, kFitSms) / kCyclesPerUs,
                          product::schedule_text(real, schedule));
     };
-    product::visit_schedules(real, model.product_for, kFitSms, time);
+    model.visit_schedules(kFitSms, time);
     const double best = std::ranges::min(timed).first;
     for (const auto& [us, choice] : timed)
       if (us <= kKept * best)

@@ -68,7 +68,7 @@ Reading begin(const FittedKernel& kernel, const std::string& text, int sm_count)
     reading.places.emplace(product::schedule_text(model.kernel, schedule), reading.problem.schedules.size());
     reading.problem.schedules.push_back({product, schedule});
   };
-  product::visit_schedules(model.kernel, model.product_for, sm_count, add);
+  model.visit_schedules(sm_count, add);
   return reading;
 }
 
@@ -83,7 +83,7 @@ TimedProblem finished(Reading& reading) {
   return std::move(reading.problem);
 }
 
-// What the model's choice costs: that of least modelled time, the earlier of equals, as product::choose() takes it.
+// What the model's choice costs: that of least modelled time, the earlier of equals, as Sm90aModel::choose() takes it.
 double cost_of_choice(const product::Sm90aKernel& kernel, const TimedProblem& problem, int sm_count) {
   const auto cycles = [&](const TimedSchedule& timed) {
     return product::modelled_cycles(kernel, timed.product, timed.schedule, sm_count);

@@ -32,7 +32,7 @@ struct TimedSchedule {
 };
 struct TimedProblem {
   bool unseen = false;                   // in the half that a fit is judged on
-  std::vector<TimedSchedule> schedules;  // as product::choose() meets them
+  std::vector<TimedSchedule> schedules;  // as Sm90aModel::choose() meets them
 };
 struct Timings {
   std::string device;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <utility>
 
 #include "bench/sweep/suite.h"
 #include "tests/support/counted_variants.h"
@@ -56,28 +57,25 @@ Tuned tune(const std::vector<std::pair<std::string, double>>& offered) {
   ChoicePlatform platform;
   int lucky = 0;
   AnyVariant variant = host_gemm();
-  variant.choices = AnyChoices{
-      [&](const AnyProblem&, DType, const DeviceInfo& device) {
-        EXPECT_GT(device.sm_count, 0);
-        std::vector<Choice> choices;
-        for (const auto& [name, us] : offered) choices.push_back({name, choices.empty()});
-        return choices;
-      },
-      [&, launch = variant.launch](const AnyProblem& problem, DType dtype, std::span<void* const> pointers,
-                                   const Scratch& scratch, const LaunchContext& context, std::string_view choice) {
-        if (choice == "no memory") throw OutOfMemory("the GPU is too small");
-        if (choice == "lost") throw DeviceError("the GPU fell off the bus", /*lost=*/true);
-        if (choice == "refused") return failure(StatusCode::unsupported_problem, "too large a tile");
-        platform.launched = choice;
-        platform.launch_us = std::map<std::string, double>(offered.begin(), offered.end()).at(platform.launched);
-        if (choice == "lucky" && ++lucky <= kLuckyLaunches) platform.launch_us = 0.1;
-        const Status status = launch(problem, dtype, pointers, scratch, context);
-        if (choice == "wrong") store_element(dtype, pointers.back(), 3, 1e3);
-        return status;
-      }};
-  // A launch that names no choice is not the tuner's.
-  variant.launch = [](const AnyProblem&, DType, std::span<void* const>, const Scratch&, const LaunchContext&) {
-    return failure(StatusCode::invalid_argument, "no choice was named");
+  variant.choices = [&](const AnyProblem&, DType, const DeviceInfo& device) {
+    EXPECT_GT(device.sm_count, 0);
+    std::vector<Choice> choices;
+    for (const auto& [name, us] : offered) choices.push_back({name, choices.empty()});
+    return choices;
+  };
+  variant.launch = [&, launch = variant.launch](const AnyProblem& problem, DType dtype, std::span<void* const> pointers,
+                                                const Scratch& scratch, LaunchContext context) {
+    const std::string choice(std::exchange(context.choice, {}));
+    if (choice.empty()) return failure(StatusCode::invalid_argument, "no choice was named");  // not the tuner's
+    if (choice == "no memory") throw OutOfMemory("the GPU is too small");
+    if (choice == "lost") throw DeviceError("the GPU fell off the bus", /*lost=*/true);
+    if (choice == "refused") return failure(StatusCode::unsupported_problem, "too large a tile");
+    platform.launched = choice;
+    platform.launch_us = std::map<std::string, double>(offered.begin(), offered.end()).at(choice);
+    if (choice == "lucky" && ++lucky <= kLuckyLaunches) platform.launch_us = 0.1;
+    const Status status = launch(problem, dtype, pointers, scratch, context);
+    if (choice == "wrong") store_element(dtype, pointers.back(), 3, 1e3);
+    return status;
   };
   const Case test_case = gemm_case(implementation_of(variant), kChoiceProblem);
   Tuned tuned;
@@ -169,15 +167,14 @@ TEST(TuneChoices, OnAGpuComparesWithAQuickStandIn) {
   HostAsGpu<ScriptedPlatform> platform(90);
   CountedVariants variants({kNaive, kTiled, kPtxSm90a});
   AnyVariant variant = *variants.named("ptx_sm90a").variant();
-  variant.choices =
-      AnyChoices{[](const AnyProblem&, DType, const DeviceInfo&) {
-                   return std::vector<Choice>{{"only", /*estimated=*/true}};
-                 },
-                 [&, launch = variant.launch](const AnyProblem& problem, DType dtype, std::span<void* const> pointers,
-                                              const Scratch& scratch, const LaunchContext& context, std::string_view) {
-                   platform.clock_us += 10;
-                   return launch(problem, dtype, pointers, scratch, context);
-                 }};
+  variant.choices = [](const AnyProblem&, DType, const DeviceInfo&) {
+    return std::vector<Choice>{{"only", /*estimated=*/true}};
+  };
+  variant.launch = [&, launch = variant.launch](const AnyProblem& problem, DType dtype, std::span<void* const> pointers,
+                                                const Scratch& scratch, const LaunchContext& context) {
+    platform.clock_us += 10;
+    return launch(problem, dtype, pointers, scratch, context);
+  };
   const Case test_case{&variants.entry(), implementation_of(variant), variants.op().parse(kSampledProblem), DType::fp32,
                        kSampledProblem};
   EXPECT_EQ(tune_case(platform, test_case, [](const std::string&) {}).best.size(), 1u);

@@ -126,11 +126,11 @@ TEST(attention_wide_schedule, BlocksAreWholePairs) {
 }
 
 TEST(attention_wide_schedule, KeysAreSplitWhereSmsWouldBeIdle) {
-  EXPECT_EQ(choose_wide_splits(head_of_512(1, 4096, 4096), 132), 2);    // 64 blocks become 128
-  EXPECT_EQ(choose_wide_splits(head_of_512(1, 9216, 9216), 132), 2);    // 2 waves become 3 of half the keys
-  EXPECT_EQ(choose_wide_splits(head_of_512(1, 16384, 16384), 132), 1);  // 256 blocks, 1.94 waves
-  EXPECT_EQ(choose_wide_splits(head_of_512(14, 9216, 9216), 132), 1);
-  EXPECT_EQ(choose_wide_splits(head_of_512(1, 4096, 128), 132), 1);
+  EXPECT_EQ(wide_splits(head_of_512(1, 4096, 4096), 132).front(), 2);    // 64 blocks become 128
+  EXPECT_EQ(wide_splits(head_of_512(1, 9216, 9216), 132).front(), 2);    // 2 waves become 3 of half the keys
+  EXPECT_EQ(wide_splits(head_of_512(1, 16384, 16384), 132).front(), 1);  // 256 blocks, 1.94 waves
+  EXPECT_EQ(wide_splits(head_of_512(14, 9216, 9216), 132).front(), 1);
+  EXPECT_EQ(wide_splits(head_of_512(1, 4096, 128), 132).front(), 1);
 }
 
 TEST(attention_wide_schedule, EverySplitHasATileOfKeys) {

@@ -109,7 +109,7 @@ TEST(convolution_schedule, ManyTilesTakeTurns) {
   p.n = 28, p.h = 72, p.w = 128, p.cin = p.cout = 320;
   const Convolution c = conv2d::describe(p, conv2d::Form::phased);
   EXPECT_TRUE(kTiles[static_cast<std::size_t>(choose(c, kSms, {0, {}, {}}).tile)].pingpong);
-  EXPECT_TRUE(parse_schedule(c, "rows=128,columns=160,pingpong=1,multicast=1,splits=1", kSms));
+  EXPECT_TRUE(im2col_model_of(c).parse("rows=128,columns=160,pingpong=1,multicast=1,splits=1", kSms));
 }
 
 // The GPU's tests force every schedule of a problem: of these, blocks with three tiles and more in each ping-pong tile,

@@ -114,13 +114,13 @@ TEST(Catalogue, ChoicesAreDistinctAndTheEstimatesIsFirst) {
       if (variant == nullptr || !variant->choices || !variant->can_run(entry.problem, DType::bf16)) continue;
       SCOPED_TRACE(entry.op->name + " " + variant->name + " " + entry.text);
       std::set<std::string> texts;
-      for (const Choice& choice : variant->choices->list(entry.problem, DType::bf16, kDevice)) {
+      for (const Choice& choice : variant->choices(entry.problem, DType::bf16, kDevice)) {
         EXPECT_TRUE(texts.insert(choice.text).second) << choice.text;
         EXPECT_EQ(choice.estimated, texts.size() == 1) << choice.text;
       }
       if (texts.empty()) continue;  // one way alone, as of convolutions that gather rows
       if (!variant->built) {
-        const Status status = variant->choices->launch(entry.problem, DType::bf16, {}, {}, {}, *texts.begin());
+        const Status status = variant->launch(entry.problem, DType::bf16, {}, {}, {.choice = *texts.begin()});
         EXPECT_EQ(status.code, StatusCode::not_built);
       }
       offering.insert(entry.op->name + " " + variant->name);

@@ -56,7 +56,7 @@ std::vector<Problem> test_problems() {
 std::vector<Schedule> schedules_of(const Problem& p) {
   std::vector<Schedule> schedules;
   for (const Choice& choice : schedule_choices(p, DType::bf16, {.sm_count = kSms}))
-    schedules.push_back(parse_schedule(p, choice.text, kSms).value());
+    schedules.push_back(model_of(p).parse(choice.text, kSms).value());
   return schedules;
 }
 
@@ -111,11 +111,11 @@ TEST(gemm_schedule, OperandsAreSharedBothWays) {
   for (const char* shared : {"multicast=2,splits=1", "multicast=4,splits=1", "multicast=1,splits=1,multicast_a=2",
                              "multicast=2,splits=1,multicast_a=2", "multicast=1,splits=4,multicast_a=2",
                              "multicast=2,splits=1,multicast_a=4"}) {
-    const auto s = parse_schedule(p, "rows=64,columns=32,pingpong=0," + std::string(shared), kSms);
+    const auto s = model_of(p).parse("rows=64,columns=32,pingpong=0," + std::string(shared), kSms);
     ASSERT_TRUE(s) << shared;
     EXPECT_EQ(s->blocks(), 4 * 16 * s->splits) << shared;
   }
-  EXPECT_FALSE(parse_schedule(p, "rows=64,columns=80,pingpong=0,multicast=1,splits=1,multicast_a=2", kSms))
+  EXPECT_FALSE(model_of(p).parse("rows=64,columns=80,pingpong=0,multicast=1,splits=1,multicast_a=2", kSms))
       << "7 tiles along n are no pairs";
 }
 

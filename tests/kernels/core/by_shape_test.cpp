@@ -1,5 +1,5 @@
 // What a launch looks up by its shape.
-#include "kernels/core/remembered.h"
+#include "kernels/core/by_shape.h"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,6 @@
 #include <set>
 #include <thread>
 #include <vector>
-
-#include "kernels/core/measured.h"
 
 namespace noisefloor {
 namespace {
