@@ -54,7 +54,13 @@ Operand operand(const Shape& shape, const View& view, std::int64_t seq) {
           view.offset};
 }
 
-std::unique_ptr<BaselineRun> create(const Shape& shape, DType dtype, bool packed, bool lse, const Algorithms& earlier) {
+template <class Problem>
+std::unique_ptr<BaselineRun> create(const AnyProblem& any, DType dtype, const DeviceInfo&, const Algorithms& earlier) {
+  const auto& problem = any.as<Problem>();
+  const Shape shape = problem.shape();
+  const bool packed = is_packed(problem.layout);
+  bool lse = false;
+  if constexpr (requires { problem.lse; }) lse = problem.lse;
   auto graph = std::make_unique<Graph>();
   const Operand q = operand(shape, shape.q, shape.seq_q), k = operand(shape, shape.k, shape.seq_kv),
                 v = operand(shape, shape.v, shape.seq_kv), out = operand(shape, shape.out, shape.seq_q);
@@ -77,26 +83,14 @@ std::unique_ptr<BaselineRun> create(const Shape& shape, DType dtype, bool packed
   });
 }
 
-std::unique_ptr<BaselineRun> create_attention(const AnyProblem& any, DType dtype, const DeviceInfo&,
-                                              const Algorithms& earlier) {
-  const auto& problem = any.as<AttentionProblem>();
-  return create(problem.shape(), dtype, is_packed(problem.layout), problem.lse, earlier);
-}
-
-std::unique_ptr<BaselineRun> create_temporal(const AnyProblem& any, DType dtype, const DeviceInfo&,
-                                             const Algorithms& earlier) {
-  const auto& problem = any.as<TemporalProblem>();
-  return create(problem.shape(), dtype, is_packed(problem.layout), false, earlier);
-}
-
 }  // namespace
 
 Baseline attention_baseline() {
-  return {"attention", "cudnn", can_run_attention, create_attention, version};
+  return {"attention", "cudnn", can_run_attention, create<AttentionProblem>, version};
 }
 
 Baseline temporal_attention_baseline() {
-  return {"temporal_attention", "cudnn", can_run_temporal, create_temporal, version};
+  return {"temporal_attention", "cudnn", can_run_temporal, create<TemporalProblem>, version};
 }
 
 }  // namespace noisefloor::cudnn

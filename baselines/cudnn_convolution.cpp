@@ -294,10 +294,6 @@ std::unique_ptr<BaselineRun> create_conv3d_temporal(const AnyProblem& any, DType
   return run_of(s, conv3d_temporal::definition, p, dtype, device, earlier);
 }
 
-Support can_run_any(const AnyProblem&, DType) {
-  return supported();
-}
-
 std::unique_ptr<BaselineRun> create_conv_transpose2d(const AnyProblem& any, DType dtype, const DeviceInfo& device,
                                                      const Algorithms& earlier) {
   const auto& p = any.as<conv_transpose2d::Problem>();
@@ -313,7 +309,8 @@ Baseline conv2d_baseline() {
   return {"conv2d", "cudnn", can_run_conv2d, create_conv2d, version};
 }
 Baseline conv_transpose2d_baseline() {
-  return {"conv_transpose2d", "cudnn", can_run_any, create_conv_transpose2d, version};
+  return {"conv_transpose2d", "cudnn", [](const AnyProblem&, DType) { return supported(); }, create_conv_transpose2d,
+          version};
 }
 Baseline conv3d_temporal_baseline() {
   return {"conv3d_temporal", "cudnn", can_run_conv3d_temporal, create_conv3d_temporal, version};

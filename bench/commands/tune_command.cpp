@@ -27,9 +27,8 @@ struct TuneArguments {
 
 std::vector<ImplementationPtr> with_choices(const SuiteEntry& entry) {
   std::vector<ImplementationPtr> offering = entry.implementations;
-  std::erase_if(offering, [](const ImplementationPtr& one) {
-    return one->variant() == nullptr || !one->variant()->choices;
-  });
+  std::erase_if(offering,
+                [](const ImplementationPtr& one) { return one->variant() == nullptr || !one->variant()->choices; });
   return offering;
 }
 

@@ -30,11 +30,11 @@ void fields(Problem& p, FieldVisitor& visit) {
 
 void check(const Problem& p) {
   if (is_packed(p.layout) && p.seq_q != p.seq_kv)
-    throw InvalidInput("problem: field 'seq_kv' is " + std::to_string(p.seq_kv) +
-                       ", but a packed layout has as many keys as queries, seq_q=" + std::to_string(p.seq_q));
+    refuse("field 'seq_kv' is " + std::to_string(p.seq_kv) +
+           ", but a packed layout has as many keys as queries, seq_q=" + std::to_string(p.seq_q));
   const std::int64_t token = p.heads * p.dim * (is_packed(p.layout) ? 3 : 1);
   if (p.batch * std::max(p.seq_q, p.seq_kv) > kMaxElements / token)
-    throw InvalidInput("problem: fields batch, heads, seq_q, seq_kv and dim make a tensor of more than 2^40 elements");
+    refuse("fields batch, heads, seq_q, seq_kv and dim make a tensor of more than 2^40 elements");
 }
 
 // With a scale of 1 / sqrt(dim) the logits of normal numbers are normal numbers.

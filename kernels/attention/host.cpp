@@ -16,22 +16,16 @@
 #include "kernels/core/parallel.h"
 #include "kernels/core/tensor.h"
 #include "kernels/core/vector_math.h"
+#include "kernels/product/host_product.h"
 
 namespace noisefloor::attention {
 namespace {
 
-#if defined(__AVX512F__)
-constexpr int kVectorBytes = 64;
-#elif defined(__AVX__)
-constexpr int kVectorBytes = 32;
-#else
-constexpr int kVectorBytes = 16;
-#endif
-using Vector __attribute__((vector_size(kVectorBytes), may_alias)) = float;
+using host_product::round_up;
+using host_product::Vector;
 
-constexpr std::int64_t kVector = kVectorBytes / static_cast<int>(sizeof(float));
-constexpr std::int64_t kWide = 2 * kVector;  // columns of the micro-kernel
-constexpr std::int64_t kHigh = 4;            // its rows: 8 vectors of sums cover an FMA's latency
+constexpr std::int64_t kWide = host_product::kMicroN;  // columns of the micro-kernel: two vectors
+constexpr std::int64_t kHigh = 4;                      // its rows: 8 vectors of sums cover an FMA's latency
 constexpr std::int64_t kRows = 32;
 constexpr std::int64_t kKeys = 64;
 
@@ -46,10 +40,6 @@ struct Task {
   alignas(64) float out[kRows][kMaxDim];
   float highest[kRows], sum[kRows];
 };
-
-constexpr std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
 
 // c[kHigh, kWide] (+)= a[kHigh, depth] b[depth, kWide]; rows are kStride* floats apart, b and c aligned to vectors.
 template <std::int64_t kStrideA, std::int64_t kStrideB, std::int64_t kStrideC, bool kAdd>

@@ -52,28 +52,23 @@ void fields(Problem& p, FieldVisitor& visitor) {
 
 void check(const Problem& p) {
   if (p.kernel % 2 == 0)
-    throw InvalidInput("problem: field 'kernel' is " + text(p.kernel) + "; it must be odd, from 1 to " +
-                       text(kMaxKernel));
+    refuse("field 'kernel' is " + text(p.kernel) + "; it must be odd, from 1 to " + text(kMaxKernel));
   if (p.upsample && (p.kernel != 3 || p.stride != 1 || p.pad != 1))
-    throw InvalidInput("problem: 'upsample' needs kernel=3, stride=1 and pad=1");
+    refuse("'upsample' needs kernel=3, stride=1 and pad=1");
   if (p.upsample && p.side > 0)
-    throw InvalidInput(
-        "problem: 'side' needs upsample=0: its pixels are those of the output, not of an upsampled input");
+    refuse("'side' needs upsample=0: its pixels are those of the output, not of an upsampled input");
   if (p.side_skip > 0 && p.side == 0)
-    throw InvalidInput("problem: 'side_skip' stands behind 'side' in a concatenation; it needs side of at least 1");
+    refuse("'side_skip' stands behind 'side' in a concatenation; it needs side of at least 1");
   const auto whole = [](std::int64_t extent) { return extent % convolution::kPatch == 0; };
   if (p.patches && (!p.stats || p.upsample || !whole(p.out_h()) || !whole(p.out_w())))
-    throw InvalidInput(
-        "problem: 'patches' needs stats=1, no upsample, and an output of whole patches of 8 x 8 pixels; it is " +
-        text(p.out_h()) + " x " + text(p.out_w()));
+    refuse("'patches' needs stats=1, no upsample, and an output of whole patches of 8 x 8 pixels; it is " +
+           text(p.out_h()) + " x " + text(p.out_w()));
   if (p.residual_upsample && (!p.residual || p.upsample || p.out_h() % 2 != 0 || p.out_w() % 2 != 0))
-    throw InvalidInput(
-        "problem: 'residual_upsample' needs residual=1, no upsample, and an output of even height and width; it is " +
-        text(p.out_h()) + " x " + text(p.out_w()));
+    refuse("'residual_upsample' needs residual=1, no upsample, and an output of even height and width; it is " +
+           text(p.out_h()) + " x " + text(p.out_w()));
   const std::int64_t shortest = (p.upsample ? 2 : 1) * std::min(p.h, p.w) + 2 * p.pad;
   if (shortest < p.kernel)
-    throw InvalidInput("problem: field 'kernel' is " + text(p.kernel) + ", larger than the padded image, " +
-                       text(shortest));
+    refuse("field 'kernel' is " + text(p.kernel) + ", larger than the padded image, " + text(shortest));
   convolution::check_extents("n, h and w", "an input", p.n * p.h * p.w, p.cin);
   convolution::check_extents("n, h and w", "an output", p.n * p.out_h() * p.out_w(),
                              std::max({p.cout, p.side, p.side_skip}));

@@ -29,7 +29,7 @@ void fields(Problem& p, FieldVisitor& visitor) {
 }
 
 void check(const Problem& p) {
-  if (p.kernel == 3) throw InvalidInput("problem: field 'kernel' is 3; it must be 2 or 4");
+  if (p.kernel == 3) refuse("field 'kernel' is 3; it must be 2 or 4");
   convolution::check_extents("n, h and w", "an output", 4 * p.n * p.h * p.w, std::max(p.cin, p.cout));
 }
 

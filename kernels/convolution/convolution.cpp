@@ -71,10 +71,10 @@ std::size_t summed_weight_bytes(std::int64_t cin, std::int64_t cout, DType dtype
 
 void check_extents(const char* fields, const char* what, std::int64_t pixels, std::int64_t channels) {
   constexpr std::int64_t kMaxPixels = std::int64_t{1} << 31, kMaxElements = std::int64_t{1} << 40;
-  const std::string size = std::string("problem: fields ") + fields + " make " + what + " of " + std::to_string(pixels);
-  if (pixels >= kMaxPixels) throw InvalidInput(size + " pixels; at most 2^31 - 1");
+  const std::string size = std::string("fields ") + fields + " make " + what + " of " + std::to_string(pixels);
+  if (pixels >= kMaxPixels) refuse(size + " pixels; at most 2^31 - 1");
   if (pixels * channels > kMaxElements)
-    throw InvalidInput(size + " pixels, and channels x " + std::to_string(channels) + " elements; at most 2^40");
+    refuse(size + " pixels, and channels x " + std::to_string(channels) + " elements; at most 2^40");
 }
 
 Status check_operands(const Convolution& c, const Operands& o) {

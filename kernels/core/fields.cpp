@@ -28,23 +28,27 @@ bool parse_number(const std::string& text, Number& value) {
 
 }  // namespace
 
+void refuse(const std::string& message) {
+  throw InvalidInput("problem: " + message);
+}
+
 std::vector<KeyValue> split_problem_text(std::string_view text) {
   constexpr std::size_t kMaxPairs = 64;  // far above any op's; every pair is compared with those before it
   std::vector<KeyValue> pairs;
   while (!text.empty()) {
-    if (pairs.size() == kMaxPairs) throw InvalidInput("problem: over " + std::to_string(kMaxPairs) + " fields");
+    if (pairs.size() == kMaxPairs) refuse("over " + std::to_string(kMaxPairs) + " fields");
     const std::size_t comma = text.find(',');
     const std::string_view item = text.substr(0, comma);
     const std::size_t equals = item.find('=');
     if (equals == std::string_view::npos || equals == 0)
-      throw InvalidInput("problem: expected field=value, got '" + std::string(item) + "'");
+      refuse("expected field=value, got '" + std::string(item) + "'");
     const std::string key(item.substr(0, equals));
     if (std::any_of(pairs.begin(), pairs.end(), [&](const KeyValue& pair) { return pair.key == key; }))
-      throw InvalidInput("problem: field '" + key + "' is given twice");
+      refuse("field '" + key + "' is given twice");
     pairs.push_back({key, std::string(item.substr(equals + 1))});
     if (comma == std::string_view::npos) break;
     text.remove_prefix(comma + 1);
-    if (text.empty()) throw InvalidInput("problem: ends with a comma");
+    if (text.empty()) refuse("ends with a comma");
   }
   return pairs;
 }
@@ -72,20 +76,20 @@ std::string Field::range() const {
 }
 
 void Field::parse(const std::string& given) {
-  const std::string is = "problem: field '" + std::string(name) + "' is ";
+  const std::string is = "field '" + std::string(name) + "' is ";
   if (type == Type::choice) {
     const auto found = std::ranges::find(names, given, [](const char* one) { return std::string_view(one); });
     if (found == names.end())
-      throw InvalidInput(is + "'" + given + "', not one of " + range() +
-                         did_you_mean(given, std::vector<std::string>(names.begin(), names.end())));
+      refuse(is + "'" + given + "', not one of " + range() +
+             did_you_mean(given, std::vector<std::string>(names.begin(), names.end())));
     integer = found - names.begin();
     return;
   }
   const bool whole = type != Type::real;
   if (!(whole ? parse_number(given, integer) : parse_number(given, real) && std::isfinite(real)))
-    throw InvalidInput(is + "'" + given + "', not a " + (whole ? "whole " : "") + "number from " + range());
+    refuse(is + "'" + given + "', not a " + (whole ? "whole " : "") + "number from " + range());
   if (whole ? integer < low || integer > high : real < real_low || real > real_high)
-    throw InvalidInput(is + given + ", outside " + range());
+    refuse(is + given + ", outside " + range());
 }
 
 void FieldReader::visit(Field& field) {
@@ -97,7 +101,7 @@ void FieldReader::visit(Field& field) {
   } else if (field.has_fallback()) {
     field.take_fallback();
   } else {
-    throw InvalidInput("problem: field '" + known_.back() + "' is missing");
+    refuse("field '" + known_.back() + "' is missing");
   }
 }
 
@@ -105,8 +109,7 @@ void FieldReader::require_all_used() const {
   for (std::size_t i = 0; i < pairs_.size(); ++i) {
     if (used_[i]) continue;
     const std::string near = did_you_mean(pairs_[i].key, known_);
-    throw InvalidInput("problem: unknown field '" + pairs_[i].key + "'" +
-                       (near.empty() ? "; known: " + join(known_) : near));
+    refuse("unknown field '" + pairs_[i].key + "'" + (near.empty() ? "; known: " + join(known_) : near));
   }
 }
 

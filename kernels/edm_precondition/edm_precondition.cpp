@@ -25,8 +25,7 @@ void fields(Problem& p, FieldVisitor& visit) {
 
 void check(const Problem& p) {
   if (p.total() > kMaxTotal)
-    throw InvalidInput("problem: fields batch and elements make " + std::to_string(p.total()) +
-                       " elements, more than 2^33");
+    refuse("fields batch and elements make " + std::to_string(p.total()) + " elements, more than 2^33");
 }
 
 void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {

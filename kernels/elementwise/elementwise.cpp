@@ -32,10 +32,6 @@ double flops_per_element(Operation op) {
   }
 }
 
-[[noreturn]] void refuse(const std::string& message) {
-  throw InvalidInput("problem: " + message);
-}
-
 }  // namespace
 
 DType Problem::output_dtype(DType dtype) const {

@@ -24,8 +24,8 @@ constexpr std::int64_t kPartStep = 8;  // columns that a thread stores at once l
 
 void check_elements(const char* fields, std::int64_t rows, std::int64_t columns) {
   if (rows * columns > kMaxElements)
-    throw InvalidInput("problem: fields " + std::string(fields) + " make a tensor of " + std::to_string(rows) + " x " +
-                       std::to_string(columns) + " elements, more than 2^40");
+    refuse("fields " + std::string(fields) + " make a tensor of " + std::to_string(rows) + " x " +
+           std::to_string(columns) + " elements, more than 2^40");
 }
 
 void fields(Problem& problem, FieldVisitor& visitor) {
@@ -56,18 +56,14 @@ void check(const Problem& problem) {
   check_elements("n and k", problem.b_rows(), problem.k);
   check_elements("m and n", problem.m, problem.n);
   if (problem.m % problem.images != 0)
-    throw InvalidInput("problem: field images=" + std::to_string(problem.images) +
-                       " does not divide m=" + std::to_string(problem.m));
-  if (problem.images > 1 && !problem.image_shift) throw InvalidInput("problem: field images goes with image_shift=1");
-  if (problem.image_shift && problem.gated())
-    throw InvalidInput("problem: field image_shift does not go with act=geglu");
-  if (problem.blend && !problem.residual) throw InvalidInput("problem: field blend goes with residual=1");
+    refuse("field images=" + std::to_string(problem.images) + " does not divide m=" + std::to_string(problem.m));
+  if (problem.images > 1 && !problem.image_shift) refuse("field images goes with image_shift=1");
+  if (problem.image_shift && problem.gated()) refuse("field image_shift does not go with act=geglu");
+  if (problem.blend && !problem.residual) refuse("field blend goes with residual=1");
   if (problem.part_columns == 0) return;
   if (problem.part_columns % kPartStep != 0 || problem.n % problem.part_columns != 0)
-    throw InvalidInput("problem: field part_columns must be a multiple of " + std::to_string(kPartStep) +
-                       " that divides n");
-  if (problem.residual || problem.gated())
-    throw InvalidInput("problem: field part_columns goes with neither residual=1 nor act=geglu");
+    refuse("field part_columns must be a multiple of " + std::to_string(kPartStep) + " that divides n");
+  if (problem.residual || problem.gated()) refuse("field part_columns goes with neither residual=1 nor act=geglu");
 }
 
 // B is scaled so that the product's elements have a standard deviation of 1, whatever k: they then use the whole range

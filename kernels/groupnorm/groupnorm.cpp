@@ -43,27 +43,25 @@ void fields(Problem& p, FieldVisitor& visit) {
 
 void check(const Problem& p) {
   if (p.channels % p.groups != 0)
-    throw InvalidInput("groups=" + std::to_string(p.groups) +
-                       " does not divide channels=" + std::to_string(p.channels));
+    refuse("groups=" + std::to_string(p.groups) + " does not divide channels=" + std::to_string(p.channels));
   if (p.packed && !p.scale_shift())
-    throw InvalidInput("packed=1 needs fusion=silu+ss: no other fusion has a scale and a shift to pack");
+    refuse("packed=1 needs fusion=silu+ss: no other fusion has a scale and a shift to pack");
   if (p.skip_channels >= p.channels)
-    throw InvalidInput("skip_channels=" + std::to_string(p.skip_channels) +
-                       " leaves x nothing; its range with channels=" + std::to_string(p.channels) + " is 0 to " +
-                       std::to_string(p.channels - 1));
+    refuse("skip_channels=" + std::to_string(p.skip_channels) + " leaves x nothing; its range with channels=" +
+           std::to_string(p.channels) + " is 0 to " + std::to_string(p.channels - 1));
   if (p.skip_channels > 0 && (p.given() || p.coefficients))
-    throw InvalidInput("skip_channels needs slab_stats=none and coefficients=0: those are of one tensor");
+    refuse("skip_channels needs slab_stats=none and coefficients=0: those are of one tensor");
   if (p.down() && (p.down_w % 2 != 0 || p.hw % (2 * p.down_w) != 0))
-    throw InvalidInput("down_w=" + std::to_string(p.down_w) + " must be even, 2 to hw / 2, and divide hw=" +
-                       std::to_string(p.hw) + " into an even number of rows");
+    refuse("down_w=" + std::to_string(p.down_w) + " must be even, 2 to hw / 2, and divide hw=" + std::to_string(p.hw) +
+           " into an even number of rows");
   if (p.down() && (p.skip_channels > 0 || p.coefficients))
-    throw InvalidInput("down_w needs skip_channels=0 and coefficients=0: it halves y and one tensor x");
+    refuse("down_w needs skip_channels=0 and coefficients=0: it halves y and one tensor x");
   if (p.given() && p.given_slabs() * p.channels_per_group() > INT32_MAX)
-    throw InvalidInput("hw and channels make more than 2^31 given statistics per image and group");
+    refuse("hw and channels make more than 2^31 given statistics per image and group");
   if (p.hw % p.quarters() != 0)
-    throw InvalidInput("hw=" + std::to_string(p.hw) + " is not a multiple of 4, which slab_stats=quarters needs");
+    refuse("hw=" + std::to_string(p.hw) + " is not a multiple of 4, which slab_stats=quarters needs");
   if (p.hw > kMaxElements / (p.n * p.channels))
-    throw InvalidInput("n*hw*channels is more than 2^40 elements; lower n, hw or channels");
+    refuse("n*hw*channels is more than 2^40 elements; lower n, hw or channels");
 }
 
 void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {

@@ -30,9 +30,8 @@ void fields(Problem& p, FieldVisitor& visit) {
 
 void check(const Problem& p) {
   if (p.rows % p.images != 0)
-    throw InvalidInput("images=" + std::to_string(p.images) + " does not divide rows=" + std::to_string(p.rows));
-  if (p.elements() > kMaxElements)
-    throw InvalidInput("rows*channels is more than 2^36 elements; lower rows or channels");
+    refuse("images=" + std::to_string(p.images) + " does not divide rows=" + std::to_string(p.rows));
+  if (p.elements() > kMaxElements) refuse("rows*channels is more than 2^36 elements; lower rows or channels");
 }
 
 void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {

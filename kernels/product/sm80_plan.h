@@ -2,6 +2,7 @@
 // and the number of SMs, so that workspace and launch agree, and tests need no GPU.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -15,8 +16,6 @@ struct Extents {
   bool gated = false;
 };
 
-enum class Sm80Tile { tall_256x128, medium_128x64, small_64x64, low_32x64, flat_16x32 };
-
 struct Sm80Shape {
   int block_m, block_n, block_k;  // block_n counts rows of B: for geglu a tile makes half as many outputs
   int stages;
@@ -26,24 +25,13 @@ struct Sm80Shape {
   // In the 228 KiB of an sm_90 SM, of which the system takes 1 KiB for each block.
   constexpr bool fits_sm90() const { return blocks_per_sm * (shared_bytes() + 1024) <= 228 * 1024; }
 };
+enum class Sm80Tile { tall_256x128, medium_128x64, small_64x64, low_32x64, flat_16x32 };
+inline constexpr Sm80Shape kSm80Shapes[] = {
+    {256, 128, 64, 3, 1}, {128, 64, 64, 3, 3}, {64, 64, 64, 4, 3}, {32, 64, 128, 3, 3}, {16, 32, 128, 4, 4}};
+static_assert(std::ranges::all_of(kSm80Shapes, &Sm80Shape::fits_sm90));
 constexpr Sm80Shape shape_of(Sm80Tile tile) {
-  switch (tile) {
-    case Sm80Tile::tall_256x128:
-      return {256, 128, 64, 3, 1};
-    case Sm80Tile::medium_128x64:
-      return {128, 64, 64, 3, 3};
-    case Sm80Tile::small_64x64:
-      return {64, 64, 64, 4, 3};
-    case Sm80Tile::low_32x64:
-      return {32, 64, 128, 3, 3};
-    case Sm80Tile::flat_16x32:
-      return {16, 32, 128, 4, 4};
-  }
-  return {};
+  return kSm80Shapes[static_cast<std::size_t>(tile)];
 }
-static_assert(shape_of(Sm80Tile::tall_256x128).fits_sm90() && shape_of(Sm80Tile::medium_128x64).fits_sm90() &&
-              shape_of(Sm80Tile::small_64x64).fits_sm90() && shape_of(Sm80Tile::low_32x64).fits_sm90() &&
-              shape_of(Sm80Tile::flat_16x32).fits_sm90());
 
 struct Sm80Plan {
   Sm80Tile tile = Sm80Tile::medium_128x64;

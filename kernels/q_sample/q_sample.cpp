@@ -30,9 +30,8 @@ void fields(Problem& p, FieldVisitor& visit) {
 
 void check(const Problem& p) {
   if (p.total() > kMaxTotal)
-    throw InvalidInput("problem: fields batch and elements make " + std::to_string(p.total()) +
-                       " elements, more than 2^33");
-  if (p.keep && p.noise != Noise::drawn) throw InvalidInput("problem: field keep is for noise=drawn, not given");
+    refuse("fields batch and elements make " + std::to_string(p.total()) + " elements, more than 2^33");
+  if (p.keep && p.noise != Noise::drawn) refuse("field keep is for noise=drawn, not given");
 }
 
 void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {

@@ -14,10 +14,6 @@ constexpr std::int64_t kMaxTotal = std::int64_t{1} << 33;
 constexpr std::int64_t kMaxChannels = 65536;                // where pixels have neighbours
 constexpr std::int64_t kMaxConcatChannels = kMaxTotal / 2;  // a pixel may be a whole tensor: two of them in a row
 
-[[noreturn]] void refuse(const std::string& message) {
-  throw InvalidInput("problem: " + message);
-}
-
 void fields(Problem& p, FieldVisitor& visit) {
   visit.computes("nearest-neighbour upsampling, average pooling, or the concatenation of channels");
   visit.enumeration("op",

@@ -69,35 +69,18 @@ Magnitudes sample_magnitudes(const Problem& problem, const CoefficientRow<double
   return sums;
 }
 
-[[noreturn]] void refuse(const std::string& message) {
-  throw InvalidInput("problem: " + message);
-}
-
 }  // namespace
 
 bool Problem::reads_history() const {
-  switch (row().history) {
-    case SolverRow::History::none:
-      return false;
-    case SolverRow::History::first_half:
-      return half == Half::second;
-    case SolverRow::History::step_before:
-      return half == Half::second || (step > 0 && (!last() || row().mixes_to_the_end));
-  }
-  return false;
+  if (row().history == SolverRow::History::none) return false;
+  const bool between_steps = row().history == SolverRow::History::step_before;
+  return half == Half::second || (between_steps && step > 0 && (!last() || row().mixes_to_the_end));
 }
 
 bool Problem::writes_history() const {
-  switch (row().history) {
-    case SolverRow::History::none:
-      return false;
-    case SolverRow::History::first_half:
-      return half == Half::first && !last();
-    case SolverRow::History::step_before:
-      return half == Half::first && !last() &&
-             (step < steps - 2 || row().mixes_to_the_end || row().calls_of(step) == 2);
-  }
-  return false;
+  if (row().history == SolverRow::History::none || half == Half::second || last()) return false;
+  const bool by_first_half = row().history == SolverRow::History::first_half;
+  return by_first_half || step < steps - 2 || row().mixes_to_the_end || row().calls_of(step) == 2;
 }
 
 Scaling scaling(const Problem& problem) {

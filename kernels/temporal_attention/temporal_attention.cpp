@@ -26,7 +26,7 @@ void fields(Problem& p, FieldVisitor& visit) {
 void check(const Problem& p) {
   const std::int64_t token = p.heads * p.dim * (is_packed(p.layout) ? 3 : 1);
   if (p.batch * p.frames > kMaxElements / token / p.hw)
-    throw InvalidInput("problem: fields batch, frames, hw, heads and dim make a tensor of more than 2^40 elements");
+    refuse("fields batch, frames, hw, heads and dim make a tensor of more than 2^40 elements");
 }
 
 void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {

@@ -36,7 +36,6 @@ void fields(Problem& p, FieldVisitor& visit) {
 }
 
 void check(const Problem& p) {
-  const auto refuse = [](const std::string& message) { throw InvalidInput("problem: " + message); };
   if (p.channels % 2 != 0) refuse("field channels is " + std::to_string(p.channels) + ", an even number is needed");
   if (p.fourier() && (p.endpoint || p.max_period != 10000))
     refuse("fields endpoint and max_period are for kind=sinusoidal, not fourier");
