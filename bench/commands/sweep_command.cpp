@@ -69,8 +69,8 @@ int sweep(const SweepRequest& request) {
     return kDone;
   }
   OutputFiles outputs;
-  outputs.add_input("the run folder", session.folder().path());
-  outputs.add_input_run("a file of the run", session.folder().path());
+  outputs.add_input("--out", request.out);
+  outputs.add_input_run("a file of --out", request.out);
   outputs.add("--benchmark_out", flags.out);
   session.open();
   std::optional<GatheredReporter> display, file;
