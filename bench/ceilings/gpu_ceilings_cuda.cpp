@@ -87,7 +87,9 @@ std::size_t buffer_bytes(Platform& platform) {
 DeviceIdentity gpu_identity(int device) {
   cudaDeviceProp properties;
   CUDA_CHECK(cudaGetDeviceProperties(&properties, device));
-  std::string driver = GpuMonitor::of_cuda_device(device).driver_version();
+  std::array<char, 32> bus_id{};
+  CUDA_CHECK(cudaDeviceGetPCIBusId(bus_id.data(), static_cast<int>(bus_id.size()), device));
+  std::string driver = GpuMonitor(bus_id.data()).driver_version();
   if (driver.empty()) {  // no NVML: the newest CUDA that the driver supports stands for its version
     int version = 0;
     CUDA_CHECK(cudaDriverGetVersion(&version));

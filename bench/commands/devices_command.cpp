@@ -19,7 +19,7 @@ void print_gpu(int index) {
   fmt::print("device {}: {}, sm_{}, {} SMs, {:.1f} GiB, L2 {:.0f} MiB, PCI {}\n", index, gpu.name,
              gpu.info.compute_capability, gpu.info.sm_count, static_cast<double>(gpu.memory_bytes) / 0x1p30,
              static_cast<double>(gpu.info.l2_bytes) / 0x1p20, gpu.pci_bus_id);
-  const GpuMonitor monitor = GpuMonitor::of_cuda_device(index);
+  const GpuMonitor monitor(gpu.pci_bus_id);
   fmt::print("  driver: {} (CUDA {}), program: CUDA {}\n", monitor.available() ? monitor.driver_version() : "?",
              gpu.driver, gpu.runtime);
   if (!monitor.available()) {

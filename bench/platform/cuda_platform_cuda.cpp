@@ -290,11 +290,4 @@ std::vector<CudaDevice> list_cuda_devices(std::string& why) {
   return devices;
 }
 
-GpuMonitor GpuMonitor::of_cuda_device(int device) {
-  std::array<char, 32> bus_id{};
-  const cudaError_t error = cudaDeviceGetPCIBusId(bus_id.data(), static_cast<int>(bus_id.size()), device);
-  if (error != cudaSuccess) return unavailable(std::string("the device's PCI address: ") + cudaGetErrorString(error));
-  return GpuMonitor(bus_id.data());
-}
-
 }  // namespace noisefloor

@@ -1,7 +1,6 @@
-// A build without CUDA: what the CUDA platform and NVML by CUDA device say instead.
+// A build without CUDA: what the CUDA platform says instead.
 #include <fmt/format.h>
 
-#include "bench/platform/nvml.h"
 #include "bench/platform/platform.h"
 
 namespace noisefloor {
@@ -22,10 +21,6 @@ int cuda_device_count(std::string& why) {
 std::vector<CudaDevice> list_cuda_devices(std::string& why) {
   (void)cuda_device_count(why);
   return {};
-}
-
-GpuMonitor GpuMonitor::of_cuda_device(int) {
-  return unavailable("no CUDA in this build");
 }
 
 }  // namespace noisefloor

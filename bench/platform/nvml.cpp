@@ -130,10 +130,8 @@ std::string clock_events_text(std::uint64_t reasons) {
 }
 
 GpuMonitor::GpuMonitor(const std::string& pci_bus_id) {
-  if (!nvml().reason.empty()) {
-    reason_ = nvml().reason;
-    return;
-  }
+  reason_ = pci_bus_id.empty() ? "a host is no GPU" : nvml().reason;
+  if (!reason_.empty()) return;
   NvmlDevice* device = nullptr;
   if (const int result = nvml().handle_by_bus_id(pci_bus_id.c_str(), &device); result != kNvmlSuccess) {
     reason_ = fmt::format("NVML does not know the GPU at {}: {}", pci_bus_id, nvml().error_string(result));
@@ -141,12 +139,6 @@ GpuMonitor::GpuMonitor(const std::string& pci_bus_id) {
   }
   device_ = device;
   driver_ = nvml().driver;
-}
-
-GpuMonitor GpuMonitor::unavailable(std::string reason) {
-  GpuMonitor monitor;
-  monitor.reason_ = std::move(reason);
-  return monitor;
 }
 
 GpuState GpuMonitor::read() const {

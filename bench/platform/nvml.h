@@ -51,11 +51,9 @@ std::string clock_events_text(std::uint64_t reasons);
 
 class GpuMonitor {
  public:
-  // Of the GPU with this PCI bus id ("0000:17:00.0", as cudaDeviceGetPCIBusId gives it). Never throws: where NVML
-  // cannot be had, `available` is false and `reason` says why.
+  // Of the GPU with this PCI bus id ("0000:17:00.0", as PlatformDescription has it; empty: of a host). Never throws:
+  // where NVML cannot be had, `available` is false and `reason` says why.
   explicit GpuMonitor(const std::string& pci_bus_id);
-  static GpuMonitor of_cuda_device(int device);
-  static GpuMonitor unavailable(std::string reason);
 
   bool available() const { return device_ != nullptr; }
   const std::string& reason() const { return reason_; }          // empty when available
@@ -65,7 +63,6 @@ class GpuMonitor {
   GpuDescription describe() const;                               // the same
 
  private:
-  GpuMonitor() = default;
   void* device_ = nullptr;  // NVML's
   std::string reason_, driver_;
 };

@@ -1,29 +1,20 @@
 // Which GPUs a build has code for.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstdlib>
+
 #include "bench/platform/build_info.h"
+#include "kernels/core/listed.h"
 
 namespace noisefloor {
 
 bool serves_gpu(std::string_view architectures, int compute_capability) {
-  int number = 0;
-  bool exact = false;
-  const auto serves = [&] {
-    if (exact) return number == compute_capability;
+  return std::ranges::any_of(split_list(std::string(architectures)), [&](const std::string& name) {
+    const int number = std::atoi(name.c_str());  // 0 where it has none
+    if (name.ends_with('a')) return number == compute_capability;
     return number > 0 && number / 10 == compute_capability / 10 && number <= compute_capability;
-  };
-  for (const char letter : architectures) {
-    if (letter >= '0' && letter <= '9') {
-      number = 10 * number + (letter - '0');
-    } else if (letter == 'a') {
-      exact = true;
-    } else if (letter == ',') {
-      if (serves()) return true;
-      number = 0;
-      exact = false;
-    }
-  }
-  return serves();
+  });
 }
 
 std::string why_unserved(const std::string& gpu, int compute_capability, std::string_view architectures) {

@@ -124,7 +124,7 @@ SweepSession::SweepSession(const SweepPlan& plan, Platform& platform, std::uniqu
     : plan_(&plan),
       platform_(&platform),
       neighbour_(std::move(neighbour)),
-      monitor_(is_host() ? GpuMonitor::unavailable("host") : GpuMonitor::of_cuda_device(platform.description().index)) {
+      monitor_(platform.description().pci_bus_id) {
   const auto& [request, flags, problems] = plan;
   const int index = platform.description().index;
   if (request.search_again) kept_searches()->search_again();

@@ -173,7 +173,7 @@ TEST(KernelResources, LaunchThatCannotBeCapturedIsRefused) {
 }
 
 TEST(Gpu, IsDescribedTheSameByCudaAndNvml) {
-  const GpuMonitor monitor = GpuMonitor::of_cuda_device(0);
+  const GpuMonitor monitor(device().description().pci_bus_id);
   if (!monitor.available()) GTEST_SKIP() << monitor.reason();
   const GpuDescription gpu = monitor.describe();
   if (gpu.mig.value_or(false)) GTEST_SKIP() << "CUDA names the slice, NVML the whole GPU";
@@ -184,7 +184,7 @@ TEST(Gpu, IsDescribedTheSameByCudaAndNvml) {
 }
 
 TEST(Clocks, AgreeWithNvml) {
-  const GpuMonitor monitor = GpuMonitor::of_cuda_device(0);
+  const GpuMonitor monitor(device().description().pci_bus_id);
   if (!monitor.available()) GTEST_SKIP() << monitor.reason();
   ClockSampler clock(1.2e6);  // spins for over a second, so that NVML reads a busy GPU
   clock.enqueue(nullptr);
