@@ -5,13 +5,98 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
-#include "python/call_key.h"
+#include "kernels/catalogue.h"
 
 namespace nb = nanobind;
 
 namespace noisefloor::python {
+namespace {
+
+std::string truth_as_number(std::string text) {
+  return text == "True" ? "1" : text == "False" ? "0" : text;
+}
+
+// The text of a field's value, as problems have it: of True and False 1 and 0.
+std::string text_of(nb::handle value) {
+  return truth_as_number(nb::cast<std::string>(nb::str(value)));
+}
+
+// What stands before a value, so that none reads as one of another type. As text 1, 1.0 and True differ.
+enum class Tag : char { none, text, integer, real, no, yes, other, tensor };
+
+class CallKey {
+ public:
+  CallKey() { bytes_.reserve(256); }  // of nearly every call
+  void add(std::int64_t number) { bytes_.append(reinterpret_cast<const char*>(&number), sizeof number); }
+  void add(std::string_view text);
+  void add(const Tensor& tensor);
+  void add(nb::handle value);  // by type and value; of a type that fields rarely have by its text
+  std::string take() { return std::move(bytes_); }
+
+ private:
+  std::string bytes_;
+};
+
+void CallKey::add(std::string_view text) {
+  add(static_cast<std::int64_t>(text.size()));
+  bytes_ += text;
+}
+
+void CallKey::add(const Tensor& tensor) {
+  bytes_ += static_cast<char>(Tag::tensor);
+  bytes_ += static_cast<char>(tensor.dtype);
+  bytes_ += static_cast<char>(tensor.shape.rank());
+  for (const std::int64_t extent : tensor.shape) add(extent);
+}
+
+void CallKey::add(nb::handle value) {
+  const auto tag = [&](Tag of) { bytes_ += static_cast<char>(of); };
+  if (value.is_none()) return tag(Tag::none);
+  if (value.is(nb::handle(Py_True))) return tag(Tag::yes);
+  if (value.is(nb::handle(Py_False))) return tag(Tag::no);
+  if (PyUnicode_CheckExact(value.ptr())) {
+    Py_ssize_t size = 0;
+    if (const char* const text = PyUnicode_AsUTF8AndSize(value.ptr(), &size); text != nullptr) {
+      tag(Tag::text);
+      return add(std::string_view(text, static_cast<std::size_t>(size)));
+    }
+    PyErr_Clear();
+  }
+  if (PyLong_CheckExact(value.ptr())) {
+    int overflow = 0;
+    const long long number = PyLong_AsLongLongAndOverflow(value.ptr(), &overflow);
+    if (overflow == 0) {
+      tag(Tag::integer);
+      return add(static_cast<std::int64_t>(number));
+    }
+  }
+  if (PyFloat_CheckExact(value.ptr())) {
+    tag(Tag::real);
+    return add(std::bit_cast<std::int64_t>(PyFloat_AsDouble(value.ptr())));
+  }
+  tag(Tag::other);
+  add(std::string_view(text_of(value)));
+}
+
+}  // namespace
+
+const Op& required(const std::string& op) {
+  if (const Op* found = find_op(op)) return *found;
+  throw InvalidInput("there is no op '" + op + "'");
+}
+
+std::string short_dtype(std::string text) {
+  constexpr std::string_view kPrefix = "torch.";
+  constexpr std::pair<std::string_view, const char*> kNames[] = {
+      {"float32", "fp32"}, {"float16", "fp16"}, {"bfloat16", "bf16"}, {"float64", "fp64"}};
+  if (text.starts_with(kPrefix)) text.erase(0, kPrefix.size());
+  for (const auto& [name, short_name] : kNames)
+    if (text == name) return short_name;
+  return text;
+}
 
 Arguments::Arguments(const std::string& op, std::vector<std::string> tensors, std::vector<std::string> fields)
     : op_(&required(op)), tensors_(std::move(tensors)), fields_(std::move(fields)) {
@@ -138,6 +223,26 @@ Question Arguments::question_of(const Given& given, const std::vector<Input>& in
   for (const Output& output : outputs)
     question.out_types.emplace_back(output.tensor ? to_string(output.tensor->dtype) : "");
   return question;
+}
+
+std::string Arguments::key_of(const Given& given, const std::vector<Input>& inputs, const std::vector<Output>& outputs,
+                              const Device& device) const {
+  CallKey key;
+  key.add(device.gpu ? device.index : -1);
+  auto input = inputs.begin();
+  for (std::size_t i = 0; i < tensors_.size(); ++i)
+    if (input != inputs.end() && input->place == i)
+      key.add(*input++);
+    else
+      key.add(nb::handle(given.tensors[i]));
+  for (PyObject* const field : given.fields.values) key.add(nb::handle(field));
+  key.add(given.fields.text);
+  key.add(static_cast<std::int64_t>(outputs.size()));
+  for (const Output& output : outputs) key.add(output.tensor ? static_cast<std::int64_t>(output.tensor->dtype) : -1);
+  key.add(given.dtype);
+  key.add(given.variant);
+  key.add(given.plan ? static_cast<std::int64_t>(given.plan->number) : 0);
+  return key.take();
 }
 
 std::string Arguments::word(const char* argument, nb::handle given) const {

@@ -16,6 +16,13 @@
 
 namespace noisefloor::python {
 
+// The op of that name; InvalidInput where there is none.
+const Op& required(const std::string& op);
+// fp32 of float32 and torch.float32, as frameworks call it; other texts as they are.
+std::string short_dtype(std::string text);
+// The plan of a call: that of plan=, a noisefloor.Plan or the file of one; of None that of `use_plan`, or null.
+std::shared_ptr<const Plan> plan_of_call(nanobind::handle plan);  // plan.cpp
+
 // Of one op, with its tensors in the order of `tensors_` and its fields in that of `fields_`. A name that is both, as a
 // bias and whether there is one, stands among the tensors alone, and takes either. Every function throws InvalidInput
 // or nb::type_error with the op's name and the argument's.
@@ -61,6 +68,9 @@ class Arguments {
   // Without its inputs and outputs.
   Question ask(const Given& given) const;
   Question question_of(const Given& given, const std::vector<Input>& inputs, const std::vector<Output>& outputs) const;
+  // What decides a call, as bytes: equal bytes are calls of one problem, variant and device.
+  std::string key_of(const Given& given, const std::vector<Input>& inputs, const std::vector<Output>& outputs,
+                     const Device& device) const;
   // "" of None, which is not given.
   std::string word(const char* argument, nanobind::handle given) const;
   Question ask_of_shapes(const nanobind::tuple& tensors, nanobind::handle fields, nanobind::handle variant,

@@ -7,11 +7,11 @@
 #include <algorithm>
 #include <array>
 #include <span>
+#include <unordered_map>
 
 #include "kernels/catalogue.h"
 #include "python/arguments.h"
 #include "python/call.h"
-#include "python/call_key.h"
 #include "python/queue.h"
 #include "python/tensor.h"
 #include "python/with_python.h"
@@ -24,21 +24,26 @@ namespace {
 constexpr char kPreparedMemory[] = "prepared_memory";
 constexpr std::size_t kMostCalls = 1024;  // calls of an op: shapes that never repeat must not fill the memory
 
+// `decide` with the GIL held: other threads run meanwhile, and Python is warned once where the plan's variant is not
+// the one, at the caller's line: `frames` of ours stand above it.
+std::shared_ptr<const Decision> decide_in_python(const Question& question, const std::optional<Device>& device,
+                                                 int frames = 1) {
+  const std::shared_ptr<const Decision> decision = [&] {
+    const WithoutGil released;
+    return decide(question, device);
+  }();
+  if (!decision->warning.empty() && PyErr_WarnEx(PyExc_UserWarning, decision->warning.c_str(), 1 + frames) != 0)
+    nb::raise_python_error();
+  return decision;
+}
+
 class BoundOp : Arguments {
  public:
   using Arguments::Arguments;
 
-  // `plan`: a Plan, the file of one, or None; `prepared`: the weights as `prepare` left them for that variant, or None.
-  // `launches`: more than one to see what each costs the host.
-  nb::object call(const nb::tuple& tensors, const nb::tuple& fields, nb::handle out, nb::handle variant,
-                  nb::handle stream, nb::handle dtype, nb::handle plan, nb::handle prepared, int launches) const {
-    if (launches < 1) throw InvalidInput(named("launches") + " must be at least 1");
-    const Items in_order = items(tensors, tensors_), values = items(fields, fields_);
-    return launched(in_order, {values}, out, variant, stream, dtype, plan, prepared, {false, launches});
-  }
-
-  // `call` as a function of arguments in the order of `names`: of tensors, fields and what else it takes; `fields` is a
-  // text of several ("groups=32,fusion=silu").
+  // A call as a function of arguments in the order of `names`: tensors, fields, and what else `bind` knows. `plan`: a
+  // Plan, the file of one, or None; `prepared`: the weights as `prepare` left them for that variant, or None; `fields`:
+  // a text of several ("groups=32,fusion=silu"); `launches`: more than one to see what each costs the host.
   nb::object function(const std::vector<std::string>& names, std::size_t required, std::size_t positional,
                       const std::string& doc) const {
     return bind(names, required, positional, doc, false, false);
@@ -113,7 +118,7 @@ class BoundOp : Arguments {
     std::vector<std::string> slots = tensors_;
     slots.insert(slots.end(), fields_.begin(), fields_.end());
     const std::size_t rest = slots.size();
-    for (const char* name : {"out", "variant", "stream", "dtype", "plan", "prepared", "fields"})
+    for (const char* name : {"out", "variant", "stream", "dtype", "plan", "prepared", "fields", "launches"})
       slots.emplace_back(name);
     std::vector<std::size_t> places;
     for (const std::string& name : names) {
@@ -127,9 +132,11 @@ class BoundOp : Arguments {
       std::array<PyObject*, kMostArguments> all;
       all.fill(Py_None);
       for (std::size_t i = 0; i < places.size(); ++i) all[places[i]] = given[i];
+      const int launches = all[rest + 7] == Py_None ? 1 : nb::cast<int>(nb::handle(all[rest + 7]));
+      if (launches < 1) throw InvalidInput(named("launches") + " must be at least 1");
       nb::object outputs = launched({all.data(), inputs}, {{all.data() + inputs, rest - inputs}, all[rest + 6]},
                                     all[rest], all[rest + 1], all[rest + 2], all[rest + 3], all[rest + 4],
-                                    all[rest + 5], {of_module, 1, as_list ? 1 : 0});
+                                    all[rest + 5], {of_module, launches, as_list ? 1 : 0});
       if (!as_list) return outputs;
       nb::list listed;
       if (nb::isinstance<nb::tuple>(outputs))
@@ -144,7 +151,7 @@ class BoundOp : Arguments {
   struct How {
     bool of_module = false;
     int launches = 1;
-    int frames = 1;  // Python's, of ours
+    int frames = 0;  // Python's, of ours
   };
 
   nb::object launched(std::span<PyObject* const> tensors, const Fields& fields, nb::handle out, nb::handle variant,
@@ -168,25 +175,11 @@ class BoundOp : Arguments {
   std::shared_ptr<const Decision> find_again(const Given& given, const std::vector<Input>& inputs,
                                              const std::vector<Output>& outputs, const Device& device,
                                              int frames) const {
-    CallKey key;
-    key.add(device.gpu ? device.index : -1);
-    auto input = inputs.begin();
-    for (std::size_t i = 0; i < tensors_.size(); ++i)
-      if (input != inputs.end() && input->place == i)
-        key.add(*input++);
-      else
-        key.add(nb::handle(given.tensors[i]));
-    for (PyObject* const field : given.fields.values) key.add(nb::handle(field));
-    key.add(given.fields.text);
-    key.add(static_cast<std::int64_t>(outputs.size()));
-    for (const Output& output : outputs) key.add(output.tensor ? static_cast<std::int64_t>(output.tensor->dtype) : -1);
-    key.add(given.dtype);
-    key.add(given.variant);
-    key.add(given.plan ? static_cast<std::int64_t>(given.plan->number) : 0);
-    if (const auto found = calls_.find(key.bytes()); found != calls_.end()) return found->second;
+    std::string key = key_of(given, inputs, outputs, device);
+    if (const auto found = calls_.find(key); found != calls_.end()) return found->second;
     auto decision = decide_in_python(question_of(given, inputs, outputs), device, frames);
     if (calls_.size() >= kMostCalls) calls_.clear();
-    calls_.insert_or_assign(std::string(key.bytes()), decision);
+    calls_.insert_or_assign(std::move(key), decision);
     return decision;
   }
 
@@ -236,7 +229,7 @@ class BoundOp : Arguments {
     return nb::tuple(all);
   }
 
-  mutable ByCall<std::shared_ptr<const Decision>> calls_;  // the GIL guards it
+  mutable std::unordered_map<std::string, std::shared_ptr<const Decision>> calls_;  // by key; the GIL guards it
 };
 
 }  // namespace
@@ -244,9 +237,6 @@ class BoundOp : Arguments {
 void define_op(nb::module_& m) {
   nb::class_<BoundOp>(m, "Op")
       .def(nb::init<const std::string&, std::vector<std::string>, std::vector<std::string>>())
-      .def("call", &BoundOp::call, nb::arg("tensors"), nb::arg("fields"), nb::arg("out").none(),
-           nb::arg("variant").none(), nb::arg("stream").none(), nb::arg("dtype").none(),
-           nb::arg("plan").none() = nb::none(), nb::arg("prepared").none() = nb::none(), nb::arg("launches") = 1)
       .def("function", &BoundOp::function, nb::keep_alive<0, 1>(), nb::arg("names"), nb::arg("required"),
            nb::arg("positional"), nb::arg("doc"))
       .def("operation", &BoundOp::operation, nb::keep_alive<0, 1>(), nb::arg("names"), nb::arg("of_module"))

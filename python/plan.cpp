@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "kernels/catalogue.h"
-#include "python/call_key.h"
+#include "python/arguments.h"
 #include "python/with_python.h"
 
 namespace nb = nanobind;

@@ -19,19 +19,14 @@ struct Queue {
   nanobind::object like;  // whose framework is asked: the first output that was given, else the first input
   Stream stream = nullptr;
   nanobind::object number = nanobind::none();  // of the stream; None where it is the framework's current one, or none
-  mutable std::optional<bool> is_now;          // whether its GPU is the current one; torch_memory.cpp asks once
+  mutable std::optional<bool> is_now;          // whether its GPU is the current one; asked once
 
   // `given`: a stream, its number, or None for the framework's current one. Throws InvalidInput for one on the CPU.
   Queue(const std::string& op, const Device& device, const nanobind::object& like, nanobind::handle given);
 };
 
-// An uninitialised tensor of the framework; PyTorch's on its current stream, null where it is another framework's.
+// An uninitialised tensor of the framework.
 nanobind::object empty_tensor(const Queue& queue, std::span<const std::int64_t> shape, DType dtype);
-nanobind::object torch_empty(const Queue& queue, std::span<const std::int64_t> shape, DType dtype);
-
-// An address of PyTorch's allocator, without a tensor around it; null where it gives none, as others' need not.
-nanobind::object torch_memory(const Queue& queue, std::size_t bytes);
-void free_torch_memory(const nanobind::object& address);
 
 // Tells the framework of prepared weights that the queue's stream reads them, once for each stream.
 void note_use(nanobind::handle memory, const Tensor& tensor, const Queue& queue);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -65,6 +66,11 @@ Tensor read_tensor(nanobind::handle object, const Name& name, bool written, cons
 
 // The same of PyTorch's, and a misaligned one by its clone.
 Tensor read_or_clone(nanobind::handle object, const Name& name, const Gradients& gradients);
+
+bool is_torch(nanobind::handle tensor);  // of PyTorch
+
+// By the framework of `like`, without a call into Python, where it has DLPack's exchange in C; else none.
+std::optional<Stream> current_stream(nanobind::handle like, int gpu);
 
 // Tells PyTorch's autograd, which refuses a backward pass that would read what was there before.
 void note_write(nanobind::handle tensor);

@@ -8,7 +8,7 @@ COMMON = {
     "dtype": "{dtypes}, or their PyTorch or NumPy types. Needed if the tensors do not determine it.",
     "stream": "for tensors on a GPU: a CUDA stream or its number. None is the framework's current stream.",
     "plan": "a noisefloor.Plan or its file, which has the variant of each problem. None takes that of noisefloor.use_plan, if any.",
-    "prepared": "memory of a handle of noisefloor.torch.prepare. The handle passes it, with its variant.",
+    "prepared": "memory of a handle of prepare. The handle passes it, with its variant.",
 }
 ENDING = """Tensors are contiguous in row-major order, begin at multiples of 16 bytes, lie on one device, and share no memory with
 an output. ValueError: a tensor or a value does not fit; the message says what would. TypeError: an argument is not a

@@ -134,16 +134,4 @@ OPERATORS["products"] = _products_of_modules
 
 def prepare(op, /, *tensors, **arguments):
     """noisefloor.prepare for the operators: torch.compile traces through the handle's calls. They take neither `out` nor `stream`."""
-    return _prepared.make(op, tensors, arguments, _prepared_call(op))
-
-
-def _prepared_call(op):
-    made, function = _signatures.signature(op), FUNCTIONS[op]
-
-    def call(tensors, fields, out, variant, stream, dtype, plan, memory):
-        if out is not None or stream is not None:
-            raise TypeError(f"{op}: a handle of noisefloor.torch takes no 'out' and no 'stream'")
-        given = {name: value for name, value in zip(made.names + made.keywords, tensors + fields) if value is not None or name in made.first}
-        return function(**given, variant=variant, dtype=dtype, prepared=memory)
-
-    return call
+    return _prepared.make(op, tensors, arguments, FUNCTIONS.get(op))

@@ -1,37 +1,32 @@
 """Handles that keep the weights of one variant rearranged, so that calls need not do it again."""
 
-from noisefloor import _signatures
+from noisefloor import _signatures, ops
 
 
 class Prepared:
-    """An op that keeps its weights: `handle(x)` takes the tensors whose shapes `prepare` got, in the op's order or by name.
+    """An op that keeps its weights: `handle(x)` takes the tensors whose shapes `prepare` got, in the op's order or by name; also `out` and `stream`.
 
     It has an `op`, a `variant` and a `dtype`. `memory` has the rearranged weights, and is None if the variant rearranges nothing. It serves
     any number and size of images that the variant can run, on any stream and thread.
     """
 
-    def __init__(self, op, tensors, fields, made, call):
-        self.op, (self.variant, self.dtype, self.memory) = op, made
-        self._names, self._fields, self._call = _signatures.signature(op).names, fields, call
-        self._tensors = [None if isinstance(tensor, (tuple, list)) else tensor for tensor in tensors]
-        self._places = tuple(place for place, tensor in enumerate(tensors) if isinstance(tensor, (tuple, list)))
-        self.open = tuple(self._names[place] for place in self._places)
+    def __init__(self, op, given, made, function):
+        self.op, (self.variant, self.dtype, self.memory), self._function = op, made, function
+        self.open = tuple(name for name in _signatures.signature(op).names if isinstance(given.get(name), (tuple, list)))
+        self._given = given | {"variant": self.variant, "dtype": self.dtype, "prepared": self.memory}
+        for name in (*self.open, "stream", "plan", *(["prepared"] if self.memory is None else [])):
+            self._given.pop(name, None)
 
-    def __call__(self, *tensors, out=None, stream=None, **named):
+    def __call__(self, *tensors, **named):
         if named or len(tensors) != len(self.open):
-            tensors = self._in_order(tensors, named)
-        merged = self._tensors.copy()
-        for place, tensor in zip(self._places, tensors):
-            merged[place] = tensor
-        return self._call(tuple(merged), self._fields, out, self.variant, stream, self.dtype, None, self.memory)
-
-    def _in_order(self, tensors, named):
-        given = dict(zip(self.open, tensors))
-        if len(tensors) > len(self.open) or named.keys() & given.keys() or (named | given).keys() != set(self.open):
-            had = [*list(given)[: len(tensors)], *named] + ["one more"] * (len(tensors) > len(self.open))
-            raise TypeError(f"{self.op}: this handle takes ({', '.join(self.open)}), not ({', '.join(had)}); what else it has, prepare was given")
-        given.update(named)
-        return [given[name] for name in self.open]
+            had = [*self.open, "one more"][: len(tensors)] + [name for name in named if name not in ("out", "stream")]
+            if sorted(had) != sorted(self.open):
+                raise TypeError(f"{self.op}: this handle takes ({', '.join(self.open)}), not ({', '.join(had)}); what else it has, prepare was given")
+        if len(tensors) == 1:  # of nearly every handle
+            named[self.open[0]] = tensors[0]
+        else:
+            named.update(zip(self.open, tensors))
+        return self._function(**self._given, **named)
 
     def __repr__(self):
         size = "nothing packed" if self.memory is None else f"{self.memory.nbytes} bytes packed"
@@ -44,11 +39,14 @@ def prepare(op, /, *tensors, **arguments):
     It takes what the op's function takes, except `out`. A shape (a tuple or list) stands for a tensor that each call brings. Tensors are
     weights: the handle keeps them, and does not see later changes to them.
     """
-    return make(op, tensors, arguments, _signatures.bound(op).call)
+    return make(op, tensors, arguments, getattr(ops, op, None))
 
 
-def make(op, tensors, arguments, call):
-    tensors, fields, out, variant, stream, dtype, plan = _signatures.signature(op).bind(tensors, arguments)
-    if out is not None:
-        raise TypeError(f"{op}: prepare takes no 'out'; give it to the calls of the handle")
-    return Prepared(op, tensors, fields, _signatures.bound(op).prepare(tensors, fields, variant, stream, dtype, plan), call)
+def make(op, tensors, arguments, function):
+    signature = _signatures.signature(op)
+    given = signature.bind(tensors, arguments)
+    for name in ("out", "prepared"):
+        if given.get(name) is not None:
+            raise TypeError(f"{op}: prepare takes no '{name}'; give it to the calls of the handle")
+    groups = (tuple(map(given.get, names)) for names in (signature.names, signature.keywords))
+    return Prepared(op, given, _signatures.bound(op).prepare(*groups, *map(given.get, ("variant", "stream", "dtype", "plan"))), function)

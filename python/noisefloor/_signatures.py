@@ -9,7 +9,7 @@ from noisefloor import _core
 
 CATALOGUE = {op["name"]: op for op in _core.catalogue()}
 PYTHON_TYPE = {"integer": "int", "real": "float", "flag": "bool"}
-COMMON = ("out", "variant", "dtype", "stream", "plan")  # arguments of every op
+COMMON = ("out", "variant", "dtype", "stream", "plan", "prepared")  # arguments of every op
 COMMON_OF_TORCH = ("variant", "dtype", "prepared")
 TYPES_OF_COMMON = {"out": "Array | Sequence[Array | None] | None", "variant": "str | None", "prepared": "Array | None"}  # others: Any
 
@@ -99,12 +99,11 @@ class Signature:
         return ", ".join([*texts[: len(self.inputs)], "*", *texts[len(self.inputs) :]])
 
     def bind(self, tensors, arguments):
-        """What a call was given, in the order of _core.Op's functions: (tensors, fields, out, variant, stream, dtype, plan)."""
+        """What a call was given, by name."""
         try:
-            given = inspect.Signature(self.parameters()).bind(*tensors, **arguments).arguments
+            return inspect.Signature(self.parameters()).bind(*tensors, **arguments).arguments
         except TypeError as error:
             raise TypeError(f"{self.op}: {error}") from None
-        return (tuple(map(given.get, self.names)), tuple(map(given.get, self.keywords)), *map(given.get, ("out", "variant", "stream", "dtype", "plan")))
 
 
 def described(op, tensors, fields, dtype):

@@ -218,10 +218,11 @@ def test_a_capsule_serves_once(version):
 
 def test_a_call_may_launch_more_than_once():
     """What tools/experiments/measure_python.py stands on."""
-    op, a, b, out = noisefloor._core.Op("gemm", ["a", "b"], []), np.ones((4, 8), np.float32), np.ones((3, 8), np.float32), zeros(4, 3)
-    assert op.call((a, b), (), out, None, None, None, launches=3) is out and (out == 8).all()
+    a, b, out = np.ones((4, 8), np.float32), np.ones((3, 8), np.float32), zeros(4, 3)
+    call = noisefloor._core.Op("gemm", ["a", "b"], []).function(["a", "b", "out", "launches"], 2, 2, "")
+    assert call(a, b, out=out, launches=3) is out and (out == 8).all()
     with pytest.raises(ValueError, match="'launches'.* must be at least 1"):
-        op.call((a, b), (), out, None, None, None, launches=0)
+        call(a, b, out=out, launches=0)
 
 
 @pytest.mark.parametrize("argument", ["variant", "dtype"])

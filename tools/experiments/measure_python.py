@@ -66,13 +66,14 @@ def timed_calls(call, calls=CALLS):
 
 def timed_launches(op, tensors, given):
     """What each launch adds to a call."""
-    call, bound = _signatures.bound(op).call, _signatures.signature(op).bind(tensors, given)
+    made = _signatures.signature(op)
+    call = _signatures.bound(op).function([*(one.name for one in made.parameters()), "launches"], len(made.first), len(made.inputs), "")
 
     def block():
         times = []
         for launches in (1, CALLS + 1):
             start = time.perf_counter()
-            call(*bound, None, launches)
+            call(*tensors, **given, launches=launches)
             times.append(time.perf_counter() - start)
         return (times[1] - times[0]) / CALLS * 1e6
 
