@@ -23,7 +23,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
-from baselines.pytorch.output_file import CannotWrite, OutputFile  # noqa: E402
+from baselines.pytorch.output_file import OutputFile, Refused, exit_code  # noqa: E402
 
 COMPUTE_CAPABILITY = "9.0"  # of the GPUs that run what is timed
 LEAST_WIN = 0.01  # of warm and cold time together
@@ -91,10 +91,6 @@ TABLES = {
         name="plan",
         header="cluster_plan"),
 }  # fmt: skip
-
-
-class Refused(Exception):
-    pass
 
 
 def lines_of(path, take):
@@ -283,19 +279,14 @@ def main():
     parser.add_argument("--out", type=Path, help="instead of the room's own")
     parser.add_argument("--problems", type=Path, help="with the networks' counts, instead of bench/problems/OP.csv")
     arguments = parser.parse_args()
-    tuned = TABLES[arguments.op]
+    tuned = arguments.tuned = TABLES[arguments.op]
     arguments.out = arguments.out or ROOT / f"kernels/{tuned.room or arguments.op}/measured_{tuned.name}s.cpp"
     arguments.problems = arguments.problems or ROOT / f"bench/problems/{arguments.op}.csv"
-    try:
-        make(tuned, arguments)
-    except (Refused, CannotWrite) as error:
-        print(f"tuned_table: {error}", file=sys.stderr)
-        return 2
-    return 0
+    return exit_code("tuned_table", make, arguments)
 
 
-def make(tuned, arguments):
-    out = OutputFile(arguments.out)
+def make(arguments):
+    tuned, out = arguments.tuned, OutputFile(arguments.out)
     source, times, estimated, counts = read_timings(tuned, arguments.timings)
     networks = read_networks(tuned, arguments.problems)
     for problems in networks.values():
@@ -316,10 +307,7 @@ def make(tuned, arguments):
     problems = sum(len(kinds) for kinds in times.values())
     plans = sum(len(timed) for kinds in times.values() for timed in kinds.values())
     text = cpp(arguments.op, source, written, problems, plans, kept if before else None)
-    try:
-        out.write(lambda part: Path(part).write_text(text, encoding="utf-8"))
-    except OSError as error:
-        raise Refused(f"--out {out.name}: cannot be written: {error.strerror}") from error
+    out.write(lambda part: Path(part).write_text(text, encoding="utf-8"))
     words = functools.partial(print, file=out.words)
     words(f"{arguments.out}: {tuned.name}s of {len(table)} of {len(times)} shapes, for {source[1]} SMs" + (f"; {len(before)} kept" if arguments.keep else ""))
     for variant in tuned.arrays:

@@ -14,7 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from baselines.pytorch.output_file import CannotWrite, OutputFile
+from baselines.pytorch.output_file import OutputFile, Refused, exit_code
 
 # Folders of the pipeline that it reads.
 NETWORKS = {
@@ -24,10 +24,6 @@ NETWORKS = {
 }
 ROOT = Path(__file__).resolve().parents[2]
 MOST_PIXELS = 65536  # of a side
-
-
-class Refused(Exception):
-    """A message for whoever called."""
 
 
 def drawn_by(network):
@@ -173,11 +169,8 @@ def make(given):
         tensors = {name: tensor.float().contiguous() for name, tensor in MAKERS[given.network](given).items()}
     except ImportError as error:
         raise Refused(f"needs PyTorch, transformers, safetensors, and for svd diffusers and Pillow: {error}") from None
-    try:
-        file.write(lambda part: Path(part).write_bytes(save(tensors, {"network": given.network, "layout": "channels-first"})))
-    except OSError as error:
-        raise Refused(f"--out {out}: {error}") from None
-    return tensors, file.words
+    file.write(lambda part: Path(part).write_bytes(save(tensors, {"network": given.network, "layout": "channels-first"})))
+    print(f"{', '.join(f'{name} {list(tensor.shape)}' for name, tensor in tensors.items())}; wrote {out}", file=file.words)
 
 
 def within(kind, least, most):
@@ -217,14 +210,7 @@ def options():
 
 
 def main(arguments=None):
-    given = options().parse_args(arguments)
-    try:
-        tensors, words = make(given)
-    except (Refused, CannotWrite) as error:
-        print(f"conditioning: {error}", file=sys.stderr)
-        return 2
-    print(f"{', '.join(f'{name} {list(tensor.shape)}' for name, tensor in tensors.items())}; wrote {given.out}", file=words)
-    return 0
+    return exit_code("conditioning", make, options().parse_args(arguments))
 
 
 if __name__ == "__main__":

@@ -12,8 +12,18 @@ import tempfile
 OPEN_FILE = re.compile("/(?:dev|proc/([^/]+))/fd/([0-9]+)")
 
 
-class CannotWrite(Exception):
-    """A message that names option and file."""
+class Refused(Exception):
+    """A message for whoever called, which names the option or file."""
+
+
+def exit_code(program, work, arguments):
+    """Of a program whose work may be refused."""
+    try:
+        work(arguments)
+    except Refused as why:
+        print(f"{program}: {why}", file=sys.stderr)
+        return 2
+    return 0
 
 
 class OutputFile:
@@ -39,7 +49,7 @@ class OutputFile:
             raise self.cannot(f"cannot be written: {error.strerror}") from None
 
     def cannot(self, why):
-        return CannotWrite(f"{self.option} {self.name}: {why}")
+        return Refused(f"{self.option} {self.name}: {why}")
 
     def look(self, there):
         if not self.name:
@@ -61,13 +71,22 @@ class OutputFile:
 
     def write(self, fill):
         """fill(path) writes a file, which is then put in place; a file that was there keeps its permissions. Pipes and devices are written to."""
-        if self.is_stream:
-            with tempfile.TemporaryDirectory() as folder:
-                part = os.path.join(folder, "part")
-                fill(part)
-                with open(part, "rb") as kept, open(self.name if self.descriptor is None else os.dup(self.descriptor), "wb") as stream:
-                    shutil.copyfileobj(kept, stream)
-            return
+        try:
+            if self.is_stream:
+                self.stream(fill)
+            else:
+                self.replace(fill)
+        except Exception as error:  # libraries have their own for a full disk
+            raise self.cannot(f"cannot be written: {getattr(error, 'strerror', None) or error}") from error
+
+    def stream(self, fill):
+        with tempfile.TemporaryDirectory() as folder:
+            part = os.path.join(folder, "part")
+            fill(part)
+            with open(part, "rb") as kept, open(self.name if self.descriptor is None else os.dup(self.descriptor), "wb") as stream:
+                shutil.copyfileobj(kept, stream)
+
+    def replace(self, fill):
         part = self.partial()
         try:
             fill(part)

@@ -17,16 +17,12 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from baselines.pytorch.output_file import CannotWrite, OutputFile  # noqa: E402
+from baselines.pytorch.output_file import OutputFile, Refused, exit_code  # noqa: E402
 
 SIZE = 32
 TIMES = (0, 50, 100, 200, 300, 400, 600, 800, 999)
 STEPS = {"ddpm": 1000, "ddim": 50}
 FORMATS = (".png", ".svg", ".pdf")
-
-
-class Refused(Exception):
-    """What was asked for cannot be done."""
 
 
 def call(program, *arguments):
@@ -67,13 +63,7 @@ def main(argv):
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--digits", type=int, default=20, metavar="N", help="drawn by each sampler, in two rows: an even number from 4 (default: 20)")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE.png")
-    arguments = parser.parse_args(argv)
-    try:
-        corruption(arguments)
-    except (Refused, CannotWrite) as refusal:
-        print(f"draw_corruption: {refusal}", file=sys.stderr)
-        return 2
-    return 0
+    return exit_code("draw_corruption", corruption, parser.parse_args(argv))
 
 
 def corruption(arguments):
@@ -106,10 +96,7 @@ def corruption(arguments):
         call(arguments.noisefloor, "run", "q_sample", "--problem", f"noise=drawn,seed={arguments.seed}", "--counters", "off",
              "--input", folder / "in.safetensors", "--output", folder / "out.safetensors", *device)
         noisy = load_file(folder / "out.safetensors")["x_t"].reshape(len(pictures), len(TIMES), SIZE, SIZE)
-    try:
-        out.write(lambda part: draw(part, kind[1:], noisy, sampled))
-    except OSError as error:
-        raise Refused(f"--out {arguments.out}: cannot be written: {error.strerror}") from error
+    out.write(lambda part: draw(part, kind[1:], noisy, sampled))
     print(f"wrote {arguments.out}; " + ", ".join(f"{sampler} {STEPS[sampler]} steps {seconds:.2f} s for {arguments.digits} digits"
                                                  for sampler, (_, seconds) in sampled.items()), file=out.words)
 

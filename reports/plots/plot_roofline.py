@@ -240,24 +240,16 @@ def draw_overview(rows: pd.DataFrame, ceilings: pd.DataFrame, theme: Theme, fold
 
 
 def file_to_write(out: Path):
-    """The OutputFile of that name, which the installed package, where nothing is written, does not have."""
-    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-    from baselines.pytorch.output_file import CannotWrite, OutputFile
+    from baselines.pytorch.output_file import OutputFile
 
     if out.suffix not in (".png", ".svg"):
         raise refuse(f"--out: {out} is neither .png nor .svg")
-    try:
-        return OutputFile(out)
-    except CannotWrite as error:
-        raise refuse(str(error)) from None
+    return OutputFile(out)
 
 
 def save(figure, out) -> None:
     kind = Path(out.name).suffix[1:]
-    try:
-        out.write(lambda part: figure.savefig(part, format=kind, dpi=130, metadata={"Date": None} if kind == "svg" else {}))
-    except OSError as error:
-        raise refuse(f"{out.name}: cannot be written: {error.strerror}") from None
+    out.write(lambda part: figure.savefig(part, format=kind, dpi=130, metadata={"Date": None} if kind == "svg" else {}))
     print(out.name, file=out.words)
 
 
@@ -290,7 +282,16 @@ def plot_of(name: str) -> str:
     return name
 
 
+def plot(arguments) -> None:
+    out = file_to_write(arguments.out) if arguments.out else None  # the run's own folder is looked at with the run
+    rows, ceilings = read_run(arguments.run_dir, arguments.dtype)
+    save(draw(arguments.plot, rows, ceilings, arguments.theme, arguments.run_dir, arguments.dtype), out or file_to_write(arguments.run_dir / f"{arguments.plot}.png"))
+
+
 def main(argv=None) -> int:
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+    from baselines.pytorch.output_file import exit_code  # which the installed package, where nothing is written, does not have
+
     plt.switch_backend("Agg")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run_dir", type=Path)
@@ -298,11 +299,7 @@ def main(argv=None) -> int:
     parser.add_argument("--out", type=Path, help="PNG or SVG (default: RUN_DIR/PLOT.png)")
     parser.add_argument("--dtype", default="bf16")
     parser.add_argument("--theme", choices=list(STYLE["surface"]), default="light")
-    arguments = parser.parse_args(argv)
-    out = file_to_write(arguments.out) if arguments.out else None  # the run's own folder is looked at with the run
-    rows, ceilings = read_run(arguments.run_dir, arguments.dtype)
-    save(draw(arguments.plot, rows, ceilings, arguments.theme, arguments.run_dir, arguments.dtype), out or file_to_write(arguments.run_dir / f"{arguments.plot}.png"))
-    return 0
+    return exit_code("plot_roofline", plot, parser.parse_args(argv))
 
 
 if __name__ == "__main__":

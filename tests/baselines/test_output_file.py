@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from baselines.pytorch.output_file import CannotWrite, OutputFile
+from baselines.pytorch.output_file import Refused, OutputFile
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -30,7 +30,7 @@ def test_links_are_followed(tmp_path):
     write(tmp_path / "dangling")
     assert (tmp_path / "link").is_symlink() and old.read_text() == "new" and stat.S_IMODE(old.stat().st_mode) == 0o640
     assert (tmp_path / "dangling").is_symlink() and (tmp_path / "d" / "new").read_text() == "new"
-    with pytest.raises(CannotWrite, match="--out .*circle: cannot be written"):
+    with pytest.raises(Refused, match="--out .*circle: cannot be written"):
         OutputFile(tmp_path / "circle")
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["circle", "d", "dangling", "link", "new", "old"]
 
@@ -54,7 +54,7 @@ def test_a_failure_leaves_what_was_there(tmp_path):
         Path(part).write_text("half")
         raise OSError("full")
 
-    with pytest.raises(OSError):
+    with pytest.raises(Refused):
         OutputFile(tmp_path / "f").write(fails)
     assert (tmp_path / "f").read_text() == "old" and len(list(tmp_path.iterdir())) == 1
 
@@ -86,7 +86,7 @@ def test_files_that_are_open_are_written_where_they_are(tmp_path):
             write(name.format(log.fileno()), "text")
             os.write(log.fileno(), b" after")
         assert (tmp_path / "log").read_text() == "before text after", name
-    with pytest.raises(CannotWrite, match="is no open file"):
+    with pytest.raises(Refused, match="is no open file"):
         OutputFile(f"/dev/fd/{10**6}")
 
 
@@ -97,14 +97,14 @@ def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "replace", full)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(Refused, match="No space"):
         write(tmp_path / "f")
     assert (tmp_path / "f").read_text() == "old" and len(list(tmp_path.iterdir())) == 1
 
 
 def test_what_cannot_be_written_is_refused_at_once(tmp_path):
     for file, says in (("", "empty"), (tmp_path, "is a folder"), (f"{tmp_path}/", "is a folder"), (tmp_path / "no" / "x", "there is no folder")):
-        with pytest.raises(CannotWrite, match=says):
+        with pytest.raises(Refused, match=says):
             OutputFile(file)
     assert not list(tmp_path.iterdir())
 

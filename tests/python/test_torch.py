@@ -151,7 +151,7 @@ def test_a_handle_of_the_operators():
     assert torch.equal(torch.compile(lambda x: conv(x) + 1, fullgraph=True, backend="aot_eager")(x), wanted + 1)
     conv.memory.zero_()
     assert torch.allclose(conv(x), torch.nn.functional.silu(bias).expand(wanted.shape), atol=1e-6)  # it reads nothing else
-    with pytest.raises(TypeError, match="a handle of noisefloor.torch takes no 'out'"):
+    with pytest.raises(TypeError, match="'out'"):
         conv(x, out=wanted)
     conv = noisefloor.torch.prepare("conv2d", x.shape, w, torch.nn.Parameter(bias).detach())
     with pytest.raises(ValueError, match="'x' requires a gradient"):

@@ -18,7 +18,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier
 
 from baselines.pytorch.digits import data
-from baselines.pytorch.output_file import CannotWrite, OutputFile
+from baselines.pytorch.output_file import OutputFile, Refused, exit_code
 
 FEATURES = 32  # fewer than a tenth of the held-out digits, so that their covariance has full rank
 COPIES = 5  # of a digit, moved, that the classifier is trained on
@@ -145,43 +145,34 @@ def write_table(out, count, numbers):
     out.write(fill)
 
 
+def judge(arguments):
+    if arguments.table and os.path.realpath(arguments.table) == os.path.realpath(arguments.samples):
+        raise Refused(f"--table {arguments.table}: is the file of the samples")
+    table = None if arguments.table is None else OutputFile(arguments.table, "--table")
+    try:
+        tensors = load_file(arguments.samples)
+        images, labels = tensors["images"].astype(np.float32), tensors["labels"].astype(np.int64)
+    except Exception as error:  # whatever safetensors says of a broken file
+        raise Refused(f"{arguments.samples}: {error}") from None
+    picture, video = (1, data.SIDE, data.SIDE), (data.FRAMES, 1, data.FRAME_SIDE, data.FRAME_SIDE)
+    if labels.ndim != 1 or len(labels) <= FEATURES or not set(labels) <= set(range(10)) or images.shape not in ((len(labels), *picture), (len(labels), *video)) or not np.isfinite(images).all():
+        raise Refused(f"{arguments.samples}: needs finite images [n, 1, 8, 8] or videos [n, 16, 1, 16, 16], and labels [n] of 0 to 9, of n above {FEATURES}; "
+                      f"has {images.shape} and {labels.shape}")
+    moves = images.ndim == 5
+    numbers = (VideoJudge if moves else Judge)().numbers(np.squeeze(images, 2 if moves else 1).clip(-1, 1), labels)
+    if table:
+        write_table(table, len(labels), numbers)
+    print(json.dumps({"samples": len(labels), **{name: value for quantity, (drawn, real) in numbers.items()
+                                                 for name, value in ((quantity, drawn), (f"{quantity}_real", real))}}, indent=2),
+          file=table.words if table else sys.stdout)
+
+
 def main(argv):
     parser = argparse.ArgumentParser(prog="scripts/judge-digits", description=__doc__)
     parser.add_argument("samples", help="safetensors file of `noisefloor sample digits --tensor`: images [n, 1, 8, 8] and labels [n]; of "
                                         "moving-digits: images [n, 16, 1, 16, 16]")
     parser.add_argument("--table", metavar="FILE", help="CSV file of the numbers")
-    arguments = parser.parse_args(argv)
-    if arguments.table and os.path.realpath(arguments.table) == os.path.realpath(arguments.samples):
-        print(f"judge-digits: --table {arguments.table}: is the file of the samples", file=sys.stderr)
-        return 2
-    try:
-        table = None if arguments.table is None else OutputFile(arguments.table, "--table")
-    except CannotWrite as error:
-        print(f"judge-digits: {error}", file=sys.stderr)
-        return 2
-    try:
-        tensors = load_file(arguments.samples)
-        images, labels = tensors["images"].astype(np.float32), tensors["labels"].astype(np.int64)
-    except Exception as error:  # whatever safetensors says of a broken file
-        print(f"judge-digits: {arguments.samples}: {error}", file=sys.stderr)
-        return 2
-    picture, video = (1, data.SIDE, data.SIDE), (data.FRAMES, 1, data.FRAME_SIDE, data.FRAME_SIDE)
-    if labels.ndim != 1 or len(labels) <= FEATURES or not set(labels) <= set(range(10)) or images.shape not in ((len(labels), *picture), (len(labels), *video)) or not np.isfinite(images).all():
-        print(f"judge-digits: {arguments.samples}: needs finite images [n, 1, 8, 8] or videos [n, 16, 1, 16, 16], and labels [n] of 0 to 9, of n above {FEATURES}; "
-              f"has {images.shape} and {labels.shape}", file=sys.stderr)
-        return 2
-    moves = images.ndim == 5
-    numbers = (VideoJudge if moves else Judge)().numbers(np.squeeze(images, 2 if moves else 1).clip(-1, 1), labels)
-    try:
-        if table:
-            write_table(table, len(labels), numbers)
-    except OSError as error:
-        print(f"judge-digits: --table {arguments.table}: cannot be written: {error.strerror}", file=sys.stderr)
-        return 2
-    print(json.dumps({"samples": len(labels), **{name: value for quantity, (drawn, real) in numbers.items()
-                                                 for name, value in ((quantity, drawn), (f"{quantity}_real", real))}}, indent=2),
-          file=table.words if table else sys.stdout)
-    return 0
+    return exit_code("judge-digits", judge, parser.parse_args(argv))
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from safetensors.torch import save_file
 from baselines.pytorch import networks
 from baselines.pytorch.digits import data
 from baselines.pytorch.networks import edm
-from baselines.pytorch.output_file import CannotWrite, OutputFile
+from baselines.pytorch.output_file import OutputFile, Refused, exit_code
 
 SHIFTED = 0.1  # of the images
 DROPOUT = 0.1
@@ -136,24 +136,34 @@ def train(arguments):
     return average
 
 
-def refusal(arguments):
-    """What is wrong with the arguments, before minutes are spent on them; None where nothing is."""
-    for name, low in (("steps", 1), ("batch", 1)):
-        if getattr(arguments, name) < low:
-            return f"--{name} {getattr(arguments, name)}: the range is {low} and more"
+def check(arguments):
+    """Before minutes are spent on them."""
+    for name in ("steps", "batch"):
+        if getattr(arguments, name) < 1:
+            raise Refused(f"--{name} {getattr(arguments, name)}: the range is 1 and more")
     if not (math.isfinite(arguments.rate) and arguments.rate > 0):
-        return f"--rate {arguments.rate}: must be a finite number above 0"
+        raise Refused(f"--rate {arguments.rate}: must be a finite number above 0")
     if not 0 <= arguments.seed < 2**63:
-        return f"--seed {arguments.seed}: the range is 0 to {2**63 - 1}"
+        raise Refused(f"--seed {arguments.seed}: the range is 0 to {2**63 - 1}")
     try:
         torch.empty(1, device=arguments.device)
     except (RuntimeError, AssertionError) as error:
-        return f"--device {arguments.device}: {str(error).splitlines()[0]}"
-    try:
-        OutputFile(arguments.out)
-    except CannotWrite as error:
-        return str(error)
-    return None
+        raise Refused(f"--device {arguments.device}: {str(error).splitlines()[0]}") from None
+
+
+def train_and_write(arguments):
+    for name in ("steps", "batch", "rate"):
+        if getattr(arguments, name) is None:
+            setattr(arguments, name, getattr(RECIPES[arguments.network], name))
+    check(arguments)
+    out = OutputFile(arguments.out)
+    tensors = {name: tensor.detach().float().cpu().contiguous() for name, tensor in train(arguments).state_dict().items()}
+    wrong = [name for name, tensor in tensors.items() if not tensor.isfinite().all()]
+    if wrong:
+        raise Refused(f"{len(wrong)} of {len(tensors)} tensors are not finite after training ({wrong[0]} is the first); nothing is written. Lower --rate")
+    out.write(lambda part: save_file(tensors, part, metadata={name: str(getattr(arguments, name)) for name in ("network", "steps", "batch", "seed")}))
+    count = sum(tensor.numel() for tensor in tensors.values())
+    print(f"{arguments.out}: {len(tensors)} tensors, {count} parameters, {os.path.getsize(arguments.out)} bytes", file=sys.stderr)
 
 
 def main(argv):
@@ -165,29 +175,7 @@ def main(argv):
         parser.add_argument(f"--{name}", type=float if name == "rate" else int, help=f"{what}default: {default}")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    arguments = parser.parse_args(argv)
-    for name in ("steps", "batch", "rate"):
-        if getattr(arguments, name) is None:
-            setattr(arguments, name, getattr(RECIPES[arguments.network], name))
-    if (why := refusal(arguments)) is not None:
-        print(f"train-digits: {why}", file=sys.stderr)
-        return 2
-    network = train(arguments)
-    tensors = {name: tensor.detach().float().cpu().contiguous() for name, tensor in network.state_dict().items()}
-    wrong = [name for name, tensor in tensors.items() if not tensor.isfinite().all()]
-    if wrong:
-        print(f"train-digits: {len(wrong)} of {len(tensors)} tensors are not finite after training ({wrong[0]} is the first); nothing is "
-              "written. Lower --rate", file=sys.stderr)
-        return 2
-    try:
-        metadata = {name: str(getattr(arguments, name)) for name in ("network", "steps", "batch", "seed")}
-        OutputFile(arguments.out).write(lambda part: save_file(tensors, part, metadata=metadata))
-    except Exception as error:  # safetensors has its own for a full disk
-        print(f"train-digits: --out {arguments.out}: cannot be written: {error}", file=sys.stderr)
-        return 2
-    count = sum(tensor.numel() for tensor in tensors.values())
-    print(f"{arguments.out}: {len(tensors)} tensors, {count} parameters, {os.path.getsize(arguments.out)} bytes", file=sys.stderr)
-    return 0
+    return exit_code("train-digits", train_and_write, parser.parse_args(argv))
 
 
 if __name__ == "__main__":
