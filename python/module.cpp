@@ -22,12 +22,6 @@ void define_plan(nb::module_& m);  // plan.cpp
 
 namespace {
 
-std::vector<KeyValue> pairs_of(const nb::dict& fields) {
-  std::vector<KeyValue> pairs;
-  for (const auto& [key, value] : fields) pairs.push_back({nb::cast<std::string>(key), nb::cast<std::string>(value)});
-  return pairs;
-}
-
 nb::dict field_data(const FieldInfo& field) {
   nb::dict data;
   data["name"] = field.name;
@@ -153,9 +147,9 @@ nb::dict signature_data(const std::string& name) {
 }
 
 // Of a problem of these fields: (the values of all, [(name, shape, dtype or "T" for the row's, role)]).
-nb::tuple tensors_data(const std::string& name, const nb::dict& given) {
+nb::tuple tensors_data(const std::string& name, const std::string& given) {
   const Op& op = required(name);
-  const AnyProblem problem = op.parse_pairs(pairs_of(given));
+  const AnyProblem problem = op.parse(given);
   nb::dict values;
   for (const KeyValue& pair : op.values(problem)) values[pair.key.c_str()] = pair.value;
   nb::list tensors;
@@ -168,19 +162,19 @@ nb::tuple tensors_data(const std::string& name, const nb::dict& given) {
 }
 
 // The text of a problem and its fields that are not at their default. ValueError: what is wrong with them.
-nb::tuple problem_data(const std::string& name, const nb::dict& given) {
+nb::tuple problem_data(const std::string& name, const std::string& given) {
   const Op& op = required(name);
-  const std::string text = op.print(op.parse_pairs(pairs_of(given)));
+  const std::string text = op.print(op.parse(given));
   nb::dict fields;
   for (const KeyValue& pair : split_problem_text(text)) fields[pair.key.c_str()] = pair.value;
   return nb::make_tuple(text, fields);
 }
 
-// [(output, shape, its values in fp64)] by the op's oracle, of every field's value as text and of the inputs by name:
+// [(output, shape, its values in fp64)] by the op's oracle, of a problem's text and of the inputs by name:
 // what the tests hold calls to.
-nb::list reference_data(const std::string& name, const nb::dict& values, const std::string& dtype, nb::dict inputs) {
+nb::list reference_data(const std::string& name, const std::string& values, const std::string& dtype, nb::dict inputs) {
   const Op& op = required(name);
-  const AnyProblem problem = op.parse_pairs(pairs_of(values));
+  const AnyProblem problem = op.parse(values);
   const DType row = parse_dtype(dtype).value();
   const std::vector<TensorSpec> specs = op.tensors(problem, row);
   std::vector<HostTensor> tensors;

@@ -11,6 +11,8 @@ import tempfile
 import warnings
 from pathlib import Path
 
+from noisefloor import _core, _signatures
+
 FILE = """import pickle, sys
 
 sys.path[:0] = {path!r}
@@ -70,8 +72,7 @@ def bench(op, plugin, *, problems=None, problem=None, dtypes="bf16", name="mine"
     keep. fresh: begin it again. Returns the rows of sweep.csv as dictionaries. docs/plugins.md says what the function gets.
     """
     require_texts(op=op, problems=problems, problem=problem, dtypes=dtypes, name=name, variants=variants)
-    if not op.isidentifier():  # it names a file
-        raise ValueError(f"op is {op!r}; it must be an op's name, as `noisefloor list ops` has them")
+    _signatures.known(op)
     if (problems is None) == (problem is None):
         raise ValueError('give problems="sd15-b2", or problem="n=2,..."')
     with tempfile.TemporaryDirectory(prefix="noisefloor-") as folder:
@@ -87,13 +88,7 @@ def bench(op, plugin, *, problems=None, problem=None, dtypes="bf16", name="mine"
         run = Path(out or Path(folder, "run"))
         words = ["sweep", "--plugin", str(file), "--ops", op, "--dtypes", dtypes, "--out", str(run)]
         if problem is not None:
-            fields = {}
-            for field, _, value in (pair.partition("=") for pair in problem.split(",")):
-                if not value:
-                    raise ValueError(f"problem is {problem!r}; it must be fields with values, as m=4,n=8,k=8 (`noisefloor list ops` has them)")
-                if field in fields:
-                    raise ValueError(f"problem: field '{field}' is given twice")
-                fields[field] = value
+            fields = _core.problem(op, problem)[1]
             Path(folder, "problems").mkdir()
             with open(Path(folder, "problems", f"{op}.csv"), "w", newline="") as table:
                 csv.writer(table).writerows([["network", *fields, "count"], ["given", *fields.values(), 1]])

@@ -26,9 +26,9 @@ class Problem:
 
 def problem(op, dtype, /, **values):
     """None stands for a field's default. Unmapped where the op does not take the values."""
-    texts = {name: str(int(value)) if isinstance(value, bool) else str(value) for name, value in values.items() if value is not None}
+    texts = (f"{name}={int(value) if isinstance(value, bool) else value}" for name, value in values.items() if value is not None)
     try:
-        return Problem(op, dtype, *_core.problem(op, texts))
+        return Problem(op, dtype, *_core.problem(op, ",".join(texts)))
     except ValueError as error:
         raise Unmapped(f"no {op}: {error}") from None
 

@@ -12,9 +12,13 @@ DTYPES = {"fp32": np.float32, "fp16": np.float16, "bf16": ml_dtypes.bfloat16}
 OPS = sorted(CATALOGUE)
 
 
+def text_of(values):
+    return ",".join(f"{name}={value}" for name, value in values.items())
+
+
 def reference(op, values, dtype, inputs):
     """The outputs in fp64 by the oracle in C++, from the inputs by name."""
-    return [np.reshape(elements, shape) for _, shape, elements in _core.reference(op, values, dtype, inputs)]
+    return [np.reshape(elements, shape) for _, shape, elements in _core.reference(op, text_of(values), dtype, inputs)]
 
 
 def as_tuple(result):
@@ -43,7 +47,7 @@ def samples(op, seed, count=24):
         values = {field["name"]: drawn(field, random, before) for field in CATALOGUE[op]["fields"]
                   if field["default"] is None or not defaults and random.integers(2)}  # fmt: skip
         with contextlib.suppress(ValueError):  # not every draw is a problem
-            found.append(_core.tensors(op, values))
+            found.append(_core.tensors(op, text_of(values)))
         if len(found) == count:
             break
     return found
