@@ -58,7 +58,7 @@ struct Epilogue {
   using Element = T;
   static constexpr Terms kTerms = Op::kTerms;
 
-  // What every output takes stands first: a kernel's first look at a line of its arguments takes 0.1 us.
+  // What every output takes stands first, so that a small kernel reads few lines of its arguments.
   int columns = 0, part = 0, rows = 0;  // of a part: all columns where the output is one matrix
   typename Op::Activation act{};
   float scale = 1;
