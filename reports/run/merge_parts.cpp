@@ -55,16 +55,22 @@ MergePart read_merge_part(const fs::path& folder) {
   return part;
 }
 
+// Whether a fact is of a library, which only those have whose rows needed it.
+static bool is_of_library(const std::string& name) {
+  constexpr const char* kLibraries[] = {"cublaslt", "cudnn", "pytorch", "pytorch_cuda", "pytorch_cudnn", "triton"};
+  return name.starts_with("plugin ") || std::ranges::count(kLibraries, name) > 0;
+}
+
 void require_one_origin(const std::vector<MergePart>& parts) {
   const MergePart& first = parts.front();
   // By the last six two builds of a commit differ.
   for (const char* name : {"device", "driver", "commit", "schema", "build_type", "compiler", "host_arch",
                            "cuda_architectures", "cuda_toolkit", "cuda_runtime"})
     require_one(parts, name, Known::by_all);
-  std::set<std::string> libraries{"cublaslt", "cudnn", "pytorch", "pytorch_cuda", "pytorch_cudnn", "triton"};
+  std::set<std::string> libraries;
   for (const MergePart& part : parts) {
     for (const auto& [name, value] : part.facts.items())
-      if (name.starts_with("plugin ")) libraries.insert(name);
+      if (is_of_library(name)) libraries.insert(name);
     const std::string& commit = part.environment.commit;
     if (&part != &first && !same_code(commit, first.environment.commit))
       cannot_merge(part.folder,
@@ -167,7 +173,7 @@ MergeJson merged_environment(const std::vector<MergePart>& parts) {
   }
   for (const auto& [name, value] : merged.items())
     for (const MergeJson& facts : all)
-      if (facts.value(name, MergeJson()) != value) of_parts[name] = MergeJson::array();
+      if (facts.value(name, is_of_library(name) ? value : MergeJson()) != value) of_parts[name] = MergeJson::array();
   for (const char* name : {"host", "hosts", "command_lines", "time_utc", "merged_from", "missing"})
     of_parts.erase(name);
   merged.erase("missing");  // of a part that was merged

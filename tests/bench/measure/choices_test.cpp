@@ -173,7 +173,9 @@ TEST(TuneChoices, OnAGpuComparesWithAQuickStandIn) {
   variant.launch = [&, launch = variant.launch](const AnyProblem& problem, DType dtype, std::span<void* const> pointers,
                                                 const Scratch& scratch, const LaunchContext& context) {
     platform.clock_us += 10;
-    return launch(problem, dtype, pointers, scratch, context);
+    LaunchContext plain = context;  // its own launcher knows no choice
+    plain.choice = {};
+    return launch(problem, dtype, pointers, scratch, plain);
   };
   const Case test_case{&variants.entry(), implementation_of(variant), variants.op().parse(kSampledProblem), DType::fp32,
                        kSampledProblem};
