@@ -7,6 +7,7 @@
 
 #include "bench/counters/counter_status.h"
 #include "bench/counters/kernel_resources.h"
+#include "bench/measure/case_result.h"
 #include "reports/run/columns.h"
 
 namespace noisefloor {
@@ -83,6 +84,29 @@ TEST(Occupancy, CountsWavesAndWarps) {
   EXPECT_DOUBLE_EQ(kernel_of(1000, 200, 64, 1000, 4).resident_bytes, 4 * 132.0 * (4 * 64 * 224 + 1000));
   EXPECT_EQ(kernel_of(8, 64, 32, 0, 0).waves, 0) << "a kernel that does not fit";
   EXPECT_EQ(dominant_kernel({}), nullptr);
+}
+
+// As an op whose k is split: a product that fills an SM by its shared memory, and a sum of its parts that fits often.
+TEST(Occupancy, OfSeveralKernelsIsTheLargest) {
+  KernelResources product, sum;
+  product.grid = {96, 1, 1}, product.block = {128, 1, 1}, product.registers = 128;
+  product.dynamic_shared_bytes = 73728, product.static_shared_bytes = 1000, product.local_bytes = 16;
+  product.blocks_per_sm = 3;
+  sum.grid = {384, 1, 1}, sum.block = {256, 1, 1}, sum.registers = 32, sum.blocks_per_sm = 8;
+  complete_occupancy(product, kHopper);
+  complete_occupancy(sum, kHopper);
+  for (const auto& kernels : {std::vector{product, sum}, std::vector{sum, product}}) {
+    SweepRow row;
+    take_resources(*dominant_kernel(kernels), row);
+    EXPECT_EQ(row.occupancy_limit_pct, 18.75) << "the sum alone would have 100";
+    EXPECT_EQ(row.occupancy_limiter, "shared memory");
+    EXPECT_EQ(row.registers, 128);
+    EXPECT_EQ(row.blocks, 96);
+    EXPECT_EQ(row.threads, 128);
+    EXPECT_EQ(row.smem_bytes, 73728 + 1000);
+    EXPECT_EQ(row.spill_bytes, 16);
+    EXPECT_EQ(row.waves, 96 / (3.0 * 132));
+  }
 }
 
 TEST(KernelName, IsShortAndKeepsItsTemplateArguments) {

@@ -48,35 +48,6 @@ TEST(Kernels, AreCountedByNameInTheirOrder) {
   EXPECT_EQ(result.samples.kernel_counts, (std::vector<std::size_t>{2, 1, 1}));
 }
 
-// As an op whose k is split: a product that fills an SM by its shared memory, and a sum of its parts that fits often.
-TEST(Kernels, OfSeveralTheLargestFillsThem) {
-  const SmLimits sm{.count = 132,
-                    .threads = 2048,
-                    .blocks = 32,
-                    .registers = 65536,
-                    .shared_bytes = 233472,
-                    .shared_bytes_reserved = 1024};
-  KernelResources product, sum;
-  product.grid = {96, 1, 1}, product.block = {128, 1, 1}, product.registers = 128;
-  product.dynamic_shared_bytes = 73728, product.static_shared_bytes = 1000, product.local_bytes = 16;
-  product.blocks_per_sm = 3;
-  sum.grid = {384, 1, 1}, sum.block = {256, 1, 1}, sum.registers = 32, sum.blocks_per_sm = 8;
-  complete_occupancy(product, sm);
-  complete_occupancy(sum, sm);
-  for (const auto& kernels : {std::vector{product, sum}, std::vector{sum, product}}) {
-    SweepRow row;
-    take_resources(*dominant_kernel(kernels), row);
-    EXPECT_EQ(row.occupancy_limit_pct, 18.75) << "the sum alone would have 100";
-    EXPECT_EQ(row.occupancy_limiter, "shared memory");
-    EXPECT_EQ(row.registers, 128);
-    EXPECT_EQ(row.blocks, 96);
-    EXPECT_EQ(row.threads, 128);
-    EXPECT_EQ(row.smem_bytes, 73728 + 1000);
-    EXPECT_EQ(row.spill_bytes, 16);
-    EXPECT_EQ(row.waves, 96 / (3.0 * 132));
-  }
-}
-
 TEST(AboveTheRoof, SaysWhatLetsIt) {
   const std::size_t cache = 60'000'000;
   EXPECT_EQ(why_above_roof({1, 300e6, Pipe::fma}, 100e6, true, cache),
