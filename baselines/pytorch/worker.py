@@ -6,6 +6,7 @@ python3 -m baselines.pytorch.worker --device 0
 import argparse
 import contextlib
 import gc
+import hashlib
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ import sys
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as version_of
+from pathlib import Path
 
 from baselines.pytorch.errors import BadQuestion, CannotRun, NotBuilt, Unsupported
 from baselines.pytorch.problems import read_problem
@@ -48,6 +50,16 @@ class Answers:
         return {"pytorch": str(torch.__version__), "pytorch_cuda": str(torch.version.cuda), "pytorch_cudnn": str(torch.backends.cudnn.version()),
                 "triton": version, "diffusers": diffusers}
 
+    def signature(self, op):
+        """Of what an op's rows depend on beside their mode: versions, and the files of this package that run them."""
+        folder = Path(__file__).parent
+        files = sorted([*folder.glob("*.py"), folder / "ops" / f"{op}.py", *(folder.glob("networks/*.py") if op == "network" else [])])
+        found = hashlib.sha256(json.dumps(self.facts(), sort_keys=True).encode())
+        for file in files:
+            if file.exists():
+                found.update(file.read_bytes())
+        return found.hexdigest()
+
     def answer(self, question):
         ask = question.get("ask")
         if ask == "ready":
@@ -55,6 +67,8 @@ class Answers:
         if ask == "release":
             self.release()
             return {}
+        if ask == "signature":
+            return {"signature": self.signature(question["problem"]["op"])}
         if self.case is None:
             raise BadQuestion(f"'{ask}' without a case that is ready")
         if ask == "cold":

@@ -21,7 +21,7 @@ struct AbArguments {
   std::string old_build, new_build, device, filter, out, markdown;
   Selection cases;
   double resolve = 1, budget = std::numeric_limits<double>::infinity();
-  bool strict = false;
+  bool strict = false, all = false;
 };
 
 // A program, or a folder with bin/noisefloor.
@@ -88,7 +88,7 @@ int ab(const AbArguments& arguments) {
     throw InvalidInput("no case matches; see noisefloor list problems, --ops, --networks and --filter");
 
   const double resolve = arguments.resolve / 100;
-  const auto pairs = alternate({start_old, start_new}, cases, resolve, arguments.budget, say_line);
+  const auto pairs = alternate({start_old, start_new}, cases, resolve, arguments.budget, arguments.all, say_line);
   const BuildPairText text{pairs, resolve, fact(of_old, "commit"), fact(of_new, "commit")};
   fmt::print("{}", terminal_text(report_of(text)));
   if (!arguments.out.empty()) outputs.write("--out", csv_text(text));
@@ -99,8 +99,9 @@ int ab(const AbArguments& arguments) {
                        [&](const BuildPair& pair) { return verdict_of(pair, resolve) == verdict; });
   };
   if (any(BuildVerdict::slower) || any(BuildVerdict::wrong) || any(BuildVerdict::gone)) return kNotSo;
-  const bool compared =
-      std::any_of(pairs.begin(), pairs.end(), [](const BuildPair& pair) { return pair.why_not.empty(); });
+  const bool compared = std::any_of(pairs.begin(), pairs.end(), [](const BuildPair& pair) {
+    return pair.why_not.empty() || pair.without_times == BuildVerdict::same_code;
+  });
   if (!compared) return kCouldNot;
   return arguments.strict && any(BuildVerdict::unresolved) ? kNotSo : kDone;
 }
@@ -111,7 +112,8 @@ void add_ab_command(CLI::App& app, CommandResult result) {
   auto [command, arguments] = add_command(
       app, result, "ab", "Time two builds in turns on one device: which cases became slower or faster?", ab);
   command.add_option("old", arguments.old_build, "A noisefloor program, or the folder of a build")->required();
-  command.add_option("new", arguments.new_build, "Another one; the same one shows how much equals differ")->required();
+  command.add_option("new", arguments.new_build, "Another one; the same one with --all shows how much equals differ")
+      ->required();
   command.add_option("--filter", arguments.filter, "Only cases whose names match this regular expression");
   add_selection_options(command, arguments.cases, "our variants of ops");
   add_device_option(command, arguments.device);
@@ -123,6 +125,7 @@ void add_ab_command(CLI::App& app, CommandResult result) {
       command, arguments.budget,
       "After this many seconds start no more cases; those with fewer than five passes are unresolved then");
   command.add_flag("--strict", arguments.strict, "Fail on unresolved cases too");
+  command.add_flag("--all", arguments.all, "Time also the cases whose machine code and arguments are the same in both");
   add_output_file(command, "--out", arguments.out, "CSV file to write: every case");
   add_output_file(command, "--markdown", arguments.markdown, "Markdown file to write");
   command.footer(

@@ -7,10 +7,13 @@
 
 #include "bench/commands/commands.h"
 #include "bench/commands/output_files.h"
+#include "bench/counters/launch_signature.h"
+#include "bench/platform/console.h"
 #include "bench/sweep/fan_out.h"
 #include "bench/sweep/google_benchmark.h"
 #include "bench/sweep/session.h"
 #include "bench/sweep/workers.h"
+#include "reports/gate/gate.h"
 #include "reports/run/run_folder.h"
 #include "reports/run/sweep_csv.h"
 #include "reports/totals/totals.h"
@@ -56,20 +59,41 @@ int finish(const RunFolder& folder, const SweepOutcome& sweep, const std::vector
   return kDone;
 }
 
+// Rows that were timed again, though they could be kept, must be what they were.
+bool checks_agree(const EarlierRun& earlier, const RunFolder& folder) {
+  fmt::print(stderr, "{} rows are kept of {}; {} that could be were measured again\n", earlier.kept(),
+             folder.fact(kReusedFrom), earlier.checked());
+  if (earlier.checked() == 0) return true;
+  const RunFiles before = earlier.checked_before(), now = earlier.checked_now(folder.path());
+  bool agree = true;
+  for (const GateRow& row : gate(before, now, {}).rows) {
+    if (row.verdict != GateVerdict::regressed && row.verdict != GateVerdict::improved) continue;
+    agree = false;
+    fmt::print(stderr, "{}: its code is the same, and its time {:+.1f} %: the rows that were kept may not be true\n",
+               row.change.rows.named().name(), 100 * row.slowdown());
+  }
+  return agree;
+}
+
 int sweep(const SweepRequest& request) {
   const SweepPlan plan = plan_sweep(request);
   const BenchmarkFlags& flags = plan.flags;
   initialize_library(request.command_line.front(), request.benchmark_arguments, flags);
   // The cases of all GPUs have the same names: those of the first are listed.
   if (request.device == "all" && !flags.list_tests) return sweep_all_devices(plan, write_roofline_files);
+  const auto watch =
+      request.device == "host" || flags.list_tests ? nullptr : watch_code_if_possible([&](const std::string& why) {
+        if (!request.reuse.empty()) say_line(fmt::format("--reuse: rows of kernels are all measured: {}", why));
+      });
   const auto platform = open_platform(request.device == "all" ? "0" : request.device);
-  SweepSession session(plan, *platform, neighbour_of(*platform));
+  SweepSession session(plan, *platform, neighbour_of(*platform), watch.get());
   if (flags.list_tests) {
     for (const Case& test_case : session.cases()) fmt::print("{}\n", test_case.id().name());
     return kDone;
   }
   OutputFiles outputs;
   outputs.add_input("--out", request.out);
+  outputs.add_input_run("a file of --reuse", request.reuse);
   outputs.add_input_run("a file of --out", request.out);
   outputs.add("--benchmark_out", flags.out);
   session.open();
@@ -80,7 +104,8 @@ int sweep(const SweepRequest& request) {
   const RunFolder& folder = session.folder();
   if (outcome.device_lost) start_again(request.command_line, folder.path());
   if (display) (outputs.take_stdout() ? std::cerr : std::cout) << display->text() << std::flush;
-  const int code = finish(folder, outcome, session.cases(), !display && !request.below_runs());
+  int code = finish(folder, outcome, session.cases(), !display && !request.below_runs());
+  if (session.earlier() != nullptr && !checks_agree(*session.earlier(), folder)) code = kNotSo;
   if (file) outputs.write("--benchmark_out", file->text());
   outputs.commit();
   if (!request.below_runs()) return code;
@@ -105,6 +130,9 @@ void add_sweep_options(CLI::App& command, SweepRequest& request) {
   command.add_option(
       "--shard", request.shard,
       "Sweep only shard I/N: every N-th problem, with all its cases; noisefloor merge makes one run of all shards");
+  command.add_option("--reuse", request.reuse,
+                     "Keep the rows of this run that run the same code on the same kind of device; one in twenty is "
+                     "measured again as a check");
   command.add_flag("--fresh", request.fresh, "Begin again, do not resume");
   command.add_flag("--search-again", request.search_again,
                    "Search again for the libraries' fastest algorithms, without those of cached searches");

@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/commands/commands.h"
+#include "bench/counters/launch_signature.h"
 #include "bench/measure/case_server.h"
 #include "bench/platform/build_info.h"
 #include "bench/plugin/plugin_library.h"
@@ -38,9 +39,9 @@ class Answers {
   bool heard_ = true;
 };
 
-int serve_cases(Platform& platform, const Suite& known, Answers& answers) {
+int serve_cases(Platform& platform, const Suite& known, Answers& answers, CodeWatch* code = nullptr) {
   const PlatformDescription& description = platform.description();
-  CaseServer server(platform, known);
+  CaseServer server(platform, known, code);
   serve(server,
         {{"commit", build_info().commit},
          {"device", description.name},
@@ -94,10 +95,12 @@ struct WorkerArguments {
 };
 
 int worker(const WorkerArguments& arguments) {
+  const bool plugin = !arguments.plugin.empty();
+  const auto code = plugin || arguments.device == "host" ? nullptr : watch_code_if_possible();
   const auto platform = open_platform(arguments.device);
   Answers answers;
-  return arguments.plugin.empty() ? serve_cases(*platform, suite(), answers)
-                                  : serve_plugin(*platform, arguments.plugin, answers);
+  return plugin ? serve_plugin(*platform, arguments.plugin, answers)
+                : serve_cases(*platform, suite(), answers, code.get());
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "bench/counters/counter_status.h"
 #include "bench/counters/kernel_resources.h"
 #include "bench/counters/kernel_trace.h"
+#include "bench/counters/launch_signature.h"
 #include "bench/counters/range_profiler.h"
 
 namespace noisefloor {
@@ -33,6 +34,9 @@ void require_trace_library() {
   refuse();
 }
 std::vector<KernelResources> kernel_resources(Stream, const std::function<Status()>&) {
+  refuse();
+}
+std::unique_ptr<CodeWatch> watch_code() {
   refuse();
 }
 int ordinary_edges(Stream, const std::function<Status()>&) {

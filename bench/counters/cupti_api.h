@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cupti_activity.h>
+#include <cupti_callbacks.h>
 #include <cupti_profiler_host.h>
 #include <cupti_profiler_target.h>
 #include <cupti_range_profiler.h>
@@ -50,7 +51,10 @@ namespace cupti {
   X(next_record, cuptiActivityGetNextRecord)                             \
   X(activity_dropped, cuptiActivityGetNumDroppedRecords)                 \
   X(push_external_id, cuptiActivityPushExternalCorrelationId)            \
-  X(pop_external_id, cuptiActivityPopExternalCorrelationId)
+  X(pop_external_id, cuptiActivityPopExternalCorrelationId)              \
+  X(subscribe, cuptiSubscribe)                                           \
+  X(unsubscribe, cuptiUnsubscribe)                                       \
+  X(enable_callback, cuptiEnableCallback)
 
 struct Api {
   NOISEFLOOR_CUPTI(NOISEFLOOR_API_MEMBER)

@@ -1,70 +1,18 @@
-#include <cuda.h>
-#include <cuda_runtime_api.h>
-#include <fmt/format.h>
-
 #include <set>
 #include <stdexcept>
 
+#include "bench/counters/driver_calls.h"
 #include "bench/counters/kernel_resources.h"
 #include "bench/platform/cuda_timing.h"
 
 namespace noisefloor {
 namespace {
 
-// The driver's calls, asked through the runtime, so that libcuda need not be linked. Since CUDA 12.3 all of them are
-// there.
-struct Driver {
-  decltype(&cuGraphKernelNodeGetParams) node_params;
-  decltype(&cuKernelGetFunction) kernel_function;
-  decltype(&cuFuncGetAttribute) function_attribute;
-  decltype(&cuFuncGetName) function_name;
-  decltype(&cuOccupancyMaxActiveBlocksPerMultiprocessor) max_active_blocks;
-
-  Driver() {
-    load(node_params, "cuGraphKernelNodeGetParams");
-    load(kernel_function, "cuKernelGetFunction");
-    load(function_attribute, "cuFuncGetAttribute");
-    load(function_name, "cuFuncGetName");
-    load(max_active_blocks, "cuOccupancyMaxActiveBlocksPerMultiprocessor");
-  }
-
- private:
-  template <class Function>
-  static void load(Function& function, const char* name) {
-    constexpr unsigned kVersion = 12030;  // CUDA 12.3, the first with cuFuncGetName
-    void* entry = nullptr;
-    cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
-    check_cuda(cudaGetDriverEntryPointByVersion(name, &entry, kVersion, cudaEnableDefault, &found), name);
-    if (found != cudaDriverEntryPointSuccess)
-      throw std::runtime_error(fmt::format("the driver lacks {}; it must support CUDA 12.3", name));
-    function = reinterpret_cast<Function>(entry);
-  }
-};
-
-void check(CUresult result, const char* call) {
-  if (result != CUDA_SUCCESS)
-    throw std::runtime_error(fmt::format("{} failed with error {}", call, static_cast<int>(result)));
-}
-
-cudaError_t edges_of(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to, cudaGraphEdgeData* data,
-                     std::size_t* count) {
-#if CUDART_VERSION >= 13000
-  return cudaGraphGetEdges(graph, from, to, data, count);
-#else
-  return cudaGraphGetEdges_v2(graph, from, to, data, count);
-#endif
-}
-
 // Nodes of a graph, without the graphs within it, with an ordinary edge that leads to them.
 int behind_ordinary_edges(cudaGraph_t graph) {
-  std::size_t count = 0;
-  CUDA_CHECK(edges_of(graph, nullptr, nullptr, nullptr, &count));
-  std::vector<cudaGraphNode_t> from(count), to(count);
-  std::vector<cudaGraphEdgeData> data(count);
-  if (count > 0) CUDA_CHECK(edges_of(graph, from.data(), to.data(), data.data(), &count));
   std::set<cudaGraphNode_t> behind;
-  for (std::size_t i = 0; i < count; ++i)
-    if (data[i].type == cudaGraphDependencyTypeDefault) behind.insert(to[i]);
+  for (const GraphEdge& edge : edges_of(graph))
+    if (edge.data.type == cudaGraphDependencyTypeDefault) behind.insert(edge.to);
   return static_cast<int>(behind.size());
 }
 
@@ -85,20 +33,18 @@ SmLimits current_limits() {
           .shared_bytes_reserved = static_cast<std::size_t>(attribute(cudaDevAttrReservedSharedMemoryPerBlock))};
 }
 
-KernelResources resources_of(const Driver& driver, const SmLimits& limits, cudaGraphNode_t node) {
+KernelResources resources_of(const DriverCalls& driver, const SmLimits& limits, cudaGraphNode_t node) {
   CUDA_KERNEL_NODE_PARAMS params{};
-  check(driver.node_params(node, &params), "cuGraphKernelNodeGetParams");
-  CUfunction function = params.func;
-  if (function == nullptr) check(driver.kernel_function(&function, params.kern), "cuKernelGetFunction");
+  const CUfunction function = driver.function_of(node, params);
   const auto attribute = [&](CUfunction_attribute which) {
     int value = 0;
-    check(driver.function_attribute(&value, which, function), "cuFuncGetAttribute");
+    check_driver(driver.function_attribute(&value, which, function), "cuFuncGetAttribute");
     return value;
   };
 
   KernelResources result;
   const char* name = nullptr;
-  check(driver.function_name(&name, function), "cuFuncGetName");
+  check_driver(driver.function_name(&name, function), "cuFuncGetName");
   result.name = demangled(name);
   result.grid = {params.gridDimX, params.gridDimY, params.gridDimZ};
   result.block = {params.blockDimX, params.blockDimY, params.blockDimZ};
@@ -107,9 +53,9 @@ KernelResources resources_of(const Driver& driver, const SmLimits& limits, cudaG
   result.registers = attribute(CU_FUNC_ATTRIBUTE_NUM_REGS);
   result.local_bytes = static_cast<std::size_t>(attribute(CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES));
 
-  check(driver.max_active_blocks(&result.blocks_per_sm, function, static_cast<int>(result.threads()),
-                                 params.sharedMemBytes),
-        "cuOccupancyMaxActiveBlocksPerMultiprocessor");
+  check_driver(driver.max_active_blocks(&result.blocks_per_sm, function, static_cast<int>(result.threads()),
+                                        params.sharedMemBytes),
+               "cuOccupancyMaxActiveBlocksPerMultiprocessor");
   complete_occupancy(result, limits);
   return result;
 }
@@ -122,7 +68,7 @@ std::vector<KernelResources> kernel_resources(Stream stream, const std::function
   visit_nodes(graph, [&](cudaGraphNode_t node, cudaGraphNodeType type) {
     if (type == cudaGraphNodeTypeKernel) nodes.push_back(node);
   });
-  const Driver driver;
+  const DriverCalls driver;
   const SmLimits limits = current_limits();
   std::vector<KernelResources> kernels;
   for (const cudaGraphNode_t node : nodes) {

@@ -67,6 +67,13 @@ void BoundCase::prepare() {
   prepared_set_ = fixture_->inputs();
 }
 
+Launch BoundCase::preparing() {
+  return [this] {
+    ready_->prepare(fixture_->pointers(), prepared_.data(), fixture_->platform().context());
+    return success();
+  };
+}
+
 void BoundCase::use_inputs(std::size_t set) {
   fixture_->use_inputs(set);
   if (prepares() && prepared_set_ != set) prepare();

@@ -38,6 +38,7 @@ class BoundCase {
   // Whether launches may overlap: warm times then depend on `overlapping`.
   bool overlaps() const { return ready_->overlaps(); }
   bool prepares() const { return prepared_.bytes() > 0; }
+  Launch preparing();  // of its weights, once more
   double prepare_us() const { return prepare_us_; }
   std::string description() const { return ready_->description(); }
   // For launches with other tensors; this is then of no more use.

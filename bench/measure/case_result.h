@@ -25,6 +25,7 @@ struct CaseResult {
   bool device_lost = false;  // the process can launch nothing more
   std::string note{};        // for the log: a baseline's chosen algorithm
   Verdict verdict{};         // of the launch before the timed ones
+  bool kept = false;         // its times are of an earlier run
 };
 
 // Other programs had the cores for too long.

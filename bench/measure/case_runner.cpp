@@ -12,6 +12,7 @@
 #include "bench/measure/case_result.h"
 #include "bench/measure/timing_loop.h"
 #include "bench/measure/worker.h"
+#include "bench/platform/build_info.h"
 #include "reports/run/statistics.h"
 
 namespace noisefloor {
@@ -29,7 +30,8 @@ CaseRunner::CaseRunner(Platform& platform, const Ceilings* ceilings, RunnerOptio
       ceilings_(ceilings),
       options_(options),
       progress_(options.say, options.progress_clock),
-      counters_(platform, options.counters) {
+      counters_(platform, options.counters),
+      signatures_(platform, options.code) {
   if (options_.slots == 0) options_.slots = options_.warm_only ? 1 : usual_slots(platform);
   if (platform.description().is_host || options_.warm_only) return;
   (void)platform.sm_clock_mhz();  // what they need is made now, not between timed launches
@@ -53,7 +55,7 @@ CaseResult CaseRunner::take_times(const Case& test_case, std::optional<double> t
   CaseResult result = measure(test_case, to_beat_us);
   if (result.row.status == Outcome::out_of_memory && make_room(test_case)) result = measure(test_case, to_beat_us);
   const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
-  result.row.spent_s = std::round(100 * spent.count()) / 100;
+  if (!result.kept) result.row.spent_s = std::round(100 * spent.count()) / 100;
   known_.add(result.row);
   return result;
 }
@@ -125,40 +127,99 @@ std::shared_ptr<BoundCase> CaseRunner::require_bound(const Case& test_case) {
   return std::make_shared<BoundCase>(problem.fixture, *test_case.implementation, &problem.verifier, &known_);
 }
 
+const EarlierRow* CaseRunner::earlier_of(const Case& test_case) const {
+  return options_.earlier ? options_.earlier(test_case.id()) : nullptr;
+}
+
+bool CaseRunner::take_over(const Case& test_case, const EarlierRow* earlier, CaseResult& result) const {
+  const std::string signature = result.row.signature;
+  if (earlier == nullptr || signature.empty() || signature != earlier->row.signature) return false;
+  if (options_.check && options_.check(test_case.id())) return false;
+  keep_row(*earlier, result);
+  return true;
+}
+
+// A row without one is right, and measured anew by the next sweep.
+void CaseRunner::sign(const Case& test_case, BoundCase* bound, CaseResult& result) const {
+  if (options_.warm_only) return;
+  try {
+    if (const auto known = signatures_.without_launch(test_case, options_.worker))
+      result.row.signature = *known;
+    else if (bound != nullptr && !bound->of_plugin() && options_.code != nullptr)
+      result.row.signature = signatures_.of_launch(*bound);
+  } catch (const DeviceError&) {
+    throw;
+  } catch (const std::runtime_error& error) {
+    add_note(fmt::format("no signature: {}", error.what()), result);
+  }
+}
+
+// What an earlier row has is not taken again.
+std::vector<std::string> CaseRunner::phases_to_take(bool serial, const CaseResult& result) const {
+  std::vector<std::string> phases = {"cold", "warm"};
+  if (serial) phases.emplace_back("serial");
+  if (result.kept)
+    std::erase_if(phases, [&](const std::string& one) { return has_phase(result.row.phases, one, options_.phases); });
+  return phases;
+}
+
 void CaseRunner::measure_here(const Case& test_case, CaseResult& result, std::optional<double> to_beat_us) {
+  const EarlierRow* const earlier = earlier_of(test_case);
+  const std::string verification = signatures_.of_verification(test_case);
+  sign(test_case, nullptr, result);
+  if (take_over(test_case, earlier, result) && result.row.verification == verification &&
+      phases_to_take(false, result).empty())
+    return place(test_case, result.row);
   progress_.enter("preparing");
   require_problem(test_case).bound.erase(test_case.implementation->name);  // of an earlier time
   const std::shared_ptr<BoundCase> made = require_bound(test_case);
   auto& [id, fixture, verifier, kept] = *problem_;
   SweepRow& row = result.row;
   BoundCase& bound = *made;
-  row.workspace_bytes = static_cast<long>(bound.working_bytes());
-  if (bound.prepares()) row.prepare_us = bound.prepare_us();
-  result.note = bound.description();
-  if (!bound.many_kernels()) row.algorithm = bound.description();
-
-  progress_.enter("verifying");
-  const Verdict verdict = verifier.verify(bound);
-  if (!take_verdict(verdict, result)) return;
-  // What keeps to the tensors of its first launch would be right wherever a phase ends in the first place.
-  if (fixture.slots() > 1 && !bound.of_plugin()) {
-    fixture.move_to(1);
-    if (!take_verdict(verifier.verify(bound), result)) return;
-    fixture.move_to(0);
+  if (earlier != nullptr && !result.kept) {  // its kernels are loaded by a launch
+    throw_if_failed(bound.launch()());
+    platform_->synchronize();
+    sign(test_case, &bound, result);
+    (void)take_over(test_case, earlier, result);
   }
-  row.reason = bound.many_kernels() ? bound.description() : verdict.note;
+  if (!result.kept || row.verification != verification) {
+    progress_.enter("verifying");
+    const Verdict verdict = verify(bound, result);
+    if (!verdict.correct()) return;
+    if (!result.kept) row.reason = bound.many_kernels() ? bound.description() : verdict.note;
+  }
+  if (!result.kept) {
+    row.workspace_bytes = static_cast<long>(bound.working_bytes());
+    if (bound.prepares()) row.prepare_us = bound.prepare_us();
+    result.note = bound.description();
+    if (!bound.many_kernels()) row.algorithm = bound.description();
+    if (row.signature.empty()) sign(test_case, &bound, result);
+  }
+  row.verification = verification;
   BoundContender timed(made, verifier, {[this] { progress_.between(); }, edges_.get()});
   if (bound.of_plugin() && !take_replay(timed, result)) return;
   if (options_.on_verified) options_.on_verified(test_case, fixture);
   if (options_.warm_only) return time_warm_only(timed, result, to_beat_us);
-  read_resources(*platform_, bound, result);
+  if (!result.kept) read_resources(*platform_, bound, result);
   const bool serial = bound.overlaps() && !platform_->description().is_host;
   if (timed.slots() > 1) row.buffer_slots = static_cast<long>(timed.slots());
-  if (!time(test_case, timed, serial, result)) return;
-  if (!platform_->description().is_host)
+  const bool complete = result.kept && phases_to_take(serial, result).empty();
+  if (!complete && !time(test_case, timed, serial, earlier, result)) return;
+  if (!result.kept && !platform_->description().is_host)
     count_edges(*platform_, bound.launch(/*overlapping=*/!bound.overlaps()), result);
   place(test_case, row);
   kept.insert_or_assign(row.variant, made);
+}
+
+// At two places: what keeps to the tensors of its first launch would be right wherever a phase ends in the first.
+Verdict CaseRunner::verify(BoundCase& bound, CaseResult& result) {
+  auto& [id, fixture, verifier, kept] = *problem_;
+  Verdict verdict = verifier.verify(bound);
+  if (!take_verdict(verdict, result) || fixture.slots() == 1 || bound.of_plugin()) return verdict;
+  fixture.move_to(1);
+  if (const Verdict elsewhere = verifier.verify(bound); !take_verdict(elsewhere, result)) verdict = elsewhere;
+  fixture.move_to(0);
+  return verdict;
 }
 
 // The worker's columns where this program has nothing to say: it knows the device, the problem and the ceilings.
@@ -175,14 +236,21 @@ void CaseRunner::measure_in_worker(const Case& test_case, CaseResult& result) {
   SweepRow& row = result.row;
   row.counter_status = kNotCollected;
   if (options_.worker == nullptr) throw LibraryMissing(options_.why_no_worker);
+  const EarlierRow* const earlier = earlier_of(test_case);
+  const std::string verification = signatures_.of_verification(test_case);
+  sign(test_case, nullptr, result);
+  const bool kept = take_over(test_case, earlier, result), complete = kept && phases_to_take(false, result).empty();
+  if (complete && row.verification == verification) return place(test_case, row);
   progress_.enter("preparing");
   WorkerCase in_worker(*options_.worker, test_case, platform_);
   if (!take_verdict(in_worker.verdict(), result)) return;
+  row.verification = verification;
+  if (complete) return place(test_case, row);
   row.reason = in_worker.note();
   if (const std::string& judged = in_worker.verdict().note; !judged.empty())
     row.reason += (row.reason.empty() ? "" : "; ") + judged;
   platform_->synchronize();  // nothing of ours runs beside it
-  if (time(test_case, in_worker, /*serial=*/false, result)) place(test_case, row);
+  if (time(test_case, in_worker, /*serial=*/false, earlier, result)) place(test_case, row);
 }
 
 // A plan asks for an order, not for times to report: it waits for the cores no longer than it samples.
@@ -228,16 +296,26 @@ bool CaseRunner::time_phase(const char* name, std::size_t inputs, Contender& tim
 }
 
 // Whether it now has times. `serial`: its launches may overlap, and are timed behind ordinary edges too.
-bool CaseRunner::time(const Case& test_case, Contender& timed, bool serial, CaseResult& result) {
+bool CaseRunner::time(const Case& test_case, Contender& timed, bool serial, const EarlierRow* earlier,
+                      CaseResult& result) {
   const NvtxRange range(test_case.id().name());
   TimingLoop loop(timed, timing_options());
   const auto disturbed = [&] { return loop.timing().others.in_the_way; };
-  if (!time_phase("cold", 0, timed, result, [&] { loop.cold(); })) return false;
-  if (!disturbed() && !time_phase("warm", 1, timed, result, [&] { loop.warm(); })) return false;
-  if (serial && !disturbed() && !time_phase("serial warm", 0, timed, result, [&] { loop.warm_serial(); })) return false;
+  const std::vector<std::string> phases = phases_to_take(serial, result);
+  const auto wanted = [&](const char* phase) {
+    return !disturbed() && std::ranges::find(phases, phase) != phases.end();
+  };
+  if (wanted("cold") && !time_phase("cold", 0, timed, result, [&] { loop.cold(); })) return false;
+  if (wanted("warm") && !time_phase("warm", 1, timed, result, [&] { loop.warm(); })) return false;
+  if (wanted("serial") && !time_phase("serial warm", 0, timed, result, [&] { loop.warm_serial(); })) return false;
   const bool plugin = !test_case.implementation->plugin.empty();  // it may have begun since to leave work to others
   if (plugin && !disturbed() && !take_replay(timed, result)) return false;
-  take_samples(loop.timing(), result);
+  Timing timing = loop.timing();
+  if (result.kept) keep_other_phases(*earlier, phases, timing);
+  take_samples(timing, result);
+  for (const std::string& phase : phases) set_phase(result.row.phases, phase, options_.phases);
+  result.row.measured_utc = utc_now();
+  result.row.commit = build_info().commit;
   return result.row.status == Outcome::ok;
 }
 

@@ -14,7 +14,9 @@
 #include "bench/measure/case_progress.h"
 #include "bench/measure/case_result.h"
 #include "bench/measure/contender.h"
+#include "bench/measure/kept_row.h"
 #include "bench/measure/pair.h"
+#include "bench/measure/signature.h"
 #include "bench/measure/verify.h"
 #include "bench/platform/platform.h"
 
@@ -42,6 +44,12 @@ struct RunnerOptions {
   std::size_t slots = 0;        // that the tensors of timed batches lie at in turns; 0: many on a GPU, one on a host
   Worker* neighbour = nullptr;  // another process on this GPU, for EdgeLatency; must outlive the runner
   bool compare = true;          // of a problem the best two, in pairs
+  CodeWatch* code = nullptr;    // for signatures of launches; must outlive the runner; null: such rows have none
+  PhaseVersions phases = kPhaseVersions;
+  // The row of an earlier run that may be kept, which must outlive the runner; null where there is none.
+  std::function<const EarlierRow*(const CaseId&)> earlier = {};
+  // Whether a row that may be kept is measured all the same, as a check.
+  std::function<bool(const CaseId&)> check = {};
   // Of a case that was timed, in place of counting by CUPTI, and though there is none.
   std::function<void(const Case&, BoundCase&, SweepRow&)> count_one;
 };
@@ -111,13 +119,19 @@ class CaseRunner {
   void measure_in_worker(const Case&, CaseResult&);
   void measure_of_plugin(const Case&, CaseResult&);
   bool take_replay(Contender&, CaseResult&);
+  const EarlierRow* earlier_of(const Case&) const;
+  // Whether the earlier row stands, but maybe for its verification and some phases.
+  bool take_over(const Case&, const EarlierRow*, CaseResult&) const;
+  void sign(const Case&, BoundCase*, CaseResult&) const;  // null: only what needs no launch
+  Verdict verify(BoundCase&, CaseResult&);
+  std::vector<std::string> phases_to_take(bool serial, const CaseResult&) const;
   MeasuredProblem& require_problem(const Case&);
   std::shared_ptr<BoundCase> require_bound(const Case&);
   bool make_room(const Case&);
   void count(const Case&, CaseResult&, CaseCounters::Pass&);
   void compare(const std::vector<Case>&, const std::map<CaseId, SweepRow>& there, ProblemResult&);
   void compare(const Pair&, SweepRow* own, SweepRow* baseline, ProblemResult&);
-  bool time(const Case&, Contender&, bool serial, CaseResult&);
+  bool time(const Case&, Contender&, bool serial, const EarlierRow*, CaseResult&);
   TimingOptions timing_options() const;
   void time_warm_only(Contender&, CaseResult&, std::optional<double> to_beat_us);
   void say(const std::string& message) const;
@@ -130,6 +144,7 @@ class CaseRunner {
   RunnerOptions options_;
   CaseProgress progress_;
   CaseCounters counters_;
+  Signatures signatures_;
   std::unique_ptr<EdgeLatency> edges_;  // none on the host
   KnownTimes known_;
   std::unique_ptr<MeasuredProblem> problem_;  // the last one

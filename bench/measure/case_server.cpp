@@ -55,21 +55,34 @@ Case CaseServer::require_case(const Json& question) const {
   return found;
 }
 
-Json CaseServer::ready(const Json& question) {
+// The first inputs, in the first slot.
+std::shared_ptr<BoundCase> CaseServer::bind(const Case& wanted) {
   contender_.reset();
   runner_.reset();
-  const Case wanted = require_case(question);
   if (!problem_ || !(problem_->id == ProblemId(wanted.id()))) {
     problem_.reset();
     RunnerOptions options;
     options.slots = usual_slots(*platform_);
     problem_ = std::make_unique<MeasuredProblem>(*platform_, wanted, options);
   }
-  auto& [id, fixture, verifier, unused] = *problem_;
-  fixture.move_to(0);
-  fixture.use_inputs(0);
+  problem_->fixture.move_to(0);
+  problem_->fixture.use_inputs(0);
   poisons_ = 0;
-  const auto bound = std::make_shared<BoundCase>(fixture, *wanted.implementation, &verifier, &known_);
+  return std::make_shared<BoundCase>(problem_->fixture, *wanted.implementation, &problem_->verifier, &known_);
+}
+
+Json CaseServer::signature(const Json& question) {
+  const Case wanted = require_case(question);
+  if (const auto known = signatures_.without_launch(wanted, nullptr)) return {{"signature", *known}};
+  const std::shared_ptr<BoundCase> bound = bind(wanted);
+  throw_if_failed(bound->launch()());  // its kernels are loaded by it
+  platform_->synchronize();
+  return {{"signature", signatures_.of_launch(*bound)}};
+}
+
+Json CaseServer::ready(const Json& question) {
+  const std::shared_ptr<BoundCase> bound = bind(require_case(question));
+  Verifier& verifier = problem_->verifier;
   of_plugin_ = bound->of_plugin();
   Verdict verdict = verifier.verify(*bound);
   if (verdict.correct() && of_plugin_) verdict = verifier.verify_replay(*bound);
@@ -118,6 +131,7 @@ Json CaseServer::measure(const Json& question) {
 Json CaseServer::answer_or_throw(const Json& question) {
   const std::string ask = question.at("ask");
   if (ask == "ready") return ready(question);
+  if (ask == "signature") return signature(question);
   if (ask == "rows") return rows();
   if (ask == "touch") {
     (void)platform_->time_edges(1);

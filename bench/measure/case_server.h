@@ -14,8 +14,9 @@ namespace noisefloor {
 
 class CaseServer {
  public:
-  // Both must outlive it.
-  CaseServer(Platform& platform, const Suite& suite) : platform_(&platform), suite_(&suite) {}
+  // All must outlive it; `code` may be null: launches then have no signatures.
+  CaseServer(Platform& platform, const Suite& suite, CodeWatch* code = nullptr)
+      : platform_(&platform), suite_(&suite), signatures_(platform, code) {}
 
   // {"failed": ...} for whatever is wrong.
   nlohmann::json answer(const nlohmann::json& question);
@@ -23,12 +24,15 @@ class CaseServer {
  private:
   nlohmann::json answer_or_throw(const nlohmann::json& question);
   nlohmann::json ready(const nlohmann::json& question);
+  nlohmann::json signature(const nlohmann::json& question);
+  std::shared_ptr<BoundCase> bind(const Case& wanted);
   nlohmann::json rows() const;
   nlohmann::json measure(const nlohmann::json& question);
   Case require_case(const nlohmann::json& question) const;
 
   Platform* platform_;
   const Suite* suite_;
+  Signatures signatures_;
   KnownTimes known_;
   std::unique_ptr<MeasuredProblem> problem_;  // of the last case that was made ready
   std::unique_ptr<BoundContender> contender_;

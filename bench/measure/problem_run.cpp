@@ -28,6 +28,18 @@ const Case* fastest(const std::vector<Case>& cases, const std::map<CaseId, Sweep
   return best;
 }
 
+// Of kept rows those with one that was not kept, or that was compared by other code.
+void forget_stale_comparisons(std::vector<CaseResult>& results, const PhaseVersions& versions) {
+  for (CaseResult& one : results) {
+    if (one.row.paired_with.empty()) continue;
+    const bool stands =
+        has_phase(one.row.phases, "pair", versions) && std::ranges::any_of(results, [&](const CaseResult& other) {
+          return other.kept && other.row.variant == one.row.paired_with;
+        });
+    if (!stands) forget_comparison(one.row);
+  }
+}
+
 void write_ratios(const Ratio& cold, const Ratio& warm, const std::string& paired_with, SweepRow& row) {
   row.paired_with = paired_with;
   row.speedup_cold = cold.value, row.speedup_cold_low = cold.low, row.speedup_cold_high = cold.high;
@@ -70,6 +82,7 @@ ProblemResult CaseRunner::run_problem(const std::vector<Case>& cases, const std:
       if (lost()) return result;
     }
   }
+  forget_stale_comparisons(result.cases, options_.phases);
   if (options_.compare) compare(cases, there, result);
   return result;
 }
@@ -77,6 +90,7 @@ ProblemResult CaseRunner::run_problem(const std::vector<Case>& cases, const std:
 void CaseRunner::count(const Case& test_case, CaseResult& result, CaseCounters::Pass& pass) {
   SweepRow& row = result.row;
   if (row.status != Outcome::ok || test_case.implementation->elsewhere() || options_.warm_only) return;
+  if (result.kept && has_phase(row.phases, "counters", options_.phases)) return;
   if (counters_.mode() == CounterMode::off && !options_.count_one) return;
   if (test_case.entry->whole_networks) {  // a pass over hundreds of kernels for each group of metrics: half a minute
     row.counter_status = kNotCollected;
@@ -99,6 +113,8 @@ void CaseRunner::count(const Case& test_case, CaseResult& result, CaseCounters::
       options_.count_one(test_case, *bound, row);
     else
       counters_.count(pass, *platform_, test_case, *bound, row);
+    if (row.counter_status.starts_with(to_string(CounterStatus::ok)))
+      set_phase(row.phases, "counters", options_.phases);
     platform_->synchronize();  // what it left behind would be the next one's
   });
   if (row.status == Outcome::ok) return;
@@ -119,7 +135,10 @@ void CaseRunner::compare(const std::vector<Case>& cases, const std::map<CaseId, 
   };
   std::vector<Pair> pairs = pairs_to_compare(cases, rows);
   std::erase_if(pairs, [&](const Pair& one) {
-    return !(one.own_row && new_row(*one.ours)) && !(one.their_row && new_row(*one.theirs));
+    const SweepRow *const own = new_row(*one.ours), *const theirs = new_row(*one.theirs);
+    const bool kept = own != nullptr && theirs != nullptr && own->paired_with == theirs->variant &&
+                      theirs->paired_with == own->variant;
+    return kept || (!(one.own_row && own) && !(one.their_row && theirs));
   });
   if (problem_)  // what no comparison needs makes room
     std::erase_if(problem_->bound, [&](const auto& kept) {
@@ -143,6 +162,8 @@ void CaseRunner::compare(const Pair& pair, SweepRow* own, SweepRow* baseline, Pr
     }
     if (own != nullptr) write_ratios(ratios.cold, ratios.warm, theirs, *own);
     if (baseline != nullptr) write_ratios(ratios.cold.inverse(), ratios.warm.inverse(), ours, *baseline);
+    for (SweepRow* const row : {own, baseline})
+      if (row != nullptr) set_phase(row->phases, "pair", options_.phases);
     say(fmt::format("{}: cold {}, warm {}, {} rounds", who, text_of(ratios.cold), text_of(ratios.warm), ratios.rounds));
   } catch (const DeviceError& error) {
     say(fmt::format("{}: {}", who, error.what()));

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "bench/ceilings/ceilings.h"
+#include "bench/platform/fingerprint.h"
 #include "reports/run/json_file.h"
 
 namespace noisefloor {
@@ -22,13 +23,6 @@ constexpr std::size_t kMostBytes = std::size_t{1} << 16;
 Json json_of(const SearchCache::Key& key) {
   return {{"schema", kSchema},     {"device", key.device},      {"version", key.version},   {"op", key.id.op},
           {"dtype", key.id.dtype}, {"problem", key.id.problem}, {"variant", key.id.variant}};
-}
-
-// FNV-1a: the same in every build.
-std::uint64_t hash_of(const std::string& text) {
-  std::uint64_t hash = 0xcbf29ce484222325;
-  for (const unsigned char c : text) hash = (hash ^ c) * 0x100000001b3;
-  return hash;
 }
 
 KeptSearch read_search(const fs::path& file, const Json& key) {
@@ -57,7 +51,8 @@ std::shared_ptr<SearchCache> SearchCache::of_user() {
 }
 
 fs::path SearchCache::file_of(const Key& key) const {
-  return folder_ / fmt::format("{}-{}-{:016x}.json", key.id.op, key.id.variant, hash_of(json_of(key).dump()));
+  return folder_ /
+         fmt::format("{}-{}-{}.json", key.id.op, key.id.variant, Fingerprint().add(json_of(key).dump()).text());
 }
 
 std::optional<KeptSearch> SearchCache::find(const Key& key) {

@@ -246,6 +246,7 @@ void TimingLoop::warm() {
 
 void TimingLoop::warm_serial() {
   if (timing_.others.in_the_way) return;
+  if (warm_probe_.launch_us == 0) probe_warm();
   Phase taken = sample_warm(TimingSource::Edges::ordinary);
   std::tie(timing_.warm_serial_us, timing_.warm_serial_batches, timing_.warm_serial_mhz, timing_.warm_serial_edge_us) =
       std::tie(taken.us, taken.batches, taken.mhz, taken.edge_latency_us);

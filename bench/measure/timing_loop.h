@@ -77,7 +77,6 @@ class TimingLoop {
 
   void cold();
   void warm();
-  // After warm().
   void warm_serial();
   // The time of one warm launch, for those who want no cold times.
   double probe_warm();

@@ -177,6 +177,19 @@ void WorkerCase::poison(std::size_t) {
   worker_->ask({{"ask", "poison"}}, worker_->options().answer_seconds);
 }
 
+std::optional<std::string> ask_signature(Worker& worker, const Case& test_case) {
+  try {
+    const Json answer =
+        worker.ask(question_of("signature", test_case, /*most_values=*/0), worker.options().ready_seconds);
+    const std::string text = answer.value("signature", "");
+    return text.empty() ? std::nullopt : std::optional(text);
+  } catch (const WorkerGone&) {
+    throw;
+  } catch (const std::runtime_error&) {  // it does not know the question, or cannot run the case
+    return std::nullopt;
+  }
+}
+
 void measure_whole(Worker& worker, const Case& test_case, CounterMode counters, std::uint64_t seed,
                    CaseResult& result) {
   Json question = question_of("measure", test_case, worker.options().most_values);

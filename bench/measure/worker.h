@@ -14,6 +14,9 @@
 //   {"ask": "poison"}                           -> {}: outputs are NaN before the next launch
 //   {"ask": "replay"}                           -> as "ready", of one more launch; asked of a plugin's worker alone
 //   {"ask": "release"}                          -> {}
+//   {"ask": "signature", "variant", "dtype", "problem"} -> {"signature": text}: bench/measure/signature.h's, empty
+//   where
+//                                                 there is none; of PyTorch its versions, and the files that run the op
 //   {"ask": "touch"}                            -> {}: of `noisefloor worker` alone; a launch of its own, of no case
 // A plugin's worker also, of rows that only it has (bench/sweep/workers.h):
 //   {"ask": "rows"}                             -> {"rows": [{"op", "name", "kind", "arch"}, ...]}
@@ -127,6 +130,9 @@ class WorkerCase final : public Contender {
   std::string note_;
   Verdict verdict_;
 };
+
+// Nothing where the worker knows of none, as one of an older build. Throws WorkerGone.
+std::optional<std::string> ask_signature(Worker& worker, const Case& test_case);
 
 // A case of a plugin, measured by its worker from beginning to end: what `result` has no text of is the worker's.
 // Throws as ask() does.

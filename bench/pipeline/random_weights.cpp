@@ -2,17 +2,12 @@
 #include <vector>
 
 #include "bench/pipeline/executor.h"
+#include "bench/platform/fingerprint.h"
 
 namespace noisefloor::pipeline {
 namespace {
 
 constexpr double kSpread = 0.1;  // of biases around 0, and of norms' gains around 1
-
-// FNV-1a: the same on every machine.
-std::uint64_t hash_of(std::string_view text, std::uint64_t hash = 0xcbf29ce484222325) {
-  for (const char byte : text) hash = (hash ^ static_cast<unsigned char>(byte)) * 0x100000001b3;
-  return hash;
-}
 
 }  // namespace
 
@@ -54,7 +49,7 @@ void RandomWeights::fill(Platform& platform, const Value& weight, void* data) co
   auto* to = static_cast<char*>(data);
   for (const WeightSource::Below& tensor : source.tensors()) {
     const std::int64_t elements = (source.below.empty() ? rows : tensor.rows) * length;
-    platform.fill_normal(weight.dtype, to, elements, mean, deviation, hash_of(tensor.name));
+    platform.fill_normal(weight.dtype, to, elements, mean, deviation, Fingerprint().add(tensor.name).value());
     to += elements * static_cast<std::int64_t>(size_of(weight.dtype));
   }
 }

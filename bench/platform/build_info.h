@@ -16,6 +16,9 @@ struct BuildInfo {
   std::string host_arch;           // "x86-64-v3"
   std::string cuda_toolkit;        // empty in a build without CUDA
   std::string cuda_architectures;  // "90a"; "no CUDA" without
+  std::string digests;             // of sources, "attention=0123456789ab,...,baselines=...,"
+
+  std::string digest_of(std::string_view room) const;  // throws std::out_of_range for one that is not there
 };
 const BuildInfo& build_info();
 

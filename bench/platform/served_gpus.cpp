@@ -1,13 +1,21 @@
-// Which GPUs a build has code for.
+// What a build says of its sources, and which GPUs it has code for.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <stdexcept>
 
 #include "bench/platform/build_info.h"
 #include "kernels/core/listed.h"
 
 namespace noisefloor {
+
+std::string BuildInfo::digest_of(std::string_view room) const {
+  const std::string name = fmt::format("{}=", room);
+  for (const std::string& entry : split_list(digests))
+    if (entry.starts_with(name)) return entry.substr(name.size());
+  throw std::out_of_range(fmt::format("no digest of the sources of {}", room));
+}
 
 bool serves_gpu(std::string_view architectures, int compute_capability) {
   return std::ranges::any_of(split_list(std::string(architectures)), [&](const std::string& name) {

@@ -133,10 +133,29 @@ void leave_without_times(BuildPair& pair, const Disturbed& disturbed) {
   pair.without_times = BuildVerdict::unresolved;
 }
 
+void settle_same_code(Worker& old_build, Worker& new_build, const std::vector<Case>& cases,
+                      std::vector<BuildPair>& pairs, const std::function<void(const std::string&)>& say) {
+  std::size_t same = 0;
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    try {
+      const auto older = ask_signature(old_build, cases[i]);
+      if (!older || older != ask_signature(new_build, cases[i])) continue;
+    } catch (const WorkerGone&) {  // the passes will say how
+      continue;
+    }
+    ++same;
+    pairs[i].why_not = "the same machine code";
+    pairs[i].without_times = BuildVerdict::same_code;
+  }
+  if (same > 0)
+    say(fmt::format("{} of {} cases run the same machine code, and are not timed (--all times them)", same,
+                    cases.size()));
+}
+
 }  // namespace
 
 std::vector<BuildPair> alternate(const Builds& builds, const std::vector<Case>& cases, double resolve,
-                                 double budget_seconds, const std::function<void(const std::string&)>& say) {
+                                 double budget_seconds, bool all, const std::function<void(const std::string&)>& say) {
   std::vector<BuildPair> pairs;
   for (const Case& one : cases) pairs.push_back({one.id(), {}, {}, {}});
   std::vector<Disturbed> disturbed(cases.size());
@@ -162,7 +181,9 @@ std::vector<BuildPair> alternate(const Builds& builds, const std::vector<Case>& 
       break;
     }
     Worker &old_build = old_first ? *first : *second, &new_build = old_first ? *second : *first;
+    if (pass == 0 && !all) settle_same_code(old_build, new_build, cases, pairs, say);
     for (const std::size_t i : open) {
+      if (!pairs[i].why_not.empty()) continue;
       const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
       if (elapsed.count() > budget_seconds) spent = true;
       if (spent) {

@@ -21,7 +21,7 @@ struct SweepRequest {
   std::vector<std::string> command_line, benchmark_arguments, plugins;
   Selection cases;
   std::optional<std::string> shard;
-  std::string device, out, runs, counters = "auto", pytorch = "auto";
+  std::string device, out, runs, reuse, counters = "auto", pytorch = "auto";
   bool fresh = false, search_again = false, no_pairs = false;
   double budget = 0;
 

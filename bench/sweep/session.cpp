@@ -120,11 +120,13 @@ nlohmann::ordered_json environment_facts(const PlatformDescription& description,
   return facts;
 }
 
-SweepSession::SweepSession(const SweepPlan& plan, Platform& platform, std::unique_ptr<Worker> neighbour)
+SweepSession::SweepSession(const SweepPlan& plan, Platform& platform, std::unique_ptr<Worker> neighbour,
+                           CodeWatch* code)
     : plan_(&plan),
       platform_(&platform),
       neighbour_(std::move(neighbour)),
-      monitor_(platform.description().pci_bus_id) {
+      monitor_(platform.description().pci_bus_id),
+      code_(code) {
   const auto& [request, flags, problems] = plan;
   const int index = platform.description().index;
   if (request.search_again) kept_searches()->search_again();
@@ -141,6 +143,14 @@ SweepSession::SweepSession(const SweepPlan& plan, Platform& platform, std::uniqu
 void SweepSession::open() {
   const SweepRequest& request = plan_->request;
   const PlatformDescription& description = platform_->description();
+  auto facts = environment_facts(description, monitor_);
+  if (!request.reuse.empty()) {  // before the folder is touched
+    std::error_code error;
+    if (!request.out.empty() && std::filesystem::equivalent(request.out, request.reuse, error))
+      throw InvalidInput("--reuse and --out are one folder: the rows of a run are kept in another one");
+    earlier_.emplace(request.reuse, facts);
+    facts[kReusedFrom] = request.reuse;
+  }
   folder_.emplace(run_folder_of(request, request.below_runs() && is_host() ? "host" : description.name),
                   description.name, build_info().commit, request.fresh);
   RunFolder& folder = *folder_;
@@ -148,7 +158,6 @@ void SweepSession::open() {
     say_line(fmt::format("{}: was cut; {} rows without their samples are measured again",
                          (folder.path() / kSamplesFile).string(), folder.lost_rows()));
   claim_shard(folder.path(), shard_, !folder.rows().empty());
-  auto facts = environment_facts(description, monitor_);
   require_same_software(folder, facts);
   require_same_plugins(folder, plugins_);
   for (const auto& [name, fingerprint] : plugins_) facts[fact_of_plugin(name)] = fingerprint;

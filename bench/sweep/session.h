@@ -18,6 +18,7 @@
 #include "bench/measure/case_runner.h"
 #include "bench/platform/nvml.h"
 #include "bench/platform/platform.h"
+#include "bench/sweep/earlier_run.h"
 #include "bench/sweep/plan.h"
 #include "reports/run/run_folder.h"
 
@@ -37,13 +38,15 @@ struct SweepOutcome {
 
 class SweepSession {
  public:
-  // Which cases there are, and who measures them. Throws InvalidInput. Plan and platform must outlive it.
-  SweepSession(const SweepPlan& plan, Platform& platform, std::unique_ptr<Worker> neighbour);
+  // Which cases there are, and who measures them. Throws InvalidInput. Plan and platform must outlive it, and `code`,
+  // which may be null: rows of kernels then have no signature.
+  SweepSession(const SweepPlan& plan, Platform& platform, std::unique_ptr<Worker> neighbour, CodeWatch* code);
   const std::vector<Case>& cases() const { return cases_; }
 
   // Opens the run folder, and says in it what the sweep is of. Throws what keeps it from being added to.
   void open();
   RunFolder& folder() { return *folder_; }
+  const EarlierRun* earlier() const { return earlier_ ? &*earlier_ : nullptr; }  // null without --reuse
   // Adds the rows that the folder has not. Each reporter may be null; they get the rows that it has, too, so that what
   // is reported does not depend on how often the sweep was interrupted.
   const SweepOutcome& run(benchmark::BenchmarkReporter* display, benchmark::BenchmarkReporter* file);
@@ -67,6 +70,8 @@ class SweepSession {
   PyTorchSide pytorch_;
   std::optional<ShardRecord> shard_;
   std::optional<RunFolder> folder_;
+  std::optional<EarlierRun> earlier_;
+  CodeWatch* code_;
   Ceilings ceilings_;
   bool raised_ = false;  // a host's, once: what is above them then stays
 

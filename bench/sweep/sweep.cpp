@@ -146,6 +146,11 @@ const SweepOutcome& SweepSession::run(benchmark::BenchmarkReporter* display, ben
   if (!pytorch_.why_not.empty()) options.why_no_worker = pytorch_.why_not;
   options.compare = !plan_->request.no_pairs;
   options.say = say_line;
+  options.code = code_;
+  if (earlier_) {
+    options.earlier = [this](const CaseId& id) { return earlier_->find(id); };
+    options.check = [this](const CaseId& id) { return earlier_->is_checked(id); };
+  }
   runner_.emplace(*platform_, &ceilings_, options);
   for (const auto& [id, row] : folder_->rows()) runner_->know(row);
   if (!runner_->counter_message().empty()) say_line("counters: " + runner_->counter_message());

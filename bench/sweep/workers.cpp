@@ -13,6 +13,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "bench/platform/fingerprint.h"
 #include "bench/plugin/plugin_library.h"
 #include "bench/sweep/problem_files.h"
 #include "bench/sweep/suite.h"
@@ -40,13 +41,9 @@ std::vector<std::string> pythons(const fs::path& root) {
   return found;
 }
 
-// FNV-1a.
 std::string fingerprint(const fs::path& file) {
   std::ifstream stream(file, std::ios::binary);
-  std::uint64_t hash = 0xcbf29ce484222325;
-  for (std::istreambuf_iterator<char> byte(stream), end; byte != end; ++byte)
-    hash = (hash ^ static_cast<unsigned char>(*byte)) * 0x100000001b3;
-  return fmt::format("{:016x}", hash);
+  return Fingerprint().add(std::string(std::istreambuf_iterator<char>(stream), {})).text();
 }
 
 void require_file(const fs::path& file) {

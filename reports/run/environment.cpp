@@ -1,7 +1,9 @@
 // env.json of a run folder.
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <chrono>
+#include <ctime>
 #include <nlohmann/json.hpp>
 #include <regex>
 
@@ -23,6 +25,10 @@ constexpr std::pair<const char*, std::optional<double> RunEnvironment::*> kEnvir
 
 bool same_code(const std::string& commit, const std::string& other) {
   return commit == other && commit != "unknown";
+}
+
+std::string utc_now() {
+  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
 }
 
 std::optional<double> parse_time(const std::string& text) {

@@ -98,6 +98,7 @@ RunFiles read_run(const std::filesystem::path& folder, RunEnd end) {
   const bool whole = end == RunEnd::required;
   const bool has_environment = whole || std::filesystem::exists(environment, error);
   if (has_environment) run.environment = read_environment(environment);
+  const bool reuses = run.environment.texts.contains(kReusedFrom);
   if (whole) require_whole(sweep, read_whole_file(sweep));
   std::vector<std::size_t> lines;
   run.rows = read_sweep_csv(sweep, &lines);
@@ -112,7 +113,7 @@ RunFiles read_run(const std::filesystem::path& folder, RunEnd end) {
     if (has_environment && row.device != run.environment.device)
       refuse(fmt::format("the row of {} is of device '{}', but {} says '{}'", row.name(), row.device,
                          environment.string(), run.environment.device));
-    if (has_environment && !row.commit.empty() && row.commit != run.environment.commit)
+    if (has_environment && !reuses && !row.commit.empty() && row.commit != run.environment.commit)
       refuse(fmt::format("the row of {} is of commit '{}', but {} says '{}'", row.name(), row.commit,
                          environment.string(), run.environment.commit));
     try {

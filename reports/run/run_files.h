@@ -30,6 +30,9 @@ std::string read_samples_text(const std::filesystem::path& file, std::size_t mos
 // over does not change it. 1 (or none): samples without batches. 2: samples.jsonl has `cold_batches` and `cold_mhz`.
 inline constexpr int kRunSchema = 2;
 
+// The text of env.json that names the run of which a sweep kept rows (--reuse): these are of its commits.
+inline constexpr const char* kReusedFrom = "reused_from";
+
 // A folder may be resumed more often: the latest are kept.
 inline constexpr std::size_t kMaxCommandLines = 1000;
 
@@ -61,6 +64,7 @@ bool same_code(const std::string& commit, const std::string& other);
 // Seconds since 1970 of a time as ISO 8601 writes it, with its zone: 2026-11-28T17:11:51Z, 2026-11-28 18:11:51.5+01:00.
 // Nothing for any other text.
 std::optional<double> parse_time(const std::string& text);
+std::string utc_now();  // the first form
 
 // The raw samples of one row, in the order in which they were taken.
 struct RowSamples {

@@ -70,10 +70,13 @@ RunFolder::RunFolder(std::filesystem::path folder, const std::string& device, co
   } catch (const std::runtime_error& wrong) {
     refuse(wrong.what());
   }
+  const bool reuses = !fact(kReusedFrom).empty();  // then rows are of several commits, and the folder is of one
+  if (const std::string before = fact("commit"); reuses && !same_code(before, commit))
+    refuse(fmt::format("{}: is of commit {}, this is {}", folder_.string(), before, commit));
   for (const SweepRow& row : run.rows) {
     if (row.device != device)
       refuse(fmt::format("{}: holds rows of '{}', this is '{}'", folder_.string(), row.device, device));
-    if (!same_code(row.commit, commit))
+    if (!reuses && !same_code(row.commit, commit))
       refuse(fmt::format("{}: holds rows of commit {}, this is {}", folder_.string(), row.commit, commit));
   }
   if (begins) write_atomically(sweep_.path, sweep_csv_header());
@@ -192,9 +195,7 @@ void RunFolder::write_environment(const nlohmann::ordered_json& facts, const std
   (void)gethostname(host, sizeof host - 1);
   nlohmann::ordered_json environment = {{"schema", kRunSchema}};
   environment.update(facts);
-  environment.update({{"host", host},
-                      {"command_lines", command_lines},
-                      {"time_utc", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))}});
+  environment.update({{"host", host}, {"command_lines", command_lines}, {"time_utc", utc_now()}});
   for (const auto& [name, value] : before.items())
     if (!environment.contains(name)) environment[name] = value;
   write_environment_file(file, environment);

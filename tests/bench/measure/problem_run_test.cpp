@@ -31,6 +31,7 @@ class ProblemRun : public testing::Test {
   RunnerOptions options;
   std::vector<Case> cases;
   std::map<CaseId, SweepRow> there;
+  std::map<CaseId, EarlierRow> earlier;  // of all runs so far, the latest
   std::string steps;  // the variants, in small letters where their first launch is, in capitals where they are counted
 
   ProblemRun() {
@@ -62,6 +63,7 @@ class ProblemRun : public testing::Test {
     for (const CaseResult& one : result.cases) {
       rows[one.row.variant] = one.row;
       there[one.row] = one.row;
+      earlier[one.row] = {one.row, one.samples};
       EXPECT_EQ(one.row.status == Outcome::ok, one.row.time_cold_us.has_value());
     }
     return rows;
@@ -155,6 +157,112 @@ TEST_F(ProblemRun, AComparisonWithAWrongResultIsNone) {
   const ProblemResult result = runner.run_problem(cases, there);
   EXPECT_EQ(result.wrong_comparisons, 1);
   for (const CaseResult& one : result.cases) EXPECT_EQ(one.row.paired_with, "");
+}
+
+// A run that keeps what it can of the one before it. Rows of the host need no launch to be known by.
+class Reuse : public ProblemRun {
+ protected:
+  // What the next run may keep is changed in `earlier`.
+  std::map<std::string, SweepRow> run_again() {
+    const std::map<CaseId, EarlierRow> kept = earlier;
+    options.earlier = [&kept](const CaseId& id) {
+      const auto found = kept.find(id);
+      return found == kept.end() ? nullptr : &found->second;
+    };
+    there.clear();
+    steps.clear();
+    return run();
+  }
+  SweepRow& row(const char* variant) {
+    return std::ranges::find_if(earlier, [&](const auto& one) { return one.first.variant == variant; })->second.row;
+  }
+};
+
+TEST_F(Reuse, KeepsWhatRunsTheSameAndMeasuresTheRest) {
+  add(variant("a", 5)), add(variant("b", 4));
+  run();
+  row("a").commit = "older";
+  row("b").signature = "of other code";
+  const auto rows = run_again();
+  EXPECT_EQ(steps, "B");
+  EXPECT_EQ(rows.at("a").time_cold_us, 5);
+  EXPECT_EQ(rows.at("a").commit, "older");
+  EXPECT_FALSE(rows.at("a").measured_utc.empty());
+  EXPECT_NE(rows.at("b").commit, "older");
+  EXPECT_NE(rows.at("b").signature, "of other code");
+}
+
+TEST_F(Reuse, WhereOnlyTheReferenceDiffersItIsVerifiedAndNotTimed) {
+  bool wrong = false;
+  int launches = 0;
+  add(followed_by(variant("a", 5), [&](auto pointers) {
+    ++launches;
+    if (wrong) store_element(DType::fp32, pointers.back(), 0, 1e3);
+  }));
+  run();
+  launches = 0;
+  (void)run_again();
+  EXPECT_EQ(launches, 0);
+  const std::string now = row("a").verification;
+  row("a").verification = "of another reference";
+  platform.cold_calls.clear();
+  EXPECT_EQ(run_again().at("a").verification, now);
+  EXPECT_GT(launches, 0);
+  EXPECT_TRUE(platform.cold_calls.empty());
+
+  row("a").verification = "of another reference";
+  wrong = true;
+  EXPECT_EQ(run_again().at("a").status, Outcome::incorrect);
+}
+
+TEST_F(Reuse, APhaseWithANewVersionIsTakenAgainAndNoOther) {
+  double us = 5;
+  add(followed_by(variant("a", 0), [&](auto) { platform.clock_us += us; }));
+  run();
+  us = 7;
+  options.phases[1].second = 2;  // warm
+  ASSERT_EQ(options.phases[1].first, "warm");
+  const auto again = run_again().at("a");
+  EXPECT_EQ(again.time_cold_us, 5);
+  EXPECT_EQ(again.time_warm_us, 7);
+  EXPECT_EQ(steps, "") << "counted before";
+
+  us = 9;
+  EXPECT_EQ(run_again().at("a").time_warm_us, 7) << "it has the new one";
+  row("a").phases = "cold=1;warm=2";
+  (void)run_again();
+  EXPECT_EQ(steps, "A") << "counters that it lacked";
+}
+
+TEST_F(Reuse, AComparisonIsNeverOfTwoDates) {
+  options.compare = true;
+  add(variant("a", 6)), add(variant("x", 12), Kind::baseline);
+  run();
+  (void)run_again();
+  EXPECT_EQ(steps, "") << "of two that are kept it stands";
+  EXPECT_NEAR(row("a").speedup_warm.value(), 2, 1e-6);
+
+  row("x").signature = "of another version";
+  row("a").speedup_warm = row("x").speedup_warm = 5;
+  const auto rows = run_again();
+  EXPECT_EQ(rows.at("a").commit, row("a").commit);
+  EXPECT_NEAR(rows.at("a").speedup_warm.value(), 2, 1e-6) << "its times are kept, and the comparison is new";
+  EXPECT_NEAR(rows.at("x").speedup_warm.value(), 0.5, 1e-6);
+
+  options.compare = false;
+  row("x").signature = "of another version";
+  EXPECT_EQ(run_again().at("a").paired_with, "");
+}
+
+TEST_F(Reuse, WhatIsCheckedIsMeasured) {
+  add(variant("a", 5)), add(variant("b", 4));
+  run();
+  row("a").commit = row("b").commit = "older";
+  options.check = [](const CaseId& id) { return id.variant == "b"; };
+  const auto rows = run_again();
+  EXPECT_EQ(steps, "B");
+  EXPECT_EQ(rows.at("a").commit, "older");
+  EXPECT_NE(rows.at("b").commit, "older");
 }
 
 }  // namespace
