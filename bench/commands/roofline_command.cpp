@@ -9,15 +9,16 @@
 namespace noisefloor {
 
 void write_roofline_files(const std::filesystem::path& folder) {
-  auto rows = read_run(folder, RunEnd::may_lack).rows;
+  RunFiles run = read_run(folder, RunEnd::may_lack);
+  std::vector<SweepRow>& rows = run.rows;
   if (rows.empty()) throw refusal("{}: the sweep has no rows", (folder / "sweep.csv").string());
   const CeilingTable ceilings = read_ceilings(folder / "ceilings.csv");
   complete_rows(rows, ceilings);
-  if (const std::string message = write_run_report(folder, rows); !message.empty())
+  if (const std::string message = write_run_report(folder, rows, run.samples); !message.empty())
     fmt::print(stderr, "noisefloor: report.html: {}\n", message);
   write_roofline_csv(folder / "roofline.csv", rows, ceilings);
   write_plan_csv(folder / "plan.csv", rows);
-  const auto totals = network_totals(rows, read_network_problems(folder, rows));
+  const auto totals = network_totals(rows, read_network_problems(folder, rows), run.samples);
   write_totals_csv(folder / "totals.csv", totals);
   fmt::print("{}\n{}\n", row_table(rows), totals_table(totals));
   for (const Ceiling& one : ceilings.rows) fmt::print("ceiling {:<12} {:>12.1f} {}\n", one.name, one.value, one.unit);

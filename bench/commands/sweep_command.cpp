@@ -45,8 +45,10 @@ int finish(const RunFolder& folder, const SweepOutcome& sweep, const std::vector
     if (is_failure(found->second)) ++failed;
   }
   if (own_display) {
-    fmt::print("{}", row_table(rows));
-    fmt::print("\n{}", totals_table(network_totals(rows, read_network_problems(folder.path(), rows))));
+    const bool networks = std::ranges::any_of(cases, [](const Case& one) { return one.entry->whole_networks; });
+    const RunFiles run = networks ? read_run(folder.path(), RunEnd::may_lack) : RunFiles{};  // what they launched
+    const auto totals = network_totals(rows, read_network_problems(folder.path(), rows), run.samples);
+    fmt::print("{}\n{}", row_table(rows), totals_table(totals));
     fmt::print("\nrun folder: {}\n", folder.path().string());
   }
   if (sweep.left_by_budget > 0)

@@ -41,6 +41,7 @@ class BoundCase {
   Launch preparing();  // of its weights, once more
   double prepare_us() const { return prepare_us_; }
   std::string description() const { return ready_->description(); }
+  std::map<CaseId, std::size_t> launches() const { return ready_->launches(); }
   // For launches with other tensors; this is then of no more use.
   std::unique_ptr<Ready> take_ready() { return std::move(ready_); }
   // Whether the band behind the workspace was written.

@@ -63,11 +63,12 @@ bool take_verdict(const Verdict& verdict, CaseResult& result) {
 }
 
 void take_samples(const Timing& timing, CaseResult& result) {
-  auto kernels = std::move(result.samples.kernels);
-  auto kernel_counts = std::move(result.samples.kernel_counts);
+  const RowSamples before = std::move(result.samples);
   result.samples = timing;
-  result.samples.kernels = std::move(kernels);
-  result.samples.kernel_counts = std::move(kernel_counts);
+  result.samples.kernels = before.kernels;
+  result.samples.kernel_counts = before.kernel_counts;
+  result.samples.launches = before.launches;
+  result.samples.launch_counts = before.launch_counts;
   write_times(timing, result.row);
 }
 

@@ -200,7 +200,13 @@ void CaseRunner::measure_here(const Case& test_case, CaseResult& result, std::op
   if (bound.of_plugin() && !take_replay(timed, result)) return;
   if (options_.on_verified) options_.on_verified(test_case, fixture);
   if (options_.warm_only) return time_warm_only(timed, result, to_beat_us);
-  if (!result.kept) read_resources(*platform_, bound, result);
+  if (!result.kept) {
+    read_resources(*platform_, bound, result);
+    for (const auto& [launched, count] : bound.launches()) {
+      result.samples.launches.push_back(launched.name());
+      result.samples.launch_counts.push_back(count);
+    }
+  }
   const bool serial = bound.overlaps() && !platform_->description().is_host;
   if (timed.slots() > 1) row.buffer_slots = static_cast<long>(timed.slots());
   const bool complete = result.kept && phases_to_take(serial, result).empty();

@@ -64,6 +64,8 @@ class Ready {
 
   // How it was chosen: a library's algorithm, a plan's variants.
   virtual std::string description() const { return {}; }
+  // Of a network: the cases that its nodes launch, and how often.
+  virtual std::map<CaseId, std::size_t> launches() const { return {}; }
   // Memory of its own, beside tensors and scratch, that launches touch.
   virtual std::vector<std::pair<void*, std::size_t>> resident() const { return {}; }
   // Whether its kernels may use programmatic launch.

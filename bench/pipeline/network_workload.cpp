@@ -140,6 +140,13 @@ class ReadyNetwork final : public Ready {
     return text;
   }
 
+  std::map<CaseId, std::size_t> launches() const override {
+    std::map<CaseId, std::size_t> counts;
+    for (std::size_t node = 0; node < network_.graph.nodes().size(); ++node)
+      ++counts[{problem_id(network_.graph.nodes()[node]), executor_.implementation(node).name}];
+    return counts;
+  }
+
   std::vector<std::pair<void*, std::size_t>> resident() const override { return executor_.resident(); }
 
   const Network& network() const { return network_; }

@@ -176,6 +176,9 @@ def totals(name: str) -> str:
             judged = any(int(own[verdict]) for verdict in VERDICTS)
             lines.append([*line(f"whole, `{choice}`" if whole else op, own["problems"]), *(own[verdict] if judged else "" for verdict in VERDICTS),
                           f"{float(own['worst_ratio']):.2f}" if own["worst_ratio"] else ""])
+            if own.get("launches"):
+                ratio = f"; it takes {own['over_launches']} of their sum" if own["over_launches"] else ""
+                lines.append([*line(f"its launches, {100 * int(own['covered']) / int(own['launches']):.0f} % timed{ratio}", "", "launches_"), *[""] * (len(VERDICTS) + 1)])
             if int(own["shortcuts"] or 0) > 0:
                 lines.append([*line(f"{op}, no shortcuts", str(int(own["problems"]) - int(own["shortcuts"])), "plain_"), *[""] * (len(VERDICTS) + 1)])
     environment = json.loads((folder / "env.json").read_text())

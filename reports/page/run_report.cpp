@@ -68,6 +68,11 @@ Json totals_json(const std::vector<NetworkTotal>& totals) {
       line["missing"][name] = (total.*time).missing;
       line["plain"][name] = total.plain ? Json(((*total.plain).*time).us) : Json();
     }
+    if (const auto& launches = total.launches)
+      line["launches"] = {{"all", launches->all},
+                          {"covered", launches->covered},
+                          {"warm", launches->warm.us},
+                          {"over", total.over_launches() ? Json(*total.over_launches()) : Json()}};
     all.push_back(std::move(line));
   }
   return all;
@@ -125,7 +130,8 @@ std::map<std::string, std::string> ceiling_of(const std::vector<SweepRow>& rows)
 
 }  // namespace
 
-nlohmann::json run_report(const fs::path& folder, const std::vector<SweepRow>& rows) {
+nlohmann::json run_report(const fs::path& folder, const std::vector<SweepRow>& rows,
+                          const std::map<CaseId, RowSamples>& samples) {
   if (rows.empty()) throw failure("{}: the sweep has no rows", (folder / "sweep.csv").string());
   const auto chosen = read_selected_cases(folder);
   const auto problems = read_network_problems(folder, rows);
@@ -134,19 +140,20 @@ nlohmann::json run_report(const fs::path& folder, const std::vector<SweepRow>& r
           {"ceilings", ceilings_json(folder / "ceilings.csv")},
           {"ceiling_of", ceiling_of(rows)},
           {"networks", networks_json(problems)},
-          {"totals", totals_json(network_totals(rows, problems))},
+          {"totals", totals_json(network_totals(rows, problems, samples))},
           {"environment", ordered_pairs(environment(folder / "env.json"))},
           {"lacks", lacks(folder, chosen, without)},
           {"without_row", text_columns(without, kCaseParts)}};
 }
 
-std::string write_run_report(const fs::path& folder, const std::vector<SweepRow>& rows) {
+std::string write_run_report(const fs::path& folder, const std::vector<SweepRow>& rows,
+                             const std::map<CaseId, RowSamples>& samples) {
   const auto plotly = find_plotly();
   HtmlPage page{rows.front().device,
                 "report.html",
                 {"common.js", "filters.js", "details.js", "roofline.js", "bars.js", "totals.js", "table.js", "gaps.js",
                  "report.js"},
-                run_report(folder, rows)};
+                run_report(folder, rows, samples)};
   write_atomically(folder / "report.html", html_page(page, plotly));
   return plotly ? "" : no_plotly_message();
 }

@@ -27,6 +27,9 @@ function totalBars(group) {
     made.push(element("p", {class: "muted"}, `Against the fastest baseline, warm: ${judged.won} won, ${judged.lost} lost, ${judged.equal} equal, ` +
       `${judged.unresolved} unresolved${judged.worst === null ? "" : `; worst ratio ${judged.worst.toFixed(2)}`}${judged.shortcuts > 0 ?
         `. Without ${judged.shortcuts} with a shortcut: ${formatNumber(judged.plain[state.time])}` : ""}.`));
+  for (const {choice, launches} of group.filter((total) => total.launches && total.kind !== ""))
+    made.push(element("p", {class: "muted launches"}, `${choice}: ${launches.covered} of its ${launches.all} launches have a row, warm ` +
+      `${formatNumber(launches.warm)} in sum${launches.over === null ? "" : `; the network takes ${launches.over.toFixed(3)} of that`}.`));
   for (const total of group) {
     const colour = total.choice === kOwnBest ? "var(--roof)" : total.choice === kFastest ? "var(--datasheet)" : `var(--kind-${total.kind})`;
     const whole = total.missing === 0;

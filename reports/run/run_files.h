@@ -81,6 +81,9 @@ struct RowSamples {
   // What one launch runs on the GPU, by short names, and how often each. Empty: not known.
   std::vector<std::string> kernels;
   std::vector<std::size_t> kernel_counts;
+  // Of a network under a plan: the cases that its nodes launch, by name, and how often each. Empty in schema 1 and 2.
+  std::vector<std::string> launches;
+  std::vector<std::size_t> launch_counts;
 };
 
 // A line of samples.jsonl, without its end. Times are rounded to a nanosecond.

@@ -72,6 +72,8 @@ void visit_lists(Samples& samples, const Visit& visit) {
   visit("warm_serial_edge_us", samples.warm_serial_edge_us);
   visit("kernels", samples.kernels);
   visit("kernel_counts", samples.kernel_counts);
+  visit("launches", samples.launches);
+  visit("launch_counts", samples.launch_counts);
 }
 
 SampleJson parse_line(std::string_view line) {
@@ -199,6 +201,9 @@ SamplesLine parse_samples_line(std::string_view line) {
   if (samples.kernels.size() != samples.kernel_counts.size())
     throw failure("field 'kernel_counts' has {} numbers for {} kernels", samples.kernel_counts.size(),
                   samples.kernels.size());
+  if (samples.launches.size() != samples.launch_counts.size())
+    throw failure("field 'launch_counts' has {} numbers for {} launches", samples.launch_counts.size(),
+                  samples.launches.size());
   return read;
 }
 

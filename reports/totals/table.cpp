@@ -18,6 +18,16 @@ std::string cell(const std::optional<double>& value, const char* form) {
   return value ? fmt::format(fmt::runtime(form), *value) : std::string("-");
 }
 
+// Of a network under a plan.
+std::string launches_line(const NetworkTotal& total) {
+  const NetworkTotal::Launches& launches = *total.launches;
+  const double share = 100.0 * static_cast<double>(launches.covered) / static_cast<double>(launches.all);
+  const auto ratio = total.over_launches();
+  return fmt::format("{} {} {}: {} of its {} launches have a row ({:.1f} %), warm {:.1f} us in sum{}\n", total.network,
+                     total.dtype, total.choice, launches.covered, launches.all, share, launches.warm.us,
+                     ratio ? fmt::format("; the network takes {:.3f} of that", *ratio) : "");
+}
+
 }  // namespace
 
 std::string row_table(const std::vector<SweepRow>& rows) {
@@ -74,7 +84,10 @@ std::string totals_table(const std::vector<NetworkTotal>& totals) {
                                           total.equal, total.unresolved)
                             : ""});
   }
-  return aligned(lines);
+  std::string text = aligned(lines);
+  for (const NetworkTotal& total : totals)
+    if (total.launches && !total.kind.empty()) text += launches_line(total);
+  return text;
 }
 
 }  // namespace noisefloor

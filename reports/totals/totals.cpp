@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <unordered_map>
 
 #include "reports/run/csv.h"
 #include "reports/run/files.h"
@@ -84,6 +85,22 @@ void add_row(NetworkSums& sums, const SweepRow& row, double count) {
   }
 }
 
+// Rows that are timed, by name.
+using TimedRows = std::unordered_map<std::string, const SweepRow*>;
+
+NetworkTotal::Launches sum_of_launches(const RowSamples& network, const TimedRows& timed) {
+  NetworkTotal::Launches launches;
+  for (std::size_t i = 0; i < network.launches.size(); ++i) {
+    const auto count = static_cast<long>(network.launch_counts[i]);
+    launches.all += count;
+    const auto row = timed.find(network.launches[i]);
+    if (row == timed.end()) continue;
+    launches.covered += count;
+    add_row(launches, *row->second, static_cast<double>(count));
+  }
+  return launches;
+}
+
 void add_problem(NetworkTotal& total, const ByChoice& by_choice, const NetworkProblem& need) {
   const auto found = by_choice.find(total.choice);
   if (found == by_choice.end()) {
@@ -151,9 +168,18 @@ bool is_timed(const SweepRow& row) {
   return row.status == Outcome::ok && row.time_cold_us.has_value();
 }
 
+std::optional<double> NetworkTotal::over_launches() const {
+  constexpr double kNearlyAll = 0.97;  // covered; of fewer the sum lacks what would be seen in the ratio
+  const bool comparable = launches && warm.missing == 0 && launches->warm.missing == 0 && launches->warm.us > 0 &&
+                          static_cast<double>(launches->covered) >= kNearlyAll * static_cast<double>(launches->all);
+  return comparable ? std::optional(warm.us / launches->warm.us) : std::nullopt;
+}
+
 std::vector<NetworkTotal> network_totals(const std::vector<SweepRow>& rows,
-                                         const std::vector<NetworkProblem>& network_problems) {
+                                         const std::vector<NetworkProblem>& network_problems,
+                                         const std::map<CaseId, RowSamples>& samples) {
   Chosen chosen;
+  TimedRows timed;
   std::map<std::string, OpRows> ops;
   for (const SweepRow& row : rows) {
     OpRows& of_op = ops[row.op];
@@ -161,6 +187,7 @@ std::vector<NetworkTotal> network_totals(const std::vector<SweepRow>& rows,
     add_once(of_op.variants, row.variant);
     of_op.kinds[row.variant] = row.kind;
     if (!is_timed(row)) continue;
+    timed[row.name()] = &row;
     put(chosen, row, row.variant);
     put(chosen, row, kFastest);
     const bool baseline = row.kind == "baseline";
@@ -193,7 +220,11 @@ std::vector<NetworkTotal> network_totals(const std::vector<SweepRow>& rows,
             {}, first.network, first.op, dtype, choice, first.set, kind == of_op.kinds.end() ? "" : kind->second};
         total.problems = static_cast<int>(group.size());
         for (const NetworkProblem* need : group) add_problem(total, chosen[{need->op, need->problem, dtype}], *need);
-        if (total.cold.missing < total.problems) totals.push_back(std::move(total));
+        if (total.cold.missing == total.problems) continue;
+        const auto taken = samples.find(*total.parts.front().first);
+        if (first.op == kWholeNetwork && group.size() == 1 && taken != samples.end() && !taken->second.launches.empty())
+          total.launches = sum_of_launches(taken->second, timed);
+        totals.push_back(std::move(total));
       }
   }
   for (const std::string& network : networks) {
@@ -206,7 +237,8 @@ std::vector<NetworkTotal> network_totals(const std::vector<SweepRow>& rows,
 void write_totals_csv(const std::filesystem::path& file, const std::vector<NetworkTotal>& totals) {
   std::string text =
       "network,set,op,dtype,choice,kind,cold_us,warm_us,problems,missing,warm_missing,won,lost,equal,unresolved,"
-      "worst_ratio,worst_problem,shortcuts,plain_cold_us,plain_warm_us,serial_us,serial_missing,plain_serial_us\n";
+      "worst_ratio,worst_problem,shortcuts,plain_cold_us,plain_warm_us,serial_us,serial_missing,plain_serial_us,"
+      "launches,covered,launches_cold_us,launches_warm_us,launches_serial_us,over_launches\n";
   const auto us = [](double value) { return fmt::format("{:.9g}", value); };
   for (const NetworkTotal& total : totals) {
     const auto plain = [&](const NetworkSums::Sum NetworkSums::*time) {
@@ -222,6 +254,11 @@ void write_totals_csv(const std::filesystem::path& file, const std::vector<Netwo
                                  total.worst_problem, total.plain ? std::to_string(total.plain->shortcuts) : "",
                                  plain(&NetworkSums::cold), plain(&NetworkSums::warm), us(total.serial.us),
                                  std::to_string(total.serial.missing), plain(&NetworkSums::serial)});
+    const auto launched = [&](const std::string& field) { fields.push_back(total.launches ? field : ""); };
+    const auto launches = total.launches.value_or(NetworkTotal::Launches{});
+    for (const long count : {launches.all, launches.covered}) launched(std::to_string(count));
+    for (const auto& [name, time] : kTotalTimes) launched(us((launches.*time).us));
+    launched(total.over_launches() ? fmt::format("{:.4g}", *total.over_launches()) : "");
     text += csv_line(fields);
   }
   write_atomically(file, text);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -10,7 +11,7 @@
 
 #include "reports/run/ceilings_csv.h"
 #include "reports/run/network_problems.h"
-#include "reports/run/sweep_csv.h"
+#include "reports/run/run_files.h"
 
 namespace noisefloor {
 
@@ -57,13 +58,21 @@ struct NetworkTotal : NetworkSums {
     int shortcuts = 0;
   };
   std::optional<Plain> plain = Plain{};
+  // Of a whole network under a plan: the rows of the cases that it launched, each times how often, added up. A launch
+  // is covered where that very variant has an `ok` row. Empty where the run does not say what was launched.
+  struct Launches : NetworkSums {
+    long all = 0, covered = 0;
+  };
+  std::optional<Launches> launches = {};
+  std::optional<double> over_launches() const;               // its warm time over theirs, where nearly all are covered
   std::vector<std::pair<const SweepRow*, long>> parts = {};  // the rows behind it, with their counts
 };
 
 // Networks, ops and dtypes in the order in which problems and rows name them; a network's ops, then all of them
-// together. Without totals that have no problem timed. `rows` must outlive the totals.
-std::vector<NetworkTotal> network_totals(const std::vector<SweepRow>& rows,
-                                         const std::vector<NetworkProblem>& problems);
+// together. Without totals that have no problem timed. `rows` must outlive the totals. What networks launched stands in
+// their rows' samples.
+std::vector<NetworkTotal> network_totals(const std::vector<SweepRow>& rows, const std::vector<NetworkProblem>& problems,
+                                         const std::map<CaseId, RowSamples>& samples = {});
 
 void write_totals_csv(const std::filesystem::path& file, const std::vector<NetworkTotal>& totals);
 
@@ -82,6 +91,6 @@ void write_plan_csv(const std::filesystem::path& file, const std::vector<SweepRo
 // Text for the terminal: a line per row (or, for many rows, the best own variant and the baselines of each problem),
 // then the totals.
 std::string row_table(const std::vector<SweepRow>& rows);
-std::string totals_table(const std::vector<NetworkTotal>& totals);  // op by op
+std::string totals_table(const std::vector<NetworkTotal>& totals);  // op by op; then networks beside their launches
 
 }  // namespace noisefloor

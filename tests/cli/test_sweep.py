@@ -306,7 +306,12 @@ def test_networks_are_rows_of_a_sweep(tmp_path):
     assert float(row["time_cold_us"]) > 0 and float(row["time_warm_us"]) > 0 and float(row["pct_of_roof"]) > 0
     assert 0 < float(row["max_rel_error"]) <= float(row["tolerance"])
     assert "1 cases are already in" in run(*command).stderr
-    assert run("roofline", out).returncode == 0
+    drawn = run("roofline", out)
+    assert drawn.returncode == 0 and "launches have a row" in drawn.stdout
+    with open(out / "totals.csv", newline="") as file:
+        [total] = [line for line in csv.DictReader(file) if line["choice"] == "plan_own"]
+    asked = sum(int(line["count"]) for line in csv.DictReader(run("problems", "digits").stdout.splitlines()))
+    assert (int(total["launches"]), total["covered"], total["over_launches"]) == (asked, "0", ""), "no node has a row of its own"
     assert (out / "plan.csv").read_text() == "op,dtype,problem,variant\n"
     gate = run("gate", "--baseline", out, "--candidate", out)
     assert gate.returncode == 0, gate.stderr

@@ -33,6 +33,7 @@ const RowSamples kSamples = [] {
   samples.warm_serial_mhz = {std::nan(""), 1800};
   samples.warm_edge_us = {1.25, 1.5}, samples.warm_serial_edge_us = {1.375};
   samples.kernels = {"gemm::tile<64>", "reduce"}, samples.kernel_counts = {1, 2};
+  samples.launches = {"gemm/m=1/bf16/ptx", "conv2d/n=1/bf16/tiled"}, samples.launch_counts = {7, 1};
   return samples;
 }();
 
@@ -74,6 +75,8 @@ TEST(RunFolder, GoesOnWhereItStopped) {
     EXPECT_EQ(read.warm_serial_edge_us, kSamples.warm_serial_edge_us);
     EXPECT_EQ(read.kernels, kSamples.kernels);
     EXPECT_EQ(read.kernel_counts, kSamples.kernel_counts);
+    EXPECT_EQ(read.launches, kSamples.launches);
+    EXPECT_EQ(read.launch_counts, kSamples.launch_counts);
   }
   EXPECT_EQ(lines, 3);
 }

@@ -137,7 +137,7 @@ TEST(Totals, WithoutShortcutsWhereRowsSayWhichHaveOne) {
   EXPECT_EQ(all.plain->cold.us, 15);
   const TemporaryFolder folder;
   write_totals_csv(folder / "totals.csv", {conv2d});
-  EXPECT_NE(read_whole_file(folder / "totals.csv").find(",0,0,0,0,,,1,8,6,55,0,10\n"), std::string::npos)
+  EXPECT_NE(read_whole_file(folder / "totals.csv").find(",0,0,0,0,,,1,8,6,55,0,10,,,,,,\n"), std::string::npos)
       << read_whole_file(folder / "totals.csv");
 }
 
@@ -166,6 +166,37 @@ TEST(Totals, AddUpAllOpsButNotTheNetworkItself) {
     EXPECT_FALSE(total.network == "stream" && total.op == kAllOps) << "it has one op alone";
     EXPECT_FALSE(total.op == "network" && total.choice == kLibrary) << "a plan is no library";
   }
+}
+
+TEST(Totals, OfANetworkStandBesideItsLaunches) {
+  const CaseId own{{"network", "name=net", "bf16"}, "plan_own"}, other{{"network", "name=net", "bf16"}, "plan_fastest"};
+  std::vector<SweepRow> rows = {
+      ok_row({{"gemm", "p", "bf16"}, "ptx"}, "ptx", 4, 3),
+      ok_row({{"gemm", "p", "bf16"}, "tiled"}, "tiled", 3, 2),  // faster, but not what was launched
+      ok_row({{"elementwise", "q", "fp32"}, "tiled"}, "tiled", 10, 8),
+      ok_row(own, "network", 220, 190),
+      ok_row(other, "network", 220, 190),
+  };
+  std::map<CaseId, RowSamples> samples;
+  samples[own].launches = {"gemm/p/bf16/ptx", "elementwise/q/fp32/tiled"}, samples[own].launch_counts = {60, 2};
+  samples[other].launches = {"gemm/p/bf16/ptx", "gemm/p/bf16/cublaslt"}, samples[other].launch_counts = {96, 4};
+  const std::vector<NetworkProblem> problems = {{"net", "gemm", "p", 1}, {"net", "network", "name=net", 1}};
+  const auto totals = network_totals(rows, problems, samples);
+  const NetworkTotal &all = find(totals, "network", "plan_own"), &most = find(totals, "network", "plan_fastest");
+  ASSERT_TRUE(all.launches && most.launches);
+  EXPECT_EQ(std::pair(all.launches->all, all.launches->covered), std::pair(62L, 62L));
+  EXPECT_EQ(all.launches->cold.us, 60 * 4 + 2 * 10);
+  EXPECT_DOUBLE_EQ(*all.over_launches(), 190.0 / (60 * 3 + 2 * 8));
+  EXPECT_EQ(std::pair(most.launches->all, most.launches->covered), std::pair(100L, 96L));
+  EXPECT_FALSE(most.over_launches()) << "its sum lacks too much";
+  EXPECT_NE(totals_table(totals).find("96 of its 100 launches"), std::string::npos);
+  rows[0].status = Outcome::incorrect;
+  const auto wrong = network_totals(rows, problems, samples);
+  EXPECT_EQ(find(wrong, "network", "plan_own").launches->covered, 2) << "only an ok row covers";
+  EXPECT_FALSE(find(network_totals(rows, problems), "network", "plan_own").launches) << "an older run does not say";
+  const TemporaryFolder folder;
+  write_totals_csv(folder / "totals.csv", {all});
+  EXPECT_NE(read_whole_file(folder / "totals.csv").find(",62,62,260,196,0,0.9694\n"), std::string::npos);
 }
 
 TEST(Totals, SetsAreInTheRunFolderAndOlderFoldersStayReadable) {
