@@ -87,6 +87,9 @@ constexpr RenamedWord kRenamedWords[] = {
     {"", "", "duel", "pair"},
     {"sweep", "", "--no-duels", "--no-pairs"},
     {"sample stream", "--without", "embed-ahead", "hoisting"},
+    {"ab list pair sweep tune", "--networks", "sd15-whole-b2", "sd15-b2"},
+    {"ab list pair sweep tune", "--networks", "sdxl-whole-b2", "sdxl-b2"},
+    {"ab list pair sweep tune", "--networks", "svd-14f-whole-b2", "svd-14f-b2"},
 };
 
 void take_old_names(std::vector<std::string>& words) {

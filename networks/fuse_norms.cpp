@@ -1,6 +1,8 @@
 // What a norm does with its neighbours: it halves images, or becomes a part of convolutions.
 #include <algorithm>
 #include <optional>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "kernels/conv2d/conv2d.h"
@@ -102,6 +104,28 @@ void halve(Rewrite& rewrite, const Node& norm) {
 
 void fuse_norms(Rewrite& rewrite, const NormFusion& which) {
   rewrite.each("groupnorm", [&](const Node& node) { fuse_norm(rewrite, node, which); });
+}
+
+std::vector<CountedProblem> count_foldable(const Network& network) {
+  std::vector<CountedProblem> all = count_problems(network.graph);
+  const auto add = [&](const std::function<bool(const std::string& norm)>& in_convolutions) {
+    const auto pays = [&](const std::vector<Change>& changes) { return in_convolutions(changes.back().node->text); };
+    Network other = network;
+    fuse(other, {.fuse_norms = NormFusion{.pays = pays}});
+    for (const CountedProblem& one : count_problems(other.graph)) {
+      const auto is_it = [&](const CountedProblem& known) {
+        return known.op == one.op && known.text == one.text && known.dtype == one.dtype;
+      };
+      if (std::ranges::none_of(all, is_it)) all.push_back(one);
+    }
+  };
+  std::set<std::string> norms;
+  add([&](const std::string& norm) { return norms.insert(norm), true; });
+  for (const std::string& one : norms) {
+    add([&](const std::string& norm) { return norm == one; });
+    add([&](const std::string& norm) { return norm != one; });
+  }
+  return all;
 }
 
 void halve_in_norms(Rewrite& rewrite) {

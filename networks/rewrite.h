@@ -122,6 +122,11 @@ struct NormFusion {
 // less, of nothing else.
 void fuse_norms(Rewrite& rewrite, const NormFusion& which);
 
+// What plans may launch of a network whose skip connections are folded, whichever norms pay: its problems with no norm
+// in a convolution, with all that can be, with those of one problem alone, and with all others. Each has the count of
+// the first of these graphs that has it.
+std::vector<CountedProblem> count_foldable(const Network& network);
+
 // Which of them a network gets, in this order.
 struct Fusions {
   bool merge_products = false;

@@ -119,9 +119,9 @@ def key_of(tuned, fields):
 
 
 def read_timings(tuned, path):
-    """(device, SMs, [commit]), and {(variant, shape): {kind: {choice: (warm, cold)}}}, and {(variant, shape): the estimate's choice}, and {(shape, kind):
-    how often graphs ask for it}. Problems that differ in nothing of these are one to the table, and take the same time: the first's are taken."""
-    gpus, times, estimated, problems, commits, asked = set(), defaultdict(lambda: defaultdict(dict)), {}, {}, {}, {}
+    """(device, SMs, [commit]), and {(variant, shape): {kind: {choice: (warm, cold)}}}, and {(variant, shape): the estimate's choice}. Problems that
+    differ in nothing of these are one to the table, and take the same time: the first's are taken."""
+    gpus, times, estimated, problems, commits = set(), defaultdict(lambda: defaultdict(dict)), {}, {}, {}
 
     def same(known, key, value, what):
         if known.setdefault(key, value) != value:
@@ -138,7 +138,6 @@ def read_timings(tuned, path):
         shape, kind = key_of(tuned, fields_of(row["problem"]))
         choice = UNSAID | fields_of(row["choice"])
         plan, us = tuple(int(choice[name]) for name in tuned.choice), (float(row["warm_us"]), float(row["cold_us"]))
-        asked[shape, kind, row["problem"]] = int(row.get("asked") or 0)
         shape = (row["variant"], shape)
         if problems.setdefault((shape, kind), row["problem"]) != row["problem"]:
             return
@@ -156,10 +155,7 @@ def read_timings(tuned, path):
         for kind, timed in kinds.items():
             if estimated.get(shape) not in timed:
                 raise Refused(f"{path}: {shape[1]} with {tuned.kinds[0]} '{kind[0]}' has no time of the estimate's {tuned.name}")
-    graphs = defaultdict(int)
-    for (shape, kind, _), count in asked.items():
-        graphs[shape, kind] += count
-    return (*gpus.pop(), list(dict.fromkeys(commits.values()))), times, estimated, graphs
+    return (*gpus.pop(), list(dict.fromkeys(commits.values()))), times, estimated
 
 
 def read_networks(tuned, path):
@@ -219,7 +215,7 @@ def cpp(op, source, table, problems, plans, kept=None):
     room, measured = tuned.room or op, f"measured_{tuned.name}s"
     device, sm_count, commits = source
     about = (f"Written by `tools/tune {op}`; not by hand. {device}, {sm_count} SMs, {'commit' if len(commits) == 1 else 'commits'} {' and '.join(commits)}: {plans} {tuned.name}s, the best of those "
-             f"timed of {problems} problems of bench/problems and of its networks as they run here (bf16), warm (in a CUDA graph) and cold. A shape is here where one "
+             f"timed of {problems} problems of bench/problems (bf16), warm (in a CUDA graph) and cold. A shape is here where one "
              f"{tuned.name} took at least {100 * LEAST_WIN:g} % less than the estimate's, over all its kinds that were timed.")
     if any(tuned.stand_in(shape[1]) for shape in table):
         about += " Where a shape without a row takes another's, the estimate's has one too."
@@ -287,8 +283,8 @@ def main():
 
 def make(arguments):
     tuned, out = arguments.tuned, OutputFile(arguments.out)
-    source, times, estimated, counts = read_timings(tuned, arguments.timings)
-    networks = read_networks(tuned, arguments.problems)
+    source, times, estimated = read_timings(tuned, arguments.timings)
+    networks, counts = read_networks(tuned, arguments.problems), defaultdict(int)
     for problems in networks.values():
         for key, count in problems.items():
             counts[key] += count

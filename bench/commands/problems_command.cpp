@@ -4,6 +4,7 @@
 #include "bench/commands/commands.h"
 #include "bench/commands/pipeline_options.h"
 #include "networks/graph.h"
+#include "networks/rewrite.h"
 
 namespace noisefloor {
 namespace {
@@ -14,8 +15,13 @@ struct ProblemsArguments {
   std::string network, dtype = "bf16";
   std::int64_t batch = 1;
   networks::Sizes sizes;
-  bool unfused = false;
+  bool unfused = false, folded = false;
 };
+
+std::vector<networks::CountedProblem> counted(const ProblemsArguments& arguments, const networks::Network& network) {
+  if (arguments.folded) return networks::count_foldable(network);
+  return arguments.unfused ? count_unfused(network.graph) : count_problems(network.graph);
+}
 
 int print_problems(const ProblemsArguments& arguments) {
   const auto& info = networks::require_network(arguments.network);
@@ -24,9 +30,10 @@ int print_problems(const ProblemsArguments& arguments) {
                                                               .dtype = dtype,
                                                               .original = arguments.unfused,
                                                               .merge_products = !arguments.unfused,
+                                                              .fold_skips = arguments.folded,
                                                               .sizes = arguments.sizes});
   fmt::print("op,dtype,problem,count\n");
-  for (const auto& problem : arguments.unfused ? count_unfused(network.graph) : count_problems(network.graph))
+  for (const auto& problem : counted(arguments, network))
     fmt::print("{},{},\"{}\",{}\n", problem.op->name, to_string(problem.dtype), problem.text, problem.count);
   return kDone;
 }
@@ -42,8 +49,15 @@ void add_problems_command(CLI::App& app, CommandResult result) {
       ->capture_default_str();
   add_size_option(command, arguments.sizes);
   command.add_option("--dtype", arguments.dtype, "bf16, fp16 or fp32")->capture_default_str();
-  command.add_flag("--unfused", arguments.unfused,
-                   "List each layer of the published network by itself, as noisefloor.capture() finds it in PyTorch");
+  const auto unfused = command.add_flag(
+      "--unfused", arguments.unfused,
+      "List each layer of the published network by itself, as noisefloor.capture() finds it in PyTorch");
+  command
+      .add_flag(
+          "--folded", arguments.folded,
+          "List what plans own and fastest may launch on sm_90a, with skip connections and norms in the nodes that "
+          "read them, whichever norms pay")
+      ->excludes(unfused);
 }
 
 }  // namespace noisefloor

@@ -11,7 +11,6 @@
 #include "bench/measure/case_result.h"
 #include "bench/measure/case_runner.h"
 #include "bench/measure/tuner.h"
-#include "bench/pipeline/executor.h"
 #include "bench/platform/build_info.h"
 #include "bench/platform/console.h"
 #include "bench/sweep/problem_files.h"
@@ -48,44 +47,20 @@ std::vector<ImplementationPtr> variants_to_tune(const SuiteEntry& entry, const s
                 others);
 }
 
-struct CaseToTune {
-  Case timed;
-  long asked;  // how often networks' graphs ask for the problem, of networks that no file names it for
-};
-
-bool has_rows_of(const std::vector<ProblemEntry>& files, const SuiteEntry& entry, const std::string& network) {
-  return std::ranges::any_of(files, [&](const ProblemEntry& one) {
-    const auto named = [&](const ProblemEntry::Use& use) { return use.network == network; };
-    return one.entry == &entry && std::ranges::any_of(one.uses, named);
-  });
-}
-
-// The op's problems in these networks' files, those that other ops' variants make of theirs, and those that only graphs
-// have: of whole networks, as they run here.
-std::vector<CaseToTune> cases_to_tune(const SuiteEntry& entry, const TuneArguments& arguments,
-                                      const std::vector<ImplementationPtr>& variants) {
+// The op's problems in these networks' files, and those that other ops' variants make of theirs.
+std::vector<Case> cases_to_tune(const SuiteEntry& entry, const TuneArguments& arguments,
+                                const std::vector<ImplementationPtr>& variants) {
   const DType dtype = require_dtype(*entry.workload, arguments.dtype);
   const auto files = in_networks(load_problems(arguments.problems), split_list(arguments.networks));
-  std::vector<CaseToTune> cases;
-  const auto add = [&](const AnyProblem& problem, const std::string& text, long asked) {
-    bool met = false;
-    for (CaseToTune& one : cases)
-      if (one.timed.text == text) one.asked += asked, met = true;
-    if (met) return;
-    for (const ImplementationPtr& variant : variants) cases.push_back({{&entry, variant, problem, dtype, text}, asked});
+  std::vector<Case> cases;
+  const auto add = [&](const AnyProblem& problem, const std::string& text) {
+    if (std::ranges::count(cases, text, &Case::text) > 0) return;
+    for (const ImplementationPtr& variant : variants) cases.push_back({&entry, variant, problem, dtype, text});
   };
   for (const ProblemEntry& one : files)
-    if (one.entry == &entry) add(one.problem, one.text, 0);
+    if (one.entry == &entry) add(one.problem, one.text);
   for (const ProblemEntry& one : files)
-    if (const auto text = handed_to(entry, one, dtype)) add(entry.workload->parse(*text), *text, 0);
-  for (const ProblemEntry& one : files) {
-    if (one.op != &pipeline::network_workload() || has_rows_of(files, entry, one.uses.front().network)) continue;
-    const bool fold_skips = dtype != DType::fp32;  // as plan own does on the GPUs that have these variants
-    const networks::Network network = pipeline::build_network(one.problem, dtype, fold_skips);
-    for (const auto& asked : count_problems(network.graph))
-      if (asked.op->name == entry.name() && asked.dtype == dtype)
-        add(entry.workload->parse(asked.text), asked.text, asked.count);
-  }
+    if (const auto text = handed_to(entry, one, dtype)) add(entry.workload->parse(*text), *text);
   if (cases.empty()) throw refusal("these networks have no {}", entry.name());
   return cases;
 }
@@ -106,12 +81,12 @@ int tune(const TuneArguments& arguments) {
   const auto platform = open_platform(arguments.device);
   const PlatformDescription& device = platform->description();
 
-  std::string csv = "device,sm_count,commit,problem,dtype,variant,choice,estimated,warm_us,cold_us,asked\n";
+  std::string csv = "device,sm_count,commit,problem,dtype,variant,choice,estimated,warm_us,cold_us\n";
   const auto start = std::chrono::steady_clock::now();
   const auto elapsed = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
   std::size_t done = 0, tuned = 0, failed = 0;
   bool lost = false;
-  for (const auto& [one, asked] : cases) {
+  for (const Case& one : cases) {
     if (lost || elapsed() > arguments.budget) break;
     const std::string name = fmt::format("{} {}", one.text, one.implementation->name);
     const auto row = refused(one, device, platform->arch_text());
@@ -125,7 +100,7 @@ int tune(const TuneArguments& arguments) {
     for (const TimedChoice& timed : best)
       csv += csv_row(device.name, device.info.sm_count, build_info().commit, one.text, to_string(one.dtype),
                      one.implementation->name, timed.choice.text, int{timed.choice.estimated},
-                     fmt::format("{:.4f}", timed.warm_us()), fmt::format("{:.4f}", timed.cold_us()), asked);
+                     fmt::format("{:.4f}", timed.warm_us()), fmt::format("{:.4f}", timed.cold_us()));
     if (!best.empty()) ++tuned;
     const std::size_t left = cases.size() - ++done;
     say_line(fmt::format("[{}/{}] {}  {}  ({} left)", done, cases.size(), name,
@@ -153,10 +128,7 @@ void add_tune_command(CLI::App& app, CommandResult result) {
       ->required();
   command.add_option("--variant", arguments.variant, "One variant (default: all that offer choices)");
   add_problems_option(command, arguments.problems);
-  command
-      .add_option("--networks", arguments.networks,
-                  "Networks whose problems are timed, comma-separated, or 'all'; of a whole one (sd15-whole-b2) what "
-                  "its graph asks for")
+  command.add_option("--networks", arguments.networks, "Networks whose problems are timed, comma-separated, or 'all'")
       ->capture_default_str();
   command.add_option("--dtype", arguments.dtype, "bf16, fp16 or fp32")->capture_default_str();
   command.add_option("--device", arguments.device, "CUDA device number, or 'host'")->capture_default_str();

@@ -1,11 +1,12 @@
 """Writes the rows of the networks that noisefloor runs into bench/problems/*.csv, from what the program says they ask for.
 
-usage: python3 bench/problems/update.py [PROGRAM] [--new NETWORK-bBATCH]      (default: scripts/noisefloor)
+usage: python3 bench/problems/update.py [PROGRAM]      (default: scripts/noisefloor)
 
-The networks are those of network.csv, at the batches that the files have them at; --new brings one in.
+The networks are those of network.csv. Each has the problems of its graph under its own name; of UNFUSED those of the published network, layer by layer,
+under NAME-unfused-bBATCH; and under NAME-folded-bBATCH what only plans on sm_90a launch, where skip connections and norms are folded into other nodes.
 
-After a change to a network's builder: tests/bench/pipeline/network_problems_test.cpp holds the files to the builders. Rows of other networks stay as they
-are, and so do those of ops that a forward pass does not have (sampler_step, q_sample, network).
+After a change to a network's builder or to the fusions: tests/bench/pipeline/network_problems_test.cpp holds the files to them. Rows of other networks stay
+as they are, and so do those of ops that a forward pass does not have (sampler_step, q_sample, network).
 """
 
 import argparse
@@ -15,37 +16,35 @@ import subprocess
 import sys
 
 NOT_OF_A_PASS = {"sampler_step", "q_sample", "network", "sets"}
+UNFUSED = {"adm64", "edm-cifar"}  # those of Stable Diffusion were read off diffusers, and stay as they are
 FOLDER = pathlib.Path(__file__).resolve().parent
 DTYPE = "bf16"  # of the networks; nodes of another dtype say so in a column
 
 
-def problems_of(program, network, batch):
-    """op -> its rows, as {column: text}."""
-    command = [program, "problems", network, "--batch", str(batch), "--dtype", DTYPE]
+def counted(program, network, batch, *options):
+    """(op, dtype, problem) -> count."""
+    command = [program, "problems", network, "--batch", batch, "--dtype", DTYPE, *options]
     answer = subprocess.run(command, capture_output=True, text=True, check=False)
     if answer.returncode != 0:
         sys.exit(f"{' '.join(command)} failed with exit code {answer.returncode}: {answer.stderr.strip()}")
-    rows = {}
-    for line in csv.DictReader(answer.stdout.splitlines()):
-        row = {"network": f"{network}-b{batch}", **dict(pair.split("=", 1) for pair in line["problem"].split(",")), "count": line["count"]}
-        if line["dtype"] != DTYPE:
-            row["dtype"] = line["dtype"]
-        rows.setdefault(line["op"], []).append(row)
-    return rows
+    return {(line["op"], line["dtype"], line["problem"]): line["count"] for line in csv.DictReader(answer.stdout.splitlines())}
 
 
-def swept():
-    """(network, batch) of the networks that the program runs, where a file of a pass's op has it."""
-    found = {}
-    with open(FOLDER / "network.csv", newline="") as stream:
-        known = {row["network"].rpartition("-b")[0] for row in csv.DictReader(stream)}
-    for file in sorted(FOLDER.glob("[!.~#]*.csv")):
-        with open(file, newline="") as stream:
-            for row in csv.DictReader(stream):
-                name, _, batch = row["network"].rpartition("-b")
-                if file.stem not in NOT_OF_A_PASS and name in known and batch.isdigit():
-                    found[name, int(batch)] = None
-    return sorted(found)
+def problems_of(program, network):
+    """The names of a row of network.csv, each with its problems and their counts."""
+    label, name, batch = network["network"], network["name"], network["batch"]
+    family, built = label.removesuffix(f"-b{batch}"), counted(program, name, batch)
+    folded = counted(program, name, batch, "--folded")
+    sets = {label: built, f"{family}-folded-b{batch}": {problem: count for problem, count in folded.items() if problem not in built}}
+    if name in UNFUSED:
+        sets[f"{family}-unfused-b{batch}"] = counted(program, name, batch, "--unfused")
+    return sets
+
+
+def row_of(network, dtype, problem, count):
+    """{column: text}"""
+    row = {"network": network, **dict(pair.split("=", 1) for pair in problem.split(",")), "count": count}
+    return row if dtype == DTYPE else {**row, "dtype": dtype}
 
 
 def update(file, generated, names):
@@ -66,20 +65,18 @@ def update(file, generated, names):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program", nargs="?", default=str(FOLDER.parents[1] / "scripts" / "noisefloor"))
-    parser.add_argument("--new", metavar="NETWORK-bBATCH")
-    arguments = parser.parse_args()
-    networks, generated = swept(), {}
-    if arguments.new:
-        name, _, batch = arguments.new.rpartition("-b")
-        if not name or not batch.isdigit():
-            parser.error(f"--new {arguments.new}: it should be like adm64-b8")
-        networks.append((name, int(batch)))
-    for network, batch in networks:
-        for op, rows in problems_of(arguments.program, network, batch).items():
-            generated.setdefault(op, []).extend(rows)
+    program = parser.parse_args().program
+    with open(FOLDER / "network.csv", newline="") as stream:
+        networks = list(csv.DictReader(stream))
+    sets, generated = {}, {}
+    for network in networks:
+        sets.update(problems_of(program, network))
+    for name, problems in sets.items():
+        for (op, dtype, problem), count in problems.items():
+            generated.setdefault(op, []).append(row_of(name, dtype, problem, count))
     for file in sorted(FOLDER.glob("[!.~#]*.csv")):
         if file.stem not in NOT_OF_A_PASS:
-            update(file, generated.pop(file.stem, []), {f"{network}-b{batch}" for network, batch in networks})
+            update(file, generated.pop(file.stem, []), set(sets))
     if generated:
         sys.exit(f"no file for {', '.join(sorted(generated))}")
 

@@ -3,6 +3,7 @@
 import csv
 import html
 import io
+import json
 import re
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ LINE = (r'^NOISEFLOOR_(?:CASE_COLUMN\(|COLUMN\((?P<type>[\w:<>]+), )(?P<name>\w+
 TABLE = (Path(__file__).parent / "reports/run/columns.def").read_text(encoding="utf-8")
 COLUMNS = {column["name"]: column for column in re.finditer(LINE, TABLE, re.M)}
 OLD_NAMES = dict(re.findall(r"^NOISEFLOOR_OLD_NAME\((\w+), (\w+)\)$", TABLE, re.M))
+OLD_NETWORKS = dict(re.findall(r'^NOISEFLOOR_OLD_NETWORK\("(\S+)", "(\S+)"\)$', TABLE, re.M))
 STATUSES = ("ok", "incorrect", "cuda_error", "unsupported_problem", "unsupported_arch", "not_built", "out_of_memory", "no_device", "throttled")
 MOST_LINES = 25  # of a table in a notebook
 KEY = ["op", "problem", "dtype", "variant"]
@@ -140,6 +142,8 @@ def load(run):
     if not file.is_file():
         raise ValueError(f"{folder} is not a run folder: it has no sweep.csv")
     texts = read(file, [name for name, column in COLUMNS.items() if "kNeeded" in column["flags"]], whole_lines=True).rename(columns=OLD_NAMES)
+    if "networks" in texts and has_old_names(folder):
+        texts["networks"] = [re.sub(r"[^:;]+(?=:)", lambda name: OLD_NETWORKS.get(name[0], name[0]), names) for names in texts["networks"]]
     lacking = pandas.Series([""] * len(texts), dtype="object")  # of an older run; every frame has every column
     names = [*COLUMNS, *(name for name in texts if name not in COLUMNS)]
     frame = Results({name: series(file, name, texts.get(name, lacking)) for name in names})
@@ -149,6 +153,15 @@ def load(run):
         raise ValueError(f"{file}: column time_cold_us: blank, but status is ok")
     frame.attrs = {"folder": str(folder), "rows": len(frame), "device": frame["device"].iloc[0] if len(frame) else "", "ceilings": ceilings(folder)}
     return frame
+
+
+def has_old_names(folder):
+    """As reports/run/network_problems.h has it."""
+    file = folder / "env.json"
+    try:
+        return file.is_file() and json.loads(file.read_text(encoding="utf-8")).get("schema", 1) < 3
+    except (OSError, ValueError, AttributeError, TypeError) as error:
+        raise ValueError(f"{file}: cannot be read: {error}") from None
 
 
 def ceilings(folder):

@@ -189,6 +189,7 @@ MergeJson merged_environment(const std::vector<MergePart>& parts) {
   merged["command_lines"] = command_lines;
   merged["time_utc"] = latest;
   merged["merged_from"] = folders;
+  merged["schema"] = kRunSchema;  // rows and networks are written as today
   if (const auto missing = missing_of(parts); !missing.empty()) merged["missing"] = missing;  // by --partial
   return merged;
 }

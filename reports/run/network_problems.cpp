@@ -8,14 +8,34 @@
 #include <unordered_set>
 
 #include "reports/run/csv.h"
+#include "reports/run/run_files.h"
 
 namespace noisefloor {
 namespace {
 
 constexpr const char *kNetworksFile = "networks.csv", *kSet = "set", *kYes = "yes";
 
-std::vector<NetworkProblem> read_file(const std::filesystem::path& file) {
-  const CsvFile csv = read_csv(file);
+std::string name_of_today(const std::string& old_network) {
+  static const std::map<std::string, std::string> kNames{
+#define NOISEFLOOR_CASE_COLUMN(...)
+#define NOISEFLOOR_COLUMN(...)
+#define NOISEFLOOR_OLD_NETWORK(old, name) {old, name},
+#include "reports/run/columns.def"
+  };
+  const auto found = kNames.find(old_network);
+  return found == kNames.end() ? old_network : found->second;
+}
+
+CsvFile read_networks_file(const std::filesystem::path& folder) {
+  CsvFile csv = read_csv(folder / kNetworksFile);
+  const std::size_t network = csv.column("network");
+  if (has_old_names(folder))
+    for (CsvLine& line : csv.lines) line.fields[network] = name_of_today(line.fields[network]);
+  return csv;
+}
+
+std::vector<NetworkProblem> read_file(const std::filesystem::path& folder) {
+  const CsvFile csv = read_networks_file(folder);
   const std::size_t network = csv.column("network"), op = csv.column("op"), problem = csv.column("problem"),
                     count_column = csv.column("count");
   const auto set = std::find(csv.header.begin(), csv.header.end(), kSet);  // older files lack it
@@ -40,6 +60,19 @@ std::vector<NetworkProblem> read_file(const std::filesystem::path& file) {
 
 }  // namespace
 
+bool has_old_names(const std::filesystem::path& folder) {
+  constexpr int kSince = 3;
+  const auto file = folder / "env.json";
+  return std::filesystem::exists(file) && read_environment(file).schema < kSince;
+}
+
+std::string names_of_today(const std::string& old_networks) {
+  std::string text;
+  for (const NetworkCount& use : parse_networks(old_networks))
+    text += fmt::format("{}{}:{}", text.empty() ? "" : ";", name_of_today(use.network), use.count);
+  return text;
+}
+
 void merge_network_problems(const std::filesystem::path& folder, const std::vector<NetworkProblem>& problems) {
   CsvFile added{kNetworksFile, {"network", "op", "problem", "count", kSet}, {}};
   for (const NetworkProblem& p : problems)
@@ -50,7 +83,7 @@ void merge_network_problems(const std::filesystem::path& folder, const std::vect
 void merge_network_problems(const std::filesystem::path& folder, const std::filesystem::path& from,
                             const std::vector<SweepRow>& rows) {
   if (std::filesystem::exists(from / kNetworksFile))
-    merge_csv_file(folder / kNetworksFile, read_csv(from / kNetworksFile), {"network", "op", "problem"});
+    merge_csv_file(folder / kNetworksFile, read_networks_file(from), {"network", "op", "problem"});
   else
     merge_network_problems(folder, network_problems_of(rows));
 }
@@ -69,8 +102,7 @@ std::vector<NetworkProblem> network_problems_of(const std::vector<SweepRow>& row
 
 std::vector<NetworkProblem> read_network_problems(const std::filesystem::path& folder,
                                                   const std::vector<SweepRow>& rows) {
-  const auto file = folder / kNetworksFile;
-  return std::filesystem::exists(file) ? read_file(file) : network_problems_of(rows);
+  return std::filesystem::exists(folder / kNetworksFile) ? read_file(folder) : network_problems_of(rows);
 }
 
 namespace {

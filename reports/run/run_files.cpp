@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "reports/run/files.h"
+#include "reports/run/network_problems.h"
 
 namespace noisefloor {
 namespace {
@@ -102,6 +103,8 @@ RunFiles read_run(const std::filesystem::path& folder, RunEnd end) {
   if (whole) require_whole(sweep, read_whole_file(sweep));
   std::vector<std::size_t> lines;
   run.rows = read_sweep_csv(sweep, &lines);
+  if (has_environment && has_old_names(folder))
+    for (SweepRow& row : run.rows) row.networks = names_of_today(row.networks);
   std::map<CaseId, RowSamples> read;
   if (std::filesystem::exists(samples, error)) read = read_samples(samples, end);
   for (std::size_t i = 0; i < run.rows.size(); ++i) {

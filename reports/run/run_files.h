@@ -28,7 +28,8 @@ std::string read_samples_text(const std::filesystem::path& file, std::size_t mos
 
 // env.json's `schema`: what a reader must know to read a folder rightly. A new column or field that a reader can pass
 // over does not change it. 1 (or none): samples without batches. 2: samples.jsonl has `cold_batches` and `cold_mhz`.
-inline constexpr int kRunSchema = 2;
+// 3: networks are called otherwise (network_problems.h).
+inline constexpr int kRunSchema = 3;
 
 // The text of env.json that names the run of which a sweep kept rows (--reuse): these are of its commits.
 inline constexpr const char* kReusedFrom = "reused_from";
@@ -117,9 +118,10 @@ enum class RunEnd { required, may_lack };
 // there, or no time (NaN, 0, negative, infinite).
 RunEnvironment read_environment(const std::filesystem::path& file);
 std::map<CaseId, RowSamples> read_samples(const std::filesystem::path& file, RunEnd end = RunEnd::required);
-// All of a folder, held against each other: rows are of env.json's device, and each time is the median of its samples.
-// What DRAM moves of a problem that fits into L2 is left out, as today's sweeps do; older ones counted what L2 chose to
-// keep. Samples without a row (of a case that a killed sweep was about to write) are left out.
+// All of a folder, its networks called as today, held against each other: rows are of env.json's device, and each time
+// is the median of its samples. What DRAM moves of a problem that fits into L2 is left out, as today's sweeps do; older
+// ones counted what L2 chose to keep. Samples without a row (of a case that a killed sweep was about to write) are left
+// out.
 RunFiles read_run(const std::filesystem::path& folder, RunEnd end = RunEnd::required);
 
 }  // namespace noisefloor

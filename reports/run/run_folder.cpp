@@ -73,6 +73,8 @@ RunFolder::RunFolder(std::filesystem::path folder, const std::string& device, co
   const bool reuses = !fact(kReusedFrom).empty();  // then rows are of several commits, and the folder is of one
   if (const std::string before = fact("commit"); reuses && !same_code(before, commit))
     refuse(fmt::format("{}: is of commit {}, this is {}", folder_.string(), before, commit));
+  if (const int schema = run.environment.schema; !run.environment.device.empty() && schema != kRunSchema)
+    refuse(fmt::format("{}: holds a run of schema {}, this program writes {}", folder_.string(), schema, kRunSchema));
   for (const SweepRow& row : run.rows) {
     if (row.device != device)
       refuse(fmt::format("{}: holds rows of '{}', this is '{}'", folder_.string(), row.device, device));

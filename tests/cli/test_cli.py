@@ -23,6 +23,7 @@ pytestmark = needs_program
     (["duel", "gemm", "host"], "duel is called pair now"),
     (["sweep", "--no-duels", "--ops", "gem"], "--no-duels is called --no-pairs now"),
     (["sample", "digits", "--without", "pdl,embed-ahead", "--steps", "0"], "embed-ahead is called hoisting now"),
+    (["sweep", "--networks", "stream,sd15-whole-b2", "--ops", "gem"], "sd15-whole-b2 is called sd15-b2 now"),
     (["merge", "--pool", "a", "b", "--out", "c"], "--pool was removed: keep the runs apart"),
     (["sweep", "--ops", "gem"], "unknown op 'gem'; did you mean 'gemm'"),
     (["sweep", "--device", "host", "--networks", "adm64-b2"], "unknown network 'adm64-b2'; did you mean 'adm64-b"),

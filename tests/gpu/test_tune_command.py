@@ -63,13 +63,3 @@ def test_the_table_is_made_of_it(timings):
     # Two small problems may have nothing that beats the estimate's.
     assert result.returncode == 0 or "nothing is written" in result.stderr, result.stderr
     assert (folder / "table.cpp").exists() == (result.returncode == 0)
-
-
-def test_what_a_network_asks_for_as_it_runs_is_timed_too(timings, tmp_path):
-    (tmp_path / "network.csv").write_text("network,name,batch,count\nsmall,moving-digits,2,1\n")
-    result = run(PROGRAM, "tune", "gemm", "--problems", tmp_path, "--out", tmp_path / "times.csv")
-    assert result.returncode == 0, result.stderr
-    asked = {row["problem"] for row in csv.DictReader(run(PROGRAM, "problems", "moving-digits", "--batch", "2").stdout.splitlines()) if row["op"] == "gemm"}
-    with open(tmp_path / "times.csv", newline="") as file:
-        timed = {row["problem"] for row in csv.DictReader(file)}
-    assert timed and timed <= asked and any("residual=1" in problem for problem in timed)

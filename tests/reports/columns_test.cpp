@@ -16,6 +16,7 @@
 #include "reports/page/run_report.h"
 #include "reports/run/csv.h"
 #include "reports/run/files.h"
+#include "reports/run/merge_runs.h"
 #include "reports/totals/totals.h"
 #include "tests/support/refusal.h"
 #include "tests/support/synthetic_run.h"
@@ -161,6 +162,40 @@ TEST(Recorded, EveryRunIsReadableByEveryCommand) {
     auto rows = run.rows;
     complete_rows(rows, read_ceilings(folder / "ceilings.csv"));
     EXPECT_EQ(run_report(folder, rows)["rows"]["count"], rows.size());
+  }
+}
+
+// network -> the ops of its problems. The rows' own column must have no other names.
+std::map<std::string, std::set<std::string>> ops_of_networks(const RunFiles& run) {
+  std::map<std::string, std::set<std::string>> ops;
+  for (const NetworkProblem& one : read_network_problems(run.folder, run.rows)) ops[one.network].insert(one.op);
+  for (const NetworkProblem& one : network_problems_of(run.rows)) EXPECT_TRUE(ops.contains(one.network)) << one.network;
+  return ops;
+}
+
+// sd15-b2 was an unfused list, and the network itself sd15-whole-b2.
+TEST(Recorded, NetworksOfOlderRunsAreReadAsWhatTheyWere) {
+  const auto recorded = ops_of_networks(read_run(kRecorded / "nvidia-h200"));
+  for (const auto& [network, ops] : recorded) EXPECT_EQ(network.find("-whole-"), std::string::npos) << network;
+  EXPECT_EQ(recorded.at("sd15-b2"), std::set<std::string>{"network"});
+  EXPECT_TRUE(recorded.at("sd15-unfused-b2").contains("gemm"));
+  EXPECT_TRUE(recorded.contains("adm64-fused-away-b1") && recorded.contains("adm64-folded-b1"));
+  EXPECT_FALSE(recorded.contains("adm64-unfused-b1")) << "that is the whole list now";
+
+  // A folder that is written of it has today's names, which are not read as old ones once more.
+  const TemporaryFolder folder;
+  (void)merge_runs({kOlder}, folder / "merged", {});
+  const RunFiles older = read_run(kOlder), merged = read_run(folder / "merged");
+  EXPECT_TRUE(ops_of_networks(older).contains("svd-14f-unfused-b2"));
+  EXPECT_EQ(ops_of_networks(merged), ops_of_networks(older));
+  EXPECT_EQ(gate(older, merged, {}).rows.size(), gate(older, older, {}).rows.size());
+  for (const TotalChange& change : total_changes(older, merged, {}))
+    EXPECT_EQ(change.a.cold.us, change.b.cold.us) << change.network << " " << change.op;
+  HistorySelection unfused;
+  unfused.networks = {"sd15-unfused-b2"};
+  for (const HistorySeries& series : trace_history(read_history({kOlder, folder / "merged"}), unfused)) {
+    ASSERT_EQ(series.values.size(), 2u);
+    EXPECT_EQ(series.values[0], series.values[1]) << series.name;
   }
 }
 

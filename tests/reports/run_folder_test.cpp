@@ -133,6 +133,9 @@ TEST(RunFolder, RefusesForeignRowsAndLeavesThem) {
   const std::string before = slurp(temporary / "run" / "sweep.csv");
   EXPECT_THROW(RunFolder(temporary / "run", "Another GPU", "abc", false), std::runtime_error);
   EXPECT_THROW(RunFolder(temporary / "run", kDevice, "def", false), std::runtime_error);
+  std::ofstream(temporary / "run" / "env.json") << R"({"schema": 2, "device": "Test GPU", "commit": "abc"})";
+  expect_parts(error_of([&] { return RunFolder(temporary / "run", kDevice, "abc", false), 0; }),
+               {"holds a run of schema 2", "--fresh"});
   EXPECT_EQ(slurp(temporary / "run" / "sweep.csv"), before);
   EXPECT_EQ(RunFolder(temporary / "run", kDevice, "def", true).rows().size(), 0u) << "--fresh starts again";
 }

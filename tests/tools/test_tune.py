@@ -10,13 +10,13 @@ import pytest
 from tests.support.machine import ROOT, Machine
 from tools import tuned_table
 
-HEADER = "device,sm_count,commit,problem,dtype,variant,choice,estimated,warm_us,cold_us,asked"
+HEADER = "device,sm_count,commit,problem,dtype,variant,choice,estimated,warm_us,cold_us"
 NORMS = "network,n,hw,channels,groups,fusion,count\none,1,64,128,32,silu,1\none,1,64,128,32,,9\ntwo,2,64,128,32,silu,1\n"
 PRODUCTS = "network,m,n,k,count\none,64,128,256,1\n"
 
 
-def timing(problem, choice, warm, cold, estimated=0, variant="ptx_sm90a", dtype="bf16", source="GPU,132,abc", asked=""):
-    return f'{source},"{problem}",{dtype},{variant},"{choice}",{estimated},{warm},{cold},{asked}'
+def timing(problem, choice, warm, cold, estimated=0, variant="ptx_sm90a", dtype="bf16", source="GPU,132,abc"):
+    return f'{source},"{problem}",{dtype},{variant},"{choice}",{estimated},{warm},{cold}'
 
 
 def norm(blocks, warm, cold, estimated=0, n=1, fusion=",fusion=silu", **others):
@@ -69,11 +69,12 @@ def test_one_plan_serves_all_fusions_weighted_by_their_counts(write):
     assert [float(cell) for cell in one[1:6]] == [82.0, 100.0, 21.95, 90.9, 10.85]
 
 
-@pytest.mark.parametrize("asked, taken", [((9, 1), True), ((1, 9), False), ((0, 0), False), (("", ""), False)])
-def test_kinds_weigh_as_graphs_ask_for_them_and_one_at_least(write, asked, taken):
-    lines = [norm(blocks, us, us, int(blocks == 1), fusion=fusion, asked=count)
-             for fusion, second, count in (("", 9, asked[0]), (",fusion=silu", 12, asked[1])) for blocks, us in ((1, 10), (2, second))]  # fmt: skip
-    made = write("groupnorm", "network,n,hw,channels,groups,fusion,count\none,9,64,128,32,,1\n", lines)
+@pytest.mark.parametrize("images, counts, taken", [(1, (9, 1), True), (1, (1, 9), False), (9, (9, 1), False)])
+def test_kinds_weigh_as_networks_ask_for_them_and_one_where_none_does(write, images, counts, taken):
+    lines = [norm(blocks, us, us, int(blocks == 1), fusion=fusion)
+             for fusion, second in (("", 9), (",fusion=silu", 12)) for blocks, us in ((1, 10), (2, second))]  # fmt: skip
+    asked = "".join(f"one,{images},64,128,32,{fusion},{count}\n" for fusion, count in zip(("", "silu"), counts))
+    made = write("groupnorm", f"network,n,hw,channels,groups,fusion,count\n{asked}", lines)
     assert (made.code == 0) == taken == bool(made.rows), made.said
     assert taken or "nothing is written" in made.said
 
