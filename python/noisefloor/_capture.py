@@ -111,15 +111,15 @@ class Capture(Captured, contextlib.ExitStack):
         transfer = name in MOVES and len({tensor.device for tensor in tensors + outs}) > 1
         if not tensors or not outs or not outs[0].numel() or name in NO_CALLS or name.endswith("_like") or name.startswith("new_") or transfer:
             return out
-        call = Call(name, events=(begin, mark(tensors)) if begin else None)
+        call = Call(name, shape=tuple(outs[0].shape), events=(begin, mark(tensors)) if begin else None)
         self.tags.call = call
         try:
             call.flops = flops_of(func, name, args, kwargs, values, out, outs)
             if name not in RULES:
                 raise Unmapped(NO_OP)
             found = RULES[name](values, outs[0], self.tags)
-            call.problem, parts = found if isinstance(found, tuple) else (found, [])
-            for part in parts:
+            call.problem, call.parts = found if isinstance(found, tuple) else (found, [])
+            for part in call.parts:
                 part.problem, part.part = None, True
         except Unmapped as reason:
             call.reason = str(reason)

@@ -15,11 +15,16 @@ from noisefloor._signatures import CATALOGUE
 class Call:
     name: str  # PyTorch's
     flops: int = 0
+    shape: tuple = ()  # of what it wrote
     problem: Problem | None = None
     reason: str = ""  # why it is none
     part: bool = False  # of a later call's problem
     seconds: float = 0.0
     events: tuple | None = None
+    parts: list = dataclasses.field(default_factory=list)  # calls before that are of its problem
+
+    def whole(self):
+        return [self, *(one for part in self.parts for one in part.whole())]
 
     @property
     def mapped(self):
@@ -130,4 +135,5 @@ def grouped(pairs):
     groups = {}
     for what, call in pairs:
         groups.setdefault(what, []).append(call)
-    return [Group(what, len(calls), sum(call.flops for call in calls), sum(call.seconds for call in calls)) for what, calls in groups.items()]
+    whole = {what: [one for call in calls for one in call.whole()] for what, calls in groups.items()}
+    return [Group(what, len(calls), sum(one.flops for one in whole[what]), sum(one.seconds for one in whole[what])) for what, calls in groups.items()]

@@ -59,8 +59,9 @@ def rows_by_channels(shape):
 def linear(a, out, tags):
     """Under autocast the output's element type is the one that is computed in, as attention's is."""
     x, weight = a["input"], a["weight"]
-    return problem("gemm", dtype_of(out), m=math.prod(x.shape[:-1]), n=math.prod(weight.shape[:-1]), k=weight.shape[-1],
-                   bias=a["bias"] is not None)
+    fields = {"m": math.prod(x.shape[:-1]), "n": math.prod(weight.shape[:-1]), "k": weight.shape[-1], "bias": a["bias"] is not None}
+    tags[out] = "linear", fields, tags.call
+    return problem("gemm", dtype_of(out), **fields)
 
 
 def addmm(a, out, tags):
@@ -128,8 +129,9 @@ def group_norm(a, out, tags):
 def layer_norm(a, out, tags):
     need((a["weight"] is None) == (a["bias"] is None), "layernorm has weight and bias, or neither")
     channels = math.prod(a["normalized_shape"])
-    return problem("layernorm", dtype_of(a["input"], a["weight"], a["bias"]), rows=a["input"].numel() // channels, channels=channels,
-                   affine=a["weight"] is not None, eps=a["eps"])
+    fields = {"rows": a["input"].numel() // channels, "channels": channels, "affine": a["weight"] is not None, "eps": a["eps"]}
+    tags[out] = "norm", fields, [tags.call]
+    return problem("layernorm", dtype_of(a["input"], a["weight"], a["bias"]), **fields)
 
 
 def pointwise(op):
@@ -140,21 +142,40 @@ def pointwise(op):
     return rule
 
 
+def row_an_image(row, x):
+    """Whether it is broadcast over what lies between the first and the last axis."""
+    return row.dim() == x.dim() and row.shape[0] in (1, x.shape[0]) and row.shape[-1] == x.shape[-1] and set(row.shape[1:-1]) <= {1}
+
+
 def add(a, out, tags):
+    """Behind a layer normalisation times 1 + scale it is the shift."""
+    if isinstance(a["other"], (int, float)) and a["other"] == 1:
+        tags[out] = "one more", None, tags.call
+    for scaled, shift in ((a["self"], a["other"]), (a["other"], a["self"])):
+        kind, fields, calls = tags.of(scaled)
+        if kind == "scaled" and row_an_image(shift, scaled) and shift.shape[0] == fields["images"]:
+            return problem("layernorm", dtype_of(scaled, shift), fusion="scale_shift", **fields), calls
     need(hasattr(a["other"], "shape") and a["self"].shape == a["other"].shape and a["alpha"] == 1, "elementwise adds tensors of one shape only")
     dtype_of(a["other"], a["self"])
     return pointwise("add")(a, out, tags)
 
 
 def gelu(a, out, tags):
+    """Behind a linear layer it is the product's activation."""
+    kind, fields, call = tags.of(a["self"])
+    if kind == "linear":
+        return problem("gemm", dtype_of(out), act="gelu" if a["approximate"] == "none" else "gelu_tanh", **fields), [call]
     if a["approximate"] == "none":
         tags[out] = ("gelu", tags.place(a["self"]), tags.call)
     raise Unmapped("elementwise has gelu in geglu only")
 
 
 def mul(a, out, tags):
-    """geglu: the first half of each row times gelu of the second."""
+    """geglu: the first half of each row times gelu of the second; a layer normalisation times 1 + scale, before the shift."""
     for value, gate in ((a["self"], a["other"]), (a["other"], a["self"])):
+        (kind, fields, calls), (other, _, call) = tags.of(value), tags.of(gate)
+        if (kind, other) == ("norm", "one more") and row_an_image(gate, value):
+            tags[out] = "scaled", fields | {"images": gate.shape[0]}, [*calls, call, tags.call]
         kind, gate_place, call = tags.of(gate)
         if kind == "gelu" and hasattr(value, "shape") and value.dim() >= 2:
             width, (storage, offset, shape, stride) = value.shape[-1], tags.place(value)

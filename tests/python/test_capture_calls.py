@@ -119,6 +119,21 @@ def test_several_calls_are_one_problem(grad):
         assert found(capture) == ["timestep_embedding batch=3,channels=16", "mul: elementwise has no product"]
 
 
+@needs_torch
+def test_what_stands_behind_a_product_or_a_norm_is_of_its_problem():
+    layer, x = torch.nn.Linear(16, 8), torch.ones(2, 6, 16)
+    for approximate, act in (("none", "gelu"), ("tanh", "gelu_tanh")):
+        with torch.no_grad(), noisefloor.capture() as capture:
+            F.gelu(layer(x), approximate=approximate)
+        assert found(capture) == [f"gemm m=12,n=8,k=16,act={act}"] and capture.problems()[0].flops == 2 * 12 * 8 * 16 + 12 * 8
+    row, more = torch.ones(2, 1, 16), "layernorm rows=12,channels=16,images=2,fusion=scale_shift,affine=0"
+    for change, one, shift, wanted in ((1, 1, row, more), (2, 1, row, None), (1, 2, row, None), (1, 1, row[:1], None)):
+        with noisefloor.capture() as capture:
+            norm = F.layer_norm(x, (16,))
+            (norm.mul_(change) if change != 1 else norm) * (one + row) + shift
+        assert [text for text in found(capture) if text.startswith("layernorm")] == [wanted or "layernorm rows=12,channels=16,affine=0"]
+
+
 def gated(x, w1, w2):
     """The second tensor may lie where the first one was."""
     h = x @ w1
