@@ -196,6 +196,16 @@ def test_every_problem_is_within_its_tolerance(name, fields, dtype):
 
 
 @of_torch
+def test_attentions_reference_is_the_same_in_parts(monkeypatch):
+    parsed = problem("attention", "fp32")
+    op, inputs, _ = outputs_of(parsed)
+    whole, row = op.reference(parsed, inputs), 3 * 7
+    for chunk in (1, 2 * row, 5 * row):
+        monkeypatch.setattr(op, "CHUNK", chunk)
+        torch.testing.assert_close(op.reference(parsed, inputs), whole, rtol=1e-12, atol=1e-14)
+
+
+@of_torch
 @pytest.mark.parametrize("damage", ["element", "nan", "shape", "count", "formula"])
 def test_wrong_results_are_caught(damage):
     for name, fields, others in (("gemm", {"act": "silu"}, {"act": "gelu"}), ("conv2d", {"side": 7}, {"gain": 1.1}),

@@ -58,8 +58,9 @@ def build_variant(problem, variant):
 
 
 def reference(problem, inputs):
-    """In fp64, some images at a time."""
-    batch, seq_q, heads, _ = inputs["q"].shape
-    step = max(1, CHUNK // (heads * seq_q * inputs["k"].shape[1]))
-    parts = zip(*(inputs[name].split(step) for name in "qkv"))
-    return (torch.cat([sdpa({name: one.double() for name, one in zip("qkv", part)}, scale_of(problem))[0] for part in parts]),)
+    """In fp64, some images at a time, and of a long one some queries."""
+    row, scale, parts = inputs["q"].shape[2] * inputs["k"].shape[1], scale_of(problem), []
+    for images in zip(*(inputs[name].split(max(1, CHUNK // (row * inputs["q"].shape[1]))) for name in "qkv")):
+        q, k, v = (tensor.double() for tensor in images)
+        parts.append(torch.cat([sdpa({"q": some, "k": k, "v": v}, scale)[0] for some in q.split(max(1, CHUNK // row), dim=1)], dim=1))
+    return (torch.cat(parts),)
