@@ -165,7 +165,9 @@ void Verifier::expect(std::string_view judged) {
   consult_oracle();
   const bool sampled = std::any_of(known().expectations.begin(), known().expectations.end(),
                                    [](const Expectation& expected) { return !expected.complete; });
-  if (sampled && !fixture_->platform().description().is_host) find_stand_in(judged);
+  if (sampled && !fixture_->platform().description().is_host &&
+      fixture_->workload().cost(fixture_->problem(), fixture_->dtype()).flops <= options_.stand_in_flops)
+    find_stand_in(judged);
   fixture_->reset_outputs();
 }
 

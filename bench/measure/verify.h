@@ -34,6 +34,8 @@ struct VerifierOptions {
   // Bounds the work of the host oracle per problem and set of inputs; of the second set it does a quarter of that. This
   // is about two seconds of one core's scalar double arithmetic with dtype conversion.
   double oracle_flops = 4e8;
+  // Work above which nothing stands in: a naive variant would take many seconds, and the sample decides alone.
+  double stand_in_flops = 4e12;
   // A quick stand-in for the oracle (Oracle::stand_ins), and never the variant that is judged.
   bool quick_stand_in = false;
 };

@@ -59,6 +59,13 @@ TEST(StandIns, AreNaiveInASweepAndTiledForAChoice) {
   EXPECT_EQ(stand_in_of("tiled", variants, kSweep), "naive");
 }
 
+TEST(StandIns, AreNotLaunchedWhereThatWouldTakeLong) {
+  CountedVariants variants({kNaive, kPtxSm90a});
+  EXPECT_TRUE(
+      stand_in_of("ptx_sm90a", variants, {.oracle_flops = 1, .stand_in_flops = 1}).starts_with("none: verified"));
+  EXPECT_EQ(variants.launches, (Launches{{"ptx_sm90a", 1}}));
+}
+
 TEST(StandIns, OfAChoiceAreNeverTheJudged) {
   CountedVariants variants({kNaive, kTiled, kTensorCoreSm80}), short_one({kNaive, kTiled}), shortest({kTiled});
   EXPECT_EQ(stand_in_of("tiled", variants, kChoice), "tensor_core_sm80");
