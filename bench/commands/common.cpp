@@ -56,9 +56,10 @@ void add_selection_options(CLI::App& command, Selection& selection, const char* 
   };
   command.add_option_function<std::string>(
       "--networks", take_networks,
-      fmt::format("Networks, or sets of problems such as stream, comma-separated, or 'all'; -NAME leaves out the "
-                  "problems of that one (default: {})",
-                  default_networks_text()));
+      fmt::format(
+          "Networks, or sets of problems such as stream, comma-separated, or 'all' (sets of large problems go by "
+          "name alone); -NAME leaves out the problems of that one (default: {})",
+          default_networks_text()));
   add("--variants", selection.variants, "Variants or baselines by name (default: all)");
   add("--kinds", selection.kinds,
       fmt::format("host, naive, tiled, tensor_core, ptx, baseline, network (default: {})", default_kinds));

@@ -142,12 +142,14 @@ void list_networks(const std::vector<ProblemEntry>& problems, Wanted& wanted) {
     if (!wanted.has(name)) continue;
     std::size_t distinct = 0;
     long launches = 0;
-    bool set = false;
+    bool set = false, by_name = false;
     for (const ProblemEntry& entry : problems)
       for (const auto& use : entry.uses)
-        if (use.network == name) ++distinct, launches += use.count, set = use.set;
+        if (use.network == name) ++distinct, launches += use.count, set = use.set, by_name = use.by_name;
     print_line(wanted, {{"network", name}, {"set", set}, {"problems", distinct}, {"launches", launches}},
-               name + (set ? "  (a set of problems)" : ""));
+               name + (by_name ? "  (a set of problems, not of 'all')"
+                       : set   ? "  (a set of problems)"
+                               : ""));
   }
 }
 
@@ -233,9 +235,15 @@ int list(const ListArguments& arguments) {
     list_columns(wanted);
   } else {
     auto problems = load_problems(arguments.problems);
-    if (!arguments.networks.empty()) problems = in_networks(problems, split_list(arguments.networks));
+    const auto networks = split_list(arguments.networks);
+    const auto named = [&](const std::string& name) { return std::ranges::find(networks, name) != networks.end(); };
+    if (!networks.empty()) problems = in_networks(problems, networks);
     std::erase_if(problems, [&](const ProblemEntry& entry) { return !wanted.has(*entry.op); });
     (arguments.what == "networks" ? list_networks : list_problems)(problems, wanted);
+    if (arguments.what == "problems" && !wanted.json && wanted.ops.empty())  // programs read the fields of ops
+      for (const UnwrittenProblem& one : load_not_written(arguments.problems))
+        if ((networks.empty() || named(one.network)) && wanted.has(one.op + "/" + one.problem))
+          fmt::print("{} {}  [{}:{}]  not written: {}\n", one.op, one.problem, one.network, one.count, one.why);
   }
   if (!arguments.filter.empty() && !wanted.matched)
     throw refusal("--filter: no name matches '{}'; see noisefloor list {}", arguments.filter, arguments.what);

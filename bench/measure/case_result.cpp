@@ -150,6 +150,43 @@ double seconds_by_roof(const Case& test_case, const Ceilings& ceilings) {
                          cost.bytes / ceilings.memory().value);
 }
 
+namespace {
+
+// What share of the arithmetic ceiling large products, convolutions and attention reach, about as the published rows of
+// an H200 (naive 0.05 to 0.1 %, tiled 2 to 4, tensor_core 20 to 45), and the longest launch to measure, in seconds.
+struct Pace {
+  double share = 0.5, longest = 1;
+};
+
+Pace usual_pace(const Implementation& one) {
+  if (one.is(Kind::naive)) return {0.001, 0.1};
+  if (one.is(Kind::tiled)) return {0.02, 0.1};
+  if (one.is(Kind::tensor_core) || one.is(Kind::host)) return {0.25, 0.1};
+  return {};
+}
+
+constexpr double kUsualShareOfOthers = 0.2;  // memory, and arithmetic beside tensor cores
+
+}  // namespace
+
+std::optional<SweepRow> too_long(const Case& test_case, const Ceilings& ceilings,
+                                 const PlatformDescription& description, const std::string& arch) {
+  if (!test_case.brief) return std::nullopt;
+  const Cost cost = test_case.entry->workload->cost(test_case.problem, test_case.dtype);
+  const auto [share, longest] = usual_pace(*test_case.implementation);
+  const double rate =
+      ceilings.compute(cost.pipe, test_case.dtype).value * (cost.pipe == Pipe::tensor ? share : kUsualShareOfOthers);
+  const double seconds =
+      1e-9 * std::max(cost.flops / rate, cost.bytes / (ceilings.memory().value * kUsualShareOfOthers));
+  if (seconds <= longest) return std::nullopt;
+  SweepRow row = blank_row(test_case, description, arch);
+  row.status = Outcome::unsupported_problem;
+  row.reason =
+      fmt::format("left out: a launch is predicted to take {:.2g} s; of {} variants {} s is the most in such sets",
+                  seconds, row.kind, longest);
+  return row;
+}
+
 std::string why_above_roof(const Cost& cost, double written_bytes, bool memory_bound, std::size_t cache_bytes) {
   std::vector<std::string> reasons;
   if (cost.shortcut != Shortcut::none) reasons.push_back(fmt::format("shortcut {}", to_string(cost.shortcut)));

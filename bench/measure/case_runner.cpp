@@ -63,6 +63,8 @@ CaseResult CaseRunner::take_times(const Case& test_case, std::optional<double> t
 CaseResult CaseRunner::measure(const Case& test_case, std::optional<double> to_beat_us) {
   const PlatformDescription& description = platform_->description();
   if (auto row = refused(test_case, description, platform_->arch_text())) return {*row};
+  if (ceilings_ != nullptr)
+    if (auto row = too_long(test_case, *ceilings_, description, platform_->arch_text())) return {*row};
   CaseResult result{blank_row(test_case, description, platform_->arch_text())};
   result.row.counter_status = counters_.status();
   attempt(test_case, result, [&] {

@@ -72,6 +72,7 @@ struct Case {
   DType dtype = DType::bf16;
   std::string text;           // the problem's canonical text
   std::string networks = {};  // "adm64-b1:10;sd15-b2:2"
+  bool brief = false;         // left out where its launches are predicted to be long (case_result.h, too_long)
 
   CaseId id() const { return {{entry->name(), text, to_string(dtype)}, implementation->name}; }
 };

@@ -1,8 +1,10 @@
 #include "bench/sweep/plan.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -28,6 +30,20 @@ void require_some(const std::vector<Case>& cases, const std::string& message) {
 
 bool in_worker(const Case& test_case) {
   return test_case.implementation->in_worker;
+}
+
+// They count as missing in totals.
+void add_not_written(const std::string& folder, std::vector<NetworkProblem>& all) {
+  std::map<std::string, std::set<std::string>> ops;  // by network
+  for (const UnwrittenProblem& one : load_not_written(folder)) {
+    const auto asked = std::ranges::find(all, one.network, &NetworkProblem::network);
+    if (asked == all.end()) continue;
+    ops[one.network].insert(one.op);
+    all.push_back({one.network, one.op, one.problem, one.count, asked->set});
+  }
+  for (const auto& [network, names] : ops)
+    fmt::print(stderr, "{}: not written, and missing in its totals: {} (noisefloor list problems --networks {})\n",
+               network, fmt::join(names, ", "), network);
 }
 
 }  // namespace
@@ -63,6 +79,7 @@ std::vector<NetworkProblem> asked_network_problems(const SweepPlan& plan, bool h
        problems_of_networks(plan.problems, plan.request.cases.with_networks(plan.problems, host)))
     for (const auto& use : entry.uses)
       if (!use.dtype) all.push_back({use.network, entry.op->name, entry.text, use.count, use.set});
+  add_not_written(plan.request.cases.problems, all);
   return all;
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <initializer_list>
 #include <map>
 #include <set>
 
@@ -35,7 +36,7 @@ DType parse_dtype(const Workload& op, const std::string& text) {
       fmt::format("column 'dtype' is '{}', none of {}'s dtypes {}", text, op.name, fmt::join(names, ", ")));
 }
 
-constexpr const char* kSets = "sets";
+constexpr const char *kSets = "sets", *kNotWritten = "not_written";  // files of no op
 
 CsvFile read_input(const std::filesystem::path& file) try {
   return read_csv(file);
@@ -44,7 +45,9 @@ CsvFile read_input(const std::filesystem::path& file) try {
 }
 
 // By what they are of. The ending may be of large letters: Windows knows no difference.
-std::map<std::string, std::filesystem::path> files_in(const std::filesystem::path& folder, const Suite& known) {
+std::map<std::string, std::filesystem::path> files_in(const std::filesystem::path& given, const Suite& known) {
+  const std::filesystem::path folder = given.empty() ? default_problem_folder() : given;
+  if (!std::filesystem::is_directory(folder)) throw InvalidInput(fmt::format("{}: no such folder", folder.string()));
   std::vector<std::string> op_names;
   for (const SuiteEntry& entry : known.entries()) op_names.push_back(entry.name());
   const std::set<std::filesystem::path> sorted(std::filesystem::directory_iterator(folder), {});
@@ -54,7 +57,7 @@ std::map<std::string, std::filesystem::path> files_in(const std::filesystem::pat
     std::string low = file.filename().string();
     std::ranges::transform(low, low.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
     if (!low.ends_with(".csv") || is_leftover(low)) continue;  // README.md, gemm.csv~, ._gemm.csv
-    if (name != kSets && known.find(name) == nullptr)
+    if (name != kSets && name != kNotWritten && known.find(name) == nullptr)
       throw InvalidInput(fmt::format(
           "{}: there is no op '{}'{}; a file of problems is called <op>.csv: rename it, or move it to another folder",
           what, name, did_you_mean(name, op_names)));
@@ -65,23 +68,36 @@ std::map<std::string, std::filesystem::path> files_in(const std::filesystem::pat
   return files;
 }
 
-std::set<std::string> sets_of(const std::filesystem::path& file) {
-  std::set<std::string> names;
-  const CsvFile csv = read_input(file);
-  const auto name = std::find(csv.header.begin(), csv.header.end(), "network");
-  if (name == csv.header.end()) throw InvalidInput(fmt::format("{}:1: needs one column 'network'", file.string()));
-  for (const CsvLine& line : csv.lines) names.insert(line.fields[static_cast<std::size_t>(name - csv.header.begin())]);
-  return names;
+// Where the columns of these names are. Throws InvalidInput where one is not there once.
+std::vector<std::size_t> places_of(const std::filesystem::path& file, const CsvFile& csv,
+                                   std::initializer_list<const char*> names) {
+  std::vector<std::size_t> places;
+  for (const char* name : names) {
+    if (std::count(csv.header.begin(), csv.header.end(), name) != 1)
+      throw InvalidInput(fmt::format("{}:1: needs one column '{}'", file.string(), name));
+    places.push_back(static_cast<std::size_t>(std::ranges::find(csv.header, name) - csv.header.begin()));
+  }
+  return places;
 }
 
-void load_file(const std::filesystem::path& file, const SuiteEntry& entry, const std::set<std::string>& sets,
+// Sets by their names, and whether they must be asked for by them.
+using Sets = std::map<std::string, bool>;
+
+Sets sets_of(const std::filesystem::path& file) {
+  Sets sets;
+  const CsvFile csv = read_input(file);
+  const std::size_t name = places_of(file, csv, {"network"}).front();
+  const auto by_name = static_cast<std::size_t>(std::ranges::find(csv.header, "by_name") - csv.header.begin());
+  for (const CsvLine& line : csv.lines)
+    sets[line.fields[name]] = by_name < csv.header.size() && !line.fields[by_name].empty();
+  return sets;
+}
+
+void load_file(const std::filesystem::path& file, const SuiteEntry& entry, const Sets& sets,
                std::vector<ProblemEntry>& problems) {
   const Workload& op = *entry.workload;
   const CsvFile csv = read_input(file);
-  for (const char* required : {"network", "count"})
-    if (std::count(csv.header.begin(), csv.header.end(), required) != 1)
-      throw InvalidInput(fmt::format("{}:1: needs one column '{}'", file.string(), required));
-
+  (void)places_of(file, csv, {"network", "count"});
   std::map<std::string, std::size_t> known;
   for (const CsvLine& line : csv.lines) {
     try {
@@ -101,7 +117,7 @@ void load_file(const std::filesystem::path& file, const SuiteEntry& entry, const
       }
       if (use.network.empty() || use.network.find_first_of(";:,") != std::string::npos)
         throw InvalidInput(fmt::format("column 'network' is '{}', not a name without ; : ,", use.network));
-      use.set = sets.contains(use.network);
+      if (const auto set = sets.find(use.network); set != sets.end()) use.set = true, use.by_name = set->second;
       AnyProblem problem = op.parse_pairs(std::move(pairs));
       const std::string text = op.print(problem);
       const auto [place, is_new] = known.try_emplace(text, problems.size());
@@ -147,16 +163,32 @@ std::filesystem::path default_problem_folder() {
   throw InvalidInput("no folder bench/problems beside or above the program; name one with --problems DIR");
 }
 
-std::vector<ProblemEntry> load_problems(const std::filesystem::path& given, const Suite& known) {
-  const std::filesystem::path folder = given.empty() ? default_problem_folder() : given;
-  if (!std::filesystem::is_directory(folder)) throw InvalidInput(fmt::format("{}: no such folder", folder.string()));
+std::vector<ProblemEntry> load_problems(const std::filesystem::path& folder, const Suite& known) {
   const auto files = files_in(folder, known);
   const auto sets_file = files.find(kSets);
-  const std::set<std::string> sets = sets_file == files.end() ? std::set<std::string>{} : sets_of(sets_file->second);
+  const Sets sets = sets_file == files.end() ? Sets{} : sets_of(sets_file->second);
   std::vector<ProblemEntry> problems;
   for (const SuiteEntry& entry : known.entries())
     if (const auto file = files.find(entry.name()); file != files.end()) load_file(file->second, entry, sets, problems);
   return problems;
+}
+
+std::vector<UnwrittenProblem> load_not_written(const std::filesystem::path& folder) {
+  const auto files = files_in(folder, suite());
+  const auto file = files.find(kNotWritten);
+  std::vector<UnwrittenProblem> all;
+  if (file == files.end()) return all;
+  const CsvFile csv = read_input(file->second);
+  const auto at = places_of(file->second, csv, {"network", "op", "problem", "why", "count"});
+  for (const CsvLine& line : csv.lines) {
+    try {
+      const auto& text = line.fields;
+      all.push_back({text[at[0]], text[at[1]], text[at[2]], text[at[3]], parse_count(text[at[4]])});
+    } catch (const InvalidInput& error) {
+      throw InvalidInput(fmt::format("{}:{}: {}", file->second.string(), line.number, error.what()));
+    }
+  }
+  return all;
 }
 
 std::vector<std::string> network_names(const std::vector<ProblemEntry>& problems) {
@@ -174,13 +206,11 @@ std::vector<ProblemEntry> in_networks(const std::vector<ProblemEntry>& problems,
     if (name != "all" && std::find(known.begin(), known.end(), name) == known.end())
       throw InvalidInput(
           fmt::format("unknown network '{}'{} (noisefloor list networks)", name, did_you_mean(name, known)));
-  if (std::find(networks.begin(), networks.end(), "all") != networks.end()) return problems;
+  const auto named = [&](const std::string& name) { return std::ranges::find(networks, name) != networks.end(); };
   std::vector<ProblemEntry> selected;
   for (const ProblemEntry& entry : problems) {
     ProblemEntry cut = entry;
-    std::erase_if(cut.uses, [&](const auto& use) {
-      return std::find(networks.begin(), networks.end(), use.network) == networks.end();
-    });
+    std::erase_if(cut.uses, [&](const auto& use) { return !named(use.network) && (use.by_name || !named("all")); });
     if (!cut.uses.empty()) selected.push_back(std::move(cut));
   }
   return selected;

@@ -1,6 +1,6 @@
 // The problems of real networks: bench/problems/<op>.csv, columns `network`, the op's fields, `count`, and
 // `dtype` where a network has the problem in one element type whatever its own. sets.csv names those that are sets of
-// problems, and not networks.
+// problems, and not networks; not_written.csv has what else a network asks for, and no op is.
 #pragma once
 
 #include <filesystem>
@@ -22,6 +22,7 @@ struct ProblemEntry {
     long count;                  // per forward pass
     std::optional<DType> dtype;  // none: the network's own, which the sweep chooses
     bool set = false;            // a set of problems (sets.csv), and not a network
+    bool by_name = false;        // a set that is not of "all": its problems are large
   };
   std::vector<Use> uses;
 
@@ -39,11 +40,19 @@ std::filesystem::path default_problem_folder();
 // for a file that is of nothing that is `known`.
 std::vector<ProblemEntry> load_problems(const std::filesystem::path& folder, const Suite& known = suite());
 
+// What a network asks for that is no op here: `op` and `problem` are words for readers.
+struct UnwrittenProblem {
+  std::string network, op, problem, why;
+  long count;  // per forward pass
+};
+// Of the folder, as load_problems; none where it has no such file.
+std::vector<UnwrittenProblem> load_not_written(const std::filesystem::path& folder);
+
 // Network names in the order met.
 std::vector<std::string> network_names(const std::vector<ProblemEntry>& problems);
 
-// The problems that occur in `networks` ("all" among them: every one), their uses cut down to those. Throws
-// InvalidInput on unknown names.
+// The problems that occur in `networks` ("all" among them: every one but those of sets that are asked for by name),
+// their uses cut down to those. Throws InvalidInput on unknown names.
 std::vector<ProblemEntry> in_networks(const std::vector<ProblemEntry>& problems,
                                       const std::vector<std::string>& networks);
 

@@ -78,6 +78,31 @@ TEST(NotBuilt, SaysWhyInTheRow) {
   }
 }
 
+// Of 4e12 operations, at a ceiling of 1e14 a second: 0.04 s by the roof.
+TEST(LongLaunches, OfBriefCasesAreLeftOut) {
+  Ceilings ceilings;
+  for (const auto& [name, value] : {std::pair{"dram_copy", 1e3}, {"tensor_bf16", 1e5}}) {
+    ceilings.rows.emplace_back().name = name;
+    ceilings.rows.back().value = value;
+  }
+  const SuiteEntry& gemm = *suite().find("gemm");
+  const auto left_out = [&](const char* variant, const char* text, bool brief) {
+    Case one{&gemm, gemm.find(variant), gemm.workload->parse(text), DType::bf16, text};
+    one.brief = brief;
+    const auto row = too_long(one, ceilings, {}, "sm_90");
+    EXPECT_TRUE(!row || (row->status == Outcome::unsupported_problem && !row->reason.empty())) << variant;
+    return row.has_value();
+  };
+  const char *const large = "m=20000,n=10000,k=10000", *const larger = "m=20000,n=100000,k=20000",
+                    *const small = "m=8,n=8,k=8";
+  for (const char* variant : {"naive", "tiled", "tensor_core_sm80"})
+    EXPECT_TRUE(left_out(variant, large, true)) << variant;
+  EXPECT_FALSE(left_out("ptx_sm90a", large, true));
+  EXPECT_TRUE(left_out("ptx_sm90a", larger, true));
+  EXPECT_FALSE(left_out("naive", small, true));
+  EXPECT_FALSE(left_out("naive", larger, false));
+}
+
 class WarmOnly : public testing::Test {
  protected:
   ScriptedPlatform platform;

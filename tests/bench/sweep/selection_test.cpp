@@ -53,7 +53,7 @@ TEST(ProblemFiles, ShippedOnesLoadAndKnowTheNetworks) {
     EXPECT_TRUE(std::any_of(problems.begin(), problems.end(), [&](const auto& entry) { return entry.op == &op; }))
         << op.name;
   EXPECT_THROW(in_networks(problems, {"adm64-b2"}), InvalidInput);
-  EXPECT_EQ(in_networks(problems, {"all", "adm64-b1"}).size(), problems.size());
+  EXPECT_EQ(in_networks(problems, {"all", "adm64-b1"}).size(), in_networks(problems, {"all"}).size());
   EXPECT_THROW(in_networks(problems, {"all", "adm64-b2"}), InvalidInput);
 }
 
@@ -105,6 +105,34 @@ TEST(ProblemFiles, AreReadWhateverTheCaseOfTheirEnding) {
   std::ofstream(temporary / "gemm.csv") << "network,m,n,k,count\na,4,5,6,4\n";
   // Which of the two is meant is not known.
   expect_parts(refusal_of([&] { return load_problems(temporary.path()); }), {"gemm.CSV", "gemm.csv"});
+}
+
+TEST(ProblemFiles, HaveSetsThatAreNotOfAll) {
+  const TemporaryFolder temporary;
+  std::ofstream(temporary / "gemm.csv") << "network,m,n,k,count\na,1,2,3,4\nbig,1,2,3,5\nbig,4,5,6,1\nsmall,4,4,4,1\n";
+  std::ofstream(temporary / "sets.csv") << "network,what,by_name\nbig,a set,yes\nsmall,a set,\n";
+  const auto problems = load_problems(temporary.path());
+  const auto networks = [&](const std::vector<std::string>& asked) {
+    std::string list;
+    for (const ProblemEntry& one : in_networks(problems, asked)) list += one.networks() + " ";
+    return list;
+  };
+  EXPECT_EQ(networks({"all"}), "a:4 small:1 ");
+  EXPECT_EQ(networks({"all", "big"}), "a:4;big:5 big:1 small:1 ");
+  EXPECT_EQ(networks({"big"}), "big:5 big:1 ");
+  for (const Case& one : select_cases(problems, {{}, {"a", "big"}, {}, {}, {"bf16"}}, false))
+    EXPECT_EQ(one.brief, one.text == "m=4,n=5,k=6") << one.text << ": others may be asked for a, too";
+}
+
+TEST(ProblemFiles, HaveWhatIsNotWritten) {
+  const TemporaryFolder temporary;
+  std::ofstream(temporary / "not_written.csv") << "network,op,problem,why,count\nbig,rope,shape=2,no op,3\n";
+  EXPECT_TRUE(load_problems(temporary.path()).empty());
+  const auto one = load_not_written(temporary.path()).at(0);
+  EXPECT_EQ(fmt::format("{} {} {} {} {}", one.network, one.op, one.problem, one.why, one.count),
+            "big rope shape=2 no op 3");
+  std::ofstream(temporary / "not_written.csv", std::ios::app) << "big,rope,shape=2,no op,none\n";
+  expect_parts(refusal_of([&] { return load_not_written(temporary.path()); }), {"not_written.csv:3", "'none'"});
 }
 
 TEST(ProblemFiles, RefuseFilesOfNoOp) {
