@@ -15,7 +15,7 @@ import pathlib
 import subprocess
 import sys
 
-NOT_OF_A_PASS = {"sampler_step", "q_sample", "network", "sets"}
+NOT_OF_A_PASS = {"sampler_step", "q_sample", "network", "sets", "not_written"}
 UNFUSED = {"adm64", "edm-cifar"}  # those of Stable Diffusion were read off diffusers, and stay as they are
 FOLDER = pathlib.Path(__file__).resolve().parent
 DTYPE = "bf16"  # of the networks; nodes of another dtype say so in a column
