@@ -35,15 +35,19 @@ void print(const FrameTimes& frames, const std::string& calls, double deadline, 
   const auto quantile = [&](double part) {  // the least that such a part of the frames does not exceed
     return sorted.at(static_cast<std::size_t>(std::ceil(part * count)) - 1);
   };
-  fmt::print("{:<12} {:>9.3f} {:>9.3f} {:>9.3f} {:>8} {:>9.1f}  {}\n", calls, quantile(0.5), quantile(0.99),
+  const std::vector<double>& change = frames.change;
+  const double changes = std::accumulate(change.begin(), change.end(), 0.0) / static_cast<double>(change.size());
+  fmt::print("{:<12} {:>9.3f} {:>9.3f} {:>9.3f} {:>8} {:>9.1f} {:>11}  {}\n", calls, quantile(0.5), quantile(0.99),
              quantile(1), sorted.end() - std::ranges::upper_bound(sorted, deadline),
-             1e3 * count / std::accumulate(sorted.begin(), sorted.end(), 0.0), drift);
+             1e3 * count / std::accumulate(sorted.begin(), sorted.end(), 0.0),
+             change.empty() ? "-" : fmt::format("{:.4f}", changes), drift);
 }
 
 std::string times_csv(const FrameTimes& frames, double deadline) {
-  std::string text = "frame,ms,missed\n";
+  std::string text = "frame,ms,missed,change\n";
   for (std::size_t i = 0; i < frames.ms.size(); ++i)
-    text += fmt::format("{},{:.6g},{}\n", i, frames.ms[i], frames.ms[i] > deadline ? 1 : 0);
+    text += fmt::format("{},{:.6g},{},{}\n", i, frames.ms[i], frames.ms[i] > deadline ? 1 : 0,
+                        i > 0 ? fmt::format("{:.6g}", frames.change[i - 1]) : "");
   return text;
 }
 
@@ -71,8 +75,8 @@ int stream(const StreamCommand& command) {
              request.steps.front().churned_from,
              request.first.latent() ? fmt::format(", decoded by {}", request.first.row().decoder) : "",
              command.deadline_ms);
-  fmt::print("{:<12} {:>9} {:>9} {:>9} {:>8} {:>9}  {}\n", "whole calls", "p50 ms", "p99 ms", "worst ms", "missed",
-             "frames/s", "the last frame is off by");
+  fmt::print("{:<12} {:>9} {:>9} {:>9} {:>8} {:>9} {:>11}  {}\n", "whole calls", "p50 ms", "p99 ms", "worst ms",
+             "missed", "frames/s", "mean change", "the last frame is off by");
   if (request.frame.cache_every == 1) {
     print(frames, "all", command.deadline_ms, "-");
   } else {

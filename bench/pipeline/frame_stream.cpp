@@ -134,6 +134,12 @@ StreamPipeline::StreamPipeline(const StreamRequest& request, Device device)
   });
 }
 
+static double mean_difference(const std::vector<float>& a, const std::vector<float>& b) {
+  double sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) sum += std::abs(a[i] - b[i]);
+  return sum / static_cast<double>(a.size());
+}
+
 FrameTimes StreamPipeline::draw(std::int64_t count, bool all_whole,
                                 const std::function<void(const std::vector<float>&)>& seen) {
   const std::vector<int>& labels = models_.drawing.labels;
@@ -153,7 +159,8 @@ FrameTimes StreamPipeline::draw(std::int64_t count, bool all_whole,
     frames.ms.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
     require_finite(picture, std::ssize(picture), frame);
     if (seen) seen(picture);
-    if (frame + 1 == count) frames.last = picture;
+    if (frame > 0) frames.change.push_back(mean_difference(picture, frames.last));
+    frames.last = picture;
   }
   return frames;
 }

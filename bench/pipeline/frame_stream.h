@@ -61,7 +61,8 @@ struct StreamRequest {
 // Of frames that were drawn.
 struct FrameTimes {
   std::vector<double> ms;
-  std::vector<float> last;  // frame
+  std::vector<double> change;  // mean |difference| from the frame before, of pictures from -1 to 1; none of the first
+  std::vector<float> last;     // frame
 };
 
 class StreamPipeline {

@@ -16,22 +16,25 @@ def stream(*arguments, network="digits"):
 
 
 def table(result):
-    """Whole calls -> (p50, p99, worst, missed, frames a second, what is off)"""
+    """Whole calls -> (p50, p99, worst, missed, frames a second, mean change, what is off)"""
     assert result.returncode == 0, result.stderr
     lines = result.stdout.splitlines()
     assert lines[1].split()[:2] == ["whole", "calls"], result.stdout
-    rows = [re.fullmatch(r"(all|1 in \d+) +([\d.]+) +([\d.]+) +([\d.]+) +(\d+) +([\d.]+)  (.*)", line) for line in lines[2:]]
-    return {row[1]: (*map(float, row.groups()[1:6]), row[7]) for row in rows}
+    rows = [re.fullmatch(r"(all|1 in \d+) +([\d.]+) +([\d.]+) +([\d.]+) +(\d+) +([\d.]+) +([\d.]+|-)  (.*)", line) for line in lines[2:]]
+    return {row[1]: (*map(float, row.groups()[1:6]), row[7], row[8]) for row in rows}
 
 
 def test_times_and_frames_are_written(tmp_path):
     result = stream("--out", tmp_path / "frames.png", "--times", tmp_path / "times.csv", "--labels", 3)
-    p50, p99, worst, missed, rate, off = table(result)["all"]
+    p50, p99, worst, missed, rate, change, off = table(result)["all"]
     assert p50 <= p99 == worst and rate > 0 and off == "-"
     rows = list(csv.DictReader(open(tmp_path / "times.csv", newline="")))
     assert [row["frame"] for row in rows] == ["0", "1", "2", "3"]
     assert max(float(row["ms"]) for row in rows) == pytest.approx(worst, abs=1e-3)
     assert sum(int(row["missed"]) for row in rows) == missed == sum(float(row["ms"]) > 1000 for row in rows)
+    changes = [float(row["change"]) for row in rows[1:]]
+    assert rows[0]["change"] == "" and min(changes) > 0 and float(change) == pytest.approx(sum(changes) / 3, abs=1e-4)
+    assert table(stream("--frames", 1))["all"][5] == "-"
     png = (tmp_path / "frames.png").read_bytes()
     assert png.startswith(b"\x89PNG") and png.count(b"fcTL") == 4
 
@@ -42,8 +45,8 @@ def test_a_deadline_that_nobody_meets():
 
 def test_speed_and_drift_of_calls_that_are_not_whole_stand_together():
     rows = table(stream("--cache", "every=2", "--steps", 4))
-    assert set(rows) == {"1 in 2", "all"} and rows["all"][5] == "-"
-    assert 0 < float(re.fullmatch(r"([\d.]+) % \(relative L2\)", rows["1 in 2"][5])[1]) < 100
+    assert set(rows) == {"1 in 2", "all"} and rows["all"][6] == "-"
+    assert 0 < float(re.fullmatch(r"([\d.]+) % \(relative L2\)", rows["1 in 2"][6])[1]) < 100
 
 
 def compared(tmp_path, network):
