@@ -2,8 +2,6 @@
 
 #include <stdexcept>
 
-#include "reports/run/sweep_csv.h"
-
 namespace noisefloor {
 namespace {
 
@@ -31,18 +29,14 @@ const Ceiling& Ceilings::memory() const {
   return require(*this, "dram_copy");
 }
 
+const Ceiling& Ceilings::reads() const {
+  return require(*this, "dram_read");
+}
+
 const Ceiling& Ceilings::compute(Pipe pipe, DType dtype) const {
   if (pipe == Pipe::tensor)
     if (const Ceiling* ceiling = find(tensor_ceiling(dtype))) return *ceiling;
   return require(*this, "fma_fp32");
-}
-
-bool place_under_roof(SweepRow& row, const Ceilings& ceilings) {
-  const Ceiling* compute = ceilings.find(row.bound.ceiling);
-  if (compute == nullptr || !row.ai || !row.gflops) return false;
-  place_under_roof(row, ceilings.memory(), *compute);
-  if (*row.pct_of_roof <= 100) row.above_roof.clear();
-  return true;
 }
 
 }  // namespace noisefloor

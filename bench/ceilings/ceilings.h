@@ -16,18 +16,13 @@ namespace noisefloor {
 struct Ceilings : CeilingTable {
   // dram_copy. Throws std::out_of_range when it was not measured.
   const Ceiling& memory() const;
+  const Ceiling& reads() const;  // dram_read, as memory()
   // The fastest unit that this device has for products of `dtype` (Pipe::tensor), or fma_fp32 (Pipe::fma: bf16 and fp16
   // are widened, so they run at that rate). fp32 on tensor cores is tf32. A device without the tensor pipe asked for (a
   // host, bf16 on Turing) does such products in fma_fp32: the returned row's name says so. Throws std::out_of_range
   // when it was not measured.
   const Ceiling& compute(Pipe pipe, DType dtype) const;
 };
-
-struct SweepRow;
-
-// Fills the row's columns of the roof anew, by the pipe that its column `bound` names. False where it names none that
-// was measured here.
-bool place_under_roof(SweepRow& row, const Ceilings& ceilings);
 
 inline constexpr int kHostDevice = -1;
 

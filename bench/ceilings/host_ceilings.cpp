@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstring>
@@ -90,8 +91,23 @@ std::size_t array_bytes() {
   return std::max(kGrain, std::min(wanted, available / 8) / kGrain * kGrain);
 }
 
-// Bytes read plus bytes written per second. memcpy takes the stores past the caches that this CPU is best at.
-Ceiling copy_rate() {
+// The sum is kept, so that no load can be dropped.
+std::uint64_t sum_of(const char* data, std::int64_t begin, std::int64_t end) {
+  constexpr int kUnroll = 8;
+  using Words __attribute__((vector_size(kVectorBytes))) = std::uint64_t;
+  Words sums[kUnroll] = {};
+  for (std::int64_t i = begin; i < end; i += kUnroll * kVectorBytes)
+#pragma GCC unroll 8
+    for (int u = 0; u < kUnroll; ++u) sums[u] += *reinterpret_cast<const Words*>(data + i + u * kVectorBytes);
+  std::uint64_t total = 0;
+  for (const Words& sum : sums)
+    for (int lane = 0; lane < kVectorBytes / 8; ++lane) total += sum[lane];
+  return total;
+}
+
+// Bytes per second: of a copy those read plus those written, by memcpy, which takes the stores past the caches that
+// this CPU is best at; and of reads alone.
+void add_memory_rates(std::vector<Ceiling>& rates) {
   const std::size_t bytes = array_bytes();
   const LargeMemory from = allocate(bytes), to = allocate(bytes);
   constexpr std::int64_t kGrain = std::int64_t{4} << 20;
@@ -112,7 +128,12 @@ Ceiling copy_rate() {
   });
   if (std::memcmp(from.get(), to.get(), bytes) != 0)
     throw std::runtime_error("host ceilings: the copy is not what was copied");
-  return rate("dram_copy", 2.0 * static_cast<double>(bytes), best, "GB/s");
+  rates.push_back(rate("dram_copy", 2.0 * static_cast<double>(bytes), best, "GB/s"));
+  std::atomic<std::uint64_t> sum = 0;
+  const Best reads = best_of([&] {
+    parallel_for(size, kGrain, [&](std::int64_t begin, std::int64_t end) { sum += sum_of(from.get(), begin, end); });
+  });
+  rates.push_back(rate("dram_read", static_cast<double>(bytes), reads, "GB/s"));
 }
 
 // FLOPs per second of independent chains of multiply-adds in vector registers: two ports times four or five cycles of
@@ -157,7 +178,7 @@ DeviceIdentity host_identity() {
 Ceilings measure_host_ceilings() {
   const DeviceIdentity identity = host_identity();
   Ceilings result{identity.name, identity.driver, "", {}};
-  result.rows.push_back(copy_rate());
+  add_memory_rates(result.rows);
   result.rows.push_back(fma_rate());
   return result;
 }

@@ -113,7 +113,8 @@ Ceilings load_or_measure(int device, bool refresh, const std::string& commit, co
       Ceilings cached{read_ceilings(file)};
       if (cached.device != identity.name || cached.driver != identity.driver)
         throw std::runtime_error(fmt::format("{}: holds '{}', not '{}'", file.string(), cached.device, identity.name));
-      cached.memory();  // a cache needs the two ceilings that every roofline does
+      cached.memory();  // a cache needs the ceilings that every row does
+      cached.reads();
       cached.compute(Pipe::fma, DType::fp32);
       if (device != kHostDevice || !taken_on_a_busier_host(cached)) return cached;
       log("the cached ceilings are of a busier machine, or do not say, and are measured again");

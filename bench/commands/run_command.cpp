@@ -208,13 +208,15 @@ int run(const RunArguments& given) {
   const PlatformDescription& description = platform->description();
   if (task.implementations.empty()) task.implementations = all_implementations(*task.entry, description.is_host);
   if (arguments.profile) return profile(*platform, task);
-  const Ceilings ceilings =
+  Ceilings ceilings =
       load_or_measure(description.is_host ? kHostDevice : description.index, false, build_info().commit, say_line);
   Outputs outputs;
   RunnerOptions options;
   options.seed = task.seed;
   options.given = task.given;
   options.say = say_line;
+  if (description.is_host)
+    options.raise_ceilings = [&] { ceilings = raise_host_ceilings(ceilings, build_info().commit, say_line); };
   if (!arguments.output.empty()) options.on_verified = [&](const Case&, Fixture& fixture) { outputs.take(fixture); };
   options.counters = parse_counter_mode(arguments.counters);
   std::unique_ptr<Worker> pytorch;

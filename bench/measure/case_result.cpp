@@ -198,14 +198,38 @@ std::string why_above_roof(const Cost& cost, double written_bytes, bool memory_b
   return fmt::format("{}", fmt::join(reasons, "; "));
 }
 
+double written_bytes(const Workload& workload, const AnyProblem& problem, DType dtype) {
+  double written = 0;
+  for (const TensorSpec& spec : workload.tensors(problem, dtype))
+    if (spec.role != Role::in) written += static_cast<double>(spec.bytes());
+  return written;
+}
+
 void place_under_roof(const Case& test_case, const Ceilings& ceilings, std::size_t cache_bytes, SweepRow& row) {
   const Cost cost = test_case.entry->workload->cost(test_case.problem, test_case.dtype);
-  noisefloor::place_under_roof(row, ceilings.memory(), ceilings.compute(cost.pipe, test_case.dtype));
-  if (!(*row.pct_of_roof > 100)) return;
-  double written = 0;
-  for (const TensorSpec& spec : test_case.entry->workload->tensors(test_case.problem, test_case.dtype))
-    if (spec.role != Role::in) written += static_cast<double>(spec.bytes());
-  row.above_roof = why_above_roof(cost, written, row.bound.by == Bound::By::memory, cache_bytes);
+  const Ceiling& compute = ceilings.compute(cost.pipe, test_case.dtype);
+  noisefloor::place_under_roof(row, ceilings.memory(), compute);
+  row.above_roof.clear();
+  const double written = written_bytes(*test_case.entry->workload, test_case.problem, test_case.dtype);
+  if (*row.pct_of_roof > 100)
+    row.above_roof = why_above_roof(cost, written, row.bound.by == Bound::By::memory, cache_bytes);
+  if (std::string why = why_implausible(cost, written, *row.time_cold_us, ceilings.reads(), compute); !why.empty()) {
+    row.status = Outcome::implausible;
+    row.reason = std::move(why);
+  }
+}
+
+std::string why_implausible(const Cost& cost, double written_bytes, double cold_us, const Ceiling& reads,
+                            const Ceiling& compute) {
+  constexpr double kOfLeast = 0.95;  // ceilings are measured, too
+  const double read_us = 1e-3 * (cost.bytes - written_bytes) / reads.value,
+               compute_us = 1e-3 * cost.flops / compute.value;
+  if (!(cold_us < kOfLeast * std::max(read_us, compute_us))) return {};
+  if (read_us > compute_us)
+    return fmt::format("a cold launch took {:.4g} us, but what it must read takes {:.4g} us at {:.4g} GB/s ({})",
+                       cold_us, read_us, reads.value, reads.name);
+  return fmt::format("a cold launch took {:.4g} us, but its arithmetic takes {:.4g} us at {:.4g} GFLOP/s ({})", cold_us,
+                     compute_us, compute.value, compute.name);
 }
 
 }  // namespace noisefloor

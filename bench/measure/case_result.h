@@ -14,6 +14,7 @@
 
 namespace noisefloor {
 
+struct Ceiling;
 struct Ceilings;
 struct KernelResources;
 struct PlatformDescription;
@@ -76,10 +77,18 @@ std::optional<SweepRow> too_long(const Case& test_case, const Ceilings& ceilings
 // What the kernel that stands for the launch takes.
 void take_resources(const KernelResources& kernel, SweepRow& row);
 
-// With a reason where it exceeds 100 %.
+// With a reason where it exceeds 100 %; `implausible` where its cold time is less than the device's measured rates of
+// reads and of arithmetic allow, whatever the reason.
 void place_under_roof(const Case& test_case, const Ceilings& ceilings, std::size_t cache_bytes, SweepRow& row);
 
-// What lets a row exceed 100 % of its roof. `written_bytes`: the outputs', once.
+double written_bytes(const Workload& workload, const AnyProblem& problem, DType dtype);  // the outputs', once
+
+// What lets a row exceed 100 % of its roof.
 std::string why_above_roof(const Cost& cost, double written_bytes, bool memory_bound, std::size_t cache_bytes);
+
+// Empty where a cold launch can take this: 0.95 of what reading the compulsory bytes takes, or the FLOPs, whichever is
+// longer.
+std::string why_implausible(const Cost& cost, double written_bytes, double cold_us, const Ceiling& reads,
+                            const Ceiling& compute);
 
 }  // namespace noisefloor

@@ -50,6 +50,8 @@ struct RunnerOptions {
   std::function<const EarlierRow*(const CaseId&)> earlier = {};
   // Whether a row that may be kept is measured all the same, as a check.
   std::function<bool(const CaseId&)> check = {};
+  // Of a host, whose ceilings other programs may have lowered: measures them again, called where a row beats them.
+  std::function<void()> raise_ceilings;
   // Of a case that was timed, in place of counting by CUPTI, and though there is none.
   std::function<void(const Case&, BoundCase&, SweepRow&)> count_one;
 };
@@ -137,7 +139,7 @@ class CaseRunner {
   void say(const std::string& message) const;
   using Phase = std::function<void()>;
   bool time_phase(const char* name, std::size_t inputs, Contender&, CaseResult&, const Phase&);
-  void place(const Case&, SweepRow&) const;
+  void place(const Case&, SweepRow&);
 
   Platform* platform_;
   const Ceilings* ceilings_;
@@ -146,6 +148,7 @@ class CaseRunner {
   CaseCounters counters_;
   Signatures signatures_;
   std::unique_ptr<EdgeLatency> edges_;  // none on the host
+  bool raised_ = false;                 // the ceilings, for a row that is above the roof; what is above it then stays
   KnownTimes known_;
   std::unique_ptr<MeasuredProblem> problem_;  // the last one
 };

@@ -57,7 +57,6 @@ class SweepSession {
   void run_case(const Case& test_case, bool known, benchmark::State& state);
   bool may_measure(benchmark::State& state, bool again);
   void measure_problem(const Case& test_case);
-  void raise_beaten_roof(std::vector<CaseResult>& results);
   void report(const SweepRow& row, benchmark::State& state) const;
   void report_progress(const SweepRow& row);
 
@@ -73,7 +72,6 @@ class SweepSession {
   std::optional<EarlierRun> earlier_;
   CodeWatch* code_;
   Ceilings ceilings_;
-  bool raised_ = false;  // a host's, once: what is above them then stays
 
   std::optional<CaseRunner> runner_;
   std::chrono::steady_clock::time_point start_;

@@ -86,7 +86,6 @@ void SweepSession::measure_problem(const Case& test_case) {
                   [&](const Case& one) { return one.id() != test_case.id() && !folder_->rows().contains(one.id()); });
   ProblemResult result =
       runner_->run_problem(cases, folder_->rows(), [&](const CaseResult& timed) { report_progress(timed.row); });
-  if (is_host()) raise_beaten_roof(result.cases);
   std::vector<std::pair<SweepRow, RowSamples>> rows;
   for (CaseResult& one : result.cases) rows.emplace_back(one.row, std::move(one.samples));
   folder_->append(rows);
@@ -124,20 +123,6 @@ void SweepSession::report_progress(const SweepRow& row) {
              row.op, row.problem, row.dtype, row.variant, outcome, duration_text(left));
 }
 
-// A row above a host's roof says that the roof is too low, as where it was measured beside other programs: it is
-// measured again, and kept in the folder. What reads more than it writes may stay above a copy.
-void SweepSession::raise_beaten_roof(std::vector<CaseResult>& results) {
-  constexpr double kBeaten = 102;
-  if (raised_ ||
-      std::ranges::none_of(results, [](const CaseResult& one) { return one.row.pct_of_roof.value_or(0) > kBeaten; }))
-    return;
-  raised_ = true;
-  say_line("a row is above the roof: the host's ceilings are measured once more");
-  ceilings_ = raise_host_ceilings(ceilings_, build_info().commit, say_line);
-  for (CaseResult& one : results) (void)place_under_roof(one.row, ceilings_);
-  write_ceilings(folder_->path() / "ceilings.csv", ceilings_);
-}
-
 const SweepOutcome& SweepSession::run(benchmark::BenchmarkReporter* display, benchmark::BenchmarkReporter* file) {
   RunnerOptions options;
   options.counters = parse_counter_mode(plan_->request.counters);
@@ -151,6 +136,12 @@ const SweepOutcome& SweepSession::run(benchmark::BenchmarkReporter* display, ben
     options.earlier = [this](const CaseId& id) { return earlier_->find(id); };
     options.check = [this](const CaseId& id) { return earlier_->is_checked(id); };
   }
+  if (is_host())
+    options.raise_ceilings = [this] {
+      say_line("a row is above the roof: the host's ceilings are measured once more");
+      ceilings_ = raise_host_ceilings(ceilings_, build_info().commit, say_line);
+      write_ceilings(folder_->path() / "ceilings.csv", ceilings_);
+    };
   runner_.emplace(*platform_, &ceilings_, options);
   for (const auto& [id, row] : folder_->rows()) runner_->know(row);
   if (!runner_->counter_message().empty()) say_line("counters: " + runner_->counter_message());

@@ -18,7 +18,7 @@ TABLE = (Path(__file__).parent / "reports/run/columns.def").read_text(encoding="
 COLUMNS = {column["name"]: column for column in re.finditer(LINE, TABLE, re.M)}
 OLD_NAMES = dict(re.findall(r"^NOISEFLOOR_OLD_NAME\((\w+), (\w+)\)$", TABLE, re.M))
 OLD_NETWORKS = dict(re.findall(r'^NOISEFLOOR_OLD_NETWORK\("(\S+)", "(\S+)"\)$', TABLE, re.M))
-STATUSES = ("ok", "incorrect", "cuda_error", "unsupported_problem", "unsupported_arch", "not_built", "out_of_memory", "no_device", "throttled")
+STATUSES = ("ok", "incorrect", "cuda_error", "unsupported_problem", "unsupported_arch", "not_built", "out_of_memory", "no_device", "throttled", "implausible")
 MOST_LINES = 25  # of a table in a notebook
 KEY = ["op", "problem", "dtype", "variant"]
 NUMBER = r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"

@@ -19,6 +19,10 @@ constexpr ExplainRule kRules[] = {
      "Take a smaller batch, or a variant with less workspace."},
     {"throttled", "status = throttled", "The machine was disturbed, so there is no time: {reason}.",
      "Let it cool, or stop other programs, and measure again: " RUN "."},
+    {"implausible", "status = implausible", "No launch can be so fast, so there is no time: {reason}.",
+     "Find what it leaves out, or keeps from launch to launch. Where it does its work, a ceiling is too low "
+     "(noisefloor "
+     "ceilings --refresh) or the op's cost too high."},
     // The time is of something else.
     {"network", "op = network and time_cold_us > 0",
      "A whole network: its launches and the gaps between them limit it.",

@@ -12,7 +12,7 @@ function drawHead() {
   byId("subtitle").textContent = parts.join(" · ");
 
   const count = (keep) => rows.filter(keep).length;
-  const wrong = count((row) => row.status === "incorrect" || row.status === "cuda_error");
+  const wrong = count((row) => ["incorrect", "cuda_error", "implausible"].includes(row.status));
   const figures = [["rows ok", count((row) => row.status === "ok")], ["did not run", count((row) => row.status !== "ok") - wrong]];
   if (wrong > 0) figures.push(["incorrect or failed", wrong]);
   if (page.without_row.count > 0) figures.push(["without a row", page.without_row.count]);

@@ -10,7 +10,7 @@
 namespace noisefloor {
 
 // Names, GPU: dram_copy (bytes read plus bytes written), dram_read, l2, fma_fp32, tensor_bf16, tensor_fp16,
-// tensor_tf32, tensor_fp8; those that the device has. Host: dram_copy, fma_fp32.
+// tensor_tf32, tensor_fp8; those that the device has. Host: dram_copy, dram_read, fma_fp32.
 struct Ceiling {
   std::string name;
   double value = 0;

@@ -24,6 +24,7 @@ constexpr std::pair<Outcome, const char*> kOutcomes[] = {
     {Outcome::out_of_memory, "out_of_memory"},
     {Outcome::no_device, "no_device"},
     {Outcome::throttled, "throttled"},
+    {Outcome::implausible, "implausible"},
 };
 
 // What a later version may have added; with ours below kMaxCsvColumns.
@@ -91,7 +92,9 @@ std::vector<std::string> other_columns(const std::vector<SweepRow>& rows) {
 }
 
 bool is_failure(const SweepRow& row) {
-  return (row.status == Outcome::incorrect || row.status == Outcome::cuda_error) && row.kind != "baseline";
+  return (row.status == Outcome::incorrect || row.status == Outcome::cuda_error ||
+          row.status == Outcome::implausible) &&
+         row.kind != "baseline";
 }
 
 bool of_pytorch(const SweepRow& row) {

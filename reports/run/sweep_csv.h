@@ -22,7 +22,8 @@ enum class Outcome {
   not_built,
   out_of_memory,
   no_device,
-  throttled
+  throttled,
+  implausible  // faster than the device's measured rates allow
 };
 
 const char* to_string(Outcome outcome);

@@ -79,6 +79,7 @@ const std::vector<RuleCase>& rule_cases() {
       {"refused", [](MadeUp& m) { status(m, Outcome::not_built); }, [](MadeUp& m) { status(m, Outcome::throttled); }},
       {"out_of_memory", [](MadeUp& m) { status(m, Outcome::out_of_memory); }, [](MadeUp&) {}},
       {"throttled", [](MadeUp& m) { status(m, Outcome::throttled); }, [](MadeUp&) {}},
+      {"implausible", [](MadeUp& m) { status(m, Outcome::implausible); }, [](MadeUp&) {}},
       {"network", [](MadeUp& m) { m.row().op = "network"; },
        [](MadeUp& m) { m.row().op = "network", status(m, Outcome::throttled); }},
       {"disturbed", [](MadeUp& m) { m.row().load = 0.6; }, [](MadeUp& m) { m.row().load = 0.5; }},

@@ -59,7 +59,9 @@ class CeilingsStore : public testing::Test {
     return {identity.name,
             identity.driver,
             commit,
-            {{"dram_copy", copy, "GB/s", 0, 0, load}, {"fma_fp32", fma, "GFLOP/s", 0, 0, load}}};
+            {{"dram_copy", copy, "GB/s", 0, 0, load},
+             {"dram_read", copy, "GB/s", 0, 0, load},
+             {"fma_fp32", fma, "GFLOP/s", 0, 0, load}}};
   }
 
   const TemporaryFolder temporary_;
@@ -192,27 +194,6 @@ TEST_F(CeilingsStore, CeilingsOfABusierHostAreTakenAgain) {
   EXPECT_EQ(raised.memory().value, kNobodyHas);
   EXPECT_EQ(raised.compute(Pipe::fma, DType::fp32).value, 4);
   EXPECT_EQ(read_ceilings(cache).commit, "newer");
-}
-
-TEST(Ceilings, RowsArePlacedAnew) {
-  SweepRow row;
-  row.ai = 10;
-  row.reason = "seen";
-  EXPECT_FALSE(place_under_roof(row, h200())) << "it was not placed before";
-  row.bound = {Bound::By::memory, "tensor_int4"};
-  EXPECT_FALSE(place_under_roof(row, h200()));
-  row.bound = {Bound::By::compute, "fma_fp32"};
-  for (const auto& [gflops, before, after] :
-       {std::tuple{21250.0, "x; y", ""}, {21250.0, "", ""}, {85000.0, "x; y", "x; y"}}) {
-    row.gflops = gflops;
-    row.above_roof = before;
-    EXPECT_TRUE(place_under_roof(row, h200()));
-    EXPECT_EQ(row.attainable_gflops, 42500);
-    EXPECT_EQ(row.pct_of_roof, gflops / 425);
-    EXPECT_EQ(row.bound.text(), "memory:fma_fp32");
-    EXPECT_EQ(row.above_roof, after) << "what is below has no reason for being above";
-    EXPECT_EQ(row.reason, "seen");
-  }
 }
 
 TEST(Ceilings, LookUpsNameTheUnitThatRuns) {

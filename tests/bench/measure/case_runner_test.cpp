@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "bench/counters/kernel_resources.h"
 #include "bench/measure/case_result.h"
 #include "bench/measure/timing.h"
@@ -57,6 +59,47 @@ TEST(AboveTheRoof, SaysWhatLetsIt) {
   EXPECT_EQ(why_above_roof({1, 300e6, Pipe::tensor, Shortcut::four_phases}, 100e6, false, cache),
             "shortcut four_phases");
   EXPECT_EQ(why_above_roof({1, 300e6, Pipe::tensor}, 100e6, false, cache), "the ceiling was measured lower");
+}
+
+TEST(Implausible, IsWhatReadsOrArithmeticDoNotAllow) {
+  const Ceiling reads{"dram_read", 1000, "GB/s"}, pipe{"tensor_bf16", 2000, "GFLOP/s"};
+  const Cost cost{4e6, 3e6, Pipe::tensor};  // arithmetic takes 2 us, and reads of 2 MB too
+  for (const auto& [flops, written, us, named] : {std::tuple{4e6, 1e6, 1.91, ""},
+                                                  {4e6, 2e6, 1.89, "tensor_bf16"},
+                                                  {1e6, 1e6, 1.89, "dram_read"},
+                                                  {1e6, 2.5e6, 1.0, ""}}) {
+    const std::string why = why_implausible({flops, cost.bytes, Pipe::tensor}, written, us, reads, pipe);
+    EXPECT_EQ(why.empty(), *named == '\0') << why;
+    EXPECT_NE(why.find(named), std::string::npos) << why;
+  }
+}
+
+// By today's costs: where one trips, its ceiling or its op's cost is wrong.
+TEST(Implausible, IsNoPublishedRow) {
+  for (const auto& folder : std::filesystem::directory_iterator("reports/recorded")) {
+    if (!folder.is_directory()) continue;
+    const Ceilings ceilings{read_ceilings(folder.path() / "ceilings.csv")};
+    std::map<ProblemId, std::pair<Cost, double>> known;
+    int judged = 0;
+    for (SweepRow& row : read_sweep_csv(folder.path() / "sweep.csv")) {
+      if (row.status != Outcome::ok) continue;
+      const SuiteEntry* const entry = suite().find(row.op);
+      ASSERT_NE(entry, nullptr) << row.op;
+      const DType dtype = parse_dtype(row.dtype).value();
+      const auto [place, is_new] = known.try_emplace(row.problem_id());
+      auto& [cost, written] = place->second;
+      if (is_new) {
+        const AnyProblem problem = entry->workload->parse(row.problem);
+        cost = entry->workload->cost(problem, dtype);
+        written = written_bytes(*entry->workload, problem, dtype);
+      }
+      EXPECT_EQ(why_implausible(cost, written, *row.time_cold_us, ceilings.reads(), ceilings.compute(cost.pipe, dtype)),
+                "")
+          << row.name();
+      ++judged;
+    }
+    EXPECT_GT(judged, 1000) << folder;
+  }
 }
 
 TEST(NotBuilt, SaysWhyInTheRow) {
@@ -146,6 +189,26 @@ TEST_F(WarmOnly, AWholeRunIsPlacedUnderTheRoof) {  // what the test above would 
   EXPECT_NE(result.row.bound, Bound());
   EXPECT_EQ(result.row.shortcut, "none");
   EXPECT_EQ(*result.row.pct_of_roof > 100, !result.row.above_roof.empty());
+}
+
+TEST_F(WarmOnly, AWholeRunThatNoLaunchCanTakeHasNoTime) {
+  options.warm_only = false;
+  SweepRow row = run(platform.taking(1e-7, host_gemm())).row;
+  EXPECT_EQ(row.status, Outcome::implausible);
+  EXPECT_TRUE(is_failure(row));
+  EXPECT_FALSE(row.time_cold_us || row.time_warm_us || row.pct_of_roof);
+  EXPECT_NE(row.reason.find("dram_read"), std::string::npos) << row.reason;
+
+  int raised = 0;  // of a host, other programs may have lowered the ceilings
+  options.raise_ceilings = [&] {
+    ++raised;
+    for (Ceiling& ceiling : ceilings.rows) ceiling.value = 1e12;
+  };
+  row = run(platform.taking(1e-7, host_gemm())).row;
+  EXPECT_EQ(row.status, Outcome::ok) << row.reason;
+  EXPECT_LT(row.pct_of_roof.value(), 100);
+  EXPECT_EQ(row.above_roof + row.reason, "");
+  EXPECT_EQ(raised, 1);
 }
 
 TEST_F(WarmOnly, WhatTakesMoreThanTwiceTheTimeToBeatIsTimedOnce) {
