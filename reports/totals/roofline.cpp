@@ -14,7 +14,26 @@ std::string number(const std::optional<double>& value) {
   return value ? fmt::format("{:.6g}", *value) : std::string();
 }
 
+// SOL-ExecBench's score: 1 at the roof, 0.5 at the best baseline. Blank where a baseline reaches the roof.
+std::string sol_score(const SweepRow& row, const std::map<ProblemId, double>& baselines) {
+  const auto baseline = baselines.find(row);
+  if (!is_timed(row) || !row.pct_of_roof || baseline == baselines.end()) return {};
+  const double roof_us = *row.time_cold_us * *row.pct_of_roof / 100, gap_of_baseline = baseline->second - roof_us;
+  if (!(gap_of_baseline > 0)) return {};
+  return fmt::format("{:.4g}", 1 / (1 + std::max(*row.time_cold_us - roof_us, 0.0) / gap_of_baseline));
+}
+
 }  // namespace
+
+std::map<ProblemId, double> best_baselines(const std::vector<SweepRow>& rows) {
+  std::map<ProblemId, double> best;
+  for (const SweepRow& row : rows) {
+    if (row.kind != "baseline" || !is_timed(row)) continue;
+    const auto [found, is_new] = best.try_emplace(row.problem_id(), *row.time_cold_us);
+    if (!is_new) found->second = std::min(found->second, *row.time_cold_us);
+  }
+  return best;
+}
 
 void complete_rows(std::vector<SweepRow>& rows, const CeilingTable& ceilings) {
   const Ceiling* const memory = ceilings.find("dram_copy");
@@ -30,6 +49,8 @@ void complete_rows(std::vector<SweepRow>& rows, const CeilingTable& ceilings) {
     const Ceiling* const compute = ceilings.find(ceiling_of[{row.op, row.dtype}]);
     if (!row.attainable_gflops && compute != nullptr) place_under_roof(row, *memory, *compute);
   }
+  const auto baselines = best_baselines(rows);
+  for (SweepRow& row : rows) row.others[kSolScore] = sol_score(row, baselines);
 }
 
 std::vector<const SweepRow*> fastest_rows(const std::vector<SweepRow>& rows, bool own_only) {
@@ -50,19 +71,20 @@ void write_roofline_csv(const std::filesystem::path& file, const std::vector<Swe
                         const CeilingTable& ceilings) {
   std::string text =
       "op,variant,kind,dtype,problem,device,ai,ai_measured,gflops,gbps,ceiling_gflops,ceiling_gbps,attainable_gflops,"
-      "pct_of_roof,bound,status\n";
+      "pct_of_roof,bound,status,sol_score\n";
   const auto rate = [&](const std::string& name) -> std::optional<double> {
     const Ceiling* const found = ceilings.find(name);
     return found == nullptr ? std::nullopt : std::optional(found->value);
   };
   for (const SweepRow& row : rows) {
+    const auto score = row.others.find(kSolScore);
     std::optional<double> ai_measured;
     if (row.flops && row.dram_read_bytes && row.dram_write_bytes && *row.dram_read_bytes + *row.dram_write_bytes > 0)
       ai_measured = *row.flops / (*row.dram_read_bytes + *row.dram_write_bytes);
-    text +=
-        csv_row(row.op, row.variant, row.kind, row.dtype, row.problem, row.device, number(row.ai), number(ai_measured),
-                number(row.gflops), number(row.gbps), number(rate(row.bound.ceiling)), number(rate("dram_copy")),
-                number(row.attainable_gflops), number(row.pct_of_roof), row.bound.text(), to_string(row.status));
+    text += csv_row(row.op, row.variant, row.kind, row.dtype, row.problem, row.device, number(row.ai),
+                    number(ai_measured), number(row.gflops), number(row.gbps), number(rate(row.bound.ceiling)),
+                    number(rate("dram_copy")), number(row.attainable_gflops), number(row.pct_of_roof), row.bound.text(),
+                    to_string(row.status), score == row.others.end() ? "" : score->second);
   }
   write_atomically(file, text);
 }

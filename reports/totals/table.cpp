@@ -31,19 +31,15 @@ std::string launches_line(const NetworkTotal& total) {
 }  // namespace
 
 std::string row_table(const std::vector<SweepRow>& rows) {
-  std::map<ProblemId, double> best_baseline;  // us
-  for (const SweepRow& row : rows) {
-    if (row.kind != "baseline" || row.status != Outcome::ok || !row.time_cold_us) continue;
-    const auto [found, is_new] = best_baseline.try_emplace(row.problem_id(), *row.time_cold_us);
-    if (!is_new) found->second = std::min(found->second, *row.time_cold_us);
-  }
+  const auto best_baseline = best_baselines(rows);
   const auto fastest_own = fastest_rows(rows, true);
   const bool all = rows.size() <= kShowAll;
   std::vector<Cells> lines{
       {"op", "problem", "dtype", "variant", "cold us", "warm us", "% roof", "x baseline", "status"}};
   std::size_t left_out = 0;
   for (const SweepRow& row : rows) {
-    const bool wrong = row.status == Outcome::incorrect || row.status == Outcome::cuda_error;
+    const bool wrong =
+        row.status == Outcome::incorrect || row.status == Outcome::cuda_error || row.status == Outcome::implausible;
     const bool best = std::find(fastest_own.begin(), fastest_own.end(), &row) != fastest_own.end();
     const bool baseline = row.kind == "baseline" && row.status == Outcome::ok;
     if (!(all || wrong || best || baseline)) {

@@ -77,8 +77,12 @@ std::vector<NetworkTotal> network_totals(const std::vector<SweepRow>& rows, cons
 void write_totals_csv(const std::filesystem::path& file, const std::vector<NetworkTotal>& totals);
 
 // Fills attainable_gflops, pct_of_roof and bound of timed rows that lack them (rows of another program, as PyTorch's),
-// by the ceilings that the other rows of the same op and dtype name.
+// by the ceilings that the other rows of the same op and dtype name. And adds a column that needs a problem's other
+// rows, so that no sweep writes it: 1 for a cold time at the roof, 0.5 for that of the best baseline.
+inline constexpr const char* kSolScore = "sol_score";
 void complete_rows(std::vector<SweepRow>& rows, const CeilingTable& ceilings);
+
+std::map<ProblemId, double> best_baselines(const std::vector<SweepRow>& rows);  // cold, in us
 
 // The fastest `ok` row of each (op, problem, dtype) by cold time; `own_only` leaves out baselines.
 std::vector<const SweepRow*> fastest_rows(const std::vector<SweepRow>& rows, bool own_only);

@@ -134,6 +134,27 @@ TEST(Roofline, CompletesRowsOfOtherPrograms) {
   EXPECT_DOUBLE_EQ(rows[1].pct_of_roof.value(), 100 * 1e5 / 8e5);  // 2e9 FLOP in 20 us
 }
 
+TEST(Roofline, ScoresBetweenTheRoofAndTheBestBaseline) {
+  const CeilingTable ceilings{"", "", "", {{"dram_copy", 4000, "GB/s"}, {"tensor_bf16", 800000, "GFLOP/s"}}};
+  const auto scores = [&](std::vector<std::pair<const char*, double>> times) {
+    std::vector<SweepRow> rows;
+    for (const auto& [kind, us] : times) rows.push_back(timed_row("p", fmt::format("{}{}", kind, us), kind, us));
+    rows[0].bound = {Bound::By::compute, "tensor_bf16"};
+    complete_rows(rows, ceilings);
+    const TemporaryFolder folder;
+    write_roofline_csv(folder / "roofline.csv", rows, ceilings);
+    std::vector<std::string> found;
+    for (const CsvLine& line : read_csv(folder / "roofline.csv").lines) found.push_back(line.fields.back());
+    return found;
+  };
+  using Scores = std::vector<std::string>;  // the roof is at 2.5 us
+  EXPECT_EQ(scores({{"ptx", 10}, {"baseline", 20}, {"baseline", 30}, {"tiled", 2.5}}),
+            (Scores{"0.7", "0.5", "0.3889", "1"}));
+  EXPECT_EQ(scores({{"ptx", 2.4}, {"baseline", 20}}), (Scores{"1", "0.5"})) << "nothing is above 1";
+  EXPECT_EQ(scores({{"ptx", 10}}), Scores{""}) << "no baseline";
+  EXPECT_EQ(scores({{"ptx", 10}, {"baseline", 2.4}}), (Scores{"", ""})) << "it is at the roof";
+}
+
 TEST(Roofline, WritesItsFiles) {
   const TemporaryFolder folder;
   const std::vector<SweepRow> rows = {timed_row("m=1,n=2", "naive", "naive", 10),
