@@ -79,11 +79,13 @@ class Case:
     def __init__(self, op, problem, variant, device):
         self.op, self.problem, self.variant = op, problem, variant
         self.note, self.compiled_s = "", None
+        held_before = torch.cuda.memory_allocated(device) if device.type == "cuda" else 0  # what the timer holds
         self.inputs = make_inputs(op, problem, device, torch.Generator(device).manual_seed(SEED))
         function = self._function()
         self.run = lambda: function(self.inputs)
         self.whole = getattr(op, "WHOLE", False)
         self.outputs = self.run()
+        self.peak_bytes = self._peak_bytes(device) - held_before if self.whole and device.type == "cuda" else None
         self._holds = {"cold": Hold(0.0005), "warm": Hold(0.00025)}  # where it begins: a hold that is too short is doubled
         self._graphs, self._warmed_up, self._rolled = {}, False, False
         self._expected = None  # of the inputs as they are
@@ -109,6 +111,14 @@ class Case:
         self.note = f"torch.compile(mode={compile_mode}){self.note}"
         self.compiled_s = time.monotonic() - began
         return compiled
+
+    def _peak_bytes(self, device):
+        """Of a launch behind the first, whose search of algorithms takes more."""
+        torch.cuda.synchronize(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        self.outputs = self.run()
+        torch.cuda.synchronize(device)
+        return torch.cuda.max_memory_allocated(device)
 
     def _compiled(self, run, compile_mode):
         """In one graph. A library's network may break it: then in parts, which the note says."""

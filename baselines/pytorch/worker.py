@@ -90,7 +90,8 @@ class Answers:
         except ModuleNotFoundError:
             raise Unsupported(f"there is no baselines/pytorch/ops/{problem.op}.py") from None
         self.case = self.make_case(op, problem, question["variant"], self.device)
-        return {"note": self.case.note, **self.case.judge()}
+        peak = {} if self.case.peak_bytes is None else {"peak_memory_bytes": self.case.peak_bytes}
+        return {"note": self.case.note, **peak, **self.case.judge()}
 
     def release(self):
         self.case = None

@@ -192,6 +192,7 @@ void CaseRunner::measure_here(const Case& test_case, CaseResult& result, std::op
   }
   if (!result.kept) {
     row.workspace_bytes = static_cast<long>(bound.working_bytes());
+    if (bound.many_kernels()) row.peak_memory_bytes = row.workspace_bytes;
     if (bound.prepares()) row.prepare_us = bound.prepare_us();
     result.note = bound.description();
     if (!bound.many_kernels()) row.algorithm = bound.description();
@@ -255,6 +256,7 @@ void CaseRunner::measure_in_worker(const Case& test_case, CaseResult& result) {
   row.verification = verification;
   if (complete) return place(test_case, row);
   row.reason = in_worker.note();
+  row.peak_memory_bytes = in_worker.peak_memory_bytes();
   if (const std::string& judged = in_worker.verdict().note; !judged.empty())
     row.reason += (row.reason.empty() ? "" : "; ") + judged;
   platform_->synchronize();  // nothing of ours runs beside it

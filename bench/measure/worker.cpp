@@ -127,6 +127,7 @@ WorkerCase::WorkerCase(Worker& worker, const Case& test_case, Platform* platform
     if (!(roundings_ >= 1 && roundings_ <= kMostRoundings))
       worker.give_up(fmt::format("says {} roundings, not 1 to {}", roundings_, kMostRoundings));
     note_ = answer.value("note", "");
+    if (answer.contains("peak_memory_bytes")) peak_memory_bytes_ = answer.at("peak_memory_bytes").get<long>();
     return judged(answer);
   });
 }

@@ -6,7 +6,7 @@
 //   {"ask": "ready", "variant", "dtype", "problem": problem_record()'s}  verifies one launch and keeps it
 //       -> {"errors": [{"max": E, "l2": E}, ...], "roundings": R, "note": text}, errors as Tolerance's, null for NaN;
 //          "judged": text in place of errors where the result is random and was looked at in another way;
-//          "wrong": text where it is wrong whatever the errors
+//          "wrong": text where it is wrong whatever the errors; "peak_memory_bytes" of a whole network
 //   {"ask": "cold", "samples": n}               -> {"us": [...]}, of one launch each with nothing in cache
 //   {"ask": "warm", "samples": n, "repeats": k} -> {"us": [...]}, each the mean of k launches in one CUDA graph
 //   {"ask": "judge"}                            -> as "ready", of what the last timed launch left; the inputs of warm
@@ -112,6 +112,7 @@ class WorkerCase final : public Contender {
 
   const Verdict& verdict() const { return verdict_; }  // of its first launch
   const std::string& note() const { return note_; }
+  std::optional<long> peak_memory_bytes() const { return peak_memory_bytes_; }
   std::vector<double> cold(int samples) override;
   std::vector<double> warm(int samples, int repeats, Edges) override;  // PyTorch's graphs have ordinary edges
   void poison(std::size_t inputs) override;                            // it changes its inputs by itself
@@ -128,6 +129,7 @@ class WorkerCase final : public Contender {
   bool of_plugin_;
   double roundings_ = 1;
   std::string note_;
+  std::optional<long> peak_memory_bytes_;
   Verdict verdict_;
 };
 

@@ -81,6 +81,7 @@ TEST_F(InAWorker, ARowIsAsAnyOther) {
   EXPECT_EQ(row.stop, "converged");
   EXPECT_EQ(static_cast<std::size_t>(row.samples.value()), result.samples.cold_us.size());
   EXPECT_EQ(row.max_rel_error, 0);
+  EXPECT_EQ(row.peak_memory_bytes, 4096);
   EXPECT_EQ(row.counter_status, "not_collected");
   EXPECT_TRUE(row.pct_of_roof.has_value());
   const std::string log = asked();

@@ -126,7 +126,7 @@ TEST(NetworkRows, OfOtherSizesAreVerifiedToo) {
   const SweepRow row = runner.run(digits_case("plan_own", DType::bf16, text)).row;
   ASSERT_EQ(row.status, Outcome::ok) << row.reason;
   EXPECT_EQ(row.problem, text);
-  EXPECT_GT(row.workspace_bytes.value_or(0), 2 * 1'229'697);  // its weights are among them
+  EXPECT_GT(row.peak_memory_bytes.value_or(0), 2 * 1'229'697);  // its weights are among them
 }
 
 // Naive variants and the plan's are the same there: that such a row is ok says nothing of them.
