@@ -12,9 +12,9 @@ BoundContender::BoundContender(std::shared_ptr<BoundCase> bound, Verifier& verif
       verifier_(&verifier),
       options_(std::move(options)),
       resident_(bound_->resident()),
-      cold_(bound_->launch()),
-      pipeline_(bound_->launch(/*overlapping=*/true)),
-      ordinary_(bound_->launch()) {
+      cold_(through_windows(bound_->launch())),
+      pipeline_(through_windows(bound_->launch(/*overlapping=*/true))),
+      ordinary_(through_windows(bound_->launch())) {
   // The launches of a whole network would fill the driver's queue, which then waits for the device, before the gate
   // opens.
   if (!bound_->many_kernels()) return;
@@ -25,17 +25,37 @@ BoundContender::BoundContender(std::shared_ptr<BoundCase> bound, Verifier& verif
   };
 }
 
-std::vector<double> BoundContender::cold(int samples) {
+// A network's graph has its pointers.
+Launch BoundContender::through_windows(Launch launch) {
+  if (bound_->many_kernels()) return launch;
+  return [this, launch = std::move(launch)] {
+    const std::size_t other = 1 + windows_used_ % (Fixture::kWindows - 1);
+    bound_->fixture().use_window(platform_->at_last_launch() ? 0 : other);
+    ++windows_used_;
+    return launch();
+  };
+}
+
+std::vector<double> BoundContender::timed(const std::function<std::vector<double>()>& time) {
   if (options_.before_batch) options_.before_batch();
-  return platform_->time_cold(cold_, samples, resident_);
+  struct Back {  // also from a launch that throws: the fixture is others', too
+    Fixture& fixture;
+    ~Back() { fixture.use_window(0); }
+  } const back{bound_->fixture()};
+  if (!bound_->many_kernels()) back.fixture.begin_batch();
+  return time();
+}
+
+std::vector<double> BoundContender::cold(int samples) {
+  return timed([&] { return platform_->time_cold(cold_, samples, resident_); });
 }
 
 // Each batch has a graph of its own, beside those of the batches before it.
 std::vector<double> BoundContender::warm(int samples, int repeats, Edges edges) {
-  if (options_.before_batch) options_.before_batch();
   if (edges != edges_of_graphs_) graphs_.clear();
   edges_of_graphs_ = edges;
-  return platform_->time_warm(edges == Edges::pipeline ? pipeline_ : ordinary_, samples, repeats, &graphs_);
+  const Launch& launch = edges == Edges::pipeline ? pipeline_ : ordinary_;
+  return timed([&] { return platform_->time_warm(launch, samples, repeats, &graphs_); });
 }
 
 std::size_t BoundContender::slots() const {

@@ -65,9 +65,13 @@ class BoundContender final : public Contender {
   Verdict replay() override { return bound_->of_plugin() ? verifier_->verify_replay(*bound_) : Contender::replay(); }
 
  private:
+  Launch through_windows(Launch launch);
+  std::vector<double> timed(const std::function<std::vector<double>()>& time);
+
   std::shared_ptr<BoundCase> bound_;
   Verifier* verifier_;
   Options options_;
+  std::size_t windows_used_ = 0;
   std::vector<std::pair<void*, std::size_t>> resident_;  // what a launch may touch
   std::unique_ptr<Recording> recording_;                 // of many kernels
   Launch cold_, pipeline_, ordinary_;

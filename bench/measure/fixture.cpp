@@ -31,9 +31,10 @@ Fixture::Fixture(Platform& platform, const SuiteEntry& entry, AnyProblem problem
       specs_(entry.workload->tensors(problem_, dtype)) {
   std::size_t offset = kGuardBytes;
   std::vector<std::size_t> offsets;
-  for (const TensorSpec& spec : specs_) {
-    offsets.push_back(offset);
-    offset = aligned(offset + spec.bytes()) + kGuardBytes;
+  for (const TensorSpec& spec : specs_) given_.push_back(given.contains(spec.name));
+  for (std::size_t i = 0; i < specs_.size(); ++i) {
+    offsets.push_back(offset + before(i));
+    offset = aligned(offsets.back() + specs_[i].bytes()) + kGuardBytes;
     ends_.push_back(offset);
   }
   bytes_ = offset;
@@ -41,7 +42,7 @@ Fixture::Fixture(Platform& platform, const SuiteEntry& entry, AnyProblem problem
   platform.fill_bytes(arena_.data(), kGuardByte, bytes_);
   for (std::size_t i = 0; i < specs_.size(); ++i) {
     pointers_.push_back(static_cast<char*>(arena_.data()) + offsets[i]);
-    resident_.emplace_back(pointers_.back(), specs_[i].bytes());
+    resident_.emplace_back(static_cast<char*>(pointers_.back()) - before(i), before(i) + specs_[i].bytes());
   }
   saved_inout_.resize(specs_.size());
   fill_inputs(given);
@@ -77,7 +78,7 @@ void Fixture::move_to(std::size_t slot) {
   slot_ = slot;
   for (std::size_t i = 0; i < specs_.size(); ++i) {
     pointers_[i] = begin() + (static_cast<const char*>(pointers_[i]) - from);
-    resident_[i].first = pointers_[i];
+    resident_[i].first = static_cast<char*>(pointers_[i]) - before(i);
   }
   for (std::size_t i = 0; i < specs_.size(); ++i)
     if (specs_[i].role == Role::out) platform_->fill_bytes(pointers_[i], kPoisonByte, specs_[i].bytes());
@@ -89,11 +90,35 @@ bool Fixture::drawn(std::size_t tensor) const {
   return spec.role == Role::in && !given_[tensor] && spec.fill.kind == Fill::Kind::normal;
 }
 
+std::size_t Fixture::before(std::size_t tensor) const {
+  return drawn(tensor) ? (kWindows - 1) * kWindowBytes : 0;
+}
+
+constexpr std::uint64_t kSetStride = 1'000'003;  // far above the number of tensors: no stream is in both sets
+
 void Fixture::draw(std::size_t tensor) {
-  constexpr std::uint64_t kSetStride = 1'000'003;  // far above the number of tensors: no stream is in both sets
   const TensorSpec& spec = specs_[tensor];
   platform_->fill_normal(spec.dtype, pointers_[tensor], spec.elements(), spec.fill.mean, spec.fill.stddev,
                          seed_ + set_ * kSetStride + tensor);
+}
+
+void Fixture::begin_batch() {
+  constexpr std::uint64_t kFirst = 500'009, kStride = 4'000'037;  // of streams of their own
+  const std::uint64_t seed = seed_ + kFirst + kStride * windows_drawn_++;
+  for (std::size_t i = 0; i < specs_.size(); ++i) {
+    const TensorSpec& spec = specs_[i];
+    if (spec.role == Role::out) platform_->fill_bytes(pointers_[i], kPoisonByte, spec.bytes());
+    if (drawn(i))
+      platform_->fill_normal(spec.dtype, resident_[i].first, static_cast<std::int64_t>(before(i) / size_of(spec.dtype)),
+                             spec.fill.mean, spec.fill.stddev, seed + i);
+  }
+}
+
+void Fixture::use_window(std::size_t window) {
+  if (window == window_) return;
+  for (std::size_t i = 0; i < specs_.size(); ++i)
+    if (drawn(i)) pointers_[i] = static_cast<char*>(resident_[i].first) + (kWindows - 1 - window) * kWindowBytes;
+  window_ = window;
 }
 
 void Fixture::use_inputs(std::size_t set) {
@@ -115,7 +140,6 @@ void Fixture::fill_inputs(const GivenTensors& given) {
   std::vector<std::uint64_t>& checksums = input_checksums_[0];
   for (std::size_t i = 0; i < specs_.size(); ++i) {
     const TensorSpec& spec = specs_[i];
-    given_.push_back(given.contains(spec.name));
     if (spec.role == Role::out) {
       checksums.push_back(0);
       continue;
@@ -145,7 +169,7 @@ void Fixture::reset_outputs() {
     if (specs_[i].role == Role::out) platform_->fill_bytes(pointers_[i], kPoisonByte, specs_[i].bytes());
     if (specs_[i].role == Role::inout) platform_->upload(pointers_[i], saved_inout_[i].data(), saved_inout_[i].size());
     char* const tail = static_cast<char*>(pointers_[i]) + specs_[i].bytes();
-    platform_->fill_bytes(static_cast<char*>(pointers_[i]) - kGuardBytes, kGuardByte, kGuardBytes);
+    platform_->fill_bytes(static_cast<char*>(resident_[i].first) - kGuardBytes, kGuardByte, kGuardBytes + before(i));
     platform_->fill_bytes(tail, kGuardByte, static_cast<std::size_t>(begin() + ends_[i] - tail));
   }
 }
@@ -165,8 +189,8 @@ std::optional<std::string> Fixture::find_written() {
 }
 
 bool Fixture::guards_intact(std::size_t tensor) {
-  char* const data = static_cast<char*>(pointers_[tensor]);
-  char* const tail = data + specs_[tensor].bytes();
+  char* const data = static_cast<char*>(resident_[tensor].first);
+  char* const tail = static_cast<char*>(pointers_[tensor]) + specs_[tensor].bytes();
   const auto tail_bytes = static_cast<std::size_t>(begin() + ends_[tensor] - tail);
   std::vector<unsigned char> guard(kGuardBytes + tail_bytes);
   platform_->download(guard.data(), data - kGuardBytes, kGuardBytes);

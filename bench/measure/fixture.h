@@ -2,6 +2,11 @@
 // implementation of the problem is verified and timed on the same one. There are two sets of inputs, in the same place
 // one after the other, so that a result of the one is wrong for the other.
 //
+// Timed launches read their random inputs through windows: each input lies behind some more numbers, and a window
+// begins so many of them earlier; they are drawn anew for each batch. So launches that follow each other have other
+// contents, at no cost, and what keeps a result by contents has to compute; what the last launch of a batch makes,
+// through window 0, is judged.
+//
 // What a launch takes depends on where in memory its tensors lie, by up to a tenth (docs/experiments/measuring,
 // places). So they can be moved: the places follow one another in one allocation, which has them in other pages, and at
 // other offsets in a page.
@@ -36,7 +41,7 @@ class Fixture {
   DType dtype() const { return dtype_; }
   const std::vector<TensorSpec>& specs() const { return specs_; }
   std::span<void* const> pointers() const { return pointers_; }
-  // The tensors' byte ranges.
+  // The tensors' byte ranges, with their windows.
   const std::vector<std::pair<void*, std::size_t>>& resident() const { return resident_; }
 
   std::size_t slots() const { return slots_; }
@@ -54,6 +59,13 @@ class Fixture {
   std::size_t inputs() const { return set_; }
   static constexpr std::size_t kSets = 2;
 
+  // Before a batch: outputs become NaN, and new numbers lie before each random input. Those are there till
+  // reset_outputs(), after which window 0 alone is to be read.
+  void begin_batch();
+  void use_window(std::size_t window);
+  static constexpr std::size_t kWindows = 128;      // more than a batch has cold launches
+  static constexpr std::size_t kWindowBytes = 256;  // from one to the next: vectors and TMA read any
+
   // Outputs become NaN, inout tensors what they were, guard bands whole.
   void reset_outputs();
   // The first tensor that was written since.
@@ -70,6 +82,7 @@ class Fixture {
   void allocate(std::size_t slots);
   void fill_inputs(const GivenTensors& given);
   bool drawn(std::size_t tensor) const;
+  std::size_t before(std::size_t tensor) const;  // bytes that windows begin earlier
   void draw(std::size_t tensor);
   bool guards_intact(std::size_t tensor);
 
@@ -84,6 +97,7 @@ class Fixture {
   std::size_t bytes_ = 0, stride_ = 0, slots_ = 1, slot_ = 0;
   Buffer arena_;
   std::vector<void*> pointers_;
+  std::size_t window_ = 0, windows_drawn_ = 0;
   std::vector<std::size_t> ends_;  // offsets in a slot where each tensor's trailing guard band ends
   std::vector<std::pair<void*, std::size_t>> resident_;
   std::array<std::vector<std::uint64_t>, kSets> input_checksums_;  // of a set that was used, by tensor

@@ -152,8 +152,12 @@ class CudaPlatform final : public Platform {
 
   std::vector<double> time_cold(const Launch& launch, int samples,
                                 std::span<const std::pair<void*, std::size_t>>) override {
+    const auto before = [&, left = samples]() mutable {
+      at_last_launch_ = --left == 0;
+      flush_cache();
+    };
     return timer_->time(
-        stream_, samples, 1, [&] { throw_if_failed(launch()); }, [&] { flush_cache(); });
+        stream_, samples, 1, [&] { throw_if_failed(launch()); }, before);
   }
 
   std::vector<double> time_warm(const Launch& launch, int samples, int repeats, KeptGraphs* kept) override {
@@ -162,8 +166,12 @@ class CudaPlatform final : public Platform {
       return timer_->time(
           stream_, samples, repeats, [&] { graph.enqueue(stream_); }, [] {});
     };
-    if (kept == nullptr) return time(CudaGraph(stream_, launch, repeats));
-    const auto beside = std::make_shared<const GraphInItsChunk>(stream_, launch, repeats, fillers_);
+    const Launch counted = [&, left = repeats]() mutable {
+      at_last_launch_ = --left == 0;
+      return launch();
+    };
+    if (kept == nullptr) return time(CudaGraph(stream_, counted, repeats));
+    const auto beside = std::make_shared<const GraphInItsChunk>(stream_, counted, repeats, fillers_);
     kept->add(beside, beside->graph().nodes());
     return time(beside->graph());
   }

@@ -177,6 +177,7 @@ class HostPlatform final : public Platform {
   }
 
   std::vector<double> time_warm(const Launch& launch, int samples, int repeats, KeptGraphs*) override {
+    at_last_launch_ = false;
     throw_if_failed(launch());
     return timed(launch, samples, repeats, Caches::warm, [] {});
   }
@@ -214,6 +215,7 @@ class HostPlatform final : public Platform {
     run_queue_.list_threads();
     const double stolen_before = stolen_us();
     for (int i = 0; i < samples; ++i) {
+      at_last_launch_ = i + 1 == samples;
       const bool is_back = come_back(launch, caches);
       prepare();
       wake_threads();

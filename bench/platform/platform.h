@@ -128,6 +128,9 @@ class Platform {
   // Of each sample of the last time_cold() or time_warm(): microseconds that its threads waited for a core, summed.
   // Empty where nobody says (a GPU).
   virtual std::span<const double> waits_us() const { return {}; }
+  // While launches are timed, or recorded to be: whether these are the last of their call, whose results stay. Else
+  // true.
+  bool at_last_launch() const { return at_last_launch_; }
   // The SM clock now, in MHz, as the GPU itself sees it, behind all that was enqueued; NaN where it could not be read.
   // Nothing on the host.
   virtual std::optional<double> sm_clock_mhz() { return std::nullopt; }
@@ -146,6 +149,7 @@ class Platform {
  protected:
   PlatformDescription description_;
   Stream stream_ = nullptr;
+  bool at_last_launch_ = true;
 };
 
 // Turns a launcher's status into an exception: OutOfMemory, DeviceError or std::runtime_error with the status's text.

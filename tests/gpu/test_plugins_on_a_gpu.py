@@ -17,6 +17,7 @@ from tests.gpu.program import PROGRAM, PYTHON, ROOT, need_gpu, rows, run
 
 NVCC = shutil.which("nvcc") or next((str(path) for path in Path("/usr/local").glob("cuda*/bin/nvcc")), None)
 WRONG = {  # and words of the reason, where there is only one way to find it
+    "done_already": ("incorrect", "after the cold launches: "),
     "other_stream": ("incorrect", ""),
     "only_other_stream": ("cuda_error", "records no kernel"),
     "default_stream": ("cuda_error", ""),

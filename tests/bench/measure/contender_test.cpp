@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
+#include <stdexcept>
+#include <utility>
 
 #include "bench/sweep/suite.h"
 #include "tests/support/host_platforms.h"
@@ -63,6 +66,54 @@ TEST_F(GraphsOfAPhase, OfManyNodesAreFew) {
   timing.warm(1, 1, Edges::pipeline);
   EXPECT_EQ(platform.alive(), 1u) << "the last one stays";
   EXPECT_FALSE(platform.made.back().expired());
+}
+
+// Launches that follow each other read other contents; the last one's result is judged.
+class OtherContents : public testing::Test {
+ protected:
+  std::unique_ptr<Platform> platform = make_host_platform();
+  const SuiteEntry& gemm = *suite().find("gemm");
+  Fixture fixture{*platform, gemm, gemm.workload->parse("m=4,n=4,k=4"), DType::fp32, 1};
+  Verifier verifier{fixture};
+  float* const d = static_cast<float*>(fixture.pointers().back());
+  std::vector<float> seen;  // the first number of each launch
+  std::size_t computed = 0;
+
+  // Computes where it is asked to, else leaves what it did last.
+  template <class Again>
+  Verdict after_cold(int samples, const Again& again) {
+    const AnyVariant variant =
+        launched_by(*gemm.find("host")->variant(), [&](const auto& own, auto pointers, const auto&) {
+          seen.push_back(*static_cast<const float*>(pointers[0]));
+          if (!again()) return success();
+          ++computed;
+          return own(pointers);
+        });
+    BoundContender timed(std::make_shared<BoundCase>(fixture, *implementation_of(variant)), verifier);
+    timed.poison(0);
+    (void)timed.cold(1);  // as a phase begins
+    seen.clear(), computed = 0;
+    (void)timed.cold(samples);
+    return timed.judge();
+  }
+};
+
+TEST_F(OtherContents, KeepNoResult) {
+  const float first = *static_cast<const float*>(fixture.pointers()[0]);
+  float known = 0;  // what a result is kept by
+  const Verdict kept = after_cold(20, [&] { return std::exchange(known, seen.back()) != seen.back(); });
+  EXPECT_TRUE(kept.correct()) << kept.reason;
+  EXPECT_GE(computed, 20u) << "it had to compute all the same";
+  EXPECT_EQ(seen.back(), first);
+  EXPECT_FALSE(after_cold(20, [&] { return std::isnan(d[0]); }).correct()) << "what is there already is another's";
+}
+
+TEST_F(OtherContents, EndWithALaunchThatThrows) {
+  const std::vector<void*> before(fixture.pointers().begin(), fixture.pointers().end());
+  EXPECT_THROW(after_cold(20, [&]() -> bool { return seen.size() > 3 ? throw std::runtime_error("no luck") : true; }),
+               std::runtime_error);
+  EXPECT_TRUE(std::ranges::equal(fixture.pointers(), before)) << "the next contender has the fixture, too";
+  EXPECT_EQ(fixture.find_damage(), std::nullopt);
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ TEST_F(BufferSlots, HaveTheSameInputsAndGuardBandsAndPoisonedOutputs) {
   for (std::size_t slot : {0u, 3u, 1u, 2u, 0u}) {
     fixture.move_to(slot);
     seen.insert(fixture.pointers()[0]);
-    EXPECT_EQ(fixture.resident()[0].first, fixture.pointers()[0]);
+    EXPECT_EQ(fixture.resident()[d].first, fixture.pointers()[d]);
     sums.push_back(host().checksum(fixture.pointers()[0], fixture.specs()[0].bytes()));
     auto* const out = static_cast<float*>(fixture.pointers()[d]);
     EXPECT_TRUE(sums.size() == 1 || bits(out[5]) == 0xFFFFFFFFu) << slot;

@@ -33,7 +33,11 @@ def launch(problem, t):
     assert list(t) == ["a", "b", "bias", "d"] and t.get("residual") is None and t.stream is None
     t.d[...] = product(problem, t)
 
+def setup(problem):
+    return sys.modules.setdefault("set_up", []).append(problem.text) or len(sys.modules["set_up"])
+
 def launch_returned(problem, t):
+    assert problem.state == len(sys.modules["set_up"]) and sys.modules["set_up"][-1] == problem.text, "once a problem and row"
     return product(problem, t)
 
 def launch_changes_an_input(problem, t):
