@@ -16,6 +16,7 @@ from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as version_of
 from pathlib import Path
 
+from baselines.peers import PeerOp, lacking, peers, title
 from baselines.pytorch.errors import BadQuestion, CannotRun, NotBuilt, Unsupported
 from baselines.pytorch.problems import read_problem
 
@@ -36,6 +37,9 @@ class Answers:
         self.case = None
 
     def facts(self):
+        return {**self.versions(), **{name: title(peer) for (_, name), peer in peers().items() if not lacking(peer)}}
+
+    def versions(self):
         torch = self.torch
         try:
             import triton
@@ -50,11 +54,15 @@ class Answers:
         return {"pytorch": str(torch.__version__), "pytorch_cuda": str(torch.version.cuda), "pytorch_cudnn": str(torch.backends.cudnn.version()),
                 "triton": version, "diffusers": diffusers}
 
-    def signature(self, op):
-        """Of what an op's rows depend on beside their mode: versions, and the files of this package that run them."""
-        folder = Path(__file__).parent
+    def signature(self, op, variant):
+        """Of what a row depends on beside its mode: versions, and the files that run it."""
+        folder, peer = Path(__file__).parent, peers().get((op, variant))
         files = sorted([*folder.glob("*.py"), folder / "ops" / f"{op}.py", *(folder.glob("networks/*.py") if op == "network" else [])])
-        found = hashlib.sha256(json.dumps(self.facts(), sort_keys=True).encode())
+        versions = self.versions()
+        if peer is not None and not lacking(peer):
+            versions[variant] = title(peer)
+            files += [folder.parent / "peers" / "__init__.py", Path(peer.__file__)]
+        found = hashlib.sha256(json.dumps(versions, sort_keys=True).encode())
         for file in files:
             if file.exists():
                 found.update(file.read_bytes())
@@ -64,11 +72,13 @@ class Answers:
         ask = question.get("ask")
         if ask == "ready":
             return self.ready(question)
+        if ask == "peers":
+            return {"lacking": {name: lack for (_, name), peer in peers().items() if (lack := lacking(peer))}}
         if ask == "release":
             self.release()
             return {}
         if ask == "signature":
-            return {"signature": self.signature(question["problem"]["op"])}
+            return {"signature": self.signature(question["problem"]["op"], question["variant"])}
         if self.case is None:
             raise BadQuestion(f"'{ask}' without a case that is ready")
         if ask == "cold":
@@ -89,9 +99,17 @@ class Answers:
             op = import_module(f"baselines.pytorch.ops.{problem.op}")
         except ModuleNotFoundError:
             raise Unsupported(f"there is no baselines/pytorch/ops/{problem.op}.py") from None
-        self.case = self.make_case(op, problem, question["variant"], self.device)
-        peak = {} if self.case.peak_bytes is None else {"peak_memory_bytes": self.case.peak_bytes}
-        return {"note": self.case.note, **peak, **self.case.judge()}
+        peer = peers().get((problem.op, question["variant"]))
+        if peer is None:
+            self.case = self.make_case(op, problem, question["variant"], self.device)
+            peak = {} if self.case.peak_bytes is None else {"peak_memory_bytes": self.case.peak_bytes}
+            return {"note": self.case.note, **peak, **self.case.judge()}
+        op = PeerOp(op, peer, problem)
+        try:
+            self.case = self.make_case(op, problem, question["variant"], self.device)
+        except Exception as error:
+            raise op.failure(error) from None
+        return {**op.said(), **self.case.judge()}
 
     def release(self):
         self.case = None

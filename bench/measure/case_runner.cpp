@@ -252,6 +252,8 @@ void CaseRunner::measure_in_worker(const Case& test_case, CaseResult& result) {
   if (complete && row.verification == verification) return place(test_case, row);
   progress_.enter("preparing");
   WorkerCase in_worker(*options_.worker, test_case, platform_);
+  row.algorithm = in_worker.algorithm();
+  row.lossy = in_worker.lossy();
   if (!take_verdict(in_worker.verdict(), result)) return;
   row.verification = verification;
   if (complete) return place(test_case, row);

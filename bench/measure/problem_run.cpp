@@ -20,7 +20,9 @@ const Case* fastest(const std::vector<Case>& cases, const std::map<CaseId, Sweep
   double best_us = 0;
   for (const Case& one : cases) {
     const auto row = rows.find(one.id());
-    if (row == rows.end() || row->second.status != Outcome::ok || !row->second.time_warm_us) continue;
+    if (row == rows.end() || row->second.status != Outcome::ok || !row->second.time_warm_us ||
+        !row->second.lossy.empty())
+      continue;
     if (one.implementation->is(Kind::baseline) != baseline || one.implementation->plugin.empty() == plugin) continue;
     if (one.entry->whole_networks && one.implementation->name == kMixedPlan) continue;
     if (best == nullptr || *row->second.time_warm_us < best_us) best = &one, best_us = *row->second.time_warm_us;

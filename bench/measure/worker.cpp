@@ -128,6 +128,10 @@ WorkerCase::WorkerCase(Worker& worker, const Case& test_case, Platform* platform
       worker.give_up(fmt::format("says {} roundings, not 1 to {}", roundings_, kMostRoundings));
     note_ = answer.value("note", "");
     if (answer.contains("peak_memory_bytes")) peak_memory_bytes_ = answer.at("peak_memory_bytes").get<long>();
+    algorithm_ = answer.value("algorithm", "");
+    lossy_ = answer.value("lossy", "");
+    if (!lossy_.empty()) tolerance_ = {answer.at("allowed").at("max"), answer.at("allowed").at("l2")};
+    if (!lossy_.empty()) roundings_ = 1;
     return judged(answer);
   });
 }

@@ -6,7 +6,9 @@
 //   {"ask": "ready", "variant", "dtype", "problem": problem_record()'s}  verifies one launch and keeps it
 //       -> {"errors": [{"max": E, "l2": E}, ...], "roundings": R, "note": text}, errors as Tolerance's, null for NaN;
 //          "judged": text in place of errors where the result is random and was looked at in another way;
-//          "wrong": text where it is wrong whatever the errors; "peak_memory_bytes" of a whole network
+//          "wrong": text where it is wrong whatever the errors; "peak_memory_bytes" of a whole network; of a peer
+//          "algorithm", and of a lossy one "lossy" and "allowed": {"max": E, "l2": E} in the tolerance's place
+//          (baselines/peers)
 //   {"ask": "cold", "samples": n}               -> {"us": [...]}, of one launch each with nothing in cache
 //   {"ask": "warm", "samples": n, "repeats": k} -> {"us": [...]}, each the mean of k launches in one CUDA graph
 //   {"ask": "judge"}                            -> as "ready", of what the last timed launch left; the inputs of warm
@@ -14,9 +16,9 @@
 //   {"ask": "poison"}                           -> {}: outputs are NaN before the next launch
 //   {"ask": "replay"}                           -> as "ready", of one more launch; asked of a plugin's worker alone
 //   {"ask": "release"}                          -> {}
-//   {"ask": "signature", "variant", "dtype", "problem"} -> {"signature": text}: bench/measure/signature.h's, empty
-//   where
-//                                                 there is none; of PyTorch its versions, and the files that run the op
+//   {"ask": "signature", "variant", "dtype", "problem"} -> {"signature": text}: as bench/measure/signature.h has it, or
+//                                                 empty; of PyTorch its versions, and the files that run the op
+//   {"ask": "peers"}                            -> {"lacking": {variant: {"wrong": other version or none, "reason"}}}
 //   {"ask": "touch"}                            -> {}: of `noisefloor worker` alone; a launch of its own, of no case
 // A plugin's worker also, of rows that only it has (bench/sweep/workers.h):
 //   {"ask": "rows"}                             -> {"rows": [{"op", "name", "kind", "arch"}, ...]}
@@ -113,6 +115,8 @@ class WorkerCase final : public Contender {
   const Verdict& verdict() const { return verdict_; }  // of its first launch
   const std::string& note() const { return note_; }
   std::optional<long> peak_memory_bytes() const { return peak_memory_bytes_; }
+  const std::string& algorithm() const { return algorithm_; }
+  const std::string& lossy() const { return lossy_; }
   std::vector<double> cold(int samples) override;
   std::vector<double> warm(int samples, int repeats, Edges) override;  // PyTorch's graphs have ordinary edges
   void poison(std::size_t inputs) override;                            // it changes its inputs by itself
@@ -128,7 +132,7 @@ class WorkerCase final : public Contender {
   Tolerance tolerance_;
   bool of_plugin_;
   double roundings_ = 1;
-  std::string note_;
+  std::string note_, algorithm_, lossy_;
   std::optional<long> peak_memory_bytes_;
   Verdict verdict_;
 };

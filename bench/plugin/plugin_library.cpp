@@ -94,10 +94,10 @@ void require_plugin_name(const std::string& file, const SuiteEntry& entry, const
                     "variants --ops {})",
                     file, entry.name(), name, entry.name()));
   constexpr std::string_view kTaken[] = {"all", "own", "baseline", "library", "pytorch", "fastest", "networks"};
-  if (name.starts_with("torch_") || name.starts_with("plan_") ||
+  if (name.starts_with("torch_") || name.starts_with("peer_") || name.starts_with("plan_") ||
       std::find(std::begin(kTaken), std::end(kTaken), name) != std::end(kTaken))
-    throw InvalidInput(fmt::format("{}: '{}' is taken (torch_*, plan_* and {}); give the row another name", file, name,
-                                   fmt::join(kTaken, ", ")));
+    throw InvalidInput(fmt::format("{}: '{}' is taken (torch_*, peer_*, plan_* and {}); give the row another name",
+                                   file, name, fmt::join(kTaken, ", ")));
 }
 
 void add_plugin_rows(const std::string& file, decltype(noisefloor_plugin_at)* rows, Suite& suite) {

@@ -90,6 +90,9 @@ PyTorchSide start_pytorch_for(std::vector<Case>& cases, const SweepRequest& requ
     const bool max_autotune = std::any_of(cases.begin(), cases.end(),
                                           [](const Case& one) { return one.implementation->name == kMaxAutotune; });
     side.worker = start_pytorch(device, max_autotune);
+    leave_out_peers(cases, request.cases.variants, *side.worker);
+    require_some(cases,
+                 "the chosen cases are of peers that are not installed: scripts/setup --peers, or see --variants");
   } catch (const LibraryMissing& error) {
     side.why_not = error.what();
     const bool nothing_else = std::all_of(cases.begin(), cases.end(), in_worker);

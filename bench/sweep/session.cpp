@@ -57,7 +57,7 @@ void warn_of_another_gpu(const RunFolder& folder, const PlatformDescription& des
 
 void require_same_pytorch(const RunFolder& folder, Worker& worker) {
   const auto& rows = folder.rows();
-  if (std::none_of(rows.begin(), rows.end(), [](const auto& row) { return of_pytorch(row.second); })) return;
+  if (std::none_of(rows.begin(), rows.end(), [](const auto& row) { return of_worker(row.second); })) return;
   for (const auto& [name, value] : worker.facts())
     if (const std::string before = folder.fact(name); !before.empty() && before != value)
       refuse(folder, name, before, value);

@@ -12,6 +12,7 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "bench/platform/fingerprint.h"
 #include "bench/plugin/plugin_library.h"
@@ -31,6 +32,18 @@ fs::path package_root() {
   if (!fs::is_regular_file(root / "baselines" / "pytorch" / "worker.py"))
     throw LibraryMissing(fmt::format("no baselines/pytorch in {}", root.string()));
   return root;
+}
+
+// A peer is a file, baselines/peers/<op>/<name>.py.
+std::set<std::string> peers_of(std::string_view op) {
+  std::set<std::string> names;
+  try {
+    std::error_code none;  // of this op
+    for (const auto& file : fs::directory_iterator(package_root() / "baselines" / "peers" / op, none))
+      if (file.path().extension() == ".py") names.insert(kPeer + file.path().stem().string());
+  } catch (const std::runtime_error&) {  // a program without its checkout has none
+  }
+  return names;
 }
 
 std::vector<std::string> pythons(const fs::path& root) {
@@ -92,7 +105,26 @@ std::vector<ImplementationPtr> pytorch_implementations(std::string_view op) {
        attends ? std::vector{"torch_flash", "torch_cudnn", "torch_efficient"} : std::vector{"torch_eager"})
     rows.push_back(implementation_in_worker(name));
   for (const char* name : {"torch_compile", kMaxAutotune}) rows.push_back(implementation_in_worker(name));
+  for (const std::string& name : peers_of(op)) rows.push_back(implementation_in_worker(name));
   return rows;
+}
+
+void leave_out_peers(std::vector<Case>& cases, const std::vector<std::string>& named, Worker& worker) {
+  const auto is_peer = [](const Case& one) { return one.implementation->name.starts_with(kPeer); };
+  if (std::none_of(cases.begin(), cases.end(), is_peer)) return;
+  std::vector<std::string> missing;
+  const auto answer = worker.ask({{"ask", "peers"}}, worker.options().answer_seconds);
+  for (const auto& [name, why] : answer.at("lacking").items()) {
+    const bool wrong = why.at("wrong"), by_name = std::ranges::count(named, name) > 0;
+    const std::string reason = why.at("reason");
+    if (wrong && by_name) throw InvalidInput(fmt::format("--variants {}: {}", name, reason));
+    const auto is_its = [&key = name](const Case& one) { return one.implementation->name == key; };
+    if (by_name || std::erase_if(cases, is_its) == 0) continue;  // its rows say what is missing
+    if (wrong) fmt::print(stderr, "no rows of {}: {}\n", name, reason);
+    if (!wrong) missing.push_back(name);
+  }
+  if (!missing.empty())
+    fmt::print(stderr, "not installed (scripts/setup --peers), and without rows: {}\n", fmt::join(missing, ", "));
 }
 
 std::unique_ptr<Worker> start_pytorch(int device, bool max_autotune) {

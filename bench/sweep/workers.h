@@ -19,14 +19,21 @@ namespace noisefloor {
 // Of torch.compile(mode=max-autotune-no-cudagraphs), which takes 10 to 20 s a row: swept where it is asked for.
 inline constexpr const char* kMaxAutotune = "torch_compile_max_autotune";
 
-// Eager and compiled; of attention in eager's place one row per backend of scaled_dot_product_attention, which would
-// otherwise choose one of them by itself.
+// How the names of peers' rows begin (baselines/peers).
+inline const std::string kPeer = "peer_";
+
+// Eager and compiled, and the peers that baselines/peers/<op> has; of attention in eager's place one row per backend of
+// scaled_dot_product_attention, which would otherwise choose one of them by itself.
 std::vector<ImplementationPtr> pytorch_implementations(std::string_view op);
 
 // A worker that runs: of NOISEFLOOR_PYTHON, python3, or .venv beside or above the program, the first that has a PyTorch
 // which sees the device (CUDA's number). `max_autotune`: such rows will be asked for. Throws LibraryMissing with what
 // each of them lacks.
 std::unique_ptr<Worker> start_pytorch(int device, bool max_autotune);
+
+// Leaves out the peers that the worker's Python does not have, which is said; not those that are `named`, whose rows
+// say it. Throws InvalidInput where one of these has another version than it was written for.
+void leave_out_peers(std::vector<Case>& cases, const std::vector<std::string>& named, Worker& worker);
 
 // A file's name, and what tells its bytes from those of another one of this name.
 using PluginFiles = std::map<std::string, std::string>;

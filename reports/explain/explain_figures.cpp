@@ -25,7 +25,7 @@ Number launch_cost(const RunFiles& run, const SweepRow& explained) {
   constexpr double kNothingToDoUs = 1, kLongestUs = 20;
   Number shortest;
   for (const SweepRow& row : run.rows) {
-    if (&row == &explained || row.device != explained.device || !is_timed(row) || of_pytorch(row) ||
+    if (&row == &explained || row.device != explained.device || !is_timed(row) || of_worker(row) ||
         row.op == kWholeNetwork || !row.pct_of_roof)
       continue;
     if (*row.pct_of_roof / 100 * *row.time_cold_us > kNothingToDoUs || *row.time_cold_us > kLongestUs) continue;

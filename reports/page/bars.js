@@ -17,7 +17,7 @@ function shortProblem(op, problem) {
 // The fastest baseline of each problem, whatever the filters say: what a row is compared with does not depend on what is shown.
 const baselineRows = new Map();
 for (const row of rows) {
-  if (row.kind !== "baseline" || row.status !== "ok") continue;
+  if (row.kind !== "baseline" || row.status !== "ok" || row.lossy) continue;
   const known = baselineRows.get(problemName(row)) ?? {};
   for (const [time, field] of Object.entries(kTimes))
     if (row[field] !== null && !(known[time]?.[field] <= row[field])) known[time] = row;

@@ -58,7 +58,8 @@ std::string to_csv(const SweepRow& row, const std::vector<std::string>& others =
 std::vector<std::string> other_columns(const std::vector<SweepRow>& rows);
 // Whether it makes the exit code 1: wrong, or failed on the device, and ours. What a library gets wrong is a row.
 bool is_failure(const SweepRow& row);
-bool of_pytorch(const SweepRow& row);  // of another program, whose rows a plan for this one cannot use
+bool of_pytorch(const SweepRow& row);  // torch_*
+bool of_worker(const SweepRow& row);   // or peer_*: of another program, whose rows a plan for this one cannot use
 
 // Reads a whole sweep.csv. Columns are found by name, in any order: what is missing is blank, what is not known is kept
 // in SweepRow::others. A last line without its line end (the sweep was killed while writing it) is left out. Throws

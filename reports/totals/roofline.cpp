@@ -28,7 +28,7 @@ std::string sol_score(const SweepRow& row, const std::map<ProblemId, double>& ba
 std::map<ProblemId, double> best_baselines(const std::vector<SweepRow>& rows) {
   std::map<ProblemId, double> best;
   for (const SweepRow& row : rows) {
-    if (row.kind != "baseline" || !is_timed(row)) continue;
+    if (row.kind != "baseline" || !is_timed(row) || !row.lossy.empty()) continue;
     const auto [found, is_new] = best.try_emplace(row.problem_id(), *row.time_cold_us);
     if (!is_new) found->second = std::min(found->second, *row.time_cold_us);
   }
@@ -57,7 +57,7 @@ std::vector<const SweepRow*> fastest_rows(const std::vector<SweepRow>& rows, boo
   std::vector<const SweepRow*> fastest;
   std::map<ProblemId, std::size_t> place;
   for (const SweepRow& row : rows) {
-    if (!is_timed(row) || (own_only && row.kind == "baseline")) continue;
+    if (!is_timed(row) || !row.lossy.empty() || (own_only && row.kind == "baseline")) continue;
     const auto [found, is_new] = place.try_emplace(row.problem_id(), fastest.size());
     if (is_new)
       fastest.push_back(&row);
@@ -93,7 +93,7 @@ void write_plan_csv(const std::filesystem::path& file, const std::vector<SweepRo
   std::string text = "op,dtype,problem,variant\n";
   std::vector<SweepRow> usable;
   std::copy_if(rows.begin(), rows.end(), std::back_inserter(usable),
-               [](const SweepRow& row) { return !of_pytorch(row) && row.plugin.empty() && row.op != kWholeNetwork; });
+               [](const SweepRow& row) { return !of_worker(row) && row.plugin.empty() && row.op != kWholeNetwork; });
   for (const SweepRow* row : fastest_rows(usable, false))
     text += csv_row(row->op, row->dtype, row->problem, row->variant);
   write_atomically(file, text);

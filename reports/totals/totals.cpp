@@ -45,20 +45,12 @@ bool is_baseline(const NetworkTotal& total) {
   return total.kind == "baseline" || total.choice == kLibrary || total.choice == kPyTorch;
 }
 
-// Of a row's comparison.
-std::optional<Ratio> warm_ratio(const SweepRow& row) {
-  if (row.paired_with.empty() || !row.speedup_warm || !row.speedup_warm_low || !row.speedup_warm_high)
-    return std::nullopt;
-  return Ratio{*row.speedup_warm, *row.speedup_warm_low, *row.speedup_warm_high};
-}
-
 // How much faster than the other side; nothing without warm times. Of two that were compared, the row that was written
 // first may not say so.
 std::optional<Ratio> ratio_of(const SweepRow* mine, bool met_other_side, const SweepRow* other) {
   if (mine == nullptr || other == nullptr) return std::nullopt;
-  const auto own = warm_ratio(*mine), theirs = warm_ratio(*other);
-  if (theirs && other->paired_with == mine->variant && mine->paired_with != other->variant) return theirs->inverse();
-  if (own && met_other_side) return own;
+  if (const auto paired = paired_ratio(*mine, *other)) return paired;
+  if (const auto own = warm_ratio(*mine); own && met_other_side) return own;
   const double ratio = *other->time_warm_us / *mine->time_warm_us;
   // Medians that were taken apart have no interval: alike is equal, anything else is what it seems.
   const bool alike = std::max(ratio, 1 / ratio) <= 1 + kAlike;
@@ -164,6 +156,18 @@ std::vector<NetworkTotal> totals_of_all_ops(const std::vector<NetworkTotal>& tot
 
 }  // namespace
 
+std::optional<Ratio> warm_ratio(const SweepRow& row) {
+  if (row.paired_with.empty() || !row.speedup_warm || !row.speedup_warm_low || !row.speedup_warm_high)
+    return std::nullopt;
+  return Ratio{*row.speedup_warm, *row.speedup_warm_low, *row.speedup_warm_high};
+}
+
+std::optional<Ratio> paired_ratio(const SweepRow& row, const SweepRow& other) {
+  const auto own = warm_ratio(row), theirs = warm_ratio(other);
+  if (own && row.paired_with == other.variant) return own;
+  return theirs && other.paired_with == row.variant ? std::optional(theirs->inverse()) : std::nullopt;
+}
+
 bool is_timed(const SweepRow& row) {
   return row.status == Outcome::ok && row.time_cold_us.has_value();
 }
@@ -189,11 +193,12 @@ std::vector<NetworkTotal> network_totals(const std::vector<SweepRow>& rows,
     if (!is_timed(row)) continue;
     timed[row.name()] = &row;
     put(chosen, row, row.variant);
+    if (!row.lossy.empty()) continue;
     put(chosen, row, kFastest);
     const bool baseline = row.kind == "baseline";
     put(chosen, row, baseline ? kBestBaseline : kOwnBest);
     if (baseline && of_pytorch(row)) put(chosen, row, kPyTorch);
-    if (baseline && !of_pytorch(row) && row.plugin.empty() && row.op != kWholeNetwork) put(chosen, row, kLibrary);
+    if (baseline && !of_worker(row) && row.plugin.empty() && row.op != kWholeNetwork) put(chosen, row, kLibrary);
   }
   std::vector<std::vector<const NetworkProblem*>> groups;  // of one network and op
   std::map<std::pair<std::string, std::string>, std::size_t> places;

@@ -12,6 +12,8 @@
 #include "reports/run/ceilings_csv.h"
 #include "reports/run/network_problems.h"
 #include "reports/run/run_files.h"
+#include "reports/run/pair_ratio.h"
+#include "reports/run/sweep_csv.h"
 
 namespace noisefloor {
 
@@ -19,7 +21,7 @@ namespace noisefloor {
 inline constexpr const char* kOwnBest = "own best";  // of all that are not baselines
 inline constexpr const char* kLibrary = "library";   // of the baselines that this program runs: cuDNN, cuBLASLt
 inline constexpr const char* kPyTorch = "pytorch";   // of PyTorch's, eager and compiled
-inline constexpr const char* kFastest = "fastest";   // of all
+inline constexpr const char* kFastest = "fastest";   // of all that are not lossy
 
 // The op whose problems are whole networks: they run under a plan, and have no place in one.
 inline constexpr const char* kWholeNetwork = "network";
@@ -27,6 +29,9 @@ inline constexpr const char* kWholeNetwork = "network";
 inline constexpr const char* kAllOps = "all ops";
 
 bool is_timed(const SweepRow& row);  // ok, with a cold time
+// How much faster a row is, warm, than what it was compared with, or than `other`, of which either row may say it.
+std::optional<Ratio> warm_ratio(const SweepRow& row);
+std::optional<Ratio> paired_ratio(const SweepRow& row, const SweepRow& other);
 
 struct NetworkSums {
   struct Sum {
@@ -89,7 +94,7 @@ std::vector<const SweepRow*> fastest_rows(const std::vector<SweepRow>& rows, boo
 
 void write_roofline_csv(const std::filesystem::path& file, const std::vector<SweepRow>& rows,
                         const CeilingTable& ceilings);
-// Without rows of other programs (torch_*) and of whole networks: a pipeline loads the plan.
+// Without rows of other programs (torch_*, peer_*) and of whole networks: a pipeline loads the plan.
 void write_plan_csv(const std::filesystem::path& file, const std::vector<SweepRow>& rows);
 
 // Text for the terminal: a line per row (or, for many rows, the best own variant and the baselines of each problem),

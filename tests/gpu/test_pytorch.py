@@ -63,8 +63,13 @@ def test_its_rows_and_the_pairs(problems, tmp_path):
             assert float(first[f"speedup_{time_of}"]) * float(second[f"speedup_{time_of}"]) == pytest.approx(1, rel=1e-4)
             assert float(first[f"speedup_{time_of}_low"]) <= float(first[f"speedup_{time_of}"]) <= float(first[f"speedup_{time_of}_high"])
     assert found["gemm", "torch_compile"]["reason"] == "torch.compile(mode=default)"
+    fp8 = found["gemm", "peer_torch_scaled_mm"]  # a peer that comes with PyTorch: lossy, and so the best baseline of nothing
+    if fp8["status"] == "ok":
+        assert fp8["lossy"] and fp8["tolerance"] == "0.25" and float(fp8["max_rel_error"]) > 0.02 and not fp8["paired_with"]
+    else:
+        assert fp8["status"] in ("unsupported_problem", "cuda_error") and fp8["reason"]
     environment = json.loads((out / "env.json").read_text())
-    assert environment["pytorch"]
+    assert environment["pytorch"] and environment["peer_torch_scaled_mm"].startswith("torch 2.")
 
     # A finished folder is not measured again, and takes no rows of another PyTorch.
     again = sweep(problems, out)

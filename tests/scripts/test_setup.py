@@ -70,6 +70,15 @@ def test_without_arguments_everything_is_installed(clone):
     assert "plotly==" in files and "pytest==" in packages
 
 
+def test_peers_go_where_pytorch_is(clone):
+    assert any("flash-attn-4==" in call for call in clone.setup("--sweep", "--peers", NOISEFLOOR_PYTHON=str(clone.folder / ".venv/bin/python3")).calls)
+    other = clone.folder / "other"
+    executable(other, PYTHON)
+    [call] = clone.setup("--sweep", "--peers", NOISEFLOOR_PYTHON=str(other)).calls
+    assert "quack-kernels==" in call and "--no-deps" not in call
+    assert clone.setup("--sweep", "--peers", "--check", NOISEFLOOR_PYTHON=str(other)).calls == []
+
+
 def test_check_names_what_is_missing_and_installs_nothing(clone):
     result = clone.setup("--check", "--browser")
     assert result.returncode == 1 and result.calls == []

@@ -113,6 +113,17 @@ TEST_F(InAWorker, OurTensorsGiveWayToItsOwn) {
   }
 }
 
+TEST_F(InAWorker, ALossyPeerIsHeldToItsOwnErrorsAndSaysHowItIsCalled) {
+  for (const char* l2 : {"0.04", "0.06"}) {
+    start("ready", fmt::format(R"({{"errors": [{{"max": 0.2, "l2": {}}}], "algorithm": "peer.f", "lossy": "8 bits", )"
+                               R"("allowed": {{"max": 0.25, "l2": 0.05}}}})",
+                               l2));
+    const SweepRow row = run().row;
+    EXPECT_EQ(row.status == Outcome::ok, std::string(l2) == "0.04") << row.reason;
+    EXPECT_EQ(std::tie(row.algorithm, row.lossy, *row.tolerance), std::tuple("peer.f", "8 bits", 0.25));
+  }
+}
+
 TEST_F(InAWorker, ErrorsAreJudgedHereByTheOpsTolerance) {
   const Workload& gemm = *suite().find("gemm")->workload;
   const double allowed = gemm.tolerance(gemm.parse("m=4,n=4,k=4"), DType::fp32).max_error;

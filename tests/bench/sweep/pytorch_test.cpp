@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "bench/sweep/suite.h"
 #include "kernels/catalogue.h"
 #include "kernels/core/dynamic_library.h"
 #include "tests/support/refusal.h"
@@ -58,9 +59,36 @@ TEST(PyTorch, EveryOpHasItsRowsAndTheyAreNobodysKernels) {
       EXPECT_TRUE(std::any_of(rows.begin(), rows.end(), [&](const auto& row) { return row->name == compiled; }));
     for (const ImplementationPtr& row : rows) {
       EXPECT_TRUE(row->in_worker && row->is(Kind::baseline) && !row->own() && !row->on_host) << row->name;
-      EXPECT_TRUE(row->name.starts_with("torch_")) << "reports tell PyTorch's rows by it";
+      EXPECT_TRUE(row->name.starts_with("torch_") || row->name.starts_with(kPeer)) << "reports tell their rows by it";
     }
   }
+}
+
+TEST(Peers, AreFilesAndThoseThatAreNotInstalledAreLeftOutUnlessTheyWereNamed) {
+  const SuiteEntry& attention = *suite().find("attention");
+  std::vector<Case> all;
+  for (const char* name : {"torch_flash", "peer_flash_attn4", "peer_sage", "peer_flashinfer"})
+    all.push_back({&attention, attention.find(name), {}, DType::bf16, "text"});
+  ASSERT_TRUE(std::ranges::all_of(all, [](const Case& one) { return one.implementation != nullptr; }));
+  const TemporaryFolder folder;
+  Worker worker("the stub", {{"python3", "tests/bench/measure/stub_worker.py", "peers",
+                              R"({"lacking": {"peer_sage": {"wrong": false, "reason": "not there"},
+                                              "peer_flashinfer": {"wrong": true, "reason": "is 9.9"}}})"},
+                             {{"STUB_LOG", (folder / "log").string()}}});
+  const auto left = [&](const std::vector<std::string>& named) {
+    std::vector<Case> cases = all;
+    leave_out_peers(cases, named, worker);
+    std::string names;
+    for (const Case& one : cases) names += one.implementation->name + " ";
+    return names;
+  };
+  EXPECT_EQ(left({}), "torch_flash peer_flash_attn4 ");
+  EXPECT_EQ(left({"peer_sage"}), "torch_flash peer_flash_attn4 peer_sage ") << "its row says what is missing";
+  EXPECT_NE(refusal_of<InvalidInput>([&] {
+              left({"peer_flashinfer"});
+              return 0;
+            }).find("is 9.9"),
+            std::string::npos);
 }
 
 }  // namespace
