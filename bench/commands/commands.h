@@ -15,6 +15,8 @@
 #include "bench/platform/platform.h"
 #include "kernels/core/listed.h"
 #include "kernels/core/op.h"
+#include "reports/run/ceilings_csv.h"
+#include "reports/run/run_files.h"
 
 namespace noisefloor {
 
@@ -89,6 +91,10 @@ std::uint64_t require_seed(const std::string& text);                        // o
 // roofline.csv, totals.csv, plan.csv and report.html of a run; prints its tables. Throws InvalidInput where it has no
 // rows.
 void write_roofline_files(const std::filesystem::path& run);
+// The newest run folder below runs/, where a sweep puts them; empty where there is none.
+std::filesystem::path newest_run();
+// A run, finished or not, with its ceilings where it has them, and rows completed by them. Throws as read_run() does.
+RunFiles read_completed_run(const std::filesystem::path& folder, CeilingTable& ceilings);
 std::string why_not_finite(const std::string& text);  // for CLI::Option::check(); ranges let nan through
 
 }  // namespace noisefloor

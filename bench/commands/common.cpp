@@ -10,6 +10,8 @@
 #include "bench/measure/worker.h"
 #include "bench/platform/process_limits.h"
 #include "bench/sweep/selection.h"
+#include "reports/explain/explain.h"
+#include "reports/totals/totals.h"
 
 namespace noisefloor {
 namespace {
@@ -138,6 +140,33 @@ std::string description_of(const TensorRule& tensor) {
                      tensor.dtype ? to_string(*tensor.dtype) : "of the row's type", *tensor.meaning != '\0' ? ": " : "",
                      tensor.meaning, tensor.condition == std::string_view("1") ? "" : "; where ",
                      tensor.condition == std::string_view("1") ? "" : tensor.condition);
+}
+
+std::filesystem::path newest_run() {
+  namespace fs = std::filesystem;
+  fs::path newest;
+  fs::file_time_type time;
+  std::error_code error;
+  for (const auto& device : fs::directory_iterator("runs", error))
+    for (const auto& folder : fs::directory_iterator(device.path(), error)) {
+      if (is_leftover(folder.path().filename().string())) continue;
+      const auto written = fs::last_write_time(folder.path() / "sweep.csv", error);
+      if (!error && (newest.empty() || written > time)) newest = folder.path(), time = written;
+    }
+  return newest;
+}
+
+RunFiles read_completed_run(const std::filesystem::path& folder, CeilingTable& ceilings) {
+  RunFiles run = read_run(folder, RunEnd::may_lack);
+  const auto file = folder / "ceilings.csv";
+  if (std::filesystem::symlink_status(file).type() != std::filesystem::file_type::not_found)
+    ceilings = read_ceilings(file);
+  // A host is named by its cores in rows, and by its threads in ceilings.
+  for (const SweepRow& row : run.rows)
+    if (!on_host(row) && !ceilings.device.empty() && ceilings.device != row.device)
+      throw refusal("{}: its ceilings are of '{}', the row is of '{}'", file.string(), ceilings.device, row.device);
+  complete_rows(run.rows, ceilings);
+  return run;
 }
 
 std::int64_t require_integer(const char* option, const std::string& text) {

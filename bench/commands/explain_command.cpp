@@ -23,22 +23,6 @@ struct ExplainArguments {
   bool json = false;
 };
 
-// The newest run folder below runs/, where a sweep puts them.
-fs::path newest_run() {
-  fs::path newest;
-  fs::file_time_type time;
-  std::error_code error;
-  for (const auto& device : fs::directory_iterator("runs", error))
-    for (const auto& folder : fs::directory_iterator(device.path(), error)) {
-      if (is_leftover(folder.path().filename().string())) continue;
-      const auto written = fs::last_write_time(folder.path() / "sweep.csv", error);
-      if (!error && (newest.empty() || written > time)) newest = folder.path(), time = written;
-    }
-  if (newest.empty())
-    throw InvalidInput("--run: there is no run in runs/; name the folder of one (noisefloor sweep makes it)");
-  return newest;
-}
-
 // What was named of op, problem, dtype and variant, in that order: with slashes as a case's name is, or as a line of a
 // table has them, with all that stands behind them there.
 std::vector<std::string> parts_of(const std::vector<std::string>& words) {
@@ -90,15 +74,11 @@ const SweepRow& require_row(const std::vector<SweepRow>& rows, const std::vector
 int explain_row(const ExplainArguments& arguments) {
   const std::vector<std::string> wanted = parts_of(arguments.words);
   const fs::path folder = arguments.run.empty() ? newest_run() : fs::path(arguments.run);
-  RunFiles run = read_run(folder, RunEnd::may_lack);
-  const fs::path file = folder / "ceilings.csv";
+  if (folder.empty())
+    throw InvalidInput("--run: there is no run in runs/; name the folder of one (noisefloor sweep makes it)");
   CeilingTable ceilings;
-  if (fs::symlink_status(file).type() != fs::file_type::not_found) ceilings = read_ceilings(file);
+  const RunFiles run = read_completed_run(folder, ceilings);
   const SweepRow& row = require_row(run.rows, wanted, folder);
-  // A host is named by its cores in rows, and by its threads in ceilings.
-  if (!on_host(row) && !ceilings.device.empty() && ceilings.device != row.device)
-    throw refusal("{}: its ceilings are of '{}', the row is of '{}'", file.string(), ceilings.device, row.device);
-  complete_rows(run.rows, ceilings);
   const auto explanation = explain(run, row, ceilings);
   constexpr auto kReplace = nlohmann::ordered_json::error_handler_t::replace;  // of bytes that are no text
   fmt::print("{}",
