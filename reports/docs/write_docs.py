@@ -213,7 +213,7 @@ def excerpt(arguments: str) -> str:
     rows = [row for row in rows_of("sweep.csv") if (row["op"], row["problem"], row["dtype"], row["status"]) == (op, problem, dtype, "ok")]
     if not rows:
         raise CannotBeMade(f"sweep.csv has no such rows: {arguments}")
-    baseline = min((float(row["time_cold_us"]) for row in rows if row["kind"] == "baseline"), default=0)
+    baseline = min((float(row["time_cold_us"]) for row in rows if row["kind"] == "baseline" and not row.get("lossy")), default=0)
     lines = [["op", "problem", "dtype", "variant", "cold us", "warm us", "% roof", "x baseline", "status"]]
     for row in rows:
         cold = float(row["time_cold_us"])

@@ -58,7 +58,7 @@ MergePart read_merge_part(const fs::path& folder) {
 // Whether a fact is of a library, which only those have whose rows needed it.
 static bool is_of_library(const std::string& name) {
   constexpr const char* kLibraries[] = {"cublaslt", "cudnn", "pytorch", "pytorch_cuda", "pytorch_cudnn", "triton"};
-  return name.starts_with("plugin ") || std::ranges::count(kLibraries, name) > 0;
+  return name.starts_with("plugin ") || name.starts_with("peer_") || std::ranges::count(kLibraries, name) > 0;
 }
 
 void require_one_origin(const std::vector<MergePart>& parts) {

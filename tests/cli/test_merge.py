@@ -43,12 +43,13 @@ def test_ceilings_are_the_median(split):
 
 
 def test_parts_are_of_one_build_and_of_one_version_of_each_library(split):
-    first = {"pytorch": "2.11.0", "triton": "3.6.0", "cudnn": "9.13.0", "plugin mine.so": "old"}
+    first = {"pytorch": "2.11.0", "triton": "3.6.0", "cudnn": "9.13.0", "plugin mine.so": "old", "peer_quack": "quack-kernels 0.6.5"}
     edit_json(split.folder / "shard2" / "env.json", **first)  # the others have none of its rows
     assert split.merge().returncode == 0
     assert json.loads((split.folder / "merged" / "env.json").read_text())["pytorch"] == "2.11.0"
     for changed, says in (({"pytorch": "2.12.0"}, 'shard3: is of pytorch "2.12.0", '),
                           ({"cudnn": "9.14.1"}, 'shard3: is of cudnn "9.14.1", '),
+                          ({"peer_quack": "quack-kernels 0.7.0"}, 'shard3: is of peer_quack '),
                           ({"plugin mine.so": "new"}, 'shard3: is of plugin mine.so "new", '),
                           ({"build_type": "Debug"}, 'shard3: is of build_type "Debug", ')):
         edit_json(split.folder / "shard3" / "env.json", **first | changed)
