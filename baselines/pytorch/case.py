@@ -87,6 +87,10 @@ class Case:
         self.whole = getattr(op, "WHOLE", False)
         self.outputs = self.run()
         self.peak_bytes = self._peak_bytes(device) - held_before if self.whole and device.type == "cuda" else None
+        self._begin()
+
+    def _begin(self):
+        """Nothing was timed yet."""
         self._holds = {"cold": Hold(0.0005), "warm": Hold(0.00025)}  # where it begins: a hold that is too short is doubled
         self._graphs, self._warmed_up, self._rolled = {}, False, False
         self._expected = None  # of the inputs as they are

@@ -152,6 +152,19 @@ def serve(answers, questions, write):
         write({**answer, "number": question.get("number")})
 
 
+def own_output():
+    """Answers have standard output to themselves: what libraries print goes to standard error."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the program ends it
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+
+    def write(answer):
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+    return write
+
+
 def open_device(index):
     try:
         import torch
@@ -179,15 +192,7 @@ def main(argv):
     parser.add_argument("--device", type=int, default=0, metavar="N", help="CUDA device (default: 0)")
     parser.add_argument("--max-autotune", action="store_true", help="rows of max-autotune will be asked for: starting a pool of compilers pays")
     arguments = parser.parse_args(argv)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the program ends it
-    # Answers have standard output to themselves: what libraries print goes to standard error.
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
-
-    def write(answer):
-        answers.write(json.dumps(answer) + "\n")
-        answers.flush()
-
+    write = own_output()
     if not arguments.max_autotune:
         os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # few kernels a row: starting a pool of workers takes longer
     try:

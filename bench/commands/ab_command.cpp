@@ -1,7 +1,8 @@
-// noisefloor ab: two builds in turns, case by case.
+// noisefloor ab: two builds, or two Python environments, in turns, case by case.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <limits>
 
@@ -18,7 +19,8 @@ namespace {
 namespace fs = std::filesystem;
 
 struct AbArguments {
-  std::string old_build, new_build, device, filter, out, markdown;
+  std::string old_build, new_build, device, filter, out, markdown;  // old_build: a Python file's name with `pythons`
+  std::vector<std::string> pythons;
   Selection cases;
   double resolve = 1, budget = std::numeric_limits<double>::infinity();
   bool strict = false, all = false;
@@ -33,24 +35,43 @@ fs::path program_of(const std::string& build) {
   return fs::absolute(program);
 }
 
+// Gone at the end.
+struct ScratchFolder {
+  ScratchFolder() {
+    std::string name = (fs::temp_directory_path() / "noisefloor-ab-XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr) throw refusal("{}: no folder can be made there", name);
+    path = name;
+  }
+  ~ScratchFolder() {
+    std::error_code ignored;
+    fs::remove_all(path, ignored);
+  }
+  ScratchFolder(const ScratchFolder&) = delete;
+  fs::path path;
+};
+
 using Facts = Worker::Facts;
 
-// `facts`: what it said of itself at its first start; filled then, and held to later.
-std::unique_ptr<Worker> start(const char* which, const std::string& build, const std::string& device, Facts& facts) {
+ChildCommand command_of_build(const std::string& build, const std::string& device) {
   ChildCommand command{{program_of(build).string(), "worker"}};
   if (!device.empty()) command.arguments.insert(command.arguments.end(), {"--device", device});
+  return command;
+}
+
+// `which`: "old build". `facts`: what it said of itself at its first start; filled then, and held to later.
+std::unique_ptr<Worker> start(const std::string& which, const std::string& name, ChildCommand command, Facts& facts) {
   WorkerOptions options;
   options.most_values = 0;  // it knows the ops itself
-  auto worker = std::make_unique<Worker>(build, std::move(command), options);
+  auto worker = std::make_unique<Worker>(name, std::move(command), options);
   try {
     (void)worker->facts();
   } catch (const WorkerGone& error) {
     const std::string why = error.what();
     const bool old = why.find("unknown command 'worker'") != std::string::npos;
-    throw refusal("the {} build: {}{}", which, why, old ? " (builds since 2026-11-22 have it)" : "");
+    throw refusal("the {}: {}{}", which, why, old ? " (builds since 2026-11-22 have it)" : "");
   }
   if (facts.empty()) facts = worker->facts();
-  if (facts != worker->facts()) throw refusal("the {} build: {} is another one than at the beginning", which, build);
+  if (facts != worker->facts()) throw refusal("the {}: {} is another one than at the beginning", which, name);
   return worker;
 }
 
@@ -67,19 +88,69 @@ void leave_out_unasked(std::vector<Case>& cases, const Selection& selection) {
       cases, [&](const Case& one) { return one.implementation->in_worker || (!asked && !one.implementation->own()); });
 }
 
+void require_one_device(const char* what, const Facts& of_old, const Facts& of_new) {
+  for (const char* name : {"device", "gpu_uuid", "platform"})
+    if (fact(of_old, name) != fact(of_new, name))
+      throw refusal("the {}s run on different devices: {} and {}", what, fact(of_old, "device"),
+                    fact(of_new, "device"));
+}
+
+// The exit code.
+int finish(const AbArguments& arguments, const BuildPairText& text, OutputFiles& outputs) {
+  fmt::print("{}", terminal_text(report_of(text)));
+  if (!arguments.out.empty()) outputs.write("--out", csv_text(text));
+  if (!arguments.markdown.empty()) outputs.write("--markdown", markdown_text(report_of(text)));
+  outputs.commit();
+  const auto any = [&](BuildVerdict verdict) {
+    return std::ranges::any_of(text.pairs,
+                               [&](const BuildPair& pair) { return verdict_of(pair, text.resolve) == verdict; });
+  };
+  if (any(BuildVerdict::slower) || any(BuildVerdict::wrong) || any(BuildVerdict::gone)) return kNotSo;
+  const bool compared = std::ranges::any_of(text.pairs, [](const BuildPair& pair) {
+    return pair.why_not.empty() || pair.without_times == BuildVerdict::same_code;
+  });
+  if (!compared) return kCouldNot;
+  return arguments.strict && any(BuildVerdict::unresolved) ? kNotSo : kDone;
+}
+
+int ab_of_environments(const AbArguments& arguments, const NameFilter& filter, OutputFiles& outputs) {
+  const std::string& file = arguments.old_build;
+  const auto& pythons = arguments.pythons;
+  if (pythons.size() != 2 || !arguments.new_build.empty())
+    throw refusal("--python is given twice, for the old and the new environment, with one file behind --");
+  if (!fs::is_regular_file(file)) throw refusal("{}: no such file", file);
+  const ScratchFolder kept;
+  const auto old_command = python_side(pythons[0], file, kept.path, "old"),
+             new_command = python_side(pythons[1], file, kept.path, "new");
+  Facts of_old, of_new;
+  const auto start_old = [&] { return start("old environment", pythons[0], old_command, of_old); };
+  const auto start_new = [&] { return start("new environment", pythons[1], new_command, of_new); };
+  auto older = start_old(), newer = start_new();
+  require_one_device("environment", of_old, of_new);
+  auto cases = cases_of(*older, *newer);
+  std::erase_if(cases, [&](const PairedCase& one) { return !filter(one.name); });
+  if (cases.empty()) throw refusal("no case of {} matches --filter", file);
+  TextPart beside{"On " + fact(of_new, "device"), differences(*older, *newer, cases)};
+  older.reset(), newer.reset();
+  const double resolve = arguments.resolve / 100;
+  const auto pairs = alternate({start_old, start_new, "environment"}, cases, resolve, arguments.budget, say_line);
+  return finish(arguments, {pairs, resolve, pythons[0], pythons[1], std::move(beside)}, outputs);
+}
+
 int ab(const AbArguments& arguments) {
   const NameFilter filter = name_filter("--filter", arguments.filter);
-  const auto problems = load_problems(arguments.cases.problems);
   OutputFiles outputs;
   outputs.add("--out", arguments.out);
   outputs.add("--markdown", arguments.markdown);
+  if (!arguments.pythons.empty()) return ab_of_environments(arguments, filter, outputs);
+  if (arguments.new_build.empty()) throw InvalidInput("name two builds, or --python twice and a Python file");
+  const auto problems = load_problems(arguments.cases.problems);
+  const auto command = [&](const std::string& build) { return command_of_build(build, arguments.device); };
   Facts of_old, of_new;
-  const auto start_old = [&] { return start("old", arguments.old_build, arguments.device, of_old); };
-  const auto start_new = [&] { return start("new", arguments.new_build, arguments.device, of_new); };
+  const auto start_old = [&] { return start("old build", arguments.old_build, command(arguments.old_build), of_old); };
+  const auto start_new = [&] { return start("new build", arguments.new_build, command(arguments.new_build), of_new); };
   start_old(), start_new();
-  for (const char* name : {"device", "gpu_uuid", "platform"})
-    if (fact(of_old, name) != fact(of_new, name))
-      throw refusal("the builds run on different devices: {} and {}", fact(of_old, "device"), fact(of_new, "device"));
+  require_one_device("build", of_old, of_new);
   const bool host = fact(of_new, "platform") == "host";
   auto cases = select_cases(problems, arguments.cases.with_networks(problems, host), host);
   leave_out_unasked(cases, arguments.cases);
@@ -87,36 +158,39 @@ int ab(const AbArguments& arguments) {
   if (cases.empty())
     throw InvalidInput("no case matches; see noisefloor list problems, --ops, --networks and --filter");
 
+  std::vector<PairedCase> paired;
+  for (const Case& one : cases) {
+    paired.push_back({one.id().name(), [&one](Worker& build) { return std::make_unique<WorkerCase>(build, one); }});
+    if (!arguments.all) paired.back().signature = [&one](Worker& build) { return ask_signature(build, one); };
+  }
   const double resolve = arguments.resolve / 100;
-  const auto pairs = alternate({start_old, start_new}, cases, resolve, arguments.budget, arguments.all, say_line);
-  const BuildPairText text{pairs, resolve, fact(of_old, "commit"), fact(of_new, "commit")};
-  fmt::print("{}", terminal_text(report_of(text)));
-  if (!arguments.out.empty()) outputs.write("--out", csv_text(text));
-  if (!arguments.markdown.empty()) outputs.write("--markdown", markdown_text(report_of(text)));
-  outputs.commit();
-  const auto any = [&](BuildVerdict verdict) {
-    return std::any_of(pairs.begin(), pairs.end(),
-                       [&](const BuildPair& pair) { return verdict_of(pair, resolve) == verdict; });
-  };
-  if (any(BuildVerdict::slower) || any(BuildVerdict::wrong) || any(BuildVerdict::gone)) return kNotSo;
-  const bool compared = std::any_of(pairs.begin(), pairs.end(), [](const BuildPair& pair) {
-    return pair.why_not.empty() || pair.without_times == BuildVerdict::same_code;
-  });
-  if (!compared) return kCouldNot;
-  return arguments.strict && any(BuildVerdict::unresolved) ? kNotSo : kDone;
+  const auto pairs = alternate({start_old, start_new}, paired, resolve, arguments.budget, say_line);
+  return finish(arguments, {pairs, resolve, fact(of_old, "commit"), fact(of_new, "commit")}, outputs);
 }
 
 }  // namespace
 
 void add_ab_command(CLI::App& app, CommandResult result) {
   auto [command, arguments] = add_command(
-      app, result, "ab", "Time two builds in turns on one device: which cases became slower or faster?", ab);
-  command.add_option("old", arguments.old_build, "A noisefloor program, or the folder of a build")->required();
-  command.add_option("new", arguments.new_build, "Another one; the same one with --all shows how much equals differ")
+      app, result, "ab",
+      "Time two builds, or a file's functions in two Python environments, in turns: what became slower or faster?", ab);
+  command
+      .add_option("old", arguments.old_build,
+                  "A noisefloor program, or the folder of a build; with --python the file, behind --")
       ->required();
+  command.add_option("new", arguments.new_build, "Another build; the same one with --all shows how much equals differ");
+  command
+      .add_option("--python", arguments.pythons,
+                  "Twice, old and new: the folder of a virtual environment, or a Python; with @REV "
+                  "behind it, or @REV alone, that revision of this folder's repository is imported")
+      ->allow_extra_args(false);
   command.add_option("--filter", arguments.filter, "Only cases whose names match this regular expression");
   add_selection_options(command, arguments.cases, "our variants of ops");
   add_device_option(command, arguments.device);
+  command.parse_complete_callback([app = &command] {
+    for (const char* name : {"--ops", "--networks", "--variants", "--kinds", "--dtypes", "--problems", "--device"})
+      if (app->count("--python") > 0 && app->count(name) > 0) throw CLI::ExcludesError("--python", name);
+  });
   command.add_option("--resolve", arguments.resolve, "Smallest change of time to detect, in percent, 0.1 to 50")
       ->check(CLI::Range(0.1, 50.0))
       ->check(why_not_finite)

@@ -213,7 +213,13 @@ void place_under_roof(const Case& test_case, const Ceilings& ceilings, std::size
   const double written = written_bytes(*test_case.entry->workload, test_case.problem, test_case.dtype);
   if (*row.pct_of_roof > 100)
     row.above_roof = why_above_roof(cost, written, row.bound.by == Bound::By::memory, cache_bytes);
-  if (std::string why = why_implausible(cost, written, *row.time_cold_us, ceilings.reads(), compute); !why.empty()) {
+  // What is lossy may read and multiply fewer bits than the problem's.
+  const Ceiling* const eight_bits = row.lossy.empty() ? nullptr : ceilings.find("tensor_fp8");
+  Cost least = cost;
+  if (!row.lossy.empty()) least.bytes = written + (cost.bytes - written) / 2;
+  if (std::string why = why_implausible(least, written, *row.time_cold_us, ceilings.reads(),
+                                        eight_bits != nullptr ? *eight_bits : compute);
+      !why.empty()) {
     row.status = Outcome::implausible;
     row.reason = std::move(why);
   }

@@ -120,12 +120,20 @@ WorkerCase::WorkerCase(Worker& worker, const Case& test_case, Platform* platform
       worker_(&worker),
       tolerance_(test_case.entry->workload->tolerance(test_case.problem, test_case.dtype)),
       of_plugin_(!test_case.implementation->plugin.empty()) {
-  const Json answer =
-      worker.ask(question_of("ready", test_case, worker.options().most_values), worker.options().ready_seconds);
-  verdict_ = understood(worker, [&] {
+  make_ready(question_of("ready", test_case, worker.options().most_values));
+}
+
+WorkerCase::WorkerCase(Worker& worker, const Json& ready, Tolerance tolerance)
+    : worker_(&worker), tolerance_(tolerance) {
+  make_ready(ready);
+}
+
+void WorkerCase::make_ready(const Json& question) {
+  const Json answer = worker_->ask(question, worker_->options().ready_seconds);
+  verdict_ = understood(*worker_, [&] {
     roundings_ = answer.value("roundings", 1.0);
     if (!(roundings_ >= 1 && roundings_ <= kMostRoundings))
-      worker.give_up(fmt::format("says {} roundings, not 1 to {}", roundings_, kMostRoundings));
+      worker_->give_up(fmt::format("says {} roundings, not 1 to {}", roundings_, kMostRoundings));
     note_ = answer.value("note", "");
     if (answer.contains("peak_memory_bytes")) peak_memory_bytes_ = answer.at("peak_memory_bytes").get<long>();
     algorithm_ = answer.value("algorithm", "");
@@ -227,7 +235,10 @@ void measure_whole(Worker& worker, const Case& test_case, CounterMode counters, 
 
 std::vector<double> WorkerCase::times(const Json& question, int samples) {
   const Json answer = worker_->ask(question, worker_->options().answer_seconds);
-  const auto times = understood(*worker_, [&] { return answer.at("us").get<std::vector<double>>(); });
+  const auto times = understood(*worker_, [&] {
+    if (answer.contains("mhz")) mhz_ = answer.at("mhz").get<double>();
+    return answer.at("us").get<std::vector<double>>();
+  });
   if (static_cast<int>(times.size()) != samples)
     worker_->give_up(fmt::format("gave {} times instead of {}", times.size(), samples));
   for (const double time : times)

@@ -10,7 +10,8 @@
 //          "algorithm", and of a lossy one "lossy" and "allowed": {"max": E, "l2": E} in the tolerance's place
 //          (baselines/peers)
 //   {"ask": "cold", "samples": n}               -> {"us": [...]}, of one launch each with nothing in cache
-//   {"ask": "warm", "samples": n, "repeats": k} -> {"us": [...]}, each the mean of k launches in one CUDA graph
+//   {"ask": "warm", "samples": n, "repeats": k} -> {"us": [...]}, each the mean of k launches in one CUDA graph; "mhz":
+//          the SM clock behind them, where it says
 //   {"ask": "judge"}                            -> as "ready", of what the last timed launch left; the inputs of warm
 //                                                  launches are others than those of cold ones
 //   {"ask": "poison"}                           -> {}: outputs are NaN before the next launch
@@ -24,6 +25,10 @@
 //   {"ask": "rows"}                             -> {"rows": [{"op", "name", "kind", "arch"}, ...]}
 //   {"ask": "measure", "variant", "dtype", "problem", "counters": "off", "auto" or "require", "seed"}
 //       -> {"row": {column: text, ...}, "samples": its line of samples.jsonl, "l2_error", "l2_tolerance", "note"}
+// A side of `noisefloor ab --python` also; its "ready" has "variant" and "problem", a text, alone:
+//   {"ask": "cases"}                            -> {"cases": [{"variant", "problem", "tolerance": relative L2}, ...]}
+//   {"ask": "look"}                             -> {"outputs": digest, "reference": whether errors are to one,
+//   "kernels"}
 // Anything may be answered by {"failed": outcome, "reason": text}, with "lost": true where its device is gone for it.
 #pragma once
 
@@ -109,6 +114,8 @@ class Worker {
 class WorkerCase final : public Contender {
  public:
   WorkerCase(Worker& worker, const Case& test_case, Platform* platform = nullptr);
+  // One that has no op: what "ready" asks.
+  WorkerCase(Worker& worker, const nlohmann::json& ready, Tolerance tolerance);
   ~WorkerCase() override;
   WorkerCase(const WorkerCase&) = delete;
 
@@ -120,17 +127,20 @@ class WorkerCase final : public Contender {
   std::vector<double> cold(int samples) override;
   std::vector<double> warm(int samples, int repeats, Edges) override;  // PyTorch's graphs have ordinary edges
   void poison(std::size_t inputs) override;                            // it changes its inputs by itself
+  std::optional<double> sm_clock_mhz() override { return mhz_ ? mhz_ : Contender::sm_clock_mhz(); }
   Verdict judge() override { return ask_verdict("judge"); }
   Verdict replay() override { return of_plugin_ ? ask_verdict("replay") : Contender::replay(); }
 
  private:
+  void make_ready(const nlohmann::json& question);
   Verdict ask_verdict(const char* question);
   Verdict judged(const nlohmann::json& answer) const;
   std::vector<double> times(const nlohmann::json& question, int samples);
 
   Worker* worker_;
   Tolerance tolerance_;
-  bool of_plugin_;
+  bool of_plugin_ = false;
+  std::optional<double> mhz_;  // behind the last warm samples
   double roundings_ = 1;
   std::string note_, algorithm_, lossy_;
   std::optional<long> peak_memory_bytes_;

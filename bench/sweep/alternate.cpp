@@ -17,12 +17,14 @@ namespace {
 constexpr int kPasses = 5, kMostPasses = 16, kMostPassesSlower = 32;
 constexpr int kRounds = 4;  // of a pass: blocks in the order A B B A, B A A B, ...
 
-// A build's own words, with which one it is, and what they make of the case.
+// A build's own words, which one it is, and what they make of the case.
 struct CannotPair : std::runtime_error {
-  CannotPair(bool is_old, const std::string& why, BuildVerdict its_verdict, bool killed = false)
-      : std::runtime_error(fmt::format("the {} build: {}", is_old ? "old" : "new", why)),
-        verdict(its_verdict),
-        new_was_killed(killed && !is_old) {}
+  CannotPair(bool of_old, const std::string& why, BuildVerdict its_verdict, bool killed = false)
+      : std::runtime_error(why), is_old(of_old), verdict(its_verdict), new_was_killed(killed && !of_old) {}
+  std::string words(const char* what) const {
+    return fmt::format("the {} {}: {}", is_old ? "old" : "new", what, this->what());
+  }
+  bool is_old;
   BuildVerdict verdict;
   bool new_was_killed;
 };
@@ -63,16 +65,19 @@ Verdict right(bool is_old, const Verdict& verdict) {
 // A case in a build, right at its first launch. It says which build failed.
 class BuildSide final : public Contender {
  public:
-  BuildSide(Worker& build, bool is_old, const Case& test_case)
-      : is_old_(is_old), case_(asked(is_old, [&] { return std::make_unique<WorkerCase>(build, test_case); })) {
+  BuildSide(Worker& build, bool is_old, const PairedCase& paired)
+      : is_old_(is_old), case_(asked(is_old, [&] { return paired.make_ready(build); })) {
     (void)right(is_old, case_->verdict());
   }
   std::vector<double> cold(int samples) override {
     return asked(is_old_, [&] { return case_->cold(samples); });
   }
   std::vector<double> warm(int samples, int repeats, Edges edges) override {
-    return asked(is_old_, [&] { return case_->warm(samples, repeats, edges); });
+    auto times = asked(is_old_, [&] { return case_->warm(samples, repeats, edges); });
+    if (const auto mhz = case_->sm_clock_mhz()) mhz_sum_ += *mhz, ++clocks_;
+    return times;
   }
+  double mean_mhz() const { return clocks_ > 0 ? mhz_sum_ / clocks_ : 0; }  // behind warm samples; 0: it does not say
   void poison(std::size_t inputs) override {
     asked(is_old_, [&] { case_->poison(inputs); });
   }
@@ -83,10 +88,12 @@ class BuildSide final : public Contender {
  private:
   bool is_old_;
   std::unique_ptr<WorkerCase> case_;
+  double mhz_sum_ = 0;
+  int clocks_ = 0;
 };
 
 // One pass of one case.
-void pair_once(Worker& old_build, Worker& new_build, bool old_first, const Case& test_case, BuildPair& pair) {
+void pair_once(Worker& old_build, Worker& new_build, bool old_first, const PairedCase& test_case, BuildPair& pair) {
   std::optional<BuildSide> older, newer;
   if (old_first) older.emplace(old_build, true, test_case);
   try {
@@ -101,6 +108,8 @@ void pair_once(Worker& old_build, Worker& new_build, bool old_first, const Case&
   const PairResult result = paired_run(*newer, *older, options);
   pair.cold.push_back(result.cold.value);
   pair.warm.push_back(result.warm.value);
+  if (older->mean_mhz() > 0 && newer->mean_mhz() > 0)
+    pair.cycles.push_back(result.warm.value * older->mean_mhz() / newer->mean_mhz());
 }
 
 // Whether a case takes part in pass number `pass`, from 0.
@@ -133,13 +142,14 @@ void leave_without_times(BuildPair& pair, const Disturbed& disturbed) {
   pair.without_times = BuildVerdict::unresolved;
 }
 
-void settle_same_code(Worker& old_build, Worker& new_build, const std::vector<Case>& cases,
+void settle_same_code(Worker& old_build, Worker& new_build, const std::vector<PairedCase>& cases,
                       std::vector<BuildPair>& pairs, const std::function<void(const std::string&)>& say) {
   std::size_t same = 0;
   for (std::size_t i = 0; i < cases.size(); ++i) {
+    if (!cases[i].signature) continue;
     try {
-      const auto older = ask_signature(old_build, cases[i]);
-      if (!older || older != ask_signature(new_build, cases[i])) continue;
+      const auto older = cases[i].signature(old_build);
+      if (!older || older != cases[i].signature(new_build)) continue;
     } catch (const WorkerGone&) {  // the passes will say how
       continue;
     }
@@ -154,10 +164,10 @@ void settle_same_code(Worker& old_build, Worker& new_build, const std::vector<Ca
 
 }  // namespace
 
-std::vector<BuildPair> alternate(const Builds& builds, const std::vector<Case>& cases, double resolve,
-                                 double budget_seconds, bool all, const std::function<void(const std::string&)>& say) {
+std::vector<BuildPair> alternate(const Builds& builds, const std::vector<PairedCase>& cases, double resolve,
+                                 double budget_seconds, const std::function<void(const std::string&)>& say) {
   std::vector<BuildPair> pairs;
-  for (const Case& one : cases) pairs.push_back({one.id(), {}, {}, {}});
+  for (const PairedCase& one : cases) pairs.push_back({one.name, {}, {}, {}});
   std::vector<Disturbed> disturbed(cases.size());
   const auto start = std::chrono::steady_clock::now();
   bool spent = false;
@@ -181,7 +191,7 @@ std::vector<BuildPair> alternate(const Builds& builds, const std::vector<Case>& 
       break;
     }
     Worker &old_build = old_first ? *first : *second, &new_build = old_first ? *second : *first;
-    if (pass == 0 && !all) settle_same_code(old_build, new_build, cases, pairs, say);
+    if (pass == 0) settle_same_code(old_build, new_build, cases, pairs, say);
     for (const std::size_t i : open) {
       if (!pairs[i].why_not.empty()) continue;
       const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
@@ -195,12 +205,12 @@ std::vector<BuildPair> alternate(const Builds& builds, const std::vector<Case>& 
       } catch (const CannotPair& error) {
         if (error.verdict == BuildVerdict::unresolved) {  // in this pass
           Disturbed& of_case = disturbed[i];
-          of_case.why = error.what();
+          of_case.why = error.words(builds.what);
           ++of_case.passes;
-          if (error.new_was_killed) of_case.killed = error.what(), ++of_case.new_was_killed;
+          if (error.new_was_killed) of_case.killed = of_case.why, ++of_case.new_was_killed;
           continue;
         }
-        pairs[i].why_not = error.what();
+        pairs[i].why_not = error.words(builds.what);
         pairs[i].without_times = error.verdict;
       }
     }

@@ -30,6 +30,14 @@ std::string first_words(const std::string& why) {
   return text;
 }
 
+// In which column they stand.
+constexpr std::ptrdiff_t kBehindWarm = 3;
+
+// In every pass, or their ratio would be of other passes than the time's.
+bool has_cycles(const BuildPair& pair) {
+  return pair.why_not.empty() && pair.cycles.size() >= 2 && pair.cycles.size() == pair.warm.size();
+}
+
 struct Judged {
   const BuildPair* pair;
   BuildVerdict verdict;
@@ -57,7 +65,9 @@ std::string headline(const BuildPairText& text, const std::vector<Judged>& all) 
 
 TextReport report_of(const BuildPairText& text) {
   const auto all = worst_first(text);
+  const bool clocks = std::ranges::any_of(text.pairs, has_cycles);
   TextPart part{"", {{"verdict", "case", "warm", "cold", "passes", "why"}}};
+  if (clocks) part.table[0].insert(part.table[0].begin() + kBehindWarm, "SM cycles, warm");
   std::size_t of_verdict = 0, left_out = 0;
   for (std::size_t i = 0; i < all.size(); ++i) {
     const auto& [pair, verdict] = all[i];
@@ -68,27 +78,29 @@ TextReport report_of(const BuildPairText& text) {
       continue;
     }
     const bool timed = pair->why_not.empty();
-    part.table.push_back({to_string(verdict), pair->id.name(), timed ? change(pair->warm) : "-",
+    part.table.push_back({to_string(verdict), pair->name, timed ? change(pair->warm) : "-",
                           timed ? change(pair->cold) : "-", std::to_string(pair->warm.size()),
                           first_words(pair->why_not)});
+    if (!clocks) continue;
+    part.table.back().insert(part.table.back().begin() + kBehindWarm, has_cycles(*pair) ? change(pair->cycles) : "-");
   }
   if (left_out > 0) part.lines.push_back(fmt::format("not shown: {} more", left_out));
-  return {headline(text, all), {std::move(part)}};
+  return {headline(text, all), {std::move(part), text.beside}};
 }
 
 std::string csv_text(const BuildPairText& text) {
-  std::string lines = "case,verdict,warm,warm_low,warm_high,cold,cold_low,cold_high,passes,reason\n";
+  std::string lines =
+      "case,verdict,warm,warm_low,warm_high,cold,cold_low,cold_high,passes,reason,cycles,cycles_low,cycles_high\n";
+  const auto numbers = [](const std::vector<double>& passes, bool known) -> std::string {
+    if (!known) return ",,,";
+    const Ratio ratio = ratio_of_rounds(passes);
+    return fmt::format(",{:.5g},{:.5g},{:.5g}", ratio.value, ratio.low, ratio.high);
+  };
   for (const BuildPair& pair : text.pairs) {
-    lines += fmt::format("{},{}", quote_csv(pair.id.name()), to_string(verdict_of(pair, text.resolve)));
-    for (const auto* passes : {&pair.warm, &pair.cold}) {
-      if (!pair.why_not.empty()) {
-        lines += ",,,";
-        continue;
-      }
-      const Ratio ratio = ratio_of_rounds(*passes);
-      lines += fmt::format(",{:.5g},{:.5g},{:.5g}", ratio.value, ratio.low, ratio.high);
-    }
-    lines += fmt::format(",{},{}\n", pair.warm.size(), quote_csv(first_words(pair.why_not)));
+    const bool timed = pair.why_not.empty();
+    lines += fmt::format("{},{}{}{},{},{}{}\n", quote_csv(pair.name), to_string(verdict_of(pair, text.resolve)),
+                         numbers(pair.warm, timed), numbers(pair.cold, timed), pair.warm.size(),
+                         quote_csv(first_words(pair.why_not)), numbers(pair.cycles, has_cycles(pair)));
   }
   return lines;
 }

@@ -14,6 +14,7 @@ struct BuildPairText {
   const std::vector<BuildPair>& pairs;
   double resolve;
   std::string old_name, new_name;
+  TextPart beside = {};  // what else differs
 };
 TextReport report_of(const BuildPairText& text);
 // Every case.

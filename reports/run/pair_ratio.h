@@ -5,8 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "reports/run/case_id.h"
-
 namespace noisefloor {
 
 // Of the other's time over this one's: above 1 this one is faster. The interval (19 in 20) holds what two equal sides
@@ -43,10 +41,11 @@ inline constexpr int kBuildVerdicts = 8;
 const char* to_string(BuildVerdict verdict);
 
 struct BuildPair {
-  CaseId id;
+  std::string name;                // of the case
   std::vector<double> cold, warm;  // of each pass: the old build's time over the new one's
   std::string why_not;             // why there are no times
   BuildVerdict without_times = BuildVerdict::missing;
+  std::vector<double> cycles = {};  // of the warm launches, as `warm`; none where a side does not say its clock
 };
 
 // Of one phase: faster or slower where the strict interval over the passes lies beyond half of `resolve` (relative):

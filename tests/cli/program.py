@@ -34,10 +34,11 @@ needs_libpython = pytest.mark.skipif(not has_libpython(), reason="this Python ha
 SMALL = "network,m,n,k,count\nmini,8,16,24,3\nmini,16,16,8,1\nother,4,8,8,1\n"  # a problem file of gemm
 
 
-def stub_build(folder, **script):
-    """A build with scripted times (stub_build.py): a folder with bin/noisefloor."""
+def stub_build(folder, program="noisefloor", **script):
+    """A build with scripted times (stub_build.py): a folder with bin/noisefloor, or with a Python that `ab --python` starts."""
     words = map(shlex.quote, (sys.executable, str(Path(__file__).with_name("stub_build.py")), json.dumps({"us": 10.0, **script})))
-    executable(folder / "bin" / "noisefloor", f"#!/bin/sh\nexec {' '.join(words)} \"$@\"\n")
+    asked = '"$@"' if program == "noisefloor" else "worker"
+    executable(folder / "bin" / program, f"#!/bin/sh\nexec {' '.join(words)} {asked}\n")
     return folder
 
 

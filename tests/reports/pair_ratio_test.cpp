@@ -53,7 +53,7 @@ TEST(PairRatio, TheOtherSeesTheInverse) {
 }
 
 BuildPair pair_of(std::vector<double> cold, std::vector<double> warm) {
-  return {{{"gemm", "m=1,n=2,k=3", "bf16"}, "tiled"}, std::move(cold), std::move(warm), ""};
+  return {"gemm/m=1,n=2,k=3/bf16/tiled", std::move(cold), std::move(warm), ""};
 }
 
 TEST(BuildPair, EitherPhaseDecides) {
