@@ -23,6 +23,10 @@ EdgeLatency::Turn turn_of(Worker* neighbour) {
   return [neighbour] { (void)neighbour->ask({{"ask", "touch"}}, neighbour->options().start_seconds); };
 }
 
+bool is_verified(const SweepRow& row, const std::string& verification) {
+  return !verification.empty() && row.verification == verification;
+}
+
 }  // namespace
 
 CaseRunner::CaseRunner(Platform& platform, const Ceilings* ceilings, RunnerOptions options)
@@ -169,7 +173,7 @@ void CaseRunner::measure_here(const Case& test_case, CaseResult& result, std::op
   const EarlierRow* const earlier = earlier_of(test_case);
   const std::string verification = signatures_.of_verification(test_case);
   sign(test_case, nullptr, result);
-  if (take_over(test_case, earlier, result) && result.row.verification == verification &&
+  if (take_over(test_case, earlier, result) && is_verified(result.row, verification) &&
       phases_to_take(false, result).empty())
     return place(test_case, result.row);
   progress_.enter("preparing");
@@ -184,7 +188,7 @@ void CaseRunner::measure_here(const Case& test_case, CaseResult& result, std::op
     sign(test_case, &bound, result);
     (void)take_over(test_case, earlier, result);
   }
-  if (!result.kept || row.verification != verification) {
+  if (!result.kept || !is_verified(row, verification)) {
     progress_.enter("verifying");
     const Verdict verdict = verify(bound, result);
     if (!verdict.correct()) return;
@@ -247,9 +251,9 @@ void CaseRunner::measure_in_worker(const Case& test_case, CaseResult& result) {
   if (options_.worker == nullptr) throw LibraryMissing(options_.why_no_worker);
   const EarlierRow* const earlier = earlier_of(test_case);
   const std::string verification = signatures_.of_verification(test_case);
-  sign(test_case, nullptr, result);
+  if (earlier != nullptr) sign(test_case, nullptr, result);
   const bool kept = take_over(test_case, earlier, result), complete = kept && phases_to_take(false, result).empty();
-  if (complete && row.verification == verification) return place(test_case, row);
+  if (complete && is_verified(row, verification)) return place(test_case, row);
   progress_.enter("preparing");
   WorkerCase in_worker(*options_.worker, test_case, platform_);
   row.algorithm = in_worker.algorithm();
@@ -262,7 +266,9 @@ void CaseRunner::measure_in_worker(const Case& test_case, CaseResult& result) {
   if (const std::string& judged = in_worker.verdict().note; !judged.empty())
     row.reason += (row.reason.empty() ? "" : "; ") + judged;
   platform_->synchronize();  // nothing of ours runs beside it
-  if (time(test_case, in_worker, /*serial=*/false, earlier, result)) place(test_case, row);
+  if (!time(test_case, in_worker, /*serial=*/false, earlier, result)) return;
+  if (row.signature.empty()) sign(test_case, nullptr, result);
+  place(test_case, row);
 }
 
 // A plan asks for an order, not for times to report: it waits for the cores no longer than it samples.

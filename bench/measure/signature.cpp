@@ -58,7 +58,7 @@ std::optional<std::string> Signatures::without_launch(const Case& test_case, Wor
     for (const auto& [name, version] : library_versions()) found.add(name).add(version);
     return found.add(description.driver).add(build_info().digest_of("baselines")).text();
   }
-  if (!description.is_host) return std::nullopt;
+  if (!description.is_host || sources_of(test_case).empty()) return std::nullopt;
   static const std::string processor = describe_processors().model;
   for (const std::string& text :
        {sources_of(test_case), build_info().compiler, build_info().host_arch, build_info().build_type, processor})
@@ -76,6 +76,7 @@ std::string Signatures::of_launch(BoundCase& bound) const {
 }
 
 std::string Signatures::of_verification(const Case& test_case) const {
+  if (sources_of(test_case).empty()) return {};
   const Tolerance tolerance = test_case.entry->workload->tolerance(test_case.problem, test_case.dtype);
   return Fingerprint()
       .add(kVerificationVersion)

@@ -42,7 +42,7 @@ class Signatures {
   std::optional<std::string> without_launch(const Case& test_case, Worker* worker) const;
   // Of all others, after a launch of it. Throws std::runtime_error saying why there is none.
   std::string of_launch(BoundCase& bound) const;
-  std::string of_verification(const Case& test_case) const;
+  std::string of_verification(const Case& test_case) const;  // empty where the op's sources are not known
 
  private:
   Platform* platform_;

@@ -18,7 +18,7 @@ struct BuildInfo {
   std::string cuda_architectures;  // "90a"; "no CUDA" without
   std::string digests;             // of sources, "attention=0123456789ab,...,baselines=...,"
 
-  std::string digest_of(std::string_view room) const;  // throws std::out_of_range for one that is not there
+  std::string digest_of(std::string_view room) const;  // empty for one that is not among them
 };
 const BuildInfo& build_info();
 

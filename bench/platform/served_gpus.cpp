@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <stdexcept>
 
 #include "bench/platform/build_info.h"
 #include "kernels/core/listed.h"
@@ -14,7 +13,7 @@ std::string BuildInfo::digest_of(std::string_view room) const {
   const std::string name = fmt::format("{}=", room);
   for (const std::string& entry : split_list(digests))
     if (entry.starts_with(name)) return entry.substr(name.size());
-  throw std::out_of_range(fmt::format("no digest of the sources of {}", room));
+  return {};
 }
 
 bool serves_gpu(std::string_view architectures, int compute_capability) {

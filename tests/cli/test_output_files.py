@@ -23,7 +23,7 @@ def help_of(*command):
 COMMANDS = re.findall(r"^  ([a-z-]+)[, ]", help_of().partition("Subcommands:")[2], re.M)
 HELP = {command: help_of(command) for command in COMMANDS}
 OUTPUTS = [(command, option) for command in COMMANDS for option in re.findall(r"(--[\w-]+)[ =]\[?OUTFILE", HELP[command])]
-VALUES = {command: re.findall(r"^  (?:-\w,)?(--[\w-]+) [A-Z]", HELP[command], re.M) for command in COMMANDS}
+VALUES = {command: re.findall(r"^  (?:-\w,)?(--[\w-]+) (?!Excludes:)[A-Z]", HELP[command], re.M) for command in COMMANDS}
 # What a command needs to write all of its files; tune has nothing to time on a host, and writes none here.
 ARGUMENTS = {
     "run": "gemm --device host --problem m=8,n=8,k=8 --counters off",

@@ -87,7 +87,7 @@ TEST_F(InAWorker, ARowIsAsAnyOther) {
   const std::string log = asked();
   EXPECT_TRUE(log.starts_with("ready stub_eager m=4,n=4,k=4\npoison  \ncold")) << log;
   EXPECT_NE(log.find("warm"), std::string::npos);
-  EXPECT_TRUE(log.ends_with("judge  \nrelease  \n")) << log;
+  EXPECT_TRUE(log.ends_with("judge  \nsignature stub_eager m=4,n=4,k=4\nrelease  \n")) << log;
 }
 
 TEST_F(InAWorker, OurTensorsGiveWayToItsOwn) {
