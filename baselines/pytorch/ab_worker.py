@@ -49,14 +49,19 @@ class File:
         spec.loader.exec_module(module)
         stem = os.path.splitext(os.path.basename(path))[0]
         self.names = vars(module)
-        self.launches = {stem if name == "launch" else name[len("launch_"):]: value for name, value in self.names.items()
-                         if (name == "launch" or name.startswith("launch_")) and callable(value)}
-        if not self.launches:
+        launches = [(stem if name == "launch" else name[len("launch_"):], value) for name, value in self.names.items()
+                    if (name == "launch" or name.startswith("launch_")) and callable(value)]
+        self.launches = dict(launches)
+        if not launches:
             raise ValueError("it has no function launch(problem, t), and no launch_NAME")
+        if "" in self.launches or len(self.launches) < len(launches):
+            raise ValueError(f"functions launch_NAME need a name each; launch is {stem}")
         problems = self.names.get("cases", lambda: [{}])()
         if not isinstance(problems, list) or not problems or not all(isinstance(one, dict) for one in problems):
             raise ValueError("cases() must give a list of dictionaries, such as [{'tokens': 1024}], with one at least")
         self.problems = {",".join(f"{key}={value}" for key, value in one.items()): Fields(one) for one in problems}
+        if len(self.problems) < len(problems):
+            raise ValueError("cases() gives two that are one as text, key=value,...")
         self.tolerance = self.names.get("tolerance", TOLERANCE)
         if not isinstance(self.tolerance, (int, float)) or not self.tolerance >= 0:
             raise ValueError(f"tolerance is {self.tolerance!r}, not a relative L2 distance of 0 or more")
@@ -160,8 +165,8 @@ class Side(Answers):
         if variant not in self.file.launches or text not in self.file.problems:
             raise Unsupported(f"the file names no {variant} of '{text}' here")
         for module, name in (("random", "seed"), ("numpy.random", "seed"), ("torch", "manual_seed")):
-            if module in sys.modules:
-                getattr(sys.modules[module], name)(SEED)
+            if module.partition(".")[0] in sys.modules:
+                getattr(importlib.import_module(module), name)(SEED)
         problem = self.file.problems[text]
         tensors = names["setup"](problem) if "setup" in names else {}
         arguments = problem, Fields(tensors) if isinstance(tensors, dict) else tensors
@@ -221,6 +226,9 @@ def import_from(revision, kept):
 
 def main(file, kept, side, revision):
     write, path = own_output(), os.path.abspath(file)
+    questions = os.fdopen(os.dup(0), encoding="utf-8")  # what the file's functions read is not ours
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    sys.stdin = open(0, encoding="utf-8", closefd=False)
     try:
         if revision:
             import_from(revision, kept)
@@ -229,7 +237,7 @@ def main(file, kept, side, revision):
         traceback.print_exc()
         write({"failed": "not_built", "reason": words_of(error, path)})
         return 2
-    serve(answers, sys.stdin, write)
+    serve(answers, questions, write)
     return 0
 
 

@@ -61,6 +61,8 @@ class Answers:
         versions = self.versions()
         if peer is not None and not lacking(peer):
             versions[variant] = title(peer)
+            with contextlib.suppress(PackageNotFoundError):  # what some of them are compiled by
+                versions["cutlass"] = version_of("nvidia-cutlass-dsl")
             files += [folder.parent / "peers" / "__init__.py", Path(peer.__file__)]
         found = hashlib.sha256(json.dumps(versions, sort_keys=True).encode())
         for file in files:

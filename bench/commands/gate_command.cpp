@@ -142,8 +142,7 @@ int gate_runs(const GateArguments& arguments) {
 // The first baseline: there is nothing to hold it against, but it must be a run with something in it.
 void require_timed(const RunFiles& candidate) {
   for (const SweepRow& row : candidate.rows) {
-    if (row.status == Outcome::incorrect || row.status == Outcome::cuda_error)
-      throw refusal("not accepted: {} is {}", row.name(), to_string(row.status));
+    if (is_wrong(row.status)) throw refusal("not accepted: {} is {}", row.name(), to_string(row.status));
     if (row.status == Outcome::ok) (void)candidate.samples_of(row);
   }
   if (std::ranges::count(candidate.rows, Outcome::ok, &SweepRow::status) == 0)

@@ -63,10 +63,10 @@ int finish(const RunFolder& folder, const SweepOutcome& sweep, const std::vector
 
 // Rows that were timed again, though they could be kept, must be what they were.
 bool checks_agree(const EarlierRun& earlier, const RunFolder& folder) {
-  fmt::print(stderr, "{} rows are kept of {}; {} that could be were measured again\n", earlier.kept(),
-             folder.fact(kReusedFrom), earlier.checked());
-  if (earlier.checked() == 0) return true;
-  const RunFiles before = earlier.checked_before(), now = earlier.checked_now(folder.path());
+  const auto [kept, before, now] = earlier.result(folder.path());
+  fmt::print(stderr, "{} rows are kept of {}; {} that could be were measured again\n", kept, folder.fact(kReusedFrom),
+             now.rows.size());
+  if (now.rows.empty()) return true;
   bool agree = true;
   for (const GateRow& row : gate(before, now, {}).rows) {
     if (row.verdict != GateVerdict::regressed && row.verdict != GateVerdict::improved) continue;

@@ -66,7 +66,9 @@ int which(const WhichArguments& arguments) {
     for (const TensorSpec& tensor : entry->workload->tensors(entry->workload->parse(id.problem), DType::bf16))
       if (tensor.role != Role::out) inputs.push_back(tensor.name);
   fmt::print("{}", terminal_text(which_report(run, id, inputs)));
-  return kDone;
+  const bool timed = std::ranges::any_of(
+      run.rows, [&](const SweepRow& row) { return row.problem_id() == id && row.status == Outcome::ok; });
+  return timed ? kDone : kCouldNot;
 }
 
 }  // namespace
@@ -79,7 +81,9 @@ void add_which_command(CLI::App& app, CommandResult result) {
   command.add_option("--run", arguments.run,
                      "Folder of a run (default: the newest in runs/, else what is published of this machine's GPU)");
   command.add_option("--dtype", arguments.dtype, "bf16, fp16 or fp32 (default: bf16, or what the run has)");
-  command.footer("No GPU is needed. Exit code 2, and the nearest problems, where the run lacks this one.");
+  command.footer(
+      "No GPU is needed. Exit code 2 where nothing of it has a time; and with the nearest problems where the run "
+      "lacks this one.");
 }
 
 }  // namespace noisefloor

@@ -137,10 +137,9 @@ const EarlierRow* CaseRunner::earlier_of(const Case& test_case) const {
   return options_.earlier ? options_.earlier(test_case.id()) : nullptr;
 }
 
-bool CaseRunner::take_over(const Case& test_case, const EarlierRow* earlier, CaseResult& result) const {
+bool CaseRunner::take_over(const EarlierRow* earlier, CaseResult& result) {
   const std::string signature = result.row.signature;
   if (earlier == nullptr || signature.empty() || signature != earlier->row.signature) return false;
-  if (options_.check && options_.check(test_case.id())) return false;
   keep_row(*earlier, result);
   return true;
 }
@@ -173,8 +172,7 @@ void CaseRunner::measure_here(const Case& test_case, CaseResult& result, std::op
   const EarlierRow* const earlier = earlier_of(test_case);
   const std::string verification = signatures_.of_verification(test_case);
   sign(test_case, nullptr, result);
-  if (take_over(test_case, earlier, result) && is_verified(result.row, verification) &&
-      phases_to_take(false, result).empty())
+  if (take_over(earlier, result) && is_verified(result.row, verification) && phases_to_take(false, result).empty())
     return place(test_case, result.row);
   progress_.enter("preparing");
   require_problem(test_case).bound.erase(test_case.implementation->name);  // of an earlier time
@@ -182,11 +180,11 @@ void CaseRunner::measure_here(const Case& test_case, CaseResult& result, std::op
   auto& [id, fixture, verifier, kept] = *problem_;
   SweepRow& row = result.row;
   BoundCase& bound = *made;
-  if (earlier != nullptr && !result.kept) {  // its kernels are loaded by a launch
+  if (earlier != nullptr && row.signature.empty()) {  // its kernels are loaded by a launch
     throw_if_failed(bound.launch()());
     platform_->synchronize();
     sign(test_case, &bound, result);
-    (void)take_over(test_case, earlier, result);
+    (void)take_over(earlier, result);
   }
   if (!result.kept || !is_verified(row, verification)) {
     progress_.enter("verifying");
@@ -252,7 +250,7 @@ void CaseRunner::measure_in_worker(const Case& test_case, CaseResult& result) {
   const EarlierRow* const earlier = earlier_of(test_case);
   const std::string verification = signatures_.of_verification(test_case);
   if (earlier != nullptr) sign(test_case, nullptr, result);
-  const bool kept = take_over(test_case, earlier, result), complete = kept && phases_to_take(false, result).empty();
+  const bool kept = take_over(earlier, result), complete = kept && phases_to_take(false, result).empty();
   if (complete && is_verified(row, verification)) return place(test_case, row);
   progress_.enter("preparing");
   WorkerCase in_worker(*options_.worker, test_case, platform_);
@@ -363,8 +361,8 @@ void CaseRunner::place(const Case& test_case, SweepRow& row) {
   const SweepRow before = row;
   const auto place = [&] { place_under_roof(test_case, *ceilings_, platform_->description().info.l2_bytes, row); };
   place();
-  const bool beaten = row.status == Outcome::implausible || (*row.pct_of_roof > kBeaten && !raised_);
-  if (!beaten || !options_.raise_ceilings) return;
+  const bool beaten = row.status == Outcome::implausible || *row.pct_of_roof > kBeaten;
+  if (!beaten || raised_ || !options_.raise_ceilings) return;
   raised_ = true;
   options_.raise_ceilings();
   row = before;

@@ -48,8 +48,6 @@ struct RunnerOptions {
   PhaseVersions phases = kPhaseVersions;
   // The row of an earlier run that may be kept, which must outlive the runner; null where there is none.
   std::function<const EarlierRow*(const CaseId&)> earlier = {};
-  // Whether a row that may be kept is measured all the same, as a check.
-  std::function<bool(const CaseId&)> check = {};
   // Of a host, whose ceilings other programs may have lowered: measures them again, called where a row beats them.
   std::function<void()> raise_ceilings;
   // Of a case that was timed, in place of counting by CUPTI, and though there is none.
@@ -123,7 +121,7 @@ class CaseRunner {
   bool take_replay(Contender&, CaseResult&);
   const EarlierRow* earlier_of(const Case&) const;
   // Whether the earlier row stands, but maybe for its verification and some phases.
-  bool take_over(const Case&, const EarlierRow*, CaseResult&) const;
+  static bool take_over(const EarlierRow*, CaseResult&);
   void sign(const Case&, BoundCase*, CaseResult&) const;  // null: only what needs no launch
   Verdict verify(BoundCase&, CaseResult&);
   std::vector<std::string> phases_to_take(bool serial, const CaseResult&) const;

@@ -34,10 +34,11 @@ const Case* fastest(const std::vector<Case>& cases, const std::map<CaseId, Sweep
 void forget_stale_comparisons(std::vector<CaseResult>& results, const PhaseVersions& versions) {
   for (CaseResult& one : results) {
     if (one.row.paired_with.empty()) continue;
-    const bool stands =
-        has_phase(one.row.phases, "pair", versions) && std::ranges::any_of(results, [&](const CaseResult& other) {
-          return other.kept && other.row.variant == one.row.paired_with;
-        });
+    const auto holds = [](const CaseResult& result) { return result.kept && result.row.status == Outcome::ok; };
+    const bool stands = holds(one) && has_phase(one.row.phases, "pair", versions) &&
+                        std::ranges::any_of(results, [&](const CaseResult& other) {
+                          return holds(other) && other.row.variant == one.row.paired_with;
+                        });
     if (!stands) forget_comparison(one.row);
   }
 }

@@ -48,13 +48,13 @@ std::optional<std::string> Signatures::without_launch(const Case& test_case, Wor
   const Implementation& implementation = *test_case.implementation;
   Fingerprint found;
   found.add(implementation.name);
-  if (implementation.worker) return std::nullopt;
+  if (implementation.worker || !implementation.plugin.empty()) return std::nullopt;
   if (implementation.in_worker) {
     const auto told = worker != nullptr ? ask_signature(*worker, test_case) : std::nullopt;
     return told ? std::optional(found.add(*told).text()) : std::nullopt;
   }
   const PlatformDescription& description = platform_->description();
-  if (implementation.is(Kind::baseline)) {
+  if (implementation.is(Kind::baseline) && !test_case.entry->whole_networks) {
     for (const auto& [name, version] : library_versions()) found.add(name).add(version);
     return found.add(description.driver).add(build_info().digest_of("baselines")).text();
   }

@@ -2,25 +2,26 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <cstdint>
 #include <nlohmann/json.hpp>
-#include <random>
 #include <stdexcept>
+#include <utility>
+#include <vector>
 
+#include "bench/platform/fingerprint.h"
 #include "kernels/core/fields.h"
 #include "reports/run/json_file.h"
 
 namespace noisefloor {
 namespace {
 
-constexpr std::size_t kOneIn = 20;  // rows that could be kept is measured all the same
+constexpr std::uint64_t kOneIn = 20;  // rows that could be kept is measured all the same
 // What a row's times depend on beside what runs. Cards of one name are told apart by column gpu_uuid, and not refused.
 constexpr const char* kOfMachine[] = {"device", "memory_bytes", "sm_count", "power_limit_w", "driver"};
 
 }  // namespace
 
-EarlierRun::EarlierRun(const std::filesystem::path& folder, const nlohmann::ordered_json& facts)
-    : next_(std::random_device()() % kOneIn) {
+EarlierRun::EarlierRun(const std::filesystem::path& folder, const nlohmann::ordered_json& facts) {
   try {
     run_ = read_run(folder);
     const auto before = read_json_object(folder / "env.json");
@@ -37,34 +38,34 @@ EarlierRun::EarlierRun(const std::filesystem::path& folder, const nlohmann::orde
     throw InvalidInput(fmt::format("--reuse: {}: no row has a signature; it is of an older program", folder.string()));
 }
 
+void EarlierRun::choose_checks(const std::filesystem::path& out) {
+  seed_ = std::filesystem::absolute(out).string() + run_.environment.time_utc;
+}
+
+bool EarlierRun::is_check(const CaseId& id) const {
+  return Fingerprint().add(seed_).add(id.name()).value() % kOneIn == 0;
+}
+
 const EarlierRow* EarlierRun::find(const CaseId& id) const {
   const auto found = rows_.find(id);
-  return found == rows_.end() ? nullptr : &found->second;
+  return found == rows_.end() || is_check(id) ? nullptr : &found->second;
 }
 
-bool EarlierRun::is_checked(const CaseId& id) {
-  return kept_.try_emplace(id, kept_.size() % kOneIn == next_).first->second;
-}
-
-std::size_t EarlierRun::checked() const {
-  return static_cast<std::size_t>(std::ranges::count_if(kept_, [](const auto& one) { return one.second; }));
-}
-
-RunFiles EarlierRun::checked_before() const {
-  return checked_of(run_);
-}
-
-RunFiles EarlierRun::checked_now(const std::filesystem::path& now) const {
-  return checked_of(read_run(now));
-}
-
-RunFiles EarlierRun::checked_of(const RunFiles& run) const {
-  RunFiles checked = run;
-  std::erase_if(checked.rows, [&](const SweepRow& row) {
-    const auto found = kept_.find(row);
-    return found == kept_.end() || !found->second;
-  });
-  return checked;
+EarlierRun::Result EarlierRun::result(const std::filesystem::path& out) const {
+  Result result{0, run_, read_run(out)};
+  const std::vector<SweepRow> rows = std::exchange(result.now.rows, {});
+  result.before.rows.clear();
+  for (const SweepRow& row : rows) {
+    const auto before = rows_.find(row);
+    if (before == rows_.end() || before->second.row.signature != row.signature) continue;
+    if (!is_check(row)) {
+      result.kept += row.measured_utc == before->second.row.measured_utc;
+    } else if (row.status == Outcome::ok) {  // a disturbed one says nothing
+      result.before.rows.push_back(before->second.row);
+      result.now.rows.push_back(row);
+    }
+  }
+  return result;
 }
 
 }  // namespace noisefloor

@@ -14,27 +14,29 @@ namespace noisefloor {
 
 class EarlierRun {
  public:
-  // Throws InvalidInput naming what is wrong: no run, of a newer schema, or of another device, driver or power limit
-  // than `facts` (those of env.json) say.
+  // `facts`: of this sweep, as for env.json. Throws InvalidInput naming what is wrong: no run, of a newer schema, or of
+  // another device, driver or power limit.
   EarlierRun(const std::filesystem::path& folder, const nlohmann::ordered_json& facts);
+  // By the sweep's folder and the run's time one row in twenty is chosen: it is measured though it could be kept, and
+  // the same where the sweep is resumed.
+  void choose_checks(const std::filesystem::path& out);
 
-  const EarlierRow* find(const CaseId& id) const;  // ok, with a signature; else null
-  // Whether a row that could be kept is measured all the same: one in twenty, from a random one on.
-  bool is_checked(const CaseId& id);
+  const EarlierRow* find(const CaseId& id) const;  // what may be kept: ok, with a signature, and no check; else null
 
-  std::size_t kept() const { return kept_.size() - checked(); }
-  std::size_t checked() const;
-  // The checked rows as they were. Those of `now`, the sweep's folder, are to be the same.
-  RunFiles checked_before() const;
-  RunFiles checked_now(const std::filesystem::path& now) const;
+  // What the sweep made of it: how many rows it kept, and those of the same signature that it measured as checks, as
+  // they were and as they are.
+  struct Result {
+    std::size_t kept = 0;
+    RunFiles before, now;
+  };
+  Result result(const std::filesystem::path& out) const;
 
  private:
-  RunFiles checked_of(const RunFiles& run) const;
+  bool is_check(const CaseId& id) const;
 
+  std::string seed_;
   RunFiles run_;
   std::map<CaseId, EarlierRow> rows_;
-  std::map<CaseId, bool> kept_;  // that could be kept, and whether they are checked
-  std::size_t next_ = 0;         // to be checked, of those
 };
 
 }  // namespace noisefloor

@@ -50,6 +50,8 @@ ChildCommand python_side(const std::string& given, const std::string& file, cons
   const fs::path script = default_problem_folder().parent_path().parent_path() / "baselines/pytorch/ab_worker.py";
   const std::size_t at = fs::exists(given) ? std::string::npos : given.rfind('@');
   const std::string revision = at == std::string::npos ? "" : given.substr(at + 1);
+  if (at != std::string::npos && revision.empty())
+    throw InvalidInput(fmt::format("--python {}: no revision behind @", given));
   return {
       {python_of(given.substr(0, at)), script.string(), fs::absolute(file).string(), kept.string(), which, revision},
       {{"PYTHONHASHSEED", "0"}}};

@@ -132,10 +132,7 @@ const SweepOutcome& SweepSession::run(benchmark::BenchmarkReporter* display, ben
   options.compare = !plan_->request.no_pairs;
   options.say = say_line;
   options.code = code_;
-  if (earlier_) {
-    options.earlier = [this](const CaseId& id) { return earlier_->find(id); };
-    options.check = [this](const CaseId& id) { return earlier_->is_checked(id); };
-  }
+  if (earlier_) options.earlier = [this](const CaseId& id) { return earlier_->find(id); };
   if (is_host())
     options.raise_ceilings = [this] {
       say_line("a row is above the roof: the host's ceilings are measured once more");

@@ -28,7 +28,7 @@ bool is_ok(const SweepRow* row) {
   return row != nullptr && row->status == Outcome::ok;
 }
 bool is_broken(const SweepRow* row) {
-  return row != nullptr && (row->status == Outcome::incorrect || row->status == Outcome::cuda_error);
+  return row != nullptr && is_wrong(row->status);
 }
 
 std::string state_of(const SweepRow* row) {
@@ -129,7 +129,10 @@ void add_conditions(GateResult& result, const RunFiles& baseline, const RunFiles
   const GateNoise* const noise = options.noise;
   std::vector<std::string>& said = result.conditions;
   if (baseline.folder == candidate.folder || same_samples(baseline, candidate))
-    said.push_back("the candidate has the baseline's samples: it is that run, or a copy, and this says nothing");
+    said.push_back(
+        candidate.environment.texts.contains(kReusedFrom)
+            ? "most of the candidate's rows were kept of an earlier run (--reuse): they are the baseline's own"
+            : "the candidate has the baseline's samples: it is that run, or a copy, and this says nothing");
   said.push_back(noise == nullptr ? std::string("noise between runs: assumed; gate calibrate measures it")
                                   : fmt::format("noise between runs: measured from {} of them", noise->runs.size()));
   if (cold_alone > 0)

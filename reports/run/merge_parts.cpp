@@ -79,7 +79,8 @@ void require_one_origin(const std::vector<MergePart>& parts) {
                    commit);
     require_same(part, "ceilings of device", part.ceilings.device, first, first.ceilings.device);
     require_same(part, "ceilings of driver", part.ceilings.driver, first, first.ceilings.driver);
-    for (const SweepRow& row : part.rows)  // a blank one, which a run may have
+    if (part.facts.contains(kReusedFrom)) continue;  // its rows are of several commits
+    for (const SweepRow& row : part.rows)            // a blank one, which a run may have
       require_same(part, "rows of commit", row.commit, first, first.environment.commit);
   }
   for (const std::string& name : libraries) require_one(parts, name, Known::by_some);
@@ -174,7 +175,7 @@ MergeJson merged_environment(const std::vector<MergePart>& parts) {
   for (const auto& [name, value] : merged.items())
     for (const MergeJson& facts : all)
       if (facts.value(name, is_of_library(name) ? value : MergeJson()) != value) of_parts[name] = MergeJson::array();
-  for (const char* name : {"host", "hosts", "command_lines", "time_utc", "merged_from", "missing"})
+  for (const char* name : {"host", "hosts", "command_lines", "time_utc", "merged_from", "missing", kReusedFrom})
     of_parts.erase(name);
   merged.erase("missing");  // of a part that was merged
   for (auto& [name, values] : of_parts.items()) {

@@ -91,10 +91,12 @@ std::vector<std::string> other_columns(const std::vector<SweepRow>& rows) {
   return {names.begin(), names.end()};
 }
 
+bool is_wrong(Outcome outcome) {
+  return outcome == Outcome::incorrect || outcome == Outcome::cuda_error || outcome == Outcome::implausible;
+}
+
 bool is_failure(const SweepRow& row) {
-  return (row.status == Outcome::incorrect || row.status == Outcome::cuda_error ||
-          row.status == Outcome::implausible) &&
-         row.kind != "baseline";
+  return is_wrong(row.status) && row.kind != "baseline";
 }
 
 bool of_pytorch(const SweepRow& row) {

@@ -56,6 +56,7 @@ struct SweepRow : CaseId {
 std::string sweep_csv_header(const std::vector<std::string>& others = {});
 std::string to_csv(const SweepRow& row, const std::vector<std::string>& others = {});
 std::vector<std::string> other_columns(const std::vector<SweepRow>& rows);
+bool is_wrong(Outcome outcome);  // the case was run, and what it did cannot be trusted
 // Whether it makes the exit code 1: wrong, or failed on the device, and ours. What a library gets wrong is a row.
 bool is_failure(const SweepRow& row);
 bool of_pytorch(const SweepRow& row);  // torch_*

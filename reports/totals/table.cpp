@@ -38,8 +38,7 @@ std::string row_table(const std::vector<SweepRow>& rows) {
       {"op", "problem", "dtype", "variant", "cold us", "warm us", "% roof", "x baseline", "status"}};
   std::size_t left_out = 0;
   for (const SweepRow& row : rows) {
-    const bool wrong =
-        row.status == Outcome::incorrect || row.status == Outcome::cuda_error || row.status == Outcome::implausible;
+    const bool wrong = is_wrong(row.status);
     const bool best = std::find(fastest_own.begin(), fastest_own.end(), &row) != fastest_own.end();
     const bool baseline = row.kind == "baseline" && row.status == Outcome::ok;
     if (!(all || wrong || best || baseline)) {

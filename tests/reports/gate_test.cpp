@@ -188,6 +188,8 @@ TEST(Gate, NamesWhatIsMissingOrBroken) {
   EXPECT_EQ(result.gaps[0].weight, GateGap::Weight::fails);
   EXPECT_EQ(result.gaps[1].what, "ok in the baseline, throttled in the candidate");
   EXPECT_EQ(result.gaps[2].what, "missing in the baseline, ok in the candidate");
+  after[0].status = Outcome::implausible;
+  EXPECT_EQ(result_of(a).exit_code(), 1);
   after[0].status = Outcome::ok;
   EXPECT_EQ(result_of(a).exit_code(), 2);
   after[1].status = Outcome::ok;

@@ -254,16 +254,5 @@ TEST_F(Reuse, AComparisonIsNeverOfTwoDates) {
   EXPECT_EQ(run_again().at("a").paired_with, "");
 }
 
-TEST_F(Reuse, WhatIsCheckedIsMeasured) {
-  add(variant("a", 5)), add(variant("b", 4));
-  run();
-  row("a").commit = row("b").commit = "older";
-  options.check = [](const CaseId& id) { return id.variant == "b"; };
-  const auto rows = run_again();
-  EXPECT_EQ(steps, "B");
-  EXPECT_EQ(rows.at("a").commit, "older");
-  EXPECT_NE(rows.at("b").commit, "older");
-}
-
 }  // namespace
 }  // namespace noisefloor
