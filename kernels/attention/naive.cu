@@ -16,6 +16,7 @@
 #include "kernels/attention/attention.h"
 #include "kernels/core/cuda_status.h"
 #include "kernels/device/dispatch.cuh"
+#include "kernels/device/launch.cuh"
 
 namespace noisefloor::attention {
 
@@ -91,9 +92,9 @@ Status launch_naive_attention(const Shape& shape, DType dtype, const void* q, co
   return with_type(dtype, [&]<class T>(T) {
     const auto blocks = static_cast<unsigned>((shape.rows() + kNaiveRows - 1) / kNaiveRows);
     const auto kernel = shape.dim > 32 * kNaiveMaxLanes ? attention_naive_wide<T> : attention_naive<T>;
-    kernel<<<blocks, kNaiveThreads, 0, context.stream>>>(shape, static_cast<const T*>(q), static_cast<const T*>(k),
-                                                         static_cast<const T*>(v), static_cast<T*>(out), lse);
-    return launch_status("attention_naive");
+    return launch_kernel("attention_naive", kernel, {.grid = blocks, .block = kNaiveThreads}, context.stream, shape,
+                         static_cast<const T*>(q), static_cast<const T*>(k), static_cast<const T*>(v),
+                         static_cast<T*>(out), lse);
   });
 }
 

@@ -14,6 +14,7 @@
 #include "kernels/convolution/epilogue.cuh"
 #include "kernels/core/cuda_status.h"
 #include "kernels/device/dispatch.cuh"
+#include "kernels/device/launch.cuh"
 
 namespace noisefloor::convolution {
 namespace {
@@ -107,9 +108,9 @@ unsigned blocks_for(std::int64_t items) {
 
 Status launch_statistics(const Convolution& c, DType dtype, const Operands& o, const LaunchContext& context) {
   return with_type(dtype, [&]<class T>(T) {
-    convolution_statistics<T><<<blocks_for(c.images * c.slabs() * c.cout), kThreads, 0, context.stream>>>(
-        static_cast<const T*>(o.y), c, o.mean, o.m2);
-    return launch_status("convolution_statistics");
+    return launch_kernel("convolution_statistics", convolution_statistics<T>,
+                         {.grid = blocks_for(c.images * c.slabs() * c.cout), .block = kThreads}, context.stream,
+                         static_cast<const T*>(o.y), c, o.mean, o.m2);
   });
 }
 
@@ -120,9 +121,9 @@ Status launch_naive(const Convolution& c, DType dtype, const Operands& o, const 
     const auto* w_side = static_cast<const T*>(o.w_side);
     const Sides<T> sides{static_cast<const T*>(o.side), static_cast<const T*>(o.side_skip), w_side};
     const auto kernel = c.norm == Norm::none ? convolution_naive<T, false> : convolution_naive<T, true>;
-    kernel<<<blocks_for(c.rows() * c.cout), kThreads, 0, context.stream>>>(
-        static_cast<const T*>(o.x), static_cast<const T*>(o.w), o.norm, sides, c, Epilogue<T>(c, o));
-    return launch_status("convolution_naive");
+    return launch_kernel("convolution_naive", kernel, {.grid = blocks_for(c.rows() * c.cout), .block = kThreads},
+                         context.stream, static_cast<const T*>(o.x), static_cast<const T*>(o.w), o.norm, sides, c,
+                         Epilogue<T>(c, o));
   });
   return status.ok() && c.stats ? launch_statistics(c, dtype, o, context) : status;
 }

@@ -155,9 +155,9 @@ Status prepare_ptx_sm80_narrow(const Convolution& c, DType dtype, const void* w,
   }
   return with_half_type(dtype, [&]<class T>(T) {
     const auto items = static_cast<std::int64_t>(narrow_weight_bytes(c, dtype) / sizeof(T));
-    order_narrow_weights<T><<<static_cast<unsigned>((items + kThreads - 1) / kThreads), kThreads, 0, context.stream>>>(
-        static_cast<const T*>(w), static_cast<T*>(prepared), c);
-    return launch_status("order_narrow_weights");
+    return launch_kernel("order_narrow_weights", order_narrow_weights<T>,
+                         {.grid = static_cast<unsigned>((items + kThreads - 1) / kThreads), .block = kThreads},
+                         context.stream, static_cast<const T*>(w), static_cast<T*>(prepared), c);
   });
 }
 

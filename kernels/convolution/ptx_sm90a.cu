@@ -8,6 +8,7 @@
 #include "kernels/convolution/schedule.h"
 #include "kernels/core/cuda_status.h"
 #include "kernels/device/dispatch.cuh"
+#include "kernels/device/launch.cuh"
 
 namespace noisefloor::convolution {
 
@@ -66,9 +67,9 @@ Status prepare_ptx_sm90a(const Convolution& c, DType dtype, const void* w, bool 
   if (!gathers_rows(c)) return success();
   return with_half_type(dtype, [&]<class T>(T) {
     const int padded = gathered_columns(c);
-    pad_rows<T><<<blocks_for(std::int64_t{c.cout} * padded), kThreads, 0, context.stream>>>(
+    return launch_kernel(
+        "pad_rows", pad_rows<T>, {.grid = blocks_for(std::int64_t{c.cout} * padded), .block = kThreads}, context.stream,
         static_cast<const T*>(w), static_cast<T*>(prepared), c.cout, static_cast<int>(c.weight_row()), padded);
-    return launch_status("pad_rows");
   });
 }
 
@@ -90,9 +91,9 @@ Status launch_ptx_sm90a(const Convolution& c, DType dtype, const Operands& o, co
     return failure(StatusCode::invalid_argument, "convolution: no workspace, or weights not prepared");
   const Status gathered = with_half_type(dtype, [&]<class T>(T) {
     const int padded = gathered_columns(c);
-    gather_rows<T><<<blocks_for(c.phase_rows() * (padded / 8)), kThreads, 0, context.stream>>>(
-        static_cast<const T*>(o.x), static_cast<T*>(scratch.workspace), c, padded);
-    return launch_status("gather_rows");
+    return launch_kernel("gather_rows", gather_rows<T>,
+                         {.grid = blocks_for(c.phase_rows() * (padded / 8)), .block = kThreads}, context.stream,
+                         static_cast<const T*>(o.x), static_cast<T*>(scratch.workspace), c, padded);
   });
   if (!gathered.ok()) return gathered;
   Operands rows = o;

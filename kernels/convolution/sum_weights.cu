@@ -5,6 +5,7 @@
 #include "kernels/convolution/epilogue.cuh"
 #include "kernels/core/cuda_status.h"
 #include "kernels/device/dispatch.cuh"
+#include "kernels/device/launch.cuh"
 
 namespace noisefloor::convolution {
 namespace {
@@ -34,9 +35,8 @@ Status sum_upsampled_weights(std::int64_t cin, std::int64_t cout, DType dtype, c
                              const LaunchContext& context) {
   return with_type(dtype, [&]<class T>(T) {
     const auto blocks = static_cast<unsigned>((16 * cin * cout + kThreads - 1) / kThreads);
-    sum_weights<T>
-        <<<blocks, kThreads, 0, context.stream>>>(static_cast<const T*>(w), static_cast<T*>(summed), cin, cout);
-    return launch_status("sum_weights");
+    return launch_kernel("sum_weights", sum_weights<T>, {.grid = blocks, .block = kThreads}, context.stream,
+                         static_cast<const T*>(w), static_cast<T*>(summed), cin, cout);
   });
 }
 

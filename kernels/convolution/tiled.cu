@@ -13,6 +13,7 @@
 #include "kernels/convolution/epilogue.cuh"
 #include "kernels/core/cuda_status.h"
 #include "kernels/device/dispatch.cuh"
+#include "kernels/device/launch.cuh"
 #include "kernels/product/quadrants.cuh"
 
 namespace noisefloor::convolution {
@@ -153,9 +154,8 @@ Status launch_tiled(const Convolution& c, DType dtype, const Operands& o, const 
   const Status status = with_type(dtype, [&]<class T>(T) {
     const auto blocks = static_cast<unsigned>(tile_count(c, kTile, kTile));
     const auto kernel = c.norm == Norm::none ? convolution_tiled<T, false> : convolution_tiled<T, true>;
-    kernel<<<blocks, kThreads, 0, context.stream>>>(static_cast<const T*>(o.x), static_cast<const T*>(o.w), o.norm, c,
-                                                    Epilogue<T>(c, o));
-    return launch_status("convolution_tiled");
+    return launch_kernel("convolution_tiled", kernel, {.grid = blocks, .block = kThreads}, context.stream,
+                         static_cast<const T*>(o.x), static_cast<const T*>(o.w), o.norm, c, Epilogue<T>(c, o));
   });
   return status.ok() && c.stats ? launch_statistics(c, dtype, o, context) : status;
 }

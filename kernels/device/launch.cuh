@@ -1,10 +1,11 @@
-// How kernels are launched that ask for more than a grid and a block: shared memory beyond 48 KiB, a cluster, a
-// cooperative grid, programmatic dependent launch. Host code of .cu files.
+// How kernels are launched, also those that ask for more than a grid and a block: shared memory beyond 48 KiB, a
+// cluster, a cooperative grid, programmatic dependent launch. Host code of .cu files.
 #pragma once
 
 #include <cuda_runtime.h>
 
 #include <cstddef>
+#include <tuple>
 #include <utility>
 
 #include "kernels/core/cuda_status.h"
@@ -23,7 +24,8 @@ struct LaunchShape {
 };
 
 // Runs `kernel` with `arguments` on `stream`. An error is returned under `name`, and not left for the next launch to
-// find.
+// find. Padding in the arguments is zeroed: a launch of the same values passes the same bytes, by which it is known
+// again.
 template <class... Parameters, class... Arguments>
 Status launch_kernel(const char* name, void (*kernel)(Parameters...), const LaunchShape& shape, Stream stream,
                      Arguments&&... arguments) {
@@ -56,7 +58,14 @@ Status launch_kernel(const char* name, void (*kernel)(Parameters...), const Laun
   config.stream = stream;
   config.attrs = attributes;
   config.numAttrs = count;
-  if (error == cudaSuccess) error = cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...);
+  std::tuple<Parameters...> values(std::forward<Arguments>(arguments)...);
+  std::apply(
+      [&](auto&... value) {
+        (__builtin_clear_padding(&value), ...);
+        void* pointers[] = {&value..., nullptr};
+        if (error == cudaSuccess) error = cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(kernel), pointers);
+      },
+      values);
   if (error != cudaSuccess) static_cast<void>(cudaGetLastError());
   return cuda_status(error, name);
 }

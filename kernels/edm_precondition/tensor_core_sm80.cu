@@ -11,6 +11,7 @@
 // Numerics: exact products, fp32 sums; coefficients split into terms of the row's type (24 bits).
 // Source: original.
 #include "kernels/device/diagonal_mma.cuh"
+#include "kernels/device/launch.cuh"
 #include "kernels/edm_precondition/map.cuh"
 
 namespace noisefloor::edm_precondition {
@@ -44,9 +45,9 @@ Status launch_tensor_core_sm80(const Problem& p, DType dtype, const Tensors& t, 
   return with_half_type(dtype, [&]<class T>(T) {
     const auto per_image = static_cast<std::uint32_t>(p.elements / 8);
     const dim3 grid = diagonal_grid(per_image, p.batch, context);
-    tensor_core_kernel<T>
-        <<<grid, kDiagonalThreads, 0, context.stream>>>(t, p.side, static_cast<float>(p.sigma_data), per_image);
-    return launch_status("edm_precondition tensor_core_kernel");
+    return launch_kernel("edm_precondition tensor_core_kernel", tensor_core_kernel<T>,
+                         {.grid = grid, .block = kDiagonalThreads}, context.stream, t, p.side,
+                         static_cast<float>(p.sigma_data), per_image);
   });
 }
 

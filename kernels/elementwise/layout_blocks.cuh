@@ -10,6 +10,7 @@
 #include <algorithm>
 
 #include "kernels/core/cuda_status.h"
+#include "kernels/device/launch.cuh"
 #include "kernels/device/vector.cuh"
 #include "kernels/elementwise/elementwise.h"
 
@@ -65,10 +66,10 @@ Status launch_block_transpose(const Tensors& t, std::int64_t images, std::int64_
                               const LaunchContext& context) {
   const auto tiles = [](std::int64_t extent) { return static_cast<unsigned>((extent + kTile - 1) / kTile); };
   const dim3 grid(tiles(columns), tiles(rows), static_cast<unsigned>(images));  // along the rows that are read
-  block_transpose_kernel<kTile><<<grid, kBlockThreads<kTile>, 0, context.stream>>>(
-      static_cast<const std::uint16_t*>(t.a), static_cast<std::uint16_t*>(t.y), static_cast<int>(rows),
-      static_cast<int>(columns), rows * columns);
-  return launch_status("elementwise block_transpose_kernel");
+  return launch_kernel("elementwise block_transpose_kernel", block_transpose_kernel<kTile>,
+                       {.grid = grid, .block = kBlockThreads<kTile>}, context.stream,
+                       static_cast<const std::uint16_t*>(t.a), static_cast<std::uint16_t*>(t.y), static_cast<int>(rows),
+                       static_cast<int>(columns), rows * columns);
 }
 
 // The large tile where it fills the SMs and is filled.

@@ -11,6 +11,7 @@
 #include "kernels/core/cuda_status.h"
 #include "kernels/device/activations.cuh"
 #include "kernels/device/dispatch.cuh"
+#include "kernels/device/launch.cuh"
 #include "kernels/elementwise/elementwise.h"
 
 namespace noisefloor::elementwise {
@@ -61,8 +62,8 @@ Status launch_naive(const Problem& p, DType dtype, const Tensors& t, const Scrat
   return with_type(dtype, [&](auto from) {
     return with_type(p.output_dtype(dtype), [&](auto to) {
       const auto blocks = static_cast<unsigned>((p.total() + kThreads - 1) / kThreads);  // at most 2^25
-      naive_kernel<decltype(from), decltype(to)><<<blocks, kThreads, 0, context.stream>>>(p, t, p.total());
-      return launch_status("elementwise naive_kernel");
+      return launch_kernel("elementwise naive_kernel", naive_kernel<decltype(from), decltype(to)>,
+                           {.grid = blocks, .block = kThreads}, context.stream, p, t, p.total());
     });
   });
 }

@@ -8,6 +8,7 @@
 // Numerics: exact products, fp32 sums; the scale of add split into terms of the row's type (24 bits).
 // Source: original.
 #include "kernels/device/diagonal_mma.cuh"
+#include "kernels/device/launch.cuh"
 #include "kernels/elementwise/map.cuh"
 
 namespace noisefloor::elementwise {
@@ -50,9 +51,9 @@ template <class T, Operation kOperation>
 Status launch(const Problem& p, const Tensors& t, const LaunchContext& context, float scale = 1) {
   const auto vectors = vectors_of<T>(p.total());
   const Divider per_row(vectors_of<T>(p.op == Operation::geglu ? p.channels : 8));
-  linear_kernel<T, kOperation>
-      <<<diagonal_grid(vectors, 1, context), kThreads, 0, context.stream>>>(t, scale, vectors, per_row);
-  return launch_status("elementwise tensor_core_sm80");
+  return launch_kernel("elementwise tensor_core_sm80", linear_kernel<T, kOperation>,
+                       {.grid = diagonal_grid(vectors, 1, context), .block = kThreads}, context.stream, t, scale,
+                       vectors, per_row);
 }
 
 }  // namespace

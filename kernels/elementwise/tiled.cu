@@ -10,6 +10,7 @@
 // shared-memory instructions too, 8 per 16 bytes.
 // Numerics: fp32, one rounding at the end; layouts move bits.
 // Source: original.
+#include "kernels/device/launch.cuh"
 #include "kernels/elementwise/layout_blocks.cuh"
 #include "kernels/elementwise/map.cuh"
 
@@ -43,9 +44,9 @@ Status widen(const Problem& p, DType dtype, const Tensors& t, const LaunchContex
   return with_half_type(dtype, [&]<class T>(T) {
     constexpr std::uint32_t kBlock = kThreads * kWidened;
     const auto quads = static_cast<std::uint32_t>(p.total() / 4);  // below 2^32 - 2^17: can_run
-    widen_kernel<T><<<(quads + kBlock - 1) / kBlock, kThreads, 0, context.stream>>>(static_cast<const uint2*>(t.a),
-                                                                                    static_cast<uint4*>(t.y), quads);
-    return launch_status("elementwise widen_kernel");
+    return launch_kernel("elementwise widen_kernel", widen_kernel<T>,
+                         {.grid = (quads + kBlock - 1) / kBlock, .block = kThreads}, context.stream,
+                         static_cast<const uint2*>(t.a), static_cast<uint4*>(t.y), quads);
   });
 }
 
@@ -119,12 +120,12 @@ Status transpose(const Problem& p, const Tensors& t, const LaunchContext& contex
     if (wide) return block_transpose(t, p.n, rows, columns, context);
   } else {
     if (wide) {
-      transpose_kernel<Bits, true, !kToNhwc><<<grid, kThreads, 0, context.stream>>>(from, to, r, c, rows * columns);
-      return launch_status("elementwise transpose_kernel");
+      return launch_kernel("elementwise transpose_kernel", transpose_kernel<Bits, true, !kToNhwc>,
+                           {.grid = grid, .block = kThreads}, context.stream, from, to, r, c, rows * columns);
     }
   }
-  transpose_kernel<Bits, false, !kToNhwc><<<grid, kThreads, 0, context.stream>>>(from, to, r, c, rows * columns);
-  return launch_status("elementwise transpose_kernel");
+  return launch_kernel("elementwise transpose_kernel", transpose_kernel<Bits, false, !kToNhwc>,
+                       {.grid = grid, .block = kThreads}, context.stream, from, to, r, c, rows * columns);
 }
 
 template <class Bits>

@@ -12,6 +12,7 @@
 // Source: original.
 #include "kernels/core/cuda_status.h"
 #include "kernels/device/dispatch.cuh"
+#include "kernels/device/launch.cuh"
 #include "kernels/gemm/epilogue.cuh"
 #include "kernels/gemm/launchers.h"
 
@@ -48,10 +49,9 @@ Status launch_naive(const Problem& problem, DType dtype, const Tensors& tensors,
   if (const Status status = check_pointers(problem, tensors); !status.ok()) return status;
   return with_type(dtype, [&]<class T>(T) {
     const auto blocks = static_cast<unsigned>(tile_count(problem, kNaiveTile, kNaiveTile));
-    gemm_naive<T><<<blocks, dim3(kNaiveTile, kNaiveTile), 0, context.stream>>>(
-        static_cast<const T*>(tensors.a), static_cast<const T*>(tensors.b), problem.m, problem.k,
-        Epilogue<T>(problem, tensors));
-    return launch_status("gemm_naive");
+    return launch_kernel("gemm_naive", gemm_naive<T>, {.grid = blocks, .block = dim3(kNaiveTile, kNaiveTile)},
+                         context.stream, static_cast<const T*>(tensors.a), static_cast<const T*>(tensors.b), problem.m,
+                         problem.k, Epilogue<T>(problem, tensors));
   });
 }
 

@@ -10,6 +10,7 @@
 // Numerics: fp32 sums in the tensor core.
 // Source: PTX ISA (mma, ldmatrix); otherwise original.
 #include "kernels/core/cuda_status.h"
+#include "kernels/device/launch.cuh"
 #include "kernels/gemm/launchers.h"
 #include "kernels/gemm/mma_output.cuh"
 #include "kernels/ptx/mma.cuh"
@@ -126,10 +127,9 @@ Status launch_tensor_core_sm75(const Problem& problem, DType, const Tensors& ten
   if (const Status status = check_pointers(problem, tensors); !status.ok()) return status;
   const auto blocks =
       static_cast<unsigned>(tile_count(problem, kSm75Tile, problem.gated() ? kSm75Tile / 2 : kSm75Tile));
-  gemm_sm75<<<blocks, Sm75Tile::kThreads, 0, context.stream>>>(static_cast<const __half*>(tensors.a),
-                                                               static_cast<const __half*>(tensors.b), problem.m,
-                                                               problem.k, Epilogue<__half>(problem, tensors));
-  return launch_status("gemm_sm75");
+  return launch_kernel("gemm_sm75", gemm_sm75, {.grid = blocks, .block = Sm75Tile::kThreads}, context.stream,
+                       static_cast<const __half*>(tensors.a), static_cast<const __half*>(tensors.b), problem.m,
+                       problem.k, Epilogue<__half>(problem, tensors));
 }
 
 }  // namespace noisefloor::gemm

@@ -11,6 +11,7 @@
 // Source: original, after the CUDA C++ Programming Guide's shared-memory example.
 #include "kernels/core/cuda_status.h"
 #include "kernels/device/dispatch.cuh"
+#include "kernels/device/launch.cuh"
 #include "kernels/gemm/epilogue.cuh"
 #include "kernels/gemm/launchers.h"
 #include "kernels/product/quadrants.cuh"
@@ -101,10 +102,9 @@ Status launch_tiled(const Problem& problem, DType dtype, const Tensors& tensors,
   if (const Status status = check_pointers(problem, tensors); !status.ok()) return status;
   return with_type(dtype, [&]<class T>(T) {
     const auto blocks = static_cast<unsigned>(tile_count(problem, kTile, problem.gated() ? kHalf : kTile));
-    gemm_tiled<T><<<blocks, kThreads, 0, context.stream>>>(static_cast<const T*>(tensors.a),
-                                                           static_cast<const T*>(tensors.b), problem.m, problem.k,
-                                                           Epilogue<T>(problem, tensors));
-    return launch_status("gemm_tiled");
+    return launch_kernel("gemm_tiled", gemm_tiled<T>, {.grid = blocks, .block = kThreads}, context.stream,
+                         static_cast<const T*>(tensors.a), static_cast<const T*>(tensors.b), problem.m, problem.k,
+                         Epilogue<T>(problem, tensors));
   });
 }
 

@@ -16,6 +16,7 @@
 #include "kernels/core/cuda_status.h"
 #include "kernels/device/block_sum.cuh"
 #include "kernels/device/dispatch.cuh"
+#include "kernels/device/launch.cuh"
 #include "kernels/groupnorm/device.cuh"
 #include "kernels/groupnorm/groupnorm.h"
 
@@ -155,8 +156,8 @@ Status launch(const Problem& p, const Tensors& t, const LaunchContext& context) 
                       : p.down()            ? naive_kernel<T, Output::means>
                       : p.skip_channels > 0 ? naive_kernel<T, Output::y_of_two>
                                             : naive_kernel<T, Output::y>;
-  kernel<<<static_cast<unsigned>(p.n * p.groups), kThreads, 0, context.stream>>>(p, t, p.scale_shift_stride());
-  return launch_status("groupnorm naive");
+  return launch_kernel("groupnorm naive", kernel, {.grid = static_cast<unsigned>(p.n * p.groups), .block = kThreads},
+                       context.stream, p, t, p.scale_shift_stride());
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/core/cuda_status.h"
+#include "kernels/device/launch.cuh"
 #include "kernels/groupnorm/device.cuh"
 #include "kernels/groupnorm/slabs.h"
 
@@ -179,16 +180,16 @@ Status launch_slabs(const char* name, const Problem& p, const Tensors& t, const 
     return dim3(static_cast<unsigned>(of.slabs), static_cast<unsigned>(of.tiles), static_cast<unsigned>(p.n));
   };
   if (!p.given()) {
-    statistics(grid(plan), partials);
-    if (const Status status = launch_status(name); !status.ok()) return status;
+    if (const Status status = statistics(grid(plan), partials); !status.ok()) return status;
   }
-  finish_kernel<T><<<static_cast<unsigned>(p.n * p.groups), kFinishThreads, 0, context.stream>>>(
+  const Status finished = launch_kernel(
+      name, finish_kernel<T>, {.grid = static_cast<unsigned>(p.n * p.groups), .block = kFinishThreads}, context.stream,
       p, t, p.given() ? given_partials(p, t) : own_partials(p, plan, partials), coefficients);
-  if (const Status status = launch_status(name); !status.ok() || p.coefficients) return status;
+  if (!finished.ok() || p.coefficients) return finished;
   const SlabPlan last = p.down() ? plan_down_slabs(p, kLanes, context.device->sm_count, max_columns) : plan;
   const auto kernel = p.down() ? normalise_kernel<T, kLanes, true> : normalise_kernel<T, kLanes, false>;
-  kernel<<<grid(last), static_cast<unsigned>(last.threads()), 0, context.stream>>>(p, t, last, coefficients);
-  return launch_status(name);
+  return launch_kernel(name, kernel, {.grid = grid(last), .block = static_cast<unsigned>(last.threads())},
+                       context.stream, p, t, last, coefficients);
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 // Source: original; the fragment layouts are the PTX ISA's, "Matrix Fragments for mma.m16n8k16".
 #include "kernels/core/cuda_status.h"
 #include "kernels/device/dispatch.cuh"
+#include "kernels/device/launch.cuh"
 #include "kernels/groupnorm/groupnorm.h"
 #include "kernels/groupnorm/slabs.cuh"
 #include "kernels/ptx/mma.cuh"
@@ -176,11 +177,12 @@ Status launch_tensor_core_sm80(const Problem& p, DType dtype, const Tensors& ten
   const Tensors t = unpacked(p, dtype, tensors);
   const SlabPlan plan = mma_plan(p, context.device->sm_count);
   return with_half_type(dtype, [&]<class T>(T) {
-    return launch_slabs<T, 8>(
-        "groupnorm tensor_core_sm80", p, t, plan, kTileColumns, scratch, context, [&](dim3 grid, float* partials) {
-          mma_statistics_kernel<T>
-              <<<grid, kSlabThreads, 0, context.stream>>>(p, static_cast<const T*>(t.x), plan, partials);
-        });
+    return launch_slabs<T, 8>("groupnorm tensor_core_sm80", p, t, plan, kTileColumns, scratch, context,
+                              [&](dim3 grid, float* partials) {
+                                return launch_kernel("groupnorm mma_statistics_kernel", mma_statistics_kernel<T>,
+                                                     {.grid = grid, .block = kSlabThreads}, context.stream, p,
+                                                     static_cast<const T*>(t.x), plan, partials);
+                              });
   });
 }
 

@@ -14,6 +14,7 @@
 // Source: original.
 #include "kernels/core/cuda_status.h"
 #include "kernels/device/dispatch.cuh"
+#include "kernels/device/launch.cuh"
 #include "kernels/groupnorm/groupnorm.h"
 #include "kernels/groupnorm/slabs.cuh"
 
@@ -71,11 +72,12 @@ __global__ void __launch_bounds__(kSlabThreads)
 template <class T, int kLanes>
 Status launch(const Problem& p, const Tensors& t, const Scratch& scratch, const LaunchContext& context) {
   const SlabPlan plan = plan_slabs(p, kLanes, context.device->sm_count);
-  return launch_slabs<T, kLanes>(
-      "groupnorm tiled", p, t, plan, kSlabThreads, scratch, context, [&](dim3 grid, float* partials) {
-        statistics_kernel<T, kLanes><<<grid, static_cast<unsigned>(plan.threads()), 0, context.stream>>>(
-            p, static_cast<const T*>(t.x), plan, partials);
-      });
+  return launch_slabs<T, kLanes>("groupnorm tiled", p, t, plan, kSlabThreads, scratch, context,
+                                 [&](dim3 grid, float* partials) {
+                                   return launch_kernel("groupnorm statistics_kernel", statistics_kernel<T, kLanes>,
+                                                        {.grid = grid, .block = static_cast<unsigned>(plan.threads())},
+                                                        context.stream, p, static_cast<const T*>(t.x), plan, partials);
+                                 });
 }
 
 int lanes_of(const Problem& p, DType dtype) {

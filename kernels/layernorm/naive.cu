@@ -11,6 +11,7 @@
 #include "kernels/core/cuda_status.h"
 #include "kernels/device/block_sum.cuh"
 #include "kernels/device/dispatch.cuh"
+#include "kernels/device/launch.cuh"
 #include "kernels/layernorm/layernorm.h"
 
 namespace noisefloor::layernorm {
@@ -52,8 +53,8 @@ __global__ void __launch_bounds__(kThreads) naive_kernel(const Problem p, const 
 
 Status launch_naive(const Problem& p, DType dtype, const Tensors& t, const Scratch&, const LaunchContext& context) {
   return with_type(dtype, [&]<class T>(T) {
-    naive_kernel<T><<<static_cast<unsigned>(p.rows), kThreads, 0, context.stream>>>(p, t);
-    return launch_status("layernorm naive_kernel");
+    return launch_kernel("layernorm naive_kernel", naive_kernel<T>,
+                         {.grid = static_cast<unsigned>(p.rows), .block = kThreads}, context.stream, p, t);
   });
 }
 

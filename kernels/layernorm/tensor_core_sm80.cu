@@ -11,6 +11,7 @@
 // to the row's dtype before they are squared, an unbiased error of half a unit in their last place that 32 channels or
 // more average out.
 // Source: original; the fragment layouts are the PTX ISA's, "Matrix Fragments for mma.m16n8k16".
+#include "kernels/device/launch.cuh"
 #include "kernels/layernorm/device.cuh"
 #include "kernels/ptx/mma.cuh"
 
@@ -99,11 +100,9 @@ Status launch_tensor_core_sm80(const Problem& p, DType dtype, const Tensors& t, 
   return with_half_type(dtype, [&]<class T>(T) {
     const Arguments<T> a = make_arguments<T>(p, t);
     const std::uint32_t blocks = (a.rows + kBlockRows - 1) / kBlockRows;
-    if (a.t.residual)
-      tensor_core_kernel<T, true><<<blocks, kThreads, 0, context.stream>>>(a);
-    else
-      tensor_core_kernel<T, false><<<blocks, kThreads, 0, context.stream>>>(a);
-    return launch_status("layernorm tensor_core_kernel");
+    const auto kernel = a.t.residual ? tensor_core_kernel<T, true> : tensor_core_kernel<T, false>;
+    return launch_kernel("layernorm tensor_core_kernel", kernel, {.grid = blocks, .block = kThreads}, context.stream,
+                         a);
   });
 }
 

@@ -125,8 +125,8 @@ Status launch_tiled(const Problem& p, DType dtype, const Tensors& t, const Scrat
       if (a.vectors <= 32 * 10) return launch_held<T, 32, 10>(a, context);
     }
     constexpr std::uint32_t kRows = kLongThreads / 32;
-    long_kernel<T><<<(a.rows + kRows - 1) / kRows, kLongThreads, 0, context.stream>>>(a);
-    return launch_status("layernorm long_kernel");
+    return launch_kernel("layernorm long_kernel", long_kernel<T>,
+                         {.grid = (a.rows + kRows - 1) / kRows, .block = kLongThreads}, context.stream, a);
   });
 }
 

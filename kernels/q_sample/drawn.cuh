@@ -4,6 +4,7 @@
 #pragma once
 
 #include "kernels/device/dispatch.cuh"
+#include "kernels/device/launch.cuh"
 #include "kernels/device/short_normals.cuh"
 #include "kernels/device/stream.cuh"
 #include "kernels/q_sample/q_sample.h"
@@ -89,11 +90,8 @@ inline Status launch_drawn(const Problem& p, DType dtype, const Tensors& t, cons
     DrawnArguments a = drawn_arguments(p, t);
     a.tiles = (a.vectors + kTile - 1) / kTile;
     const std::uint32_t blocks = a.tiles * static_cast<std::uint32_t>(p.batch);
-    if (t.noise_out)
-      drawn_kernel<T, true><<<blocks, kDrawnThreads, 0, context.stream>>>(a);
-    else
-      drawn_kernel<T, false><<<blocks, kDrawnThreads, 0, context.stream>>>(a);
-    return launch_status("q_sample drawn_kernel");
+    const auto kernel = t.noise_out ? drawn_kernel<T, true> : drawn_kernel<T, false>;
+    return launch_kernel("q_sample drawn_kernel", kernel, {.grid = blocks, .block = kDrawnThreads}, context.stream, a);
   });
 }
 

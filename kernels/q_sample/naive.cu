@@ -11,6 +11,7 @@
 #include "kernels/core/cuda_status.h"
 #include "kernels/core/noise_stream.h"
 #include "kernels/device/dispatch.cuh"
+#include "kernels/device/launch.cuh"
 #include "kernels/q_sample/q_sample.h"
 
 namespace noisefloor::q_sample {
@@ -37,8 +38,8 @@ __global__ void __launch_bounds__(kThreads)
 Status launch_naive(const Problem& p, DType dtype, const Tensors& t, const Scratch&, const LaunchContext& context) {
   return with_type(dtype, [&]<class T>(T) {
     const auto blocks = static_cast<unsigned>((p.total() + kThreads - 1) / kThreads);  // at most 2^25
-    naive_kernel<T><<<blocks, kThreads, 0, context.stream>>>(t, noise_stream(p), p.total(), p.elements);
-    return launch_status("q_sample naive_kernel");
+    return launch_kernel("q_sample naive_kernel", naive_kernel<T>, {.grid = blocks, .block = kThreads}, context.stream,
+                         t, noise_stream(p), p.total(), p.elements);
   });
 }
 

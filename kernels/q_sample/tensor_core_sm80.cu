@@ -12,6 +12,7 @@
 // Numerics: exact products, fp32 sums; coefficients split into terms of the row's type (24 bits).
 // Source: original.
 #include "kernels/device/diagonal_mma.cuh"
+#include "kernels/device/launch.cuh"
 #include "kernels/q_sample/map.cuh"
 
 namespace noisefloor::q_sample {
@@ -50,8 +51,8 @@ Status launch_tensor_core_sm80(const Problem& p, DType dtype, const Tensors& t, 
   return with_half_type(dtype, [&]<class T>(T) {
     const Divider per_image(static_cast<std::uint32_t>(p.elements / 8));
     const dim3 grid = diagonal_grid(per_image.divisor(), p.batch, context);
-    tensor_core_kernel<T><<<grid, kDiagonalThreads, 0, context.stream>>>(t, noise_stream(p), per_image);
-    return launch_status("q_sample tensor_core_kernel");
+    return launch_kernel("q_sample tensor_core_kernel", tensor_core_kernel<T>,
+                         {.grid = grid, .block = kDiagonalThreads}, context.stream, t, noise_stream(p), per_image);
   });
 }
 

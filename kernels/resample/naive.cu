@@ -9,6 +9,7 @@
 // Source: original.
 #include "kernels/core/cuda_status.h"
 #include "kernels/device/dispatch.cuh"
+#include "kernels/device/launch.cuh"
 #include "kernels/resample/resample.h"
 
 namespace noisefloor::resample {
@@ -45,8 +46,8 @@ __global__ void __launch_bounds__(kThreads)
 Status launch_naive(const Problem& p, DType dtype, const Tensors& t, const Scratch&, const LaunchContext& context) {
   return with_type(dtype, [&]<class T>(T) {
     const auto blocks = static_cast<unsigned>((p.total() + kThreads - 1) / kThreads);  // at most 2^25
-    naive_kernel<T><<<blocks, kThreads, 0, context.stream>>>(p, t, p.total(), p.out_w(), p.out_channels());
-    return launch_status("resample naive_kernel");
+    return launch_kernel("resample naive_kernel", naive_kernel<T>, {.grid = blocks, .block = kThreads}, context.stream,
+                         p, t, p.total(), p.out_w(), p.out_channels());
   });
 }
 

@@ -11,6 +11,7 @@
 // Numerics: exact products (1/4 is a power of two), fp32 sums, one rounding at the end.
 // Source: original.
 #include "kernels/device/diagonal_mma.cuh"
+#include "kernels/device/launch.cuh"
 #include "kernels/resample/device.cuh"
 
 namespace noisefloor::resample {
@@ -36,8 +37,9 @@ Status launch_tensor_core_sm80(const Problem& p, DType dtype, const Tensors& t, 
                                const LaunchContext& context) {
   return with_half_type(dtype, [&]<class T>(T) {
     const DownMap<T> map = down_map<T>(p, t);
-    average_kernel<T><<<diagonal_grid(map.vectors, 1, context), kDiagonalThreads, 0, context.stream>>>(map);
-    return launch_status("resample average_kernel");
+    return launch_kernel("resample average_kernel", average_kernel<T>,
+                         {.grid = diagonal_grid(map.vectors, 1, context), .block = kDiagonalThreads}, context.stream,
+                         map);
   });
 }
 

@@ -13,6 +13,7 @@
 // Source: original; bf16 splitting after Henry, Tang and Heinecke, "Leveraging the bfloat16 Artificial Intelligence
 // Datatype For Higher-Precision Computations" (2019).
 #include "kernels/device/diagonal_mma.cuh"
+#include "kernels/device/launch.cuh"
 #include "kernels/device/short_normals.cuh"
 #include "kernels/sampler_step/arguments.cuh"
 
@@ -66,9 +67,9 @@ Status launch_tensor_core_sm80(const Problem& problem, DType dtype, const Tensor
     return failure(StatusCode::unsupported_problem, "sampler_step tensor_core_sm80: needs bf16");
   const auto per_image = static_cast<std::uint32_t>(problem.elements / kLanes);
   const std::uint32_t vectors = per_image * static_cast<std::uint32_t>(problem.batch);
-  tensor_core_kernel<<<diagonal_grid(vectors, 1, context), kDiagonalThreads, 0, context.stream>>>(
-      make_arguments<T>(problem, tensors), Divider(static_cast<int>(per_image)), vectors);
-  return launch_status("sampler_step tensor_core_kernel");
+  return launch_kernel("sampler_step tensor_core_kernel", tensor_core_kernel,
+                       {.grid = diagonal_grid(vectors, 1, context), .block = kDiagonalThreads}, context.stream,
+                       make_arguments<T>(problem, tensors), Divider(static_cast<int>(per_image)), vectors);
 }
 
 }  // namespace noisefloor::sampler_step

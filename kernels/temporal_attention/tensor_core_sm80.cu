@@ -11,6 +11,7 @@
 // Source: PTX ISA (mma fragments); the order of loads is original.
 #include "kernels/core/cuda_status.h"
 #include "kernels/device/dispatch.cuh"
+#include "kernels/device/launch.cuh"
 #include "kernels/ptx/mma.cuh"
 #include "kernels/temporal_attention/temporal_attention.h"
 #include "kernels/temporal_attention/warp_softmax.cuh"
@@ -142,10 +143,9 @@ Status launch_tensor_core_sm80(const Problem& problem, DType dtype, const Tensor
   return with_half_type(dtype, [&]<class T>(T) {
     const auto kernel = problem.frames <= 16 ? temporal_attention_sm80<T, 1> : temporal_attention_sm80<T, 2>;
     const auto blocks = static_cast<unsigned>((problem.units() + kSm80Units - 1) / kSm80Units);
-    kernel<<<blocks, kThreads, 0, context.stream>>>(problem.shape(), static_cast<const T*>(t.q),
-                                                    static_cast<const T*>(t.k), static_cast<const T*>(t.v),
-                                                    static_cast<T*>(t.out));
-    return launch_status("temporal_attention_sm80");
+    return launch_kernel("temporal_attention_sm80", kernel, {.grid = blocks, .block = kThreads}, context.stream,
+                         problem.shape(), static_cast<const T*>(t.q), static_cast<const T*>(t.k),
+                         static_cast<const T*>(t.v), static_cast<T*>(t.out));
   });
 }
 

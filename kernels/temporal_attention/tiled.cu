@@ -13,6 +13,7 @@
 
 #include "kernels/core/cuda_status.h"
 #include "kernels/device/dispatch.cuh"
+#include "kernels/device/launch.cuh"
 #include "kernels/temporal_attention/temporal_attention.h"
 
 namespace noisefloor::temporal_attention {
@@ -107,10 +108,9 @@ Status launch_tiled(const Problem& problem, DType dtype, const Tensors& t, const
   return with_type(dtype, [&]<class T>(T) {
     const Shape shape = problem.shape();
     const auto blocks = static_cast<unsigned>((problem.units() + kTiledUnits - 1) / kTiledUnits);
-    temporal_attention_tiled<T>
-        <<<blocks, kThreads, 0, context.stream>>>(shape, static_cast<const T*>(t.q), static_cast<const T*>(t.k),
-                                                  static_cast<const T*>(t.v), static_cast<T*>(t.out));
-    return launch_status("temporal_attention_tiled");
+    return launch_kernel("temporal_attention_tiled", temporal_attention_tiled<T>, {.grid = blocks, .block = kThreads},
+                         context.stream, shape, static_cast<const T*>(t.q), static_cast<const T*>(t.k),
+                         static_cast<const T*>(t.v), static_cast<T*>(t.out));
   });
 }
 
