@@ -83,7 +83,7 @@ Status launch_halo_tile(const Convolution& c, DType dtype, const Operands& o, co
   if (const Status status = encode_tensor_map(map_w, weights); !status.ok()) return status;
   if (!stores_by_tma(c) && L::kShape.block_n != kNarrowHalo)
     return failure(StatusCode::invalid_argument, "convolution: this tile needs cout to be a multiple of 8");
-  PhaseMaps maps_y;
+  PhaseMaps maps_y{};  // with no bytes that nobody set: see launch_kernel
   if (stores_by_tma(c)) {
     if (const Status status = encode_phases<L::kPieceColumns>(maps_y, c, dtype, o.y); !status.ok()) return status;
   } else {
