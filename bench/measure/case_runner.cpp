@@ -36,6 +36,8 @@ CaseRunner::CaseRunner(Platform& platform, const Ceilings* ceilings, RunnerOptio
       progress_(options.say, options.progress_clock),
       counters_(platform, options.counters),
       signatures_(platform, options.code) {
+  known_.earlier = options_.earlier;
+  known_.code = options_.code;
   if (options_.slots == 0) options_.slots = options_.warm_only ? 1 : usual_slots(platform);
   if (platform.description().is_host || options_.warm_only) return;
   (void)platform.sm_clock_mhz();  // what they need is made now, not between timed launches
@@ -146,7 +148,7 @@ bool CaseRunner::take_over(const EarlierRow* earlier, CaseResult& result) {
 
 // A row without one is right, and measured anew by the next sweep.
 void CaseRunner::sign(const Case& test_case, BoundCase* bound, CaseResult& result) const {
-  if (options_.warm_only) return;
+  if (options_.warm_only && !options_.earlier) return;
   try {
     if (const auto known = signatures_.without_launch(test_case, options_.worker))
       result.row.signature = *known;
@@ -204,6 +206,7 @@ void CaseRunner::measure_here(const Case& test_case, CaseResult& result, std::op
   BoundContender timed(made, verifier, {[this] { progress_.between(); }, edges_.get()});
   if (bound.of_plugin() && !take_replay(timed, result)) return;
   if (options_.on_verified) options_.on_verified(test_case, fixture);
+  if (options_.warm_only && has_phase(row.phases, "warm", options_.phases)) return;
   if (options_.warm_only) return time_warm_only(timed, result, to_beat_us);
   if (!result.kept) {
     read_resources(*platform_, bound, result);

@@ -3,6 +3,7 @@
 // share, whatever their tensors.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -19,10 +20,13 @@
 
 namespace noisefloor {
 
+class CodeWatch;
 class Worker;
+struct EarlierRow;
 
 // Warm times of implementations that were verified, of the rows of a run and of what plans measured themselves: a plan
-// takes them rather than measure a second time.
+// takes them rather than measure a second time. And where a run is reused, its rows, of which a plan takes those of the
+// same launch (what gives and watches them must outlive this): with the same times it is the same plan.
 class KnownTimes {
  public:
   struct Entry {
@@ -34,6 +38,9 @@ class KnownTimes {
   Entry add(const SweepRow& row);
   void add(const CaseId& id, Entry entry) { entries_[id] = std::move(entry); }
   const Entry* find(const CaseId& id) const;  // null where nothing is known
+
+  std::function<const EarlierRow*(const CaseId&)> earlier = {};  // as RunnerOptions
+  CodeWatch* code = nullptr;
 
  private:
   std::map<CaseId, Entry> entries_;

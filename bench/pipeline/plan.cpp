@@ -93,7 +93,10 @@ struct Chooser {
       return Plan::Choice{tiled == able.end() ? able.front() : *tiled, {}};
     }
     // One a problem: its tensors go when the choice is made.
-    CaseRunner runner(platform, nullptr, quick(host));
+    RunnerOptions options = quick(host);
+    options.earlier = known.earlier;
+    options.code = known.code;
+    CaseRunner runner(platform, nullptr, std::move(options));
     std::optional<Plan::Choice> best;
     double best_us = 0;
     int own_timed = 0;

@@ -1,6 +1,7 @@
 // Plans: whose a file is, what runs where no vendor can, and what a want of memory is called.
 #include "bench/pipeline/plan.h"
 #include "bench/measure/fixture.h"
+#include "bench/measure/kept_row.h"
 
 #include <gtest/gtest.h>
 
@@ -101,6 +102,33 @@ TEST(Plans, ChooseTheFaster) {
               fast_last ? (Calls{{1, 1}, {10, 1}, {1, 1}}) : (Calls{{1, 1}, {10, 1}, {1, 1}, {10, 1}}))
         << "one launch tells that another is far slower";
   }
+}
+
+// A plan that is made again is of the same times, where the launches are the same.
+TEST(Plans, TakeTimesOfTheSameLaunchFromAnEarlierRun) {
+  ScriptedPlatform platform;
+  AnyVariant fast = platform.taking(10, host_gemm()), slow = platform.taking(30, host_gemm());
+  fast.name = "fast";
+  slow.name = "slow";
+  const Suite two = of_gemm({implementation_of(slow), implementation_of(fast)});
+  const Case before{two.find("gemm"), two.find("gemm")->find("slow"), kProduct.op->parse(kProduct.text), kProduct.dtype,
+                    kProduct.text};
+  const Signatures signatures(platform, nullptr);
+  EarlierRow row{blank_row(before, platform.description(), "host")};
+  row.row.status = Outcome::ok;
+  row.row.time_warm_us = 5;  // as if it had been the faster one
+  for (const PhaseVersions::value_type& phase : kPhaseVersions) set_phase(row.row.phases, phase.first, kPhaseVersions);
+  row.row.verification = signatures.of_verification(before);
+  const auto chosen = [&](const std::string& signature) {
+    row.row.signature = signature;
+    KnownTimes known;
+    known.earlier = [&](const CaseId& id) { return id.variant == "slow" ? &row : nullptr; };
+    return Plan(platform, two, {kProduct}, {.source = "own", .known = &known})
+        .choice(problem_id(kProduct))
+        .implementation->name;
+  };
+  EXPECT_EQ(chosen(signatures.without_launch(before, nullptr).value()), "slow");
+  EXPECT_EQ(chosen("other code"), "fast");
 }
 
 // Variants by scripted times, of which one may be wrong.
