@@ -9,7 +9,6 @@ import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
-import junitparser
 import pytest
 
 from tests.cli.gated_runs import RECORDED, accept, baseline, contents, gate, pack, write_run  # noqa: F401
@@ -43,10 +42,6 @@ def test_slower_rows_fail_and_are_written_down(baseline, tmp_path):
         assert case.get("classname") == "gemm.bf16" and float(case.get("time")) > 0
         assert len(list(case)) <= 1 and all(child.get("message") for child in case)
     assert len({(case.get("classname"), case.get("name")) for case in cases}) == len(cases)
-
-    read = junitparser.JUnitXml.fromfile(str(tmp_path / "gate.xml"))  # another reader sees the same
-    assert (read.tests, read.failures, read.errors, read.skipped) == (20, 2, 0, 0)
-    assert sum(isinstance(entry, junitparser.Failure) for case in next(iter(read)) for entry in case.result) == 2
 
 
 def read_bencher(file):
