@@ -4,6 +4,8 @@
 
 #include <array>
 
+#include "bench/counters/launch_signature.h"
+
 namespace noisefloor {
 namespace {
 
@@ -62,6 +64,15 @@ CountersUnavailable counters_unavailable(int cupti_result, const std::string& ca
     if (meaning.result == cupti_result)
       return {meaning.status, fmt::format("{} (CUPTI error {} in {})", meaning.text, cupti_result, call)};
   return {CounterStatus::failed, fmt::format("CUPTI failed with error {} in {}", cupti_result, call)};
+}
+
+std::unique_ptr<CodeWatch> watch_code_if_possible(const std::function<void(const std::string&)>& say) {
+  try {
+    return watch_code();
+  } catch (const CountersUnavailable& error) {
+    if (say) say(error.what());
+    return nullptr;
+  }
 }
 
 }  // namespace noisefloor

@@ -1,5 +1,4 @@
 // Counters, traces and resources of kernels in a build without CUDA: there are none, and it says so.
-#include <stdexcept>
 
 #include "bench/counters/counter_status.h"
 #include "bench/counters/kernel_resources.h"
