@@ -43,7 +43,7 @@ class BoundOp : Arguments {
 
   // A call as a function of arguments in the order of `names`: tensors, fields, and what else `bind` knows. `plan`: a
   // Plan, the file of one, or None; `prepared`: the weights as `prepare` left them for that variant, or None; `fields`:
-  // a text of several ("groups=32,fusion=silu"); `launches`: more than one to see what each costs the host.
+  // a text of several ("groups=32,fusion=silu").
   nb::object function(const std::vector<std::string>& names, std::size_t required, std::size_t positional,
                       const std::string& doc) const {
     return bind(names, required, positional, doc, false, false);
@@ -118,7 +118,7 @@ class BoundOp : Arguments {
     std::vector<std::string> slots = tensors_;
     slots.insert(slots.end(), fields_.begin(), fields_.end());
     const std::size_t rest = slots.size();
-    for (const char* name : {"out", "variant", "stream", "dtype", "plan", "prepared", "fields", "launches"})
+    for (const char* name : {"out", "variant", "stream", "dtype", "plan", "prepared", "fields"})
       slots.emplace_back(name);
     std::vector<std::size_t> places;
     for (const std::string& name : names) {
@@ -132,11 +132,9 @@ class BoundOp : Arguments {
       std::array<PyObject*, kMostArguments> all;
       all.fill(Py_None);
       for (std::size_t i = 0; i < places.size(); ++i) all[places[i]] = given[i];
-      const int launches = all[rest + 7] == Py_None ? 1 : nb::cast<int>(nb::handle(all[rest + 7]));
-      if (launches < 1) throw InvalidInput(named("launches") + " must be at least 1");
       nb::object outputs = launched({all.data(), inputs}, {{all.data() + inputs, rest - inputs}, all[rest + 6]},
                                     all[rest], all[rest + 1], all[rest + 2], all[rest + 3], all[rest + 4],
-                                    all[rest + 5], {of_module, launches, as_list ? 1 : 0});
+                                    all[rest + 5], {of_module, as_list ? 1 : 0});
       if (!as_list) return outputs;
       nb::list listed;
       if (nb::isinstance<nb::tuple>(outputs))
@@ -150,7 +148,6 @@ class BoundOp : Arguments {
 
   struct How {
     bool of_module = false;
-    int launches = 1;
     int frames = 0;  // Python's, of ours
   };
 
@@ -220,8 +217,7 @@ class BoundOp : Arguments {
     {
       const WithoutGil released;
       if (lays_out) python::prepare(decision, pointers, weights, queue.device, queue.stream);
-      const Scratch scratch{workspace.data(), weights};
-      for (int i = 0; i < how.launches; ++i) launch(decision, pointers, scratch, queue.device, queue.stream);
+      launch(decision, pointers, {workspace.data(), weights}, queue.device, queue.stream);
     }
     if (count == 1) return outputs.front().object;
     nb::list all;

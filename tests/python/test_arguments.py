@@ -216,15 +216,6 @@ def test_a_capsule_serves_once(version):
             ops.gemm(a, a, out=into)
 
 
-def test_a_call_may_launch_more_than_once():
-    """What tools/experiments/measure_python.py stands on."""
-    a, b, out = np.ones((4, 8), np.float32), np.ones((3, 8), np.float32), zeros(4, 3)
-    call = noisefloor._core.Op("gemm", ["a", "b"], []).function(["a", "b", "out", "launches"], 2, 2, "")
-    assert call(a, b, out=out, launches=3) is out and (out == 8).all()
-    with pytest.raises(ValueError, match="'launches'.* must be at least 1"):
-        call(a, b, out=out, launches=0)
-
-
 @pytest.mark.parametrize("argument", ["variant", "dtype"])
 def test_an_empty_text_is_not_none(argument):
     with pytest.raises(ValueError, match=f"gemm: '{argument}' is an empty text; None leaves it open"):
