@@ -5,7 +5,6 @@
 #include <rapidcheck.h>
 
 #include <algorithm>
-#include <cmath>
 #include <fstream>
 #include <map>
 
@@ -211,41 +210,6 @@ TEST(Totals, SetsAreInTheRunFolderAndOlderFoldersStayReadable) {
   std::ofstream(folder / "networks.csv", std::ios::app) << "old,gemm,p,4,\n";
   expect_parts(error_of([&] { return read_network_problems(folder.path(), {}); }),
                {"networks.csv:5: p of gemm in 'old' is there twice, first in line 2"});
-}
-
-// The recorded run, added up in the plainest way.
-TEST(Totals, OfTheRecordedRunAreTimeTimesCount) {
-  const RunFiles run = read_run("reports/recorded/nvidia-h200");
-  const auto problems = read_network_problems(run.folder, run.rows);
-  const auto totals = network_totals(run.rows, problems);
-  EXPECT_GT(totals.size(), 200u);
-  for (const NetworkTotal& total : totals) {
-    if (total.op == kAllOps) continue;
-    double sum = 0;
-    int count = 0, missing = 0;
-    for (const NetworkProblem& need : problems) {
-      if (need.network != total.network || need.op != total.op) continue;
-      ++count;
-      double best = INFINITY;
-      for (const SweepRow& row : run.rows) {
-        const bool baseline = row.kind == "baseline", torch = row.variant.starts_with("torch_");
-        const bool chosen = total.choice == row.variant || total.choice == kFastest ||
-                            (total.choice == kOwnBest && !baseline) ||
-                            (total.choice == kPyTorch && baseline && torch) ||
-                            (total.choice == kLibrary && (row.variant == "cudnn" || row.variant == "cublaslt"));
-        if (row.op == need.op && row.problem == need.problem && row.dtype == total.dtype && row.status == Outcome::ok &&
-            chosen)
-          best = std::min(best, *row.time_cold_us);
-      }
-      if (std::isfinite(best))
-        sum += best * static_cast<double>(need.count);
-      else
-        ++missing;
-    }
-    EXPECT_NEAR(total.cold.us, sum, 1e-9 * sum) << total.network << " " << total.op << " " << total.choice;
-    EXPECT_EQ(total.problems, count);
-    EXPECT_EQ(total.cold.missing, missing);
-  }
 }
 
 TEST(Totals, RecordedOnesAreAsTheProgramWritesThem) {
