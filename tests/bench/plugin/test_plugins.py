@@ -14,7 +14,6 @@ from tests.cli.program import ROOT, needs_program, rows, run, sweep
 COMPILER = os.environ.get("CXX") or shutil.which("g++")
 pytestmark = [needs_program, pytest.mark.skipif(not COMPILER, reason="no C++ compiler")]
 SOURCE = Path(__file__).with_name("plugin_rows.cpp")
-ONE = "network,m,n,k,count\nmini,8,16,24,3\n"
 
 
 def compiled(folder, name="mine.so", *options, source=SOURCE):
@@ -32,14 +31,6 @@ def right(row):
 @pytest.fixture(scope="module")
 def plugin(tmp_path_factory):
     return compiled(tmp_path_factory.mktemp("plugin"))
-
-
-@pytest.fixture
-def one(tmp_path):
-    folder = tmp_path / "problems"
-    folder.mkdir()
-    (folder / "gemm.csv").write_text(ONE)
-    return folder
 
 
 def measured(problems, out, plugin, variants, *more):

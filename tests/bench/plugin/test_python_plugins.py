@@ -69,14 +69,6 @@ WRONG = {
 }
 
 
-@pytest.fixture
-def one(tmp_path):
-    folder = tmp_path / "problems"
-    folder.mkdir()
-    (folder / "gemm.csv").write_text("network,m,n,k,count\nmini,8,16,24,3\n")
-    return folder
-
-
 def test_python_functions_are_rows(one, tmp_path):
     file = tmp_path / "mine.PY"
     file.write_text(FILE)
