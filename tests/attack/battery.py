@@ -4,7 +4,6 @@ NOISEFLOOR_ATTACK_SECONDS is the time of each kind (default 12, so that seven ki
 where it is given, the seed is another each time). NOISEFLOOR_ATTACK_SEED repeats a battery.
 """
 
-import csv
 import os
 import random
 import re
@@ -52,11 +51,6 @@ def small_runs(folder):
         result = run(*sweep_arguments(folder, folder / name), timeout=300)
         assert result.returncode == 0, result.stderr.decode()
     return folder
-
-
-def rows(run_folder):
-    with open(run_folder / "sweep.csv", newline="") as file:
-        return list(csv.DictReader(file))
 
 
 class Battery:

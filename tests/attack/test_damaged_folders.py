@@ -1,14 +1,14 @@
 """Run folders damaged at random and on purpose, under every command that reads them: read or refused in a sentence, in bounded time and memory."""
 
-import csv
 import gzip
 import json
 import os
 import shutil
 
 import pytest
-from battery import Battery, rows, run, sweep_arguments
+from battery import Battery, run, sweep_arguments
 from tests.cli.gated_runs import pack
+from tests.cli.program import edit_json, rows, write_rows
 
 FILES = ["sweep.csv", "samples.jsonl", "env.json", "ceilings.csv", "networks.csv", "cases.csv"]
 HOSTILE = [b"nan", b"inf", b"-1", b"1e308", b"1e999", b"0", b"", b"\x00", b"\xff\xfe", b"\x1b[2J", b'"', b",", b"[" * 1000, b"9" * 400, b"../../etc"]
@@ -71,11 +71,8 @@ def test_random_damage(swept, tmp_path, capsys):
 def replace_column(name, text):
     def change(folder):
         table = rows(folder)
-        table[0][name] = text(table[0][name]) if callable(text) else text
-        with open(folder / "sweep.csv", "w", newline="") as file:
-            out = csv.DictWriter(file, table[0].keys(), lineterminator="\n")
-            out.writeheader()
-            out.writerows(table)
+        table[0][name] = text
+        write_rows(folder, table)
     return change
 
 
@@ -94,11 +91,7 @@ def special(name, make):
 
 
 def json_field(name, value):
-    def change(folder):
-        text = json.loads((folder / "env.json").read_text())
-        text[name] = value
-        (folder / "env.json").write_text(json.dumps(text))
-    return change
+    return lambda folder: edit_json(folder / "env.json", **{name: value})
 
 
 def endless(file):
@@ -111,15 +104,12 @@ ALL = {"roofline", "explain", "gate, as candidate", "gate, as baseline", "compar
 WRONG = {
     "a time of 1e308": (replace_column("time_cold_us", "1e308"), ALL),
     "half a slot": (replace_column("buffer_slots", "0.5"), ALL),
-    "an error above its tolerance": (replace_column("max_rel_error", "1e30"), ALL),
     "a doubled row": (twice("sweep.csv", 2), ALL),
     "doubled samples": (twice("samples.jsonl", 0), ALL),
     "packed samples without their end": (lambda folder: pack(folder / "samples.jsonl", less=20), ALL),
     "samples packed and not": (lambda folder: (folder / "samples.jsonl.gz").write_bytes(gzip.compress((folder / "samples.jsonl").read_bytes())), ALL),
     "a doubled line of networks.csv": (twice("networks.csv", 1), {"roofline", "history"}),
     "another device in env.json": (json_field("device", "Another CPU"), ALL),
-    "schema 99": (json_field("schema", 99), ALL),
-    "a list as env.json": (lambda folder: (folder / "env.json").write_text("[]"), ALL),
     "a number as env.json": (lambda folder: (folder / "env.json").write_text("5"), ALL),
     "brackets as env.json": (lambda folder: (folder / "env.json").write_bytes(b"[" * (100 << 20)), ALL),
     "deep nesting in env.json": (json_field("x", json.loads("[" * 200 + "]" * 200)), ALL),

@@ -4,7 +4,8 @@ import shutil
 import subprocess
 import time
 
-from battery import MOST_SECONDS, PROGRAM, Battery, environment, rows, run, sweep_arguments
+from battery import MOST_SECONDS, PROGRAM, Battery, environment, run, sweep_arguments
+from tests.cli.program import rows
 
 
 def killed_after(seconds, arguments):

@@ -6,7 +6,8 @@ import shutil
 import subprocess
 
 import pytest
-from battery import Battery, rows, run, sweep_arguments
+from battery import Battery, run, sweep_arguments
+from tests.cli.program import rows
 
 
 def limit(most):

@@ -1,6 +1,5 @@
 """A page in a real, headless Chromium, and run folders to make reports of."""
 
-import csv
 import json
 import os
 import re
@@ -9,6 +8,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
+from tests.cli.program import rows, write_rows
 
 try:
     from selenium import webdriver
@@ -110,18 +111,6 @@ def page_data(file):
     return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', Path(file).read_text(), re.S).group(1))
 
 
-def read_rows(folder):
-    with open(folder / "sweep.csv", newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def write_rows(folder, rows):
-    with open(folder / "sweep.csv", "w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0].keys(), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-
-
 def copy_recorded(folder):
     folder.mkdir(parents=True, exist_ok=True)
     for name in ("sweep.csv", "ceilings.csv", "env.json", "networks.csv"):
@@ -132,13 +121,12 @@ def copy_recorded(folder):
 def many_rows(folder, count=5000):
     """`count` rows with the recorded ones' texts and numbers, no two of one key."""
     copy_recorded(folder)
-    recorded = read_rows(folder)
-    rows = []
+    recorded, made = rows(folder), []
     for i in range(count):
         row = dict(recorded[i % len(recorded)])
         row["problem"] += f",seed={i // len(recorded)}" if i >= len(recorded) else ""
         row["networks"] = f"{row['networks']};network{i % 12}:{i % 30 + 1}" if row["networks"] else f"network{i % 12}:1"
-        rows.append(row)
-    write_rows(folder, rows)
+        made.append(row)
+    write_rows(folder, made)
     (folder / "networks.csv").unlink()
     return folder

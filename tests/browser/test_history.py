@@ -1,6 +1,5 @@
 """`noisefloor history` as a user meets it: table, CSV, page in a browser, refusals."""
 
-import csv
 import subprocess
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import pytest
 
 from tests.browser.page import PHONE, PROGRAM, Page, start_browser
 from tests.cli.gated_runs import write_run
+from tests.cli.program import read_table
 
 pytestmark = pytest.mark.skipif(not Path(PROGRAM).is_file(), reason="NOISEFLOOR_BINARY names no program")
 
@@ -28,8 +28,7 @@ def runs(tmp_path_factory):
 def test_the_change_is_found_where_it_is_and_nowhere_else(runs, tmp_path):
     result = history(runs, "--case", ".", "--csv", tmp_path / "h.csv")
     assert result.returncode == 0, result.stderr
-    with open(tmp_path / "h.csv", newline="") as file:
-        lines = list(csv.DictReader(file))
+    lines = read_table(tmp_path / "h.csv")
     assert {(line["series"], line["commit"]) for line in lines if line["changed_pct"]} == {(f"gemm/m={i},n=64,k=64/bf16/ptx", "commit5") for i in range(1, 16)}
     assert all(abs(float(line["changed_pct"]) - 6) < 1 for line in lines if line["changed_pct"]) and len(lines) == 8 * 20
     assert result.stdout.count("changed at #6 (commit5)") == 15

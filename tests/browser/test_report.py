@@ -1,6 +1,5 @@
 """report.html in a real browser: loads without errors, filters, hover, table, dark and phone, hostile text, 5,000 rows."""
 
-import csv
 import json
 import os
 import re
@@ -10,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.browser.page import (PHONE, PROGRAM, ROOT, Page, copy_recorded, many_rows, read_rows, report, start_browser,
-                                write_rows)
+from tests.browser.page import PHONE, PROGRAM, ROOT, Page, copy_recorded, many_rows, report, start_browser
+from tests.cli.program import read_table, write_rows
+from tests.cli.program import rows as read_rows
 
 pytestmark = pytest.mark.skipif(not Path(PROGRAM).is_file(), reason="NOISEFLOOR_BINARY names no program")
 STYLE = json.loads((ROOT / "reports" / "page" / "style.json").read_text())
@@ -73,8 +73,7 @@ def test_every_verified_row_is_a_point_under_every_ceiling(page, recorded):
     assert {name for name, measured, _ in lines if measured} == with_datasheet | {"l2"}
     assert {name for name, measured, _ in lines if not measured} == with_datasheet
     heights = {(name, measured): height for name, measured, height in lines}
-    with open(recorded / "ceilings.csv", newline="") as stream:
-        ceilings = {row["name"]: row for row in csv.DictReader(stream)}
+    ceilings = {row["name"]: row for row in read_table(recorded / "ceilings.csv")}
     assert heights["tensor_bf16", True] == pytest.approx(float(ceilings["tensor_bf16"]["value"]))
     assert heights["tensor_bf16", False] == pytest.approx(989500)  # the datasheet's
     rows = read_rows(recorded)

@@ -57,9 +57,24 @@ def strict(text):
     return json.loads(text, parse_constant=refuse)
 
 
+def read_table(file):
+    with open(file, newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
 def rows(folder):
-    with open(folder / "sweep.csv", newline="") as file:
-        return list(csv.DictReader(file))
+    return read_table(folder / "sweep.csv")
+
+
+def write_rows(folder, table):
+    with open(folder / "sweep.csv", "w", newline="") as file:
+        writer = csv.DictWriter(file, table[0], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(table)
+
+
+def edit_json(file, **values):
+    file.write_text(json.dumps(json.loads(file.read_text()) | values))
 
 
 def timeline(file):
@@ -70,11 +85,6 @@ def timeline(file):
     for slices in tracks.values():
         assert all(before["ts"] + before["dur"] <= after["ts"] + 1e-6 for before, after in zip(slices, slices[1:])), "slices of one track do not overlap"
     return tracks, [event["args"] for event in events if event["ph"] == "C"]
-
-
-def breakdown_rows(file):
-    with open(file, newline="") as stream:
-        return list(csv.DictReader(stream))
 
 
 def below(runs, problems, *more, **kwargs):

@@ -1,12 +1,10 @@
 """A sweep of a few gemms in three shards, each a run folder, for the tests of `merge`."""
 
-import csv
-import json
 import shutil
 
 import pytest
 
-from tests.cli.program import rows, run, sweep
+from tests.cli.program import rows, run, sweep, write_rows
 
 SIZES = range(1, 6)
 
@@ -15,22 +13,9 @@ def sizes(folder):
     return [int(row["problem"].split(",")[0][2:]) for row in rows(folder)]
 
 
-def write_rows(folder, table):
-    with open(folder / "sweep.csv", "w", newline="") as file:
-        writer = csv.DictWriter(file, table[0], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(table)
-
-
 def set_gpu(folder, uuids):
     """As if the rows were of these GPUs, in their order."""
     write_rows(folder, [row | {"gpu_uuid": uuid} for row, uuid in zip(rows(folder), uuids)])
-
-
-def edit_json(file, **values):
-    content = json.loads(file.read_text())
-    content.update(values)
-    file.write_text(json.dumps(content))
 
 
 class Split:

@@ -1,6 +1,5 @@
 """`noisefloor ab`: on builds with scripted times, and on the program itself against itself."""
 
-import csv
 import shlex
 import signal
 import subprocess
@@ -9,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.program import PROGRAM, needs_program, run, stub_build
+from tests.cli.program import PROGRAM, needs_program, read_table, run, stub_build
 
 pytestmark = needs_program
 FIRST, SECOND, OTHER = "m=8,n=16,k=24", "m=16,n=16,k=8", "m=4,n=8,k=8"
@@ -25,11 +24,7 @@ def ab(problems, tmp_path):
     def ab(old, new, *more):
         out = tmp_path / "ab.csv"
         result = run("ab", old, new, "--problems", problems, "--networks", "all", "--out", out, *more)
-        lines = {}
-        if out.exists():
-            with open(out, newline="") as file:
-                lines = {row["case"].removeprefix("gemm/").removesuffix("/bf16/host"): row for row in csv.DictReader(file)}
-        return result, lines
+        return result, {row["case"].removeprefix("gemm/").removesuffix("/bf16/host"): row for row in (read_table(out) if out.exists() else [])}
     return ab
 
 

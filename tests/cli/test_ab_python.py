@@ -1,6 +1,5 @@
 """`noisefloor ab --python`: on environments with scripted times, and on two versions of a small package."""
 
-import csv
 import os
 import shlex
 import subprocess
@@ -8,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.cli.program import needs_program, run, stub_build
+from tests.cli.program import needs_program, read_table, run, stub_build
 from tests.support.machine import executable
 
 pytestmark = needs_program
@@ -49,10 +48,7 @@ def environment(tmp_path):
 def ab(old, new, file, *more, **kwargs):
     out = file.with_name("ab.csv")
     result = run("ab", "--python", old, "--python", new, "--out", out, *more, "--", file, **kwargs)
-    if not out.exists():
-        return result, {}
-    with open(out, newline="") as lines:
-        return result, {row["case"]: row for row in csv.DictReader(lines)}
+    return result, {row["case"]: row for row in (read_table(out) if out.exists() else [])}
 
 
 def test_a_function_that_does_more_is_slower(environment, bench, tmp_path):

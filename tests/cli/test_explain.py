@@ -1,17 +1,15 @@
 """explain as a user meets it: a recorded run without a GPU, a run of the host's, names that nothing has."""
 
-import csv
 import shutil
 
 import pytest
 
-from tests.cli.program import ROOT, needs_program, run, strict
+from tests.cli.program import ROOT, needs_program, rows, run, strict
 from tests.cli.gated_runs import write_run
 
 pytestmark = needs_program
 RECORDED = ROOT / "reports" / "recorded" / "nvidia-h200"
-with open(RECORDED / "sweep.csv", newline="") as recorded:
-    ROWS = list(csv.DictReader(recorded))
+ROWS = rows(RECORDED)
 OPS = len({row["op"] for row in ROWS})
 OF_OTHER_DTYPES = {(row["op"], row["problem"]) for row in ROWS if row["dtype"] != "bf16"}
 IN_ONE_DTYPE = next(f"{row['op']}/{row['problem']}" for row in ROWS if (row["op"], row["problem"]) not in OF_OTHER_DTYPES)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from tests.cli.program import WEIGHTS, breakdown_rows, needs_program, run, timeline
+from tests.cli.program import WEIGHTS, needs_program, read_table, run, timeline
 
 pytestmark = needs_program
 
@@ -66,7 +66,7 @@ def test_forward_says_where_the_time_goes(tmp_path):
     result = forward(tmp_path, "--trace", tmp_path / "trace.json", "--breakdown", tmp_path / "breakdown.csv")
     assert result.returncode == 0, result.stderr
     assert "digits, one call of 2 images: medians of 3 calls" in result.stdout and "gaps" in result.stdout
-    rows = breakdown_rows(tmp_path / "breakdown.csv")
+    rows = read_table(tmp_path / "breakdown.csv")
     assert list(rows[0]) == ["op", "node", "problem", "variant", "kernels", "time_us", "gap_before_us"]
     assert {"conv2d", "groupnorm", "gemm"} <= {row["op"] for row in rows} and {row["variant"] for row in rows} == {"host"}
     assert all(float(row["time_us"]) > 0 and row["kernels"] == "0" for row in rows)

@@ -1,6 +1,5 @@
 """The gate and compare as a user meets them: exit codes, messages, files, and baselines that must survive bad input."""
 
-import csv
 import json
 import os
 import re
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.gated_runs import RECORDED, accept, baseline, contents, gate, pack, write_run  # noqa: F401
-from tests.cli.program import needs_program, run, strict
+from tests.cli.program import edit_json, needs_program, read_table, rows, run, strict, write_rows
 
 pytestmark = needs_program
 
@@ -72,11 +71,10 @@ def test_other_pages_can_show_the_times(baseline, tmp_path):
     result = gate(baseline, slower, "--new-rows", "--bencher", tmp_path / "bmf.json", "--benchmark-action", tmp_path / "action.json")
     assert result.returncode == 1, result
     bencher, action = read_bencher(tmp_path / "bmf.json"), read_benchmark_action(tmp_path / "action.json")
-    with open(slower / "sweep.csv", newline="") as file:
-        rows = {f"gemm/{row['problem']}/bf16/ptx": row for row in csv.DictReader(file) if row["status"] == "ok"}
-    assert rows.pop("gemm/m=21,n=64,k=64/bf16/ptx"), "a new row is there once the baseline has it"
-    assert set(bencher) == set(rows) and len(rows) == 19 and set(action) == {f"{name} ({phase})" for name in rows for phase in ("cold", "warm")}
-    for name, row in rows.items():
+    timed = {f"gemm/{row['problem']}/bf16/ptx": row for row in rows(slower) if row["status"] == "ok"}
+    assert timed.pop("gemm/m=21,n=64,k=64/bf16/ptx"), "a new row is there once the baseline has it"
+    assert set(bencher) == set(timed) and len(timed) == 19 and set(action) == {f"{name} ({phase})" for name in timed for phase in ("cold", "warm")}
+    for name, row in timed.items():
         cold, warm = bencher[name]["latency"], bencher[name]["warm-latency"]
         assert cold["value"] == pytest.approx(1e3 * float(row["time_cold_us"]), rel=1e-3) and cold["lower_value"] < cold["value"] < cold["upper_value"]
         assert warm["value"] == pytest.approx(1e3 * float(row["time_warm_serial_us"]), rel=1e-3)
@@ -198,7 +196,7 @@ def test_a_suspect_is_measured_again(baseline, tmp_path):
     result = gate(baseline, slower, "--confirm", again)
     assert result.returncode == 1 and "1 regressed" in result.stdout and "measured again" in result.stdout, result
     for folder, digest in ((slower, "one"), (again, "another")):
-        (folder / "env.json").write_text(json.dumps(json.loads((folder / "env.json").read_text()) | {"plugin mine.py": digest}))
+        edit_json(folder / "env.json", **{"plugin mine.py": digest})
     result = gate(baseline, slower, "--confirm", again)
     assert result.returncode == 2 and "mine.py" in result.stderr, "it was changed since"
     result = gate(baseline, slower, "--confirm", tmp_path / "new")
@@ -215,18 +213,12 @@ def test_a_suspect_is_swept_as_its_run_was(tmp_path):
     base = shutil.copytree(slow, tmp_path / "base")
     text = re.sub(r'("\w*_us":\[)([^]]*)', lambda found: found[1] + ",".join(str(float(us) / 10) for us in found[2].split(",")), (base / "samples.jsonl").read_text())
     (base / "samples.jsonl").write_text(text)  # of a machine ten times as fast
-    with open(base / "sweep.csv", newline="") as file:
-        rows = list(csv.DictReader(file))
-    with open(base / "sweep.csv", "w", newline="") as file:
-        kept = ("op", "variant", "kind", "dtype", "problem", "status", "device", "time_cold_us", "time_warm_us", "time_warm_serial_us", "samples", "commit")
-        writer = csv.DictWriter(file, kept, extrasaction="ignore", lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(row | {name: float(row[name]) / 10 for name in kept if name.startswith("time_") and row[name]} for row in rows)
+    kept = ("op", "variant", "kind", "dtype", "problem", "status", "device", "time_cold_us", "time_warm_us", "time_warm_serial_us", "samples", "commit")
+    write_rows(base, [{name: float(row[name]) / 10 if name.startswith("time_") and row[name] else row[name] for name in kept} for row in rows(base)])
     before = json_file.read_bytes()
     result = gate(base, slow, "--confirm", tmp_path / "again")
     assert result.returncode == 1 and "measured again" in result.stdout and json_file.read_bytes() == before, result
-    with open(tmp_path / "again" / "sweep.csv", newline="") as file:
-        assert len(list(csv.DictReader(file))) == result.stdout.count("measured again")
+    assert len(rows(tmp_path / "again")) == result.stdout.count("measured again")
     cut = tmp_path / "again" / "sweep.csv"
     cut.write_bytes(cut.read_bytes()[:-5])  # killed as it wrote: the same command measures what is left
     result = gate(base, slow, "--confirm", tmp_path / "again")
@@ -267,8 +259,7 @@ def test_an_error_of_cuobjdump_is_no_program_without_kernels(tmp_path, says, cod
 def test_kernels_are_as_recorded():
     """No kernel takes more registers, static shared memory or stack than recorded. After a change that is worth it:
     scripts/noisefloor resources --baseline reports/recorded/nvidia-h200 --accept, with a build for 75;90a."""
-    with open(RECORDED / "kernels.csv", newline="") as file:
-        recorded = list(csv.DictReader(file))
+    recorded = read_table(RECORDED / "kernels.csv")
     toolkit = recorded[0]["toolkit"]
     architectures = ",".join(sorted({row["arch"].removeprefix("sm_") for row in recorded}))
     if f"CUDA {toolkit} architectures {architectures}\n" not in run("devices").stdout:

@@ -6,8 +6,8 @@ import shutil
 
 import pytest
 
-from tests.cli.program import needs_program, rows, run
-from tests.cli.split_sweep import SIZES, edit_json, set_gpu, sizes, split, swept  # noqa: F401
+from tests.cli.program import edit_json, needs_program, read_table, rows, run
+from tests.cli.split_sweep import SIZES, set_gpu, sizes, split, swept  # noqa: F401
 
 pytestmark = needs_program
 
@@ -38,8 +38,7 @@ def test_ceilings_are_the_median(split):
             line[1] = str(100 * factor)
         file.write_text("".join(",".join(line) + "\n" for line in lines))
     assert split.merge().returncode == 0
-    with open(split.folder / "merged" / "ceilings.csv", newline="") as file:
-        assert {float(row["value"]) for row in csv.DictReader(file)} == {200}
+    assert {float(row["value"]) for row in read_table(split.folder / "merged" / "ceilings.csv")} == {200}
 
 
 def test_parts_are_of_one_build_and_of_one_version_of_each_library(split):
@@ -139,8 +138,7 @@ def test_columns_of_another_version_are_kept(split):
     assert {problem for problem, value in later.items() if value} == {row["problem"] for row in there}
     assert all(value in ("", f"later, {problem}") for problem, value in later.items())
     for name in ("networks.csv", "cases.csv"):
-        with open(merged / name, newline="") as file:
-            assert len([row for row in csv.DictReader(file) if row["of_later"]]) >= len(there), name
+        assert len([row for row in read_table(merged / name) if row["of_later"]]) >= len(there), name
     assert "5 cases are already in" in split.sweep(merged).stderr
     assert {row["problem"]: row["of_later"] for row in rows(merged)} == later
 
@@ -268,8 +266,7 @@ def test_runs_that_were_not_split_must_not_share_cases(split, tmp_path):
     result = run("merge", tmp_path / "one", tmp_path / "three", "--out", tmp_path / "both")
     assert result.returncode == 0, result.stderr
     assert sizes(tmp_path / "both") == [*SIZES, 9]
-    with open(tmp_path / "both" / "networks.csv", newline="") as file:
-        assert {row["network"] for row in csv.DictReader(file)} == {"many", "other"}
+    assert {row["network"] for row in read_table(tmp_path / "both" / "networks.csv")} == {"many", "other"}
 
 
 def test_an_incorrect_row_is_merged_and_said(split):

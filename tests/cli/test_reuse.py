@@ -1,12 +1,11 @@
 """Rows that a later sweep keeps: `noisefloor sweep --reuse RUN`, on the host, whose rows are known by their sources."""
 
-import csv
 import json
 import shutil
 
 import pytest
 
-from tests.cli.program import needs_program, rows, run, sweep
+from tests.cli.program import edit_json, needs_program, rows, run, sweep, write_rows
 
 pytestmark = needs_program
 
@@ -48,22 +47,10 @@ def by_problem(folder):
     return {row["problem"]: row for row in rows(folder)}
 
 
-def write(folder, table):
-    with open(folder / "sweep.csv", "w", newline="") as file:
-        writer = csv.DictWriter(file, list(table[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(table)
-
-
-def change_environment(folder, **facts):
-    file = folder / "env.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), **facts}))
-
-
 def date_back(folder):
     table = [{**row, "commit": "0123456789ab", "measured_utc": "2026-01-01T00:00:00Z"} for row in rows(folder)]
-    write(folder, table)
-    change_environment(folder, commit="0123456789ab")
+    write_rows(folder, table)
+    edit_json(folder / "env.json", commit="0123456789ab")
     return table
 
 
@@ -72,7 +59,7 @@ def test_what_runs_the_same_is_kept(problems, swept, tmp_path):
     now = a_folder_with_checks(tmp_path, swept, table)
     changed = next(row for row in table if row["status"] == "ok" and not is_check(now, swept, row))
     changed["signature"] = "of other code"
-    write(swept, table)
+    write_rows(swept, table)
     result = sweep(problems, now, "--variants", "host", "--reuse", swept)
     assert result.returncode in (0, 1), result.stderr  # by the clock of a busy machine a check may fail
     new = by_problem(now)
@@ -108,7 +95,7 @@ def test_rows_that_are_not_true_are_found(problems, swept, tmp_path):
     for row in table:
         row.update({name: repr(float(row[name]) / 3) for name in times if row[name]})
         row["gflops"] = row["gbps"] = ""
-    write(swept, table)
+    write_rows(swept, table)
     lines = [json.loads(line) for line in (swept / "samples.jsonl").read_text().splitlines()]
     for line in lines:
         line.update({name: [value / 3 for value in line[name]] for name in ("cold_us", "warm_us", "warm_serial_us") if name in line})
@@ -124,11 +111,11 @@ def test_rows_that_are_not_true_are_found(problems, swept, tmp_path):
 @pytest.mark.parametrize("change", ["device", "schema", "no signature", "not a run", "missing"])
 def test_what_cannot_be_reused_is_refused(problems, swept, tmp_path, change):
     if change == "device":
-        change_environment(swept, memory_bytes=1)
+        edit_json(swept / "env.json", memory_bytes=1)
     elif change == "schema":
-        change_environment(swept, schema=99)
+        edit_json(swept / "env.json", schema=99)
     elif change == "no signature":
-        write(swept, [{**row, "signature": ""} for row in rows(swept)])
+        write_rows(swept, [{**row, "signature": ""} for row in rows(swept)])
     elif change == "not a run":
         (swept / "sweep.csv").write_text("x")
     else:

@@ -11,7 +11,7 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
-from tests.cli.program import ROOT, WEIGHTS, breakdown_rows, needs_program, run, timeline
+from tests.cli.program import ROOT, WEIGHTS, needs_program, read_table, run, timeline
 
 pytestmark = needs_program
 
@@ -112,7 +112,7 @@ def test_sample_breaks_its_first_step_down_and_draws_the_same_pictures(tmp_path)
                  tmp_path / "grid.safetensors", "--breakdown", tmp_path / "breakdown.csv", "--trace", tmp_path / "trace.json")
     assert result.returncode == 0, result.stderr
     assert "the first of 3 steps of edm_heun, 2 images" in result.stdout
-    rows = breakdown_rows(tmp_path / "breakdown.csv")
+    rows = read_table(tmp_path / "breakdown.csv")
     assert [row["node"] for row in rows if row["op"] == "sampler_step"] == ["sampler.first", "sampler.second"]
     tracks, memory = timeline(tmp_path / "trace.json")
     assert [event["name"] for event in tracks["nodes"]] == [row["node"] for row in rows] and len(memory) == len(rows) - 2

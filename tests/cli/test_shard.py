@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from tests.cli.program import needs_program
-from tests.cli.split_sweep import edit_json, sizes, split, swept  # noqa: F401
+from tests.cli.program import edit_json, needs_program
+from tests.cli.split_sweep import sizes, split, swept  # noqa: F401
 
 pytestmark = needs_program
 

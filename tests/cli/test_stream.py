@@ -1,11 +1,10 @@
 """Pictures that follow each other, on the host: what is measured and drawn, and what is refused."""
 
-import csv
 import re
 
 import pytest
 
-from tests.cli.program import needs_program, run
+from tests.cli.program import needs_program, read_table, run
 
 pytestmark = needs_program
 
@@ -28,7 +27,7 @@ def test_times_and_frames_are_written(tmp_path):
     result = stream("--out", tmp_path / "frames.png", "--times", tmp_path / "times.csv", "--labels", 3)
     p50, p99, worst, missed, rate, change, off = table(result)["all"]
     assert p50 <= p99 == worst and rate > 0 and off == "-"
-    rows = list(csv.DictReader(open(tmp_path / "times.csv", newline="")))
+    rows = read_table(tmp_path / "times.csv")
     assert [row["frame"] for row in rows] == ["0", "1", "2", "3"]
     assert max(float(row["ms"]) for row in rows) == pytest.approx(worst, abs=1e-3)
     assert sum(int(row["missed"]) for row in rows) == missed == sum(float(row["ms"]) > 1000 for row in rows)

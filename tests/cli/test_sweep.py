@@ -11,7 +11,7 @@ import subprocess
 import pytest
 
 from tests.cli.gated_runs import pack
-from tests.cli.program import PROGRAM, below, needs_program, rows, run, strict, sweep
+from tests.cli.program import PROGRAM, below, needs_program, read_table, rows, run, strict, sweep
 
 pytestmark = needs_program
 
@@ -55,8 +55,7 @@ def test_host_sweep_end_to_end(problems, tmp_path):
     result = run("roofline", out)
     assert result.returncode == 0, result.stderr
     assert (out / "plan.csv").read_text().splitlines()[0] == "op,dtype,problem,variant"
-    with open(out / "roofline.csv", newline="") as file:
-        points = list(csv.DictReader(file))
+    points = read_table(out / "roofline.csv")
     key = "op", "variant", "dtype", "problem"
     rates = {tuple(row[name] for name in key): row["gflops"] for row in table}
     assert {tuple(point[name] for name in key): point["gflops"] for point in points} == rates
@@ -308,8 +307,7 @@ def test_networks_are_rows_of_a_sweep(tmp_path):
     assert "1 cases are already in" in run(*command).stderr
     drawn = run("roofline", out)
     assert drawn.returncode == 0 and "launches have a row" in drawn.stdout
-    with open(out / "totals.csv", newline="") as file:
-        [total] = [line for line in csv.DictReader(file) if line["choice"] == "plan_own"]
+    [total] = [line for line in read_table(out / "totals.csv") if line["choice"] == "plan_own"]
     asked = sum(int(line["count"]) for line in csv.DictReader(run("problems", "digits").stdout.splitlines()))
     assert (int(total["launches"]), total["covered"], total["over_launches"]) == (asked, "0", ""), "no node has a row of its own"
     assert (out / "plan.csv").read_text() == "op,dtype,problem,variant\n"
