@@ -3,8 +3,6 @@
 // order.
 #include <fmt/format.h>
 
-#include <vector>
-
 #include "networks/layers.h"
 #include "networks/network.h"
 

@@ -1,5 +1,4 @@
 #include <optional>
-#include <utility>
 
 #include "kernels/conv2d/conv2d.h"
 #include "kernels/gemm/gemm.h"

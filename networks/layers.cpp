@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <map>
 #include <string_view>
 
 namespace noisefloor::networks {

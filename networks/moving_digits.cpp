@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <vector>
 
 #include "networks/blocks.h"
 #include "networks/layers.h"

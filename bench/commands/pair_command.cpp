@@ -1,8 +1,6 @@
 // noisefloor pair: two implementations of an op in turns, problem by problem.
 #include <fmt/format.h>
 
-#include <filesystem>
-
 #include "bench/commands/commands.h"
 #include "bench/commands/output_files.h"
 #include "bench/measure/case_result.h"

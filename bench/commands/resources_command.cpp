@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
-#include <vector>
 
 #include "bench/commands/commands.h"
 #include "bench/commands/output_files.h"

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <span>
 #include <stdexcept>
 
 #include "bench/pipeline/network_tensors.h"

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <set>
-#include <stdexcept>
 
 #include "bench/measure/fixture.h"
 #include "kernels/core/device.h"

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 
 #include "bench/pipeline/conditioning.h"
 #include "bench/pipeline/network_tensors.h"

@@ -5,7 +5,6 @@
 
 #include <array>
 #include <type_traits>
-#include <utility>
 
 // The few functions and constants of NVML that this project uses, declared here because the CUDA toolkit does not ship
 // nvml.h. Names, values and layouts: NVML API Reference Guide, https://docs.nvidia.com/deploy/nvml-api/.

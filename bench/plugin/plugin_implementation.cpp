@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <type_traits>
 
 #include "bench/plugin/plugin_library.h"
 

@@ -7,7 +7,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "reports/run/ceilings_csv.h"
 #include "reports/run/run_files.h"

@@ -1,7 +1,6 @@
 // The figures of a row that rules compare, and the language of their conditions.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 #include <stdexcept>
 

@@ -5,7 +5,6 @@
 #include <rapidcheck.h>
 
 #include <set>
-#include <stdexcept>
 #include <unordered_set>
 
 #include "tests/support/refusal.h"

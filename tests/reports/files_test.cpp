@@ -9,7 +9,6 @@
 
 #include <fstream>
 #include <functional>
-#include <stdexcept>
 #include <thread>
 
 #include "reports/run/ceilings_csv.h"

@@ -3,7 +3,6 @@
 #include <rapidcheck.h>
 
 #include <algorithm>
-#include <functional>
 #include <random>
 
 #include "reports/history/history.h"

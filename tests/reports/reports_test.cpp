@@ -3,7 +3,6 @@
 #include <rapidcheck.h>
 
 #include <cmath>
-#include <fstream>
 
 #include "reports/run/csv.h"
 #include "reports/run/files.h"

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstring>
 #include <fstream>
-#include <numeric>
 
 #include "networks/graph.h"
 #include "tests/support/refusal.h"

@@ -5,8 +5,6 @@
 
 #include <atomic>
 #include <cstring>
-#include <fstream>
-#include <functional>
 #include <random>
 
 #include "tests/support/refusal.h"

@@ -6,7 +6,6 @@
 
 #include <atomic>
 #include <new>
-#include <stdexcept>
 #include <vector>
 
 namespace noisefloor {
