@@ -314,9 +314,26 @@ bool CaseRunner::time_phase(const char* name, std::size_t inputs, Contender& tim
   return false;
 }
 
-// Whether it now has times. `serial`: its launches may overlap, and are timed behind ordinary edges too.
+// Whether it now has times. `serial`: its launches may overlap, and are timed behind ordinary edges too. A kept row
+// whose missing phases were disturbed stays as it was: the next sweep takes them.
 bool CaseRunner::time(const Case& test_case, Contender& timed, bool serial, const EarlierRow* earlier,
                       CaseResult& result) {
+  if (!result.kept) return take_phases(test_case, timed, serial, earlier, result);
+  CaseResult anew = result;
+  try {
+    if (take_phases(test_case, timed, serial, earlier, anew) || anew.row.status != Outcome::throttled) {
+      result = std::move(anew);
+      return result.row.status == Outcome::ok;
+    }
+  } catch (const Throttled& error) {
+    anew.row.reason = error.what();
+  }
+  add_note(fmt::format("kept without its missing phases: {}", anew.row.reason), result);
+  return true;
+}
+
+bool CaseRunner::take_phases(const Case& test_case, Contender& timed, bool serial, const EarlierRow* earlier,
+                             CaseResult& result) {
   const NvtxRange range(test_case.id().name());
   TimingLoop loop(timed, timing_options());
   const auto disturbed = [&] { return loop.timing().others.in_the_way; };

@@ -132,6 +132,7 @@ class CaseRunner {
   void compare(const std::vector<Case>&, const std::map<CaseId, SweepRow>& there, ProblemResult&);
   void compare(const Pair&, SweepRow* own, SweepRow* baseline, ProblemResult&);
   bool time(const Case&, Contender&, bool serial, const EarlierRow*, CaseResult&);
+  bool take_phases(const Case&, Contender&, bool serial, const EarlierRow*, CaseResult&);
   TimingOptions timing_options() const;
   void time_warm_only(Contender&, CaseResult&, std::optional<double> to_beat_us);
   void say(const std::string& message) const;

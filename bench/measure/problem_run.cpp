@@ -66,6 +66,7 @@ ProblemResult CaseRunner::run_problem(const std::vector<Case>& cases, const std:
   for (const Case& one : cases)
     if (!there.contains(one.id())) wanted.push_back(&one);
   ProblemResult result;
+  const bool raised = raised_;
   const auto lost = [&] {  // what the others have no counters and no comparison of is taken anew
     result.device_lost = std::ranges::any_of(result.cases, &CaseResult::device_lost);
     if (result.device_lost) std::erase_if(result.cases, [](const CaseResult& one) { return !one.device_lost; });
@@ -85,6 +86,9 @@ ProblemResult CaseRunner::run_problem(const std::vector<Case>& cases, const std:
       if (lost()) return result;
     }
   }
+  if (raised_ != raised)  // those before it were placed below other ceilings
+    for (std::size_t i = 0; i < wanted.size(); ++i)
+      if (result.cases[i].row.status == Outcome::ok) place(*wanted[i], result.cases[i].row);
   forget_stale_comparisons(result.cases, options_.phases);
   if (options_.compare) compare(cases, there, result);
   return result;

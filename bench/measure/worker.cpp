@@ -198,7 +198,7 @@ std::optional<std::string> ask_signature(Worker& worker, const Case& test_case) 
     return text.empty() ? std::nullopt : std::optional(text);
   } catch (const WorkerGone&) {
     throw;
-  } catch (const std::runtime_error&) {  // it does not know the question, or cannot run the case
+  } catch (const std::exception&) {  // it does not know the question, cannot run the case, or its answer is no text
     return std::nullopt;
   }
 }

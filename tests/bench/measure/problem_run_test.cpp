@@ -29,6 +29,7 @@ class ProblemRun : public testing::Test {
  protected:
   SmallPlatform platform;
   RunnerOptions options;
+  const Ceilings* ceilings = nullptr;
   std::vector<Case> cases;
   std::map<CaseId, SweepRow> there;
   std::map<CaseId, EarlierRow> earlier;  // of all runs so far, the latest
@@ -56,7 +57,7 @@ class ProblemRun : public testing::Test {
   void add(const AnyVariant& one, Kind kind = Kind::host) { cases.push_back(gemm_case(made_as(one, one.name, kind))); }
   // By variant; those with a row are there in the next run.
   std::map<std::string, SweepRow> run(bool lost = false) {
-    CaseRunner runner(platform, nullptr, options);
+    CaseRunner runner(platform, ceilings, options);
     const ProblemResult result = runner.run_problem(cases, there);
     EXPECT_EQ(result.device_lost, lost);
     std::map<std::string, SweepRow> rows;
@@ -232,6 +233,37 @@ TEST_F(Reuse, APhaseWithANewVersionIsTakenAgainAndNoOther) {
   row("a").phases = "cold=1;warm=2";
   (void)run_again();
   EXPECT_EQ(steps, "A") << "counters that it lacked";
+}
+
+TEST_F(Reuse, APhaseThatIsDisturbedCostsNoOtherAndIsTakenByTheNextRun) {
+  double us = 5;
+  bool hot = false;
+  add(followed_by(variant("a", 0), [&](auto) {
+    if (hot) throw Throttled("too hot");
+    platform.clock_us += us;
+  }));
+  run();
+  options.phases[1].second = 2;  // warm
+  us = 7, hot = true;
+  const auto kept = run_again().at("a");
+  EXPECT_EQ(kept.status, Outcome::ok) << kept.reason;
+  EXPECT_EQ(kept.time_cold_us, 5);
+  EXPECT_EQ(kept.time_warm_us, 5);
+  hot = false;
+  EXPECT_EQ(run_again().at("a").time_warm_us, 7);
+}
+
+TEST_F(Reuse, WhereACaseRaisesTheCeilingsAllOfItsProblemArePlacedBelowThem) {
+  Ceilings low = low_ceilings();
+  ceilings = &low;
+  options.raise_ceilings = [&] {
+    for (Ceiling& ceiling : low.rows) ceiling.value *= 1e6;
+  };
+  add(variant("a", 5));
+  run();
+  add(variant("b", 1e-7));
+  const double before = row("a").pct_of_roof.value();
+  EXPECT_NEAR(run_again().at("a").pct_of_roof.value() / before, 1e-6, 1e-9);
 }
 
 TEST_F(Reuse, AComparisonIsNeverOfTwoDates) {

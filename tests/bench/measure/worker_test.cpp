@@ -90,6 +90,13 @@ TEST_F(InAWorker, ARowIsAsAnyOther) {
   EXPECT_TRUE(log.ends_with("judge  \nsignature stub_eager m=4,n=4,k=4\nrelease  \n")) << log;
 }
 
+TEST_F(InAWorker, ASignatureThatIsNoTextIsNone) {
+  start("signature", R"({"signature": 7})");
+  const SweepRow row = run().row;
+  EXPECT_EQ(row.status, Outcome::ok) << row.reason;
+  EXPECT_EQ(row.signature, "");
+}
+
 TEST_F(InAWorker, OurTensorsGiveWayToItsOwn) {
   const Case theirs = gemm_case(stub());
   Case ours = theirs;
