@@ -208,9 +208,13 @@ History trace_history(const std::vector<HistoryRun>& runs, const HistorySelectio
         networks.insert(use.network);
         ops.insert(use.op);
       }
-    throw failure("no {} of these runs matches; their networks are {}, their ops {}",
+    std::string renamed;
+    for (const std::string& name : selection.networks)
+      if (const std::string now = name_of_today(name); now != name && !networks.contains(name))
+        renamed += fmt::format("; {} is called {} today", name, now);
+    throw failure("no {} of these runs matches; their networks are {}, their ops {}{}",
                   selection.case_pattern.empty() ? "complete total" : "timed case", fmt::join(networks, ", "),
-                  fmt::join(ops, ", "));
+                  fmt::join(ops, ", "), renamed);
   }
   History history;
   for (const auto& [key, traced] : traces)

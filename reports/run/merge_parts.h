@@ -27,7 +27,8 @@ template <class... Words>
                                Words&&... words) {
   throw failure("{}: {}", place.string(), fmt::format(form, std::forward<Words>(words)...));
 }
-MergePart read_merge_part(const std::filesystem::path& folder);  // every timed row must have its samples
+// Every timed row must have its samples.
+MergePart read_merge_part(const std::filesystem::path& folder, RunEnd end);
 // One device, driver and build of one commit, one version of each library, and one file of each plugin.
 void require_one_origin(const std::vector<MergePart>& parts);
 // What a split sweep lacks, in words. Throws where shards are of different cuts, or hold what is not theirs.

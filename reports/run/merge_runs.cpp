@@ -127,7 +127,7 @@ MergeResult merge_runs(const std::vector<fs::path>& folders, const fs::path& out
   std::vector<MergePart> parts;
   for (const fs::path& folder : folders) {
     if (fs::is_directory(folder)) locks.emplace_back(folder, FolderLock::Mode::reading);
-    parts.push_back(read_merge_part(folder));
+    parts.push_back(read_merge_part(folder, options.partial ? RunEnd::may_lack : RunEnd::required));
   }
   require_one_origin(parts);
   MergeResult result;

@@ -11,9 +11,6 @@
 #include "reports/run/run_files.h"
 
 namespace noisefloor {
-namespace {
-
-constexpr const char *kNetworksFile = "networks.csv", *kSet = "set", *kYes = "yes";
 
 std::string name_of_today(const std::string& old_network) {
   static const std::map<std::string, std::string> kNames{
@@ -25,6 +22,10 @@ std::string name_of_today(const std::string& old_network) {
   const auto found = kNames.find(old_network);
   return found == kNames.end() ? old_network : found->second;
 }
+
+namespace {
+
+constexpr const char *kNetworksFile = "networks.csv", *kSet = "set", *kYes = "yes";
 
 CsvFile read_networks_file(const std::filesystem::path& folder) {
   CsvFile csv = read_csv(folder / kNetworksFile);

@@ -17,7 +17,8 @@ struct NetworkProblem {
 };
 
 // Networks and sets are called as in bench/problems since schema 3 (NOISEFLOOR_OLD_NETWORK); older folders are read so.
-bool has_old_names(const std::filesystem::path& folder);      // by its env.json; not without one
+bool has_old_names(const std::filesystem::path& folder);  // by its env.json; not without one
+std::string name_of_today(const std::string& old_network);
 std::string names_of_today(const std::string& old_networks);  // of a row's column `networks`
 
 // Adds to what the folder has (a run may be resumed for another network). Throws std::runtime_error naming the

@@ -174,6 +174,7 @@ TEST(History, RefusesWhatItCannotTrace) {
   expect_parts(refused({.case_pattern = "("}), {"not a regular expression"});
   expect_parts(refused({.case_pattern = "conv"}), {"no timed case"});
   expect_parts(refused({.networks = {"nit"}}), {"networks are net"});
+  expect_parts(refused({.networks = {"sd15-whole-b2"}}), {"sd15-whole-b2 is called sd15-b2"});
   expect_parts(refused({.warm = true}), {"no complete total"});
   write_atomically(folder / "runs/a/env.json", R"({"device": "A", "commit": "abc"})");
   expect_parts(error_of([&] { return read_history({folder / "runs"}); }), {"time_utc"});
