@@ -80,7 +80,7 @@ RunFiles measured_again(const fs::path& folder, const RunFiles& candidate, const
         build_info().commit, candidate.environment.commit);
   std::vector<std::string> line = {"noisefloor", "sweep"};
   if (const auto& lines = candidate.environment.command_lines; !lines.empty() && lines.back().size() > 1)
-    line = without_options(lines.back(), {"--out", "--runs", "--budget", "--shard", "--counters"},
+    line = without_options(lines.back(), {"--out", "--runs", "--budget", "--shard", "--counters", "--reuse"},
                            {"--fresh", "--no-duels", "--no-pairs", "--search-again"});
   std::erase_if(line, [](const std::string& word) { return word.starts_with("--benchmark_"); });  // its files stay
   line.insert(line.end(), {"--out", folder.string(), "--counters", "off", "--no-pairs"});

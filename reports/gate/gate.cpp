@@ -82,6 +82,14 @@ void decide(GateRow& row) {
                                 row.by.size() > 1 ? fmt::format("{}: ", to_string(phase)) : "", reason);
 }
 
+// Whether the candidate's sweep kept the baseline's own row (--reuse), so that there is nothing to compare. A copy of
+// the baseline keeps nothing.
+bool is_kept(const RunFiles& a, const RunFiles& b, const RowPair& pair) {
+  if (!b.environment.texts.contains(kReusedFrom) || a.environment.time_utc == b.environment.time_utc) return false;
+  return !pair.a->signature.empty() && pair.a->signature == pair.b->signature &&
+         pair.a->measured_utc == pair.b->measured_utc && a.samples_of(*pair.a).cold_us == b.samples_of(*pair.b).cold_us;
+}
+
 // Judges pairs of the rows of two runs.
 class RowJudge {
  public:
@@ -94,6 +102,10 @@ class RowJudge {
     row.cold = phase(b, pair, Phase::cold, row.change.cold);
     if (row.change.warm) row.warm = phase(b, pair, Phase::warm, *row.change.warm);
     decide(row);
+    const std::string& code = pair.b->signature;
+    if (row.verdict == GateVerdict::regressed && !code.empty() && code == pair.a->signature)
+      row.reason +=
+          fmt::format("{}both run the same code (signature): the machine differs", row.reason.empty() ? "" : "; ");
     return row;
   }
 
@@ -128,11 +140,13 @@ void add_conditions(GateResult& result, const RunFiles& baseline, const RunFiles
                     std::size_t cold_alone) {
   const GateNoise* const noise = options.noise;
   std::vector<std::string>& said = result.conditions;
-  if (baseline.folder == candidate.folder || same_samples(baseline, candidate))
+  if (result.kept > 0)
     said.push_back(
-        candidate.environment.texts.contains(kReusedFrom)
-            ? "most of the candidate's rows were kept of an earlier run (--reuse): they are the baseline's own"
-            : "the candidate has the baseline's samples: it is that run, or a copy, and this says nothing");
+        fmt::format("{} of {} rows run the same code as in the baseline, and the sweep kept the baseline's own "
+                    "(--reuse): they are not compared",
+                    result.kept, result.kept + result.rows.size()));
+  else if (baseline.folder == candidate.folder || same_samples(baseline, candidate))
+    said.emplace_back("the candidate has the baseline's samples: it is that run, or a copy, and this says nothing");
   said.push_back(noise == nullptr ? std::string("noise between runs: assumed; gate calibrate measures it")
                                   : fmt::format("noise between runs: measured from {} of them", noise->runs.size()));
   if (cold_alone > 0)
@@ -260,7 +274,9 @@ GateResult gate(const RunFiles& baseline, const RunFiles& candidate, const GateO
   const auto pairs = pair_rows(baseline, candidate, options.pairs);
   std::size_t cold_alone = 0;
   for (const RowPair& pair : pairs) {
-    if (is_ok(pair.a) && is_ok(pair.b)) {
+    if (is_ok(pair.a) && is_ok(pair.b) && is_kept(baseline, candidate, pair)) {
+      ++result.kept;
+    } else if (is_ok(pair.a) && is_ok(pair.b)) {
       GateRow& row = result.rows.emplace_back(judge.row(candidate, pair));
       if (row.is_suspect() && options.again != nullptr) confirm(row, judge, *options.again);
       if (row.warm) continue;
@@ -274,7 +290,7 @@ GateResult gate(const RunFiles& baseline, const RunFiles& candidate, const GateO
       ++result.untimed;
     }
   }
-  if (result.rows.empty()) throw std::runtime_error(nothing_in_common(baseline, candidate));
+  if (result.rows.empty() && result.kept == 0) throw std::runtime_error(nothing_in_common(baseline, candidate));
   add_interrupted(result, baseline, candidate, options);
   result.totals = total_changes(baseline, candidate, options.pairs);
   result.launches = launch_changes(baseline, candidate, pairs);

@@ -310,6 +310,28 @@ TEST(Gate, SaysWhereItComparesARunWithItself) {
   EXPECT_FALSE(says(copy));
 }
 
+TEST(Gate, RowsThatASweepKeptOfTheBaselineAreCountedAndNotCompared) {
+  RunFiles baseline = synthetic_run(rows_of(3, 100), 1);
+  for (SweepRow& row : baseline.rows) row.signature = "0123", row.measured_utc = "2026-01-01T00:00:00Z";
+  RunFiles candidate = baseline;
+  candidate.environment.texts[kReusedFrom] = "baseline";
+  EXPECT_EQ(gate(baseline, candidate, {}).kept, 0u) << "a copy of the baseline keeps nothing";
+  candidate.environment.time_utc = "2026-02-01T00:00:00Z";
+  const GateResult all = gate(baseline, candidate, {});
+  EXPECT_EQ(all.kept, 3u);
+  EXPECT_EQ(all.exit_code(), 0);
+  EXPECT_NE(terminal_text(all).find("3 of 3 rows run the same code"), std::string::npos);
+
+  // Measured: a check, a row of other code, and one that claims to be kept.
+  RunFiles slow = times(candidate, 1.2);
+  slow.rows[0].measured_utc = slow.rows[1].measured_utc = "2026-02-01T00:00:00Z";
+  slow.rows[1].signature = "4567";
+  const GateResult none = gate(baseline, slow, {});
+  EXPECT_EQ(none.count(GateVerdict::regressed), 3u);
+  for (const GateRow& row : none.rows)
+    EXPECT_EQ(row.reason.find("same code") != std::string::npos, row.change.rows.b->signature == "0123");
+}
+
 TEST(Gate, ASecondMeasurementDecidesARowThatItsClockMadeSlow) {
   Rows rows = rows_of(1, 100), after = rows;
   after[0].us = 115, after[0].mhz = 1980 / 1.15, after[0].throttle = "sw_power_cap";
