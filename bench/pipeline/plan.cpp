@@ -123,8 +123,8 @@ struct Chooser {
 
   KnownTimes::Entry time(CaseRunner& runner, const Case& test_case, std::optional<double> to_beat) {
     if (const KnownTimes::Entry* entry = known.find(test_case.id())) return *entry;
-    ++measured;
     const CaseResult result = runner.run(test_case, to_beat);
+    measured += !result.kept;
     if (result.device_lost) throw DeviceError(result.row.reason, true);
     if (result.row.status != Outcome::out_of_memory) return known.add(result.row);
     out_of_memory = true;  // others may do with less, this one at another time, or with a smaller batch

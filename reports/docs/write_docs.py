@@ -138,19 +138,20 @@ def networks(arguments: str) -> str:
 def gains(page: str) -> str:
     """What networks take of torch.compile's time, and a network patched from Python, which `page` of docs/experiments measured last."""
     ratios = {problem: float(variants["plan_own"]["time_cold_us"]) / float(variants["torch_compile"]["time_cold_us"])
-              for problem, variants in network_times() if {"plan_own", "torch_compile"} <= set(variants)}
-    least, most = max(ratios, key=ratios.get), min(ratios, key=ratios.get)
+              for problem, variants in network_times() if {"plan_own", "torch_compile"} <= set(variants)
+              and variants["plan_own"]["commit"] == variants["torch_compile"]["commit"]}  # a speedup is not of two dates
     measured = {}  # the last table's rows stay
     for line in experiments.table_of(page):
         name, value, *_ = (cell.strip() for cell in line.strip("|").split("|"))
         if name in ("patched", "torch.compile, mode default"):
             measured[name] = float(value.removesuffix(" us").replace(",", ""))
-    if len(measured) != 2 or not ratios:
+    if len(measured) != 2 or not network_times():
         raise CannotBeMade(f"docs/experiments/{page} lacks a time of `patched` or torch.compile, or sweep.csv of networks")
     patched, compiled = measured["patched"], measured["torch.compile, mode default"]
     row = next(iter(network_times()[0][1].values()))
+    least, most = (choose(ratios, key=ratios.get, default="") for choose in (max, min))
     return (f"* **{len(ratios)} networks take {ratios[most]:.2f} (`{most}`) to {ratios[least]:.2f} (`{least}`) of `torch.compile`'s time** (cold, bf16, mode default, as "
-            f"a CUDA graph; {row['device']}, commit `{row['commit']}`).\n"
+            f"a CUDA graph; {row['device']}, commit `{row['commit']}`).\n" if ratios else "") + (
             f"* **One line, `noisefloor.torch.patch(unet)`**, takes diffusers' U-Net of SD 1.5 from `torch.compile`'s {compiled:,.0f} us to {patched:,.0f} us, "
             f"{patched / compiled:.2f} of it ([measured](docs/experiments/{page}) at `{experiments.last_commit(page)}`).\n")
 
@@ -182,7 +183,7 @@ def totals(name: str) -> str:
             if int(own["shortcuts"] or 0) > 0:
                 lines.append([*line(f"{op}, no shortcuts", str(int(own["problems"]) - int(own["shortcuts"])), "plain_"), *[""] * (len(VERDICTS) + 1)])
     environment = json.loads((folder / "env.json").read_text())
-    return (f"{environment['device']}, driver {environment['driver']}, CUDA {environment['cuda_runtime']}, commit `{environment['commit']}`, bf16, us: "
+    return (f"{environment['device']}, driver {environment['driver']}, CUDA {environment['cuda_runtime']}, commit {commits(rows_of('sweep.csv', folder))}, bf16, us: "
             "time x count over all problems. Serial: warm with ordinary edges between our kernels too. Ours is the own variant with the shortest cold time of each problem, the library cuDNN or cuBLASLt, PyTorch the "
             "row of it with the shortest; a paired comparison may be another variant's; of a whole network the library is the plan of library kernels. Won, lost, equal "
             "(within 3 %) and unresolved count problems against the fastest baseline, warm: by that where there was one, else by medians; the worst "
@@ -240,8 +241,12 @@ def row_counts(_: str) -> str:
     lines = [[f"`{status}`", f"{count:,}"] for status, count in sorted(counts.items(), key=lambda item: -item[1])]
     problems = {(row["op"], row["problem"], row["dtype"]) for row in rows}
     gpus = {row["gpu_uuid"] for row in rows} - {""}
+    kept = [row for row in rows if row["commit"] != environment["commit"]]
+    said = (f"{len(kept):,} of its rows were kept of earlier runs, as what they launch is the same (commits {commits(kept)}; the oldest of "
+            f"{min(row.get('measured_utc') or 'unknown' for row in kept)[:10]}). " if kept else "")
+    said += f"Missing: {', '.join(environment['missing'])}. " if "missing" in environment else ""
     return (f"{environment['device']}, driver {environment['driver']}, CUDA {environment['cuda_runtime']}, commit `{environment['commit']}`: "
-            f"{len(problems):,} problems on {len(gpus)} GPUs.\n\n" + table(["status", "rows of `sweep.csv`"], lines))
+            f"{len(problems):,} problems on {len(gpus)} GPUs. {said}".rstrip() + "\n\n" + table(["status", "rows of `sweep.csv`"], lines))
 
 
 def help_of(program: str, *command: str) -> str:

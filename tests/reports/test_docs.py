@@ -151,6 +151,7 @@ def test_gains_take_the_last_table(tmp_path, monkeypatch):
 
 def test_totals_tell_wins_and_losses(tmp_path, monkeypatch):
     (tmp_path / "env.json").write_text((write_docs.RECORDED / "env.json").read_text())
+    (tmp_path / "sweep.csv").write_text("commit\nabc\n")
     (tmp_path / "totals.csv").write_text(
         "network,set,op,dtype,choice,kind,cold_us,warm_us,problems,missing,warm_missing,won,lost,equal,unresolved,worst_ratio,worst_problem,"
         "shortcuts,plain_cold_us,plain_warm_us,serial_us,serial_missing,plain_serial_us,launches,covered,launches_cold_us,launches_warm_us,"

@@ -77,13 +77,58 @@ def test_a_shard_that_was_cut_short_goes_on(machine):
         assert "what it measured is kept" in session.stderr.read()
     assert session.returncode == 2
     assert "open (* begun): 1*" in machine.run("status").stdout
-    begun = len(rows(machine.folder / "shards/rest/01-of-01"))
+    file = machine.folder / "shards/rest/01-of-01/sweep.csv"
+    whole = file.read_text().rpartition("\n")[0] + "\n"
+    file.write_text(whole + whole.splitlines()[-1][:-3])  # cut within a write
+    begun = len(whole.splitlines()) - 1
     assert 0 < begun < 40
     result = machine.pages()
     assert result.returncode == 1 and result.stdout.splitlines() == ["missing: core 1/2", "missing: core 2/2", "missing: the rest of rest 1/1"]
     assert len(rows(machine.folder / "made")) == begun
     assert machine.run("measure", "--only", "rest").returncode == 0
     assert len(rows(machine.folder / "shards/rest/01-of-01")) == 40
+
+
+def test_what_is_published_is_brought_up_to_date(machine):
+    """By --reuse of the published results, and of a folder of shards: what is true stays, with its date, and the folder says so."""
+    assert machine.run("measure").returncode == 0 and machine.pages().returncode == 0
+    made, old = machine.folder / "made", {"commit": "0123456789ab", "measured_utc": "2026-01-01T00:00:00Z"}
+    table = [{**row, **old} for row in rows(made)]
+    table[0]["signature"] = "of other code"
+    pandas.DataFrame(table).to_csv(made / "sweep.csv", index=False)
+    environment = json.loads((made / "env.json").read_text())
+    (made / "env.json").write_text(json.dumps({**environment, "commit": old["commit"]}))
+    assert " GPU-minutes" in machine.run("estimate", "--reuse", "made").stdout
+    assert machine.run("measure", "--reuse", "made", "--shards", "second").returncode in (0, 1)  # 1: of a busy machine a check may differ
+    assert machine.run("pages", "--out", "made", "--shards", "second").returncode == 0
+    kept = [row["problem"] for row in rows(made) if row["commit"] == old["commit"]]
+    assert 30 < len(kept) < 45 == len(rows(made)) and table[0]["problem"] not in kept
+    said = (made / "README.md").read_text()
+    assert f"{len(kept)} of its rows were kept" in said and "2026-01-01" in said and old["commit"] in said
+    assert json.loads((made / "env.json").read_text())["reused_from"] == "an earlier run"
+    assert machine.run("measure", "--reuse", "second", "--shards", "third", "--only", "core").returncode in (0, 1)
+    assert old["measured_utc"] in {row["measured_utc"] for row in rows(machine.folder / "third/core/01-of-02")}
+    result = machine.run("measure", "--reuse", "problems")
+    assert result.returncode == 2 and "problems is neither" in result.stderr
+
+
+ROWS = [  # op, kind, variant, the kernel that it launches, minutes
+    ("attention", "ptx", "ptx_sm90a", "attention::flash<1>", 2), ("attention", "baseline", "cudnn", "cudnn::sdpa", 3), ("gemm", "ptx", "ptx_sm90a", "bulk<gemm::tile>", 4),
+    ("network", "network", "plan_own", "attention::flash<1>", 10), ("network", "network", "plan_fastest", "attention::flash<1>", 1)]
+
+
+@pytest.mark.parametrize("changed, minutes", [
+    (set(), 0), ({"gemm"}, 4), ({"cudnn"}, 3), ({"attention::flash"}, 2 + 1 + 1 + 9 * (2 + 7 / 20) / 9)])  # 9 of the plan's 10 minutes chose among 9
+def test_the_estimate_is_of_what_launches_a_changed_kernel(tmp_path, monkeypatch, changed, minutes):
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    import estimate
+    table = [{"op": op, "problem": "x", "dtype": "bf16", "variant": variant, "kind": kind, "networks": "net-b1:1", "status": "ok", "reason": "", "spent_s": 60 * spent}
+             for op, kind, variant, _, spent in ROWS]
+    (tmp_path / "samples.jsonl").write_text("".join(json.dumps({**row, "kernels": [kernel]}) + "\n" for row, (*_, kernel, _) in zip(table, ROWS)))
+    text = estimate.estimate_text(tmp_path, table, changed, {(row["op"], "x/bf16") for row in table} | {("gemm", "new/bf16")})
+    assert f"\n{minutes:.1f} GPU-minutes" in text and "1 problems" in text, text
+    with pytest.raises(LookupError, match="'conv2d'"):
+        estimate.estimate_text(tmp_path, table, {"conv2d"}, set())
 
 
 def test_shards_of_two_builds_are_refused(machine):
