@@ -215,7 +215,9 @@ def test_a_suspect_is_swept_as_its_run_was(tmp_path):
     (base / "samples.jsonl").write_text(text)  # of a machine ten times as fast
     kept = ("op", "variant", "kind", "dtype", "problem", "status", "device", "time_cold_us", "time_warm_us", "time_warm_serial_us", "samples", "commit")
     write_rows(base, [{name: float(row[name]) / 10 if name.startswith("time_") and row[name] else row[name] for name in kept} for row in rows(base)])
-    before = json_file.read_bytes()
+    before, environment = json_file.read_bytes(), json.loads((slow / "env.json").read_text())
+    environment["command_lines"][-1] += ["--reuse", str(tmp_path / "nowhere")]  # a suspect is not kept of the baseline
+    (slow / "env.json").write_text(json.dumps(environment))
     result = gate(base, slow, "--confirm", tmp_path / "again")
     assert result.returncode == 1 and "measured again" in result.stdout and json_file.read_bytes() == before, result
     assert len(rows(tmp_path / "again")) == result.stdout.count("measured again")

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from tests.cli.program import edit_json, needs_program, rows, run, sweep, write_rows
+from tests.cli.program import edit_json, needs_program, rows, sweep, write_rows
 
 pytestmark = needs_program
 
@@ -76,16 +76,6 @@ def test_what_runs_the_same_is_kept(problems, swept, tmp_path):
     assert sweep(problems, now, "--variants", "host", "--reuse", swept).returncode in (0, 1)
     assert len(rows(now)) == len(table)
     assert sweep(problems, tmp_path / "third", "--variants", "host", "--reuse", now).returncode in (0, 1)
-
-
-def test_shards_that_kept_rows_are_merged(problems, swept, tmp_path):
-    date_back(swept)
-    for shard in "12":
-        assert sweep(problems, tmp_path / shard, "--variants", "host", "--reuse", swept, "--shard", f"{shard}/2").returncode in (0, 1)
-    result = run("merge", tmp_path / "1", tmp_path / "2", "--out", tmp_path / "merged")
-    assert result.returncode == 0, result.stderr
-    assert "0123456789ab" in {row["commit"] for row in rows(tmp_path / "merged")}
-    assert run("roofline", tmp_path / "merged").returncode == 0
 
 
 def test_rows_that_are_not_true_are_found(problems, swept, tmp_path):

@@ -85,6 +85,7 @@ def test_a_shard_that_was_cut_short_goes_on(machine):
     result = machine.pages()
     assert result.returncode == 1 and result.stdout.splitlines() == ["missing: core 1/2", "missing: core 2/2", "missing: the rest of rest 1/1"]
     assert len(rows(machine.folder / "made")) == begun
+    assert "Missing: core 1/2, core 2/2, the rest of rest 1/1." in (machine.folder / "made/README.md").read_text()
     assert machine.run("measure", "--only", "rest").returncode == 0
     assert len(rows(machine.folder / "shards/rest/01-of-01")) == 40
 
