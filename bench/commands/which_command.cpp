@@ -1,10 +1,13 @@
-// noisefloor which: which variant of a problem is the fastest, from the files of a run; no GPU.
+// noisefloor which: which variant of a problem, or of each of a network's, is the fastest, from the files of a run; no
+// GPU.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "bench/commands/commands.h"
+#include "bench/commands/output_files.h"
 #include "bench/sweep/problem_files.h"
 #include "kernels/core/fields.h"
+#include "kernels/core/listed.h"
 #include "reports/run/run_folder.h"
 #include "reports/which/which.h"
 
@@ -12,7 +15,7 @@ namespace noisefloor {
 namespace {
 
 struct WhichArguments {
-  std::string op, problem, dtype, run;
+  std::string op, problem, dtype, run, networks, ops, markdown;
 };
 
 // The newest of this folder, else what was published of this machine's GPU.
@@ -56,18 +59,34 @@ ProblemId require_problem(const RunFiles& run, const WhichArguments& arguments) 
   return id;
 }
 
-int which(const WhichArguments& arguments) {
-  const std::string folder = arguments.run.empty() ? newest_or_published().string() : arguments.run;
-  CeilingTable ceilings;
-  const RunFiles run = read_completed_run(folder, ceilings);
-  const ProblemId id = require_problem(run, arguments);
+TextReport report_of_problem(const RunFiles& run, const ProblemId& id) {
   std::vector<std::string> inputs;
   if (const SuiteEntry* const entry = suite().find(id.op))
     for (const TensorSpec& tensor : entry->workload->tensors(entry->workload->parse(id.problem), DType::bf16))
       if (tensor.role != Role::out) inputs.push_back(tensor.name);
-  fmt::print("{}", terminal_text(which_report(run, id, inputs)));
-  const bool timed = std::ranges::any_of(
-      run.rows, [&](const SweepRow& row) { return row.problem_id() == id && row.status == Outcome::ok; });
+  return which_report(run, id, inputs);
+}
+
+int which(const WhichArguments& arguments) {
+  const bool one = !arguments.problem.empty();
+  if (one != arguments.networks.empty() || (one && !arguments.ops.empty()) ||
+      (!one && !(arguments.op + arguments.dtype).empty()))
+    throw refusal("give an op and its problem, or --networks, with --ops or without");
+  const std::string folder = arguments.run.empty() ? newest_or_published().string() : arguments.run;
+  OutputFiles outputs;
+  outputs.add_input_run("--run", folder);
+  outputs.add("--markdown", arguments.markdown);
+  CeilingTable ceilings;
+  const RunFiles run = read_completed_run(folder, ceilings);
+  const ProblemId id = one ? require_problem(run, arguments) : ProblemId{};
+  const TextReport report =
+      one ? report_of_problem(run, id) : which_table(run, split_list(arguments.networks), split_list(arguments.ops));
+  if (!arguments.markdown.empty()) outputs.write("--markdown", markdown_text(report));
+  outputs.commit();
+  fmt::print("{}", terminal_text(report));
+  const bool timed = !one || std::ranges::any_of(run.rows, [&](const SweepRow& row) {
+    return row.problem_id() == id && row.status == Outcome::ok;
+  });
   return timed ? kDone : kCouldNot;
 }
 
@@ -76,11 +95,16 @@ int which(const WhichArguments& arguments) {
 void add_which_command(CLI::App& app, CommandResult result) {
   auto [command, arguments] = add_command(
       app, result, "which", "Say which variant of a problem is the fastest in a run, and how to call it", which);
-  command.add_option("op", arguments.op, "An op (noisefloor list ops)")->required();
-  command.add_option("problem", arguments.problem, "Its problem, as text: m=4096,n=9216,k=3072")->required();
+  command.add_option("op", arguments.op, "An op (noisefloor list ops)");
+  command.add_option("problem", arguments.problem, "Its problem, as text: m=4096,n=9216,k=3072");
+  command.add_option("--networks", arguments.networks,
+                     "In place of both, a table of all problems of these networks or sets that the run has, "
+                     "comma-separated, or 'all': our fastest beside the baselines");
+  command.add_option("--ops", arguments.ops, "Of --networks only these ops, comma-separated");
   command.add_option("--run", arguments.run,
                      "Folder of a run (default: the newest in runs/, else what is published of this machine's GPU)");
   command.add_option("--dtype", arguments.dtype, "bf16, fp16 or fp32 (default: bf16, or what the run has)");
+  add_output_file(command, "--markdown", arguments.markdown, "Write the tables as GitHub-flavoured Markdown");
   command.footer(
       "No GPU is needed. Exit code 2 where nothing of it has a time; and with the nearest problems where the run "
       "lacks this one.");

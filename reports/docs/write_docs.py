@@ -9,6 +9,7 @@ measured figure is typed.
   gains PAGE                         networks beside torch.compile, least and most, and a patched network by the last table of that experiment
   totals [FOLDER]                    one forward pass, op by op
   slower [FOLDER]                    by op, how many problems are slower than the best baseline, and the worst ratio
+  which [FOLDER]                     our fastest beside the baselines, problem by problem, of the sets of bench/problems/transformers.json
   excerpt OP PROBLEM DTYPE           the rows of a problem as a sweep prints them
   ceilings [FOLDER]                  ceilings of the recorded device
   rows                               how many rows have which status, of how many problems and GPUs
@@ -29,6 +30,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,6 +39,7 @@ from reports.docs import experiments  # noqa: E402
 from reports.docs.experiments import CannotBeMade  # noqa: E402
 
 FRONT_RECORD = RECORDED = ROOT / "reports" / "recorded" / "nvidia-h200"
+TRANSFORMERS = ROOT / "bench" / "problems" / "transformers.json"
 BLOCK = re.compile(r"(<!-- generated: (.+?) -->\n).*?(<!-- end -->)", re.S)
 PLANS = {"plan_own": "ours", "plan_baseline": "the libraries'", "plan_fastest": "the fastest of both", "torch_compile": "`torch.compile`",
          "torch_eager": "PyTorch, eager"}
@@ -208,6 +211,20 @@ def slower(name: str) -> str:
     return "".join(line for _, line in sorted(lines, reverse=True))
 
 
+def which(name: str) -> str:
+    """As `noisefloor which --networks` writes it."""
+    folder = recorded_folder(name)
+    rows = rows_of("sweep.csv", folder)
+    known = {use.split(":")[0] for row in rows for use in row["networks"].split(";")}
+    sets = [network for network in json.loads(TRANSFORMERS.read_text()) if network in known]
+    if not sets:
+        return "The recorded run has no row of these problems.\n"
+    ops = [op for op in ("attention", "gemm", "groupnorm", "layernorm") if any(row["op"] == op for row in rows)]
+    with tempfile.NamedTemporaryFile("r", suffix=".md") as made:
+        run_program("which", "--networks", ",".join(sets), "--ops", ",".join(ops), "--run", folder, "--markdown", made.name)
+        return Path(made.name).read_text().removeprefix("## noisefloor: ").replace("\n### ", "\n## ").rstrip("\n") + "\n"
+
+
 def excerpt(arguments: str) -> str:
     """The rows of one problem that are ok, as a sweep prints them."""
     op, problem, dtype = arguments.split()
@@ -266,11 +283,15 @@ def the_program() -> str:
     return str(built[-1])
 
 
-def listed(what: str, *options: str) -> str:
-    result = subprocess.run([the_program(), "list", what, *options], capture_output=True, text=True, timeout=60)
+def run_program(*words) -> str:
+    result = subprocess.run([the_program(), *words], capture_output=True, text=True, timeout=60)
     if result.returncode != 0:
-        raise CannotBeMade(f"noisefloor list {what}: {result.stderr.strip()}")
+        raise CannotBeMade(f"noisefloor {words[0]} {words[1]}: {result.stderr.strip()}")
     return result.stdout
+
+
+def listed(what: str, *options: str) -> str:
+    return run_program("list", what, *options)
 
 
 def commands(_: str) -> str:
@@ -300,7 +321,7 @@ def scripts(_: str) -> str:
     return text.rstrip("\n") + "\n"
 
 
-MAKERS = {"variants": variants, "networks": networks, "gains": gains, "totals": totals, "slower": slower, "excerpt": excerpt, "ceilings": ceilings,
+MAKERS = {"variants": variants, "networks": networks, "gains": gains, "totals": totals, "slower": slower, "which": which, "excerpt": excerpt, "ceilings": ceilings,
           "rows": row_counts, "experiments-index": experiments.index, "findings": experiments.findings, "experiment-table": experiments.table,
           "commands": commands, "scripts": scripts, "columns": lambda _: listed("columns"), "rules": lambda _: listed("rules")}
 

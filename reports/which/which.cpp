@@ -4,9 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <set>
+#include <stdexcept>
 #include <utility>
 
 #include "reports/run/csv.h"
@@ -66,6 +68,74 @@ std::string version_of(const RunFiles& run, const SweepRow& row) {
   if (!row.plugin.empty()) return row.plugin;
   const auto found = run.environment.texts.find(of_pytorch(row) ? "pytorch" : row.variant);
   return row.kind == "baseline" && found != run.environment.texts.end() ? found->second : row.commit;
+}
+
+void add_once(std::vector<std::string>& names, const std::string& name) {
+  if (std::ranges::count(names, name) == 0) names.push_back(name);
+}
+
+// "flux1-1024 x57, ...": how often each of `networks` (none: any) has the row's problem.
+std::string uses_of(const SweepRow& row, const std::vector<std::string>& networks) {
+  std::string uses;
+  for (const auto& [name, count] : parse_networks(row.networks))
+    if (networks.empty() || std::ranges::count(networks, name) > 0)
+      uses += fmt::format("{}{} x{}", uses.empty() ? "" : ", ", name, count);
+  return uses;
+}
+
+// How many problems have which verdict on ours; the last: a side without a time.
+using VerdictCounts = std::array<int, 5>;
+
+// A problem, our fastest, that beside the fastest baseline, and the time of each.
+Cells line_of(const RunFiles& run, const ProblemId& id, const std::string& uses,
+              const std::vector<std::string>& baselines, VerdictCounts& counts) {
+  std::vector<RankedRow> ranked = rank_rows(run, id);
+  const auto first = [&](bool baseline) {
+    return std::ranges::find_if(ranked, [&](const RankedRow& one) {
+      return one.row->lossy.empty() && (one.row->kind == "baseline") == baseline;
+    });
+  };
+  const auto ours = first(false), best = first(true);
+  Cells line{id.problem + (id.dtype == "bf16" ? "" : " " + id.dtype), uses, "-", "-", "-", "-"};
+  if (ours != ranked.end()) line[2] = ours->row->variant, line[3] = cell_of(ours->row->time_warm_us, "{:.1f}");
+  if (best != ranked.end()) line[5] = best->row->variant;
+  std::size_t verdict = counts.size() - 1;
+  if (ours != ranked.end() && best != ranked.end()) {
+    put_beside(*ours, *best);
+    const Ratio& ratio = best->over_first;
+    verdict = static_cast<std::size_t>(verdict_of(ratio));
+    line[4] = best->paired ? text_of(ratio) : fmt::format("{:.2f} {}", ratio.value, to_string(verdict_of(ratio)));
+  }
+  ++counts[verdict];
+  for (const std::string& name : baselines) {
+    const auto other = std::ranges::find(ranked, name, [](const RankedRow& one) { return one.row->variant; });
+    const bool none = other == ranked.end();
+    line.push_back(none ? "-" : cell_of(other->row->time_warm_us, other->row->lossy.empty() ? "{:.1f}" : "{:.1f}*"));
+  }
+  return line;
+}
+
+TextPart part_of(const RunFiles& run, const std::string& op, const std::vector<std::string>& networks,
+                 VerdictCounts& counts) {
+  TextPart part{op, {{"problem", "of, times a pass", "ours", "us", "speedup", "over"}}};
+  std::vector<std::pair<ProblemId, std::string>> problems;
+  std::vector<std::string> baselines;
+  std::map<std::string, std::string> versions;  // of which baselines
+  for (const SweepRow& row : run.rows) {
+    const std::pair<ProblemId, std::string> problem{row.problem_id(), uses_of(row, networks)};
+    if (row.op != op || problem.second.empty()) continue;
+    if (std::ranges::count(problems, problem) == 0) problems.push_back(problem);
+    if (row.kind != "baseline" || row.status != Outcome::ok || std::ranges::count(baselines, row.variant) > 0) continue;
+    baselines.push_back(row.variant);
+    std::string& same = versions[version_of(run, row)];
+    same += (same.empty() ? "" : ", ") + row.variant;
+    if (!row.lossy.empty())
+      part.lines.push_back(fmt::format("* {} is lossy, and not compared with: {}", row.variant, row.lossy));
+  }
+  for (const auto& [version, names] : versions) part.lines.push_back(fmt::format("{}: {}", names, version));
+  part.table.front().insert(part.table.front().end(), baselines.begin(), baselines.end());
+  for (const auto& [id, uses] : problems) part.table.push_back(line_of(run, id, uses, baselines, counts));
+  return part;
 }
 
 }  // namespace
@@ -140,6 +210,35 @@ TextReport which_report(const RunFiles& run, const ProblemId& id, const std::vec
   const SweepRow& best = *ranked.front().row;
   return {fmt::format("{} is the fastest, {:.2f} us{}", best.variant, *best.time_warm_us, equals),
           {times, others, {"how to call " + best.variant, {}, calls_of(best, inputs)}}};
+}
+
+TextReport which_table(const RunFiles& run, std::vector<std::string> networks, std::vector<std::string> ops) {
+  std::vector<std::string> known_ops, known;
+  for (const SweepRow& row : run.rows) {
+    add_once(known_ops, row.op);
+    for (const auto& [name, count] : parse_networks(row.networks)) add_once(known, name);
+  }
+  if (networks == std::vector<std::string>{"all"}) networks.clear();
+  for (const auto& [asked, has] : {std::pair(&networks, &known), std::pair(&ops, &known_ops)})
+    for (const std::string& name : *asked)
+      if (std::ranges::count(*has, name) == 0)
+        throw std::runtime_error(
+            fmt::format("{} has no row of '{}'; it has {}", run.folder.string(), name, fmt::join(*has, ", ")));
+  TextReport report;
+  VerdictCounts counts{};
+  for (const std::string& op : ops.empty() ? known_ops : ops)
+    report.parts.push_back(part_of(run, op, networks, counts));
+  report.parts.push_back(
+      {"",
+       {},
+       {fmt::format("warm us, as a network runs it; speedup: of our fastest over the fastest baseline, with its "
+                    "interval where the two were timed in turns, else of times apart (equal: within {:.0f} %)",
+                    100 * kAlike)}});
+  report.headline = fmt::format(
+      "{}, commit {}: beside the fastest baseline ours is faster at {} problems, slower at {}, equal at {}, "
+      "unresolved at {}; {} lack a time of either",
+      run.environment.device, run.environment.commit, counts[0], counts[1], counts[2], counts[3], counts[4]);
+  return report;
 }
 
 std::vector<std::string> nearest_problems(const std::vector<SweepRow>& rows, const ProblemId& id, std::size_t most) {

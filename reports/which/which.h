@@ -30,6 +30,10 @@ std::vector<std::string> calls_of(const SweepRow& row, const std::vector<std::st
 // The answer, also of what was refused or wrong.
 TextReport which_report(const RunFiles& run, const ProblemId& id, const std::vector<std::string>& inputs);
 
+// Of each problem of `networks` (and of `ops`, where any is named) our fastest variant beside all baselines, an op a
+// table. Throws std::runtime_error where the run lacks one of those names.
+TextReport which_table(const RunFiles& run, std::vector<std::string> networks, std::vector<std::string> ops);
+
 // The op's problems that the rows have, those with the nearest fields first.
 std::vector<std::string> nearest_problems(const std::vector<SweepRow>& rows, const ProblemId& id, std::size_t most);
 

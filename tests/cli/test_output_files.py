@@ -32,6 +32,7 @@ ARGUMENTS = {
     "history": "a b",
     "gate": "--baseline a --candidate b",
     "compare": "a b",
+    "which": "--networks net-b1 --run a",
     "forward": "digits --device host --input input.safetensors",
     "sample": "digits --device host --steps 1",
     "stream": "digits --device host --frames 2 --deadline 1s",

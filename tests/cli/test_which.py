@@ -23,6 +23,15 @@ def test_a_problem_of_a_recorded_run():
     assert fp32.returncode == 0 and f"gemm/{PROBLEM}/fp32" in fp32.stdout
 
 
+def test_all_problems_of_a_network(tmp_path):
+    table = tmp_path / "table.md"
+    result = run("which", "--networks", "adm64-b1,edm-cifar-b1", "--ops", "gemm,layernorm,groupnorm", "--run", RECORDED, "--markdown", table)
+    assert result.returncode == 0 and not result.stderr
+    assert f"\n{PROBLEM} " in result.stdout and "adm64-b1 x7" in result.stdout and " slower" in result.stdout
+    lines = [line for line in table.read_text().splitlines() if line.startswith("| m=") or line.startswith("| n=")]
+    assert lines and len({line.count(" | ") for line in lines}) == 2, "as many columns as its op has baselines"
+
+
 def test_without_run_it_reads_the_newest(tmp_path):
     (tmp_path / "runs" / "device").mkdir(parents=True)
     none = run("which", "gemm", "m=1,n=64,k=64", cwd=tmp_path / "runs")
@@ -37,6 +46,10 @@ def test_without_run_it_reads_the_newest(tmp_path):
     (["gemn", PROBLEM], "gemm"),
     (["gemm", PROBLEM, "--dtype", "fp8"], "bf16"),
     (["gemm", "m=1024"], "field"),
+    (["--networks", "adm65-b1"], "adm64-b1"),
+    (["--networks", "adm64-b1", "--ops", "gemn"], "gemm"),
+    (["gemm", PROBLEM, "--networks", "adm64-b1"], "--networks"),
+    (["gemm"], "--networks"),
 ])
 def test_what_a_run_lacks_is_named_with_what_it_has(arguments, says):
     result = run("which", *arguments, "--run", RECORDED)

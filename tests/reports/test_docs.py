@@ -16,7 +16,7 @@ from reports.docs import write_docs  # noqa: E402
 PROGRAM = os.environ.get("NOISEFLOOR_BINARY", "")
 FIGURE = re.compile(r"(?<![\w.])\d[\d,.]*(?:x(?!\w)|×|\s?(?:us|µs|ms|%|[TG]FLOP/s|[TG]B/s)(?![\w/]))")
 FILES = write_docs.markdown_files()
-NEED_THE_PROGRAM = [path for path in FILES if re.search("<!-- generated: (commands|columns|rules|variants)", path.read_text())]
+NEED_THE_PROGRAM = [path for path in FILES if re.search("<!-- generated: (commands|columns|rules|variants|which)", path.read_text())]
 LONGEST_ROOM, LONGEST_HEADER, WORDS_OF_README, WORDS_OF_READMES = 80, 15, 600, 12_000
 
 
@@ -91,6 +91,14 @@ def test_a_table_of_variants_says_that_its_op_is_not_recorded():
         assert write_docs.variants("resample | n=1,h=2,w=2,channels=8") == "The recorded run has no row of this op.\n"
         with pytest.raises(write_docs.CannotBeMade, match="has no row of resampel"):
             write_docs.variants("resampel | n=1")
+
+
+@pytest.mark.skipif(not Path(PROGRAM).is_file(), reason="NOISEFLOOR_BINARY names no program")
+def test_a_table_of_which_kernel_is_that_of_the_program(tmp_path, monkeypatch):
+    monkeypatch.setattr(write_docs, "TRANSFORMERS", tmp_path / "sets.json")
+    for sets, has in (["adm64-b1", "none-1024"], "\n## attention\n"), (["none-1024"], "has no row of these problems"):
+        write_docs.TRANSFORMERS.write_text(json.dumps(dict.fromkeys(sets)))
+        assert has in write_docs.made("which")
 
 
 def device_of(folder):

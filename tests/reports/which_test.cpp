@@ -80,6 +80,30 @@ TEST_F(Which, ItSaysWhoTheFirstIsWhatFailedAndHowToCall) {
       "Python: noisefloor.ops.gemm(a=a, b=b, act=\"silu\", bias=0, k=4, m=4, n=4, dtype=\"bf16\", variant=\"tiled\")");
 }
 
+TEST_F(Which, ATableHasOursBesideTheBaselinesOfANetwork) {
+  add("ours", "ptx", 10);
+  SweepRow& theirs = add("cudnn", "baseline", 9);
+  theirs.paired_with = "ours";
+  theirs.speedup_warm = 1.1, theirs.speedup_warm_low = 1.05, theirs.speedup_warm_high = 1.2;
+  add("peer_fp8", "baseline", 5).lossy = "8 bits";
+  add("torch_eager", "baseline", 20).status = Outcome::incorrect;
+  for (SweepRow& row : run.rows) row.networks = "net:3;other:1";
+  for (const char* variant : {"ours", "cublaslt"}) {
+    SweepRow& row = add(variant, variant[0] == 'o' ? "ptx" : "baseline", 10);
+    row.problem = "m=1", row.networks = "other:2";
+  }
+  const auto rows = [&](const char* network) { return which_table(run, {network}, {"gemm"}).parts.front().table; };
+  const Cells first = {kProblem.problem, "net x3", "ours", "10.0", "0.909 (0.833 to 0.952) slower",
+                       "cudnn",          "9.0",    "5.0*"};
+  EXPECT_EQ(rows("net"),
+            (std::vector<Cells>{{"problem", "of, times a pass", "ours", "us", "speedup", "over", "cudnn", "peer_fp8"},
+                                first}));
+  ASSERT_EQ(rows("all").size(), 3);
+  EXPECT_EQ(rows("all")[2], (Cells{"m=1", "other x2", "ours", "10.0", "1.00 equal", "cublaslt", "-", "-", "10.0"}));
+  EXPECT_NE(terminal_text(which_table(run, {"net"}, {})).find("8 bits"), std::string::npos);
+  EXPECT_THROW((void)rows("nett"), std::runtime_error);
+}
+
 TEST_F(Which, TheNearestProblemsComeFirst) {
   for (const char* problem : {"m=64,n=64,k=64", "m=4,n=5,k=4,act=silu,bias=0", "m=4,n=4,k=4", "m=4,n=4,k=4,act=gelu"})
     add("ptx", "ptx", 1).problem = problem;
