@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <limits>
@@ -11,6 +12,7 @@
 #include "bench/platform/console.h"
 #include "bench/sweep/alternate.h"
 #include "bench/sweep/selection.h"
+#include "bench/sweep/workers.h"
 #include "reports/ab/build_pair_report.h"
 
 namespace noisefloor {
@@ -35,19 +37,25 @@ fs::path program_of(const std::string& build) {
   return fs::absolute(program);
 }
 
-// Gone at the end.
+// Gone at the end, by a process that also sees this one's, however that comes.
 struct ScratchFolder {
   ScratchFolder() {
     std::string name = (fs::temp_directory_path() / "noisefloor-ab-XXXXXX").string();
     if (mkdtemp(name.data()) == nullptr) throw refusal("{}: no folder can be made there", name);
     path = name;
+    constexpr const char* kRemove =
+        "trap '' INT HUP; trap 'kill $!; rm -rf -- \"$0\"; exit' TERM; sleep infinity & wait";
+    remover = std::make_unique<ChildProcess>(ChildCommand{{"/bin/sh", "-c", kRemove, name}}, ChildRole::lane);
   }
   ~ScratchFolder() {
+    remover->tell(SIGTERM);
+    (void)remover->wait();
     std::error_code ignored;
     fs::remove_all(path, ignored);
   }
   ScratchFolder(const ScratchFolder&) = delete;
   fs::path path;
+  std::unique_ptr<ChildProcess> remover;
 };
 
 using Facts = Worker::Facts;
@@ -59,8 +67,8 @@ ChildCommand command_of_build(const std::string& build, const std::string& devic
 }
 
 // `which`: "old build". `facts`: what it said of itself at its first start; filled then, and held to later.
-std::unique_ptr<Worker> start(const std::string& which, const std::string& name, ChildCommand command, Facts& facts) {
-  WorkerOptions options;
+std::unique_ptr<Worker> start(const std::string& which, const std::string& name, ChildCommand command, Facts& facts,
+                              WorkerOptions options = {}) {
   options.most_values = 0;  // it knows the ops itself
   auto worker = std::make_unique<Worker>(name, std::move(command), options);
   try {
@@ -122,9 +130,11 @@ int ab_of_environments(const AbArguments& arguments, const NameFilter& filter, O
   const ScratchFolder kept;
   const auto old_command = python_side(pythons[0], file, kept.path, "old"),
              new_command = python_side(pythons[1], file, kept.path, "new");
+  WorkerOptions limits;
+  limits.ready_seconds = limits.answer_seconds = seconds_of_a_case();
   Facts of_old, of_new;
-  const auto start_old = [&] { return start("old environment", pythons[0], old_command, of_old); };
-  const auto start_new = [&] { return start("new environment", pythons[1], new_command, of_new); };
+  const auto start_old = [&] { return start("old environment", pythons[0], old_command, of_old, limits); };
+  const auto start_new = [&] { return start("new environment", pythons[1], new_command, of_new, limits); };
   auto older = start_old(), newer = start_new();
   require_one_device("environment", of_old, of_new);
   auto cases = cases_of(*older, *newer);

@@ -83,18 +83,6 @@ void add_rows(const std::string& file, const std::shared_ptr<Worker>& worker) {
   }
 }
 
-// Before its process counts as hung.
-double seconds_of_a_case() {
-  constexpr const char* kName = "NOISEFLOOR_PLUGIN_SECONDS";
-  const char* const text = std::getenv(kName);
-  if (text == nullptr) return 600;
-  double seconds = 0;
-  const auto [end, error] = std::from_chars(text, text + std::strlen(text), seconds);
-  if (error != std::errc() || *end != '\0' || !(seconds > 0 && seconds <= 1e6))
-    throw InvalidInput(fmt::format("{}={}: seconds above 0, to 1e6", kName, text));
-  return seconds;
-}
-
 }  // namespace
 
 std::vector<ImplementationPtr> pytorch_implementations(std::string_view op) {
@@ -124,6 +112,17 @@ void leave_out_peers(std::vector<Case>& cases, const std::vector<std::string>& n
   }
   if (!missing.empty())
     fmt::print(stderr, "not installed (scripts/setup --peers), and without rows: {}\n", fmt::join(missing, ", "));
+}
+
+double seconds_of_a_case() {
+  constexpr const char* kName = "NOISEFLOOR_PLUGIN_SECONDS";
+  const char* const text = std::getenv(kName);
+  if (text == nullptr) return 600;
+  double seconds = 0;
+  const auto [end, error] = std::from_chars(text, text + std::strlen(text), seconds);
+  if (error != std::errc() || *end != '\0' || !(seconds > 0 && seconds <= 1e6))
+    throw InvalidInput(fmt::format("{}={}: seconds above 0, to 1e6", kName, text));
+  return seconds;
 }
 
 std::unique_ptr<Worker> start_pytorch(int device, bool max_autotune) {

@@ -26,6 +26,10 @@ inline const std::string kPeer = "peer_";
 // scaled_dot_product_attention, which would otherwise choose one of them by itself.
 std::vector<ImplementationPtr> pytorch_implementations(std::string_view op);
 
+// NOISEFLOOR_PLUGIN_SECONDS: how long a case of a user's file may take before its process counts as hung. Throws
+// InvalidInput.
+double seconds_of_a_case();
+
 // A worker that runs: of NOISEFLOOR_PYTHON, python3, or .venv beside or above the program, the first that has a PyTorch
 // which sees the device (CUDA's number). `max_autotune`: such rows will be asked for. Throws LibraryMissing with what
 // each of them lacks.

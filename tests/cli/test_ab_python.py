@@ -2,12 +2,14 @@
 
 import os
 import shlex
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
-from tests.cli.program import needs_program, read_table, run, stub_build
+from tests.cli.program import PROGRAM, needs_program, read_table, run, stub_build
 from tests.support.machine import executable
 
 pytestmark = needs_program
@@ -103,6 +105,33 @@ def test_what_cannot_be_compared(environment, bench, tmp_path):
         result, lines = ab(good, good, bench)
         assert result.returncode == 2 and words in result.stderr and not lines and result.stderr.count("\n") == 1, result.stderr
     assert "no such file" in ab(good, good, tmp_path / "none.py")[0].stderr
+
+
+def test_a_function_that_never_ends_costs_its_case_alone(environment, bench):
+    bench.write_text(BENCH + "\ndef launch_never(problem, t):\n    while problem.n == 400 and tiny.slow:\n        pass\n    return 1\n")
+    sides = environment("old", ONCE + "slow = False\n"), environment("new", ONCE + "slow = True\n")
+    result, lines = ab(*sides, bench, "--resolve", "20", env={**os.environ, "NOISEFLOOR_PLUGIN_SECONDS": "2"})
+    assert result.returncode == 1 and len(lines) == 4, result.stderr
+    assert {case for case, row in lines.items() if row["verdict"] == "wrong"} == {"never/n=400,text=a"} and "2 s" in lines["never/n=400,text=a"]["reason"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_signal_leaves_no_folder(environment, bench, tmp_path, number):
+    bench.write_text(BENCH + "\nimport os\nopen(os.environ['TMPDIR'] + '/begun', 'w')\nwhile True:\n    pass\n")
+    good, scratch = environment("good", ONCE), tmp_path / "scratch"
+    scratch.mkdir()
+    with subprocess.Popen([PROGRAM, "ab", "--python", good, "--python", good, "--", bench], env={**os.environ, "TMPDIR": str(scratch)}) as program:
+        wait_for(lambda: (scratch / "begun").exists())
+        assert any(scratch.glob("noisefloor-ab-*"))
+        program.send_signal(number)
+    wait_for(lambda: not any(scratch.glob("noisefloor-ab-*")))
+
+
+def wait_for(holds):
+    until = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < until
+        time.sleep(0.05)
 
 
 def test_two_revisions(bench, tmp_path):
