@@ -44,10 +44,12 @@ constexpr std::int64_t kMinimumSamples = 512;
 constexpr std::int64_t kMaximumElements = std::int64_t{1} << 22;  // 32 MiB of doubles
 constexpr std::int64_t kMaximumSamples = std::int64_t{1} << 20;
 
-// First, last, and the rest at random (fixed seed: the same elements for every variant), ascending and distinct.
+// First, last, and the rest at random, ascending and distinct: the same elements for every variant, others in the next
+// process, so that no kernel can know them when it is built. What is wrong is said of an element by name.
 std::vector<std::int64_t> sample_elements(std::int64_t total, std::int64_t wanted) {
   std::vector<std::int64_t> elements = {0, total - 1};
-  std::mt19937_64 random(total);
+  static const std::uint64_t seed = std::random_device{}();
+  std::mt19937_64 random(seed ^ static_cast<std::uint64_t>(total));
   std::uniform_int_distribution<std::int64_t> any(0, total - 1);
   for (std::int64_t i = 0; i < wanted; ++i) elements.push_back(any(random));
   std::sort(elements.begin(), elements.end());

@@ -314,3 +314,9 @@ def test_networks_are_rows_of_a_sweep(tmp_path):
     gate = run("gate", "--baseline", out, "--candidate", out)
     assert gate.returncode == 0, gate.stderr
     assert "1" in gate.stdout and "network" in gate.stdout + (out / "sweep.csv").read_text()
+
+
+def test_the_elements_that_a_row_is_verified_on_are_drawn_anew():
+    question = json.dumps({"ask": "ready", "variant": "host", "dtype": "fp32", "problem": {"op": "gemm", "problem": "m=1024,n=512,k=512"}}) + "\n"
+    answers = {run("worker", "--device", "host", input=question).stdout.splitlines()[-1] for _ in range(2)}
+    assert len(answers) == 2 and all("verified on " in answer for answer in answers), "the same inputs, another error"
