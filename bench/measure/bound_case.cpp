@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 #include <vector>
 
 namespace noisefloor {
@@ -10,6 +11,44 @@ namespace {
 constexpr unsigned char kGuardByte = 0xA5;
 
 }  // namespace
+
+WeightCopies::WeightCopies(const Fixture& fixture, std::uint64_t weights, const Buffer& prepared, int launches)
+    : fixture_(&fixture), weights_(weights), prepared_bytes_(prepared.bytes()) {
+  Platform& platform = fixture.platform();
+  std::size_t tensor_bytes = 0, offset = Fixture::kGuardBytes;
+  const auto place = [&](std::size_t bytes) {
+    return std::exchange(offset, aligned(offset + bytes) + Fixture::kGuardBytes);
+  };
+  for (std::size_t i = 0; i < fixture.specs().size(); ++i) {
+    if ((weights >> i & 1) == 0) continue;
+    places_.emplace_back(i, place(fixture.specs()[i].bytes()));
+    tensor_bytes += fixture.specs()[i].bytes();
+  }
+  if (prepared_bytes_ > 0) prepared_at_ = place(prepared_bytes_);
+  stride_ = offset;
+  // What was prepared of a tensor is read in its place.
+  const std::size_t read_bytes = std::max<std::size_t>(prepared_bytes_ > 0 ? prepared_bytes_ : tensor_bytes, 1);
+  const std::size_t turn = (2 * platform.description().info.l2_bytes + read_bytes - 1) / read_bytes;
+  count_ = std::min(static_cast<std::size_t>(launches), turn) + 1;
+  data_ = Buffer(platform, count_ * stride_);
+  platform.fill_bytes(data_.data(), kGuardByte, data_.bytes());
+  for (std::size_t copy = 0; copy < count_; ++copy) {
+    for (const auto& [tensor, at] : places_)
+      platform.copy(begin(copy) + at, fixture.pointers()[tensor], fixture.specs()[tensor].bytes());
+    if (prepared_bytes_ > 0) platform.copy(begin(copy) + prepared_at_, prepared.data(), prepared_bytes_);
+  }
+  checksum_ = platform.checksum(data_.data(), data_.bytes());
+}
+
+std::span<void* const> WeightCopies::pointers(std::size_t copy) {
+  pointers_.assign(fixture_->pointers().begin(), fixture_->pointers().end());
+  for (const auto& [tensor, at] : places_) pointers_[tensor] = begin(copy) + at;
+  return pointers_;
+}
+
+void* WeightCopies::prepared(std::size_t copy) const {
+  return prepared_bytes_ > 0 ? begin(copy) + prepared_at_ : nullptr;
+}
 
 BoundCase::BoundCase(Fixture& fixture, const Implementation& implementation, Verifier* verifier, KnownTimes* known)
     : fixture_(&fixture), name_(implementation.name), of_plugin_(!implementation.plugin.empty()) {
@@ -88,6 +127,14 @@ Launch BoundCase::launch(bool overlapping, std::uint64_t constant_inputs) {
     ready_->use(caches);
     return ready_->launch(fixture_->pointers(), {workspace(), prepared_.data()}, context);
   };
+}
+
+Status BoundCase::launch_from(WeightCopies& copies, std::size_t copy) {
+  LaunchContext context = fixture_->platform().context();
+  context.constant_inputs = copies.weights();
+  context.programmatic_launch = true;
+  ready_->use(Caches::warm);
+  return ready_->launch(copies.pointers(copy), {workspace(), copies.prepared(copy)}, context);
 }
 
 std::vector<std::pair<void*, std::size_t>> BoundCase::resident() const {

@@ -12,6 +12,33 @@ namespace noisefloor {
 
 class Verifier;
 
+// Copies of a launch's weights: what a network has between two calls of one layer are the weights of others. Launches
+// that follow each other read the copies in turns, so many that between two reads of one at least twice L2 of others
+// are read; and where fewer launches follow each other, one more than these. Before the first one L2 is to be emptied.
+class WeightCopies {
+ public:
+  // Of the tensors whose bits are set in `weights`, as they are now, and of what was prepared of them, for `launches`
+  // in a row. Throws OutOfMemory.
+  WeightCopies(const Fixture& fixture, std::uint64_t weights, const Buffer& prepared, int launches);
+  std::size_t count() const { return count_; }
+  std::uint64_t weights() const { return weights_; }
+  // The fixture's tensors where they are now, but for the weights.
+  std::span<void* const> pointers(std::size_t copy);
+  void* prepared(std::size_t copy) const;
+  // Whether nothing wrote to a copy, or beside one.
+  bool intact() const { return fixture_->platform().checksum(data_.data(), data_.bytes()) == checksum_; }
+
+ private:
+  char* begin(std::size_t copy) const { return static_cast<char*>(data_.data()) + copy * stride_; }
+
+  const Fixture* fixture_;
+  std::uint64_t weights_, checksum_ = 0;
+  std::vector<std::pair<std::size_t, std::size_t>> places_;  // of each weight: its tensor, and where it is in a copy
+  std::size_t prepared_at_ = 0, prepared_bytes_ = 0, stride_ = 0, count_ = 0;
+  Buffer data_;
+  std::vector<void*> pointers_;
+};
+
 class BoundCase {
  public:
   // Allocates, prepares weights, or tunes: against `verifier`, or one of its own. Throws OutOfMemory, DeviceError, or
@@ -24,6 +51,10 @@ class BoundCase {
   // (LaunchContext::programmatic_launch); other kernels are launched as without, and baselines run what they chose for
   // warm caches. constant_inputs: LaunchContext's.
   Launch launch(bool overlapping = false, std::uint64_t constant_inputs = 0);
+  WeightCopies copy_weights(std::uint64_t weights, int launches) const {
+    return {*fixture_, weights, prepared_, launches};
+  }
+  Status launch_from(WeightCopies& copies, std::size_t copy);  // once, as in a pipeline
   bool many_kernels() const { return ready_->many_kernels(); }
   const std::string& name() const { return name_; }  // the implementation's
   Fixture& fixture() const { return *fixture_; }

@@ -45,7 +45,7 @@ void add_note(const std::string& note, CaseResult& result) {
 void clear_times(CaseResult& result) {
   SweepRow& row = result.row;
   for (auto* field : {&row.time_cold_us, &row.time_cold_mad_us, &row.time_warm_us, &row.time_warm_serial_us,
-                      &row.gflops, &row.gbps, &row.attainable_gflops, &row.pct_of_roof})
+                      &row.time_weights_cold_us, &row.gflops, &row.gbps, &row.attainable_gflops, &row.pct_of_roof})
     field->reset();
   row.bound = {};
 }

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "bench/counters/nvtx.h"
 #include "bench/measure/bound_case.h"
@@ -96,7 +97,10 @@ void CaseRunner::attempt(const Case& test_case, CaseResult& result, const std::f
     result.row.reason = failure.reason;
     result.device_lost = failure.lost;
   }
-  if (result.row.status != Outcome::ok) clear_times(result);
+  if (result.row.status != Outcome::ok)
+    clear_times(result);
+  else if (test_case.weights == 0)
+    set_phase(result.row.phases, "weights", options_.phases);  // nothing to take
   if (result.row.status != Outcome::cuda_error) return;
   try {
     platform_->synchronize();
@@ -161,20 +165,12 @@ void CaseRunner::sign(const Case& test_case, BoundCase* bound, CaseResult& resul
   }
 }
 
-// What an earlier row has is not taken again.
-std::vector<std::string> CaseRunner::phases_to_take(bool serial, const CaseResult& result) const {
-  std::vector<std::string> phases = {"cold", "warm"};
-  if (serial) phases.emplace_back("serial");
-  if (result.kept)
-    std::erase_if(phases, [&](const std::string& one) { return has_phase(result.row.phases, one, options_.phases); });
-  return phases;
-}
-
 void CaseRunner::measure_here(const Case& test_case, CaseResult& result, std::optional<double> to_beat_us) {
   const EarlierRow* const earlier = earlier_of(test_case);
   const std::string verification = signatures_.of_verification(test_case);
   sign(test_case, nullptr, result);
-  if (take_over(earlier, result) && is_verified(result.row, verification) && phases_to_take(false, result).empty())
+  if (take_over(earlier, result) && is_verified(result.row, verification) &&
+      phases_to_take(test_case, false, result).empty())
     return place(test_case, result.row);
   progress_.enter("preparing");
   require_problem(test_case).bound.erase(test_case.implementation->name);  // of an earlier time
@@ -203,7 +199,7 @@ void CaseRunner::measure_here(const Case& test_case, CaseResult& result, std::op
     if (row.signature.empty()) sign(test_case, &bound, result);
   }
   row.verification = verification;
-  BoundContender timed(made, verifier, {[this] { progress_.between(); }, edges_.get()});
+  BoundContender timed(made, verifier, {[this] { progress_.between(); }, edges_.get(), test_case.weights.value_or(0)});
   if (bound.of_plugin() && !take_replay(timed, result)) return;
   if (options_.on_verified) options_.on_verified(test_case, fixture);
   if (options_.warm_only && has_phase(row.phases, "warm", options_.phases)) return;
@@ -217,7 +213,7 @@ void CaseRunner::measure_here(const Case& test_case, CaseResult& result, std::op
   }
   const bool serial = bound.overlaps() && !platform_->description().is_host;
   if (timed.slots() > 1) row.buffer_slots = static_cast<long>(timed.slots());
-  const bool complete = result.kept && phases_to_take(serial, result).empty();
+  const bool complete = result.kept && phases_to_take(test_case, serial, result).empty();
   if (!complete && !time(test_case, timed, serial, earlier, result)) return;
   if (!result.kept && !platform_->description().is_host)
     count_edges(*platform_, bound.launch(/*overlapping=*/!bound.overlaps()), result);
@@ -253,7 +249,7 @@ void CaseRunner::measure_in_worker(const Case& test_case, CaseResult& result) {
   const EarlierRow* const earlier = earlier_of(test_case);
   const std::string verification = signatures_.of_verification(test_case);
   if (earlier != nullptr) sign(test_case, nullptr, result);
-  const bool kept = take_over(earlier, result), complete = kept && phases_to_take(false, result).empty();
+  const bool kept = take_over(earlier, result), complete = kept && phases_to_take(test_case, false, result).empty();
   if (complete && is_verified(row, verification)) return place(test_case, row);
   progress_.enter("preparing");
   WorkerCase in_worker(*options_.worker, test_case, platform_);
@@ -272,19 +268,6 @@ void CaseRunner::measure_in_worker(const Case& test_case, CaseResult& result) {
   place(test_case, row);
 }
 
-// A plan asks for an order, not for times to report: it waits for the cores no longer than it samples.
-constexpr double kPlanRetrySeconds = 0.3;
-
-TimingOptions CaseRunner::timing_options() const {
-  return {.cold = options_.cold,
-          .warm = options_.warm,
-          .throttle_retry_seconds = options_.warm_only ? kPlanRetrySeconds : options_.throttle_retry_seconds,
-          .host = platform_->description().is_host,
-          .quick = options_.warm_only,
-          .watch_others = options_.watch_others,
-          .look_at_edges = !options_.warm_only};
-}
-
 // What is asked of a plugin beside its results. What it set aside of L2 is everybody's again.
 bool CaseRunner::take_replay(Contender& timed, CaseResult& result) {
   if (const Verdict verdict = timed.replay(); !verdict.correct()) {
@@ -298,81 +281,8 @@ bool CaseRunner::take_replay(Contender& timed, CaseResult& result) {
   return true;
 }
 
-// The first launch was verified before the timing. A variant that is right once and wrong later (a counter that is not
-// reset, a race between launches, nothing inside a graph, a result that it kept from other inputs) shows in what the
-// last launch of a phase left: its outputs were poisoned before, and the phase before it had other inputs.
-bool CaseRunner::time_phase(const char* name, std::size_t inputs, Contender& timed, CaseResult& result,
-                            const Phase& phase) {
-  timed.move_to(0);
-  timed.poison(inputs);
-  progress_.enter(fmt::format("{} launches", name));
-  phase();
-  const Verdict verdict = timed.judge();
-  if (verdict.correct()) return true;
-  result.row.status = Outcome::incorrect;
-  result.row.reason = fmt::format("after the {} launches: {}", name, verdict.reason);
-  return false;
-}
-
-// Whether it now has times. `serial`: its launches may overlap, and are timed behind ordinary edges too. A kept row
-// whose missing phases were disturbed stays as it was: the next sweep takes them.
-bool CaseRunner::time(const Case& test_case, Contender& timed, bool serial, const EarlierRow* earlier,
-                      CaseResult& result) {
-  if (!result.kept) return take_phases(test_case, timed, serial, earlier, result);
-  CaseResult anew = result;
-  try {
-    if (take_phases(test_case, timed, serial, earlier, anew) || anew.row.status != Outcome::throttled) {
-      result = std::move(anew);
-      return result.row.status == Outcome::ok;
-    }
-  } catch (const Throttled& error) {
-    anew.row.reason = error.what();
-  }
-  add_note(fmt::format("kept without its missing phases: {}", anew.row.reason), result);
-  return true;
-}
-
-bool CaseRunner::take_phases(const Case& test_case, Contender& timed, bool serial, const EarlierRow* earlier,
-                             CaseResult& result) {
-  const NvtxRange range(test_case.id().name());
-  TimingLoop loop(timed, timing_options());
-  const auto disturbed = [&] { return loop.timing().others.in_the_way; };
-  const std::vector<std::string> phases = phases_to_take(serial, result);
-  const auto wanted = [&](const char* phase) {
-    return !disturbed() && std::ranges::find(phases, phase) != phases.end();
-  };
-  if (wanted("cold") && !time_phase("cold", 0, timed, result, [&] { loop.cold(); })) return false;
-  if (wanted("warm") && !time_phase("warm", 1, timed, result, [&] { loop.warm(); })) return false;
-  if (wanted("serial") && !time_phase("serial warm", 0, timed, result, [&] { loop.warm_serial(); })) return false;
-  const bool plugin = !test_case.implementation->plugin.empty();  // it may have begun since to leave work to others
-  if (plugin && !disturbed() && !take_replay(timed, result)) return false;
-  Timing timing = loop.timing();
-  if (result.kept) keep_other_phases(*earlier, phases, timing);
-  take_samples(timing, result);
-  for (const std::string& phase : phases) set_phase(result.row.phases, phase, options_.phases);
-  result.row.measured_utc = utc_now();
-  result.row.commit = build_info().commit;
-  return result.row.status == Outcome::ok;
-}
-
 void CaseRunner::say(const std::string& message) const {
   if (options_.say) options_.say(message);
-}
-
-void CaseRunner::time_warm_only(Contender& timed, CaseResult& result, std::optional<double> to_beat_us) {
-  TimingLoop loop(timed, timing_options());
-  const auto warm = [&] {
-    const double once = loop.probe_warm();
-    if (to_beat_us && once > 2 * *to_beat_us) {
-      result.samples.warm_us = {once};
-    } else {
-      loop.warm();
-      result.samples.warm_us = loop.timing().others.in_the_way ? std::vector{once} : loop.timing().warm_us;
-    }
-  };
-  if (!time_phase("warm", 0, timed, result, warm)) return;
-  result.row.time_warm_us = median(result.samples.warm_us);
-  result.row.status = Outcome::ok;
 }
 
 void CaseRunner::place(const Case& test_case, SweepRow& row) {

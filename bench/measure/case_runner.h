@@ -124,7 +124,7 @@ class CaseRunner {
   static bool take_over(const EarlierRow*, CaseResult&);
   void sign(const Case&, BoundCase*, CaseResult&) const;  // null: only what needs no launch
   Verdict verify(BoundCase&, CaseResult&);
-  std::vector<std::string> phases_to_take(bool serial, const CaseResult&) const;
+  std::vector<std::string> phases_to_take(const Case&, bool serial, const CaseResult&) const;
   MeasuredProblem& require_problem(const Case&);
   std::shared_ptr<BoundCase> require_bound(const Case&);
   bool make_room(const Case&);

@@ -58,6 +58,22 @@ std::vector<double> BoundContender::warm(int samples, int repeats, Edges edges) 
   return timed([&] { return platform_->time_warm(launch, samples, repeats, &graphs_); });
 }
 
+// The launch ahead brings the activations back, through a copy that the others read last, and leaves a wrong result.
+std::vector<double> BoundContender::weights_cold(int samples, int repeats) {
+  if (!copies_) {
+    graphs_.clear();
+    copies_.emplace(bound_->copy_weights(options_.weights, repeats));
+  }
+  const std::size_t count = copies_->count();
+  const Launch launch = through_windows(
+      [this, count, next = std::size_t{0}]() mutable { return bound_->launch_from(*copies_, next++ % count); });
+  const Launch ahead = [this, count] {
+    bound_->fixture().use_window(1);
+    return bound_->launch_from(*copies_, count - 1);
+  };
+  return timed([&] { return platform_->time_warm(launch, samples, repeats, &graphs_, ahead); });
+}
+
 std::size_t BoundContender::slots() const {
   return bound_->many_kernels() || bound_->of_plugin() ? 1 : bound_->fixture().slots();
 }
@@ -83,6 +99,9 @@ Verdict BoundContender::judge() {
   // Many launches on one tensor leave nothing in it that is known.
   const bool updates =
       std::ranges::any_of(fixture.specs(), [](const TensorSpec& spec) { return spec.role == Role::inout; });
+  const bool weights_stand = !copies_ || copies_->intact();
+  copies_.reset();
+  if (!weights_stand) return {"wrote to a copy of its weights, or beside one"};
   Verdict verdict = updates ? Verdict{fixture.find_damage().value_or("")} : verifier_->judge(*bound_);
   if (bound_->of_plugin() && platform_->take_back_l2() > 0 && verdict.correct())
     verdict.reason = "its launches set L2 aside for persisting accesses";

@@ -43,6 +43,7 @@ class BoundContender final : public Contender {
   struct Options {
     std::function<void()> before_batch = {};  // where nothing is timed
     EdgeLatency* edges = nullptr;             // of the platform; none: edges are as they are
+    std::uint64_t weights = 0;                // of weights_cold(): which tensors they are
   };
   // The verifier, its fixture, and what the options point to must outlive it.
   BoundContender(std::shared_ptr<BoundCase> bound, Verifier& verifier, Options options);
@@ -51,6 +52,7 @@ class BoundContender final : public Contender {
 
   std::vector<double> cold(int samples) override;
   std::vector<double> warm(int samples, int repeats, Edges edges) override;
+  std::vector<double> weights_cold(int samples, int repeats) override;
   // One where its launches were recorded, and of a plugin, which may keep what it made of its pointers.
   std::size_t slots() const override;
   void move_to(std::size_t slot) override;
@@ -77,6 +79,7 @@ class BoundContender final : public Contender {
   Launch cold_, pipeline_, ordinary_;
   KeptGraphs graphs_;  // of the warm batches of one phase
   Edges edges_of_graphs_ = Edges::pipeline;
+  std::optional<WeightCopies> copies_;  // while weights are cold: till they are judged
 };
 
 }  // namespace noisefloor

@@ -42,6 +42,8 @@ void keep_other_phases(const EarlierRow& earlier, const std::vector<std::string>
   if (!was_taken("serial"))
     keep_members(before, timing, &Timing::warm_serial_us, &Timing::warm_serial_batches, &Timing::warm_serial_mhz,
                  &Timing::warm_serial_edge_us);
+  if (!was_taken("weights"))
+    keep_members(before, timing, &Timing::weights_cold_us, &Timing::weights_cold_batches, &Timing::weights_cold_mhz);
 }
 
 void forget_comparison(SweepRow& row) {

@@ -25,7 +25,8 @@ class Worker;
 
 using PhaseVersions = std::vector<std::pair<std::string, int>>;
 // As docs/columns.md names them.
-inline const PhaseVersions kPhaseVersions = {{"cold", 1}, {"warm", 1}, {"serial", 1}, {"counters", 1}, {"pair", 1}};
+inline const PhaseVersions kPhaseVersions = {{"cold", 1},    {"warm", 1},     {"serial", 1},
+                                             {"weights", 1}, {"counters", 1}, {"pair", 1}};
 inline constexpr int kVerificationVersion = 1;
 
 // Whether a row (column phases) has a phase as this program measures it, and what says that it has.

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -73,6 +74,8 @@ struct Case {
   std::string text;           // the problem's canonical text
   std::string networks = {};  // "adm64-b1:10;sd15-b2:2"
   bool brief = false;         // left out where its launches are predicted to be long (case_result.h, too_long)
+  // Of a launch of a network as built, on a GPU: which tensors are weights there (LaunchContext::constant_inputs).
+  std::optional<std::uint64_t> weights = {};
 
   CaseId id() const { return {{entry->name(), text, to_string(dtype)}, implementation->name}; }
 };

@@ -58,6 +58,7 @@ void write_times(const Timing& timing, SweepRow& row) {
   row.samples = static_cast<long>(timing.cold_us.size());
   row.sm_clock_mhz = median_of_known(timing.cold_mhz);
   row.warm_clock_mhz = median_of_known(timing.warm_mhz);
+  row.weights_clock_mhz = median_of_known(timing.weights_cold_mhz);
   row.warm_stop = timing.warm_stop;
   row.warm_samples = static_cast<long>(timing.warm_us.size());
   if (timing.throttle) row.throttle = clock_events_text(*timing.throttle);
@@ -80,6 +81,7 @@ void write_times(const Timing& timing, SweepRow& row) {
   row.time_cold_mad_us = median_absolute_deviation(timing.cold_us);
   row.time_warm_us = median(timing.warm_us);
   row.time_warm_serial_us = timing.warm_serial_us.empty() ? *row.time_warm_us : median(timing.warm_serial_us);
+  if (!timing.weights_cold_us.empty()) row.time_weights_cold_us = median(timing.weights_cold_us);
   const std::vector<double>& edges = timing.warm_serial_us.empty() ? timing.warm_edge_us : timing.warm_serial_edge_us;
   if (!edges.empty() && at_one_edge(edges)) row.edge_latency_us = median(edges);
   row.gflops = *row.flops / *row.time_cold_us * 1e-3;

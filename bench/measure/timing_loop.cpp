@@ -216,12 +216,13 @@ double TimingLoop::probe_warm() {
 }
 
 // A phase between two looks at the edges.
-TimingLoop::Phase TimingLoop::sample_warm(TimingSource::Edges edges) {
+TimingLoop::Phase TimingLoop::sample_warm(const std::function<std::vector<double>(int samples, int repeats)>& take) {
+  if (warm_probe_.launch_us == 0) probe_warm();
   const int batch = batch_size(warm_probe_.launch_us * warm_probe_.repeats, 1, 10);
   std::vector<double> edge_latency_us;
   if (options_.look_at_edges) edge_latency_us = source_->settled_edges_us(kEdgeSamples);
   Phase taken = sample(
-      options_.warm, /*settles=*/false, [&] { return source_->warm(batch, warm_probe_.repeats, edges); },
+      options_.warm, /*settles=*/false, [&] { return take(batch, warm_probe_.repeats); },
       [&](const Phase& so_far) {
         const std::size_t batches = so_far.batches.size();
         if (options_.quick || (batches >= kFewestBatches && so_far.us.size() >= options_.warm.maximum_samples))
@@ -238,18 +239,25 @@ TimingLoop::Phase TimingLoop::sample_warm(TimingSource::Edges edges) {
 
 void TimingLoop::warm() {
   if (timing_.others.in_the_way) return;
-  if (warm_probe_.launch_us == 0) probe_warm();
-  Phase taken = sample_warm(TimingSource::Edges::pipeline);
+  Phase taken = sample_warm(
+      [&](int samples, int repeats) { return source_->warm(samples, repeats, TimingSource::Edges::pipeline); });
   std::tie(timing_.warm_us, timing_.warm_batches, timing_.warm_mhz, timing_.warm_edge_us, timing_.warm_stop) =
       std::tie(taken.us, taken.batches, taken.mhz, taken.edge_latency_us, taken.stop);
 }
 
 void TimingLoop::warm_serial() {
   if (timing_.others.in_the_way) return;
-  if (warm_probe_.launch_us == 0) probe_warm();
-  Phase taken = sample_warm(TimingSource::Edges::ordinary);
+  Phase taken = sample_warm(
+      [&](int samples, int repeats) { return source_->warm(samples, repeats, TimingSource::Edges::ordinary); });
   std::tie(timing_.warm_serial_us, timing_.warm_serial_batches, timing_.warm_serial_mhz, timing_.warm_serial_edge_us) =
       std::tie(taken.us, taken.batches, taken.mhz, taken.edge_latency_us);
+}
+
+void TimingLoop::weights_cold() {
+  if (timing_.others.in_the_way) return;
+  Phase taken = sample_warm([&](int samples, int repeats) { return source_->weights_cold(samples, repeats); });
+  std::tie(timing_.weights_cold_us, timing_.weights_cold_batches, timing_.weights_cold_mhz) =
+      std::tie(taken.us, taken.batches, taken.mhz);
 }
 
 EdgeLatency::EdgeLatency(Time time, Turn turn, Say say)

@@ -26,6 +26,8 @@ class TimingSource {
   // alone, where each begins when the one before it has ended.
   enum class Edges { pipeline, ordinary };
   virtual std::vector<double> warm(int samples, int repeats, Edges edges) = 0;
+  // The same as a pipeline runs them, where each launch reads weights that are not in cache.
+  virtual std::vector<double> weights_cold(int /*samples*/, int /*repeats*/) { return {}; }
   // Where tensors can lie. Batch i of a phase is taken in slot i, modulo their number, and a phase wants a batch of
   // each.
   virtual std::size_t slots() const { return 1; }
@@ -78,6 +80,7 @@ class TimingLoop {
   void cold();
   void warm();
   void warm_serial();
+  void weights_cold();
   // The time of one warm launch, for those who want no cold times.
   double probe_warm();
   // Of the phases that ended; one that threw leaves nothing.
@@ -93,7 +96,7 @@ class TimingLoop {
   // the clock is dropped.
   Phase sample(const StoppingRule& rule, bool settles, const std::function<std::vector<double>()>& take,
                const std::function<bool(const Phase&)>& known);
-  Phase sample_warm(TimingSource::Edges edges);
+  Phase sample_warm(const std::function<std::vector<double>(int samples, int repeats)>& take);
   double probe(const std::function<std::vector<double>()>& take);
   std::vector<double> undisturbed(const std::vector<double>& samples);
   void read_load();

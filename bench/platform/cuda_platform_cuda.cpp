@@ -160,11 +160,17 @@ class CudaPlatform final : public Platform {
         stream_, samples, 1, [&] { throw_if_failed(launch()); }, before);
   }
 
-  std::vector<double> time_warm(const Launch& launch, int samples, int repeats, KeptGraphs* kept) override {
+  std::vector<double> time_warm(const Launch& launch, int samples, int repeats, KeptGraphs* kept,
+                                const Launch& ahead) override {
+    const auto before = [&] {
+      if (!ahead) return;
+      flush_cache();
+      throw_if_failed(ahead());
+    };
     const auto time = [&](const CudaGraph& graph) {
       graph.enqueue(stream_);
       return timer_->time(
-          stream_, samples, repeats, [&] { graph.enqueue(stream_); }, [] {});
+          stream_, samples, repeats, [&] { graph.enqueue(stream_); }, before);
     };
     const Launch counted = [&, left = repeats]() mutable {
       at_last_launch_ = --left == 0;

@@ -175,7 +175,7 @@ class HostPlatform final : public Platform {
     return timed(launch, samples, 1, Caches::cold, evict_all);
   }
 
-  std::vector<double> time_warm(const Launch& launch, int samples, int repeats, KeptGraphs*) override {
+  std::vector<double> time_warm(const Launch& launch, int samples, int repeats, KeptGraphs*, const Launch&) override {
     at_last_launch_ = false;
     throw_if_failed(launch());
     return timed(launch, samples, repeats, Caches::warm, [] {});

@@ -120,8 +120,10 @@ class Platform {
   virtual std::vector<double> time_cold(const Launch& launch, int samples,
                                         std::span<const std::pair<void*, std::size_t>> resident) = 0;
   // `samples` times, each the mean of `repeats` launches back to back: on a GPU replays of one CUDA graph, which is
-  // added to `kept` where that is given.
-  virtual std::vector<double> time_warm(const Launch& launch, int samples, int repeats, KeptGraphs* kept = nullptr) = 0;
+  // added to `kept` where that is given. With `ahead`, a GPU's L2 is emptied before each sample, and it is then
+  // launched: neither is timed.
+  virtual std::vector<double> time_warm(const Launch& launch, int samples, int repeats, KeptGraphs* kept = nullptr,
+                                        const Launch& ahead = {}) = 0;
   // `samples` times of an ordinary edge, in microseconds: each the mean over a chain of kernels without work. Empty on
   // the host, where a launch is a call.
   virtual std::vector<double> time_edges(int /*samples*/) { return {}; }

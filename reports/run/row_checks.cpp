@@ -86,6 +86,8 @@ void check_against_samples(const SweepRow& row, const RowSamples& taken) {
   if (row.time_warm_serial_us)
     require_median("time_warm_serial_us", *row.time_warm_serial_us, serial ? "warm_serial_us" : "warm_us",
                    serial ? taken.warm_serial_us : taken.warm_us);
+  if (row.time_weights_cold_us)
+    require_median("time_weights_cold_us", *row.time_weights_cold_us, "weights_cold_us", taken.weights_cold_us);
   const auto& edges = serial ? taken.warm_serial_edge_us : taken.warm_edge_us;
   if (row.edge_latency_us && !edges.empty())
     require_median("edge_latency_us", *row.edge_latency_us, serial ? "warm_serial_edge_us" : "warm_edge_us", edges);

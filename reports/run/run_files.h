@@ -79,6 +79,9 @@ struct RowSamples {
   std::vector<double> warm_mhz, warm_serial_mhz;
   // An edge between launches without work, before each of these phases and behind it. Empty: nobody looked.
   std::vector<double> warm_edge_us, warm_serial_edge_us;
+  // Of the phase in which weights are cold; empty where there was none.
+  std::vector<double> weights_cold_us, weights_cold_mhz;
+  std::vector<std::size_t> weights_cold_batches;
   // What one launch runs on the GPU, by short names, and how often each. Empty: not known.
   std::vector<std::string> kernels;
   std::vector<std::size_t> kernel_counts;

@@ -70,6 +70,9 @@ void visit_lists(Samples& samples, const Visit& visit) {
   visit("warm_serial_batches", samples.warm_serial_batches);
   visit("warm_serial_mhz", samples.warm_serial_mhz);
   visit("warm_serial_edge_us", samples.warm_serial_edge_us);
+  visit("weights_cold_us", samples.weights_cold_us);
+  visit("weights_cold_batches", samples.weights_cold_batches);
+  visit("weights_cold_mhz", samples.weights_cold_mhz);
   visit("kernels", samples.kernels);
   visit("kernel_counts", samples.kernel_counts);
   visit("launches", samples.launches);
@@ -198,6 +201,7 @@ SamplesLine parse_samples_line(std::string_view line) {
   require_batches("cold", samples.cold_us, samples.cold_batches, samples.cold_mhz);
   require_batches("warm", samples.warm_us, samples.warm_batches, samples.warm_mhz);
   require_batches("warm_serial", samples.warm_serial_us, samples.warm_serial_batches, samples.warm_serial_mhz);
+  require_batches("weights_cold", samples.weights_cold_us, samples.weights_cold_batches, samples.weights_cold_mhz);
   if (samples.kernels.size() != samples.kernel_counts.size())
     throw failure("field 'kernel_counts' has {} numbers for {} kernels", samples.kernel_counts.size(),
                   samples.kernels.size());

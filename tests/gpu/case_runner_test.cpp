@@ -48,6 +48,36 @@ TEST(CountedTogether, AsOneByOne) {
   }
 }
 
+// The fastest of ours, of a problem of a network whose second and third tensors are weights.
+SweepRow with_weights(const char* op, const std::string& text) {
+  const std::unique_ptr<Platform> platform = make_cuda_platform(0);
+  RunnerOptions options;
+  options.counters = CounterMode::off;
+  CaseRunner runner(*platform, nullptr, options);
+  const SuiteEntry& entry = *suite().find(op);
+  SweepRow fastest;
+  for (const ImplementationPtr& one : entry.implementations) {
+    if (!one->is(Kind::ptx) && !one->is(Kind::tensor_core)) continue;
+    Case test_case{&entry, one, entry.workload->parse(text), DType::bf16, text};
+    test_case.weights = 0b110;
+    const SweepRow row = runner.run(test_case).row;
+    EXPECT_NE(row.status, Outcome::incorrect) << one->name << ": " << row.reason;
+    if (row.time_warm_us.value_or(1e9) < fastest.time_warm_us.value_or(1e9)) fastest = row;
+  }
+  return fastest;
+}
+
+TEST(WeightsCold, CostWhatReadingThemDoesAndNothingElse) {
+  const SweepRow product = with_weights("gemm", "m=2,n=4096,k=4096");
+  ASSERT_TRUE(product.time_weights_cold_us) << product.reason;
+  EXPECT_GT(*product.time_weights_cold_us, 1.1 * *product.time_warm_us);
+  EXPECT_LT(*product.time_weights_cold_us, 1.1 * *product.time_cold_us);
+  EXPECT_GT(*product.time_weights_cold_us, 0.65 * *product.time_cold_us) << "a launch alone also costs its start";
+  const SweepRow norm = with_weights("groupnorm", "n=16,hw=4096,channels=192,groups=32");
+  ASSERT_TRUE(norm.time_weights_cold_us) << norm.reason;
+  EXPECT_NEAR(*norm.time_weights_cold_us / *norm.time_warm_us, 1, 0.1);
+}
+
 // Verified against fp32, recorded as one CUDA graph, timed.
 TEST(NetworkRowsOnADevice, AreVerifiedAndTimedUnderEveryPlan) {
   const std::unique_ptr<Platform> platform = make_cuda_platform(0);

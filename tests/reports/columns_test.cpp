@@ -127,7 +127,7 @@ TEST(Columns, EveryBenchmarkHasEveryCounter) {
   row.flops = 2e9;
   std::map<std::string, double> counters;
   for (const auto& [name, value] : counters_of(row)) counters[name] = value;
-  EXPECT_EQ(counters.size(), 38u);
+  EXPECT_EQ(counters.size(), 40u);
   EXPECT_EQ(counters.at("registers"), 168);
   EXPECT_EQ(counters.at("flops"), 2e9);
   EXPECT_TRUE(std::isnan(counters.at("time_cold_us")));

@@ -45,8 +45,9 @@ class WrappedHost : public Platform {
                                 std::span<const std::pair<void*, std::size_t>> resident) override {
     return host_->time_cold(launch, samples, resident);
   }
-  std::vector<double> time_warm(const Launch& launch, int samples, int repeats, KeptGraphs* kept) override {
-    return host_->time_warm(launch, samples, repeats, kept);
+  std::vector<double> time_warm(const Launch& launch, int samples, int repeats, KeptGraphs* kept,
+                                const Launch& ahead) override {
+    return host_->time_warm(launch, samples, repeats, kept, ahead);
   }
   std::unique_ptr<Recording> record(const Launch& launch) override { return host_->record(launch); }
   void flush_cache() override { host_->flush_cache(); }
@@ -142,7 +143,7 @@ class ScriptedPlatform : public WrappedHost {
     cold_calls.push_back(samples);
     return timed(launch, samples, 1);
   }
-  std::vector<double> time_warm(const Launch& launch, int samples, int repeats, KeptGraphs*) override {
+  std::vector<double> time_warm(const Launch& launch, int samples, int repeats, KeptGraphs*, const Launch&) override {
     warm_calls.emplace_back(samples, repeats);
     warm = true;
     auto times = timed(launch, samples, repeats);

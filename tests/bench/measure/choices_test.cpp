@@ -22,11 +22,11 @@ class ChoicePlatform final : public LimitedPlatform {
   ChoicePlatform() : LimitedPlatform(std::size_t{1} << 30) {}
   std::vector<double> time_cold(const Launch& launch, int samples,
                                 std::span<const std::pair<void*, std::size_t>>) override {
-    auto times = time_warm(launch, samples, 1, nullptr);
+    auto times = time_warm(launch, samples, 1, nullptr, {});
     cold.push_back(launched);
     return times;
   }
-  std::vector<double> time_warm(const Launch& launch, int samples, int, KeptGraphs*) override {
+  std::vector<double> time_warm(const Launch& launch, int samples, int, KeptGraphs*, const Launch&) override {
     std::vector<double> times;
     for (int i = 0; i < samples; ++i) {
       throw_if_failed(launch());

@@ -5,7 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <functional>
 #include <memory>
+#include <set>
 #include <stdexcept>
 #include <utility>
 
@@ -20,7 +23,7 @@ class GraphPlatform : public WrappedHost {
  public:
   std::vector<std::weak_ptr<const void>> made;
   std::size_t nodes = 20;  // of each
-  std::vector<double> time_warm(const Launch&, int samples, int, KeptGraphs* kept) override {
+  std::vector<double> time_warm(const Launch&, int samples, int, KeptGraphs* kept, const Launch&) override {
     const auto graph = std::make_shared<const std::size_t>(made.size());
     made.push_back(graph);
     if (kept != nullptr) kept->add(graph, nodes);
@@ -114,6 +117,82 @@ TEST_F(OtherContents, EndWithALaunchThatThrows) {
                std::runtime_error);
   EXPECT_TRUE(std::ranges::equal(fixture.pointers(), before)) << "the next contender has the fixture, too";
   EXPECT_EQ(fixture.find_damage(), std::nullopt);
+}
+
+// A cache of any size, and a launch ahead of the others, as where a graph is replayed.
+class SmallCache final : public WrappedHost {
+ public:
+  std::size_t& l2_bytes() { return description_.info.l2_bytes; }
+  std::vector<double> time_warm(const Launch& launch, int, int repeats, KeptGraphs*, const Launch& ahead) override {
+    throw_if_failed(ahead());
+    for (int left = repeats; left > 0; --left) {
+      at_last_launch_ = left == 1;
+      throw_if_failed(launch());
+    }
+    return {1.0};
+  }
+};
+
+class ColdWeights : public testing::Test {
+ protected:
+  static constexpr std::size_t kB = 1, kBytes = 16 * sizeof(float);  // gemm's weight
+  SmallCache platform;
+  const SuiteEntry& gemm = *suite().find("gemm");
+  Fixture fixture{platform, gemm, gemm.workload->parse("m=4,n=4,k=4,bias=0"), DType::fp32, 1};
+  Verifier verifier{fixture};
+  AnyVariant variant = *gemm.find("host")->variant();
+  std::vector<const void*> read;  // by each launch: its weights, packed ones where there are
+  std::function<void(std::span<void* const>)> after = [](auto) {};
+
+  Verdict timed(int repeats) {
+    AnyVariant watched = variant;
+    watched.launch = [&, truth = fixture.pointers()[kB]](const AnyProblem& problem, DType dtype, auto pointers,
+                                                         const Scratch& scratch, const LaunchContext& context) {
+      EXPECT_TRUE(context.constant(kB));
+      read.push_back(scratch.prepared != nullptr ? scratch.prepared : pointers[kB]);
+      EXPECT_EQ(std::memcmp(read.back(), truth, kBytes), 0);
+      const Status status = variant.launch(problem, dtype, pointers, scratch, context);
+      after(pointers);
+      return status;
+    };
+    const auto implementation = implementation_of(watched);
+    BoundContender timing(std::make_shared<BoundCase>(fixture, *implementation), verifier, {.weights = 1 << kB});
+    timing.poison(1);
+    (void)timing.weights_cold(1, repeats);
+    return timing.judge();
+  }
+  std::size_t copies(std::size_t first, std::size_t launches) const {
+    const auto begin = read.begin() + static_cast<std::ptrdiff_t>(first);
+    return std::set<const void*>(begin, begin + static_cast<std::ptrdiff_t>(launches)).size();
+  }
+};
+
+TEST_F(ColdWeights, ComeAgainBehindTwiceTheCache) {
+  platform.l2_bytes() = 90;  // three of them are more than twice that
+  EXPECT_TRUE(timed(9).correct());
+  ASSERT_EQ(read.size(), 10u) << "and one ahead";
+  EXPECT_EQ(copies(0, 10), 4u) << "no more than it takes";
+  for (std::size_t i = 0; i + 4 <= read.size(); ++i) EXPECT_EQ(copies(i, 4), 4u);
+}
+
+TEST_F(ColdWeights, ThatAllFitAreReadOncePackedOrNot) {
+  platform.l2_bytes() = 1 << 20;
+  EXPECT_TRUE(timed(5).correct());
+  EXPECT_EQ(copies(0, 6), 6u);
+  variant.prepared_bytes = [](const AnyProblem&, DType) { return kBytes; };
+  variant.prepare = [](const AnyProblem&, DType, auto pointers, void* prepared, const LaunchContext&) {
+    std::memcpy(prepared, pointers[kB], kBytes);
+    return success();
+  };
+  EXPECT_TRUE(timed(5).correct());
+  EXPECT_EQ(copies(0, 12), 12u);
+}
+
+TEST_F(ColdWeights, AreWrongWhereALaunchWroteBesideThemOrLeftAnotherResult) {
+  after = [](auto pointers) { static_cast<float*>(pointers[kB])[17] = 3; };
+  EXPECT_FALSE(timed(3).correct());
+  after = [](auto pointers) { static_cast<float*>(pointers.back())[0] = 1e3; };
+  EXPECT_FALSE(timed(3).correct());
 }
 
 }  // namespace

@@ -266,6 +266,24 @@ TEST_F(Reuse, WhereACaseRaisesTheCeilingsAllOfItsProblemArePlacedBelowThem) {
   EXPECT_NEAR(run_again().at("a").pct_of_roof.value() / before, 1e-6, 1e-9);
 }
 
+TEST_F(Reuse, APhaseThatARowLacksIsTakenAloneAndOnlyOfNetworksAsBuilt) {
+  add(variant("a", 5)), add(variant("b", 5)), add(variant("x", 6), Kind::baseline);
+  cases[1].weights = 0;
+  for (const auto& [name, one] : run()) {
+    EXPECT_FALSE(one.time_weights_cold_us);
+    EXPECT_EQ(one.phases.find("weights") != std::string::npos, name == "b") << "it has none, and is done with them";
+  }
+  cases[0].weights = cases[2].weights = 2;
+  platform.cold_calls.clear();
+  const auto rows = run_again();
+  EXPECT_TRUE(platform.cold_calls.empty());
+  EXPECT_EQ(rows.at("a").time_weights_cold_us, 5);
+  EXPECT_EQ(rows.at("x").time_weights_cold_us, 6);
+  platform.warm_calls.clear();
+  (void)run_again();
+  EXPECT_TRUE(platform.warm_calls.empty()) << "they have them now";
+}
+
 TEST_F(Reuse, AComparisonIsNeverOfTwoDates) {
   options.compare = true;
   add(variant("a", 6)), add(variant("x", 12), Kind::baseline);
