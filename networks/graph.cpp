@@ -7,6 +7,8 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "networks/lifetimes.h"
+
 namespace noisefloor::networks {
 namespace {
 
@@ -163,15 +165,14 @@ void add_to(std::vector<CountedProblem>& counted, const CountedProblem& one) {
   const auto known = std::ranges::find_if(counted, [&](const CountedProblem& entry) {
     return entry.op == one.op && entry.text == one.text && entry.dtype == one.dtype;
   });
-  if (known != counted.end())
-    known->count += one.count;
-  else
-    counted.push_back(one);
+  if (known == counted.end()) return counted.push_back(one);
+  known->count += one.count;
+  known->weights &= one.weights;
 }
 
 std::vector<CountedProblem> count_problems(const Graph& graph) {
   std::vector<CountedProblem> counted;
-  for (const Node& node : graph.nodes()) add_to(counted, {node.op, node.text, node.dtype, 1});
+  for (const Node& node : graph.nodes()) add_to(counted, {node.op, node.text, node.dtype, 1, weights_of(graph, node)});
   return counted;
 }
 

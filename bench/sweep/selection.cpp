@@ -6,10 +6,12 @@
 #include <map>
 #include <set>
 
+#include "bench/pipeline/executor.h"
 #include "bench/sweep/suite.h"
 #include "bench/sweep/workers.h"
 #include "kernels/core/listed.h"
 #include "networks/network.h"
+#include "networks/rewrite.h"
 
 namespace noisefloor {
 namespace {
@@ -66,6 +68,31 @@ std::set<ProblemId> costliest(const std::vector<ProblemEntry>& problems, const S
   return ids;
 }
 
+// Case::weights of what the networks of `selected` launch as built, and what plans may launch in the place of that
+// (`NAME-folded-bN`). `problems` has the networks themselves.
+std::map<ProblemId, std::uint64_t> weights_as_built(const std::vector<ProblemEntry>& problems,
+                                                    const std::vector<ProblemEntry>& selected,
+                                                    const std::vector<std::string>& dtypes) {
+  const auto used = network_names(selected);
+  std::map<ProblemId, std::uint64_t> weights;
+  const auto add = [&](const ProblemEntry& whole, bool folded) {
+    for (const DType dtype : whole.op->dtypes) {
+      if (!contains(dtypes, to_string(dtype))) continue;
+      const networks::Network network = pipeline::build_network(whole.problem, dtype, folded);
+      for (const auto& one : folded ? count_foldable(network) : count_problems(network.graph))
+        weights.try_emplace(pipeline::problem_id(one), one.weights).first->second &= one.weights;
+    }
+  };
+  for (const ProblemEntry& entry : problems)
+    for (const auto& use : entry.uses) {
+      if (!entry.entry->whole_networks) break;
+      const std::size_t size = std::min(use.network.rfind("-b"), use.network.size());
+      if (contains(used, use.network)) add(entry, false);
+      if (contains(used, use.network.substr(0, size) + "-folded" + use.network.substr(size))) add(entry, true);
+    }
+  return weights;
+}
+
 }  // namespace
 
 std::vector<ProblemEntry> problems_of_networks(const std::vector<ProblemEntry>& problems, const Selection& selection) {
@@ -97,8 +124,11 @@ std::vector<Case> select_cases(const std::vector<ProblemEntry>& problems, const 
   for (const ProblemEntry& entry : in_networks(problems, selection.without))
     left_out.emplace(entry.op->name, entry.text);
   const std::set<ProblemId> searched = costliest(problems, selection);
+  const std::vector<ProblemEntry> selected = problems_of_networks(problems, selection);
+  std::map<ProblemId, std::uint64_t> weights;
+  if (!host) weights = weights_as_built(problems, selected, selection.dtypes);
   std::vector<Case> cases;
-  for (const ProblemEntry& entry : problems_of_networks(problems, selection)) {
+  for (const ProblemEntry& entry : selected) {
     if (left_out.contains({entry.op->name, entry.text})) continue;
     if (!selection.ops.empty() && !contains(selection.ops, entry.op->name)) continue;
     for (const DType dtype : entry.op->dtypes) {
@@ -115,6 +145,8 @@ std::vector<Case> select_cases(const std::vector<ProblemEntry>& problems, const 
         const bool asked = !selection.variants.empty() || !selection.kinds.empty();
         if (!asked && !implementation->runs_on_platform(host)) continue;
         cases.push_back({entry.entry, implementation, entry.problem, dtype, entry.text, in_dtype.networks(), brief});
+        if (const auto known = weights.find(cases.back().id()); known != weights.end())
+          cases.back().weights = known->second;
       }
     }
   }

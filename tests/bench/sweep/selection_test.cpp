@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <fstream>
 
 #include "bench/sweep/google_benchmark.h"
@@ -192,6 +193,22 @@ TEST(Selection, HasProblemsWithADtypeOfTheirOwnInThat) {
   EXPECT_EQ(rows({"a"}, {"bf16"}), (Rows{"m=1,n=2,k=3 bf16 a:4", "m=4,n=5,k=6 fp32 a:2"}));
   EXPECT_EQ(rows({"all"}, {"bf16"}), (Rows{"m=1,n=2,k=3 bf16 a:4", "m=4,n=5,k=6 bf16 b:1", "m=4,n=5,k=6 fp32 a:2"}));
   EXPECT_EQ(rows({"all"}, {"fp32"}), (Rows{"m=1,n=2,k=3 fp32 a:4", "m=4,n=5,k=6 fp32 a:2;b:1"}));
+}
+
+// As its graph has them; of no other problem, and not on hosts.
+TEST(Selection, KnowsTheWeightsOfNetworksAsBuilt) {
+  const auto problems = load_problems(default_problem_folder());
+  std::map<std::string, std::set<int>> counts;  // of weights, by network and op; -1: not known
+  for (const bool host : {false, true})
+    for (const char* name : {"digits-b100", "digits-folded-b100", "stream"})
+      for (const Case& one : select_cases(problems, {{}, {name}, {}, {}, {"bf16"}}, host))
+        counts[fmt::format("{}{} {}", host ? "host " : "", name, one.entry->name())].insert(
+            one.weights ? std::popcount(*one.weights) : -1);
+  EXPECT_EQ(counts["digits-b100 groupnorm"], std::set{2}) << "gamma and beta";
+  EXPECT_EQ(counts["digits-folded-b100 groupnorm"], std::set{2});
+  EXPECT_EQ(counts["digits-b100 attention"], std::set{0});
+  for (const char* name : {"digits-b100 network", "stream groupnorm", "host digits-b100 groupnorm"})
+    EXPECT_EQ(counts[name], std::set{-1}) << name;
 }
 
 // By count times cost, of each network and not of sets; a problem of two networks may be among the costliest of one.
