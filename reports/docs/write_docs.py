@@ -182,6 +182,8 @@ def totals(name: str) -> str:
                           f"{float(own['worst_ratio']):.2f}" if own["worst_ratio"] else ""])
             if own.get("launches"):
                 ratio = f"; it takes {own['over_launches']} of their sum" if own["over_launches"] else ""
+                if own.get("over_weights_cold"):
+                    ratio += f", {own['over_weights_cold']} with their weights cold ({amount(own['launches_weights_cold_us'])})"
                 lines.append([*line(f"its launches, {100 * int(own['covered']) / int(own['launches']):.0f} % timed{ratio}", "", "launches_"), *[""] * (len(VERDICTS) + 1)])
             if int(own["shortcuts"] or 0) > 0:
                 lines.append([*line(f"{op}, no shortcuts", str(int(own["problems"]) - int(own["shortcuts"])), "plain_"), *[""] * (len(VERDICTS) + 1)])

@@ -72,7 +72,9 @@ Json totals_json(const std::vector<NetworkTotal>& totals) {
       line["launches"] = {{"all", launches->all},
                           {"covered", launches->covered},
                           {"warm", launches->warm.us},
-                          {"over", total.over_launches() ? Json(*total.over_launches()) : Json()}};
+                          {"over", total.over_launches() ? Json(*total.over_launches()) : Json()},
+                          {"weights_cold", launches->weights_cold_us},
+                          {"over_weights_cold", total.over_weights_cold() ? Json(*total.over_weights_cold()) : Json()}};
     all.push_back(std::move(line));
   }
   return all;

@@ -27,9 +27,11 @@ function totalBars(group) {
     made.push(element("p", {class: "muted"}, `Against the fastest baseline, warm: ${judged.won} won, ${judged.lost} lost, ${judged.equal} equal, ` +
       `${judged.unresolved} unresolved${judged.worst === null ? "" : `; worst ratio ${judged.worst.toFixed(2)}`}${judged.shortcuts > 0 ?
         `. Without ${judged.shortcuts} with a shortcut: ${formatNumber(judged.plain[state.time])}` : ""}.`));
-  for (const {choice, launches} of group.filter((total) => total.launches && total.kind !== ""))
-    made.push(element("p", {class: "muted launches"}, `${choice}: ${launches.covered} of its ${launches.all} launches have a row, warm ` +
-      `${formatNumber(launches.warm)} in sum${launches.over === null ? "" : `; the network takes ${launches.over.toFixed(3)} of that`}.`));
+  const summed = (what, sum, ratio) => `, ${what} ${formatNumber(sum)} in sum${ratio === null ? "" : ` (it takes ${ratio.toFixed(3)} of that)`}`;
+  for (const {choice, warm, launches} of group.filter((total) => total.launches && total.kind !== ""))
+    made.push(element("p", {class: "muted launches"}, `${choice}: warm ${formatNumber(warm)}; ${launches.covered} of its ${launches.all} launches have a row` +
+      summed("warm", launches.warm, launches.over) +
+      `${launches.over_weights_cold === null ? "" : summed("weights cold", launches.weights_cold, launches.over_weights_cold)}.`));
   for (const total of group) {
     const colour = total.choice === kOwnBest ? "var(--roof)" : total.choice === kFastest ? "var(--datasheet)" : `var(--kind-${total.kind})`;
     const whole = total.missing === 0;

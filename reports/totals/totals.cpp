@@ -77,8 +77,27 @@ void add_row(NetworkSums& sums, const SweepRow& row, double count) {
   }
 }
 
+// Of fewer the sum lacks what would be seen in the ratio.
+bool nearly_all(long covered, long all) {
+  constexpr double kNearlyAll = 0.97;
+  return covered > 0 && static_cast<double>(covered) >= kNearlyAll * static_cast<double>(all);
+}
+
 // Rows that are timed, by name.
 using TimedRows = std::unordered_map<std::string, const SweepRow*>;
+
+void add_weights_cold(NetworkTotal::Launches& launches, const SweepRow& row, long count) {
+  const bool no_weights = !row.time_weights_cold_us && (";" + row.phases).find(";weights=") != std::string::npos;
+  const Figure us = no_weights ? row.time_warm_us : row.time_weights_cold_us,
+               mhz = no_weights ? row.warm_clock_mhz : row.weights_clock_mhz;
+  if (!us) return;
+  launches.weights_cold += count;
+  launches.weights_cold_us += *us * static_cast<double>(count);
+  if (mhz && launches.weights_cold_cycles)
+    *launches.weights_cold_cycles += *us * *mhz * static_cast<double>(count);
+  else
+    launches.weights_cold_cycles.reset();
+}
 
 NetworkTotal::Launches sum_of_launches(const RowSamples& network, const TimedRows& timed) {
   NetworkTotal::Launches launches;
@@ -89,6 +108,7 @@ NetworkTotal::Launches sum_of_launches(const RowSamples& network, const TimedRow
     if (row == timed.end()) continue;
     launches.covered += count;
     add_row(launches, *row->second, static_cast<double>(count));
+    add_weights_cold(launches, *row->second, count);
   }
   return launches;
 }
@@ -173,10 +193,16 @@ bool is_timed(const SweepRow& row) {
 }
 
 std::optional<double> NetworkTotal::over_launches() const {
-  constexpr double kNearlyAll = 0.97;  // covered; of fewer the sum lacks what would be seen in the ratio
-  const bool comparable = launches && warm.missing == 0 && launches->warm.missing == 0 && launches->warm.us > 0 &&
-                          static_cast<double>(launches->covered) >= kNearlyAll * static_cast<double>(launches->all);
+  const bool comparable =
+      launches && warm.missing == 0 && launches->warm.missing == 0 && nearly_all(launches->covered, launches->all);
   return comparable ? std::optional(warm.us / launches->warm.us) : std::nullopt;
+}
+
+std::optional<double> NetworkTotal::over_weights_cold() const {
+  if (!launches || warm.missing > 0 || !nearly_all(launches->weights_cold, launches->all)) return std::nullopt;
+  const Figure& mhz = parts.front().first->warm_clock_mhz;
+  if (mhz && launches->weights_cold_cycles) return warm.us * *mhz / *launches->weights_cold_cycles;
+  return warm.us / launches->weights_cold_us;
 }
 
 std::vector<NetworkTotal> network_totals(const std::vector<SweepRow>& rows,
@@ -243,7 +269,8 @@ void write_totals_csv(const std::filesystem::path& file, const std::vector<Netwo
   std::string text =
       "network,set,op,dtype,choice,kind,cold_us,warm_us,problems,missing,warm_missing,won,lost,equal,unresolved,"
       "worst_ratio,worst_problem,shortcuts,plain_cold_us,plain_warm_us,serial_us,serial_missing,plain_serial_us,"
-      "launches,covered,launches_cold_us,launches_warm_us,launches_serial_us,over_launches\n";
+      "launches,covered,launches_cold_us,launches_warm_us,launches_serial_us,over_launches,"
+      "launches_weights_cold_us,over_weights_cold\n";
   const auto us = [](double value) { return fmt::format("{:.9g}", value); };
   for (const NetworkTotal& total : totals) {
     const auto plain = [&](const NetworkSums::Sum NetworkSums::*time) {
@@ -263,7 +290,10 @@ void write_totals_csv(const std::filesystem::path& file, const std::vector<Netwo
     const auto launches = total.launches.value_or(NetworkTotal::Launches{});
     for (const long count : {launches.all, launches.covered}) launched(std::to_string(count));
     for (const auto& [name, time] : kTotalTimes) launched(us((launches.*time).us));
-    launched(total.over_launches() ? fmt::format("{:.4g}", *total.over_launches()) : "");
+    const auto ratio = [](const std::optional<double>& of) { return of ? fmt::format("{:.4g}", *of) : ""; };
+    launched(ratio(total.over_launches()));
+    launched(launches.weights_cold > 0 ? us(launches.weights_cold_us) : "");
+    launched(ratio(total.over_weights_cold()));
     text += csv_line(fields);
   }
   write_atomically(file, text);

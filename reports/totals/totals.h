@@ -11,8 +11,8 @@
 
 #include "reports/run/ceilings_csv.h"
 #include "reports/run/network_problems.h"
-#include "reports/run/run_files.h"
 #include "reports/run/pair_ratio.h"
+#include "reports/run/run_files.h"
 #include "reports/run/sweep_csv.h"
 
 namespace noisefloor {
@@ -67,9 +67,15 @@ struct NetworkTotal : NetworkSums {
   // is covered where that very variant has an `ok` row. Empty where the run does not say what was launched.
   struct Launches : NetworkSums {
     long all = 0, covered = 0;
+    // Those covered with a time of weights cold, or without weights: such a launch counts with its warm time.
+    long weights_cold = 0;
+    double weights_cold_us = 0;
+    std::optional<double> weights_cold_cycles = 0.0;  // us x MHz; none where a clock is not known
   };
   std::optional<Launches> launches = {};
-  std::optional<double> over_launches() const;               // its warm time over theirs, where nearly all are covered
+  // Its warm time over theirs, where nearly all are covered; the second in SM cycles, where clocks are known: a network
+  // may run at the power cap, and its launches by themselves below it.
+  std::optional<double> over_launches() const, over_weights_cold() const;
   std::vector<std::pair<const SweepRow*, long>> parts = {};  // the rows behind it, with their counts
 };
 

@@ -15,3 +15,4 @@ def test_a_sweep_of_a_networks_problems_has_what_it_launches(tmp_path):
     with open(tmp_path / "run" / "totals.csv", newline="") as file:
         [own] = [row for row in csv.DictReader(file) if (row["network"], row["op"], row["choice"]) == ("digits-b100", "network", "plan_own")]
     assert int(own["covered"]) >= 0.97 * int(own["launches"]) and 0.7 < float(own["over_launches"]) < 1.4, own
+    assert 0.7 < float(own["over_weights_cold"]) < 1.4, own

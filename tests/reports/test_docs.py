@@ -163,13 +163,13 @@ def test_totals_tell_wins_and_losses(tmp_path, monkeypatch):
     (tmp_path / "totals.csv").write_text(
         "network,set,op,dtype,choice,kind,cold_us,warm_us,problems,missing,warm_missing,won,lost,equal,unresolved,worst_ratio,worst_problem,"
         "shortcuts,plain_cold_us,plain_warm_us,serial_us,serial_missing,plain_serial_us,launches,covered,launches_cold_us,launches_warm_us,"
-        "launches_serial_us,over_launches\n"
+        "launches_serial_us,over_launches,launches_weights_cold_us,over_weights_cold\n"
         "adm64-b1,,conv2d,bf16,own best,,681.2,275.3,12,0,0,7,3,1,1,1.25,\"n=2,h=3\",2,600.4,250,301.2,0,270\n"
         "adm64-b1,,conv2d,bf16,library,,693.4,260.1,12,0,0,3,9,0,0,1.1,,2,500,200.2\n"
         "adm64-b1,,all ops,bf16,own best,,999,999,50,0,0,1,1,0,0,1,,0,1,1\n"
         "stream,yes,resample,bf16,own best,,333,335,3,0,0,0,0,0,0,,,,,\n"
         "stream,yes,layernorm,bf16,own best,,262,260,2,1,0,0,0,0,0,,,,,\n"
-        "digits-b1,,network,bf16,plan_own,network,264.9,240.9,1,0,0,1,0,0,0,0.9,,0,264.9,240.9,,0,,50,49,300.1,250.2,270.4,0.963\n"
+        "digits-b1,,network,bf16,plan_own,network,264.9,240.9,1,0,0,1,0,0,0,0.9,,0,264.9,240.9,,0,,50,49,300.1,250.2,270.4,0.963,255.5,0.943\n"
         "digits-b1,,network,bf16,plan_baseline,baseline,298.6,255.3,1,0,0,0,1,0,0,1.1,,0,298.6,255.3\n")
     monkeypatch.setattr(write_docs, "RECORDED", tmp_path)
     made = write_docs.totals("").split("\n\n")[1].splitlines()
@@ -177,7 +177,7 @@ def test_totals_tell_wins_and_losses(tmp_path, monkeypatch):
                         "| adm64-b1 | conv2d, no shortcuts | 10 | 600 | 250 | 270 | 500 | 200 |  |  |  |  |  |  |  |",
                         "| stream (set) | resample | 3 | 333 | 335 |  |  |  |  |  |  |  |  |  |  |",
                         "| digits-b1 | whole, `plan_own` | 1 | 265 | 241 |  | 299 | 255 |  |  | 1 | 0 | 0 | 0 | 0.90 |",
-                        "| digits-b1 | its launches, 98 % timed; it takes 0.963 of their sum |  | 300 | 250 | 270 |  |  |  |  |  |  |  |  |  |"]
+                        "| digits-b1 | its launches, 98 % timed; it takes 0.963 of their sum, 0.943 with their weights cold (256) |  | 300 | 250 | 270 |  |  |  |  |  |  |  |  |  |"]
     assert write_docs.slower("") == "* conv2d: 3 of 12, at worst 1.25 of the baseline's time (`adm64-b1`)\n"
 
 

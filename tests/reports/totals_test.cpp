@@ -136,7 +136,7 @@ TEST(Totals, WithoutShortcutsWhereRowsSayWhichHaveOne) {
   EXPECT_EQ(all.plain->cold.us, 15);
   const TemporaryFolder folder;
   write_totals_csv(folder / "totals.csv", {conv2d});
-  EXPECT_NE(read_whole_file(folder / "totals.csv").find(",0,0,0,0,,,1,8,6,55,0,10,,,,,,\n"), std::string::npos)
+  EXPECT_NE(read_whole_file(folder / "totals.csv").find(",0,0,0,0,,,1,8,6,55,0,10,,,,,,,,\n"), std::string::npos)
       << read_whole_file(folder / "totals.csv");
 }
 
@@ -189,13 +189,21 @@ TEST(Totals, OfANetworkStandBesideItsLaunches) {
   EXPECT_EQ(std::pair(most.launches->all, most.launches->covered), std::pair(100L, 96L));
   EXPECT_FALSE(most.over_launches()) << "its sum lacks too much";
   EXPECT_NE(totals_table(totals).find("96 of its 100 launches"), std::string::npos);
+  EXPECT_FALSE(all.over_weights_cold()) << "of an older run nobody knows";
+  rows[0].time_weights_cold_us = 3.5, rows[0].weights_clock_mhz = 1900;
+  rows[2].phases = "cold=1;warm=1;weights=1", rows[2].warm_clock_mhz = 1900;  // it has none
+  const auto find_own = [&] { return find(network_totals(rows, problems, samples), "network", "plan_own"); };
+  EXPECT_EQ(find_own().launches->weights_cold_us, 60 * 3.5 + 2 * 8);
+  EXPECT_DOUBLE_EQ(*find_own().over_weights_cold(), 190.0 / (60 * 3.5 + 2 * 8));
+  rows[3].warm_clock_mhz = 1710;  // at the power cap
+  EXPECT_DOUBLE_EQ(*find_own().over_weights_cold(), 0.9 * 190.0 / (60 * 3.5 + 2 * 8));
+  const TemporaryFolder folder;
+  write_totals_csv(folder / "totals.csv", {find_own()});
+  EXPECT_NE(read_whole_file(folder / "totals.csv").find(",62,62,260,196,0,0.9694,226,0.7566\n"), std::string::npos);
   rows[0].status = Outcome::incorrect;
   const auto wrong = network_totals(rows, problems, samples);
   EXPECT_EQ(find(wrong, "network", "plan_own").launches->covered, 2) << "only an ok row covers";
   EXPECT_FALSE(find(network_totals(rows, problems), "network", "plan_own").launches) << "an older run does not say";
-  const TemporaryFolder folder;
-  write_totals_csv(folder / "totals.csv", {all});
-  EXPECT_NE(read_whole_file(folder / "totals.csv").find(",62,62,260,196,0,0.9694\n"), std::string::npos);
 }
 
 TEST(Totals, SetsAreInTheRunFolderAndOlderFoldersStayReadable) {
