@@ -1,20 +1,16 @@
-// layernorm, tiled: a team of 4 to 32 lanes per row, or a block of up to 1024 threads per wide row, 16 bytes per lane
-// and access; the row stays in registers.
+// layernorm, tiled: a team of 4 to 32 lanes per row, or a block of up to 1024 threads, 16 bytes per lane and access.
 //
 // Better than naive: an eighth (fp32: a quarter) of the memory instructions, all loads of a row under way at once, x
-// read once, and reductions by shuffles: no barrier, so that the rows of an SM are out of phase. A block has one
-// barrier: each warp takes the mean and the squares of its own part, and the parts are merged.
+// read once into registers, and reductions by shuffles: no barrier, so that the rows of an SM are out of phase. A block
+// has one: its warps take the moments of their own parts, then merge them all.
 //
-// Tile: 128 threads, rows of up to 40 elements a lane in registers, 1280 channels a warp. At most 80 registers; with a
-// residual 64, of which two spill in 16 bits (8 resident blocks are worth more than they cost). A block of its own, at
-// most 64 registers: rows of more vectors, four a thread; and rows so few that two vectors a thread fit the device at
-// once, with their parameters loaded beside them, because such launches are as long as their chain of latencies.
-// Shared memory: 256 bytes.
+// Tile: 128 threads, 40 elements a lane, 1280 channels a warp. At most 80 registers; with a residual 64, of which two
+// spill in 16 bits (8 resident blocks are worth more than they cost). Blocks, of at most 64 registers: rows of more
+// vectors, four a thread; and rows so few that at two a thread all are resident, with their parameters loaded early:
+// such a launch is one chain of latencies. Shared memory: 256 bytes.
 //
 // Bound: memory.
-//
-// Requires: channels that are a multiple of 16 bytes, 64 KiB at most; rows below 2^31. Honours programmatic dependent
-// launch.
+// Requires: rows of a multiple of 16 bytes, 64 KiB at most; fewer than 2^31. Honours programmatic dependent launch.
 // Numerics: fp32; the mean, then the squares of the deviations from it.
 // Source: original.
 #include <algorithm>
@@ -34,6 +30,15 @@ template <int kTeam, bool kResidual>
 inline constexpr int kHeldBlocks = kTeam == kWideTeam ? 1
                                    : kResidual        ? 8
                                                       : 6;
+
+// A row's moments from the parts of a block's warps, of `share` vectors each.
+template <class T>
+__device__ __forceinline__ Moments merge_warps(const Arguments<T>& a, const Part& part, int share) {
+  __shared__ Part parts[kWideThreads / 32];
+  if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = part;
+  __syncthreads();
+  return merge(a, parts, share);
+}
 
 // A row of at most kPer vectors a lane, by kTeam lanes of a warp, or by a block whose warps take 32 * kPer vectors
 // each.
@@ -90,15 +95,10 @@ __global__ void __launch_bounds__(kTeam == kWideTeam ? kWideThreads : kHeldThrea
     }
   squares = team_sum<kStride>(squares);
   Moments moments;
-  if constexpr (kWide) {
-    __shared__ Part parts[kWideThreads / 32];
-    if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = {mean, squares};
-    __syncthreads();
-    moments = merge(a, parts, 32 * kPer);
-    moments.mean -= mean;
-  } else {
+  if constexpr (kWide)
+    moments = merge_warps(a, {mean, squares}, 32 * kPer);
+  else
     moments.rstd = rsqrtf(squares * a.length_inverse + a.eps);
-  }
   if (row >= a.rows) return;
 #pragma unroll
   for (int j = 0; j < kPer; ++j) {
@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(kTeam == kWideTeam ? kWideThreads : kHeldThrea
     if (v >= a.vectors) return;
     if constexpr (kWide) {
 #pragma unroll
-      for (float& value : s[j]) value = value * moments.rstd - moments.mean * moments.rstd;
+      for (float& value : s[j]) value = value * moments.rstd + (mean - moments.mean) * moments.rstd;
       store_normalised<kStore, kEarly>(a, row, v, s[j], parameters[j]);
     } else {
       store_deviations<kStore>(a, moments.rstd, row, v, s[j]);
