@@ -15,7 +15,7 @@
 namespace noisefloor {
 namespace {
 
-constexpr std::uint64_t kOneIn = 20;  // rows that could be kept is measured all the same
+constexpr std::uint64_t kOneIn = 20;  // rows that could be kept is timed all the same
 // What a row's times depend on beside what runs. Cards of one name are told apart by column gpu_uuid, and not refused.
 constexpr const char* kOfMachine[] = {"device", "memory_bytes", "sm_count", "power_limit_w", "driver"};
 
@@ -40,6 +40,9 @@ EarlierRun::EarlierRun(const std::filesystem::path& folder, const nlohmann::orde
 
 void EarlierRun::choose_checks(const std::filesystem::path& out) {
   seed_ = std::filesystem::absolute(out).string() + run_.environment.time_utc;
+  for (auto& [id, earlier] : rows_)
+    for (const char* phase : {"cold", "warm"})
+      if (is_check(id)) set_phase(earlier.row.phases, phase, {{phase, 0}});  // of no version: it is taken anew
 }
 
 bool EarlierRun::is_check(const CaseId& id) const {
@@ -48,7 +51,7 @@ bool EarlierRun::is_check(const CaseId& id) const {
 
 const EarlierRow* EarlierRun::find(const CaseId& id) const {
   const auto found = rows_.find(id);
-  return found == rows_.end() || is_check(id) ? nullptr : &found->second;
+  return found == rows_.end() ? nullptr : &found->second;
 }
 
 EarlierRun::Result EarlierRun::result(const std::filesystem::path& out) const {
@@ -58,9 +61,10 @@ EarlierRun::Result EarlierRun::result(const std::filesystem::path& out) const {
   for (const SweepRow& row : rows) {
     const auto before = rows_.find(row);
     if (before == rows_.end() || before->second.row.signature != row.signature) continue;
+    const bool kept = row.measured_utc == before->second.row.measured_utc;
     if (!is_check(row)) {
-      result.kept += row.measured_utc == before->second.row.measured_utc;
-    } else if (row.status == Outcome::ok) {  // a disturbed one says nothing
+      result.kept += kept;
+    } else if (row.status == Outcome::ok && !kept) {  // a disturbed one says nothing
       result.before.rows.push_back(before->second.row);
       result.now.rows.push_back(row);
     }

@@ -17,13 +17,13 @@ class EarlierRun {
   // `facts`: of this sweep, as for env.json. Throws InvalidInput naming what is wrong: no run, of a newer schema, or of
   // another device, driver or power limit.
   EarlierRun(const std::filesystem::path& folder, const nlohmann::ordered_json& facts);
-  // By the sweep's folder and the run's time one row in twenty is chosen: it is measured though it could be kept, and
-  // the same where the sweep is resumed.
+  // By the sweep's folder and the run's time one row in twenty is chosen, the same where the sweep is resumed: its cold
+  // and warm times are taken anew though it could be kept.
   void choose_checks(const std::filesystem::path& out);
 
-  const EarlierRow* find(const CaseId& id) const;  // what may be kept: ok, with a signature, and no check; else null
+  const EarlierRow* find(const CaseId& id) const;  // what may be kept: ok, with a signature; else null
 
-  // What the sweep made of it: how many rows it kept, and those of the same signature that it measured as checks, as
+  // What the sweep made of it: how many rows it kept, and those of the same signature that it timed as checks, as
   // they were and as they are.
   struct Result {
     std::size_t kept = 0;
