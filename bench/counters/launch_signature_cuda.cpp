@@ -80,6 +80,7 @@ class CuptiCodeWatch final : public CodeWatch {
       found.add(type);
       if (type == cudaGraphNodeTypeKernel) add_kernel(node, found);
       if (type == cudaGraphNodeTypeMemset) add_memset(node, found);
+      if (type == cudaGraphNodeTypeMemcpy) add_copy(node, found);
       if (type == cudaGraphNodeTypeGraph) graphs.push_back(graph_within(node));
     });
     for (const cudaGraph_t one : graphs) add_edges(one, places, found);
@@ -154,6 +155,12 @@ class CuptiCodeWatch final : public CodeWatch {
     cudaMemsetParams params{};
     CUDA_CHECK(cudaGraphMemsetNodeGetParams(node, &params));
     to.add(params.value).add(params.elementSize).add(params.width).add(params.height);
+  }
+
+  static void add_copy(cudaGraphNode_t node, Fingerprint& to) {
+    cudaMemcpy3DParms params{};
+    CUDA_CHECK(cudaGraphMemcpyNodeGetParams(node, &params));
+    to.add(params.extent.width).add(params.extent.height).add(params.extent.depth).add(params.kind);
   }
 
   OnlyOne<CodeWatch> only_one_{"signatures: another CodeWatch of this process is still alive"};

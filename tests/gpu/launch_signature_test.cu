@@ -7,6 +7,7 @@
 #include "bench/counters/counter_status.h"
 #include "bench/counters/launch_signature.h"
 #include "bench/platform/platform.h"
+#include "kernels/device/launch.cuh"
 
 namespace noisefloor {
 namespace {
@@ -76,6 +77,22 @@ TEST_F(LaunchSignature, IsOfAllThatRunsAndNotOfWhereTensorsLie) {
     return success();
   };
   EXPECT_NE(of(both(clearing, scaling(one, 2))), first);
+  const auto copying = [this](std::size_t bytes) -> Launch {
+    return [=, this] {
+      (void)cudaMemcpyAsync(two, one, bytes, cudaMemcpyDeviceToDevice, stream());
+      return success();
+    };
+  };
+  EXPECT_NE(of(both(copying(64), scaling(one, 2))), of(both(copying(128), scaling(one, 2)))) << "another copy";
+  const auto launched = [this](bool programmatic) -> Launch {
+    return [=, this] {
+      return launch_kernel("scaled", scaled, {.block = kThreads, .programmatic = programmatic},
+                           platform->context().stream, one, 2.0f, 3);
+    };
+  };
+  if (platform->description().info.compute_capability >= 90) {
+    EXPECT_NE(of(both(shifting, launched(true))), of(both(shifting, launched(false)))) << "another edge";
+  }
   EXPECT_NE(of(both(scaling(one, 2), shifting)), of(both(shifting, scaling(one, 2))));
 }
 
