@@ -99,7 +99,8 @@ bool CaseRunner::take_phases(const Case& test_case, Contender& timed, bool seria
     } catch (const OutOfMemory& error) {  // copies of weights are no reason to lose the other times
       if (take != &TimingLoop::weights_cold) throw;
       std::erase(phases, phase);
-      add_note(fmt::format("no {} launches: {}", name, error.what()), result);
+      result.row.reason +=
+          fmt::format("{}no {} launches: {}", result.row.reason.empty() ? "" : "; ", name, error.what());
     }
   }
   const bool plugin = !test_case.implementation->plugin.empty();  // it may have begun since to leave work to others
@@ -108,8 +109,10 @@ bool CaseRunner::take_phases(const Case& test_case, Contender& timed, bool seria
   if (result.kept) keep_other_phases(*earlier, phases, timing);
   take_samples(timing, result);
   for (const std::string& phase : phases) set_phase(result.row.phases, phase, options_.phases);
-  result.row.measured_utc = utc_now();
-  result.row.commit = build_info().commit;
+  if (std::ranges::count(phases, "cold") + std::ranges::count(phases, "warm") > 0) {
+    result.row.measured_utc = utc_now();
+    result.row.commit = build_info().commit;
+  }
   return result.row.status == Outcome::ok;
 }
 

@@ -196,7 +196,7 @@ void CaseRunner::measure_here(const Case& test_case, CaseResult& result, std::op
     if (bound.prepares()) row.prepare_us = bound.prepare_us();
     result.note = bound.description();
     if (!bound.many_kernels()) row.algorithm = bound.description();
-    if (row.signature.empty()) sign(test_case, &bound, result);
+    if (row.signature.empty() && !options_.warm_only) sign(test_case, &bound, result);
   }
   row.verification = verification;
   BoundContender timed(made, verifier, {[this] { progress_.between(); }, edges_.get(), test_case.weights.value_or(0)});

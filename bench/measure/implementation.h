@@ -25,8 +25,8 @@ class Worker;
 struct EarlierRow;
 
 // Warm times of implementations that were verified, of the rows of a run and of what plans measured themselves: a plan
-// takes them rather than measure a second time. And where a run is reused, its rows, of which a plan takes those of the
-// same launch (what gives and watches them must outlive this): with the same times it is the same plan.
+// takes them rather than measure a second time. Where a run is reused, a plan also takes the times of its rows whose
+// launch is still the same, so that it stays the same plan.
 class KnownTimes {
  public:
   struct Entry {
@@ -39,7 +39,7 @@ class KnownTimes {
   void add(const CaseId& id, Entry entry) { entries_[id] = std::move(entry); }
   const Entry* find(const CaseId& id) const;  // null where nothing is known
 
-  std::function<const EarlierRow*(const CaseId&)> earlier = {};  // as RunnerOptions
+  std::function<const EarlierRow*(const CaseId&)> earlier = {};  // of the reused run; as in RunnerOptions
   CodeWatch* code = nullptr;
 
  private:

@@ -11,8 +11,6 @@
 namespace noisefloor {
 namespace {
 
-constexpr const char* kMixedPlan = "plan_fastest";  // of both sides
-
 // Of those that have a time; null where there is none.
 const Case* fastest(const std::vector<Case>& cases, const std::map<CaseId, SweepRow>& rows, bool baseline,
                     bool plugin) {

@@ -45,8 +45,8 @@ Status launch_naive(const Problem& problem, DType dtype, const Tensors& tensors,
   return with_type(dtype, [&]<class T>(T) {
     const auto arguments = make_arguments<T>(problem, tensors);
     const auto blocks = static_cast<unsigned>((problem.total() + kThreads - 1) / kThreads);  // at most 2^25
-    return launch_kernel("sampler_step naive_kernel", naive_kernel<T>, {.grid = blocks, .block = kThreads}, context.stream,
-                         arguments);
+    return launch_kernel("sampler_step naive_kernel", naive_kernel<T>, {.grid = blocks, .block = kThreads},
+                         context.stream, arguments);
   });
 }
 

@@ -96,8 +96,8 @@ Status launch_tiled(const Problem& problem, DType dtype, const Tensors& tensors,
     tiling.vectors = per_image * static_cast<std::uint32_t>(problem.batch);  // at most 2^31, by check() and can_run
     tiling.wide_cond = problem.total() % kLanes == 0;
     const unsigned blocks = (tiling.vectors + kThreads - 1) / kThreads;
-    return launch_kernel("sampler_step tiled_kernel", tiled_kernel<T>, {.grid = blocks, .block = kThreads}, context.stream,
-                         make_arguments<T>(problem, tensors), tiling);
+    return launch_kernel("sampler_step tiled_kernel", tiled_kernel<T>, {.grid = blocks, .block = kThreads},
+                         context.stream, make_arguments<T>(problem, tensors), tiling);
   });
 }
 

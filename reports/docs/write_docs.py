@@ -151,10 +151,10 @@ def gains(page: str) -> str:
     if len(measured) != 2 or not network_times():
         raise CannotBeMade(f"docs/experiments/{page} lacks a time of `patched` or torch.compile, or sweep.csv of networks")
     patched, compiled = measured["patched"], measured["torch.compile, mode default"]
-    row = next(iter(network_times()[0][1].values()))
+    rows = [variants["plan_own"] for problem, variants in network_times() if problem in ratios]
     least, most = (choose(ratios, key=ratios.get, default="") for choose in (max, min))
     return (f"* **{len(ratios)} networks take {ratios[most]:.2f} (`{most}`) to {ratios[least]:.2f} (`{least}`) of `torch.compile`'s time** (cold, bf16, mode default, as "
-            f"a CUDA graph; {row['device']}, commit `{row['commit']}`).\n" if ratios else "") + (
+            f"a CUDA graph; {rows[0]['device']}, commit {commits(rows)}).\n" if ratios else "") + (
             f"* **One line, `noisefloor.torch.patch(unet)`**, takes diffusers' U-Net of SD 1.5 from `torch.compile`'s {compiled:,.0f} us to {patched:,.0f} us, "
             f"{patched / compiled:.2f} of it ([measured](docs/experiments/{page}) at `{experiments.last_commit(page)}`).\n")
 

@@ -105,7 +105,7 @@ class RowJudge {
     const std::string& code = pair.b->signature;
     if (row.verdict == GateVerdict::regressed && !code.empty() && code == pair.a->signature)
       row.reason +=
-          fmt::format("{}both run the same code (signature): the machine differs", row.reason.empty() ? "" : "; ");
+          fmt::format("{}both run the same code (signature): the machine, or how it was timed, differs", row.reason.empty() ? "" : "; ");
     return row;
   }
 

@@ -68,6 +68,8 @@ bool of_worker(const SweepRow& row);   // or peer_*: of another program, whose r
 // row of a case. `lines`, where given, gets each row's line.
 std::vector<SweepRow> read_sweep_csv(const std::filesystem::path& file, std::vector<std::size_t>* lines = nullptr);
 
+inline constexpr const char* kMixedPlan = "plan_fastest";  // the variant of a network that is of both sides
+
 // Of so many of their threads that could run, on average, a sweep warns, and a run is no baseline without being asked
 // for: where nothing else is done, it is below a tenth.
 inline constexpr double kLoaded = 0.5;

@@ -22,15 +22,16 @@ std::string cell(const std::optional<double>& value, const char* form) {
 std::string launches_line(const NetworkTotal& total) {
   const NetworkTotal::Launches& launches = *total.launches;
   const double share = 100.0 * static_cast<double>(launches.covered) / static_cast<double>(launches.all);
-  const auto sum = [](const char* what, double us, const std::optional<double>& ratio) {
+  const auto sum = [](const std::string& what, double us, const std::optional<double>& ratio) {
     return fmt::format(", {} {:.1f} us in sum{}", what, us,
                        ratio ? fmt::format(" (it takes {:.3f} of that)", *ratio) : "");
   };
-  return fmt::format(
-      "{} {} {}: warm {:.1f} us; {} of its {} launches have a row ({:.1f} %){}{}\n", total.network, total.dtype,
-      total.choice, total.warm.us, launches.covered, launches.all, share,
-      sum("warm", launches.warm.us, total.over_launches()),
-      launches.weights_cold == 0 ? "" : sum("weights cold", launches.weights_cold_us, total.over_weights_cold()));
+  return fmt::format("{} {} {}: warm {:.1f} us; {} of its {} launches have a row ({:.1f} %){}{}\n", total.network,
+                     total.dtype, total.choice, total.warm.us, launches.covered, launches.all, share,
+                     sum("warm", launches.warm.us, total.over_launches()),
+                     launches.weights_cold == 0 ? ""
+                                                : sum(fmt::format("weights cold of {}", launches.weights_cold),
+                                                      launches.weights_cold_us, total.over_weights_cold()));
 }
 
 }  // namespace

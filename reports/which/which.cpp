@@ -92,7 +92,7 @@ Cells line_of(const RunFiles& run, const ProblemId& id, const std::string& uses,
   std::vector<RankedRow> ranked = rank_rows(run, id);
   const auto first = [&](bool baseline) {
     return std::ranges::find_if(ranked, [&](const RankedRow& one) {
-      return one.row->lossy.empty() && (one.row->kind == "baseline") == baseline;
+      return one.row->lossy.empty() && one.row->variant != kMixedPlan && (one.row->kind == "baseline") == baseline;
     });
   };
   const auto ours = first(false), best = first(true);
