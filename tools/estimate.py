@@ -51,8 +51,10 @@ def estimate_text(folder: Path, rows: list, changed: set, listed: set) -> str:
         raise LookupError(f"no row launches '{name}', a kernel, a room of kernels or a baseline" + f"; those of {name} launch {', '.join(of_op)}" * bool(of_op))
     new = listed - {(row["op"], f"{row['problem']}/{row['dtype']}") for row in rows}
     rows = [row for row in rows if (row["op"], f"{row['problem']}/{row['dtype']}") in listed]
+    signed = any(row.get("signature") for row in rows)
     for row in rows:
-        row["again"] = row["status"] not in ("ok", "unsupported_problem") or bool(row["names"] & changed)
+        unknown = row["status"] == "ok" and signed and not row["signature"]
+        row["again"] = row["status"] not in ("ok", "unsupported_problem") or unknown or bool(row["names"] & changed)
     take_times(rows)
     again = [row for row in rows if row["again"]]
     total, checks = (sum(row["minutes"] for row in some) for some in (again, [row for row in rows if not row["again"]]))

@@ -40,7 +40,9 @@ fs::path program_of(const std::string& build) {
 // Gone at the end, by a process that also sees this one's, however that comes.
 struct ScratchFolder {
   ScratchFolder() {
-    std::string name = (fs::temp_directory_path() / "noisefloor-ab-XXXXXX").string();
+    std::error_code error;
+    std::string name = (fs::temp_directory_path(error) / "noisefloor-ab-XXXXXX").string();
+    if (error) throw refusal("no folder for temporary files: {} (TMPDIR)", error.message());
     if (mkdtemp(name.data()) == nullptr) throw refusal("{}: no folder can be made there", name);
     path = name;
     constexpr const char* kRemove =

@@ -61,20 +61,19 @@ int finish(const RunFolder& folder, const SweepOutcome& sweep, const std::vector
   return kDone;
 }
 
-// Rows that were timed again, though they could be kept, must be what they were.
-bool checks_agree(const EarlierRun& earlier, const RunFolder& folder) {
+// Rows that were timed again, though they could be kept, must be what they were. The folder remembers those that are
+// not.
+void judge_checks(const EarlierRun& earlier, RunFolder& folder) {
   const auto [kept, before, now] = earlier.result(folder.path());
   fmt::print(stderr, "{} rows are kept of {}; {} that could be were measured again\n", kept, folder.fact(kReusedFrom),
              now.rows.size());
-  if (now.rows.empty()) return true;
-  bool agree = true;
+  if (now.rows.empty()) return;
+  std::vector<std::string> doubted;
   for (const GateRow& row : gate(before, now, {}).rows) {
     if (row.verdict != GateVerdict::regressed && row.verdict != GateVerdict::improved) continue;
-    agree = false;
-    fmt::print(stderr, "{}: its code is the same, and its time {:+.1f} %: the rows that were kept may not be true\n",
-               row.change.rows.named().name(), 100 * row.slowdown());
+    doubted.push_back(fmt::format("{} {:+.1f} %", row.change.rows.named().name(), 100 * row.slowdown()));
   }
-  return agree;
+  if (!doubted.empty()) folder.add_facts({{kDoubted, fmt::format("{}", fmt::join(doubted, "; "))}});
 }
 
 int sweep(const SweepRequest& request) {
@@ -103,11 +102,17 @@ int sweep(const SweepRequest& request) {
   if (!flags.format.empty()) display.emplace(flags.format, true);
   if (!flags.out.empty()) file.emplace(flags.out_format, false);
   const SweepOutcome outcome = session.run(display ? &*display : nullptr, file ? &*file : nullptr);
-  const RunFolder& folder = session.folder();
+  RunFolder& folder = session.folder();
   if (outcome.device_lost) start_again(request.command_line, folder.path());
   if (display) (outputs.take_stdout() ? std::cerr : std::cout) << display->text() << std::flush;
   int code = finish(folder, outcome, session.cases(), !display && !request.below_runs());
-  if (session.earlier() != nullptr && !checks_agree(*session.earlier(), folder)) code = kNotSo;
+  if (session.earlier() != nullptr) judge_checks(*session.earlier(), folder);
+  if (const std::string doubted = folder.fact(kDoubted); !doubted.empty()) {
+    fmt::print(stderr,
+               "rows that were kept may not be true: of the same code, and of another time: {}; --fresh measures all\n",
+               doubted);
+    code = kNotSo;
+  }
   if (file) outputs.write("--benchmark_out", file->text());
   outputs.commit();
   if (!request.below_runs()) return code;

@@ -26,7 +26,9 @@ EarlierRun::EarlierRun(const std::filesystem::path& folder, const nlohmann::orde
     run_ = read_run(folder);
     const auto before = read_json_object(folder / "env.json");
     for (const char* name : kOfMachine)
-      if (before.contains(name) && facts.contains(name) && before.at(name) != facts.at(name))
+      if (before.contains("of_parts") && before.at("of_parts").contains(name))
+        throw std::runtime_error(fmt::format("{}: its shards differ in {}", folder.string(), name));
+      else if (before.contains(name) && facts.contains(name) && before.at(name) != facts.at(name))
         throw std::runtime_error(fmt::format("{}: is of {} {}, and this is {}", folder.string(), name,
                                              before.at(name).dump(), facts.at(name).dump()));
   } catch (const std::runtime_error& error) {
@@ -38,11 +40,13 @@ EarlierRun::EarlierRun(const std::filesystem::path& folder, const nlohmann::orde
     throw InvalidInput(fmt::format("--reuse: {}: no row has a signature; it is of an older program", folder.string()));
 }
 
-void EarlierRun::choose_checks(const std::filesystem::path& out) {
-  seed_ = std::filesystem::absolute(out).string() + run_.environment.time_utc;
+std::string EarlierRun::choose_checks(const std::filesystem::path& out, const std::string& seed) {
+  seed_ = !seed.empty() ? seed
+                        : Fingerprint().add(std::filesystem::absolute(out).string() + run_.environment.time_utc).text();
   for (auto& [id, earlier] : rows_)
     for (const char* phase : {"cold", "warm"})
       if (is_check(id)) set_phase(earlier.row.phases, phase, {{phase, 0}});  // of no version: it is taken anew
+  return seed_;
 }
 
 bool EarlierRun::is_check(const CaseId& id) const {

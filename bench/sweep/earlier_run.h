@@ -17,9 +17,9 @@ class EarlierRun {
   // `facts`: of this sweep, as for env.json. Throws InvalidInput naming what is wrong: no run, of a newer schema, or of
   // another device, driver or power limit.
   EarlierRun(const std::filesystem::path& folder, const nlohmann::ordered_json& facts);
-  // By the sweep's folder and the run's time one row in twenty is chosen, the same where the sweep is resumed: its cold
-  // and warm times are taken anew though it could be kept.
-  void choose_checks(const std::filesystem::path& out);
+  // One row in twenty is chosen, whose cold and warm times are taken anew though it could be kept: by `seed`, which a
+  // resumed sweep has, else by the sweep's folder and the run's time. Returns the seed.
+  std::string choose_checks(const std::filesystem::path& out, const std::string& seed);
 
   const EarlierRow* find(const CaseId& id) const;  // what may be kept: ok, with a signature; else null
 

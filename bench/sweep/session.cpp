@@ -154,7 +154,7 @@ void SweepSession::open() {
   folder_.emplace(run_folder_of(request, request.below_runs() && is_host() ? "host" : description.name),
                   description.name, build_info().commit, request.fresh);
   RunFolder& folder = *folder_;
-  if (earlier_) earlier_->choose_checks(folder.path());
+  if (earlier_) facts[kCheckSeed] = earlier_->choose_checks(folder.path(), folder.fact(kCheckSeed));
   if (folder.lost_rows() > 0)
     say_line(fmt::format("{}: was cut; {} rows without their samples are measured again",
                          (folder.path() / kSamplesFile).string(), folder.lost_rows()));

@@ -16,7 +16,8 @@ using BenchmarkJson = nlohmann::ordered_json;
 template <class Take>
 void for_each_time(const GateResult& result, const Take& take) {
   std::vector<const GateRow*> rows;
-  for (const GateRow& row : result.rows) rows.push_back(&row);
+  for (const auto* some : {&result.rows, &result.kept})
+    for (const GateRow& row : *some) rows.push_back(&row);
   std::ranges::sort(rows, {}, [](const GateRow* row) { return row->change.rows.b->name(); });
   for (const GateRow* row : rows)
     for (const Phase phase : {Phase::cold, Phase::warm})

@@ -104,8 +104,8 @@ class RowJudge {
     decide(row);
     const std::string& code = pair.b->signature;
     if (row.verdict == GateVerdict::regressed && !code.empty() && code == pair.a->signature)
-      row.reason +=
-          fmt::format("{}both run the same code (signature): the machine, or how it was timed, differs", row.reason.empty() ? "" : "; ");
+      row.reason += fmt::format("{}both run the same code (signature): the machine, or how it was timed, differs",
+                                row.reason.empty() ? "" : "; ");
     return row;
   }
 
@@ -140,11 +140,11 @@ void add_conditions(GateResult& result, const RunFiles& baseline, const RunFiles
                     std::size_t cold_alone) {
   const GateNoise* const noise = options.noise;
   std::vector<std::string>& said = result.conditions;
-  if (result.kept > 0)
+  if (!result.kept.empty())
     said.push_back(
         fmt::format("{} of {} rows run the same code as in the baseline, and the sweep kept the baseline's own "
                     "(--reuse): they are not compared",
-                    result.kept, result.kept + result.rows.size()));
+                    result.kept.size(), result.kept.size() + result.rows.size()));
   else if (baseline.folder == candidate.folder || same_samples(baseline, candidate))
     said.emplace_back("the candidate has the baseline's samples: it is that run, or a copy, and this says nothing");
   said.push_back(noise == nullptr ? std::string("noise between runs: assumed; gate calibrate measures it")
@@ -273,9 +273,14 @@ GateResult gate(const RunFiles& baseline, const RunFiles& candidate, const GateO
   const RowJudge judge(baseline, options.noise);
   const auto pairs = pair_rows(baseline, candidate, options.pairs);
   std::size_t cold_alone = 0;
+  const bool doubted = candidate.environment.texts.contains(kDoubted);
   for (const RowPair& pair : pairs) {
     if (is_ok(pair.a) && is_ok(pair.b) && is_kept(baseline, candidate, pair)) {
-      ++result.kept;
+      if (doubted)
+        result.gaps.push_back({pair.b->case_id(), GateGap::Weight::blocks,
+                               "kept of the baseline by a sweep whose checks took another time: sweep --fresh"});
+      else
+        result.kept.push_back(judge.row(candidate, pair));
     } else if (is_ok(pair.a) && is_ok(pair.b)) {
       GateRow& row = result.rows.emplace_back(judge.row(candidate, pair));
       if (row.is_suspect() && options.again != nullptr) confirm(row, judge, *options.again);
@@ -290,7 +295,8 @@ GateResult gate(const RunFiles& baseline, const RunFiles& candidate, const GateO
       ++result.untimed;
     }
   }
-  if (result.rows.empty() && result.kept == 0) throw std::runtime_error(nothing_in_common(baseline, candidate));
+  if (result.rows.empty() && result.kept.empty() && !doubted)
+    throw std::runtime_error(nothing_in_common(baseline, candidate));
   add_interrupted(result, baseline, candidate, options);
   result.totals = total_changes(baseline, candidate, options.pairs);
   result.launches = launch_changes(baseline, candidate, pairs);

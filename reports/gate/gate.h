@@ -114,7 +114,7 @@ struct GateResult {
   LaunchChanges launches;
   std::vector<std::string> conditions;  // what a reader should know of the two runs
   std::size_t untimed = 0;              // pairs that are the same and not ok on both sides
-  std::size_t kept = 0;                 // rows of the baseline's that the candidate's sweep kept
+  std::vector<GateRow> kept;            // the baseline's own, which the candidate's sweep kept: not compared
   bool gates_launches = false;
 
   std::size_t count(GateVerdict verdict) const;

@@ -123,7 +123,7 @@ std::string headline(const GateResult& result) {
       {result.count(GateGap::Weight::blocks), "could not be compared"},
       {result.count(GateGap::Weight::noted), "noted"},
       {result.untimed, "timed in neither"},
-      {result.kept, "run the same code and were kept"},
+      {result.kept.size(), "run the same code and were kept"},
   };
   for (const auto& [count, what] : more)
     if (count > 0) text += fmt::format("; {} {}", count, what);

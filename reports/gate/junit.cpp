@@ -68,6 +68,7 @@ std::string junit_xml(const GateResult& result) {
                                                                       : nullptr;
     add(opening(row.change.rows.named(), seconds), child, message_of(row));
   }
+  for (const GateRow& row : result.kept) add(opening(row.change.rows.named(), 0), nullptr, "");
   constexpr const char* kChildren[] = {"failure", "error", "skipped"};  // as GateGap::Weight has them
   for (const GateGap& gap : result.gaps)
     add(opening(gap.id, 0), kChildren[static_cast<std::size_t>(gap.weight)], gap.what);
@@ -77,9 +78,10 @@ std::string junit_xml(const GateResult& result) {
                     escaped(first.name())),
         result.gates_launches && !change.of_library ? "failure" : "skipped", message_of(change));
   }
-  const std::string counts = fmt::format("tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\" time=\"{:.9f}\"",
-                                         result.rows.size() + result.gaps.size() + result.launches.changes.size(),
-                                         count["failure"], count["error"], count["skipped"], total_seconds);
+  const std::string counts =
+      fmt::format("tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\" time=\"{:.9f}\"",
+                  result.rows.size() + result.kept.size() + result.gaps.size() + result.launches.changes.size(),
+                  count["failure"], count["error"], count["skipped"], total_seconds);
   return fmt::format(
       "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"noisefloor gate\" {}>\n"
       "  <testsuite name=\"{}\" {}>\n{}  </testsuite>\n</testsuites>\n",

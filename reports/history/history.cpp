@@ -211,7 +211,7 @@ History trace_history(const std::vector<HistoryRun>& runs, const HistorySelectio
     std::string renamed;
     for (const std::string& name : selection.networks)
       if (const std::string now = name_of_today(name); now != name && !networks.contains(name))
-        renamed += fmt::format("; {} is called {} today", name, now);
+        renamed += fmt::format("; an older run's {} is called {} today", name, now);
     throw failure("no {} of these runs matches; their networks are {}, their ops {}{}",
                   selection.case_pattern.empty() ? "complete total" : "timed case", fmt::join(networks, ", "),
                   fmt::join(ops, ", "), renamed);

@@ -33,6 +33,8 @@ inline constexpr int kRunSchema = 3;
 
 // The text of env.json that names the run of which a sweep kept rows (--reuse): these are of its commits.
 inline constexpr const char* kReusedFrom = "reused_from";
+inline constexpr const char* kCheckSeed = "check_seed";  // by which rows that could be kept were chosen as checks
+inline constexpr const char* kDoubted = "doubted";       // checks that took another time: the rows kept may not be true
 
 // A folder may be resumed more often: the latest are kept.
 inline constexpr std::size_t kMaxCommandLines = 1000;

@@ -292,7 +292,7 @@ void write_totals_csv(const std::filesystem::path& file, const std::vector<Netwo
     for (const auto& [name, time] : kTotalTimes) launched(us((launches.*time).us));
     const auto ratio = [](const std::optional<double>& of) { return of ? fmt::format("{:.4g}", *of) : ""; };
     launched(ratio(total.over_launches()));
-    launched(launches.weights_cold > 0 ? us(launches.weights_cold_us) : "");
+    launched(total.over_weights_cold() ? us(launches.weights_cold_us) : "");
     launched(ratio(total.over_weights_cold()));
     text += csv_line(fields);
   }

