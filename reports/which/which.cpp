@@ -7,7 +7,6 @@
 #include <array>
 #include <cmath>
 #include <map>
-#include <numeric>
 #include <set>
 #include <stdexcept>
 #include <utility>
@@ -237,9 +236,11 @@ TextReport which_table(const RunFiles& run, std::vector<std::string> networks, s
        {fmt::format("warm us, as a network runs it; speedup: of our fastest over the fastest baseline, with its "
                     "interval where the two were timed in turns, else of times apart (equal: within {:.0f} %)",
                     100 * kAlike)}});
-  if (std::accumulate(counts.begin(), counts.end() - 1, 0) == 0)
-    throw std::runtime_error(fmt::format(
-        "{}: of these networks and ops no problem has a time of ours and of a baseline", run.folder.string()));
+  const bool timed = std::ranges::any_of(run.rows, [&](const SweepRow& row) {
+    return row.status == Outcome::ok && std::ranges::count(once, row.op) > 0 && !uses_of(row, networks).empty();
+  });
+  if (!timed)
+    throw std::runtime_error(fmt::format("{}: no problem of these networks and ops has a time", run.folder.string()));
   report.headline = fmt::format(
       "{}, commit {}: beside the fastest baseline ours is faster at {} problems, slower at {}, equal at {}, "
       "unresolved at {}; {} lack a time of either",
