@@ -175,9 +175,10 @@ MergeJson merged_environment(const std::vector<MergePart>& parts) {
   for (const auto& [name, value] : merged.items())
     for (const MergeJson& facts : all)
       if (facts.value(name, is_of_library(name) ? value : MergeJson()) != value) of_parts[name] = MergeJson::array();
-  for (const char* name : {"host", "hosts", "command_lines", "time_utc", "merged_from", "missing", kReusedFrom})
-    of_parts.erase(name);
-  merged.erase("missing");  // of a part that was merged
+  for (const char* name :
+       {"host", "hosts", "command_lines", "time_utc", "merged_from", "missing", kReusedFrom, kCheckSeed, kDoubted})
+    of_parts.erase(name);  // kReusedFrom and kDoubted of one are the merged run's
+  for (const char* of_part : {"missing", kCheckSeed}) merged.erase(of_part);
   for (auto& [name, values] : of_parts.items()) {
     merged.erase(name);
     for (const MergeJson& facts : all) values.push_back(facts.value(name, MergeJson()));
