@@ -148,8 +148,8 @@ struct CountedProblem {
   std::string text;
   DType dtype;
   long count;
-  std::uint64_t weights =
-      0;  // a bit for each tensor that is one in every node of the problem (lifetimes.h, weights_of)
+  // A bit for each tensor that is one in every node of the problem (lifetimes.h, weights_of).
+  std::uint64_t weights = 0;
 };
 std::vector<CountedProblem> count_problems(const Graph& graph);
 void add_to(std::vector<CountedProblem>& counted, const CountedProblem& one);

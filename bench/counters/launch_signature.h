@@ -1,8 +1,8 @@
 // What a launch runs, in 16 digits: two launches of which they are the same take the same time on the same device.
 //
-// They are of every kernel and memset, and that there is a copy, in order, with the edges between them: machine code,
-// registers, shared memory, grid, block, cluster and arguments. In arguments, tensor maps among them, the addresses of
-// device memory are blanked: where tensors lie is no part of it.
+// They are of every kernel, memset and copy (its size), in order, with the edges between them: machine code, registers,
+// shared memory, grid, block, cluster and arguments. In arguments, tensor maps among them, the addresses of device
+// memory are blanked: where tensors lie is no part of it.
 #pragma once
 
 #include <functional>

@@ -99,8 +99,9 @@ bool CaseRunner::take_phases(const Case& test_case, Contender& timed, bool seria
     } catch (const OutOfMemory& error) {  // copies of weights are no reason to lose the other times
       if (take != &TimingLoop::weights_cold) throw;
       std::erase(phases, phase);
-      result.row.reason +=
-          fmt::format("{}no {} launches: {}", result.row.reason.empty() ? "" : "; ", name, error.what());
+      const std::string why = fmt::format("no {} launches: {}", name, error.what());
+      std::string& reason = result.row.reason;  // of a kept row it may say so already
+      if (reason.find(why) == std::string::npos) reason += (reason.empty() ? "" : "; ") + why;
     }
   }
   const bool plugin = !test_case.implementation->plugin.empty();  // it may have begun since to leave work to others
