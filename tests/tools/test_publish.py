@@ -185,7 +185,7 @@ def problems(cases):
 
 def test_the_list_has_every_problem_once():
     lines = [line.split() for line in (ROOT / "tools/publish.txt").read_text().splitlines() if line and not line.startswith("#")]
-    every, *steps = [words[2:] for words in lines]
+    every, *steps = [words[2:] for words in lines if not words[1].startswith("+")]
     cases = [case for arguments in steps for case in listed(*every, *arguments)]
     assert len(cases) == len(set(cases)), "a case is in two steps"
     wanted = listed(*every, "--networks", "all"), listed(*every, "--networks", "adm64-b1,stream", "--dtypes", "fp16,fp32")
