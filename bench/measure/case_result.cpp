@@ -182,8 +182,8 @@ std::optional<SweepRow> too_long(const Case& test_case, const Ceilings& ceilings
   SweepRow row = blank_row(test_case, description, arch);
   row.status = Outcome::unsupported_problem;
   row.reason =
-      fmt::format("left out: a launch is predicted to take {:.2g} s; of {} variants {} s is the most in such sets",
-                  seconds, row.kind, longest);
+      fmt::format("left out: a launch is predicted to take {:.2g} s; above {} s {} is measured where --variants names it",
+                  seconds, longest, row.variant);
   return row;
 }
 

@@ -69,8 +69,9 @@ void take_counters(const std::map<std::string, double>& values, std::size_t l2_b
 // is missing.
 double seconds_by_roof(const Case& test_case, const Ceilings& ceilings);
 
-// The row, unsupported_problem, of a case of a set of large problems whose launch is predicted to take above a second,
-// or above a tenth where it is neither ptx nor a baseline: by the roof, and by the share of it that its kind reaches.
+// The row, unsupported_problem, of a case that nobody named, naive or of a set of large problems, whose launch is
+// predicted to take above a second, or above a tenth where it is neither ptx nor a baseline: by the roof, and by the
+// share of it that its kind reaches.
 std::optional<SweepRow> too_long(const Case& test_case, const Ceilings& ceilings,
                                  const PlatformDescription& description, const std::string& arch);
 

@@ -134,7 +134,7 @@ std::vector<Case> select_cases(const std::vector<ProblemEntry>& problems, const 
     for (const DType dtype : entry.op->dtypes) {
       const ProblemEntry in_dtype = entry.in(dtype, contains(selection.dtypes, to_string(dtype)));
       if (in_dtype.uses.empty()) continue;
-      const bool brief = std::ranges::all_of(in_dtype.uses, &ProblemEntry::Use::by_name);
+      const bool large = std::ranges::all_of(in_dtype.uses, &ProblemEntry::Use::by_name);
       for (const ImplementationPtr& implementation : entry.entry->implementations) {
         if (!selection.variants.empty() && !contains(selection.variants, implementation->name)) continue;
         if (!selection.kinds.empty() && !contains(selection.kinds, implementation->kind)) continue;
@@ -144,6 +144,7 @@ std::vector<Case> select_cases(const std::vector<ProblemEntry>& problems, const 
         // Unasked, a sweep of a GPU has no rows of the host's variants, and the other way round.
         const bool asked = !selection.variants.empty() || !selection.kinds.empty();
         if (!asked && !implementation->runs_on_platform(host)) continue;
+        const bool brief = selection.variants.empty() && (large || implementation->is(Kind::naive));
         cases.push_back({entry.entry, implementation, entry.problem, dtype, entry.text, in_dtype.networks(), brief});
         if (const auto known = weights.find(cases.back().id()); known != weights.end())
           cases.back().weights = known->second;
