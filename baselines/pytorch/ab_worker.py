@@ -97,7 +97,8 @@ def recorded(run):
 
     class Recorded(Case):
         def __init__(self):
-            self.run, self.whole, self.inputs, self.outputs = run, True, {}, run()
+            self.run, self.whole, self.outputs = run, True, run()
+            self.inputs = self.prepared = {}  # its own are the file's
             self._begin()
             try:
                 self._graph(1).replay()
