@@ -52,6 +52,11 @@ ValueId Graph::input(std::string name, std::vector<std::int64_t> shape, DType dt
   return values_.size() - 1;
 }
 
+ValueId Graph::state(std::string name, std::vector<std::int64_t> shape, DType dtype) {
+  values_.push_back({std::move(name), std::move(shape), dtype, Value::Kind::state, {}, 0, {}});
+  return values_.size() - 1;
+}
+
 ValueId Graph::weight(WeightSource source, std::vector<std::int64_t> shape, DType dtype) {
   const std::int64_t rows = source.rows == 0 ? source.all_rows() : source.rows;
   if (rows == source.all_rows()) source.rows = 0;  // all, said in one way
@@ -93,12 +98,19 @@ ValueId Graph::part(ValueId of, std::string name, std::int64_t first, std::vecto
                     std::int64_t a_call) {
   const Value& all = values_.at(of);
   const bool moves = all.part && all.part->a_call != 0;
-  if (all.kind != Value::Kind::activation || moves || first < 0 || first + product(shape) > all.elements())
+  const bool has_parts = all.kind == Value::Kind::activation || all.kind == Value::Kind::state;
+  if (!has_parts || moves || first < 0 || first + product(shape) > all.elements())
     throw std::logic_error(fmt::format("part {}: elements {} to {} of {}, which has {}", name, first,
                                        first + product(shape), all.name, all.elements()));
   const Value::Part part{whole(of), first + (all.part ? all.part->first : 0), a_call};
-  values_.push_back({std::move(name), std::move(shape), all.dtype, Value::Kind::activation, {}, 0, part});
+  values_.push_back({std::move(name), std::move(shape), all.dtype, all.kind, {}, 0, part});
   return values_.size() - 1;
+}
+
+ValueId Graph::weight_part(ValueId of, WeightSource source, std::int64_t first, std::vector<std::int64_t> shape) {
+  const ValueId id = part(of, source.name, first, std::move(shape));
+  values_[id].source = std::move(source);
+  return id;
 }
 
 ValueId Graph::of_the_call(ValueId of, std::int64_t calls) {
@@ -113,7 +125,7 @@ ValueId Graph::of_the_call(ValueId of, std::int64_t calls) {
 }
 
 std::vector<ValueId> Graph::add(std::string name, std::string_view op_name, const std::string& text, DType dtype,
-                                const Bindings& inputs) {
+                                const Bindings& inputs, const Bindings& outputs) {
   const Op* op = find_op(op_name);
   if (op == nullptr) throw std::logic_error(fmt::format("node {}: there is no op {}", name, op_name));
   Node node{std::move(name), op, {}, {}, dtype, {}};
@@ -123,31 +135,33 @@ std::vector<ValueId> Graph::add(std::string name, std::string_view op_name, cons
     throw InvalidInput(fmt::format("node {}: {} {}: {}", node.name, op_name, text, error.what()));
   }
   node.text = op->print(node.problem);
-  std::vector<ValueId> outputs;
+  std::vector<ValueId> written;
   std::size_t used = 0;
   for (const TensorSpec& spec : op->tensors(node.problem, dtype)) {
-    const auto bound = inputs.find(spec.name);
-    if (spec.role == Role::out) {
+    const bool out = spec.role == Role::out;
+    const Bindings& bindings = out ? outputs : inputs;
+    const auto bound = bindings.find(spec.name);
+    if (bound == bindings.end() && !out)
+      throw std::logic_error(fmt::format("node {}: {} {} needs a tensor {}", node.name, op_name, node.text, spec.name));
+    if (bound == bindings.end()) {
       values_.push_back({node.name + "." + spec.name, spec.shape, spec.dtype, Value::Kind::activation, {}, 0, {}});
       node.values.push_back(values_.size() - 1);
-      outputs.push_back(values_.size() - 1);
-      continue;
+    } else {
+      const Value& value = values_.at(bound->second);
+      if (value.elements() != spec.elements() || value.dtype != spec.dtype)
+        throw std::logic_error(fmt::format("node {}: {} {} takes {} {} [{}], not {} {} [{}]", node.name, op_name,
+                                           node.text, spec.name, to_string(spec.dtype), fmt::join(spec.shape, ", "),
+                                           value.name, to_string(value.dtype), fmt::join(value.shape, ", ")));
+      node.values.push_back(bound->second);
+      ++used;
     }
-    if (bound == inputs.end())
-      throw std::logic_error(fmt::format("node {}: {} {} needs a tensor {}", node.name, op_name, node.text, spec.name));
-    const Value& value = values_.at(bound->second);
-    if (value.elements() != spec.elements() || value.dtype != spec.dtype)
-      throw std::logic_error(fmt::format("node {}: {} {} takes {} {} [{}], not {} {} [{}]", node.name, op_name,
-                                         node.text, spec.name, to_string(spec.dtype), fmt::join(spec.shape, ", "),
-                                         value.name, to_string(value.dtype), fmt::join(value.shape, ", ")));
-    node.values.push_back(bound->second);
-    ++used;
+    if (out) written.push_back(node.values.back());
   }
-  if (used != inputs.size())
+  if (used != inputs.size() + outputs.size())
     throw std::logic_error(
         fmt::format("node {}: {} {} has no tensor for one of its bindings", node.name, op_name, node.text));
   nodes_.push_back(std::move(node));
-  return outputs;
+  return written;
 }
 
 std::map<std::string, std::vector<std::int64_t>, std::less<>> checkpoint_of(const Graph& graph) {

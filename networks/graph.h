@@ -60,16 +60,17 @@ struct Value {
     weight,
     unread,    // of no node: a tensor of the checkpoint, or a constant
     constant,  // 0, 1, ..., period - 1, over and over
-    activation
+    activation,
+    state  // lives from run to run, and nodes write it: what is trained. Zero at first
   };
   std::string name;
   std::vector<std::int64_t> shape;
   DType dtype = DType::fp32;
   Kind kind = Kind::activation;
-  std::optional<WeightSource> source;  // of a weight, also one that is not read
+  std::optional<WeightSource> source;  // of a weight, also one that is not read; of a part of a state, what fills it
   std::int64_t period = 0;             // of a constant
-  // An activation that is a part of another one, from its element `first` on: it has no memory of its own. Each call
-  // of a loop takes the part `a_call` elements behind that of the call before, 0: the same.
+  // An activation or state that is a part of another one, from its element `first` on: it has no memory of its own.
+  // Each call of a loop takes the part `a_call` elements behind that of the call before, 0: the same.
   struct Part {
     std::size_t of;
     std::int64_t first;
@@ -111,19 +112,22 @@ class Graph {
   // Tensors that the checkpoint has and nothing here reads: known, so that they are neither missing nor too many.
   void leave_unread(std::string name, std::vector<std::int64_t> shape, DType dtype = DType::fp32);
   ValueId constant(std::string name, std::vector<std::int64_t> shape, DType dtype, std::int64_t period);
-  // Elements of an activation, from `first` on, and in each call of a loop `a_call` further. What is a part itself is
-  // the same in each.
+  ValueId state(std::string name, std::vector<std::int64_t> shape, DType dtype);
+  // Elements of an activation or a state, from `first` on, and in each call of a loop `a_call` further. What is a part
+  // itself is the same in each.
   ValueId part(ValueId of, std::string name, std::int64_t first, std::vector<std::int64_t> shape,
                std::int64_t a_call = 0);
+  // A part of a state that holds a weight.
+  ValueId weight_part(ValueId of, WeightSource source, std::int64_t first, std::vector<std::int64_t> shape);
   // Of an activation whose rows are those of so many calls of a loop, one behind the other, the rows of the call that
   // runs; 0: all.
   ValueId of_the_call(ValueId of, std::int64_t calls);
   // A node, and values for its outputs. `inputs` binds the op's input tensors by their names; sizes and dtypes must
   // agree. Throws std::logic_error naming the node when they do not: that is a mistake in a network's builder. Throws
   // InvalidInput naming the node where the op refuses the problem: the batch is too large. Returns the outputs in the
-  // op's order.
+  // op's order; those in `outputs` are written where the value of that id lies.
   std::vector<ValueId> add(std::string name, std::string_view op, const std::string& problem, DType dtype,
-                           const Bindings& inputs);
+                           const Bindings& inputs, const Bindings& outputs = {});
 
   const std::vector<Value>& values() const { return values_; }
   const std::deque<Node>& nodes() const { return nodes_; }  // which stay where they are in memory
