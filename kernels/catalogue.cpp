@@ -10,6 +10,7 @@
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/groupnorm/groupnorm.h"
+#include "kernels/groupnorm_backward/groupnorm_backward.h"
 #include "kernels/layernorm/layernorm.h"
 #include "kernels/q_sample/q_sample.h"
 #include "kernels/resample/resample.h"
@@ -35,6 +36,7 @@ std::span<const Op> catalogue() {
       make_op(timestep_embedding::definition),
       make_op(q_sample::definition),
       make_op(edm_precondition::definition),
+      make_op(groupnorm_backward::definition),
   };
   return ops;
 }

@@ -27,10 +27,13 @@ def roundings(problem, compiled):
 NORMAL = {"x": (0.5, 1.0), "skip": (0.5, 1.0)}
 
 
+def width_of(hw):
+    return hw // next(divisor for divisor in range(math.isqrt(hw), 0, -1) if hw % divisor == 0)
+
+
 def arrange(problem, inputs):
     """Images of as many rows and columns as the pixels allow."""
-    hw, down_w = problem.integer("hw"), problem.integer("down_w")
-    width = down_w or hw // next(divisor for divisor in range(math.isqrt(hw), 0, -1) if hw % divisor == 0)
+    width = problem.integer("down_w") or width_of(problem.integer("hw"))
     return images({name: value.unflatten(1, (-1, width)) if name in ("x", "skip") else value for name, value in inputs.items()}, "x", "skip")
 
 

@@ -1,0 +1,218 @@
+#include "kernels/groupnorm_backward/groupnorm_backward.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "kernels/core/cost.h"
+#include "kernels/core/fields.h"
+#include "kernels/core/parallel.h"
+#include "kernels/core/tensor.h"
+
+namespace noisefloor::groupnorm_backward {
+namespace {
+
+constexpr const char* kFusions[] = {"none", "silu", "silu+ss"};
+constexpr double kFillMean = 3;  // of x, as groupnorm's
+constexpr std::int64_t kMaxElements = std::int64_t{1} << 40;
+
+void fields(Problem& p, FieldVisitor& visit) {
+  visit.computes("the gradients of groupnorm's x, gamma, beta, scale and shift, from that of its y");
+  visit.integer("n", "images", p.n, 1, 32767);
+  visit.integer("hw", "pixels of an image, height * width (* frames)", p.hw, 1, std::int64_t{1} << 30);
+  visit.integer("channels", "channels of x", p.channels, 1, 65536);
+  visit.integer("groups", "groups of channels, each normalised separately; divides channels", p.groups, 1, 65536);
+  visit.enumeration("fusion", "what y was: norm; silu(norm); or silu(norm (1 + scale) + shift)", p.fusion, kFusions,
+                    Fusion::none);
+  visit.real("eps", "added to the variance", p.eps, 1e-12, 1.0, 1e-5);
+  visit.flag("packed", "for silu+ss: scale and shift are the halves of one tensor, scale_shift", p.packed, false);
+  visit.flag("residual", "whether residual_scale residual is added to dx", p.residual, false);
+  visit.real("residual_scale", "factor of residual", p.residual_scale, -1e6, 1e6, 1.0);
+}
+
+void check(const Problem& p) {
+  if (p.channels % p.groups != 0)
+    refuse("groups=" + std::to_string(p.groups) + " does not divide channels=" + std::to_string(p.channels));
+  if (p.group_size() < 2)
+    refuse("hw * channels / groups is 1; its range is 2 and more: a group of one element has no gradient");
+  if (p.packed && !p.scale_shift())
+    refuse("packed=1 needs fusion=silu+ss: no other fusion has a scale and a shift to pack");
+  if (p.residual_scale != 1 && !p.residual) refuse("residual_scale needs residual=1");
+  if (p.hw > kMaxElements / (p.n * p.channels))
+    refuse("n*hw*channels is more than 2^40 elements; lower n, hw or channels");
+}
+
+void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
+  const Extents image{"n", "hw", "channels"}, channels{"channels"}, row{"n", "channels"}, pair{"n", "2*channels"};
+  const Fill affine = normal_fill(0, 0.25);
+  const bool packed = p.scale_shift() && p.packed, apart = p.scale_shift() && !p.packed;
+  constexpr const char *kPacked = "fusion=silu+ss & packed", *kApart = "fusion=silu+ss & !packed";
+  visit.in("x", t.x, image, normal_fill(kFillMean, 1));
+  visit.in({"dy", "gradient of groupnorm's y"}, t.dy, image);
+  visit.in("gamma", t.gamma, channels, normal_fill(1, 0.25));
+  visit.in("beta", t.beta, channels, affine);
+  visit.when(packed, kPacked).in("scale_shift", t.scale, pair, affine);
+  visit.when(apart, kApart).in("scale", t.scale, row, affine);
+  visit.when(apart, kApart).in("shift", t.shift, row, affine);
+  visit.when(p.residual, "residual").in("residual", t.residual, image);
+  visit.out("dx", t.dx, image);
+  visit.out("dgamma", t.dgamma, channels);
+  visit.out("dbeta", t.dbeta, channels);
+  visit.when(packed, kPacked).out("dscale_shift", t.dscale, pair);
+  visit.when(apart, kApart).out("dscale", t.dscale, row);
+  visit.when(apart, kApart).out("dshift", t.dshift, row);
+}
+
+// Per element: mean and variance 4, xh 2, the two sums 3, dx 4; with silu v 2 and dv 8 (exponential, add, divide; 1 -
+// s, multiply-add, two products); residual 2. Per image and channel some 12 for coefficients and sums.
+Cost cost(const Problem& p, DType, double bytes) {
+  const double per_element = 13 + (p.fusion == Fusion::none ? 0 : 10) + (p.residual ? 2 : 0);
+  return {per_element * static_cast<double>(p.elements()) + 12 * static_cast<double>(p.n * p.channels), bytes,
+          Pipe::fma};
+}
+
+// As groupnorm's: the output's rounding, and fp32 arithmetic, whose error the normalisation multiplies by |mean| /
+// stddev. The terms of dx cancel: to half their size as a rule, in groups of few elements to less, and in one of two to
+// eps / variance, since two normalised numbers are 1 and -1 whatever x is.
+Tolerance tolerance(const Problem& p, DType dtype) {
+  const auto size = static_cast<double>(p.group_size());
+  const double condition = size >= 32 ? 2 * kFillMean / 0.5 : 8 * kFillMean / std::sqrt(p.eps);
+  const double lost = size == 2 ? 1 / p.eps : 1;
+  const double arithmetic = unit_roundoff(DType::fp32) * (16 + std::sqrt(size)) * condition * lost;
+  const double both = unit_roundoff(dtype) + arithmetic;
+  return {both, both};
+}
+
+// What a group leaves of its elements, of each of its channels.
+struct Group {
+  double mean = 0, rstd = 0, mean_dh = 0, mean_dh_xh = 0;
+  std::vector<double> sum, sum_xh;  // over pixels, of dv and dv xh
+};
+
+struct Oracle {
+  const Problem& p;
+  DType dtype;
+  HostTensor x, dy, gamma, beta, scale, shift, residual;
+
+  Oracle(const Problem& problem, DType type, const Tensors& t)
+      : p(problem),
+        dtype(type),
+        x{type, t.x},
+        dy{type, t.dy},
+        gamma{type, t.gamma},
+        beta{type, t.beta},
+        scale{type, t.scale},
+        shift{type, t.shift},
+        residual{type, t.residual} {}
+
+  double scaled(std::int64_t image, std::int64_t c) const {
+    return p.scale_shift() ? 1 + scale[image * p.scale_shift_stride() + c] : 1.0;
+  }
+  double xh(const Group& group, std::int64_t at) const { return (x[at] - group.mean) * group.rstd; }
+  double dv(const Group& group, std::int64_t image, std::int64_t at, std::int64_t c) const {
+    if (p.fusion == Fusion::none) return dy[at];
+    double v = (xh(group, at) * gamma[c] + beta[c]) * scaled(image, c);
+    if (p.scale_shift()) v += shift[image * p.scale_shift_stride() + c];
+    const double s = 1 / (1 + std::exp(-v));
+    return dy[at] * s * (1 + v * (1 - s));
+  }
+  // Calls body(at, channel within the group) for the elements of a group.
+  template <class Body>
+  void each(std::int64_t image, std::int64_t group, const Body& body) const {
+    for (std::int64_t s = image * p.hw; s < (image + 1) * p.hw; ++s)
+      for (std::int64_t c = 0; c < p.channels_per_group(); ++c)
+        body(s * p.channels + group * p.channels_per_group() + c, c);
+  }
+  Group group_of(std::int64_t image, std::int64_t group) const {
+    const auto size = static_cast<double>(p.group_size());
+    const std::int64_t width = p.channels_per_group();
+    Group g;
+    each(image, group, [&](std::int64_t at, std::int64_t) { g.mean += x[at] / size; });
+    double variance = 0;
+    each(image, group, [&](std::int64_t at, std::int64_t) { variance += (x[at] - g.mean) * (x[at] - g.mean) / size; });
+    g.rstd = 1 / std::sqrt(variance + p.eps);
+    g.sum.resize(static_cast<std::size_t>(width));
+    g.sum_xh.resize(static_cast<std::size_t>(width));
+    each(image, group, [&](std::int64_t at, std::int64_t c) {
+      const double value = dv(g, image, at, group * width + c);
+      g.sum[static_cast<std::size_t>(c)] += value;
+      g.sum_xh[static_cast<std::size_t>(c)] += value * xh(g, at);
+    });
+    for (std::int64_t c = 0; c < width; ++c) {
+      const double factor = scaled(image, group * width + c) * gamma[group * width + c] / size;
+      g.mean_dh += factor * g.sum[static_cast<std::size_t>(c)];
+      g.mean_dh_xh += factor * g.sum_xh[static_cast<std::size_t>(c)];
+    }
+    return g;
+  }
+  double dx(const Group& group, std::int64_t image, std::int64_t at, std::int64_t c) const {
+    const double dh = dv(group, image, at, c) * scaled(image, c) * gamma[c];
+    const double value = group.rstd * (dh - group.mean_dh - xh(group, at) * group.mean_dh_xh);
+    return residual ? value + p.residual_scale * residual[at] : value;
+  }
+};
+
+// The oracle: three passes in double over each group that a wanted element depends on.
+void reference(const Problem& p, DType dtype, const Tensors& tensors, std::string_view output,
+               std::span<const std::int64_t> elements, std::span<double> values) {
+  const Oracle oracle(p, dtype, unpacked(p, dtype, tensors));
+  const std::int64_t width = p.channels_per_group();
+  const bool all_images = output == "dgamma" || output == "dbeta";
+  const std::int64_t row = output == "dscale_shift" ? 2 * p.channels : p.channels;  // from image to image, of sums
+  const auto image_of = [&](std::int64_t element) { return element / (output == "dx" ? p.hw * p.channels : row); };
+  const auto group_of = [&](std::int64_t element) { return element % p.channels / width; };
+
+  std::vector<std::int64_t> wanted;  // image * groups + group
+  for (const std::int64_t element : elements)
+    for (std::int64_t i = 0; i < (all_images ? p.n : 1); ++i)
+      wanted.push_back((all_images ? i : image_of(element)) * p.groups + group_of(element));
+  std::sort(wanted.begin(), wanted.end());
+  wanted.erase(std::unique(wanted.begin(), wanted.end()), wanted.end());
+  std::vector<Group> groups(wanted.size());
+  parallel_for(static_cast<std::int64_t>(wanted.size()), 1, [&](std::int64_t begin, std::int64_t end) {
+    for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
+      groups[i] = oracle.group_of(wanted[i] / p.groups, wanted[i] % p.groups);
+  });
+  const auto found = [&](std::int64_t image, std::int64_t group) -> const Group& {
+    const auto place = std::lower_bound(wanted.begin(), wanted.end(), image * p.groups + group) - wanted.begin();
+    return groups[static_cast<std::size_t>(place)];
+  };
+
+  for (std::size_t e = 0; e < elements.size(); ++e) {
+    const std::int64_t c = elements[e] % p.channels;
+    const auto within = static_cast<std::size_t>(c % width);
+    if (all_images) {
+      values[e] = 0;
+      for (std::int64_t i = 0; i < p.n; ++i) {
+        const Group& group = found(i, c / width);
+        values[e] += oracle.scaled(i, c) * (output == "dbeta" ? group.sum : group.sum_xh)[within];
+      }
+      continue;
+    }
+    const std::int64_t image = image_of(elements[e]);
+    const Group& group = found(image, c / width);
+    if (output == "dx")
+      values[e] = oracle.dx(group, image, elements[e], c);
+    else if (output == "dshift" || elements[e] % row >= p.channels)
+      values[e] = group.sum[within];
+    else
+      values[e] = oracle.gamma[c] * group.sum_xh[within] + oracle.beta[c] * group.sum[within];
+  }
+}
+
+}  // namespace
+
+constinit const Definition definition{
+    "groupnorm_backward", fields, check, visit_tensors, cost, tolerance, reference, variants};
+
+Tensors unpacked(const Problem& p, DType dtype, Tensors t) {
+  const std::int64_t behind = p.channels * static_cast<std::int64_t>(size_of(dtype));
+  if (p.packed) {
+    t.shift = static_cast<const std::byte*>(t.scale) + behind;
+    if (t.dscale != nullptr) t.dshift = static_cast<std::byte*>(t.dscale) + behind;
+  }
+  return t;
+}
+
+}  // namespace noisefloor::groupnorm_backward
