@@ -1,11 +1,11 @@
 // gemm by cuBLASLt, given its best: every algorithm that its heuristics offer under several limits, and split-K beyond
 // them, timed on the caller's tensors.
 //
-// cuBLASLt is column-major, so D[m,n] = A B^T is computed as D^T = op(B) A with op the transpose: no data moves. Its
-// epilogues cover bias, tanh-GELU and bias + tanh-GELU; a residual is its C matrix with beta = 1, which cuBLASLt adds
-// before the activation, so only act=none may have one. Parts of D are a batch that shares A. What its epilogues lack
-// is refused, not patched with kernels of ours under its name. Sums are fp32 for bf16 and fp16; fp32 is fp32 throughout
-// (CUBLAS_COMPUTE_32F, no TF32, no emulation).
+// cuBLASLt is column-major, so D[m,n] = A B^T is computed as D^T = op(B) op(A): no data moves. B is transposed in
+// layout nt, A in tn. Its epilogues cover bias, tanh-GELU and bias + tanh-GELU; a residual is its C matrix with beta =
+// 1, which cuBLASLt adds before the activation, so only act=none may have one. Parts of D are a batch that shares A.
+// What its epilogues lack is refused, not patched with kernels of ours under its name. Sums are fp32 for bf16 and fp16;
+// fp32 is fp32 throughout (CUBLAS_COMPUTE_32F, no TF32, no emulation).
 
 #include <algorithm>
 #include <charconv>
@@ -34,7 +34,7 @@ constexpr std::size_t kSplitKSeeds = 4;
 constexpr std::int32_t kSplits[] = {2, 3, 4, 5, 6, 8, 12, 16};
 constexpr std::uintptr_t kBestAlignment = 256;  // what cudaMalloc gives, and cuBLASLt's default assumption
 
-Support can_run(const AnyProblem& any, DType) {
+Support can_run(const AnyProblem& any, DType dtype) {
   const auto& problem = any.as<Problem>();
   constexpr std::int64_t kLimit = std::numeric_limits<std::int32_t>::max();
   if (problem.m > kLimit || problem.n > kLimit || problem.k > kLimit)
@@ -46,6 +46,9 @@ Support can_run(const AnyProblem& any, DType) {
   if (problem.image_shift) return unsupported("cuBLASLt's epilogues add a bias to all rows, no per-image bias");
   if (problem.blend)
     return unsupported("cuBLASLt's epilogues add one matrix; this problem blends its sum with another");
+  if (problem.row_sums) return unsupported("this baseline takes cuBLASLt's product alone, without sums of A's rows");
+  if ((problem.bias || problem.residual) && problem.output_dtype(dtype) != dtype)
+    return unsupported("cuBLASLt adds what is of D's type; this problem's bias and residual are of A's");
   if (problem.residual && problem.act != Activation::none)
     return unsupported("cuBLASLt adds its C matrix before the activation; this problem adds the residual after it");
   return supported();
@@ -83,16 +86,18 @@ class Run final : public BaselineRun {
     cublasLtMatmulDesc_t desc = nullptr;
     require(lt_.desc_create(&desc, CUBLAS_COMPUTE_32F, CUDA_R_32F), "cublasLtMatmulDescCreate");
     desc_ = {desc, lt_.desc_destroy};
-    set(CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
+    const bool b_transposed = problem.layout == gemm::Layout::nt, a_transposed = problem.layout == gemm::Layout::tn;
+    set(CUBLASLT_MATMUL_DESC_TRANSA, b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
+    set(CUBLASLT_MATMUL_DESC_TRANSB, a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue());
 
     const cudaDataType_t type = data_type(dtype);
     const auto m = static_cast<std::uint64_t>(problem.m);
     const auto n = static_cast<std::uint64_t>(problem.part());
     const auto k = static_cast<std::uint64_t>(problem.k);
-    b_ = layout(type, k, n, k * n);
-    a_ = layout(type, k, m, 0);
-    d_ = layout(type, n, m, n * m);
+    b_ = b_transposed ? layout(type, k, n, k * n) : layout(type, n, k, k * n);
+    a_ = a_transposed ? layout(type, m, k, 0) : layout(type, k, m, 0);
+    d_ = layout(data_type(problem.output_dtype(dtype)), n, m, n * m);
     if (problem.bias && problem.part_columns > 0) set(CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE, problem.part_columns);
     if (heuristics(kBestAlignment).empty())
       throw LibraryRefused("cuBLASLt's heuristics offer no algorithm for this problem");

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <numbers>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +18,8 @@ namespace noisefloor::gemm {
 namespace {
 
 constexpr const char* kActivationNames[] = {"none", "silu", "gelu", "gelu_tanh", "geglu"};
+constexpr const char* kLayoutNames[] = {"nt", "nn", "tn"};
+constexpr const char* kTargetNames[] = {"same", "fp32"};
 constexpr std::int64_t kMaxExtent = std::int64_t{1} << 24;
 constexpr std::int64_t kMaxElements = std::int64_t{1} << 40;
 
@@ -49,6 +52,11 @@ void fields(Problem& problem, FieldVisitor& visitor) {
                   problem.part_columns, 0, kMaxExtent, 0);
   visitor.integer("images", "images of image_shift, each m / images rows below the one before; divides m",
                   problem.images, 1, kMaxExtent, 1);
+  visitor.enumeration("layout", "whether b lies as [k, n] (nn), and a as [k, m] too (tn), as gradients read them",
+                      problem.layout, kLayoutNames, Layout::nt);
+  visitor.enumeration("to", "element type of d: that of a, or fp32", problem.to, kTargetNames, Target::same);
+  visitor.flag("row_sums", "layout=tn: whether the sums of a over k, times scale, are an output too", problem.row_sums,
+               false);
 }
 
 void check(const Problem& problem) {
@@ -60,6 +68,10 @@ void check(const Problem& problem) {
   if (problem.images > 1 && !problem.image_shift) refuse("field images goes with image_shift=1");
   if (problem.image_shift && problem.gated()) refuse("field image_shift does not go with act=geglu");
   if (problem.blend && !problem.residual) refuse("field blend goes with residual=1");
+  if (!problem.forward() &&
+      (problem.act != Activation::none || problem.image_shift || problem.blend || problem.part_columns != 0))
+    refuse("fields layout and to go with act=none, image_shift=0, blend=0 and part_columns=0");
+  if (problem.row_sums && problem.layout != Layout::tn) refuse("field row_sums goes with layout=tn");
   if (problem.part_columns == 0) return;
   if (problem.part_columns % kPartStep != 0 || problem.n % problem.part_columns != 0)
     refuse("field part_columns must be a multiple of " + std::to_string(kPartStep) + " that divides n");
@@ -70,15 +82,21 @@ void check(const Problem& problem) {
 // of every activation, and fp16 does not overflow.
 void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
   visit.let("b_rows", "n*(1 + (act=geglu))");
-  visit.in("a", t.a, {"m", "k"});
-  visit.in({"b", "the weights"}, t.b, {"b_rows", "k"}, normal_fill(0, 1 / std::sqrt(static_cast<double>(p.k))));
+  const bool nt = p.layout == Layout::nt, tn = p.layout == Layout::tn;
+  const Fill weights = normal_fill(0, 1 / std::sqrt(static_cast<double>(p.k)));
+  visit.when(!tn, "layout!=tn").in("a", t.a, {"m", "k"});
+  visit.when(tn, "layout=tn").in("a", t.a, {"k", "m"});
+  visit.when(nt, "layout=nt").in({"b", "the weights"}, t.b, {"b_rows", "k"}, weights);
+  visit.when(!nt, "layout!=nt").in({"b", "the weights"}, t.b, {"k", "n"}, weights);
   visit.when(p.bias, "bias").in("bias", t.bias, {"b_rows"});
   visit.when(p.image_shift, "image_shift").in("image_shift", t.image_shift, {"images", "n"});
   visit.when(p.residual, "residual").in("residual", t.residual, {"m", "n"});
   visit.when(p.blend, "blend").in("blend", t.blend, {"m", "n"});
   visit.when(p.blend, "blend").in({"share", "of blend in d"}, t.share, {"1"}, normal_fill(0.5, 0.1));
-  visit.when(p.part_columns == 0, "part_columns=0").out("d", t.d, {"m", "n"});
+  const DType d = p.output_dtype(visit.row_dtype());
+  visit.when(p.part_columns == 0, "part_columns=0").out({"d", "fp32 with to=fp32"}, t.d, {"m", "n"}, d);
   visit.when(p.part_columns != 0, "part_columns>0").out("d", t.d, {"n/part_columns", "m", "part_columns"});
+  visit.when(p.row_sums, "row_sums").out({"row_sums", "of a over k, times scale"}, t.row_sums, {"m"});
 }
 
 // The epilogue is not counted.
@@ -88,7 +106,7 @@ Cost cost(const Problem& p, DType dtype, double bytes) {
 }
 
 Tolerance tolerance(const Problem& p, DType dtype) {
-  return product_tolerance(dtype, p.k);
+  return product_tolerance(p.output_dtype(dtype), p.k);
 }
 
 double activate(Activation act, double x) {
@@ -106,19 +124,35 @@ double activate(Activation act, double x) {
   return x;
 }
 
+// The k numbers of row `row` of A, or of B for column `row` of D: side by side, or down a matrix of `rows` columns.
+std::vector<float> line_of(const HostTensor& matrix, bool down, std::int64_t row, std::int64_t rows, std::int64_t k) {
+  if (!down) return exact::floats(matrix, row * k, k);
+  std::vector<float> line(static_cast<std::size_t>(k));
+  for (std::int64_t i = 0; i < k; ++i) line[static_cast<std::size_t>(i)] = static_cast<float>(matrix[i * rows + row]);
+  return line;
+}
+
 // The oracle: every product and sum in double, one output element at a time.
-void reference(const Problem& p, DType dtype, const Tensors& t, std::string_view,
+void reference(const Problem& p, DType dtype, const Tensors& t, std::string_view output,
                std::span<const std::int64_t> elements, std::span<double> values) {
   const HostTensor a{dtype, t.a}, b{dtype, t.b}, bias{dtype, t.bias};
   const HostTensor image_shift{dtype, t.image_shift}, residual{dtype, t.residual}, blend{dtype, t.blend};
+  const auto line_of_a = [&](std::int64_t row) { return line_of(a, p.layout == Layout::tn, row, p.m, p.k); };
+  if (output == "row_sums") {
+    for (std::size_t e = 0; e < elements.size(); ++e) {
+      const std::vector<float> line = line_of_a(elements[e]);
+      values[e] = p.scale * std::accumulate(line.begin(), line.end(), 0.0);
+    }
+    return;
+  }
   exact::each_element(elements, values, [&] {
     return [&, a_row = std::vector<float>(), held_row = std::int64_t{-1}](std::int64_t element) mutable {
       const std::int64_t part = p.part();
       const std::int64_t i = element / part % p.m;
       const std::int64_t j = element / (part * p.m) * part + element % part;
-      if (i != std::exchange(held_row, i)) a_row = exact::floats(a, i * p.k, p.k);
+      if (i != std::exchange(held_row, i)) a_row = line_of_a(i);
       const auto linear = [&](std::int64_t column) {
-        double sum = p.scale * exact::dot(a_row, exact::floats(b, column * p.k, p.k));
+        double sum = p.scale * exact::dot(a_row, line_of(b, p.layout != Layout::nt, column, p.n, p.k));
         if (bias) sum += bias[column];
         if (image_shift) sum += image_shift[i / p.rows_per_image() * p.n + column];
         return sum;

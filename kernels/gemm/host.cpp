@@ -5,6 +5,8 @@
 // bytes, at most 96 KiB) streams past it from L2. For geglu a panel holds kVector value rows, then the kVector gate
 // rows of the same columns.
 //
+// What layouts nn and tn have the other way round is packed line by line, and multiplied by the same tiles.
+//
 // With fewer rows than half a micro-kernel's, packing B would cost more than the products: one dot product per output
 // then.
 //
@@ -26,7 +28,7 @@ constexpr std::int64_t kTileN = 256;
 static_assert(kTileM % kMicroM == 0 && kTileN % kMicroN == 0, "a tile is a whole number of micro-kernels");
 
 constexpr bool by_dot_products(const Problem& problem) {
-  return problem.m < kMicroM / 2;
+  return problem.m < kMicroM / 2 && problem.layout == Layout::nt;
 }
 
 // Where the packed operands lie in the workspace, in floats.
@@ -77,6 +79,43 @@ void pack(DType dtype, const void* matrix, std::int64_t k, std::int64_t packed_r
   });
 }
 
+// The same of a matrix that lies as [k, rows]: a line is spread over the panels.
+template <int kPanel>
+void pack_lines(DType dtype, const void* matrix, std::int64_t k, std::int64_t rows, std::int64_t packed_rows,
+                float* packed) {
+  constexpr std::int64_t kWidth = 16 * kPanel;  // of a task: few enough panels that their ends stay in L1
+  const std::int64_t widths = (packed_rows + kWidth - 1) / kWidth;
+  parallel_for((k + kBlockK - 1) / kBlockK * widths, 1, [&](std::int64_t begin, std::int64_t end) {
+    float line[kWidth];
+    for (std::int64_t task = begin; task < end; ++task) {
+      const std::int64_t k0 = task / widths * kBlockK, depth = std::min(kBlockK, k - k0);
+      const std::int64_t first = task % widths * kWidth, width = std::min(kWidth, packed_rows - first);
+      const std::int64_t given = std::min(width, rows - first);
+      std::fill(line + given, line + width, 0.0f);
+      float* out = packed + k0 * packed_rows + first * depth;
+      for (std::int64_t i = 0; i < depth; ++i) {
+        load_floats(dtype, matrix, (k0 + i) * rows + first, given, line);
+        for (std::int64_t r = 0; r < width; r += kPanel) std::copy_n(line + r, kPanel, out + r * depth + i * kPanel);
+      }
+    }
+  });
+}
+
+void pack_operands(const Problem& problem, DType dtype, const Tensors& tensors, const Packing& packing, float* a,
+                   float* b) {
+  const std::int64_t k = problem.k;
+  if (problem.layout == Layout::tn)
+    pack_lines<kMicroM>(dtype, tensors.a, k, problem.m, packing.rows_a, a);
+  else
+    pack<kMicroM>(
+        dtype, tensors.a, k, packing.rows_a, [&](std::int64_t row) { return row < problem.m ? row : -1; }, a);
+  if (problem.layout == Layout::nt)
+    pack<kMicroN>(
+        dtype, tensors.b, k, packing.rows_b, [&](std::int64_t row) { return b_row(problem, row); }, b);
+  else
+    pack_lines<kMicroN>(dtype, tensors.b, k, problem.n, packing.rows_b, b);
+}
+
 void activate(Activation act, float* x, std::int64_t count) {
   switch (act) {
     case Activation::none:
@@ -118,7 +157,7 @@ void store_row(const Problem& problem, DType dtype, const Tensors& tensors, std:
   }
   for (const std::int64_t part = problem.part(); count > 0;) {
     const std::int64_t first = column % part, run = std::min(count, part - first);
-    store_floats(dtype, tensors.d, (column / part * problem.m + row) * part + first, run, x);
+    store_floats(problem.output_dtype(dtype), tensors.d, (column / part * problem.m + row) * part + first, run, x);
     column += run, count -= run, x += run;
   }
 }
@@ -143,30 +182,43 @@ void finish_row(const Problem& problem, DType dtype, const Tensors& tensors, con
   store_row(problem, dtype, tensors, row, column, std::min(width / 2, problem.n - column), products);
 }
 
+// sums[r] += the sum of packed row r over a block of k.
+void add_rows(std::int64_t depth, const float* a, std::int64_t rows, float* sums) {
+  for (std::int64_t first = 0; first < rows; first += kMicroM) {
+    float panel[kMicroM] = {};
+    for (std::int64_t i = 0; i < depth; ++i, a += kMicroM)
+      for (int r = 0; r < kMicroM; ++r) panel[r] += a[r];
+    for (int r = 0; r < kMicroM; ++r) sums[first + r] += panel[r];
+  }
+}
+
 void by_tiles(const Problem& problem, DType dtype, const Tensors& tensors, float* workspace) {
   const Packing packing(problem);
   float* packed_a = workspace;
   float* packed_b = workspace + packing.floats_a;
   const std::int64_t k = problem.k;
-  pack<kMicroM>(
-      dtype, tensors.a, k, packing.rows_a, [&](std::int64_t row) { return row < problem.m ? row : -1; }, packed_a);
-  pack<kMicroN>(
-      dtype, tensors.b, k, packing.rows_b, [&](std::int64_t row) { return b_row(problem, row); }, packed_b);
+  pack_operands(problem, dtype, tensors, packing, packed_a, packed_b);
 
-  const std::int64_t tiles_n = (packing.rows_b + kTileN - 1) / kTileN;
   const std::int64_t tiles_m = (packing.rows_a + kTileM - 1) / kTileM;
+  // Narrower where a gradient of few weights, summed over many rows, would be too few tiles for all threads.
+  std::int64_t columns = kTileN;
+  while (columns > kMicroN && tiles_m * (packing.rows_b / columns) < 2 * host_threads()) columns /= 2;
+  const std::int64_t tiles_n = (packing.rows_b + columns - 1) / columns;
   parallel_for(tiles_m * tiles_n, 1, [&](std::int64_t begin, std::int64_t end) {
     alignas(kVectorBytes) float tile[kTileM * kTileN];
     for (std::int64_t t = begin; t < end; ++t) {
       const std::int64_t row0 = t / tiles_n * kTileM;
-      const std::int64_t column0 = t % tiles_n * kTileN;
+      const std::int64_t column0 = t % tiles_n * columns;
       const std::int64_t height = std::min(kTileM, packing.rows_a - row0);
-      const std::int64_t width = std::min(kTileN, packing.rows_b - column0);
+      const std::int64_t width = std::min(columns, packing.rows_b - column0);
+      const bool sums_rows = problem.row_sums && column0 == 0;
+      float row_sums[kTileM] = {};
       std::fill_n(tile, height * kTileN, 0.0f);
       for (std::int64_t k0 = 0; k0 < k; k0 += kBlockK) {
         const std::int64_t depth = std::min(kBlockK, k - k0);
         const float* a = packed_a + k0 * packing.rows_a + row0 * depth;
         const float* b = packed_b + k0 * packing.rows_b + column0 * depth;
+        if (sums_rows) add_rows(depth, a, height, row_sums);
         for (std::int64_t j = 0; j < width; j += kMicroN)
           for (std::int64_t i = 0; i < height; i += kMicroM)
             micro_kernel(depth, a + i * depth, b + j * depth, tile + i * kTileN + j, kTileN);
@@ -176,8 +228,10 @@ void by_tiles(const Problem& problem, DType dtype, const Tensors& tensors, float
         for (std::int64_t j = 0; j < width; ++j)
           if (const std::int64_t row = b_row(problem, column0 + j); row >= 0)
             load_floats(dtype, tensors.bias, row, 1, bias + j);
-      for (std::int64_t i = 0; i < std::min(height, problem.m - row0); ++i)
+      for (std::int64_t i = 0; i < std::min(height, problem.m - row0); ++i) {
         finish_row(problem, dtype, tensors, bias, row0 + i, column0, width, tile + i * kTileN);
+        if (sums_rows) tensors.row_sums[row0 + i] = static_cast<float>(problem.scale) * row_sums[i];
+      }
     }
   });
 }

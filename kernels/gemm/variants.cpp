@@ -6,18 +6,28 @@
 namespace noisefloor::gemm {
 namespace {
 
+// What the kernels of forward passes lack.
+Support can_run_forward(const Problem& problem) {
+  if (problem.layout != Layout::nt) return unsupported("needs layout=nt; see host");
+  if (problem.to != Target::same) return unsupported("needs to=same; see host");
+  return supported();
+}
+Support can_run_tiled(const Problem& problem, DType) {
+  return can_run_forward(problem);
+}
+
 // At most 2^40 outputs (`check` in gemm.cpp) are at most 2^31 - 1 tiles of any other variant.
 Support can_run_naive(const Problem& problem, DType) {
   if (tile_count(problem, kNaiveTile, kNaiveTile) > kMaxBlocks)
     return unsupported("needs at most 2^31 - 1 tiles of 16x16");
-  return supported();
+  return can_run_forward(problem);
 }
 
 // 16-byte accesses along k, the contiguous dimension of A and B.
 Support can_run_sm80(const Problem& problem, DType dtype) {
   if (dtype == DType::fp32) return unsupported("needs bf16 or fp16");
   if (problem.k % 8 != 0) return unsupported("needs k to be a multiple of 8");
-  return supported();
+  return can_run_forward(problem);
 }
 
 Support can_run_sm75(const Problem& problem, DType dtype) {
@@ -40,7 +50,7 @@ Support can_run_ptx_sm90a(const Problem& problem, DType dtype) {
   if (problem.part_columns % kSmallestBlockN != 0)
     return unsupported("needs part_columns to be a multiple of 32: a tile lies in one part of D");
   if (tile_count(problem, 64, 16) > kMaxIndex / 2) return unsupported("needs at most 2^30 tiles of 64x16");
-  return supported();
+  return can_run_forward(problem);
 }
 
 Support can_run_ptx_small_m_sm90a(const Problem& problem, DType dtype) {
@@ -48,13 +58,13 @@ Support can_run_ptx_small_m_sm90a(const Problem& problem, DType dtype) {
   if (problem.m > kSmallM) return unsupported("needs m of at most 8");
   if (problem.blend) return unsupported("has no blend");
   if (problem.k % 8 != 0) return unsupported("needs k to be a multiple of 8: rows are read in 16-byte pieces");
-  return supported();
+  return can_run_forward(problem);
 }
 
 constexpr Definition::Variant kVariants[] = {
     NOISEFLOOR_HOST(any_problem, host_workspace_bytes),
     NOISEFLOOR_NAIVE(can_run_naive),
-    NOISEFLOOR_TILED(),
+    NOISEFLOOR_TILED(can_run_tiled),
     {{"tensor_core_sm75", Kind::tensor_core, Arch::sm75}, {NOISEFLOOR_IF_SM75(launch_tensor_core_sm75), can_run_sm75}},
     NOISEFLOOR_TENSOR_CORE_SM80(can_run_sm80, workspace_bytes_sm80),
     {kPtxSm90a, {NOISEFLOOR_IF_SM90A(launch_ptx_sm90a), can_run_ptx_sm90a}, schedule_choices},

@@ -3,7 +3,7 @@
 PACKAGE, VERSIONS = "quack-kernels", ("0.6.",)
 CALL = "quack.gemm_interface.gemm(a, b.t(), bias=bias, tuned=False); gemm_act with an activation, gemm_add with a residual"
 ACTIVATIONS = {"none": None, "silu": "silu", "gelu_tanh": "gelu_tanh_approx"}
-ONLY = {"act": " ".join(ACTIVATIONS), "part_columns": "0", "image_shift": "0", "blend": "0"}
+ONLY = {"act": " ".join(ACTIVATIONS), "part_columns": "0", "layout": "nt", "to": "same", "image_shift": "0", "blend": "0"}
 
 
 def can_run(problem):

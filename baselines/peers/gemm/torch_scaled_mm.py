@@ -3,7 +3,7 @@
 PACKAGE, VERSIONS = "torch", ("2.",)
 CALL = "torch._scaled_mm(a8, b8.t(), a_scale, b_scale, bias=bias, out_dtype=torch.bfloat16, use_fast_accum=True)"
 DTYPES = ("bfloat16",)
-ONLY = {"act": "none", "residual": "0", "part_columns": "0", "image_shift": "0", "blend": "0"}
+ONLY = {"act": "none", "residual": "0", "part_columns": "0", "layout": "nt", "to": "same", "image_shift": "0", "blend": "0"}
 LOSSY = "operands in e4m3 with one scale a tensor, made outside of its time; sums of fast accumulation"
 ALLOWED = {"max": 0.25, "l2": 0.05}  # 2.6 % of each factor
 

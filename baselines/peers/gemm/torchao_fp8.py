@@ -3,7 +3,7 @@
 PACKAGE, VERSIONS = "torchao", ("0.18.",)
 CALL = "torchao.quantization.quantize_(linear, Float8DynamicActivationFloat8WeightConfig(granularity=PerRow())); torch.compile(linear)(a)"
 DTYPES = ("bfloat16",)
-ONLY = {"act": "none", "scale": "1", "residual": "0", "part_columns": "0", "image_shift": "0", "blend": "0"}
+ONLY = {"act": "none", "scale": "1", "residual": "0", "part_columns": "0", "layout": "nt", "to": "same", "image_shift": "0", "blend": "0"}
 LOSSY = "operands in e4m3 with one scale a row"
 ALLOWED = {"max": 0.25, "l2": 0.05}  # 2.6 % of each factor
 

@@ -1,4 +1,5 @@
-"""D[m,n] = act(scale * A[m,k] B[n,k]^T + bias (+ image_shift)) (+ residual), or its blend with a tensor, as a linear layer and what follows it in a diffusion network."""
+"""D[m,n] = act(scale * A[m,k] B[n,k]^T + bias (+ image_shift)) (+ residual), or its blend with a tensor, as a linear layer and what follows it in a diffusion network.
+In other layouts, or with an fp32 D: a layer's gradients."""
 
 import torch
 import torch.nn.functional as F
@@ -20,7 +21,25 @@ def roundings(problem, compiled):
     return EAGER_ROUNDINGS[act] + added + scaled + batched
 
 
+def gradient(problem):
+    layout, scale, wide = problem.choice("layout"), problem.real("scale"), problem.choice("to") == "fp32" and problem.dtype in (torch.bfloat16, torch.float16)
+
+    def run(inputs):
+        a, b = inputs["a"].t() if layout == "tn" else inputs["a"], inputs["b"].t() if layout == "nt" else inputs["b"]
+        product = torch.mm(a, b, out_dtype=torch.float32) if wide else torch.mm(a, b)
+        product = product if scale == 1 else product * scale
+        for name in ("bias", "residual"):
+            product = product + inputs[name] if name in inputs else product
+        if not problem.flag("row_sums"):
+            return (product,)
+        return product, a.sum(1, dtype=torch.float32 if problem.dtype != torch.float64 else None) * scale
+
+    return run
+
+
 def build(problem):
+    if problem.choice("layout") != "nt" or problem.choice("to") == "fp32":
+        return gradient(problem)
     scale, activation, part, images = problem.real("scale"), function_of(problem), problem.integer("part_columns"), problem.integer("images")
 
     def run(inputs):
