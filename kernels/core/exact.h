@@ -46,5 +46,14 @@ inline double relu(double v) {
 inline double gelu(double v) {
   return v / 2 * std::erfc(-v / std::numbers::sqrt2);
 }
+// Derivatives.
+inline double silu_slope(double v) {
+  const double sigmoid = 1 / (1 + std::exp(-v));
+  return sigmoid * (1 + v * (1 - sigmoid));
+}
+inline double gelu_slope(double v) {
+  constexpr double kDensity = 0.5 * std::numbers::inv_sqrtpi * std::numbers::sqrt2;  // 1 / sqrt(2 pi)
+  return std::erfc(-v / std::numbers::sqrt2) / 2 + v * kDensity * std::exp(-v * v / 2);
+}
 
 }  // namespace noisefloor::exact

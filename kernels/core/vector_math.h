@@ -31,8 +31,17 @@ inline float vector_silu(float x) {
   return x / (1 + vector_exp(-x));
 }
 
-// x * Phi(x), Phi by Abramowitz and Stegun 7.1.26 (absolute error 7.5e-8).
-inline float vector_gelu(float x) {
+// Its derivative.
+inline float vector_silu_slope(float x) {
+  const float sigmoid = 1 / (1 + vector_exp(-x));
+  return sigmoid * (1 + x * (1 - sigmoid));
+}
+
+// Phi(x) by Abramowitz and Stegun 7.1.26 (absolute error 7.5e-8), and exp(-x^2 / 2), which it takes.
+struct NormalPair {
+  float below, bell;
+};
+inline NormalPair vector_normal(float x) {
   const float z = std::fabs(x) * 0.70710678f;
   const float t = 1 / (1 + 0.3275911f * z);
   float series = 1.061405429f;
@@ -40,8 +49,18 @@ inline float vector_gelu(float x) {
   series = series * t + 1.421413741f;
   series = series * t - 0.284496736f;
   series = series * t + 0.254829592f;
-  const float tail = 0.5f * t * series * vector_exp(-z * z);  // Phi(-|x|)
-  return x * (x < 0 ? tail : 1 - tail);
+  const float bell = vector_exp(-z * z);
+  const float tail = 0.5f * t * series * bell;  // Phi(-|x|)
+  return {x < 0 ? tail : 1 - tail, bell};
+}
+
+// x * Phi(x), and its derivative.
+inline float vector_gelu(float x) {
+  return x * vector_normal(x).below;
+}
+inline float vector_gelu_slope(float x) {
+  const NormalPair normal = vector_normal(x);
+  return normal.below + x * 0.39894228f * normal.bell;
 }
 
 // 0.5x * (1 + tanh(sqrt(2/pi) * (x + 0.044715x^3))), where 0.5 * (1 + tanh(u)) is 1 / (1 + e^-2u).

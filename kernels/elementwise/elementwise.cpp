@@ -10,8 +10,9 @@
 namespace noisefloor::elementwise {
 namespace {
 
-constexpr const char* kOperations[] = {"silu_fma", "add",  "geglu",        "relu",
-                                       "silu",     "cast", "nchw_to_nhwc", "nhwc_to_nchw"};
+constexpr const char* kOperations[] = {
+    "silu_fma",     "add",           "geglu",         "relu",          "silu",           "cast", "nchw_to_nhwc",
+    "nhwc_to_nchw", "silu_backward", "relu_backward", "gelu_backward", "geglu_backward", "scale"};
 constexpr const char* kTargets[] = {"bf16", "fp16", "fp32"};
 constexpr std::int64_t kMaxTotal = std::int64_t{1} << 33;
 
@@ -27,6 +28,12 @@ double flops_per_element(Operation op) {
       return 6;  // scale, error function, addition, halving, two products
     case Operation::silu:
       return 4;
+    case Operation::silu_backward:
+      return 8;  // the sigmoid's 4; its complement, by x, plus 1, two products
+    case Operation::gelu_backward:
+      return 9;  // Phi's 4, phi's 3; their sum, by dy
+    case Operation::geglu_backward:
+      return 13;  // as gelu_backward; gelu's product, by dy, and by the value
     default:
       return 1;
   }
@@ -45,13 +52,14 @@ void fields(Problem& p, FieldVisitor& visit) {
   visit.computes("a pointwise operation, a cast, or a change of layout");
   visit.enumeration(
       "op",
-      "silu_fma: silu(a + b c); add: (a + b) scale; geglu: first half of x * gelu(second); the others take x alone",
+      "silu_fma: silu(a + b c); add: (a + b) scale; geglu: first half of x * gelu(second); *_backward: the gradient of "
+      "x, of dy; scale: x scale; the others take x alone",
       p.op, kOperations);
   visit.integer("n", "images", p.n, 1, 65535, 1);
   visit.integer("hw", "pixels of an image, height * width, or tokens", p.hw, 1, std::int64_t{1} << 30, 1);
-  visit.integer("channels", "channels of y", p.channels, 1, std::int64_t{1} << 30);
+  visit.integer("channels", "channels of y; geglu_backward: of dy", p.channels, 1, std::int64_t{1} << 30);
   visit.flag("broadcast", "silu_fma: a and c have one row for each image", p.broadcast, false);
-  visit.real("scale", "add: factor of the sum", p.scale, 1e-6, 1e6, 1.0);
+  visit.real("scale", "add, scale: factor of the sum, of x", p.scale, -1e6, 1e6, 1.0);
   visit.enumeration("to", "cast: the element type of y", p.to, kTargets, Target::bf16);
 }
 
@@ -60,13 +68,15 @@ void check(const Problem& p) {
   if (p.hw > kMaxTotal / p.n || p.channels > kMaxTotal / (p.n * p.hw))
     refuse("fields n, hw and channels make more than 2^33 elements");
   if (p.broadcast && p.op != Operation::silu_fma) refuse("field broadcast is for op=silu_fma, not " + op);
-  if (p.scale != 1 && p.op != Operation::add) refuse("field scale is for op=add, not " + op);
+  if (p.scale != 1 && p.op != Operation::add && p.op != Operation::scale)
+    refuse("field scale is for op=add and op=scale, not " + op);
   if (p.to != Target::bf16 && p.op != Operation::cast) refuse("field to is for op=cast, not " + op);
 }
 
 void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
   using enum Operation;
   const Extents nhwc{"n", "hw", "channels"}, nchw{"n", "channels", "hw"}, row{"n", "channels"};
+  const Extents halves{"n", "hw", "2*channels"};
   const bool fma = p.op == silu_fma;
   const auto rows = [&](const char* name, const void*& member, const Fill& fill) {
     visit.when(fma && !p.broadcast, "op=silu_fma & !broadcast").in(name, member, nhwc, fill);
@@ -77,13 +87,19 @@ void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
   visit.when(fma || p.op == add, "op=silu_fma | op=add").in("b", t.b, nhwc);
   rows("c", t.c, normal_fill(1, 0.25));
   visit
-      .when(p.op == relu || p.op == silu || p.op == cast || p.op == nhwc_to_nchw,
-            "op=relu | op=silu | op=cast | op=nhwc_to_nchw")
+      .when(p.op == relu || p.op == silu || p.op == cast || p.op == nhwc_to_nchw || p.op == scale ||
+                (p.is_backward() && !p.gated()),
+            "op=relu | op=silu | op=cast | op=nhwc_to_nchw | op=scale | op=silu_backward | op=relu_backward | "
+            "op=gelu_backward")
       .in("x", t.a, nhwc);
-  visit.when(p.op == geglu, "op=geglu").in("x", t.a, {"n", "hw", "2*channels"});
+  visit.when(p.gated(), "op=geglu | op=geglu_backward").in("x", t.a, halves);
   visit.when(p.op == nchw_to_nhwc, "op=nchw_to_nhwc").in("x", t.a, nchw);
+  visit.when(p.is_backward(), "op=silu_backward | op=relu_backward | op=gelu_backward | op=geglu_backward")
+      .in({"dy", "the gradient of the forward's output"}, t.b, nhwc);
   const DType y = p.output_dtype(visit.row_dtype());
-  visit.when(p.op != nhwc_to_nchw, "op!=nhwc_to_nchw").out({"y", "a cast's in dtype `to`"}, t.y, nhwc, y);
+  visit.when(p.op != nhwc_to_nchw && p.op != geglu_backward, "op!=nhwc_to_nchw & op!=geglu_backward")
+      .out({"y", "a cast's in dtype `to`; *_backward: the gradient of x"}, t.y, nhwc, y);
+  visit.when(p.op == geglu_backward, "op=geglu_backward").out("y", t.y, halves);
   visit.when(p.op == nhwc_to_nchw, "op=nhwc_to_nchw").out("y", t.y, nchw, y);
 }
 
@@ -96,7 +112,7 @@ Cost cost(const Problem& p, DType, double bytes) {
 // only move, a quarter of a unit allows nothing but the same bits.
 Tolerance tolerance(const Problem& p, DType dtype) {
   const double u = unit_roundoff(p.output_dtype(dtype));
-  if (p.transposes() || p.op == Operation::relu) return {u / 4, u / 4};
+  if (p.transposes() || p.op == Operation::relu || p.op == Operation::relu_backward) return {u / 4, u / 4};
   const double arithmetic = p.op == Operation::cast ? 0 : 32 * unit_roundoff(DType::fp32);
   return {u + arithmetic, u + arithmetic};
 }
@@ -140,6 +156,25 @@ void reference(const Problem& p, DType dtype, const Tensors& t, std::string_view
         values[e] = a[(plane / p.channels * p.hw + i % p.hw) * p.channels + plane % p.channels];
         break;
       }
+      case Operation::silu_backward:
+        values[e] = b[i] * exact::silu_slope(a[i]);
+        break;
+      case Operation::relu_backward:
+        values[e] = a[i] <= 0 ? 0 : b[i];
+        break;
+      case Operation::gelu_backward:
+        values[e] = b[i] * exact::gelu_slope(a[i]);
+        break;
+      case Operation::geglu_backward: {
+        const std::int64_t row = i / (2 * p.channels), column = i % (2 * p.channels);
+        const double dy = b[row * p.channels + column % p.channels];
+        const bool of_value = column < p.channels;
+        values[e] = dy * (of_value ? exact::gelu(a[i + p.channels]) : a[i - p.channels] * exact::gelu_slope(a[i]));
+        break;
+      }
+      case Operation::scale:
+        values[e] = p.scale * a[i];
+        break;
     }
   }
 }

@@ -8,6 +8,10 @@
 //   cast            y = x in dtype `to`
 //   nchw_to_nhwc    y[n, hw, channels] from x[n, channels, hw]
 //   nhwc_to_nchw    y[n, channels, hw] from x[n, hw, channels]
+//   *_backward      y is the gradient of x, of dy, that of the forward's output: y = dy f'(x); relu's at 0 is 0.
+//   geglu's
+//                   are the halves of a row: dy gelu(g), dy v gelu'(g)
+//   scale           y = scale * x
 //
 // gelu(v) = v Phi(v), with the error function. Sources: Shazeer, "GLU Variants Improve Transformer" (2020); silu_fma
 // with broadcast is the adaptive scale of Karras et al., "Elucidating the Design Space of Diffusion-Based Generative
@@ -20,32 +24,49 @@
 
 namespace noisefloor::elementwise {
 
-enum class Operation { silu_fma, add, geglu, relu, silu, cast, nchw_to_nhwc, nhwc_to_nchw };
+enum class Operation {
+  silu_fma,
+  add,
+  geglu,
+  relu,
+  silu,
+  cast,
+  nchw_to_nhwc,
+  nhwc_to_nchw,
+  silu_backward,
+  relu_backward,
+  gelu_backward,
+  geglu_backward,
+  scale
+};
 enum class Target { bf16, fp16, fp32 };
 
 struct Problem {
   Operation op = Operation::silu;
   std::int64_t n = 1;         // images
   std::int64_t hw = 1;        // height * width, or tokens
-  std::int64_t channels = 1;  // of y
+  std::int64_t channels = 1;  // of y; geglu_backward: of dy
   bool broadcast = false;     // silu_fma
-  double scale = 1;           // add
+  double scale = 1;           // add, scale
   Target to = Target::bf16;   // cast
 
-  std::int64_t total() const { return n * hw * channels; }  // elements of y
+  std::int64_t total() const { return n * hw * channels; }  // elements of y; geglu_backward: of dy
   bool transposes() const { return op == Operation::nchw_to_nhwc || op == Operation::nhwc_to_nchw; }
   // No arithmetic: the variants that are about arithmetic do not apply.
   bool moves_data() const { return op == Operation::cast || transposes(); }
+  bool is_backward() const { return op >= Operation::silu_backward && op <= Operation::geglu_backward; }
+  // Whether rows of x are two halves.
+  bool gated() const { return op == Operation::geglu || op == Operation::geglu_backward; }
   DType output_dtype(DType dtype) const;
 };
 
 // Device pointers (host pointers for the host variant), 16-byte aligned; T is the row's dtype. Null where the operation
 // has no such tensor.
 struct Tensors {
-  const void* a = nullptr;  // T: a of silu_fma, as c, and of add, as b; else tensor x (geglu: 2 channels a row)
-  const void* b = nullptr;  // T [n, hw, channels]: silu_fma, add
+  const void* a = nullptr;  // T: a of silu_fma, as c, and of add, as b; else tensor x (geglu*: 2 channels a row)
+  const void* b = nullptr;  // T [n, hw, channels]: silu_fma, add; tensor dy of *_backward
   const void* c = nullptr;  // T [n, hw, channels], broadcast [n, channels]: silu_fma
-  void* y = nullptr;        // T (cast: `to`) [n, hw, channels]; nhwc_to_nchw: [n, channels, hw]
+  void* y = nullptr;        // T (cast: `to`) [n, hw, channels]; nhwc_to_nchw: [n, channels, hw]; *_backward: as x
 };
 
 using Definition = OpDefinition<Problem, Tensors>;

@@ -9,21 +9,38 @@
 namespace noisefloor::elementwise {
 namespace {
 
+// What v becomes, with what `other` has in its place: b of add, dy.
+void apply(Operation op, float scale, std::int64_t count, const float* other, float* v) {
+  const auto each = [&](auto value_of) {
+    for (std::int64_t i = 0; i < count; ++i) v[i] = value_of(v[i], other[i]);
+  };
+  switch (op) {
+    case Operation::add:
+      return each([&](float x, float b) { return (x + b) * scale; });
+    case Operation::scale:
+      return each([&](float x, float) { return x * scale; });
+    case Operation::relu:
+      return each([](float x, float) { return x < 0 ? 0 : x; });  // a NaN stays
+    case Operation::silu:
+      return each([](float x, float) { return vector_silu(x); });
+    case Operation::relu_backward:
+      return each([](float x, float dy) { return x <= 0 ? 0 : dy; });
+    case Operation::silu_backward:
+      return each([](float x, float dy) { return dy * vector_silu_slope(x); });
+    case Operation::gelu_backward:
+      return each([](float x, float dy) { return dy * vector_gelu_slope(x); });
+    default:  // a cast
+      return;
+  }
+}
+
 void pointwise(const Problem& p, DType dtype, const Tensors& t) {
   const DType to = p.output_dtype(dtype);
-  const auto scale = static_cast<float>(p.scale);
-  for_host_chunks<1>(1, p.total(), [&](std::int64_t, std::int64_t begin, std::int64_t count, auto& buffers) {
-    float* v = buffers.at[0];
+  for_host_chunks<2>(1, p.total(), [&](std::int64_t, std::int64_t begin, std::int64_t count, auto& buffers) {
+    auto& [v, other] = buffers.at;
     load_floats(dtype, t.a, begin, count, v);
-    if (p.op == Operation::add) {
-      float other[kHostChunk];
-      load_floats(dtype, t.b, begin, count, other);
-      for (std::int64_t i = 0; i < count; ++i) v[i] = (v[i] + other[i]) * scale;
-    } else if (p.op == Operation::relu) {
-      for (std::int64_t i = 0; i < count; ++i) v[i] = v[i] < 0 ? 0 : v[i];  // a NaN stays
-    } else if (p.op == Operation::silu) {
-      for (std::int64_t i = 0; i < count; ++i) v[i] = vector_silu(v[i]);
-    }
+    if (t.b != nullptr) load_floats(dtype, t.b, begin, count, other);
+    apply(p.op, static_cast<float>(p.scale), count, other, v);
     store_floats(to, t.y, begin, count, v);
   });
 }
@@ -53,6 +70,24 @@ void geglu(const Problem& p, DType dtype, const Tensors& t) {
                      });
 }
 
+void geglu_backward(const Problem& p, DType dtype, const Tensors& t) {
+  for_host_chunks<3>(p.n * p.hw, p.channels,
+                     [&](std::int64_t row, std::int64_t begin, std::int64_t count, auto& buffers) {
+                       auto& [value, gate, dy] = buffers.at;
+                       const std::int64_t at = 2 * row * p.channels + begin;
+                       load_floats(dtype, t.a, at, count, value);
+                       load_floats(dtype, t.a, at + p.channels, count, gate);
+                       load_floats(dtype, t.b, row * p.channels + begin, count, dy);
+                       for (std::int64_t i = 0; i < count; ++i) {
+                         const float of_gate = dy[i] * value[i] * vector_gelu_slope(gate[i]);
+                         value[i] = dy[i] * vector_gelu(gate[i]);
+                         gate[i] = of_gate;
+                       }
+                       store_floats(dtype, t.y, at, count, value);
+                       store_floats(dtype, t.y, at + p.channels, count, gate);
+                     });
+}
+
 // Each image's [rows, columns] becomes [columns, rows].
 template <class Bits>
 void transpose(std::int64_t images, std::int64_t rows, std::int64_t columns, const void* from, void* to) {
@@ -77,6 +112,8 @@ Status launch_host(const Problem& p, DType dtype, const Tensors& t, const Scratc
     silu_fma(p, dtype, t);
   } else if (p.op == Operation::geglu) {
     geglu(p, dtype, t);
+  } else if (p.op == Operation::geglu_backward) {
+    geglu_backward(p, dtype, t);
   } else if (p.transposes()) {
     const bool to_nhwc = p.op == Operation::nchw_to_nhwc;
     const std::int64_t rows = to_nhwc ? p.channels : p.hw, columns = to_nhwc ? p.hw : p.channels;
