@@ -4,6 +4,8 @@
 
 #include "kernels/attention/attention.h"
 #include "kernels/conv2d/conv2d.h"
+#include "kernels/conv2d_dgrad/conv2d_dgrad.h"
+#include "kernels/conv2d_wgrad/conv2d_wgrad.h"
 #include "kernels/conv3d_temporal/conv3d_temporal.h"
 #include "kernels/conv_transpose2d/conv_transpose2d.h"
 #include "kernels/edm_precondition/edm_precondition.h"
@@ -36,7 +38,8 @@ std::span<const Op> catalogue() {
       make_op(timestep_embedding::definition),
       make_op(q_sample::definition),
       make_op(edm_precondition::definition),
-      make_op(groupnorm_backward::definition),
+      make_op(conv2d_dgrad::definition),
+      make_op(conv2d_wgrad::definition),
   };
   return ops;
 }

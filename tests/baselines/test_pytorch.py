@@ -48,6 +48,8 @@ SMALL = {
     "timestep_embedding": {"batch": 3, "channels": 16},
     "q_sample": {"batch": 2, "elements": 1000},
     "edm_precondition": {"side": "input", "batch": 2, "elements": 100},
+    "conv2d_dgrad": {"n": 2, "h": 5, "w": 6, "cin": 12, "cout": 10},
+    "conv2d_wgrad": {"n": 2, "h": 5, "w": 6, "cin": 12, "cout": 10},
     "network": {"name": "digits", "batch": 2, "height": 8, "width": 8},
 }
 
@@ -129,6 +131,10 @@ PROBLEMS = [
     *(("conv2d", {"norm": norm}) for norm in ("affine", "affine+silu")),
     ("conv2d", {"side": 7, "residual": 1}),
     ("conv2d", {"side": 7, "side_skip": 4, "stride": 2, "act": "silu", "affine": 1}),
+    ("conv2d_dgrad", {"stride": 2, "scale": 0.5, "residual": 1, "residual_scale": -2}),
+    ("conv2d_dgrad", {"upsample": 1}),
+    ("conv2d_wgrad", {"stride": 2, "scale": 0.5, "bias": 0}),
+    ("conv2d_wgrad", {"upsample": 1, "image_shift": 1}),
     ("conv_transpose2d", {"act": "silu"}),
     ("conv_transpose2d", {"kernel": 2, "act": "relu", "bias": 0}),
     ("conv3d_temporal", {"residual": 1}),

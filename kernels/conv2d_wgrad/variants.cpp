@@ -1,0 +1,26 @@
+// The variants of conv2d_wgrad, best last: kernels/convolution does the work.
+#include "kernels/conv2d_wgrad/conv2d_wgrad.h"
+
+namespace noisefloor::conv2d_wgrad {
+namespace {
+
+template <auto launcher>
+Status launch(const Problem& p, DType dtype, const Tensors& t, const Scratch& scratch, const LaunchContext& context) {
+  return launcher(forward_of(p), dtype, t, static_cast<float>(p.scale), scratch.workspace, context);
+}
+
+constexpr Definition::Variant kVariants[] = {
+    {kHost, launch<convolution::launch_wgrad_host>},
+    {kNaive, not_written("next step of training")},
+    {kTiled, not_written("next step of training")},
+    {kTensorCoreSm80, not_written("the tensor cores' gradients are a later step of training")},
+    {kPtxSm90a, not_written("the tensor cores' gradients are a later step of training")},
+};
+
+}  // namespace
+
+std::span<const Definition::Variant> variants() {
+  return kVariants;
+}
+
+}  // namespace noisefloor::conv2d_wgrad

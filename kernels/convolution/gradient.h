@@ -1,0 +1,98 @@
+// The gradients of a convolution by its input (dgrad) and by its weights (wgrad): what conv2d_dgrad and conv2d_wgrad
+// share. Both are told of the forward convolution, in one phase: an upsample is `repeat` of its axes.
+//
+// dgrad is itself a convolution, of dy: along an axis of stride 1 with flipped taps; of stride 2 one per parity of the
+// pixel (its phase), each with the taps that meet there; behind an upsample one of stride 2, whose taps sum those that
+// read the same pixel of dy for a pair of pixels of u. Its sums run over output channels.
+// wgrad is a matrix product that sums over pixels: dy[pixel, cout]^T times patches[pixel, taps * cin].
+#pragma once
+
+#include "kernels/convolution/convolution.h"
+
+namespace noisefloor {
+class FieldVisitor;
+}
+
+namespace noisefloor::convolution {
+
+// Of the forward convolution, with conv2d's fields.
+struct Shape {
+  std::int64_t n = 1;    // images
+  std::int64_t h = 1;    // of x
+  std::int64_t w = 1;    // of x
+  std::int64_t cin = 1;  // channels of x
+  std::int64_t cout = 1;
+  std::int64_t kernel = 3;  // odd
+  std::int64_t stride = 1;  // 1 or 2
+  std::int64_t pad = 1;
+  bool upsample = false;  // x's pixels are repeated 2x2; 3x3, stride 1, pad 1 only
+
+  std::int64_t times() const { return upsample ? 2 : 1; }
+  std::int64_t out_h() const { return (times() * h + 2 * pad - kernel) / stride + 1; }
+  std::int64_t out_w() const { return (times() * w + 2 * pad - kernel) / stride + 1; }
+  std::int64_t out_pixels() const { return n * out_h() * out_w(); }
+  std::int64_t taps() const { return kernel * kernel; }
+  double flops() const;  // of the convolution and of either gradient; behind an upsample with the taps that meet summed
+};
+void visit_shape(Shape& shape, FieldVisitor& visitor);
+void check_shape(const Shape& shape);
+// The forward convolution, in one phase.
+Convolution forward_of(const Shape& shape);
+
+// Along an axis of stride s pixels fall into s phases: pixel o * s + p is number o of phase p.
+constexpr int gradient_phases(const Axis& forward) {
+  return forward.stride;
+}
+// dgrad of phase `phase`, as an axis of one phase. A tap of it is a tap of the kernel, but behind an upsample.
+constexpr Axis gradient_axis(const Axis& forward, int phase) {
+  const int s = forward.stride, pad = -forward.origin;
+  Axis axis;
+  axis.in = forward.out;
+  axis.kernel_taps = forward.taps;
+  if (forward.repeat == 2) {
+    axis.out = forward.in;
+    axis.taps = forward.taps + 1;
+    axis.stride = 2;
+    axis.origin = pad - (forward.taps - 1);
+    return axis;
+  }
+  const int first = (phase + pad) % s;  // dy of pixel (phase + pad - tap) / s
+  axis.out = (forward.in - phase + s - 1) / s;
+  axis.taps = (forward.taps - first + s - 1) / s;
+  axis.origin = (phase + pad - first) / s - (axis.taps - 1);
+  axis.first_tap = first + s * (axis.taps - 1);
+  axis.tap_step = -s;
+  return axis;
+}
+// The taps of the kernel that tap `tap` of it sums.
+constexpr TapRange gradient_taps(const Axis& forward, const Axis& axis, int tap) {
+  if (forward.repeat == 1) return {axis.first_tap + tap * axis.tap_step, axis.first_tap + tap * axis.tap_step};
+  const int last = forward.taps - tap;
+  return {last > 0 ? last - 1 : 0, last < forward.taps ? last : forward.taps - 1};
+}
+
+// Pointers as of Operands, all of the dtype of the launch unless said otherwise.
+//   dx = scale * sum + residual_scale * residual
+struct Dgrad {
+  const void* dy = nullptr;        // [images, out_h, out_w, cout]
+  const void* w = nullptr;         // [cout, taps y, taps x, cin]
+  const void* residual = nullptr;  // as dx, or null
+  void* dx = nullptr;              // [images, h, w, cin]
+};
+struct DgradFactors {
+  float scale = 1, residual_scale = 1;
+};
+struct Wgrad {
+  const void* x = nullptr;   // [images, h, w, cin]
+  const void* dy = nullptr;  // [images, out_h, out_w, cout]
+  float* dw = nullptr;       // fp32 [cout, taps y, taps x, cin]
+  float* dbias = nullptr;    // fp32 [cout], or null
+  void* dshift = nullptr;    // [images, cout]: the sums over an image, or null
+};
+
+Status launch_dgrad_host(const Convolution& forward, DType dtype, const Dgrad& tensors, const DgradFactors& factors,
+                         void* workspace, const LaunchContext& context);
+Status launch_wgrad_host(const Convolution& forward, DType dtype, const Wgrad& tensors, float scale, void* workspace,
+                         const LaunchContext& context);
+
+}  // namespace noisefloor::convolution
