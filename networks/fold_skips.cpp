@@ -98,8 +98,8 @@ void repeat_upsample(Rewrite& rewrite, const Node& node) {
   auto p = node.problem.as<conv2d::Problem>();
   const Node* upsample = p.residual ? rewrite.writer_for_one(node.value("residual")) : nullptr;
   const auto* up = problem_of<resample::Problem>(upsample, "resample");
-  if (!up || up->op != resample::Operation::nearest_up2 || p.upsample || up->n != p.n || 2 * up->h != p.out_h() ||
-      2 * up->w != p.out_w() || up->channels != p.cout)
+  if (!up || up->op != resample::Operation::nearest_up2 || up->scale != 1 || p.upsample || up->n != p.n ||
+      2 * up->h != p.out_h() || 2 * up->w != p.out_w() || up->channels != p.cout)
     return;
   p.residual_upsample = true;
   rewrite.replace_if_they_run({{&node, AnyProblem(p), {{"residual", upsample->value("x")}}}});

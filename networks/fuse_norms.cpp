@@ -76,8 +76,8 @@ void fuse_norm(Rewrite& rewrite, const Node& node, const NormFusion& which) {
 // The average of all of an image of [n, hw, channels], where it is read so.
 const resample::Problem* average_of(const Rewrite::Use& use, ValueId image, const groupnorm::Problem& norm) {
   const auto* p = problem_of<resample::Problem>(use.node, "resample");
-  const bool fits = p && use.value == image && p->op == resample::Operation::average_down2 && p->n == norm.n &&
-                    p->h * p->w == norm.hw && p->channels == norm.channels;
+  const bool fits = p && use.value == image && p->op == resample::Operation::average_down2 && p->scale == 1 &&
+                    p->n == norm.n && p->h * p->w == norm.hw && p->channels == norm.channels;
   return fits ? p : nullptr;
 }
 

@@ -54,6 +54,9 @@ struct DownMap {
     return x + shape.up(vector) + (input % 2) * shape.pixel.divisor() + (input / 2) * shape.next_row();
   }
   __device__ __forceinline__ void apply(std::uint32_t vector, const uint4 (&bits)[4]) const {
+    store_sum(vector, bits, 0.25f);
+  }
+  __device__ __forceinline__ void store_sum(std::uint32_t vector, const uint4 (&bits)[4], float factor) const {
     float mean[kVectorLanes<T>], other[kVectorLanes<T>];
     unpack_vector<T>(bits[0], mean);
 #pragma unroll
@@ -63,7 +66,7 @@ struct DownMap {
       for (int i = 0; i < kVectorLanes<T>; ++i) mean[i] += other[i];
     }
 #pragma unroll
-    for (float& value : mean) value *= 0.25f;
+    for (float& value : mean) value *= factor;
     store_stream<T>(y, vector, mean);
   }
 };
@@ -108,5 +111,52 @@ ConcatMap concat_map(const Problem& p, const Tensors& t) {
   return {static_cast<const uint4*>(t.x), static_cast<const uint4*>(t.skip), static_cast<uint4*>(t.y), shape_of<T>(p),
           vectors_of<T>(p.total())};
 }
+
+// Those of a backward pass, apart from the maps above so that their kernels stay what they are.
+template <class T>
+struct ScaledUpMap : UpMap {
+  float scale;
+
+  ScaledUpMap(const Problem& p, const Tensors& t) : UpMap(up_map<T>(p, t)), scale(static_cast<float>(p.scale)) {}
+  __device__ __forceinline__ void apply(std::uint32_t vector, const uint4 (&bits)[1]) const {
+    float x[kVectorLanes<T>];
+    unpack_vector<T>(bits[0], x);
+#pragma unroll
+    for (float& value : x) value *= scale;
+    const uint4 scaled[1] = {pack_vector<T>(x)};
+    UpMap::apply(vector, scaled);
+  }
+};
+
+template <class T>
+struct ScaledDownMap : DownMap<T> {
+  float factor;
+
+  ScaledDownMap(const Problem& p, const Tensors& t)
+      : DownMap<T>(down_map<T>(p, t)), factor(0.25f * static_cast<float>(p.scale)) {}
+  __device__ __forceinline__ void apply(std::uint32_t vector, const uint4 (&bits)[4]) const {
+    this->store_sum(vector, bits, factor);
+  }
+};
+
+// concat's places, read as they are written there and written as they are read.
+struct SplitMap {
+  static constexpr int kInputs = 1;
+  const uint4* x;
+  uint4 *y, *skip;
+  Shape shape;
+  std::uint32_t vectors;
+
+  SplitMap(const ConcatMap& concat, const Tensors& t)
+      : x(concat.x), y(concat.y), skip(static_cast<uint4*>(t.skip_out)), shape(concat.shape), vectors(concat.vectors) {}
+  __device__ __forceinline__ const void* at(int, std::uint32_t vector) const { return x + vector; }
+  __device__ __forceinline__ void apply(std::uint32_t vector, const uint4 (&bits)[1]) const {
+    const std::uint32_t pixel = vector / shape.pixel, place = vector - pixel * shape.pixel.divisor();
+    const std::uint32_t first = shape.pixel.divisor() - shape.skip;  // vectors of y in a pixel
+    store_16_bytes(place < first ? y + static_cast<std::int64_t>(pixel) * first + place
+                                 : skip + static_cast<std::int64_t>(pixel) * shape.skip + place - first,
+                   bits[0]);
+  }
+};
 
 }  // namespace noisefloor::resample

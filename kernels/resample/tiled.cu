@@ -20,9 +20,13 @@ Status launch_tiled(const Problem& p, DType dtype, const Tensors& t, const Scrat
   return with_type(dtype, [&]<class T>(T) {
     switch (p.op) {
       case Operation::nearest_up2:
+        if (p.scale != 1) return stream(ScaledUpMap<T>(p, t), context, "resample tiled scaled nearest_up2");
         return stream(up_map<T>(p, t), context, "resample tiled nearest_up2");
       case Operation::average_down2:
+        if (p.scale != 1) return stream(ScaledDownMap<T>(p, t), context, "resample tiled scaled average_down2");
         return stream(down_map<T>(p, t), context, "resample tiled average_down2");
+      case Operation::split:
+        return stream(SplitMap(concat_map<T>(p, t), t), context, "resample tiled split");
       default:
         return stream(concat_map<T>(p, t), context, "resample tiled concat");
     }
