@@ -11,12 +11,14 @@
 namespace noisefloor::edm_precondition {
 namespace {
 
-constexpr const char* kSides[] = {"input", "output"};
+constexpr const char* kSides[] = {"input", "output", "gradient"};
 constexpr std::int64_t kMaxTotal = std::int64_t{1} << 33;
 
 void fields(Problem& p, FieldVisitor& visit) {
   visit.computes("the scaling before and after a network in EDM (Karras et al. 2022, table 1)");
-  visit.enumeration("side", "input: before the network (c_in x and c_noise); output: after it (c_skip x + c_out f)",
+  visit.enumeration("side",
+                    "input: before the network (c_in x and c_noise); output: after it (c_skip x + c_out f); gradient: "
+                    "of f, c_out dd",
                     p.side, kSides);
   visit.integer("batch", "images", p.batch, 1, 1 << 20);
   visit.integer("elements", "elements of an image: channels * height * width", p.elements, 1, std::int64_t{1} << 31);
@@ -30,19 +32,21 @@ void check(const Problem& p) {
 
 void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
   const Extents images{"batch", "elements"};
-  const bool input = p.side == Side::input;
-  visit.in("x", t.x, images);
-  visit.when(!input, "side=output").in({"f", "the network's output"}, t.f, images);
+  const bool input = p.side == Side::input, output = p.side == Side::output, gradient = p.side == Side::gradient;
+  visit.when(!gradient, "side!=gradient").in("x", t.x, images);
+  visit.when(gradient, "side=gradient").in({"dd", "gradient of d"}, t.x, images);
+  visit.when(output, "side=output").in({"f", "the network's output"}, t.f, images);
   visit.in({"sigma", "noise of each image as a standard deviation in the unit of x, above 0"}, t.sigma, {"batch"},
            kFilledByOp);
   visit.when(input, "side=input").out({"y", "the network's input"}, t.y, images);
-  visit.when(!input, "side=output").out({"d", "the denoised image"}, t.y, images);
+  visit.when(output, "side=output").out({"d", "the denoised image"}, t.y, images);
+  visit.when(gradient, "side=gradient").out({"df", "gradient of the network's output"}, t.y, images);
   visit.when(input, "side=input").out({"c_noise", "ln(sigma) / 4, for the timestep's embedding"}, t.c_noise, {"batch"});
 }
 
 // A product, or a product and a multiply-add.
 Cost cost(const Problem& p, DType, double bytes) {
-  return {(p.side == Side::input ? 1 : 3) * static_cast<double>(p.total()), bytes, Pipe::fma};
+  return {(p.side == Side::output ? 3 : 1) * static_cast<double>(p.total()), bytes, Pipe::fma};
 }
 
 // One rounding, u, after some 8 fp32 operations, the coefficients' included, on terms that may cancel.
@@ -71,6 +75,8 @@ void reference(const Problem& p, DType dtype, const Tensors& t, std::string_view
     const double variance = sigma * sigma + p.sigma_data * p.sigma_data;
     if (wants_c_noise)
       values[e] = std::log(sigma) / 4;
+    else if (p.side == Side::gradient)
+      values[e] = sigma * p.sigma_data / std::sqrt(variance) * x[i];
     else if (f)
       values[e] = p.sigma_data * p.sigma_data / variance * x[i] + sigma * p.sigma_data / std::sqrt(variance) * f[i];
     else

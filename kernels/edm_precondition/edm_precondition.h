@@ -4,6 +4,7 @@
 //   input    y[i] = c_in x[i],  c_in = 1 / sqrt(sigma^2 + sigma_data^2);  c_noise[i] = ln(sigma) / 4
 //   output   d[i] = c_skip x[i] + c_out f[i]
 //            c_skip = sigma_data^2 / (sigma^2 + sigma_data^2),  c_out = sigma sigma_data / sqrt(sigma^2 + sigma_data^2)
+//   gradient df[i] = c_out dd[i], for the backward pass: from d's gradient to f's
 #pragma once
 
 #include <cmath>
@@ -14,7 +15,7 @@
 
 namespace noisefloor::edm_precondition {
 
-enum class Side { input, output };
+enum class Side { input, output, gradient };
 
 struct Problem {
   Side side = Side::input;
@@ -28,11 +29,11 @@ struct Problem {
 // Device pointers (host pointers for the host variant), 16-byte aligned; T is the row's dtype. Null where the side has
 // no such tensor.
 struct Tensors {
-  const void* x = nullptr;       // T [batch, elements]
+  const void* x = nullptr;       // T [batch, elements]; gradient: tensor dd
   const void* f = nullptr;       // T [batch, elements], output: what the network said
   const float* sigma = nullptr;  // [batch], positive
-  void* y = nullptr;             // T [batch, elements]: input: y, what the network takes; output: tensor d
-  float* c_noise = nullptr;      // [batch], input: what the timestep embedding takes
+  void* y = nullptr;         // T [batch, elements]: input: y, what the network takes; output: tensor d; gradient: df
+  float* c_noise = nullptr;  // [batch], input: what the timestep embedding takes
 };
 
 using Definition = OpDefinition<Problem, Tensors>;
@@ -46,6 +47,7 @@ struct Scales {
   float x, f;
 };
 
+// Of input and output; a gradient's factor is scales.f of the output.
 NOISEFLOOR_HD Scales scales(Side side, float sigma, float sigma_data) {
   const float variance = sigma * sigma + sigma_data * sigma_data;
 #if defined(__CUDA_ARCH__)

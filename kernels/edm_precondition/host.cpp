@@ -11,7 +11,9 @@ Status launch_host(const Problem& p, DType dtype, const Tensors& t, const Scratc
   for_host_chunks<2>(p.batch, p.elements,
                      [&](std::int64_t image, std::int64_t begin, std::int64_t count, auto& buffers) {
                        auto& [x, f] = buffers.at;
-                       const Scales scale = scales(p.side, t.sigma[image], sigma_data);
+                       const bool gradient = p.side == Side::gradient;
+                       Scales scale = scales(gradient ? Side::output : p.side, t.sigma[image], sigma_data);
+                       if (gradient) scale.x = scale.f;
                        const std::int64_t flat = image * p.elements + begin;
                        load_floats(dtype, t.x, flat, count, x);
                        for (std::int64_t i = 0; i < count; ++i) x[i] *= scale.x;

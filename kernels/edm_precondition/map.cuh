@@ -9,7 +9,7 @@
 namespace noisefloor::edm_precondition {
 
 template <class T, Side kSide>
-struct Map : FlatInputs<kSide == Side::input ? 1 : 2> {
+struct Map : FlatInputs<kSide == Side::output ? 2 : 1> {
   const float* sigma;
   void* y;
   float* c_noise;
@@ -32,7 +32,8 @@ struct Map : FlatInputs<kSide == Side::input ? 1 : 2> {
     constexpr int kLanes = kVectorLanes<T>;
     const std::uint32_t image = vector / per_image;
     const float level = __ldg(sigma + image);
-    const Scales scale = scales(kSide, level, sigma_data);
+    Scales scale = scales(kSide == Side::gradient ? Side::output : kSide, level, sigma_data);
+    if constexpr (kSide == Side::gradient) scale.x = scale.f;
     float x[kLanes];
     unpack_vector<T>(bits[0], x);
 #pragma unroll
@@ -52,6 +53,7 @@ struct Map : FlatInputs<kSide == Side::input ? 1 : 2> {
 template <class Run>
 Status with_map(const Problem& p, DType dtype, const Tensors& t, const Run& run) {
   return with_type(dtype, [&]<class T>(T) {
+    if (p.side == Side::gradient) return run(Map<T, Side::gradient>(p, t));
     return p.side == Side::input ? run(Map<T, Side::input>(p, t)) : run(Map<T, Side::output>(p, t));
   });
 }

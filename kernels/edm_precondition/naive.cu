@@ -30,13 +30,29 @@ __global__ void __launch_bounds__(kThreads)
   if (t.c_noise && i == image * p.elements) t.c_noise[image] = logf(t.sigma[image]) / 4;
 }
 
+// side=gradient.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    gradient_kernel(const T* dd, const float* sigma, T* df, std::int64_t elements, std::int64_t total,
+                    float sigma_data) {
+  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i >= total) return;
+  df[i] = from_float<T>(scales(Side::output, sigma[i / elements], sigma_data).f * to_float(dd[i]));
+}
+
 }  // namespace
 
 Status launch_naive(const Problem& p, DType dtype, const Tensors& t, const Scratch&, const LaunchContext& context) {
   return with_type(dtype, [&]<class T>(T) {
     const auto blocks = static_cast<unsigned>((p.total() + kThreads - 1) / kThreads);  // at most 2^25
-    return launch_kernel("edm_precondition naive_kernel", naive_kernel<T>, {.grid = blocks, .block = kThreads},
-                         context.stream, p, t, p.total(), static_cast<float>(p.sigma_data));
+    const LaunchShape shape{.grid = blocks, .block = kThreads};
+    const auto sigma_data = static_cast<float>(p.sigma_data);
+    if (p.side == Side::gradient)
+      return launch_kernel("edm_precondition gradient_kernel", gradient_kernel<T>, shape, context.stream,
+                           static_cast<const T*>(t.x), t.sigma, static_cast<T*>(t.y), p.elements, p.total(),
+                           sigma_data);
+    return launch_kernel("edm_precondition naive_kernel", naive_kernel<T>, shape, context.stream, p, t, p.total(),
+                         sigma_data);
   });
 }
 

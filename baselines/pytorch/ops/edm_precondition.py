@@ -8,16 +8,21 @@ def roundings(problem, compiled):
 
 
 def build(problem):
-    data = problem.real("sigma_data")
+    data, side = problem.real("sigma_data"), problem.choice("side")
+
+    def c_out(sigma):
+        return sigma * data / (sigma**2 + data**2).sqrt()
 
     def run(inputs):
-        wide = torch.promote_types(inputs["x"].dtype, torch.float32)
-        x, sigma = inputs["x"].to(wide), inputs["sigma"][:, None]
-        if "f" in inputs:
+        given = inputs["dd" if side == "gradient" else "x"]
+        wide = torch.promote_types(given.dtype, torch.float32)
+        x, sigma = given.to(wide), inputs["sigma"][:, None]
+        if side == "gradient":
+            return ((c_out(sigma) * x).to(given.dtype),)
+        if side == "output":
             skip = data**2 / (sigma**2 + data**2)
-            out = sigma * data / (sigma**2 + data**2).sqrt()
-            return ((skip * x + out * inputs["f"].to(wide)).to(inputs["x"].dtype),)
+            return ((skip * x + c_out(sigma) * inputs["f"].to(wide)).to(given.dtype),)
         scale = 1 / (data**2 + sigma**2).sqrt()
-        return ((scale * x).to(inputs["x"].dtype), (sigma.log() / 4).flatten())
+        return ((scale * x).to(given.dtype), (sigma.log() / 4).flatten())
 
     return run
