@@ -9,8 +9,12 @@ Status launch(const Problem& p, DType dtype, const Tensors& t, const Scratch& sc
   return launcher(forward_of(p), dtype, t, static_cast<float>(p.scale), scratch.workspace, context);
 }
 
+std::size_t host_workspace_bytes(const Problem& p, DType, const DeviceInfo&) {
+  return convolution::wgrad_host_workspace_bytes(forward_of(p), p.image_shift);
+}
+
 constexpr Definition::Variant kVariants[] = {
-    {kHost, launch<convolution::launch_wgrad_host>},
+    {kHost, {launch<convolution::launch_wgrad_host>, any_problem, host_workspace_bytes}},
     {kNaive, not_written("next step of training")},
     {kTiled, not_written("next step of training")},
     {kTensorCoreSm80, not_written("the tensor cores' gradients are a later step of training")},

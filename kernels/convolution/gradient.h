@@ -90,8 +90,10 @@ struct Wgrad {
   void* dshift = nullptr;    // [images, cout]: the sums over an image, or null
 };
 
+std::size_t dgrad_host_workspace_bytes(const Convolution& forward);
 Status launch_dgrad_host(const Convolution& forward, DType dtype, const Dgrad& tensors, const DgradFactors& factors,
                          void* workspace, const LaunchContext& context);
+std::size_t wgrad_host_workspace_bytes(const Convolution& forward, bool dshift);
 Status launch_wgrad_host(const Convolution& forward, DType dtype, const Wgrad& tensors, float scale, void* workspace,
                          const LaunchContext& context);
 

@@ -10,6 +10,7 @@
 
 #include "kernels/convolution/convolution.h"
 #include "kernels/convolution/host_gather.h"
+#include "kernels/convolution/host_tile.h"
 #include "kernels/core/parallel.h"
 #include "kernels/product/host_product.h"
 
@@ -18,15 +19,7 @@ namespace {
 
 using namespace host_gather;
 using namespace host_product;
-
-constexpr std::int64_t kTileM = 96;
-constexpr std::int64_t kTileN = 512;
-static_assert(kTileM % kMicroM == 0 && kTileN % kMicroN == 0, "a tile is a whole number of micro-kernels");
-static_assert(kBlockK % kChunk == 0, "a chunk lies in one block of k");
-
-std::int64_t packed_columns(const Convolution& c) {
-  return round_up(c.cout, kMicroN);
-}
+using namespace host_tile;
 
 // What the epilogue does to a channel, widened once per task.
 struct Columns {
@@ -64,31 +57,8 @@ void finish_row(const Convolution& c, DType dtype, const Operands& o, const Colu
   store_floats(dtype, o.y, pixel * c.cout + column0, count, v);
 }
 
-struct Tile {
-  int phase;
-  std::int64_t row0, rows, column0, columns;
-};
-
-void make_tile(const Convolution& c, DType dtype, const Operands& o, const float* weights, const Tile& tile) {
-  alignas(kVectorBytes) float sums[kTileM * kTileN];
-  alignas(kVectorBytes) float inputs[kTileM * kBlockK];
-  Row rows[kTileM];
-  const std::int64_t height = round_up(tile.rows, kMicroM);
-  for (std::int64_t i = 0; i < height; ++i) {
-    const Pixel at = row_pixel(c, tile.row0 + std::min(i, tile.rows - 1));
-    rows[i] = {at.image, at.y, at.x, i < tile.rows};
-  }
-  const std::int64_t width = round_up(tile.columns, kMicroN);
-  std::fill_n(sums, height * kTileN, 0.0f);
-  const std::int64_t length = sum_length(c);
-  for (std::int64_t k0 = 0; k0 < length; k0 += kBlockK) {
-    const std::int64_t depth = std::min(kBlockK, length - k0);
-    pack_inputs(c, dtype, o, tile.phase, rows, height, k0, depth, inputs);
-    const float* b = weights + (tile.phase * length + k0) * packed_columns(c) + tile.column0 * depth;
-    for (std::int64_t j = 0; j < width; j += kMicroN)
-      for (std::int64_t i = 0; i < height; i += kMicroM)
-        micro_kernel(depth, inputs + i * depth, b + j * depth, sums + i * kTileN + j, kTileN);
-  }
+// The epilogue of a tile's sums.
+void finish_tile(const Convolution& c, DType dtype, const Operands& o, const Tile& tile, const Row* rows, float* sums) {
   Columns columns(c, dtype, o, tile.column0, tile.columns);
   std::int64_t held_image = -1;
   for (std::int64_t i = 0; i < tile.rows; ++i) {
@@ -132,7 +102,7 @@ void slab_statistics(const Convolution& c, DType dtype, const Operands& o, std::
 }  // namespace
 
 std::size_t host_prepared_bytes(const Convolution& c, DType) {
-  return static_cast<std::size_t>(c.phases() * sum_length(c) * packed_columns(c)) * sizeof(float);
+  return packed_weight_bytes(c);
 }
 
 Status prepare_host(const Convolution& c, DType dtype, const Operands& o, void* prepared, const LaunchContext&) {
@@ -155,10 +125,7 @@ Status prepare_host(const Convolution& c, DType dtype, const Operands& o, void* 
               std::fill_n(chunk[r] + piece.offset, piece.count, 0.0f);
           }
         });
-        const std::int64_t block = k0 / kBlockK * kBlockK;
-        const std::int64_t depth = std::min(kBlockK, whole - block);
-        float* out =
-            packed + (phase * whole + block) * packed_columns(c) + panel * kMicroN * depth + (k0 - block) * kMicroN;
+        float* out = packed + packed_place(c, phase, panel, k0);
         for (std::int64_t i = 0; i < length; ++i)
           for (int r = 0; r < kMicroN; ++r) out[i * kMicroN + r] = chunk[r][i];
       }
@@ -171,22 +138,9 @@ Status launch_host(const Convolution& c, DType dtype, const Operands& o, const S
                    const LaunchContext& context) {
   if (scratch.prepared == nullptr) return failure(StatusCode::invalid_argument, "convolution: weights not prepared");
   const auto* weights = static_cast<const float*>(scratch.prepared);
-  const std::int64_t tiles_m = (c.phase_rows() + kTileM - 1) / kTileM;
-  const std::int64_t wanted = 2 * std::max(1, context.device->sm_count);  // tasks: two a core balance
-  const std::int64_t parts = std::max<std::int64_t>(1, wanted / (tiles_m * c.phases()));
-  const std::int64_t tile_n =
-      std::clamp(round_up((c.cout + parts - 1) / parts, kMicroN), std::int64_t{4 * kMicroN}, kTileN);
-  const std::int64_t tiles_n = (c.cout + tile_n - 1) / tile_n;
-  parallel_for(c.phases() * tiles_m * tiles_n, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t t = begin; t < end; ++t) {
-      Tile tile;
-      tile.phase = static_cast<int>(t / (tiles_m * tiles_n));
-      tile.row0 = t / tiles_n % tiles_m * kTileM;
-      tile.rows = std::min(kTileM, c.phase_rows() - tile.row0);
-      tile.column0 = t % tiles_n * tile_n;
-      tile.columns = std::min(tile_n, c.cout - tile.column0);
-      make_tile(c, dtype, o, weights, tile);
-    }
+  each_tile(c, context, [&](const Tile& tile) {
+    make_tile(c, dtype, o, weights, tile,
+              [&](const Row* rows, float* sums) { finish_tile(c, dtype, o, tile, rows, sums); });
   });
   if (c.stats)
     parallel_for(c.images * c.slabs(), 1, [&](std::int64_t begin, std::int64_t end) {
