@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "kernels/adamw/adamw.h"
 #include "kernels/attention/attention.h"
 #include "kernels/conv2d/conv2d.h"
 #include "kernels/conv2d_dgrad/conv2d_dgrad.h"
@@ -11,14 +12,17 @@
 #include "kernels/edm_precondition/edm_precondition.h"
 #include "kernels/elementwise/elementwise.h"
 #include "kernels/gemm/gemm.h"
+#include "kernels/grad_norm/grad_norm.h"
 #include "kernels/groupnorm/groupnorm.h"
 #include "kernels/groupnorm_backward/groupnorm_backward.h"
 #include "kernels/layernorm/layernorm.h"
+#include "kernels/mse_loss/mse_loss.h"
 #include "kernels/q_sample/q_sample.h"
 #include "kernels/resample/resample.h"
 #include "kernels/sampler_step/sampler_step.h"
 #include "kernels/temporal_attention/temporal_attention.h"
 #include "kernels/timestep_embedding/timestep_embedding.h"
+#include "kernels/training_batch/training_batch.h"
 
 namespace noisefloor {
 
@@ -38,8 +42,10 @@ std::span<const Op> catalogue() {
       make_op(timestep_embedding::definition),
       make_op(q_sample::definition),
       make_op(edm_precondition::definition),
-      make_op(conv2d_dgrad::definition),
-      make_op(conv2d_wgrad::definition),
+      make_op(training_batch::definition),
+      make_op(mse_loss::definition),
+      make_op(grad_norm::definition),
+      make_op(adamw::definition),
   };
   return ops;
 }

@@ -114,7 +114,8 @@ Status OpDefinition<P, T>::check_pointers(const P& problem, T bound) const {
 template <class P, class T>
 Cost OpDefinition<P, T>::cost(const P& problem, DType dtype) const {
   double bytes = 0;
-  for (const TensorSpec& spec : tensors(problem, dtype)) bytes += static_cast<double>(spec.bytes());
+  for (const TensorSpec& spec : tensors(problem, dtype))
+    bytes += (spec.role == Role::inout ? 2.0 : 1.0) * static_cast<double>(spec.bytes());  // read and written
   return cost_of(problem, dtype, bytes);
 }
 

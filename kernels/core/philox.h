@@ -172,7 +172,7 @@ NOISEFLOOR_HD Normal4 philox_normal4(std::uint64_t seed, std::uint64_t stream, s
 }
 
 // The definition in double: what the functions above approximate. `index` is 0 or 1 within the pair.
-inline double box_muller_exact(std::uint32_t word0, std::uint32_t word1, int index) {
+NOISEFLOOR_HD double box_muller_exact(std::uint32_t word0, std::uint32_t word1, int index) {
   const double radius = std::sqrt(-2 * std::log(static_cast<double>(philox_uniform(word0))));
   const double angle = 2 * std::numbers::pi * 0x1p-32 * static_cast<std::int32_t>(word1);
   return radius * (index == 0 ? std::cos(angle) : std::sin(angle));

@@ -133,6 +133,9 @@ class TensorVisitor {
   void inout(const TensorName& name, void*& member, const Extents& shape, const Fill& fill = {}) {
     visit(name, member, shape, row_dtype_, Role::inout, fill);
   }
+  void inout(const TensorName& name, float*& member, const Extents& shape, const Fill& fill = {}) {
+    visit(name, member, shape, DType::fp32, Role::inout, fill);
+  }
   // Another member that points to the tensor of `member`, where there is that.
   void same(const void*& other, const void* member) {
     if (mode_ == Mode::bind) other = member;

@@ -18,13 +18,15 @@
 
 namespace noisefloor {
 
-// Inputs are filled as their specs say, outputs with NaN. A tensor is given by its name or by its place in specs.
+// Inputs are filled as their specs say, outputs with NaN; what a launch updates is an input till then. A tensor is
+// given by its name or by its place in specs.
 struct HostData {
   const Op& op;
   AnyProblem problem;
   DType dtype;
   std::vector<TensorSpec> specs;
   std::vector<std::vector<std::byte>> storage;
+  std::vector<std::vector<std::byte>> before = {};  // of the last launch
 
   HostData(const Op& the_op, AnyProblem the_problem, DType the_dtype, unsigned seed)
       : op(the_op), problem(std::move(the_problem)), dtype(the_dtype), specs(op.tensors(problem, dtype)) {
@@ -37,7 +39,7 @@ struct HostData {
       }
       std::normal_distribution<double> normal(spec.fill.mean, spec.fill.stddev);
       for (std::int64_t i = 0; i < spec.elements(); ++i)
-        store_element(spec.dtype, bytes.data(), i, spec.role == Role::in ? normal(engine) : NAN);
+        store_element(spec.dtype, bytes.data(), i, spec.role == Role::out ? NAN : normal(engine));
     }
   }
 
@@ -65,8 +67,10 @@ struct HostData {
 
   std::vector<double> reference(std::size_t tensor, const std::vector<std::int64_t>& elements) const {
     std::vector<HostTensor> inputs;
-    for (std::size_t i = 0; i < specs.size(); ++i)
-      inputs.push_back({specs[i].dtype, specs[i].role == Role::in ? storage[i].data() : nullptr});
+    for (std::size_t i = 0; i < specs.size(); ++i) {
+      const auto& bytes = specs[i].role == Role::inout && !before.empty() ? before[i] : storage[i];
+      inputs.push_back({specs[i].dtype, specs[i].role == Role::out ? nullptr : bytes.data()});
+    }
     std::vector<double> values(elements.size());
     op.reference(problem, dtype, inputs, tensor, elements, values);
     return values;
@@ -85,6 +89,7 @@ struct HostData {
     const AnyVariant& host = op.variants.front();
     if (host.kind != Kind::host) throw std::logic_error("the first variant is not the host's");
     std::vector<void*> pointers;
+    before = storage;
     for (auto& bytes : storage) pointers.push_back(bytes.data());
     Aligned workspace(host.workspace_bytes(problem, dtype, device));
     Aligned prepared(host.prepared_bytes(problem, dtype));
