@@ -1,0 +1,157 @@
+#include "kernels/layernorm_backward/layernorm_backward.h"
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "kernels/core/cost.h"
+#include "kernels/core/fields.h"
+#include "kernels/core/parallel.h"
+#include "kernels/core/tensor.h"
+
+namespace noisefloor::layernorm_backward {
+namespace {
+
+constexpr const char* kFusions[] = {"none", "scale_shift"};
+constexpr double kFillMean = 3;  // of x, as layernorm's
+constexpr std::int64_t kMaxElements = std::int64_t{1} << 36;
+
+void fields(Problem& p, FieldVisitor& visit) {
+  visit.computes("the gradients of layernorm's x, gamma, beta, scale and shift, from that of its y");
+  visit.integer("rows", "rows of all images, batch * tokens", p.rows, 1, std::int64_t{1} << 30);
+  visit.integer("channels", "numbers of a row; each row was normalised separately", p.channels, 2, 65536);
+  visit.integer("images", "images; the rows of an image share scale and shift; divides rows", p.images, 1,
+                std::int64_t{1} << 30, 1);
+  visit.enumeration("fusion", "scale_shift: y was norm (1 + scale) + shift", p.fusion, kFusions, Fusion::none);
+  visit.flag("affine", "whether there are gamma and beta", p.affine, true);
+  visit.real("eps", "added to the variance", p.eps, 1e-12, 1.0, 1e-5);
+  visit.flag("residual", "whether residual_scale residual is added to dx", p.residual, false);
+  visit.real("residual_scale", "factor of residual", p.residual_scale, -1e6, 1e6, 1.0);
+}
+
+void check(const Problem& p) {
+  if (p.rows % p.images != 0)
+    refuse("images=" + std::to_string(p.images) + " does not divide rows=" + std::to_string(p.rows));
+  if (p.residual_scale != 1 && !p.residual) refuse("residual_scale needs residual=1");
+  if (p.elements() > kMaxElements) refuse("rows*channels is more than 2^36 elements; lower rows or channels");
+}
+
+void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
+  const Extents rows{"rows", "channels"}, images{"images", "channels"}, channels{"channels"};
+  const Fill affine = normal_fill(0, 0.25);
+  constexpr const char* kScaleShift = "fusion=scale_shift";
+  visit.in("x", t.x, rows, normal_fill(kFillMean, 1));
+  visit.in({"dy", "gradient of layernorm's y"}, t.dy, rows);
+  visit.when(p.affine, "affine").in("gamma", t.gamma, channels, normal_fill(1, 0.25));
+  visit.when(p.affine, "affine").in("beta", t.beta, channels, affine);
+  visit.when(p.scale_shift(), kScaleShift).in("scale", t.scale, images, affine);
+  visit.when(p.residual, "residual").in("residual", t.residual, rows);
+  visit.out("dx", t.dx, rows);
+  visit.when(p.affine, "affine").out("dgamma", t.dgamma, channels);
+  visit.when(p.affine, "affine").out("dbeta", t.dbeta, channels);
+  visit.when(p.scale_shift(), kScaleShift).out("dscale", t.dscale, images);
+  visit.when(p.scale_shift(), kScaleShift).out("dshift", t.dshift, images);
+}
+
+// Per element: mean and variance 3, xh 2, the row's two sums 3, dx 4, one product each of gamma and 1 + scale, 3 for
+// the sums over rows, 2 for the residual.
+Cost cost(const Problem& p, DType, double bytes) {
+  const double per_element =
+      12 + (p.affine ? 1 : 0) + (p.scale_shift() ? 1 : 0) + (p.sums() ? 3 : 0) + (p.residual ? 2 : 0);
+  return {per_element * static_cast<double>(p.elements()), bytes, Pipe::fma};
+}
+
+// As layernorm's: the output's rounding, and fp32 arithmetic, whose error the normalisation multiplies by |mean| /
+// stddev. The terms of dx cancel: to half their size as a rule, in short rows to less, and in those of two to eps /
+// variance, since two normalised numbers are 1 and -1 whatever x is.
+Tolerance tolerance(const Problem& p, DType dtype) {
+  const auto length = static_cast<double>(p.channels);
+  const double condition = p.channels >= 32 ? 2 * kFillMean / 0.5 : 8 * kFillMean / std::sqrt(p.eps);
+  const double lost = p.channels == 2 ? 1 / p.eps : 1;
+  const double arithmetic = unit_roundoff(DType::fp32) * (16 + std::sqrt(length)) * condition * lost;
+  const double both = unit_roundoff(dtype) + arithmetic;
+  return {both, both};
+}
+
+struct Row {
+  double mean = 0, rstd = 0, mean_dh = 0, mean_dh_xh = 0;
+};
+
+struct Oracle {
+  const Problem& p;
+  HostTensor x, dy, gamma, beta, scale, residual;
+
+  Oracle(const Problem& problem, DType type, const Tensors& t)
+      : p(problem),
+        x{type, t.x},
+        dy{type, t.dy},
+        gamma{type, t.gamma},
+        beta{type, t.beta},
+        scale{type, t.scale},
+        residual{type, t.residual} {}
+
+  double scaled(std::int64_t image, std::int64_t c) const { return scale ? 1 + scale[image * p.channels + c] : 1.0; }
+  double dh(std::int64_t row, std::int64_t c) const {
+    return dy[row * p.channels + c] * scaled(row / p.rows_per_image(), c) * (gamma ? gamma[c] : 1.0);
+  }
+  double xh(const Row& row, std::int64_t at) const { return (x[at] - row.mean) * row.rstd; }
+  Row row_of(std::int64_t row, bool with_means) const {
+    const auto length = static_cast<double>(p.channels);
+    const std::int64_t first = row * p.channels;
+    Row found;
+    double variance = 0;
+    for (std::int64_t c = 0; c < p.channels; ++c) found.mean += x[first + c] / length;
+    for (std::int64_t c = 0; c < p.channels; ++c)
+      variance += (x[first + c] - found.mean) * (x[first + c] - found.mean) / length;
+    found.rstd = 1 / std::sqrt(variance + p.eps);
+    for (std::int64_t c = 0; with_means && c < p.channels; ++c) {
+      found.mean_dh += dh(row, c) / length;
+      found.mean_dh_xh += dh(row, c) * xh(found, first + c) / length;
+    }
+    return found;
+  }
+  double dx(const Row& row, std::int64_t at) const {
+    const double value = row.rstd * (dh(at / p.channels, at % p.channels) - row.mean_dh - xh(row, at) * row.mean_dh_xh);
+    return residual ? value + p.residual_scale * residual[at] : value;
+  }
+};
+
+// The oracle: two passes in double over each row that a wanted element depends on.
+void reference(const Problem& p, DType dtype, const Tensors& t, std::string_view output,
+               std::span<const std::int64_t> elements, std::span<double> values) {
+  const Oracle oracle(p, dtype, t);
+  if (output == "dx") {
+    std::int64_t known = -1;
+    Row row;
+    for (std::size_t e = 0; e < elements.size(); ++e) {
+      if (elements[e] / p.channels != known) row = oracle.row_of(known = elements[e] / p.channels, true);
+      values[e] = oracle.dx(row, elements[e]);
+    }
+    return;
+  }
+  std::vector<Row> rows(static_cast<std::size_t>(p.rows));
+  parallel_for(p.rows, 16, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) rows[static_cast<std::size_t>(r)] = oracle.row_of(r, false);
+  });
+  const bool of_image = output == "dscale" || output == "dshift";
+  const bool plain = output == "dbeta" || output == "dshift";
+  for (std::size_t e = 0; e < elements.size(); ++e) {
+    const std::int64_t c = elements[e] % p.channels, image = of_image ? elements[e] / p.channels : 0;
+    const std::int64_t first = image * p.rows_per_image(), last = of_image ? first + p.rows_per_image() : p.rows;
+    values[e] = 0;
+    for (std::int64_t r = first; r < last; ++r) {
+      const std::int64_t at = r * p.channels + c;
+      const double xh = oracle.xh(rows[static_cast<std::size_t>(r)], at);
+      const double factor = of_image ? 1.0 : oracle.scaled(r / p.rows_per_image(), c);
+      const double norm = of_image && oracle.gamma ? xh * oracle.gamma[c] + oracle.beta[c] : xh;
+      values[e] += oracle.dy[at] * factor * (plain ? 1.0 : norm);
+    }
+  }
+}
+
+}  // namespace
+
+constinit const Definition definition{
+    "layernorm_backward", fields, check, visit_tensors, cost, tolerance, reference, variants};
+
+}  // namespace noisefloor::layernorm_backward
