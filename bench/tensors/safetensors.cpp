@@ -45,7 +45,7 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : Safetensor
   if (mapping == MAP_FAILED) refuse(path, fmt::format("cannot be mapped: {}", std::strerror(errno)));
   mapping_ = mapping;
   try {
-    tensors_ = parse_safetensors({static_cast<const std::byte*>(mapping), bytes_}, &layout_);
+    tensors_ = parse_safetensors({static_cast<const std::byte*>(mapping), bytes_}, &metadata_);
   } catch (const SafetensorsError& problem) {
     refuse(path, problem.what());
   }
@@ -122,8 +122,8 @@ void SafetensorsFile::require_read(const FileTensor& tensor, int fault) const {
 
 void SafetensorsFile::require_layout(std::string_view layout) const {
   const std::string_view other = layout == kChannelsLast ? kChannelsFirst : kChannelsLast;
-  if (layout_ == other)
-    refuse(path_, fmt::format("its metadata says '{}: {}'; what is read here is {}", kLayoutKey, layout_, layout));
+  if (const auto said = metadata_.find(kLayoutKey); said != metadata_.end() && said->second == other)
+    refuse(path_, fmt::format("its metadata says '{}: {}'; what is read here is {}", kLayoutKey, other, layout));
 }
 
 const FileTensor* SafetensorsFile::find(std::string_view name) const {
@@ -132,7 +132,7 @@ const FileTensor* SafetensorsFile::find(std::string_view name) const {
 }
 
 void write_safetensors(const std::filesystem::path& path, std::span<const FileTensor> tensors,
-                       const std::map<std::string, std::string>& metadata) {
+                       const FileMetadata& metadata) {
   std::vector<const FileTensor*> order;
   for (const FileTensor& tensor : tensors) order.push_back(&tensor);
   const auto element_bytes = [](const FileTensor* tensor) {

@@ -47,9 +47,10 @@ inline constexpr const char* kLayoutKey = "layout";
 inline constexpr const char* kChannelsLast = "channels-last";
 inline constexpr const char* kChannelsFirst = "channels-first";
 
-// The tensors of a whole file that is in memory, in the order of their bytes; and what its metadata says of the layout
-// ("" where it says nothing). Throws SafetensorsError.
-std::vector<FileTensor> parse_safetensors(std::span<const std::byte> file, std::string* layout = nullptr);
+// The tensors of a whole file that is in memory, in the order of their bytes; and the first entries of its metadata.
+// Throws SafetensorsError.
+using FileMetadata = std::map<std::string, std::string>;
+std::vector<FileTensor> parse_safetensors(std::span<const std::byte> file, FileMetadata* metadata = nullptr);
 
 // A file, open for the life of the object: a tensor's bytes are read from the disk when they are asked for.
 class SafetensorsFile {
@@ -62,6 +63,7 @@ class SafetensorsFile {
   const std::vector<FileTensor>& tensors() const { return tensors_; }
   const FileTensor* find(std::string_view name) const;  // null where there is none
   std::size_t bytes() const { return bytes_; }          // of the whole file
+  const FileMetadata& metadata() const { return metadata_; }
 
   // A tensor's bytes, aligned for every dtype. `data` of the tensors is the file mapped into memory, and the end of the
   // process where someone truncates the file in the meantime; this throws SafetensorsError then.
@@ -78,7 +80,7 @@ class SafetensorsFile {
   void require_read(const FileTensor& tensor, int fault) const;  // 0: it was
 
   std::filesystem::path path_;
-  std::string layout_;
+  FileMetadata metadata_;
   int descriptor_ = -1;
   std::vector<FileTensor> tensors_;
   void* mapping_ = nullptr;
@@ -89,6 +91,6 @@ class SafetensorsFile {
 // first and the data begins at a multiple of 8 bytes, so that every tensor is aligned. Throws SafetensorsError with the
 // file's name; for a name that occurs twice, and data whose size is not that of dtype and shape.
 void write_safetensors(const std::filesystem::path& path, std::span<const FileTensor> tensors,
-                       const std::map<std::string, std::string>& metadata = {});
+                       const FileMetadata& metadata = {});
 
 }  // namespace noisefloor

@@ -18,6 +18,7 @@ constexpr std::size_t kLengthBytes = 8;
 constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the format's own limit
 constexpr std::size_t kMaxRank = 16;
 constexpr std::size_t kMaxNameBytes = 4096;
+constexpr std::size_t kMostMetadata = 100;  // entries that are kept
 // No entry of a header is shorter than this one, so a header of n bytes has at most n / kSmallestEntry tensors.
 constexpr std::size_t kSmallestEntry = std::string_view(R"("":{"dtype":"U8","shape":[],"data_offsets":[0,0]},)").size();
 
@@ -63,8 +64,8 @@ class HeaderReader {
  public:
   using Event = Json::parse_event_t;
 
-  HeaderReader(std::size_t header_bytes, std::span<const std::byte> data, std::string* layout)
-      : data_(data), layout_(layout) {
+  HeaderReader(std::size_t header_bytes, std::span<const std::byte> data, FileMetadata* metadata)
+      : data_(data), metadata_(metadata) {
     tensors_.reserve(header_bytes / kSmallestEntry + 1);
   }
   std::vector<FileTensor> take() { return std::move(tensors_); }
@@ -82,7 +83,7 @@ class HeaderReader {
     if (depth == 1) return true;
     if (in_metadata_) {
       if (!is_text(event, parsed)) refuse_header("'__metadata__' has {} where a string belongs", what(event, parsed));
-      if (key_ == kLayoutKey && layout_ != nullptr) *layout_ = shown(parsed.get_ref<const std::string&>());
+      if (metadata_ != nullptr && metadata_->size() < kMostMetadata) (*metadata_)[key_] = parsed.get<std::string>();
     } else if (depth == 2 && key_ == "dtype" ? !is_text(event, parsed) : depth == 2 && event != Event::array_start) {
       refuse_header("tensor '{}': {} is {}, not {}", shown(name_), key_, what(event, parsed),
                     key_ == "dtype" ? "a string" : "an array");
@@ -115,7 +116,7 @@ class HeaderReader {
     return true;
   }
 
-  // Of the metadata nothing is kept.
+  // Of the metadata the parser keeps nothing.
   bool begin_value(const Json& key) {
     key_ = key.get_ref<const std::string&>();
     count_ = 0;
@@ -159,7 +160,7 @@ class HeaderReader {
 
   static constexpr std::array<std::string_view, 3> kKeys = {"dtype", "shape", "data_offsets"};
   std::span<const std::byte> data_;
-  std::string* layout_;  // null where it is not wanted
+  FileMetadata* metadata_;  // null where it is not wanted
   std::vector<FileTensor> tensors_;
   std::string name_, key_;
   bool in_metadata_ = false, has_metadata_ = false;
@@ -210,7 +211,7 @@ std::string FileTensor::text() const {
   return fmt::format("{} [{}]", dtype, fmt::join(shape, ", "));
 }
 
-std::vector<FileTensor> parse_safetensors(std::span<const std::byte> file, std::string* layout) {
+std::vector<FileTensor> parse_safetensors(std::span<const std::byte> file, FileMetadata* metadata) {
   if (file.size() < kLengthBytes)
     refuse_header("truncated: {} bytes, less than the {} of the header's length", file.size(), kLengthBytes);
   std::uint64_t length = 0;  // little-endian in the file; the project is for x86-64
@@ -223,7 +224,7 @@ std::vector<FileTensor> parse_safetensors(std::span<const std::byte> file, std::
   const auto* header = reinterpret_cast<const char*>(file.data() + kLengthBytes);
   if (length == 0 || *header != '{') refuse_header("the header does not begin with '{{'");
   const auto data = file.subspan(kLengthBytes + length);
-  HeaderReader reader(length, data, layout);
+  HeaderReader reader(length, data, metadata);
   try {
     [[maybe_unused]] const Json rest = Json::parse(header, header + length, std::ref(reader));
   } catch (const Json::parse_error& error) {
