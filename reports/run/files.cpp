@@ -73,23 +73,6 @@ std::optional<pid_t> writer_of(std::string_view name) {
   throw fs::filesystem_error("cannot be written", path, std::error_code(why, std::generic_category()));
 }
 
-void remove_left_partials(const fs::path& target) {
-  const fs::path folder = target.has_parent_path() ? target.parent_path() : fs::path(".");
-  const std::string beginning = target.filename().string() + ".";
-  std::error_code error;
-  const bool stands = fs::exists(target, error);
-  std::vector<fs::path> left;
-  for (fs::directory_iterator entries(folder, error), end; !error && entries != end; entries.increment(error)) {
-    const std::string name = entries->path().filename().string();
-    const auto writer = name.starts_with(beginning) ? writer_of(name) : std::nullopt;
-    if (!writer || name.substr(beginning.size()).find('.') != std::to_string(*writer).size()) continue;  // of another
-    if (name.find(kPartial) == std::string::npos) continue;  // TARGET.<pid>.old may hold files of others
-    if (!stands && name.ends_with(kOld)) continue;           // killed between two renames: all that there is
-    if (kill(*writer, 0) != 0 && errno == ESRCH) left.push_back(entries->path());
-  }
-  for (const fs::path& path : left) fs::remove_all(path, error);
-}
-
 }  // namespace
 
 bool is_there(const fs::path& file) {
@@ -195,6 +178,23 @@ fs::path partial_of(const fs::path& target) {
   if (name.size() > kMostBytes)
     name = fmt::format("{}{:x}", name.substr(0, kMostBytes), std::hash<std::string>()(name));
   return target.parent_path() / fmt::format("{}.{}{}", name, getpid(), kPartial);
+}
+
+void remove_left_partials(const fs::path& target) {
+  const fs::path folder = target.has_parent_path() ? target.parent_path() : fs::path(".");
+  const std::string beginning = target.filename().string() + ".";
+  std::error_code error;
+  const bool stands = fs::exists(target, error);
+  std::vector<fs::path> left;
+  for (fs::directory_iterator entries(folder, error), end; !error && entries != end; entries.increment(error)) {
+    const std::string name = entries->path().filename().string();
+    const auto writer = name.starts_with(beginning) ? writer_of(name) : std::nullopt;
+    if (!writer || name.substr(beginning.size()).find('.') != std::to_string(*writer).size()) continue;  // of another
+    if (name.find(kPartial) == std::string::npos) continue;  // TARGET.<pid>.old may hold files of others
+    if (!stands && name.ends_with(kOld)) continue;           // killed between two renames: all that there is
+    if (kill(*writer, 0) != 0 && errno == ESRCH) left.push_back(entries->path());
+  }
+  for (const fs::path& path : left) fs::remove_all(path, error);
 }
 
 bool is_partial(const fs::path& path) {

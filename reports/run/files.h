@@ -59,13 +59,15 @@ void require_regular_or_absent(const std::filesystem::path& file);
 
 // Where this process writes what will be renamed to `target`: TARGET.<pid>.partial.
 std::filesystem::path partial_of(const std::filesystem::path& target);
+// Removes what killed processes left of `target` beside it: TARGET.<pid>.partial where no process <pid> runs on this
+// machine, and TARGET.<pid>.partial.old where `target` itself is there.
+void remove_left_partials(const std::filesystem::path& target);
 // Whether a name is that of a partial file or folder, or of what was to be replaced by one (TARGET.<pid>.old).
 bool is_partial(const std::filesystem::path& path);
 // A folder to be filled that then takes the place of another, all at once: a reader finds the old one or the new one.
 class StagedFolder {
  public:
-  // Makes partial_of(target), and removes what killed processes left of `target` beside it: TARGET.<pid>.partial where
-  // no process <pid> runs on this machine, and TARGET.<pid>.partial.old where `target` itself is there.
+  // Makes partial_of(target), behind remove_left_partials().
   explicit StagedFolder(std::filesystem::path target);
   ~StagedFolder();  // gone with all in it, unless it took the place
   StagedFolder(const StagedFolder&) = delete;
