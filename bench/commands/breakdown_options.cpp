@@ -67,13 +67,12 @@ void check_breakdown(const BreakdownArguments& arguments, const std::string& pla
   }
 }
 
-void break_down(const BreakdownArguments& arguments, pipeline::RunningModel& running, const Launch& enqueue,
-                const std::string& what, OutputFiles& files) {
-  const pipeline::Model& model = running.model();
-  const std::string& device = model.device.platform.description().name;
-  pipeline::Breakdown breakdown = pipeline::measure_breakdown(model.device.platform, running.executor(), enqueue,
-                                                              fmt::format("{}, {}", model.network.name(), what));
-  if (const auto folder = folder_of_rows(arguments, model.request.plan)) pipeline::use_rows(breakdown, *folder, device);
+void break_down(const BreakdownArguments& arguments, Platform& platform, pipeline::Executor& executor,
+                const std::string& plan, const Launch& enqueue, const std::string& what, OutputFiles& files) {
+  const std::string& device = platform.description().name;
+  pipeline::Breakdown breakdown =
+      pipeline::measure_breakdown(platform, executor, enqueue, fmt::format("{}, {}", executor.network().name(), what));
+  if (const auto folder = folder_of_rows(arguments, plan)) pipeline::use_rows(breakdown, *folder, device);
   if (!arguments.csv.empty()) files.write("--breakdown", pipeline::breakdown_csv(breakdown));
   if (!arguments.trace.empty()) files.write("--trace", pipeline::timeline_json(breakdown, device));
   fmt::print("{}\n", pipeline::breakdown_text(breakdown, kTopNodes));

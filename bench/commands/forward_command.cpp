@@ -61,7 +61,8 @@ int forward(const ForwardCommand& command) {
   const std::string images = images_in_words(n, network.image.frames > 1);
   if (command.breakdown.wanted())
     break_down(
-        command.breakdown, running, [&] { return executor.enqueue(); }, "one call of " + images, files);
+        command.breakdown, *platform, executor, command.model.plan, [&] { return executor.enqueue(); },
+        "one call of " + images, files);
 
   const std::vector<std::int64_t>& shape = result.shape;  // a decoder's is larger, and other channels there may be
   const std::size_t d = shape.size();

@@ -45,7 +45,7 @@ void add_breakdown_options(CLI::App& command, BreakdownArguments& arguments);
 void check_breakdown(const BreakdownArguments& arguments, const std::string& plan, const std::string& device,
                      OutputFiles& files);
 // Measures, writes the files (which `files` puts in place) and prints the tables. Throws what measure_breakdown does.
-void break_down(const BreakdownArguments& arguments, pipeline::RunningModel& running, const Launch& enqueue,
-                const std::string& what, OutputFiles& files);
+void break_down(const BreakdownArguments& arguments, Platform& platform, pipeline::Executor& executor,
+                const std::string& plan, const Launch& enqueue, const std::string& what, OutputFiles& files);
 
 }  // namespace noisefloor

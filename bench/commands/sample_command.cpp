@@ -149,7 +149,8 @@ int sample(const SampleCommand& command) {
   if (command.breakdown.wanted()) {
     pipeline.prepare_first_step();
     break_down(
-        command.breakdown, pipeline.running(), [&] { return pipeline.enqueue_first_step(); },
+        command.breakdown, *platform, pipeline.running().executor(), command.asked.model.plan,
+        [&] { return pipeline.enqueue_first_step(); },
         fmt::format("the first of {} steps of {}, {}", request.options.steps, request.options.row().name,
                     images_in_words(request.batch(), request.moves())),
         files);

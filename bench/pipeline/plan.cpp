@@ -183,8 +183,9 @@ Plan::Plan(Platform& platform, const Suite& nodes, const std::vector<CountedProb
   const std::optional<Pool> asked = options.pool ? options.pool : pool_named(options.source);
   const bool named = !asked;  // a file
   PlanEntries entries;
+  if (options.entries != nullptr) entries = *options.entries;
   if (named) {
-    entries = read_plan(options.source);
+    entries.merge(read_plan(options.source));
     if (const auto doubt = check_plan_origin(options.source, platform.description().name, build_info().commit))
       fmt::print(stderr, "{}\n", *doubt);
   }

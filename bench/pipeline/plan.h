@@ -45,10 +45,11 @@ std::optional<std::string> check_plan_origin(const std::filesystem::path& plan, 
 class Plan {
  public:
   struct Options {
-    std::string source = "own";     // a name of kPools, or a file
-    bool strict = false;            // refuse problems that the file does not name, instead of measuring them
-    KnownTimes* known = nullptr;    // times to take rather than measure; what is measured is added
-    std::optional<Pool> pool = {};  // in the place of a source
+    std::string source = "own";            // a name of kPools, or a file
+    bool strict = false;                   // refuse problems that the file does not name, instead of measuring them
+    KnownTimes* known = nullptr;           // times to take rather than measure; what is measured is added
+    std::optional<Pool> pool = {};         // in the place of a source
+    const PlanEntries* entries = nullptr;  // choices that are made already
   };
   // own, fastest: of the implementations in `nodes` that run here and are correct on random data, the one whose warm
   // time is shortest; on the spot, with progress on stderr. fastest takes a library's where it is shorter by more than
