@@ -1,8 +1,16 @@
-"""The digits as images in [-1, 1], split once and for all into a training part and a held-out part, and set in motion. `xp` is numpy or torch."""
+"""The digits as images in [-1, 1], split once and for all into a training part and a held-out part, and set in motion. `xp` is numpy or torch.
+As a program it writes the training part as `noisefloor train` takes it.
+"""
+
+import argparse
+import sys
 
 import numpy as np
+from safetensors.numpy import save_file
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
+
+from baselines.pytorch.output_file import OutputFile, exit_code
 
 CLASSES = 10
 HELD_OUT = 0.2  # of 1797
@@ -35,3 +43,19 @@ def placed(xp, images, corners, side=FRAME_SIDE):
         return (1 - abs(xp.arange(side)[:, None] - xp.arange(extent) - corner[..., None, None])).clip(0)
     rows, columns = weights(corners[..., 0], images.shape[-2]), weights(corners[..., 1], images.shape[-1])
     return rows @ (images[:, None] + 1) @ columns.swapaxes(-1, -2) - 1
+
+
+def write(arguments):
+    images, labels, _, _ = load()
+    tensors = {"images": images[:, None], "labels": labels.astype(np.int64)}
+    OutputFile(arguments.out).write(lambda part: save_file(tensors, part, metadata={"layout": "channels-first"}))
+
+
+def main(argv):
+    parser = argparse.ArgumentParser(prog="python3 -m baselines.pytorch.digits.data", description=__doc__)
+    parser.add_argument("--out", required=True, metavar="FILE", help="safetensors file of images [n, 1, 8, 8] and labels [n]")
+    return exit_code("digits", write, parser.parse_args(argv))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,226 @@
+#include "bench/pipeline/training_data.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+#include "bench/pipeline/checkpoint.h"
+#include "bench/pipeline/network_tensors.h"
+#include "bench/platform/fingerprint.h"
+#include "kernels/core/fields.h"
+#include "reports/run/files.h"
+
+namespace noisefloor::pipeline {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kHeadBytes = 9;                // that tell what a file is
+constexpr std::int64_t kMostImages = 1'000'000'000;  // training_batch counts in 32 bits
+constexpr ImageShape kCifar = {32, 32, 3};
+constexpr auto kCifarRecord = static_cast<std::size_t>(1 + 32 * 32 * 3);  // the label, then red, green and blue
+
+template <class... Words>
+[[noreturn]] void refuse_data(const std::string& file, fmt::format_string<Words...> form, Words&&... words) {
+  throw InvalidInput(fmt::format("{}: {}", file, fmt::format(form, std::forward<Words>(words)...)));
+}
+
+std::string shape_text(const ImageShape& image) {
+  return fmt::format("{} x {} with {} channel{}", image.height, image.width, image.channels,
+                     image.channels == 1 ? "" : "s");
+}
+
+// The header of an IDX file: 0, 0, type, dimensions; sizes as big-endian words. The numbers follow.
+struct IdxHeader {
+  explicit IdxHeader(std::string_view file) {
+    const auto byte = [&](std::size_t at) { return static_cast<std::uint64_t>(static_cast<unsigned char>(file[at])); };
+    if (file.size() < 4 || byte(0) != 0 || byte(1) != 0) return;
+    type = byte(2);
+    dimensions = byte(3);
+    bytes = 4 + 4 * dimensions;
+    if (file.size() < bytes) return;
+    std::uint64_t product = 1;
+    bool overflow = false;
+    for (std::size_t at = 4; at < bytes; at += 4) {
+      shape.push_back(
+          static_cast<std::int64_t>(byte(at) << 24 | byte(at + 1) << 16 | byte(at + 2) << 8 | byte(at + 3)));
+      overflow = overflow || __builtin_mul_overflow(product, static_cast<std::uint64_t>(shape.back()), &product);
+    }
+    fits = dimensions > 0 && !overflow && product == file.size() - bytes;
+  }
+  std::uint64_t type = 0, dimensions = 0, bytes = 0;  // bytes: of the header; 0: of no IDX file
+  std::vector<std::int64_t> shape;
+  bool fits = false;  // the file is as long as the shape says
+};
+
+// What files have, for a network: data that grows file by file.
+class Reader {
+ public:
+  explicit Reader(const NetworkInfo& info) : info_(info) {}
+
+  void read(const std::string& file) {
+    file_ = file;
+    const std::string head = head_of(file);
+    if (is_safetensors(head)) return read_safetensors();
+    if (head.starts_with("\x1f\x8b")) refuse_data(file, "is compressed with gzip; unpack it first, with gunzip");
+    const std::string bytes = read_whole_file(file);
+    const IdxHeader idx(bytes);
+    const bool cifar = is_cifar(bytes);  // whose first picture may begin as IDX does
+    if (idx.fits || (idx.bytes > 0 && !cifar)) return read_idx(idx, bytes);
+    if (cifar) return read_cifar(bytes);
+    const std::string kind = kind_of_file(file);
+    refuse_data(file,
+                "is none of the files of images that are read (safetensors with images and labels, IDX, CIFAR-10's "
+                "binary version){}",
+                kind.empty() ? "" : ":\n" + kind);
+  }
+
+  TrainingData take() {
+    if (waits_for_labels_) refuse_data(file_, "its labels are missing: give their file behind it");
+    return std::move(data_);
+  }
+
+ private:
+  // Empty of what is no regular file, or is not there: whoever reads it says so.
+  static std::string head_of(const fs::path& file) {
+    std::error_code error;
+    if (!fs::is_regular_file(file, error)) return "";
+    std::string head(kHeadBytes, '\0');
+    std::ifstream stream(file, std::ios::binary);
+    stream.read(head.data(), static_cast<std::streamsize>(head.size()));
+    head.resize(static_cast<std::size_t>(std::max<std::streamsize>(0, stream.gcount())));
+    return head;
+  }
+  // A header's length in eight bytes, of which the last are 0 in every file of less than 2^40 bytes.
+  static bool is_safetensors(std::string_view head) {
+    return head.size() < kHeadBytes || (head[8] == '{' && head.substr(5, 3) == std::string_view("\0\0\0", 3));
+  }
+  static bool is_cifar(std::string_view bytes) {
+    if (bytes.size() % kCifarRecord != 0) return false;
+    for (std::size_t at = 0; at < bytes.size(); at += kCifarRecord)
+      if (static_cast<unsigned char>(bytes[at]) > 9) return false;
+    return true;
+  }
+
+  void require_shape(const ImageShape& image) const {
+    const ImageShape& own = info_.image;
+    if (image.height != own.height || image.width != own.width || image.channels != own.channels)
+      refuse_data(file_, "its images are {}; {} is trained on {}", shape_text(image), info_.name, shape_text(own));
+  }
+
+  void add_images(std::int64_t count, std::vector<float> channels_first) {
+    if (count < 1) refuse_data(file_, "has no images");
+    if (count > kMostImages - data_.count) refuse_data(file_, "more than {} images in all", kMostImages);
+    const std::vector<float> images = to_channels_last(channels_first, info_.image);
+    data_.images.insert(data_.images.end(), images.begin(), images.end());
+    data_.count += count;
+    last_count_ = count;
+  }
+
+  template <class Numbers>
+  void add_labels(const Numbers& labels) {
+    if (std::ssize(labels) != last_count_)
+      refuse_data(file_, "has {} labels for {} images", std::ssize(labels), last_count_);
+    for (std::size_t i = 0; i < labels.size() && info_.classes > 0; ++i) {
+      const auto label = static_cast<double>(labels[i]);
+      if (!(label >= 0 && label < static_cast<double>(info_.classes) && label == std::floor(label)))
+        refuse_data(file_, "label {} of image {} is out of range: {} has classes 0 to {}", label, i, info_.name,
+                    info_.classes - 1);
+      data_.labels.push_back(static_cast<float>(label));
+    }
+  }
+
+  void read_safetensors() {
+    const SafetensorsFile file(file_);
+    file.require_layout(kChannelsFirst);
+    const FileTensor* const images = file.find("images");
+    if (images == nullptr || images->shape.size() != 4)
+      refuse_data(file_, "needs a tensor images [n, channels, height, width]{}",
+                  images == nullptr ? "" : fmt::format(", and has [{}]", fmt::join(images->shape, ", ")));
+    require_shape({images->shape[2], images->shape[3], images->shape[1]});
+    const std::vector<double> numbers = numbers_of(file, *images, file_, images->shape);
+    for (std::size_t i = 0; i < numbers.size(); ++i)
+      if (!(numbers[i] >= -1 && numbers[i] <= 1))
+        refuse_data(file_, "image {} has the number {}; images go from -1 (black) to 1 (white)",
+                    static_cast<std::int64_t>(i) / info_.image.elements(), numbers[i]);
+    add_images(images->shape[0], {numbers.begin(), numbers.end()});
+    if (info_.classes == 0) return;
+    const FileTensor* const labels = file.find("labels");
+    if (labels == nullptr)
+      refuse_data(file_, "needs a tensor labels [n]: {} is trained on labelled images", info_.name);
+    add_labels(numbers_of(file, *labels, file_, {last_count_}));
+  }
+
+  void read_idx(const IdxHeader& idx, std::string_view file) {
+    constexpr std::uint64_t kUnsignedByte = 8;
+    if (idx.type != kUnsignedByte || (idx.dimensions != 1 && idx.dimensions != 3))
+      refuse_data(file_,
+                  "is an IDX file of type {} and {} dimensions; read are those of bytes (type 8): images [n, height, "
+                  "width] and labels [n]",
+                  idx.type, idx.dimensions);
+    if (!idx.fits)
+      refuse_data(file_, "is an IDX file of [{}], but has {} bytes behind a header of {}", fmt::join(idx.shape, ", "),
+                  file.size() - std::min<std::size_t>(file.size(), idx.bytes), idx.bytes);
+    const std::string_view numbers = file.substr(idx.bytes);
+    if (idx.dimensions == 1) return read_idx_labels(numbers);
+    require_shape({idx.shape[1], idx.shape[2], 1});
+    if (waits_for_labels_) refuse_data(file_, "images, where the labels of the file before it belong");
+    add_images(idx.shape[0], floats_of(numbers));
+    waits_for_labels_ = info_.classes > 0;
+  }
+
+  void read_idx_labels(std::string_view numbers) {
+    if (info_.classes > 0 && !waits_for_labels_)
+      refuse_data(file_, "is labels without images: give the file of their images before it");
+    waits_for_labels_ = false;
+    add_labels(std::vector<unsigned char>(numbers.begin(), numbers.end()));
+  }
+
+  void read_cifar(std::string_view bytes) {
+    require_shape(kCifar);
+    std::vector<float> images;
+    std::vector<unsigned char> labels;
+    for (; !bytes.empty(); bytes.remove_prefix(kCifarRecord)) {
+      labels.push_back(static_cast<unsigned char>(bytes[0]));
+      const std::vector<float> image = floats_of(bytes.substr(1, kCifarRecord - 1));
+      images.insert(images.end(), image.begin(), image.end());
+    }
+    add_images(std::ssize(labels), std::move(images));
+    if (info_.classes > 0) add_labels(labels);
+  }
+
+  // Of 0 to 255.
+  static std::vector<float> floats_of(std::string_view bytes) {
+    std::vector<float> numbers(bytes.size());
+    std::ranges::transform(bytes, numbers.begin(),
+                           [](char byte) { return static_cast<float>(static_cast<unsigned char>(byte)) / 127.5f - 1; });
+    return numbers;
+  }
+
+  const NetworkInfo& info_;
+  std::string file_;
+  TrainingData data_;
+  std::int64_t last_count_ = 0;  // images of the last file that has some
+  bool waits_for_labels_ = false;
+};
+
+}  // namespace
+
+std::string TrainingData::fingerprint() const {
+  Fingerprint all;
+  for (const std::vector<float>* numbers : {&images, &labels})
+    all.add(numbers->data(), numbers->size() * sizeof(float));
+  return all.text();
+}
+
+TrainingData read_training_data(std::span<const std::string> files, const NetworkInfo& info) {
+  Reader reader(info);
+  for (const std::string& file : files) reader.read(file);
+  return reader.take();
+}
+
+}  // namespace noisefloor::pipeline
