@@ -22,14 +22,14 @@ using AddCommand = void(CLI::App& app, CommandResult result);
 AddCommand add_devices_command, add_list_command, add_sweep_command, add_run_command, add_ceilings_command,
     add_merge_command, add_roofline_command, add_explain_command, add_which_command, add_history_command,
     add_gate_command, add_resources_command, add_compare_command, add_problems_command, add_forward_command,
-    add_sample_command, add_stream_command, add_tune_command, add_pair_command, add_ab_command, add_capture_command,
-    add_new_kernel_command, add_worker_command;
+    add_sample_command, add_train_command, add_stream_command, add_tune_command, add_pair_command, add_ab_command,
+    add_capture_command, add_new_kernel_command, add_worker_command;
 constexpr AddCommand* kCommands[] = {
-    add_devices_command, add_list_command,       add_sweep_command,   add_run_command,      add_ceilings_command,
-    add_merge_command,   add_roofline_command,   add_explain_command, add_which_command,    add_history_command,
-    add_gate_command,    add_resources_command,  add_compare_command, add_problems_command, add_forward_command,
-    add_sample_command,  add_stream_command,     add_tune_command,    add_pair_command,     add_ab_command,
-    add_capture_command, add_new_kernel_command, add_worker_command};
+    add_devices_command, add_list_command,      add_sweep_command,      add_run_command,      add_ceilings_command,
+    add_merge_command,   add_roofline_command,  add_explain_command,    add_which_command,    add_history_command,
+    add_gate_command,    add_resources_command, add_compare_command,    add_problems_command, add_forward_command,
+    add_sample_command,  add_train_command,     add_stream_command,     add_tune_command,     add_pair_command,
+    add_ab_command,      add_capture_command,   add_new_kernel_command, add_worker_command};
 
 }  // namespace noisefloor
 

@@ -100,6 +100,26 @@ void take_row(const WeightSource& source, const std::vector<Numbers>& tensors, s
   }
 }
 
+// Where a number of a weight in the graph's layout stands in its tensor of the checkpoint.
+std::int64_t place_in_file(const WeightSource& source, std::int64_t index, std::int64_t length) {
+  const std::int64_t row = index / length, column = index % length;
+  switch (source.layout) {
+    case WeightSource::Layout::plain:
+      return index;
+    case WeightSource::Layout::ohwi: {
+      const std::int64_t cin = source.file[1], taps = length / cin;
+      return row * length + column % cin * taps + column / cin;
+    }
+    case WeightSource::Layout::transposed:
+      return column * source.file[1] + row;
+    case WeightSource::Layout::hd3_to_3hd: {
+      const std::int64_t channels = source.file[0] / 3;
+      return (row % channels * 3 + row / channels) * length + column;
+    }
+  }
+  return index;
+}
+
 // What all numbers are multiplied with: where they are shared, by sigmoid(m) or 1 - sigmoid(m) too.
 float factor_of(const Checkpoint& checkpoint, const WeightSource& source) {
   if (!source.share) return static_cast<float>(source.times);
@@ -109,6 +129,18 @@ float factor_of(const Checkpoint& checkpoint, const WeightSource& source) {
 }
 
 }  // namespace
+
+std::vector<float> in_file_order(const WeightSource& source, std::span<const float> numbers) {
+  if (source.rows != 0 || !source.below.empty() || source.share || source.sigmoid || !source.plus.empty())
+    throw std::logic_error(source.name + " is not one whole tensor");
+  const bool transposed = source.layout == WeightSource::Layout::transposed;
+  const std::int64_t length = transposed ? source.file[0] : std::ssize(numbers) / source.file[0];
+  std::vector<float> turned(numbers.size());
+  for (std::int64_t i = 0; i < std::ssize(numbers); ++i)
+    turned[static_cast<std::size_t>(place_in_file(source, i, length))] =
+        numbers[static_cast<std::size_t>(i)] / static_cast<float>(source.times);
+  return turned;
+}
 
 std::optional<Complaint> Checkpoint::complaint_of(const WeightSource::Below& wanted, const Value& weight) const {
   using Kind = Complaint::Kind;

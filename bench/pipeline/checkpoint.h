@@ -45,6 +45,10 @@ struct StoredTensor {
   const FileTensor* tensor;
 };
 
+// The other way: numbers of a weight in the graph's layout as its tensor of the checkpoint has them. Throws
+// std::logic_error where a weight is not one whole tensor.
+std::vector<float> in_file_order(const WeightSource& source, std::span<const float> numbers);
+
 // Not for several threads at once: what is read goes through memory that is kept from tensor to tensor.
 class Checkpoint final : public Weights {
  public:

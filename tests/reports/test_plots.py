@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import matplotlib.pyplot as plt
 import pytest
 
-from reports.plots import draw_corruption, plot_roofline
+from reports.plots import draw_corruption, plot_loss, plot_roofline
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORDED = ROOT / "reports" / "recorded" / "nvidia-h200"
@@ -168,3 +168,15 @@ def test_corruption_is_drawn(tmp_path):
     assert drawn.returncode == 0, drawn.stderr
     assert re.search(r"ddpm 1000 steps [0-9.]+ s for 4 digits, ddim 50 steps [0-9.]+ s", drawn.stdout)
     assert (tmp_path / "corruption.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_losses_are_drawn(tmp_path):
+    losses = tmp_path / "w.loss.csv"
+    losses.write_text("step,loss,gradient_norm,rate\n1,2.5,3.5,1e-3\n2,1.5,2.5,1e-3\n3,nan,inf,1e-3\n")
+    result = script(plot_loss.main, losses, "--out", tmp_path / "loss.png")
+    assert result.returncode == 0 and (tmp_path / "loss.png").read_bytes().startswith(b"\x89PNG"), result.stderr
+    for text, says in (("step,loss\n1,2\n", "gradient_norm"), ("step,loss,gradient_norm\n", "no rows"), ("", "columns")):
+        losses.write_text(text)
+        result = script(plot_loss.main, losses, "--out", tmp_path / "other.png")
+        assert result.returncode == 2 and says in result.stderr, result.stderr
+    assert script(plot_loss.main, losses, "--out", tmp_path / "loss.txt").returncode == 2

@@ -1,0 +1,298 @@
+// noisefloor train: a network's weights, from data.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <utility>
+
+#include "bench/commands/commands.h"
+#include "bench/commands/pipeline_options.h"
+#include "bench/pipeline/pipeline.h"
+#include "bench/pipeline/trainer.h"
+#include "bench/sweep/suite.h"
+#include "reports/run/files.h"
+
+namespace noisefloor {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace networks;
+using namespace pipeline;
+
+constexpr double kSecondsAtOnce = 0.5;     // of steps between two lines
+constexpr std::size_t kStepsOfMean = 100;  // whose mean loss is shown: a single step's is mostly noise
+constexpr const char* kLosses = "beside --out, for the losses,";
+
+struct TrainCommand {
+  TrainerRequest request;
+  std::map<std::string, std::string> given;  // numbers of the recipe, by their options' names
+  std::vector<std::string> data;
+  BreakdownArguments breakdown;
+  std::string device, out, checkpoint;
+  std::int64_t every = 100, samples = 0;
+  bool resume = false;
+};
+
+// "weights.safetensors" -> "weights.loss.csv"
+fs::path beside(const std::string& out, const std::string& ending) {
+  return fs::path(out).replace_extension(ending);
+}
+
+// step,loss,gradient_norm,rate: a line a step, written as steps are taken.
+class LossFile {
+ public:
+  // Lines of steps behind `taken` are cut off: a training that goes on takes them again.
+  LossFile(fs::path file, std::int64_t taken) : file_(std::move(file)) {
+    std::string kept = "step,loss,gradient_norm,rate\n";
+    if (taken > 0 && is_there(file_)) {
+      const std::string text = read_whole_file(file_);
+      for (std::size_t begin = text.find('\n') + 1, end; begin > 0 && (end = text.find('\n', begin)) < text.size();
+           begin = end + 1)
+        if (std::atoll(text.c_str() + begin) <= taken) kept += text.substr(begin, end + 1 - begin);
+    }
+    write_atomically(file_, kept);
+    stream_.open(file_, std::ios::app);
+  }
+
+  void add(const std::vector<Trainer::Step>& steps, const TrainingRecipe& recipe) {
+    for (const auto& [number, loss, norm] : steps)
+      stream_ << fmt::format("{},{:.7g},{:.7g},{:.7g}\n", number, loss, norm, recipe.rate_at(number));
+    stream_.flush();
+    if (!stream_) throw failure("{}: cannot be written: the disk may be full", file_.string());
+  }
+
+ private:
+  fs::path file_;
+  std::ofstream stream_;
+};
+
+std::string clock_text(double seconds) {
+  const auto whole = static_cast<std::int64_t>(seconds);
+  return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
+}
+
+// A line on stderr, rewritten as steps are taken; ended whatever ends the training.
+class TrainingLine {
+ public:
+  TrainingLine(const TrainingRecipe& recipe, std::int64_t taken) : recipe_(&recipe), first_(taken) {}
+  TrainingLine(const TrainingLine&) = delete;
+  ~TrainingLine() { fmt::print(stderr, "\n"); }
+
+  void show(const std::vector<Trainer::Step>& steps, double seconds) {
+    for (const Trainer::Step& step : steps) losses_.push_back(step.loss);
+    if (losses_.size() > kStepsOfMean) losses_.erase(losses_.begin(), losses_.end() - kStepsOfMean);
+    seconds_ += seconds;
+    const std::int64_t taken = steps.back().number;
+    const double a_step = seconds_ / static_cast<double>(taken - first_);
+    images_a_second_ = static_cast<double>(recipe_->batch) / a_step;
+    fmt::print(stderr, "\rstep {}/{}: loss {:.4f}, {:.0f} images/s, ETA {} ", taken, recipe_->steps, loss(),
+               images_a_second_, clock_text(a_step * static_cast<double>(recipe_->steps - taken)));
+    std::fflush(stderr);
+  }
+  double loss() const {  // the mean of the last steps
+    double sum = 0;
+    for (const float loss : losses_) sum += loss;
+    return sum / static_cast<double>(losses_.size());
+  }
+  double images_a_second() const { return images_a_second_; }
+  double seconds() const { return seconds_; }
+
+ private:
+  const TrainingRecipe* recipe_;
+  std::int64_t first_;
+  std::vector<float> losses_;
+  double seconds_ = 0, images_a_second_ = 0;
+};
+
+void save(Trainer& trainer, const std::string& file) {
+  OutputFiles files;
+  files.add("--checkpoint", file);
+  const fs::path partial = files.partial("--checkpoint");
+  trainer.write_checkpoint(partial);
+  write_through(partial);
+  files.commit();
+}
+
+// A grid of the weights as they are now.
+void draw_samples(const TrainCommand& command, const Trainer& trainer, const fs::path& weights, Device device) {
+  trainer.write_weights(weights);
+  const std::int64_t classes = trainer.training().network.classes;
+  const fs::path file = beside(command.out, fmt::format("step-{:06}.png", trainer.taken()));
+  const SampleRequest request({.model = {.network = command.request.network,
+                                         .weights = weights.string(),
+                                         .dtype = trainer.dtype(),
+                                         .plan = command.request.plan},
+                               .count = classes > 0 ? std::min<std::int64_t>(100, 10 * classes) : 64,
+                               .out = file.string()});
+  Pipeline pipeline(request, device);
+  write_atomically(file, encode_png(file, pipeline.models().drawing.grids(pipeline.draw()).front()));
+}
+
+int say_not_finite(const TrainCommand& command, Trainer& trainer, const Trainer::Step& step, std::int64_t saved) {
+  fmt::print(stderr, "step {} is not finite: loss {}, norm of the gradients {}; ", step.number, step.loss, step.norm);
+  const std::string tensor = trainer.gradient_not_finite(step);
+  fmt::print(stderr, "{}. {}; {}\n",
+             tensor.empty() ? "each gradient is finite, but their squares' sum is not"
+                            : fmt::format("the gradient nearest to the loss that is not: {}", tensor),
+             saved > 0 ? fmt::format("{} holds step {}", command.checkpoint, saved) : "nothing is written",
+             "lower --rate, or limit gradients with --clip");
+  return kNotSo;
+}
+
+std::int64_t steps_to_next(std::int64_t taken, std::int64_t every) {
+  return every > 0 ? every - taken % every : Trainer::kMostAtOnce;
+}
+
+int run_training(const TrainCommand& command, Trainer& trainer, OutputFiles& files, Device device) {
+  const TrainingRecipe& recipe = trainer.recipe();
+  const bool saves = !command.checkpoint.empty();
+  std::int64_t at_once = 1, saved = command.resume ? trainer.taken() : 0;
+  LossFile losses(beside(command.out, "loss.csv"), trainer.taken());
+  TrainingLine line(recipe, trainer.taken());
+  while (trainer.taken() < recipe.steps) {
+    const std::int64_t count =
+        std::min({at_once, recipe.steps - trainer.taken(), steps_to_next(trainer.taken(), saves ? command.every : 0),
+                  steps_to_next(trainer.taken(), command.samples)});
+    const auto start = std::chrono::steady_clock::now();
+    const std::vector<Trainer::Step> steps = trainer.take(count);
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    losses.add(steps, recipe);
+    line.show(steps, seconds);
+    for (const Trainer::Step& step : steps)
+      if (!step.finite()) return say_not_finite(command, trainer, step, saved);
+    at_once = std::clamp<std::int64_t>(
+        std::llround(kSecondsAtOnce * static_cast<double>(steps.size()) / std::max(seconds, 1e-9)), 1,
+        Trainer::kMostAtOnce);
+    const auto due = [&](std::int64_t every) {
+      return every > 0 && (trainer.taken() % every == 0 || trainer.taken() == recipe.steps);
+    };
+    if (saves && due(command.every)) {
+      save(trainer, command.checkpoint);
+      saved = trainer.taken();
+    }
+    if (due(command.samples)) draw_samples(command, trainer, files.partial("--out"), device);
+  }
+  trainer.write_weights(files.partial("--out"));
+  files.commit();
+  if (line.seconds() > 0)
+    fmt::print("{}: {} steps of {} images, loss {:.4f} at the end; {:.1f} s, {:.0f} images/s; wrote {}\n",
+               command.request.network, trainer.taken(), recipe.batch, line.loss(), line.seconds(),
+               line.images_a_second(), command.out);
+  else
+    fmt::print("{}: all {} steps were taken; wrote {}\n", command.request.network, trainer.taken(), command.out);
+  return kDone;
+}
+
+// What is wrong is said before anything is opened.
+TrainerRequest checked(const TrainCommand& command) {
+  TrainerRequest request = command.request;
+  (void)require_network(request.network);
+  request.recipe = recipe_of(request.network);
+  for (const RecipeField& field : recipe_fields())
+    if (const auto given = command.given.find(field.name); given != command.given.end())
+      field.set(request.recipe, given->second);
+  std::error_code error;
+  if (command.resume && command.checkpoint.empty())
+    throw InvalidInput("--resume needs --checkpoint FILE, the file to go on from");
+  if (command.resume && !request.weights.empty())
+    throw InvalidInput("--resume and --weights: a training begins with one of them");
+  if (command.resume && !fs::exists(command.checkpoint, error))
+    throw refusal("--resume: there is no {}; without --resume a training begins", command.checkpoint);
+  if (!command.resume && !command.checkpoint.empty() && fs::exists(command.checkpoint, error))
+    throw refusal("--checkpoint {}: is there already; --resume goes on from it, or remove it", command.checkpoint);
+  if (command.resume) request.resume = command.checkpoint;
+  return request;
+}
+
+void add_files(OutputFiles& files, const TrainCommand& command) {
+  for (const std::string& file : command.data) files.add_input("--data", file);
+  if (!command.request.weights.empty())
+    add_inputs(files, ModelRequest{command.request.network, command.request.weights});
+  files.add("--out", command.out);
+  if (files.is_stream("--out")) throw refusal("--out {}: is no file, and other files stand beside it", command.out);
+  files.add("--checkpoint", command.checkpoint);
+  files.add(kLosses, beside(command.out, "loss.csv"));
+  check_breakdown(command.breakdown, command.request.plan, command.device, files);
+  for (const fs::path& file : {fs::path(command.out), fs::path(command.checkpoint), beside(command.out, "loss.csv")})
+    if (!file.empty()) remove_left_partials(follow_links(file));
+}
+
+int train(const TrainCommand& command) {
+  const TrainerRequest request = checked(command);
+  OutputFiles files;
+  add_files(files, command);
+  const TrainingData data = read_training_data(command.data, require_network(request.network));
+  const std::unique_ptr<Platform> platform = open_platform(command.device);
+  const Device device{*platform, suite()};
+  Trainer trainer(request, data, device);
+  if (!trainer.note().empty()) fmt::print(stderr, "{}\n", trainer.note());
+  if (command.breakdown.wanted()) {
+    break_down(
+        command.breakdown, *platform, trainer.executor(), request.plan, [&] { return trainer.executor().enqueue(); },
+        fmt::format("a training step of {}", images_in_words(request.recipe.batch, false)), files);
+    trainer.rewind();
+  }
+  return run_training(command, trainer, files, device);
+}
+
+}  // namespace
+
+void add_train_command(CLI::App& app, CommandResult result) {
+  auto [command, arguments] = add_command(app, result, "train", "Train a network's weights on images", train);
+  command.add_option("network", arguments.request.network, networks_with_recipes())->required();
+  command
+      .add_option(
+          "--data", arguments.data,
+          "Files of images, each told by its content: safetensors (images [n, channels, height, width] of -1 to "
+          "1, labels [n]), IDX (images, and behind them their labels) or CIFAR-10's binary version")
+      ->required();
+  add_output_file(command, "--out", arguments.out,
+                  "Safetensors file of the weights, as --weights takes it; beside it are the losses (.loss.csv)")
+      ->required();
+  for (const RecipeField& field : recipe_fields()) {
+    if (std::string_view(field.name).starts_with("beta")) continue;
+    command.add_option_function<std::string>(
+        field.option(), [&given = arguments.given, name = field.name](const std::string& text) { given[name] = text; },
+        fmt::format("{}{} [{}] (default of digits: {})", static_cast<char>(std::toupper(field.meaning[0])),
+                    field.meaning + 1, field.range(), field.text(recipe_of("digits"))));
+  }
+  command.add_option_function<std::string>(
+      "--betas",
+      [&given = arguments.given](const std::string& text) {
+        const std::vector<std::string> betas = split_list(text);
+        if (betas.size() != 2) throw refusal("--betas {}: is two numbers, such as 0.9,0.99", text);
+        given["beta1"] = betas[0];
+        given["beta2"] = betas[1];
+      },
+      "AdamW's betas, each below 1 (default: 0.9,0.99)");
+  command.add_option("--weights", arguments.request.weights,
+                     "Weights to begin with (default: as PyTorch's layers begin, by the seed)");
+  add_output_file(command, "--checkpoint", arguments.checkpoint,
+                  "Training checkpoint, written every K steps; --resume goes on from it");
+  command.add_option("--every", arguments.every, "Steps between two checkpoints")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000'000}))
+      ->capture_default_str();
+  command.add_flag(
+      "--resume", arguments.resume,
+      "Go on from --checkpoint, with the data and options that it was begun with: the numbers are those of "
+      "a training that was not interrupted");
+  command
+      .add_option("--samples", arguments.samples,
+                  "Draw a grid of pictures every K steps, beside --out (.step-000100.png)")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000'000}));
+  add_device_option(command, arguments.device);
+  command.add_option_function<std::string>(
+      "--dtype", [&](const std::string& name) { arguments.request.dtype = require_dtype(network_workload(), name); },
+      "bf16 or fp32, of activations; parameters are fp32 (default: bf16 on a GPU, fp32 on the host)");
+  command
+      .add_option("--plan", arguments.request.plan,
+                  "own, baseline, fastest, naive, or a plan.csv of `noisefloor roofline`")
+      ->capture_default_str();
+  add_breakdown_options(command, arguments.breakdown);
+}
+
+}  // namespace noisefloor

@@ -1,0 +1,103 @@
+// Trains a network: a step is one list of nodes (networks/training.h), on a GPU one CUDA graph, whose numbers that
+// change from step to step lie in device memory.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/pipeline/model.h"
+#include "bench/pipeline/training_data.h"
+#include "bench/pipeline/training_recipe.h"
+#include "networks/training.h"
+
+namespace noisefloor::pipeline {
+
+struct TrainerRequest {
+  std::string network;
+  TrainingRecipe recipe;
+  std::optional<DType> dtype = {};        // none: bf16 on a GPU, fp32 on the host
+  std::string weights = {}, resume = {};  // to begin with: a checkpoint's, or what a training checkpoint has
+  std::string plan = "own";               // Plan::Options::source
+};
+
+// ---- Training checkpoints: one safetensors file, from which a training goes on bit for bit.
+
+struct TrainingState {
+  std::int64_t step = 0;                     // that many are taken
+  std::vector<float> parameters, m, v, ema;  // flat, as networks/training.h lays them out
+};
+struct StoredTraining {
+  TrainingState state;
+  std::string device;
+  PlanEntries plan;    // the same variants have the same roundings
+  std::string layout;  // of the states; only written
+};
+// `identity`: what must be the same to go on, by the names that messages use; an option's begins with "--".
+void write_training(const std::filesystem::path& file, const StoredTraining& stored, const FileMetadata& identity);
+// Throws InvalidInput: no training checkpoint, one of another schema, what differs from `identity` (with both values),
+// or numbers that are not finite.
+StoredTraining read_training(const std::filesystem::path& file, const FileMetadata& identity, std::int64_t elements);
+
+// ----
+
+// A tensor of a network's first weights, as PyTorch's layers begin: uniform, below 1 / sqrt(fan-in) of the layer; norms
+// as they are. `fan_in`: 0 of a norm.
+void fill_first_weights(const WeightSource& source, std::int64_t fan_in, std::uint64_t seed, std::span<float> numbers);
+
+class Trainer {
+ public:
+  // Measures what the plan does not know, and allocates. Throws InvalidInput, OutOfMemory, DeviceError.
+  Trainer(const TrainerRequest& request, const TrainingData& data, Device device);
+  Trainer(const Trainer&) = delete;  // its recording knows where it is
+  Trainer& operator=(const Trainer&) = delete;
+
+  struct Step {
+    std::int64_t number;  // from 1
+    float loss, norm;     // of the gradients, before clipping
+    bool finite() const;
+  };
+  static constexpr std::int64_t kMostAtOnce = 256;
+  // The next steps, on a GPU one behind the other without waiting; at most kMostAtOnce.
+  std::vector<Step> take(std::int64_t steps);
+  std::int64_t taken() const { return taken_; }
+  // Behind a step that was not finite: the gradient that is not, nearest to the loss. Takes all steps up to it again
+  // where others came behind it.
+  std::string gradient_not_finite(const Step& step);
+
+  // The moving average of the weights, under the original checkpoint's names and layouts.
+  void write_weights(const std::filesystem::path& file) const;
+  void write_checkpoint(const std::filesystem::path& file);
+  void rewind() { set_state(kept_); }  // to the last checkpoint, or the beginning
+
+  const Training& training() const { return training_; }
+  const TrainingRecipe& recipe() const { return request_.recipe; }
+  DType dtype() const { return dtype_; }
+  Executor& executor() { return *executor_; }
+  const std::string& note() const { return note_; }  // what to know of a training that goes on; ""
+
+ private:
+  std::string layout_text() const;
+  FileMetadata identity(const TrainingData& data) const;
+  std::vector<float> first_parameters() const;
+  std::vector<float> state(ValueId id) const;
+  void set_state(const TrainingState& state);
+  StoredTraining stored() const;
+
+  TrainerRequest request_;
+  Platform& platform_;
+  DType dtype_;
+  Training training_;
+  FileMetadata identity_;
+  std::unique_ptr<Executor> executor_;
+  std::unique_ptr<Recording> recording_;
+  Buffer steps_, rates_, results_;  // of the steps of one take()
+  std::int64_t taken_ = 0;
+  TrainingState kept_;  // from which steps can be taken again
+  std::string note_;
+};
+
+}  // namespace noisefloor::pipeline
