@@ -28,6 +28,13 @@ void upload_constant(Platform& platform, const Value& value, void* data) {
   platform.upload(data, bytes.data(), bytes.size());
 }
 
+// Whether a launch may write what the node reads as its weights: they are prepared anew before each of its launches.
+bool reads_a_state(const Graph& graph, const Node& node) {
+  return std::ranges::any_of(node.tensors(), [&](const Node::Tensor& tensor) {
+    return tensor.role != Role::out && graph[tensor.value].kind == Value::Kind::state;
+  });
+}
+
 struct Need {
   std::size_t workspace = 0, prepared = 0;
 };
@@ -85,28 +92,47 @@ Executor::Executor(Platform& platform, const Network& network, const Weights& we
   workspace_ = allocate(platform, workspace, "the workspaces");
   inputs_ = lay_out({Value::Kind::input, Value::Kind::constant}, "the inputs");
   weights_ = lay_out({Value::Kind::weight}, "the weights");
+  states_ = lay_out({Value::Kind::state}, "what is trained");
+  if (states_.bytes() > 0) platform.fill_bytes(states_.data(), 0, states_.bytes());
   for (ValueId id = 0; id < graph.values().size(); ++id) {
     const Value& value = graph[id];
     if (value.kind == Value::Kind::activation)
       pointers_[id] = static_cast<char*>(activations_.data()) + placement.offsets[id];
     if (value.kind == Value::Kind::constant) upload_constant(platform, value, pointers_[id]);
-    if (value.kind == Value::Kind::weight) weights.fill(platform, value, pointers_[id]);
   }
-  weights.filled();
   point_parts(0);
-  bytes_ = activations_.bytes() + workspace_.bytes() + inputs_.bytes() + weights_.bytes();
+  for (ValueId id = 0; id < graph.values().size(); ++id)
+    if (const Value& value = graph[id]; value.source && value.kind != Value::Kind::unread)
+      weights.fill(platform, value, pointers_[id]);
+  weights.filled();
+  bytes_ = activations_.bytes() + workspace_.bytes() + inputs_.bytes() + weights_.bytes() + states_.bytes();
+  prepare_weights();
+  platform.synchronize();
+}
 
+void Executor::prepare_weights() {
+  const Graph& graph = network_->graph;
+  std::size_t anew = 0;
   for (Step& step : steps_) {
+    const std::size_t prepared = step.ready->prepared_bytes();
+    if (prepared == 0) continue;
+    step.prepares = reads_a_state(graph, *step.node);
+    if (step.prepares) {
+      anew = std::max(anew, prepared);
+      continue;
+    }
     arguments_.clear();
     for (const ValueId id : step.node->values) arguments_.push_back(pointers_[id]);
-    if (const std::size_t prepared = step.ready->prepared_bytes(); prepared > 0) {
-      prepared_.push_back(allocate(platform, prepared, "prepared weights"));
-      step.prepared = prepared_.back().data();
-      step.ready->prepare(arguments_, step.prepared, platform.context());
-      bytes_ += prepared;
-    }
+    prepared_.push_back(allocate(*platform_, prepared, "prepared weights"));
+    step.prepared = prepared_.back().data();
+    step.ready->prepare(arguments_, step.prepared, platform_->context());
+    bytes_ += prepared;
   }
-  platform.synchronize();
+  if (anew == 0) return;
+  prepared_.push_back(allocate(*platform_, anew, "prepared weights"));
+  bytes_ += anew;
+  for (Step& step : steps_)
+    if (step.prepares) step.prepared = prepared_.back().data();
 }
 
 // Where parts of other values lie in a call.
@@ -124,7 +150,7 @@ Buffer Executor::lay_out(std::initializer_list<Value::Kind> kinds, const char* w
   std::size_t bytes = 0;
   std::vector<std::pair<ValueId, std::size_t>> offsets;
   for (ValueId id = 0; id < graph.values().size(); ++id)
-    if (std::ranges::find(kinds, graph[id].kind) != kinds.end()) {
+    if (std::ranges::find(kinds, graph[id].kind) != kinds.end() && !graph[id].part) {
       offsets.emplace_back(id, bytes);
       bytes += aligned(graph[id].bytes());
     }
@@ -147,7 +173,7 @@ std::vector<std::pair<void*, std::size_t>> Executor::resident() const {
   const auto add = [&](const Buffer& buffer) {
     if (buffer.bytes() > 0) ranges.emplace_back(buffer.data(), buffer.bytes());
   };
-  for (const Buffer* buffer : {&weights_, &activations_, &inputs_, &workspace_, &between_}) add(*buffer);
+  for (const Buffer* buffer : {&weights_, &states_, &activations_, &inputs_, &workspace_, &between_}) add(*buffer);
   for (const Buffer& buffer : prepared_) add(buffer);
   return ranges;
 }
@@ -185,6 +211,7 @@ Status Executor::launch(const Step& step) {
   context.constant_inputs = step.constant_inputs;
   const auto enqueue = [&] {
     if (step.begins_alone) platform_->fill_bytes(between_.data(), 0, 1);
+    if (step.prepares) step.ready->prepare(arguments_, step.prepared, platform_->context());
     return step.ready->launch(arguments_, {workspace_.data(), step.prepared}, context);
   };
   if (listener_ == nullptr) return enqueue();
@@ -227,19 +254,24 @@ std::optional<std::size_t> executor_bytes(const Network& network, const Platform
                       .bytes,
               workspace = 0, measuring = 0;
   for (const Value& value : graph.values())
-    if (value.kind != Value::Kind::activation && value.kind != Value::Kind::unread) held += aligned(value.bytes());
+    if (value.kind != Value::Kind::activation && value.kind != Value::Kind::unread && !value.part)
+      held += aligned(value.bytes());
+  std::size_t anew = 0;  // prepared before each launch
   std::set<ProblemId> measured;
   for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
     const Node& node = graph.nodes()[i];
     const std::optional<Need> need = need_of(node, variant_of(i), platform);
     if (!need) return std::nullopt;
     workspace = std::max(workspace, need->workspace);
-    held += aligned(need->prepared);
+    if (reads_a_state(graph, node))
+      anew = std::max(anew, need->prepared);
+    else
+      held += aligned(need->prepared);
     if (measured.insert(problem_id(node)).second)
       measuring = std::max(measuring, trial_bytes(*node.op, node.problem, node.dtype) + need->workspace +
                                           Fixture::kGuardBytes + need->prepared);
   }
-  return std::max(held + aligned(workspace), measuring);
+  return std::max(held + aligned(anew) + aligned(workspace), measuring);
 }
 
 std::size_t bytes_for_networks(Platform& platform) {

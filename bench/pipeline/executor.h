@@ -20,7 +20,8 @@ using namespace networks;
 class Weights {
  public:
   virtual ~Weights() = default;
-  // Writes a weight's values, in the graph's layout and dtype, to the platform's memory.
+  // Writes a weight's values, in the graph's layout and dtype, to the platform's memory. A part of a state that has a
+  // source is filled as a weight is; all else of states is zero at first.
   virtual void fill(Platform& platform, const Value& weight, void* data) const = 0;
   // All weights are there: what was kept from one to the next may go.
   virtual void filled() const {}
@@ -102,6 +103,7 @@ class Executor {
     bool each_call;
     bool shallow = false;               // also of calls that take the kept value from an earlier one
     bool begins_alone = false;          // see order_libraries
+    bool prepares = false;              // before each launch: a node writes its weights
     std::uint64_t constant_inputs = 0;  // LaunchContext's: its weights
     LaunchLabel::Memory memory{};
   };
@@ -110,6 +112,7 @@ class Executor {
   void point_parts(std::size_t call);
   Buffer lay_out(std::initializer_list<Value::Kind> kinds, const char* what);
   void order_libraries(bool shallow);
+  void prepare_weights();
 
   Platform* platform_;
   const Network* network_;
@@ -118,7 +121,7 @@ class Executor {
   std::vector<Step> steps_;
   std::vector<void*> pointers_;  // of each value
   std::vector<void*> arguments_;
-  Buffer weights_, activations_, inputs_, workspace_, between_;
+  Buffer weights_, states_, activations_, inputs_, workspace_, between_;
   std::vector<Buffer> prepared_;
   std::size_t bytes_ = 0;
   bool programmatic_ = false;

@@ -113,6 +113,19 @@ TEST(Graph, APartLiesInAWholeActivation) {
   EXPECT_THROW(p.graph.part(p.a, "of an input", 0, {1, 4}), std::logic_error);
 }
 
+TEST(Graph, ANodeWritesWhereItIsTold) {
+  Product p;
+  const ValueId state = p.graph.state("state", {20}, DType::fp32), place = p.graph.part(state, "place", 8, {2, 4});
+  EXPECT_EQ(p.graph[place].kind, Value::Kind::state);
+  const auto add = [&](const Bindings& outputs) {
+    return p.graph.add("mid", "gemm", kGemm, DType::fp32, {{"a", p.a}, {"b", p.b}}, outputs);
+  };
+  EXPECT_EQ(add({{"d", place}}), std::vector{place});
+  EXPECT_EQ(p.graph.nodes().back().value("d"), place);
+  expect_parts(refusal_of<std::logic_error>([&] { add({{"d", state}}); }), {"node mid: ", "state", "[20]"});
+  expect_parts(refusal_of<std::logic_error>([&] { add({{"e", place}}); }), {"node mid: ", "no tensor for one"});
+}
+
 TEST(Graph, ACallOfALoopTakesItsRows) {
   Product p;
   const ValueId d = p.graph.add("product", "gemm", kGemm, DType::fp32, {{"a", p.a}, {"b", p.b}}).at(0);
