@@ -2,12 +2,228 @@
 
 #include <fmt/format.h>
 
+#include <map>
+#include <stdexcept>
+#include <string_view>
+#include <utility>
+
 #include "kernels/core/fields.h"
+#include "kernels/edm_precondition/edm_precondition.h"
+#include "networks/backward.h"
 
 namespace noisefloor::networks {
+namespace {
 
-Training build_training(const NetworkInfo& info, const TrainingOptions&) {
-  throw InvalidInput(fmt::format("{} cannot be trained yet", info.name));
+using sampler_step::Prediction;
+
+// Throws where nothing here knows a loss, or a batch, of it.
+void require_trainable(const NetworkInfo& info, const TrainingOptions& options) {
+  if (options.dtype != DType::bf16 && options.dtype != DType::fp32)
+    throw InvalidInput(fmt::format("training in {}: the dtypes are bf16 and fp32", to_string(options.dtype)));
+  if (info.decodes() || info.most_frames > 1)
+    throw InvalidInput(
+        fmt::format("{} cannot be trained yet: it {}", info.name, info.decodes() ? "decodes latents" : "makes videos"));
+  if (info.prediction != Prediction::noise && info.prediction != Prediction::x0)
+    throw InvalidInput(fmt::format("{} cannot be trained yet: it predicts neither noise nor x0", info.name));
+}
+
+class StepBuilder {
+ public:
+  StepBuilder(const NetworkInfo& info, const TrainingOptions& options)
+      : options_(options),
+        edm_(info.prediction == Prediction::x0),
+        forward_(build_or_say_limit(info, {.batch = options.batch,
+                                           .dtype = options.dtype,
+                                           .conditional = options.conditional,
+                                           .merge_products = false,
+                                           .sizes = options.sizes})) {
+    Network& network = training_.network;
+    network.info = &info;
+    network.batch = network.calls = forward_.batch;
+    network.image = forward_.image;
+    network.classes = forward_.classes;
+  }
+
+  Training build() && {
+    lay_out_states();
+    draw_batch();
+    for (const Node& node : forward_.graph.nodes()) copy(node);
+    const ValueId gradient = take_loss();
+    Backward(graph(), gradients_).run(prediction_, gradient);
+    update();
+    return std::move(training_);
+  }
+
+ private:
+  Graph& graph() { return training_.network.graph; }
+
+  void lay_out_states() {
+    struct Slice {
+      ValueId weight;
+      std::int64_t first;
+    };
+    std::vector<Slice> slices;
+    std::int64_t elements = 0;
+    const std::vector<Value>& values = forward_.graph.values();
+    for (ValueId id = 0; id < values.size(); ++id) {
+      if (values[id].kind != Value::Kind::weight) continue;
+      require_plain(values[id]);
+      slices.push_back({id, elements});
+      elements += (values[id].elements() + kParameterStep - 1) / kParameterStep * kParameterStep;
+    }
+    const auto state = [&](const char* name, DType dtype) { return graph().state(name, {elements}, dtype); };
+    training_.parameters = state("parameters", DType::fp32);
+    training_.m = state("m", DType::fp32);
+    training_.v = state("v", DType::fp32);
+    training_.gradients = state("gradients", DType::fp32);
+    if (options_.ema) training_.ema = state("ema", DType::fp32);
+    if (options_.dtype != DType::fp32) training_.copies = state("copies", options_.dtype);
+    for (const auto& [weight, first] : slices) {
+      const Value& value = values[weight];
+      const auto part = [&](ValueId of) { return graph().weight_part(of, *value.source, first, value.shape); };
+      training_.slices.push_back(part(training_.parameters));
+      if (training_.ema) part(*training_.ema);
+      const ValueId read = training_.copies ? part(*training_.copies) : training_.slices.back();
+      copies_[weight] = read;
+      gradients_[read] = graph().part(training_.gradients, value.name + ".gradient", first, value.shape);
+    }
+  }
+
+  // What is trained is a checkpoint's tensor as it is, so that it can be written as that.
+  void require_plain(const Value& weight) const {
+    const WeightSource& source = *weight.source;
+    if (weight.dtype != options_.dtype || source.share || source.sigmoid || source.times != 1 || !source.plus.empty() ||
+        source.rows != 0)
+      throw InvalidInput(fmt::format("{} cannot be trained yet: its weight {} is more than a tensor of the checkpoint",
+                                     forward_.name(), weight.name));
+  }
+
+  void draw_batch() {
+    std::vector<std::pair<ValueId, const char*>> drawn;
+    for (const NetworkTensor& input : forward_.inputs) drawn.emplace_back(input.value, drawn_as(input));
+    const auto& [height, width, channels, frames] = forward_.image;
+    Training& t = training_;
+    t.images = graph().input("images", {options_.images, height, width, channels}, DType::fp32);
+    t.step = graph().input("step", {2}, DType::fp32);
+    t.rates = graph().input("rates", {4}, DType::fp32);
+    Bindings inputs{{"images", t.images}, {"step", t.step}};
+    if (forward_.classes > 0) {
+      t.labels = graph().input("labels", {options_.images}, DType::fp32);
+      inputs["labels"] = *t.labels;
+    }
+    const std::string level =
+        edm_ ? fmt::format("level=edm,p_mean={},p_std={}", options_.p_mean, options_.p_std)
+             : fmt::format("level=ddpm,schedule={}",
+                           sampler_step::kScheduleNames[static_cast<int>(forward_.info->schedule)]);
+    const std::string problem = fmt::format(
+        "batch={},h={},w={},channels={},classes={},dataset={},first={},seed={},{},shifted={},flipped={},unlabelled={}",
+        options_.batch, height, width, channels, forward_.classes, options_.images, options_.first, options_.seed,
+        level, options_.shifted, options_.flipped, options_.unlabelled);
+    graph().add("batch", "training_batch", problem, options_.dtype, inputs);
+    for (const auto& [input, output] : drawn) copies_[input] = graph().nodes().front().value(output);
+  }
+
+  // The output of training_batch that the network takes as an input.
+  const char* drawn_as(const NetworkTensor& input) const {
+    using Kind = NetworkTensor::Kind;
+    if (input.value == forward_.x()) return "x";
+    if (input.kind == Kind::sigma || input.kind == Kind::timesteps) return "level";
+    if (input.kind == Kind::labels) return "one_hot";
+    throw InvalidInput(fmt::format("{} cannot be trained yet: nothing gives it its {}", forward_.name(), input.name));
+  }
+
+  // A value of the network's graph in that of the step.
+  ValueId copied(ValueId id) {
+    const auto [place, added] = copies_.emplace(id, 0);
+    if (!added) return place->second;
+    const Value& value = forward_.graph[id];
+    if (value.kind == Value::Kind::constant)
+      return place->second = graph().constant(value.name, value.shape, value.dtype, value.period);
+    if (!value.part) throw std::logic_error(fmt::format("{} is read before it is written", value.name));
+    return place->second = graph().part(copied(value.part->of), value.name, value.part->first, value.shape);
+  }
+
+  void copy(const Node& node) {
+    Bindings inputs;
+    std::vector<ValueId> outputs;
+    for (const Node::Tensor& tensor : node.tensors())
+      if (tensor.role == Role::in)
+        inputs[tensor.name] = copied(tensor.value);
+      else
+        outputs.push_back(tensor.value);
+    const AdjointRule* rule = find_adjoint(node.op->name);
+    const auto written = rule != nullptr && rule->forward != nullptr
+                             ? rule->forward(node, inputs, graph())
+                             : graph().add(node.name, node.op->name, node.text, node.dtype, inputs);
+    for (std::size_t i = 0; i < outputs.size(); ++i) copies_[outputs[i]] = written.at(i);
+  }
+
+  // The gradient of the prediction.
+  ValueId take_loss() {
+    const std::int64_t n = options_.batch, channels = forward_.image.channels, pixels = forward_.image.pixels();
+    prediction_ = copied(forward_.output());
+    // Behind the noise some predict its variance, which this loss does not know.
+    if (const std::int64_t more = forward_.out_channels() - channels; more > 0)
+      prediction_ = graph()
+                        .add("noise", "resample",
+                             fmt::format("op=split,n={},h={},w={},channels={},skip_channels={}", n,
+                                         forward_.image.height, forward_.image.width, channels, more),
+                             DType::fp32, {{"x", prediction_}})
+                        .at(0);
+    const Node& batch = graph().nodes().front();
+    Bindings inputs{{"y", prediction_}, {"target", batch.value(edm_ ? "x0" : "noise")}};
+    std::string problem = fmt::format("batch={},elements={}", n, pixels * channels);
+    if (edm_) {
+      inputs["sigma"] = batch.value("level");
+      problem += fmt::format(",weight=edm,sigma_data={}", sigma_data());
+    }
+    const auto outputs = graph().add("loss", "mse_loss", problem, DType::fp32, inputs);
+    training_.loss = outputs.at(0);
+    training_.network.give("loss", training_.loss, {1});
+    return outputs.at(1);
+  }
+
+  double sigma_data() const {
+    for (const Node& node : forward_.graph.nodes())
+      if (node.op->name == std::string_view("edm_precondition"))
+        return node.problem.as<edm_precondition::Problem>().sigma_data;
+    throw InvalidInput(
+        fmt::format("{} cannot be trained yet: it predicts x0 without EDM's preconditioning", forward_.name()));
+  }
+
+  void update() {
+    Training& t = training_;
+    const std::int64_t elements = t.elements();
+    const auto norm = graph().add("gradients", "grad_norm", fmt::format("elements={},clip={}", elements, options_.clip),
+                                  DType::fp32, {{"g", t.gradients}});
+    t.norm = norm.at(0);
+    t.network.give("norm", t.norm, {1});
+    Bindings inputs{{"p", t.parameters}, {"m", t.m},        {"v", t.v},
+                    {"g", t.gradients},  {"step", t.rates}, {"grad_scale", norm.at(1)}},
+        outputs;
+    if (t.ema) inputs["ema"] = *t.ema;
+    if (t.copies) outputs["copy"] = *t.copies;
+    graph().add(
+        "update", "adamw",
+        fmt::format("elements={},beta1={},beta2={},eps={},decay={},ema={:d},copy={:d}", elements, options_.beta1,
+                    options_.beta2, options_.eps, options_.decay, t.ema.has_value(), t.copies.has_value()),
+        options_.dtype, inputs, outputs);
+  }
+
+  const TrainingOptions& options_;
+  bool edm_;
+  Network forward_;
+  Training training_;
+  std::map<ValueId, ValueId> copies_;     // of the network's values those of the step
+  std::map<ValueId, ValueId> gradients_;  // of each weight that nodes read
+  ValueId prediction_ = 0;
+};
+
+}  // namespace
+
+Training build_training(const NetworkInfo& info, const TrainingOptions& options) {
+  require_trainable(info, options);
+  return StepBuilder(info, options).build();
 }
 
 }  // namespace noisefloor::networks

@@ -90,4 +90,56 @@ inline NetworkInfo video() {
           .builder = build_video};
 }
 
+// What a training step has of kinds of nodes, on images of 4 x 4: EDM's blocks, whose second norm also scales and
+// shifts as ADM's does.
+class TrainedBuilder {
+ public:
+  TrainedBuilder(Layers& layers, ValueId c_noise, ValueId labels) : layers_(layers) {
+    embedding_ = layers.waves("waves", c_noise, 8);
+    embedding_ = layers.linear("label", {labels, 1, 1, 3}, 8, {.scale = 1.5, .residual = embedding_.id});
+    embedding_ = layers.linear("embed", embedding_, 8, {.act = "silu"});
+  }
+
+  Image block(const std::string& name, const Image& x, std::int64_t cout, bool up = false) {
+    Image h = layers_.norm(name + ".norm0", x, {.groups = 2});
+    const Image shift = layers_.linear(name + ".shift", embedding_, cout);
+    h = layers_.conv(name + ".conv0", h, cout, 3, {.upsample = up, .image_shift = shift.id});
+    const Image both = layers_.linear(name + ".both", embedding_, 2 * cout);
+    h = layers_.norm(name + ".norm1", h, {.groups = 4, .scale_shift = both.id});
+    Image skip = up ? layers_.upsample(name + ".up", x) : x;
+    if (x.channels != cout) skip = layers_.conv(name + ".skip", skip, cout, 1);
+    return layers_.conv(name + ".conv1", h, cout, 3, {.residual = skip.id, .gain = 0.7});
+  }
+
+  Image build(const Image& x) {
+    const Image first = layers_.conv("in", x, 8, 3), kept = block("first", first, 8);
+    Image h = block("second", layers_.downsample("down", kept), 12);
+    const Image qkv = layers_.linear("qkv", layers_.norm("norm", h, {.groups = 2, .silu = false}), 36,
+                                     {.layout = WeightSource::Layout::hd3_to_3hd});
+    h = layers_.conv("proj", layers_.attention("attention", qkv, 2), 12, 1, {.residual = h.id, .gain = 0.7});
+    h = layers_.concat("cat", block("third", h, 8, true), kept);
+    return layers_.conv("out", block("last", h, 8), x.channels, 3);
+  }
+
+ private:
+  Layers& layers_;
+  Image embedding_;
+};
+
+inline NetworkInfo small_trained() {
+  return {.name = "small",
+          .description = "of test code",
+          .prediction = sampler_step::Prediction::x0,
+          .image = {4, 4, 2},
+          .divisor = 2,
+          .classes = 3,
+          .schedule = sampler_step::Schedule::karras,
+          .builder = [](const BuildOptions& options, Network& network) {
+            build_preconditioned(options, network, 0.5, [&](Layers& layers, ValueId c_noise, Image x) {
+              x.id = layers.cast("input", x.id, options.dtype);
+              return TrainedBuilder(layers, c_noise, network.labels()).build(x);
+            });
+          }};
+}
+
 }  // namespace noisefloor::networks

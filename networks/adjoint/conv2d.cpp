@@ -1,0 +1,58 @@
+// Of a convolution: of its input and of its weights, each an op; dgrad takes the input's gradient so far as a residual.
+#include "kernels/conv2d/conv2d.h"
+
+#include <fmt/format.h>
+
+#include "networks/backward.h"
+
+namespace noisefloor::networks {
+namespace {
+
+using conv2d::Problem;
+
+// The sums and their activation apart.
+std::vector<ValueId> conv2d_forward(const Node& node, const Bindings& inputs, Graph& graph) {
+  Problem p = node.problem.as<Problem>();
+  if (p.act == conv2d::Activation::none) return graph.add(node.name, "conv2d", node.text, node.dtype, inputs);
+  if (p.residual || p.gain != 1) Backward::refuse(node, "it adds to what its activation gives");
+  const char* act = convolution::kActivationNames[static_cast<int>(p.act)];
+  p.act = conv2d::Activation::none;
+  const ValueId sums = graph.add(node.name, "conv2d", node.op->print(AnyProblem(p)), node.dtype, inputs).at(0);
+  return graph.add(node.name + ".act", "elementwise",
+                   fmt::format("op={},n={},hw={},channels={}", act, p.n, p.out_h() * p.out_w(), p.cout), node.dtype,
+                   {{"x", sums}});
+}
+
+void conv2d_backward(const Node& node, Backward& walk) {
+  const auto& p = node.problem.as<Problem>();
+  if (p.norm != conv2d::Norm::none || p.affine || p.side > 0 || p.residual_upsample || p.stats)
+    Backward::refuse(node, "it is fused with what stands before or behind it");
+  const Gradient dy = walk.of(node.value("y"));
+  const double scale = dy.scale * p.gain;
+  if (p.residual) walk.give(node.value("residual"), {dy.value, scale});
+  const std::string shape =
+      fmt::format("n={},h={},w={},cin={},cout={},kernel={},stride={},pad={},upsample={:d},scale={}", p.n, p.h, p.w,
+                  p.cin, p.cout, p.kernel, p.stride, p.pad, p.upsample, scale);
+  const ValueId x = node.value("x"), w = node.value("w");
+  if (walk.wanted(x)) {
+    std::string problem = shape;
+    Bindings inputs{{"dy", dy.value}, {"w", w}};
+    walk.chain(x, problem, inputs);
+    walk.give(x, {walk.add(node, ".dgrad", "conv2d_dgrad", problem, node.dtype, inputs).at(0)});
+  }
+  Bindings written;
+  walk.write(node, "w", "dw", written);
+  if (p.bias) walk.write(node, "bias", "dbias", written);
+  const bool shifted = p.image_shift && walk.wanted(node.value("image_shift"));
+  if (written.empty() && !shifted) return;
+  const auto outputs =
+      walk.add(node, ".wgrad", "conv2d_wgrad", fmt::format("{},bias={:d},image_shift={:d}", shape, p.bias, shifted),
+               node.dtype, {{"x", x}, {"dy", dy.value}}, written);
+  if (shifted) walk.give(node.value("image_shift"), {outputs.back()});
+}
+
+}  // namespace
+
+const AdjointRule conv2d_adjoint{"conv2d", conv2d_forward, conv2d_backward};
+
+}  // namespace noisefloor::networks
