@@ -26,7 +26,7 @@ std::int64_t slab_count(const Problem& p) {
   return (p.hw + kSlabRows - 1) / kSlabRows;
 }
 std::size_t statistics_bytes(const Problem& p, DType dtype, const DeviceInfo& device) {
-  return (groupnorm::host_workspace_bytes(statistics_of(p), dtype, device) + 255) / 256 * 256;
+  return aligned(groupnorm::host_workspace_bytes(statistics_of(p), dtype, device));
 }
 
 // The workspace, cut up.

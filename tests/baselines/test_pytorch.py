@@ -41,8 +41,10 @@ SMALL = {
     "conv_transpose2d": {"n": 2, "h": 5, "w": 3, "cin": 12, "cout": 10},
     "conv3d_temporal": {"batch": 2, "frames": 5, "hw": 6, "cin": 12, "cout": 10},
     "groupnorm": {"n": 2, "hw": 12, "channels": 8, "groups": 4},
+    "groupnorm_backward": {"n": 2, "hw": 12, "channels": 32, "groups": 4},
     "sampler_step": {"batch": 2, "elements": 1000, "solver": "ddpm"},
     "layernorm": {"rows": 6, "channels": 40},
+    "layernorm_backward": {"rows": 6, "channels": 40},
     "elementwise": {"op": "silu", "n": 2, "hw": 12, "channels": 8},
     "resample": {"op": "nearest_up2", "n": 2, "h": 4, "w": 6, "channels": 8},
     "timestep_embedding": {"batch": 3, "channels": 16},
@@ -145,6 +147,8 @@ PROBLEMS = [
     *(("groupnorm", {"fusion": fusion, "stats": 1, "skip_channels": 5}) for fusion in ("none", "silu+ss")),
     *(("groupnorm", {"fusion": fusion, "stats": stats, "hw": 48, "down_w": 6}) for fusion, stats in (("none", 0), ("silu", 1), ("silu+ss", 0))),
     *(("groupnorm", {"fusion": fusion, "coefficients": 1, "stats": 1, "hw": 48}) for fusion in ("silu", "silu+ss")),
+    *(("groupnorm_backward", {"fusion": fusion, "residual": residual, "packed": int(fusion == "silu+ss" and residual)})
+      for fusion in ("none", "silu", "silu+ss") for residual in (0, 1)),
     *((op, {"layout": layout, "scale": scale, **({"seq_kv": 5} if op == "attention" else {})})
       for op in ("attention", "temporal_attention") for layout in ("separate", "packed_3hd", "packed_h3d", "packed_hd3") for scale in (0, 2)),
     ("attention", {"seq_q": 1, "seq_kv": 1}),
@@ -154,15 +158,17 @@ PROBLEMS = [
     ("sampler_step", {"solver": "dpmpp_2m", "prediction": "v"}),
     *(("layernorm", {"images": 3, "fusion": fusion, "residual": residual, "affine": affine})
       for fusion in ("none", "scale_shift") for residual in (0, 1) for affine in (0, 1)),
+    *(("layernorm_backward", {"images": 3, "fusion": fusion, "residual": affine, "affine": affine}) for fusion in ("none", "scale_shift") for affine in (0, 1)),
     *(("elementwise", {"op": op}) for op in ("silu_fma", "geglu", "relu", "silu", "nchw_to_nhwc", "nhwc_to_nchw")),
     ("elementwise", {"op": "cast", "to": "fp32"}),
     ("elementwise", {"op": "silu_fma", "broadcast": 1}),
     ("elementwise", {"op": "add", "scale": 0.5**0.5}),
-    *(("resample", {"op": op, "skip_channels": skip}) for op, skip in (("nearest_up2", 0), ("average_down2", 0), ("concat", 5))),
+    *(("resample", {"op": op, "skip_channels": skip}) for op, skip in (("nearest_up2", 0), ("average_down2", 0), ("concat", 5), ("split", 5))),
+    *(("resample", {"op": op, "scale": scale}) for op, scale in (("nearest_up2", 0.25), ("average_down2", 0.3))),
     *(("timestep_embedding", {"kind": kind, "order": order, "endpoint": int(kind == "sinusoidal"), "hidden": hidden, "final_silu": int(hidden > 0)})
       for kind in ("sinusoidal", "fourier") for order in ("cos_sin", "sin_cos") for hidden in (0, 24)),
     ("q_sample", {}),
-    *(("edm_precondition", {"side": side}) for side in ("input", "output")),
+    *(("edm_precondition", {"side": side}) for side in ("input", "output", "gradient")),
 ]
 NETWORKS = [("network", {}), ("network", {"name": "moving-digits", "frames": 5, "width": 12})]
 
@@ -198,6 +204,7 @@ def test_every_problem_is_within_its_tolerance(name, fields, dtype):
     assert judge(parsed, dtype, outputs, op, inputs) == ""
     fused = op.roundings(parsed, compiled=True)
     three = fields.get("act") == "geglu" or name == "q_sample" or name == "conv2d" and {"side", "norm"} & fields.keys() or name == "gemm" and "blend" in fields
+    three = three or name.endswith("_backward")
     assert fused <= (6 if name == "layernorm" and "residual" in fields else 3 if three else 2) and fused <= op.roundings(parsed, compiled=False)
 
 

@@ -5,7 +5,7 @@ import torch
 
 def roundings(problem, compiled):
     """The layers' own, and the product in front of the norm's; dgamma and dbeta are sums in the input's dtype, too."""
-    return 3 if problem.choice("fusion") == "none" else 6
+    return 3 if compiled or problem.choice("fusion") == "none" else 6
 
 
 def build(problem):
