@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <fstream>
 #include <map>
 #include <utility>
 
@@ -25,49 +24,47 @@ using namespace pipeline;
 
 constexpr double kSecondsAtOnce = 0.5;     // of steps between two lines
 constexpr std::size_t kStepsOfMean = 100;  // whose mean loss is shown: a single step's is mostly noise
-constexpr const char* kLosses = "beside --out, for the losses,";
+constexpr double kSecondsOfLosses = 30;    // between two times that they are written
 
 struct TrainCommand {
   TrainerRequest request;
   std::map<std::string, std::string> given;  // numbers of the recipe, by their options' names
   std::vector<std::string> data;
   BreakdownArguments breakdown;
-  std::string device, out, checkpoint;
+  std::string device, out, losses, checkpoint;
   std::int64_t every = 100, samples = 0;
   bool resume = false;
 };
 
-// "weights.safetensors" -> "weights.loss.csv"
-fs::path beside(const std::string& out, const std::string& ending) {
-  return fs::path(out).replace_extension(ending);
-}
-
-// step,loss,gradient_norm,rate: a line a step, written as steps are taken.
-class LossFile {
+// step,loss,gradient_norm,rate: a line a step. Written whole, now and then: a training that goes on keeps the lines of
+// the steps before.
+class Losses {
  public:
-  // Lines of steps behind `taken` are cut off: a training that goes on takes them again.
-  LossFile(fs::path file, std::int64_t taken) : file_(std::move(file)) {
-    std::string kept = "step,loss,gradient_norm,rate\n";
-    if (taken > 0 && is_there(file_)) {
-      const std::string text = read_whole_file(file_);
-      for (std::size_t begin = text.find('\n') + 1, end; begin > 0 && (end = text.find('\n', begin)) < text.size();
-           begin = end + 1)
-        if (std::atoll(text.c_str() + begin) <= taken) kept += text.substr(begin, end + 1 - begin);
-    }
-    write_atomically(file_, kept);
-    stream_.open(file_, std::ios::app);
+  Losses(std::string file, std::int64_t taken) : file_(std::move(file)) {
+    std::error_code error;
+    if (taken == 0 || !fs::is_regular_file(file_, error)) return;
+    const std::string text = read_whole_file(file_);
+    for (std::size_t begin = text.find('\n') + 1, end; begin > 0 && (end = text.find('\n', begin)) < text.size();
+         begin = end + 1)
+      if (std::atoll(text.c_str() + begin) <= taken) text_ += text.substr(begin, end + 1 - begin);
   }
 
   void add(const std::vector<Trainer::Step>& steps, const TrainingRecipe& recipe) {
+    if (file_.empty()) return;
     for (const auto& [number, loss, norm] : steps)
-      stream_ << fmt::format("{},{:.7g},{:.7g},{:.7g}\n", number, loss, norm, recipe.rate_at(number));
-    stream_.flush();
-    if (!stream_) throw failure("{}: cannot be written: the disk may be full", file_.string());
+      text_ += fmt::format("{},{:.7g},{:.7g},{:.7g}\n", number, loss, norm, recipe.rate_at(number));
+  }
+  // At the end also to a pipe or a device.
+  void write(bool at_end) const {
+    OutputFiles files;
+    files.add("--losses", file_);
+    if (file_.empty() || (files.is_stream("--losses") && !at_end)) return;
+    files.write("--losses", text_);
+    files.commit();
   }
 
  private:
-  fs::path file_;
-  std::ofstream stream_;
+  std::string file_, text_ = "step,loss,gradient_norm,rate\n";
 };
 
 std::string clock_text(double seconds) {
@@ -80,7 +77,10 @@ class TrainingLine {
  public:
   TrainingLine(const TrainingRecipe& recipe, std::int64_t taken) : recipe_(&recipe), first_(taken) {}
   TrainingLine(const TrainingLine&) = delete;
-  ~TrainingLine() { fmt::print(stderr, "\n"); }
+  ~TrainingLine() { end(); }
+  void end() {
+    if (std::exchange(shown_, false)) fmt::print(stderr, "\n");
+  }
 
   void show(const std::vector<Trainer::Step>& steps, double seconds) {
     for (const Trainer::Step& step : steps) losses_.push_back(step.loss);
@@ -92,6 +92,7 @@ class TrainingLine {
     fmt::print(stderr, "\rstep {}/{}: loss {:.4f}, {:.0f} images/s, ETA {} ", taken, recipe_->steps, loss(),
                images_a_second_, clock_text(a_step * static_cast<double>(recipe_->steps - taken)));
     std::fflush(stderr);
+    shown_ = true;
   }
   double loss() const {  // the mean of the last steps
     double sum = 0;
@@ -106,6 +107,7 @@ class TrainingLine {
   std::int64_t first_;
   std::vector<float> losses_;
   double seconds_ = 0, images_a_second_ = 0;
+  bool shown_ = false;
 };
 
 void save(Trainer& trainer, const std::string& file) {
@@ -121,7 +123,7 @@ void save(Trainer& trainer, const std::string& file) {
 void draw_samples(const TrainCommand& command, const Trainer& trainer, const fs::path& weights, Device device) {
   trainer.write_weights(weights);
   const std::int64_t classes = trainer.training().network.classes;
-  const fs::path file = beside(command.out, fmt::format("step-{:06}.png", trainer.taken()));
+  const fs::path file = fs::path(command.out).replace_extension(fmt::format("step-{:06}.png", trainer.taken()));
   const SampleRequest request({.model = {.network = command.request.network,
                                          .weights = weights.string(),
                                          .dtype = trainer.dtype(),
@@ -147,11 +149,12 @@ std::int64_t steps_to_next(std::int64_t taken, std::int64_t every) {
   return every > 0 ? every - taken % every : Trainer::kMostAtOnce;
 }
 
-int run_training(const TrainCommand& command, Trainer& trainer, OutputFiles& files, Device device) {
+// Takes the steps, and saves and draws on the way; the exit code.
+int take_steps(const TrainCommand& command, Trainer& trainer, Losses& losses, OutputFiles& files, Device device) {
   const TrainingRecipe& recipe = trainer.recipe();
   const bool saves = !command.checkpoint.empty();
   std::int64_t at_once = 1, saved = command.resume ? trainer.taken() : 0;
-  LossFile losses(beside(command.out, "loss.csv"), trainer.taken());
+  double written = 0;
   TrainingLine line(recipe, trainer.taken());
   while (trainer.taken() < recipe.steps) {
     const std::int64_t count =
@@ -163,27 +166,43 @@ int run_training(const TrainCommand& command, Trainer& trainer, OutputFiles& fil
     losses.add(steps, recipe);
     line.show(steps, seconds);
     for (const Trainer::Step& step : steps)
-      if (!step.finite()) return say_not_finite(command, trainer, step, saved);
+      if (!step.finite()) {
+        line.end();
+        return say_not_finite(command, trainer, step, saved);
+      }
     at_once = std::clamp<std::int64_t>(
         std::llround(kSecondsAtOnce * static_cast<double>(steps.size()) / std::max(seconds, 1e-9)), 1,
         Trainer::kMostAtOnce);
     const auto due = [&](std::int64_t every) {
       return every > 0 && (trainer.taken() % every == 0 || trainer.taken() == recipe.steps);
     };
-    if (saves && due(command.every)) {
+    const bool saving = saves && due(command.every);
+    if (saving || line.seconds() - written > kSecondsOfLosses) {
+      losses.write(false);
+      written = line.seconds();
+    }
+    if (saving) {
       save(trainer, command.checkpoint);
       saved = trainer.taken();
     }
     if (due(command.samples)) draw_samples(command, trainer, files.partial("--out"), device);
   }
+  line.end();
+  if (line.seconds() > 0)
+    fmt::print("{}: {} steps of {} images, loss {:.4f} at the end; {:.1f} s, {:.0f} images/s\n",
+               command.request.network, trainer.taken(), recipe.batch, line.loss(), line.seconds(),
+               line.images_a_second());
+  return kDone;
+}
+
+int run_training(const TrainCommand& command, Trainer& trainer, OutputFiles& files, Device device) {
+  Losses losses(command.losses, trainer.taken());
+  const int code = take_steps(command, trainer, losses, files, device);
+  losses.write(true);
+  if (code != kDone) return code;
   trainer.write_weights(files.partial("--out"));
   files.commit();
-  if (line.seconds() > 0)
-    fmt::print("{}: {} steps of {} images, loss {:.4f} at the end; {:.1f} s, {:.0f} images/s; wrote {}\n",
-               command.request.network, trainer.taken(), recipe.batch, line.loss(), line.seconds(),
-               line.images_a_second(), command.out);
-  else
-    fmt::print("{}: all {} steps were taken; wrote {}\n", command.request.network, trainer.taken(), command.out);
+  fmt::print("wrote {}\n", command.out);
   return kDone;
 }
 
@@ -213,11 +232,13 @@ void add_files(OutputFiles& files, const TrainCommand& command) {
   if (!command.request.weights.empty())
     add_inputs(files, ModelRequest{command.request.network, command.request.weights});
   files.add("--out", command.out);
-  if (files.is_stream("--out")) throw refusal("--out {}: is no file, and other files stand beside it", command.out);
+  files.add("--losses", command.losses);
   files.add("--checkpoint", command.checkpoint);
-  files.add(kLosses, beside(command.out, "loss.csv"));
+  if (files.is_stream("--checkpoint")) throw refusal("--checkpoint {}: is no regular file", command.checkpoint);
+  if (command.samples > 0 && files.is_stream("--out"))
+    throw refusal("--samples: its pictures stand beside --out, and {} is no file", command.out);
   check_breakdown(command.breakdown, command.request.plan, command.device, files);
-  for (const fs::path& file : {fs::path(command.out), fs::path(command.checkpoint), beside(command.out, "loss.csv")})
+  for (const std::string& file : {command.out, command.losses, command.checkpoint})
     if (!file.empty()) remove_left_partials(follow_links(file));
 }
 
@@ -250,9 +271,10 @@ void add_train_command(CLI::App& app, CommandResult result) {
           "Files of images, each told by its content: safetensors (images [n, channels, height, width] of -1 to "
           "1, labels [n]), IDX (images, and behind them their labels) or CIFAR-10's binary version")
       ->required();
-  add_output_file(command, "--out", arguments.out,
-                  "Safetensors file of the weights, as --weights takes it; beside it are the losses (.loss.csv)")
+  add_output_file(command, "--out", arguments.out, "Safetensors file of the weights, as --weights takes it")
       ->required();
+  add_output_file(command, "--losses", arguments.losses,
+                  "CSV file of step, loss, norm of the gradients and learning rate, a line a step");
   for (const RecipeField& field : recipe_fields()) {
     if (std::string_view(field.name).starts_with("beta")) continue;
     command.add_option_function<std::string>(
@@ -271,8 +293,8 @@ void add_train_command(CLI::App& app, CommandResult result) {
       "AdamW's betas, each below 1 (default: 0.9,0.99)");
   command.add_option("--weights", arguments.request.weights,
                      "Weights to begin with (default: as PyTorch's layers begin, by the seed)");
-  add_output_file(command, "--checkpoint", arguments.checkpoint,
-                  "Training checkpoint, written every K steps; --resume goes on from it");
+  command.add_option("--checkpoint", arguments.checkpoint,
+                     "Training checkpoint: a file written every K steps, from which --resume goes on");
   command.add_option("--every", arguments.every, "Steps between two checkpoints")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000'000}))
       ->capture_default_str();

@@ -1,4 +1,4 @@
-"""Draws the losses of a training (OUT.loss.csv of `noisefloor train`): each step's, and their mean over some hundred steps; by it the norm of
+"""Draws the losses of a training (`noisefloor train --losses`): each step's, and their mean over some hundred steps; by it the norm of
 the gradients.
 """
 
@@ -52,7 +52,7 @@ def plot(arguments):
 
 def main(argv):
     parser = argparse.ArgumentParser(prog="plot_loss.py", description=__doc__)
-    parser.add_argument("losses", type=Path, metavar="FILE.loss.csv")
+    parser.add_argument("losses", type=Path, metavar="LOSSES.csv")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE.png")
     return exit_code("plot_loss", plot, parser.parse_args(argv))
 

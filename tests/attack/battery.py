@@ -12,6 +12,9 @@ import subprocess
 import time
 from collections import Counter
 
+import numpy as np
+from safetensors.numpy import save_file
+
 PROGRAM = os.environ.get("NOISEFLOOR_BINARY", "")
 SECONDS = float(os.environ.get("NOISEFLOOR_ATTACK_SECONDS", "12"))
 PROBLEMS = "network,m,n,k,count\n" + "".join(f"mini,{m},16,24,1\n" for m in range(1, 7))
@@ -51,6 +54,14 @@ def small_runs(folder):
         result = run(*sweep_arguments(folder, folder / name), timeout=300)
         assert result.returncode == 0, result.stderr.decode()
     return folder
+
+
+def training(folder):
+    """The command of a short training with a checkpoint behind each step, and its data."""
+    images = np.random.default_rng(0).uniform(-1, 1, (20, 1, 8, 8)).astype(np.float32)
+    save_file({"images": images, "labels": np.arange(20) % 10}, folder / "data")
+    return ["train", "digits", "--device", "host", "--data", folder / "data", "--out", folder / "w", "--losses", folder / "losses", "--batch", 2, "--steps", 5,
+            "--checkpoint", folder / "checkpoint", "--every", 1]
 
 
 class Battery:

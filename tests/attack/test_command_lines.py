@@ -10,7 +10,7 @@ VALUES = ["", "-1", "0", "nan", "inf", "1e999", "99999999999999999999", "-0", "0
           "/dev/full", "/dev/stdin", "gemm", "gem", "all", "adm64", "host", "7", "1/0", "0/0", "5/3", "m=1,n=1,k=1", "m=0", "m=1,n=1,k=1,k=2", ",,,", "((((", "[", "*",
           "%s%n", "\x1b[2J", "日本", b"\xff\xfe", b"\xc3\x28", "$(true)", ";", "gemm/m=1,n=1,k=1/bf16/host"]
 # Those that measure or sample for long are tried with values that they refuse.
-SLOW = {"sweep", "sample", "forward", "tune", "ceilings"}
+SLOW = {"sweep", "sample", "train", "forward", "tune", "ceilings"}
 
 
 def commands():

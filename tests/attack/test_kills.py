@@ -4,7 +4,7 @@ import shutil
 import subprocess
 import time
 
-from battery import MOST_SECONDS, PROGRAM, Battery, environment, run, sweep_arguments
+from battery import MOST_SECONDS, PROGRAM, Battery, environment, run, sweep_arguments, training
 from tests.cli.program import rows
 
 
@@ -89,3 +89,25 @@ def test_a_sweep_whose_files_are_removed(swept, tmp_path, capsys):
         if process.returncode == 2 and b"removed during the sweep" in errors and name == "sweep.csv":
             assert b"are written again" in errors and len(rows(folder)) >= there
     battery.report(capsys)
+
+
+def test_trainings(tmp_path, capsys):
+    """Resumed as often as they were killed, they end in the same weights."""
+    battery = Battery("killed trainings")
+    arguments = training(tmp_path)
+    whole = time_of(arguments)
+    weights, losses = (tmp_path / "w").read_bytes(), (tmp_path / "losses").read_text()
+    checkpoint, resumed = tmp_path / "checkpoint", 0
+    while battery.time_left():
+        for file in tmp_path.glob("*"):
+            if file.name != "data":
+                file.unlink()
+        for _ in range(battery.random.randrange(1, 4)):
+            more = ["--resume"] if checkpoint.exists() else []
+            battery.counts["killed" if killed_after(battery.random.random() * whole, [*arguments, *more]) < 0 else "ended"] += 1
+        resumed += checkpoint.exists()
+        result = run(*arguments, *["--resume"] if checkpoint.exists() else [])
+        assert result.returncode == 0, result.stderr.decode()
+        assert (tmp_path / "w").read_bytes() == weights and (tmp_path / "losses").read_text() == losses
+        assert not list(tmp_path.glob("*.partial")), "the next one cleans up"
+    battery.report(capsys, resumed=resumed)

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 
 import pytest
-from battery import Battery, run, sweep_arguments
+from battery import Battery, run, sweep_arguments, training
 from tests.cli.program import rows
 
 
@@ -58,6 +58,27 @@ def test_a_sweep_that_met_a_limit_resumes(swept, tmp_path, capsys):
         assert run("gate", "--baseline", folder, "--candidate", folder).returncode == 0, "rows have their samples"
         assert finished <= set(found)
     battery.report(capsys)
+
+
+def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(tmp_path, capsys):
+    """A checkpoint takes four times the weights: the limit lies between no byte and all of them."""
+    battery = Battery("checkpoints cut by a limit")
+    arguments = training(tmp_path)
+    assert run(*arguments).returncode == 0
+    checkpoint, largest = tmp_path / "checkpoint", (tmp_path / "checkpoint").stat().st_size
+    checkpoint.unlink()
+    held = None
+    while battery.time_left():
+        more = ["--resume"] if checkpoint.exists() else []
+        result = run(*arguments, *more, limits=limit(int(battery.random.random() * 1.2 * largest)))
+        battery.judge("a training", result, (0, 2))
+        if held and result.returncode == 2:
+            assert checkpoint.read_bytes() == held
+        held = checkpoint.read_bytes() if checkpoint.exists() else None
+        assert not list(tmp_path.glob("*.partial"))
+    assert run(*arguments, *["--resume"] if checkpoint.exists() else []).returncode == 0
+    battery.report(capsys)
+    assert battery.counts["refused"] > 1
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
@@ -35,12 +36,13 @@ ARGUMENTS = {
     "which": "--networks net-b1 --run a",
     "forward": "digits --device host --input input.safetensors",
     "sample": "digits --device host --steps 1",
+    "train": "digits --device host --data data.safetensors --batch 2 --steps 1",
     "stream": "digits --device host --frames 2 --deadline 1s",
     "tune": "groupnorm --device host",
     "pair": "gemm host host --device host --problem m=8,n=8,k=8",
     "ab": "old new --problems problems --networks other",
 }
-NEEDED = {"forward": ["--output"], "sample": ["--out"], "tune": ["--out"]}  # files that are no choice
+NEEDED = {"forward": ["--output"], "sample": ["--out"], "train": ["--out"], "tune": ["--out"]}  # files that are no choice
 MORE = {"--strip": ["--every", "1"], "--gif": ["--every", "1"]}
 
 
@@ -61,6 +63,7 @@ def place():
         (folder / "problems" / "gemm.csv").write_text(SMALL)
         recorded = load_file(Path(__file__).with_name("digits_forward.safetensors"))
         save_file({name: recorded[name] for name in ("x", "sigma", "labels")}, folder / "input.safetensors")
+        save_file({"images": np.zeros((2, 1, 8, 8), np.float32), "labels": np.arange(2)}, folder / "data.safetensors")
         for build in ("old", "new"):
             stub_build(folder / build)
         yield folder

@@ -171,7 +171,7 @@ def test_corruption_is_drawn(tmp_path):
 
 
 def test_losses_are_drawn(tmp_path):
-    losses = tmp_path / "w.loss.csv"
+    losses = tmp_path / "losses.csv"
     losses.write_text("step,loss,gradient_norm,rate\n1,2.5,3.5,1e-3\n2,1.5,2.5,1e-3\n3,nan,inf,1e-3\n")
     result = script(plot_loss.main, losses, "--out", tmp_path / "loss.png")
     assert result.returncode == 0 and (tmp_path / "loss.png").read_bytes().startswith(b"\x89PNG"), result.stderr

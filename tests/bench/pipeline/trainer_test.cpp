@@ -1,0 +1,241 @@
+// Training: recipes, checkpoints, weights as files have them, and steps that are taken again to the bit.
+#include "bench/pipeline/trainer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <numbers>
+#include <sstream>
+
+#include "bench/sweep/suite.h"
+#include "tests/support/recorded_tensors.h"
+#include "tests/support/refusal.h"
+#include "tests/support/temporary_folder.h"
+
+namespace noisefloor::pipeline {
+namespace {
+
+constexpr const char* kShipped = "bench/pipeline/weights/digits.safetensors";
+
+const RecipeField& field(std::string_view name) {
+  return *std::ranges::find(recipe_fields(), name, [](const RecipeField& one) { return std::string_view(one.name); });
+}
+
+// As baselines/pytorch/digits/train.py has them.
+TEST(TrainingRecipe, DigitsFollowTheScript) {
+  const TrainingRecipe& recipe = recipe_of("digits");
+  for (const std::int64_t step : {1, 100, 200, 2000, 4000}) {
+    const double now = static_cast<double>(step);
+    const double decay = 0.55 + 0.45 * std::cos(std::numbers::pi * now / 4000);
+    EXPECT_NEAR(recipe.rate_at(step), 1e-3 * std::min(1.0, now / 200) * decay, 1e-12);
+    EXPECT_NEAR(recipe.ema_kept_at(step), std::pow(0.5, 1 / std::min(500.0, now / 10 + 1)), 1e-12);
+  }
+  const auto [rate, first, second, kept] = recipe.rates_at(1);
+  EXPECT_NEAR(first, 10, 1e-4);
+  EXPECT_NEAR(second, 100, 1e-2);
+  EXPECT_EQ(TrainingRecipe::number_of(65537 + 65536), (std::array<float, 2>{1, 2}));
+  expect_parts(refusal_of([] { return recipe_of("sdxl"); }), {"sdxl", "digits"});
+}
+
+TEST(TrainingRecipe, NumbersHaveTheirRanges) {
+  TrainingRecipe recipe;
+  for (const auto& [name, text] : {std::pair{"rate", "-1"},
+                                   {"rate", "nan"},
+                                   {"rate", "0"},
+                                   {"rate", "inf"},
+                                   {"rate", "1e-3x"},
+                                   {"steps", "0"},
+                                   {"steps", "1.5"},
+                                   {"batch", "-3"},
+                                   {"batch", ""},
+                                   {"beta1", "1"},
+                                   {"unlabelled", "1.1"},
+                                   {"seed", "-1"}}) {
+    const std::string why = refusal_of([&] { return field(name).set(recipe, text), 0; });
+    expect_parts(why, {std::string("--") + name, text, "range"});
+  }
+  field("rate").set(recipe, "2e-3");
+  field("steps").set(recipe, "7");
+  EXPECT_EQ(recipe.rate, 2e-3);
+  EXPECT_EQ(field("steps").text(recipe), "7");
+}
+
+// What is loaded in the graph's layout goes back as it was.
+TEST(TrainedWeights, GoBackIntoTheFilesOrder) {
+  const Checkpoint checkpoint(kShipped);
+  const Network network = require_network("digits").build({.dtype = DType::fp32, .merge_products = false});
+  std::size_t seen = 0, turned = 0;
+  for (const Value& value : network.graph.values()) {
+    if (!value.source || value.source->rows != 0 || !value.source->below.empty()) continue;
+    std::vector<float> numbers(static_cast<std::size_t>(value.elements()));
+    checkpoint.load(value, {reinterpret_cast<char*>(numbers.data()), value.bytes()});
+    const auto stored = checkpoint.find(value.source->name);
+    const std::vector<std::byte> bytes = stored->file->read(*stored->tensor);
+    const std::vector<float> back = in_file_order(*value.source, numbers);
+    ASSERT_EQ(back.size() * sizeof(float), bytes.size());
+    EXPECT_EQ(std::memcmp(back.data(), bytes.data(), bytes.size()), 0) << value.source->name;
+    turned += back != numbers;
+    ++seen;
+  }
+  EXPECT_GT(seen, 50u);
+  EXPECT_GT(turned, 10u);
+  const WeightSource embedding{.name = "table", .file = {2, 3}, .layout = WeightSource::Layout::transposed};
+  EXPECT_EQ(in_file_order(embedding, std::vector<float>{0, 10, 1, 11, 2, 12}),
+            (std::vector<float>{0, 1, 2, 10, 11, 12}));
+}
+
+TEST(TrainedWeights, BeginAsPyTorchsLayers) {
+  std::vector<float> numbers(3000), again(3000), other(3000), norm(3);
+  const WeightSource weight{.name = "a.weight"}, bias{.name = "a.bias"};
+  fill_first_weights(weight, 100, 1, numbers);
+  fill_first_weights(weight, 100, 1, again);
+  fill_first_weights(weight, 100, 2, other);
+  EXPECT_EQ(numbers, again);
+  EXPECT_NE(numbers, other);
+  const auto [least, most] = std::ranges::minmax(numbers);
+  EXPECT_GE(least, -0.1f);
+  EXPECT_LE(most, 0.1f);
+  EXPECT_LT(least, -0.099f);
+  EXPECT_GT(most, 0.099f);
+  fill_first_weights(weight, 0, 1, norm);
+  EXPECT_EQ(norm, (std::vector<float>{1, 1, 1}));
+  fill_first_weights(bias, 0, 1, norm);
+  EXPECT_EQ(norm, (std::vector<float>{0, 0, 0}));
+}
+
+class TrainingCheckpoints : public testing::Test {
+ protected:
+  StoredTraining read(const FileMetadata& identity = kIdentity, std::int64_t elements = 2) const {
+    return read_training(file_, identity, elements);
+  }
+  std::string refusal(const FileMetadata& identity = kIdentity, std::int64_t elements = 2) const {
+    return refusal_of([&] { return read(identity, elements); });
+  }
+  static inline const FileMetadata kIdentity{{"network", "digits"}, {"--rate", "0.001"}};
+  TemporaryFolder folder_;
+  const std::filesystem::path file_ = folder_ / "checkpoint";
+  StoredTraining stored_{
+      {7, {1, 2}, {3, 4}, {5, 6}, {7, 8}}, "this device", {{{"gemm", "m=1,n=2,k=3", "fp32"}, "host"}}, ""};
+};
+
+TEST_F(TrainingCheckpoints, ComeBackAsTheyWere) {
+  write_training(file_, stored_, kIdentity);
+  const StoredTraining back = read();
+  EXPECT_EQ(back.state.step, 7);
+  EXPECT_EQ(back.state.parameters, stored_.state.parameters);
+  EXPECT_EQ(back.state.m, stored_.state.m);
+  EXPECT_EQ(back.state.v, stored_.state.v);
+  EXPECT_EQ(back.state.ema, stored_.state.ema);
+  EXPECT_EQ(back.device, "this device");
+  EXPECT_EQ(back.plan, stored_.plan);
+}
+
+TEST_F(TrainingCheckpoints, OfSomethingElseAreRefused) {
+  write_training(file_, stored_, kIdentity);
+  expect_parts(refusal({{"network", "digits"}, {"--rate", "0.002"}}), {"--rate", "0.001", "0.002"});
+  expect_parts(refusal({{"network", "other"}, {"--rate", "0.001"}}), {"network", "digits", "other"});
+  expect_parts(refusal({{"network", "digits"}, {"--new", "1"}}), {"--new", "1"});
+  expect_parts(refusal(kIdentity, 3), {"parameters", "F32 [3]"});
+  write_safetensors(file_, {}, {{"noisefloor training checkpoint", "2"}});
+  expect_parts(refusal(), {"schema 2"});
+  write_safetensors(file_, {}, {{"network", "digits"}});
+  expect_parts(refusal(), {"no training checkpoint", "--weights"});
+  stored_.state.v[1] = NAN;
+  write_training(file_, stored_, kIdentity);
+  expect_parts(refusal(), {"v ", "not finite"});
+  std::filesystem::resize_file(file_, std::filesystem::file_size(file_) - 4);
+  expect_parts(refusal(), {file_.string()});
+}
+
+// ---- whole trainings of digits, on the host
+
+TrainingData some_digits() {
+  TrainingData data;
+  data.count = 20;
+  for (int i = 0; i < 20 * 64; ++i) data.images.push_back(static_cast<float>(i * 37 % 65) / 32 - 1);
+  for (int i = 0; i < 20; ++i) data.labels.push_back(static_cast<float>(i % 10));
+  return data;
+}
+
+class Trainings : public testing::Test {
+ protected:
+  TrainerRequest request(std::int64_t seed = 3) const {
+    TrainerRequest all{.network = "digits", .recipe = recipe_of("digits"), .dtype = DType::fp32};
+    all.recipe.batch = 4;
+    all.recipe.steps = 6;
+    all.recipe.seed = seed;
+    return all;
+  }
+  std::unique_ptr<Trainer> trainer(const TrainerRequest& asked) {
+    return std::make_unique<Trainer>(asked, some_digits(), Device{*platform_, suite()});
+  }
+  std::string bytes_of(const Trainer& trainer) const {
+    trainer.write_weights(folder_ / "weights");
+    const std::ifstream file(folder_ / "weights", std::ios::binary);
+    return (std::ostringstream() << file.rdbuf()).str();
+  }
+  static std::vector<float> losses(const std::vector<Trainer::Step>& steps) {
+    std::vector<float> all;
+    for (const Trainer::Step& step : steps) all.push_back(step.loss);
+    return all;
+  }
+  TemporaryFolder folder_;
+  std::unique_ptr<Platform> platform_ = make_host_platform();
+};
+
+TEST_F(Trainings, GoOnToTheBit) {
+  const auto whole = trainer(request());
+  const auto first = whole->take(3);
+  whole->write_checkpoint(folder_ / "checkpoint");
+  const auto rest = whole->take(3);
+  TrainerRequest again = request();
+  again.resume = folder_ / "checkpoint";
+  const auto resumed = trainer(again);
+  EXPECT_EQ(resumed->taken(), 3);
+  EXPECT_EQ(losses(resumed->take(2)), (std::vector<float>{rest[0].loss, rest[1].loss}));
+  EXPECT_EQ(resumed->take(1)[0].number, 6);
+  EXPECT_EQ(bytes_of(*resumed), bytes_of(*whole));
+  EXPECT_NE(losses(trainer(request(4))->take(3)), losses(first));
+  again.recipe.rate = 2e-3;
+  expect_parts(refusal_of([&] { return trainer(again); }), {"--rate", "0.001", "0.002"});
+}
+
+// What is written is a checkpoint of the network: weights to begin with, and to sample from.
+TEST_F(Trainings, WriteWeightsOfTheNetwork) {
+  TrainerRequest asked = request();
+  asked.weights = kShipped;
+  const auto fresh = trainer(asked);
+  fresh->write_weights(folder_ / "weights");
+  const SafetensorsFile written(folder_ / "weights"), shipped(kShipped);
+  ASSERT_EQ(written.tensors().size(), shipped.tensors().size());
+  for (const FileTensor& tensor : shipped.tensors()) {
+    const FileTensor* const same = written.find(tensor.name);
+    ASSERT_NE(same, nullptr) << tensor.name;
+    EXPECT_EQ(same->shape, tensor.shape);
+    EXPECT_EQ(written.read(*same), shipped.read(tensor)) << tensor.name;
+  }
+  (void)fresh->take(2);
+  fresh->write_weights(folder_ / "later");
+  EXPECT_NO_THROW(Checkpoint(folder_ / "later").check(require_network("digits").build({.dtype = DType::fp32})));
+}
+
+TEST_F(Trainings, NameTheStepAndTheTensorThatAreNotFinite) {
+  TrainerRequest asked = request();
+  asked.recipe.rate = 1000;
+  asked.recipe.warm_up = 0;
+  asked.recipe.steps = 200;
+  const auto diverging = trainer(asked);
+  std::optional<Trainer::Step> failed;
+  while (!failed && diverging->taken() < 200)  // several at once: others come behind it
+    for (const Trainer::Step& step : diverging->take(8))
+      if (!step.finite() && !failed) failed = step;
+  ASSERT_TRUE(failed);
+  const std::string name = diverging->gradient_not_finite(*failed);
+  EXPECT_EQ(diverging->taken(), failed->number);
+  EXPECT_TRUE(name.empty() || name.starts_with("model.")) << name;
+}
+
+}  // namespace
+}  // namespace noisefloor::pipeline

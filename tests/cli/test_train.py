@@ -1,0 +1,120 @@
+"""Training from the command line, on the host: what is written, what is resumed, and what is refused."""
+
+import csv
+
+import numpy as np
+import pytest
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
+
+from tests.cli.program import WEIGHTS, needs_program, run
+
+pytestmark = needs_program
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    file = tmp_path_factory.mktemp("data") / "data.safetensors"
+    generator = np.random.default_rng(0)
+    save_file({"images": generator.uniform(-1, 1, (30, 1, 8, 8)).astype(np.float32), "labels": np.arange(30) % 10}, file)
+    return file
+
+
+def train(data, out, *arguments, **kwargs):
+    return run("train", "digits", "--device", "host", "--data", data, "--out", out, "--losses", out.with_suffix(".csv"), "--batch", 4, *arguments, **kwargs)
+
+
+def losses(out):
+    with open(out.with_suffix(".csv"), newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_weights_losses_and_samples_are_written(data, tmp_path):
+    out = tmp_path / "w.safetensors"
+    result = train(data, out, "--steps", 4, "--samples", 2, "--rate", 1e-4, "--warm-up", 2)
+    assert result.returncode == 0, result.stderr
+    assert "images/s" in result.stderr and "ETA" in result.stderr
+    rows = losses(out)
+    assert [int(row["step"]) for row in rows] == [1, 2, 3, 4]
+    assert all(0 < float(row["loss"]) < 1e3 and float(row["gradient_norm"]) > 0 for row in rows)
+    assert float(rows[0]["rate"]) < float(rows[1]["rate"]) <= 1e-4
+    for step in (2, 4):
+        assert (tmp_path / f"w.step-{step:06}.png").read_bytes().startswith(b"\x89PNG")
+    shipped, written = load_file(WEIGHTS), load_file(out)
+    assert {name: tensor.shape for name, tensor in written.items()} == {name: tensor.shape for name, tensor in shipped.items()}
+    assert all(np.isfinite(tensor).all() for tensor in written.values())
+    with safe_open(out, "numpy") as file:
+        assert file.metadata() == {"network": "digits", "steps": "4", "batch": "4", "seed": "0"}
+    drawn = run("sample", "digits", "--device", "host", "--weights", out, "--steps", 2, "--out", tmp_path / "grid.png")
+    assert drawn.returncode == 0, drawn.stderr
+    assert {path.name for path in tmp_path.iterdir()} == {"w.safetensors", "w.csv", "w.step-000002.png", "w.step-000004.png", "grid.png"}
+
+
+def test_a_training_goes_on_where_it_was(data, tmp_path):
+    whole, cut = tmp_path / "whole.safetensors", tmp_path / "cut.safetensors"
+    steps = ("--steps", 5)
+    assert train(data, whole, *steps).returncode == 0
+    checkpoint = ("--checkpoint", tmp_path / "c", "--every", 2)
+    assert train(data, cut, *steps, *checkpoint).returncode == 0
+    assert cut.read_bytes() == whole.read_bytes(), "checkpoints change nothing"
+    resumed = train(data, cut, *steps, *checkpoint, "--resume")
+    assert resumed.returncode == 0 and cut.read_bytes() == whole.read_bytes(), resumed.stderr
+    assert [row["step"] for row in losses(cut)] == ["1", "2", "3", "4", "5"]
+    held = (tmp_path / "c").read_bytes()
+    for change, word in ((("--rate", 2e-3), "--rate"), (("--steps", 6), "--steps"), (("--seed", 1), "--seed")):
+        refused = train(data, cut, *steps, *checkpoint, "--resume", *change)
+        assert refused.returncode == 2 and word in refused.stderr, refused.stderr
+    save_file({**load_file(data), "labels": np.zeros(30, np.int64)}, tmp_path / "other")
+    refused = train(tmp_path / "other", cut, *steps, *checkpoint, "--resume")
+    assert refused.returncode == 2 and "--data" in refused.stderr
+    refused = train(data, cut, *steps, *checkpoint)
+    assert refused.returncode == 2 and "--resume" in refused.stderr
+    assert (tmp_path / "c").read_bytes() == held
+
+
+def test_a_step_that_is_not_finite_is_named(data, tmp_path):
+    out = tmp_path / "w.safetensors"
+    result = train(data, out, "--steps", 300, "--rate", 1000, "--warm-up", 0, "--checkpoint", tmp_path / "c", "--every", 1)
+    assert result.returncode == 1, result.stderr
+    bad = losses(out)[-1]
+    assert f"step {bad['step']} " in result.stderr and not (np.isfinite(float(bad["loss"])) and np.isfinite(float(bad["gradient_norm"])))
+    assert not out.exists() and not list(tmp_path.glob("*.partial"))
+    assert all(np.isfinite(tensor).all() for tensor in load_file(tmp_path / "c").values())
+
+
+@pytest.mark.parametrize("arguments, says", [
+    (("--steps", 0), ("--steps", "1 to")),
+    (("--batch", 0), ("--batch", "1 to")),
+    (("--rate", -1), ("--rate", "above 0")),
+    (("--rate", "nan"), ("--rate", "above 0")),
+    (("--betas", "0.9"), ("--betas", "two")),
+    (("--betas", "0.9,1"), ("--beta2", "1")),
+    (("--unlabelled", 2), ("--unlabelled", "0 to 1")),
+    (("--resume",), ("--checkpoint",)),
+    (("--resume", "--checkpoint", "nowhere"), ("nowhere",)),
+    (("--resume", "--checkpoint", str(WEIGHTS)), ("no training checkpoint",)),
+    (("--out", "/nowhere/w"), ("--out", "/nowhere")),
+    (("--checkpoint", "/nowhere/c"), ("--checkpoint", "/nowhere")),
+    (("--out", "/dev/stdout", "--samples", 1), ("--samples",)),
+    (("--checkpoint", "/dev/null", "--resume"), ("regular",)),
+    (("--weights", "nowhere"), ("nowhere",)),
+    (("--dtype", "int8"), ("int8",)),
+])
+def test_wrong_arguments_are_named(data, tmp_path, arguments, says):
+    out = () if "--out" in arguments else ("--out", tmp_path / "w")
+    result = run("train", "digits", "--device", "host", "--data", data, *out, *arguments)
+    assert result.returncode == 2, result.stderr
+    assert all(word in result.stderr for word in says), result.stderr
+    assert not list(tmp_path.iterdir()), "nothing is left"
+
+
+def test_data_that_do_not_fit_are_named(data, tmp_path):
+    tensors = load_file(data)
+    for name, change, says in (("sizes", {"images": np.zeros((30, 1, 28, 28), np.float32)}, ("28 x 28", "8 x 8")),
+                               ("labels", {"labels": np.full(30, 10)}, ("label 10", "0 to 9"))):
+        save_file({**tensors, **change}, tmp_path / name)
+        result = train(tmp_path / name, tmp_path / "w")
+        assert result.returncode == 2 and all(word in result.stderr for word in (name, *says)), result.stderr
+    over = run("train", "digits", "--data", data, "--out", data)
+    assert over.returncode == 2 and "--data" in over.stderr and load_file(data).keys() == tensors.keys()
+    assert run("train", "sdxl", "--data", data, "--out", tmp_path / "w").returncode == 2

@@ -1,0 +1,78 @@
+// Training on the GPU: a step is a graph, whose numbers are the host's up to rounding and the same again to the bit.
+#include "bench/pipeline/trainer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "bench/sweep/suite.h"
+#include "tests/support/temporary_folder.h"
+
+namespace noisefloor::pipeline {
+namespace {
+
+constexpr std::int64_t kSteps = 8;
+
+TrainingData data_of_digits() {
+  TrainingData data;
+  data.count = 40;
+  for (int i = 0; i < 40 * 64; ++i) data.images.push_back(static_cast<float>(i * 37 % 65) / 32 - 1);
+  for (int i = 0; i < 40; ++i) data.labels.push_back(static_cast<float>(i % 10));
+  return data;
+}
+
+TrainerRequest request_of(DType dtype) {
+  TrainerRequest request{.network = "digits", .recipe = recipe_of("digits"), .dtype = dtype};
+  request.recipe.batch = 16;
+  request.recipe.steps = kSteps;
+  return request;
+}
+
+std::vector<float> losses_of(Trainer& trainer, std::int64_t steps) {
+  std::vector<float> losses;
+  for (const Trainer::Step& step : trainer.take(steps)) {
+    losses.push_back(step.loss);
+    EXPECT_TRUE(step.finite()) << step.number;
+  }
+  return losses;
+}
+
+class TrainerOnGpu : public testing::Test {
+ protected:
+  std::unique_ptr<Platform> gpu_ = make_cuda_platform(0);
+};
+
+TEST_F(TrainerOnGpu, StepsAreTheHosts) {
+  const std::unique_ptr<Platform> host = make_host_platform();
+  Trainer expected(request_of(DType::fp32), data_of_digits(), {*host, suite()});
+  const std::vector<float> losses = losses_of(expected, kSteps);
+  for (const auto& [dtype, tolerance] : {std::pair{DType::fp32, 2e-3f}, {DType::bf16, 3e-2f}}) {
+    Trainer trainer(request_of(dtype), data_of_digits(), {*gpu_, suite()});
+    const std::vector<float> found = losses_of(trainer, kSteps);
+    for (std::size_t i = 0; i < losses.size(); ++i)
+      EXPECT_NEAR(found[i], losses[i], tolerance * losses[i]) << to_string(dtype) << " step " << i + 1;
+  }
+}
+
+// One by one or together, under one plan, before and behind a checkpoint.
+TEST_F(TrainerOnGpu, StepsAreTheSameToTheBit) {
+  const TemporaryFolder folder;
+  TrainerRequest request = request_of(DType::bf16);
+  Trainer whole(request, data_of_digits(), {*gpu_, suite()});
+  whole.write_checkpoint(folder / "beginning");
+  const std::vector<float> losses = losses_of(whole, kSteps);
+  request.resume = folder / "beginning";
+  Trainer again(request, data_of_digits(), {*gpu_, suite()});
+  std::vector<float> found;
+  for (int step = 0; step < 3; ++step) found.push_back(losses_of(again, 1).front());
+  again.write_checkpoint(folder / "middle");
+  request.resume = folder / "middle";
+  Trainer resumed(request, data_of_digits(), {*gpu_, suite()});
+  EXPECT_EQ(resumed.taken(), 3);
+  for (const float loss : losses_of(resumed, kSteps - 3)) found.push_back(loss);
+  EXPECT_EQ(found, losses);
+}
+
+}  // namespace
+}  // namespace noisefloor::pipeline
