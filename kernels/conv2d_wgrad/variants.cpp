@@ -1,24 +1,43 @@
 // The variants of conv2d_wgrad, best last: kernels/convolution does the work.
 #include "kernels/conv2d_wgrad/conv2d_wgrad.h"
+#include "kernels/core/op.h"
 
 namespace noisefloor::conv2d_wgrad {
 namespace {
 
 template <auto launcher>
 Status launch(const Problem& p, DType dtype, const Tensors& t, const Scratch& scratch, const LaunchContext& context) {
+  if (const Status status = definition.check_pointers(p, t); !status.ok()) return status;
   return launcher(forward_of(p), dtype, t, static_cast<float>(p.scale), scratch.workspace, context);
+}
+
+template <auto function>
+Support can_run(const Problem& p, DType dtype) {
+  return function(forward_of(p), dtype);
 }
 
 std::size_t host_workspace_bytes(const Problem& p, DType, const DeviceInfo&) {
   return convolution::wgrad_host_workspace_bytes(forward_of(p), p.image_shift);
 }
+std::size_t naive_workspace_bytes(const Problem& p, DType, const DeviceInfo&) {
+  return convolution::wgrad_channel_sums_bytes(forward_of(p), p.bias);
+}
+std::size_t tiled_workspace_bytes(const Problem& p, DType, const DeviceInfo& device) {
+  const convolution::Convolution c = forward_of(p);
+  return convolution::wgrad_channel_sums_bytes(c, p.bias) + convolution::wgrad_partial_sums_bytes(c, device);
+}
 
+constexpr NotWritten kLater = not_written("gradients on tensor cores are a later step of training");
 constexpr Definition::Variant kVariants[] = {
     {kHost, {launch<convolution::launch_wgrad_host>, any_problem, host_workspace_bytes}},
-    {kNaive, not_written("next step of training")},
-    {kTiled, not_written("next step of training")},
-    {kTensorCoreSm80, not_written("the tensor cores' gradients are a later step of training")},
-    {kPtxSm90a, not_written("the tensor cores' gradients are a later step of training")},
+    {kNaive,
+     {NOISEFLOOR_IF_CUDA(launch<convolution::launch_wgrad_naive>), can_run<convolution::can_run_wgrad_naive>,
+      naive_workspace_bytes}},
+    {kTiled,
+     {NOISEFLOOR_IF_CUDA(launch<convolution::launch_wgrad_tiled>), can_run<convolution::can_run_wgrad_tiled>,
+      tiled_workspace_bytes}},
+    {kTensorCoreSm80, kLater},
+    {kPtxSm90a, kLater},
 };
 
 }  // namespace

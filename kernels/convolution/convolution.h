@@ -152,6 +152,14 @@ struct KernelTaps {
       : first(kernel_tap(c, phase, 0, 0)), step_y(c.y.tap_step * c.x.kernel_taps), step_x(c.x.tap_step) {}
   constexpr int at(int ty, int tx) const { return first + ty * step_y + tx * step_x; }
 };
+// Walks the terms of a sum: taps, then input channels.
+struct TapWalk {
+  int tap = 0, channel = 0;
+
+  constexpr void advance(const Convolution& c, int count) {
+    for (channel += count; channel >= c.cin; channel -= c.cin) ++tap;
+  }
+};
 // First row of the product, and number of rows, of slab `slab` of an image, within its phase.
 constexpr std::int64_t slab_first(const Convolution& c, std::int64_t slab) {
   return slab % c.phase_slabs() * kSlabRows;

@@ -26,12 +26,7 @@ std::int64_t each_phase(const Convolution& forward, const Body& body) {
   std::int64_t first = 0;
   for (int y = 0; y < gradient_phases(forward.y); ++y)
     for (int x = 0; x < gradient_phases(forward.x); ++x) {
-      Convolution sums;
-      sums.images = forward.images;
-      sums.cin = forward.cout;
-      sums.cout = forward.cin;
-      sums.y = gradient_axis(forward.y, y);
-      sums.x = gradient_axis(forward.x, x);
+      const Convolution sums = gradient_of(forward, y, x);
       body(DgradPhase{y, x, sums, first});
       first += static_cast<std::int64_t>(packed_weight_bytes(sums) / sizeof(float));
     }
@@ -94,9 +89,8 @@ Status launch_dgrad_host(const Convolution& forward, DType dtype, const Dgrad& t
     each_tile(c, context, [&](const Tile& tile) {
       make_tile(c, dtype, operands, packed + phase.first, tile, [&](const Row* rows, float* sums) {
         for (std::int64_t i = 0; i < tile.rows; ++i) {
-          const std::int64_t y = rows[i].y * gradient_phases(forward.y) + phase.y;
-          const std::int64_t x = rows[i].x * gradient_phases(forward.x) + phase.x;
-          const std::int64_t pixel = (rows[i].image * forward.y.in + y) * forward.x.in + x;
+          const Pixel at{rows[i].image, rows[i].y, rows[i].x};
+          const std::int64_t pixel = gradient_pixel(forward, phase.y, phase.x, at);
           store_row(dtype, t, factors, pixel * c.cout + tile.column0, tile.columns, sums + i * kTileN);
         }
       });

@@ -71,6 +71,23 @@ constexpr TapRange gradient_taps(const Axis& forward, const Axis& axis, int tap)
   return {last > 0 ? last - 1 : 0, last < forward.taps ? last : forward.taps - 1};
 }
 
+// dgrad of one phase: a convolution of dy whose output channels are input channels. Its `act`, epilogue and weights are
+// not what Convolution says.
+constexpr Convolution gradient_of(const Convolution& forward, int phase_y, int phase_x) {
+  Convolution c;
+  c.images = forward.images;
+  c.cin = forward.cout;
+  c.cout = forward.cin;
+  c.y = gradient_axis(forward.y, phase_y);
+  c.x = gradient_axis(forward.x, phase_x);
+  return c;
+}
+// The pixel of dx, counted over all images, of a row of it.
+constexpr std::int64_t gradient_pixel(const Convolution& forward, int phase_y, int phase_x, const Pixel& at) {
+  const std::int64_t y = std::int64_t{at.y} * gradient_phases(forward.y) + phase_y;
+  return (at.image * forward.y.in + y) * forward.x.in + std::int64_t{at.x} * gradient_phases(forward.x) + phase_x;
+}
+
 // Pointers as of Operands, all of the dtype of the launch unless said otherwise.
 //   dx = scale * sum + residual_scale * residual
 struct Dgrad {
@@ -90,11 +107,29 @@ struct Wgrad {
   void* dshift = nullptr;    // [images, cout]: the sums over an image, or null
 };
 
+using DgradLauncher = Status(const Convolution& forward, DType, const Dgrad&, const DgradFactors&, void* workspace,
+                             const LaunchContext&);
+DgradLauncher launch_dgrad_host, launch_dgrad_naive, launch_dgrad_tiled;
 std::size_t dgrad_host_workspace_bytes(const Convolution& forward);
-Status launch_dgrad_host(const Convolution& forward, DType dtype, const Dgrad& tensors, const DgradFactors& factors,
-                         void* workspace, const LaunchContext& context);
+
+using WgradLauncher = Status(const Convolution& forward, DType, const Wgrad&, float scale, void* workspace,
+                             const LaunchContext&);
+WgradLauncher launch_wgrad_host, launch_wgrad_naive, launch_wgrad_tiled;
 std::size_t wgrad_host_workspace_bytes(const Convolution& forward, bool dshift);
-Status launch_wgrad_host(const Convolution& forward, DType dtype, const Wgrad& tensors, float scale, void* workspace,
-                         const LaunchContext& context);
+
+// What the variants on GPUs take: one thread an element, or a block a tile of 128 x 128.
+CanRun can_run_dgrad_naive, can_run_dgrad_tiled, can_run_wgrad_naive, can_run_wgrad_tiled;
+
+// wgrad_tiled falls into so many parts of the pixels, whose sums it adds in their order; and into so many tiles.
+constexpr std::int64_t wgrad_tiles(const Convolution& forward) {
+  return ((forward.cout + kTiledTile - 1) / kTiledTile) * ((forward.k() + kTiledTile - 1) / kTiledTile);
+}
+int wgrad_tiled_splits(const Convolution& forward, const DeviceInfo& device);
+// Workspace: fp32 sums of dy over each image [images, cout], where dbias is asked for; behind them the partial sums.
+std::size_t wgrad_channel_sums_bytes(const Convolution& forward, bool dbias);
+std::size_t wgrad_partial_sums_bytes(const Convolution& forward, const DeviceInfo& device);
+// dbias and dshift, where they are asked for, by two small launches.
+Status launch_channel_sums(const Convolution& forward, DType dtype, const Wgrad& tensors, float scale, void* sums,
+                           const LaunchContext& context);
 
 }  // namespace noisefloor::convolution

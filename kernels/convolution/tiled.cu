@@ -42,17 +42,8 @@ struct Source {
   }
 };
 
-// Walks k in steps of kStep.
-struct Walk {
-  int tap = 0, channel = 0;
-
-  __device__ __forceinline__ void advance(const Convolution& c, int count) {
-    for (channel += count; channel >= c.cin; channel -= c.cin) ++tap;
-  }
-};
-
 template <class T, bool kNorm>
-__device__ __forceinline__ void load_step(const Convolution& c, const Source<T>& source, Walk walk, bool wide,
+__device__ __forceinline__ void load_step(const Convolution& c, const Source<T>& source, TapWalk walk, bool wide,
                                           float (&out)[kStep]) {
   constexpr int kLanes = kVectorLanes<T>;
   const int taps = c.y.taps * c.x.taps;
@@ -118,7 +109,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   const int thread_column = static_cast<int>(threadIdx.x) % 16 * 4;
   float sums[8][8] = {};
   float next[kStep];
-  Walk walk;
+  TapWalk walk;
   load_step<T, kNorm>(c, source, walk, wide, next);
   int buffer = 0;
   for (std::int64_t k0 = 0; k0 < c.k(); k0 += kStep, buffer ^= 1) {

@@ -1,0 +1,73 @@
+// The gradients of a convolution's biases: dy summed over each image, and these sums over all images, in fixed order.
+//
+// A block sums 32 channels of an image: 8 threads a channel each take every eighth pixel, and their sums are added in
+// their order. dbias is one thread a channel, over the images.
+//
+// Bound: reading dy once. Requires: nothing. Numerics: fp32 sums of 1/8 of an image, then of 8, then over images.
+// Source: original.
+#include "kernels/convolution/gradient.h"
+#include "kernels/device/dispatch.cuh"
+#include "kernels/device/launch.cuh"
+
+namespace noisefloor::convolution {
+namespace {
+
+constexpr int kChannels = 32;  // of a block: neighbours in memory
+constexpr int kLanes = 8;      // threads of a channel
+constexpr int kThreads = kChannels * kLanes;
+
+// `dshift` and `sums`: [images, cout], or null.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    convolution_channel_sums(const T* __restrict__ dy, int pixels, int channels, float scale, T* __restrict__ dshift,
+                             float* __restrict__ sums) {
+  __shared__ float parts[kLanes][kChannels];
+  const int groups = (channels + kChannels - 1) / kChannels;
+  const std::int64_t image = blockIdx.x / groups;
+  const int in_group = static_cast<int>(threadIdx.x) % kChannels, lane = static_cast<int>(threadIdx.x) / kChannels;
+  const int channel = static_cast<int>(blockIdx.x % groups) * kChannels + in_group;
+  float sum = 0;
+  if (channel < channels) {
+    const T* from = dy + (image * pixels + lane) * channels + channel;
+#pragma unroll 8
+    for (int pixel = lane; pixel < pixels; pixel += kLanes, from += std::int64_t{kLanes} * channels)
+      sum += to_float(*from);
+  }
+  parts[lane][in_group] = sum;
+  __syncthreads();
+  if (lane > 0 || channel >= channels) return;
+  for (int other = 1; other < kLanes; ++other) sum += parts[other][in_group];
+  if (sums != nullptr) sums[image * channels + channel] = sum;
+  if (dshift != nullptr) dshift[image * channels + channel] = from_float<T>(scale * sum);
+}
+
+__global__ void __launch_bounds__(kThreads)
+    convolution_bias_gradient(const float* __restrict__ sums, int images, int channels, float scale,
+                              float* __restrict__ dbias) {
+  const int channel = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x);
+  if (channel >= channels) return;
+  float sum = 0;
+#pragma unroll 8
+  for (int image = 0; image < images; ++image) sum += sums[std::int64_t{image} * channels + channel];
+  dbias[channel] = scale * sum;
+}
+
+}  // namespace
+
+Status launch_channel_sums(const Convolution& c, DType dtype, const Wgrad& t, float scale, void* sums,
+                           const LaunchContext& context) {
+  if (t.dbias == nullptr && t.dshift == nullptr) return success();
+  auto* const image_sums = static_cast<float*>(t.dbias != nullptr ? sums : nullptr);
+  const auto blocks = static_cast<unsigned>(c.images * ((c.cout + kChannels - 1) / kChannels));
+  const Status status = with_type(dtype, [&]<class T>(T) {
+    return launch_kernel("convolution_channel_sums", convolution_channel_sums<T>, {.grid = blocks, .block = kThreads},
+                         context.stream, static_cast<const T*>(t.dy), static_cast<int>(c.phase_pixels()), c.cout, scale,
+                         static_cast<T*>(t.dshift), image_sums);
+  });
+  if (!status.ok() || t.dbias == nullptr) return status;
+  return launch_kernel("convolution_bias_gradient", convolution_bias_gradient,
+                       {.grid = static_cast<unsigned>((c.cout + kThreads - 1) / kThreads), .block = kThreads},
+                       context.stream, image_sums, c.images, c.cout, scale, t.dbias);
+}
+
+}  // namespace noisefloor::convolution

@@ -1,0 +1,179 @@
+// wgrad, tiled: dy^T times the patches under the kernel, in shared-memory tiles with fp32 FMAs
+// (kernels/product/quadrants.cuh). Rows are output channels, columns taps and input channels; k runs over output
+// pixels. Half of the threads read dy, the other half the inputs under a tap: both lie in memory as the tile wants
+// them, a run of channels for each pixel. Pixels are split over the grid so that few weights fill the GPU; a second
+// launch adds the partial sums in the order of the splits, in workspace. The biases' gradients are two small launches
+// more.
+//
+// Better than naive: an element that a block gathers is used for 128 weights, and all SMs have work.
+//
+// Requires: grid limits; loads are 16 bytes wide where channels are multiples of 8, else one element each.
+// Bound: FP32 FMA. Numerics: an fp32 FMA chain over the pixels of a split, then over splits. Source: original.
+#include "kernels/convolution/gradient.h"
+#include "kernels/device/dispatch.cuh"
+#include "kernels/device/launch.cuh"
+#include "kernels/product/quadrants.cuh"
+
+namespace noisefloor::convolution {
+namespace {
+
+constexpr int kTile = kTiledTile;
+constexpr int kStep = product::kQuadrantStep;
+constexpr int kThreads = product::kQuadrantThreads;
+constexpr int kRun = 8;  // channels that a thread loads of a pixel
+static_assert(kTile == product::kQuadrantTile && kThreads == 2 * kTile && kTile / kRun * kStep == kTile);
+
+template <class T>
+__device__ __forceinline__ void load_wide(const T* from, float (&out)[kRun]) {
+  constexpr int kLanes = kVectorLanes<T>;
+#pragma unroll
+  for (int i = 0; i < kRun; i += kLanes) {
+    float lanes[kLanes];
+    load_vector<T, CacheHint::read_only>(from + i, lanes);
+#pragma unroll
+    for (int j = 0; j < kLanes; ++j) out[i + j] = lanes[j];
+  }
+}
+
+// An output pixel, counted over all images, and its place.
+struct Place {
+  std::int64_t row, image;
+  int y, x;
+
+  __device__ __forceinline__ Place(const Convolution& c, std::int64_t first) : row(first) {
+    const Pixel at = row_pixel(c, first);
+    image = at.image, y = at.y, x = at.x;
+  }
+  __device__ __forceinline__ void advance(const Convolution& c) {
+    row += kStep;
+    for (x += kStep; x >= c.x.out; x -= c.x.out)
+      if (++y == c.y.out) y = 0, ++image;
+  }
+};
+
+template <class T>
+__device__ __forceinline__ void load_gradients(const Convolution& c, const T* dy, std::int64_t row, int channel,
+                                               float (&out)[kRun]) {
+  const T* from = dy + row * c.cout + channel;
+  if (c.cout % kRun == 0) {
+    if (channel < c.cout) load_wide(from, out);
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < kRun; ++i)
+    if (channel + i < c.cout) out[i] = to_float(from[i]);
+}
+
+// The inputs under the taps and channels from `walk` on.
+template <class T>
+__device__ __forceinline__ void load_patch(const Convolution& c, const T* x, const Place& at, TapWalk walk,
+                                           float (&out)[kRun]) {
+  const auto under = [&](int tap) -> const T* {
+    if (tap >= c.y.taps * c.x.taps) return nullptr;
+    const int iy = input_coordinate(c.y, at.y, 0, tap / c.x.taps), ix = input_coordinate(c.x, at.x, 0, tap % c.x.taps);
+    return iy < 0 || ix < 0 ? nullptr : x + ((at.image * c.y.in + iy) * c.x.in + ix) * c.cin;
+  };
+  if (c.cin % kRun == 0) {
+    if (const T* from = under(walk.tap); from != nullptr) load_wide(from + walk.channel, out);
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < kRun; ++i) {
+    if (const T* from = under(walk.tap); from != nullptr) out[i] = to_float(from[walk.channel]);
+    walk.advance(c, 1);
+  }
+}
+
+// Writes factor * sums over the split's `pixels` pixels to out[split][cout][k].
+template <class T>
+__global__ void __launch_bounds__(kThreads, 2)
+    convolution_wgrad_tiled(const T* __restrict__ x, const T* __restrict__ dy, const __grid_constant__ Convolution c,
+                            std::int64_t pixels, float factor, float* __restrict__ out) {
+  __shared__ alignas(16) product::QuadrantTiles tiles;
+  const auto columns = static_cast<int>(c.k());
+  const auto tiles_n = static_cast<unsigned>((columns + kTile - 1) / kTile);
+  const int row0 = static_cast<int>(blockIdx.x / tiles_n) * kTile;
+  const int column0 = static_cast<int>(blockIdx.x % tiles_n) * kTile;
+  const std::int64_t begin = blockIdx.y * pixels;
+  const std::int64_t end = begin + pixels < c.phase_rows() ? begin + pixels : c.phase_rows();
+
+  const bool of_gradients = threadIdx.x < kTile;
+  const int line = static_cast<int>(threadIdx.x) % kTile;
+  const int term = line / (kTile / kRun), group = line % (kTile / kRun) * kRun;
+  Place at(c, begin + term);
+  TapWalk walk;
+  if (!of_gradients) walk.tap = (column0 + group) / c.cin, walk.channel = (column0 + group) % c.cin;
+  const auto load = [&](float(&values)[kRun]) {
+#pragma unroll
+    for (int i = 0; i < kRun; ++i) values[i] = 0;
+    if (at.row < end) {
+      if (of_gradients)
+        load_gradients(c, dy, at.row, row0 + group, values);
+      else
+        load_patch(c, x, at, walk, values);
+    }
+    at.advance(c);
+  };
+  float(*target)[kStep][kTile] = of_gradients ? tiles.a : tiles.b;
+
+  const int thread_row = static_cast<int>(threadIdx.x) / 16 * 4;
+  const int thread_column = static_cast<int>(threadIdx.x) % 16 * 4;
+  float sums[8][8] = {};
+  float next[kRun];
+  load(next);
+  int buffer = 0;
+  for (std::int64_t k0 = begin; k0 < end; k0 += kStep, buffer ^= 1) {
+#pragma unroll
+    for (int i = 0; i < kRun; ++i) target[buffer][term][group + i] = next[i];
+    __syncthreads();  // also: everyone has read the other buffer, which the next step overwrites
+    load(next);
+    product::multiply_quadrants(tiles, buffer, thread_row, thread_column, sums);
+  }
+
+  float* const split = out + blockIdx.y * std::int64_t{c.cout} * columns;
+#pragma unroll
+  for (int r = 0; r < 8; ++r) {
+    const int row = row0 + thread_row + (r / 4) * (kTile / 2) + r % 4;
+    if (row >= c.cout) continue;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      const int column = column0 + thread_column + (i / 4) * (kTile / 2) + i % 4;
+      if (column < columns) split[std::int64_t{row} * columns + column] = factor * sums[r][i];
+    }
+  }
+}
+
+__global__ void __launch_bounds__(kThreads)
+    convolution_wgrad_add(const float* __restrict__ partials, std::int64_t weights, int splits, float scale,
+                          float* __restrict__ dw) {
+  const std::int64_t item = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (item >= weights) return;
+  float sum = 0;
+#pragma unroll 8
+  for (int split = 0; split < splits; ++split) sum += partials[split * weights + item];
+  dw[item] = scale * sum;
+}
+
+}  // namespace
+
+Status launch_wgrad_tiled(const Convolution& c, DType dtype, const Wgrad& t, float scale, void* workspace,
+                          const LaunchContext& context) {
+  const int splits = wgrad_tiled_splits(c, *context.device);
+  const std::int64_t pixels = ((c.phase_rows() + splits - 1) / splits + kStep - 1) / kStep * kStep;
+  const std::size_t sums_bytes = wgrad_channel_sums_bytes(c, t.dbias != nullptr);
+  auto* const partials = reinterpret_cast<float*>(static_cast<char*>(workspace) + sums_bytes);
+  const dim3 grid(static_cast<unsigned>(wgrad_tiles(c)), static_cast<unsigned>(splits));
+  Status status = with_type(dtype, [&]<class T>(T) {
+    return launch_kernel("convolution_wgrad_tiled", convolution_wgrad_tiled<T>, {.grid = grid, .block = kThreads},
+                         context.stream, static_cast<const T*>(t.x), static_cast<const T*>(t.dy), c, pixels,
+                         splits == 1 ? scale : 1.0f, splits == 1 ? t.dw : partials);
+  });
+  const std::int64_t weights = c.cout * c.k();
+  if (status.ok() && splits > 1)
+    status = launch_kernel("convolution_wgrad_add", convolution_wgrad_add,
+                           {.grid = static_cast<unsigned>((weights + kThreads - 1) / kThreads), .block = kThreads},
+                           context.stream, static_cast<const float*>(partials), weights, splits, scale, t.dw);
+  return status.ok() ? launch_channel_sums(c, dtype, t, scale, workspace, context) : status;
+}
+
+}  // namespace noisefloor::convolution
