@@ -14,6 +14,8 @@ namespace noisefloor::cudnn {
 long version();
 Baseline attention_baseline();
 Baseline conv2d_baseline();
+Baseline conv2d_dgrad_baseline();
+Baseline conv2d_wgrad_baseline();
 Baseline conv_transpose2d_baseline();
 Baseline conv3d_temporal_baseline();
 Baseline sampler_step_baseline();
@@ -58,6 +60,8 @@ std::span<const Baseline> baselines() {
       cudnn::attention_baseline(),
       cudnn::temporal_attention_baseline(),
       cudnn::conv2d_baseline(),
+      cudnn::conv2d_dgrad_baseline(),
+      cudnn::conv2d_wgrad_baseline(),
       cudnn::conv_transpose2d_baseline(),
       cudnn::conv3d_temporal_baseline(),
       cudnn::groupnorm_baseline(),
@@ -65,7 +69,7 @@ std::span<const Baseline> baselines() {
 #else
       cudnn::missing("attention"), cudnn::missing("temporal_attention"), cudnn::missing("conv2d"),
       cudnn::missing("conv_transpose2d"), cudnn::missing("conv3d_temporal"), cudnn::missing("groupnorm"),
-      cudnn::missing("sampler_step"),
+      cudnn::missing("sampler_step"), cudnn::missing("conv2d_dgrad"), cudnn::missing("conv2d_wgrad"),
 #endif
   };
   // clang-format on

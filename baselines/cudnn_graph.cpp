@@ -180,6 +180,24 @@ int Graph::transposed_convolution(int dy, int w, const ConvolutionPlace& place,
   });
 }
 
+int Graph::weight_gradient(int dy, int x, const ConvolutionPlace& place, const std::vector<std::int64_t>& extents) {
+  return state_->apply([=](Replica& r) {
+    const auto attributes =
+        fe::graph::Conv_wgrad_attributes().set_padding(place.pad).set_stride(place.stride).set_dilation({1, 1});
+    const Node dw = r.graph.conv_wgrad(r.at(dy), r.at(x), attributes);
+    dw->set_dim(extents);  // not to be inferred: with a stride, several kernels fit
+    return r.add(dw);
+  });
+}
+
+int Graph::channel_sums(int x, std::int64_t channels) {
+  return state_->apply([=](Replica& r) {
+    const Node sums = r.graph.reduction(r.at(x), fe::graph::Reduction_attributes().set_mode(fe::ReductionMode_t::ADD));
+    sums->set_dim({1, channels, 1, 1});
+    return r.add(sums);
+  });
+}
+
 void Graph::output(int node, DType dtype, const Layout& layout) {
   state_->apply([=, type = data_type(dtype)](Replica& r) {
     const Node tensor = r.at(node);

@@ -54,6 +54,9 @@ class Graph {
   // The gradient of that convolution with respect to its input, which is a transposed convolution: `dy` are its inputs,
   // w [channels of dy, channels of the result, kh, kw], and `extents` those of the result.
   int transposed_convolution(int dy, int w, const ConvolutionPlace& place, const std::vector<std::int64_t>& extents);
+  // The gradient of that convolution with respect to its weights, of `extents` [channels of dy, channels of x, kh, kw].
+  int weight_gradient(int dy, int x, const ConvolutionPlace& place, const std::vector<std::int64_t>& extents);
+  int channel_sums(int x, std::int64_t channels);  // [1, channels, 1, 1]: over images and pixels
   void output(int node, DType dtype, const Layout& layout);
 
   // Asks heuristics A, B and the fallback list, and builds the engine configurations that they offer, best guesses

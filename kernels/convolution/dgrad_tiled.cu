@@ -23,24 +23,6 @@ constexpr int kThreads = product::kQuadrantThreads;
 constexpr int kGroups = kTile / kStep;  // of weights: threads beside one another along the input channels
 static_assert(kTile == product::kQuadrantTile && kThreads == 2 * kTile);
 
-// kStep elements from `from`, of which `count` are there.
-template <class T>
-__device__ __forceinline__ void load_run(const T* from, int count, bool wide, float (&out)[kStep]) {
-  constexpr int kLanes = kVectorLanes<T>;
-  if (wide) {
-#pragma unroll
-    for (int i = 0; i < kStep; i += kLanes) {
-      float lanes[kLanes];
-      load_vector<T, CacheHint::read_only>(from + i, lanes);
-#pragma unroll
-      for (int j = 0; j < kLanes; ++j) out[i + j] = lanes[j];
-    }
-    return;
-  }
-#pragma unroll
-  for (int i = 0; i < kStep; ++i) out[i] = i < count ? to_float(from[i]) : 0;
-}
-
 // A thread of the first half: the next kStep terms of the pixel whose first tap is at (y, x) of the image at `base`.
 template <class T>
 __device__ __forceinline__ void load_gradients(const Convolution& c, const T* base, int y, int x, TapWalk walk,
@@ -55,7 +37,7 @@ __device__ __forceinline__ void load_gradients(const Convolution& c, const T* ba
 #pragma unroll
   for (int i = 0; i < kStep; ++i) out[i] = 0;
   if (c.cin % kStep == 0) {
-    if (const T* from = under(walk.tap); from != nullptr) load_run(from + walk.channel, kStep, true, out);
+    if (const T* from = under(walk.tap); from != nullptr) product::load_step(from + walk.channel, out);
     return;
   }
 #pragma unroll
@@ -77,8 +59,14 @@ __device__ __forceinline__ void load_weights(const Convolution& forward, const C
   const T* row = w + walk.channel * forward.weight_row() + column;
   for (int ky = ys.first; ky <= ys.last; ++ky)
     for (int kx = xs.first; kx <= xs.last; ++kx) {
+      const T* from = row + std::int64_t{ky * forward.x.taps + kx} * forward.cin;
       float tap[kStep];
-      load_run(row + std::int64_t{ky * forward.x.taps + kx} * forward.cin, c.cout - column, c.cout % kStep == 0, tap);
+      if (c.cout % kStep == 0) {
+        product::load_step(from, tap);
+      } else {
+#pragma unroll
+        for (int i = 0; i < kStep; ++i) tap[i] = i < c.cout - column ? to_float(from[i]) : 0;
+      }
 #pragma unroll
       for (int i = 0; i < kStep; ++i) out[i] += tap[i];
     }

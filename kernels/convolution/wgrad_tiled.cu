@@ -20,20 +20,8 @@ namespace {
 constexpr int kTile = kTiledTile;
 constexpr int kStep = product::kQuadrantStep;
 constexpr int kThreads = product::kQuadrantThreads;
-constexpr int kRun = 8;  // channels that a thread loads of a pixel
+constexpr int kRun = product::kQuadrantStep;  // channels that a thread loads of a pixel
 static_assert(kTile == product::kQuadrantTile && kThreads == 2 * kTile && kTile / kRun * kStep == kTile);
-
-template <class T>
-__device__ __forceinline__ void load_wide(const T* from, float (&out)[kRun]) {
-  constexpr int kLanes = kVectorLanes<T>;
-#pragma unroll
-  for (int i = 0; i < kRun; i += kLanes) {
-    float lanes[kLanes];
-    load_vector<T, CacheHint::read_only>(from + i, lanes);
-#pragma unroll
-    for (int j = 0; j < kLanes; ++j) out[i + j] = lanes[j];
-  }
-}
 
 // An output pixel, counted over all images, and its place.
 struct Place {
@@ -56,7 +44,7 @@ __device__ __forceinline__ void load_gradients(const Convolution& c, const T* dy
                                                float (&out)[kRun]) {
   const T* from = dy + row * c.cout + channel;
   if (c.cout % kRun == 0) {
-    if (channel < c.cout) load_wide(from, out);
+    if (channel < c.cout) product::load_step(from, out);
     return;
   }
 #pragma unroll
@@ -74,7 +62,7 @@ __device__ __forceinline__ void load_patch(const Convolution& c, const T* x, con
     return iy < 0 || ix < 0 ? nullptr : x + ((at.image * c.y.in + iy) * c.x.in + ix) * c.cin;
   };
   if (c.cin % kRun == 0) {
-    if (const T* from = under(walk.tap); from != nullptr) load_wide(from + walk.channel, out);
+    if (const T* from = under(walk.tap); from != nullptr) product::load_step(from + walk.channel, out);
     return;
   }
 #pragma unroll

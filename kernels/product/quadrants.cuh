@@ -2,6 +2,8 @@
 // two buffers of shared memory. Device code only.
 #pragma once
 
+#include "kernels/device/vector.cuh"
+
 namespace noisefloor::product {
 
 inline constexpr int kQuadrantTile = 128;  // rows and columns of a block's tile
@@ -22,6 +24,19 @@ __device__ __forceinline__ void load_quadrants(const float (&line)[kQuadrantTile
   const float4 high = *reinterpret_cast<const float4*>(line + kQuadrantTile / 2 + at);
   out[0] = low.x, out[1] = low.y, out[2] = low.z, out[3] = low.w;
   out[4] = high.x, out[5] = high.y, out[6] = high.z, out[7] = high.w;
+}
+
+// A step's elements from `from` on, at 16 bytes; nothing in the grid may write them.
+template <class T>
+__device__ __forceinline__ void load_step(const T* from, float (&out)[kQuadrantStep]) {
+  constexpr int kLanes = kVectorLanes<T>;
+#pragma unroll
+  for (int i = 0; i < kQuadrantStep; i += kLanes) {
+    float lanes[kLanes];
+    load_vector<T, CacheHint::read_only>(from + i, lanes);
+#pragma unroll
+    for (int j = 0; j < kLanes; ++j) out[i + j] = lanes[j];
+  }
 }
 
 // sums += the products of one step: 64 FMAs for four 16-byte reads.

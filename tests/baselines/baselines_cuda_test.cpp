@@ -48,6 +48,11 @@ TEST(Baselines, CudnnSaysWhatItCannotExpress) {
   EXPECT_NE(refusal("temporal_attention", "batch=2,frames=14,hw=9,heads=5,dim=64,layout=packed_3hd").find("far apart"),
             std::string::npos);
   EXPECT_NE(refusal("conv2d", "n=2,h=4,w=4,cin=8,cout=8,image_shift=1").find("per-image bias"), std::string::npos);
+  EXPECT_EQ(refusal("conv2d_dgrad", "n=2,h=4,w=4,cin=8,cout=8,stride=2,scale=2,residual=1"), "");
+  EXPECT_NE(refusal("conv2d_dgrad", "n=2,h=4,w=4,cin=8,cout=8,upsample=1").find("upsample"), std::string::npos);
+  EXPECT_EQ(refusal("conv2d_wgrad", "n=2,h=4,w=4,cin=8,cout=8"), "");
+  EXPECT_NE(refusal("conv2d_wgrad", "n=2,h=4,w=4,cin=8,cout=8,upsample=1").find("upsample"), std::string::npos);
+  EXPECT_NE(refusal("conv2d_wgrad", "n=2,h=4,w=4,cin=8,cout=8,image_shift=1").find("image"), std::string::npos);
   EXPECT_NE(refusal("conv3d_temporal", "batch=2,frames=4,hw=16,cin=8,cout=8,image_shift=1").find("per-image bias"),
             std::string::npos);
   EXPECT_NE(refusal("groupnorm", "n=2,hw=64,channels=64,groups=32").find("groups"), std::string::npos);
