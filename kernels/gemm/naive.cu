@@ -14,6 +14,7 @@
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/launch.cuh"
 #include "kernels/gemm/epilogue.cuh"
+#include "kernels/gemm/gradient.cuh"
 #include "kernels/gemm/launchers.h"
 
 namespace noisefloor::gemm {
@@ -42,13 +43,36 @@ __global__ void __launch_bounds__(kNaiveTile* kNaiveTile)
   output.store(row, sum, gate, output.ahead(row));
 }
 
+// A product of a gradient: the same walk by strides.
+template <class G>
+__global__ void __launch_bounds__(kNaiveTile* kNaiveTile) gemm_naive_gradient(const __grid_constant__ G g) {
+  const auto tiles_n = static_cast<unsigned>((g.n + kNaiveTile - 1) / kNaiveTile);
+  const std::int64_t column = std::int64_t{blockIdx.x % tiles_n} * kNaiveTile + threadIdx.x;
+  const std::int64_t row = std::int64_t{blockIdx.x / tiles_n} * kNaiveTile + threadIdx.y;
+  if (row >= g.m || column >= g.n) return;
+
+  float sum = 0, row_sum = 0;
+  for (std::int64_t i = 0; i < g.k; ++i) {
+    const float a = to_float(g.a[row * g.a_row + i * g.a_step]);
+    sum = fmaf(a, to_float(g.b[column * g.b_row + i * g.b_step]), sum);
+    row_sum += a;
+  }
+  g.store(row, column, sum);
+  if (g.row_sums && column == 0) g.row_sums[row] = g.scale * row_sum;
+}
+
 }  // namespace
 
 Status launch_naive(const Problem& problem, DType dtype, const Tensors& tensors, const Scratch&,
                     const LaunchContext& context) {
   if (const Status status = check_pointers(problem, tensors); !status.ok()) return status;
+  const auto blocks = static_cast<unsigned>(tile_count(problem, kNaiveTile, kNaiveTile));
+  if (!problem.forward())
+    return with_gradient(problem, dtype, tensors, [&]<class G>(const G& gradient) {
+      return launch_kernel("gemm_naive_gradient", gemm_naive_gradient<G>,
+                           {.grid = blocks, .block = dim3(kNaiveTile, kNaiveTile)}, context.stream, gradient);
+    });
   return with_type(dtype, [&]<class T>(T) {
-    const auto blocks = static_cast<unsigned>(tile_count(problem, kNaiveTile, kNaiveTile));
     return launch_kernel("gemm_naive", gemm_naive<T>, {.grid = blocks, .block = dim3(kNaiveTile, kNaiveTile)},
                          context.stream, static_cast<const T*>(tensors.a), static_cast<const T*>(tensors.b), problem.m,
                          problem.k, Epilogue<T>(problem, tensors));

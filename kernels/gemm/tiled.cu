@@ -13,6 +13,7 @@
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/launch.cuh"
 #include "kernels/gemm/epilogue.cuh"
+#include "kernels/gemm/gradient.cuh"
 #include "kernels/gemm/launchers.h"
 #include "kernels/product/quadrants.cuh"
 
@@ -95,13 +96,72 @@ __global__ void __launch_bounds__(kThreads, 2)
   }
 }
 
+// A product of a gradient. What lies the other way round is read by neighbouring threads side by side, an element at a
+// time. The threads that load A in the first column of tiles hold all of their row, which they sum.
+template <class G>
+__global__ void __launch_bounds__(kThreads, 2) gemm_tiled_gradient(const __grid_constant__ G g) {
+  using T = typename G::Element;
+  __shared__ alignas(16) product::QuadrantTiles tiles;
+  const auto tiles_n = static_cast<unsigned>((g.n + kTile - 1) / kTile);
+  const int row0 = static_cast<int>(blockIdx.x / tiles_n) * kTile;  // extents are at most 2^24
+  const int column0 = static_cast<int>(blockIdx.x % tiles_n) * kTile;
+
+  const int line = static_cast<int>(threadIdx.x) % kTile;
+  const bool loads_a = threadIdx.x < kTile;
+  const std::int64_t row = (loads_a ? row0 : column0) + line, step = loads_a ? g.a_step : g.b_step;
+  const T* source = nullptr;
+  if (row < (loads_a ? g.m : g.n)) source = loads_a ? g.a + row * g.a_row : g.b + row * g.b_row;
+  const bool wide = g.k % kVectorLanes<T> == 0;
+  float(*target)[kStep][kTile] = loads_a ? tiles.a : tiles.b;
+
+  float next[kStep], row_sum = 0;
+  const auto load = [&](std::int64_t k0) {
+    if (step == 1) return load_step(source, k0, g.k, wide, next);
+#pragma unroll
+    for (int i = 0; i < kStep; ++i)
+      next[i] = source != nullptr && k0 + i < g.k ? to_float(source[(k0 + i) * step]) : 0.0f;
+  };
+  const int thread_row = static_cast<int>(threadIdx.x) / 16 * 4;
+  const int thread_column = static_cast<int>(threadIdx.x) % 16 * 4;
+  float sums[8][8] = {};
+  load(0);
+  int buffer = 0;
+  for (std::int64_t k0 = 0; k0 < g.k; k0 += kStep, buffer ^= 1) {
+#pragma unroll
+    for (int i = 0; i < kStep; ++i) {
+      target[buffer][i][line] = next[i];
+      row_sum += next[i];
+    }
+    __syncthreads();  // also: everyone has read the other buffer, which the next step overwrites
+    load(k0 + kStep);
+    product::multiply_quadrants(tiles, buffer, thread_row, thread_column, sums);
+  }
+
+#pragma unroll
+  for (int r = 0; r < 8; ++r) {
+    const int to_row = row0 + thread_row + (r / 4) * kHalf + r % 4;
+    if (to_row >= g.m) continue;
+#pragma unroll
+    for (int c = 0; c < 8; ++c) {
+      const int column = column0 + thread_column + (c / 4) * kHalf + c % 4;
+      if (column < g.n) g.store(to_row, column, sums[r][c]);
+    }
+  }
+  if (g.row_sums && loads_a && column0 == 0 && row < g.m) g.row_sums[row] = g.scale * row_sum;
+}
+
 }  // namespace
 
 Status launch_tiled(const Problem& problem, DType dtype, const Tensors& tensors, const Scratch&,
                     const LaunchContext& context) {
   if (const Status status = check_pointers(problem, tensors); !status.ok()) return status;
+  const auto blocks = static_cast<unsigned>(tile_count(problem, kTile, problem.gated() ? kHalf : kTile));
+  if (!problem.forward())
+    return with_gradient(problem, dtype, tensors, [&]<class G>(const G& gradient) {
+      return launch_kernel("gemm_tiled_gradient", gemm_tiled_gradient<G>, {.grid = blocks, .block = kThreads},
+                           context.stream, gradient);
+    });
   return with_type(dtype, [&]<class T>(T) {
-    const auto blocks = static_cast<unsigned>(tile_count(problem, kTile, problem.gated() ? kHalf : kTile));
     return launch_kernel("gemm_tiled", gemm_tiled<T>, {.grid = blocks, .block = kThreads}, context.stream,
                          static_cast<const T*>(tensors.a), static_cast<const T*>(tensors.b), problem.m, problem.k,
                          Epilogue<T>(problem, tensors));

@@ -8,19 +8,16 @@ namespace {
 
 // What the kernels of forward passes lack.
 Support can_run_forward(const Problem& problem) {
-  if (problem.layout != Layout::nt) return unsupported("needs layout=nt; see host");
-  if (problem.to != Target::same) return unsupported("needs to=same; see host");
+  if (problem.layout != Layout::nt) return unsupported("needs layout=nt; see tiled");
+  if (problem.to != Target::same) return unsupported("needs to=same; see tiled");
   return supported();
-}
-Support can_run_tiled(const Problem& problem, DType) {
-  return can_run_forward(problem);
 }
 
 // At most 2^40 outputs (`check` in gemm.cpp) are at most 2^31 - 1 tiles of any other variant.
 Support can_run_naive(const Problem& problem, DType) {
   if (tile_count(problem, kNaiveTile, kNaiveTile) > kMaxBlocks)
     return unsupported("needs at most 2^31 - 1 tiles of 16x16");
-  return can_run_forward(problem);
+  return supported();
 }
 
 // 16-byte accesses along k, the contiguous dimension of A and B.
@@ -64,7 +61,7 @@ Support can_run_ptx_small_m_sm90a(const Problem& problem, DType dtype) {
 constexpr Definition::Variant kVariants[] = {
     NOISEFLOOR_HOST(any_problem, host_workspace_bytes),
     NOISEFLOOR_NAIVE(can_run_naive),
-    NOISEFLOOR_TILED(can_run_tiled),
+    NOISEFLOOR_TILED(),
     {{"tensor_core_sm75", Kind::tensor_core, Arch::sm75}, {NOISEFLOOR_IF_SM75(launch_tensor_core_sm75), can_run_sm75}},
     NOISEFLOOR_TENSOR_CORE_SM80(can_run_sm80, workspace_bytes_sm80),
     {kPtxSm90a, {NOISEFLOOR_IF_SM90A(launch_ptx_sm90a), can_run_ptx_sm90a}, schedule_choices},

@@ -4,7 +4,7 @@ In other layouts, or with an fp32 D: a layer's gradients."""
 import torch
 import torch.nn.functional as F
 
-from baselines.pytorch.ops import function_of
+from baselines.pytorch.ops import behind, function_of
 
 # Eager: the product, the activation; geglu: value, gate, gelu, their product, and twice more because a value of several standard
 # deviations magnifies the gate's. Compiled: a library's product, and all that follows it in one kernel.
@@ -12,6 +12,8 @@ EAGER_ROUNDINGS = {"none": 1, "silu": 2, "gelu": 2, "gelu_tanh": 2, "geglu": 6}
 
 
 def roundings(problem, compiled):
+    if is_gradient(problem):
+        return behind(compiled, problem.real("scale") != 1, problem.flag("bias"), problem.flag("residual"))
     act, scaled = problem.choice("act"), problem.real("scale") != 1 and not problem.flag("bias")
     blend = 2 * problem.flag("blend")  # and its share's
     batched = problem.integer("part_columns") > 0 and problem.flag("bias")  # baddbmm's errors are those of a product rounded before its bias
@@ -21,12 +23,18 @@ def roundings(problem, compiled):
     return EAGER_ROUNDINGS[act] + added + scaled + batched
 
 
+def is_gradient(problem):
+    return problem.choice("layout") != "nt" or problem.choice("to") == "fp32"
+
+
 def gradient(problem):
     layout, scale, wide = problem.choice("layout"), problem.real("scale"), problem.choice("to") == "fp32" and problem.dtype in (torch.bfloat16, torch.float16)
 
     def run(inputs):
         a, b = inputs["a"].t() if layout == "tn" else inputs["a"], inputs["b"].t() if layout == "nt" else inputs["b"]
-        product = torch.mm(a, b, out_dtype=torch.float32) if wide else torch.mm(a, b)
+        if wide and not a.is_cuda:  # where PyTorch's product has no out_dtype
+            a, b = a.float(), b.float()
+        product = torch.mm(a, b, out_dtype=torch.float32) if wide and a.is_cuda else torch.mm(a, b)
         product = product if scale == 1 else product * scale
         for name in ("bias", "residual"):
             product = product + inputs[name] if name in inputs else product
@@ -38,7 +46,7 @@ def gradient(problem):
 
 
 def build(problem):
-    if problem.choice("layout") != "nt" or problem.choice("to") == "fp32":
+    if is_gradient(problem):
         return gradient(problem)
     scale, activation, part, images = problem.real("scale"), function_of(problem), problem.integer("part_columns"), problem.integer("images")
 

@@ -109,6 +109,38 @@ RC_GTEST_PROP(gemm, HostAgreesWithTheOracleOnRandomProblems, ()) {
   RC_ASSERT(data.difference() == "");
 }
 
+TEST(gemm, OtherLayoutsGiveTheNumbersWorkedOutByHand) {
+  by_hand("gemm", "m=1,n=2,k=2,layout=nn", {{"a", {3, 5}}, {"b", {1, 2, 10, 20}}, {"bias", {0.5, 1}}},
+          {{"d", {53.5, 107}}});
+  by_hand("gemm", "m=2,n=1,k=3,layout=tn,bias=0,scale=2,to=fp32,row_sums=1",
+          {{"a", {1, 2, 3, 4, 5, 6}}, {"b", {1, 10, 100}}}, {{"d", {1062, 1284}}, {"row_sums", {18, 24}}});
+}
+
+RC_GTEST_PROP(gemm, OtherLayoutsAreTheProductOfTransposedMatrices, ()) {
+  const std::int64_t m = *rc::gen::oneOf(rc::gen::inRange(1, 14), rc::gen::inRange(80, 210));
+  const std::int64_t n = *rc::gen::oneOf(rc::gen::inRange(1, 70), rc::gen::inRange(240, 270));
+  const std::int64_t k = *rc::gen::oneOf(rc::gen::inRange(1, 70), rc::gen::inRange(250, 530));
+  const auto layout = *rc::gen::element<std::string>("nn", "tn");
+  const std::string text = "m=" + std::to_string(m) + ",n=" + std::to_string(n) + ",k=" + std::to_string(k) +
+                           *rc::gen::element<std::string>(",bias=0", ",scale=-0.5", ",residual=1") +
+                           *rc::gen::element<std::string>("", ",to=fp32");
+  const DType dtype = *rc::gen::element(DType::bf16, DType::fp16, DType::fp32);
+  HostData other(op(), text + ",layout=" + layout + (layout == "tn" ? ",row_sums=1" : ""), dtype,
+                 *rc::gen::arbitrary<unsigned>());
+  HostData straight(op(), text, dtype, 1);
+  straight.storage = other.storage;
+  const auto turn = [&](const char* name, std::int64_t rows) {
+    for (std::int64_t i = 0; i < rows * k; ++i)
+      straight.set(straight.index(name), i, other.get(name, i % k * rows + i / k));
+  };
+  if (layout == "tn") turn("a", m);
+  turn("b", n);
+  RC_LOG() << to_string(dtype) << " " << layout << " " << text;
+  RC_ASSERT(other.reference("d") == straight.reference("d"));
+  RC_ASSERT(other.run_host().ok());
+  RC_ASSERT(other.difference() == "");
+}
+
 RC_GTEST_PROP(gemm_sm80_plan, ChosenPlanCoversTheProblemAndFitsTheDevice, ()) {
   Problem p;
   p.m = *rc::gen::oneOf(rc::gen::inRange<std::int64_t>(1, 300), rc::gen::inRange<std::int64_t>(1, 1 << 24));
