@@ -52,4 +52,27 @@ __device__ __forceinline__ float gelu(float x) {
   return fmaf(-magnitude, t * series * exponential, relu(x));
 }
 
+// Their derivatives.
+template <class T>
+__device__ __forceinline__ float silu_slope(float x) {
+  const float sigmoid = times_sigmoid<T>(1.0f, x);
+  return sigmoid * fmaf(x, 1.0f - sigmoid, 1.0f);
+}
+
+// Phi(x) + x exp(-x^2 / 2) / sqrt(2 pi), by gelu's series.
+template <class T>
+__device__ __forceinline__ float gelu_slope(float x) {
+  const float magnitude = fminf(fabsf(x), 1e18f), scaled = 0.84932180f * magnitude;
+  const float denominator = fmaf(0.3275911f / 1.20112241f, scaled, 1.0f), power = -scaled * scaled;
+  const bool exact = std::is_same_v<T, float>;
+  const float t = exact ? 1.0f / denominator : ptx::rcp_approx(denominator);
+  const float bell = exact ? exp2f(power) : ptx::exp2_approx(power);
+  float series = fmaf(t, 0.5f * 1.061405429f, 0.5f * -1.453152027f);
+  series = fmaf(t, series, 0.5f * 1.421413741f);
+  series = fmaf(t, series, 0.5f * -0.284496736f);
+  series = fmaf(t, series, 0.5f * 0.254829592f);
+  const float tail = t * series * bell;  // Phi(-|x|)
+  return fmaf(0.39894228f * x, bell, x < 0 ? tail : 1.0f - tail);
+}
+
 }  // namespace noisefloor

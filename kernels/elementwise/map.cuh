@@ -36,6 +36,57 @@ struct UnaryMap : FlatInputs<1> {
   }
 };
 
+// The gradient of x, of x and dy.
+struct ReluGradient {
+  template <class T>
+  static __device__ __forceinline__ float of(float x, float dy) {
+    return x <= 0 ? 0.0f : dy;
+  }
+};
+struct SiluGradient {
+  template <class T>
+  static __device__ __forceinline__ float of(float x, float dy) {
+    return dy * silu_slope<T>(x);
+  }
+};
+struct GeluGradient {
+  template <class T>
+  static __device__ __forceinline__ float of(float x, float dy) {
+    return dy * gelu_slope<T>(x);
+  }
+};
+
+template <class T, class Function>
+struct GradientMap : FlatInputs<2> {
+  void* y;
+
+  GradientMap(const Problem& p, const Tensors& t) : FlatInputs<2>{{t.a, t.b}, vectors_of<T>(p.total())}, y(t.y) {}
+  __device__ __forceinline__ void apply(std::uint32_t vector, const uint4 (&bits)[2]) const {
+    float x[kVectorLanes<T>], dy[kVectorLanes<T>];
+    unpack_vector<T>(bits[0], x);
+    unpack_vector<T>(bits[1], dy);
+#pragma unroll
+    for (int i = 0; i < kVectorLanes<T>; ++i) x[i] = Function::template of<T>(x[i], dy[i]);
+    store_stream<T>(y, vector, x);
+  }
+};
+
+template <class T>
+struct ScaleMap : FlatInputs<1> {
+  void* y;
+  float scale;
+
+  ScaleMap(const Problem& p, const Tensors& t)
+      : FlatInputs<1>{{t.a}, vectors_of<T>(p.total())}, y(t.y), scale(static_cast<float>(p.scale)) {}
+  __device__ __forceinline__ void apply(std::uint32_t vector, const uint4 (&bits)[1]) const {
+    float v[kVectorLanes<T>];
+    unpack_vector<T>(bits[0], v);
+#pragma unroll
+    for (float& value : v) value *= scale;
+    store_stream<T>(y, vector, v);
+  }
+};
+
 template <class T>
 struct AddMap : FlatInputs<2> {
   void* y;
@@ -125,6 +176,43 @@ struct GegluMap {
   }
 };
 
+// Inputs 0 and 1 are value and gate, whose gradients lie as they do, and 2 is dy.
+template <class T>
+struct GegluGradientMap {
+  static constexpr int kInputs = 3;
+  const char *x, *dy;
+  char* y;
+  Divider per_row;  // vectors of dy
+  std::uint32_t vectors;
+
+  GegluGradientMap(const Problem& p, const Tensors& t)
+      : x(static_cast<const char*>(t.a)),
+        dy(static_cast<const char*>(t.b)),
+        y(static_cast<char*>(t.y)),
+        per_row(vectors_of<T>(p.channels)),
+        vectors(vectors_of<T>(p.total())) {}
+  __device__ __forceinline__ std::int64_t place(int half, std::uint32_t vector) const {
+    return (vector + (std::int64_t{vector / per_row} + half) * per_row.divisor()) * 16;
+  }
+  __device__ __forceinline__ const void* at(int input, std::uint32_t vector) const {
+    return input == 2 ? dy + std::int64_t{vector} * 16 : x + place(input, vector);
+  }
+  __device__ __forceinline__ void apply(std::uint32_t vector, const uint4 (&bits)[3]) const {
+    float value[kVectorLanes<T>], gate[kVectorLanes<T>], gradient[kVectorLanes<T>];
+    unpack_vector<T>(bits[0], value);
+    unpack_vector<T>(bits[1], gate);
+    unpack_vector<T>(bits[2], gradient);
+#pragma unroll
+    for (int i = 0; i < kVectorLanes<T>; ++i) {
+      const float of_gate = gradient[i] * value[i] * gelu_slope<T>(gate[i]);
+      value[i] = gradient[i] * gelu<T>(gate[i]);
+      gate[i] = of_gate;
+    }
+    store_vector<T>(reinterpret_cast<T*>(y + place(0, vector)), value);
+    store_vector<T>(reinterpret_cast<T*>(y + place(1, vector)), gate);
+  }
+};
+
 // From T to U: 16 bytes in, 8, 16 or 32 out.
 template <class T, class U>
 struct CastMap : FlatInputs<1> {
@@ -161,6 +249,16 @@ Status with_map(const Problem& p, DType dtype, const Tensors& t, const Run& run)
         return run(UnaryMap<T, Relu>(p, t));
       case Operation::silu:
         return run(UnaryMap<T, Silu>(p, t));
+      case Operation::relu_backward:
+        return run(GradientMap<T, ReluGradient>(p, t));
+      case Operation::silu_backward:
+        return run(GradientMap<T, SiluGradient>(p, t));
+      case Operation::gelu_backward:
+        return run(GradientMap<T, GeluGradient>(p, t));
+      case Operation::geglu_backward:
+        return run(GegluGradientMap<T>(p, t));
+      case Operation::scale:
+        return run(ScaleMap<T>(p, t));
       case Operation::cast:
         return with_type(p.output_dtype(dtype), [&](auto to) { return run(CastMap<T, decltype(to)>(p, t)); });
       default:

@@ -3,9 +3,9 @@
 //
 // What differs from tiled: the arithmetic. README.md: why it does not win.
 //
-// Requires: bf16 or fp16; add, geglu, relu or silu; streams of a multiple of 16 bytes (geglu: rows).
+// Requires: bf16 or fp16; add, scale, geglu, relu or silu; streams of a multiple of 16 bytes (geglu: rows).
 // Bound: memory traffic.
-// Numerics: exact products, fp32 sums; the scale of add split into terms of the row's type (24 bits).
+// Numerics: exact products, fp32 sums; the scale of add and scale split into terms of the row's type (24 bits).
 // Source: original.
 #include "kernels/device/diagonal_mma.cuh"
 #include "kernels/device/launch.cuh"
@@ -24,7 +24,7 @@ __device__ __forceinline__ uint4 load(const void* base, std::int64_t vector) {
 template <class T, Operation kOperation>
 __global__ void __launch_bounds__(kThreads)
     linear_kernel(const Tensors t, float scale, std::uint32_t vectors, const Divider per_row) {
-  constexpr int kTerms = kOperation == Operation::add ? 3 : 1;
+  constexpr int kTerms = kOperation == Operation::add || kOperation == Operation::scale ? 3 : 1;
   const DiagonalCoefficients<T, kTerms> coefficients(scale, kOperation == Operation::add ? scale : 0.0f);
   const uint4 none{};
   for_each_warp_vector(vectors, [&](std::uint32_t vector, bool valid) {
@@ -40,8 +40,10 @@ __global__ void __launch_bounds__(kThreads)
       diagonal_product(coefficients, load<T>(t.a, vector), load<T>(t.b, vector), out);
     } else {
       diagonal_product(coefficients, load<T>(t.a, vector), none, out);
+      if constexpr (kOperation != Operation::scale) {
 #pragma unroll
-      for (float& v : out) v = kOperation == Operation::relu ? relu(v) : silu<T>(v);
+        for (float& v : out) v = kOperation == Operation::relu ? relu(v) : silu<T>(v);
+      }
     }
     if (valid) store_stream<T>(t.y, vector, out);
   });
@@ -64,6 +66,8 @@ Status launch_tensor_core_sm80(const Problem& p, DType dtype, const Tensors& t, 
     switch (p.op) {
       case Operation::add:
         return launch<T, Operation::add>(p, t, context, static_cast<float>(p.scale));
+      case Operation::scale:
+        return launch<T, Operation::scale>(p, t, context, static_cast<float>(p.scale));
       case Operation::geglu:
         return launch<T, Operation::geglu>(p, t, context);
       case Operation::relu:

@@ -14,13 +14,7 @@ Support can_stream(const Problem& p, DType dtype) {
   return by_row ? streams(p.n * p.hw * (p.gated() ? 2 : 1), p.channels, dtype) : streams(1, p.total(), dtype);
 }
 
-Support for_naive(const Problem& p, DType) {
-  return p.is_backward() || p.op == Operation::scale ? unsupported("has no kernel of a gradient yet; see host")
-                                                     : supported();
-}
-
 Support for_tiled(const Problem& p, DType dtype) {
-  if (const Support support = for_naive(p, dtype); !support) return support;
   if (!p.transposes()) return can_stream(p, dtype);
   // Tiles along channels are blocks along y, of 32 channels in fp32.
   if (p.hw > kMaxExtent || p.channels > kMaxTransposedChannels)
@@ -29,7 +23,6 @@ Support for_tiled(const Problem& p, DType dtype) {
 }
 
 Support for_tensor_core_sm80(const Problem& p, DType dtype) {
-  if (const Support support = for_naive(p, dtype); !support) return support;
   if (p.moves_data()) return unsupported("not applicable: moving data has no arithmetic for tensor cores to do");
   if (p.op == Operation::silu_fma || p.is_backward())
     return unsupported("not applicable: a product with a diagonal has one factor, and these each have their own");
@@ -38,13 +31,12 @@ Support for_tensor_core_sm80(const Problem& p, DType dtype) {
 }
 
 Support for_ptx_sm90a(const Problem& p, DType dtype) {
-  if (const Support support = for_naive(p, dtype); !support) return support;
   if (p.transposes() || p.gated())
     return unsupported("needs inputs in the order of y, as geglu and layouts have none; see tiled");
   return can_stream(p, dtype);
 }
 
-constexpr Definition::Variant kVariants[] = {NOISEFLOOR_HOST(), NOISEFLOOR_NAIVE(for_naive),
+constexpr Definition::Variant kVariants[] = {NOISEFLOOR_HOST(), NOISEFLOOR_NAIVE(),
                                              NOISEFLOOR_TENSOR_CORE_SM80(for_tensor_core_sm80),
                                              NOISEFLOOR_PTX_SM90A(for_ptx_sm90a), NOISEFLOOR_TILED(for_tiled)};
 
