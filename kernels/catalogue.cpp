@@ -4,6 +4,7 @@
 
 #include "kernels/adamw/adamw.h"
 #include "kernels/attention/attention.h"
+#include "kernels/attention_backward/attention_backward.h"
 #include "kernels/conv2d/conv2d.h"
 #include "kernels/conv2d_dgrad/conv2d_dgrad.h"
 #include "kernels/conv2d_wgrad/conv2d_wgrad.h"
@@ -42,8 +43,7 @@ std::span<const Op> catalogue() {
       make_op(timestep_embedding::definition),
       make_op(q_sample::definition),
       make_op(edm_precondition::definition),
-      make_op(groupnorm_backward::definition),
-      make_op(layernorm_backward::definition),
+      make_op(attention_backward::definition),
   };
   return ops;
 }

@@ -86,11 +86,11 @@ void add_rows(const std::string& file, const std::shared_ptr<Worker>& worker) {
 }  // namespace
 
 std::vector<ImplementationPtr> pytorch_implementations(std::string_view op) {
-  const bool attends = op == "attention" || op == "temporal_attention";
+  std::vector eager{"torch_eager"};
+  if (op == "attention" || op == "temporal_attention") eager = {"torch_flash", "torch_cudnn", "torch_efficient"};
+  if (op == "attention_backward") eager = {"torch_flash", "torch_cudnn"};
   std::vector<ImplementationPtr> rows;
-  for (const char* name :
-       attends ? std::vector{"torch_flash", "torch_cudnn", "torch_efficient"} : std::vector{"torch_eager"})
-    rows.push_back(implementation_in_worker(name));
+  for (const char* name : eager) rows.push_back(implementation_in_worker(name));
   for (const char* name : {"torch_compile", kMaxAutotune}) rows.push_back(implementation_in_worker(name));
   for (const std::string& name : peers_of(op)) rows.push_back(implementation_in_worker(name));
   return rows;

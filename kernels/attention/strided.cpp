@@ -132,15 +132,16 @@ void softmax_reference(const Shape& shape, const HostTensor& q, const HostTensor
 }
 
 void visit_qkv(TensorVisitor& visit, const void*& q, const void*& k, const void*& v, Layout layout,
-               const Extents& queries, const Extents& keys, const Extents& packed) {
+               const Extents& queries, const Extents& keys, const Extents& packed, double deviation) {
+  const Fill fill = normal_fill(0, deviation);
   const bool separate = !is_packed(layout);
-  visit.when(separate, "layout=separate").in("q", q, queries.with({"heads", "dim"}));
-  visit.when(separate, "layout=separate").in("k", k, keys.with({"heads", "dim"}));
-  visit.when(separate, "layout=separate").in("v", v, keys.with({"heads", "dim"}));
+  visit.when(separate, "layout=separate").in("q", q, queries.with({"heads", "dim"}), fill);
+  visit.when(separate, "layout=separate").in("k", k, keys.with({"heads", "dim"}), fill);
+  visit.when(separate, "layout=separate").in("v", v, keys.with({"heads", "dim"}), fill);
   const TensorName qkv{"qkv", "in the place of q, k and v"};
-  visit.when(layout == Layout::packed_3hd, "layout=packed_3hd").in(qkv, q, packed.with({"3", "heads", "dim"}));
-  visit.when(layout == Layout::packed_h3d, "layout=packed_h3d").in(qkv, q, packed.with({"heads", "3", "dim"}));
-  visit.when(layout == Layout::packed_hd3, "layout=packed_hd3").in(qkv, q, packed.with({"heads", "dim", "3"}));
+  visit.when(layout == Layout::packed_3hd, "layout=packed_3hd").in(qkv, q, packed.with({"3", "heads", "dim"}), fill);
+  visit.when(layout == Layout::packed_h3d, "layout=packed_h3d").in(qkv, q, packed.with({"heads", "3", "dim"}), fill);
+  visit.when(layout == Layout::packed_hd3, "layout=packed_hd3").in(qkv, q, packed.with({"heads", "dim", "3"}), fill);
   if (separate) return;
   visit.same(k, q);
   visit.same(v, q);

@@ -94,9 +94,10 @@ Shape make_shape(Layout layout, std::int64_t outer, std::int64_t inner, std::int
                  std::int64_t seq_kv, std::int64_t dim, double scale);
 
 // Queries, keys and values among an op's tensors: three of their own, or one that is packed, to which all members
-// point. The extents before the heads: of queries, of keys and values, and of packed ones.
+// point. The extents before the heads: of queries, of keys and values, and of packed ones. They are filled with normal
+// numbers of that deviation.
 void visit_qkv(TensorVisitor& visit, const void*& q, const void*& k, const void*& v, Layout layout,
-               const Extents& queries, const Extents& keys, const Extents& packed);
+               const Extents& queries, const Extents& keys, const Extents& packed, double deviation = 1);
 
 // What variants ask for that read heads in vectors of 16 bytes, at any token and head.
 inline Support reads_heads_in_pieces(Layout layout, std::int64_t dim, DType dtype) {

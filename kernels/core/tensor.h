@@ -137,7 +137,8 @@ class TensorVisitor {
     visit(name, member, shape, DType::fp32, Role::inout, fill);
   }
   // Another member that points to the tensor of `member`, where there is that.
-  void same(const void*& other, const void* member) {
+  template <class Pointer>
+  void same(Pointer& other, Pointer member) {
     if (mode_ == Mode::bind) other = member;
     if (mode_ == Mode::check) check(other);
   }

@@ -50,8 +50,7 @@ SMALL = {
     "timestep_embedding": {"batch": 3, "channels": 16},
     "q_sample": {"batch": 2, "elements": 1000},
     "edm_precondition": {"side": "input", "batch": 2, "elements": 100},
-    "conv2d_dgrad": {"n": 2, "h": 5, "w": 6, "cin": 12, "cout": 10},
-    "conv2d_wgrad": {"n": 2, "h": 5, "w": 6, "cin": 12, "cout": 10},
+    "attention_backward": {"batch": 2, "heads": 3, "seq_q": 5, "seq_kv": 7, "dim": 8},
     "network": {"name": "digits", "batch": 2, "height": 8, "width": 8},
 }
 
@@ -127,6 +126,9 @@ PROBLEMS = [
     ("gemm", {"act": "gelu", "residual": 1, "blend": 1}),
     ("gemm", {"image_shift": 1, "images": 3, "n": 16, "part_columns": 8}),
     ("gemm", {"n": 16, "part_columns": 8}),
+    ("gemm", {"layout": "nn", "bias": 0, "residual": 1}),
+    ("gemm", {"layout": "tn", "bias": 0, "scale": 0.5, "to": "fp32", "row_sums": 1}),
+    ("gemm", {"to": "fp32", "residual": 1}),
     ("conv2d", {"stride": 2, "act": "silu"}),
     ("conv2d", {"upsample": 1, "residual": 1, "act": "relu"}),
     ("conv2d", {"kernel": 1, "pad": 0, "affine": 1, "image_shift": 1, "gain": 0.5, "bias": 0}),
@@ -152,6 +154,8 @@ PROBLEMS = [
     *((op, {"layout": layout, "scale": scale, **({"seq_kv": 5} if op == "attention" else {})})
       for op in ("attention", "temporal_attention") for layout in ("separate", "packed_3hd", "packed_h3d", "packed_hd3") for scale in (0, 2)),
     ("attention", {"seq_q": 1, "seq_kv": 1}),
+    ("attention_backward", {"scale": 0.5}),
+    *(("attention_backward", {"layout": layout, "seq_kv": 5}) for layout in ("packed_3hd", "packed_h3d", "packed_hd3")),
     ("sampler_step", {"noise": "given", "guidance": 3, "clamp": 1, "blend": 0.25}),
     ("sampler_step", {"solver": "edm_heun"}),
     ("sampler_step", {"solver": "edm_heun", "half": "second", "prediction": "x0"}),
@@ -160,6 +164,8 @@ PROBLEMS = [
       for fusion in ("none", "scale_shift") for residual in (0, 1) for affine in (0, 1)),
     *(("layernorm_backward", {"images": 3, "fusion": fusion, "residual": affine, "affine": affine}) for fusion in ("none", "scale_shift") for affine in (0, 1)),
     *(("elementwise", {"op": op}) for op in ("silu_fma", "geglu", "relu", "silu", "nchw_to_nhwc", "nhwc_to_nchw")),
+    *(("elementwise", {"op": f"{op}_backward"}) for op in ("relu", "silu", "gelu", "geglu")),
+    ("elementwise", {"op": "scale", "scale": -0.5}),
     ("elementwise", {"op": "cast", "to": "fp32"}),
     ("elementwise", {"op": "silu_fma", "broadcast": 1}),
     ("elementwise", {"op": "add", "scale": 0.5**0.5}),
@@ -203,8 +209,7 @@ def test_every_problem_is_within_its_tolerance(name, fields, dtype):
     op, inputs, outputs = outputs_of(parsed)
     assert judge(parsed, dtype, outputs, op, inputs) == ""
     fused = op.roundings(parsed, compiled=True)
-    three = fields.get("act") == "geglu" or name == "q_sample" or name == "conv2d" and {"side", "norm"} & fields.keys() or name == "gemm" and "blend" in fields
-    three = three or name.endswith("_backward")
+    three = fields.get("act") == "geglu" or name in ("q_sample", "attention_backward") or name == "conv2d" and {"side", "norm"} & fields.keys() or name == "gemm" and "blend" in fields
     assert fused <= (6 if name == "layernorm" and "residual" in fields else 3 if three else 2) and fused <= op.roundings(parsed, compiled=False)
 
 

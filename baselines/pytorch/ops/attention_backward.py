@@ -1,0 +1,58 @@
+"""The gradients of scaled_dot_product_attention, from its output and log-sum-exp, as autograd calls its backends: one backend a row."""
+
+import torch
+
+from baselines.pytorch.errors import Unsupported
+from baselines.pytorch.ops import attention
+from baselines.pytorch.ops.attention import PACKED, scale_of
+
+WIDEST = {"torch_flash": 256, "torch_cudnn": 128}  # head that the backend's backward takes
+
+
+def roundings(problem, compiled):
+    """The op's tolerance already foresees rounded weights; logits are rounded, too, where they are a matrix."""
+    return 3
+
+
+def arrange(problem, inputs):
+    return {**inputs, **attention.arrange(problem, inputs)}
+
+
+def of_layout(problem, gradients):
+    """[batch, seq, heads, dim] each, or stacked where the layout is packed, as the backward of unbind() does."""
+    gradients = tuple(one.transpose(1, 2) for one in gradients)
+    layout = problem.choice("layout")
+    return gradients if layout == "separate" else (torch.stack(gradients, PACKED[layout]),)
+
+
+def build(problem):
+    """With the weights as a matrix, as torch.compile may fuse them."""
+    scale = scale_of(problem) or problem.integer("dim") ** -0.5
+
+    def run(inputs):
+        q, k, v, out, dout = (inputs[name].transpose(1, 2) for name in ("q", "k", "v", "out", "dout"))
+        p = torch.exp((q @ k.mT) * scale - inputs["lse"][..., None])
+        delta = (dout * out).sum(-1, keepdim=True, dtype=p.dtype)
+        s = (scale * p * (dout @ v.mT - delta)).to(q.dtype)
+        return of_layout(problem, (s @ k, s.mT @ q, p.to(q.dtype).mT @ dout))
+
+    return run
+
+
+def build_variant(problem, variant):
+    dim, lengths, scale = problem.integer("dim"), (problem.integer("seq_q"), problem.integer("seq_kv")), scale_of(problem)
+    if problem.dtype not in (torch.bfloat16, torch.float16) or dim % 8 or dim > WIDEST[variant]:
+        raise Unsupported(f"{variant} takes bf16 and fp16, and heads of a multiple of 8, up to {WIDEST[variant]}")
+
+    def run(inputs):
+        dout, q, k, v, out = (inputs[name].transpose(1, 2) for name in ("dout", "q", "k", "v", "out"))
+        lse, seed = inputs["lse"], torch.zeros((), dtype=torch.int64, device=q.device)  # of a dropout that is 0
+        if variant == "torch_flash":
+            found = torch.ops.aten._scaled_dot_product_flash_attention_backward(
+                dout, q, k, v, out, lse, None, None, *lengths, 0.0, False, seed, seed, scale=scale)  # fmt: skip
+        else:
+            found = torch.ops.aten._scaled_dot_product_cudnn_attention_backward(
+                dout, q, k, v, out, lse[..., None], seed, seed, None, None, None, *lengths, 0.0, False, scale=scale)  # fmt: skip
+        return of_layout(problem, found)
+
+    return run

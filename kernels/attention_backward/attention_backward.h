@@ -1,0 +1,65 @@
+// attention_backward: the gradients of attention's queries, keys and values, of that of its output.
+//
+//   p[b, h, i, j]  = exp(scale * sum_d q[b, i, h, d] k[b, j, h, d] - lse[b, h, i])
+//   delta[b, h, i] = sum_d dout[b, i, h, d] out[b, i, h, d]
+//   s[b, h, i, j]  = scale * p[b, h, i, j] * (sum_d dout[b, i, h, d] v[b, j, h, d] - delta[b, h, i])
+//   dq[b, i, h, d] = sum_j s[b, h, i, j] k[b, j, h, d]
+//   dk[b, j, h, d] = sum_i s[b, h, i, j] q[b, i, h, d]
+//   dv[b, j, h, d] = sum_i p[b, h, i, j] dout[b, i, h, d]
+//
+// `out` and `lse` are what the forward pass left. Layouts are attention's (strided.h), gradients lie as what they are
+// the gradients of. Everything is summed in a fixed order. Source: Dao et al., "FlashAttention" (arXiv:2205.14135).
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/attention/strided.h"
+#include "kernels/core/definition.h"
+
+namespace noisefloor::attention_backward {
+
+using attention::Layout;
+using attention::Shape;
+
+struct Problem {
+  std::int64_t batch = 0;
+  std::int64_t heads = 0;
+  std::int64_t seq_q = 0;   // queries
+  std::int64_t seq_kv = 0;  // keys and values; of a packed layout, seq_q
+  std::int64_t dim = 0;     // of a head
+  Layout layout = Layout::separate;
+  double scale = 0;  // 0: 1 / sqrt(dim)
+
+  Shape shape() const { return attention::make_shape(layout, batch, 1, heads, seq_q, seq_kv, dim, scale); }
+};
+
+// Device pointers (host pointers for `host`), 16-byte aligned, T the row's dtype. Of a packed layout `q`, `k` and `v`
+// are the same pointer, the start of tensor qkv, and so are `dq`, `dk` and `dv`, that of dqkv.
+struct Tensors {
+  const void* q = nullptr;     // T [batch, seq_q, heads, dim]; packed: [batch, seq_q, ...] as Layout says
+  const void* k = nullptr;     // T [batch, seq_kv, heads, dim]
+  const void* v = nullptr;     // T [batch, seq_kv, heads, dim]
+  const void* out = nullptr;   // T [batch, seq_q, heads, dim]
+  const float* lse = nullptr;  // fp32 [batch, heads, seq_q]
+  const void* dout = nullptr;  // T [batch, seq_q, heads, dim]
+  void* dq = nullptr;          // as q
+  void* dk = nullptr;          // as k
+  void* dv = nullptr;          // as v
+};
+
+using Definition = OpDefinition<Problem, Tensors>;
+extern const Definition definition;
+Definition::Variants variants;  // variants.cpp; best last
+// Each in the file of its name.
+Definition::Launcher launch_host, launch_naive, launch_tiled;
+// Of `host` and `tiled`: delta, fp32 [batch, heads, seq_q].
+Definition::Variant::WorkspaceBytes delta_bytes;
+
+// Vector accesses need 16-byte aligned tensors; a tensor that the problem has must not be null.
+Status check_pointers(const Problem& problem, const Tensors& tensors);
+
+// What can_run checks for the launchers.
+inline constexpr std::int64_t kNaiveRows = 8;   // queries or keys of a block of `naive`
+inline constexpr std::int64_t kTiledDim = 256;  // the widest head of `tiled`
+
+}  // namespace noisefloor::attention_backward

@@ -1,0 +1,33 @@
+// The variants of attention_backward. What each variant does better than the one below is in README.md.
+#include <algorithm>
+
+#include "kernels/attention_backward/attention_backward.h"
+#include "kernels/device/limits.h"
+
+namespace noisefloor::attention_backward {
+namespace {
+
+Support can_run_naive(const Problem& p, DType) {
+  if (p.batch * p.heads * std::max(p.seq_q, p.seq_kv) / kNaiveRows >= kMaxBlocks)
+    return unsupported("needs batch * heads * the longer sequence below 2^34");
+  return supported();
+}
+
+Support can_run_tiled(const Problem& p, DType dtype) {
+  if (p.dim > kTiledDim) return unsupported("needs a head size of at most 256: a head is one tile");
+  return can_run_naive(p, dtype);
+}
+
+constexpr Definition::Variant kVariants[] = {NOISEFLOOR_HOST(any_problem, delta_bytes),
+                                             NOISEFLOOR_NAIVE(can_run_naive),
+                                             NOISEFLOOR_TILED(can_run_tiled, delta_bytes),
+                                             {kTensorCoreSm80, not_written("training begins with naive and tiled")},
+                                             {kPtxSm90a, not_written("training begins with naive and tiled")}};
+
+}  // namespace
+
+std::span<const Definition::Variant> variants() {
+  return kVariants;
+}
+
+}  // namespace noisefloor::attention_backward
