@@ -134,6 +134,8 @@ const std::vector<Case>& cases() {
       {"groupnorm", "n=2,hw=6,channels=8,groups=2,fusion=silu", {"gamma", "beta"}},
       {"groupnorm", "n=2,hw=6,channels=8,groups=2,fusion=silu+ss,packed=1", {"gamma", "beta"}},
       {"groupnorm", "n=2,hw=6,channels=8,groups=2,fusion=silu+ss", {"gamma", "beta"}},
+      {"attention", "batch=2,heads=2,seq_q=5,seq_kv=5,dim=4,layout=packed_3hd"},
+      {"attention", "batch=2,heads=2,seq_q=5,seq_kv=3,dim=4"},
       {"elementwise", "op=add,n=2,hw=3,channels=4,scale=0.5"},
       {"elementwise", "op=add,n=2,hw=3,channels=4", {}, {}, {"a", "b"}},
       {"elementwise", "op=silu,n=2,hw=3,channels=4"},

@@ -1,0 +1,158 @@
+// A training step as one list: its gradients by differences of the loss, where it writes them, what of it lives when.
+#include "networks/training.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <set>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "kernels/core/fields.h"
+#include "networks/lifetimes.h"
+#include "tests/support/interpreter.h"
+#include "tests/support/refusal.h"
+#include "tests/support/small_networks.h"
+
+namespace noisefloor::networks {
+namespace {
+
+std::size_t index_of(const Graph& graph, std::string_view name) {
+  const auto found = std::ranges::find(graph.nodes(), name, &Node::name);
+  return static_cast<std::size_t>(found - graph.nodes().begin());
+}
+
+std::vector<double> normal_numbers(std::size_t count, double deviation, std::mt19937& random) {
+  std::normal_distribution<double> normal(0, deviation);
+  std::vector<double> numbers(count);
+  for (double& number : numbers) number = normal(random);
+  return numbers;
+}
+
+// Each parameter moved by itself.
+TEST(Training, GradientsAreThoseOfTheLoss) {
+  const NetworkInfo info = small_trained();
+  const Training training = build_training(info, {.batch = 3, .images = 5, .shifted = 0.5});
+  const Graph& graph = training.network.graph;
+  Interpreter run(graph);
+  std::mt19937 random(3);
+  run.set(training.images, normal_numbers(static_cast<std::size_t>(graph[training.images].elements()), 0.5, random));
+  run.set(*training.labels, {0, 1, 2, 1, 0});
+  const auto deviation = [&](ValueId slice) {  // so that products keep the size of what they multiply
+    return std::sqrt(1 / (1 + static_cast<double>(graph[slice].elements() / graph[slice].shape.front())));
+  };
+  const auto draw = [&](ValueId slice) {
+    return normal_numbers(static_cast<std::size_t>(graph[slice].elements()), deviation(slice), random);
+  };
+  for (const ValueId slice : training.slices) {
+    const std::string& name = graph[slice].name;
+    std::vector<double> numbers = draw(slice);
+    if (name.find("norm") != std::string::npos && name.ends_with("weight"))
+      for (double& number : numbers) number = 1 + number / 4;
+    run.set(slice, numbers);
+  }
+  const std::size_t loss = index_of(graph, "loss"), norm = index_of(graph, "gradients");
+  run.run(0, norm);
+  EXPECT_GT(run.get(training.loss, 0), 0.1);
+  const std::vector<double> gradients = run.all(training.gradients);
+  for (const ValueId slice : training.slices) {
+    const auto first = gradients.begin() + graph[slice].part->first;
+    const std::vector<double> gradient(first, first + graph[slice].elements());
+    double squares = 0;
+    for (const double number : gradient) squares += number * number;
+    constexpr double kStep = 0x1p-5, kTolerance = 2e-4, kNoise = 5e-6;  // of the loss, whose values are fp32
+    const Gain gain = gain_along(run, slice, gradient, draw(slice), kStep, [&] {
+      run.run(1, loss);  // of the same batch
+      return run.results_of(graph.nodes()[loss]).at(3).at(0);
+    });
+    EXPECT_LE(std::abs(gain.measured - gain.expected),
+              kNoise + kTolerance * 6 * kStep * deviation(slice) * std::sqrt(squares))
+        << graph[slice].name << " gains " << gain.measured << ", expected " << gain.expected;
+    EXPECT_GT(squares, 0) << graph[slice].name;
+  }
+}
+
+const std::vector<Training>& built() {
+  static const std::vector<Training> kBuilt = [] {
+    std::vector<Training> all;
+    for (const auto& [name, batch, dtype] : {std::tuple("digits", 1, DType::fp32),
+                                             {"digits", 512, DType::bf16},
+                                             {"edm-cifar", 1, DType::bf16},
+                                             {"edm-cifar", 64, DType::fp32},
+                                             {"adm64", 1, DType::bf16}})
+      all.push_back(build_training(require_network(name), {.batch = batch, .images = 10, .dtype = dtype}));
+    return all;
+  }();
+  return kBuilt;
+}
+
+TEST(Training, EachGradientIsWrittenOnceToItsPlace) {
+  for (const Training& training : built()) {
+    const Graph& graph = training.network.graph;
+    std::int64_t parameters = 0, end = 0;
+    std::set<std::int64_t> places;
+    for (const ValueId slice : training.slices) {
+      const Value::Part& part = *graph[slice].part;
+      EXPECT_EQ(part.of, training.parameters);
+      EXPECT_EQ(part.first % kParameterStep, 0);
+      EXPECT_GE(part.first, end) << graph[slice].name;
+      end = part.first + graph[slice].elements();
+      parameters += graph[slice].elements();
+      places.insert(part.first);
+    }
+    EXPECT_EQ(parameters, training.network.info->parameters) << training.network.name();
+    EXPECT_LE(end, training.elements());
+    for (const Node& node : graph.nodes())
+      for (const Node::Tensor& tensor : node.tensors())
+        if (tensor.role == Role::out && graph.whole(tensor.value) == training.gradients) {
+          EXPECT_EQ(places.erase(graph[tensor.value].part->first), 1u) << node.name;
+        }
+    EXPECT_TRUE(places.empty());
+  }
+}
+
+// A kernel that began before the one that writes weights has ended must not read them.
+TEST(Training, NothingThatIsTrainedIsConstant) {
+  for (const Training& training : built())
+    for (const Node& node : training.network.graph.nodes())
+      EXPECT_EQ(weights_of(training.network.graph, node), 0u) << node.name;
+}
+
+TEST(Training, ValuesLiveUntilTheirGradientsAndLieTight) {
+  for (const Training& training : built()) {
+    const Graph& graph = training.network.graph;
+    std::set<ValueId> written;
+    for (const Node& node : graph.nodes()) {
+      for (const Node::Tensor& tensor : node.tensors())
+        if (tensor.role != Role::out && graph[tensor.value].kind == Value::Kind::activation) {
+          EXPECT_TRUE(written.contains(graph.whole(tensor.value))) << node.name << " reads " << tensor.name;
+        }
+      for (const Node::Tensor& tensor : node.tensors())
+        if (tensor.role != Role::in) written.insert(graph.whole(tensor.value));
+    }
+    const auto lifetimes = activation_lifetimes(graph, training.network.output_values());
+    std::size_t most = 0, all = 0;
+    for (std::size_t step = 0; step < graph.nodes().size(); ++step) most = std::max(most, bytes_alive(lifetimes, step));
+    for (const Lifetime& life : lifetimes) all += life.bytes;
+    EXPECT_LE(place(lifetimes).bytes, most + most / 4);
+    EXPECT_LT(most, all * 2 / 3);
+  }
+}
+
+TEST(Training, RefusesWhatCannotBeTrained) {
+  const auto refusal = [](const char* network, const TrainingOptions& options) {
+    return refusal_of([&] { build_training(require_network(network), options); });
+  };
+  expect_parts(refusal("digits", {.dtype = DType::fp16}), {"fp16", "bf16", "fp32"});
+  expect_parts(refusal("sd-vae", {}), {"sd-vae", "cannot be trained"});
+  expect_parts(refusal("svd", {}), {"svd", "cannot be trained"});
+  expect_parts(refusal("sd15", {}), {"sd15", "cannot be trained", "encoder_hidden_states"});
+  expect_parts(refusal("digits", {.batch = std::int64_t{1} << 40}), {"digits", "takes 1 to"});
+}
+
+}  // namespace
+}  // namespace noisefloor::networks
