@@ -52,7 +52,7 @@ class Losses {
   void add(const std::vector<Trainer::Step>& steps, const TrainingRecipe& recipe) {
     if (file_.empty()) return;
     for (const auto& [number, loss, norm] : steps)
-      text_ += fmt::format("{},{:.7g},{:.7g},{:.7g}\n", number, loss, norm, recipe.rate_at(number));
+      text_ += fmt::format("{},{:.9g},{:.9g},{:.7g}\n", number, loss, norm, recipe.rate_at(number));
   }
   // At the end also to a pipe or a device.
   void write(bool at_end) const {

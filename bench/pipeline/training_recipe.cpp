@@ -43,7 +43,7 @@ std::span<const RecipeField> recipe_fields() {
       {"warm-up", "first steps, in which the learning rate grows", &Recipe::warm_up, 0, kMostSteps},
       {"final-rate", "share of the learning rate at the end, to which it falls along a cosine; 1: it does not fall",
        &Recipe::final_rate, 0, 1},
-      {"decay", "weight decay of AdamW", &Recipe::decay, 0, 1000},
+      {"decay", "weight decay of AdamW", &Recipe::decay, 0, 1},
       {"beta1", "AdamW's first beta", &Recipe::beta1, 0, 0.9999},
       {"beta2", "AdamW's second beta", &Recipe::beta2, 0, 0.999999},
       {"ema", "half-life in steps of the moving average of the weights, which is what is written; 0: the weights",
@@ -52,8 +52,8 @@ std::span<const RecipeField> recipe_fields() {
       {"shift", "share of the images moved by up to one pixel", &Recipe::shift, 0, 1},
       {"flip", "share of the images mirrored", &Recipe::flip, 0, 1},
       {"unlabelled", "share of the images without their label, which guidance needs", &Recipe::unlabelled, 0, 1},
-      {"p-mean", "mean of the logarithm of noise levels", &Recipe::p_mean, -20, 20},
-      {"p-std", "deviation of the logarithm of noise levels", &Recipe::p_std, 0, 20},
+      {"p-mean", "mean of the logarithm of noise levels", &Recipe::p_mean, -5, 5},
+      {"p-std", "deviation of the logarithm of noise levels", &Recipe::p_std, 0, 3},
       {"seed", "seed of the first weights and of all that steps draw", &Recipe::seed, 0, 0x1p53}};
   return all;
 }

@@ -73,8 +73,9 @@ def test_a_training_goes_on_where_it_was(data, tmp_path):
 
 
 def test_a_step_that_is_not_finite_is_named(data, tmp_path):
+    """A decay above 1 / rate makes the weights larger with each step."""
     out = tmp_path / "w.safetensors"
-    result = train(data, out, "--steps", 300, "--rate", 1000, "--warm-up", 0, "--checkpoint", tmp_path / "c", "--every", 1)
+    result = train(data, out, "--steps", 300, "--rate", 1000, "--decay", 1, "--warm-up", 0, "--checkpoint", tmp_path / "c", "--every", 1)
     assert result.returncode == 1, result.stderr
     bad = losses(out)[-1]
     assert f"step {bad['step']} " in result.stderr and not (np.isfinite(float(bad["loss"])) and np.isfinite(float(bad["gradient_norm"])))
