@@ -16,7 +16,8 @@ def roundings(problem, compiled):
 
 def arrange(problem, inputs):
     width = groupnorm.width_of(problem.integer("hw"))
-    return images({name: value.unflatten(1, (-1, width)) if name in ("x", "dy", "residual") else value for name, value in inputs.items()}, "x", "dy", "residual")
+    pixels = ("x", "dy", "residual")
+    return images({name: value.unflatten(1, (-1, width)) if name in pixels else value for name, value in inputs.items()}, *pixels)
 
 
 def build(problem):
