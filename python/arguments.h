@@ -87,6 +87,7 @@ class Arguments {
 
   const Op* op_;
   std::vector<std::string> tensors_, fields_;
+  std::vector<bool> updated_;  // whether a call writes into the tensor of that number
 
  private:
   std::vector<bool> shared_;  // whether a field has the tensor's name

@@ -139,7 +139,7 @@ class BoundOp : Arguments {
       nb::list listed;
       if (nb::isinstance<nb::tuple>(outputs))
         listed.extend(outputs);
-      else
+      else if (!outputs.is_none())
         listed.append(outputs);
       return nb::object(listed);
     };
@@ -165,6 +165,8 @@ class BoundOp : Arguments {
     const Queue queue(op_->name, device, like, stream);
     std::optional<Tensor> packed;
     if (!prepared.is_none()) packed = read_prepared(prepared, given, *decision, queue);
+    for (const Input& input : inputs)
+      if (updated_[input.place] && input.torch) note_write(tensors[input.place]);
     return run(*decision, inputs, outputs, queue, packed, how);
   }
 
@@ -219,6 +221,7 @@ class BoundOp : Arguments {
       if (lays_out) python::prepare(decision, pointers, weights, queue.device, queue.stream);
       launch(decision, pointers, {workspace.data(), weights}, queue.device, queue.stream);
     }
+    if (count == 0) return nb::none();  // what there is to know was updated
     if (count == 1) return outputs.front().object;
     nb::list all;
     for (const Output& output : outputs) all.append(output.object);

@@ -50,7 +50,7 @@ void find_problem(const Question& question, Decision& decision) {
 
 // Why a variant cannot run a problem there; "" where it can.
 std::string obstacle(const AnyVariant& variant, const Decision& decision, const std::string& place) {
-  if (variant.not_written) return "is not written yet: " + *variant.not_written;
+  if (variant.not_written) return "is " + why_not_written(variant);
   if (!variant.built) return fmt::format("is not in this build; it needs {}", to_string(variant.arch));
   if (!runs_on(variant.arch, decision.info->compute_capability))
     return fmt::format("needs {}, and the tensors are on {}", to_string(variant.arch), place);

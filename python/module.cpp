@@ -129,7 +129,7 @@ nb::dict signature_data(const std::string& name) {
       shape.append(extent);
       note(formula_of(extent));
     }
-    forms.append(nb::make_tuple(rule.name, rule.meaning, rule.role == Role::out,
+    forms.append(nb::make_tuple(rule.name, rule.meaning, rule.role == Role::out, rule.role == Role::inout,
                                 rule.dtype ? to_string(*rule.dtype) : "T",
                                 is_always(op, rule.name, usual, {asked.begin(), asked.end()}), shape, rule.condition));
   }

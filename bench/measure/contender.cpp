@@ -96,13 +96,21 @@ void BoundContender::poison(std::size_t inputs) {
 
 Verdict BoundContender::judge() {
   Fixture& fixture = bound_->fixture();
-  // Many launches on one tensor leave nothing in it that is known.
+  // Many launches on one tensor leave nothing in it that is known: what they did is seen, and one more is judged.
   const bool updates =
       std::ranges::any_of(fixture.specs(), [](const TensorSpec& spec) { return spec.role == Role::inout; });
   const bool weights_stand = !copies_ || copies_->intact();
   copies_.reset();
   if (!weights_stand) return {"wrote to a copy of its weights, or beside one"};
-  Verdict verdict = updates ? Verdict{fixture.find_damage().value_or("")} : verifier_->judge(*bound_);
+  Verdict verdict;
+  if (!updates)
+    verdict = verifier_->judge(*bound_);
+  else if (std::optional<std::string> damage = fixture.find_damage())
+    verdict.reason = *damage;
+  else if (!fixture.updated())
+    verdict.reason = "its launches left what they update as it was";
+  else
+    verdict = verifier_->verify(*bound_);
   if (bound_->of_plugin() && platform_->take_back_l2() > 0 && verdict.correct())
     verdict.reason = "its launches set L2 aside for persisting accesses";
   return verdict;

@@ -174,6 +174,16 @@ void Fixture::reset_outputs() {
   }
 }
 
+bool Fixture::updated() {
+  bool any = false;
+  for (std::size_t i = 0; i < specs_.size(); ++i) {
+    if (specs_[i].role != Role::inout) continue;
+    if (platform_->checksum(pointers_[i], specs_[i].bytes()) != input_checksums_[set_][i]) return true;
+    any = true;
+  }
+  return !any;
+}
+
 std::optional<std::string> Fixture::find_written() {
   for (std::size_t i = 0; i < specs_.size(); ++i) {
     if (specs_[i].role == Role::in) continue;

@@ -68,6 +68,8 @@ class Fixture {
 
   // Outputs become NaN, inout tensors what they were, guard bands whole.
   void reset_outputs();
+  // Whether launches since have changed a tensor that they update, or there is none.
+  bool updated();
   // The first tensor that was written since.
   std::optional<std::string> find_written();
   // The first tensor whose guard band was written, or that is an input and changed.

@@ -41,7 +41,7 @@ class VariantImplementation final : public Implementation {
     on_gpu = !on_host;
     built = variant.built;
     if (variant.not_written)
-      why_not_built = "not written yet: " + *variant.not_written;
+      why_not_built = why_not_written(variant);
     else if (!built)
       why_not_built = fmt::format("needs {}; this build has {}", to_string(arch), build_info().cuda_architectures);
   }

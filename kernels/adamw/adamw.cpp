@@ -2,7 +2,6 @@
 
 #include "kernels/core/cost.h"
 #include "kernels/core/fields.h"
-#include "kernels/core/parallel.h"
 #include "kernels/core/tensor.h"
 
 namespace noisefloor::adamw {
@@ -26,7 +25,7 @@ void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
   const Extents all{"elements"};
   visit.inout({"p", "the parameters"}, t.p, all);
   visit.inout({"m", "mean of the gradients"}, t.m, all);
-  visit.inout({"v", "mean of their squares, not negative"}, t.v, all, kFilledByOp);
+  visit.inout({"v", "mean of their squares, not negative"}, t.v, all, normal_fill(1, 0.125));
   visit.when(p.ema, "ema").inout({"ema", "moving average of the parameters"}, t.ema, all);
   visit.in({"g", "the gradients"}, t.g, all);
   visit.in({"step", "learning rate, 1 / (1 - beta1^t), 1 / (1 - beta2^t) of step t from 1, share that ema keeps"},
@@ -49,20 +48,13 @@ Tolerance tolerance(const Problem& p, DType dtype) {
 
 // The tenth step of a rate that shows in p, behind gradients that clipping halves.
 void fill(const Problem& p, DType, std::size_t tensor, void* data) {
-  constexpr std::size_t kV = 2;
   auto* const out = static_cast<float*>(data);
   const std::size_t step = p.ema ? 5 : 4;
-  if (tensor == kV) {
-    parallel_for(p.elements, 1 << 16, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) out[i] = 0.25f + static_cast<float>(i * 7919 % 1009) * 0x1p-10f;
-    });
-  } else if (tensor == step) {
-    const float values[] = {0.1f, static_cast<float>(1 / (1 - std::pow(p.beta1, 10))),
-                            static_cast<float>(1 / (1 - std::pow(p.beta2, 10))), 0.75f};
-    std::copy(std::begin(values), std::end(values), out);
-  } else {
-    *out = 0.5f;
-  }
+  out[0] = tensor == step ? 0.1f : 0.5f;
+  if (tensor != step) return;
+  out[1] = static_cast<float>(1 / (1 - std::pow(p.beta1, 10)));
+  out[2] = static_cast<float>(1 / (1 - std::pow(p.beta2, 10)));
+  out[3] = 0.75f;
 }
 
 void reference(const Problem& p, DType, const Tensors& t, std::string_view output,

@@ -1,16 +1,21 @@
 // The variants of adamw, best last. What each does is in README.md.
 #include "kernels/adamw/adamw.h"
+#include "kernels/device/limits.h"
 
 namespace noisefloor::adamw {
 namespace {
 
+// In vectors of the copy.
+Support can_run_tiled(const Problem& p, DType dtype) {
+  return streams(1, p.elements, dtype);
+}
+
 constexpr Definition::Variant kVariants[] = {
     NOISEFLOOR_HOST(),
-    {kNaive, not_written("comes next")},
-    {kTensorCoreSm80,
-     not_written("no sum of products: each parameter's update is its own, with a root and a division")},
-    {kPtxSm90a, not_written("a later step of training: tiled streams at what memory gives")},
-    {kTiled, not_written("comes next")},
+    NOISEFLOOR_NAIVE(),
+    {kTensorCoreSm80, not_applicable("no numbers of two parameters meet in a step: there is no product")},
+    {kPtxSm90a, not_written("a later step of training")},
+    NOISEFLOOR_TILED(can_run_tiled),
 };
 
 }  // namespace

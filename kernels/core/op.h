@@ -42,6 +42,7 @@ struct AnyVariant {
   Arch arch;
   bool built = false;
   std::optional<std::string> not_written;  // why no build has it; none where one may
+  bool not_applicable = false;             // and none will
   std::function<Support(const AnyProblem&, DType)> can_run;
   std::function<std::size_t(const AnyProblem&, DType, const DeviceInfo&)> workspace_bytes;
   std::function<std::size_t(const AnyProblem&, DType)> prepared_bytes;
@@ -51,6 +52,11 @@ struct AnyVariant {
   std::function<std::vector<Choice>(const AnyProblem&, DType, const DeviceInfo&)> choices = {};  // empty: none
   std::optional<std::string> limit = {};  // values up to which it is right; none where can_run tells all
 };
+
+// The same with what it is the reason of, for a row.
+inline std::string why_not_written(const AnyVariant& variant) {
+  return (variant.not_applicable ? "not applicable: " : "not written yet: ") + variant.not_written.value_or("");
+}
 
 // What can be computed, verified and timed: problems as text, their tensors, what they cost and how exact they must be.
 struct Workload {
@@ -187,6 +193,7 @@ AnyVariant erase_variant(const OpDefinition<P, T>& definition, const Variant<P, 
   if (row->limit) erased.limit = row->limit;
   erased.built = row->launch != nullptr;
   if (row->not_written != nullptr) erased.not_written = row->not_written;
+  erased.not_applicable = row->not_applicable;
   erased.can_run = [row](const AnyProblem& p, DType dtype) { return row->can_run(p.as<P>(), dtype); };
   erased.workspace_bytes = [row](const AnyProblem& p, DType dtype, const DeviceInfo& device) {
     return row->workspace_bytes ? row->workspace_bytes(p.as<P>(), dtype, device) : std::size_t{0};

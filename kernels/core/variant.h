@@ -52,13 +52,17 @@ inline constexpr VariantInfo kTiled{"tiled", Kind::tiled, Arch::any_gpu};
 inline constexpr VariantInfo kTensorCoreSm80{"tensor_core_sm80", Kind::tensor_core, Arch::sm80};
 inline constexpr VariantInfo kPtxSm90a{"ptx_sm90a", Kind::ptx, Arch::sm90a};
 
-// In place of a launcher. A variant that is not written yet says why, in words for the row; a function whose file is
-// not in this build (no CUDA, or not that architecture) is LeftOut.
+// In place of a launcher. A variant that is not written yet, or that its kind has no form of the op for, says why, in
+// words for the row; a function whose file is not in this build (no CUDA, or not that architecture) is LeftOut.
 struct NotWritten {
   const char* reason;
+  bool not_applicable = false;
 };
 constexpr NotWritten not_written(const char* reason) {
   return {reason};
+}
+constexpr NotWritten not_applicable(const char* reason) {
+  return {reason, true};
 }
 struct LeftOut {
   template <class Function>
@@ -85,7 +89,7 @@ struct Way {
         prepared_bytes(preparation),
         prepare(preparer) {}
   constexpr Way(LeftOut none) : Way(static_cast<Launcher*>(none)) {}
-  constexpr Way(NotWritten why) : not_written(why.reason) {}
+  constexpr Way(NotWritten why) : not_written(why.reason), not_applicable(why.not_applicable) {}
   Way(std::nullptr_t, ...) = delete;  // say not_written, and why
 
   Launcher* launch = nullptr;  // null: not written, or not in this build
@@ -95,6 +99,7 @@ struct Way {
   // Reorders or reduces the weights once, outside the timed launch; writes prepared_bytes at `prepared`.
   Prepare* prepare = nullptr;
   const char* not_written = nullptr;  // why there is no launcher in any build
+  bool not_applicable = false;        // and there will be none
 };
 
 // One of the ways in which a variant can run a problem: its tiles, its split.

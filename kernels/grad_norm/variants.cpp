@@ -1,15 +1,24 @@
 // The variants of grad_norm, best last. What each does is in README.md.
+#include "kernels/device/limits.h"
 #include "kernels/grad_norm/grad_norm.h"
 
 namespace noisefloor::grad_norm {
 namespace {
 
+std::size_t sums_bytes(const Problem& p, DType, const DeviceInfo&) {
+  return static_cast<std::size_t>(partial_sums(p)) * sizeof(float);
+}
+
+Support can_run_tiled(const Problem& p, DType) {
+  return streams(1, p.elements, DType::fp32);
+}
+
 constexpr Definition::Variant kVariants[] = {
     NOISEFLOOR_HOST(any_problem, host_workspace_bytes),
-    {kNaive, not_written("comes next")},
+    NOISEFLOOR_NAIVE(any_problem, sums_bytes),
     {kTensorCoreSm80, not_written("sums as products with ones: a later step of training")},
-    {kPtxSm90a, not_written("a later step of training: a step's time is elsewhere")},
-    {kTiled, not_written("comes next")},
+    {kPtxSm90a, not_written("a later step of training")},
+    NOISEFLOOR_TILED(can_run_tiled, sums_bytes),
 };
 
 }  // namespace

@@ -1,15 +1,20 @@
 // The variants of mse_loss, best last. What each does is in README.md.
+#include "kernels/device/limits.h"
 #include "kernels/mse_loss/mse_loss.h"
 
 namespace noisefloor::mse_loss {
 namespace {
 
+std::size_t sums_bytes(const Problem& p, DType, const DeviceInfo&) {
+  return static_cast<std::size_t>(partial_sums(p)) * sizeof(float);
+}
+
 constexpr Definition::Variant kVariants[] = {
     NOISEFLOOR_HOST(any_problem, host_workspace_bytes),
-    {kNaive, not_written("comes next")},
+    NOISEFLOOR_NAIVE(any_problem, sums_bytes),
     {kTensorCoreSm80, not_written("sums as products with ones: a later step of training")},
-    {kPtxSm90a, not_written("a later step of training: a step's time is elsewhere")},
-    {kTiled, not_written("comes next")},
+    {kPtxSm90a, not_written("a later step of training")},
+    NOISEFLOOR_TILED(images_stream, sums_bytes),
 };
 
 }  // namespace

@@ -32,7 +32,7 @@ def tensor_line(tensor):
     forms = [(f"[{', '.join(shape)}]", condition) for shape, condition in tensor.forms]
     tell = len(forms) > 1 or forms[0][1] not in ("1", tensor.name, f"{tensor.name}>0")
     shapes = ", or ".join(f"{shape}{f' with {condition}' * tell}" for shape, condition in forms)
-    role = f"{'returned, ' * tensor.returned}{'optional, ' * (not tensor.always)}"
+    role = f"{'returned, ' * tensor.returned}{'updated in place, ' * tensor.updated}{'optional, ' * (not tensor.always)}"
     return f"{tensor.name}: {role}{tensor.dtype} {shapes}{': ' * bool(tensor.meaning)}{tensor.meaning}"
 
 

@@ -26,7 +26,8 @@ def _register(name, schema, real, fake):
 def _define(op, of_module):
     """Registers an op, and returns the operator and the order of its tensors. Its outputs are a list, as their number is the problem's."""
     made, bound = _signatures.signature(op), _signatures.bound(op)
-    schema = [f"Tensor{'' if tensor.always else '?'} {tensor.name}{'' if tensor.name in made.first else '=None'}" for tensor in made.ordered]
+    writes = {tensor.name: f"({letter}!)" for letter, tensor in zip("abcdefgh", [one for one in made.ordered if one.updated])}
+    schema = [f"Tensor{writes.get(tensor.name, '')}{'' if tensor.always else '?'} {tensor.name}{'' if tensor.name in made.first else '=None'}" for tensor in made.ordered]
     order = tuple(tensor.name for tensor in made.ordered)
     # All fields in one text: PyTorch takes longer for each argument, given or not, than this does to read it.
     schema += ["*", "str? fields=None", "str? variant=None", "str? dtype=None", "Tensor? prepared=None"]
@@ -108,7 +109,7 @@ def _make_function(op, of_module=False):
         if text:
             passed["fields"] = text[1:]
         outputs = operator(*tensors, **passed)
-        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+        return outputs[0] if len(outputs) == 1 else tuple(outputs) or None
 
     function.__name__ = function.__qualname__ = op
     function.__module__, function.__signature__ = "noisefloor.torch", inspect.Signature(made.parameters(_signatures.COMMON_OF_TORCH))

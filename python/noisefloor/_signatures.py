@@ -41,6 +41,7 @@ class Tensor:
     name: str
     meaning: str
     returned: bool
+    updated: bool  # in place
     dtype: str  # "T": the row's
     always: bool  # whether every problem has it
     forms: list = dataclasses.field(default_factory=list)  # (its shape in formulas, when it has that)

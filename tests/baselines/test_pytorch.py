@@ -50,7 +50,10 @@ SMALL = {
     "timestep_embedding": {"batch": 3, "channels": 16},
     "q_sample": {"batch": 2, "elements": 1000},
     "edm_precondition": {"side": "input", "batch": 2, "elements": 100},
-    "attention_backward": {"batch": 2, "heads": 3, "seq_q": 5, "seq_kv": 7, "dim": 8},
+    "training_batch": {"batch": 40, "h": 5, "w": 6, "channels": 3, "classes": 4, "dataset": 9},
+    "mse_loss": {"batch": 3, "elements": 100},
+    "grad_norm": {"elements": 1000},
+    "adamw": {"elements": 1000},
     "network": {"name": "digits", "batch": 2, "height": 8, "width": 8},
 }
 
@@ -174,7 +177,11 @@ PROBLEMS = [
     *(("timestep_embedding", {"kind": kind, "order": order, "endpoint": int(kind == "sinusoidal"), "hidden": hidden, "final_silu": int(hidden > 0)})
       for kind in ("sinusoidal", "fourier") for order in ("cos_sin", "sin_cos") for hidden in (0, 24)),
     ("q_sample", {}),
-    *(("edm_precondition", {"side": side}) for side in ("input", "output", "gradient")),
+    *(("edm_precondition", {"side": side}) for side in ("input", "output")),
+    *(("mse_loss", {"weight": weight}) for weight in ("none", "edm")),
+    *(("grad_norm", {"clip": clip}) for clip in (0, 1, 100)),
+    ("adamw", {"decay": 0.1}),
+    ("adamw", {"beta2": 0.99, "ema": 1, "copy": 1}),
 ]
 NETWORKS = [("network", {}), ("network", {"name": "moving-digits", "frames": 5, "width": 12})]
 
@@ -289,6 +296,17 @@ def test_what_the_program_does_not_say_is_refused():
             outputs_of(dataclasses.replace(problem(name, **fields), filled={}))
     with pytest.raises(Unsupported, match="unknown network 'digit'"):
         outputs_of(dataclasses.replace(problem("network"), fields={**problem("network").fields, "name": "digit"}))
+
+
+@of_torch
+@pytest.mark.parametrize("fields", [{"shifted": 0.3, "flipped": 0.5, "unlabelled": 0.2}, {"level": "ddpm", "schedule": "cosine"}])
+def test_a_training_batch_is_judged_by_what_it_must_be(fields):
+    parsed = problem("training_batch", "fp32", batch=500, **fields)
+    op, inputs, outputs = outputs_of(parsed)
+    assert case.reference(op, parsed, inputs) is None and op.check(parsed, inputs, outputs) == ""
+    for number, wrong in ((0, outputs[0] + 0.1), (1, outputs[1] * 1.02), (len(outputs) - 1, outputs[-1] * 0.5)):
+        assert op.check(parsed, inputs, (*outputs[:number], wrong, *outputs[number + 1:])) != "", number
+    assert "outputs" in op.check(parsed, inputs, outputs[1:])
 
 
 @of_torch

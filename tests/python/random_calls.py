@@ -22,7 +22,18 @@ def reference(op, values, dtype, inputs):
 
 
 def as_tuple(result):
-    return result if isinstance(result, tuple) else (result,)
+    return result if isinstance(result, tuple) else () if result is None else (result,)
+
+
+def updated(op, inputs):
+    """The names of the inputs that a call updates, in their order."""
+    return [tensor.name for tensor in signature(op).inputs if tensor.updated and tensor.name in inputs]
+
+
+def outcome(function, op, inputs, fields, **more):
+    """What a call updates and what it returns, in the order of the op's tensors."""
+    returned = as_tuple(function(**inputs, **fields, **more))
+    return (*(inputs[name] for name in updated(op, inputs)), *returned)
 
 
 def drawn(field, random, before):
@@ -64,8 +75,10 @@ def fill(op, name, shape, values, random):
     x = random.standard_normal(shape)
     if name in ("w", "w1", "w2", "w_side") or (op == "gemm" and name == "b"):
         x /= np.sqrt(np.prod(shape[1:]))
-    if name in ("sigma", "slab_m2", "t"):
+    if name in ("sigma", "slab_m2", "t") or (op, name) in (("adamw", "v"), ("adamw", "step")):
         x = np.abs(x) + 0.1
+    if op == "training_batch" and name in ("labels", "step"):  # whole numbers
+        x = np.arange(x.size) % int(values["classes"]) if name == "labels" else np.array([abs(x[0]) * 1000 // 1, 3])
     if name == "coefficients":
         x[:, 3] = np.inf if values["clamp"] == "0" else float(values["clamp"])  # what x0 is held in
         if values["prediction"] == "x0":
@@ -93,10 +106,11 @@ def call_of(op, seed, dtype, which=0):
 
 
 def outputs_of(op, inputs, fields, dtype):
-    """[(name, shape, dtype)] of the outputs, and how far they may be off."""
+    """[(name, shape, dtype)] of what a call updates and returns, and how far it may be off."""
     made = signature(op)
     shapes = tuple((inputs[one.name].shape, dtype if one.dtype == "T" else one.dtype) if one.name in inputs else fields.get(one.name) for one in made.inputs)
-    return bound(op).describe(shapes, tuple(fields[name] for name in made.keywords), dtype)[1:3]
+    returned, tolerance = bound(op).describe(shapes, tuple(fields[name] for name in made.keywords), dtype)[1:3]
+    return [(name, inputs[name].shape, "fp32") for name in updated(op, inputs)] + returned, tolerance
 
 
 def error_text(got, wanted, tolerance):

@@ -26,8 +26,8 @@ def test_a_handle_gives_what_the_op_gives(op, dtype):
     for which in range(4):
         _, inputs, fields = random_calls.call_of(op, 11, dtype, which)
         first = next(iter(inputs))
-        if len(inputs) == 1:
-            continue  # nothing to keep
+        if len(inputs) == 1 or random_calls.updated(op, inputs):
+            continue  # nothing to keep, or not the same twice
         wanted = random_calls.as_tuple(getattr(ops, op)(**inputs, **fields, dtype=dtype))
         handle = noisefloor.prepare(op, **{**inputs, first: inputs[first].shape}, **fields, dtype=dtype)
         assert (handle.op, handle.variant, handle.dtype, handle.open) == (op, "host", dtype, (first,))

@@ -13,7 +13,6 @@ import noisefloor  # noqa: E402
 import noisefloor.torch  # noqa: E402
 import numpy as np  # noqa: E402
 import random_calls  # noqa: E402
-from random_calls import as_tuple  # noqa: E402
 from test_arguments import parameters_here, parameters_of  # noqa: E402
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 
@@ -42,9 +41,9 @@ def operator_call(op, seed, dtype):
 def test_both_ways_give_what_numpy_gives(op, dtype):
     for seed in range(3):
         values, inputs, fields = random_calls.call_of(op, seed, dtype)
-        wanted = as_tuple(getattr(noisefloor.ops, op)(**inputs, **fields, dtype=dtype))
+        wanted = random_calls.outcome(getattr(noisefloor.ops, op), op, copy.deepcopy(inputs), fields, dtype=dtype)
         for package in (noisefloor.ops, noisefloor.torch):
-            got = as_tuple(getattr(package, op)(**tensors(inputs), **fields, dtype=dtype))
+            got = random_calls.outcome(getattr(package, op), op, tensors(inputs), fields, dtype=dtype)
             assert len(got) == len(wanted)
             for one, right in zip(got, wanted):
                 assert isinstance(one, torch.Tensor) and np.array_equal(one.double().numpy(), right.astype(np.float64), equal_nan=True)
@@ -79,6 +78,22 @@ def test_a_dtype_may_be_pytorchs(package):
         embed(torch.ones(3), channels=8, dtype=torch.int8)
     compiled = torch.compile(lambda t: noisefloor.torch.timestep_embedding(t, channels=8, dtype=torch.float16), fullgraph=True, backend="aot_eager")
     assert compiled(torch.ones(3)).dtype == torch.float16
+
+
+def test_what_an_op_updates_is_known_to_be_written():
+    for package in (noisefloor.ops, noisefloor.torch):
+        p, m, v, g = torch.ones(8), torch.zeros(8), torch.zeros(8), torch.ones(8)
+        assert package.adamw(p, m, v, g, torch.tensor([0.5, 10, 1000, 0]), torch.ones(1), dtype="fp32") is None
+        assert p._version and m._version and v._version and not g._version
+        assert torch.allclose(p, torch.full((8,), 0.5))
+
+    def step(p, g):
+        noisefloor.torch.adamw(p, torch.zeros_like(p), torch.zeros_like(p), g, torch.tensor([0.5, 10, 1000, 0]), torch.ones(1), dtype="fp32")
+        return 2 * p
+
+    compiled = torch.compile(step, fullgraph=True, backend="aot_eager")
+    p = torch.ones(8)
+    assert torch.allclose(compiled(p, torch.ones(8)), torch.ones(8)) and torch.allclose(p, torch.full((8,), 0.5))
 
 
 @pytest.mark.parametrize("op", random_calls.OPS)
@@ -169,12 +184,12 @@ on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="PyTorch sees 
 def test_every_variant_on_a_gpu_gives_what_the_host_gives(op, dtype):
     for which in range(6):
         values, inputs, fields = random_calls.call_of(op, 1, dtype, which)
-        wanted = as_tuple(getattr(noisefloor.ops, op)(**inputs, **fields, dtype=dtype))
-        given = {name: tensor.cuda() for name, tensor in tensors(inputs).items()}
+        wanted = random_calls.outcome(getattr(noisefloor.ops, op), op, copy.deepcopy(inputs), fields, dtype=dtype)
         tolerance = [2 * part for part in random_calls.outputs_of(op, inputs, fields, dtype)[1]]
         for variant in [None] + [variant.name for variant in noisefloor.variants(op) if variant.built and variant.kind != "host"]:
+            given = {name: tensor.cuda() for name, tensor in tensors(inputs).items()}
             try:
-                got = as_tuple(getattr(noisefloor.ops, op)(**given, **fields, dtype=dtype, variant=variant))
+                got = random_calls.outcome(getattr(noisefloor.ops, op), op, given, fields, dtype=dtype, variant=variant)
             except ValueError as refused:  # not every variant runs every problem
                 assert variant and "cannot run" in str(refused)
                 continue

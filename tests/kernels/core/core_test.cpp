@@ -144,7 +144,7 @@ Shipped shipped_of(std::span<const AnyVariant> variants) {
       shipped.missing.push_back(to_string(kind));
     else if (row->not_written && row->not_written->empty())
       shipped.missing.push_back(row->name);
-    else if (row->not_written)
+    else if (row->not_written && !row->not_applicable)
       shipped.excused.push_back(row->name + ": " + *row->not_written);
   }
   return shipped;
@@ -161,6 +161,7 @@ std::span<const Sketch::Variant> sketch_variants() {
       {kNaive, LeftOut()},
       {kTensorCoreSm80, not_written("")},
       {kPtxSm90a, not_written("waits for the naive variant")},
+      {{"ptx_twice", Kind::ptx, Arch::sm90a}, not_applicable("one is enough")},
   };
   return kRows;
 }
@@ -184,6 +185,8 @@ TEST(Catalogue, VariantsThatAreNotWrittenSayWhy) {
   EXPECT_FALSE(op.variants[3].built);
   EXPECT_EQ(launch(3).code, StatusCode::not_built);
   EXPECT_STREQ(launch(3).what, "waits for the naive variant");
+  EXPECT_EQ(why_not_written(op.variants[3]), "not written yet: waits for the naive variant");
+  EXPECT_EQ(why_not_written(op.variants[4]), "not applicable: one is enough");
 }
 
 TEST(Catalogue, EveryOpShipsEveryKind) {
