@@ -42,18 +42,17 @@ void check(const Problem& p) {
     refuse("fields batch, heads, seq_q, seq_kv and dim make a tensor of more than 2^40 elements");
 }
 
-// Logits are about normal numbers, whatever the scale, out and lse about what such make them: the weights of a query
+// Logits are about normal numbers, whatever the scale, o and lse about what such make them: the weights of a query
 // sum to about 1.
 void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
   const Extents queries{"batch", "seq_q"}, keys{"batch", "seq_kv"}, packed{"batch", "seq_q=seq_kv"};
   const double count = static_cast<double>(p.seq_kv), root = std::sqrt(static_cast<double>(p.dim));
   const double deviation = p.scale == 0 ? 1 : std::min(1.0, 1 / std::sqrt(p.scale * root));
   attention::visit_qkv(visit, t.q, t.k, t.v, p.layout, queries, keys, packed, deviation);
-  visit.in({"out", "of attention"}, t.out, queries.with({"heads", "dim"}),
-           normal_fill(0, deviation / std::sqrt(count)));
-  visit.in({"lse", "of attention: natural log-sum-exp of the scaled logits"}, t.lse, {"batch", "heads", "seq_q"},
+  visit.in({"o", "attention's out"}, t.o, queries.with({"heads", "dim"}), normal_fill(0, deviation / std::sqrt(count)));
+  visit.in({"lse", "attention's lse, the natural log-sum-exp of the scaled logits"}, t.lse, {"batch", "heads", "seq_q"},
            normal_fill(std::log(count) + 0.5, 0.1));
-  visit.in({"dout", "the gradient of out"}, t.dout, queries.with({"heads", "dim"}));
+  visit.in({"dout", "the gradient of o"}, t.dout, queries.with({"heads", "dim"}));
 
   const bool separate = !is_packed(p.layout);
   visit.when(separate, "layout=separate").out("dq", t.dq, queries.with({"heads", "dim"}));
@@ -115,7 +114,7 @@ class Oracle {
         q_{{dtype, t.q}, shape.q},
         k_{{dtype, t.k}, shape.k},
         v_{{dtype, t.v}, shape.v},
-        out_{{dtype, t.out}, shape.out},
+        o_{{dtype, t.o}, shape.out},
         dout_{{dtype, t.dout}, shape.out},
         lse_(t.lse) {}
 
@@ -157,7 +156,7 @@ class Oracle {
           std::exp(logit - static_cast<double>(lse_[(at.outer * shape_.heads + at.head) * shape_.seq_q + i]));
       if (at.part != Part::value) {
         const std::vector<float> dout = row(dout_, at, i);
-        weight *= scale * (exact::dot(dout, row(v_, at, j)) - exact::dot(dout, row(out_, at, i)));
+        weight *= scale * (exact::dot(dout, row(v_, at, j)) - exact::dot(dout, row(o_, at, i)));
       }
       weights[static_cast<std::size_t>(o)] = weight;
     }
@@ -165,7 +164,7 @@ class Oracle {
   }
 
   Shape shape_;
-  Side q_, k_, v_, out_, dout_;
+  Side q_, k_, v_, o_, dout_;
   const float* lse_;
   Held held_[3];  // of each part the last row: a packed layout has them side by side
 };

@@ -1,13 +1,13 @@
 // attention_backward: the gradients of attention's queries, keys and values, of that of its output.
 //
 //   p[b, h, i, j]  = exp(scale * sum_d q[b, i, h, d] k[b, j, h, d] - lse[b, h, i])
-//   delta[b, h, i] = sum_d dout[b, i, h, d] out[b, i, h, d]
+//   delta[b, h, i] = sum_d dout[b, i, h, d] o[b, i, h, d]
 //   s[b, h, i, j]  = scale * p[b, h, i, j] * (sum_d dout[b, i, h, d] v[b, j, h, d] - delta[b, h, i])
 //   dq[b, i, h, d] = sum_j s[b, h, i, j] k[b, j, h, d]
 //   dk[b, j, h, d] = sum_i s[b, h, i, j] q[b, i, h, d]
 //   dv[b, j, h, d] = sum_i p[b, h, i, j] dout[b, i, h, d]
 //
-// `out` and `lse` are what the forward pass left. Layouts are attention's (strided.h), gradients lie as what they are
+// `o` and `lse` are attention's out and lse. Layouts are attention's (strided.h), gradients lie as what they are
 // the gradients of. Everything is summed in a fixed order. Source: Dao et al., "FlashAttention" (arXiv:2205.14135).
 #pragma once
 
@@ -39,7 +39,7 @@ struct Tensors {
   const void* q = nullptr;     // T [batch, seq_q, heads, dim]; packed: [batch, seq_q, ...] as Layout says
   const void* k = nullptr;     // T [batch, seq_kv, heads, dim]
   const void* v = nullptr;     // T [batch, seq_kv, heads, dim]
-  const void* out = nullptr;   // T [batch, seq_q, heads, dim]
+  const void* o = nullptr;     // T [batch, seq_q, heads, dim]
   const float* lse = nullptr;  // fp32 [batch, heads, seq_q]
   const void* dout = nullptr;  // T [batch, seq_q, heads, dim]
   void* dq = nullptr;          // as q

@@ -128,10 +128,10 @@ void load_queries(Task& task, const Head& head, std::int64_t first, std::int64_t
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t query = head.query(first + i);
     if (computes) {
-      alignas(64) float out[Task::kStride];
-      head.load({head.tensors.out, head.shape.out}, first + i, out);
+      alignas(64) float o[Task::kStride];
+      head.load({head.tensors.o, head.shape.out}, first + i, o);
       float delta = 0;
-      for (std::int64_t d = 0; d < head.shape.dim; ++d) delta += out[d] * task.own[1][i][d];
+      for (std::int64_t d = 0; d < head.shape.dim; ++d) delta += o[d] * task.own[1][i][d];
       head.delta[query] = delta;
     }
     task.lse[i] = head.tensors.lse[query];

@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(kThreads) attention_backward_naive(const Shape
   };
   const float* const lse = t.lse + (outer * shape.heads + head) * shape.seq_q;
 
-  float q[kLanes], k[kLanes], v[kLanes], dout[kLanes], out[kLanes], sums[kLanes] = {}, value_sums[kLanes] = {};
+  float q[kLanes], k[kLanes], v[kLanes], dout[kLanes], o[kLanes], sums[kLanes] = {}, value_sums[kLanes] = {};
   float delta = 0;
   if (kByKeys) {
     load(t.k, shape.k, own, k);
@@ -80,16 +80,16 @@ __global__ void __launch_bounds__(kThreads) attention_backward_naive(const Shape
   } else {
     load(t.q, shape.q, own, q);
     load(t.dout, shape.out, own, dout);
-    load(t.out, shape.out, own, out);
-    delta = dot(dout, out);
+    load(t.o, shape.out, own, o);
+    delta = dot(dout, o);
   }
   const std::int64_t other_length = kByKeys ? shape.seq_q : shape.seq_kv;
   for (std::int64_t other = 0; other < other_length; ++other) {
     if (kByKeys) {
       load(t.q, shape.q, other, q);
       load(t.dout, shape.out, other, dout);
-      load(t.out, shape.out, other, out);
-      delta = dot(dout, out);
+      load(t.o, shape.out, other, o);
+      delta = dot(dout, o);
     } else {
       load(t.k, shape.k, other, k);
       load(t.v, shape.v, other, v);

@@ -47,14 +47,14 @@ __device__ __forceinline__ float warp_sum(float sum) {
 // A warp a query.
 template <class T>
 __global__ void __launch_bounds__(kDeltaThreads)
-    attention_delta(const Shape shape, const void* out, const void* dout, float* delta) {
+    attention_delta(const Shape shape, const void* o, const void* dout, float* delta) {
   const std::int64_t row = std::int64_t{blockIdx.x} * (kDeltaThreads / 32) + threadIdx.x / 32;
   if (row >= shape.outer * shape.heads * shape.seq_q) return;
   const std::int64_t start =
       shape.out.at(row / shape.seq_q / shape.heads, 0, row % shape.seq_q, row / shape.seq_q % shape.heads);
   float sum = 0;
   for (std::int64_t d = threadIdx.x % 32; d < shape.dim; d += 32)
-    sum = fmaf(to_float(static_cast<const T*>(out)[start + d]), to_float(static_cast<const T*>(dout)[start + d]), sum);
+    sum = fmaf(to_float(static_cast<const T*>(o)[start + d]), to_float(static_cast<const T*>(dout)[start + d]), sum);
   sum = warp_sum(sum);
   if (threadIdx.x % 32 == 0) delta[row] = sum;
 }
@@ -191,7 +191,7 @@ Status launch_all(const Shape& shape, const Tensors& t, float* delta, const Laun
   Status status =
       launch_kernel("attention_delta", attention_delta<T>,
                     {.grid = static_cast<unsigned>((queries + kQueries - 1) / kQueries), .block = kDeltaThreads},
-                    context.stream, shape, t.out, t.dout, delta);
+                    context.stream, shape, t.o, t.dout, delta);
   if (status.ok()) status = launch_pass<T, Tile, false>(shape, t, delta, context);
   return status.ok() ? launch_pass<T, Tile, true>(shape, t, delta, context) : status;
 }

@@ -21,7 +21,7 @@ def back(op, shape, one):
     """An output of the baseline as the op has it."""
     if op == "temporal_attention":
         return one.unflatten(0, (shape[0], shape[2])).transpose(1, 2)
-    if one.ndim == 4 and op not in ("attention", "temporal_attention"):
+    if one.ndim == 4 and op not in ("attention", "attention_backward", "temporal_attention"):
         return one.movedim(1, -1).reshape(shape)
     return one
 

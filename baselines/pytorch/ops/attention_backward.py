@@ -30,9 +30,9 @@ def build(problem):
     scale = scale_of(problem) or problem.integer("dim") ** -0.5
 
     def run(inputs):
-        q, k, v, out, dout = (inputs[name].transpose(1, 2) for name in ("q", "k", "v", "out", "dout"))
+        q, k, v, o, dout = (inputs[name].transpose(1, 2) for name in ("q", "k", "v", "o", "dout"))
         p = torch.exp((q @ k.mT) * scale - inputs["lse"][..., None])
-        delta = (dout * out).sum(-1, keepdim=True, dtype=p.dtype)
+        delta = (dout * o).sum(-1, keepdim=True, dtype=p.dtype)
         s = (scale * p * (dout @ v.mT - delta)).to(q.dtype)
         return of_layout(problem, (s @ k, s.mT @ q, p.to(q.dtype).mT @ dout))
 
@@ -45,14 +45,14 @@ def build_variant(problem, variant):
         raise Unsupported(f"{variant} takes bf16 and fp16, and heads of a multiple of 8, up to {WIDEST[variant]}")
 
     def run(inputs):
-        dout, q, k, v, out = (inputs[name].transpose(1, 2) for name in ("dout", "q", "k", "v", "out"))
+        dout, q, k, v, o = (inputs[name].transpose(1, 2) for name in ("dout", "q", "k", "v", "o"))
         lse, seed = inputs["lse"], torch.zeros((), dtype=torch.int64, device=q.device)  # of a dropout that is 0
         if variant == "torch_flash":
             found = torch.ops.aten._scaled_dot_product_flash_attention_backward(
-                dout, q, k, v, out, lse, None, None, *lengths, 0.0, False, seed, seed, scale=scale)  # fmt: skip
+                dout, q, k, v, o, lse, None, None, *lengths, 0.0, False, seed, seed, scale=scale)  # fmt: skip
         else:
             found = torch.ops.aten._scaled_dot_product_cudnn_attention_backward(
-                dout, q, k, v, out, lse[..., None], seed, seed, None, None, None, *lengths, 0.0, False, scale=scale)  # fmt: skip
+                dout, q, k, v, o, lse[..., None], seed, seed, None, None, None, *lengths, 0.0, False, scale=scale)  # fmt: skip
         return of_layout(problem, found)
 
     return run

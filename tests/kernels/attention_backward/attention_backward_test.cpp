@@ -20,7 +20,7 @@ TEST(AttentionBackward, IsTheSlopeOfAttention) {
       coarsen(forward);
       for (const std::string name : {"q", "k", "v", "qkv"})
         if (separate == (name != "qkv")) backward.set(name, values_of(forward, name));
-      backward.set("out", forward.reference("out"));
+      backward.set("o", forward.reference("out"));
       backward.set("lse", forward.reference("lse"));
       const std::vector<double> dout = values_of(backward, "dout");
       for (const std::string name : {"q", "k", "v", "qkv"})
@@ -32,11 +32,11 @@ TEST(AttentionBackward, IsTheSlopeOfAttention) {
 // One key: its weight is 1, whatever it is, and its value's gradient all of them.
 TEST(AttentionBackward, GivesTheNumbersWorkedOutByHand) {
   by_hand("attention_backward", "batch=1,heads=1,seq_q=2,seq_kv=1,dim=1,scale=1",
-          {{"q", {2, 4}}, {"k", {0.5}}, {"v", {3}}, {"out", {3, 3}}, {"lse", {1, 2}}, {"dout", {5, -7}}},
+          {{"q", {2, 4}}, {"k", {0.5}}, {"v", {3}}, {"o", {3, 3}}, {"lse", {1, 2}}, {"dout", {5, -7}}},
           {{"dq", {0, 0}}, {"dk", {0}}, {"dv", {-2}}});
   // Two keys of weight 1 each; delta is 20, the value's gradients 10 and 30.
   by_hand("attention_backward", "batch=1,heads=1,seq_q=1,seq_kv=2,dim=1,scale=2",
-          {{"q", {3}}, {"k", {0, 0}}, {"v", {1, 3}}, {"out", {2}}, {"lse", {0}}, {"dout", {10}}},
+          {{"q", {3}}, {"k", {0, 0}}, {"v", {1, 3}}, {"o", {2}}, {"lse", {0}}, {"dout", {10}}},
           {{"dq", {0}}, {"dk", {-60, 60}}, {"dv", {10, 10}}});
 }
 
