@@ -67,6 +67,15 @@ TEST(convolution_gradient, NumbersWorkedOutByHand) {
       {{"dw", {3 * 2, 3 * 20, 0, 3 * 200, 3 * 2001, 3 * 10, 0, 3 * 100, 3 * 1000}}, {"dbias", {9}}, {"dshift", {9}}});
 }
 
+// The op's tolerance lets a library round them to the dtype.
+TEST(convolution_gradient, OfParametersTheHostsAreSumsInFp32OfAnyDtype) {
+  for (const DType dtype : {DType::bf16, DType::fp16}) {
+    HostData data(*find_op("conv2d_wgrad"), "n=40,h=8,w=8,cin=9,cout=30", dtype, 1);
+    ASSERT_TRUE(data.run_host().ok());
+    EXPECT_EQ(data.difference(1e-5), "");
+  }
+}
+
 // Shares of pixels follow from the problem, not from the machine.
 TEST(convolution_gradient, WeightsGradientIsTheSameOnOneThreadAndOnTwo) {
   HostData data = gradient_data("conv2d_wgrad", "n=70,h=8,w=8,cin=5,cout=70,image_shift=1");
