@@ -18,7 +18,7 @@ void attention_backward(const Node& node, Backward& walk) {
   attention::Problem p = node.problem.as<attention::Problem>();
   p.lse = false;
   const Gradient dout = walk.of(node.value("out"));
-  Bindings inputs{{"out", node.value("out")}, {"lse", node.value("lse")}, {"dout", dout.value}};
+  Bindings inputs{{"o", node.value("out")}, {"lse", node.value("lse")}, {"dout", dout.value}};
   for (const Node::Tensor& tensor : node.tensors())
     if (tensor.role == Role::in) inputs[tensor.name] = tensor.value;
   walk.add(node, ".backward", "attention_backward", node.op->print(AnyProblem(p)), node.dtype, inputs);
