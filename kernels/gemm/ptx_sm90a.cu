@@ -13,7 +13,7 @@ namespace {
 template <class T, int kTile>
 Status launch_tile(const Problem& problem, DType dtype, const Tensors& tensors, const Schedule& schedule,
                    const LaunchContext& context) {
-  using L = Layout<kTile>;
+  using L = BlockLayout<kTile>;
   CUtensorMap map_a;
   CUtensorMap map_b;
   if (const Status status = encode_tensor_map(

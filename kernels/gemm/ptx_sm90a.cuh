@@ -34,11 +34,11 @@ namespace noisefloor::gemm {
 namespace {
 
 template <class T, int kTile>
-__global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_per_sm)
+__global__ void __launch_bounds__(BlockLayout<kTile>::kThreads, kTiles[kTile].blocks_per_sm)
     gemm_ptx_sm90a(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
                    const __grid_constant__ CUtensorMap map_d, const __grid_constant__ CUtensorMap map_residual,
                    const __grid_constant__ CUtensorMap map_blend, const __grid_constant__ Arguments<T> args) {
-  using L = Layout<kTile>;
+  using L = BlockLayout<kTile>;
   constexpr Tile kShape = L::kShape;
   constexpr int kBlockM = kShape.block_m();
   constexpr int kBlockN = kShape.block_n;

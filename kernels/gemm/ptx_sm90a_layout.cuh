@@ -36,7 +36,7 @@ struct Arguments {
 // Shared memory of a block: stages of A rows and B rows, then the buffers of stores, the bias (with a shift of all
 // rows) in fp32 and the barriers.
 template <int kTile>
-struct Layout : product::Sm90aBlock<kTiles[kTile]> {
+struct BlockLayout : product::Sm90aBlock<kTiles[kTile]> {
   using Block = product::Sm90aBlock<kTiles[kTile]>;
   using Block::kShape, Block::kStageBytes;
   // Per consumer, as is the bias. In ping-pong 16 KB: four pieces of 32 columns.
