@@ -11,8 +11,8 @@ COMMON = {
     "prepared": "memory of a handle of prepare. The handle passes it, with its variant.",
 }
 ENDING = """Tensors are contiguous in row-major order, begin at multiples of 16 bytes, lie on one device, and share no memory with
-an output. ValueError: a tensor or a value does not fit; the message says what would. TypeError: an argument is not a
-tensor. RuntimeError: the device failed."""
+an output or with what is updated. ValueError: a tensor or a value does not fit; the message says what would.
+TypeError: an argument is not a tensor. RuntimeError: the device failed."""
 
 
 def line(text):
@@ -25,7 +25,7 @@ def usual_call(made):
     order = [tensor.name for tensor in made.ordered]
     front = next((place for place, name in enumerate(order) if name not in made.usual), len(order))
     named = [name for name in order[front:] if name in made.usual] + [name for name in made.keywords if name in made.required]
-    return f"{made.op}({', '.join([*order[:front], *(f'{name}={name}' for name in named), '...'])}) -> {', '.join(outputs)}"
+    return f"{made.op}({', '.join([*order[:front], *(f'{name}={name}' for name in named), '...'])}) -> {', '.join(outputs) or None}"
 
 
 def tensor_line(tensor):

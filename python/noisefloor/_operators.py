@@ -24,7 +24,8 @@ def _register(name, schema, real, fake):
 
 
 def _define(op, of_module):
-    """Registers an op, and returns the operator and the order of its tensors. Its outputs are a list, as their number is the problem's."""
+    """Registers an op, and returns the operator and the order of its tensors. Its outputs are a list, as their number is the problem's; of an op that
+    updates tensors one, which is empty where the problem has none: PyTorch makes functions of no others."""
     made, bound = _signatures.signature(op), _signatures.bound(op)
     writes = {tensor.name: f"({letter}!)" for letter, tensor in zip("abcdefgh", [one for one in made.ordered if one.updated])}
     schema = [f"Tensor{writes.get(tensor.name, '')}{'' if tensor.always else '?'} {tensor.name}{'' if tensor.name in made.first else '=None'}" for tensor in made.ordered]
@@ -47,7 +48,13 @@ def _define(op, of_module):
         return [torch.empty(shape, dtype=_frameworks.torch_dtype(dtype), device=device) for _, shape, dtype in outputs]
 
     real = bound.operation([*order, "fields", "variant", "dtype", "prepared"], of_module)
-    return _register(name, f"({', '.join(schema)}) -> Tensor[]", real, fake), order
+    if not writes:
+        return _register(name, f"({', '.join(schema)}) -> Tensor[]", real, fake), order
+
+    def one_of(function):
+        return lambda first, *others, **named: (function(first, *others, **named) or [first.new_empty(0)])[0]
+
+    return _register(name, f"({', '.join(schema)}) -> Tensor", one_of(real), one_of(fake)), order
 
 
 def _refuse_gradients(op, tensors):
@@ -109,7 +116,9 @@ def _make_function(op, of_module=False):
         if text:
             passed["fields"] = text[1:]
         outputs = operator(*tensors, **passed)
-        return outputs[0] if len(outputs) == 1 else tuple(outputs) or None
+        if isinstance(outputs, torch.Tensor):
+            return outputs if outputs.numel() else None
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     function.__name__ = function.__qualname__ = op
     function.__module__, function.__signature__ = "noisefloor.torch", inspect.Signature(made.parameters(_signatures.COMMON_OF_TORCH))

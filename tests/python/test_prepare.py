@@ -62,7 +62,7 @@ def test_every_op_that_prepares_does_so_from_w():
     for op in random_calls.OPS:
         inputs = random_calls.call_of(op, 3, "fp32")[1]
         fields = random_calls.call_of(op, 3, "fp32")[2]
-        if len(inputs) > 1 and noisefloor.prepare(op, **inputs, **fields).memory is not None:
+        if len(inputs) > 1 and noisefloor.prepare(op, **inputs, **fields, dtype="fp32").memory is not None:
             assert "w" in inputs
 
 
