@@ -1,6 +1,8 @@
 // Runs nodes of a graph by their ops' oracles: sums in double, tensors in their own types.
 #pragma once
 
+#include <omp.h>
+
 #include <numeric>
 #include <vector>
 
@@ -47,6 +49,8 @@ class Interpreter {
   }
   // What it writes, before that is rounded, by tensor.
   std::vector<std::vector<double>> results_of(const Node& node) {
+    const int threads = omp_get_max_threads();
+    omp_set_num_threads(1);  // tensors are small: threads would wait for each other
     const auto tensors = node.tensors();
     std::vector<HostTensor> inputs;
     for (const Node::Tensor& tensor : tensors)
@@ -59,6 +63,7 @@ class Interpreter {
       std::iota(elements.begin(), elements.end(), 0);
       node.op->reference(node.problem, node.dtype, inputs, i, elements, results[i]);
     }
+    omp_set_num_threads(threads);
     return results;
   }
 
