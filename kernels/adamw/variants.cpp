@@ -5,9 +5,8 @@
 namespace noisefloor::adamw {
 namespace {
 
-// In vectors of the copy.
-Support can_run_tiled(const Problem& p, DType dtype) {
-  return streams(1, p.elements, dtype);
+Support can_run_tiled(const Problem& p, DType) {
+  return streams(1, p.elements, DType::fp32);
 }
 
 constexpr Definition::Variant kVariants[] = {
