@@ -17,6 +17,7 @@ namespace noisefloor::layernorm_backward {
 namespace {
 
 constexpr int kThreads = 128;
+constexpr std::int64_t kRun = 256;  // rows that are added by themselves: a plain sum of 2^16 is off by 2^8 roundings
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
@@ -60,12 +61,17 @@ __global__ void __launch_bounds__(kThreads)
     sums_kernel(const Problem p, const Tensors t, const float* means, const float* rstds, float* sums) {
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (i >= p.images * p.channels) return;
-  const std::int64_t image = i / p.channels, c = i % p.channels, rows = p.rows / p.images;
+  const std::int64_t image = i / p.channels, c = i % p.channels, rows = p.rows / p.images, end = (image + 1) * rows;
   float sum = 0, sum_xh = 0;
-  for (std::int64_t row = image * rows; row < (image + 1) * rows; ++row) {
-    const float dy = to_float(static_cast<const T*>(t.dy)[row * p.channels + c]);
-    sum += dy;
-    sum_xh += dy * (to_float(static_cast<const T*>(t.x)[row * p.channels + c]) - means[row]) * rstds[row];
+  for (std::int64_t first = image * rows; first < end; first += kRun) {
+    float part = 0, part_xh = 0;
+    for (std::int64_t row = first; row < min(first + kRun, end); ++row) {
+      const float dy = to_float(static_cast<const T*>(t.dy)[row * p.channels + c]);
+      part += dy;
+      part_xh += dy * (to_float(static_cast<const T*>(t.x)[row * p.channels + c]) - means[row]) * rstds[row];
+    }
+    sum += part;
+    sum_xh += part_xh;
   }
   store_sums<T>(p, t, image, c, sum, sum_xh, sums);
 }
