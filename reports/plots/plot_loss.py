@@ -36,7 +36,7 @@ def draw(file, kind, rows):
     for axis, (column, name) in zip(axes, COLUMNS.items()):
         numbers = rows[column].where(np.isfinite(rows[column]))
         axis.plot(rows["step"], numbers, color="0.8", linewidth=0.6)
-        axis.plot(rows["step"], numbers.rolling(mean_of).mean(), linewidth=1.4, label=f"mean of {mean_of} steps")
+        axis.plot(rows["step"], numbers.rolling(mean_of, center=True).mean(), linewidth=1.4, label=f"mean of {mean_of} steps")
         axis.set(xlabel="step", ylabel=name, yscale="log")
         axis.legend(frameon=False)
     figure.savefig(file, format=kind, dpi=110)

@@ -88,7 +88,7 @@ TEST(TrainedWeights, GoBackIntoTheFilesOrder) {
 
 TEST(TrainedWeights, BeginAsPyTorchsLayers) {
   std::vector<float> numbers(3000), again(3000), other(3000), norm(3);
-  const WeightSource weight{.name = "a.weight"}, bias{.name = "a.bias"};
+  const WeightSource weight{.name = "a.weight", .file = {}}, bias{.name = "a.bias", .file = {}};
   fill_first_weights(weight, 100, 1, numbers);
   fill_first_weights(weight, 100, 1, again);
   fill_first_weights(weight, 100, 2, other);
