@@ -114,3 +114,23 @@ def test_a_sample_is_asked_for(tmp_path, arguments, asked):
     executable(tmp_path / "build" / "host" / "bin" / "noisefloor", '#!/usr/bin/env bash\necho "$*"\n')
     result = run(executable(tmp_path / "scripts" / "sample", (SCRIPTS / "sample").read_text()), *arguments)
     assert result.stdout == f"sample {asked}\n".format(root=tmp_path), result.stderr
+
+
+@pytest.mark.parametrize("arguments, asked", [
+    (["--steps", "5"], ["python -m baselines.pytorch.digits.data --out {root}/training/digits-data.safetensors",
+                        "train digits --steps 5 --out {root}/training/digits.safetensors --data {root}/training/digits-data.safetensors "
+                        "--checkpoint {root}/training/digits.checkpoint.safetensors --losses {root}/training/digits.losses.csv",
+                        "sample digits --weights {root}/training/digits.safetensors --count 100 --out {root}/training/digits.png",
+                        "python {root}/reports/plots/plot_loss.py {root}/training/digits.losses.csv --out {root}/training/digits.losses.png"]),
+    (["digits", "--data", "d", "--out=o.safetensors", "--losses", "l.csv", "--checkpoint", "c", "--device", "host", "--resume"],
+     ["train digits --data d --out=o.safetensors --losses l.csv --checkpoint c --device host --resume",
+      "sample digits --weights o.safetensors --count 100 --out o.png --device host", "python {root}/reports/plots/plot_loss.py l.csv --out l.png"]),
+])
+def test_a_training_ends_in_pictures(tmp_path, arguments, asked):
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "build" / "host" / "bin").mkdir(parents=True)
+    python = executable(tmp_path / "python", '#!/usr/bin/env bash\necho "python $*"\n')
+    (tmp_path / "scripts" / "lib.sh").write_text(LIB + f"python_with() {{ echo {python}; }}\nsay() {{ :; }}\ndie() {{ exit 2; }}\n")
+    executable(tmp_path / "build" / "host" / "bin" / "noisefloor", '#!/usr/bin/env bash\necho "$*"\n')
+    result = run(executable(tmp_path / "scripts" / "train", (SCRIPTS / "train").read_text()), *arguments)
+    assert result.stdout.splitlines() == [line.format(root=tmp_path) for line in asked], result.stderr
