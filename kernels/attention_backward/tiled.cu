@@ -4,9 +4,7 @@
 // 16th row of the block, then every 16th element of the head.
 //
 // Better than naive: a row that the block loads is used by all rows of its tile instead of one, an element that a
-// thread reads from shared memory by several, and no sum over a warp stands between products.
-//
-// A block of the other sequence lies transposed, an odd number of floats to a row: it is read along its rows by the
+// thread reads from shared memory by several, and no sum over a warp stands between products. A block of the other sequence lies transposed, an odd number of floats to a row: it is read along its rows by the
 // first products and along the head by the second, without conflicts either way.
 //
 // Requires: nothing beyond grid limits; any layout, any head size up to 256. More than 48 KiB of shared memory for
@@ -99,7 +97,7 @@ __device__ __forceinline__ void store_rows(T* to, const View& view, std::int64_t
 }
 
 template <class T, class Tile, bool kByKeys>
-__global__ void __launch_bounds__(Tile::kThreads)
+__global__ void __launch_bounds__(Tile::kThreads, 4)
     attention_backward_tiled(const Shape shape, const Tensors t, const float* __restrict__ deltas) {
   constexpr int kPer = Tile::kRowsPerThread, kColumns = Tile::kColumns / kSide, kElements = Tile::kDim / kSide;
   extern __shared__ float shared[];

@@ -50,11 +50,10 @@ namespace {
 
 void fields(Problem& p, FieldVisitor& visit) {
   visit.computes("a pointwise operation, a cast, or a change of layout");
-  visit.enumeration(
-      "op",
-      "silu_fma: silu(a + b c); add: (a + b) scale; geglu: first half of x * gelu(second); *_backward: the gradient of "
-      "x, of dy; scale: x scale; the others take x alone",
-      p.op, kOperations);
+  visit.enumeration("op",
+                    "silu_fma: silu(a + b c); add: (a + b) scale; geglu: 1st half of x * gelu(2nd); *_backward: x's "
+                    "gradient; else of x alone",
+                    p.op, kOperations);
   visit.integer("n", "images", p.n, 1, 65535, 1);
   visit.integer("hw", "pixels of an image, height * width, or tokens", p.hw, 1, std::int64_t{1} << 30, 1);
   visit.integer("channels", "channels of y; geglu_backward: of dy", p.channels, 1, std::int64_t{1} << 30);

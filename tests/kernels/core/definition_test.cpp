@@ -146,7 +146,7 @@ TEST(Definitions, TheHostVariantIsTheOraclesAndAPartOfTheOraclesIsThatOfTheWhole
 TEST(Fields, AreDataAsTheOpDeclaresThem) {
   using Type = FieldInfo::Type;
   const auto& fields = find_op("gemm")->fields;
-  ASSERT_EQ(fields.size(), 11u);
+  ASSERT_EQ(fields.size(), 14u);
   const FieldInfo &m = fields[0], &act = fields[3], &scale = fields[4], &bias = fields[5];
   EXPECT_EQ(m.name + ": " + m.description(), "m: rows of a and d (1 to 16777216)");
   EXPECT_TRUE(m.type == Type::integer && m.low == 1 && m.high == 1 << 24 && !m.fallback);
