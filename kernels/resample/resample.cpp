@@ -20,10 +20,11 @@ bool of_two(Operation op) {
 
 void fields(Problem& p, FieldVisitor& visit) {
   visit.computes("nearest-neighbour upsampling, average pooling, or the concatenation of channels");
-  visit.enumeration("op",
-                    "nearest_up2 doubles height and width, average_down2 halves them (2x2 means), concat puts skip's "
-                    "channels after x's, split takes them apart",
-                    p.op, kOperations);
+  visit.enumeration(
+      "op",
+      "nearest_up2 doubles height and width, average_down2 halves them (2x2 means), concat puts skip after x, "
+      "split undoes it",
+      p.op, kOperations);
   visit.integer("n", "images", p.n, 1, 65535, 1);
   visit.integer("h", "height of x in pixels", p.h, 1, 16384);
   visit.integer("w", "width of x in pixels", p.w, 1, 16384);
