@@ -5,6 +5,7 @@
 #include "bench/commands/pipeline_options.h"
 #include "networks/graph.h"
 #include "networks/rewrite.h"
+#include "networks/training.h"
 
 namespace noisefloor {
 namespace {
@@ -15,25 +16,29 @@ struct ProblemsArguments {
   std::string network, dtype = "bf16";
   std::int64_t batch = 1;
   networks::Sizes sizes;
-  bool unfused = false, folded = false;
+  bool unfused = false, folded = false, training = false;
 };
 
-std::vector<networks::CountedProblem> counted(const ProblemsArguments& arguments, const networks::Network& network) {
-  if (arguments.folded) return networks::count_foldable(network);
-  return arguments.unfused ? count_unfused(network.graph) : count_problems(network.graph);
-}
-
-int print_problems(const ProblemsArguments& arguments) {
+std::vector<networks::CountedProblem> counted(const ProblemsArguments& arguments) {
   const auto& info = networks::require_network(arguments.network);
   const DType dtype = require_dtype(*require_op("conv2d").workload, arguments.dtype);
+  if (arguments.training)
+    return count_problems(
+        build_training(info, {.batch = arguments.batch, .dtype = dtype, .sizes = arguments.sizes}).network.graph);
   const networks::Network network = build_or_say_limit(info, {.batch = arguments.batch,
                                                               .dtype = dtype,
                                                               .original = arguments.unfused,
                                                               .merge_products = !arguments.unfused,
                                                               .fold_skips = arguments.folded,
                                                               .sizes = arguments.sizes});
+  if (arguments.folded) return networks::count_foldable(network);
+  return arguments.unfused ? count_unfused(network.graph) : count_problems(network.graph);
+}
+
+int print_problems(const ProblemsArguments& arguments) {
+  const auto problems = counted(arguments);
   fmt::print("op,dtype,problem,count\n");
-  for (const auto& problem : counted(arguments, network))
+  for (const auto& problem : problems)
     fmt::print("{},{},\"{}\",{}\n", problem.op->name, to_string(problem.dtype), problem.text, problem.count);
   return kDone;
 }
@@ -52,12 +57,16 @@ void add_problems_command(CLI::App& app, CommandResult result) {
   const auto unfused = command.add_flag(
       "--unfused", arguments.unfused,
       "List each layer of the published network by itself, as noisefloor.capture() finds it in PyTorch");
-  command
-      .add_flag(
-          "--folded", arguments.folded,
-          "List what plans own and fastest may launch on sm_90a, with skip connections and norms in the nodes that "
-          "read them, whichever norms pay")
-      ->excludes(unfused);
+  const auto folded =
+      command
+          .add_flag(
+              "--folded", arguments.folded,
+              "List what plans own and fastest may launch on sm_90a, with skip connections and norms in the nodes that "
+              "read them, whichever norms pay")
+          ->excludes(unfused);
+  command.add_flag("--training", arguments.training, "List a whole training step: forward, backward, update")
+      ->excludes(unfused)
+      ->excludes(folded);
 }
 
 }  // namespace noisefloor
