@@ -19,6 +19,7 @@ PROBLEMS = {
     "gemm.csv": "network,m,n,k,count\nsmall,512,512,512,1\n",
     "groupnorm.csv": "network,n,hw,channels,groups,count\nsmall,2,256,128,32,1\n",
     "attention.csv": "network,batch,heads,seq_q,seq_kv,dim,count\nsmall,2,4,256,256,64,1\n",
+    "attention_backward.csv": "network,batch,heads,seq_q,seq_kv,dim,count\nsmall,2,4,256,256,64,1\n",
 }
 
 
@@ -48,7 +49,8 @@ def test_its_rows_and_the_pairs(problems, tmp_path):
     assert result.returncode == 0, result.stderr
     found = rows(out)
     for op, variants in (("gemm", ("torch_eager", "torch_compile")), ("groupnorm", ("torch_eager", "torch_compile")),
-                         ("attention", ("torch_flash", "torch_cudnn", "torch_efficient"))):
+                         ("attention", ("torch_flash", "torch_cudnn", "torch_efficient")),
+                         ("attention_backward", ("torch_flash", "torch_cudnn"))):
         for variant in variants:
             row = found[op, variant]
             assert row["status"] == "ok", row
@@ -91,7 +93,7 @@ def test_a_worker_that_is_killed_costs_one_row(problems, tmp_path):
         rest = process.stderr.read()
     found = rows(out)
     failed = [row for row in found.values() if row["status"] == "cuda_error"]
-    assert process.returncode == 0 and len(found) == 5, rest  # a library's failure is a row alone
+    assert process.returncode == 0 and len(found) == 6, rest  # a library's failure is a row alone
     assert [row["reason"] for row in failed] == ["PyTorch's worker was killed by signal 9 (Killed)"]
     for _ in range(50):
         if not Path(f"/proc/{worker}").exists():
