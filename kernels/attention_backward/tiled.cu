@@ -1,14 +1,13 @@
 // attention_backward, tiled: three kernels, shared-memory tiles, register blocking, fp32 FMAs. The first sums delta for
 // every query; the second owns a tile of queries and walks the keys a block at a time, for dq; the third owns keys and
 // walks the queries, for dk and dv. Threads work as rows x 16: a thread has neighbouring rows of its tile, and every
-// 16th row of the block, then every 16th element of the head.
+// 16th row of the block, then every 16th element of the head. The block lies transposed, an odd number of floats to a
+// row: the first products read it along rows, the second along the head, without conflicts either way.
 //
 // Better than naive: a row that the block loads is used by all rows of its tile instead of one, an element that a
-// thread reads from shared memory by several, and no sum over a warp stands between products. A block of the other sequence lies transposed, an odd number of floats to a row: it is read along its rows by the
-// first products and along the head by the second, without conflicts either way.
+// thread reads from shared memory by several, and no sum over a warp stands between products.
 //
-// Requires: nothing beyond grid limits; any layout, any head size up to 256. More than 48 KiB of shared memory for
-// heads above 64.
+// Requires: nothing beyond grid limits; any layout, any head size up to 256.
 // Bound: FP32 FMA at 4096 keys of 64; expected limiter: shared-memory reads (12 for 16 FMAs).
 // Numerics: fp32, one FMA chain over the head and one over the other sequence; deterministic.
 // Source: original, after the second pass of Dao et al., "FlashAttention" (arXiv:2205.14135).

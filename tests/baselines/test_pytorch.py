@@ -157,8 +157,7 @@ PROBLEMS = [
     *((op, {"layout": layout, "scale": scale, **({"seq_kv": 5} if op == "attention" else {})})
       for op in ("attention", "temporal_attention") for layout in ("separate", "packed_3hd", "packed_h3d", "packed_hd3") for scale in (0, 2)),
     ("attention", {"seq_q": 1, "seq_kv": 1}),
-    ("attention_backward", {"scale": 0.5}),
-    *(("attention_backward", {"layout": layout, "seq_kv": 5}) for layout in ("packed_3hd", "packed_h3d", "packed_hd3")),
+    *(("attention_backward", {"layout": layout, "seq_kv": 5, "scale": 0.5}) for layout in ("separate", "packed_3hd", "packed_h3d", "packed_hd3")),
     ("sampler_step", {"noise": "given", "guidance": 3, "clamp": 1, "blend": 0.25}),
     ("sampler_step", {"solver": "edm_heun"}),
     ("sampler_step", {"solver": "edm_heun", "half": "second", "prediction": "x0"}),
