@@ -102,9 +102,8 @@ Arguments::Arguments(const std::string& op, std::vector<std::string> tensors, st
     : op_(&required(op)), tensors_(std::move(tensors)), fields_(std::move(fields)) {
   for (const std::string& tensor : tensors_) {
     shared_.push_back(std::ranges::count(op_->fields, tensor, &FieldInfo::name) > 0);
-    updated_.push_back(std::ranges::any_of(op_->table.rules, [&](const TensorRule& rule) {
-      return rule.name == tensor && rule.role == Role::inout;
-    }));
+    updated_.push_back(std::ranges::any_of(
+        op_->table.rules, [&](const TensorRule& rule) { return rule.name == tensor && rule.role == Role::inout; }));
   }
 }
 
@@ -133,8 +132,9 @@ std::vector<Arguments::Input> Arguments::read_inputs(std::span<PyObject* const> 
       inputs.emplace_back().shape = Shape(shape);
       inputs.back().only_shape = true;
     } else {
-      inputs.push_back({taken == Taken::at_any_address ? read_or_clone(given, name(tensors_[i]), gradients)
-                                                       : read_tensor(given, name(tensors_[i]), updated_[i], gradients)});
+      inputs.push_back({taken == Taken::at_any_address
+                            ? read_or_clone(given, name(tensors_[i]), gradients)
+                            : read_tensor(given, name(tensors_[i]), updated_[i], gradients)});
       if (!like) like = nb::borrow(given);
       if (first == nullptr) first = &inputs.back();
       if (inputs.back().device != first->device)
