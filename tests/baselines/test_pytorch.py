@@ -50,10 +50,6 @@ SMALL = {
     "timestep_embedding": {"batch": 3, "channels": 16},
     "q_sample": {"batch": 2, "elements": 1000},
     "edm_precondition": {"side": "input", "batch": 2, "elements": 100},
-    "training_batch": {"batch": 40, "h": 5, "w": 6, "channels": 3, "classes": 4, "dataset": 9},
-    "mse_loss": {"batch": 3, "elements": 100},
-    "grad_norm": {"elements": 1000},
-    "adamw": {"elements": 1000},
     "network": {"name": "digits", "batch": 2, "height": 8, "width": 8},
 }
 
@@ -157,7 +153,6 @@ PROBLEMS = [
     *((op, {"layout": layout, "scale": scale, **({"seq_kv": 5} if op == "attention" else {})})
       for op in ("attention", "temporal_attention") for layout in ("separate", "packed_3hd", "packed_h3d", "packed_hd3") for scale in (0, 2)),
     ("attention", {"seq_q": 1, "seq_kv": 1}),
-    *(("attention_backward", {"layout": layout, "seq_kv": 5, "scale": 0.5}) for layout in ("separate", "packed_3hd", "packed_h3d", "packed_hd3")),
     ("sampler_step", {"noise": "given", "guidance": 3, "clamp": 1, "blend": 0.25}),
     ("sampler_step", {"solver": "edm_heun"}),
     ("sampler_step", {"solver": "edm_heun", "half": "second", "prediction": "x0"}),
@@ -215,7 +210,7 @@ def test_every_problem_is_within_its_tolerance(name, fields, dtype):
     op, inputs, outputs = outputs_of(parsed)
     assert judge(parsed, dtype, outputs, op, inputs) == ""
     fused = op.roundings(parsed, compiled=True)
-    three = fields.get("act") == "geglu" or name in ("q_sample", "attention_backward") or name == "conv2d" and {"side", "norm"} & fields.keys() or name == "gemm" and "blend" in fields
+    three = fields.get("act") == "geglu" or name == "q_sample" or name == "conv2d" and {"side", "norm"} & fields.keys() or name == "gemm" and "blend" in fields
     assert fused <= (6 if name == "layernorm" and "residual" in fields else 3 if three else 2) and fused <= op.roundings(parsed, compiled=False)
 
 
