@@ -18,6 +18,7 @@
 #include "kernels/groupnorm_backward/groupnorm_backward.h"
 #include "kernels/layernorm/layernorm.h"
 #include "kernels/layernorm_backward/layernorm_backward.h"
+#include "kernels/mse_loss/mse_loss.h"
 #include "kernels/q_sample/q_sample.h"
 #include "kernels/resample/resample.h"
 #include "kernels/sampler_step/sampler_step.h"
@@ -43,6 +44,14 @@ std::span<const Op> catalogue() {
       make_op(timestep_embedding::definition),
       make_op(q_sample::definition),
       make_op(edm_precondition::definition),
+      make_op(groupnorm_backward::definition),
+      make_op(conv2d_dgrad::definition),
+      make_op(conv2d_wgrad::definition),
+      make_op(layernorm_backward::definition),
+      make_op(training_batch::definition),
+      make_op(mse_loss::definition),
+      make_op(grad_norm::definition),
+      make_op(adamw::definition),
       make_op(attention_backward::definition),
   };
   return ops;

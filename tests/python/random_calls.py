@@ -77,7 +77,7 @@ def fill(op, name, shape, values, random):
         x /= np.sqrt(np.prod(shape[1:]))
     if op == "attention_backward" and name in ("q", "k", "v", "qkv"):
         x /= 4  # lse is not the logits': their exponentials are to stay in fp16
-    if name in ("sigma", "slab_m2", "t"):
+    if name in ("sigma", "slab_m2", "t") or (op, name) in (("adamw", "v"), ("adamw", "step")):
         x = np.abs(x) + 0.1
     if op == "training_batch" and name in ("labels", "step"):  # whole numbers
         x = np.arange(x.size) % int(values["classes"]) if name == "labels" else np.array([abs(x[0]) * 1000 // 1, 3])

@@ -23,6 +23,7 @@
 #include "kernels/groupnorm_backward/groupnorm_backward.h"
 #include "kernels/layernorm/layernorm.h"
 #include "kernels/layernorm_backward/layernorm_backward.h"
+#include "kernels/mse_loss/mse_loss.h"
 #include "kernels/q_sample/q_sample.h"
 #include "kernels/resample/resample.h"
 #include "kernels/sampler_step/sampler_step.h"
@@ -99,7 +100,9 @@ TEST(Definitions, PointersFollow) {
   follow(attention::definition, temporal_attention::definition, gemm::definition, conv2d::definition,
          conv_transpose2d::definition, conv3d_temporal::definition, groupnorm::definition, sampler_step::definition,
          layernorm::definition, elementwise::definition, resample::definition, timestep_embedding::definition,
-         q_sample::definition, edm_precondition::definition, attention_backward::definition);
+         q_sample::definition, edm_precondition::definition, groupnorm_backward::definition,
+         layernorm_backward::definition, training_batch::definition, mse_loss::definition, grad_norm::definition,
+         adamw::definition, attention_backward::definition);
 }
 
 // Small, with so many outputs, or a single sum, that they have a size to which the tolerance is relative, and none that
