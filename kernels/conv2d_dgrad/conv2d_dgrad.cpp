@@ -35,7 +35,9 @@ void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
   visit.let("out_h", "(h*(1 + upsample) + 2*pad - kernel)/stride + 1");
   visit.let("out_w", "(w*(1 + upsample) + 2*pad - kernel)/stride + 1");
   visit.in("dy", t.dy, {"n", "out_h", "out_w", "cout"});
-  visit.in("w", t.w, {"cout", "kernel", "kernel", "cin"}, normal_fill(0, 1 / std::sqrt(static_cast<double>(terms(p)))));
+  // Not w, as conv2d's: the field w may have to be said, where a stride leaves two widths that fit dy.
+  visit.in("weight", t.w, {"cout", "kernel", "kernel", "cin"},
+           normal_fill(0, 1 / std::sqrt(static_cast<double>(terms(p)))));
   visit.when(p.residual, "residual").in("residual", t.residual, {"n", "h", "w", "cin"});
   visit.out("dx", t.dx, {"n", "h", "w", "cin"});
 }

@@ -36,7 +36,7 @@ void conv2d_backward(const Node& node, Backward& walk) {
   const ValueId x = node.value("x"), w = node.value("w");
   if (walk.wanted(x)) {
     std::string problem = shape;
-    Bindings inputs{{"dy", dy.value}, {"w", w}};
+    Bindings inputs{{"dy", dy.value}, {"weight", w}};
     walk.chain(x, problem, inputs);
     walk.give(x, {walk.add(node, ".dgrad", "conv2d_dgrad", problem, node.dtype, inputs).at(0)});
   }

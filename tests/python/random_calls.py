@@ -73,7 +73,7 @@ def problem(op, seed, which=0):
 def fill(op, name, shape, values, random):
     """Values of a tensor; weights are scaled so that sums of products have a deviation of 1."""
     x = random.standard_normal(shape)
-    if name in ("w", "w1", "w2", "w_side") or (op == "gemm" and name == "b"):
+    if name in ("w", "weight", "w1", "w2", "w_side") or (op == "gemm" and name == "b"):
         x /= np.sqrt(np.prod(shape[1:]))
     if op == "attention_backward" and name in ("q", "k", "v", "qkv"):
         x /= 4  # lse is not the logits': their exponentials are to stay in fp16

@@ -54,3 +54,9 @@ def test_what_an_op_updates_is_written_in_place():
     p.flags.writeable = False
     with pytest.raises(ValueError, match="adamw: 'p' .*read-only"):
         noisefloor.ops.adamw(p, m, v, *rest, dtype="fp32")
+
+
+def test_a_width_that_no_tensor_tells_is_said():
+    dy, weight = np.ones((1, 4, 4, 2), np.float32), np.ones((2, 3, 3, 3), np.float32)
+    for side in (7, 8):  # of stride 2 both leave four columns
+        assert noisefloor.ops.conv2d_dgrad(dy, weight, stride=2, h=side, w=side).shape == (1, side, side, 3)

@@ -36,7 +36,7 @@ def test_a_handle_gives_what_the_op_gives(op, dtype):
                 assert np.array_equal(one, right, equal_nan=True)
 
 
-@pytest.mark.parametrize("op", [op for op in random_calls.OPS if "conv" in op])
+@pytest.mark.parametrize("op", [op for op in random_calls.OPS if "conv" in op and not op.endswith("grad")])
 def test_packed_weights_do_not_follow_the_images(op):
     """One handle for every number and size of images, as for the other ops; a kernel that breaks it must not prepare."""
     tried = 0

@@ -10,7 +10,7 @@ def roundings(problem, compiled):
 
 
 def arrange(problem, inputs):
-    return images(inputs, "dy", "w", "residual")
+    return images(inputs, "dy", "weight", "residual")
 
 
 def build(problem):
@@ -18,7 +18,7 @@ def build(problem):
     times, scale, residual_scale = 1 + problem.flag("upsample"), problem.real("scale"), problem.real("residual_scale")
 
     def run(inputs):
-        dy, kernel = inputs["dy"], inputs["w"]
+        dy, kernel = inputs["dy"], inputs["weight"]
         x = torch.empty((n, cin, times * h, times * w), dtype=dy.dtype, device=dy.device, memory_format=torch.channels_last)  # its shape alone counts
         mask = [True, False, False]
         dx = torch.ops.aten.convolution_backward(dy, x, kernel, None, [stride] * 2, [pad] * 2, [1, 1], False, [0, 0], 1, mask)[0]

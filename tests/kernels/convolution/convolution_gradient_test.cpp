@@ -37,7 +37,7 @@ TEST(convolution_gradient, OraclesAreTheAdjointsOfTheConvolution) {
     HostData biased = gradient_data("conv2d", shape + ",image_shift=1"), dgrad = gradient_data("conv2d_dgrad", shape);
     HostData wgrad = gradient_data("conv2d_wgrad", shape + ",image_shift=1");
     for (const char* name : {"x", "w"}) biased.set(name, values_of(plain, name));
-    dgrad.set("w", values_of(plain, "w"));
+    dgrad.set("weight", values_of(plain, "w"));
     wgrad.set("x", values_of(plain, "x"));
     const std::vector<double> dy = values_of(wgrad, "dy");
     dgrad.set("dy", dy);
@@ -54,12 +54,12 @@ TEST(convolution_gradient, OraclesAreTheAdjointsOfTheConvolution) {
 TEST(convolution_gradient, NumbersWorkedOutByHand) {
   const std::vector<double> taps{1, 2, 3, 4, 5, 6, 7, 8, 9};
   // An output's gradient goes to the pixels under its kernel; of stride 2 there is one output, over the first pixel.
-  by_hand("conv2d_dgrad", "n=1,h=2,w=2,cin=1,cout=1", {{"dy", {1, 10, 100, 1000}}, {"w", taps}},
+  by_hand("conv2d_dgrad", "n=1,h=2,w=2,cin=1,cout=1", {{"dy", {1, 10, 100, 1000}}, {"weight", taps}},
           {{"dx", {1245, 2356, 4578, 5689}}});
   by_hand("conv2d_dgrad", "n=1,h=2,w=2,cin=1,cout=1,stride=2,scale=2,residual=1,residual_scale=-1",
-          {{"dy", {10}}, {"w", taps}, {"residual", {1, 2, 3, 4}}}, {{"dx", {99, 118, 157, 176}}});
+          {{"dy", {10}}, {"weight", taps}, {"residual", {1, 2, 3, 4}}}, {{"dx", {99, 118, 157, 176}}});
   // Each of four pixels of u meets all four outputs, as the four pixels above do.
-  by_hand("conv2d_dgrad", "n=1,h=1,w=1,cin=1,cout=1,upsample=1", {{"dy", {1, 10, 100, 1000}}, {"w", taps}},
+  by_hand("conv2d_dgrad", "n=1,h=1,w=1,cin=1,cout=1,upsample=1", {{"dy", {1, 10, 100, 1000}}, {"weight", taps}},
           {{"dx", {1245 + 2356 + 4578 + 5689}}});
   by_hand(
       "conv2d_wgrad", "n=1,h=2,w=2,cin=1,cout=1,scale=3,image_shift=1",
