@@ -18,7 +18,7 @@ constexpr std::size_t kLengthBytes = 8;
 constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the format's own limit
 constexpr std::size_t kMaxRank = 16;
 constexpr std::size_t kMaxNameBytes = 4096;
-constexpr std::size_t kMostMetadata = 100;  // entries that are kept
+constexpr std::size_t kMostMetadata = 100;  // entries that are kept, and the layout
 // No entry of a header is shorter than this one, so a header of n bytes has at most n / kSmallestEntry tensors.
 constexpr std::size_t kSmallestEntry = std::string_view(R"("":{"dtype":"U8","shape":[],"data_offsets":[0,0]},)").size();
 
@@ -83,7 +83,8 @@ class HeaderReader {
     if (depth == 1) return true;
     if (in_metadata_) {
       if (!is_text(event, parsed)) refuse_header("'__metadata__' has {} where a string belongs", what(event, parsed));
-      if (metadata_ != nullptr && metadata_->size() < kMostMetadata) (*metadata_)[key_] = parsed.get<std::string>();
+      if (metadata_ != nullptr && (metadata_->size() < kMostMetadata || key_ == kLayoutKey))
+        (*metadata_)[key_] = parsed.get<std::string>();
     } else if (depth == 2 && key_ == "dtype" ? !is_text(event, parsed) : depth == 2 && event != Event::array_start) {
       refuse_header("tensor '{}': {} is {}, not {}", shown(name_), key_, what(event, parsed),
                     key_ == "dtype" ? "a string" : "an array");

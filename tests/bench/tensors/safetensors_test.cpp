@@ -250,6 +250,10 @@ TEST(Safetensors, TheOtherLayoutIsRefused) {
     EXPECT_NO_THROW(file.require_layout(layout));
     EXPECT_THROW(file.require_layout(layout == kChannelsFirst ? kChannelsLast : kChannelsFirst), SafetensorsError);
   }
+  FileMetadata many{{kLayoutKey, kChannelsLast}};
+  for (int i = 0; i < 200; ++i) many["a" + std::to_string(i)] = "stands before it";
+  write_safetensors(path, std::span(&tensor, 1), many);
+  EXPECT_THROW(SafetensorsFile(path).require_layout(kChannelsFirst), SafetensorsError);
   for (const std::map<std::string, std::string>& metadata :
        {std::map<std::string, std::string>{}, {{"format", kChannelsLast}}, {{kLayoutKey, "torch.strided"}}}) {
     write_safetensors(path, std::span(&tensor, 1), metadata);
