@@ -34,6 +34,7 @@ struct TrainCommand {
   std::string device, out, losses, checkpoint;
   std::int64_t every = 100, samples = 0;
   bool resume = false;
+  CLI::Option *every_given = nullptr, *plan_given = nullptr;
 };
 
 // step,loss,gradient_norm,rate: a line a step. Written whole, now and then: a training that goes on keeps the lines of
@@ -145,6 +146,13 @@ int say_not_finite(const TrainCommand& command, Trainer& trainer, const Trainer:
   return kNotSo;
 }
 
+// Large rates can leave parameters that are not, behind gradients that are.
+int say_states_not_finite(const TrainCommand& command, std::int64_t step, std::int64_t saved) {
+  fmt::print(stderr, "step {}: parameters or their moments are not finite; {}; lower --rate\n", step,
+             saved > 0 ? fmt::format("{} holds step {}", command.checkpoint, saved) : "nothing is written");
+  return kNotSo;
+}
+
 std::int64_t steps_to_next(std::int64_t taken, std::int64_t every) {
   return every > 0 ? every - taken % every : Trainer::kMostAtOnce;
 }
@@ -180,6 +188,11 @@ int take_steps(const TrainCommand& command, Trainer& trainer, Losses& losses, Ou
     if (saving || line.seconds() - written > kSecondsOfLosses) {
       losses.write(false);
       written = line.seconds();
+    }
+    const bool ends = trainer.taken() == recipe.steps;
+    if ((saving || ends || due(command.samples)) && !trainer.states_finite()) {
+      line.end();
+      return say_states_not_finite(command, trainer.taken(), saved);
     }
     if (saving) {
       save(trainer, command.checkpoint);
@@ -217,6 +230,10 @@ TrainerRequest checked(const TrainCommand& command) {
   std::error_code error;
   if (command.resume && command.checkpoint.empty())
     throw InvalidInput("--resume needs --checkpoint FILE, the file to go on from");
+  if (command.every_given->count() > 0 && command.checkpoint.empty())
+    throw InvalidInput("--every needs --checkpoint FILE, the file to write");
+  if (command.resume && command.plan_given->count() > 0)
+    throw InvalidInput("--plan: --resume goes on with the variants that the checkpoint names");
   if (command.resume && !request.weights.empty())
     throw InvalidInput("--resume and --weights: a training begins with one of them");
   if (command.resume && !fs::exists(command.checkpoint, error))
@@ -295,13 +312,13 @@ void add_train_command(CLI::App& app, CommandResult result) {
                      "Weights to begin with (default: as PyTorch's layers begin, by the seed)");
   command.add_option("--checkpoint", arguments.checkpoint,
                      "Training checkpoint: a file written every K steps, from which --resume goes on");
-  command.add_option("--every", arguments.every, "Steps between two checkpoints")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000'000}))
-      ->capture_default_str();
+  arguments.every_given = command.add_option("--every", arguments.every, "Steps between two checkpoints")
+                              ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000'000}))
+                              ->capture_default_str();
   command.add_flag(
       "--resume", arguments.resume,
-      "Go on from --checkpoint, with the data and options that it was begun with: the numbers are those of "
-      "a training that was not interrupted");
+      "Go on from --checkpoint, with the data and options that it was begun with: with our variants the numbers are "
+      "those of a training that was not interrupted");
   command
       .add_option("--samples", arguments.samples,
                   "Draw a grid of pictures every K steps, beside --out (.step-000100.png)")
@@ -310,10 +327,10 @@ void add_train_command(CLI::App& app, CommandResult result) {
   command.add_option_function<std::string>(
       "--dtype", [&](const std::string& name) { arguments.request.dtype = require_dtype(network_workload(), name); },
       "bf16 or fp32, of activations; parameters are fp32 (default: bf16 on a GPU, fp32 on the host)");
-  command
-      .add_option("--plan", arguments.request.plan,
-                  "own, baseline, fastest, naive, or a plan.csv of `noisefloor roofline`")
-      ->capture_default_str();
+  arguments.plan_given = command
+                             .add_option("--plan", arguments.request.plan,
+                                         "own, baseline, fastest, naive, or a plan.csv of `noisefloor roofline`")
+                             ->capture_default_str();
   add_breakdown_options(command, arguments.breakdown);
 }
 

@@ -10,6 +10,7 @@
 #include <numeric>
 #include <ranges>
 
+#include "bench/platform/build_info.h"
 #include "bench/platform/fingerprint.h"
 #include "kernels/core/philox.h"
 
@@ -73,15 +74,11 @@ Trainer::Trainer(const TrainerRequest& request, const TrainingData& data, Device
       training_(build_training(require_network(request.network), options_of(request.recipe, data, dtype_))),
       identity_(identity(data)) {
   StoredTraining stored;
-  stored.device = platform_.description().name;
-  if (!request.resume.empty())
-    stored = read_training(request.resume, identity_, training_.elements());
-  else
+  if (request.resume.empty()) {
     stored.state.parameters = stored.state.ema = first_parameters();
-  if (stored.device != platform_.description().name) {
-    note_ = fmt::format("{} was written on {}; from here on the numbers are rounded as on {}", request.resume,
-                        stored.device, platform_.description().name);
-    stored.plan.clear();
+  } else {
+    stored = read_training(request.resume, identity_, training_.elements());
+    doubt(device.nodes, stored);
   }
   const Network& network = training_.network;
   KnownTimes known;
@@ -101,6 +98,31 @@ Trainer::Trainer(const TrainerRequest& request, const TrainingData& data, Device
   set_state(stored.state);
   kept_ = std::move(stored.state);
   recording_ = platform_.record([this] { return executor_->enqueue(); });
+}
+
+// What keeps a training that goes on from the numbers of one that was not interrupted.
+void Trainer::doubt(const Suite& nodes, StoredTraining& stored) {
+  const std::string &device = platform_.description().name, &commit = build_info().commit;
+  std::vector<std::string> reasons;
+  if (stored.device != device) {
+    reasons.push_back(fmt::format("was written on {}, this is {}", stored.device, device));
+    stored.plan.clear();
+  }
+  if (stored.commit != commit) reasons.push_back(fmt::format("was written by {}, this is {}", stored.commit, commit));
+  std::erase_if(stored.plan, [&](const auto& choice) {
+    const auto& [id, variant] = choice;
+    const SuiteEntry* const entry = nodes.find(id.op);
+    const ImplementationPtr found = entry == nullptr ? nullptr : entry->find(variant);
+    if (found == nullptr) reasons.push_back(fmt::format("has {} of {}, which this build has not", variant, id.op));
+    if (found != nullptr && found->is(Kind::baseline))
+      reasons.push_back(fmt::format("has {} of {}, whose algorithm is chosen anew", variant, id.op));
+    return found == nullptr;
+  });
+  if (reasons.empty()) return;
+  std::ranges::sort(reasons);
+  reasons.erase(std::ranges::unique(reasons).begin(), reasons.end());
+  note_ = fmt::format("{}: from here on numbers may be rounded otherwise: it {}", request_.resume,
+                      fmt::join(reasons, "; it "));
 }
 
 // A line a parameter, for whoever reads a checkpoint: its name, where it begins in each state, and its shape there.
@@ -232,6 +254,7 @@ void Trainer::write_weights(const std::filesystem::path& file) const {
 StoredTraining Trainer::stored() const {
   StoredTraining all{{taken_, state(training_.parameters), state(training_.m), state(training_.v), {}},
                      platform_.description().name,
+                     build_info().commit,
                      {},
                      layout_text()};
   all.state.ema = training_.ema ? state(*training_.ema) : all.state.parameters;
@@ -239,6 +262,13 @@ StoredTraining Trainer::stored() const {
   for (std::size_t node = 0; node < nodes.size(); ++node)
     all.plan[problem_id(nodes[node])] = executor_->implementation(node).name;
   return all;
+}
+
+bool Trainer::states_finite() const {
+  const ValueId average = training_.ema.value_or(training_.parameters);
+  return std::ranges::all_of(std::array{training_.parameters, training_.m, training_.v, average}, [&](ValueId id) {
+    return std::ranges::all_of(state(id), [](float number) { return std::isfinite(number); });
+  });
 }
 
 void Trainer::write_checkpoint(const std::filesystem::path& file) {

@@ -21,7 +21,7 @@ struct TrainerRequest {
   TrainingRecipe recipe;
   std::optional<DType> dtype = {};        // none: bf16 on a GPU, fp32 on the host
   std::string weights = {}, resume = {};  // to begin with: a checkpoint's, or what a training checkpoint has
-  std::string plan = "own";               // Plan::Options::source
+  std::string plan = "own";               // Plan::Options::source; of what `resume` names no variant for
 };
 
 // ---- Training checkpoints: one safetensors file, from which a training goes on bit for bit.
@@ -32,7 +32,7 @@ struct TrainingState {
 };
 struct StoredTraining {
   TrainingState state;
-  std::string device;
+  std::string device, commit;
   PlanEntries plan;    // the same variants have the same roundings
   std::string layout;  // of the states; only written
 };
@@ -71,13 +71,14 @@ class Trainer {
   // The moving average of the weights, under the original checkpoint's names and layouts.
   void write_weights(const std::filesystem::path& file) const;
   void write_checkpoint(const std::filesystem::path& file);
+  bool states_finite() const;          // which neither of the two asks
   void rewind() { set_state(kept_); }  // to the last checkpoint, or the beginning
 
   const Training& training() const { return training_; }
   const TrainingRecipe& recipe() const { return request_.recipe; }
   DType dtype() const { return dtype_; }
   Executor& executor() { return *executor_; }
-  const std::string& note() const { return note_; }  // what to know of a training that goes on; ""
+  const std::string& note() const { return note_; }  // why what follows may be rounded otherwise than before; ""
 
  private:
   std::string layout_text() const;
@@ -85,6 +86,7 @@ class Trainer {
   std::vector<float> first_parameters() const;
   std::vector<float> state(ValueId id) const;
   void set_state(const TrainingState& state);
+  void doubt(const Suite& nodes, StoredTraining& stored);
   StoredTraining stored() const;
 
   TrainerRequest request_;

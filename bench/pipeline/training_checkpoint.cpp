@@ -48,6 +48,7 @@ void write_training(const std::filesystem::path& file, const StoredTraining& sto
   metadata[kSchemaKey] = kSchema;
   metadata["step"] = fmt::format("{}", stored.state.step);
   metadata["device"] = stored.device;
+  metadata["commit"] = stored.commit;
   metadata["plan"] = plan_text(stored.plan);
   metadata["layout of the states"] = stored.layout;
   std::vector<FileTensor> tensors;
@@ -78,7 +79,7 @@ StoredTraining read_training(const std::filesystem::path& path, const FileMetada
     refuse(fmt::format("is of another training; what was begun is resumed with what it was begun with:\n  {}",
                        first_lines(other, identity.size())));
 
-  StoredTraining stored{{}, said("device"), plan_of(said("plan")), {}};
+  StoredTraining stored{{}, said("device"), said("commit"), plan_of(said("plan")), {}};
   const std::string step = said("step");
   const auto [end, error] = std::from_chars(step.data(), step.data() + step.size(), stored.state.step);
   if (error != std::errc() || end != step.data() + step.size() || stored.state.step < 0)

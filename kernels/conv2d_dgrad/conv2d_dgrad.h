@@ -1,8 +1,8 @@
 // conv2d_dgrad: the gradient of a convolution of channels-last images by its input.
 //
-//   y[i, oy, ox, co] = sum over ky, kx, ci of  u[i, oy * stride + ky - pad, ox * stride + kx - pad, ci] * w[co, ky, kx,
-//   ci] du[i, uy, ux, ci] = sum over oy, ox, ky, kx, co of  dy[i, oy, ox, co] * w[co, ky, kx, ci],
+//   du[i, uy, ux, ci] = sum over oy, ox, ky, kx, co of  dy[i, oy, ox, co] * weight[co, ky, kx, ci],
 //       over the terms with oy * stride + ky - pad = uy and ox * stride + kx - pad = ux
+//
 //   dx = scale * du + residual_scale * residual
 //
 // u is x; with `upsample` it is x with every pixel repeated 2x2, and du's four pixels are summed. A residual is another

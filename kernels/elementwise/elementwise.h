@@ -8,9 +8,8 @@
 //   cast            y = x in dtype `to`
 //   nchw_to_nhwc    y[n, hw, channels] from x[n, channels, hw]
 //   nhwc_to_nchw    y[n, channels, hw] from x[n, hw, channels]
-//   *_backward      y is the gradient of x, of dy, that of the forward's output: y = dy f'(x); relu's at 0 is 0.
-//   geglu's
-//                   are the halves of a row: dy gelu(g), dy v gelu'(g)
+//   *_backward      y = dy f'(x), the gradient of x, from that of the forward's output; relu's at 0 is 0
+//   geglu_backward  y has 2 channels a row, as x: dy gelu(g), then dy v gelu'(g)
 //   scale           y = scale * x
 //
 // gelu(v) = v Phi(v), with the error function. Sources: Shazeer, "GLU Variants Improve Transformer" (2020); silu_fma
