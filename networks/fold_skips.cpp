@@ -25,7 +25,7 @@ std::optional<Product> product_of(const Node* node) {
     return if_plain(gemm::Problem{.m = p->m, .n = p->n, .k = p->k, .bias = p->bias}, "a", "b", p->k);
   const auto* p = problem_of<conv2d::Problem>(node, "conv2d");
   if (!p) return std::nullopt;
-  conv2d::Problem plain{.n = p->n, .h = p->h, .w = p->w, .cin = p->cin, .cout = p->cout, .kernel = 1, .pad = 0};
+  conv2d::Problem plain{{.n = p->n, .h = p->h, .w = p->w, .cin = p->cin, .cout = p->cout, .kernel = 1, .pad = 0}};
   plain.bias = p->bias;
   return if_plain(plain, "x", "w", p->cin);
 }

@@ -14,25 +14,13 @@
 namespace noisefloor::conv2d {
 namespace {
 
-constexpr std::int64_t kMaxKernel = 31;
-
 std::string text(std::int64_t value) {
   return std::to_string(value);
 }
 
 void fields(Problem& p, FieldVisitor& visitor) {
   visitor.computes("gain (act((conv(norm(x), w) + side) affine + image_shift) + residual), of channels-last images");
-  visitor.integer("n", "images", p.n, 1, 32767);
-  visitor.integer("h", "height of x in pixels", p.h, 1, 1 << 20);
-  visitor.integer("w", "width of x in pixels", p.w, 1, 1 << 20);
-  visitor.integer("cin", "channels of x", p.cin, 1, 65536);
-  visitor.integer("cout", "channels of y", p.cout, 1, 65536);
-  visitor.integer("kernel", "taps along each axis, odd", p.kernel, 1, kMaxKernel, 3);
-  visitor.integer("stride", "pixels of x from one output to the next", p.stride, 1, 2, 1);
-  visitor.integer("pad", "zeros on each side, in pixels; half the kernel if not given", p.pad, 0, kMaxKernel,
-                  p.kernel / 2);  // fields are visited in order: kernel is known
-  visitor.flag("upsample", "doubles x's height and width first (nearest); needs kernel 3, stride 1, pad 1", p.upsample,
-               false);
+  visit_shape(p, visitor);
   visitor.enumeration("norm", "normalises x first, by norm_coefficients; +silu: and applies SiLU", p.norm,
                       convolution::kNormNames, Norm::none);
   visitor.enumeration("act", "activation of the sums", p.act, convolution::kActivationNames, Activation::none);
@@ -51,10 +39,7 @@ void fields(Problem& p, FieldVisitor& visitor) {
 }
 
 void check(const Problem& p) {
-  if (p.kernel % 2 == 0)
-    refuse("field 'kernel' is " + text(p.kernel) + "; it must be odd, from 1 to " + text(kMaxKernel));
-  if (p.upsample && (p.kernel != 3 || p.stride != 1 || p.pad != 1))
-    refuse("'upsample' needs kernel=3, stride=1 and pad=1");
+  check_shape(p);
   if (p.upsample && p.side > 0)
     refuse("'side' needs upsample=0: its pixels are those of the output, not of an upsampled input");
   if (p.side_skip > 0 && p.side == 0)
@@ -66,12 +51,7 @@ void check(const Problem& p) {
   if (p.residual_upsample && (!p.residual || p.upsample || p.out_h() % 2 != 0 || p.out_w() % 2 != 0))
     refuse("'residual_upsample' needs residual=1, no upsample, and an output of even height and width; it is " +
            text(p.out_h()) + " x " + text(p.out_w()));
-  const std::int64_t shortest = (p.upsample ? 2 : 1) * std::min(p.h, p.w) + 2 * p.pad;
-  if (shortest < p.kernel)
-    refuse("field 'kernel' is " + text(p.kernel) + ", larger than the padded image, " + text(shortest));
-  convolution::check_extents("n, h and w", "an input", p.n * p.h * p.w, p.cin);
-  convolution::check_extents("n, h and w", "an output", p.n * p.out_h() * p.out_w(),
-                             std::max({p.cout, p.side, p.side_skip}));
+  convolution::check_extents("n, h and w", "an output", p.out_pixels(), std::max(p.side, p.side_skip));
 }
 
 // The sums have a standard deviation of 1 away from the borders, whatever cin, as each of their products has the same
@@ -146,7 +126,7 @@ std::vector<float> patch_at(const Problem& p, const HostTensor& x, const float* 
   const std::int64_t image = pixel / (p.out_h() * p.out_w());
   const std::int64_t oy = pixel / p.out_w() % p.out_h();
   const std::int64_t ox = pixel % p.out_w();
-  const std::int64_t times = p.upsample ? 2 : 1;
+  const std::int64_t times = p.times();
   std::vector<float> patch(static_cast<std::size_t>(p.kernel * p.kernel * p.cin), 0.0f);
   for (std::int64_t ky = 0; ky < p.kernel; ++ky)
     for (std::int64_t kx = 0; kx < p.kernel; ++kx) {
@@ -194,7 +174,7 @@ double output_at(const Problem& p, DType dtype, const Tensors& t, double value, 
 
 // The output pixels of slab `slab` of an image, as conv2d.h cuts slabs.
 std::vector<std::int64_t> slab_pixels(const Problem& p, std::int64_t image, std::int64_t slab) {
-  const std::int64_t times = p.upsample ? 2 : 1;
+  const std::int64_t times = p.times();
   const std::int64_t width = p.out_w() / times;
   const std::int64_t count = p.out_h() / times * width;
   const std::int64_t per_phase = p.slabs() / p.phases();

@@ -30,16 +30,7 @@ namespace noisefloor::conv2d {
 using convolution::Activation;  // none, silu, relu
 using convolution::Norm;        // none, affine, affine_silu
 
-struct Problem {
-  std::int64_t n = 1;    // images
-  std::int64_t h = 1;    // of x
-  std::int64_t w = 1;    // of x
-  std::int64_t cin = 1;  // channels of x
-  std::int64_t cout = 1;
-  std::int64_t kernel = 3;  // odd; kernel x kernel taps
-  std::int64_t stride = 1;  // 1 or 2
-  std::int64_t pad = 1;     // zeros on each side
-  bool upsample = false;    // 3x3, stride 1, pad 1 only
+struct Problem : convolution::Shape {
   Norm norm = Norm::none;
   Activation act = Activation::none;
   bool bias = true;
@@ -53,9 +44,6 @@ struct Problem {
   bool stats = false;    // also write the statistics of y that groupnorm takes
   bool patches = false;  // slabs of the statistics are 8 x 8 pixels each; out_h and out_w multiples of 8, no upsample
 
-  std::int64_t out_h() const { return out_extent(h); }
-  std::int64_t out_w() const { return out_extent(w); }
-  std::int64_t out_extent(std::int64_t in) const { return ((upsample ? 2 * in : in) + 2 * pad - kernel) / stride + 1; }
   // Pixels of an image fall into slabs of convolution::kSlabRows consecutive ones. With `upsample` the pixels of even
   // and odd row and column (four phases, row parity first) each count by themselves.
   std::int64_t phases() const { return upsample ? 4 : 1; }

@@ -1,48 +1,10 @@
 #include "kernels/convolution/gradient.h"
 
 #include <algorithm>
-#include <string>
 
-#include "kernels/core/fields.h"
 #include "kernels/device/limits.h"
 
 namespace noisefloor::convolution {
-
-constexpr std::int64_t kMaxKernel = 31;
-
-double Shape::flops() const {
-  const std::int64_t met = upsample ? 4 : taps();
-  return 2.0 * static_cast<double>(out_pixels()) * static_cast<double>(cout * met * cin);
-}
-
-void visit_shape(Shape& s, FieldVisitor& visitor) {
-  visitor.integer("n", "images", s.n, 1, 32767);
-  visitor.integer("h", "height of x in pixels", s.h, 1, 1 << 20);
-  visitor.integer("w", "width of x in pixels", s.w, 1, 1 << 20);
-  visitor.integer("cin", "channels of x", s.cin, 1, 65536);
-  visitor.integer("cout", "channels of y", s.cout, 1, 65536);
-  visitor.integer("kernel", "taps along each axis, odd", s.kernel, 1, kMaxKernel, 3);
-  visitor.integer("stride", "pixels of x from one output to the next", s.stride, 1, 2, 1);
-  visitor.integer("pad", "zeros on each side, in pixels; half the kernel if not given", s.pad, 0, kMaxKernel,
-                  s.kernel / 2);
-  visitor.flag("upsample",
-               "the convolution doubles x's height and width first (nearest); needs kernel 3, stride 1, pad 1",
-               s.upsample, false);
-}
-
-void check_shape(const Shape& s) {
-  if (s.kernel % 2 == 0)
-    refuse("field 'kernel' is " + std::to_string(s.kernel) + "; it must be odd, from 1 to " +
-           std::to_string(kMaxKernel));
-  if (s.upsample && (s.kernel != 3 || s.stride != 1 || s.pad != 1))
-    refuse("'upsample' needs kernel=3, stride=1 and pad=1");
-  const std::int64_t shortest = s.times() * std::min(s.h, s.w) + 2 * s.pad;
-  if (shortest < s.kernel)
-    refuse("field 'kernel' is " + std::to_string(s.kernel) + ", larger than the padded image, " +
-           std::to_string(shortest));
-  check_extents("n, h and w", "an input", s.n * s.h * s.w, s.cin);
-  check_extents("n, h and w", "an output", s.out_pixels(), s.cout);
-}
 
 Convolution forward_of(const Shape& s) {
   const std::int64_t times = s.times();

@@ -9,33 +9,8 @@
 
 #include "kernels/convolution/convolution.h"
 
-namespace noisefloor {
-class FieldVisitor;
-}
-
 namespace noisefloor::convolution {
 
-// Of the forward convolution, with conv2d's fields.
-struct Shape {
-  std::int64_t n = 1;    // images
-  std::int64_t h = 1;    // of x
-  std::int64_t w = 1;    // of x
-  std::int64_t cin = 1;  // channels of x
-  std::int64_t cout = 1;
-  std::int64_t kernel = 3;  // odd
-  std::int64_t stride = 1;  // 1 or 2
-  std::int64_t pad = 1;
-  bool upsample = false;  // x's pixels are repeated 2x2; 3x3, stride 1, pad 1 only
-
-  std::int64_t times() const { return upsample ? 2 : 1; }
-  std::int64_t out_h() const { return (times() * h + 2 * pad - kernel) / stride + 1; }
-  std::int64_t out_w() const { return (times() * w + 2 * pad - kernel) / stride + 1; }
-  std::int64_t out_pixels() const { return n * out_h() * out_w(); }
-  std::int64_t taps() const { return kernel * kernel; }
-  double flops() const;  // of the convolution and of either gradient; behind an upsample with the taps that meet summed
-};
-void visit_shape(Shape& shape, FieldVisitor& visitor);
-void check_shape(const Shape& shape);
 // The forward convolution, in one phase.
 Convolution forward_of(const Shape& shape);
 

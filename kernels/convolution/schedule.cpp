@@ -34,19 +34,19 @@ product::Sm90aModel im2col_model_of(const Convolution& c) {
 }
 
 const product::MeasuredCut* measured_cut(const Convolution& c, std::span<const MeasuredSchedule> rows) {
-  using Shape = std::array<std::int64_t, 11>;
+  using Numbers = std::array<std::int64_t, 11>;
   const bool square = c.y.taps == c.x.taps && c.y.stride == c.x.stride && c.y.origin == c.x.origin;
   if (!square || (c.phases() > 1 && !c.phase_weights)) return nullptr;  // no conv2d
-  Shape shape{c.images, c.y.in, c.x.in, c.cin, c.cout, c.y.taps, c.y.stride, -c.y.origin, 0, c.side, c.side_skip};
-  if (c.phase_weights) shape = {c.images, c.y.in, c.x.in, c.cin, c.cout, 3, 1, 1, 1, 0, 0};
+  Numbers numbers{c.images, c.y.in, c.x.in, c.cin, c.cout, c.y.taps, c.y.stride, -c.y.origin, 0, c.side, c.side_skip};
+  if (c.phase_weights) numbers = {c.images, c.y.in, c.x.in, c.cin, c.cout, 3, 1, 1, 1, 0, 0};
   const auto shape_of = [](const MeasuredSchedule& row) {
-    return Shape{row.n,      row.h,   row.w,        row.cin,  row.cout,     row.kernel,
-                 row.stride, row.pad, row.upsample, row.side, row.side_skip};
+    return Numbers{row.n,      row.h,   row.w,        row.cin,  row.cout,     row.kernel,
+                   row.stride, row.pad, row.upsample, row.side, row.side_skip};
   };
-  const MeasuredSchedule* row = find_measured(rows, shape, shape_of);
+  const MeasuredSchedule* row = find_measured(rows, numbers, shape_of);
   if (row == nullptr && c.side > 0) {
-    shape[9] = shape[10] = 0;
-    row = find_measured(rows, shape, shape_of);
+    numbers[9] = numbers[10] = 0;
+    row = find_measured(rows, numbers, shape_of);
   }
   return row == nullptr ? nullptr : &row->cut;
 }
