@@ -42,12 +42,12 @@ class Counter {
       count(op, p);
     } else if (op == "temporal_attention") {
       const auto& p = node.problem.as<temporal_attention::Problem>();
-      count("attention", attention::Problem{.batch = p.batch * p.hw,
-                                            .heads = p.heads,
-                                            .seq_q = p.frames,
-                                            .seq_kv = p.frames,
-                                            .dim = p.dim,
-                                            .scale = p.scale});
+      count("attention", attention::Problem{{.batch = p.batch * p.hw,
+                                             .heads = p.heads,
+                                             .seq_q = p.frames,
+                                             .seq_kv = p.frames,
+                                             .dim = p.dim,
+                                             .scale = p.scale}});
     } else if (op == "elementwise") {
       const auto& p = node.problem.as<elementwise::Problem>();
       if (p.op == Operation::silu)

@@ -11,30 +11,14 @@
 namespace noisefloor::attention {
 namespace {
 
-constexpr std::int64_t kMaxElements = std::int64_t{1} << 40;
-
 void fields(Problem& p, FieldVisitor& visit) {
   visit.computes("softmax(scale q k^T) v, of each image and head");
-  visit.integer("batch", "images", p.batch, 1, std::int64_t{1} << 20);
-  visit.integer("heads", "heads; each has its own attention", p.heads, 1, 1024);
-  visit.integer("seq_q", "queries of an image", p.seq_q, 1, std::int64_t{1} << 20);
-  visit.integer("seq_kv", "keys and values of an image; in a packed layout as many as queries", p.seq_kv, 1,
-                std::int64_t{1} << 20);
-  visit.integer("dim", "channels of a head", p.dim, 1, 512);
-  visit.enumeration("layout",
-                    "q, k and v separate, or one tensor qkv; the name gives its last axes: 3hd is [3, heads, dim]",
-                    p.layout, kLayoutNames, Layout::separate);
-  visit.real("scale", "factor of the logits; 0: 1 / sqrt(dim)", p.scale, 0, 1e3, 0.0);
+  visit_fields(p, visit);
   visit.flag("lse", "also write the log-sum-exp of each row of logits", p.lse, false);
 }
 
 void check(const Problem& p) {
-  if (is_packed(p.layout) && p.seq_q != p.seq_kv)
-    refuse("field 'seq_kv' is " + std::to_string(p.seq_kv) +
-           ", but a packed layout has as many keys as queries, seq_q=" + std::to_string(p.seq_q));
-  const std::int64_t token = p.heads * p.dim * (is_packed(p.layout) ? 3 : 1);
-  if (p.batch * std::max(p.seq_q, p.seq_kv) > kMaxElements / token)
-    refuse("fields batch, heads, seq_q, seq_kv and dim make a tensor of more than 2^40 elements");
+  check_fields(p);
 }
 
 // With a scale of 1 / sqrt(dim) the logits of normal numbers are normal numbers.
@@ -67,6 +51,29 @@ void reference(const Problem& p, DType dtype, const Tensors& t, std::string_view
 }  // namespace
 
 constinit const Definition definition{"attention", fields, check, visit_tensors, cost, tolerance, reference, variants};
+
+void visit_fields(Fields& p, FieldVisitor& visit) {
+  visit.integer("batch", "images", p.batch, 1, std::int64_t{1} << 20);
+  visit.integer("heads", "heads; each has its own attention", p.heads, 1, 1024);
+  visit.integer("seq_q", "queries of an image", p.seq_q, 1, std::int64_t{1} << 20);
+  visit.integer("seq_kv", "keys and values of an image; in a packed layout as many as queries", p.seq_kv, 1,
+                std::int64_t{1} << 20);
+  visit.integer("dim", "channels of a head", p.dim, 1, 512);
+  visit.enumeration("layout",
+                    "q, k and v separate, or one tensor qkv; the name gives its last axes: 3hd is [3, heads, dim]",
+                    p.layout, kLayoutNames, Layout::separate);
+  visit.real("scale", "factor of the logits; 0: 1 / sqrt(dim)", p.scale, 0, 1e3, 0.0);
+}
+
+void check_fields(const Fields& p) {
+  if (is_packed(p.layout) && p.seq_q != p.seq_kv)
+    refuse("field 'seq_kv' is " + std::to_string(p.seq_kv) +
+           ", but a packed layout has as many keys as queries, seq_q=" + std::to_string(p.seq_q));
+  constexpr std::int64_t kMaxElements = std::int64_t{1} << 40;
+  const std::int64_t token = p.heads * p.dim * (is_packed(p.layout) ? 3 : 1);
+  if (p.batch * std::max(p.seq_q, p.seq_kv) > kMaxElements / token)
+    refuse("fields batch, heads, seq_q, seq_kv and dim make a tensor of more than 2^40 elements");
+}
 
 Status check_pointers(const Problem& problem, const Tensors& tensors) {
   return definition.check_pointers(problem, tensors);

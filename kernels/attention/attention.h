@@ -16,7 +16,8 @@
 
 namespace noisefloor::attention {
 
-struct Problem {
+// What attention and its backward pass say of it.
+struct Fields {
   std::int64_t batch = 0;
   std::int64_t heads = 0;
   std::int64_t seq_q = 0;   // queries
@@ -24,9 +25,14 @@ struct Problem {
   std::int64_t dim = 0;     // of a head
   Layout layout = Layout::separate;
   double scale = 0;  // 0: 1 / sqrt(dim)
-  bool lse = false;  // also write the log-sum-exp of each row, as a backward pass needs it
 
   Shape shape() const { return make_shape(layout, batch, 1, heads, seq_q, seq_kv, dim, scale); }
+};
+void visit_fields(Fields& fields, FieldVisitor& visit);
+void check_fields(const Fields& fields);
+
+struct Problem : Fields {
+  bool lse = false;  // also write the log-sum-exp of each row, as a backward pass needs it
 };
 
 // Device pointers (host pointers for `host`), 16-byte aligned, T the row's dtype. `q`, `k` and `v` are the same pointer

@@ -22,10 +22,10 @@ namespace noisefloor::attention {
 namespace {
 
 using host_product::round_up;
-using host_product::strip_kernel;
+using host_product::Vector;
 
 constexpr std::int64_t kWide = host_product::kMicroN;  // columns of the micro-kernel: two vectors
-constexpr std::int64_t kHigh = host_product::kStripM;  // its rows
+constexpr std::int64_t kHigh = 4;                      // its rows: 8 vectors of sums cover an FMA's latency
 constexpr std::int64_t kRows = 32;
 constexpr std::int64_t kKeys = 64;
 
@@ -41,12 +41,39 @@ struct Task {
   float highest[kRows], sum[kRows];
 };
 
+// c[kHigh, kWide] (+)= a[kHigh, depth] b[depth, kWide]; rows are kStride* floats apart, b and c aligned to vectors.
+template <std::int64_t kStrideA, std::int64_t kStrideB, std::int64_t kStrideC, bool kAdd>
+inline void multiply_tile(const float* a, const float* b, float* c, std::int64_t depth) {
+  Vector sums[kHigh][2];
+#pragma GCC unroll 4
+  for (std::int64_t r = 0; r < kHigh; ++r) {
+    auto* row = reinterpret_cast<const Vector*>(c + r * kStrideC);
+    sums[r][0] = kAdd ? row[0] : Vector{};
+    sums[r][1] = kAdd ? row[1] : Vector{};
+  }
+  for (std::int64_t i = 0; i < depth; ++i) {
+    auto* line = reinterpret_cast<const Vector*>(b + i * kStrideB);
+    const Vector left = line[0], right = line[1];
+#pragma GCC unroll 4
+    for (std::int64_t r = 0; r < kHigh; ++r) {
+      sums[r][0] += a[r * kStrideA + i] * left;
+      sums[r][1] += a[r * kStrideA + i] * right;
+    }
+  }
+#pragma GCC unroll 4
+  for (std::int64_t r = 0; r < kHigh; ++r) {
+    auto* row = reinterpret_cast<Vector*>(c + r * kStrideC);
+    row[0] = sums[r][0];
+    row[1] = sums[r][1];
+  }
+}
+
 // logits = query * keys.
 template <std::int64_t kMaxDim>
 void multiply_keys(Task<kMaxDim>& task, std::int64_t rows, std::int64_t keys, std::int64_t dim) {
   for (std::int64_t j = 0; j < keys; j += kWide)
     for (std::int64_t r = 0; r < rows; r += kHigh)
-      strip_kernel<kMaxDim, kKeys, kKeys, false>(task.query[r], task.keys[0] + j, task.logits[r] + j, dim);
+      multiply_tile<kMaxDim, kKeys, kKeys, false>(task.query[r], task.keys[0] + j, task.logits[r] + j, dim);
 }
 
 // Turns the logits of `keys` keys into weights exp(s - highest), and rescales what was summed under a lower maximum.
@@ -74,7 +101,7 @@ template <std::int64_t kMaxDim>
 void add_values(Task<kMaxDim>& task, std::int64_t rows, std::int64_t keys, std::int64_t dim) {
   for (std::int64_t d = 0; d < dim; d += kWide)
     for (std::int64_t r = 0; r < rows; r += kHigh)
-      strip_kernel<kKeys, kMaxDim, kMaxDim, true>(task.logits[r], task.values[0] + d, task.out[r] + d, keys);
+      multiply_tile<kKeys, kMaxDim, kMaxDim, true>(task.logits[r], task.values[0] + d, task.out[r] + d, keys);
 }
 
 // Widens keys [key, key + keys) of one head, transposed, and their values.

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string>
+#include <string_view>
 #include <vector>
 
 #include "kernels/core/cost.h"
@@ -18,28 +18,13 @@ using attention::is_packed;
 using attention::Part;
 using attention::View;
 
-constexpr std::int64_t kMaxElements = std::int64_t{1} << 40;
-
 void fields(Problem& p, FieldVisitor& visit) {
   visit.computes("the gradients of softmax(scale q k^T) v, of each image and head");
-  visit.integer("batch", "images", p.batch, 1, std::int64_t{1} << 20);
-  visit.integer("heads", "heads; each has its own attention", p.heads, 1, 1024);
-  visit.integer("seq_q", "queries of an image", p.seq_q, 1, std::int64_t{1} << 20);
-  visit.integer("seq_kv", "keys and values of an image; in a packed layout as many as queries", p.seq_kv, 1,
-                std::int64_t{1} << 20);
-  visit.integer("dim", "channels of a head", p.dim, 1, 512);
-  visit.enumeration("layout", "attention's: q, k and v separate, or one tensor qkv, and their gradients alike",
-                    p.layout, attention::kLayoutNames, Layout::separate);
-  visit.real("scale", "factor of the logits; 0: 1 / sqrt(dim)", p.scale, 0, 1e3, 0.0);
+  visit_fields(p, visit);
 }
 
 void check(const Problem& p) {
-  if (is_packed(p.layout) && p.seq_q != p.seq_kv)
-    refuse("field 'seq_kv' is " + std::to_string(p.seq_kv) +
-           ", but a packed layout has as many keys as queries, seq_q=" + std::to_string(p.seq_q));
-  const std::int64_t token = p.heads * p.dim * (is_packed(p.layout) ? 3 : 1);
-  if (p.batch * std::max(p.seq_q, p.seq_kv) > kMaxElements / token)
-    refuse("fields batch, heads, seq_q, seq_kv and dim make a tensor of more than 2^40 elements");
+  check_fields(p);
 }
 
 // Logits are about normal numbers, whatever the scale, o and lse about what such make them: the weights of a query

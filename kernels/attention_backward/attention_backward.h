@@ -13,25 +13,14 @@
 
 #include <cstdint>
 
-#include "kernels/attention/strided.h"
+#include "kernels/attention/attention.h"
 #include "kernels/core/definition.h"
 
 namespace noisefloor::attention_backward {
 
 using attention::Layout;
 using attention::Shape;
-
-struct Problem {
-  std::int64_t batch = 0;
-  std::int64_t heads = 0;
-  std::int64_t seq_q = 0;   // queries
-  std::int64_t seq_kv = 0;  // keys and values; of a packed layout, seq_q
-  std::int64_t dim = 0;     // of a head
-  Layout layout = Layout::separate;
-  double scale = 0;  // 0: 1 / sqrt(dim)
-
-  Shape shape() const { return attention::make_shape(layout, batch, 1, heads, seq_q, seq_kv, dim, scale); }
-};
+using Problem = attention::Fields;
 
 // Device pointers (host pointers for `host`), 16-byte aligned, T the row's dtype. Of a packed layout `q`, `k` and `v`
 // are the same pointer, the start of tensor qkv, and so are `dq`, `dk` and `dv`, that of dqkv.
@@ -52,8 +41,6 @@ extern const Definition definition;
 Definition::Variants variants;  // variants.cpp; best last
 // Each in the file of its name.
 Definition::Launcher launch_host, launch_naive, launch_tiled;
-// Of `host` and `tiled`: delta, fp32 [batch, heads, seq_q].
-Definition::Variant::WorkspaceBytes delta_bytes;
 
 // Vector accesses need 16-byte aligned tensors; a tensor that the problem has must not be null.
 Status check_pointers(const Problem& problem, const Tensors& tensors);

@@ -18,7 +18,12 @@ Support can_run_tiled(const Problem& p, DType dtype) {
   return can_run_naive(p, dtype);
 }
 
-constexpr Definition::Variant kVariants[] = {NOISEFLOOR_HOST(any_problem, delta_bytes),
+// delta, fp32 [batch, heads, seq_q].
+std::size_t delta_bytes(const Problem& p, DType, const DeviceInfo&) {
+  return static_cast<std::size_t>(p.batch * p.heads * p.seq_q) * sizeof(float);
+}
+
+constexpr Definition::Variant kVariants[] = {NOISEFLOOR_HOST(),
                                              NOISEFLOOR_NAIVE(can_run_naive),
                                              NOISEFLOOR_TILED(can_run_tiled, delta_bytes),
                                              {kTensorCoreSm80, not_written("training begins with naive and tiled")},

@@ -1,5 +1,5 @@
 // The micro-kernel of matrix products on the host, and the layout of its operands: what the host variants of gemm and
-// of the convolutions share; and what attention takes where packing would cost too much.
+// of the convolutions share.
 //
 // After Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (TOMS 2008). Both operands are
 // packed in blocks of kBlockK of k, each a row of panels laid out as the micro-kernel reads them: kMicroM rows of A, or
@@ -47,35 +47,6 @@ inline void micro_kernel(std::int64_t depth, const float* a, const float* b, flo
   for (int r = 0; r < kMicroM; ++r) {
     *reinterpret_cast<Vector*>(tile + r * stride) += sums[r][0];
     *reinterpret_cast<Vector*>(tile + r * stride + kVector) += sums[r][1];
-  }
-}
-
-// c[kStripM, kMicroN] (+)= a[kStripM, depth] b[depth, kMicroN] of operands that are not packed: rows are kStride*
-// floats apart, b and c aligned to vectors.
-inline constexpr std::int64_t kStripM = 4;  // 8 vectors of sums cover an FMA's latency
-template <std::int64_t kStrideA, std::int64_t kStrideB, std::int64_t kStrideC, bool kAdd>
-inline void strip_kernel(const float* a, const float* b, float* c, std::int64_t depth) {
-  Vector sums[kStripM][2];
-#pragma GCC unroll 4
-  for (std::int64_t r = 0; r < kStripM; ++r) {
-    auto* row = reinterpret_cast<const Vector*>(c + r * kStrideC);
-    sums[r][0] = kAdd ? row[0] : Vector{};
-    sums[r][1] = kAdd ? row[1] : Vector{};
-  }
-  for (std::int64_t i = 0; i < depth; ++i) {
-    auto* line = reinterpret_cast<const Vector*>(b + i * kStrideB);
-    const Vector left = line[0], right = line[1];
-#pragma GCC unroll 4
-    for (std::int64_t r = 0; r < kStripM; ++r) {
-      sums[r][0] += a[r * kStrideA + i] * left;
-      sums[r][1] += a[r * kStrideA + i] * right;
-    }
-  }
-#pragma GCC unroll 4
-  for (std::int64_t r = 0; r < kStripM; ++r) {
-    auto* row = reinterpret_cast<Vector*>(c + r * kStrideC);
-    row[0] = sums[r][0];
-    row[1] = sums[r][1];
   }
 }
 

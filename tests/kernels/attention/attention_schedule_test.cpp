@@ -14,7 +14,7 @@ namespace {
 constexpr DeviceInfo kDevice{.compute_capability = 90, .sm_count = 132};
 
 Problem heads_of(std::int64_t dim) {
-  return {.batch = 2, .heads = 8, .seq_q = 1024, .seq_kv = 1024, .dim = dim};
+  return {{.batch = 2, .heads = 8, .seq_q = 1024, .seq_kv = 1024, .dim = dim}};
 }
 
 TEST(attention_schedule, TilesFitAnSm) {
@@ -46,7 +46,7 @@ TEST(attention_schedule, MeasuredRowsAreTakenOnTheirGpuAlone) {
 TEST(attention_schedule, RowsOfTheTableCanAllBeRun) {
   const MeasuredSchedules table = measured_schedules();
   for (const MeasuredSchedule& row : table.schedules) {
-    const Problem p{.batch = row.batch, .heads = row.heads, .seq_q = row.seq_q, .seq_kv = row.seq_kv, .dim = row.dim};
+    const Problem p{{.batch = row.batch, .heads = row.heads, .seq_q = row.seq_q, .seq_kv = row.seq_kv, .dim = row.dim}};
     EXPECT_EQ(parts(choose(p, table.sm_count)), std::tuple(row.rows, row.keys, row.blocks, row.turns != 0, row.splits));
   }
 }
@@ -54,7 +54,7 @@ TEST(attention_schedule, RowsOfTheTableCanAllBeRun) {
 // Without the table: the fastest on an H200 of what takes tiles whole, or near it.
 TEST(attention_schedule, EstimatesTakeWhatWasFastest) {
   const auto taken = [](std::int64_t batch, std::int64_t heads, std::int64_t seq, std::int64_t dim) {
-    return parts(choose({.batch = batch, .heads = heads, .seq_q = seq, .seq_kv = seq, .dim = dim}, 132, {}));
+    return parts(choose({{.batch = batch, .heads = heads, .seq_q = seq, .seq_kv = seq, .dim = dim}}, 132, {}));
   };
   EXPECT_EQ(taken(1, 6, 1024, 64), std::tuple(128, 128, 1, true, 2));
   EXPECT_EQ(taken(1, 9, 256, 64), std::tuple(128, 128, 1, true, 1));
@@ -94,7 +94,7 @@ TEST(attention_schedule, GridsHaveEveryTileOnce) {
         EXPECT_EQ(shares, std::vector<int>(static_cast<std::size_t>(tiles), s.splits)) << choice.text;
       }
     }
-  const Problem sdxl{.batch = 2, .heads = 10, .seq_q = 4096, .seq_kv = 4096, .dim = 64};
+  const Problem sdxl{{.batch = 2, .heads = 10, .seq_q = 4096, .seq_kv = 4096, .dim = 64}};
   const auto tail = parse_schedule(sdxl, "rows=192,keys=128,blocks=1,turns=1,splits=2", 132);
   ASSERT_TRUE(tail);
   EXPECT_EQ(grid_of(sdxl, *tail, 132).whole, 198);   // 3 waves of 132 tiles
@@ -114,7 +114,7 @@ TEST(attention_schedule, ChoicesAreFoundByTheirText) {
 
 // Of ptx_sm90a_wide: among how many blocks keys are shared, and what that takes.
 Problem head_of_512(std::int64_t batch, std::int64_t queries, std::int64_t keys) {
-  return {.batch = batch, .heads = 1, .seq_q = queries, .seq_kv = keys, .dim = 512};
+  return {{.batch = batch, .heads = 1, .seq_q = queries, .seq_kv = keys, .dim = 512}};
 }
 
 TEST(attention_wide_schedule, BlocksAreWholePairs) {
@@ -144,7 +144,7 @@ TEST(attention_wide_schedule, EverySplitHasATileOfKeys) {
 }
 
 TEST(attention_wide_schedule, TheWorkspaceHoldsSumsAndStatesOfEverySplit) {
-  const Problem p{.batch = 2, .heads = 3, .seq_q = 100, .seq_kv = 300, .dim = 264};
+  const Problem p{{.batch = 2, .heads = 3, .seq_q = 100, .seq_kv = 300, .dim = 264}};
   EXPECT_EQ(wide_partial_bytes(p, 1), 0u);
   EXPECT_EQ(wide_partial_bytes(p, 3), 3u * 600 * (264 + 2) * 4);
   EXPECT_EQ(wide_workspace_bytes(p, DType::fp16, kDevice), wide_partial_bytes(p, 3));
