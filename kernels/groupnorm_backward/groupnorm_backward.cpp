@@ -1,11 +1,11 @@
 #include "kernels/groupnorm_backward/groupnorm_backward.h"
 
-#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
 
 #include "kernels/core/cost.h"
+#include "kernels/core/exact.h"
 #include "kernels/core/fields.h"
 #include "kernels/core/parallel.h"
 #include "kernels/core/tensor.h"
@@ -114,8 +114,7 @@ struct Oracle {
     if (p.fusion == Fusion::none) return dy[at];
     double v = (xh(group, at) * gamma[c] + beta[c]) * scaled(image, c);
     if (p.scale_shift()) v += shift[image * p.scale_shift_stride() + c];
-    const double s = 1 / (1 + std::exp(-v));
-    return dy[at] * s * (1 + v * (1 - s));
+    return dy[at] * exact::silu_slope(v);
   }
   // Calls body(at, channel within the group) for the elements of a group.
   template <class Body>
@@ -153,45 +152,30 @@ struct Oracle {
   }
 };
 
-// The oracle: three passes in double over each group that a wanted element depends on.
+// The oracle: three passes in double over each group.
 void reference(const Problem& p, DType dtype, const Tensors& tensors, std::string_view output,
                std::span<const std::int64_t> elements, std::span<double> values) {
   const Oracle oracle(p, dtype, unpacked(p, dtype, tensors));
   const std::int64_t width = p.channels_per_group();
-  const bool all_images = output == "dgamma" || output == "dbeta";
-  const std::int64_t row = output == "dscale_shift" ? 2 * p.channels : p.channels;  // from image to image, of sums
-  const auto image_of = [&](std::int64_t element) { return element / (output == "dx" ? p.hw * p.channels : row); };
-  const auto group_of = [&](std::int64_t element) { return element % p.channels / width; };
-
-  std::vector<std::int64_t> wanted;  // image * groups + group
-  for (const std::int64_t element : elements)
-    for (std::int64_t i = 0; i < (all_images ? p.n : 1); ++i)
-      wanted.push_back((all_images ? i : image_of(element)) * p.groups + group_of(element));
-  std::sort(wanted.begin(), wanted.end());
-  wanted.erase(std::unique(wanted.begin(), wanted.end()), wanted.end());
-  std::vector<Group> groups(wanted.size());
-  parallel_for(static_cast<std::int64_t>(wanted.size()), 1, [&](std::int64_t begin, std::int64_t end) {
-    for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
-      groups[i] = oracle.group_of(wanted[i] / p.groups, wanted[i] % p.groups);
+  std::vector<Group> groups(static_cast<std::size_t>(p.n * p.groups));
+  parallel_for(p.n * p.groups, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i)
+      groups[static_cast<std::size_t>(i)] = oracle.group_of(i / p.groups, i % p.groups);
   });
-  const auto found = [&](std::int64_t image, std::int64_t group) -> const Group& {
-    const auto place = std::lower_bound(wanted.begin(), wanted.end(), image * p.groups + group) - wanted.begin();
-    return groups[static_cast<std::size_t>(place)];
-  };
-
+  const std::int64_t row = output == "dscale_shift" ? 2 * p.channels : p.channels;  // from image to image, of sums
   for (std::size_t e = 0; e < elements.size(); ++e) {
-    const std::int64_t c = elements[e] % p.channels;
+    const std::int64_t c = elements[e] % p.channels, image = elements[e] / (output == "dx" ? p.hw * p.channels : row);
     const auto within = static_cast<std::size_t>(c % width);
-    if (all_images) {
+    const auto group_at = [&](std::int64_t i) -> const Group& {
+      return groups[static_cast<std::size_t>(i * p.groups + c / width)];
+    };
+    if (output == "dgamma" || output == "dbeta") {
       values[e] = 0;
-      for (std::int64_t i = 0; i < p.n; ++i) {
-        const Group& group = found(i, c / width);
-        values[e] += oracle.scaled(i, c) * (output == "dbeta" ? group.sum : group.sum_xh)[within];
-      }
+      for (std::int64_t i = 0; i < p.n; ++i)
+        values[e] += oracle.scaled(i, c) * (output == "dbeta" ? group_at(i).sum : group_at(i).sum_xh)[within];
       continue;
     }
-    const std::int64_t image = image_of(elements[e]);
-    const Group& group = found(image, c / width);
+    const Group& group = group_at(image);
     if (output == "dx")
       values[e] = oracle.dx(group, image, elements[e], c);
     else if (output == "dshift" || elements[e] % row >= p.channels)
