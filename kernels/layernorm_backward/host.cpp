@@ -1,110 +1,75 @@
-// layernorm_backward on the host, in float on all cores. Slabs of rows of an image in parallel: each row's mean,
-// variance and means of dh and dh xh, in float within a chunk of channels and in double across chunks; its dx; and the
-// slab's sums of dy and dy xh. Then channels in parallel: slabs and images added in fixed order, in double. Workspace,
-// fp32: sums [images, slabs, 2, channels].
+// layernorm_backward on the host, in float on all cores. Rows in parallel: mean, variance, the means of dh and dh xh,
+// and dx. Then blocks of channels in parallel: the sums of dy and dy xh over each image's rows, and over images, in
+// double. Workspace, fp32: mean and rstd [rows], where a gradient but dx is asked for.
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
-#include "kernels/core/host_chunks.h"
+#include "kernels/core/parallel.h"
+#include "kernels/core/tensor.h"
 #include "kernels/layernorm_backward/layernorm_backward.h"
 
 namespace noisefloor::layernorm_backward {
 namespace {
 
-constexpr std::int64_t kSlabRows = 64;        // short enough for a plain float sum
-constexpr std::int64_t kFinishChannels = 64;  // of a task of the last step
+constexpr std::int64_t kBlock = 64;  // channels
 
-std::int64_t slab_count(const Problem& p) {
-  return (p.rows_per_image() + kSlabRows - 1) / kSlabRows;
-}
-
-struct Buffers {
-  float x[kHostChunk], dy[kHostChunk], dh[kHostChunk], other[kHostChunk];
+struct Statistics {
+  float mean, rstd;
 };
 
-// x, dy and dh of `count` channels of a row from c on.
-void load_chunk(const Problem& p, DType dtype, const Tensors& t, std::int64_t row, std::int64_t c, std::int64_t count,
-                Buffers& b) {
-  load_floats(dtype, t.x, row * p.channels + c, count, b.x);
-  load_floats(dtype, t.dy, row * p.channels + c, count, b.dy);
-  std::copy_n(b.dy, count, b.dh);
-  if (p.affine) {
-    load_floats(dtype, t.gamma, c, count, b.other);
-    for (std::int64_t i = 0; i < count; ++i) b.dh[i] *= b.other[i];
-  }
-  if (p.scale_shift()) {
-    load_floats(dtype, t.scale, row / p.rows_per_image() * p.channels + c, count, b.other);
-    for (std::int64_t i = 0; i < count; ++i) b.dh[i] *= 1 + b.other[i];
-  }
-}
-
-// dx of a row; adds its dy and dy xh to `sums`, [2, channels], where there are any.
-void backward_row(const Problem& p, DType dtype, const Tensors& t, std::int64_t row, float* sums, Buffers& b) {
-  const auto length = static_cast<double>(p.channels);
-  // body(c, count) with the channels from c on in b, which holds a short row from the first pass on.
-  const auto each_chunk = [&](bool first_pass, const auto& body) {
-    for (std::int64_t c = 0; c < p.channels; c += kHostChunk) {
-      const std::int64_t count = std::min(kHostChunk, p.channels - c);
-      if (first_pass || p.channels > kHostChunk) load_chunk(p, dtype, t, row, c, count, b);
-      body(c, count);
-    }
+// dx of a row.
+Statistics backward_row(const Problem& p, DType dtype, const Tensors& t, std::int64_t row) {
+  const std::int64_t count = p.channels, image = row / p.rows_per_image();
+  const auto load = [&](const void* from, std::int64_t first) {
+    std::vector<float> values(static_cast<std::size_t>(count));
+    load_floats(dtype, from, first, count, values.data());
+    return values;
   };
-  double total = 0, squares = 0, total_dh = 0, total_dh_xh = 0;
-  each_chunk(true, [&](std::int64_t, std::int64_t count) {
-    float part = 0, part_dh = 0;
-    for (std::int64_t i = 0; i < count; ++i) {
-      part += b.x[i];
-      part_dh += b.dh[i];
-    }
-    total += part;
-    total_dh += part_dh;
-  });
-  const auto mean = static_cast<float>(total / length);
-  each_chunk(false, [&](std::int64_t, std::int64_t count) {
-    float part = 0, part_dh_x = 0;
-    for (std::int64_t i = 0; i < count; ++i) {
-      part += (b.x[i] - mean) * (b.x[i] - mean);
-      part_dh_x += b.dh[i] * (b.x[i] - mean);
-    }
-    squares += part;
-    total_dh_xh += part_dh_x;
-  });
+  std::vector<float> xh = load(t.x, row * count), dh = load(t.dy, row * count);
+  const auto size = dh.size();
+  if (p.affine)
+    for (std::size_t i = 0; const float gamma : load(t.gamma, 0)) dh[i++] *= gamma;
+  if (p.scale_shift())
+    for (std::size_t i = 0; const float scale : load(t.scale, image * count)) dh[i++] *= 1 + scale;
+
+  double sum = 0, squares = 0, sum_dh = 0, sum_dh_xh = 0;
+  for (std::size_t i = 0; i < size; ++i) {
+    sum += xh[i];
+    sum_dh += dh[i];
+  }
+  const auto length = static_cast<double>(count);
+  const auto mean = static_cast<float>(sum / length), mean_dh = static_cast<float>(sum_dh / length);
+  for (std::size_t i = 0; i < size; ++i) {
+    xh[i] -= mean;
+    squares += xh[i] * xh[i];
+    sum_dh_xh += dh[i] * xh[i];
+  }
   const double exact_rstd = 1 / std::sqrt(squares / length + p.eps);
   const auto rstd = static_cast<float>(exact_rstd);
-  const auto mean_dh = static_cast<float>(total_dh / length);
-  const auto mean_dh_xh = static_cast<float>(total_dh_xh * exact_rstd / length);
+  const auto mean_dh_xh = static_cast<float>(sum_dh_xh * exact_rstd / length);
+  for (std::size_t i = 0; i < size; ++i) dh[i] = rstd * (dh[i] - mean_dh - xh[i] * rstd * mean_dh_xh);
   const auto factor = static_cast<float>(p.residual_scale);
-  each_chunk(false, [&](std::int64_t c, std::int64_t count) {
-    for (std::int64_t i = 0; i < count; ++i) {
-      b.x[i] = (b.x[i] - mean) * rstd;
-      b.dh[i] = rstd * (b.dh[i] - mean_dh - b.x[i] * mean_dh_xh);
-    }
-    if (p.residual) {
-      load_floats(dtype, t.residual, row * p.channels + c, count, b.other);
-      for (std::int64_t i = 0; i < count; ++i) b.dh[i] += factor * b.other[i];
-    }
-    store_floats(dtype, t.dx, row * p.channels + c, count, b.dh);
-    if (sums == nullptr) return;
-    float *plain = sums + c, *with_xh = sums + p.channels + c;
-    for (std::int64_t i = 0; i < count; ++i) {
-      plain[i] += b.dy[i];
-      with_xh[i] += b.dy[i] * b.x[i];
-    }
-  });
+  if (p.residual)
+    for (std::size_t i = 0; const float residual : load(t.residual, row * count)) dh[i++] += factor * residual;
+  store_floats(dtype, t.dx, row * count, count, dh.data());
+  return {mean, rstd};
 }
 
-// Adds the slabs' sums of the channels [first, last).
-void finish_channels(const Problem& p, DType dtype, const Tensors& t, const float* sums, std::int64_t first,
-                     std::int64_t last) {
-  const std::int64_t slabs = slab_count(p), count = last - first;
-  double dbeta[kFinishChannels] = {}, dgamma[kFinishChannels] = {};
+// The sums of `count` channels from `first` on.
+void sum_rows(const Problem& p, DType dtype, const Tensors& t, const Statistics* statistics, std::int64_t first,
+              std::int64_t count) {
+  float x[kBlock], dy[kBlock];
+  double dbeta[kBlock] = {}, dgamma[kBlock] = {};
   for (std::int64_t image = 0; image < p.images; ++image) {
-    double plain[kFinishChannels] = {}, with_xh[kFinishChannels] = {};
-    for (std::int64_t slab = 0; slab < slabs; ++slab) {
-      const float* const from = sums + (image * slabs + slab) * 2 * p.channels + first;
+    double plain[kBlock] = {}, with_xh[kBlock] = {};
+    for (std::int64_t row = image * p.rows_per_image(); row < (image + 1) * p.rows_per_image(); ++row) {
+      load_floats(dtype, t.x, row * p.channels + first, count, x);
+      load_floats(dtype, t.dy, row * p.channels + first, count, dy);
+      const auto [mean, rstd] = statistics[row];
       for (std::int64_t i = 0; i < count; ++i) {
-        plain[i] += from[i];
-        with_xh[i] += from[p.channels + i];
+        plain[i] += dy[i];
+        with_xh[i] += dy[i] * (x[i] - mean) * rstd;
       }
     }
     for (std::int64_t i = 0; i < count; ++i) {
@@ -128,27 +93,22 @@ void finish_channels(const Problem& p, DType dtype, const Tensors& t, const floa
 }  // namespace
 
 std::size_t host_workspace_bytes(const Problem& p, DType, const DeviceInfo&) {
-  return p.sums() ? static_cast<std::size_t>(p.images * slab_count(p) * 2 * p.channels) * sizeof(float) : 0;
+  return p.sums() ? static_cast<std::size_t>(p.rows) * sizeof(Statistics) : 0;
 }
 
 Status launch_host(const Problem& p, DType dtype, const Tensors& t, const Scratch& scratch, const LaunchContext&) {
-  auto* const sums = p.sums() ? static_cast<float*>(scratch.workspace) : nullptr;
-  if (p.sums() && sums == nullptr) return failure(StatusCode::invalid_argument, "layernorm_backward: no workspace");
-  const std::int64_t slabs = slab_count(p);
-  parallel_for(p.images * slabs, 1, [&](std::int64_t begin, std::int64_t end) {
-    Buffers buffers;
-    for (std::int64_t i = begin; i < end; ++i) {
-      float* const own = sums == nullptr ? nullptr : sums + i * 2 * p.channels;
-      if (own != nullptr) std::fill_n(own, 2 * p.channels, 0.0f);
-      const std::int64_t image = i / slabs, first = i % slabs * kSlabRows;
-      const std::int64_t last = std::min(first + kSlabRows, p.rows_per_image());
-      for (std::int64_t row = first; row < last; ++row)
-        backward_row(p, dtype, t, image * p.rows_per_image() + row, own, buffers);
+  auto* const statistics = p.sums() ? static_cast<Statistics*>(scratch.workspace) : nullptr;
+  if (p.sums() && statistics == nullptr)
+    return failure(StatusCode::invalid_argument, "layernorm_backward: no workspace");
+  parallel_for(p.rows, 16, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const Statistics found = backward_row(p, dtype, t, row);
+      if (statistics != nullptr) statistics[row] = found;
     }
   });
-  if (sums != nullptr)
-    parallel_for(p.channels, kFinishChannels,
-                 [&](std::int64_t begin, std::int64_t end) { finish_channels(p, dtype, t, sums, begin, end); });
+  if (statistics != nullptr)
+    parallel_for(p.channels, kBlock,
+                 [&](std::int64_t begin, std::int64_t end) { sum_rows(p, dtype, t, statistics, begin, end - begin); });
   return success();
 }
 

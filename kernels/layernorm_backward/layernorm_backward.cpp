@@ -95,7 +95,7 @@ struct Oracle {
     return dy[row * p.channels + c] * scaled(row / p.rows_per_image(), c) * (gamma ? gamma[c] : 1.0);
   }
   double xh(const Row& row, std::int64_t at) const { return (x[at] - row.mean) * row.rstd; }
-  Row row_of(std::int64_t row, bool with_means) const {
+  Row row_of(std::int64_t row) const {
     const auto length = static_cast<double>(p.channels);
     const std::int64_t first = row * p.channels;
     Row found;
@@ -104,7 +104,7 @@ struct Oracle {
     for (std::int64_t c = 0; c < p.channels; ++c)
       variance += (x[first + c] - found.mean) * (x[first + c] - found.mean) / length;
     found.rstd = 1 / std::sqrt(variance + p.eps);
-    for (std::int64_t c = 0; with_means && c < p.channels; ++c) {
+    for (std::int64_t c = 0; c < p.channels; ++c) {
       found.mean_dh += dh(row, c) / length;
       found.mean_dh_xh += dh(row, c) * xh(found, first + c) / length;
     }
@@ -116,23 +116,19 @@ struct Oracle {
   }
 };
 
-// The oracle: two passes in double over each row that a wanted element depends on.
+// The oracle: three passes in double over each row.
 void reference(const Problem& p, DType dtype, const Tensors& t, std::string_view output,
                std::span<const std::int64_t> elements, std::span<double> values) {
   const Oracle oracle(p, dtype, t);
-  if (output == "dx") {
-    std::int64_t known = -1;
-    Row row;
-    for (std::size_t e = 0; e < elements.size(); ++e) {
-      if (elements[e] / p.channels != known) row = oracle.row_of(known = elements[e] / p.channels, true);
-      values[e] = oracle.dx(row, elements[e]);
-    }
-    return;
-  }
   std::vector<Row> rows(static_cast<std::size_t>(p.rows));
   parallel_for(p.rows, 16, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t r = begin; r < end; ++r) rows[static_cast<std::size_t>(r)] = oracle.row_of(r, false);
+    for (std::int64_t r = begin; r < end; ++r) rows[static_cast<std::size_t>(r)] = oracle.row_of(r);
   });
+  if (output == "dx") {
+    for (std::size_t e = 0; e < elements.size(); ++e)
+      values[e] = oracle.dx(rows[static_cast<std::size_t>(elements[e] / p.channels)], elements[e]);
+    return;
+  }
   const bool of_image = output == "dscale" || output == "dshift";
   const bool plain = output == "dbeta" || output == "dshift";
   for (std::size_t e = 0; e < elements.size(); ++e) {
