@@ -1,10 +1,9 @@
 // wgrad on the host: gemm's micro-kernel on patches and dy, which are packed block by block of pixels into L2.
 //
 // A task makes a range of patch elements (tap and input channel) x a range of output channels, of a share of the
-// pixels. Both operands are packed as they are stored, since channels lie side by side. The rows of the micro-kernel
-// are patch elements, or output channels where that leaves less of it idle. While a task packs dy it sums it for the
-// biases. Partial sums of the shares are added in their order; how many shares there are follows from the problem
-// alone, so that results are the same on any number of cores.
+// pixels. Both operands are packed as they are stored, since channels lie side by side: patch elements are the rows of
+// the micro-kernel. While a task packs dy it sums it for the biases. Partial sums of the shares are added in their
+// order; how many shares there are follows from the problem alone, so that results are the same on any number of cores.
 //
 // Bound: FMA throughput. Requires: nothing. Numerics: fp32 sums per block of pixels, then per share, then of all.
 #include <algorithm>
@@ -40,27 +39,17 @@ struct Ranges {
   std::int64_t size(std::int64_t range) const { return std::min(length, extent - begin(range)); }
 };
 
-std::int64_t idle_with_rows_of(std::int64_t rows, std::int64_t columns) {
-  return round_up(rows, kMicroM) * round_up(columns, kMicroN) - rows * columns;
-}
-
 // How a problem falls into tasks.
 struct Split {
-  bool swapped;  // rows are output channels
-  Ranges rows, columns;
+  Ranges rows, columns;  // patch elements, output channels
   std::int64_t stride, shares;
 
-  Split(const Convolution& c, bool swap, bool of_images)
-      : swapped(swap),
-        rows(swap ? c.cout : c.k(), kMicroM),
-        columns(swap ? c.k() : c.cout, kMicroN),
-        stride(round_up(columns.extent, kMicroN)) {
+  Split(const Convolution& c, bool of_images)
+      : rows(c.k(), kMicroM), columns(c.cout, kMicroN), stride(round_up(columns.extent, kMicroN)) {
     const std::int64_t tasks = rows.count * columns.count;
     shares = std::clamp<std::int64_t>(c.phase_rows() / kSharePixels, 1, std::max<std::int64_t>(1, kTasks / tasks));
     if (of_images) shares = std::min<std::int64_t>(shares, c.images);
   }
-  explicit Split(const Convolution& c, bool of_images)
-      : Split(c, idle_with_rows_of(c.cout, c.k()) < idle_with_rows_of(c.k(), c.cout), of_images) {}
 
   std::int64_t sums() const { return round_up(rows.extent, kMicroM) * stride; }  // of a share, in floats
   // Whole images where their sums are asked for.
@@ -118,7 +107,6 @@ struct Task {
 };
 
 // Adds the task's products onto sums [.][stride], and its biases' onto `biases`, if not null.
-template <bool kSwapped>
 void run_task(const Task& task, float* sums, std::int64_t stride, float* biases) {
   alignas(kVectorBytes) float a[kRange * kDepth], b[kRange * kDepth];
   const Convolution& c = task.c;
@@ -136,18 +124,12 @@ void run_task(const Task& task, float* sums, std::int64_t stride, float* biases)
     load_floats(task.dtype, task.t.dy, pixel * c.cout + task.channel0, task.channels, row);
     if (biases != nullptr) channel_sums.add(pixel / c.phase_pixels(), row, c.cout, task.channel0, task.channels);
   };
-  const std::int64_t rows = kSwapped ? task.channels : task.patches, columns = kSwapped ? task.patches : task.channels;
   for (std::int64_t k0 = task.begin; k0 < task.end; k0 += kDepth) {
     const std::int64_t depth = std::min(kDepth, task.end - k0);
-    if constexpr (kSwapped) {
-      pack<kMicroM>(k0, depth, rows, load_gradient, a);
-      pack<kMicroN>(k0, depth, columns, load_patch, b);
-    } else {
-      pack<kMicroM>(k0, depth, rows, load_patch, a);
-      pack<kMicroN>(k0, depth, columns, load_gradient, b);
-    }
-    for (std::int64_t j = 0; j < columns; j += kMicroN)
-      for (std::int64_t i = 0; i < rows; i += kMicroM)
+    pack<kMicroM>(k0, depth, task.patches, load_patch, a);
+    pack<kMicroN>(k0, depth, task.channels, load_gradient, b);
+    for (std::int64_t j = 0; j < task.channels; j += kMicroN)
+      for (std::int64_t i = 0; i < task.patches; i += kMicroM)
         micro_kernel(depth, a + i * depth, b + j * depth, sums + i * stride + j, stride);
   }
   if (biases == nullptr) return;
@@ -164,9 +146,7 @@ void add_shares(const Convolution& c, const Split& split, const float* partials,
       for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += from[i];
     }
     for (float& sum : sums) sum *= scale;
-    for (std::int64_t row = begin; split.swapped && row < end; ++row)
-      std::copy_n(&sums[static_cast<std::size_t>((row - begin) * split.stride)], c.k(), dw + row * c.k());
-    for (std::int64_t channel = 0; !split.swapped && channel < c.cout; ++channel)
+    for (std::int64_t channel = 0; channel < c.cout; ++channel)
       for (std::int64_t row = begin; row < end; ++row)
         dw[channel * c.k() + row] = sums[static_cast<std::size_t>((row - begin) * split.stride + channel)];
   });
@@ -189,26 +169,23 @@ Status launch_wgrad_host(const Convolution& c, DType dtype, const Wgrad& t, floa
   parallel_for(split.shares * ranges, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t share = i / ranges, row = i % ranges / split.columns.count, column = i % split.columns.count;
-      const Ranges& patches = split.swapped ? split.columns : split.rows;
-      const Ranges& channels = split.swapped ? split.rows : split.columns;
-      const std::int64_t patch = split.swapped ? column : row, channel = split.swapped ? row : column;
       const Task task{c,
                       dtype,
                       t,
                       scale,
                       split.first_pixel(c, share, of_images),
                       split.first_pixel(c, share + 1, of_images),
-                      patches.begin(patch),
-                      patches.size(patch),
-                      channels.begin(channel),
-                      channels.size(channel)};
+                      split.rows.begin(row),
+                      split.rows.size(row),
+                      split.columns.begin(column),
+                      split.columns.size(column)};
       float* const sums = partials + share * split.sums() + split.rows.begin(row) * split.stride;
       float* const at = sums + split.columns.begin(column);
       const std::int64_t width = round_up(split.columns.size(column), kMicroN);
       for (std::int64_t r = 0; r < round_up(split.rows.size(row), kMicroM); ++r)
         std::fill_n(at + r * split.stride, width, 0.0f);
-      float* const its_biases = patch == 0 ? biases + share * c.cout + task.channel0 : nullptr;
-      (split.swapped ? run_task<true> : run_task<false>)(task, at, split.stride, its_biases);
+      float* const its_biases = row == 0 ? biases + share * c.cout + task.channel0 : nullptr;
+      run_task(task, at, split.stride, its_biases);
     }
   });
   add_shares(c, split, partials, scale, t.dw);
