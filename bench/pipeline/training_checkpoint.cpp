@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <limits>
+#include <sstream>
 
 #include "bench/pipeline/trainer.h"
 #include "bench/tensors/safetensors.h"
@@ -29,15 +29,10 @@ std::string plan_text(const PlanEntries& plan) {
 
 PlanEntries plan_of(const std::string& text) {
   PlanEntries plan;
-  for (std::size_t begin = 0, end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
-    std::vector<std::string> words(1);
-    for (const char letter : std::string_view(text).substr(begin, end - begin))
-      if (letter == '\t')
-        words.emplace_back();
-      else
-        words.back() += letter;
-    if (words.size() == 4) plan[{words[0], words[2], words[1]}] = words[3];
-  }
+  std::istringstream lines(text);
+  for (std::string op, dtype, problem, variant; std::getline(lines, op, '\t') && std::getline(lines, dtype, '\t') &&
+                                                std::getline(lines, problem, '\t') && std::getline(lines, variant);)
+    plan[{op, problem, dtype}] = variant;
   return plan;
 }
 
