@@ -4,7 +4,6 @@
 
 #include <cmath>
 #include <numeric>
-#include <random>
 #include <set>
 #include <string>
 #include <vector>
@@ -16,17 +15,10 @@
 namespace noisefloor {
 namespace {
 
-HostData step_data(const char* op, const std::string& text, DType dtype = DType::fp32) {
-  return {*find_op(op), text, dtype, 1};
+HostData step_data(const char* op, const std::string& text) {
+  return {*find_op(op), text, DType::fp32, 1};
 }
 
-// Of all elements of a tensor, as they lie there.
-std::vector<double> numbers_of(const HostData& data, const std::string& name) {
-  const std::size_t tensor = data.index(name);
-  std::vector<double> all(static_cast<std::size_t>(data.specs[tensor].elements()));
-  for (std::size_t i = 0; i < all.size(); ++i) all[i] = data.get(tensor, static_cast<std::int64_t>(i));
-  return all;
-}
 double mean_of(const std::vector<double>& numbers) {
   return std::accumulate(numbers.begin(), numbers.end(), 0.0) / static_cast<double>(numbers.size());
 }
@@ -37,28 +29,7 @@ double deviation_of(const std::vector<double>& numbers) {
   return std::sqrt(squares / static_cast<double>(numbers.size()));
 }
 
-// The loss is quadratic: a central difference is its derivative, whatever the distance.
-TEST(TrainingStep, TheLossesGradientIsItsDerivative) {
-  for (const char* text : {"batch=3,elements=5", "batch=3,elements=5,weight=edm,sigma_data=0.7,scale=8"}) {
-    SCOPED_TRACE(text);
-    HostData data = step_data("mse_loss", text);
-    const double scale = std::string(text).ends_with("scale=8") ? 8 : 1, distance = 0x1p-6;
-    for (std::int64_t i = 0; i < 15; ++i) data.set(data.index("y"), i, std::round(data.get("y", i) * 256) / 256);
-    const std::vector<double> slopes = data.reference("dy");
-    for (std::int64_t i = 0; i < 15; ++i) {
-      const double y = data.get("y", i);
-      data.set(data.index("y"), i, y + distance);
-      const double above = data.reference("loss")[0];
-      data.set(data.index("y"), i, y - distance);
-      const double below = data.reference("loss")[0];
-      data.set(data.index("y"), i, y);
-      const double slope = slopes[static_cast<std::size_t>(i)];
-      EXPECT_NEAR(scale * (above - below) / (2 * distance), slope, 1e-9 * std::abs(slope) + 1e-12) << i;
-    }
-  }
-}
-
-TEST(TrainingStep, LossAndNormByHand) {
+TEST(TrainingStep, NumbersWorkedOutByHand) {
   by_hand("mse_loss", "batch=2,elements=2", {{"y", {1, 2, 3, 4}}, {"target", {1, 0, 3, 5}}},
           {{"loss", {1.25}}, {"dy", {0, 1, 0, -0.5}}});
   by_hand("mse_loss", "batch=2,elements=1,weight=edm,sigma_data=0.5",
@@ -67,6 +38,16 @@ TEST(TrainingStep, LossAndNormByHand) {
   by_hand("grad_norm", "elements=2", {{"g", {3, 4}}}, {{"norm", {5}}, {"scale", {1}}});
   by_hand("grad_norm", "elements=2,clip=2.5", {{"g", {3, 4}}}, {{"norm", {5}}, {"scale", {0.5}}});
   by_hand("grad_norm", "elements=2,clip=5", {{"g", {3, 4}}}, {{"norm", {5}}, {"scale", {1}}});
+  // A clipped gradient of 1: m is 0.75, v 2.25, and the step 0.5 (0.5 p + 2 m / sqrt(v)).
+  by_hand("adamw", "elements=1,beta1=0.5,beta2=0.5,eps=1e-12,decay=0.5,ema=1,copy=1",
+          {{"p", {1}},
+           {"m", {0.5}},
+           {"v", {3.5}},
+           {"ema", {2}},
+           {"g", {2}},
+           {"step", {0.5, 2, 1, 0.75}},
+           {"grad_scale", {0.5}}},
+          {{"p", {0.25}}, {"m", {0.75}}, {"v", {2.25}}, {"ema", {1.5625}}, {"copy", {0.25}}});
 }
 
 TEST(TrainingStep, ANanOfTheGradientsIsSeen) {
@@ -79,67 +60,22 @@ TEST(TrainingStep, ANanOfTheGradientsIsSeen) {
   }
 }
 
+// How sums fall into parts follows from the problem, not from the machine.
 TEST(TrainingStep, SumsHaveTheSameBitsWithAnyNumberOfThreads) {
   const int threads = omp_get_max_threads();
-  for (const auto& [op, text, output] : {std::tuple{"mse_loss", "batch=33,elements=5000,weight=edm", "loss"},
-                                         {"grad_norm", "elements=1000003,clip=1", "norm"}}) {
+  for (const auto& [op, text] : {std::pair{"mse_loss", "batch=33,elements=5000,weight=edm"},
+                                 {"grad_norm", "elements=1000003,clip=1"},
+                                 {"conv2d_wgrad", "n=70,h=8,w=8,cin=5,cout=70,image_shift=1"}}) {
     HostData data = step_data(op, text);
-    std::vector<double> results;
+    std::vector<decltype(data.storage)> results;
     for (const int by : {1, 2, 3}) {
       omp_set_num_threads(by);
       EXPECT_TRUE(data.run_host().ok());
-      results.push_back(data.get(output, 0));
+      results.push_back(data.storage);
     }
-    EXPECT_EQ(results, std::vector<double>(3, results[0])) << op;
+    EXPECT_TRUE(results[0] == results[1] && results[0] == results[2]) << op;
   }
   omp_set_num_threads(threads);
-}
-
-// Step after step, in double, as the paper's algorithm 2 reads.
-struct PlainAdamW {
-  double beta1, beta2, eps, decay;
-  double p, ema, m = 0, v = 0;
-  void step(int t, double rate, double keep, double g) {
-    m = beta1 * m + (1 - beta1) * g;
-    v = beta2 * v + (1 - beta2) * g * g;
-    const double unbiased_m = m / (1 - std::pow(beta1, t)), unbiased_v = v / (1 - std::pow(beta2, t));
-    p -= rate * (unbiased_m / (std::sqrt(unbiased_v) + eps) + decay * p);
-    ema = keep * ema + (1 - keep) * p;
-  }
-};
-
-// Masters and moments are as exact in a row of 16 bits as in one of fp32.
-TEST(TrainingStep, AdamWIsThePlainLoopsOverManySteps) {
-  constexpr int kElements = 3000, kSteps = 25;
-  for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
-    SCOPED_TRACE(to_string(dtype));
-    HostData data = step_data("adamw", "elements=3000,beta1=0.85,beta2=0.97,eps=1e-06,decay=0.1,ema=1,copy=1", dtype);
-    data.set("m", std::vector<double>(kElements, 0.0));
-    data.set("v", std::vector<double>(kElements, 0.0));
-    data.set("ema", numbers_of(data, "p"));
-    std::vector<PlainAdamW> plain;
-    for (const double p : numbers_of(data, "p")) plain.push_back({0.85, 0.97, 1e-6, 0.1, p, p});
-    std::mt19937 random(3);
-    for (int t = 1; t <= kSteps; ++t) {
-      const double rate = 0.01 / t, keep = 1 - 1.0 / t, clipped = t % 2 == 0 ? 0.5 : 1;
-      data.set("step", {rate, 1 / (1 - std::pow(0.85, t)), 1 / (1 - std::pow(0.97, t)), keep});
-      data.set("grad_scale", {clipped});
-      for (int i = 0; i < kElements; ++i) {
-        data.set(data.index("g"), i, std::normal_distribution<double>(0.1, 1)(random));
-        plain[static_cast<std::size_t>(i)].step(t, rate, keep, clipped * data.get("g", i));
-      }
-      ASSERT_TRUE(data.run_host().ok());
-    }
-    for (int i = 0; i < kElements; ++i) {
-      const PlainAdamW& one = plain[static_cast<std::size_t>(i)];
-      const double copy = data.get("copy", i), p = data.get("p", i);
-      ASSERT_NEAR(p, one.p, 4e-6) << i;
-      ASSERT_NEAR(data.get("ema", i), one.ema, 4e-6) << i;
-      ASSERT_NEAR(data.get("m", i), one.m, 2e-6) << i;
-      ASSERT_NEAR(data.get("v", i), one.v, 2e-6) << i;
-      ASSERT_LE(std::abs(copy - p), unit_roundoff(dtype) * std::abs(p)) << i;
-    }
-  }
 }
 
 TEST(TrainingBatch, LevelsOfTheSchedulesAreTheirTables) {
@@ -212,29 +148,21 @@ TEST(TrainingBatch, DrawsHaveTheirShares) {
   expect_share(unlabelled / kBatch, kBatch, 0.1, "unlabelled");
 }
 
-TEST(TrainingBatch, TimestepsAreEvenAndTheNoiseIsTheTarget) {
+TEST(TrainingBatch, TimestepsAreEvenAndTheNoiseIsNormal) {
   const HostData data = numbered("batch=5000,level=ddpm,schedule=cosine");
-  const std::vector<double> steps = numbers_of(data, "level"), noise = numbers_of(data, "noise");
+  const std::vector<double> steps = data.values("level"), noise = data.values("noise");
   EXPECT_NEAR(mean_of(steps), 499.5, 5 * 288.7 / std::sqrt(5000.0));
   EXPECT_NEAR(deviation_of(steps), 288.7, 10);
   EXPECT_NEAR(mean_of(noise), 0, 5 / std::sqrt(320000.0));
   EXPECT_NEAR(deviation_of(noise), 1, 0.01);
-  const auto table = sampler_step::cumulative_alphas(sampler_step::Schedule::cosine);
-  for (std::int64_t i = 0; i < 5000; ++i) {
-    const double alpha_bar = table[static_cast<std::size_t>(steps[static_cast<std::size_t>(i)])];
-    const double x =
-        std::sqrt(alpha_bar) * data.get("x0", 64 * i) + std::sqrt(1 - alpha_bar) * data.get("noise", 64 * i);
-    ASSERT_NEAR(data.get("x", 64 * i), x, 1e-4) << i;
-  }
 }
 
 TEST(TrainingBatch, AnImageDoesNotDependOnTheBatch) {
   const std::string recipe = "classes=10,shifted=0.5,flipped=0.5,unlabelled=0.5,";
   const HostData whole = numbered(recipe + "batch=12,first=100"), part = numbered(recipe + "batch=5,first=104");
   for (const auto& [name, per_image] : {std::pair{"x0", 64}, {"x", 64}, {"level", 1}, {"one_hot", 10}}) {
-    const std::vector<double> all = numbers_of(whole, name);
-    EXPECT_EQ(numbers_of(part, name), std::vector<double>(all.begin() + 4 * per_image, all.begin() + 9 * per_image))
-        << name;
+    const std::vector<double> all = whole.values(name);
+    EXPECT_EQ(part.values(name), std::vector<double>(all.begin() + 4 * per_image, all.begin() + 9 * per_image)) << name;
   }
 }
 
@@ -242,9 +170,9 @@ TEST(TrainingBatch, AnImageDoesNotDependOnTheBatch) {
 TEST(TrainingBatch, EveryStepDrawsAnew) {
   std::set<double> levels;
   for (const double step : {0.0, 1.0, 65535.0, 65536.0, 65537.0, 1e6})
-    for (const double level : numbers_of(numbered("batch=2", step), "level")) levels.insert(level);
+    for (const double level : numbered("batch=2", step).values("level")) levels.insert(level);
   EXPECT_EQ(levels.size(), 12u);
-  const auto noise_of = [](double step) { return numbers_of(numbered("batch=2,level=ddpm", step), "noise"); };
+  const auto noise_of = [](double step) { return numbered("batch=2,level=ddpm", step).values("noise"); };
   EXPECT_NE(noise_of(65536), noise_of(0));
   EXPECT_EQ(noise_of(65536), noise_of(65536));
 }

@@ -46,10 +46,18 @@ struct HostData {
   HostData(const Op& the_op, const std::string& text, DType the_dtype, unsigned seed)
       : HostData(the_op, the_op.parse(text), the_dtype, seed) {}
 
+  bool has(const std::string& name) const {
+    return std::ranges::any_of(specs, [&](const TensorSpec& spec) { return spec.name == name; });
+  }
   std::size_t index(const std::string& name) const {
     for (std::size_t i = 0; i < specs.size(); ++i)
       if (specs[i].name == name) return i;
     throw std::out_of_range("no tensor " + name);
+  }
+  std::vector<double> values(const std::string& name) const {
+    std::vector<double> all(static_cast<std::size_t>(specs[index(name)].elements()));
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] = get(name, static_cast<std::int64_t>(i));
+    return all;
   }
   double get(std::size_t tensor, std::int64_t element) const {
     return load_element(specs[tensor].dtype, storage[tensor].data(), element);

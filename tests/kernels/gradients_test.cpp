@@ -1,0 +1,214 @@
+// Backward ops against the forward ops that they belong to, oracle against oracle: a gradient is what central
+// differences of the forward op say. And numbers worked out by hand.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "tests/support/host_data.h"
+
+namespace noisefloor {
+namespace {
+
+// The gradient of the forward op's NAME is dNAME in the backward op, other tensors have one name in both; `names` are
+// those of the backward op of which that is not so.
+struct Case {
+  std::string forward, forward_problem, backward, backward_problem;
+  std::map<std::string, std::string> names = {};
+  double scale = 1, residual_scale = 1;  // gradients are scale times the slope, and x's have a residual
+};
+
+class Pair {
+ public:
+  explicit Pair(const Case& one)
+      : one_(one),
+        forward_(*find_op(one.forward), one.forward_problem, DType::fp32, 1),
+        backward_(*find_op(one.backward), one.backward_problem, DType::fp32, 2) {
+    // Multiples of 2^-10, so that a step from them is exact; not about 0, where relu has no slope.
+    for (std::size_t i = 0; i < forward_.specs.size(); ++i)
+      for (std::int64_t e = 0; forward_.specs[i].role == Role::in && e < forward_.specs[i].elements(); ++e) {
+        const double value = std::round(forward_.get(i, e) * 1024) / 1024;
+        forward_.set(i, e, std::abs(value) < 0.125 ? 0.125 : value);
+      }
+    for (const TensorSpec& spec : forward_.specs)
+      if (spec.role == Role::out && output_.empty()) output_ = spec.name;
+    for (const TensorSpec& spec : backward_.specs) {
+      if (spec.role != Role::in) continue;
+      const std::string name = name_of(spec);
+      if (is_gradient(name)) {
+        output_ = name.substr(1);
+        weights_ = backward_.values(spec.name);
+      } else if (forward_.has(name)) {
+        const bool is_output = forward_.specs[forward_.index(name)].role == Role::out;
+        backward_.set(spec.name, is_output ? forward_.reference(name) : forward_.values(name));
+      }
+    }
+  }
+
+  void check() {
+    int gradients = 0;
+    for (const TensorSpec& spec : backward_.specs)
+      if (const std::string name = name_of(spec); spec.role == Role::out && is_gradient(name)) {
+        check(spec.name, name.substr(1));
+        ++gradients;
+      }
+    EXPECT_GT(gradients, 0);
+  }
+
+ private:
+  std::string name_of(const TensorSpec& spec) const {
+    const auto found = one_.names.find(spec.name);
+    return found == one_.names.end() ? spec.name : found->second;
+  }
+  bool is_gradient(const std::string& name) const { return name.starts_with('d') && forward_.has(name.substr(1)); }
+
+  void check(const std::string& gradient, const std::string& input) {
+    constexpr double kStep = 0x1p-7;
+    const std::vector<double> found = backward_.reference(gradient);
+    const std::size_t tensor = forward_.index(input);
+    ASSERT_EQ(static_cast<std::int64_t>(found.size()), forward_.specs[tensor].elements());
+    for (std::size_t e = 0; e < found.size(); e += 1 + found.size() / 24) {
+      const auto element = static_cast<std::int64_t>(e);
+      const double at = forward_.get(tensor, element);
+      const auto sum_at = [&](double steps) {
+        forward_.set(tensor, element, at + steps * kStep);
+        const std::vector<double> y = forward_.reference(output_);
+        return std::inner_product(y.begin(), y.end(), weights_.begin(), 0.0);
+      };
+      double wanted = one_.scale * (8 * (sum_at(1) - sum_at(-1)) - (sum_at(2) - sum_at(-2))) / (12 * kStep);
+      forward_.set(tensor, element, at);
+      if (input == "x" && backward_.has("residual")) wanted += one_.residual_scale * backward_.get("residual", element);
+      EXPECT_NEAR(found[e], wanted, 2e-6 * (1 + std::abs(wanted))) << gradient << "[" << e << "]";
+    }
+  }
+
+  const Case& one_;
+  HostData forward_, backward_;
+  std::string output_;
+  std::vector<double> weights_{1};  // of the output's elements; 1: of a loss
+};
+
+void expect_gradients(const Case& one) {
+  SCOPED_TRACE(one.forward_problem + " / " + one.backward + " " + one.backward_problem);
+  Pair(one).check();
+}
+
+TEST(Gradients, OfNorms) {
+  for (const char* fusion : {"none", "silu", "silu+ss", "silu+ss,packed=1"}) {
+    const std::string text = std::string("n=2,hw=12,channels=12,groups=3,eps=0.001,fusion=") + fusion;
+    expect_gradients({"groupnorm", text, "groupnorm_backward", text});
+    expect_gradients({"groupnorm", text, "groupnorm_backward", text + ",residual=1"});
+    expect_gradients({"groupnorm", text, "groupnorm_backward", text + ",residual=1,residual_scale=-0.5", {}, 1, -0.5});
+  }
+  for (const char* fields :
+       {"", ",affine=0", ",fusion=scale_shift,images=3", ",fusion=scale_shift,images=3,affine=0"}) {
+    const std::string text = std::string("rows=6,channels=40,eps=0.001") + fields;
+    expect_gradients({"layernorm", text, "layernorm_backward", text});
+    expect_gradients({"layernorm", text, "layernorm_backward", text + ",residual=1,residual_scale=3", {}, 1, 3});
+  }
+}
+
+TEST(Gradients, OfConvolutions) {
+  for (const std::string shape :
+       {"n=2,h=5,w=4,cin=3,cout=2", "n=2,h=5,w=4,cin=1,cout=3,stride=2", "n=1,h=6,w=7,cin=3,cout=1,stride=2",
+        "n=1,h=6,w=5,cin=2,cout=3,kernel=1", "n=1,h=5,w=6,cin=2,cout=3,kernel=1,stride=2",
+        "n=2,h=3,w=4,cin=3,cout=2,upsample=1", "n=1,h=7,w=8,cin=2,cout=2,kernel=5,stride=2,pad=1",
+        "n=1,h=3,w=4,cin=2,cout=2,pad=2", "n=1,h=3,w=4,cin=2,cout=2,kernel=1,pad=1,stride=2"}) {
+    expect_gradients({"conv2d", shape, "conv2d_dgrad", shape + ",scale=0.5,residual=1", {}, 0.5});
+    expect_gradients({"conv2d",
+                      shape + ",image_shift=1",
+                      "conv2d_wgrad",
+                      shape + ",scale=3,image_shift=1",
+                      {{"dshift", "dimage_shift"}},
+                      3});
+  }
+}
+
+TEST(Gradients, OfAttention) {
+  for (const std::string layout : {"separate", "packed_3hd", "packed_h3d", "packed_hd3"})
+    for (const char* scale : {"0", "1.25"}) {
+      const std::string problem = std::string("batch=2,heads=2,seq_q=3,dim=4,seq_kv=") +
+                                  (layout == "separate" ? "5" : "3") + ",layout=" + layout + ",scale=" + scale;
+      expect_gradients({"attention", problem + ",lse=1", "attention_backward", problem, {{"o", "out"}}});
+    }
+}
+
+TEST(Gradients, OfLosses) {
+  for (const char* more : {"", ",weight=edm,sigma_data=0.7"}) {
+    const std::string problem = std::string("batch=3,elements=5") + more;
+    expect_gradients({"mse_loss", problem, "mse_loss", problem});
+    expect_gradients({"mse_loss", problem, "mse_loss", problem + ",scale=8", {}, 8});
+  }
+  expect_gradients({"edm_precondition", "side=output,batch=4,elements=6,sigma_data=0.3", "edm_precondition",
+                    "side=gradient,batch=4,elements=6,sigma_data=0.3"});
+}
+
+TEST(Gradients, OfWhatMovesOrMapsElements) {
+  for (const std::string op : {"silu", "relu", "geglu"})
+    expect_gradients({"elementwise",
+                      "channels=10,hw=2,op=" + op,
+                      "elementwise",
+                      "channels=10,hw=2,op=" + op + "_backward",
+                      {{"y", "dx"}}});
+  const std::map<std::string, std::string> names{{"x", "dy"}, {"y", "dx"}, {"skip", "dskip"}};
+  for (const auto& [forward, backward] :
+       {std::pair("op=nearest_up2,n=2,h=3,w=4,channels=5", "op=average_down2,n=2,h=6,w=8,channels=5,scale=4"),
+        {"op=average_down2,n=2,h=6,w=4,channels=5", "op=nearest_up2,n=2,h=3,w=2,channels=5,scale=0.25"},
+        {"op=nearest_up2,h=3,w=4,channels=5,scale=0.3", "op=average_down2,h=6,w=8,channels=5,scale=1.2"},
+        {"op=concat,n=2,h=3,w=2,channels=5,skip_channels=3", "op=split,n=2,h=3,w=2,channels=5,skip_channels=3"}})
+    expect_gradients({"resample", forward, "resample", backward, names});
+}
+
+TEST(Gradients, OfConvolutionsAreTheNumbersWorkedOutByHand) {
+  const std::vector<double> taps{1, 2, 3, 4, 5, 6, 7, 8, 9};
+  // An output's gradient goes to the pixels under its kernel; of stride 2 there is one output, over the first pixel.
+  by_hand("conv2d_dgrad", "n=1,h=2,w=2,cin=1,cout=1", {{"dy", {1, 10, 100, 1000}}, {"w", taps}},
+          {{"dx", {1245, 2356, 4578, 5689}}});
+  by_hand("conv2d_dgrad", "n=1,h=2,w=2,cin=1,cout=1,stride=2,scale=2,residual=1,residual_scale=-1",
+          {{"dy", {10}}, {"w", taps}, {"residual", {1, 2, 3, 4}}}, {{"dx", {99, 118, 157, 176}}});
+  // Each of four pixels of u meets all four outputs, as the four pixels above do.
+  by_hand("conv2d_dgrad", "n=1,h=1,w=1,cin=1,cout=1,upsample=1", {{"dy", {1, 10, 100, 1000}}, {"w", taps}},
+          {{"dx", {1245 + 2356 + 4578 + 5689}}});
+  by_hand(
+      "conv2d_wgrad", "n=1,h=2,w=2,cin=1,cout=1,scale=3,image_shift=1",
+      {{"x", {1, 10, 100, 1000}}, {"dy", {1, 0, 0, 2}}},
+      {{"dw", {3 * 2, 3 * 20, 0, 3 * 200, 3 * 2001, 3 * 10, 0, 3 * 100, 3 * 1000}}, {"dbias", {9}}, {"dshift", {9}}});
+}
+
+// The op's tolerance lets a library round them to the dtype.
+TEST(Gradients, OfParametersTheHostsAreSumsInFp32OfAnyDtype) {
+  for (const DType dtype : {DType::bf16, DType::fp16}) {
+    HostData data(*find_op("conv2d_wgrad"), "n=40,h=8,w=8,cin=9,cout=30", dtype, 1);
+    ASSERT_TRUE(data.run_host().ok());
+    EXPECT_EQ(data.difference(1e-5), "");
+  }
+}
+
+TEST(Gradients, OfActivationsAreTheNumbersWorkedOutByHand) {
+  by_hand("elementwise", "op=relu_backward,channels=4", {{"x", {-1, 0, 2, 3}}, {"dy", {5, 6, 7, -8}}},
+          {{"y", {0, 0, 7, -8}}});
+  by_hand("elementwise", "op=silu_backward,channels=2", {{"x", {0, 80}}, {"dy", {6, 7}}}, {{"y", {3, 7}}});
+  by_hand("elementwise", "op=gelu_backward,channels=4", {{"x", {0, 30, -30, 1}}, {"dy", {6, 7, 8, 1}}},
+          {{"y", {3, 7, 0, 1.0833154705876864}}});
+  // A row: values 2 and 3, gates 0 and 20.
+  by_hand("elementwise", "op=geglu_backward,channels=2", {{"x", {2, 3, 0, 20}}, {"dy", {10, 100}}},
+          {{"y", {0, 2000, 10, 300}}});
+  by_hand("elementwise", "op=scale,channels=3,scale=-0.5", {{"x", {1, -2, 0}}}, {{"y", {-0.5, 1, 0}}});
+}
+
+// One key: its weight is 1, whatever it is, and its value's gradient all of them.
+TEST(Gradients, OfAttentionAreTheNumbersWorkedOutByHand) {
+  by_hand("attention_backward", "batch=1,heads=1,seq_q=2,seq_kv=1,dim=1,scale=1",
+          {{"q", {2, 4}}, {"k", {0.5}}, {"v", {3}}, {"o", {3, 3}}, {"lse", {1, 2}}, {"dout", {5, -7}}},
+          {{"dq", {0, 0}}, {"dk", {0}}, {"dv", {-2}}});
+  // Two keys of weight 1 each; delta is 20, the value's gradients 10 and 30.
+  by_hand("attention_backward", "batch=1,heads=1,seq_q=1,seq_kv=2,dim=1,scale=2",
+          {{"q", {3}}, {"k", {0, 0}}, {"v", {1, 3}}, {"o", {2}}, {"lse", {0}}, {"dout", {10}}},
+          {{"dq", {0}}, {"dk", {-60, 60}}, {"dv", {10, 10}}});
+}
+
+}  // namespace
+}  // namespace noisefloor
