@@ -86,12 +86,9 @@ def test_a_step_that_is_not_finite_is_named(data, tmp_path):
 
 @pytest.mark.parametrize("arguments, says", [
     (("--steps", 0), ("--steps", "1 to")),
-    (("--batch", 0), ("--batch", "1 to")),
-    (("--rate", -1), ("--rate", "above 0")),
     (("--rate", "nan"), ("--rate", "above 0")),
     (("--betas", "0.9"), ("--betas", "two")),
     (("--betas", "0.9,1"), ("--beta2", "1")),
-    (("--unlabelled", 2), ("--unlabelled", "0 to 1")),
     (("--resume",), ("--checkpoint",)),
     (("--resume", "--checkpoint", "nowhere"), ("nowhere",)),
     (("--resume", "--checkpoint", str(WEIGHTS)), ("no training checkpoint",)),

@@ -117,7 +117,7 @@ TEST(Gradients, OfConvolutions) {
         "n=1,h=6,w=5,cin=2,cout=3,kernel=1", "n=1,h=5,w=6,cin=2,cout=3,kernel=1,stride=2",
         "n=2,h=3,w=4,cin=3,cout=2,upsample=1", "n=1,h=7,w=8,cin=2,cout=2,kernel=5,stride=2,pad=1",
         "n=1,h=3,w=4,cin=2,cout=2,pad=2", "n=1,h=3,w=4,cin=2,cout=2,kernel=1,pad=1,stride=2"}) {
-    expect_gradients({"conv2d", shape, "conv2d_dgrad", shape + ",scale=0.5,residual=1", {}, 0.5});
+    expect_gradients({"conv2d", shape, "conv2d_dgrad", shape + ",scale=0.5,residual=1", {{"weight", "w"}}, 0.5});
     expect_gradients({"conv2d",
                       shape + ",image_shift=1",
                       "conv2d_wgrad",
@@ -165,12 +165,12 @@ TEST(Gradients, OfWhatMovesOrMapsElements) {
 TEST(Gradients, OfConvolutionsAreTheNumbersWorkedOutByHand) {
   const std::vector<double> taps{1, 2, 3, 4, 5, 6, 7, 8, 9};
   // An output's gradient goes to the pixels under its kernel; of stride 2 there is one output, over the first pixel.
-  by_hand("conv2d_dgrad", "n=1,h=2,w=2,cin=1,cout=1", {{"dy", {1, 10, 100, 1000}}, {"w", taps}},
+  by_hand("conv2d_dgrad", "n=1,h=2,w=2,cin=1,cout=1", {{"dy", {1, 10, 100, 1000}}, {"weight", taps}},
           {{"dx", {1245, 2356, 4578, 5689}}});
   by_hand("conv2d_dgrad", "n=1,h=2,w=2,cin=1,cout=1,stride=2,scale=2,residual=1,residual_scale=-1",
-          {{"dy", {10}}, {"w", taps}, {"residual", {1, 2, 3, 4}}}, {{"dx", {99, 118, 157, 176}}});
+          {{"dy", {10}}, {"weight", taps}, {"residual", {1, 2, 3, 4}}}, {{"dx", {99, 118, 157, 176}}});
   // Each of four pixels of u meets all four outputs, as the four pixels above do.
-  by_hand("conv2d_dgrad", "n=1,h=1,w=1,cin=1,cout=1,upsample=1", {{"dy", {1, 10, 100, 1000}}, {"w", taps}},
+  by_hand("conv2d_dgrad", "n=1,h=1,w=1,cin=1,cout=1,upsample=1", {{"dy", {1, 10, 100, 1000}}, {"weight", taps}},
           {{"dx", {1245 + 2356 + 4578 + 5689}}});
   by_hand(
       "conv2d_wgrad", "n=1,h=2,w=2,cin=1,cout=1,scale=3,image_shift=1",

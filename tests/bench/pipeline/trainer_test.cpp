@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstring>
 #include <fstream>
 #include <numbers>
 #include <sstream>
@@ -62,25 +61,7 @@ TEST(TrainingRecipe, NumbersHaveTheirRanges) {
   EXPECT_EQ(field("steps").text(recipe), "7");
 }
 
-// What is loaded in the graph's layout goes back as it was.
 TEST(TrainedWeights, GoBackIntoTheFilesOrder) {
-  const Checkpoint checkpoint(kShipped);
-  const Network network = require_network("digits").build({.dtype = DType::fp32, .merge_products = false});
-  std::size_t seen = 0, turned = 0;
-  for (const Value& value : network.graph.values()) {
-    if (!value.source || value.source->rows != 0 || !value.source->below.empty()) continue;
-    std::vector<float> numbers(static_cast<std::size_t>(value.elements()));
-    checkpoint.load(value, {reinterpret_cast<char*>(numbers.data()), value.bytes()});
-    const auto stored = checkpoint.find(value.source->name);
-    const std::vector<std::byte> bytes = stored->file->read(*stored->tensor);
-    const std::vector<float> back = in_file_order(*value.source, numbers);
-    ASSERT_EQ(back.size() * sizeof(float), bytes.size());
-    EXPECT_EQ(std::memcmp(back.data(), bytes.data(), bytes.size()), 0) << value.source->name;
-    turned += back != numbers;
-    ++seen;
-  }
-  EXPECT_GT(seen, 50u);
-  EXPECT_GT(turned, 10u);
   const WeightSource embedding{.name = "table", .file = {2, 3}, .layout = WeightSource::Layout::transposed};
   EXPECT_EQ(in_file_order(embedding, std::vector<float>{0, 10, 1, 11, 2, 12}),
             (std::vector<float>{0, 1, 2, 10, 11, 12}));
@@ -107,11 +88,8 @@ TEST(TrainedWeights, BeginAsPyTorchsLayers) {
 
 class TrainingCheckpoints : public testing::Test {
  protected:
-  StoredTraining read(const FileMetadata& identity = kIdentity, std::int64_t elements = 2) const {
-    return read_training(file_, identity, elements);
-  }
   std::string refusal(const FileMetadata& identity = kIdentity, std::int64_t elements = 2) const {
-    return refusal_of([&] { return read(identity, elements); });
+    return refusal_of([&] { return read_training(file_, identity, elements); });
   }
   static inline const FileMetadata kIdentity{{"network", "digits"}, {"--rate", "0.001"}};
   TemporaryFolder folder_;
@@ -120,20 +98,9 @@ class TrainingCheckpoints : public testing::Test {
       {7, {1, 2}, {3, 4}, {5, 6}, {7, 8}}, "this device", {{{"gemm", "m=1,n=2,k=3", "fp32"}, "host"}}, ""};
 };
 
-TEST_F(TrainingCheckpoints, ComeBackAsTheyWere) {
-  write_training(file_, stored_, kIdentity);
-  const StoredTraining back = read();
-  EXPECT_EQ(back.state.step, 7);
-  EXPECT_EQ(back.state.parameters, stored_.state.parameters);
-  EXPECT_EQ(back.state.m, stored_.state.m);
-  EXPECT_EQ(back.state.v, stored_.state.v);
-  EXPECT_EQ(back.state.ema, stored_.state.ema);
-  EXPECT_EQ(back.device, "this device");
-  EXPECT_EQ(back.plan, stored_.plan);
-}
-
 TEST_F(TrainingCheckpoints, OfSomethingElseAreRefused) {
   write_training(file_, stored_, kIdentity);
+  EXPECT_EQ(read_training(file_, kIdentity, 2).plan, stored_.plan);
   expect_parts(refusal({{"network", "digits"}, {"--rate", "0.002"}}), {"--rate", "0.001", "0.002"});
   expect_parts(refusal({{"network", "other"}, {"--rate", "0.001"}}), {"network", "digits", "other"});
   expect_parts(refusal({{"network", "digits"}, {"--new", "1"}}), {"--new", "1"});
@@ -219,23 +186,6 @@ TEST_F(Trainings, WriteWeightsOfTheNetwork) {
   (void)fresh->take(2);
   fresh->write_weights(folder_ / "later");
   EXPECT_NO_THROW(Checkpoint(folder_ / "later").check(require_network("digits").build({.dtype = DType::fp32})));
-}
-
-TEST_F(Trainings, NameTheStepAndTheTensorThatAreNotFinite) {
-  TrainerRequest asked = request();
-  asked.recipe.rate = 1000;
-  asked.recipe.decay = 1;  // which makes the weights larger with each step
-  asked.recipe.warm_up = 0;
-  asked.recipe.steps = 200;
-  const auto diverging = trainer(asked);
-  std::optional<Trainer::Step> failed;
-  while (!failed && diverging->taken() < 200)  // several at once: others come behind it
-    for (const Trainer::Step& step : diverging->take(8))
-      if (!step.finite() && !failed) failed = step;
-  ASSERT_TRUE(failed);
-  const std::string name = diverging->gradient_not_finite(*failed);
-  EXPECT_EQ(diverging->taken(), failed->number);
-  EXPECT_TRUE(name.starts_with("model.")) << name;
 }
 
 }  // namespace
