@@ -134,3 +134,9 @@ def test_a_training_ends_in_pictures(tmp_path, arguments, asked):
     executable(tmp_path / "build" / "host" / "bin" / "noisefloor", '#!/usr/bin/env bash\necho "$*"\n')
     result = run(executable(tmp_path / "scripts" / "train", (SCRIPTS / "train").read_text()), *arguments)
     assert result.stdout.splitlines() == [line.format(root=tmp_path) for line in asked], result.stderr
+
+
+def test_a_training_without_data_is_refused_before_anything_is_built(tmp_path):
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts" / "lib.sh").write_text(LIB + "setup() { exit 9; }\ndie() { exit 2; }\n")
+    assert run(executable(tmp_path / "scripts" / "train", (SCRIPTS / "train").read_text()), "sdxl").returncode == 2
