@@ -10,6 +10,7 @@
 
 #include "bench/commands/commands.h"
 #include "bench/commands/pipeline_options.h"
+#include "bench/pipeline/pictures.h"
 #include "bench/pipeline/pipeline.h"
 #include "bench/pipeline/trainer.h"
 #include "bench/sweep/suite.h"
@@ -132,7 +133,11 @@ void draw_samples(const TrainCommand& command, const Trainer& trainer, const fs:
                                .count = classes > 0 ? std::min<std::int64_t>(100, 10 * classes) : 64,
                                .out = file.string()});
   Pipeline pipeline(request, device);
-  write_atomically(file, encode_png(file, pipeline.models().drawing.grids(pipeline.draw()).front()));
+  try {
+    write_atomically(file, encode_png(file, pipeline.models().drawing.grids(pipeline.draw()).front()));
+  } catch (const NotFinite& error) {  // whether the training goes on, its own numbers tell
+    fmt::print(stderr, "\nno pictures of step {}: {}\n", trainer.taken(), error.what());
+  }
 }
 
 int say_not_finite(const TrainCommand& command, Trainer& trainer, const Trainer::Step& step, std::int64_t saved) {
@@ -211,12 +216,13 @@ int take_steps(const TrainCommand& command, Trainer& trainer, Losses& losses, Ou
 int run_training(const TrainCommand& command, Trainer& trainer, OutputFiles& files, Device device) {
   Losses losses(command.losses, trainer.taken());
   const int code = take_steps(command, trainer, losses, files, device);
+  if (code == kDone) {  // before the losses, which may not be written
+    trainer.write_weights(files.partial("--out"));
+    files.commit();
+    fmt::print("wrote {}\n", command.out);
+  }
   losses.write(true);
-  if (code != kDone) return code;
-  trainer.write_weights(files.partial("--out"));
-  files.commit();
-  fmt::print("wrote {}\n", command.out);
-  return kDone;
+  return code;
 }
 
 // What is wrong is said before anything is opened.

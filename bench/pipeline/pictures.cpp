@@ -149,7 +149,7 @@ void require_finite(std::span<const float> numbers, std::int64_t per_image, std:
     ++wrong;
   }
   if (wrong == 0) return;
-  throw std::runtime_error(fmt::format(
+  throw NotFinite(fmt::format(
       "{} of {} elements of the result are not finite (NaN or infinite), in {} of {} images, the first in "
       "image {}; nothing is written. A wider --dtype, other weights or other noise levels may help",
       wrong, numbers.size(), images, static_cast<std::int64_t>(numbers.size()) / per_image, first_image + first));

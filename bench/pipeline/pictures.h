@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -61,7 +62,10 @@ std::string encode_animated_png(const std::filesystem::path& file, std::span<con
 // Throws InvalidInput where --out is named as another kind of file than `what`, a PNG.
 void require_png_name(const std::string& out, const char* what);
 
-// Numbers that are not finite are never results: throws std::runtime_error where one of `numbers`, of `per_image` an
+struct NotFinite : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+// Numbers that are not finite are never results: throws NotFinite where one of `numbers`, of `per_image` an
 // image and images counted from `first_image`, is not: how many are, in which images.
 void require_finite(std::span<const float> numbers, std::int64_t per_image, std::int64_t first_image);
 
