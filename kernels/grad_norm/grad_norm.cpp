@@ -15,7 +15,12 @@ void fields(Problem& p, FieldVisitor& visit) {
   visit.real("clip", "the largest norm that is let through; 0: any", p.clip, 0, 1e9, 0.0);
 }
 
-void check(const Problem&) {}
+constexpr double kLeastClip = 1e-30;  // fp32 makes less of the least 0, which clips nothing
+
+void check(const Problem& p) {
+  if (p.clip > 0 && p.clip < kLeastClip)
+    refuse("field clip is below 1e-30; its range is 0 (any norm) and 1e-30 to 1e9");
+}
 
 void visit_tensors(const Problem&, Tensors& t, TensorVisitor& visit) {
   visit.in({"g", "all gradients, one behind the other"}, t.g, {"elements"});

@@ -94,8 +94,11 @@ class TrainingCheckpoints : public testing::Test {
   static inline const FileMetadata kIdentity{{"network", "digits"}, {"--rate", "0.001"}};
   TemporaryFolder folder_;
   const std::filesystem::path file_ = folder_ / "checkpoint";
-  StoredTraining stored_{
-      {7, {1, 2}, {3, 4}, {5, 6}, {7, 8}}, "this device", {{{"gemm", "m=1,n=2,k=3", "fp32"}, "host"}}, ""};
+  StoredTraining stored_{{7, {1, 2}, {3, 4}, {5, 6}, {7, 8}},
+                         "this device",
+                         "this commit",
+                         {{{"gemm", "m=1,n=2,k=3", "fp32"}, "host"}},
+                         ""};
 };
 
 TEST_F(TrainingCheckpoints, OfSomethingElseAreRefused) {
