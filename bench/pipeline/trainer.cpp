@@ -78,6 +78,9 @@ Trainer::Trainer(const TrainerRequest& request, const TrainingData& data, Device
     stored.state.parameters = stored.state.ema = first_parameters();
   } else {
     stored = read_training(request.resume, identity_, training_.elements());
+    if (stored.state.step > recipe().steps)
+      throw InvalidInput(
+          fmt::format("--resume {}: its step is {}, of {} steps", request.resume, stored.state.step, recipe().steps));
     doubt(device.nodes, stored);
   }
   const Network& network = training_.network;

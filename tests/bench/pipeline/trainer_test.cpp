@@ -167,9 +167,37 @@ TEST_F(Trainings, GoOnToTheBit) {
   EXPECT_EQ(losses(resumed->take(2)), (std::vector<float>{rest[0].loss, rest[1].loss}));
   EXPECT_EQ(resumed->take(1)[0].number, 6);
   EXPECT_EQ(bytes_of(*resumed), bytes_of(*whole));
+  EXPECT_EQ(resumed->note(), "");
   EXPECT_NE(losses(trainer(request(4))->take(3)), losses(first));
   again.recipe.rate = 2e-3;
   expect_parts(refusal_of([&] { return trainer(again); }), {"--rate", "0.001", "0.002"});
+}
+
+TEST_F(Trainings, SayWhatRoundsOtherwiseFromHereOn) {
+  const auto begun = trainer(request());
+  begun->write_checkpoint(folder_ / "checkpoint");
+  const SafetensorsFile file(folder_ / "checkpoint");
+  TrainerRequest again = request();
+  again.resume = folder_ / "changed";
+  const auto change = [&](const std::string& key, const std::string& from, const std::string& to) {
+    FileMetadata metadata = file.metadata();
+    std::string& text = metadata.at(key);
+    ASSERT_NE(text.find(from), std::string::npos) << key;
+    text.replace(text.find(from), from.size(), to);
+    std::vector<FileTensor> tensors;
+    std::deque<std::vector<std::byte>> bytes;
+    for (const FileTensor& tensor : file.tensors())
+      tensors.push_back({tensor.name, tensor.dtype, tensor.shape, bytes.emplace_back(file.read(tensor))});
+    write_safetensors(folder_ / "changed", tensors, metadata);
+  };
+  change("commit", file.metadata().at("commit"), "another commit");
+  EXPECT_NE(trainer(again)->note().find("another commit"), std::string::npos);
+  change("plan", "\thost\n", "\tgone\n");
+  const auto resumed = trainer(again);
+  EXPECT_NE(resumed->note().find("gone"), std::string::npos) << resumed->note();
+  EXPECT_TRUE(resumed->take(1)[0].finite());
+  change("step", "0", "7");
+  expect_parts(refusal_of([&] { return trainer(again); }), {"step", "7", "6"});
 }
 
 // What is written is a checkpoint of the network: weights to begin with, and to sample from.
