@@ -85,7 +85,7 @@ def test_what_shapes_do_not_say_is_asked_for(tmp_path):
     """Which problem tensors are: tests/bench/tensors/problem_inference_test.cpp."""
     save_file({"x": normal(2, 3, 4)}, tmp_path / "in")
     asked = run("elementwise", "--input", tmp_path / "in")
-    assert asked.returncode == 2 and "give --problem its op (cast, geglu, nchw_to_nhwc, nhwc_to_nchw, relu, silu)" in asked.stderr
+    assert asked.returncode == 2 and "give --problem its op (cast, geglu, nchw_to_nhwc, nhwc_to_nchw, relu, scale, silu)" in asked.stderr
     assert run("elementwise", "--input", tmp_path / "in", "--problem", "op=relu").returncode == 0
     save_file({"x": normal(2, 3, 4)}, tmp_path / "in", metadata={"layout": "channels-first"})
     refused = run("elementwise", "--input", tmp_path / "in", "--problem", "op=relu")
