@@ -57,7 +57,8 @@ class Backward {
   void give(ValueId id, const Gradient& gradient);
   // The sum so far as the residual of the node that adds to it, whose output is then given in its stead.
   void chain(ValueId id, std::string& problem, Bindings& inputs);
-  std::optional<Gradient> take(ValueId id);  // likewise, of ops whose residual has no factor
+  // The sum so far, which is the caller's to add: of ops whose residual has no factor.
+  std::optional<Gradient> take(ValueId id);
   // A node with `suffix` behind the name of the one that it belongs to.
   std::vector<ValueId> add(const Node& node, std::string_view suffix, std::string_view op, const std::string& problem,
                            DType dtype, const Bindings& inputs, const Bindings& outputs = {});
