@@ -15,7 +15,8 @@ def roundings(problem, compiled):
     if is_gradient(problem):
         return behind(compiled, problem.real("scale") != 1, problem.flag("bias"), problem.flag("residual"))
     act, scaled = problem.choice("act"), problem.real("scale") != 1 and not problem.flag("bias")
-    blend = 2 * problem.flag("blend")  # and its share's
+    # Its own, its share's, and one more: the sum before it is rounded where it is up to twice what the blend leaves of it.
+    blend = 3 * problem.flag("blend")
     batched = problem.integer("part_columns") > 0 and problem.flag("bias")  # baddbmm's errors are those of a product rounded before its bias
     added = problem.flag("image_shift") + problem.flag("residual") + blend
     if compiled:
