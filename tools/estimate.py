@@ -63,7 +63,7 @@ def estimate_text(folder: Path, rows: list, changed: set, listed: set) -> str:
         of_op, more = ([row for row in some if row["op"] == op] for some in (rows, again))
         text += f"{op:<20}{len(of_op):>7}{len(more):>7}{sum(row['minutes'] for row in more):>9.1f}{sum(row['spent'] for row in of_op):>9.1f}\n"
     text += f"{total:.1f} GPU-minutes, and at most {CHECKS * checks:.1f} for checks, the cold and warm times of one in twenty of the rows that are kept.\n"
-    text += f"Not in spent_s: {sum(bool(row.get('paired_with') or row.get('rival')) for row in again)} paired comparisons, counters, a launch of each kept row of ours, phases that it lacks.\n"
+    text += "Not in spent_s: a launch of each kept row of ours, phases that it lacks; of rows that are older than its present meaning paired comparisons and counters.\n"
     if new:
         text += f"{len(new)} problems of today's list have no row: {', '.join(f'{op} {count}' for op, count in sorted(collections.Counter(op for op, _ in new).items()))}.\n"
     return text + "No row has a signature: sweep --reuse refuses the run until they have.\n" * (not any(row.get("signature") for row in rows))

@@ -34,6 +34,9 @@ void add_merge_command(CLI::App& app, CommandResult result) {
   command.add_option("--out", arguments.out, "New folder for the merged run")->required();
   command.add_flag("--replace", arguments.options.replace, "Replace what an earlier merge wrote to --out");
   command.add_flag("--partial", arguments.options.partial, "Merge what is there even if shards or cases are missing");
+  command.add_option("--over", arguments.options.over,
+                     "Keep of this earlier run, of any commit on the same kind of device, the rows of all problems that "
+                     "the folders do not have");
   command.footer(
       "What commands made of a run (report.html, plan.csv, captures) is not taken over.\n"
       "Exit code: 0 all rows of ours are correct, 1 one is incorrect or failed, 2 could not merge.");

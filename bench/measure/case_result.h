@@ -1,6 +1,8 @@
 // What is known of a case behind its measuring, and what puts it there; also what went wrong, as its row says it.
 #pragma once
 
+#include <chrono>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <span>
@@ -27,6 +29,23 @@ struct CaseResult {
   std::string note{};        // for the log: a baseline's chosen algorithm
   Verdict verdict{};         // of the launch before the timed ones
   bool kept = false;         // its times are of an earlier run
+};
+
+// Adds its own lifetime to the seconds that the row cost (spent_s), if this run measured it.
+class Spending {
+ public:
+  explicit Spending(CaseResult& result) : result_(result) {}
+  ~Spending() {
+    if (result_.kept) return;
+    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin_;
+    result_.row.spent_s = std::round(100 * (result_.row.spent_s.value_or(0) + spent.count())) / 100;
+  }
+  Spending(const Spending&) = delete;
+  Spending& operator=(const Spending&) = delete;
+
+ private:
+  CaseResult& result_;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
 // Other programs had the cores for too long.

@@ -58,11 +58,12 @@ CaseResult CaseRunner::run(const Case& test_case, std::optional<double> to_beat_
 }
 
 CaseResult CaseRunner::take_times(const Case& test_case, std::optional<double> to_beat_us) {
-  const auto begin = std::chrono::steady_clock::now();
-  CaseResult result = measure(test_case, to_beat_us);
-  if (result.row.status == Outcome::out_of_memory && make_room(test_case)) result = measure(test_case, to_beat_us);
-  const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
-  if (!result.kept) result.row.spent_s = std::round(100 * spent.count()) / 100;
+  CaseResult result;
+  {
+    const Spending spending(result);
+    result = measure(test_case, to_beat_us);
+    if (result.row.status == Outcome::out_of_memory && make_room(test_case)) result = measure(test_case, to_beat_us);
+  }
   known_.add(result.row);
   return result;
 }

@@ -130,7 +130,7 @@ class CaseRunner {
   bool make_room(const Case&);
   void count(const Case&, CaseResult&, CaseCounters::Pass&);
   void compare(const std::vector<Case>&, const std::map<CaseId, SweepRow>& there, ProblemResult&);
-  void compare(const Pair&, SweepRow* own, SweepRow* baseline, ProblemResult&);
+  void compare(const Pair&, CaseResult* own, CaseResult* baseline, ProblemResult&);
   bool time(const Case&, Contender&, bool serial, const EarlierRow*, CaseResult&);
   bool take_phases(const Case&, Contender&, bool serial, const EarlierRow*, CaseResult&);
   TimingOptions timing_options() const;

@@ -93,6 +93,7 @@ ProblemResult CaseRunner::run_problem(const std::vector<Case>& cases, const std:
 }
 
 void CaseRunner::count(const Case& test_case, CaseResult& result, CaseCounters::Pass& pass) {
+  const Spending spending(result);
   SweepRow& row = result.row;
   if (row.status != Outcome::ok || test_case.implementation->elsewhere() || options_.warm_only) return;
   if (result.kept && has_phase(row.phases, "counters", options_.phases)) return;
@@ -133,16 +134,16 @@ void CaseRunner::compare(const std::vector<Case>& cases, const std::map<CaseId, 
   for (const Case& one : cases)
     if (const auto found = there.find(one.id()); found != there.end()) rows.insert(*found);
   for (const CaseResult& one : result.cases) rows.insert_or_assign(one.row, one.row);
-  const auto new_row = [&](const Case& one) {  // null: it was written before
+  const auto new_case = [&](const Case& one) {  // null: its row was written before
     const auto found = std::ranges::find_if(
         result.cases, [id = one.id()](const CaseResult& other) { return other.row.case_id() == id; });
-    return found == result.cases.end() ? nullptr : &found->row;
+    return found == result.cases.end() ? nullptr : &*found;
   };
   std::vector<Pair> pairs = pairs_to_compare(cases, rows);
   std::erase_if(pairs, [&](const Pair& one) {
-    const SweepRow *const own = new_row(*one.ours), *const theirs = new_row(*one.theirs);
-    const bool kept = own != nullptr && theirs != nullptr && own->paired_with == theirs->variant &&
-                      theirs->paired_with == own->variant;
+    const CaseResult *const own = new_case(*one.ours), *const theirs = new_case(*one.theirs);
+    const bool kept = own != nullptr && theirs != nullptr && own->row.paired_with == theirs->row.variant &&
+                      theirs->row.paired_with == own->row.variant;
     return kept || (!(one.own_row && own) && !(one.their_row && theirs));
   });
   if (problem_)  // what no comparison needs makes room
@@ -153,10 +154,13 @@ void CaseRunner::compare(const std::vector<Case>& cases, const std::map<CaseId, 
     });
   for (const Pair& one : pairs)
     if (!result.device_lost)
-      compare(one, one.own_row ? new_row(*one.ours) : nullptr, one.their_row ? new_row(*one.theirs) : nullptr, result);
+      compare(one, one.own_row ? new_case(*one.ours) : nullptr, one.their_row ? new_case(*one.theirs) : nullptr,
+              result);
 }
 
-void CaseRunner::compare(const Pair& pair, SweepRow* own, SweepRow* baseline, ProblemResult& result) {
+void CaseRunner::compare(const Pair& pair, CaseResult* own, CaseResult* baseline, ProblemResult& result) {
+  std::optional<Spending> spending;
+  if (CaseResult* const payer = own != nullptr ? own : baseline; payer != nullptr) spending.emplace(*payer);
   const std::string ours = pair.ours->implementation->name, theirs = pair.theirs->implementation->name;
   const std::string who = fmt::format("{}: {} against {}", ProblemId(pair.ours->id()).name(), ours, theirs);
   try {
@@ -165,10 +169,10 @@ void CaseRunner::compare(const Pair& pair, SweepRow* own, SweepRow* baseline, Pr
       result.wrong_comparisons += ratios.ours_wrong;
       throw std::runtime_error(ratios.wrong);
     }
-    if (own != nullptr) write_ratios(ratios.cold, ratios.warm, theirs, *own);
-    if (baseline != nullptr) write_ratios(ratios.cold.inverse(), ratios.warm.inverse(), ours, *baseline);
-    for (SweepRow* const row : {own, baseline})
-      if (row != nullptr) set_phase(row->phases, "pair", options_.phases);
+    if (own != nullptr) write_ratios(ratios.cold, ratios.warm, theirs, own->row);
+    if (baseline != nullptr) write_ratios(ratios.cold.inverse(), ratios.warm.inverse(), ours, baseline->row);
+    for (CaseResult* const side : {own, baseline})
+      if (side != nullptr) set_phase(side->row.phases, "pair", options_.phases);
     say(fmt::format("{}: cold {}, warm {}, {} rounds", who, text_of(ratios.cold), text_of(ratios.warm), ratios.rounds));
   } catch (const DeviceError& error) {
     say(fmt::format("{}: {}", who, error.what()));

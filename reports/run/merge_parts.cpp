@@ -86,6 +86,13 @@ void require_one_origin(const std::vector<MergePart>& parts) {
   for (const std::string& name : libraries) require_one(parts, name, Known::by_some);
 }
 
+void require_one_device(const MergePart& part, const MergePart& first) {
+  for (const char* name : {"device", "memory_bytes", "sm_count", "power_limit_w", "driver"}) {
+    const auto of = [&](const MergePart& any) { return any.facts.value(name, MergeJson()).dump(); };
+    require_same(part, name, of(part), first, of(first));
+  }
+}
+
 std::vector<std::string> missing_of(const std::vector<MergePart>& parts) {
   std::vector<std::string> missing;
   if (std::none_of(parts.begin(), parts.end(), [](const MergePart& part) { return part.shard.has_value(); })) {

@@ -31,6 +31,8 @@ template <class... Words>
 MergePart read_merge_part(const std::filesystem::path& folder, RunEnd end);
 // One device, driver and build of one commit, one version of each library, and one file of each plugin.
 void require_one_origin(const std::vector<MergePart>& parts);
+// One kind of device, and driver.
+void require_one_device(const MergePart& part, const MergePart& first);
 // What a split sweep lacks, in words. Throws where shards are of different cuts, or hold what is not theirs.
 std::vector<std::string> missing_of(const std::vector<MergePart>& parts);
 // env.json: what all parts say that know it. What differs stands in `of_parts`, a list in the order of `merged_from`,

@@ -64,6 +64,18 @@ std::set<ProblemId> problems_of_several_gpus(const std::vector<PlacedRow>& rows)
   return torn;
 }
 
+// Of an earlier run what the parts do not measure anew. A problem is replaced as a whole: a speedup is never of two
+// dates. In old runs networks had other names.
+MergePart rest_of(const fs::path& folder, const std::vector<MergePart>& parts) {
+  MergePart rest = read_merge_part(folder, RunEnd::may_lack);
+  require_one_device(rest, parts.front());
+  std::set<ProblemId> anew;
+  for (const MergePart& part : parts) anew.insert(part.rows.begin(), part.rows.end());
+  std::erase_if(rest.rows, [&](const SweepRow& row) { return anew.contains(row); });
+  rest.shard.reset();
+  return rest;
+}
+
 // The first part's ceilings with the medians of all of them.
 CeilingTable median_ceilings(const std::vector<MergePart>& parts) {
   CeilingTable merged = parts.front().ceilings;
@@ -81,7 +93,7 @@ CeilingTable median_ceilings(const std::vector<MergePart>& parts) {
 }
 
 void write_run(const fs::path& folder, const std::vector<MergePart>& parts, const std::vector<PlacedRow>& rows,
-               const MergeJson& environment) {
+               const CeilingTable& ceilings, const MergeJson& environment) {
   std::set<std::string> others;
   for (const MergePart& part : parts)
     for (const std::string& name : other_columns(part.rows)) others.insert(name);
@@ -92,7 +104,7 @@ void write_run(const fs::path& folder, const std::vector<MergePart>& parts, cons
     if (placed.samples != nullptr) samples += samples_line(*placed.row, *placed.samples) + "\n";
   }
   write_atomically(folder / kSamplesFile, samples);
-  write_ceilings(folder / "ceilings.csv", median_ceilings(parts));
+  write_ceilings(folder / "ceilings.csv", ceilings);
   for (const MergePart& part : parts) {
     merge_network_problems(folder, part.folder, part.rows);
     merge_selected_cases(folder, part.folder);
@@ -113,7 +125,9 @@ void require_free(const fs::path& out, bool replace) {
 MergeResult merge_runs(const std::vector<fs::path>& folders, const fs::path& out, const MergeOptions& options) {
   if (folders.empty()) throw std::runtime_error("no folders to merge");
   std::set<fs::path> distinct;
-  for (const fs::path& folder : folders) {
+  std::vector<fs::path> sources = folders;
+  if (!options.over.empty()) sources.push_back(options.over);
+  for (const fs::path& folder : sources) {
     const fs::path real = fs::weakly_canonical(folder);
     if (!distinct.insert(real).second) cannot_merge(folder, "is given twice");
     const fs::path target = fs::weakly_canonical(out);
@@ -135,9 +149,15 @@ MergeResult merge_runs(const std::vector<fs::path>& folders, const fs::path& out
   if (!missing.empty() && !options.partial)
     throw failure("missing: {}; sweep again what is missing, or merge with --partial", fmt::join(missing, "; "));
   result.missing = missing;
+  MergeJson environment = merged_environment(parts);
+  const CeilingTable ceilings = median_ceilings(parts);
+  if (!options.over.empty()) {
+    locks.emplace_back(options.over, FolderLock::Mode::reading);
+    parts.push_back(rest_of(options.over, parts));
+    environment[kReusedFrom] = fs::absolute(options.over).lexically_normal().string();
+  }
   const auto rows = place_rows(parts);
   result.rows = rows.size();
-  const MergeJson environment = merged_environment(parts);
   const MergeJson of_parts = environment.value("of_parts", MergeJson::object());
   for (const auto& [name, values] : of_parts.items())
     if (!name.starts_with("load"))
@@ -150,7 +170,7 @@ MergeResult merge_runs(const std::vector<fs::path>& folders, const fs::path& out
   for (const PlacedRow& placed : rows) result.failed += is_failure(*placed.row);
   const fs::path target = follow_links(out);
   StagedFolder staging(target);
-  write_run(staging.path(), parts, rows, environment);
+  write_run(staging.path(), parts, rows, ceilings, environment);
   if (fs::exists(target)) copy_files_of_others(target, staging.path());
   if (!staging.take_place()) cannot_merge(out, "is a mount point, and cannot be replaced; give a folder in it");
   return result;

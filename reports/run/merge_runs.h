@@ -10,6 +10,9 @@ namespace noisefloor {
 struct MergeOptions {
   bool replace = false;  // what an earlier merge wrote; anything else is never replaced
   bool partial = false;  // go on where parts or cases of a split sweep are missing
+  // An earlier run of the same kind of device and driver, of any commit: of problems that no folder has, its rows are
+  // kept, as `sweep --reuse` keeps rows. Empty: none.
+  std::filesystem::path over;
 };
 
 struct MergeResult {
@@ -21,7 +24,7 @@ struct MergeResult {
 // Merges into `out`, a new folder, which appears whole or not at all. All must be of one device, driver, commit and
 // build of it (baselines' rows: of one cuBLASLt, cuDNN and PyTorch), no case may be in two of them, every timed row
 // must have its samples, and parts of split sweeps must be all parts of each with all of their cases. Ceilings are the
-// medians of theirs; rows keep the figures that they have. Throws std::runtime_error naming folder and case. No folder
+// medians of theirs (not of `over`'s); rows keep the figures that they have. Throws std::runtime_error naming folder and case. No folder
 // may be written meanwhile.
 MergeResult merge_runs(const std::vector<std::filesystem::path>& folders, const std::filesystem::path& out,
                        const MergeOptions& options);

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from tests.cli.program import edit_json, needs_program, read_table, rows, run
+from tests.cli.program import edit_json, needs_program, read_table, rows, run, write_rows
 from tests.cli.split_sweep import SIZES, set_gpu, sizes, split, swept  # noqa: F401
 
 pytestmark = needs_program
@@ -55,6 +55,32 @@ def test_parts_are_of_one_build_and_of_one_version_of_each_library(split):
         result = split.merge("--replace")
         assert result.returncode == 2 and says in result.stderr, result.stderr
     assert sizes(split.folder / "merged") == list(SIZES), "what was merged before stays"
+
+
+def test_what_is_measured_again_replaces_problems_of_an_earlier_run(split):
+    """Of any commit, for a published run is brought up to date by what changed."""
+    earlier, out = split.folder / "shard2", split.folder / "merged"
+    spoil_commit(split, 2, "0123456789ab")
+    table = rows(earlier)
+    of_two = sizes(earlier)
+    extra = [row | {"problem": rows(split.folder / "shard1")[0]["problem"], "variant": "tiled", "status": "unsupported_problem"} for row in table[:1]]
+    write_rows(earlier, table + extra)  # of a problem that shard 1 has, a variant that it has not
+    merge = ["merge", "--partial", split.folder / "shard1", split.folder / "shard3", "--out", out]
+    result = run(*merge, "--over", earlier)
+    assert result.returncode == 0, result.stderr
+    assert sorted(sizes(out)) == list(SIZES) and "tiled" not in {row["variant"] for row in rows(out)}
+    assert {int(row["problem"].split(",")[0][2:]) for row in rows(out) if row["commit"] == "0123456789ab"} == set(of_two)
+    environment = json.loads((out / "env.json").read_text())
+    assert environment["commit"] != "0123456789ab" and environment["reused_from"].endswith("shard2")
+    assert run("roofline", out).returncode == 0
+    for told in ({"driver": "1.2"}, {"sm_count": 7}):
+        kept = json.loads((earlier / "env.json").read_text())
+        edit_json(earlier / "env.json", **told)
+        result = run(*merge, "--replace", "--over", earlier)
+        assert result.returncode == 2 and f"shard2: is of {next(iter(told))} " in result.stderr, result.stderr
+        (earlier / "env.json").write_text(json.dumps(kept))
+    result = run(*merge, "--replace", "--over", split.folder / "shard1")
+    assert result.returncode == 2 and "twice" in result.stderr
 
 
 def test_code_without_a_name_is_no_code_like_another(split):

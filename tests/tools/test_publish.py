@@ -109,6 +109,8 @@ def test_what_is_published_is_brought_up_to_date(machine):
     assert json.loads((made / "env.json").read_text())["reused_from"] == "an earlier run"
     assert machine.run("measure", "--reuse", "second", "--shards", "third", "--only", "core").returncode in (0, 1)
     assert old["measured_utc"] in {row["measured_utc"] for shard in machine.folder.glob("third/core/*-of-*") for row in rows(shard)}
+    assert machine.run("pages", "--out", "made", "--shards", "third", "--only", "core", "--over").returncode in (0, 1)
+    assert len(rows(made)) == 45, "of step rest nothing is in third"
     result = machine.run("measure", "--reuse", "problems")
     assert result.returncode == 2 and "problems is neither" in result.stderr
     shard = next(machine.folder.glob("second/core/*/env.json"))

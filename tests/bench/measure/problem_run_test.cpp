@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <thread>
 
 #include "bench/measure/case_runner.h"
 #include "bench/sweep/suite.h"
@@ -106,6 +107,13 @@ TEST_F(ProblemRun, OneThatFailsLeavesTheOthersTheirCounters) {
   EXPECT_EQ(rows.at("b").status, Outcome::cuda_error);
   EXPECT_EQ(rows.at("a").counter_status, "ok");
   EXPECT_EQ(rows.at("c").counter_status, "ok");
+}
+
+TEST_F(ProblemRun, CountingIsPartOfWhatARowCosts) {
+  add(variant("a", 4));
+  constexpr std::chrono::milliseconds kCounted{200};
+  options.count_one = [&](const Case&, BoundCase&, SweepRow&) { std::this_thread::sleep_for(kCounted); };
+  EXPECT_GE(run().at("a").spent_s.value_or(0), 0.2);
 }
 
 TEST_F(ProblemRun, OneThatFailsWhenItIsCountedHasNoTimes) {
