@@ -181,9 +181,9 @@ std::optional<SweepRow> too_long(const Case& test_case, const Ceilings& ceilings
   if (seconds <= longest) return std::nullopt;
   SweepRow row = blank_row(test_case, description, arch);
   row.status = Outcome::unsupported_problem;
-  row.reason =
-      fmt::format("left out: a launch is predicted to take {:.2g} s; above {} s {} is measured where --variants names it",
-                  seconds, longest, row.variant);
+  row.reason = fmt::format(
+      "left out: a launch is predicted to take {:.2g} s; above {} s {} is measured where --variants names it", seconds,
+      longest, row.variant);
   return row;
 }
 
