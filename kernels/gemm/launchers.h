@@ -37,4 +37,8 @@ inline Sm80Plan choose_sm80_plan(const Problem& problem, const DeviceInfo& devic
   return product::choose_sm80_plan(extents(problem), device);
 }
 
+// tensor_core_sm80 of layouts nn and tn, behind its checks.
+Status launch_sm80_gradient(const Problem& problem, DType dtype, const Tensors& tensors, const Sm80Plan& plan,
+                            float* partials, const LaunchContext& context);
+
 }  // namespace noisefloor::gemm

@@ -21,6 +21,7 @@
 #include <cstdint>
 
 #include "kernels/gemm/ptx_sm90a_epilogue.cuh"
+#include "kernels/gemm/ptx_sm90a_fp32.cuh"
 #include "kernels/gemm/ptx_sm90a_layout.cuh"
 #include "kernels/gemm/ptx_sm90a_partials.cuh"
 #include "kernels/product/sm90a_consumer.cuh"
@@ -33,12 +34,13 @@
 namespace noisefloor::gemm {
 namespace {
 
-template <class T, int kTile>
-__global__ void __launch_bounds__(BlockLayout<kTile>::kThreads, kTiles[kTile].blocks_per_sm)
-    gemm_ptx_sm90a(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
-                   const __grid_constant__ CUtensorMap map_d, const __grid_constant__ CUtensorMap map_residual,
-                   const __grid_constant__ CUtensorMap map_blend, const __grid_constant__ Arguments<T> args) {
+// A block's part of a product, of one of the kernels below.
+template <class T, int kTile, Layout kLayout, class Args>
+__device__ __forceinline__ void run_block(const CUtensorMap& map_a, const CUtensorMap& map_b, const CUtensorMap& map_d,
+                                          const CUtensorMap& map_residual, const CUtensorMap& map_blend,
+                                          const Args& args) {
   using L = BlockLayout<kTile>;
+  constexpr product::Majors kMajors = majors_of(kLayout);
   constexpr Tile kShape = L::kShape;
   constexpr int kBlockM = kShape.block_m();
   constexpr int kBlockN = kShape.block_n;
@@ -72,7 +74,7 @@ __global__ void __launch_bounds__(BlockLayout<kTile>::kThreads, kTiles[kTile].bl
     if (role.first_of_producer) {
       ptx::prefetch_tensor_map(&map_a);
       ptx::prefetch_tensor_map(&map_b);
-      ptx::prefetch_tensor_map(&map_d);
+      if constexpr (kLayout != Layout::tn) ptx::prefetch_tensor_map(&map_d);
       if (residual) ptx::prefetch_tensor_map(&map_residual);
       if (kPingpong && blend) ptx::prefetch_tensor_map(blend);
       if (kPingpong && residual) {
@@ -85,7 +87,8 @@ __global__ void __launch_bounds__(BlockLayout<kTile>::kThreads, kTiles[kTile].bl
   } else {
     // Of a split tile, from the other blocks and of the residual.
     const int share_rows = kBlockM / args.splits;
-    const int received = share_rows * ((args.splits - 1) * kBlockN * 4 + (residual ? out_n * 2 : 0));
+    constexpr int kSent = kLayout == Layout::tn ? kBlockN + kRowSumColumns : kBlockN;
+    const int received = share_rows * ((args.splits - 1) * kSent * 4 + (residual ? out_n * 2 : 0));
     barriers.init<kPingpong ? 1 : kShape.consumers>(role, args.stages, received);
   }
   product::meet(role);
@@ -106,8 +109,9 @@ __global__ void __launch_bounds__(BlockLayout<kTile>::kThreads, kTiles[kTile].bl
           product::load_early(
               barriers, early, L::kStageBytes,
               [&](int step, std::uint32_t barrier) {
-                product::load_b<kHalf, true>(role, &map_b, base + step * L::kStageBytes + L::kABytes, barrier,
-                                             (first_step + step) * kBlockK, column_d, args.second_half);
+                product::load_b<kHalf, true, kMajors.b>(role, &map_b, base + step * L::kStageBytes + L::kABytes,
+                                                        barrier, (first_step + step) * kBlockK, column_d,
+                                                        args.second_half);
               },
               [] {});
           product::wait_for_launches();
@@ -121,10 +125,10 @@ __global__ void __launch_bounds__(BlockLayout<kTile>::kThreads, kTiles[kTile].bl
             ptx::mbarrier_wait(barriers.empty + ring.stage * 8, ring.parity ^ 1);
             if (ptx::elect_one()) {
               if (step >= early) ptx::mbarrier_arrive_expect_tx(barrier, L::kStageBytes);
-              product::load_a<kBlockM, shares>(role, &map_a, a, barrier, column, row_a);
+              product::load_a<kBlockM, shares, kMajors.a>(role, &map_a, a, barrier, column, row_a);
               if (step >= early)
-                product::load_b<kHalf, shares>(role, &map_b, a + L::kABytes, barrier, column, column_d,
-                                               args.second_half);
+                product::load_b<kHalf, shares, kMajors.b>(role, &map_b, a + L::kABytes, barrier, column, column_d,
+                                                          args.second_half);
             }
           }
         };
@@ -164,6 +168,9 @@ __global__ void __launch_bounds__(BlockLayout<kTile>::kThreads, kTiles[kTile].bl
       }
     }
     product::leave_producer(role, barriers, args.stages, steps);
+  } else if constexpr (kLayout == Layout::tn) {
+    if constexpr (L::kMoveRegisters) ptx::setmaxnreg_inc<L::kConsumerRegisters>();
+    consume_to_fp32<T, kTile>(role, barriers, args, base, aligned, steps);
   } else {
     if constexpr (L::kMoveRegisters) ptx::setmaxnreg_inc<L::kConsumerRegisters>();
     product::wait_for_launches();
@@ -189,7 +196,7 @@ __global__ void __launch_bounds__(BlockLayout<kTile>::kThreads, kTiles[kTile].bl
           args.epilogue, one_shift ? args.epilogue.shift_of(first_row) : nullptr, at.column0);
 
       float acc[L::kSubtiles][kBlockN / 2];
-      product::multiply_tile<T, kBlockN, L::kStageBytes, L::kABytes, kPingpong>(
+      product::multiply_tile<T, kBlockN, L::kStageBytes, L::kABytes, kPingpong, kMajors>(
           role, barriers, base, ring, args.stages, steps, L::kCanSplit ? args.dsmem.opens : -1, tile == first_tile,
           tile + tile_stride >= tiles, acc);
       int landed[kMaxResidualStages] = {};  // the stages of the residual's steps
@@ -257,6 +264,24 @@ __global__ void __launch_bounds__(BlockLayout<kTile>::kThreads, kTiles[kTile].bl
     }
     if (role.warp % 4 == 0 && ptx::elect_one()) ptx::tma_store_wait_read<0>();
   }
+}
+
+template <class T, int kTile>
+__global__ void __launch_bounds__(BlockLayout<kTile>::kThreads, kTiles[kTile].blocks_per_sm)
+    gemm_ptx_sm90a(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
+                   const __grid_constant__ CUtensorMap map_d, const __grid_constant__ CUtensorMap map_residual,
+                   const __grid_constant__ CUtensorMap map_blend, const __grid_constant__ Arguments<T> args) {
+  run_block<T, kTile, Layout::nt>(map_a, map_b, map_d, map_residual, map_blend, args);
+}
+
+// Of layouts nn and tn.
+template <class T, int kTile, Layout kLayout>
+__global__ void __launch_bounds__(BlockLayout<kTile>::kThreads, kTiles[kTile].blocks_per_sm)
+    gemm_ptx_sm90a_gradient(const __grid_constant__ CUtensorMap map_a, const __grid_constant__ CUtensorMap map_b,
+                            const __grid_constant__ CUtensorMap map_d, const __grid_constant__ CUtensorMap map_residual,
+                            const __grid_constant__ CUtensorMap map_blend,
+                            const __grid_constant__ GradientArguments<T> args) {
+  run_block<T, kTile, kLayout>(map_a, map_b, map_d, map_residual, map_blend, args);
 }
 
 }  // namespace

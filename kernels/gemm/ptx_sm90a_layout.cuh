@@ -33,6 +33,15 @@ struct Arguments {
   Divider splits;
 };
 
+// Of layouts nn and tn.
+template <class T>
+struct GradientArguments : Arguments<T> {
+  float* row_sums;  // null: none
+};
+constexpr product::Majors majors_of(Layout layout) {
+  return {.a = layout == Layout::tn, .b = layout != Layout::nt};
+}
+
 // Shared memory of a block: stages of A rows and B rows, then the buffers of stores, the bias (with a shift of all
 // rows) in fp32 and the barriers.
 template <int kTile>

@@ -23,11 +23,12 @@ inline constexpr int kPartialStride = kBlockN + 8;
 template <int kBlockM, int kBlockN>
 inline constexpr int kDsmemBytes = kBlockM* kPartialStride<kBlockN> * 4;
 
-// Sends this thread's sums to the `dsmem` of each row's block. Its rows lie in 16 of a warp, of which the lower and the
-// upper 8 go to one block each (a share has 8 rows at least).
-template <int kBlockM, int kBlockN, int kConsumers>
+// Sends this thread's sums, of the tile's columns or of some of them, to the `dsmem` of each row's block, where they
+// begin. Its rows lie in 16 of a warp, of which the lower and the upper 8 go to one block each (a share has 8 rows at
+// least).
+template <int kBlockM, int kBlockN, int kConsumers, int kCount>
 __device__ __forceinline__ void send_partial(const product::WarpRole<kConsumers>& role,
-                                             const product::Barriers& barriers, const float (&acc)[kBlockN / 2],
+                                             const product::Barriers& barriers, const float (&acc)[kCount],
                                              std::uint32_t dsmem) {
   const int thread = static_cast<int>(threadIdx.x);
   const int log_rows = std::countr_zero(static_cast<unsigned>(kBlockM)) - product::log2_of(role.splits);
@@ -39,13 +40,13 @@ __device__ __forceinline__ void send_partial(const product::WarpRole<kConsumers>
     const std::uint32_t here = dsmem + static_cast<std::uint32_t>(at * 4);
     if (share == role.split) {
 #pragma unroll
-      for (int i = 0; i < kBlockN / 8; ++i)
+      for (int i = 0; i < kCount / 4; ++i)
         ptx::store_shared_pair(here + 32 * i, acc[4 * i + 2 * half], acc[4 * i + 2 * half + 1]);
     } else {
       const auto block = static_cast<std::uint32_t>(role.peer(share));
       const std::uint32_t there = ptx::map_to_rank(here, block), received = ptx::map_to_rank(barriers.received, block);
 #pragma unroll
-      for (int i = 0; i < kBlockN / 8; ++i)
+      for (int i = 0; i < kCount / 4; ++i)
         ptx::store_async(there + 32 * i, make_float2(acc[4 * i + 2 * half], acc[4 * i + 2 * half + 1]), received);
     }
   }

@@ -45,7 +45,8 @@ Schedule choose(const Problem& p, int sm_count, const MeasuredSchedules& measure
     return Shape{row.m, row.n, row.k, row.gated, row.residual, row.part_columns};
   };
   const Shape shape{p.m, p.n, p.k, p.gated(), p.residual + p.blend, p.part_columns};
-  const auto* row = sm_count == measured.sm_count ? find_measured(measured.schedules, shape, shape_of) : nullptr;
+  const bool may_be_measured = p.forward() && sm_count == measured.sm_count;
+  const auto* row = may_be_measured ? find_measured(measured.schedules, shape, shape_of) : nullptr;
   return model_of(p).choose(sm_count, row != nullptr ? &row->cut : nullptr);
 }
 

@@ -42,9 +42,14 @@ constexpr bool can_split(const Tile& tile) {
   return tile.block_n <= 160 && !tile.pingpong;
 }
 
+// Whether a tile is compiled for a layout: a matrix whose rows are k comes in boxes of 64 columns, and nothing that
+// takes turns stores fp32.
+constexpr bool takes(Layout layout, const Tile& tile) {
+  return layout == Layout::nt || (tile.block_n % 64 == 0 && !(layout == Layout::tn && tile.pingpong));
+}
 // Whether a tile serves the problem: it lies in one part of D, and takes turns where D is a blend.
 constexpr bool fits(const Problem& problem, const Tile& tile) {
-  return problem.part_columns % tile.block_n == 0 && (tile.pingpong || !problem.blend);
+  return takes(problem.layout, tile) && problem.part_columns % tile.block_n == 0 && (tile.pingpong || !problem.blend);
 }
 
 // Of the tiles above; see product/sm90a_schedule.h.
@@ -65,6 +70,10 @@ MeasuredSchedules measured_schedules();
 
 // What was measured, where it was, else the schedule of least modelled time.
 Schedule choose(const Problem& problem, int sm_count, const MeasuredSchedules& measured = measured_schedules());
+
+// ptx_sm90a of layouts nn and tn, behind its checks.
+Status launch_ptx_gradient(const Problem& problem, DType dtype, const Tensors& tensors, const Schedule& schedule,
+                           const LaunchContext& context);
 
 // The schedules as the tuner's choices.
 std::vector<Choice> schedule_choices(const Problem& problem, DType dtype, const DeviceInfo& device);

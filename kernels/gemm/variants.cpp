@@ -8,8 +8,21 @@ namespace {
 
 // What the kernels of forward passes lack.
 Support can_run_forward(const Problem& problem) {
-  if (problem.layout != Layout::nt) return unsupported("needs layout=nt; see tiled");
+  if (problem.layout != Layout::nt) return unsupported("needs layout=nt; see tensor_core_sm80");
   if (problem.to != Target::same) return unsupported("needs to=same; see tiled");
+  return supported();
+}
+
+// What kernels of any layout lack: D is fp32 with layout=tn alone. They take 16 bytes at a time, along rows of A and B.
+Support can_run_layout(const Problem& problem) {
+  const bool tn = problem.layout == Layout::tn;
+  if (tn && (problem.to != Target::fp32 || problem.bias || problem.residual))
+    return unsupported("needs to=fp32, bias=0 and residual=0 with layout=tn; see tiled");
+  if (!tn && problem.to != Target::same) return unsupported("needs to=same but with layout=tn; see tiled");
+  if (!tn && problem.k % 8 != 0) return unsupported("needs k to be a multiple of 8: rows of A are read by 16 bytes");
+  if (tn && problem.m % 8 != 0) return unsupported("needs m to be a multiple of 8: rows of A are read by 16 bytes");
+  if (problem.layout != Layout::nt && problem.n % 8 != 0)
+    return unsupported("needs n to be a multiple of 8: rows of B are read by 16 bytes");
   return supported();
 }
 
@@ -20,34 +33,36 @@ Support can_run_naive(const Problem& problem, DType) {
   return supported();
 }
 
-// 16-byte accesses along k, the contiguous dimension of A and B.
 Support can_run_sm80(const Problem& problem, DType dtype) {
   if (dtype == DType::fp32) return unsupported("needs bf16 or fp16");
-  if (problem.k % 8 != 0) return unsupported("needs k to be a multiple of 8");
-  return can_run_forward(problem);
+  return can_run_layout(problem);
 }
 
 Support can_run_sm75(const Problem& problem, DType dtype) {
   if (dtype != DType::fp16) return unsupported("needs fp16 (bf16 products need sm_80)");
-  return can_run_sm80(problem, dtype);
+  if (problem.k % 8 != 0) return unsupported("needs k to be a multiple of 8");
+  return can_run_forward(problem);
 }
 
+// Row sums of the parts of k lie behind the parts.
 std::size_t workspace_bytes_sm80(const Problem& problem, DType, const DeviceInfo& device) {
-  return sm80_workspace_bytes(choose_sm80_plan(problem, device));
+  const Sm80Plan plan = choose_sm80_plan(problem, device);
+  const std::int64_t row_sums =
+      problem.row_sums && plan.splits > 1 ? plan.splits * plan.tiles_m * shape_of(plan.tile).block_m : 0;
+  return sm80_workspace_bytes(plan) + static_cast<std::size_t>(row_sums) * sizeof(float);
 }
 
 Support can_run_ptx_sm90a(const Problem& problem, DType dtype) {
   constexpr std::int64_t kMaxIndex = (std::int64_t{1} << 31) - 1;
   if (dtype == DType::fp32) return unsupported("needs bf16 or fp16");
-  if (problem.k % 8 != 0)
-    return unsupported("needs k to be a multiple of 8: rows of A and B are 16-byte aligned for TMA");
+  if (const Support layout = can_run_layout(problem); !layout) return layout;
   if (problem.n % 8 != 0) return unsupported("needs n to be a multiple of 8: rows of D are stored in 16-byte pieces");
   if (problem.blend && (problem.act != Activation::none || problem.image_shift))
     return unsupported("needs act=none and image_shift=0 beside blend");
   if (problem.part_columns % kSmallestBlockN != 0)
     return unsupported("needs part_columns to be a multiple of 32: a tile lies in one part of D");
   if (tile_count(problem, 64, 16) > kMaxIndex / 2) return unsupported("needs at most 2^30 tiles of 64x16");
-  return can_run_forward(problem);
+  return supported();
 }
 
 Support can_run_ptx_small_m_sm90a(const Problem& problem, DType dtype) {

@@ -65,10 +65,17 @@ __device__ __forceinline__ void multiply_fragments(const Fragments<Tile>& fragme
       ptx::mma_m16n8k16<T>(sums[i][j], fragments.a[i], fragments.b[j][0], fragments.b[j][1]);
 }
 
+struct NoOtherProducts {
+  template <class Fragments>
+  __device__ __forceinline__ void operator()(const Fragments&) const {}
+};
+
 // sums += the products of `steps` steps of k. loader.issue(stage) copies the next one to the shared address of a stage.
-// Behind it every copy has arrived, but not everybody has read the last stage.
-template <class T, class Tile, class Loader>
-__device__ __forceinline__ void multiply_steps(Loader& loader, std::uint32_t stages, int steps, Sums<Tile>& sums) {
+// Behind it every copy has arrived, but not everybody has read the last stage. others(fragments) may take more products
+// of each k16 step.
+template <class T, class Tile, class Loader, class Others = NoOtherProducts>
+__device__ __forceinline__ void multiply_steps(Loader& loader, std::uint32_t stages, int steps, Sums<Tile>& sums,
+                                               const Others& others = {}) {
   const WarpCoordinate warp = warp_coordinate<Tile>();
   Fragments<Tile> fragments[2];  // the next k16 step is read from shared memory while this one is multiplied
 
@@ -101,6 +108,7 @@ __device__ __forceinline__ void multiply_steps(Loader& loader, std::uint32_t sta
         write_stage = write_stage + 1 == Tile::kStages ? 0 : write_stage + 1;
       }
       multiply_fragments<T, Tile>(fragments[i % 2], sums);
+      others(fragments[i % 2]);
     }
   }
   ptx::cp_async_wait<0>();

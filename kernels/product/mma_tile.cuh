@@ -32,6 +32,8 @@ struct MmaTile {
   static constexpr int kSlabBytes = slab_bytes(kSlabFragments);
   static constexpr int kSharedBytes = kPipelineBytes > kSlabBytes ? kPipelineBytes : kSlabBytes;
   static_assert(kWarpM % 16 == 0 && kWarpN % 16 == 0, "ldmatrix_x4 reads 16 rows of A or B");
+  // Whether a stage of A or B has kBlockK rows of k, in which m or n lie side by side: ldmatrix transposes them.
+  static constexpr bool kColumnsA = false, kColumnsB = false;
   static_assert(kBlockK % (16 * kWarpsK) == 0, "a warp multiplies whole k16 steps");
 };
 
@@ -48,8 +50,10 @@ __device__ __forceinline__ WarpCoordinate warp_coordinate() {
 // within a row so that the eight rows of an ldmatrix matrix, and the rows written by a warp, fall into distinct banks.
 template <int kBlockK>
 __device__ __forceinline__ int swizzled(int row, int chunk) {
-  static_assert(kBlockK == 32 || kBlockK % 64 == 0, "rows of 64 bytes, or of whole 128-byte lines");
-  const int permuted = kBlockK == 32 ? chunk ^ ((row >> 1) & 3) : chunk ^ (row & 7);
+  static_assert(kBlockK == 16 || kBlockK == 32 || kBlockK % 64 == 0, "rows of whole 128-byte lines, or 2 or 4 to one");
+  const int permuted = kBlockK == 16   ? chunk ^ ((row >> 2) & 1)
+                       : kBlockK == 32 ? chunk ^ ((row >> 1) & 3)
+                                       : chunk ^ (row & 7);
   return row * (kBlockK * 2) + permuted * 16;
 }
 
@@ -63,16 +67,28 @@ struct Fragments {
   // `a_tile` and `b_tile` are shared addresses of one stage; `step` counts k16 steps within it.
   __device__ __forceinline__ void load_a(int i, std::uint32_t a_tile, WarpCoordinate warp, int step) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
-    const int row = warp.m * Tile::kWarpM + i * 16 + lane % 16;
-    ptx::ldmatrix_x4(a[i], a_tile + swizzled<Tile::kBlockK>(row, step * 2 + lane / 16));
+    if constexpr (Tile::kColumnsA) {
+      const int k = step * 16 + lane / 16 * 8 + lane % 8;
+      const int chunk = (warp.m * Tile::kWarpM + i * 16) / 8 + lane / 8 % 2;
+      ptx::ldmatrix_x4_trans(a[i], a_tile + swizzled<Tile::kBlockM>(k, chunk));
+    } else {
+      const int row = warp.m * Tile::kWarpM + i * 16 + lane % 16;
+      ptx::ldmatrix_x4(a[i], a_tile + swizzled<Tile::kBlockK>(row, step * 2 + lane / 16));
+    }
   }
   __device__ __forceinline__ void load_b(std::uint32_t b_tile, WarpCoordinate warp, int step) {
     const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll
     for (int j = 0; j < Tile::kFragmentsN; j += 2) {
-      const int row = warp.n * Tile::kWarpN + j * 8 + lane / 16 * 8 + lane % 8;
       std::uint32_t pair[4];
-      ptx::ldmatrix_x4(pair, b_tile + swizzled<Tile::kBlockK>(row, step * 2 + lane / 8 % 2));
+      if constexpr (Tile::kColumnsB) {
+        const int k = step * 16 + lane / 8 % 2 * 8 + lane % 8;
+        const int chunk = (warp.n * Tile::kWarpN + j * 8) / 8 + lane / 16;
+        ptx::ldmatrix_x4_trans(pair, b_tile + swizzled<Tile::kBlockN>(k, chunk));
+      } else {
+        const int row = warp.n * Tile::kWarpN + j * 8 + lane / 16 * 8 + lane % 8;
+        ptx::ldmatrix_x4(pair, b_tile + swizzled<Tile::kBlockK>(row, step * 2 + lane / 8 % 2));
+      }
       b[j][0] = pair[0], b[j][1] = pair[1];
       b[j + 1][0] = pair[2], b[j + 1][1] = pair[3];
     }

@@ -89,13 +89,30 @@ __device__ __forceinline__ void run_steps(int opens, int steps, const RunTo& run
   }
 }
 
+// The descriptor of products `i` of a step, of 16 k each, of an operand at address / 16.
+template <bool kColumns>
+__device__ __forceinline__ std::uint64_t descriptor(std::uint32_t sixteenths, int i) {
+  if constexpr (kColumns)
+    return ptx::wgmma_descriptor_n_major_128b_of(sixteenths + i * (16 * kRowBytes / 16), kColumnBox);
+  else
+    return ptx::wgmma_descriptor_128b_of(sixteenths + 2 * i);
+}
+
+// A step has no other products.
+struct NothingBeside {
+  __device__ __forceinline__ void operator()(std::uint32_t, bool) const {}
+};
+
 // A consumer's sums over `steps` (one or more) stages of kStageBytes, whose rows of A lie first_a bytes into a stage
 // and those of B kABytes: acc[i] has 64 rows. Returns the last stage, which is not released yet; its products may still
-// run (finish_products). Behind `opens` steps it opens its DSMEM buffer; -1: it has none.
-template <class T, int kBlockN, int kStageBytes, int kABytes, int kSubtiles, int kConsumers>
+// run (finish_products). Behind `opens` steps it opens its DSMEM buffer; -1: it has none. beside(a, accumulate) adds
+// products of the stage's A (its address / 16) of its own; each step's but the first accumulate.
+template <class T, int kBlockN, int kStageBytes, int kABytes, Majors kMajors = Majors{}, int kSubtiles, int kConsumers,
+          class Beside = NothingBeside>
 __device__ __forceinline__ int multiply(const WarpRole<kConsumers>& role, const Barriers& barriers,
                                         std::uint32_t stages_at, int first_a, ptx::Ring& ring, int stages, int steps,
-                                        int opens, float (&acc)[kSubtiles][kBlockN / 2]) {
+                                        int opens, float (&acc)[kSubtiles][kBlockN / 2], const Beside& beside = {}) {
+  static_assert(!kMajors.a || kSubtiles == 1, "of a consumer's one block of 64 rows");
   ConsumerPipeline<kStageBytes> pipeline(role, barriers, stages_at, ring, stages);
   const std::uint32_t a_in_tile = static_cast<std::uint32_t>(first_a) / 16;
   const auto run = [&](auto is_first) {
@@ -105,10 +122,11 @@ __device__ __forceinline__ int multiply(const WarpRole<kConsumers>& role, const 
     for (int sub = 0; sub < kSubtiles; ++sub) {
 #pragma unroll
       for (int i = 0; i < kBlockK / 16; ++i)
-        ptx::Wgmma<T, kBlockN>::run(
-            acc[sub], ptx::wgmma_descriptor_128b_of(tile + a_in_tile + sub * (64 * kRowBytes / 16) + 2 * i),
-            ptx::wgmma_descriptor_128b_of(tile + kABytes / 16 + 2 * i), !is_first || i > 0);
+        ptx::Wgmma<T, kBlockN, kMajors.b, kMajors.a>::run(
+            acc[sub], descriptor<kMajors.a>(tile + a_in_tile + sub * (64 * kRowBytes / 16), i),
+            descriptor<kMajors.b>(tile + kABytes / 16, i), !is_first || i > 0);
     }
+    beside(tile + a_in_tile, !is_first);
     ptx::wgmma_commit();
     pipeline.template advance<is_first>();
   };
@@ -123,14 +141,16 @@ __device__ __forceinline__ int multiply(const WarpRole<kConsumers>& role, const 
 
 // The same of a whole tile, all stages released. In ping-pong consumers take turns on tiles, of which a block's first
 // waits for none and its last passes none on; else they share each, 64 rows a consumer.
-template <class T, int kBlockN, int kStageBytes, int kABytes, bool kPingpong, int kSubtiles, int kConsumers>
+template <class T, int kBlockN, int kStageBytes, int kABytes, bool kPingpong, Majors kMajors = Majors{}, int kSubtiles,
+          int kConsumers, class Beside = NothingBeside>
 __device__ __forceinline__ void multiply_tile(const WarpRole<kConsumers>& role, const Barriers& barriers,
                                               std::uint32_t stages_at, ptx::Ring& ring, int stages, int steps,
                                               int opens, bool is_first, bool is_last,
-                                              float (&acc)[kSubtiles][kBlockN / 2]) {
+                                              float (&acc)[kSubtiles][kBlockN / 2], const Beside& beside = {}) {
   if (kPingpong && !is_first) await_order(role.consumer);
-  const int last = multiply<T, kBlockN, kStageBytes, kABytes>(
-      role, barriers, stages_at, kPingpong ? 0 : role.consumer * 64 * kRowBytes, ring, stages, steps, opens, acc);
+  const int last = multiply<T, kBlockN, kStageBytes, kABytes, kMajors>(role, barriers, stages_at,
+                                                                       kPingpong ? 0 : role.consumer * 64 * kRowBytes,
+                                                                       ring, stages, steps, opens, acc, beside);
   if (kPingpong && !is_last) pass_order(role.consumer);
   finish_products(acc);
   barriers.release(role, last);

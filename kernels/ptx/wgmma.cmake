@@ -2,17 +2,18 @@
 function(noisefloor_write_wgmma file)
   # A in shared memory (by its descriptor) or in registers; %k numbers what stands behind the accumulators.
   set(one_shape [[
-template <class T, bool kNMajor>
-struct Wgmma<T, @n@, kNMajor> {
+template <class T, bool kNMajor, bool kMMajor>
+struct Wgmma<T, @n@, kNMajor, kMMajor> {
   static __device__ __forceinline__ void run(float (&d)[@count@], std::uint64_t a, std::uint64_t b, std::uint32_t accumulate) {
 #define NOISEFLOOR_WGMMA(types, modes)                                                             \
   asm volatile("{\n.reg .pred accumulate;\nsetp.ne.b32 accumulate, %@k2@, 0;\n"                      \
                "wgmma.mma_async.sync.aligned.m64n@n@" types " {@registers@}, %@k0@, %@k1@, accumulate, 1, 1" modes ";\n}\n" \
-               : @accumulators@ : "l"(a), "l"(b), "r"(accumulate), "n"(kNMajor))
-    NOISEFLOOR_WGMMA_BY_TYPE(", 0, %@k3@")
+               : @accumulators@ : "l"(a), "l"(b), "r"(accumulate), "n"(kNMajor), "n"(kMMajor))
+    NOISEFLOOR_WGMMA_BY_TYPE(", %@k4@, %@k3@")
 #undef NOISEFLOOR_WGMMA
   }
   static __device__ __forceinline__ void run(float (&d)[@count@], const std::uint32_t (&a)[4], std::uint64_t b, std::uint32_t accumulate) {
+    static_assert(!kMMajor, "of a tile in shared memory");
 #define NOISEFLOOR_WGMMA(types, modes)                                                             \
   asm volatile("{\n.reg .pred accumulate;\nsetp.ne.b32 accumulate, %@k5@, 0;\n"                      \
                "wgmma.mma_async.sync.aligned.m64n@n@" types " {@registers@}, {%@k0@, %@k1@, %@k2@, %@k3@}, %@k4@, accumulate, 1, 1" modes ";\n}\n" \

@@ -63,15 +63,22 @@ __device__ __forceinline__ std::uint64_t wgmma_descriptor_n_major_128b_of(std::u
   return wgmma_descriptor_128b_of(sixteenths + (box_bytes >> 4 << 16));
 }
 
+// The descriptor of 8 rows x 32 bytes that lie unswizzled in 256, each 128 a matrix of 8 rows x 16 bytes.
+__device__ __forceinline__ std::uint64_t wgmma_descriptor_unswizzled(std::uint32_t address) {
+  constexpr std::uint64_t kMatrix = 128 / 16;
+  return kMatrix << 32 | kMatrix << 16 | std::uint64_t{(address & 0x3ffff) >> 4};
+}
+
 // d[64, kN] = A B (+ d where `accumulate` is 1), B k-major in shared memory by wgmma_descriptor_128b or, of 16-bit
-// types, n-major by wgmma_descriptor_n_major_128b. A has 32 bytes of k a row: k-major in shared memory likewise, or
-// `a`, this thread's part of it in registers, which must not change until the product is done: 4-byte words of rows r,
-// r + 8 and words c, c + 4, in the order {r: c, r + 8: c, r: c + 4, r + 8: c + 4}, with r = 16 * (t / 32 % 4) + t % 32
-// / 4 and c = t % 4 of thread t. That holds, in d[4 * j + 2 * h + i], row r + 8 * h and column 8 * j + 2 * c + i. T:
+// types, n-major by wgmma_descriptor_n_major_128b. A has 32 bytes of k a row: in shared memory likewise (m-major:
+// `kMMajor`), or `a`, this thread's part of it in registers, which must not change until the product is done: 4-byte
+// words of rows r, r + 8 and words c, c + 4, in the order {r: c, r + 8: c, r: c + 4, r + 8: c + 4}, with r = 16 * (t /
+// 32 % 4) + t % 32 / 4 and c = t % 4 of thread t. That holds, in d[4 * j + 2 * h + i], row r + 8 * h and column 8 * j +
+// 2 * c + i. T:
 // __nv_bfloat16, __half, Tf32 or E4m3. kN: a multiple of 8 up to 256. By wgmma.cmake, which writes all kN.
 struct Tf32;
 struct E4m3;
-template <class T, int kN, bool kNMajor = false>
+template <class T, int kN, bool kNMajor = false, bool kMMajor = false>
 struct Wgmma;
 
 #define NOISEFLOOR_WGMMA_BY_TYPE(majors)                                    \
@@ -80,7 +87,7 @@ struct Wgmma;
   } else if constexpr (std::is_same_v<T, __half>) {                         \
     NOISEFLOOR_WGMMA("k16.f32.f16.f16", majors);                            \
   } else {                                                                  \
-    static_assert(!kNMajor, "wgmma takes 16-bit operands alone n-major");   \
+    static_assert(!kNMajor && !kMMajor, "k-major, but for 16-bit types");   \
     if constexpr (std::is_same_v<T, Tf32>)                                  \
       NOISEFLOOR_WGMMA("k8.f32.tf32.tf32", "");                             \
     else if constexpr (std::is_same_v<T, E4m3>)                             \

@@ -20,6 +20,7 @@ NVCC = dict(re.findall(r"^(\w+):\w+=(.*)$", (BUILD / "CMakeCache.txt").read_text
 # tile", where the machine code tells nothing of the wait before.)
 EARLY_LOADS = {
     "gemm_ptx_sm90a": {"UTMALDG"},  # B of the first stages
+    "gemm_ptx_sm90a_gradient": {"UTMALDG"},  # likewise
     "convolution_ptx_sm90a": {"UTMALDG"},  # likewise
     "convolution_ptx_sm90a_halo": {"UTMALDG"},
     "layer_kernel": {"UBLKCP"},  # timestep_embedding: the block's rows of weights
