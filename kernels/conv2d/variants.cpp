@@ -1,8 +1,6 @@
 // The variants of conv2d: kernels/convolution does the work, of 1x1 layers gemm. What each variant does better than the
 // one below is in README.md.
-#include <algorithm>
 #include <array>
-#include <string_view>
 
 #include "kernels/conv2d/conv2d.h"
 #include "kernels/convolution/variants.h"
@@ -11,18 +9,12 @@
 namespace noisefloor::conv2d {
 namespace {
 
-const gemm::Definition::Variant& product_variant() {
-  const auto rows = gemm::variants();
-  return *std::find_if(rows.begin(), rows.end(),
-                       [](const auto& row) { return std::string_view(row.name) == kPtxSm90a.name; });
-}
-
 // Unused in a build without sm_90a.
 [[maybe_unused]] Status launch_pointwise(const Problem& p, DType dtype, const Tensors& t, const Scratch& scratch,
                                          const LaunchContext& context) {
   const gemm::Tensors tensors{
       .a = t.x, .b = t.w, .bias = t.bias, .image_shift = t.image_shift, .residual = t.residual, .d = t.y};
-  return product_variant().launch(product_of(p), dtype, tensors, scratch, context);
+  return gemm::ptx_variant().launch(product_of(p), dtype, tensors, scratch, context);
 }
 
 convolution::Convolution direct(const Problem& problem) {
@@ -65,7 +57,7 @@ Support can_run_pointwise(const Problem& p, DType dtype) {
   if (p.stats) return unsupported("has no statistics of the output");
   if (p.cin % 8 != 0 || p.cout % 8 != 0)
     return unsupported("needs cin and cout to be multiples of 8: TMA moves 16 bytes");
-  return product_variant().can_run(product_of(p), dtype);
+  return gemm::ptx_variant().can_run(product_of(p), dtype);
 }
 
 std::span<const Definition::Variant> variants() {

@@ -1,6 +1,7 @@
-// The variants of conv2d_dgrad, best last: kernels/convolution does the work.
+// The variants of conv2d_dgrad, best last: kernels/convolution does the work, of 1x1 layers gemm.
 #include "kernels/conv2d_dgrad/conv2d_dgrad.h"
 #include "kernels/core/op.h"
+#include "kernels/gemm/gemm.h"
 
 namespace noisefloor::conv2d_dgrad {
 namespace {
@@ -17,6 +18,27 @@ Support can_run(const Problem& p, DType dtype) {
   return function(forward_of(p), dtype);
 }
 
+// Of a 1x1 convolution: dx[pixels, cin] = scale * dy[pixels, cout] w[cout, cin] + residual.
+gemm::Problem product_of(const Problem& p) {
+  return {.m = p.n * p.h * p.w,
+          .n = p.cin,
+          .k = p.cout,
+          .scale = p.scale,
+          .bias = false,
+          .residual = p.residual,
+          .layout = gemm::Layout::nn};
+}
+Support can_run_pointwise(const Problem& p, DType dtype) {
+  if (p.kernel != 1 || p.stride != 1 || p.pad != 0) return unsupported("needs kernel=1, stride=1 and pad=0");
+  if (p.residual_scale != 1) return unsupported("needs residual_scale=1");
+  return gemm::ptx_variant().can_run(product_of(p), dtype);
+}
+[[maybe_unused]] Status launch_pointwise(const Problem& p, DType dtype, const Tensors& t, const Scratch& scratch,
+                                         const LaunchContext& context) {
+  const gemm::Tensors tensors{.a = t.dy, .b = t.w, .residual = t.residual, .d = t.dx};
+  return gemm::ptx_variant().launch(product_of(p), dtype, tensors, scratch, context);
+}
+
 std::size_t host_workspace_bytes(const Problem& p, DType, const DeviceInfo&) {
   return convolution::dgrad_host_workspace_bytes(forward_of(p));
 }
@@ -28,6 +50,7 @@ constexpr Definition::Variant kVariants[] = {
     {kTiled, {NOISEFLOOR_IF_CUDA(launch<convolution::launch_dgrad_tiled>), can_run<convolution::can_run_dgrad_tiled>}},
     {kTensorCoreSm80, kLater},
     {kPtxSm90a, kLater},
+    {{"ptx_sm90a_pointwise", Kind::ptx, Arch::sm90a}, {NOISEFLOOR_IF_SM90A(launch_pointwise), can_run_pointwise}},
 };
 
 }  // namespace

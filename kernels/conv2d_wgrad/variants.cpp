@@ -1,6 +1,7 @@
-// The variants of conv2d_wgrad, best last: kernels/convolution does the work.
+// The variants of conv2d_wgrad, best last: kernels/convolution does the work, of 1x1 layers gemm.
 #include "kernels/conv2d_wgrad/conv2d_wgrad.h"
 #include "kernels/core/op.h"
+#include "kernels/gemm/gemm.h"
 
 namespace noisefloor::conv2d_wgrad {
 namespace {
@@ -14,6 +15,28 @@ Status launch(const Problem& p, DType dtype, const Tensors& t, const Scratch& sc
 template <auto function>
 Support can_run(const Problem& p, DType dtype) {
   return function(forward_of(p), dtype);
+}
+
+// Of a 1x1 convolution: dw[cout, cin] = scale * dy[pixels, cout]^T x[pixels, cin], and dbias the row sums.
+gemm::Problem product_of(const Problem& p) {
+  return {.m = p.cout,
+          .n = p.cin,
+          .k = p.n * p.h * p.w,
+          .scale = p.scale,
+          .bias = false,
+          .layout = gemm::Layout::tn,
+          .to = gemm::Target::fp32,
+          .row_sums = p.bias};
+}
+Support can_run_pointwise(const Problem& p, DType dtype) {
+  if (p.kernel != 1 || p.stride != 1 || p.pad != 0) return unsupported("needs kernel=1, stride=1 and pad=0");
+  if (p.image_shift) return unsupported("has no sums of each image");
+  return gemm::ptx_variant().can_run(product_of(p), dtype);
+}
+[[maybe_unused]] Status launch_pointwise(const Problem& p, DType dtype, const Tensors& t, const Scratch& scratch,
+                                         const LaunchContext& context) {
+  const gemm::Tensors tensors{.a = t.dy, .b = t.x, .d = t.dw, .row_sums = t.dbias};
+  return gemm::ptx_variant().launch(product_of(p), dtype, tensors, scratch, context);
 }
 
 std::size_t host_workspace_bytes(const Problem& p, DType, const DeviceInfo&) {
@@ -38,6 +61,7 @@ constexpr Definition::Variant kVariants[] = {
       tiled_workspace_bytes}},
     {kTensorCoreSm80, kLater},
     {kPtxSm90a, kLater},
+    {{"ptx_sm90a_pointwise", Kind::ptx, Arch::sm90a}, {NOISEFLOOR_IF_SM90A(launch_pointwise), can_run_pointwise}},
 };
 
 }  // namespace

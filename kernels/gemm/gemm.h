@@ -71,5 +71,7 @@ struct Tensors {
 using Definition = OpDefinition<Problem, Tensors>;
 extern const Definition definition;
 Definition::Variants variants;  // variants.cpp; best last
+// The row of ptx_sm90a, for 1x1 convolutions and their gradients, which are products.
+const Definition::Variant& ptx_variant();
 
 }  // namespace noisefloor::gemm

@@ -1,4 +1,7 @@
 // The variants of gemm. What each variant does is in README.md.
+#include <algorithm>
+#include <string_view>
+
 #include "kernels/gemm/gemm.h"
 #include "kernels/gemm/launchers.h"
 #include "kernels/gemm/schedule.h"
@@ -87,6 +90,9 @@ constexpr Definition::Variant kVariants[] = {
 
 std::span<const Definition::Variant> variants() {
   return kVariants;
+}
+const Definition::Variant& ptx_variant() {
+  return *std::ranges::find(kVariants, std::string_view(kPtxSm90a.name), &Definition::Variant::name);
 }
 
 }  // namespace noisefloor::gemm
