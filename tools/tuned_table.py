@@ -45,6 +45,7 @@ class Tuned:
     room: str = ""  # whose the table is, where it is not the op's
     derive: Callable = lambda fields: fields  # adds to a problem's fields what is not one of them
     untabled: tuple = ()  # variants of the op that choose by estimate alone; their times are passed over
+    estimated: Callable = lambda fields: False  # whether a problem's choice is by estimate alone; likewise
     stand_in: Callable = lambda shape: False  # whether a shape without a row takes another's, so that the estimate needs one too
 
 
@@ -81,6 +82,7 @@ TABLES = {
         kinds=("act", "bias", "image_shift", "scale"),
         defaults={"part_columns": "0", "act": "none", "bias": "1", "image_shift": "0", "scale": "1"},
         choice=(*PRODUCT, "multicast_a"),
+        estimated=lambda fields: fields.get("layout", "") in ("nn", "tn"),
         derive=of_gemm),
     "groupnorm": Tuned(
         shape=("n", "hw", "channels", "groups", "down_w"),
@@ -131,7 +133,7 @@ def read_timings(tuned, path):
         gpus.add((row["device"], int(row["sm_count"])))
         if len(gpus) > 1:
             raise Refused(f"a table is of one GPU, not of {gpus}")
-        if row["variant"] in tuned.untabled:
+        if row["variant"] in tuned.untabled or tuned.estimated(fields_of(row["problem"])):
             return
         if row["variant"] not in tuned.arrays or row["dtype"] != "bf16":
             raise Refused(f"times of {row['variant']} in {row['dtype']}; the table is of {' and '.join(tuned.arrays)} in bf16")
@@ -163,7 +165,8 @@ def read_networks(tuned, path):
     networks = defaultdict(lambda: defaultdict(int))
 
     def take(row):
-        networks[row["network"]][key_of(tuned, row)] += int(row["count"])
+        if not tuned.estimated(row):
+            networks[row["network"]][key_of(tuned, row)] += int(row["count"])
 
     lines_of(path, take)
     return networks

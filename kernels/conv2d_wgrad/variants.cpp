@@ -33,6 +33,9 @@ Support can_run_pointwise(const Problem& p, DType dtype) {
   if (p.image_shift) return unsupported("has no sums of each image");
   return gemm::ptx_variant().can_run(product_of(p), dtype);
 }
+std::size_t pointwise_workspace_bytes(const Problem& p, DType dtype, const DeviceInfo& device) {
+  return gemm::ptx_variant().workspace_bytes(product_of(p), dtype, device);
+}
 [[maybe_unused]] Status launch_pointwise(const Problem& p, DType dtype, const Tensors& t, const Scratch& scratch,
                                          const LaunchContext& context) {
   const gemm::Tensors tensors{.a = t.dy, .b = t.x, .d = t.dw, .row_sums = t.dbias};
@@ -61,7 +64,8 @@ constexpr Definition::Variant kVariants[] = {
       tiled_workspace_bytes}},
     {kTensorCoreSm80, kLater},
     {kPtxSm90a, kLater},
-    {{"ptx_sm90a_pointwise", Kind::ptx, Arch::sm90a}, {NOISEFLOOR_IF_SM90A(launch_pointwise), can_run_pointwise}},
+    {{"ptx_sm90a_pointwise", Kind::ptx, Arch::sm90a},
+     {NOISEFLOOR_IF_SM90A(launch_pointwise), can_run_pointwise, pointwise_workspace_bytes}},
 };
 
 }  // namespace

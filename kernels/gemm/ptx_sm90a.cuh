@@ -59,9 +59,9 @@ __device__ __forceinline__ void run_block(const CUtensorMap& map_a, const CUtens
 
   constexpr bool kPingpong = kShape.pingpong;
   const std::uint32_t residual_barriers = barriers.full + Barriers::bytes(args.stages);
-  const auto [first_step, steps] = product::StepRange(args.k_steps, role.split, args.splits);
   const int tiles = args.order.tiles();
-  const int first_tile = role.first_tile();
+  const auto [part, first_tile] = place_in_parts<kLayout>(role.first_tile(), tiles);
+  const auto [first_step, steps] = steps_of<kLayout>(args, part, role.split);
   const int tile_stride = role.tile_stride();
   // Rows of A and columns of D, with which go the rows of B, of a tile.
   const auto place_of = [&](int tile) {
@@ -170,7 +170,7 @@ __device__ __forceinline__ void run_block(const CUtensorMap& map_a, const CUtens
     product::leave_producer(role, barriers, args.stages, steps);
   } else if constexpr (kLayout == Layout::tn) {
     if constexpr (L::kMoveRegisters) ptx::setmaxnreg_inc<L::kConsumerRegisters>();
-    consume_to_fp32<T, kTile>(role, barriers, args, base, aligned, steps);
+    consume_to_fp32<T, kTile>(role, barriers, args, base, aligned, part, first_tile, steps);
   } else {
     if constexpr (L::kMoveRegisters) ptx::setmaxnreg_inc<L::kConsumerRegisters>();
     product::wait_for_launches();

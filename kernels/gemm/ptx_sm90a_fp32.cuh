@@ -92,7 +92,7 @@ struct ToFp32 {
 template <class T, int kTile, int kConsumers>
 __device__ __forceinline__ void consume_to_fp32(const WarpRole<kConsumers>& role, const Barriers& barriers,
                                                 const GradientArguments<T>& args, std::uint32_t base,
-                                                const std::uint8_t* shared, int steps) {
+                                                const std::uint8_t* shared, int part, int first_tile, int steps) {
   using L = BlockLayout<kTile>;
   constexpr int kBlockM = L::kShape.block_m(), kBlockN = L::kShape.block_n;
   static_assert(!L::kShape.pingpong);
@@ -101,12 +101,14 @@ __device__ __forceinline__ void consume_to_fp32(const WarpRole<kConsumers>& role
   ptx::named_barrier_sync(1, kConsumers * 128);
   product::wait_for_launches();
   ptx::Ring ring;
-  for (int tile = role.first_tile(); tile < args.order.tiles(); tile += role.tile_stride()) {
+  float* const d = reinterpret_cast<float*>(args.d) + std::int64_t{part} * args.m * args.n;
+  float* const row_sums = args.row_sums ? args.row_sums + std::int64_t{part} * args.m : nullptr;
+  for (int tile = first_tile; tile < args.order.tiles(); tile += role.tile_stride()) {
     const TileIndex index = args.order.locate(tile);
     const int column0 = (index.n_tile * args.multicast_a + role.n_rank) * kBlockN;
     const TilePosition at{
         (std::int64_t{index.m_cluster} * args.multicast + role.m_rank) * kBlockM, args.m, column0, args.n, 0, column0};
-    const ToFp32 way{args.epilogue.scale, reinterpret_cast<float*>(args.d), column0 == 0 ? args.row_sums : nullptr};
+    const ToFp32 way{args.epilogue.scale, d, column0 == 0 ? row_sums : nullptr};
     float acc[1][kBlockN / 2], sums[4] = {};
     const auto multiply = [&](const auto& beside) {
       product::multiply_tile<T, kBlockN, L::kStageBytes, L::kABytes, false, majors_of(Layout::tn)>(
@@ -133,6 +135,26 @@ __device__ __forceinline__ void consume_to_fp32(const WarpRole<kConsumers>& role
       way.template reduce<kBlockM, kBlockN>(partials, role.split, at);
     }
   }
+}
+
+// Adds the parts' sums in their order, four a thread, then their row sums.
+template <int kSums>
+__global__ void __launch_bounds__(256)
+    gemm_ptx_add_parts(const float* __restrict__ sums, int parts, std::int64_t outputs, int rows, float* __restrict__ d,
+                       float* __restrict__ row_sums) {
+  product::wait_for_launches();
+  const std::int64_t item = (std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x) * kSums;
+  const bool of_row = item >= outputs;
+  const std::int64_t at = of_row ? item - outputs : item, part = of_row ? rows : outputs;
+  if (of_row && (row_sums == nullptr || at >= rows)) return;
+  const float* from = sums + (of_row ? parts * outputs : 0) + at;
+  float4 sum{};
+#pragma unroll 4
+  for (int i = 0; i < parts; ++i, from += part) {
+    const float4 more = *reinterpret_cast<const float4*>(from);
+    sum.x += more.x, sum.y += more.y, sum.z += more.z, sum.w += more.w;
+  }
+  *reinterpret_cast<float4*>((of_row ? row_sums : d) + at) = sum;
 }
 
 }  // namespace noisefloor::gemm

@@ -65,8 +65,9 @@ Status encode_outputs(CUtensorMap& map_d, CUtensorMap& map_residual, CUtensorMap
   return encode_tensor_map(map_blend, whole);
 }
 
+// `parts` of k, one after the other.
 template <class T, int kTile, Layout kLayout>
-Status launch_tile(const Problem& problem, DType dtype, const Tensors& tensors, const Schedule& schedule,
+Status launch_tile(const Problem& problem, DType dtype, const Tensors& tensors, const Schedule& schedule, int parts,
                    const LaunchContext& context) {
   using L = BlockLayout<kTile>;
   const int second_half = problem.gated() ? static_cast<int>(problem.n) : L::kShape.block_n / 2;
@@ -91,10 +92,10 @@ Status launch_tile(const Problem& problem, DType dtype, const Tensors& tensors, 
                                product::early_stages(context, schedule.stages),
                                schedule.multicast,
                                schedule.multicast_a,
-                               product::dsmem_of(schedule, k_steps, L::kDsmemStages),
+                               product::dsmem_of(schedule, part_steps(problem, parts), L::kDsmemStages),
                                schedule.splits};
 
-  const LaunchShape shape{.grid = static_cast<unsigned>(schedule.grid),
+  const LaunchShape shape{.grid = static_cast<unsigned>(parts > 1 ? schedule.blocks() * parts : schedule.grid),
                           .block = L::kThreads,
                           .shared_bytes = static_cast<std::size_t>(L::bytes(schedule.stages_of_room(L::kShape))),
                           .shared_limit = static_cast<std::size_t>(L::bytes(L::kShape.deep_stages)),
@@ -107,16 +108,17 @@ Status launch_tile(const Problem& problem, DType dtype, const Tensors& tensors, 
   if constexpr (kLayout == Layout::nt)
     return launch(gemm_ptx_sm90a<T, kTile>, arguments);
   else
-    return launch(gemm_ptx_sm90a_gradient<T, kTile, kLayout>, GradientArguments<T>{arguments, tensors.row_sums});
+    return launch(gemm_ptx_sm90a_gradient<T, kTile, kLayout>,
+                  GradientArguments<T>{arguments, tensors.row_sums, parts * schedule.splits});
 }
 
 template <Layout kLayout>
 Status launch_schedule(const Problem& problem, DType dtype, const Tensors& tensors, const Schedule& schedule,
-                       const LaunchContext& context) {
+                       const LaunchContext& context, int parts = 1) {
   return with_half_type(dtype, [&]<class T>(T) {
     return with_tile<kTiles.size()>(schedule.tile, [&]<int kTile>() {
       if constexpr (takes(kLayout, kTiles[kTile]))
-        return launch_tile<T, kTile, kLayout>(problem, dtype, tensors, schedule, context);
+        return launch_tile<T, kTile, kLayout>(problem, dtype, tensors, schedule, parts, context);
       else
         return failure(StatusCode::invalid_argument, "gemm: no such tile");
     });

@@ -33,11 +33,29 @@ struct Arguments {
   Divider splits;
 };
 
-// Of layouts nn and tn.
+// Of layouts nn and tn. With parts of k, which clusters take one after the other, D and the row sums are those of the
+// first part, which the others' follow.
 template <class T>
 struct GradientArguments : Arguments<T> {
-  float* row_sums;  // null: none
+  float* row_sums;     // null: none
+  Divider all_splits;  // of all parts
 };
+// Of a cluster: its part of k and its (first) tile. Where there are parts, a cluster has one tile.
+struct InParts {
+  int part, tile;
+};
+template <Layout kLayout>
+__device__ __forceinline__ InParts place_in_parts(int cluster, int tiles) {
+  if constexpr (kLayout != Layout::tn) return {0, cluster};
+  return {cluster / tiles, cluster % tiles};
+}
+template <Layout kLayout, class Args>
+__device__ __forceinline__ product::StepRange steps_of(const Args& args, int part, int split) {
+  if constexpr (kLayout == Layout::tn)
+    return {args.k_steps, part * args.splits + split, args.all_splits};
+  else
+    return {args.k_steps, split, args.splits};
+}
 constexpr product::Majors majors_of(Layout layout) {
   return {.a = layout == Layout::tn, .b = layout != Layout::nt};
 }

@@ -1,6 +1,8 @@
 #include "kernels/gemm/schedule.h"
 
+#include <algorithm>
 #include <bit>
+#include <limits>
 
 #include "kernels/core/by_shape.h"
 #include "kernels/product/sm90a_schedule.h"
@@ -39,6 +41,43 @@ product::Sm90aModel model_of(const Problem& problem) {
           }};
 }
 
+namespace {
+
+// Cycles of the kernel that adds the parts, and bytes that all SMs write and read in one.
+constexpr double kAddParts = 3000, kPartBytes = 3200;
+
+// One part of k.
+Problem part_of(Problem problem, int parts) {
+  if (parts > 1) problem.k = part_steps(problem, parts) * kBlockK;
+  return problem;
+}
+
+}  // namespace
+
+int k_parts(const Problem& problem, int sm_count) {
+  const int most = std::min(16, sm_count);
+  constexpr int kFewestSteps = product::kLargestCluster + 1;  // every split of every part has a step
+  int best = 1;
+  if (problem.layout != Layout::tn) return best;
+  double least = std::numeric_limits<double>::infinity();
+  for (int parts = 1; parts == 1 || (parts <= most && part_steps(problem, parts) >= kFewestSteps); ++parts) {
+    const product::Sm90aModel model = model_of(part_of(problem, parts));
+    const int sms = sm_count / parts;
+    const Schedule schedule = model.choose(sms);
+    if (parts > 1 && !schedule.alone) continue;
+    const product::Sm90aProduct product = model.product_for(kTiles[static_cast<std::size_t>(schedule.tile)]);
+    double cycles = product::modelled_cycles(model.kernel, product, schedule, sms);
+    if (parts > 1) cycles += kAddParts + 2 * static_cast<double>(parts_bytes(problem, parts)) / kPartBytes;
+    if (cycles < least) best = parts, least = cycles;
+  }
+  return best;
+}
+
+std::size_t parts_bytes(const Problem& problem, int parts) {
+  if (parts == 1) return 0;
+  return static_cast<std::size_t>(parts * problem.m * (problem.n + (problem.row_sums ? 1 : 0))) * sizeof(float);
+}
+
 Schedule choose(const Problem& p, int sm_count, const MeasuredSchedules& measured) {
   using Shape = std::array<std::int64_t, 6>;
   const auto shape_of = [](const MeasuredSchedule& row) {
@@ -47,11 +86,18 @@ Schedule choose(const Problem& p, int sm_count, const MeasuredSchedules& measure
   const Shape shape{p.m, p.n, p.k, p.gated(), p.residual + p.blend, p.part_columns};
   const bool may_be_measured = p.forward() && sm_count == measured.sm_count;
   const auto* row = may_be_measured ? find_measured(measured.schedules, shape, shape_of) : nullptr;
-  return model_of(p).choose(sm_count, row != nullptr ? &row->cut : nullptr);
+  const int parts = k_parts(p, sm_count);
+  return model_of(part_of(p, parts)).choose(sm_count / parts, row != nullptr ? &row->cut : nullptr);
 }
 
 std::vector<Choice> schedule_choices(const Problem& problem, DType, const DeviceInfo& device) {
-  return model_of(problem).choices(device.sm_count);
+  const int parts = k_parts(problem, device.sm_count);
+  return model_of(part_of(problem, parts)).choices(device.sm_count / parts);
+}
+
+std::optional<Schedule> parse_choice(const Problem& problem, std::string_view text, int sm_count) {
+  const int parts = k_parts(problem, sm_count);
+  return model_of(part_of(problem, parts)).parse(text, sm_count / parts);
 }
 
 }  // namespace noisefloor::gemm

@@ -68,14 +68,27 @@ struct MeasuredSchedules {
 
 MeasuredSchedules measured_schedules();
 
-// What was measured, where it was, else the schedule of least modelled time.
+// Layout tn: into how many parts k falls whose sums go to the workspace, where a second kernel adds them in their
+// order: more than a cluster's blocks, where D has too few tiles for the device. 1: into none.
+int k_parts(const Problem& problem, int sm_count);
+// Of the parts' sums, and behind them their row sums.
+std::size_t parts_bytes(const Problem& problem, int parts);
+// The part's steps of k, of which some have one fewer.
+constexpr std::int64_t part_steps(const Problem& problem, int parts) {
+  const std::int64_t steps = (problem.k + kBlockK - 1) / kBlockK;
+  return (steps + parts - 1) / parts;
+}
+
+// What was measured, where it was, else the schedule of least modelled time; of each part of k, on its share of the
+// SMs.
 Schedule choose(const Problem& problem, int sm_count, const MeasuredSchedules& measured = measured_schedules());
+
+// The schedules as the tuner's choices, and the one of that text.
+std::optional<Schedule> parse_choice(const Problem& problem, std::string_view text, int sm_count);
+std::vector<Choice> schedule_choices(const Problem& problem, DType dtype, const DeviceInfo& device);
 
 // ptx_sm90a of layouts nn and tn, behind its checks.
 Status launch_ptx_gradient(const Problem& problem, DType dtype, const Tensors& tensors, const Schedule& schedule,
-                           const LaunchContext& context);
-
-// The schedules as the tuner's choices.
-std::vector<Choice> schedule_choices(const Problem& problem, DType dtype, const DeviceInfo& device);
+                           const Scratch& scratch, const LaunchContext& context);
 
 }  // namespace noisefloor::gemm

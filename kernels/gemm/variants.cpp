@@ -68,6 +68,10 @@ Support can_run_ptx_sm90a(const Problem& problem, DType dtype) {
   return supported();
 }
 
+std::size_t workspace_bytes_ptx_sm90a(const Problem& problem, DType, const DeviceInfo& device) {
+  return parts_bytes(problem, k_parts(problem, device.sm_count));
+}
+
 Support can_run_ptx_small_m_sm90a(const Problem& problem, DType dtype) {
   if (dtype == DType::fp32) return unsupported("needs bf16 or fp16");
   if (problem.m > kSmallM) return unsupported("needs m of at most 8");
@@ -82,7 +86,9 @@ constexpr Definition::Variant kVariants[] = {
     NOISEFLOOR_TILED(),
     {{"tensor_core_sm75", Kind::tensor_core, Arch::sm75}, {NOISEFLOOR_IF_SM75(launch_tensor_core_sm75), can_run_sm75}},
     NOISEFLOOR_TENSOR_CORE_SM80(can_run_sm80, workspace_bytes_sm80),
-    {kPtxSm90a, {NOISEFLOOR_IF_SM90A(launch_ptx_sm90a), can_run_ptx_sm90a}, schedule_choices},
+    {kPtxSm90a,
+     {NOISEFLOOR_IF_SM90A(launch_ptx_sm90a), can_run_ptx_sm90a, workspace_bytes_ptx_sm90a},
+     schedule_choices},
     {{"ptx_sm90a_small_m", Kind::ptx, Arch::sm90a},
      {NOISEFLOOR_IF_SM90A(launch_ptx_small_m_sm90a), can_run_ptx_small_m_sm90a}}};
 

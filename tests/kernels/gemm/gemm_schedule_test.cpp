@@ -4,6 +4,7 @@
 #include <rapidcheck/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <set>
 #include <tuple>
 
@@ -172,11 +173,25 @@ RC_GTEST_PROP(gemm_schedule, TilesOfGradientsAreWholeBoxes, ()) {
   RC_ASSERT(whole(choose(p, kSms)));
   RC_ASSERT(std::ranges::all_of(schedules_of(p), whole));
 }
-TEST(gemm_schedule, LongSumsOfFewOutputsAreSplit) {
-  Problem p = problem(384, 384, 32768);
-  p.layout = Layout::tn, p.to = Target::fp32;
-  EXPECT_GE(choose(p, kSms).blocks(), 64);
-  EXPECT_GE(choose(p, kSms).splits, 4);
+
+// Of layout tn: whatever the device, every block has a step of k, and blocks of parts have one tile each.
+RC_GTEST_PROP(gemm_schedule, LongSumsFallIntoPartsOfWhichEachHasSteps, ()) {
+  Problem p = problem(8 * *rc::gen::inRange<std::int64_t>(1, 300), 8 * *rc::gen::inRange<std::int64_t>(1, 300),
+                      *rc::gen::inRange<std::int64_t>(1, 100000));
+  p.layout = Layout::tn, p.to = Target::fp32, p.row_sums = *rc::gen::arbitrary<bool>();
+  const int sms = *rc::gen::inRange(1, 200), parts = k_parts(p, sms);
+  const std::int64_t steps = (p.k + kBlockK - 1) / kBlockK;
+  for (const Choice& choice : schedule_choices(p, DType::bf16, {.sm_count = sms}))
+    RC_ASSERT(parts * parse_choice(p, choice.text, sms).value().splits <= steps);
+  RC_ASSERT(parts == 1 || choose(p, sms).blocks() * parts <= sms);
+  RC_ASSERT((parts_bytes(p, parts) == 0) == (parts == 1));
+}
+TEST(gemm_schedule, LongSumsOfFewOutputsFillTheDevice) {
+  for (const auto& [m, n, k] : {std::array{384, 384, 32768}, {1728, 576, 8192}, {768, 256, 16384}}) {
+    Problem p = problem(m, n, k);
+    p.layout = Layout::tn, p.to = Target::fp32;
+    EXPECT_GE(choose(p, kSms).blocks() * k_parts(p, kSms), 0.8 * kSms) << m << " x " << n;
+  }
 }
 
 // The one epilogue that takes a residual and a blend, from two or four buffers.
