@@ -89,11 +89,12 @@ __device__ __forceinline__ void run_steps(int opens, int steps, const RunTo& run
   }
 }
 
-// The descriptor of products `i` of a step, of 16 k each, of an operand at address / 16.
+// The descriptor of products `i` of a step, of 16 k each, of an operand at address / 16. Above bit 14 that has the
+// block's rank in its cluster, where descriptors have the leading byte offset, which only column boxes use.
 template <bool kColumns>
 __device__ __forceinline__ std::uint64_t descriptor(std::uint32_t sixteenths, int i) {
   if constexpr (kColumns)
-    return ptx::wgmma_descriptor_n_major_128b_of(sixteenths + i * (16 * kRowBytes / 16), kColumnBox);
+    return ptx::wgmma_descriptor_n_major_128b_of((sixteenths & 0x3fff) + i * (16 * kRowBytes / 16), kColumnBox);
   else
     return ptx::wgmma_descriptor_128b_of(sixteenths + 2 * i);
 }
