@@ -44,7 +44,7 @@ product::Sm90aModel model_of(const Problem& problem) {
 namespace {
 
 // Cycles of the kernel that adds the parts, and bytes that all SMs write and read in one.
-constexpr double kAddParts = 3000, kPartBytes = 3200;
+constexpr double kAddParts = 7000, kPartBytes = 1600;
 
 // One part of k.
 Problem part_of(Problem problem, int parts) {
