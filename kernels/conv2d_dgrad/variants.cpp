@@ -13,9 +13,10 @@ Status launch(const Problem& p, DType dtype, const Tensors& t, const Scratch& sc
   return launcher(forward_of(p), dtype, t, factors, scratch.workspace, context);
 }
 
-template <auto function>
-Support can_run(const Problem& p, DType dtype) {
-  return function(forward_of(p), dtype);
+// What a function says of the forward convolution, as one of the problem.
+template <auto function, class... Rest>
+auto of(const Problem& p, Rest... rest) {
+  return function(forward_of(p), rest...);
 }
 
 // Of a 1x1 convolution: dx[pixels, cin] = scale * dy[pixels, cout] w[cout, cin] + residual.
@@ -43,13 +44,21 @@ std::size_t host_workspace_bytes(const Problem& p, DType, const DeviceInfo&) {
   return convolution::dgrad_host_workspace_bytes(forward_of(p));
 }
 
-constexpr NotWritten kLater = not_written("gradients on tensor cores are a later step of training");
 constexpr Definition::Variant kVariants[] = {
     {kHost, {launch<convolution::launch_dgrad_host>, any_problem, host_workspace_bytes}},
-    {kNaive, {NOISEFLOOR_IF_CUDA(launch<convolution::launch_dgrad_naive>), can_run<convolution::can_run_dgrad_naive>}},
-    {kTiled, {NOISEFLOOR_IF_CUDA(launch<convolution::launch_dgrad_tiled>), can_run<convolution::can_run_dgrad_tiled>}},
-    {kTensorCoreSm80, kLater},
-    {kPtxSm90a, kLater},
+    {kNaive, {NOISEFLOOR_IF_CUDA(launch<convolution::launch_dgrad_naive>), of<convolution::can_run_dgrad_naive>}},
+    {kTiled, {NOISEFLOOR_IF_CUDA(launch<convolution::launch_dgrad_tiled>), of<convolution::can_run_dgrad_tiled>}},
+    {kTensorCoreSm80,
+     {NOISEFLOOR_IF_SM80(launch<convolution::launch_dgrad_tensor_core_sm80>),
+      of<convolution::can_run_dgrad_tensor_core_sm80>, of<convolution::dgrad_tensor_core_sm80_workspace_bytes>}},
+    {kPtxSm90a,
+     {NOISEFLOOR_IF_SM90A(launch<convolution::launch_dgrad_ptx_sm90a>), of<convolution::can_run_dgrad_ptx_sm90a>,
+      of<convolution::dgrad_ptx_sm90a_workspace_bytes>},
+     of<convolution::dgrad_schedule_choices>},
+    {{"ptx_sm90a_halo", Kind::ptx, Arch::sm90a},
+     {NOISEFLOOR_IF_SM90A(launch<convolution::launch_dgrad_ptx_sm90a_halo>),
+      of<convolution::can_run_dgrad_ptx_sm90a_halo>},
+     of<convolution::dgrad_halo_choices>},
     {{"ptx_sm90a_pointwise", Kind::ptx, Arch::sm90a}, {NOISEFLOOR_IF_SM90A(launch_pointwise), can_run_pointwise}},
 };
 

@@ -63,6 +63,7 @@ struct Convolution {
   int cout = 1;
   Axis y, x;
   bool phase_weights = false;  // each phase has cout rows of weights of its own, one phase after the other
+  bool n_major = false;        // the weights are [cin, y.kernel_taps, x.kernel_taps, cout]: of a gradient
   Norm norm = Norm::none;
   Activation act = Activation::none;
   bool bias = false;
@@ -112,6 +113,14 @@ struct Operands {
   void* y = nullptr;                  // [images, y.out_extent(), x.out_extent(), cout]
   float* mean = nullptr;              // fp32 [images, slabs, cout]: of y as stored, over a slab
   float* m2 = nullptr;                // fp32 [images, slabs, cout]: sum of squared deviations from mean
+};
+
+// Of a gradient, a convolution of x = dy with n_major weights w: y = factor * sum + gain * residual. Its pixel (y, x)
+// is pixel (step * y + first_y, step * x + first_x) of images [height, width].
+struct GradientOperands : Operands {
+  float factor = 1;
+  std::int64_t w_rows = 0;  // of w: cin, but where the rows of the product are laid out beforehand
+  int step = 1, first_y = 0, first_x = 0, height = 1, width = 1;
 };
 
 // A row of the product and where it lies.

@@ -12,8 +12,11 @@ namespace noisefloor::convolution {
 
 using product::Run;
 
+struct PhasePixels;
 struct Outputs {
+  using Pixels = PhasePixels;
   using Activation = convolution::Activation;
+  using Operands = convolution::Operands;
   static constexpr product::Terms kTerms{.factors = true, .gain = true};
 
   template <class T, int kCount>
@@ -28,21 +31,33 @@ struct Outputs {
   }
 };
 
-template <class T>
-struct Epilogue : product::Epilogue<T, Outputs> {
+// Of a gradient (GradientOperands).
+struct GradientPixels;
+struct GradientOutputs : Outputs {
+  using Operands = GradientOperands;
+  using Pixels = GradientPixels;
+  static constexpr product::Terms kTerms{.weighs = true};
+};
+template <class Op>
+inline constexpr bool kIsGradient = Op::kTerms.weighs;
+
+template <class T, class Op = Outputs>
+struct Epilogue : product::Epilogue<T, Op> {
   int repeated_width;  // of the output, where the residual has half of it; else 0
 
-  Epilogue(const Convolution& c, const Operands& o)
-      : product::Epilogue<T, Outputs>{.columns = c.cout,
-                                      .act = c.act,
-                                      .out = static_cast<T*>(o.y),
-                                      .bias = c.bias ? static_cast<const T*>(o.bias) : nullptr,
-                                      .image_shift = c.image_shift ? static_cast<const T*>(o.image_shift) : nullptr,
-                                      .residual = c.residual ? static_cast<const T*>(o.residual) : nullptr,
-                                      .factors = c.affine ? static_cast<const T*>(o.scale) : nullptr,
-                                      .addends = c.affine ? static_cast<const T*>(o.shift) : nullptr,
-                                      .gain = c.gain},
-        repeated_width(c.residual_upsample ? c.x.out : 0) {}
+  Epilogue(const Convolution& c, const typename Op::Operands& o)
+      : product::Epilogue<T, Op>{.columns = c.cout,
+                                 .act = c.act,
+                                 .out = static_cast<T*>(o.y),
+                                 .bias = c.bias ? static_cast<const T*>(o.bias) : nullptr,
+                                 .image_shift = c.image_shift ? static_cast<const T*>(o.image_shift) : nullptr,
+                                 .residual = c.residual ? static_cast<const T*>(o.residual) : nullptr,
+                                 .factors = c.affine ? static_cast<const T*>(o.scale) : nullptr,
+                                 .addends = c.affine ? static_cast<const T*>(o.shift) : nullptr,
+                                 .gain = c.gain},
+        repeated_width(c.residual_upsample ? c.x.out : 0) {
+    if constexpr (kIsGradient<Op>) this->scale = o.factor;
+  }
 
   // The residual's pixel for output pixel `at`.
   __device__ __forceinline__ std::int64_t residual_pixel(std::int64_t at) const {
@@ -50,14 +65,15 @@ struct Epilogue : product::Epilogue<T, Outputs> {
   }
 };
 
-template <class T, int kCount>
-using Columns = product::Columns<Epilogue<T>, kCount>;
+template <class T, int kCount, class Op = Outputs>
+using Columns = product::Columns<Epilogue<T, Op>, kCount>;
 
 // A phase's pixels, where the product has fewer than 2^31 rows.
 struct PhasePixels {
   Divider pixels, width;  // of an image's phase
 
-  explicit PhasePixels(const Convolution& c) : pixels(static_cast<int>(c.phase_pixels())), width(c.x.out) {}
+  explicit PhasePixels(const Convolution& c, const Operands& = {})
+      : pixels(static_cast<int>(c.phase_pixels())), width(c.x.out) {}
   // The output pixel of row `row` of phase `phase`.
   __device__ __forceinline__ int of_row(const Convolution& c, int phase, int row) const {
     if (c.phases() == 1) return row;
@@ -67,16 +83,35 @@ struct PhasePixels {
   }
 };
 
+// The pixels of a gradient's phase.
+struct GradientPixels {
+  Divider pixels, width;
+  int step, first_y, first_x, image_height, image_width;
+
+  GradientPixels(const Convolution& c, const GradientOperands& o)
+      : pixels(static_cast<int>(c.phase_pixels())),
+        width(c.x.out),
+        step(o.step),
+        first_y(o.first_y),
+        first_x(o.first_x),
+        image_height(o.height),
+        image_width(o.width) {}
+  __device__ __forceinline__ int of_row(const Convolution&, int, int row) const {
+    const int image = row / pixels, at = row - image * pixels, y = at / width;
+    return (image * image_height + y * step + first_y) * image_width + (at - y * width) * step + first_x;
+  }
+};
+
 // For product::drain_sums: the epilogue, from row `row0` of the phase on.
-template <class T, int kCount>
+template <class T, int kCount, class Op = Outputs>
 struct ToOutput {
-  const Columns<T, kCount>& columns;
+  const Columns<T, kCount, Op>& columns;
   const Convolution& c;
-  const PhasePixels& pixels;
+  const typename Op::Pixels& pixels;
   int phase, row0, rows;
 
   struct Ahead {
-    typename Columns<T, kCount>::Ahead terms;
+    typename Columns<T, kCount, Op>::Ahead terms;
     int pixel = -1;  // none
   };
   __device__ __forceinline__ Ahead prefetch(int row) const {

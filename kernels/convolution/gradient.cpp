@@ -37,6 +37,97 @@ Support can_run_dgrad_tiled(const Convolution& c, DType) {
   return tiles <= kMaxBlocks ? supported() : unsupported("needs at most 2^31 - 1 tiles of 128x128");
 }
 
+Convolution tensor_core_gradient(const Convolution& forward, int phase_y, int phase_x) {
+  Convolution c = gradient_of(forward, phase_y, phase_x);
+  for (Axis* const axis : {&c.y, &c.x})
+    if (forward.y.repeat == 2) axis->kernel_taps = axis->taps;
+  return c;
+}
+
+std::size_t gradient_weight_bytes(const Convolution& forward, DType dtype) {
+  return forward.y.repeat == 2 ? aligned(summed_weight_bytes(forward.cin, forward.cout, dtype)) : 0;
+}
+
+GradientLaunch gradient_launch(const Convolution& forward, int phase_y, int phase_x, const Dgrad& t,
+                               const DgradFactors& factors) {
+  GradientLaunch launch{tensor_core_gradient(forward, phase_y, phase_x), {}};
+  Convolution& c = launch.c;
+  c.residual = t.residual != nullptr;
+  c.gain = factors.residual_scale;
+  GradientOperands& o = launch.o;
+  o.x = t.dy;
+  o.w = t.w;
+  o.residual = t.residual;
+  o.y = t.dx;
+  o.factor = factors.scale;
+  o.w_rows = c.cin;
+  o.step = gradient_phases(forward.y);
+  o.first_y = phase_y;
+  o.first_x = phase_x;
+  o.height = forward.y.in;
+  o.width = forward.x.in;
+  return launch;
+}
+
+static Support takes_gradient(const Convolution& forward, DType dtype) {
+  if (dtype == DType::fp32) return unsupported("needs bf16 or fp16");
+  if (forward.cin % 8 != 0) return unsupported("needs cin to be a multiple of 8: weights are read by 16 bytes");
+  return supported();
+}
+
+// Calls body(gradient) on that of each phase that has pixels.
+template <class Body>
+static void each_gradient(const Convolution& forward, const Body& body) {
+  for (int y = 0; y < gradient_phases(forward.y); ++y)
+    for (int x = 0; x < gradient_phases(forward.x); ++x)
+      if (const Convolution c = tensor_core_gradient(forward, y, x); c.rows() > 0) body(c);
+}
+
+Support can_run_dgrad_tensor_core_sm80(const Convolution& forward, DType dtype) {
+  Support support = takes_gradient(forward, dtype);
+  each_gradient(forward, [&](const Convolution& c) {
+    if (support) support = can_run_tensor_core_sm80(c, dtype);
+  });
+  return support;
+}
+
+std::size_t dgrad_tensor_core_sm80_workspace_bytes(const Convolution& forward, DType dtype, const DeviceInfo& device) {
+  std::size_t most = 0;
+  each_gradient(forward, [&](const Convolution& c) {
+    most = std::max(most, tensor_core_sm80_workspace_bytes(c, dtype, device));
+  });
+  return gradient_weight_bytes(forward, dtype) + most;
+}
+
+Support can_run_dgrad_ptx_sm90a(const Convolution& forward, DType dtype) {
+  if (const Support support = takes_gradient(forward, dtype); !support) return support;
+  if (forward.y.stride != 1) return unsupported("needs stride 1");
+  if (forward.cout % 8 != 0 && forward.y.repeat == 2)
+    return unsupported("needs cout to be a multiple of 8 behind an upsample: TMA moves 16 bytes");
+  return can_run_ptx_sm90a(tensor_core_gradient(forward, 0, 0), dtype);
+}
+
+std::size_t dgrad_ptx_sm90a_workspace_bytes(const Convolution& forward, DType dtype, const DeviceInfo& device) {
+  return gradient_weight_bytes(forward, dtype) +
+         ptx_sm90a_workspace_bytes(tensor_core_gradient(forward, 0, 0), dtype, device);
+}
+
+Support can_run_dgrad_ptx_sm90a_halo(const Convolution& forward, DType dtype) {
+  if (const Support support = takes_gradient(forward, dtype); !support) return support;
+  if (forward.y.stride != 1) return unsupported("needs stride 1");
+  if (forward.y.repeat == 2) return unsupported("has no upsample, whose gradient has a stride of 2");
+  if (forward.cout % 8 != 0) return unsupported("needs cout to be a multiple of 8: TMA moves 16 bytes");
+  return can_run_ptx_sm90a_halo(tensor_core_gradient(forward, 0, 0), dtype);
+}
+
+std::vector<Choice> dgrad_schedule_choices(const Convolution& forward, DType dtype, const DeviceInfo& device) {
+  return schedule_choices(tensor_core_gradient(forward, 0, 0), dtype, device);
+}
+
+std::vector<Choice> dgrad_halo_choices(const Convolution& forward, DType dtype, const DeviceInfo& device) {
+  return halo_choices(tensor_core_gradient(forward, 0, 0), dtype, device);
+}
+
 Support can_run_wgrad_naive(const Convolution& c, DType) {
   return takes_elements(c.cout * c.k());
 }

@@ -55,6 +55,7 @@ constexpr Convolution gradient_of(const Convolution& forward, int phase_y, int p
   c.cout = forward.cin;
   c.y = gradient_axis(forward.y, phase_y);
   c.x = gradient_axis(forward.x, phase_x);
+  c.n_major = true;
   return c;
 }
 // The pixel of dx, counted over all images, of a row of it.
@@ -84,8 +85,23 @@ struct Wgrad {
 
 using DgradLauncher = Status(const Convolution& forward, DType, const Dgrad&, const DgradFactors&, void* workspace,
                              const LaunchContext&);
-DgradLauncher launch_dgrad_host, launch_dgrad_naive, launch_dgrad_tiled;
+DgradLauncher launch_dgrad_host, launch_dgrad_naive, launch_dgrad_tiled, launch_dgrad_tensor_core_sm80,
+    launch_dgrad_ptx_sm90a, launch_dgrad_ptx_sm90a_halo;
 std::size_t dgrad_host_workspace_bytes(const Convolution& forward);
+
+// dgrad on tensor cores: gradient_of() with n-major weights as its `w`, which the variants read as they are stored. But
+// behind an upsample (forward.y.repeat 2): there they read [cout, 4, 4, cin], the sums of the taps that meet, which
+// each launch makes first in its workspace.
+Convolution tensor_core_gradient(const Convolution& forward, int phase_y, int phase_x);
+std::size_t gradient_weight_bytes(const Convolution& forward, DType dtype);  // of those sums; 0 without an upsample
+Status sum_gradient_weights(const Convolution& forward, DType dtype, const void* w, void* summed,
+                            const LaunchContext& context);
+struct GradientLaunch {
+  Convolution c;
+  GradientOperands o;
+};
+GradientLaunch gradient_launch(const Convolution& forward, int phase_y, int phase_x, const Dgrad& tensors,
+                               const DgradFactors& factors);
 
 using WgradLauncher = Status(const Convolution& forward, DType, const Wgrad&, float scale, void* workspace,
                              const LaunchContext&);
@@ -94,6 +110,10 @@ std::size_t wgrad_host_workspace_bytes(const Convolution& forward, bool dshift);
 
 // What the variants on GPUs take: one thread an element, or a block a tile of 128 x 128.
 CanRun can_run_dgrad_naive, can_run_dgrad_tiled, can_run_wgrad_naive, can_run_wgrad_tiled;
+// On tensor cores; all of the forward convolution.
+CanRun can_run_dgrad_tensor_core_sm80, can_run_dgrad_ptx_sm90a, can_run_dgrad_ptx_sm90a_halo;
+WorkspaceBytes dgrad_tensor_core_sm80_workspace_bytes, dgrad_ptx_sm90a_workspace_bytes;
+ListChoices dgrad_schedule_choices, dgrad_halo_choices;
 
 // wgrad_tiled falls into so many parts of the pixels, whose sums it adds in their order; and into so many tiles.
 constexpr std::int64_t wgrad_tiles(const Convolution& forward) {

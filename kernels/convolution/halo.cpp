@@ -83,7 +83,8 @@ Schedule make_halo_schedule(const Convolution& c, int tile, int multicast, int s
 
 product::Sm90aModel halo_model_of(const Convolution& c) {
   return {kKernel, [c](const Tile& tile) {
-            if (!stores_by_tma(c) && tile.block_n != kNarrowHalo) return product::Sm90aProduct{.columns = 0};
+            const bool fits = c.n_major ? takes_n_major(tile) : stores_by_tma(c) || tile.block_n == kNarrowHalo;
+            if (!fits) return product::Sm90aProduct{.columns = 0};
             return cut_for(c, tile);
           }};
 }

@@ -35,13 +35,13 @@
 
 namespace noisefloor::convolution {
 
-template <class T, int kTile, bool kFused>
+template <class T, int kTile, bool kFused, class Op = Outputs>
 __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTiles[kTile].blocks_per_sm)
     convolution_ptx_sm90a_halo(const __grid_constant__ CUtensorMap map_x, const __grid_constant__ CUtensorMap map_w,
                                const __grid_constant__ PhaseMaps maps_y,
                                const __grid_constant__ PhaseMaps maps_residual,
                                const __grid_constant__ SideMaps maps_side,
-                               const __grid_constant__ HaloArguments<T> args) {
+                               const __grid_constant__ HaloArguments<T, Op> args) {
   using L = HaloLayout<kTile, kFused>;
   constexpr Tile kShape = L::kShape;
   constexpr int kBlockM = kShape.block_m();
@@ -112,8 +112,10 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
           product::load_early(
               barriers, early, L::kWeightBytes,
               [&](int i, std::uint32_t full) {
-                product::load_b<kHalf, true>(role, &map_w, weights + i * L::kWeightBytes, full,
-                                             taps.at(ahead.ty, ahead.tx) * c.cin + ahead.part * kBlockK, row_w);
+                product::load_b<kHalf, true, kIsGradient<Op>>(
+                    role, &map_w, weights + i * L::kWeightBytes, full,
+                    weight_k<Op>(c, taps.at(ahead.ty, ahead.tx), ahead.part * kBlockK),
+                    weight_row<Op>(c, taps.at(ahead.ty, ahead.tx), row_w));
               },
               [&] { ahead.advance(c); });
           product::wait_for_launches();
@@ -136,8 +138,9 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
             ptx::mbarrier_wait(barriers.empty + ring.stage * 8, ring.parity ^ 1);
             if (ptx::elect_one()) {
               ptx::mbarrier_arrive_expect_tx(full, L::kWeightBytes);
-              product::load_b<kHalf, shares>(role, &map_w, weights + ring.stage * L::kWeightBytes, full,
-                                             taps.at(step.ty, step.tx) * c.cin + channel, row_w);
+              product::load_b<kHalf, shares, kIsGradient<Op>>(role, &map_w, weights + ring.stage * L::kWeightBytes,
+                                                              full, weight_k<Op>(c, taps.at(step.ty, step.tx), channel),
+                                                              weight_row<Op>(c, taps.at(step.ty, step.tx), row_w));
             }
           }
         };
@@ -202,8 +205,8 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
     for (int tile = first_tile; tile < tiles; tile += tile_stride) {
       const TileIndex index = args.order.locate(tile);
       const Patch patch = args.tiling.patch(c, args.tiling.place(index.m_cluster, role.m_rank), role.consumer);
-      const EpilogueStore<T, Patch> drain{args,    patch, index.n_tile * kBlockN, 1 + role.consumer,
-                                          staging, mul,   mul + kBlockN,          {nullptr, nullptr}};
+      const EpilogueStore<T, Patch, Op> drain{args,    patch, index.n_tile * kBlockN, 1 + role.consumer,
+                                              staging, mul,   mul + kBlockN,          {nullptr, nullptr}};
       const T* image_shift = args.epilogue.image_shift;
       if (image_shift) image_shift += std::int64_t{min(patch.at_image, c.images - 1)} * c.cout;
       const ChannelPair<kBlockN> channels(args, drain.column0, image_shift);
@@ -241,10 +244,13 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
           store_patch<T, kTile, kFused, kFinish>(drain, &maps_y.phase[patch.phase], acc[0],
                                                  add ? weights + residual_stage * L::kWeightBytes : 0, buffer);
         };
-        if (!kFused && !add && args.epilogue.act == Activation::none && args.epilogue.gain == 1)
+        bool plain = !kFused && !add;
+        if constexpr (!kIsGradient<Op>)
+          plain = plain && args.epilogue.act == Activation::none && args.epilogue.gain == 1;
+        if (plain)
           store.template operator()<kPlain>();
         else
-          store.template operator()<kAny>();
+          store.template operator()<kIsGradient<Op> ? kWeighed : kAny>();
         if (add) barriers.release(role, residual_stage);
       }
     }

@@ -24,9 +24,10 @@ struct PatchResidual {
 
 // Stores a consumer's accumulators. Most convolutions of a network have neither activation, residual nor gain behind
 // them.
-inline constexpr Finish kPlain{.residual = Finish::Residual::none}, kAny{.act = true, .gain = true};
-template <class T, int kTile, bool kFused, Finish kFinish>
-__device__ __forceinline__ void store_patch(const EpilogueStore<T, Patch>& to, const CUtensorMap* map,
+inline constexpr Finish kPlain{.residual = Finish::Residual::none}, kAny{.act = true, .gain = true},
+    kWeighed{.weighs = true};
+template <class T, int kTile, bool kFused, Finish kFinish, class Op>
+__device__ __forceinline__ void store_patch(const EpilogueStore<T, Patch, Op>& to, const CUtensorMap* map,
                                             float (&acc)[HaloLayout<kTile, kFused>::kShape.block_n / 2],
                                             std::uint32_t residual, ptx::Ring& buffer) {
   using L = HaloLayout<kTile, kFused>;

@@ -54,8 +54,8 @@ Status encode_residual(PhaseMaps& maps, const Convolution& c, DType dtype, const
   return success();
 }
 
-template <class T, int kTile, bool kFused>
-Status launch_halo_tile(const Convolution& c, DType dtype, const Operands& o, const Schedule& schedule,
+template <class T, int kTile, bool kFused, class Op = Outputs>
+Status launch_halo_tile(const Convolution& c, DType dtype, const typename Op::Operands& o, const Schedule& schedule,
                         const LaunchContext& context) {
   using L = HaloLayout<kTile, kFused>;
   const HaloTiling tiling = tiling_of(c, schedule);
@@ -78,8 +78,7 @@ Status launch_halo_tile(const Convolution& c, DType dtype, const Operands& o, co
                           {c.cin, row, row * c.y.in},
                           {kBlockK, halo.width, halo.height, halo.images}};
   if (const Status status = encode_strided_map(map_x, images); !status.ok()) return status;
-  const MatrixMap weights{
-      dtype, o.w, c.weight_rows(), c.weight_row(), product::b_box_rows(L::kShape.block_n, schedule.multicast), kBlockK};
+  const MatrixMap weights = weights_map<Op>(c, dtype, o, L::kShape.block_n, schedule.multicast);
   if (const Status status = encode_tensor_map(map_w, weights); !status.ok()) return status;
   if (!stores_by_tma(c) && L::kShape.block_n != kNarrowHalo)
     return failure(StatusCode::invalid_argument, "convolution: this tile needs cout to be a multiple of 8");
@@ -107,27 +106,27 @@ Status launch_halo_tile(const Convolution& c, DType dtype, const Operands& o, co
   const Status sides =
       encode_side_maps(maps_side, c, dtype, o, product::b_box_rows(L::kShape.block_n, schedule.multicast), pixels);
   if (!sides.ok()) return sides;
-  const HaloArguments<T> arguments{{c, Epilogue<T>(c, o), o.mean, o.m2},
-                                   tiling,
-                                   {schedule.m_clusters, schedule.n_tiles},
-                                   tap_steps(c),
-                                   k_steps,
-                                   rings.halos,
-                                   halo_bytes,
-                                   c.norm == Norm::none ? nullptr : o.norm,
-                                   region,
-                                   schedule.stages,
-                                   product::early_stages(context, schedule.stages),
-                                   schedule.multicast,
-                                   halo_dsmem(c, schedule),
-                                   schedule.splits};
+  const HaloArguments<T, Op> arguments{{c, Epilogue<T, Op>(c, o), o.mean, o.m2},
+                                       tiling,
+                                       {schedule.m_clusters, schedule.n_tiles},
+                                       tap_steps(c),
+                                       k_steps,
+                                       rings.halos,
+                                       halo_bytes,
+                                       c.norm == Norm::none ? nullptr : o.norm,
+                                       region,
+                                       schedule.stages,
+                                       product::early_stages(context, schedule.stages),
+                                       schedule.multicast,
+                                       halo_dsmem(c, schedule),
+                                       schedule.splits};
   const LaunchShape shape{.grid = static_cast<unsigned>(schedule.grid),
                           .block = L::kThreads,
                           .shared_bytes = static_cast<std::size_t>(bytes),
                           .shared_limit = static_cast<std::size_t>(shared_budget(1)),
                           .cluster = static_cast<unsigned>(schedule.cluster()),
                           .programmatic = context.programmatic_launch};
-  return launch_kernel("convolution_ptx_sm90a_halo", convolution_ptx_sm90a_halo<T, kTile, kFused>, shape,
+  return launch_kernel("convolution_ptx_sm90a_halo", convolution_ptx_sm90a_halo<T, kTile, kFused, Op>, shape,
                        context.stream, map_x, map_w, maps_y, maps_residual, maps_side, arguments);
 }
 

@@ -13,8 +13,8 @@
 
 namespace noisefloor::convolution {
 
-template <class T>
-struct HaloArguments : Output<T> {
+template <class T, class Op = Outputs>
+struct HaloArguments : Output<T, Op> {
   HaloTiling tiling;
   product::Rasterisation order;
   int tap_steps, k_steps;        // a step: a tap of 64 channels; behind them those of a second source

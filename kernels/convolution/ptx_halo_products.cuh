@@ -20,11 +20,11 @@ struct Held {
 
 // A consumer's sums over the k-steps [first, first + steps), whose halos lie at `halos` and whose weights behind them.
 // Products of the last step may still run (finish_products); its stages are held.
-template <class T, int kTile, bool kFused, int kConsumers>
+template <class T, int kTile, bool kFused, int kConsumers, class Op>
 __device__ __forceinline__ Held multiply_taps(const WarpRole<kConsumers>& role, const Barriers& barriers,
                                               const HaloBarriers<kConsumers, kFused>& halo_barriers,
-                                              const HaloArguments<T>& args, std::uint32_t halos, ptx::Ring& halo_ring,
-                                              ptx::Ring& ring, int first, int steps,
+                                              const HaloArguments<T, Op>& args, std::uint32_t halos,
+                                              ptx::Ring& halo_ring, ptx::Ring& ring, int first, int steps,
                                               float (&acc)[1][HaloLayout<kTile, kFused>::kShape.block_n / 2]) {
   using L = HaloLayout<kTile, kFused>;
   const std::uint32_t weights = halos + args.halo_stages * args.halo_bytes;
@@ -48,8 +48,9 @@ __device__ __forceinline__ Held multiply_taps(const WarpRole<kConsumers>& role, 
     ptx::wgmma_fence();
 #pragma unroll
     for (int k = 0; k < kBlockK / 16; ++k)
-      ptx::Wgmma<T, L::kShape.block_n>::run(acc[0], ptx::wgmma_descriptor_128b_of(at + 2 * k, group_bytes),
-                                            ptx::wgmma_descriptor_128b_of(tile + 2 * k), !is_first || k > 0);
+      ptx::Wgmma<T, L::kShape.block_n, kIsGradient<Op>>::run(
+          acc[0], ptx::wgmma_descriptor_128b_of(at + 2 * k, group_bytes), product::descriptor<kIsGradient<Op>>(tile, k),
+          !is_first || k > 0);
     ptx::wgmma_commit();
     go_on();
     pipeline.template advance<is_first>();

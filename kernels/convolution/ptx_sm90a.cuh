@@ -61,19 +61,19 @@ struct TilePixels {
 };
 
 // The residual of a warpgroup's rows, loaded 16 bytes a lane and exchanged within quads of lanes.
-template <int kColumns, class T>
+template <int kColumns, class T, class Op>
 struct RowsResidual {
-  const EpilogueStore<T, RowRun>& of;
+  const EpilogueStore<T, RowRun, Op>& of;
   int pixel[2];  // of this thread's rows
 
-  __device__ __forceinline__ explicit RowsResidual(const EpilogueStore<T, RowRun>& store) : of(store) {
+  __device__ __forceinline__ explicit RowsResidual(const EpilogueStore<T, RowRun, Op>& store) : of(store) {
     const int row = static_cast<int>(threadIdx.x) % 128 / 32 * 16 + static_cast<int>(threadIdx.x) % 32 / 4;
     pixel[0] = of.pixel(row), pixel[1] = of.pixel(row + 8);
   }
   template <int kBlocks, class Row>
   __device__ __forceinline__ void load(const Row&, int piece, int block, std::uint32_t (&words)[2][4]) const {
     static_assert(kBlocks == 4, "a quad of lanes exchanges four blocks");
-    const Epilogue<T>& epilogue = of.args.epilogue;
+    const Epilogue<T, Op>& epilogue = of.args.epilogue;
     if (!epilogue.residual) return;
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const int column = of.column0 + piece * kColumns + 8 * (block + lane % 4);
@@ -94,11 +94,11 @@ struct RowsResidual {
   }
 };
 
-template <class T, int kTile>
+template <class T, int kTile, class Op = Outputs>
 __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_per_sm)
     convolution_ptx_sm90a(const __grid_constant__ CUtensorMap map_x, const __grid_constant__ CUtensorMap map_w,
                           const __grid_constant__ CUtensorMap map_y, const __grid_constant__ SideMaps maps_side,
-                          const __grid_constant__ Arguments<T> args) {
+                          const __grid_constant__ Arguments<T, Op> args) {
   using L = Layout<kTile>;
   constexpr Tile kShape = L::kShape;
   constexpr int kBlockM = kShape.block_m();
@@ -162,8 +162,10 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
           product::load_early(
               barriers, early, L::kStageBytes,
               [&](int i, std::uint32_t barrier) {
-                product::load_b<kHalf, true>(role, &map_w, base + i * L::kStageBytes + L::kABytes, barrier,
-                                             taps.at(ahead.ty, ahead.tx) * c.cin + ahead.part * kBlockK, row_w);
+                product::load_b<kHalf, true, kIsGradient<Op>>(
+                    role, &map_w, base + i * L::kStageBytes + L::kABytes, barrier,
+                    weight_k<Op>(c, taps.at(ahead.ty, ahead.tx), ahead.part * kBlockK),
+                    weight_row<Op>(c, taps.at(ahead.ty, ahead.tx), row_w));
               },
               [&] { ahead.advance(c, args.cin_steps); });
           product::wait_for_launches();
@@ -174,14 +176,16 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
             const std::uint32_t a = base + ring.stage * L::kStageBytes;
             const std::uint32_t barrier = barriers.full + ring.stage * 8;
             const int channel = step.part * kBlockK;
-            const int column = taps.at(step.ty, step.tx) * c.cin + channel;
+            const int column = weight_k<Op>(c, taps.at(step.ty, step.tx), channel);
+            const int row = weight_row<Op>(c, taps.at(step.ty, step.tx), row_w);
             ptx::mbarrier_wait(barriers.empty + ring.stage * 8, ring.parity ^ 1);
             if (ptx::elect_one()) {
               if (i >= early) ptx::mbarrier_arrive_expect_tx(barrier, L::kStageBytes);
               ptx::tma_load_im2col(a, &map_x, barrier, channel, pixels.w, pixels.h, pixels.image,
                                    static_cast<std::uint16_t>(step.tx + shift_x),
                                    static_cast<std::uint16_t>(step.ty + shift_y));
-              if (i >= early) product::load_b<kHalf, shares>(role, &map_w, a + L::kABytes, barrier, column, row_w);
+              if (i >= early)
+                product::load_b<kHalf, shares, kIsGradient<Op>>(role, &map_w, a + L::kABytes, barrier, column, row);
             }
           }
         };
@@ -221,14 +225,14 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
       const TileCoordinate at = tile_coordinate(args, tile, role.m_rank, kBlockM, kBlockN);
       const int row0 = at.row0 + (kPingpong ? 0 : role.consumer * 64);
       const int rows = min(args.phase_rows - row0, L::kSubtiles * 64);
-      EpilogueStore<T, RowRun> drain{args,
-                                     {at.phase, row0, min(rows, 64)},
-                                     at.column0,
-                                     1 + role.consumer,
-                                     stores + role.consumer * L::kStoreBytes,
-                                     mul,
-                                     mul + kBlockN,
-                                     {nullptr, nullptr}};
+      EpilogueStore<T, RowRun, Op> drain{args,
+                                         {at.phase, row0, min(rows, 64)},
+                                         at.column0,
+                                         1 + role.consumer,
+                                         stores + role.consumer * L::kStoreBytes,
+                                         mul,
+                                         mul + kBlockN,
+                                         {nullptr, nullptr}};
       // A shift per image is the warpgroup's own where its pixels belong to one image, else looked up per row.
       const T* image_shift = nullptr;
       bool by_row = false;
@@ -242,7 +246,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
       const ChannelPair<kBlockN> channels(args, at.column0, image_shift);
 
       float acc[L::kSubtiles][kBlockN / 2];
-      product::multiply_tile<T, kBlockN, L::kStageBytes, L::kABytes, kPingpong>(
+      product::multiply_tile<T, kBlockN, L::kStageBytes, L::kABytes, kPingpong, product::Majors{.b = kIsGradient<Op>}>(
           role, barriers, base, ring, args.stages, steps, L::kCanSplit ? args.dsmem.opens : -1, tile == first_tile,
           tile + tile_stride >= tiles, acc);
       if constexpr (kPingpong) skip_tile();
@@ -260,9 +264,10 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
       } else {
 #pragma unroll 1
         for (int sub = 0; sub < L::kSubtiles; ++sub) {
-          constexpr Finish kFinish{.act = true, .shift = true, .gain = true};
+          constexpr Finish kFinish =
+              kIsGradient<Op> ? Finish{.weighs = true} : Finish{.act = true, .shift = true, .gain = true};
           store_accumulator<kFinish, kBlockN, L::kBuffers, L::kPieceColumns, 4, 1, false>(
-              drain, &map_y, args.by_tma, acc[0], RowsResidual<L::kPieceColumns, T>(drain), buffer);
+              drain, &map_y, args.by_tma, acc[0], RowsResidual<L::kPieceColumns, T, Op>(drain), buffer);
           if constexpr (kPingpong) {
             drain.place.row0 += 64;
             drain.place.rows = min(rows - 64, 64);
@@ -277,8 +282,8 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
   }
 }
 
-template <class T, int kTile>
-Status launch_tile(const Convolution& c, DType dtype, const Operands& o, const Schedule& schedule,
+template <class T, int kTile, class Op = Outputs>
+Status launch_tile(const Convolution& c, DType dtype, const typename Op::Operands& o, const Schedule& schedule,
                    const LaunchContext& context) {
   using L = Layout<kTile>;
   if (schedule.splits > 1 && L::dsmem_stages(schedule.splits) > schedule.stages)
@@ -288,8 +293,7 @@ Status launch_tile(const Convolution& c, DType dtype, const Operands& o, const S
   const ImageMap images{dtype,      o.x,     c.images, c.y.in,     c.x.in,     c.cin,   c.y.origin,
                         c.x.origin, c.y.out, c.x.out,  c.y.stride, c.x.stride, kBlockK, L::kShape.block_m()};
   if (const Status status = encode_im2col_map(map_x, images); !status.ok()) return status;
-  const MatrixMap weights{
-      dtype, o.w, c.weight_rows(), c.weight_row(), product::b_box_rows(L::kShape.block_n, schedule.multicast), kBlockK};
+  const MatrixMap weights = weights_map<Op>(c, dtype, o, L::kShape.block_n, schedule.multicast);
   if (const Status status = encode_tensor_map(map_w, weights); !status.ok()) return status;
   const bool by_tma = stores_by_tma(c) && c.phases() == 1;
   CUtensorMap map_y = map_w;  // not used without by_tma
@@ -305,21 +309,21 @@ Status launch_tile(const Convolution& c, DType dtype, const Operands& o, const S
       encode_side_maps(maps_side, c, dtype, o, product::b_box_rows(L::kShape.block_n, schedule.multicast), rows);
   if (!sides.ok()) return sides;
   const product::Sm90aProduct product = cut(c);
-  const Arguments<T> arguments{{c, Epilogue<T>(c, o), o.mean, o.m2},
-                               static_cast<int>(c.phase_rows()),
-                               static_cast<int>(schedule.unit_clusters),
-                               c.y.out * c.x.out,
-                               c.x.out,
-                               {schedule.m_clusters, schedule.n_tiles},
-                               steps_of(c.cin),
-                               tap_steps(c),
-                               static_cast<int>(product.k_steps),
-                               schedule.stages,
-                               product::early_stages(context, schedule.stages),
-                               schedule.multicast,
-                               by_tma,
-                               product::dsmem_of(schedule, product.k_steps, L::dsmem_stages(schedule.splits)),
-                               schedule.splits};
+  const Arguments<T, Op> arguments{{c, Epilogue<T, Op>(c, o), o.mean, o.m2},
+                                   static_cast<int>(c.phase_rows()),
+                                   static_cast<int>(schedule.unit_clusters),
+                                   c.y.out * c.x.out,
+                                   c.x.out,
+                                   {schedule.m_clusters, schedule.n_tiles},
+                                   steps_of(c.cin),
+                                   tap_steps(c),
+                                   static_cast<int>(product.k_steps),
+                                   schedule.stages,
+                                   product::early_stages(context, schedule.stages),
+                                   schedule.multicast,
+                                   by_tma,
+                                   product::dsmem_of(schedule, product.k_steps, L::dsmem_stages(schedule.splits)),
+                                   schedule.splits};
 
   const LaunchShape shape{.grid = static_cast<unsigned>(schedule.grid),
                           .block = L::kThreads,
@@ -327,8 +331,8 @@ Status launch_tile(const Convolution& c, DType dtype, const Operands& o, const S
                           .shared_limit = static_cast<std::size_t>(L::bytes(L::kShape.deep_stages)),
                           .cluster = static_cast<unsigned>(schedule.cluster()),
                           .programmatic = context.programmatic_launch};
-  return launch_kernel("convolution_ptx_sm90a", convolution_ptx_sm90a<T, kTile>, shape, context.stream, map_x, map_w,
-                       map_y, maps_side, arguments);
+  return launch_kernel("convolution_ptx_sm90a", convolution_ptx_sm90a<T, kTile, Op>, shape, context.stream, map_x,
+                       map_w, map_y, maps_side, arguments);
 }
 
 // All tiles of the kernel for T, in a file of their own per type, so that they compile side by side.

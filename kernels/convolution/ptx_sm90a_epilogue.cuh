@@ -16,9 +16,9 @@
 namespace noisefloor::convolution {
 
 // A warpgroup's share of a block's tile, and its part of shared memory. `Place` says which pixels its 64 rows are.
-template <class T, class Place>
+template <class T, class Place, class Op = Outputs>
 struct EpilogueStore {
-  const Output<T>& args;
+  const Output<T, Op>& args;
   Place place;
   int column0;            // of the tile
   int barrier;            // a hardware barrier for the warpgroup alone
@@ -45,8 +45,8 @@ template <int kBlockN>
 struct ChannelPair {
   float mul[2], add[2];
 
-  template <class T>
-  __device__ __forceinline__ ChannelPair(const Output<T>& args, int column0, const T* image_shift) {
+  template <class T, class Op>
+  __device__ __forceinline__ ChannelPair(const Output<T, Op>& args, int column0, const T* image_shift) {
     const int at = static_cast<int>(threadIdx.x) % 128 * 2;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
@@ -78,9 +78,9 @@ __device__ __forceinline__ uint4 load_8(const T* from, int column, int cout) {
 using product::Finish;
 
 // What belongs to a lane's pairs in blocks of 8 channels of the tile (product::finish_blocks).
-template <class T, class Place>
+template <class T, class Place, class Op>
 struct ChannelTerms {
-  const EpilogueStore<T, Place>& of;
+  const EpilogueStore<T, Place, Op>& of;
   int first = static_cast<int>(threadIdx.x) % 4 * 2;
 
   __device__ __forceinline__ float2 factor(int column) const {
@@ -109,11 +109,11 @@ __device__ __forceinline__ void patch_statistics(const EpilogueStore<T, Place>& 
 
 // Stores a filled piece, [64][kColumns] as TMA swizzles it: channels [column, column + columns) of its pixels. Each
 // warp takes the 16 rows that it fills from accumulators.
-template <int kColumns, class T, class Place>
-__device__ __forceinline__ void drain_piece(const EpilogueStore<T, Place>& from, const std::uint8_t* piece, int column,
-                                            int columns) {
+template <int kColumns, class T, class Place, class Op>
+__device__ __forceinline__ void drain_piece(const EpilogueStore<T, Place, Op>& from, const std::uint8_t* piece,
+                                            int column, int columns) {
   constexpr int kRow = kColumns * 2, kChunks = kRow / 16, kRows = 32 / kChunks;  // bytes; rows of a warp at once
-  const Epilogue<T>& epilogue = from.args.epilogue;
+  const Epilogue<T, Op>& epilogue = from.args.epilogue;
   const int lane = static_cast<int>(threadIdx.x) % 32, chunk = lane % kChunks;
   const int first = column + chunk * 8;
   const int first_row = static_cast<int>(threadIdx.x) % 128 / 32 * 16 + lane / kChunks;
@@ -138,11 +138,11 @@ __device__ __forceinline__ void drain_piece(const EpilogueStore<T, Place>& from,
 
 // A tile's way to its pixels, in pieces of kColumns channels. `map` is that of a store by TMA; `by_tma` says whether
 // it can.
-template <int kBuffers, int kColumns, bool kStatistics, class T, class Place, class Residual>
+template <int kBuffers, int kColumns, bool kStatistics, class T, class Place, class Op, class Residual>
 struct ToPixels {
   static constexpr int kBytes = 64 * kColumns * 2;
   product::StoreBuffers<kBuffers, kBytes> buffers;
-  const EpilogueStore<T, Place>& to;
+  const EpilogueStore<T, Place, Op>& to;
   const CUtensorMap* map;
   bool by_tma;
   const Residual& residual;
@@ -177,15 +177,16 @@ struct ToPixels {
 
 // Stores a consumer's accumulator: `residual` knows how to load that of its blocks.
 template <Finish kFinish, int kBlockN, int kBuffers, int kColumns, int kStep, int kHalves, bool kStatistics, class T,
-          class Place, class Residual>
-__device__ __forceinline__ void store_accumulator(const EpilogueStore<T, Place>& to, const CUtensorMap* map,
+          class Place, class Op, class Residual>
+__device__ __forceinline__ void store_accumulator(const EpilogueStore<T, Place, Op>& to, const CUtensorMap* map,
                                                   bool by_tma, float (&acc)[kBlockN / 2], const Residual& residual,
                                                   ptx::Ring& buffer) {
   if (kBuffers > 1 || !by_tma) to.sync();  // what belongs to the channels is there
-  using Way = ToPixels<kBuffers, kColumns, kStatistics, T, Place, Residual>;
+  using Way = ToPixels<kBuffers, kColumns, kStatistics, T, Place, Op, Residual>;
   const Way way{
       {ptx::shared_address(to.piece), static_cast<std::uint32_t>(to.barrier), buffer}, to, map, by_tma, residual};
-  product::store_accumulator<T, kFinish, kBlockN, kColumns, true, kStep, kHalves>(acc, ChannelTerms<T, Place>{to}, way);
+  product::store_accumulator<T, kFinish, kBlockN, kColumns, true, kStep, kHalves>(acc, ChannelTerms<T, Place, Op>{to},
+                                                                                  way);
 }
 
 }  // namespace noisefloor::convolution

@@ -5,6 +5,7 @@
 
 #include "kernels/convolution/epilogue.cuh"
 #include "kernels/convolution/schedule.h"
+#include "kernels/device/tensor_map.h"
 #include "kernels/product/sm90a_mainloop.cuh"
 #include "kernels/product/sm90a_pieces.h"
 #include "kernels/product/sm90a_schedule.h"
@@ -20,16 +21,38 @@ using product::WarpRole;
 
 inline constexpr int kSplitColumns = 64;  // channels of a split tile's pieces
 
+// The weights, of which a step takes a tile's output channels and 64 input channels under a tap. A gradient's are
+// n-major: their boxes have a share of the input channels and 64 outputs, side by side.
+template <class Op>
+MatrixMap weights_map(const Convolution& c, DType dtype, const typename Op::Operands& o, int block_n, int multicast) {
+  if constexpr (kIsGradient<Op>) {
+    const std::int64_t columns = std::int64_t{c.y.kernel_taps} * c.x.kernel_taps * c.cout;
+    return {dtype, o.w, o.w_rows, columns, kBlockK / multicast, kBlockK};
+  } else {
+    return {dtype, o.w, c.weight_rows(), c.weight_row(), product::b_box_rows(block_n, multicast), kBlockK};
+  }
+}
+// Where those of a tap of the kernel begin, as product::load_b takes it, from an input channel and an output on. A
+// gradient's tile may reach into the next tap's columns, whose outputs are not stored.
+template <class Op>
+__device__ __forceinline__ int weight_k(const Convolution& c, int tap, int channel) {
+  return kIsGradient<Op> ? channel : tap * c.cin + channel;
+}
+template <class Op>
+__device__ __forceinline__ int weight_row(const Convolution& c, int tap, int output) {
+  return kIsGradient<Op> ? tap * c.cout + output : output;
+}
+
 // What the epilogue writes.
-template <class T>
+template <class T, class Op = Outputs>
 struct Output {
   Convolution c;
-  Epilogue<T> epilogue;
+  Epilogue<T, Op> epilogue;
   float *mean, *m2;
 };
 
-template <class T>
-struct Arguments : Output<T> {
+template <class T, class Op = Outputs>
+struct Arguments : Output<T, Op> {
   int phase_rows;
   Divider phase_clusters, pixels, row;  // pixels of an image's phase, and of a row of it
   product::Rasterisation order;
@@ -91,9 +114,9 @@ __device__ __forceinline__ void store_piece(const RowRun& place, const CUtensorM
 struct TileCoordinate {
   int phase, row0, column0;
 };
-template <class T>
-__device__ __forceinline__ TileCoordinate tile_coordinate(const Arguments<T>& args, int tile, int m_rank, int block_m,
-                                                          int block_n) {
+template <class T, class Op>
+__device__ __forceinline__ TileCoordinate tile_coordinate(const Arguments<T, Op>& args, int tile, int m_rank,
+                                                          int block_m, int block_n) {
   const TileIndex index = args.order.locate(tile);
   const int phase = index.m_cluster / args.phase_clusters;
   const int within = index.m_cluster - phase * args.phase_clusters;

@@ -54,11 +54,11 @@ __device__ __forceinline__ void send_partial(const float (&acc)[kBlockN / 2], co
 
 // Finishes this block's share of a split tile, when await() says that all of it has arrived; `consumer` is the
 // warpgroup's place in the tile. The residual is asked for ahead, first before that.
-template <class T, int kBlockM, bool kStatistics, class Place, class Await>
-__device__ __forceinline__ void store_partials(const EpilogueStore<T, Place>& to, const float* dsmem,
+template <class T, int kBlockM, bool kStatistics, class Place, class Op, class Await>
+__device__ __forceinline__ void store_partials(const EpilogueStore<T, Place, Op>& to, const float* dsmem,
                                                const Divider& splits, int split, int block_n, int consumer,
                                                const Await& await) {
-  const Epilogue<T>& epilogue = to.args.epilogue;
+  const Epilogue<T, Op>& epilogue = to.args.epilogue;
   const int thread = static_cast<int>(threadIdx.x) % 128;
   const int share = share_begin(block_n, splits, split), count = share_blocks(block_n, splits, split);
   const product::Partials partials{dsmem, splits, count * kBlockM * 8};

@@ -1,5 +1,7 @@
 #include "kernels/convolution/schedule.h"
 
+#include <algorithm>
+
 #include "kernels/core/by_shape.h"
 #include "kernels/product/sm90a_schedule.h"
 
@@ -30,13 +32,15 @@ product::Sm90aProduct cut(const Convolution& c) {
 }
 
 product::Sm90aModel im2col_model_of(const Convolution& c) {
-  return {kKernel, [product = cut(c)](const Tile&) { return product; }};
+  return {kKernel, [product = cut(c), n_major = c.n_major](const Tile& tile) {
+            return n_major && !takes_n_major(tile) ? product::Sm90aProduct{.columns = 0} : product;
+          }};
 }
 
 const product::MeasuredCut* measured_cut(const Convolution& c, std::span<const MeasuredSchedule> rows) {
   using Numbers = std::array<std::int64_t, 11>;
   const bool square = c.y.taps == c.x.taps && c.y.stride == c.x.stride && c.y.origin == c.x.origin;
-  if (!square || (c.phases() > 1 && !c.phase_weights)) return nullptr;  // no conv2d
+  if (!square || c.n_major || (c.phases() > 1 && !c.phase_weights)) return nullptr;  // no conv2d
   Numbers numbers{c.images, c.y.in, c.x.in, c.cin, c.cout, c.y.taps, c.y.stride, -c.y.origin, 0, c.side, c.side_skip};
   if (c.phase_weights) numbers = {c.images, c.y.in, c.x.in, c.cin, c.cout, 3, 1, 1, 1, 0, 0};
   const auto shape_of = [](const MeasuredSchedule& row) {
@@ -63,7 +67,8 @@ std::vector<Choice> schedule_choices(const Convolution& c, DType, const DeviceIn
 
 // The plan of the same product; its tiles, cut so that none straddles two phases.
 Sm80Plan choose_sm80_plan(const Convolution& c, const DeviceInfo& device) {
-  const product::Extents extents{c.rows(), c.cout, c.k()};
+  // A 1x1's gradient with stride 2 has phases without a tap.
+  const product::Extents extents{c.rows(), c.cout, std::max<std::int64_t>(c.k(), 1)};
   const product::Sm80Plan chosen = c.cin % 8 == 0
                                        ? product::choose_sm80_plan(extents, device)
                                        : product::make_sm80_plan(extents, product::Sm80Tile::medium_128x64, 1);

@@ -6,11 +6,13 @@
 // tap of one pixel; zeros where the tap lies outside), 16-bit tiles halve the traffic, and tensor cores multiply.
 //
 // Requires: bf16 or fp16, at most 32 taps in a phase, summed weights for an upsample. Statistics are a second launch.
-// Where cin is not a multiple of 8, elements are gathered one by one through registers, in 128x64 tiles.
+// Where cin is not a multiple of 8, elements are gathered one by one through registers, in 128x64 tiles. A gradient's
+// weights come as rows of k, which ldmatrix transposes: with cin a multiple of 8.
 // Bound: tensor pipe; expected limiter: mma.sync's issue rate on sm_90.
 // Numerics: fp32 sums in the tensor core, in order of k, then parts in order: deterministic.
 // Source: PTX ISA (mma, ldmatrix, cp.async); otherwise original.
 #include "kernels/convolution/epilogue.cuh"
+#include "kernels/convolution/gradient.h"
 #include "kernels/convolution/schedule.h"
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/launch.cuh"
@@ -30,21 +32,25 @@ using product::swizzled;
 using product::warp_coordinate;
 using product::WarpCoordinate;
 
+template <class Op>
 struct Grid {
   unsigned tiles_m;  // of all phases
   unsigned phase_tiles_m, tiles_n;
   unsigned splits;
   float* partials;  // null without a split
-  PhasePixels pixels;
+  typename Op::Pixels pixels;
 };
 
 // One thread's share of the copies of a stage: chunk `chunk` of every kRows-th pixel and row of weights.
-template <class T, class Tile, bool kNarrow>
+template <class T, class Tile, bool kNarrow, class Op>
 struct Loader {
   static constexpr int kChunks = Tile::kBlockK / 8;
   static constexpr int kRows = Tile::kThreads / kChunks;
   static constexpr int kPassesA = Tile::kBlockM / kRows, kPassesB = Tile::kBlockN / kRows;
-  static_assert(kRows % 8 == 0, "the permutation of chunks repeats every 8 rows");
+  static_assert(kRows % 8 == 0 && kPassesB > 0, "the permutation of chunks repeats every 8 rows");
+  // Of a gradient's weights, whose rows are k.
+  static constexpr int kChunksB = Tile::kBlockN / 8, kStepB = Tile::kThreads / kChunksB;
+  static_assert(kStepB % 8 == 0 && Tile::kBlockK % kStepB == 0);
 
   const Convolution& c;
   const T *x, *w;           // w: the thread's first row, at kernel tap 0 of the phase
@@ -53,6 +59,7 @@ struct Loader {
   int tap = 0, channel;     // of the next stage
   int phase, b_rows;        // rows of weights from the thread's first on
   std::uint32_t offset;
+  int b_tap, b_channel;  // of a gradient's next weights
 
   __device__ __forceinline__ Loader(const Convolution& shape, const T* inputs, const T* weights, int the_phase,
                                     std::int64_t row0, int column0, int k_begin)
@@ -84,6 +91,15 @@ struct Loader {
     }
     const int column = column0 + line;
     b_rows = c.cout - column;
+    if constexpr (kIsGradient<Op>) {
+      const int first = column0 + static_cast<int>(threadIdx.x) % kChunksB * 8;
+      b_rows = c.cout - first;
+      w = weights + first;
+      b_channel = k_begin + static_cast<int>(threadIdx.x) / kChunksB;
+      b_tap = b_channel / c.cin;
+      b_channel %= c.cin;
+      return;
+    }
     w = weights + ((c.phase_weights ? std::int64_t{phase} * c.cout : 0) + column) * c.weight_row();
   }
 
@@ -92,6 +108,21 @@ struct Loader {
   }
   __device__ __forceinline__ const T* tap_weights(int t) const {
     return w + std::int64_t{kernel_tap(c, phase, t / c.x.taps, t % c.x.taps)} * c.cin;
+  }
+
+  // The next step's weights of a gradient: 8 outputs of every kStepB-th term.
+  __device__ __forceinline__ void issue_columns(std::uint32_t to) {
+    const auto line = static_cast<int>(threadIdx.x) / kChunksB, chunk = static_cast<int>(threadIdx.x) % kChunksB;
+    const std::int64_t row = std::int64_t{c.y.kernel_taps} * c.x.kernel_taps * c.cout;
+    const int all = c.y.taps * c.x.taps;
+    to += static_cast<std::uint32_t>(swizzled<Tile::kBlockN>(line, chunk));
+#pragma unroll
+    for (int i = 0; i < Tile::kBlockK / kStepB; ++i) {
+      const bool inside = b_tap < all && b_rows > 0;
+      const int tap = inside ? kernel_tap(c, 0, b_tap / c.x.taps, b_tap % c.x.taps) : 0;
+      ptx::cp_async_16(to + i * kStepB * Tile::kBlockN * 2, w + b_channel * row + std::int64_t{tap} * c.cout, inside);
+      for (b_channel += kStepB; b_channel >= c.cin; b_channel -= c.cin) ++b_tap;
+    }
   }
 
   // Copies the next step of k into the stage at shared address `stage`.
@@ -109,17 +140,21 @@ struct Loader {
       for (int i = 0; i < kPassesA; ++i)
         ptx::cp_async_16(to + i * kPassBytes, x + std::int64_t{pixel[i] + under} * c.cin + channel,
                          inside && (taps[i] >> t & 1));
-      const T* from = tap_weights(t) + channel;
+      if constexpr (!kIsGradient<Op>) {
+        const T* from = tap_weights(t) + channel;
 #pragma unroll
-      for (int i = 0; i < kPassesB; ++i)
-        ptx::cp_async_16(to_b + i * kPassBytes, from + i * kRows * c.weight_row(), inside && i * kRows < b_rows);
+        for (int i = 0; i < kPassesB; ++i)
+          ptx::cp_async_16(to_b + i * kPassBytes, from + i * kRows * c.weight_row(), inside && i * kRows < b_rows);
+      }
       for (channel += Tile::kBlockK; channel >= c.cin; channel -= c.cin) ++tap;
     }
+    if constexpr (kIsGradient<Op>) issue_columns(stage + Tile::kBlockM * Tile::kBlockK * 2);
   }
 
   __device__ __forceinline__ void gather_narrow(std::uint32_t to, std::uint32_t to_b, int all) {
     constexpr int kPassBytes = kRows * Tile::kBlockK * 2;
-    Run<T, 8> a[kPassesA], b[kPassesB];
+    Run<T, 8> a[kPassesA];
+    [[maybe_unused]] Run<T, 8> b[kPassesB];
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
       const int k = channel + j;
@@ -129,14 +164,18 @@ struct Loader {
 #pragma unroll
       for (int i = 0; i < kPassesA; ++i)
         a[i].v[j] = inside && (taps[i] >> t & 1) ? x[std::int64_t{pixel[i] + under} * c.cin + at] : T{};
+      if constexpr (!kIsGradient<Op>) {
 #pragma unroll
-      for (int i = 0; i < kPassesB; ++i)
-        b[i].v[j] = inside && i * kRows < b_rows ? tap_weights(t)[at + i * kRows * c.weight_row()] : T{};
+        for (int i = 0; i < kPassesB; ++i)
+          b[i].v[j] = inside && i * kRows < b_rows ? tap_weights(t)[at + i * kRows * c.weight_row()] : T{};
+      }
     }
 #pragma unroll
     for (int i = 0; i < kPassesA; ++i) store_shared(to + i * kPassBytes, a[i]);
+    if constexpr (!kIsGradient<Op>) {
 #pragma unroll
-    for (int i = 0; i < kPassesB; ++i) store_shared(to_b + i * kPassBytes, b[i]);
+      for (int i = 0; i < kPassesB; ++i) store_shared(to_b + i * kPassBytes, b[i]);
+    }
     channel += Tile::kBlockK;
   }
 
@@ -148,10 +187,10 @@ struct Loader {
   }
 };
 
-template <class T, class Tile, int kBlocksPerSm, bool kNarrow>
+template <class T, class Tile, int kBlocksPerSm, bool kNarrow, class Op>
 __global__ void __launch_bounds__(Tile::kThreads, kBlocksPerSm)
     convolution_sm80(const T* __restrict__ x, const T* __restrict__ w, const __grid_constant__ Convolution c,
-                     const __grid_constant__ Grid grid, const __grid_constant__ Epilogue<T> epilogue) {
+                     const __grid_constant__ Grid<Op> grid, const __grid_constant__ Epilogue<T, Op> epilogue) {
   extern __shared__ __align__(128) unsigned char shared[];
   const unsigned tiles = grid.tiles_m * grid.tiles_n;
   const unsigned split = blockIdx.x / tiles;
@@ -164,15 +203,15 @@ __global__ void __launch_bounds__(Tile::kThreads, kBlocksPerSm)
   const unsigned part = (all_steps + grid.splits - 1) / grid.splits;
   const int steps = static_cast<int>(min(part, all_steps - split * part));
 
-  Loader<T, Tile, kNarrow> loader(c, x, w, phase, row0, column0, static_cast<int>(split * part) * Tile::kBlockK);
+  Loader<T, Tile, kNarrow, Op> loader(c, x, w, phase, row0, column0, static_cast<int>(split * part) * Tile::kBlockK);
   Sums<Tile> sums = {};
   product::multiply_steps<T, Tile>(loader, ptx::shared_address(shared), steps, sums);
 
   if (grid.partials == nullptr) {
-    const Columns<T, kDrained> columns(epilogue, column0 + drain_column(Tile::kBlockN));
+    const Columns<T, kDrained, Op> columns(epilogue, column0 + drain_column(Tile::kBlockN));
     product::drain_sums<Tile>(
         sums, shared, false,
-        ToOutput<T, kDrained>{columns, c, grid.pixels, phase, row0, static_cast<int>(c.phase_rows())});
+        ToOutput<T, kDrained, Op>{columns, c, grid.pixels, phase, row0, static_cast<int>(c.phase_rows())});
   } else {
     const std::int64_t stride = std::int64_t{grid.tiles_n} * Tile::kBlockN;
     float* corner = grid.partials + (std::int64_t{split} * grid.tiles_m + tile_m) * Tile::kBlockM * stride + column0 +
@@ -183,12 +222,12 @@ __global__ void __launch_bounds__(Tile::kThreads, kBlocksPerSm)
 
 // Adds the parts of kDrained outputs in order, then the epilogue. `part_floats` separates parts, `stride` rows, and
 // `padded_rows` phases.
-template <class T>
+template <class T, class Op>
 __global__ void __launch_bounds__(128)
     convolution_sm80_add_parts(const float* __restrict__ partials, const __grid_constant__ Convolution c,
                                std::int64_t part_floats, std::int64_t stride, std::int64_t padded_rows, int splits,
-                               const __grid_constant__ PhasePixels pixels,
-                               const __grid_constant__ Epilogue<T> epilogue) {
+                               const __grid_constant__ typename Op::Pixels pixels,
+                               const __grid_constant__ Epilogue<T, Op> epilogue) {
   ptx::griddepcontrol_wait();  // launched while the parts are still being made
   const int groups = (c.cout + kDrained - 1) / kDrained;
   const std::int64_t item = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
@@ -203,41 +242,46 @@ __global__ void __launch_bounds__(128)
     const auto part = *reinterpret_cast<const float4*>(from);
     values[0] += part.x, values[1] += part.y, values[2] += part.z, values[3] += part.w;
   }
-  const Columns<T, kDrained> columns(epilogue, column);
-  const ToOutput<T, kDrained> out{columns, c, pixels, phase, 0, rows};
+  const Columns<T, kDrained, Op> columns(epilogue, column);
+  const ToOutput<T, kDrained, Op> out{columns, c, pixels, phase, 0, rows};
   out.take(row, values, values, out.prefetch(row));
 }
 
-template <class T, Sm80Tile tile, bool kNarrow = false>
-Status launch_tile(const Convolution& c, const Operands& o, const Sm80Plan& plan, float* partials,
+template <Sm80Tile tile, class Op>
+struct OpTile : product::Sm80MmaTile<tile> {
+  static constexpr bool kColumnsB = kIsGradient<Op>;
+};
+
+template <class T, Sm80Tile tile, class Op, bool kNarrow = false>
+Status launch_tile(const Convolution& c, const typename Op::Operands& o, const Sm80Plan& plan, float* partials,
                    const LaunchContext& context) {
   constexpr Sm80Shape kShape = shape_of(tile);
-  using Tile = product::Sm80MmaTile<tile>;
+  using Tile = OpTile<tile, Op>;
   constexpr int kBlocksPerSm = kNarrow ? 2 : kShape.blocks_per_sm;  // gathering needs registers
-  const Grid grid{static_cast<unsigned>(plan.phase_tiles_m * c.phases()),
-                  static_cast<unsigned>(plan.phase_tiles_m),
-                  static_cast<unsigned>(plan.tiles_n),
-                  static_cast<unsigned>(plan.splits),
-                  partials,
-                  PhasePixels(c)};
+  const Grid<Op> grid{static_cast<unsigned>(plan.phase_tiles_m * c.phases()),
+                      static_cast<unsigned>(plan.phase_tiles_m),
+                      static_cast<unsigned>(plan.tiles_n),
+                      static_cast<unsigned>(plan.splits),
+                      partials,
+                      typename Op::Pixels(c, o)};
   const LaunchShape shape{.grid = static_cast<unsigned>(plan.blocks()),
                           .block = Tile::kThreads,
                           .shared_bytes = Tile::kSharedBytes,
                           .shared_limit = Tile::kSharedBytes};
-  return launch_kernel("convolution_sm80", convolution_sm80<T, Tile, kBlocksPerSm, kNarrow>, shape, context.stream,
-                       static_cast<const T*>(o.x), static_cast<const T*>(o.w), c, grid, Epilogue<T>(c, o));
+  return launch_kernel("convolution_sm80", convolution_sm80<T, Tile, kBlocksPerSm, kNarrow, Op>, shape, context.stream,
+                       static_cast<const T*>(o.x), static_cast<const T*>(o.w), c, grid, Epilogue<T, Op>(c, o));
 }
 
-template <class T>
-Status launch_plan(const Convolution& c, const Operands& o, const Sm80Plan& plan, float* partials,
+template <class T, class Op>
+Status launch_plan(const Convolution& c, const typename Op::Operands& o, const Sm80Plan& plan, float* partials,
                    const LaunchContext& context) {
-  if (c.cin % 8 != 0) return launch_tile<T, Sm80Tile::medium_128x64, true>(c, o, plan, partials, context);
-  return product::with_sm80_tile(plan.tile,
-                                 [&]<Sm80Tile tile>() { return launch_tile<T, tile>(c, o, plan, partials, context); });
+  if (c.cin % 8 != 0) return launch_tile<T, Sm80Tile::medium_128x64, Op, true>(c, o, plan, partials, context);
+  return product::with_sm80_tile(
+      plan.tile, [&]<Sm80Tile tile>() { return launch_tile<T, tile, Op>(c, o, plan, partials, context); });
 }
 
-template <class T>
-Status add_parts(const Convolution& c, const Operands& o, const Sm80Plan& plan, const float* partials,
+template <class T, class Op>
+Status add_parts(const Convolution& c, const typename Op::Operands& o, const Sm80Plan& plan, const float* partials,
                  const LaunchContext& context) {
   constexpr int kThreads = 128;
   const Sm80Shape tile = shape_of(plan.tile);
@@ -247,24 +291,50 @@ Status add_parts(const Convolution& c, const Operands& o, const Sm80Plan& plan, 
   const LaunchShape shape{.grid = static_cast<unsigned>((items + kThreads - 1) / kThreads),
                           .block = kThreads,
                           .programmatic = context.device->compute_capability >= 90};
-  return launch_kernel("convolution_sm80_add_parts", convolution_sm80_add_parts<T>, shape, context.stream, partials, c,
-                       c.phases() * padded_rows * stride, stride, padded_rows, plan.splits, PhasePixels(c),
-                       Epilogue<T>(c, o));
+  return launch_kernel("convolution_sm80_add_parts", convolution_sm80_add_parts<T, Op>, shape, context.stream, partials,
+                       c, c.phases() * padded_rows * stride, stride, padded_rows, plan.splits,
+                       typename Op::Pixels(c, o), Epilogue<T, Op>(c, o));
+}
+
+template <class Op>
+Status launch_product(const Convolution& c, DType dtype, const typename Op::Operands& o, void* workspace,
+                      const LaunchContext& context) {
+  if (const Status status = check_operands(c, o); !status.ok()) return status;
+  const Sm80Plan plan = choose_sm80_plan(c, *context.device);
+  auto* partials = plan.splits > 1 ? static_cast<float*>(workspace) : nullptr;
+  if (plan.splits > 1 && partials == nullptr) return failure(StatusCode::invalid_argument, "convolution: no workspace");
+  return with_half_type(dtype, [&]<class T>(T) -> Status {
+    const Status made = launch_plan<T, Op>(c, o, plan, partials, context);
+    return made.ok() && plan.splits > 1 ? add_parts<T, Op>(c, o, plan, partials, context) : made;
+  });
 }
 
 }  // namespace
 
 Status launch_tensor_core_sm80(const Convolution& c, DType dtype, const Operands& o, const Scratch& scratch,
                                const LaunchContext& context) {
-  if (const Status status = check_operands(c, o); !status.ok()) return status;
-  const Sm80Plan plan = choose_sm80_plan(c, *context.device);
-  auto* partials = plan.splits > 1 ? static_cast<float*>(scratch.workspace) : nullptr;
-  if (plan.splits > 1 && partials == nullptr) return failure(StatusCode::invalid_argument, "convolution: no workspace");
-  const Status status = with_half_type(dtype, [&]<class T>(T) -> Status {
-    if (const Status made = launch_plan<T>(c, o, plan, partials, context); !made.ok() || plan.splits == 1) return made;
-    return add_parts<T>(c, o, plan, partials, context);
-  });
+  const Status status = launch_product<Outputs>(c, dtype, o, scratch.workspace, context);
   return status.ok() && c.stats ? launch_statistics(c, dtype, o, context) : status;
+}
+
+Status launch_dgrad_tensor_core_sm80(const Convolution& forward, DType dtype, const Dgrad& tensors,
+                                     const DgradFactors& factors, void* workspace, const LaunchContext& context) {
+  const std::size_t sums = gradient_weight_bytes(forward, dtype);
+  if (sums > 0) {
+    if (workspace == nullptr) return failure(StatusCode::invalid_argument, "convolution: no workspace");
+    const Status summed = sum_gradient_weights(forward, dtype, tensors.w, workspace, context);
+    if (!summed.ok()) return summed;
+  }
+  for (int y = 0; y < gradient_phases(forward.y); ++y)
+    for (int x = 0; x < gradient_phases(forward.x); ++x) {
+      auto [c, o] = gradient_launch(forward, y, x, tensors, factors);
+      if (c.rows() == 0) continue;  // an image of one row or column has no odd ones
+      if (sums > 0) o.w = workspace;
+      void* const partials = workspace == nullptr ? nullptr : static_cast<std::uint8_t*>(workspace) + sums;
+      if (const Status status = launch_product<GradientOutputs>(c, dtype, o, partials, context); !status.ok())
+        return status;
+    }
+  return success();
 }
 
 }  // namespace noisefloor::convolution

@@ -49,6 +49,7 @@ struct Terms {
   bool factors = false;  // a factor and a further addend of each column, else one factor
   bool gate = false;     // the upper half of B's rows gates the lower
   bool blend = false, gain = false, parts = false;
+  bool weighs = false;  // gain is a factor of the residual alone
 };
 
 // Passed by value to a kernel. `Op` has the activations: apply<T>(act, v) to all values of an array, its switch outside
@@ -97,7 +98,12 @@ struct Epilogue {
       activate(v);
     }
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) v[i] += to_float(residual.v[i]);
+    for (int i = 0; i < kCount; ++i) {
+      if constexpr (kTerms.weighs)
+        v[i] = fmaf(gain, to_float(residual.v[i]), v[i]);
+      else
+        v[i] += to_float(residual.v[i]);
+    }
     between();
     if constexpr (kTerms.gain) {
 #pragma unroll

@@ -24,6 +24,7 @@ struct Finish {
   bool shift = false;  // rows may belong to several images, each with a shift of its own
   Residual residual = Residual::maybe;
   bool blend = false, gain = false;
+  bool weighs = false;  // gain is a factor of the residual alone
 
   friend constexpr bool operator==(const Finish&, const Finish&) = default;
 };
@@ -134,7 +135,10 @@ __device__ __forceinline__ void finish_blocks(const float (&acc)[kCount], int fi
       if constexpr (kFinish.residual != Finish::Residual::none) {
         float added_low, added_high;
         unpack_pair<T>(word, added_low, added_high);
-        low += added_low, high += added_high;
+        if constexpr (kFinish.weighs)
+          low = fmaf(terms.gain(), added_low, low), high = fmaf(terms.gain(), added_high, high);
+        else
+          low += added_low, high += added_high;
       }
       if constexpr (kFinish.blend) {
         float other_low, other_high;

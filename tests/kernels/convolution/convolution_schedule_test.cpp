@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "kernels/conv2d/conv2d.h"
+#include "kernels/convolution/gradient.h"
+#include "kernels/convolution/halo.h"
 #include "tests/support/test_problems.h"
 
 namespace noisefloor::convolution {
@@ -110,6 +112,26 @@ TEST(convolution_schedule, ManyTilesTakeTurns) {
   const Convolution c = conv2d::describe(p, conv2d::Form::phased);
   EXPECT_TRUE(kTiles[static_cast<std::size_t>(choose(c, kSms, {0, {}, {}}).tile)].pingpong);
   EXPECT_TRUE(im2col_model_of(c).parse("rows=128,columns=160,pingpong=1,multicast=1,splits=1", kSms));
+}
+
+// A gradient's weights are read n-major, and its schedules are not those that were measured of a convolution.
+TEST(convolution_schedule, GradientsTakeTilesOfWholePieces) {
+  const Shape shape{.n = 32, .h = 32, .w = 32, .cin = 320, .cout = 384};
+  const Convolution c = tensor_core_gradient(forward_of(shape), 0, 0);
+  for (const bool halo : {false, true}) {
+    const auto choices =
+        halo ? halo_choices(c, DType::bf16, {.sm_count = kSms}) : schedule_choices(c, DType::bf16, {.sm_count = kSms});
+    EXPECT_GT(choices.size(), 5U);
+    for (const Choice& choice : choices) {
+      const auto schedule =
+          halo ? parse_halo_schedule(c, choice.text, kSms) : im2col_model_of(c).parse(choice.text, kSms);
+      ASSERT_TRUE(schedule) << choice.text;
+      const auto tile = static_cast<std::size_t>(schedule->tile);
+      EXPECT_TRUE(takes_n_major(halo ? kHaloTiles[tile] : kTiles[tile])) << choice.text;
+    }
+  }
+  const MeasuredSchedule row{32, 32, 32, 384, 320, 3, 1, 1, 0, 0, 0, {128, 160, 0, 1, 1}};
+  EXPECT_EQ(measured_cut(c, {&row, 1}), nullptr);
 }
 
 // The GPU's tests force every schedule of a problem: of these, blocks with three tiles and more in each ping-pong tile,
