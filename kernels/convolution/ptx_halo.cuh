@@ -3,7 +3,7 @@
 // zeros outside of the image. wgmma reads each tap's 64 rows out of that halo: its descriptor starts at the tap's first
 // pixel and strides by a row of the halo from one group of 8 pixels to the next. The weights stream as they do there.
 // A second source's k-steps follow: each takes a halo's stage for the tile's own pixels, and is one product (halo.h).
-// halo.cpp picks arrangement, tile, multicast and split.
+// halo.cpp picks arrangement, tile, multicast and split. Of a gradient (GradientOutputs) the weights are n-major.
 //
 // Better than ptx_sm90a where L2 limits it: of 3x3 taps a tile of 16 x 8 pixels loads 18 x 10 in place of 9 x 128
 // (0.16).

@@ -3,7 +3,7 @@
 // which writes zeros outside of the image, whatever stride and padding; the weights are a plain 2D load. An upsample by
 // 2 and a transposed convolution run as four phases, one after the other, each with its taps and its scattered output
 // pixels. A second source follows the taps: its pixels are the tile's rows, a plain 2D load (ptx_side.cuh). Statistics
-// are a second launch. schedule.cpp picks tile, ping-pong, multicast and split.
+// are a second launch. A gradient's weights are n-major. schedule.cpp picks tile, ping-pong, multicast and split.
 //
 // Better than tensor_core_sm80: wgmma has twice the rate of mma.sync there, operands never pass through registers, and
 // no thread waits for a load, computes an address or tests a border.
