@@ -83,12 +83,17 @@ static void each_gradient(const Convolution& forward, const Body& body) {
       if (const Convolution c = tensor_core_gradient(forward, y, x); c.rows() > 0) body(c);
 }
 
-Support can_run_dgrad_tensor_core_sm80(const Convolution& forward, DType dtype) {
-  Support support = takes_gradient(forward, dtype);
+static Support each_supports(const Convolution& forward, DType dtype, CanRun* can_run) {
+  Support support = supported();
   each_gradient(forward, [&](const Convolution& c) {
-    if (support) support = can_run_tensor_core_sm80(c, dtype);
+    if (support) support = can_run(c, dtype);
   });
   return support;
+}
+
+Support can_run_dgrad_tensor_core_sm80(const Convolution& forward, DType dtype) {
+  const Support support = takes_gradient(forward, dtype);
+  return support ? each_supports(forward, dtype, can_run_tensor_core_sm80) : support;
 }
 
 std::size_t dgrad_tensor_core_sm80_workspace_bytes(const Convolution& forward, DType dtype, const DeviceInfo& device) {
@@ -114,10 +119,11 @@ std::size_t dgrad_ptx_sm90a_workspace_bytes(const Convolution& forward, DType dt
 
 Support can_run_dgrad_ptx_sm90a_halo(const Convolution& forward, DType dtype) {
   if (const Support support = takes_gradient(forward, dtype); !support) return support;
-  if (forward.y.stride != 1) return unsupported("needs stride 1");
   if (forward.y.repeat == 2) return unsupported("has no upsample, whose gradient has a stride of 2");
   if (forward.cout % 8 != 0) return unsupported("needs cout to be a multiple of 8: TMA moves 16 bytes");
-  return can_run_ptx_sm90a_halo(tensor_core_gradient(forward, 0, 0), dtype);
+  if (forward.y.stride == 2 && (forward.y.taps == 1 || forward.y.in % 2 != 0))
+    return unsupported("needs, with stride 2, a kernel above 1 and an even height");
+  return each_supports(forward, dtype, can_run_ptx_sm90a_halo);
 }
 
 std::vector<Choice> dgrad_schedule_choices(const Convolution& forward, DType dtype, const DeviceInfo& device) {
@@ -125,6 +131,7 @@ std::vector<Choice> dgrad_schedule_choices(const Convolution& forward, DType dty
 }
 
 std::vector<Choice> dgrad_halo_choices(const Convolution& forward, DType dtype, const DeviceInfo& device) {
+  if (forward.y.stride != 1) return {};  // each phase has its own
   return halo_choices(tensor_core_gradient(forward, 0, 0), dtype, device);
 }
 

@@ -82,7 +82,10 @@ Schedule make_halo_schedule(const Convolution& c, int tile, int multicast, int s
 }
 
 product::Sm90aModel halo_model_of(const Convolution& c) {
-  return {kKernel, [c](const Tile& tile) {
+  product::Sm90aKernel kernel = kKernel;
+  // A gradient's phase of a stride is stored by TMA alone, which knows where its pixels lie.
+  if (c.n_major && c.y.tap_step < -1) kernel.can_split = [](const Tile&, int splits) { return splits == 1; };
+  return {kernel, [c](const Tile& tile) {
             const bool fits = c.n_major ? takes_n_major(tile) : stores_by_tma(c) || tile.block_n == kNarrowHalo;
             if (!fits) return product::Sm90aProduct{.columns = 0};
             return cut_for(c, tile);

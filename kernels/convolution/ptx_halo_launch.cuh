@@ -15,18 +15,39 @@
 
 namespace noisefloor::convolution {
 
+// Where the pixels of a phase lie, in elements.
+struct PhasePlace {
+  std::int64_t first, pixel, row, image;  // the first, and from one to the next
+
+  PhasePlace(const Convolution& c, int phase, const Operands&) {
+    const std::int64_t line = std::int64_t{c.x.out_extent()} * c.cout;
+    first = phase / c.x.phases * line + phase % c.x.phases * c.cout;
+    pixel = std::int64_t{c.x.phases} * c.cout;
+    row = c.y.phases * line;
+    image = c.y.out_extent() * line;
+  }
+  PhasePlace(const Convolution& c, int, const GradientOperands& o) {
+    const std::int64_t line = std::int64_t{o.width} * c.cout;
+    first = o.first_y * line + std::int64_t{o.first_x} * c.cout;
+    pixel = std::int64_t{o.step} * c.cout;
+    row = o.step * line;
+    image = o.height * line;
+  }
+  const void* in(const void* data, DType dtype) const {
+    return static_cast<const std::uint8_t*>(data) + first * static_cast<std::int64_t>(size_of(dtype));
+  }
+};
+
 // The phases' pixels of the output, or of a tensor like it, as boxes of a patch and kColumns channels.
-template <int kColumns>
-Status encode_phases(PhaseMaps& maps, const Convolution& c, DType dtype, const void* data) {
-  const std::int64_t row = std::int64_t{c.x.out_extent()} * c.cout;
+template <int kColumns, class O>
+Status encode_phases(PhaseMaps& maps, const Convolution& c, DType dtype, const O& o) {
   for (int phase = 0; phase < c.phases(); ++phase) {
-    const std::int64_t first = phase / c.x.phases * row + phase % c.x.phases * c.cout;
-    const auto* from = static_cast<const std::uint8_t*>(data) + first * static_cast<std::int64_t>(size_of(dtype));
+    const PhasePlace place(c, phase, o);
     const StridedMap map{dtype,
-                         from,
+                         place.in(o.y, dtype),
                          4,
                          {c.cout, c.x.out, c.y.out, c.images},
-                         {std::int64_t{c.x.phases} * c.cout, c.y.phases * row, c.y.out_extent() * row},
+                         {place.pixel, place.row, place.image},
                          {kColumns, kPatch, kPatch, 1}};
     if (const Status status = encode_strided_map(maps.phase[phase], map); !status.ok()) return status;
   }
@@ -36,18 +57,16 @@ Status encode_phases(PhaseMaps& maps, const Convolution& c, DType dtype, const v
 // The residual's pixels, one axis for the rows of all images. Where it has half the output's height and width, each
 // pixel is read twice along either axis: by axes of two with a stride of 0. Rows below an image are the next one's, and
 // not stored.
-template <int kColumns>
-Status encode_residual(PhaseMaps& maps, const Convolution& c, DType dtype, const void* data) {
+template <int kColumns, class O>
+Status encode_residual(PhaseMaps& maps, const Convolution& c, DType dtype, const O& o) {
   const int times = c.residual_upsample ? 2 : 1;
-  const std::int64_t row = std::int64_t{c.x.out_extent() / times} * c.cout;
   for (int phase = 0; phase < c.phases(); ++phase) {
-    const std::int64_t first = phase / c.x.phases * row + phase % c.x.phases * c.cout;
-    const auto* from = static_cast<const std::uint8_t*>(data) + first * static_cast<std::int64_t>(size_of(dtype));
+    const PhasePlace place(c, phase, o);
     const StridedMap map{dtype,
-                         from,
+                         place.in(o.residual, dtype),
                          5,
                          {c.cout, times, c.x.out / times, times, std::int64_t{c.images} * c.y.out / times},
-                         {0, std::int64_t{c.x.phases} * c.cout, 0, c.y.phases * row},
+                         {0, place.pixel, 0, place.row / times},
                          {kColumns, times, kPatch / times, times, kPatch / times}};
     if (const Status status = encode_strided_map(maps.phase[phase], map); !status.ok()) return status;
   }
@@ -84,13 +103,13 @@ Status launch_halo_tile(const Convolution& c, DType dtype, const typename Op::Op
     return failure(StatusCode::invalid_argument, "convolution: this tile needs cout to be a multiple of 8");
   PhaseMaps maps_y{};  // with no bytes that nobody set: see launch_kernel
   if (stores_by_tma(c)) {
-    if (const Status status = encode_phases<L::kPieceColumns>(maps_y, c, dtype, o.y); !status.ok()) return status;
+    if (const Status status = encode_phases<L::kPieceColumns>(maps_y, c, dtype, o); !status.ok()) return status;
   } else {
     std::fill(std::begin(maps_y.phase), std::end(maps_y.phase), map_x);  // prefetched, and not used
   }
   PhaseMaps maps_residual = maps_y;
   if (c.residual)
-    if (const Status status = encode_residual<L::kPieceColumns>(maps_residual, c, dtype, o.residual); !status.ok())
+    if (const Status status = encode_residual<L::kPieceColumns>(maps_residual, c, dtype, o); !status.ok())
       return status;
   SideMaps maps_side{};
   const auto pixels = [&](CUtensorMap& map, const void* data, int channels) {

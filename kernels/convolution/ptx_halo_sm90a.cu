@@ -26,12 +26,18 @@ GradientLauncher launch_gradient_halo_bf16, launch_gradient_halo_fp16;
 
 Status launch_dgrad_ptx_sm90a_halo(const Convolution& forward, DType dtype, const Dgrad& tensors,
                                    const DgradFactors& factors, void*, const LaunchContext& context) {
-  const auto [c, o] = gradient_launch(forward, 0, 0, tensors, factors);
-  if (const Status status = check_operands(c, o); !status.ok()) return status;
+  GradientLauncher* const launch = dtype == DType::bf16 ? launch_gradient_halo_bf16 : launch_gradient_halo_fp16;
   const int sms = context.device->sm_count;
-  const auto schedule = context.choice.empty() ? choose_halo(c, sms) : parse_halo_schedule(c, context.choice, sms);
-  if (!schedule) return failure(StatusCode::invalid_argument, "convolution: no such schedule");
-  return (dtype == DType::bf16 ? launch_gradient_halo_bf16 : launch_gradient_halo_fp16)(c, o, *schedule, context);
+  for (int y = 0; y < gradient_phases(forward.y); ++y)
+    for (int x = 0; x < gradient_phases(forward.x); ++x) {
+      const auto [c, o] = gradient_launch(forward, y, x, tensors, factors);
+      if (c.rows() == 0) continue;  // an image of one row or column has no odd ones
+      if (const Status status = check_operands(c, o); !status.ok()) return status;
+      const auto schedule = context.choice.empty() ? choose_halo(c, sms) : parse_halo_schedule(c, context.choice, sms);
+      if (!schedule) return failure(StatusCode::invalid_argument, "convolution: no such schedule");
+      if (const Status status = launch(c, o, *schedule, context); !status.ok()) return status;
+    }
+  return success();
 }
 
 }  // namespace noisefloor::convolution
