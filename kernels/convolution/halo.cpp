@@ -83,6 +83,7 @@ Schedule make_halo_schedule(const Convolution& c, int tile, int multicast, int s
 
 product::Sm90aModel halo_model_of(const Convolution& c) {
   product::Sm90aKernel kernel = kKernel;
+  if (!c.n_major) kernel.tiles = kernel.tiles.first(kForwardHaloTiles);
   // A gradient's phase of a stride is stored by TMA alone, which knows where its pixels lie.
   if (c.n_major && c.y.tap_step < -1) kernel.can_split = [](const Tile&, int splits) { return splits == 1; };
   return {kernel, [c](const Tile& tile) {

@@ -5,7 +5,7 @@ namespace noisefloor::convolution {
 
 Status launch_halo_fp16(const Convolution& c, const Operands& o, const Schedule& schedule,
                         const LaunchContext& context) {
-  return with_tile<kHaloTiles.size()>(schedule.tile, [&]<int kTile>() {
+  return with_tile<kForwardHaloTiles>(schedule.tile, [&]<int kTile>() {
     return launch_halo_tile<__half, kTile, false>(c, DType::fp16, o, schedule, context);
   });
 }

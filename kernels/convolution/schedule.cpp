@@ -40,7 +40,7 @@ product::Sm90aModel im2col_model_of(const Convolution& c) {
 const product::MeasuredCut* measured_cut(const Convolution& c, std::span<const MeasuredSchedule> rows) {
   using Numbers = std::array<std::int64_t, 11>;
   const bool square = c.y.taps == c.x.taps && c.y.stride == c.x.stride && c.y.origin == c.x.origin;
-  if (!square || c.n_major || (c.phases() > 1 && !c.phase_weights)) return nullptr;  // no conv2d
+  if (!square || (c.phases() > 1 && !c.phase_weights)) return nullptr;  // no conv2d
   Numbers numbers{c.images, c.y.in, c.x.in, c.cin, c.cout, c.y.taps, c.y.stride, -c.y.origin, 0, c.side, c.side_skip};
   if (c.phase_weights) numbers = {c.images, c.y.in, c.x.in, c.cin, c.cout, 3, 1, 1, 1, 0, 0};
   const auto shape_of = [](const MeasuredSchedule& row) {

@@ -114,7 +114,7 @@ TEST(convolution_schedule, ManyTilesTakeTurns) {
   EXPECT_TRUE(im2col_model_of(c).parse("rows=128,columns=160,pingpong=1,multicast=1,splits=1", kSms));
 }
 
-// A gradient's weights are read n-major, and its schedules are not those that were measured of a convolution.
+// A gradient's weights are read n-major; it takes what was measured of a convolution of its shape, where it can.
 TEST(convolution_schedule, GradientsTakeTilesOfWholePieces) {
   const Shape shape{.n = 32, .h = 32, .w = 32, .cin = 320, .cout = 384};
   const Convolution c = tensor_core_gradient(forward_of(shape), 0, 0);
@@ -130,8 +130,10 @@ TEST(convolution_schedule, GradientsTakeTilesOfWholePieces) {
       EXPECT_TRUE(takes_n_major(halo ? kHaloTiles[tile] : kTiles[tile])) << choice.text;
     }
   }
-  const MeasuredSchedule row{32, 32, 32, 384, 320, 3, 1, 1, 0, 0, 0, {128, 160, 0, 1, 1}};
-  EXPECT_EQ(measured_cut(c, {&row, 1}), nullptr);
+  MeasuredSchedule row{32, 32, 32, 384, 320, 3, 1, 1, 0, 0, 0, {64, 128, 0, 2, 1}};
+  EXPECT_EQ(choose_halo(c, kSms, {kSms, {}, {&row, 1}}).multicast, 2);
+  row.cut.columns = 160;
+  EXPECT_TRUE(takes_n_major(kHaloTiles[static_cast<std::size_t>(choose_halo(c, kSms, {kSms, {}, {&row, 1}}).tile)]));
 }
 
 // The GPU's tests force every schedule of a problem: of these, blocks with three tiles and more in each ping-pong tile,
