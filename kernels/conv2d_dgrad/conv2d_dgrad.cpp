@@ -46,8 +46,11 @@ Cost cost(const Problem& p, DType dtype, double bytes) {
   return {p.flops(), bytes, product_pipe(dtype), p.upsample ? Shortcut::four_phases : Shortcut::none};
 }
 
+// Behind an upsample tensor cores round the sums of taps, as conv2d's do.
 Tolerance tolerance(const Problem& p, DType dtype) {
-  return product_tolerance(dtype, terms(p));
+  if (!p.upsample) return product_tolerance(dtype, terms(p));
+  const double u = unit_roundoff(dtype), sums = product_sums_error(terms(p));
+  return {6 * u + sums, 2 * u + sums};
 }
 
 // What meets an input pixel: for each tap the gradients of the outputs that read the pixel through it, summed.
