@@ -76,10 +76,9 @@ constexpr Tile halo_tile(int consumers, int block_n, int blocks_per_sm) {
   return {consumers, block_n, blocks_per_sm, stages(blocks_per_sm), stages(1)};
 }
 // The last is for gradients alone, which take none of 96 columns.
-inline constexpr std::array<Tile, 10> kHaloTiles = {{halo_tile(2, 256, 1), halo_tile(2, 192, 1), halo_tile(2, 160, 1),
-                                                     halo_tile(2, 128, 1), halo_tile(2, 96, 1), halo_tile(1, 128, 2),
-                                                     halo_tile(1, 96, 2), halo_tile(1, 64, 2), halo_tile(1, 32, 2),
-                                                     halo_tile(1, 192, 1)}};
+inline constexpr std::array<Tile, 10> kHaloTiles = {
+    {halo_tile(2, 256, 1), halo_tile(2, 192, 1), halo_tile(2, 160, 1), halo_tile(2, 128, 1), halo_tile(2, 96, 1),
+     halo_tile(1, 128, 2), halo_tile(1, 96, 2), halo_tile(1, 64, 2), halo_tile(1, 32, 2), halo_tile(1, 192, 1)}};
 inline constexpr std::size_t kForwardHaloTiles = kHaloTiles.size() - 1;
 
 // Outputs of other widths, such as a network's last layer, leave by stores of the warps, from the narrowest tile alone.
