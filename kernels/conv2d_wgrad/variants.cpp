@@ -1,5 +1,6 @@
 // The variants of conv2d_wgrad, best last: kernels/convolution does the work, of 1x1 layers gemm.
 #include "kernels/conv2d_wgrad/conv2d_wgrad.h"
+#include "kernels/convolution/wgrad_cut.h"
 #include "kernels/core/op.h"
 #include "kernels/gemm/gemm.h"
 
@@ -53,7 +54,10 @@ std::size_t tiled_workspace_bytes(const Problem& p, DType, const DeviceInfo& dev
   return convolution::wgrad_channel_sums_bytes(c, p.bias) + convolution::wgrad_partial_sums_bytes(c, device);
 }
 
-constexpr NotWritten kLater = not_written("gradients on tensor cores are a later step of training");
+std::size_t ptx_sm90a_workspace_bytes(const Problem& p, DType dtype, const DeviceInfo& device) {
+  return convolution::WgradWorkspace(forward_of(p), dtype, p.bias, p.image_shift, device.sm_count).bytes;
+}
+
 constexpr Definition::Variant kVariants[] = {
     {kHost, {launch<convolution::launch_wgrad_host>, any_problem, host_workspace_bytes}},
     {kNaive,
@@ -62,10 +66,12 @@ constexpr Definition::Variant kVariants[] = {
     {kTiled,
      {NOISEFLOOR_IF_CUDA(launch<convolution::launch_wgrad_tiled>), can_run<convolution::can_run_wgrad_tiled>,
       tiled_workspace_bytes}},
-    {kTensorCoreSm80, kLater},
-    {kPtxSm90a, kLater},
-    {{"ptx_sm90a_pointwise", Kind::ptx, Arch::sm90a},
-     {NOISEFLOOR_IF_SM90A(launch_pointwise), can_run_pointwise, pointwise_workspace_bytes}},
+    {kTensorCoreSm80,
+     {NOISEFLOOR_IF_SM80(launch<convolution::launch_wgrad_tensor_core_sm80>),
+      can_run<convolution::can_run_wgrad_tensor_core_sm80>, tiled_workspace_bytes}},
+    {kPtxSm90a,
+     {NOISEFLOOR_IF_SM90A(launch<convolution::launch_wgrad_ptx_sm90a>), can_run<convolution::can_run_wgrad_ptx_sm90a>,
+      ptx_sm90a_workspace_bytes}},
 };
 
 }  // namespace

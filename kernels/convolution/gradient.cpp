@@ -143,6 +143,23 @@ Support can_run_wgrad_tiled(const Convolution& c, DType) {
   return wgrad_tiles(c) <= kMaxBlocks ? supported() : unsupported("needs at most 2^31 - 1 tiles of 128x128");
 }
 
+Support can_run_wgrad_tensor_core_sm80(const Convolution& c, DType dtype) {
+  if (dtype == DType::fp32) return unsupported("needs bf16 or fp16");
+  if (c.phase_rows() >= kMaxBlocks) return unsupported("needs fewer than 2^31 - 1 pixels");
+  return can_run_wgrad_tiled(c, dtype);
+}
+
+Support can_run_wgrad_ptx_sm90a(const Convolution& c, DType dtype) {
+  if (dtype == DType::fp32) return unsupported("needs bf16 or fp16");
+  if (c.y.stride != 1) return unsupported("needs stride 1");
+  if (c.y.taps > 3) return unsupported("needs a kernel of 1x1 or 3x3");
+  if (c.y.taps == 1 && c.y.origin != 0) return unsupported("needs a kernel of 1x1 to have no pad");
+  // 2^31 also bounds the tiles of 64 x 64, the rows that are laid out, and a pixel's coordinate.
+  if (c.phase_rows() >= kMaxBlocks || std::int64_t{c.images} * c.y.in * c.y.repeat * c.x.in * c.x.repeat >= kMaxBlocks)
+    return unsupported("needs fewer than 2^31 - 1 pixels");
+  return supported();
+}
+
 // Two blocks an SM, each with pixels enough to be worth its partial sums.
 int wgrad_tiled_splits(const Convolution& c, const DeviceInfo& device) {
   constexpr std::int64_t kFewestPixels = 256;

@@ -105,15 +105,13 @@ GradientLaunch gradient_launch(const Convolution& forward, int phase_y, int phas
 
 using WgradLauncher = Status(const Convolution& forward, DType, const Wgrad&, float scale, void* workspace,
                              const LaunchContext&);
-WgradLauncher launch_wgrad_host, launch_wgrad_naive, launch_wgrad_tiled;
+WgradLauncher launch_wgrad_host, launch_wgrad_naive, launch_wgrad_tiled, launch_wgrad_tensor_core_sm80,
+    launch_wgrad_ptx_sm90a;
 std::size_t wgrad_host_workspace_bytes(const Convolution& forward, bool dshift);
 
 // What the variants on GPUs take: one thread an element, or a block a tile of 128 x 128.
 CanRun can_run_dgrad_naive, can_run_dgrad_tiled, can_run_wgrad_naive, can_run_wgrad_tiled;
-// On tensor cores; all of the forward convolution.
-CanRun can_run_dgrad_tensor_core_sm80, can_run_dgrad_ptx_sm90a, can_run_dgrad_ptx_sm90a_halo;
-WorkspaceBytes dgrad_tensor_core_sm80_workspace_bytes, dgrad_ptx_sm90a_workspace_bytes;
-ListChoices dgrad_schedule_choices, dgrad_halo_choices;
+CanRun can_run_wgrad_tensor_core_sm80, can_run_wgrad_ptx_sm90a;
 
 // wgrad_tiled falls into so many parts of the pixels, whose sums it adds in their order; and into so many tiles.
 constexpr std::int64_t wgrad_tiles(const Convolution& forward) {
@@ -123,6 +121,9 @@ int wgrad_tiled_splits(const Convolution& forward, const DeviceInfo& device);
 // Workspace: fp32 sums of dy over each image [images, cout], where dbias is asked for; behind them the partial sums.
 std::size_t wgrad_channel_sums_bytes(const Convolution& forward, bool dbias);
 std::size_t wgrad_partial_sums_bytes(const Convolution& forward, const DeviceInfo& device);
+// dw of `splits` partial sums [splits][cout][k], added in their order.
+Status add_wgrad_splits(const Convolution& forward, const float* partials, int splits, float scale, float* dw,
+                        const LaunchContext& context);
 // dbias and dshift, where they are asked for, by two small launches.
 Status launch_channel_sums(const Convolution& forward, DType dtype, const Wgrad& tensors, float scale, void* sums,
                            const LaunchContext& context);

@@ -144,6 +144,14 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
+Status add_wgrad_splits(const Convolution& c, const float* partials, int splits, float scale, float* dw,
+                        const LaunchContext& context) {
+  const std::int64_t weights = c.cout * c.k();
+  return launch_kernel("convolution_wgrad_add", convolution_wgrad_add,
+                       {.grid = static_cast<unsigned>((weights + kThreads - 1) / kThreads), .block = kThreads},
+                       context.stream, partials, weights, splits, scale, dw);
+}
+
 Status launch_wgrad_tiled(const Convolution& c, DType dtype, const Wgrad& t, float scale, void* workspace,
                           const LaunchContext& context) {
   const int splits = wgrad_tiled_splits(c, *context.device);
@@ -156,11 +164,7 @@ Status launch_wgrad_tiled(const Convolution& c, DType dtype, const Wgrad& t, flo
                          context.stream, static_cast<const T*>(t.x), static_cast<const T*>(t.dy), c, pixels,
                          splits == 1 ? scale : 1.0f, splits == 1 ? t.dw : partials);
   });
-  const std::int64_t weights = c.cout * c.k();
-  if (status.ok() && splits > 1)
-    status = launch_kernel("convolution_wgrad_add", convolution_wgrad_add,
-                           {.grid = static_cast<unsigned>((weights + kThreads - 1) / kThreads), .block = kThreads},
-                           context.stream, static_cast<const float*>(partials), weights, splits, scale, t.dw);
+  if (status.ok() && splits > 1) status = add_wgrad_splits(c, partials, splits, scale, t.dw, context);
   return status.ok() ? launch_channel_sums(c, dtype, t, scale, workspace, context) : status;
 }
 
