@@ -124,8 +124,11 @@ std::size_t wgrad_partial_sums_bytes(const Convolution& forward, const DeviceInf
 // dw of `splits` partial sums [splits][cout][k], added in their order.
 Status add_wgrad_splits(const Convolution& forward, const float* partials, int splits, float scale, float* dw,
                         const LaunchContext& context);
-// dbias and dshift, where they are asked for, by two small launches.
+// dbias and dshift, where they are asked for, by two small launches: from dy, or from the sums of `count` boxes of its
+// pixels in each image, [images][count][cout].
 Status launch_channel_sums(const Convolution& forward, DType dtype, const Wgrad& tensors, float scale, void* sums,
                            const LaunchContext& context);
+Status launch_box_sums(const Convolution& forward, DType dtype, const float* boxes, int count, const Wgrad& tensors,
+                       float scale, void* sums, const LaunchContext& context);
 
 }  // namespace noisefloor::convolution

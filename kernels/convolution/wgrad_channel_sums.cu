@@ -1,7 +1,7 @@
 // The gradients of a convolution's biases: dy summed over each image, and these sums over all images, in fixed order.
 //
 // A block sums 32 channels of an image: 8 threads a channel each take every eighth pixel, and their sums are added in
-// their order. dbias is one thread a channel, over the images.
+// their order. dbias is one thread a channel, over the images. ptx_sm90a has sums of boxes of pixels already.
 //
 // Bound: reading dy once. Requires: nothing. Numerics: fp32 sums of 1/8 of an image, then of 8, then over images.
 // Source: original.
@@ -17,9 +17,9 @@ constexpr int kLanes = 8;      // threads of a channel
 constexpr int kThreads = kChannels * kLanes;
 
 // `dshift` and `sums`: [images, cout], or null.
-template <class T>
+template <class From, class T>
 __global__ void __launch_bounds__(kThreads)
-    convolution_channel_sums(const T* __restrict__ dy, int pixels, int channels, float scale, T* __restrict__ dshift,
+    convolution_channel_sums(const From* __restrict__ dy, int pixels, int channels, float scale, T* __restrict__ dshift,
                              float* __restrict__ sums) {
   __shared__ float parts[kLanes][kChannels];
   const int groups = (channels + kChannels - 1) / kChannels;
@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(kThreads)
   const int channel = static_cast<int>(blockIdx.x % groups) * kChannels + in_group;
   float sum = 0;
   if (channel < channels) {
-    const T* from = dy + (image * pixels + lane) * channels + channel;
+    const From* from = dy + (image * pixels + lane) * channels + channel;
 #pragma unroll 8
     for (int pixel = lane; pixel < pixels; pixel += kLanes, from += std::int64_t{kLanes} * channels)
       sum += to_float(*from);
@@ -52,22 +52,35 @@ __global__ void __launch_bounds__(kThreads)
   dbias[channel] = scale * sum;
 }
 
+// Of images of `pixels` pixels, or sums, each.
+template <class From, class T>
+Status sum_images(const Convolution& c, const From* from, std::int64_t pixels, const Wgrad& t, float scale, void* sums,
+                  const LaunchContext& context) {
+  auto* const image_sums = static_cast<float*>(t.dbias != nullptr ? sums : nullptr);
+  const auto blocks = static_cast<unsigned>(c.images * ((c.cout + kChannels - 1) / kChannels));
+  const Status status = launch_kernel("convolution_channel_sums", convolution_channel_sums<From, T>,
+                                      {.grid = blocks, .block = kThreads}, context.stream, from,
+                                      static_cast<int>(pixels), c.cout, scale, static_cast<T*>(t.dshift), image_sums);
+  if (!status.ok() || t.dbias == nullptr) return status;
+  return launch_kernel("convolution_bias_gradient", convolution_bias_gradient,
+                       {.grid = static_cast<unsigned>((c.cout + kThreads - 1) / kThreads), .block = kThreads},
+                       context.stream, image_sums, c.images, c.cout, scale, t.dbias);
+}
+
 }  // namespace
 
 Status launch_channel_sums(const Convolution& c, DType dtype, const Wgrad& t, float scale, void* sums,
                            const LaunchContext& context) {
   if (t.dbias == nullptr && t.dshift == nullptr) return success();
-  auto* const image_sums = static_cast<float*>(t.dbias != nullptr ? sums : nullptr);
-  const auto blocks = static_cast<unsigned>(c.images * ((c.cout + kChannels - 1) / kChannels));
-  const Status status = with_type(dtype, [&]<class T>(T) {
-    return launch_kernel("convolution_channel_sums", convolution_channel_sums<T>, {.grid = blocks, .block = kThreads},
-                         context.stream, static_cast<const T*>(t.dy), static_cast<int>(c.phase_pixels()), c.cout, scale,
-                         static_cast<T*>(t.dshift), image_sums);
+  return with_type(dtype, [&]<class T>(T) {
+    return sum_images<T, T>(c, static_cast<const T*>(t.dy), c.phase_pixels(), t, scale, sums, context);
   });
-  if (!status.ok() || t.dbias == nullptr) return status;
-  return launch_kernel("convolution_bias_gradient", convolution_bias_gradient,
-                       {.grid = static_cast<unsigned>((c.cout + kThreads - 1) / kThreads), .block = kThreads},
-                       context.stream, image_sums, c.images, c.cout, scale, t.dbias);
+}
+
+Status launch_box_sums(const Convolution& c, DType dtype, const float* boxes, int count, const Wgrad& t, float scale,
+                       void* sums, const LaunchContext& context) {
+  return with_half_type(dtype,
+                        [&]<class T>(T) { return sum_images<float, T>(c, boxes, count, t, scale, sums, context); });
 }
 
 }  // namespace noisefloor::convolution

@@ -39,7 +39,11 @@ WgradWorkspace::WgradWorkspace(const Convolution& c, DType dtype, bool bias, boo
   };
   x_bytes = laid.input_elements() == c.input_elements() ? 0 : bytes_of(laid.input_elements());
   dy_bytes = laid.cout == c.cout ? 0 : bytes_of(laid.phase_rows() * laid.cout);
-  x = image_shift ? wgrad_channel_sums_bytes(c, bias) : 0;
+  boxes = image_shift ? wgrad_channel_sums_bytes(c, bias) : 0;
+  const bool of_boxes = image_shift && c.y.taps > 1;
+  boxes_bytes =
+      of_boxes ? aligned(static_cast<std::size_t>(std::int64_t{c.images} * cut.boxes() * c.cout) * sizeof(float)) : 0;
+  x = boxes + boxes_bytes;
   dy = x + x_bytes;
   partials = dy + dy_bytes;
   bytes = partials + static_cast<std::size_t>(cut.places()) * kWgradShare * sizeof(float);

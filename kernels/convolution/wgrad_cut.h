@@ -71,6 +71,7 @@ struct WgradCut {
   int whole = 0;           // tiles that blocks take whole, a multiple of `blocks` or all
   int sharing_blocks = 1;  // the first so many share the others
 
+  constexpr int boxes() const { return across * down; }  // of an image
   constexpr int shared_tiles() const { return tiles - whole; }
   // Partial sums: a share is number `tile + block`, since one of the two rises from each share to the next.
   constexpr int places() const { return shared_tiles() == 0 ? 0 : shared_tiles() + sharing_blocks - 1; }
@@ -118,11 +119,12 @@ constexpr const WgradStep& wgrad_step_of(const Convolution& c, const WgradCut& c
 Convolution laid_out(const Convolution& c);
 WgradCut cut_wgrad(const Convolution& laid_out, int sm_count);
 
-// Where things lie in workspace: the sums of images, x and dy laid out where that differs, the shares' sums.
+// Where things lie in workspace. For dshift: dy's sums over images, then over boxes, but of one tap, where boxes are of
+// several images. Then x and dy laid out where that differs, and the shares' sums.
 struct WgradWorkspace {
   WgradCut cut;
-  std::size_t x, dy, partials, bytes;  // offsets; of all
-  std::size_t x_bytes, dy_bytes;       // 0: taken as it is
+  std::size_t boxes, x, dy, partials, bytes;   // offsets; of all
+  std::size_t boxes_bytes, x_bytes, dy_bytes;  // 0: x and dy are taken as they are
 
   WgradWorkspace(const Convolution& c, DType dtype, bool bias, bool image_shift, int sm_count);
 };

@@ -73,54 +73,67 @@ __device__ __forceinline__ void load_steps(const CUtensorMap* map_dy, const CUte
   }
 }
 
-// One warp: the sums over the pixels of box `box` of dy, in the tiles of the first input channels.
+// One warp: the sums over the pixels of box `box` of dy, in the tiles of the first input channels: of a share, for
+// dbias, or of each step and image. Lane l has 8 channels of every fourth line from l / 8 on.
 template <class T>
 __device__ __forceinline__ void sum_gradients(const WgradArguments& args, const WgradRing& at, int box) {
-  const int lane = static_cast<int>(threadIdx.x) % 32, chunk = lane % 8, first_line = lane / 8;
-  const int stage_bytes = args.step.stage_bytes();
-  WgradWalk walk(args.cut, static_cast<int>(blockIdx.x));
-  WgradShare share;
-  ptx::Ring ring;
-  while (walk.next(share)) {
-    const bool wanted = share.tile % args.cut.tiles_ci == 0;
-    float sums[8] = {};
-#pragma unroll 1
-    for (int i = 0; i < share.count; ++i, ring.advance(args.stages)) {
-      ptx::mbarrier_wait(at.full + ring.stage * 8, ring.parity);
-      if (wanted) {
-        const std::uint32_t lines = at.stages + ring.stage * stage_bytes + box * (kWgradBlock * kWgradLine);
-        float of_step[8] = {};
-#pragma unroll 4
-        for (int line = first_line; line < kWgradBlock; line += 4) {
-          float values[8];
-          unpack_vector<T>(ptx::load_shared_16(lines + line * kWgradLine + (chunk ^ (line & 7)) * 16), values);
-#pragma unroll
-          for (int c = 0; c < 8; ++c) of_step[c] += values[c];
-        }
-#pragma unroll
-        for (int c = 0; c < 8; ++c) sums[c] += of_step[c];
-      }
-      __syncwarp();
-      if (lane == 0) ptx::mbarrier_arrive(at.empty + ring.stage * 8);
-    }
-    if (!wanted) continue;
+  const int lane = static_cast<int>(threadIdx.x) % 32, chunk = lane % 8;
+  const int stage_bytes = args.step.stage_bytes(), images = args.step.dy.images, image_lines = kWgradBlock / images;
+  const int column = box * kWgradBlock + chunk * 8;  // of the tile
+  const auto add_lanes = [](float(&sums)[8]) {
 #pragma unroll
     for (int c = 0; c < 8; ++c) {
       sums[c] += __shfl_xor_sync(0xffffffffu, sums[c], 8);
       sums[c] += __shfl_xor_sync(0xffffffffu, sums[c], 16);
     }
-    if (lane >= 8) continue;
-    const int column = box * kWgradBlock + chunk * 8;
-    if (!share.whole(args.cut.steps)) {
-      float* const to = args.partials + std::int64_t{share.place} * kWgradShare + kWgradRuns * kWgradRun + column;
-#pragma unroll
-      for (int c = 0; c < 8; ++c) to[c] = sums[c];
-    } else {
+  };
+  WgradWalk walk(args.cut, static_cast<int>(blockIdx.x));
+  WgradShare share;
+  ptx::Ring ring;
+  while (walk.next(share)) {
+    const bool wanted = share.tile % args.cut.tiles_ci == 0;
+    const int channel = args.out_channel(share.tile) + column;
+    const auto store = [&](float* to, const float(&sums)[8], float scale) {  // the first lanes that there are
 #pragma unroll
       for (int c = 0; c < 8; ++c)
-        if (const int channel = args.out_channel(share.tile) + column + c; channel < args.cout)
-          args.dbias[channel] = args.scale * sums[c];
+        if (lane < 8 && channel + c < args.cout) to[c] = scale * sums[c];
+    };
+    float sums[8] = {};
+#pragma unroll 1
+    for (int i = share.first; i < share.first + share.count; ++i, ring.advance(args.stages)) {
+      ptx::mbarrier_wait(at.full + ring.stage * 8, ring.parity);
+      const std::uint32_t lines = at.stages + ring.stage * stage_bytes + box * (kWgradBlock * kWgradLine);
+#pragma unroll 1
+      for (int image = 0; wanted && image < images; ++image) {
+        float of_image[8] = {};
+#pragma unroll 4
+        for (int line = image * image_lines + lane / 8; line < (image + 1) * image_lines; line += 4) {
+          float values[8];
+          unpack_vector<T>(ptx::load_shared_16(lines + line * kWgradLine + (chunk ^ (line & 7)) * 16), values);
+#pragma unroll
+          for (int c = 0; c < 8; ++c) of_image[c] += values[c];
+        }
+        if (args.box_sums == nullptr) {
+#pragma unroll
+          for (int c = 0; c < 8; ++c) sums[c] += of_image[c];
+          continue;
+        }
+        add_lanes(of_image);
+        const int first = i / args.cut.across / args.cut.down, at_image = first * images + image;
+        const int at_box = i - first * args.cut.boxes();
+        if (at_image < args.images)
+          store(args.box_sums + (std::int64_t{at_image} * args.cut.boxes() + at_box) * args.cout + channel, of_image,
+                1);
+      }
+      __syncwarp();
+      if (lane == 0) ptx::mbarrier_arrive(at.empty + ring.stage * 8);
     }
+    if (!wanted || args.box_sums != nullptr) continue;
+    add_lanes(sums);
+    if (share.whole(args.cut.steps))
+      store(args.dbias + channel, sums, args.scale);
+    else
+      store(args.partials + std::int64_t{share.place} * kWgradShare + kWgradRuns * kWgradRun + column, sums, 1);
   }
 }
 
@@ -187,7 +200,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const std::uint32_t full = stages + args.stages * args.step.stage_bytes();
   const WgradRing at{stages, full, full + args.stages * 8};
   const product::ThreadRole<kConsumers> role;
-  const int summers = args.dbias != nullptr ? args.step.dy_boxes : 0;
+  const int summers = args.dbias != nullptr || args.box_sums != nullptr ? args.step.dy_boxes : 0;
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < args.stages; ++stage) {
       ptx::mbarrier_init(at.full + stage * 8, 1);
@@ -266,10 +279,8 @@ Status encode_boxes(CUtensorMap& map, DType dtype, const void* pixels, bool flat
 
 Status launch_wgrad_ptx_sm90a(const Convolution& c, DType dtype, const Wgrad& t, float scale, void* workspace,
                               const LaunchContext& context) {
-  const bool sums_apart = t.dshift != nullptr;
-  if (sums_apart)
-    if (const Status status = launch_channel_sums(c, dtype, t, scale, workspace, context); !status.ok()) return status;
-  const WgradWorkspace places(c, dtype, t.dbias != nullptr, sums_apart, context.device->sm_count);
+  const bool of_images = t.dshift != nullptr;  // then dbias is their sum
+  const WgradWorkspace places(c, dtype, t.dbias != nullptr, of_images, context.device->sm_count);
   const auto at = [&](std::size_t offset) { return static_cast<std::uint8_t*>(workspace) + offset; };
   const Convolution laid = laid_out(c);
   const void *x = t.x, *dy = t.dy;
@@ -289,10 +300,11 @@ Status launch_wgrad_ptx_sm90a(const Convolution& c, DType dtype, const Wgrad& t,
   WgradArguments args{};
   args.cut = places.cut;
   args.step = wgrad_step_of(laid, args.cut);
-  args.cout = c.cout, args.cin = c.cin, args.pad = -c.x.origin;
+  args.images = c.images, args.cout = c.cout, args.cin = c.cin, args.pad = -c.x.origin;
   args.stages = std::min(kMostStages, kRingBytes / args.step.stage_bytes());
   args.scale = scale;
-  args.dw = t.dw, args.dbias = sums_apart ? nullptr : t.dbias;
+  args.dw = t.dw, args.dbias = of_images ? nullptr : t.dbias;
+  args.box_sums = places.boxes_bytes > 0 ? reinterpret_cast<float*>(at(places.boxes)) : nullptr;
   args.partials = reinterpret_cast<float*>(at(places.partials));
   CUtensorMap map_dy, map_x;
   Status status =
@@ -300,17 +312,19 @@ Status launch_wgrad_ptx_sm90a(const Convolution& c, DType dtype, const Wgrad& t,
   if (status.ok())
     status = encode_boxes(map_x, dtype, x, args.step.one_tap(), args.step.x, c.images, laid.y.in, laid.x.in, laid.cin);
   if (!status.ok()) return status;
-  const LaunchShape shape{
-      .grid = static_cast<unsigned>(args.cut.blocks),
-      .block = kThreads,
-      .shared_bytes = static_cast<std::size_t>(1024 + args.stages * (args.step.stage_bytes() + 16)),
-      .shared_limit = 227 * 1024,
-      .programmatic = context.programmatic_launch && !sums_apart && places.x_bytes + places.dy_bytes == 0};
+  const LaunchShape shape{.grid = static_cast<unsigned>(args.cut.blocks),
+                          .block = kThreads,
+                          .shared_bytes = static_cast<std::size_t>(1024 + args.stages * (args.step.stage_bytes() + 16)),
+                          .shared_limit = 227 * 1024,
+                          .programmatic = context.programmatic_launch && places.x_bytes + places.dy_bytes == 0};
   status = with_half_type(dtype, [&]<class T>(T) {
     return launch_kernel("convolution_wgrad_ptx_sm90a", convolution_wgrad_ptx_sm90a<T>, shape, context.stream, map_dy,
                          map_x, args);
   });
-  return status.ok() && args.cut.shared_tiles() > 0 ? add_shares(args, context) : status;
+  if (status.ok() && args.cut.shared_tiles() > 0) status = add_shares(args, context);
+  if (!status.ok() || !of_images) return status;
+  if (args.box_sums == nullptr) return launch_channel_sums(c, dtype, t, scale, workspace, context);
+  return launch_box_sums(c, dtype, args.box_sums, args.cut.boxes(), t, scale, workspace, context);
 }
 
 }  // namespace noisefloor::convolution

@@ -15,9 +15,10 @@ inline constexpr int kWgradColumns = kWgradBlocks * kWgradBlock;  // of a warpgr
 struct WgradArguments {
   WgradStep step;
   WgradCut cut;
-  int cout, cin, pad, stages;
+  int images, cout, cin, pad, stages;
   float scale;
   float *dw, *dbias;  // dbias: null where it is not wanted
+  float* box_sums;    // [images][boxes][cout], of dy; null where they are not wanted
   float* partials;    // [places][kWgradShare]
 
   __device__ __forceinline__ int channels() const { return step.one_tap() ? kWgradColumns : kWgradBlock; }  // of a tile
