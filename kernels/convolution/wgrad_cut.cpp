@@ -60,7 +60,7 @@ WgradCut cut_wgrad(const Convolution& c, int sm_count) {
       !one_tap && kSmallTime * static_cast<double>(boxes(kWgradSmall.dy)) < static_cast<double>(boxes(kWgradHalo.dy));
   const WgradStep& step = wgrad_step_of(c, cut);
   cut.steps = static_cast<int>(one_tap ? ceil_div(c.phase_rows(), step.dy.w) : boxes(step.dy));
-  cut.across = one_tap ? cut.steps : static_cast<int>(ceil_div(c.x.out, step.dy.w));
+  cut.across = one_tap ? int{cut.steps} : static_cast<int>(ceil_div(c.x.out, step.dy.w));
   cut.down = one_tap ? 1 : static_cast<int>(ceil_div(c.y.out, step.dy.h));
   const int wide = kWgradBlock * (one_tap ? kWgradBlocks : 1);  // channels of a tile
   cut.tiles_ci = static_cast<int>(ceil_div(c.cin, wide));

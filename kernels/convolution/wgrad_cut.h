@@ -61,15 +61,20 @@ struct WgradShare {
   constexpr bool whole(int steps) const { return count == steps; }
 };
 
+// n / d, of which a GPU is spared the long division where n < 2^31.
+constexpr std::int64_t wgrad_divide(std::int64_t n, const Divider& d) {
+  return n >> 31 == 0 ? static_cast<int>(n) / d : n / int{d};
+}
+
 struct WgradCut {
   bool small = false;            // kWgradSmall, of several taps
-  int steps = 1;                 // of a tile
+  Divider steps = 1;             // of a tile
   Divider across = 1, down = 1;  // boxes along x and y of an image
   Divider tiles_ci = 1;
   int tiles = 1;
   int blocks = 1;
-  int whole = 0;           // tiles that blocks take whole, a multiple of `blocks` or all
-  int sharing_blocks = 1;  // the first so many share the others
+  int whole = 0;               // tiles that blocks take whole, a multiple of `blocks` or all
+  Divider sharing_blocks = 1;  // the first so many share the others
 
   constexpr int boxes() const { return across * down; }  // of an image
   constexpr int shared_tiles() const { return tiles - whole; }
@@ -77,7 +82,7 @@ struct WgradCut {
   constexpr int places() const { return shared_tiles() == 0 ? 0 : shared_tiles() + sharing_blocks - 1; }
   constexpr std::int64_t shared_steps() const { return std::int64_t{shared_tiles()} * steps; }
   // The first of the shared steps, counted over all tiles, of a block; and the block that has one.
-  constexpr std::int64_t first_of(int block) const { return block * shared_steps() / sharing_blocks; }
+  constexpr std::int64_t first_of(int block) const { return wgrad_divide(block * shared_steps(), sharing_blocks); }
   constexpr int block_of(std::int64_t step) const {
     return static_cast<int>(((step + 1) * sharing_blocks - 1) / shared_steps());
   }
@@ -96,7 +101,7 @@ class WgradWalk {
       return true;
     }
     if (at_ >= end_) return false;
-    const auto tile = static_cast<int>(at_ / cut_.steps),
+    const auto tile = static_cast<int>(wgrad_divide(at_, cut_.steps)),
                first = static_cast<int>(at_ - std::int64_t{tile} * cut_.steps);
     const std::int64_t left = end_ - at_;
     const int count = left < cut_.steps - first ? static_cast<int>(left) : cut_.steps - first;
