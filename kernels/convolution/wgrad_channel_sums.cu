@@ -1,9 +1,9 @@
 // The gradients of a convolution's biases: dy summed over each image, and these sums over all images, in fixed order.
 //
 // A block sums 32 channels of an image: 8 threads a channel each take every eighth pixel, and their sums are added in
-// their order. dbias is one thread a channel, over the images. ptx_sm90a has sums of boxes of pixels already.
+// their order; dbias likewise, over the images. ptx_sm90a has sums of boxes of pixels already.
 //
-// Bound: reading dy once. Requires: nothing. Numerics: fp32 sums of 1/8 of an image, then of 8, then over images.
+// Bound: reading dy once. Requires: nothing. Numerics: fp32 sums of 1/8 of an image, then of 8; of images likewise.
 // Source: original.
 #include "kernels/convolution/gradient.h"
 #include "kernels/device/dispatch.cuh"
@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(kThreads)
   float sum = 0;
   if (channel < channels) {
     const From* from = dy + (image * pixels + lane) * channels + channel;
-#pragma unroll 8
+#pragma unroll 16
     for (int pixel = lane; pixel < pixels; pixel += kLanes, from += std::int64_t{kLanes} * channels)
       sum += to_float(*from);
   }
@@ -41,30 +41,21 @@ __global__ void __launch_bounds__(kThreads)
   if (dshift != nullptr) dshift[image * channels + channel] = from_float<T>(scale * sum);
 }
 
-__global__ void __launch_bounds__(kThreads)
-    convolution_bias_gradient(const float* __restrict__ sums, int images, int channels, float scale,
-                              float* __restrict__ dbias) {
-  const int channel = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x);
-  if (channel >= channels) return;
-  float sum = 0;
-#pragma unroll 8
-  for (int image = 0; image < images; ++image) sum += sums[std::int64_t{image} * channels + channel];
-  dbias[channel] = scale * sum;
-}
-
 // Of images of `pixels` pixels, or sums, each.
 template <class From, class T>
 Status sum_images(const Convolution& c, const From* from, std::int64_t pixels, const Wgrad& t, float scale, void* sums,
                   const LaunchContext& context) {
   auto* const image_sums = static_cast<float*>(t.dbias != nullptr ? sums : nullptr);
-  const auto blocks = static_cast<unsigned>(c.images * ((c.cout + kChannels - 1) / kChannels));
+  const auto groups = static_cast<unsigned>((c.cout + kChannels - 1) / kChannels);
+  const unsigned blocks = static_cast<unsigned>(c.images) * groups;
   const Status status = launch_kernel("convolution_channel_sums", convolution_channel_sums<From, T>,
                                       {.grid = blocks, .block = kThreads}, context.stream, from,
                                       static_cast<int>(pixels), c.cout, scale, static_cast<T*>(t.dshift), image_sums);
   if (!status.ok() || t.dbias == nullptr) return status;
-  return launch_kernel("convolution_bias_gradient", convolution_bias_gradient,
-                       {.grid = static_cast<unsigned>((c.cout + kThreads - 1) / kThreads), .block = kThreads},
-                       context.stream, image_sums, c.images, c.cout, scale, t.dbias);
+  // The images are the pixels of one.
+  return launch_kernel("convolution_channel_sums", convolution_channel_sums<float, float>,
+                       {.grid = groups, .block = kThreads}, context.stream, static_cast<const float*>(image_sums),
+                       c.images, c.cout, scale, t.dbias, static_cast<float*>(nullptr));
 }
 
 }  // namespace
