@@ -10,13 +10,14 @@
 //
 // Better than tensor_core_sm80: an element of x is loaded once for nine taps, and wgmma has twice the rate.
 // Requires: bf16 or fp16; one tap without pad, or 3x3; stride 1.
-// Bound: products; expected limiter: shared memory, of which they read 64 of 96 cycles.
+// Bound: products at 32x32x32x384 -> 384; expected limiter: shared memory, of which they read 64 of 96 cycles.
 // Numerics: fp32 sums over a share's pixels, then over shares. An Inf of x beside the image's last output may make NaN.
 // Source: PTX ISA, "Matrix descriptor format", "cp.async.bulk.tensor"; otherwise original.
 #include <algorithm>
 #include <cstdint>
 
 #include "kernels/convolution/gradient.h"
+#include "kernels/convolution/wgrad_dy_sums.cuh"
 #include "kernels/convolution/wgrad_shares.cuh"
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/launch.cuh"
@@ -24,7 +25,6 @@
 #include "kernels/device/vector.cuh"
 #include "kernels/product/sm90a_mainloop.cuh"
 #include "kernels/ptx/setmaxnreg.cuh"
-#include "kernels/ptx/shared.cuh"
 #include "kernels/ptx/tma.cuh"
 
 namespace noisefloor::convolution {
@@ -35,12 +35,11 @@ constexpr int kThreads = kConsumers * 128 + 128;
 constexpr int kProducerRegisters = 80, kConsumerRegisters = 144;
 static_assert(128 * kProducerRegisters + kConsumers * 128 * kConsumerRegisters <= 65536, "an SM's registers");
 constexpr int kMostStages = 10;
-constexpr int kRingBytes = 227 * 1024 - 1024 - kMostStages * 16;
+// compute-sanitizer takes a product's 6,144 bytes of x to lie one behind the other. So much of them, of the halo's last
+// product, would lie behind the last stage.
+constexpr int kSlackBytes = 3072;
+constexpr int kRingBytes = 227 * 1024 - 1024 - kMostStages * 16 - kScratchBytes - kSlackBytes;
 constexpr int kLayThreads = 256;
-
-struct WgradRing {
-  std::uint32_t stages, full, empty;  // addresses
-};
 
 // One warp: all steps of the block.
 __device__ __forceinline__ void load_steps(const CUtensorMap* map_dy, const CUtensorMap* map_x,
@@ -70,70 +69,6 @@ __device__ __forceinline__ void load_steps(const CUtensorMap* map_dy, const CUte
                            x0 - args.pad + (step.columns ? box : 0), y0 - args.pad, image);
       }
     }
-  }
-}
-
-// One warp: the sums over the pixels of box `box` of dy, in the tiles of the first input channels: of a share, for
-// dbias, or of each step and image. Lane l has 8 channels of every fourth line from l / 8 on.
-template <class T>
-__device__ __forceinline__ void sum_gradients(const WgradArguments& args, const WgradRing& at, int box) {
-  const int lane = static_cast<int>(threadIdx.x) % 32, chunk = lane % 8;
-  const int stage_bytes = args.step.stage_bytes(), images = args.step.dy.images, image_lines = kWgradBlock / images;
-  const int column = box * kWgradBlock + chunk * 8;  // of the tile
-  const auto add_lanes = [](float(&sums)[8]) {
-#pragma unroll
-    for (int c = 0; c < 8; ++c) {
-      sums[c] += __shfl_xor_sync(0xffffffffu, sums[c], 8);
-      sums[c] += __shfl_xor_sync(0xffffffffu, sums[c], 16);
-    }
-  };
-  WgradWalk walk(args.cut, static_cast<int>(blockIdx.x));
-  WgradShare share;
-  ptx::Ring ring;
-  while (walk.next(share)) {
-    const bool wanted = share.tile % args.cut.tiles_ci == 0;
-    const int channel = args.out_channel(share.tile) + column;
-    const auto store = [&](float* to, const float(&sums)[8], float scale) {  // the first lanes that there are
-#pragma unroll
-      for (int c = 0; c < 8; ++c)
-        if (lane < 8 && channel + c < args.cout) to[c] = scale * sums[c];
-    };
-    float sums[8] = {};
-#pragma unroll 1
-    for (int i = share.first; i < share.first + share.count; ++i, ring.advance(args.stages)) {
-      ptx::mbarrier_wait(at.full + ring.stage * 8, ring.parity);
-      const std::uint32_t lines = at.stages + ring.stage * stage_bytes + box * (kWgradBlock * kWgradLine);
-#pragma unroll 1
-      for (int image = 0; wanted && image < images; ++image) {
-        float of_image[8] = {};
-#pragma unroll 4
-        for (int line = image * image_lines + lane / 8; line < (image + 1) * image_lines; line += 4) {
-          float values[8];
-          unpack_vector<T>(ptx::load_shared_16(lines + line * kWgradLine + (chunk ^ (line & 7)) * 16), values);
-#pragma unroll
-          for (int c = 0; c < 8; ++c) of_image[c] += values[c];
-        }
-        if (args.box_sums == nullptr) {
-#pragma unroll
-          for (int c = 0; c < 8; ++c) sums[c] += of_image[c];
-          continue;
-        }
-        add_lanes(of_image);
-        const int first = i / args.cut.across / args.cut.down, at_image = first * images + image;
-        const int at_box = i - first * args.cut.boxes();
-        if (at_image < args.images)
-          store(args.box_sums + (std::int64_t{at_image} * args.cut.boxes() + at_box) * args.cout + channel, of_image,
-                1);
-      }
-      __syncwarp();
-      if (lane == 0) ptx::mbarrier_arrive(at.empty + ring.stage * 8);
-    }
-    if (!wanted || args.box_sums != nullptr) continue;
-    add_lanes(sums);
-    if (share.whole(args.cut.steps))
-      store(args.dbias + channel, sums, args.scale);
-    else
-      store(args.partials + std::int64_t{share.place} * kWgradShare + kWgradRuns * kWgradRun + column, sums, 1);
   }
 }
 
@@ -200,7 +135,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const std::uint32_t full = stages + args.stages * args.step.stage_bytes();
   const WgradRing at{stages, full, full + args.stages * 8};
   const product::ThreadRole<kConsumers> role;
-  const int summers = args.dbias != nullptr || args.box_sums != nullptr ? args.step.dy_boxes : 0;
+  const int summers = args.dbias != nullptr || args.box_sums != nullptr ? kSummers : 0;
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < args.stages; ++stage) {
       ptx::mbarrier_init(at.full + stage * 8, 1);
@@ -221,7 +156,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       load_steps(&map_dy, &map_x, args, at);
       product::let_next_launch_start();
     } else if (summer < summers) {
-      sum_gradients<T>(args, at, summer);
+      sum_gradients<T>(args, at, summer, at.empty + args.stages * 8);
     }
   } else {
     ptx::setmaxnreg_inc<kConsumerRegisters>();
@@ -314,7 +249,8 @@ Status launch_wgrad_ptx_sm90a(const Convolution& c, DType dtype, const Wgrad& t,
   if (!status.ok()) return status;
   const LaunchShape shape{.grid = static_cast<unsigned>(args.cut.blocks),
                           .block = kThreads,
-                          .shared_bytes = static_cast<std::size_t>(1024 + args.stages * (args.step.stage_bytes() + 16)),
+                          .shared_bytes = static_cast<std::size_t>(1024 + args.stages * (args.step.stage_bytes() + 16) +
+                                                                   kScratchBytes + kSlackBytes),
                           .shared_limit = 227 * 1024,
                           .programmatic = context.programmatic_launch && places.x_bytes + places.dy_bytes == 0};
   status = with_half_type(dtype, [&]<class T>(T) {
