@@ -40,13 +40,18 @@ using Definition = OpDefinition<Problem, Tensors>;
 extern const Definition definition;
 Definition::Variants variants;  // variants.cpp; best last
 // Each in the file of its name.
-Definition::Launcher launch_host, launch_naive, launch_tiled;
+Definition::Launcher launch_host, launch_naive, launch_tiled, launch_tensor_core_sm80;
 
 // Vector accesses need 16-byte aligned tensors; a tensor that the problem has must not be null.
 Status check_pointers(const Problem& problem, const Tensors& tensors);
 
 // What can_run checks for the launchers.
 inline constexpr std::int64_t kNaiveRows = 8;   // queries or keys of a block of `naive`
-inline constexpr std::int64_t kTiledDim = 256;  // the widest head of `tiled`
+inline constexpr std::int64_t kTiledDim = 256;  // the widest head of all but `naive`
+// Tensor-core variants hold two floats of each query in their workspace, of so many queries (terms.cuh).
+inline constexpr std::int64_t kTermRows = 128;
+constexpr std::int64_t term_rows(std::int64_t seq_q) {
+  return (seq_q + kTermRows - 1) / kTermRows * kTermRows;
+}
 
 }  // namespace noisefloor::attention_backward
