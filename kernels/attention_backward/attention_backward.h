@@ -40,7 +40,7 @@ using Definition = OpDefinition<Problem, Tensors>;
 extern const Definition definition;
 Definition::Variants variants;  // variants.cpp; best last
 // Each in the file of its name.
-Definition::Launcher launch_host, launch_naive, launch_tiled, launch_tensor_core_sm80;
+Definition::Launcher launch_host, launch_naive, launch_tiled, launch_tensor_core_sm80, launch_ptx_sm90a;
 
 // Vector accesses need 16-byte aligned tensors; a tensor that the problem has must not be null.
 Status check_pointers(const Problem& problem, const Tensors& tensors);

@@ -36,11 +36,9 @@ std::size_t terms_bytes(const Problem& p, DType, const DeviceInfo&) {
   return static_cast<std::size_t>(p.batch * p.heads * term_rows(p.seq_q)) * 2 * sizeof(float);
 }
 
-constexpr Definition::Variant kVariants[] = {NOISEFLOOR_HOST(),
-                                             NOISEFLOOR_NAIVE(can_run_naive),
-                                             NOISEFLOOR_TILED(can_run_tiled, delta_bytes),
-                                             NOISEFLOOR_TENSOR_CORE_SM80(can_run_sm80, terms_bytes),
-                                             {kPtxSm90a, not_written("training begins with naive and tiled")}};
+constexpr Definition::Variant kVariants[] = {
+    NOISEFLOOR_HOST(), NOISEFLOOR_NAIVE(can_run_naive), NOISEFLOOR_TILED(can_run_tiled, delta_bytes),
+    NOISEFLOOR_TENSOR_CORE_SM80(can_run_sm80, terms_bytes), NOISEFLOOR_PTX_SM90A(can_run_sm80, terms_bytes)};
 
 }  // namespace
 

@@ -1,0 +1,400 @@
+// attention_backward with Hopper's own instructions, in the passes of tensor_core_sm80: a block owns 128 queries (for
+// dQ) or keys (for dK and dV) of a head and walks the other sequence. A producer keeps blocks of it in flight (TMA,
+// mbarriers). Two consumer warpgroups own 64 rows each; their logits, and the weights' gradients, are in registers in
+// the shape of the A operand of the last products, whose B operand is the same block read along its other dimension.
+// Products of a step run while the exponentials of the next are computed: a step issues the next logits first.
+//
+// Better than tensor_core_sm80: wgmma has twice the rate of mma.sync and reads both operands from shared memory, no
+// thread computes an address or waits for a copy, and exponentials overlap with products.
+// Requires: bf16 or fp16, head size a multiple of 8 up to 256, contiguous heads.
+// Bound: tensor pipe at 1024 keys of 64, where 7 products stand for 5; expected limiter: shared-memory reads of wgmma.
+// Numerics: as tensor_core_sm80; deterministic. The pass of the queries starts while that of the keys ends
+// (programmatic dependent launch), and waits for it before it ends itself. Source: original, after Dao,
+// "FlashAttention-2" (arXiv:2307.08691) and Shah et al., "FlashAttention-3" (arXiv:2407.08608); PTX ISA.
+#include "kernels/attention/ptx_sm90a_maps.cuh"
+#include "kernels/attention/ptx_sm90a_tile.cuh"
+#include "kernels/attention_backward/terms.cuh"
+#include "kernels/device/dispatch.cuh"
+#include "kernels/ptx/bulk.cuh"
+#include "kernels/ptx/elect.cuh"
+#include "kernels/ptx/mbarrier.cuh"
+#include "kernels/ptx/setmaxnreg.cuh"
+
+namespace noisefloor::attention_backward {
+namespace {
+
+using attention::boxes_of;
+using attention::kBoxColumns;
+using attention::kBoxRowBytes;
+using attention::kSwizzleAtom;
+using attention::pin;
+using attention::View;
+
+constexpr int kConsumers = 2, kOwnRows = 64 * kConsumers, kPassThreads = 128 * (kConsumers + 1);
+constexpr int kProducerRegisters = 24, kConsumerRegisters = 240;  // of 168 each at the launch
+
+template <int kHeadDim, Pass kOfPass>
+struct Sm90aTile {
+  static constexpr int kDim = kHeadDim;
+  static constexpr Pass kPass = kOfPass;
+  static constexpr bool kByKeys = by_keys(kPass), kGradients = kPass != Pass::values;
+  static constexpr bool kTwo = kPass == Pass::keys_and_values;  // sums
+  // Rows of the other sequence at a time, by registers.
+  static constexpr int kBlock = kDim > 128 ? 32 : kDim > 64 || kTwo ? 64 : 128;
+  static constexpr int kOwnBox = kOwnRows * kBoxRowBytes, kOwnBytes = kOwnBox * boxes_of(kDim);
+  static constexpr int kBlockBytes = kBlock * kBoxRowBytes * boxes_of(kDim), kTermBytes = kByKeys ? kBlock * 8 : 0;
+  static constexpr int kFixedBytes = kSwizzleAtom + (kGradients ? 2 : 1) * kOwnBytes + 8;
+  static constexpr int kStageBytes = 2 * kBlockBytes + kTermBytes, kStages = kDim > 128 ? 3 : 4;
+  static constexpr int kBytes = kFixedBytes + kStages * (kStageBytes + 16);
+  static_assert(kStages >= 3, "a step's last products are in flight when the next but one needs its logits");
+  static_assert(kBlockBytes % kSwizzleAtom == 0 && kBytes <= 227 * 1024 && kTermRows % kBlock == 0);
+  // A consumer's registers: logits, gradients, packed weights and sums.
+  static_assert(kBlock / 2 * (kGradients ? 2 : 1) + kBlock / 4 + kDim / 2 * (kTwo ? 2 : 1) + 24 <= kConsumerRegisters);
+};
+
+struct PassMaps {
+  CUtensorMap own[2], other[2];  // queries and dout, or keys and values
+  CUtensorMap out[2];            // of what belongs to the own rows
+};
+
+struct PassArguments {
+  int heads, own_length, other_length;
+  std::int64_t head_terms;  // pairs of queries of a head
+  float scale, scale_log2;  // of the logits, times log2(e)
+  const float4* terms;
+};
+
+// Where things are in shared memory.
+template <class Tile>
+struct Places {
+  std::uint32_t own, stages, terms, own_barrier, full, empty;
+  __device__ __forceinline__ explicit Places(const void* raw)
+      : own((ptx::shared_address(raw) + kSwizzleAtom - 1) / kSwizzleAtom * kSwizzleAtom),
+        stages(own + (Tile::kGradients ? 2 : 1) * Tile::kOwnBytes),
+        terms(stages + Tile::kStages * 2 * Tile::kBlockBytes),
+        own_barrier(terms + Tile::kStages * Tile::kTermBytes),
+        full(own_barrier + 8),
+        empty(full + Tile::kStages * 8) {}
+  __device__ __forceinline__ std::uint32_t block(int stage, int which) const {
+    return stages + static_cast<std::uint32_t>((2 * stage + which) * Tile::kBlockBytes);
+  }
+};
+
+// What a block owns.
+struct Owned {
+  int first, head, batch;
+};
+
+template <class Tile>
+__device__ __forceinline__ void produce(const Places<Tile>& at, const PassMaps& maps, const PassArguments& args,
+                                        const Owned& owned) {
+  constexpr int kOwns = Tile::kGradients ? 2 : 1;
+  ptx::mbarrier_arrive_expect_tx(at.own_barrier, kOwns * Tile::kOwnBytes);
+#pragma unroll
+  for (int i = 0; i < kOwns * boxes_of(Tile::kDim); ++i)
+    ptx::tma_load_4d(at.own + i * Tile::kOwnBox, &maps.own[i / boxes_of(Tile::kDim)], at.own_barrier,
+                     i % boxes_of(Tile::kDim) * kBoxColumns, owned.head, owned.first, owned.batch);
+  const float4* const terms = args.terms + (std::int64_t{owned.batch} * args.heads + owned.head) * args.head_terms;
+  int stage = 0;
+  std::uint32_t parity = 1;
+  const int last = (args.other_length - 1) / Tile::kBlock;
+  for (int step = 0; step <= last; ++step) {
+    const int row = (step == 0 ? last : step - 1) * Tile::kBlock;  // the last block first: it alone may be ragged
+    const std::uint32_t full = at.full + stage * 8;
+    ptx::mbarrier_wait(at.empty + stage * 8, parity);
+    ptx::mbarrier_arrive_expect_tx(full, Tile::kStageBytes);
+#pragma unroll
+    for (int i = 0; i < 2 * boxes_of(Tile::kDim); ++i)
+      ptx::tma_load_4d(at.block(stage, 0) + i * (Tile::kBlock * kBoxRowBytes), &maps.other[i / boxes_of(Tile::kDim)],
+                       full, i % boxes_of(Tile::kDim) * kBoxColumns, owned.head, row, owned.batch);
+    if constexpr (Tile::kByKeys)
+      ptx::bulk_load(at.terms + stage * Tile::kTermBytes, terms + row / 2, Tile::kTermBytes, full);
+    if (++stage == Tile::kStages) stage = 0, parity ^= 1;
+  }
+}
+
+// A consumer's part of the block, and what it takes to the next step.
+template <class T, class Tile>
+struct Consumer {
+  static constexpr int kDim = Tile::kDim, kBlock = Tile::kBlock, kCount = kBlock / 2;
+
+  const Places<Tile>& at;
+  const PassArguments& args;
+  std::uint32_t own;    // of its 64 rows, in box 0
+  const float2* terms;  // by keys: of this thread's first two columns in stage 0
+  float rows[2][2];     // by queries: lse log2(e) and delta of this thread's two rows
+
+  float s[kCount];                              // logits, then weights
+  float g[Tile::kGradients ? kCount : 1];       // the weights' gradients, then the logits' by the scale
+  std::uint32_t packed[kCount / 8][4];          // what the products under way begin with
+  float sums[kDim / 2];                         // for dQ, dK, or dV alone
+  float value_sums[Tile::kTwo ? kDim / 2 : 1];  // for dV
+  int stage = 0;                                // of this step's block
+  std::uint32_t parity = 0;
+
+  __device__ __forceinline__ void issue_logits(int of) {
+    attention::issue_logits<T, kDim, kBlock>(s, own, Tile::kOwnBox, at.block(of, 0));
+    ptx::wgmma_commit();
+  }
+  __device__ __forceinline__ void issue_gradients(int of) {
+    if constexpr (Tile::kGradients)
+      attention::issue_logits<T, kDim, kBlock>(g, own + Tile::kOwnBytes, Tile::kOwnBox, at.block(of, 1));
+    ptx::wgmma_commit();
+  }
+  __device__ __forceinline__ void issue_products(float (&to)[kDim / 2], int which, bool add) {
+    attention::issue_values<T, kDim, kBlock>(to, packed, at.block(stage, which), add);
+    ptx::wgmma_commit();
+  }
+  __device__ __forceinline__ void release(int of) {
+    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(at.empty + of * 8);
+  }
+
+  // Turns logits into weights. `left`: columns that exist.
+  __device__ __forceinline__ void take_weights(int left) {
+    if constexpr (!Tile::kByKeys) attention::mask_keys(s, left);  // of keys that do not exist
+    const float2* const columns = terms + stage * (Tile::kTermBytes / 8);
+#pragma unroll
+    for (int n = 0; n < kCount / 4; ++n) {
+      const float2 of = Tile::kByKeys ? columns[8 * n] : float2{};
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        float& x = s[4 * n + i];
+        x = ptx::exp2_approx(fmaf(x, args.scale_log2, -(!Tile::kByKeys ? rows[0][i / 2] : i % 2 ? of.y : of.x)));
+      }
+    }
+    pin(s);
+  }
+  __device__ __forceinline__ void take_gradients() {
+    const float2* const columns = terms + stage * (Tile::kTermBytes / 8) + 1;
+#pragma unroll
+    for (int n = 0; n < kCount / 4; ++n) {
+      const float2 of = Tile::kByKeys ? columns[8 * n] : float2{};
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        float& x = g[4 * n + i];
+        x = s[4 * n + i] * (x - (!Tile::kByKeys ? rows[1][i / 2] : i % 2 ? of.y : of.x));
+      }
+    }
+    pin(g);
+  }
+
+  // Weights and gradients of this step's block, whose first products are under way, with kOlder groups of products. Of
+  // one sum those are still under way at the end; of two, none is: a loop that they cross would need `packed` twice.
+  template <int kOlder>
+  __device__ __forceinline__ void take(int left, bool first) {
+    ptx::wgmma_wait<kOlder + (Tile::kGradients ? 1 : 0)>();
+    pin(s);
+    take_weights(left);
+    // This phase is over, nothing waits. It is for the compiler, which moves no exponential across a loop, and else
+    // would put them behind the products.
+    ptx::mbarrier_wait(at.full + stage * 8, parity);
+    if constexpr (Tile::kTwo) {
+      ptx::wgmma_wait<1>();  // the older products
+      if (!first) release(before(stage));
+      attention::pack_weights<T>(s, packed);
+      ptx::wgmma_fence();
+      issue_products(value_sums, 1, !first);
+    }
+    if constexpr (Tile::kGradients) {
+      ptx::wgmma_wait<Tile::kTwo ? 1 : kOlder>();
+      pin(g);
+      take_gradients();
+    }
+    if constexpr (Tile::kTwo) ptx::wgmma_wait<0>();
+  }
+
+  static __device__ __forceinline__ int before(int of) {
+    return of == 0 ? Tile::kStages - 1 : of - 1;
+  }
+
+  __device__ __forceinline__ void begin(int left) {
+    ptx::mbarrier_wait(at.own_barrier, 0);
+    ptx::mbarrier_wait(at.full, 0);
+    ptx::wgmma_fence();
+    issue_logits(0);
+    if constexpr (Tile::kGradients) issue_gradients(0);
+    take<0>(left, true);
+  }
+
+  // From the weights and gradients of a block to those of the next. The next logits go first, so that tensor cores have
+  // work while this warpgroup computes.
+  __device__ __forceinline__ void advance(int i) {
+    const int now = stage, next = stage + 1 == Tile::kStages ? 0 : stage + 1;
+    if (next == 0) parity ^= 1;
+    ptx::mbarrier_wait(at.full + next * 8, parity);
+    if constexpr (!Tile::kGradients) {
+      ptx::wgmma_wait<0>();
+      if (i > 1) release(before(now));
+      attention::pack_weights<T>(s, packed);
+    }
+    ptx::wgmma_fence();
+    issue_logits(next);
+    if constexpr (Tile::kGradients) {
+      if constexpr (!Tile::kTwo) {
+        ptx::wgmma_wait<1>();  // what begins with `packed`
+        if (i > 1) release(before(now));
+      }
+      attention::pack_weights<T>(g, packed);
+      ptx::wgmma_fence();
+    }
+    if constexpr (Tile::kGradients && !Tile::kTwo) issue_gradients(next);
+    issue_products(sums, Tile::kGradients ? 0 : 1, i > 1);
+    if constexpr (Tile::kTwo) issue_gradients(next);
+    stage = next;
+    take<1>(kBlock, false);
+  }
+
+  __device__ __forceinline__ void end(bool add) {
+    ptx::wgmma_wait<0>();
+    if constexpr (Tile::kGradients)
+      attention::pack_weights<T>(g, packed);
+    else
+      attention::pack_weights<T>(s, packed);
+    ptx::wgmma_fence();
+    issue_products(sums, Tile::kGradients ? 0 : 1, add);
+    ptx::wgmma_wait<0>();
+    pin(sums);
+    pin(value_sums);
+  }
+};
+
+template <class T, class Tile>
+__device__ __forceinline__ void consume(const std::uint8_t* raw, const Places<Tile>& at, const PassMaps& maps,
+                                        const PassArguments& args, const Owned& owned, int consumer) {
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32 % 4;
+  const int first_row = owned.first + consumer * 64;
+  Consumer<T, Tile> state{at, args, at.own + static_cast<std::uint32_t>(consumer * 64 * kBoxRowBytes)};
+  if constexpr (Tile::kByKeys) {
+    state.terms = reinterpret_cast<const float2*>(raw + (at.terms - ptx::shared_address(raw))) + lane % 4 * 2;
+  } else {
+    const float4* const terms = args.terms + (std::int64_t{owned.batch} * args.heads + owned.head) * args.head_terms;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int row = first_row + 16 * warp + 8 * i + lane / 4;
+      const float* const pair = reinterpret_cast<const float*>(terms + row / 2) + row % 2;
+      state.rows[0][i] = __ldcg(pair);
+      state.rows[1][i] = __ldcg(pair + 2);
+    }
+  }
+  const int steps = (args.other_length + Tile::kBlock - 1) / Tile::kBlock;
+  state.begin(args.other_length - (steps - 1) * Tile::kBlock);
+  for (int step = 1; step < steps; ++step) state.advance(step);
+  state.end(steps > 1);
+
+  const std::uint32_t barrier = 1 + static_cast<std::uint32_t>(consumer);
+  if constexpr (Tile::kGradients)
+#pragma unroll
+    for (float& sum : state.sums) sum *= args.scale;
+  attention::store_rows<T, Tile::kDim>(state.sums, &maps.out[0], state.own, Tile::kOwnBox, 0, first_row, owned.head,
+                                       owned.batch, barrier);
+  if constexpr (Tile::kTwo)
+    attention::store_rows<T, Tile::kDim>(state.value_sums, &maps.out[1], state.own + Tile::kOwnBytes, Tile::kOwnBox, 0,
+                                         first_row, owned.head, owned.batch, barrier);
+}
+
+template <class T, class Tile>
+__global__ void __launch_bounds__(kPassThreads, 1)
+    attention_backward_ptx_sm90a(const __grid_constant__ PassMaps maps, const __grid_constant__ PassArguments args) {
+  constexpr int kStages = Tile::kStages;
+  extern __shared__ std::uint8_t raw[];
+  const Places<Tile> at(raw);
+  const int blocks = (args.own_length + kOwnRows - 1) / kOwnRows, block = static_cast<int>(blockIdx.x);
+  const Owned owned{block % blocks * kOwnRows, block / blocks % args.heads, block / blocks / args.heads};
+  const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0), consumer = warp / 4;
+
+  if (threadIdx.x == 0) {
+    ptx::mbarrier_init(at.own_barrier, 1);
+    for (int stage = 0; stage < kStages; ++stage) {
+      ptx::mbarrier_init(at.full + stage * 8, 1);
+      ptx::mbarrier_init(at.empty + stage * 8, kConsumers * 4);  // one arrival per warp
+    }
+    ptx::fence_mbarrier_init();
+  }
+  __syncthreads();
+  if constexpr (Tile::kByKeys) {  // the queries' pass begins behind a launch that has waited already
+    ptx::griddepcontrol_wait();
+    ptx::griddepcontrol_launch_dependents();
+  }
+
+  if (consumer == kConsumers) {
+    ptx::setmaxnreg_dec<kProducerRegisters>();
+    if (warp == kConsumers * 4 && ptx::elect_one()) produce(at, maps, args, owned);
+  } else {
+    ptx::setmaxnreg_inc<kConsumerRegisters>();
+    consume<T, Tile>(raw, at, maps, args, owned, consumer);
+  }
+  if constexpr (!Tile::kByKeys) ptx::griddepcontrol_wait();  // for the keys' pass: who waits for this one has both
+}
+
+template <class T, class Tile>
+Status launch_pass_sm90a(const Shape& shape, DType dtype, const Tensors& t, const float4* terms,
+                         const LaunchContext& context) {
+  constexpr bool kByKeys = Tile::kByKeys, kValues = Tile::kPass == Pass::values;
+  const auto encode = [&](CUtensorMap& map, bool keys, const void* data, const View& view, int rows) {
+    return attention::encode_view(map, dtype, data, shape, view, keys ? shape.seq_kv : shape.seq_q, rows);
+  };
+  const auto encode_side = [&](CUtensorMap(&side)[2], bool keys, int rows) {
+    const Status status = encode(side[0], keys, keys ? t.k : t.q, keys ? shape.k : shape.q, rows);
+    return status.ok() ? encode(side[1], keys, keys ? t.v : t.dout, keys ? shape.v : shape.out, rows) : status;
+  };
+  PassMaps maps;
+  Status status = encode_side(maps.own, kByKeys, kOwnRows);
+  if (status.ok()) status = encode_side(maps.other, !kByKeys, Tile::kBlock);
+  if (status.ok())
+    status = kValues ? encode(maps.out[0], true, t.dv, shape.v, 64)
+                     : encode(maps.out[0], kByKeys, kByKeys ? t.dk : t.dq, kByKeys ? shape.k : shape.q, 64);
+  if (status.ok()) status = encode(maps.out[1], true, t.dv, shape.v, 64);
+  if (!status.ok()) return status;
+
+  const auto own_length = static_cast<int>(kByKeys ? shape.seq_kv : shape.seq_q);
+  const std::int64_t blocks = shape.outer * shape.heads * ((own_length + kOwnRows - 1) / kOwnRows);
+  const PassArguments arguments{.heads = static_cast<int>(shape.heads),
+                                .own_length = own_length,
+                                .other_length = static_cast<int>(kByKeys ? shape.seq_q : shape.seq_kv),
+                                .head_terms = term_rows(shape.seq_q) / 2,
+                                .scale = shape.scale,
+                                .scale_log2 = shape.scale * attention::kLog2E,
+                                .terms = terms};
+  return launch_kernel("attention_backward_ptx_sm90a", attention_backward_ptx_sm90a<T, Tile>,
+                       {.grid = static_cast<unsigned>(blocks),
+                        .block = kPassThreads,
+                        .shared_bytes = Tile::kBytes,
+                        .shared_limit = Tile::kBytes,
+                        .programmatic = true},
+                       context.stream, maps, arguments);
+}
+
+template <class T, int kDim>
+Status launch_all_sm90a(const Shape& shape, DType dtype, const Tensors& t, float4* terms,
+                        const LaunchContext& context) {
+  Status status = launch_terms<T>(shape, t, terms, context);
+  const auto pass = [&]<Pass kPass>() {
+    if (status.ok()) status = launch_pass_sm90a<T, Sm90aTile<kDim, kPass>>(shape, dtype, t, terms, context);
+  };
+  if constexpr (kDim <= 128) {
+    pass.template operator()<Pass::keys_and_values>();
+  } else {
+    pass.template operator()<Pass::values>();
+    pass.template operator()<Pass::keys>();
+  }
+  pass.template operator()<Pass::queries>();
+  return status;
+}
+
+}  // namespace
+
+Status launch_ptx_sm90a(const Problem& problem, DType dtype, const Tensors& t, const Scratch& scratch,
+                        const LaunchContext& context) {
+  if (const Status status = check_pointers(problem, t); !status.ok()) return status;
+  auto* const terms = static_cast<float4*>(scratch.workspace);
+  if (terms == nullptr) return failure(StatusCode::invalid_argument, "attention_backward: no workspace");
+  return with_half_type(dtype, [&]<class T>(T) {
+    const Shape shape = problem.shape();
+    if (shape.dim <= 32) return launch_all_sm90a<T, 32>(shape, dtype, t, terms, context);
+    if (shape.dim <= 64) return launch_all_sm90a<T, 64>(shape, dtype, t, terms, context);
+    if (shape.dim <= 128) return launch_all_sm90a<T, 128>(shape, dtype, t, terms, context);
+    return launch_all_sm90a<T, 256>(shape, dtype, t, terms, context);
+  });
+}
+
+}  // namespace noisefloor::attention_backward
