@@ -17,6 +17,7 @@
 #include "kernels/device/dispatch.cuh"
 #include "kernels/ptx/bulk.cuh"
 #include "kernels/ptx/elect.cuh"
+#include "kernels/ptx/ldmatrix.cuh"
 #include "kernels/ptx/mbarrier.cuh"
 #include "kernels/ptx/setmaxnreg.cuh"
 
@@ -31,7 +32,6 @@ using attention::pin;
 using attention::View;
 
 constexpr int kConsumers = 2, kOwnRows = 64 * kConsumers, kPassThreads = 128 * (kConsumers + 1);
-constexpr int kProducerRegisters = 24, kConsumerRegisters = 240;  // of 168 each at the launch
 
 template <int kHeadDim, Pass kOfPass>
 struct Sm90aTile {
@@ -40,7 +40,9 @@ struct Sm90aTile {
   static constexpr bool kByKeys = by_keys(kPass), kGradients = kPass != Pass::values;
   static constexpr bool kTwo = kPass == Pass::keys_and_values;  // sums
   // Rows of the other sequence at a time, by registers.
-  static constexpr int kBlock = kDim > 128 ? 32 : kDim > 64 || kTwo ? 64 : 128;
+  static constexpr int kBlock = kDim > 128 ? 32 : kDim > 32 ? 64 : 128;
+  // A consumer holds its own rows in registers where they have room: shared memory is what wgmma waits for.
+  static constexpr bool kHeld = kDim <= 64 || (kDim == 128 && !kByKeys);
   static constexpr int kOwnBox = kOwnRows * kBoxRowBytes, kOwnBytes = kOwnBox * boxes_of(kDim);
   static constexpr int kBlockBytes = kBlock * kBoxRowBytes * boxes_of(kDim), kTermBytes = kByKeys ? kBlock * 8 : 0;
   static constexpr int kFixedBytes = kSwizzleAtom + (kGradients ? 2 : 1) * kOwnBytes + 8;
@@ -48,8 +50,11 @@ struct Sm90aTile {
   static constexpr int kBytes = kFixedBytes + kStages * (kStageBytes + 16);
   static_assert(kStages >= 3, "a step's last products are in flight when the next but one needs its logits");
   static_assert(kBlockBytes % kSwizzleAtom == 0 && kBytes <= 227 * 1024 && kTermRows % kBlock == 0);
-  // A consumer's registers: logits, gradients, packed weights and sums.
-  static_assert(kBlock / 2 * (kGradients ? 2 : 1) + kBlock / 4 + kDim / 2 * (kTwo ? 2 : 1) + 24 <= kConsumerRegisters);
+  static constexpr int kProducerRegisters = kDim > 128 ? 40 : 24;  // of 168 each at the launch
+  static constexpr int kConsumerRegisters = (3 * 168 - kProducerRegisters) / 2;
+  // A consumer's: logits, gradients, packed weights, own rows and sums.
+  static_assert(kBlock / 2 * (kGradients ? 2 : 1) + kBlock / 4 + (kHeld ? kDim / 2 : 0) + kDim / 2 * (kTwo ? 2 : 1) <
+                kConsumerRegisters - 24);
 };
 
 struct PassMaps {
@@ -116,7 +121,7 @@ __device__ __forceinline__ void produce(const Places<Tile>& at, const PassMaps& 
 // A consumer's part of the block, and what it takes to the next step.
 template <class T, class Tile>
 struct Consumer {
-  static constexpr int kDim = Tile::kDim, kBlock = Tile::kBlock, kCount = kBlock / 2;
+  static constexpr int kDim = Tile::kDim, kBlock = Tile::kBlock, kCount = kBlock / 2, kSteps = kDim / 16;
 
   const Places<Tile>& at;
   const PassArguments& args;
@@ -124,21 +129,39 @@ struct Consumer {
   const float2* terms;  // by keys: of this thread's first two columns in stage 0
   float rows[2][2];     // by queries: lse log2(e) and delta of this thread's two rows
 
-  float s[kCount];                              // logits, then weights
-  float g[Tile::kGradients ? kCount : 1];       // the weights' gradients, then the logits' by the scale
-  std::uint32_t packed[kCount / 8][4];          // what the products under way begin with
-  float sums[kDim / 2];                         // for dQ, dK, or dV alone
-  float value_sums[Tile::kTwo ? kDim / 2 : 1];  // for dV
-  int stage = 0;                                // of this step's block
+  float s[kCount];                                      // logits, then weights
+  float g[Tile::kGradients ? kCount : 1];               // the weights' gradients, then the logits' by the scale
+  std::uint32_t held[Tile::kHeld ? 2 * kSteps : 1][4];  // the own rows
+  std::uint32_t packed[kCount / 8][4];                  // what the products under way begin with
+  float sums[kDim / 2];                                 // for dQ, dK, or dV alone
+  float value_sums[Tile::kTwo ? kDim / 2 : 1];          // for dV
+  int stage = 0;                                        // of this step's block
   std::uint32_t parity = 0;
 
-  __device__ __forceinline__ void issue_logits(int of) {
-    attention::issue_logits<T, kDim, kBlock>(s, own, Tile::kOwnBox, at.block(of, 0));
-    ptx::wgmma_commit();
+  __device__ __forceinline__ void hold() {
+    const int lane = static_cast<int>(threadIdx.x) % 32,
+              row = static_cast<int>(threadIdx.x) % 128 / 32 * 16 + lane % 16;
+#pragma unroll
+    for (int i = 0; i < 2 * kSteps; ++i) {
+      const int chunk = i % kSteps * 2 + lane / 16;
+      ptx::ldmatrix_x4(held[i],
+                       own + static_cast<std::uint32_t>(i / kSteps * Tile::kOwnBytes + chunk / 8 * Tile::kOwnBox +
+                                                        row * kBoxRowBytes + ((chunk % 8) ^ (row % 8)) * 16));
+    }
   }
-  __device__ __forceinline__ void issue_gradients(int of) {
-    if constexpr (Tile::kGradients)
-      attention::issue_logits<T, kDim, kBlock>(g, own + Tile::kOwnBytes, Tile::kOwnBox, at.block(of, 1));
+  // to = the own rows of that tensor times a block's.
+  template <int kWhich>
+  __device__ __forceinline__ void issue_own(float (&to)[kCount], int of) {
+    const std::uint32_t block = at.block(of, kWhich);
+    if constexpr (Tile::kHeld) {
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step)
+        ptx::Wgmma<T, kBlock>::run(
+            to, held[kWhich * kSteps + step],
+            ptx::wgmma_descriptor_128b(block + step / 4 * (kBlock * kBoxRowBytes)) + 2 * (step % 4), step > 0);
+    } else {
+      attention::issue_logits<T, kDim, kBlock>(to, own + kWhich * Tile::kOwnBytes, Tile::kOwnBox, block);
+    }
     ptx::wgmma_commit();
   }
   __device__ __forceinline__ void issue_products(float (&to)[kDim / 2], int which, bool add) {
@@ -209,10 +232,11 @@ struct Consumer {
 
   __device__ __forceinline__ void begin(int left) {
     ptx::mbarrier_wait(at.own_barrier, 0);
+    if constexpr (Tile::kHeld) hold();
     ptx::mbarrier_wait(at.full, 0);
     ptx::wgmma_fence();
-    issue_logits(0);
-    if constexpr (Tile::kGradients) issue_gradients(0);
+    issue_own<0>(s, 0);
+    if constexpr (Tile::kGradients) issue_own<1>(g, 0);
     take<0>(left, true);
   }
 
@@ -228,7 +252,7 @@ struct Consumer {
       attention::pack_weights<T>(s, packed);
     }
     ptx::wgmma_fence();
-    issue_logits(next);
+    issue_own<0>(s, next);
     if constexpr (Tile::kGradients) {
       if constexpr (!Tile::kTwo) {
         ptx::wgmma_wait<1>();  // what begins with `packed`
@@ -237,9 +261,9 @@ struct Consumer {
       attention::pack_weights<T>(g, packed);
       ptx::wgmma_fence();
     }
-    if constexpr (Tile::kGradients && !Tile::kTwo) issue_gradients(next);
+    if constexpr (Tile::kGradients && !Tile::kTwo) issue_own<1>(g, next);
     issue_products(sums, Tile::kGradients ? 0 : 1, i > 1);
-    if constexpr (Tile::kTwo) issue_gradients(next);
+    if constexpr (Tile::kTwo) issue_own<1>(g, next);
     stage = next;
     take<1>(kBlock, false);
   }
@@ -317,10 +341,10 @@ __global__ void __launch_bounds__(kPassThreads, 1)
   }
 
   if (consumer == kConsumers) {
-    ptx::setmaxnreg_dec<kProducerRegisters>();
+    ptx::setmaxnreg_dec<Tile::kProducerRegisters>();
     if (warp == kConsumers * 4 && ptx::elect_one()) produce(at, maps, args, owned);
   } else {
-    ptx::setmaxnreg_inc<kConsumerRegisters>();
+    ptx::setmaxnreg_inc<Tile::kConsumerRegisters>();
     consume<T, Tile>(raw, at, maps, args, owned, consumer);
   }
   if constexpr (!Tile::kByKeys) ptx::griddepcontrol_wait();  // for the keys' pass: who waits for this one has both
