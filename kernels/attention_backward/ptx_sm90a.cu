@@ -80,8 +80,8 @@ __device__ __forceinline__ void consume(const std::uint8_t* raw, const Places<Ti
     }
   }
   const int steps = (args.other_length + Tile::kBlock - 1) / Tile::kBlock;
-  state.begin(args.other_length - (steps - 1) * Tile::kBlock);
-  for (int step = 1; step < steps; ++step) state.advance(step);
+  state.begin(args.other_length - (steps - 1) * Tile::kBlock, steps == 1);
+  for (int step = 1; step < steps; ++step) state.advance(step, step + 1 == steps);
   state.end(steps > 1);
 
   const std::uint32_t barrier = 1 + static_cast<std::uint32_t>(consumer);

@@ -114,6 +114,12 @@ struct Consumer {
     attention::issue_values<T, kDim, kBlock>(to, packed, at.block(stage, which), add);
     ptx::wgmma_commit();
   }
+  static __device__ __forceinline__ int before(int of) {
+    return of == 0 ? Tile::kStages - 1 : of - 1;
+  }
+  static __device__ __forceinline__ int after(int of) {
+    return of == Tile::kStages - 1 ? 0 : of + 1;
+  }
   __device__ __forceinline__ void release(int of) {
     if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(at.empty + of * 8);
   }
@@ -147,10 +153,11 @@ struct Consumer {
     pin(g);
   }
 
-  // Weights and gradients of this step's block, whose first products are under way, with kOlder groups of products. Of
-  // one sum those are still under way at the end; of two, none is: a loop that they cross would need `packed` twice.
+  // Weights and gradients of this step's block, whose first products are under way, with kOlder groups of products. At
+  // the end the next block is here. Of one sum, products are still under way; of two, none is: a loop that they cross
+  // would need `packed` twice.
   template <int kOlder>
-  __device__ __forceinline__ void take(int left, bool first) {
+  __device__ __forceinline__ void take(int left, bool first, bool last) {
     ptx::wgmma_wait<kOlder + (Tile::kGradients ? 1 : 0)>();
     pin(s);
     take_weights(left);
@@ -169,29 +176,25 @@ struct Consumer {
       pin(g);
       take_gradients();
     }
+    if (!last) ptx::mbarrier_wait(at.full + after(stage) * 8, after(stage) == 0 ? parity ^ 1 : parity);
     if constexpr (Tile::kTwo) ptx::wgmma_wait<0>();
   }
 
-  static __device__ __forceinline__ int before(int of) {
-    return of == 0 ? Tile::kStages - 1 : of - 1;
-  }
-
-  __device__ __forceinline__ void begin(int left) {
+  __device__ __forceinline__ void begin(int left, bool last) {
     ptx::mbarrier_wait(at.own_barrier, 0);
     if constexpr (Tile::kHeld) hold();
     ptx::mbarrier_wait(at.full, 0);
     ptx::wgmma_fence();
     issue_own<0>(s, 0);
     if constexpr (Tile::kGradients) issue_own<1>(g, 0);
-    take<0>(left, true);
+    take<0>(left, true, last);
   }
 
   // From the weights and gradients of a block to those of the next. The next logits go first, so that tensor cores have
   // work while this warpgroup computes.
-  __device__ __forceinline__ void advance(int i) {
-    const int now = stage, next = stage + 1 == Tile::kStages ? 0 : stage + 1;
+  __device__ __forceinline__ void advance(int i, bool last) {
+    const int now = stage, next = after(stage);
     if (next == 0) parity ^= 1;
-    ptx::mbarrier_wait(at.full + next * 8, parity);
     if constexpr (!Tile::kGradients) {
       ptx::wgmma_wait<0>();
       if (i > 1) release(before(now));
@@ -211,7 +214,7 @@ struct Consumer {
     issue_products(sums, Tile::kGradients ? 0 : 1, i > 1);
     if constexpr (Tile::kTwo) issue_own<1>(g, next);
     stage = next;
-    take<1>(kBlock, false);
+    take<1>(kBlock, false, last);
   }
 
   __device__ __forceinline__ void end(bool add) {
