@@ -1,8 +1,9 @@
-// attention_backward with Hopper's own instructions, in the passes of tensor_core_sm80: a block owns 128 queries (for
+// attention_backward with Hopper's own instructions, in the passes of tensor_core_sm80: a block owns queries (for
 // dQ) or keys (for dK and dV) of a head and walks the other sequence. A producer keeps blocks of it in flight (TMA,
-// mbarriers). Two consumer warpgroups own 64 rows each; their logits, and the weights' gradients, are in registers in
-// the shape of the A operand of the last products, whose B operand is the same block read along its other dimension.
-// Products of a step run while the exponentials of the next are computed: a step issues the next logits first.
+// mbarriers). One or two consumer warpgroups own 64 rows each; their logits, and the weights' gradients, are in
+// registers in the shape of the A operand of the last products, whose B operand is the same block read along its other
+// dimension. Products of a step run while the exponentials of the next are computed: a step issues the next logits
+// first.
 //
 // Better than tensor_core_sm80: wgmma has twice the rate of mma.sync and reads both operands from shared memory, no
 // thread computes an address or waits for a copy, and exponentials overlap with products.
@@ -96,9 +97,9 @@ __device__ __forceinline__ void consume(const std::uint8_t* raw, const Places<Ti
 }
 
 template <class T, class Tile>
-__global__ void __launch_bounds__(kPassThreads, 1)
+__global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocksPerSm)
     attention_backward_ptx_sm90a(const __grid_constant__ PassMaps maps, const __grid_constant__ PassArguments args) {
-  constexpr int kStages = Tile::kStages;
+  constexpr int kStages = Tile::kStages, kConsumers = Tile::kConsumers, kOwnRows = Tile::kOwnRows;
   extern __shared__ std::uint8_t raw[];
   const Places<Tile> at(raw);
   const int blocks = (args.own_length + kOwnRows - 1) / kOwnRows, block = static_cast<int>(blockIdx.x);
@@ -142,7 +143,7 @@ Status launch_pass_sm90a(const Shape& shape, DType dtype, const Tensors& t, cons
     return status.ok() ? encode(side[1], keys, keys ? t.v : t.dout, keys ? shape.v : shape.out, rows) : status;
   };
   PassMaps maps;
-  Status status = encode_side(maps.own, kByKeys, kOwnRows);
+  Status status = encode_side(maps.own, kByKeys, Tile::kOwnRows);
   if (status.ok()) status = encode_side(maps.other, !kByKeys, Tile::kBlock);
   if (status.ok())
     status = kValues ? encode(maps.out[0], true, t.dv, shape.v, 64)
@@ -151,7 +152,7 @@ Status launch_pass_sm90a(const Shape& shape, DType dtype, const Tensors& t, cons
   if (!status.ok()) return status;
 
   const auto own_length = static_cast<int>(kByKeys ? shape.seq_kv : shape.seq_q);
-  const std::int64_t blocks = shape.outer * shape.heads * ((own_length + kOwnRows - 1) / kOwnRows);
+  const std::int64_t blocks = shape.outer * shape.heads * ((own_length + Tile::kOwnRows - 1) / Tile::kOwnRows);
   const PassArguments arguments{.heads = static_cast<int>(shape.heads),
                                 .own_length = own_length,
                                 .other_length = static_cast<int>(kByKeys ? shape.seq_q : shape.seq_kv),
@@ -161,7 +162,7 @@ Status launch_pass_sm90a(const Shape& shape, DType dtype, const Tensors& t, cons
                                 .terms = terms};
   return launch_kernel("attention_backward_ptx_sm90a", attention_backward_ptx_sm90a<T, Tile>,
                        {.grid = static_cast<unsigned>(blocks),
-                        .block = kPassThreads,
+                        .block = Tile::kThreads,
                         .shared_bytes = Tile::kBytes,
                         .shared_limit = Tile::kBytes,
                         .programmatic = true},

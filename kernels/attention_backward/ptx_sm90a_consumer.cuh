@@ -15,27 +15,30 @@ using attention::kBoxRowBytes;
 using attention::kSwizzleAtom;
 using attention::pin;
 
-inline constexpr int kConsumers = 2, kOwnRows = 64 * kConsumers, kPassThreads = 128 * (kConsumers + 1);
-
 template <int kHeadDim, Pass kOfPass>
 struct Sm90aTile {
   static constexpr int kDim = kHeadDim;
   static constexpr Pass kPass = kOfPass;
   static constexpr bool kByKeys = by_keys(kPass), kGradients = kPass != Pass::values;
   static constexpr bool kTwo = kPass == Pass::keys_and_values;  // sums
-  // Rows of the other sequence at a time, by registers.
-  static constexpr int kBlock = kDim > 128 ? 32 : kDim > 32 ? 64 : 128;
+  static constexpr int kBlock = kDim > 128 ? 32 : 64;           // rows of the other sequence at a time, by registers
+  // Of small heads a block begins and ends under another's products; of large ones two consumers share what is loaded.
+  static constexpr int kConsumers = kDim <= 64 ? 1 : 2, kBlocksPerSm = kDim <= 64 ? 2 : 1;
+  static constexpr int kOwnRows = 64 * kConsumers, kThreads = 128 * (kConsumers + 1);
   // A consumer holds its own rows in registers where they have room: shared memory is what wgmma waits for.
-  static constexpr bool kHeld = kDim <= 64 || (kDim == 128 && !kByKeys);
+  static constexpr bool kHeld = kDim <= 64;
   static constexpr int kOwnBox = kOwnRows * kBoxRowBytes, kOwnBytes = kOwnBox * boxes_of(kDim);
   static constexpr int kBlockBytes = kBlock * kBoxRowBytes * boxes_of(kDim), kTermBytes = kByKeys ? kBlock * 8 : 0;
   static constexpr int kFixedBytes = kSwizzleAtom + (kGradients ? 2 : 1) * kOwnBytes + 8;
   static constexpr int kStageBytes = 2 * kBlockBytes + kTermBytes, kStages = kDim > 128 ? 3 : 4;
   static constexpr int kBytes = kFixedBytes + kStages * (kStageBytes + 16);
   static_assert(kStages >= 3, "a step's last products are in flight when the next but one needs its logits");
-  static_assert(kBlockBytes % kSwizzleAtom == 0 && kBytes <= 227 * 1024 && kTermRows % kBlock == 0);
-  static constexpr int kProducerRegisters = kDim > 128 ? 40 : 24;  // of 168 each at the launch
-  static constexpr int kConsumerRegisters = (3 * 168 - kProducerRegisters) / 2;
+  static_assert(kBlockBytes % kSwizzleAtom == 0 && kBytes <= (228 / kBlocksPerSm - 1) * 1024 &&
+                kTermRows % kBlock == 0);
+  static constexpr int kLaunchRegisters = 65536 / (kThreads * kBlocksPerSm) / 8 * 8;
+  static constexpr int kProducerRegisters = kDim > 128 ? 40 : 24;
+  static constexpr int kConsumerRegisters =
+      (kLaunchRegisters * (kConsumers + 1) - kProducerRegisters) / kConsumers / 8 * 8;
   // A consumer's: logits, gradients, packed weights, own rows and sums.
   static_assert(kBlock / 2 * (kGradients ? 2 : 1) + kBlock / 4 + (kHeld ? kDim / 2 : 0) + kDim / 2 * (kTwo ? 2 : 1) <
                 kConsumerRegisters - 24);

@@ -21,42 +21,59 @@ constexpr bool by_keys(Pass pass) {
 
 // terms: float4 [outer, heads, term_rows(seq_q) / 2]: of a pair of queries lse log2(e) and then delta. Behind the last
 // query the former is infinite: no weight there. A group of kLanes lanes has a query; queries of all heads as they lie.
-inline constexpr int kTermThreads = 256;
+inline constexpr int kTermThreads = 256, kTermQueries = 4;  // of a group of lanes, all of them loaded at once
 
 template <class T, int kLanes>
 static __global__ void __launch_bounds__(kTermThreads)
     attention_backward_terms(const Shape shape, const T* __restrict__ o, const T* __restrict__ dout,
                              const float* __restrict__ lse, float* __restrict__ terms) {
+  constexpr int kGroups = kTermThreads / kLanes;
   const auto heads = static_cast<unsigned>(shape.heads), length = static_cast<unsigned>(term_rows(shape.seq_q));
-  const unsigned row = blockIdx.x * (kTermThreads / kLanes) + threadIdx.x / kLanes;
-  const unsigned head = row % heads, query = row / heads % length, outer = row / heads / length;
+  const unsigned first = blockIdx.x * (kTermQueries * kGroups) + threadIdx.x / kLanes;
   const int d = static_cast<int>(threadIdx.x) % kLanes * 8;
-  const bool exists = outer < shape.outer && query < shape.seq_q;
+  struct Row {
+    unsigned head, query, outer;
+    bool exists;
+  };
+  const auto row_of = [&](int i) {
+    const unsigned row = first + static_cast<unsigned>(i * kGroups);
+    const Row at{row % heads, row / heads % length, row / heads / length, false};
+    return Row{at.head, at.query, at.outer, at.outer < shape.outer && at.query < shape.seq_q};
+  };
   ptx::griddepcontrol_wait();
-  float sum = 0;
-  if (exists && d < shape.dim) {
-    const std::int64_t at = shape.out.at(outer, 0, query, head) + d;
-    float x[8], y[8];
-    unpack_vector<T>(load_16_bytes<CacheHint::read_only>(o + at), x);
-    unpack_vector<T>(load_16_bytes<CacheHint::read_only>(dout + at), y);
+  ptx::griddepcontrol_launch_dependents();
+  uint4 x[kTermQueries], y[kTermQueries];
 #pragma unroll
-    for (int i = 0; i < 8; ++i) sum = fmaf(x[i], y[i], sum);
+  for (int i = 0; i < kTermQueries; ++i) {
+    const Row row = row_of(i);
+    const std::int64_t at = shape.out.at(row.outer, 0, row.query, row.head) + d;
+    const bool reads = row.exists && d < shape.dim;
+    x[i] = reads ? load_16_bytes<CacheHint::read_only>(o + at) : uint4{};
+    y[i] = reads ? load_16_bytes<CacheHint::read_only>(dout + at) : uint4{};
   }
 #pragma unroll
-  for (int offset = kLanes / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, offset);
-  if (outer >= shape.outer || d != 0) return;
-  const std::int64_t sequence = std::int64_t{outer} * heads + head;
-  const float log2_sum = exists ? lse[sequence * shape.seq_q + query] * attention::kLog2E : INFINITY;
-  float* const pair = terms + 2 * (sequence * length + query / 2 * 2) + query % 2;
-  pair[0] = log2_sum;
-  pair[2] = sum;
+  for (int i = 0; i < kTermQueries; ++i) {
+    float a[8], b[8], sum = 0;
+    unpack_vector<T>(x[i], a);
+    unpack_vector<T>(y[i], b);
+#pragma unroll
+    for (int j = 0; j < 8; ++j) sum = fmaf(a[j], b[j], sum);
+#pragma unroll
+    for (int offset = kLanes / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, offset);
+    const Row row = row_of(i);
+    if (row.outer >= shape.outer || d != 0) continue;
+    const std::int64_t sequence = std::int64_t{row.outer} * heads + row.head;
+    float* const pair = terms + 2 * (sequence * length + row.query / 2 * 2) + row.query % 2;
+    pair[0] = row.exists ? lse[sequence * shape.seq_q + row.query] * attention::kLog2E : INFINITY;
+    pair[2] = sum;
+  }
 }
 
 template <class T>
 Status launch_terms(const Shape& shape, const Tensors& t, float4* terms, const LaunchContext& context) {
   const std::int64_t rows = shape.outer * shape.heads * term_rows(shape.seq_q);
   const auto launch = [&]<int kLanes>(std::integral_constant<int, kLanes>) {
-    constexpr int kRows = kTermThreads / kLanes;
+    constexpr int kRows = kTermQueries * kTermThreads / kLanes;
     return launch_kernel("attention_backward_terms", attention_backward_terms<T, kLanes>,
                          {.grid = static_cast<unsigned>((rows + kRows - 1) / kRows),
                           .block = kTermThreads,
@@ -64,7 +81,9 @@ Status launch_terms(const Shape& shape, const Tensors& t, float4* terms, const L
                          context.stream, shape, static_cast<const T*>(t.o), static_cast<const T*>(t.dout), t.lse,
                          reinterpret_cast<float*>(terms));
   };
-  return shape.dim <= 64 ? launch(std::integral_constant<int, 8>{}) : launch(std::integral_constant<int, 32>{});
+  if (shape.dim <= 64) return launch(std::integral_constant<int, 8>{});
+  if (shape.dim <= 128) return launch(std::integral_constant<int, 16>{});
+  return launch(std::integral_constant<int, 32>{});
 }
 
 }  // namespace noisefloor::attention_backward
