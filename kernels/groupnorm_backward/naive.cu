@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(kThreads) naive_kernel(Problem p, Tensors t, f
     of_dv_xh = block_sum<kThreads>(of_dv_xh, shared);
     mean_dh += channel.a * of_dv / static_cast<float>(size);
     mean_dh_xh += channel.a * of_dv_xh / static_cast<float>(size);
-    if (threadIdx.x == 0) store_sums<T>(p, t, image, c, channel.scaled, of_dv, of_dv_xh, sums);
+    if (threadIdx.x == 0) store_sums<T>(gradients_of(p, t), image, c, of_dv, of_dv_xh, sums);
   }
 
   for (std::int64_t i = threadIdx.x; i < size; i += kThreads) {
@@ -82,7 +82,9 @@ Status launch_naive(const Problem& p, DType dtype, const Tensors& tensors, const
                          {.grid = static_cast<unsigned>(p.n * p.groups), .block = kThreads}, context.stream, p, t, sums,
                          static_cast<float>(p.residual_scale));
   });
-  return status.ok() ? launch_parameters(p, t, sums, context) : status;
+  return status.ok() ? launch_parameters("groupnorm_backward parameters_kernel", p.n, p.channels, sums, t.dgamma,
+                                         t.dbeta, context)
+                     : status;
 }
 
 }  // namespace noisefloor::groupnorm_backward

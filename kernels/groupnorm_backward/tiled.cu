@@ -150,7 +150,7 @@ __global__ void __launch_bounds__(kGroupThreads) group_kernel(Problem p, Tensors
     const Channel channel = channel_of<T>(p, t, 0.0f, 0.0f, image, c);
     dh += channel.a * sum;
     dh_xh += channel.a * sum_xh;
-    if (lane == 0) store_sums<T>(p, t, image, c, channel.scaled, sum, sum_xh, work.sums);
+    if (lane == 0) store_sums<T>(gradients_of(p, t), image, c, sum, sum_xh, work.sums);
   }
   if (lane == 0) {
     shared[0][warp] = dh;
@@ -239,7 +239,9 @@ Status launch_tiled(const Problem& p, DType dtype, const Tensors& tensors, const
     return lanes_of(p, dtype) == 1 ? launch<T, 1>(p, t, plan, work, context)
                                    : launch<T, kVectorLanes<T>>(p, t, plan, work, context);
   });
-  return status.ok() ? launch_parameters(p, t, work.sums, context) : status;
+  return status.ok() ? launch_parameters("groupnorm_backward parameters_kernel", p.n, p.channels, work.sums, t.dgamma,
+                                         t.dbeta, context)
+                     : status;
 }
 
 }  // namespace noisefloor::groupnorm_backward

@@ -1,15 +1,30 @@
 // The variants, best last. What each variant does is in README.md.
+#include "kernels/groupnorm_backward/cluster_plan.h"
 #include "kernels/groupnorm_backward/groupnorm_backward.h"
 
 namespace noisefloor::groupnorm_backward {
 namespace {
 
+Support for_ptx_sm90a(const Problem& p, DType dtype) {
+  if (dtype == DType::fp32) return unsupported("needs bf16 or fp16");
+  if (p.channels % groupnorm::kClusterLanes != 0) return unsupported("needs channels divisible by 8");
+  if (p.n * p.groups > groupnorm::kMaxClusterUnits) return unsupported("needs n * groups <= 2^21");
+  if (p.n * p.scale_shift_stride() > INT32_MAX)
+    return unsupported(p.packed ? "needs 2 * n * channels < 2^31" : "needs n * channels < 2^31");
+  if (!choose_cluster_plan(p, 1))
+    return unsupported(
+        "needs hw rows of some groups of x and dy, a multiple of 16 bytes wide, to fit 16 blocks' shared memory");
+  return supported();
+}
+
 constexpr Definition::Variant kVariants[] = {
     NOISEFLOOR_HOST(any_problem, host_workspace_bytes),
     NOISEFLOOR_NAIVE(any_problem, NOISEFLOOR_IF_CUDA(naive_workspace_bytes)),
     {kTensorCoreSm80, not_written("sums of dv and dv xh by mma are to come")},
-    {kPtxSm90a, not_written("one read of x and dy, held in the shared memory of a cluster, is to come")},
     NOISEFLOOR_TILED(any_problem, NOISEFLOOR_IF_CUDA(tiled_workspace_bytes)),
+    {kPtxSm90a,
+     {NOISEFLOOR_IF_SM90A(launch_ptx_sm90a), for_ptx_sm90a, NOISEFLOOR_IF_CUDA(naive_workspace_bytes)},
+     cluster_choices},
 };
 
 }  // namespace

@@ -11,7 +11,8 @@
 // Source: original.
 #include "kernels/device/block_sum.cuh"
 #include "kernels/device/dispatch.cuh"
-#include "kernels/layernorm_backward/device.cuh"
+#include "kernels/device/norm_gradients.cuh"
+#include "kernels/layernorm_backward/layernorm_backward.h"
 
 namespace noisefloor::layernorm_backward {
 namespace {
@@ -73,7 +74,7 @@ __global__ void __launch_bounds__(kThreads)
     sum += part;
     sum_xh += part_xh;
   }
-  store_sums<T>(p, t, image, c, sum, sum_xh, sums);
+  store_sums<T>({t.gamma, t.beta, t.scale, t.dscale, t.dshift, p.channels, p.channels}, image, c, sum, sum_xh, sums);
 }
 
 }  // namespace
@@ -96,7 +97,9 @@ Status launch_naive(const Problem& p, DType dtype, const Tensors& t, const Scrat
     return launch_kernel("layernorm_backward sums_kernel", sums_kernel<T>, {.grid = blocks, .block = kThreads},
                          context.stream, p, t, means, rstds, sums);
   });
-  return status.ok() && p.affine ? launch_parameters(p, t, sums, context) : status;
+  return status.ok() && p.affine ? launch_parameters("layernorm_backward parameters_kernel", p.images, p.channels, sums,
+                                                     t.dgamma, t.dbeta, context)
+                                 : status;
 }
 
 }  // namespace noisefloor::layernorm_backward

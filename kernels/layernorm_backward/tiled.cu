@@ -15,7 +15,8 @@
 #include <algorithm>
 
 #include "kernels/device/dispatch.cuh"
-#include "kernels/layernorm_backward/device.cuh"
+#include "kernels/device/norm_gradients.cuh"
+#include "kernels/layernorm_backward/layernorm_backward.h"
 
 namespace noisefloor::layernorm_backward {
 namespace {
@@ -157,7 +158,7 @@ __global__ void __launch_bounds__(kColumns* kParts)
     sum.x += shared[other][column].x;
     sum.y += shared[other][column].y;
   }
-  store_sums<T>(p, t, image, c, sum.x, sum.y, sums);
+  store_sums<T>({t.gamma, t.beta, t.scale, t.dscale, t.dshift, p.channels, p.channels}, image, c, sum.x, sum.y, sums);
 }
 
 template <class T>
@@ -189,7 +190,9 @@ Status launch_tiled(const Problem& p, DType dtype, const Tensors& t, const Scrat
   const Slabs slabs = slabs_of(p, context.device->sm_count);
   float* const sums = partials == nullptr ? nullptr : partials + slabs.count * p.images * 2 * p.channels;
   const Status status = with_type(dtype, [&]<class T>(T) { return launch<T>(p, t, slabs, partials, sums, context); });
-  return status.ok() && p.affine ? launch_parameters(p, t, sums, context) : status;
+  return status.ok() && p.affine ? launch_parameters("layernorm_backward parameters_kernel", p.images, p.channels, sums,
+                                                     t.dgamma, t.dbeta, context)
+                                 : status;
 }
 
 }  // namespace noisefloor::layernorm_backward

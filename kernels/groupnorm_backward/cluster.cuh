@@ -1,0 +1,344 @@
+// The device code of ptx_sm90a; ptx_sm90a.cu says what it does and why.
+#pragma once
+
+#include "kernels/groupnorm/cluster.cuh"
+#include "kernels/groupnorm_backward/cluster_plan.h"
+#include "kernels/groupnorm_backward/device.cuh"
+#include "kernels/ptx/special_functions.cuh"
+
+namespace noisefloor::groupnorm_backward {
+namespace {
+
+struct ClusterArguments : groupnorm::StripeArguments {
+  const void *dy, *residual;
+  void* dx;
+  float residual_scale;
+  float* sums;  // [n, 2, channels]
+  NormGradients gradients;
+  int pairs, owned, kept_rows, lanes;  // of the plan
+  bool early;                          // the next launch may start once this one's rows have arrived
+  int staggered;                       // the first so many clusters start one after another
+  float stagger_cycles;                // between them
+};
+
+// What a block has in shared memory.
+struct Shared {
+  char *x, *dy;                                 // [rows][columns] of 16 bytes
+  float2* pairs;                                // moments of threads, then sums of channels [kept rows][channels]
+  float2 *moments, *finals;                     // [blocks][bundle], [bundle]: mean and rstd
+  float2 *sums, *terms;                         // [blocks][bundle], [bundle]: of dx = ca dv + x terms.x + terms.y
+  float2* channels;                             // [channels]: sums of dh and dh (x - mean)
+  float2* parts;                                // [blocks][owned]: of dv and dv (x - mean), by block
+  float* factors;                               // [channels]: gamma (1 + scale)
+  std::uint32_t moments_arrived, sums_arrived;  // mbarriers
+
+  __device__ __forceinline__ Shared(char* base, const ClusterArguments& a) {
+    const groupnorm::StripePlan& plan = a.plan;
+    const int tile = plan.shared_rows * plan.columns * 16, channels_of_block = plan.columns * 8;
+    x = base;
+    dy = base + tile;
+    pairs = reinterpret_cast<float2*>(dy + tile);
+    moments = pairs + a.pairs;
+    finals = moments + plan.blocks * plan.bundle;
+    sums = finals + plan.bundle;
+    terms = sums + plan.blocks * plan.bundle;
+    channels = terms + plan.bundle;
+    parts = channels + channels_of_block;
+    factors = reinterpret_cast<float*>(parts + plan.blocks * a.owned);
+    moments_arrived = ptx::shared_address(factors + channels_of_block);
+    sums_arrived = moments_arrived + 8;
+  }
+};
+
+// Calls body(j, valid) for the groups of the bundle, a team of 16 lanes each; all lanes of a warp, with the last group
+// where there is none.
+template <class Body>
+__device__ __forceinline__ void each_group(const groupnorm::StripePlan& plan, const Body& body) {
+  const int thread = groupnorm::linear_thread(), teams = plan.threads / groupnorm::kTeam;
+  if (thread >= plan.threads) return;
+#pragma unroll 1
+  for (int base = 0; base < plan.bundle; base += teams) {
+    const int j = base + thread / groupnorm::kTeam;
+    body(min(j, plan.bundle - 1), j < plan.bundle);
+  }
+}
+
+// To slot `place` of block `target`, counted by its barrier; in a cluster of one, written there.
+__device__ __forceinline__ void tell(const groupnorm::StripePlan& plan, float2* place, float2 pair, int target,
+                                     std::uint32_t arrived) {
+  if (plan.blocks == 1)
+    *place = pair;
+  else
+    ptx::store_async(ptx::map_to_rank(ptx::shared_address(place), target), pair, ptx::map_to_rank(arrived, target));
+}
+
+// Until so many pairs of all blocks have come. The barrier's one arrival comes behind a __syncthreads: its phase cannot
+// end before all bytes are announced, and racecheck sees it ordered after the initialisation.
+__device__ __forceinline__ void await_pairs(const groupnorm::StripePlan& plan, std::uint32_t arrived, int count) {
+  if (plan.blocks == 1) return __syncthreads();
+  if (groupnorm::linear_thread() == 0)
+    ptx::mbarrier_arrive_expect_tx(arrived, count * static_cast<int>(sizeof(float2)));
+  ptx::mbarrier_wait(arrived, 0);
+}
+
+// Of the thread's eight channels, what their groups have.
+__device__ __forceinline__ void of_channels(const ClusterArguments& a, int column, const float2* groups, float (&x)[8],
+                                            float (&y)[8]) {
+  int group = groupnorm::divide(column * 8, a.width_inverse);
+  int position = column * 8 - group * a.width;
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    if (position == a.width) {
+      position = 0;
+      ++group;
+    }
+    ++position;
+    x[i] = groups[group].x;
+    y[i] = groups[group].y;
+  }
+}
+
+// dv, of half v twice that: silu'(2 h) = (1 + t) (1 + h (1 - t)) / 2 with t = tanh(h). fp16 has more digits than the
+// instruction for tanh.
+template <class T, bool kActivate>
+__device__ __forceinline__ float gradient(float dy, float h) {
+  if constexpr (!kActivate) return dy;
+  float t;
+  if constexpr (std::is_same_v<T, __half>)
+    t = 1.0f - 2.0f * ptx::rcp_approx(1.0f + ptx::exp2_approx(2.88539008f * h));
+  else
+    t = ptx::tanh_approx(h);
+  const float slope = h - h * t, raised = dy * t + dy;
+  return raised * slope + raised;
+}
+
+// The sums of eight channels over the block's rows, from those of each thread, to s.channels and the blocks that own
+// them. Half of the threads leave theirs in shared memory, for the others to add.
+template <bool kActivate>
+__device__ __forceinline__ void add_channels(const ClusterArguments& a, const Shared& s, int rank,
+                                             const float (&sum)[8], const float (&sum_x)[8]) {
+  const groupnorm::StripePlan& plan = a.plan;
+  const int row = static_cast<int>(threadIdx.y), channels = plan.columns * 8, kept = a.kept_rows;
+  float2* const place = s.pairs + (row < kept ? row : row - kept) * channels + threadIdx.x;
+  if (row >= kept) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) place[i * plan.columns] = {sum[i], sum_x[i]};
+  }
+  __syncthreads();
+  if (row < kept) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      float2 pair{0, 0};
+      if (row + kept < plan.tile_rows) pair = place[i * plan.columns];
+      place[i * plan.columns] = {sum[i] + pair.x, sum_x[i] + pair.y};
+    }
+  }
+  __syncthreads();
+  const int thread = groupnorm::linear_thread(), at_once = plan.threads / a.lanes;
+  if (thread >= plan.threads) return;
+#pragma unroll 1
+  for (int base = 0; base < channels; base += at_once) {
+    const int q = base + thread / a.lanes, lane = thread % a.lanes;
+    float2 total{0, 0};
+    if (q < channels) {
+#pragma unroll 4
+      for (int r = lane; r < kept; r += a.lanes) {
+        total.x += s.pairs[r * channels + q].x;
+        total.y += s.pairs[r * channels + q].y;
+      }
+    }
+    for (int mask = a.lanes / 2; mask > 0; mask /= 2) {
+      total.x += __shfl_xor_sync(groupnorm::kAllLanes, total.x, mask);
+      total.y += __shfl_xor_sync(groupnorm::kAllLanes, total.y, mask);
+    }
+    if (q >= channels || lane != 0) continue;
+    if constexpr (kActivate) total = {0.5f * total.x, 0.5f * total.y};
+    const int c = q % plan.columns * 8 + q / plan.columns;
+    s.channels[c] = {s.factors[c] * total.x, s.factors[c] * total.y};
+    tell(plan, s.parts + rank * a.owned + c % a.owned, total, c / a.owned, s.sums_arrived);
+  }
+}
+
+// Behind add_channels: the groups' sums to all blocks, and what they come to; the owned channels' to memory.
+template <class T>
+__device__ __forceinline__ void add_blocks(const ClusterArguments& a, const Shared& s, int rank, int image,
+                                           int bundle) {
+  const groupnorm::StripePlan& plan = a.plan;
+  const int thread = groupnorm::linear_thread(), lane = thread % groupnorm::kTeam;
+  const int owned = max(min(a.owned, plan.columns * 8 - rank * a.owned), 0);
+  __syncthreads();
+  each_group(plan, [&](int j, bool valid) {
+    float2 own{0, 0};
+    for (int c = lane; c < a.width; c += groupnorm::kTeam) {
+      own.x += s.channels[j * a.width + c].x;
+      own.y += s.channels[j * a.width + c].y;
+    }
+    own = {groupnorm::team_sum(own.x), groupnorm::team_sum(own.y)};
+    if (valid && lane < plan.blocks) tell(plan, s.sums + rank * plan.bundle + j, own, lane, s.sums_arrived);
+  });
+  await_pairs(plan, s.sums_arrived, plan.blocks * (plan.bundle + owned));
+  each_group(plan, [&](int j, bool valid) {
+    float2 all{0, 0};
+    if (lane < plan.blocks) all = s.sums[lane * plan.bundle + j];
+    all = {groupnorm::team_sum(all.x), groupnorm::team_sum(all.y)};
+    if (!valid || lane != 0) return;
+    const float2 own = s.finals[j];  // mean, rstd
+    const float of_x = -own.y * own.y * own.y * a.size_inverse * all.y;
+    s.terms[j] = {of_x, -own.y * a.size_inverse * all.x - of_x * own.x};
+  });
+  for (int slot = thread; slot < owned; slot += static_cast<int>(blockDim.x * blockDim.y)) {
+    const int c = rank * a.owned + slot;
+    float2 all{0, 0};
+#pragma unroll 4
+    for (int block = 0; block < plan.blocks; ++block) {
+      all.x += s.parts[block * a.owned + slot].x;
+      all.y += s.parts[block * a.owned + slot].y;
+    }
+    store_sums<T>(a.gradients, image, bundle * plan.columns * 8 + c, all.x,
+                  all.y * s.finals[groupnorm::divide(c, a.width_inverse)].y, a.sums);
+  }
+  __syncthreads();
+}
+
+// 1. Each thread fetches its rows of x, then of dy, to shared memory (cp.async). 2. It sums x while dy travels; mean
+// and rstd are merged as in kernels/groupnorm. 3. It sums dv and dv (x - mean) of its channels; the block adds its
+// threads', tells all blocks those of its groups, and the channel's owner those of a channel. 4. dx = ca dv + of_x x +
+// rest, for which dv is computed again.
+//
+// Registers: 16 sums, 8 means, 16 coefficients and 16 values.
+template <class T, bool kActivate>
+__global__ void __launch_bounds__(kMaxClusterThreads, 2) cluster_kernel(const __grid_constant__ ClusterArguments a) {
+  extern __shared__ __align__(16) char storage[];
+  const groupnorm::StripePlan& plan = a.plan;
+  const Shared s(storage, a);
+  const int pitch = plan.columns * 16, rank = static_cast<int>(ptx::cluster_rank());
+  const int unit = static_cast<int>(ptx::cluster_index());
+  const int image = groupnorm::divide(unit, a.bundles_inverse), bundle = unit - image * a.bundles;
+  const int rows = groupnorm::rows_of(a, rank);
+  const int first = static_cast<int>(threadIdx.y), column = static_cast<int>(threadIdx.x);
+  const int channel = (bundle * plan.columns + column) * 8;
+  const std::int64_t offset =
+      (static_cast<std::int64_t>(image) * a.hw + rank * plan.rows + first) * a.channels + channel;
+  const std::int64_t step = static_cast<std::int64_t>(plan.tile_rows) * a.channels;
+  const int tile_offset = first * pitch + column * 16, tile_step = plan.tile_rows * pitch;
+
+  if (plan.blocks > 1) {
+    if (groupnorm::linear_thread() == 0) {
+      ptx::mbarrier_init(s.moments_arrived, 1);
+      ptx::mbarrier_init(s.sums_arrived, 1);
+      ptx::fence_mbarrier_init();
+    }
+    __syncwarp();
+    ptx::cluster_arrive_relaxed();
+  }
+  ptx::griddepcontrol_wait();
+  if (unit < a.staggered) {  // as in kernels/groupnorm
+    const auto start = static_cast<unsigned>(clock());
+    const auto delay = static_cast<unsigned>(static_cast<float>(unit) * a.stagger_cycles);
+    while (static_cast<unsigned>(clock()) - start < delay) __nanosleep(50);
+  }
+  const auto fetch = [&](const void* from, const char* to) {
+    groupnorm::fetch_stages(a, static_cast<const T*>(from) + offset, step, ptx::shared_address(to) + tile_offset,
+                            tile_step, first, rows);
+  };
+  fetch(a.t.x, s.x);
+  fetch(a.dy, s.dy);
+  const groupnorm::ChannelParameters parameters =
+      groupnorm::load_parameters<T>(a.t, channel, image * a.scale_shift_stride + channel);
+  // Calls body(r) with the thread's rows, at `at` of x's tile and dy's.
+  const auto each_row = [&](const auto& body) {
+    int at = tile_offset;
+#pragma unroll 2
+    for (int r = first; r < rows; r += plan.tile_rows, at += tile_step) body(at);
+  };
+  const auto load = [&](const char* tile, int at) { return *reinterpret_cast<const uint4*>(tile + at); };
+
+  ptx::cp_async_wait<1>();
+  {
+    groupnorm::ChannelSums seen{};
+    const int split = groupnorm::channels_in_first(a, column);
+    if (first < rows) groupnorm::start_sums<T>(a, seen, load(s.x, tile_offset), split);
+    each_row([&](int at) { groupnorm::add_row<T>(seen, load(s.x, at)); });
+    const groupnorm::RowShare share(a, rows);
+    groupnorm::store_moments(a, seen, share.of(first), split, s.pairs);
+    if (plan.blocks > 1) ptx::cluster_wait();  // every block runs: its shared memory may be written
+    __syncthreads();
+    const int lane = groupnorm::linear_thread() % groupnorm::kTeam;
+    each_group(plan, [&](int j, bool valid) {
+      const float2 own = groupnorm::group_moments(a, s.pairs, share, rows, j);
+      if (valid && lane < plan.blocks) tell(plan, s.moments + rank * plan.bundle + j, own, lane, s.moments_arrived);
+    });
+    await_pairs(plan, s.moments_arrived, plan.blocks * plan.bundle);
+    each_group(plan, [&](int j, bool valid) {
+      const float2 total = groupnorm::merge_blocks<1>(a, s.moments, j);
+      if (valid && lane == 0) s.finals[j] = total;
+    });
+  }
+  if (first == 0) {
+    float factor[8], scale[8] = {};
+    unpack_vector<T>(parameters.gamma, factor);
+    if (a.t.scale != nullptr) unpack_vector<T>(parameters.scale, scale);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) s.factors[column * 8 + i] = factor[i] * (1.0f + scale[i]);
+  }
+  ptx::cp_async_wait<0>();
+  __syncthreads();
+  if (a.early) ptx::griddepcontrol_launch_dependents();
+
+  float ca[8], cb[8];
+  groupnorm::fold_coefficients<T, kActivate>(a, parameters, column, s.finals, ca, cb);
+  {
+    float sum[8] = {}, sum_x[8] = {}, mean[8], rstd[8];
+    const T* residual = static_cast<const T*>(a.residual) + offset;
+    of_channels(a, column, s.finals, mean, rstd);
+    each_row([&](int at) {
+      float x[8], dy[8];
+      unpack_vector<T>(load(s.x, at), x);
+      unpack_vector<T>(load(s.dy, at), dy);
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        const float dv = gradient<T, kActivate>(dy[i], x[i] * ca[i] + cb[i]);
+        sum[i] += dv;
+        sum_x[i] += dv * (x[i] - mean[i]);
+      }
+      if (a.residual == nullptr) return;
+      ptx::prefetch_l2(residual);
+      residual += step;
+    });
+    add_channels<kActivate>(a, s, rank, sum, sum_x);
+  }
+  add_blocks<T>(a, s, rank, image, bundle);
+  if (plan.blocks > 1 && groupnorm::linear_thread() == 0) {  // all have waited for all that comes
+    ptx::mbarrier_invalidate(s.moments_arrived);
+    ptx::mbarrier_invalidate(s.sums_arrived);
+  }
+  if (!a.early) ptx::griddepcontrol_launch_dependents();
+
+  float of_x[8], rest[8];
+  of_channels(a, column, s.terms, of_x, rest);
+  std::int64_t at_memory = offset;
+  each_row([&](int at) {
+    float x[8], dy[8];
+    uint4 residual_bits{};
+    if (a.residual != nullptr)
+      residual_bits = load_16_bytes<CacheHint::read_only>(static_cast<const T*>(a.residual) + at_memory);
+    unpack_vector<T>(load(s.x, at), x);
+    unpack_vector<T>(load(s.dy, at), dy);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      const float dv = gradient<T, kActivate>(dy[i], x[i] * ca[i] + cb[i]);
+      dy[i] = ca[i] * dv + (x[i] * of_x[i] + rest[i]);
+    }
+    if (a.residual != nullptr) {
+      float residual[8];
+      unpack_vector<T>(residual_bits, residual);
+#pragma unroll
+      for (int i = 0; i < 8; ++i) dy[i] += a.residual_scale * residual[i];
+    }
+    store_vector<T>(static_cast<T*>(a.dx) + at_memory, dy);
+    at_memory += step;
+  });
+}
+
+}  // namespace
+}  // namespace noisefloor::groupnorm_backward

@@ -1,0 +1,55 @@
+// How ptx_sm90a cuts a problem: as kernels/groupnorm's does, but for x and dy, all of whose rows are in shared memory.
+// Pure arithmetic, tested on the host.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "kernels/core/variant.h"
+#include "kernels/groupnorm/cluster_plan.h"
+#include "kernels/groupnorm_backward/groupnorm_backward.h"
+
+namespace noisefloor::groupnorm_backward {
+
+inline constexpr int kMaxClusterThreads = 384;  // of a block: two on an SM have 80 registers a thread
+
+struct ClusterPlan : groupnorm::StripePlan {
+  constexpr int channels() const { return columns * groupnorm::kClusterLanes; }
+  // Rows of threads whose channels' sums are in shared memory at once; the others add theirs to them.
+  constexpr int kept_rows() const { return (tile_rows + 1) / 2; }
+  // Pairs of floats: first the moments that each thread leaves, then the channels' sums.
+  constexpr int pairs() const { return std::max(sums(), kept_rows() * channels()); }
+  constexpr int owned() const { return (channels() + blocks - 1) / blocks; }  // channels that a block adds over blocks
+  // Pairs of each group by block, of moments and of sums, and what they come to; those of the block's channels, and of
+  // the owned ones by block.
+  constexpr int all_pairs() const { return pairs() + 2 * (blocks + 1) * bundle + channels() + blocks * owned(); }
+  constexpr int shared_bytes() const {
+    const int barriers = 16, factors = 4 * channels();
+    return 2 * shared_rows * columns * 16 + all_pairs() * 8 + factors + barriers;
+  }
+  // Lanes, a power of two, that add one channel's kept rows.
+  constexpr int lanes() const {
+    int lanes = 1;
+    while (lanes < 32 && 2 * lanes * channels() <= threads && 2 * lanes <= kept_rows()) lanes *= 2;
+    return lanes;
+  }
+};
+
+// The plan with these choices, or nothing where they do not fit the problem or the SM.
+std::optional<ClusterPlan> make_cluster_plan(const Problem&, int bundle, int blocks, int threads);
+
+// Blocks that an SM holds at once, and clusters that the GPU runs at once.
+int blocks_per_sm(const ClusterPlan&);
+int resident_clusters(const ClusterPlan&, int sm_count);
+
+// The plan of the least estimated cost, or nothing where no bundle fits a cluster's shared memory (which does not
+// depend on `sm_count`).
+std::optional<ClusterPlan> choose_cluster_plan(const Problem&, int sm_count);
+
+// Every plan, the chosen one first, as text that parse_cluster_choice reads: "bundle=2,blocks=8,threads=256".
+std::vector<Choice> cluster_choices(const Problem&, DType, const DeviceInfo&);
+std::optional<ClusterPlan> parse_cluster_choice(const Problem&, std::string_view choice);
+
+}  // namespace noisefloor::groupnorm_backward

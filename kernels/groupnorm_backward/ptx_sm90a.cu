@@ -1,0 +1,71 @@
+// groupnorm_backward in one read of x and dy: a cluster of 1 to 16 blocks holds one image's bundle of groups of both in
+// shared memory, as kernels/groupnorm's ptx_sm90a holds x. The blocks tell each other their moments, then their sums of
+// dv and dv xh, through distributed shared memory; dx is written from the copies. A second launch adds the images' sums
+// to dgamma and dbeta. cluster_plan.cpp chooses bundle, cluster and threads.
+//
+// Better than tiled: three tensors are moved instead of six, and two launches take the place of six.
+//
+// Requires: bf16 or fp16; a bundle of groups that is a multiple of 8 channels and whose rows of x and dy fit the shared
+// memory of 16 blocks; n * groups <= 2^21; n * channels < 2^31, half that with packed scale and shift. Honours
+// programmatic dependent launch.
+// Bound: memory, two reads (with residual three) and one write. Expected limiter at n=32, hw=4096, channels=192:
+// instructions, some 26 an element, and two exchanges, where blocks of an SM do the same thing at the same time.
+// Numerics: fp32; moments and fusion as kernels/groupnorm's ptx_sm90a; channels' sums are of deviations from the mean,
+// all in fixed order; silu' by tanh.approx, in fp16 by ex2.approx. Source: original.
+#include "kernels/device/dispatch.cuh"
+#include "kernels/groupnorm_backward/cluster.cuh"
+
+namespace noisefloor::groupnorm_backward {
+namespace {
+
+ClusterArguments make_arguments(const Problem& p, const Tensors& t, const ClusterPlan& plan, float* sums,
+                                int sm_count) {
+  groupnorm::Tensors forward;
+  forward.x = t.x, forward.gamma = t.gamma, forward.beta = t.beta, forward.scale = t.scale, forward.shift = t.shift;
+  groupnorm::Problem shape = statistics_of(p);
+  shape.packed = p.packed;
+  ClusterArguments a{};
+  groupnorm::ClusterPlan stripe;
+  static_cast<groupnorm::StripePlan&>(stripe) = plan;
+  static_cast<groupnorm::StripeArguments&>(a) = groupnorm::make_stripe_arguments(shape, forward, stripe);
+  a.stage_accesses *= a.stages;  // one group of copies for x, one for dy
+  a.stages = 1;
+  a.dy = t.dy, a.residual = t.residual, a.dx = t.dx;
+  a.residual_scale = static_cast<float>(p.residual_scale);
+  a.sums = sums;
+  a.gradients = gradients_of(p, t);
+  a.pairs = plan.pairs(), a.owned = plan.owned(), a.kept_rows = plan.kept_rows(), a.lanes = plan.lanes();
+  const int units = static_cast<int>(p.n) * a.bundles, resident = resident_clusters(plan, sm_count);
+  a.early = 2 * units <= resident;  // half of the GPU is free
+  a.staggered = units > resident ? resident : 0;
+  a.stagger_cycles = static_cast<float>(2 * p.hw * plan.columns * 16) / groupnorm::kBytesPerCycle;
+  return a;
+}
+
+}  // namespace
+
+Status launch_ptx_sm90a(const Problem& p, DType dtype, const Tensors& tensors, const Scratch& scratch,
+                        const LaunchContext& context) {
+  const auto plan = context.choice.empty() ? choose_cluster_plan(p, context.device->sm_count)
+                                           : parse_cluster_choice(p, context.choice);
+  if (!plan) return failure(StatusCode::unsupported_problem, "groupnorm_backward ptx_sm90a");
+  auto* const sums = static_cast<float*>(scratch.workspace);
+  if (sums == nullptr) return failure(StatusCode::invalid_argument, "groupnorm_backward: no workspace");
+  const Tensors t = unpacked(p, dtype, tensors);
+  const ClusterArguments a = make_arguments(p, t, *plan, sums, context.device->sm_count);
+  const LaunchShape shape{.grid = static_cast<unsigned>(p.n * a.bundles * plan->blocks),
+                          .block = dim3(static_cast<unsigned>(plan->columns), static_cast<unsigned>(plan->tile_rows)),
+                          .shared_bytes = static_cast<std::size_t>(plan->shared_bytes()),
+                          .shared_limit = groupnorm::kSharedBytesPerBlock,
+                          .cluster = plan->blocks > 1 ? static_cast<unsigned>(plan->blocks) : 0,
+                          .programmatic = context.programmatic_launch};
+  const Status status = with_half_type(dtype, [&]<class T>(T) {
+    const auto kernel = p.fusion == Fusion::none ? cluster_kernel<T, false> : cluster_kernel<T, true>;
+    return launch_kernel("groupnorm_backward ptx_sm90a", kernel, shape, context.stream, a);
+  });
+  return status.ok() ? launch_parameters("groupnorm_backward parameters_kernel", p.n, p.channels, sums, t.dgamma,
+                                         t.dbeta, context)
+                     : status;
+}
+
+}  // namespace noisefloor::groupnorm_backward
