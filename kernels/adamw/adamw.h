@@ -42,7 +42,7 @@ struct Tensors {
 using Definition = OpDefinition<Problem, Tensors>;
 extern const Definition definition;
 Definition::Variants variants;  // variants.cpp; best last
-Definition::Launcher launch_host, launch_naive, launch_tiled;
+Definition::Launcher launch_host, launch_naive, launch_tiled, launch_ptx_sm90a;
 
 // What is the same for every parameter, in fp32.
 struct Constants {

@@ -5,7 +5,7 @@
 namespace noisefloor::adamw {
 namespace {
 
-Support can_run_tiled(const Problem& p, DType) {
+Support streams_parameters(const Problem& p, DType) {
   return streams(1, p.elements, DType::fp32);
 }
 
@@ -13,8 +13,8 @@ constexpr Definition::Variant kVariants[] = {
     NOISEFLOOR_HOST(),
     NOISEFLOOR_NAIVE(),
     {kTensorCoreSm80, not_applicable("no numbers of two parameters meet in a step: there is no product")},
-    {kPtxSm90a, not_written("a later step of training")},
-    NOISEFLOOR_TILED(can_run_tiled),
+    NOISEFLOOR_TILED(streams_parameters),
+    NOISEFLOOR_PTX_SM90A(streams_parameters),
 };
 
 }  // namespace

@@ -41,7 +41,8 @@ inline constexpr std::uint32_t kBulkMaxStageBytes = 96 * 1024;
 inline constexpr std::uint32_t kBulkMaxTilesPerBlock = 8;
 
 // A Work whose consumers keep something from tile to tile has `__device__ Thread begin(std::uint32_t first_tile)
-// const`, whose value consume() gets as a third argument; one whose stages have another budget kStageBudget.
+// const`, whose value consume() gets as a third argument, and may have `__device__ void end(Thread&) const`; one whose
+// stages have another budget kStageBudget.
 template <class Work>
 __global__ void __launch_bounds__(kBulkThreads, kBulkBlocksPerSm)
     bulk_kernel(const __grid_constant__ Work work, std::uint32_t tiles_per_block, int stages) {
@@ -82,10 +83,13 @@ __global__ void __launch_bounds__(kBulkThreads, kBulkBlocksPerSm)
       ptx::mbarrier_arrive(empty + 8 * ring.stage);
     }
   };
-  if constexpr (requires { work.begin(first); })
-    consume(work.begin(first));
-  else
+  if constexpr (requires { work.begin(first); }) {
+    auto kept = work.begin(first);
+    consume(kept);
+    if constexpr (requires { work.end(kept); }) work.end(kept);
+  } else {
     consume();
+  }
 }
 
 template <class Work>
@@ -95,10 +99,8 @@ consteval std::uint32_t bulk_stage_budget() {
 }
 
 template <class Work>
-Status launch_bulk(const Work& work, const LaunchContext& context) {
+Status launch_bulk(const Work& work, const LaunchContext& context, std::uint32_t tiles_per_block) {
   const std::uint32_t stages = std::clamp(bulk_stage_budget<Work>() / work.stage_bytes, kBulkMinStages, kBulkMaxStages);
-  const std::uint32_t resident = kBulkBlocksPerSm * static_cast<std::uint32_t>(context.device->sm_count);
-  const std::uint32_t tiles_per_block = std::min((work.tiles + resident - 1) / resident, kBulkMaxTilesPerBlock);
   const LaunchShape shape{.grid = (work.tiles + tiles_per_block - 1) / tiles_per_block,
                           .block = kBulkThreads,
                           .shared_bytes = stages * work.stage_bytes,
@@ -108,10 +110,16 @@ Status launch_bulk(const Work& work, const LaunchContext& context) {
                        static_cast<int>(stages));
 }
 
-// A Map (stream.cuh) over FlatInputs: tiles of 512 vectors of each input.
+template <class Work>
+Status launch_bulk(const Work& work, const LaunchContext& context) {
+  const std::uint32_t resident = kBulkBlocksPerSm * static_cast<std::uint32_t>(context.device->sm_count);
+  return launch_bulk(work, context, std::min((work.tiles + resident - 1) / resident, kBulkMaxTilesPerBlock));
+}
+
+// A Map (stream.cuh) over FlatInputs: tiles of 512 vectors of each input, or of 256.
 template <class Map>
 struct FlatWork {
-  static constexpr std::uint32_t kTileVectors = 512;
+  static constexpr std::uint32_t kTileVectors = Map::kInputs > 3 ? 256 : 512;
   static constexpr std::uint32_t kTileBytes = kTileVectors * 16;
   Map map;
   std::uint32_t tiles;
@@ -129,6 +137,11 @@ struct FlatWork {
   }
   template <class Wait>
   __device__ __forceinline__ void consume(std::uint32_t tile, const Wait& wait) const {
+    each(tile, wait, [&](std::uint32_t vector, const auto& bits) { map.apply(vector, bits); });
+  }
+  // Calls body(vector, bits) for the thread's vectors.
+  template <class Wait, class Body>
+  __device__ __forceinline__ void each(std::uint32_t tile, const Wait& wait, const Body& body) const {
     const std::uint32_t stage = wait();
 #pragma unroll
     for (std::uint32_t i = threadIdx.x; i < kTileVectors; i += kBulkConsumers) {
@@ -138,7 +151,7 @@ struct FlatWork {
 #pragma unroll
       for (int input = 0; input < Map::kInputs; ++input)
         bits[input] = ptx::load_shared_16(stage + input * kTileBytes + i * 16);
-      map.apply(vector, bits);
+      body(vector, bits);
     }
   }
 };

@@ -1,32 +1,30 @@
-// The second launch of grad_norm on a device: the blocks' sums, in a fixed order, to norm and scale.
+// What the GPU variants share: squares, and what becomes of their sum.
 #pragma once
 
-#include "kernels/device/block_sum.cuh"
-#include "kernels/device/launch.cuh"
+#include "kernels/device/ordered_sums.cuh"
 #include "kernels/grad_norm/grad_norm.h"
-#include "kernels/ptx/griddepcontrol.cuh"
 
 namespace noisefloor::grad_norm {
 
-inline constexpr int kThreads = 256;
+struct Squares : FlatInputs<1> {
+  static constexpr int kUnroll = 4, kTerms = 4;
 
-static __global__ void __launch_bounds__(kThreads)
-    norm_kernel(const float* sums, int count, float clip, float* norm, float* scale) {
-  __shared__ float shared[kThreads];
-  ptx::griddepcontrol_wait();
-  float sum = 0;
-  for (int i = static_cast<int>(threadIdx.x); i < count; i += kThreads) sum += sums[i];
-  sum = block_sum<kThreads>(sum, shared);
-  if (threadIdx.x != 0) return;
-  *norm = sqrtf(sum);
-  *scale = scale_of(sqrtf(sum), clip);
-}
+  Squares(const Problem& p, const Tensors& t) : FlatInputs<1>{{t.g}, vectors_of<float>(p.elements)} {}
+  __device__ __forceinline__ void apply(std::uint32_t, const uint4 (&bits)[1], float (&terms)[4]) const {
+    unpack_vector<float>(bits[0], terms);
+#pragma unroll
+    for (float& term : terms) term *= term;
+  }
+};
 
-inline Status launch_norm(const Problem& p, const Tensors& t, const Scratch& scratch, const LaunchContext& context) {
-  return launch_kernel("grad_norm norm_kernel", norm_kernel,
-                       {.block = kThreads, .programmatic = context.programmatic_launch}, context.stream,
-                       static_cast<const float*>(scratch.workspace), static_cast<int>(partial_sums(p)),
-                       static_cast<float>(p.clip), t.norm, t.scale);
-}
+struct Finish {
+  float clip, *norm, *scale;
+
+  Finish(const Problem& p, const Tensors& t) : clip(static_cast<float>(p.clip)), norm(t.norm), scale(t.scale) {}
+  __device__ __forceinline__ void operator()(float sum) const {
+    *norm = sqrtf(sum);
+    *scale = scale_of(sqrtf(sum), clip);
+  }
+};
 
 }  // namespace noisefloor::grad_norm

@@ -9,16 +9,14 @@ std::size_t sums_bytes(const Problem& p, DType, const DeviceInfo&) {
   return static_cast<std::size_t>(partial_sums(p)) * sizeof(float);
 }
 
-Support can_run_tiled(const Problem& p, DType) {
+Support streams_gradients(const Problem& p, DType) {
   return streams(1, p.elements, DType::fp32);
 }
 
 constexpr Definition::Variant kVariants[] = {
-    NOISEFLOOR_HOST(any_problem, host_workspace_bytes),
-    NOISEFLOOR_NAIVE(any_problem, sums_bytes),
-    {kTensorCoreSm80, not_written("sums as products with ones: a later step of training")},
-    {kPtxSm90a, not_written("a later step of training")},
-    NOISEFLOOR_TILED(can_run_tiled, sums_bytes),
+    NOISEFLOOR_HOST(any_problem, host_workspace_bytes),         NOISEFLOOR_NAIVE(any_problem, sums_bytes),
+    NOISEFLOOR_TENSOR_CORE_SM80(streams_gradients, sums_bytes), NOISEFLOOR_TILED(streams_gradients, sums_bytes),
+    NOISEFLOOR_PTX_SM90A(streams_gradients, sums_bytes),
 };
 
 }  // namespace

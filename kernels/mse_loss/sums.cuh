@@ -1,35 +1,55 @@
-// The second launch of mse_loss on a device: the blocks' sums, in a fixed order.
+// What the GPU variants share: weighted squares, gradients beside them, and the mean.
 #pragma once
 
-#include "kernels/device/block_sum.cuh"
-#include "kernels/device/launch.cuh"
+#include "kernels/device/dispatch.cuh"
+#include "kernels/device/divider.h"
+#include "kernels/device/ordered_sums.cuh"
 #include "kernels/mse_loss/mse_loss.h"
-#include "kernels/ptx/griddepcontrol.cuh"
 
 namespace noisefloor::mse_loss {
-
-inline constexpr int kThreads = 256;
-
-static __global__ void __launch_bounds__(kThreads)
-    mean_kernel(const float* sums, int count, double total, float* loss) {
-  __shared__ float shared[kThreads];
-  ptx::griddepcontrol_wait();
-  float sum = 0;
-  for (int i = static_cast<int>(threadIdx.x); i < count; i += kThreads) sum += sums[i];
-  sum = block_sum<kThreads>(sum, shared);
-  if (threadIdx.x == 0) *loss = static_cast<float>(sum / total);
-}
-
-inline Status launch_mean(const Problem& p, const Tensors& t, const Scratch& scratch, const LaunchContext& context) {
-  return launch_kernel("mse_loss mean_kernel", mean_kernel,
-                       {.block = kThreads, .programmatic = context.programmatic_launch}, context.stream,
-                       static_cast<const float*>(scratch.workspace), static_cast<int>(partial_sums(p)),
-                       static_cast<double>(p.total()), t.loss);
-}
 
 // What dy's factor is made of, but an image's weight.
 inline float slope_of(const Problem& p) {
   return static_cast<float>(p.scale * 2 / static_cast<double>(p.total()));
 }
+
+// One weight, and a multiplication in place of a division, for the elements of a vector.
+template <class T>
+struct Errors : FlatInputs<2> {
+  static constexpr int kUnroll = 4, kTerms = kVectorLanes<T>;
+  const float* sigma;
+  void* dy;
+  Divider per_image;  // vectors
+  float slope, sigma_data;
+
+  Errors(const Problem& p, const Tensors& t)
+      : FlatInputs<2>{{t.y, t.target}, vectors_of<T>(p.total())},
+        sigma(t.sigma),
+        dy(t.dy),
+        per_image(static_cast<int>(vectors_of<T>(p.elements))),
+        slope(slope_of(p)),
+        sigma_data(static_cast<float>(p.sigma_data)) {}
+  __device__ __forceinline__ void apply(std::uint32_t vector, const uint4 (&bits)[2], float (&terms)[kTerms]) const {
+    const float weight = sigma ? weight_of(__ldg(sigma + vector / per_image), sigma_data) : 1.0f;
+    float y[kTerms], target[kTerms];
+    unpack_vector<T>(bits[0], y);
+    unpack_vector<T>(bits[1], target);
+#pragma unroll
+    for (int i = 0; i < kTerms; ++i) {
+      const float difference = y[i] - target[i];
+      terms[i] = weight * difference * difference;
+      y[i] = slope * weight * difference;
+    }
+    store_stream<T>(dy, vector, y);
+  }
+};
+
+struct Finish {
+  double total;
+  float* loss;
+
+  Finish(const Problem& p, const Tensors& t) : total(static_cast<double>(p.total())), loss(t.loss) {}
+  __device__ __forceinline__ void operator()(float sum) const { *loss = static_cast<float>(sum / total); }
+};
 
 }  // namespace noisefloor::mse_loss

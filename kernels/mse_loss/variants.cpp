@@ -10,11 +10,9 @@ std::size_t sums_bytes(const Problem& p, DType, const DeviceInfo&) {
 }
 
 constexpr Definition::Variant kVariants[] = {
-    NOISEFLOOR_HOST(any_problem, host_workspace_bytes),
-    NOISEFLOOR_NAIVE(any_problem, sums_bytes),
-    {kTensorCoreSm80, not_written("sums as products with ones: a later step of training")},
-    {kPtxSm90a, not_written("a later step of training")},
-    NOISEFLOOR_TILED(images_stream, sums_bytes),
+    NOISEFLOOR_HOST(any_problem, host_workspace_bytes),     NOISEFLOOR_NAIVE(any_problem, sums_bytes),
+    NOISEFLOOR_TENSOR_CORE_SM80(images_stream, sums_bytes), NOISEFLOOR_TILED(images_stream, sums_bytes),
+    NOISEFLOOR_PTX_SM90A(images_stream, sums_bytes),
 };
 
 }  // namespace
