@@ -1,5 +1,5 @@
-// edm_precondition, tensor cores: c_skip x + c_out f, or c_in x, as a product with a matrix that holds the coefficients
-// on its diagonals (kernels/device/diagonal_mma.cuh), one image a block row.
+// edm_precondition, tensor cores: c_skip x + c_out f, c_in x or c_out dd, as a product with a matrix that holds the
+// coefficients on its diagonals (kernels/device/diagonal_mma.cuh), one image a block row.
 //
 // What differs from tiled: the multiply-adds. README.md: why it does not win.
 //
@@ -17,13 +17,15 @@
 namespace noisefloor::edm_precondition {
 namespace {
 
-template <class T>
+// kGradient: x is dd.
+template <class T, bool kGradient>
 __global__ void __launch_bounds__(kDiagonalThreads)
     tensor_core_kernel(const Tensors t, Side side, float sigma_data, std::uint32_t per_image) {
   const std::uint32_t image = blockIdx.y;
   const std::uint32_t begin = image * per_image;
   const float sigma = t.sigma[image];
-  const Scales scale = scales(side, sigma, sigma_data);
+  Scales scale = scales(kGradient ? Side::output : side, sigma, sigma_data);
+  if constexpr (kGradient) scale = {scale.f, 0.0f};
   const DiagonalCoefficients<T, 3> coefficients(scale.x, scale.f);
   for_each_warp_vector(per_image, [&](std::uint32_t within, bool valid) {
     const std::int64_t i = static_cast<std::int64_t>(begin + within) * 8;
@@ -45,9 +47,9 @@ Status launch_tensor_core_sm80(const Problem& p, DType dtype, const Tensors& t, 
   return with_half_type(dtype, [&]<class T>(T) {
     const auto per_image = static_cast<std::uint32_t>(p.elements / 8);
     const dim3 grid = diagonal_grid(per_image, p.batch, context);
-    return launch_kernel("edm_precondition tensor_core_kernel", tensor_core_kernel<T>,
-                         {.grid = grid, .block = kDiagonalThreads}, context.stream, t, p.side,
-                         static_cast<float>(p.sigma_data), per_image);
+    const auto kernel = p.side == Side::gradient ? tensor_core_kernel<T, true> : tensor_core_kernel<T, false>;
+    return launch_kernel("edm_precondition tensor_core_kernel", kernel, {.grid = grid, .block = kDiagonalThreads},
+                         context.stream, t, p.side, static_cast<float>(p.sigma_data), per_image);
   });
 }
 

@@ -5,13 +5,8 @@
 namespace noisefloor::edm_precondition {
 namespace {
 
-Support for_tensor_core_sm80(const Problem& p, DType dtype) {
-  if (p.side == Side::gradient) return unsupported("needs side=input or output; of a gradient see tiled");
-  return half_images_stream(p, dtype);
-}
-
 constexpr Definition::Variant kVariants[] = {NOISEFLOOR_HOST(), NOISEFLOOR_NAIVE(),
-                                             NOISEFLOOR_TENSOR_CORE_SM80(for_tensor_core_sm80),
+                                             NOISEFLOOR_TENSOR_CORE_SM80(half_images_stream),
                                              NOISEFLOOR_PTX_SM90A(images_stream), NOISEFLOOR_TILED(images_stream)};
 
 }  // namespace

@@ -1,5 +1,5 @@
 // resample for sm_90a: blocks fed by the bulk copy engine (kernels/device/bulk_pipeline.cuh). A tile of nearest is 512
-// vectors of x, written four times; of concat, whole pixels, up to 512 vectors of y, or one pixel.
+// vectors of x, written four times, of split as many; of concat, whole pixels, up to 512 vectors of y, or one pixel.
 //
 // Better than naive: whole vectors of 16 bytes, no 64-bit division, and nearest reads x once, not four times. What
 // differs from tiled, which stands above: the loads in flight live in shared memory and do not depend on occupancy, a
@@ -9,7 +9,7 @@
 // Requires: as tiled, and no mean, whose four runs of x were slower this way (docs/experiments/elementwise); pixels of
 // concat of at most 96 KiB (two stages of one pixel fit a block).
 // Bound: memory traffic.
-// Numerics: moves bits.
+// Numerics: moves bits; scales in fp32, with one rounding.
 // Source: original; PTX ISA, "cp.async.bulk".
 #include "kernels/device/bulk_pipeline.cuh"
 #include "kernels/resample/device.cuh"
@@ -59,9 +59,12 @@ Status launch_ptx_sm90a(const Problem& p, DType dtype, const Tensors& t, const S
   return with_type(dtype, [&]<class T>(T) {
     switch (p.op) {
       case Operation::nearest_up2:
+        if (p.scale != 1) return launch_bulk(FlatWork(ScaledUpMap<T>(p, t)), context);
         return launch_bulk(FlatWork(up_map<T>(p, t)), context);
       case Operation::concat:
         return launch_bulk(ConcatWork(concat_map<T>(p, t)), context);
+      case Operation::split:
+        return launch_bulk(FlatWork(SplitMap(concat_map<T>(p, t), t)), context);
       default:
         return failure(StatusCode::unsupported_problem, "resample ptx_sm90a: average_down2");
     }

@@ -15,18 +15,14 @@ Support can_stream(const Problem& p, DType dtype) {
   return streams(p.n * p.out_h() * p.out_w(), p.out_channels(), dtype);
 }
 
-constexpr const char* kBackwardReason = "needs scale=1 and no split; of a backward pass see tiled";
-
 Support for_tensor_core_sm80(const Problem& p, DType dtype) {
-  if (p.scale != 1) return unsupported(kBackwardReason);
   if (p.moves_data()) return unsupported("not applicable: moving data has no arithmetic for tensor cores to do");
   if (dtype == DType::fp32) return unsupported("needs bf16 or fp16");
   return can_stream(p, dtype);
 }
 
 Support for_ptx_sm90a(const Problem& p, DType dtype) {
-  if (p.scale != 1 || p.op == Operation::split) return unsupported(kBackwardReason);
-  if (p.op == Operation::average_down2) return unsupported("needs nearest_up2 or concat; of a mean see tiled");
+  if (p.op == Operation::average_down2) return unsupported("not a mean, of which see tiled");
   if (p.op == Operation::concat && p.out_channels() * static_cast<std::int64_t>(size_of(dtype)) > kMaxPixelBytes)
     return unsupported("needs pixels of y of at most 96 KiB");
   return can_stream(p, dtype);
