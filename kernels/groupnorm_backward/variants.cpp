@@ -5,6 +5,13 @@
 namespace noisefloor::groupnorm_backward {
 namespace {
 
+Support for_tensor_core_sm80(const Problem& p, DType dtype) {
+  if (dtype == DType::fp32) return unsupported("needs bf16 or fp16");
+  if (p.channels % 8 != 0) return unsupported("needs channels divisible by 8");
+  if (p.channels_per_group() % 2 != 0) return unsupported("needs an even number of channels per group");
+  return supported();
+}
+
 Support for_ptx_sm90a(const Problem& p, DType dtype) {
   if (dtype == DType::fp32) return unsupported("needs bf16 or fp16");
   if (p.channels % groupnorm::kClusterLanes != 0) return unsupported("needs channels divisible by 8");
@@ -20,7 +27,7 @@ Support for_ptx_sm90a(const Problem& p, DType dtype) {
 constexpr Definition::Variant kVariants[] = {
     NOISEFLOOR_HOST(any_problem, host_workspace_bytes),
     NOISEFLOOR_NAIVE(any_problem, NOISEFLOOR_IF_CUDA(naive_workspace_bytes)),
-    {kTensorCoreSm80, not_written("sums of dv and dv xh by mma are to come")},
+    NOISEFLOOR_TENSOR_CORE_SM80(for_tensor_core_sm80, NOISEFLOOR_IF_SM80(tensor_core_sm80_workspace_bytes)),
     NOISEFLOOR_TILED(any_problem, NOISEFLOOR_IF_CUDA(tiled_workspace_bytes)),
     {kPtxSm90a,
      {NOISEFLOOR_IF_SM90A(launch_ptx_sm90a), for_ptx_sm90a, NOISEFLOOR_IF_CUDA(naive_workspace_bytes)},

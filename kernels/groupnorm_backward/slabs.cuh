@@ -1,0 +1,168 @@
+// What tiled and tensor_core_sm80 share: passes over slabs of rows (kernels/groupnorm/slabs.h), but for that which
+// sums.
+#pragma once
+
+#include "kernels/device/dispatch.cuh"
+#include "kernels/groupnorm/slabs.cuh"
+#include "kernels/groupnorm_backward/device.cuh"
+
+namespace noisefloor::groupnorm_backward {
+namespace {  // each file that includes this is compiled for architectures of its own
+
+using groupnorm::kSlabThreads;
+using groupnorm::SlabPlan;
+using groupnorm::SlabPosition;
+
+constexpr int kGroupThreads = 256;
+
+// The workspace behind that of the statistics, fp32.
+struct Work {
+  float *means, *rstds;         // [n, groups]
+  float *mean_dh, *mean_dh_xh;  // [n, groups]
+  float* sums;                  // [n, 2, channels]
+  float* coefficients;          // the forward op's, not read
+  float* partials;              // [n, slabs, 2, channels]
+
+  Work(const Problem& p, float* base)
+      : means(base),
+        rstds(means + p.n * p.groups),
+        mean_dh(rstds + p.n * p.groups),
+        mean_dh_xh(mean_dh + p.n * p.groups),
+        sums(mean_dh_xh + p.n * p.groups),
+        coefficients(sums + 2 * p.n * p.channels),
+        partials(coefficients + 2 * p.n * p.channels) {}
+  static std::size_t floats(const Problem& p, const SlabPlan& plan) {
+    return static_cast<std::size_t>(4 * p.n * p.groups + (4 + 2 * plan.slabs) * p.n * p.channels);
+  }
+};
+
+// The thread's channels, of one image, from `first` on.
+template <class T, int kLanes>
+struct Channels {
+  Channel at[kLanes];
+
+  __device__ __forceinline__ Channels(const Problem& p, const Tensors& t, const Work& work, std::int64_t first) {
+    const unsigned width = static_cast<unsigned>(p.channels) / static_cast<unsigned>(p.groups);
+#pragma unroll
+    for (int i = 0; i < kLanes; ++i) {
+      const std::int64_t group = blockIdx.z * p.groups + static_cast<unsigned>(first + i) / width;
+      at[i] = channel_of<T>(p, t, work.means[group], work.rstds[group], blockIdx.z, first + i);
+    }
+  }
+  // xh and dv of the elements from `offset` on.
+  __device__ __forceinline__ void load(const Problem& p, const Tensors& t, std::int64_t offset, float (&xh)[kLanes],
+                                       float (&dv)[kLanes]) const {
+    groupnorm::load_lanes<T>(static_cast<const T*>(t.x) + offset, xh);
+    groupnorm::load_lanes<T>(static_cast<const T*>(t.dy) + offset, dv);
+#pragma unroll
+    for (int i = 0; i < kLanes; ++i) to_xh_and_dv(p, at[i], xh[i], dv[i]);
+  }
+};
+
+__device__ __forceinline__ float warp_sum(float value) {
+#pragma unroll
+  for (int mask = 16; mask > 0; mask /= 2) value += __shfl_xor_sync(0xffffffffu, value, mask);
+  return value;
+}
+
+// One block per (image, group).
+template <class T>
+__global__ void __launch_bounds__(kGroupThreads) group_kernel(Problem p, Tensors t, std::int64_t slabs, Work work) {
+  constexpr int kWarps = kGroupThreads / 32;
+  __shared__ float shared[2][kWarps];
+  const unsigned groups = static_cast<unsigned>(p.groups), width = static_cast<unsigned>(p.channels) / groups;
+  const std::int64_t image = blockIdx.x / groups;
+  const std::int64_t first = blockIdx.x % groups * width;
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  float dh = 0, dh_xh = 0;
+  for (std::int64_t c = first + warp; c < first + width; c += kWarps) {
+    float sum = 0, sum_xh = 0;
+    for (std::int64_t slab = lane; slab < slabs; slab += 32) {
+      const float* const partial = work.partials + (image * slabs + slab) * 2 * p.channels + c;
+      sum += partial[0];
+      sum_xh += partial[p.channels];
+    }
+    sum = warp_sum(sum);
+    sum_xh = warp_sum(sum_xh);
+    const Channel channel = channel_of<T>(p, t, 0.0f, 0.0f, image, c);
+    dh += channel.a * sum;
+    dh_xh += channel.a * sum_xh;
+    if (lane == 0) store_sums<T>(gradients_of(p, t), image, c, sum, sum_xh, work.sums);
+  }
+  if (lane == 0) {
+    shared[0][warp] = dh;
+    shared[1][warp] = dh_xh;
+  }
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  for (int other = 1; other < kWarps; ++other) {
+    dh += shared[0][other];
+    dh_xh += shared[1][other];
+  }
+  const float share = 1.0f / (static_cast<float>(p.hw) * static_cast<float>(width));
+  work.mean_dh[blockIdx.x] = dh * share;
+  work.mean_dh_xh[blockIdx.x] = dh_xh * share;
+}
+
+template <class T, int kLanes>
+__global__ void __launch_bounds__(kSlabThreads)
+    dx_kernel(Problem p, Tensors t, SlabPlan plan, Work work, float residual_scale) {
+  const SlabPosition at = groupnorm::slab_position(p.hw, plan, kLanes);
+  if (at.channel >= p.channels) return;
+  const Channels<T, kLanes> channels(p, t, work, at.channel);
+  const unsigned width = static_cast<unsigned>(p.channels) / static_cast<unsigned>(p.groups);
+  float constant[kLanes], of_xh[kLanes];
+#pragma unroll
+  for (int i = 0; i < kLanes; ++i) {
+    const std::int64_t group = blockIdx.z * p.groups + static_cast<unsigned>(at.channel + i) / width;
+    constant[i] = work.mean_dh[group];
+    of_xh[i] = work.mean_dh_xh[group];
+  }
+  for (std::int64_t s = at.row; s < at.rows; s += plan.tile_rows) {
+    const std::int64_t offset = (at.first_row + s) * p.channels + at.channel;
+    float xh[kLanes], dx[kLanes];
+    channels.load(p, t, offset, xh, dx);
+#pragma unroll
+    for (int i = 0; i < kLanes; ++i) {
+      const Channel& channel = channels.at[i];
+      dx[i] = channel.rstd * (channel.a * dx[i] - constant[i] - xh[i] * of_xh[i]);
+    }
+    if (t.residual != nullptr) {
+      float residual[kLanes];
+      groupnorm::load_lanes<T>(static_cast<const T*>(t.residual) + offset, residual);
+#pragma unroll
+      for (int i = 0; i < kLanes; ++i) dx[i] += residual_scale * residual[i];
+    }
+    groupnorm::store_lanes<T>(static_cast<T*>(t.dx) + offset, dx);
+  }
+}
+
+inline dim3 slab_grid(const Problem& p, const SlabPlan& plan) {
+  return dim3(static_cast<unsigned>(plan.slabs), static_cast<unsigned>(plan.tiles), static_cast<unsigned>(p.n));
+}
+
+// All launches: statistics(problem, tensors) is the forward op's, sums(t, work) leaves partial sums.
+template <class T, int kLanes, class Statistics, class Sums>
+Status launch_slabs(const Problem& p, const Tensors& t, const SlabPlan& plan, float* workspace,
+                    const LaunchContext& context, const Statistics& statistics, const Sums& sums) {
+  const Work work(p, workspace);
+  groupnorm::Tensors forward;
+  forward.x = t.x, forward.gamma = t.gamma, forward.beta = t.beta;
+  forward.y = work.coefficients, forward.mean = work.means, forward.rstd = work.rstds;
+  Status status = statistics(statistics_of(p), forward);
+  if (status.ok()) status = sums(work);
+  if (status.ok())
+    status = launch_kernel("groupnorm_backward group_kernel", group_kernel<T>,
+                           {.grid = static_cast<unsigned>(p.n * p.groups), .block = kGroupThreads}, context.stream, p,
+                           t, plan.slabs, work);
+  if (status.ok())
+    status = launch_kernel("groupnorm_backward dx_kernel", dx_kernel<T, kLanes>,
+                           {.grid = slab_grid(p, plan), .block = static_cast<unsigned>(plan.threads())}, context.stream,
+                           p, t, plan, work, static_cast<float>(p.residual_scale));
+  return status.ok() ? launch_parameters("groupnorm_backward parameters_kernel", p.n, p.channels, work.sums, t.dgamma,
+                                         t.dbeta, context)
+                     : status;
+}
+
+}  // namespace
+}  // namespace noisefloor::groupnorm_backward
