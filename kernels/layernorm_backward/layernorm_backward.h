@@ -54,7 +54,8 @@ using Definition = OpDefinition<Problem, Tensors>;
 extern const Definition definition;
 Definition::Variants variants;  // variants.cpp; best last
 // Each in the file of its name.
-Definition::Launcher launch_host, launch_naive, launch_tiled;
-Definition::Variant::WorkspaceBytes host_workspace_bytes, naive_workspace_bytes, tiled_workspace_bytes;
+Definition::Launcher launch_host, launch_naive, launch_tiled, launch_tensor_core_sm80, launch_ptx_sm90a;
+Definition::Variant::WorkspaceBytes host_workspace_bytes, naive_workspace_bytes, tiled_workspace_bytes,
+    tensor_core_sm80_workspace_bytes, ptx_sm90a_workspace_bytes;
 
 }  // namespace noisefloor::layernorm_backward

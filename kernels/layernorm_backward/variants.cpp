@@ -12,12 +12,24 @@ Support for_tiled(const Problem& p, DType dtype) {
   return supported();
 }
 
+Support for_tensor_core_sm80(const Problem& p, DType dtype) {
+  if (dtype == DType::fp32) return unsupported("needs bf16 or fp16");
+  return for_tiled(p, dtype);
+}
+
+Support for_ptx_sm90a(const Problem& p, DType dtype) {
+  if (p.channels * static_cast<std::int64_t>(size_of(dtype)) > 4 * 1024)
+    return unsupported("needs a row of at most 4 KiB, a vector for each thread of a block; see tiled");
+  if (p.rows > INT32_MAX) return unsupported("needs fewer than 2^31 rows");
+  return for_tiled(p, dtype);
+}
+
 constexpr Definition::Variant kVariants[] = {
     NOISEFLOOR_HOST(any_problem, host_workspace_bytes),
     NOISEFLOOR_NAIVE(any_problem, NOISEFLOOR_IF_CUDA(naive_workspace_bytes)),
-    {kTensorCoreSm80, not_written("sums over rows by mma are to come")},
-    {kPtxSm90a, not_written("rows by bulk copies into shared-memory stages are to come")},
+    NOISEFLOOR_TENSOR_CORE_SM80(for_tensor_core_sm80, NOISEFLOOR_IF_SM80(tensor_core_sm80_workspace_bytes)),
     NOISEFLOOR_TILED(for_tiled, NOISEFLOOR_IF_CUDA(tiled_workspace_bytes)),
+    NOISEFLOOR_PTX_SM90A(for_ptx_sm90a, NOISEFLOOR_IF_SM90A(ptx_sm90a_workspace_bytes)),
 };
 
 }  // namespace
