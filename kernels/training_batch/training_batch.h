@@ -10,6 +10,7 @@
 // elements, the rest the last two. Decisions compare words with integers.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
@@ -51,7 +52,14 @@ struct Tensors {
 using Definition = OpDefinition<Problem, Tensors>;
 extern const Definition definition;
 Definition::Variants variants;  // variants.cpp; best last
-Definition::Launcher launch_host, launch_naive, launch_tiled;
+Definition::Launcher launch_host, launch_naive, launch_tiled, launch_ptx_sm90a;
+
+// Of ptx_sm90a: what a block holds of its image, at most the rows of its 4096 elements, those around them, and what
+// 16-byte accesses add.
+inline constexpr std::int64_t kMostBulkBytes = 224 * 1024;
+inline std::int64_t bulk_bytes(const Problem& p) {
+  return 4 * std::min(p.elements(), 4096 + 4 * p.w * p.channels + 8);
+}
 
 inline constexpr int kTimesteps = 1000;
 

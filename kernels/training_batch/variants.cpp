@@ -9,12 +9,18 @@ Support can_run_tiled(const Problem& p, DType) {
   return streams(p.batch, p.elements(), DType::fp32);
 }
 
+Support for_ptx_sm90a(const Problem& p, DType dtype) {
+  if (p.elements() > std::int64_t{1} << 30) return unsupported("needs images of at most 2^30 elements");
+  if (bulk_bytes(p) > kMostBulkBytes) return unsupported("needs five rows of an image in 224 KiB; see tiled");
+  return can_run_tiled(p, dtype);
+}
+
 constexpr Definition::Variant kVariants[] = {
     NOISEFLOOR_HOST(),
     NOISEFLOOR_NAIVE(),
-    {kTensorCoreSm80, not_written("x as a product with two diagonals, as in q_sample: a later step of training")},
-    {kPtxSm90a, not_written("a later step of training")},
+    {kTensorCoreSm80, not_applicable("its images and noise are fp32, of which tensor cores keep 11 bits")},
     NOISEFLOOR_TILED(can_run_tiled),
+    NOISEFLOOR_PTX_SM90A(for_ptx_sm90a),
 };
 
 }  // namespace
