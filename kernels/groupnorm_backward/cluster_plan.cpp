@@ -20,6 +20,7 @@ constexpr int kMaxPlanBlocks = groupnorm::kMaxClusterBlocks;
 // an element, or arithmetic, three passes. Rows that split sectors or pairs of them cost traffic.
 double estimate(const Problem& p, const ClusterPlan& plan, int sm_count) {
   constexpr double kLatency = 6000, kOfThread = 12, kBytesPerCycle = 15.5, kPasses = 0.21;
+  constexpr double kEnoughThreads = 700;  // of an SM, to issue what it can
   const auto units = static_cast<double>(p.n * (p.groups / plan.bundle));
   const double waves = std::ceil(units / resident_clusters(plan, sm_count));
   const double blocks = std::min<double>(blocks_per_sm(plan), std::ceil(units * plan.blocks / sm_count));
@@ -29,7 +30,8 @@ double estimate(const Problem& p, const ClusterPlan& plan, int sm_count) {
   const double accesses = static_cast<double>(plan.rows) / plan.tile_rows;
   const double latency =
       kLatency + (plan.blocks > 1 ? 1000 + 100 * plan.blocks : 0) + 60 * accesses + kOfThread * threads;
-  const double memory = 6 * elements * waste / kBytesPerCycle, arithmetic = kPasses * elements;
+  const double memory = 6 * elements * waste / kBytesPerCycle;
+  const double arithmetic = kPasses * elements * std::max(1.0, kEnoughThreads / (blocks * threads));
   const double busy = blocks * std::max(memory, arithmetic);
   return waves * (busy + (latency + std::min(memory, arithmetic)) / std::sqrt(blocks));
 }
