@@ -112,8 +112,8 @@ __device__ __forceinline__ float gradient(float dy, float h) {
   return raised * slope + raised;
 }
 
-// The sums of eight channels over the block's rows, from those of each thread, to s.channels and the blocks that own
-// them. Half of the threads leave theirs in shared memory, for the others to add.
+// The sums of eight channels over the block's rows, from those of each thread, of dv and dv x, to s.channels and the
+// blocks that own them. Half of the threads leave theirs in shared memory, for the others to add.
 template <bool kActivate>
 __device__ __forceinline__ void add_channels(const ClusterArguments& a, const Shared& s, int rank,
                                              const float (&sum)[8], const float (&sum_x)[8]) {
@@ -154,6 +154,7 @@ __device__ __forceinline__ void add_channels(const ClusterArguments& a, const Sh
     if (q >= channels || lane != 0) continue;
     if constexpr (kActivate) total = {0.5f * total.x, 0.5f * total.y};
     const int c = q % plan.columns * 8 + q / plan.columns;
+    total.y -= s.finals[groupnorm::divide(c, a.width_inverse)].x * total.x;
     s.channels[c] = {s.factors[c] * total.x, s.factors[c] * total.y};
     tell(plan, s.parts + rank * a.owned + c % a.owned, total, c / a.owned, s.sums_arrived);
   }
@@ -201,11 +202,11 @@ __device__ __forceinline__ void add_blocks(const ClusterArguments& a, const Shar
 }
 
 // 1. Each thread fetches its rows of x, then of dy, to shared memory (cp.async). 2. It sums x while dy travels; mean
-// and rstd are merged as in kernels/groupnorm. 3. It sums dv and dv (x - mean) of its channels; the block adds its
+// and rstd are merged as in kernels/groupnorm. 3. It sums dv and dv x of its channels; the block adds its
 // threads', tells all blocks those of its groups, and the channel's owner those of a channel. 4. dx = ca dv + of_x x +
 // rest, for which dv is computed again.
 //
-// Registers: 16 sums, 8 means, 16 coefficients and 16 values.
+// Registers: 16 sums or 16 terms, 16 coefficients and 16 values.
 template <class T, bool kActivate>
 __global__ void __launch_bounds__(kMaxClusterThreads, 2) cluster_kernel(const __grid_constant__ ClusterArguments a) {
   extern __shared__ __align__(16) char storage[];
@@ -288,9 +289,8 @@ __global__ void __launch_bounds__(kMaxClusterThreads, 2) cluster_kernel(const __
   float ca[8], cb[8];
   groupnorm::fold_coefficients<T, kActivate>(a, parameters, column, s.finals, ca, cb);
   {
-    float sum[8] = {}, sum_x[8] = {}, mean[8], rstd[8];
+    float sum[8] = {}, sum_x[8] = {};
     const T* residual = static_cast<const T*>(a.residual) + offset;
-    of_channels(a, column, s.finals, mean, rstd);
     each_row([&](int at) {
       float x[8], dy[8];
       unpack_vector<T>(load(s.x, at), x);
@@ -299,7 +299,7 @@ __global__ void __launch_bounds__(kMaxClusterThreads, 2) cluster_kernel(const __
       for (int i = 0; i < 8; ++i) {
         const float dv = gradient<T, kActivate>(dy[i], x[i] * ca[i] + cb[i]);
         sum[i] += dv;
-        sum_x[i] += dv * (x[i] - mean[i]);
+        sum_x[i] += dv * x[i];
       }
       if (a.residual == nullptr) return;
       ptx::prefetch_l2(residual);
