@@ -10,8 +10,8 @@
 // programmatic dependent launch.
 // Bound: memory, two reads (with residual three) and one write. Expected limiter at n=32, hw=4096, channels=192:
 // instructions, some 26 an element, and two exchanges, where blocks of an SM do the same thing at the same time.
-// Numerics: fp32; moments and fusion as kernels/groupnorm's ptx_sm90a; channels' sums are of deviations from the mean,
-// all in fixed order; silu' by tanh.approx, in fp16 by ex2.approx. Source: original.
+// Numerics: fp32; moments and fusion as kernels/groupnorm's ptx_sm90a; sums of dv x lose the
+// mean's share in the end; all in fixed order; silu' by tanh.approx, in fp16 by ex2.approx. Source: original.
 #include "kernels/device/dispatch.cuh"
 #include "kernels/groupnorm_backward/cluster.cuh"
 

@@ -17,18 +17,18 @@ constexpr int kGroupThreads = 256;
 
 // The workspace behind that of the statistics, fp32.
 struct Work {
-  float *means, *rstds;         // [n, groups]
-  float *mean_dh, *mean_dh_xh;  // [n, groups]
-  float* sums;                  // [n, 2, channels]
-  float* coefficients;          // the forward op's, not read
-  float* partials;              // [n, slabs, 2, channels]
+  float *means, *rstds;  // [n, groups]
+  float *of_x, *rest;    // [n, groups]
+  float* sums;           // [n, 2, channels]
+  float* coefficients;   // the forward op's, [n, 2, channels]
+  float* partials;       // [n, slabs, 2, channels]
 
   Work(const Problem& p, float* base)
       : means(base),
         rstds(means + p.n * p.groups),
-        mean_dh(rstds + p.n * p.groups),
-        mean_dh_xh(mean_dh + p.n * p.groups),
-        sums(mean_dh_xh + p.n * p.groups),
+        of_x(rstds + p.n * p.groups),
+        rest(of_x + p.n * p.groups),
+        sums(rest + p.n * p.groups),
         coefficients(sums + 2 * p.n * p.channels),
         partials(coefficients + 2 * p.n * p.channels) {}
   static std::size_t floats(const Problem& p, const SlabPlan& plan) {
@@ -36,26 +36,38 @@ struct Work {
   }
 };
 
-// The thread's channels, of one image, from `first` on.
+// Which slab a block works on: a pass begins where the one before it ended, so that L2 still has what that read last.
+struct Slab {
+  std::int64_t image, slab;
+
+  __device__ __forceinline__ explicit Slab(bool backwards)
+      : image(backwards ? gridDim.z - 1 - blockIdx.z : blockIdx.z),
+        slab(backwards ? gridDim.x - 1 - blockIdx.x : blockIdx.x) {}
+};
+
+// The thread's channels of an image, from `first` on: v = x a + b.
 template <class T, int kLanes>
 struct Channels {
-  Channel at[kLanes];
+  float a[kLanes], b[kLanes];
+  bool activated;
 
-  __device__ __forceinline__ Channels(const Problem& p, const Tensors& t, const Work& work, std::int64_t first) {
-    const unsigned width = static_cast<unsigned>(p.channels) / static_cast<unsigned>(p.groups);
+  __device__ __forceinline__ Channels(const Problem& p, const Work& work, std::int64_t image, std::int64_t first)
+      : activated(p.fusion != Fusion::none) {
+    const float* const row = work.coefficients + image * 2 * p.channels + first;
 #pragma unroll
     for (int i = 0; i < kLanes; ++i) {
-      const std::int64_t group = blockIdx.z * p.groups + static_cast<unsigned>(first + i) / width;
-      at[i] = channel_of<T>(p, t, work.means[group], work.rstds[group], blockIdx.z, first + i);
+      a[i] = row[i];
+      b[i] = row[p.channels + i];
     }
   }
-  // xh and dv of the elements from `offset` on.
-  __device__ __forceinline__ void load(const Problem& p, const Tensors& t, std::int64_t offset, float (&xh)[kLanes],
+  // x and dv of the elements from `offset` on.
+  __device__ __forceinline__ void load(const Tensors& t, std::int64_t offset, float (&x)[kLanes],
                                        float (&dv)[kLanes]) const {
-    groupnorm::load_lanes<T>(static_cast<const T*>(t.x) + offset, xh);
+    groupnorm::load_lanes<T>(static_cast<const T*>(t.x) + offset, x);
     groupnorm::load_lanes<T>(static_cast<const T*>(t.dy) + offset, dv);
+    if (!activated) return;
 #pragma unroll
-    for (int i = 0; i < kLanes; ++i) to_xh_and_dv(p, at[i], xh[i], dv[i]);
+    for (int i = 0; i < kLanes; ++i) dv[i] = silu_gradient(dv[i], x[i] * a[i] + b[i]);
   }
 };
 
@@ -65,7 +77,8 @@ __device__ __forceinline__ float warp_sum(float value) {
   return value;
 }
 
-// One block per (image, group).
+// One block per (image, group): adds slabs' sums of dv and dv x, and leaves of_x and rest, by which dx = a dv + of_x x
+// + rest.
 template <class T>
 __global__ void __launch_bounds__(kGroupThreads) group_kernel(Problem p, Tensors t, std::int64_t slabs, Work work) {
   constexpr int kWarps = kGroupThreads / 32;
@@ -74,19 +87,19 @@ __global__ void __launch_bounds__(kGroupThreads) group_kernel(Problem p, Tensors
   const std::int64_t image = blockIdx.x / groups;
   const std::int64_t first = blockIdx.x % groups * width;
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  float dh = 0, dh_xh = 0;
+  const float mean = work.means[blockIdx.x], rstd = work.rstds[blockIdx.x];
+  float dh = 0, dh_xh = 0;  // dh: times rstd
   for (std::int64_t c = first + warp; c < first + width; c += kWarps) {
-    float sum = 0, sum_xh = 0;
+    float sum = 0, sum_x = 0;
     for (std::int64_t slab = lane; slab < slabs; slab += 32) {
       const float* const partial = work.partials + (image * slabs + slab) * 2 * p.channels + c;
       sum += partial[0];
-      sum_xh += partial[p.channels];
+      sum_x += partial[p.channels];
     }
     sum = warp_sum(sum);
-    sum_xh = warp_sum(sum_xh);
-    const Channel channel = channel_of<T>(p, t, 0.0f, 0.0f, image, c);
-    dh += channel.a * sum;
-    dh_xh += channel.a * sum_xh;
+    const float sum_xh = rstd * (warp_sum(sum_x) - mean * sum), a = work.coefficients[image * 2 * p.channels + c];
+    dh += a * sum;
+    dh_xh += a * sum_xh;
     if (lane == 0) store_sums<T>(gradients_of(p, t), image, c, sum, sum_xh, work.sums);
   }
   if (lane == 0) {
@@ -100,39 +113,34 @@ __global__ void __launch_bounds__(kGroupThreads) group_kernel(Problem p, Tensors
     dh_xh += shared[1][other];
   }
   const float share = 1.0f / (static_cast<float>(p.hw) * static_cast<float>(width));
-  work.mean_dh[blockIdx.x] = dh * share;
-  work.mean_dh_xh[blockIdx.x] = dh_xh * share;
+  const float of_x = -rstd * share * dh_xh;
+  work.of_x[blockIdx.x] = of_x;
+  work.rest[blockIdx.x] = -share * dh - of_x * mean;
 }
 
 template <class T, int kLanes>
-__global__ void __launch_bounds__(kSlabThreads)
+__global__ void __launch_bounds__(kSlabThreads, 3)
     dx_kernel(Problem p, Tensors t, SlabPlan plan, Work work, float residual_scale) {
   const SlabPosition at = groupnorm::slab_position(p.hw, plan, kLanes);
   if (at.channel >= p.channels) return;
-  const Channels<T, kLanes> channels(p, t, work, at.channel);
+  const Channels<T, kLanes> channels(p, work, blockIdx.z, at.channel);
   const unsigned width = static_cast<unsigned>(p.channels) / static_cast<unsigned>(p.groups);
-  float constant[kLanes], of_xh[kLanes];
+  float of_x[kLanes], rest[kLanes];
 #pragma unroll
   for (int i = 0; i < kLanes; ++i) {
     const std::int64_t group = blockIdx.z * p.groups + static_cast<unsigned>(at.channel + i) / width;
-    constant[i] = work.mean_dh[group];
-    of_xh[i] = work.mean_dh_xh[group];
+    of_x[i] = work.of_x[group];
+    rest[i] = work.rest[group];
   }
+#pragma unroll 2
   for (std::int64_t s = at.row; s < at.rows; s += plan.tile_rows) {
     const std::int64_t offset = (at.first_row + s) * p.channels + at.channel;
-    float xh[kLanes], dx[kLanes];
-    channels.load(p, t, offset, xh, dx);
+    float x[kLanes], dx[kLanes], residual[kLanes] = {};
+    if (t.residual != nullptr) groupnorm::load_lanes<T>(static_cast<const T*>(t.residual) + offset, residual);
+    channels.load(t, offset, x, dx);
 #pragma unroll
-    for (int i = 0; i < kLanes; ++i) {
-      const Channel& channel = channels.at[i];
-      dx[i] = channel.rstd * (channel.a * dx[i] - constant[i] - xh[i] * of_xh[i]);
-    }
-    if (t.residual != nullptr) {
-      float residual[kLanes];
-      groupnorm::load_lanes<T>(static_cast<const T*>(t.residual) + offset, residual);
-#pragma unroll
-      for (int i = 0; i < kLanes; ++i) dx[i] += residual_scale * residual[i];
-    }
+    for (int i = 0; i < kLanes; ++i)
+      dx[i] = channels.a[i] * dx[i] + (x[i] * of_x[i] + rest[i]) + residual_scale * residual[i];
     groupnorm::store_lanes<T>(static_cast<T*>(t.dx) + offset, dx);
   }
 }
@@ -147,9 +155,11 @@ Status launch_slabs(const Problem& p, const Tensors& t, const SlabPlan& plan, fl
                     const LaunchContext& context, const Statistics& statistics, const Sums& sums) {
   const Work work(p, workspace);
   groupnorm::Tensors forward;
-  forward.x = t.x, forward.gamma = t.gamma, forward.beta = t.beta;
+  forward.x = t.x, forward.gamma = t.gamma, forward.beta = t.beta, forward.scale = t.scale, forward.shift = t.shift;
   forward.y = work.coefficients, forward.mean = work.means, forward.rstd = work.rstds;
-  Status status = statistics(statistics_of(p), forward);
+  groupnorm::Problem shape = statistics_of(p);
+  shape.fusion = p.fusion, shape.packed = p.packed;
+  Status status = statistics(shape, forward);
   if (status.ok()) status = sums(work);
   if (status.ok())
     status = launch_kernel("groupnorm_backward group_kernel", group_kernel<T>,

@@ -1,4 +1,4 @@
-// groupnorm_backward, tensor cores: as tiled, with kernels/groupnorm's statistics by mma, and the sums of dv and dv xh
+// groupnorm_backward, tensor cores: as tiled, with kernels/groupnorm's statistics by mma, and the sums of dv and dv x
 // as products with ones (kernels/device/channel_mma.cuh).
 //
 // What differs from tiled: of eight channels of two rows, 64 splits and 8 mma take the place of 32 additions, and the
@@ -27,13 +27,13 @@ std::size_t mma_statistics_bytes(const Problem& p, DType dtype, const DeviceInfo
 template <class T>
 __global__ void __launch_bounds__(kSlabThreads) mma_sums_kernel(Problem p, Tensors t, SlabPlan plan, Work work) {
   const std::int64_t first = blockIdx.x * plan.slab_rows, channel = channel_of_lane(p.channels);
-  const Channels<T, 8> channels(p, t, work, channel);
+  const Channels<T, 8> channels(p, work, blockIdx.z, channel);
   add_channels_by_mma(
       min(plan.slab_rows, p.hw - first), p.channels,
-      [&](std::int64_t row, float(&dv)[8], float(&dv_xh)[8]) {
-        channels.load(p, t, (blockIdx.z * p.hw + first + row) * p.channels + channel, dv_xh, dv);
+      [&](std::int64_t row, float(&dv)[8], float(&dv_x)[8]) {
+        channels.load(t, (blockIdx.z * p.hw + first + row) * p.channels + channel, dv_x, dv);
 #pragma unroll
-        for (int i = 0; i < 8; ++i) dv_xh[i] *= dv[i];
+        for (int i = 0; i < 8; ++i) dv_x[i] *= dv[i];
       },
       work.partials + (blockIdx.z * plan.slabs + blockIdx.x) * 2 * p.channels);
 }

@@ -2,8 +2,8 @@
 // kernels/groupnorm/slabs.h.
 //
 // 1. kernels/groupnorm's tiled statistics: mean and rstd of each group.
-// 2. sums_kernel: dv and dv xh of each channel, added over a slab.
-// 3. group_kernel: slabs added, a warp per channel; dscale and dshift; the means of dh and dh xh of each group.
+// 2. sums_kernel: dv and dv x of each channel, added over a slab; from the last slab on, which L2 still has.
+// 3. group_kernel: slabs added, a warp per channel; dscale and dshift; what dx takes of each group.
 // 4. dx_kernel, for which dv is computed again. 5. parameters_kernel: images added.
 //
 // Better than naive: every sector fetched is used, slabs fill the GPU whatever n * groups is, x is read three times
@@ -30,21 +30,24 @@ std::size_t statistics_bytes(const Problem& p, DType dtype, const DeviceInfo& de
 }
 
 template <class T, int kLanes>
-__global__ void __launch_bounds__(kSlabThreads) sums_kernel(Problem p, Tensors t, SlabPlan plan, Work work) {
+__global__ void __launch_bounds__(kSlabThreads, 3) sums_kernel(Problem p, Tensors t, SlabPlan plan, Work work) {
   __shared__ float shared[2][kSlabThreads * kLanes];
   static_assert(sizeof(shared) <= 16 * 1024);
-  const SlabPosition at = groupnorm::slab_position(p.hw, plan, kLanes);
-  float sum[kLanes] = {}, sum_xh[kLanes] = {};
+  const Slab own(/*backwards=*/true);
+  SlabPosition at = groupnorm::slab_position(p.hw, plan, kLanes);
+  at.first_row = own.image * p.hw + own.slab * plan.slab_rows;
+  at.rows = min(plan.slab_rows, p.hw - own.slab * plan.slab_rows);
+  float sum[kLanes] = {}, sum_x[kLanes] = {};
   if (at.channel < p.channels) {
-    const Channels<T, kLanes> channels(p, t, work, at.channel);
+    const Channels<T, kLanes> channels(p, work, own.image, at.channel);
 #pragma unroll 2
     for (std::int64_t s = at.row; s < at.rows; s += plan.tile_rows) {
-      float xh[kLanes], dv[kLanes];
-      channels.load(p, t, (at.first_row + s) * p.channels + at.channel, xh, dv);
+      float x[kLanes], dv[kLanes];
+      channels.load(t, (at.first_row + s) * p.channels + at.channel, x, dv);
 #pragma unroll
       for (int i = 0; i < kLanes; ++i) {
         sum[i] += dv[i];
-        sum_xh[i] += dv[i] * xh[i];
+        sum_x[i] += dv[i] * x[i];
       }
     }
   }
@@ -53,20 +56,20 @@ __global__ void __launch_bounds__(kSlabThreads) sums_kernel(Problem p, Tensors t
 #pragma unroll
   for (int i = 0; i < kLanes; ++i) {
     shared[0][at.row * stride + i * plan.tile_columns + column] = sum[i];
-    shared[1][at.row * stride + i * plan.tile_columns + column] = sum_xh[i];
+    shared[1][at.row * stride + i * plan.tile_columns + column] = sum_x[i];
   }
   __syncthreads();
   if (at.row != 0 || at.channel >= p.channels) return;
-  float* const partial = work.partials + (blockIdx.z * plan.slabs + blockIdx.x) * 2 * p.channels + at.channel;
+  float* const partial = work.partials + (own.image * plan.slabs + own.slab) * 2 * p.channels + at.channel;
 #pragma unroll
   for (int i = 0; i < kLanes; ++i) {
-    float total = 0, total_xh = 0;
+    float total = 0, total_x = 0;
     for (int row = 0; row < plan.tile_rows; ++row) {
       total += shared[0][row * stride + i * plan.tile_columns + column];
-      total_xh += shared[1][row * stride + i * plan.tile_columns + column];
+      total_x += shared[1][row * stride + i * plan.tile_columns + column];
     }
     partial[i] = total;
-    partial[p.channels + i] = total_xh;
+    partial[p.channels + i] = total_x;
   }
 }
 
