@@ -54,6 +54,16 @@ def reference(op, problem, inputs):
     return op.reference(problem, inputs) if hasattr(op, "reference") else computed(op.build, problem, inputs)
 
 
+def judged(op, problem, outputs):
+    """What of the outputs is compared."""
+    return op.judged(problem, outputs) if hasattr(op, "judged") else outputs
+
+
+def compile_with(run, **options):
+    """What PyTorch compiles of it: all, or the parts that it names itself."""
+    return run.compile_parts(**options) if hasattr(run, "compile_parts") else torch.compile(run, dynamic=False, **options)
+
+
 def errors(actual, expected):
     """By kernels/core/op.h's Tolerance, for the program to judge: the largest |difference| / (|expected| + rms(expected)), and the relative L2 norm of
     the difference; None for NaN."""
@@ -131,13 +141,13 @@ class Case:
     def _compiled(self, run, compile_mode):
         """In one graph. A library's network may break it: then in parts, which the note says."""
         try:
-            compiled = torch.compile(run, mode=compile_mode, dynamic=False, fullgraph=True)
+            compiled = compile_with(run, mode=compile_mode, fullgraph=True)
             compiled(self.inputs)
         except torch._dynamo.exc.Unsupported:
             if not getattr(self.op, "WHOLE", False):
                 raise
             self.note = ", with graph breaks"
-            compiled = torch.compile(run, mode=compile_mode, dynamic=False)
+            compiled = compile_with(run, mode=compile_mode, fullgraph=False)
             compiled(self.inputs)
         return compiled
 
@@ -147,7 +157,7 @@ class Case:
             self._expected = self._reference()
         if self._expected is not None:
             roundings = self.op.roundings(self.problem, compiled=self.variant in COMPILE_MODES)
-            return {"roundings": roundings, **compare(self.outputs, self._expected)}
+            return {"roundings": roundings, **compare(judged(self.op, self.problem, self.outputs), self._expected)}
         wrong = self.op.check(self.problem, self.inputs, self.outputs)
         return {"wrong": wrong} if wrong else {"judged": "its noise is its own: judged by mean, deviation and largest element"}
 

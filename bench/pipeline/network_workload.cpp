@@ -1,18 +1,25 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstring>
 #include <map>
-#include <numeric>
 
 #include "bench/measure/fixture.h"
 #include "bench/pipeline/executor.h"
+#include "bench/pipeline/trainer.h"
 
 namespace noisefloor::pipeline {
 namespace {
 
 constexpr std::int64_t kMaximumBatch = 4096;
 constexpr double kFp16Rounding = 2e-2;  // relative L2 error that fp16 may leave in a network's output
+// Of what a network's output may be off, so many times that may a step's gradients be: they come back through all of
+// it.
+constexpr double kOfGradients = 3;
+constexpr std::int64_t kMostCompared = std::int64_t{1} << 22;  // numbers of an output
+constexpr std::int64_t kLabelStride = 7;                       // between the labels of neighbours
 
 std::span<const char* const> names() {
   static const std::vector<const char*> all = [] {
@@ -29,6 +36,7 @@ struct Definition {
     int name = 0;  // index into all_networks()
     std::int64_t batch = 1;
     Sizes sizes;
+    bool training = false;
   };
 
   static std::span<const DType> dtypes() {
@@ -46,18 +54,56 @@ struct Definition {
     const Sizes own = info(problem).own_sizes();
     for (const auto& [name, meaning, size, most] : size_fields())
       visitor.integer(name, meaning, problem.sizes.*size, std::min<std::int64_t>(1, own.*size), most, own.*size);
+    visitor.flag("training", "a training step instead: forward, loss, backward, update", problem.training, false);
   }
   static void check(const Problem& problem) {
     try {
       (void)info(problem).resolved(problem.sizes);
+      if (problem.training) (void)step(problem, DType::bf16);
     } catch (const InvalidInput& error) {
       throw InvalidInput(std::string("problem: ") + error.what());
     }
   }
 
   static Network build(const Problem& problem, DType dtype, bool fold_skips = false) {
+    if (problem.training) return step(problem, dtype);
     return info(problem).build(
         {.batch = problem.batch, .dtype = dtype, .fold_skips = fold_skips, .sizes = problem.sizes});
+  }
+
+  // Each launch of a training step finds the parameters and their average as the first did: its learning rate is 0. The
+  // moments go towards those of this gradient; neither loss nor gradients depend on them. `gradients` is inout for the
+  // sake of what lies between two parameters, which nothing writes.
+  static Network step(const Problem& problem, DType dtype) {
+    const NetworkInfo& trained = info(problem);
+    TrainingOptions options = options_of(recipe_or_usual(trained.name), problem.batch, dtype);
+    options.batch = problem.batch;
+    options.sizes = problem.sizes;
+    if (dtype == DType::fp16) options.dtype = DType::bf16;  // what its rows, which are refused, say of tensors and cost
+    Training training = build_training(trained, options);
+    Network& network = training.network;
+    const auto take = [&](const char* name, NetworkTensor::Kind kind, ValueId value, std::int64_t range = 0) {
+      network.inputs.push_back({name, kind, value, network.graph[value].shape, range});
+    };
+    take("images", NetworkTensor::Kind::image, training.images);
+    if (training.labels) take("labels", NetworkTensor::Kind::labels, *training.labels, network.classes);
+    take("step", NetworkTensor::Kind::timesteps, training.step);
+    take("rates", NetworkTensor::Kind::sigma, training.rates);
+    network.give("gradients", training.gradients, {training.elements()});
+    return std::move(network);
+  }
+
+  static void fill_step(const Problem& problem, const NetworkTensor& input, std::span<float> numbers) {
+    using Kind = NetworkTensor::Kind;
+    const TrainingRecipe recipe = recipe_or_usual(info(problem).name);
+    const std::array<float, 2> number = TrainingRecipe::number_of(1);
+    std::array<float, 4> rates = recipe.rates_at(1);
+    rates[0] = 0;
+    if (input.kind == Kind::timesteps) std::ranges::copy(number, numbers.begin());
+    if (input.kind == Kind::sigma) std::ranges::copy(rates, numbers.begin());
+    if (input.kind != Kind::labels) return;
+    for (std::size_t i = 0; i < numbers.size(); ++i)
+      numbers[i] = static_cast<float>(static_cast<std::int64_t>(i) * kLabelStride % input.range);
   }
 
   static std::vector<TensorSpec> tensors(const Problem& problem, DType dtype) {
@@ -66,40 +112,58 @@ struct Definition {
     for (const NetworkTensor& input : network.inputs)
       specs.push_back({input.name, input.shape, network.graph[input.value].dtype, Role::in,
                        drawn(input.kind) ? Fill{} : Fill{.kind = Fill::Kind::op}});
-    for (const NetworkTensor& output : network.outputs)
-      specs.push_back({output.name, output.shape, network.graph[output.value].dtype, Role::out, {}});
+    for (const NetworkTensor& output : network.outputs) {
+      const Value& value = network.graph[output.value];
+      const bool state = value.kind == Value::Kind::state;
+      specs.push_back(
+          {output.name, output.shape, value.dtype, state ? Role::inout : Role::out, state ? kFilledByOp : Fill{}});
+    }
     return specs;
   }
 
   static void fill(const Problem& problem, DType dtype, std::size_t tensor, void* data) {
     const Network network = build(problem, dtype);
-    const NetworkTensor& input = network.inputs.at(tensor);
-    fill_for_timing(input, network.graph[input.value].dtype, data);
+    if (tensor >= network.inputs.size()) {  // a state
+      const NetworkTensor& state = network.outputs.at(tensor - network.inputs.size());
+      std::memset(data, 0, network.graph[state.value].bytes());
+      return;
+    }
+    const NetworkTensor& input = network.inputs[tensor];
+    const Value& value = network.graph[input.value];
+    if (problem.training)
+      fill_step(problem, input, {static_cast<float*>(data), static_cast<std::size_t>(value.elements())});
+    else
+      fill_for_timing(input, value.dtype, data);
   }
 
   static Cost cost(const Problem& problem, DType dtype) {
     const Network network = build(problem, dtype);
     Cost total{0, 0, Pipe::tensor};
     for (const Node& node : network.graph.nodes()) total.flops += node.op->cost(node.problem, node.dtype).flops;
-    for (const Value& value : network.graph.values())
+    for (const Value& value : network.graph.values()) {
       if (value.kind == Value::Kind::input || value.kind == Value::Kind::weight)
         total.bytes += static_cast<double>(value.bytes());
+      if (value.kind == Value::Kind::state && !value.part)  // read and written
+        total.bytes += 2 * static_cast<double>(value.bytes());
+    }
     for (const ValueId output : network.output_values())
-      total.bytes += static_cast<double>(network.graph[output].bytes());
+      if (network.graph[output].kind != Value::Kind::state)
+        total.bytes += static_cast<double>(network.graph[output].bytes());
     return total;
   }
 
   // The L2 norm is what is held: as for networks against PyTorch. A single element may be ten times as far off, which
-  // of a million normal errors none is.
+  // of a million normal errors none is; of gradients, whose layers differ in size, more.
   static Tolerance tolerance(const Problem& problem, DType dtype) {
-    const double l2 = dtype == DType::fp32 ? 1e-4 : dtype == DType::bf16 ? info(problem).rounding : kFp16Rounding;
-    return {10 * l2, l2};
+    double l2 = dtype == DType::fp32 ? 1e-4 : dtype == DType::bf16 ? info(problem).rounding : kFp16Rounding;
+    if (!problem.training) return {10 * l2, l2};
+    return {30 * kOfGradients * l2, kOfGradients * l2};
   }
 };
 
 Network planned(const Suite& nodes, Platform& platform, const AnyProblem& problem, DType dtype,
                 const Plan::Options& plan) {
-  if (plan.pool) return build_network(problem, dtype);
+  if (plan.pool || problem.as<Definition::Problem>().training) return build_network(problem, dtype);
   Network network = build_network(problem, dtype, folds_skips(nodes, platform, plan.source, dtype));
   fuse_norms_that_pay(network, platform, nodes, plan);
   return network;
@@ -171,6 +235,8 @@ class NetworkImplementation final : public Implementation {
   std::unique_ptr<Ready> make(Platform& platform, const AnyProblem& problem, DType dtype,
                               KnownTimes& known) const override {
     try {
+      if (problem.as<Definition::Problem>().training && dtype == DType::fp16)
+        throw InvalidInput("training in fp16: the dtypes are bf16 and fp32");
       build_network(problem, dtype).info->require(dtype);
       return std::make_unique<ReadyNetwork>(*nodes_, platform, problem, dtype,
                                             Plan::Options{.source = plan_, .known = &known});
@@ -209,9 +275,13 @@ class NetworkOracle final : public Oracle {
     for (const ValueId output : network.output_values()) {
       std::vector<float> numbers(static_cast<std::size_t>(network.graph[output].elements()));
       platform.download(numbers.data(), exact.executor().data(output), network.graph[output].bytes());
-      Expectation expected{tensor++, true, {}, {numbers.begin(), numbers.end()}};
-      expected.elements.resize(numbers.size());
-      std::iota(expected.elements.begin(), expected.elements.end(), std::int64_t{0});
+      // Of the gradients of a large network every so manieth.
+      const auto all = std::ssize(numbers), stride = (all - 1) / kMostCompared + 1;
+      Expectation expected{tensor++, stride == 1, {}, {}};
+      for (std::int64_t element = 0; element < all; element += stride) {
+        expected.elements.push_back(element);
+        expected.values.push_back(numbers[static_cast<std::size_t>(element)]);
+      }
       expected.rms = root_mean_square(expected.values);
       // Random weights that make nothing, or overflow, would let anything pass.
       if (!(expected.rms > 0) || !std::isfinite(expected.rms))

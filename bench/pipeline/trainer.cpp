@@ -17,22 +17,6 @@
 namespace noisefloor::pipeline {
 namespace {
 
-TrainingOptions options_of(const TrainingRecipe& recipe, const TrainingData& data, DType dtype) {
-  return {.batch = recipe.batch,
-          .images = data.count,
-          .dtype = dtype,
-          .seed = recipe.seed,
-          .p_mean = recipe.p_mean,
-          .p_std = recipe.p_std,
-          .shifted = recipe.shift,
-          .flipped = recipe.flip,
-          .unlabelled = recipe.unlabelled,
-          .clip = recipe.clip,
-          .beta1 = recipe.beta1,
-          .beta2 = recipe.beta2,
-          .decay = recipe.decay};
-}
-
 // Each weight is a part of a state, which the trainer fills.
 class FilledLater final : public Weights {
  public:
@@ -49,6 +33,22 @@ std::int64_t fan_in_of(const std::vector<std::int64_t>& shape) {
 }
 
 }  // namespace
+
+TrainingOptions options_of(const TrainingRecipe& recipe, std::int64_t images, DType dtype) {
+  return {.batch = recipe.batch,
+          .images = images,
+          .dtype = dtype,
+          .seed = recipe.seed,
+          .p_mean = recipe.p_mean,
+          .p_std = recipe.p_std,
+          .shifted = recipe.shift,
+          .flipped = recipe.flip,
+          .unlabelled = recipe.unlabelled,
+          .clip = recipe.clip,
+          .beta1 = recipe.beta1,
+          .beta2 = recipe.beta2,
+          .decay = recipe.decay};
+}
 
 bool Trainer::Step::finite() const {
   return std::isfinite(loss) && std::isfinite(norm);
@@ -71,7 +71,7 @@ Trainer::Trainer(const TrainerRequest& request, const TrainingData& data, Device
     : request_(request),
       platform_(device.platform),
       dtype_(request.dtype.value_or(platform_.description().is_host ? DType::fp32 : DType::bf16)),
-      training_(build_training(require_network(request.network), options_of(request.recipe, data, dtype_))),
+      training_(build_training(require_network(request.network), options_of(request.recipe, data.count, dtype_))),
       identity_(identity(data)) {
   StoredTraining stored;
   if (request.resume.empty()) {

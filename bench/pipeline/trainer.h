@@ -24,6 +24,8 @@ struct TrainerRequest {
   std::string plan = "own";               // Plan::Options::source; of what `resume` names no variant for
 };
 
+TrainingOptions options_of(const TrainingRecipe& recipe, std::int64_t images, DType dtype);
+
 // ---- Training checkpoints: one safetensors file, from which a training goes on bit for bit.
 
 struct TrainingState {

@@ -114,6 +114,11 @@ const TrainingRecipe& recipe_of(std::string_view network) {
   return found->second;
 }
 
+TrainingRecipe recipe_or_usual(std::string_view network) {
+  const auto found = recipes().find(network);
+  return found == recipes().end() ? TrainingRecipe{} : found->second;
+}
+
 std::string networks_with_recipes() {
   std::vector<std::string> names;
   for (const auto& [name, recipe] : recipes()) names.push_back(name);

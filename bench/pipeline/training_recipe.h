@@ -40,6 +40,7 @@ std::span<const RecipeField> recipe_fields();
 
 // Throws InvalidInput that names the networks which have one.
 const TrainingRecipe& recipe_of(std::string_view network);
-std::string networks_with_recipes();  // "a, b and c"
+TrainingRecipe recipe_or_usual(std::string_view network);  // one without trains by the numbers above
+std::string networks_with_recipes();                       // "a, b and c"
 
 }  // namespace noisefloor::pipeline

@@ -2,9 +2,8 @@
 
 usage: python3 bench/problems/update.py [PROGRAM]      (default: scripts/noisefloor)
 
-The networks are those of network.csv. Each has the problems of its graph under its own name; of UNFUSED those of the published network, layer by layer,
-under NAME-unfused-bBATCH; and under NAME-folded-bBATCH what only plans on sm_90a launch, where skip connections and norms are folded into other nodes.
-Under NAME-train-bBATCH those of TRAINED have a training step.
+The networks are those of network.csv. Each has the problems of its graph under its own name, a training step all but those of OF_A_RECIPE; of UNFUSED
+those of the published network, layer by layer, under NAME-unfused-bBATCH; and under NAME-folded-bBATCH what only plans on sm_90a launch, where skip connections and norms are folded into other nodes.
 
 After a change to a network's builder or to the fusions: tests/bench/pipeline/network_problems_test.cpp holds the files to them. Rows of other networks stay
 as they are, and so do those of ops that a forward pass does not have (sampler_step, q_sample, network).
@@ -18,7 +17,6 @@ import sys
 
 NOT_OF_A_PASS = {"sampler_step", "q_sample", "network", "sets", "not_written"}
 OF_A_RECIPE = {"training_batch", "grad_norm", "adamw"}  # whose fields say how a network is trained: by hand
-TRAINED = {"adm64": "32", "edm-cifar": "64", "digits": "512"}  # with their batch
 UNFUSED = {"adm64", "edm-cifar"}  # those of Stable Diffusion were read off diffusers, and stay as they are
 FOLDER = pathlib.Path(__file__).resolve().parent
 DTYPE = "bf16"  # of the networks; nodes of another dtype say so in a column
@@ -36,6 +34,8 @@ def counted(program, network, batch, *options):
 def problems_of(program, network):
     """The names of a row of network.csv, each with its problems and their counts."""
     label, name, batch = network["network"], network["name"], network["batch"]
+    if network["training"]:
+        return {label: {problem: count for problem, count in counted(program, name, batch, "--training").items() if problem[0] not in OF_A_RECIPE}}
     family, built = label.removesuffix(f"-b{batch}"), counted(program, name, batch)
     folded = counted(program, name, batch, "--folded")
     sets = {label: built, f"{family}-folded-b{batch}": {problem: count for problem, count in folded.items() if problem not in built}}
@@ -74,9 +74,6 @@ def main():
     sets, generated = {}, {}
     for network in networks:
         sets.update(problems_of(program, network))
-    for name, batch in TRAINED.items():
-        step = counted(program, name, batch, "--training")
-        sets[f"{name}-train-b{batch}"] = {problem: count for problem, count in step.items() if problem[0] not in OF_A_RECIPE}
     for name, problems in sets.items():
         for (op, dtype, problem), count in problems.items():
             generated.setdefault(op, []).append(row_of(name, dtype, problem, count))

@@ -1,4 +1,4 @@
-"""Whole networks (baselines/pytorch/networks): one denoising call, channels-last, in the row's dtype.
+"""Whole networks (baselines/pytorch/networks): one denoising call, or a training step, channels-last, in the row's dtype.
 
 Weights are random by bench/pipeline/executor.h's scheme, though not its numbers: either side is verified against itself in fp32.
 """
@@ -10,6 +10,7 @@ import torch
 
 from baselines.pytorch import case, networks
 from baselines.pytorch.errors import CannotRun, Unsupported
+from baselines.pytorch.networks import training
 
 WHOLE = True  # hundreds of kernels: cold times are of a captured graph too, and Inductor compiles with all its workers
 SEED = 0
@@ -55,6 +56,8 @@ def build_network(name, device, dtype):
 
 def make_inputs(problem, device, generator):
     """By the program's names. Pictures and embeddings are in the row's dtype, levels and numbers in fp32."""
+    if problem.flag("training"):
+        return training.make_inputs(problem, build_network(problem.choice("name"), device, torch.float32), device, generator)
     network = build_network(problem.choice("name"), device, problem.dtype)
     inputs = {"network": network}
     for name, shape in problem.inputs.items():
@@ -69,6 +72,9 @@ def make_inputs(problem, device, generator):
 
 
 def build(problem):
+    if problem.flag("training"):
+        return training.Step(problem.dtype)
+
     def run(inputs):
         return (inputs["network"](*(inputs[name] for name in problem.inputs)),)
 
@@ -84,5 +90,11 @@ def prepare_compiler():
 
 def reference(problem, inputs):
     """The same network in fp32, on the inputs as they were rounded."""
+    if problem.flag("training"):
+        return judged(problem, training.Step(torch.float32)(inputs))
     network = build_network(problem.choice("name"), inputs["x"].device, torch.float32)
     return (network(*(value.float() if value.is_floating_point() else value for value in (inputs[name] for name in problem.inputs))),)
+
+
+def judged(problem, outputs):
+    return training.judged(outputs) if problem.flag("training") else outputs

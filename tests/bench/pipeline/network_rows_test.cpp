@@ -63,10 +63,10 @@ TEST(RandomWeights, AreNeverZeroAndTheSameInEveryDtype) {
 
 // ---- verification
 
-// plan_own, with its output scaled behind it.
+// plan_own, with 64 numbers of a tensor scaled behind it.
 class Spoilt final : public Implementation {
  public:
-  Spoilt() {
+  explicit Spoilt(std::size_t tensor = 3, float factor = 1.05f) : tensor_(tensor), factor_(factor) {
     kind = "network";
     on_host = true;
   }
@@ -74,23 +74,28 @@ class Spoilt final : public Implementation {
                               KnownTimes& known) const override {
     class SpoiltReady final : public Ready {
      public:
-      explicit SpoiltReady(std::unique_ptr<Ready> right) : right_(std::move(right)) {}
+      SpoiltReady(std::unique_ptr<Ready> right, const Spoilt& how) : right_(std::move(right)), how_(how) {}
       std::size_t workspace_bytes() const override { return right_->workspace_bytes(); }
       Status launch(std::span<void* const> pointers, const Scratch& scratch, const LaunchContext& context) override {
         const Status status = right_->launch(pointers, scratch, context);
-        for (int i = 0; i < 64; ++i) static_cast<float*>(pointers[3])[i] *= 1.05f;
+        for (int i = 0; i < 64; ++i) static_cast<float*>(pointers[how_.tensor_])[i] *= how_.factor_;
         return status;
       }
 
      private:
       std::unique_ptr<Ready> right_;
+      const Spoilt& how_;
     };
-    return std::make_unique<SpoiltReady>(entry().find("plan_own")->make(platform, problem, dtype, known));
+    return std::make_unique<SpoiltReady>(entry().find("plan_own")->make(platform, problem, dtype, known), *this);
   }
+
+ private:
+  std::size_t tensor_;
+  float factor_;
 };
 
-Verdict verdict_of(const Implementation& implementation, DType dtype) {
-  Fixture fixture(host(), entry(), network_workload().parse("name=digits,batch=1"), dtype, 1);
+Verdict verdict_of(const Implementation& implementation, DType dtype, const char* text = "name=digits,batch=1") {
+  Fixture fixture(host(), entry(), network_workload().parse(text), dtype, 1);
   BoundCase bound(fixture, implementation);
   return Verifier(fixture).verify(bound);
 }
@@ -109,6 +114,15 @@ TEST(NetworkVerification, CatchesWhatIsOffByMoreThanRounding) {
   const Verdict verdict = verdict_of(Spoilt(), DType::bf16);
   EXPECT_FALSE(verdict.correct());
   EXPECT_NE(verdict.reason.find("relative L2 error"), std::string::npos) << verdict.reason;
+}
+
+TEST(NetworkVerification, HoldsTheGradientsOfATrainingStep) {
+  const char* const step = "name=digits,batch=2,training=1";
+  const Verdict right = verdict_of(*entry().find("plan_own"), DType::bf16, step);
+  EXPECT_TRUE(right.correct()) << right.reason;
+  EXPECT_GT(right.l2_error, 1e-3);
+  constexpr std::size_t kGradients = 6;  // behind images, labels, step, rates, loss and norm
+  EXPECT_FALSE(verdict_of(Spoilt(kGradients, 30), DType::bf16, step).correct());
 }
 
 // ---- rows

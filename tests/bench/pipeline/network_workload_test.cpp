@@ -42,11 +42,11 @@ TEST(NetworkWorkload, PrintsOnlySizesThatAreNotTheNetworksOwn) {
   EXPECT_EQ(canonical("name=adm64,batch=1,height=64,width=64,frames=1,tokens=0"), "name=adm64,batch=1");
   EXPECT_EQ(canonical("name=digits,batch=1,width=64,height=8"), "name=digits,batch=1,width=64");
   EXPECT_EQ(canonical("height=96,name=adm64,batch=2,width=40"), "name=adm64,batch=2,height=96,width=40");
-  EXPECT_EQ(op.values(op.parse("name=edm-cifar,batch=1,width=64")).size(), 6u);
+  EXPECT_EQ(op.values(op.parse("name=edm-cifar,batch=1,width=64")).size(), 7u);
   std::string all;
   for (const KeyValue& pair : op.values(op.parse("name=edm-cifar,batch=1,width=64")))
     all += pair.key + pair.value + " ";
-  EXPECT_EQ(all, "nameedm-cifar batch1 height32 width64 frames1 tokens0 ");
+  EXPECT_EQ(all, "nameedm-cifar batch1 height32 width64 frames1 tokens0 training0 ");
 }
 
 TEST(NetworkWorkload, TakesImagesLevelsAndLabels) {
@@ -73,6 +73,31 @@ TEST(NetworkWorkload, FillsLevelsAndLabels) {
   network_workload().fill(problem, DType::fp32, 2, labels.data());
   EXPECT_EQ(std::set<float>(levels.begin(), levels.end()).size(), 5u);
   EXPECT_EQ(std::ranges::count(labels, 1.0f), 5);
+}
+
+// Every launch finds the same parameters: rates[0] is the learning rate.
+TEST(NetworkWorkload, TrainsAtALearningRateOfZero) {
+  const Workload& op = network_workload();
+  const AnyProblem problem = op.parse("name=digits,batch=3,training=1");
+  EXPECT_EQ(op.print(problem), "name=digits,batch=3,training=1");
+  const auto specs = op.tensors(problem, DType::bf16);
+  std::vector<std::string> names;
+  for (const TensorSpec& spec : specs) names.emplace_back(spec.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"images", "labels", "step", "rates", "loss", "norm", "gradients"}));
+  EXPECT_EQ(specs.at(6).role, Role::inout);
+  float rates[4], labels[3];
+  op.fill(problem, DType::bf16, 3, rates);
+  op.fill(problem, DType::bf16, 1, labels);
+  EXPECT_EQ(rates[0], 0);
+  for (const int i : {1, 2}) EXPECT_GT(rates[i], 1);
+  EXPECT_EQ(labels[2], 4);  // of 10 classes
+  // Backward is twice forward, but for the gradient of the image.
+  const double forward = op.cost(op.parse("name=adm64,batch=1"), DType::bf16).flops;
+  const double step = op.cost(op.parse("name=adm64,batch=1,training=1"), DType::bf16).flops;
+  EXPECT_NEAR(step / forward, 3, 0.2);
+  for (const char* name : {"sd15", "moving-digits", "sd-vae"})
+    expect_parts(refusal_of([&] { return op.parse(std::string("batch=1,training=1,name=") + name); }),
+                 {name, "cannot be trained"});
 }
 
 TEST(NetworkWorkload, AllowsMoreWhereBf16WasMeasuredToLeaveMore) {

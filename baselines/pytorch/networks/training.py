@@ -1,0 +1,80 @@
+"""A training step of a network as PyTorch is trained fastest: bf16 by autocast over fp32 parameters, channels-last, fused AdamW, a moving average of
+the weights; compiled, also with Inductor's choice of layouts. The batch is drawn, and its noise added, before.
+
+The learning rate is 0: every step finds the same parameters, so that what it leaves can be judged.
+"""
+
+import torch
+
+from baselines.pytorch import case
+from baselines.pytorch.errors import Unsupported
+from baselines.pytorch.networks import edm
+
+KEPT = 0.99  # of the average, in a step
+TIMESTEPS = 1000
+LAYOUTS = "force_layout_optimization"  # else Inductor copies between its layouts and cuDNN's in every convolution's gradients
+
+
+def make_inputs(problem, network, device, generator):
+    """`network` has its parameters in fp32."""
+    if problem.dtype not in (torch.bfloat16, torch.float32):
+        raise Unsupported(f"training in {problem.dtype}: the dtypes are bf16 and fp32")
+    parameters = list(network.requires_grad_(True).parameters())
+    x0 = case.values_of(problem, "images", torch.float32, device, generator).movedim(-1, -3)
+    noise, n = torch.randn(x0.shape, device=device, generator=generator).contiguous(memory_format=torch.channels_last), len(x0)
+    inputs = {"network": network, "average": [parameter.detach().clone() for parameter in parameters],
+              "optimizer": torch.optim.AdamW(parameters, lr=torch.zeros((), device=device), fused=True, capturable=device.type == "cuda")}
+    if hasattr(network, "sigma_data"):
+        level = torch.exp(1.2 * torch.randn(n, device=device, generator=generator) - 1.2)
+        inputs |= {"x": x0 + level.reshape(-1, 1, 1, 1) * noise, "target": x0, "level": level}
+    else:
+        inputs |= {"x": 0.5**0.5 * (x0 + noise), "target": noise, "level": torch.randint(TIMESTEPS, (n,), device=device, generator=generator).float()}
+    if "labels" in problem.inputs:
+        labels = case.values_of(problem, "labels", torch.int64, device, generator)
+        inputs["labels"] = torch.nn.functional.one_hot(labels, edm.CLASSES).float() if network.one_hot else labels
+    return inputs
+
+
+def loss_of(inputs, dtype):
+    network, target = inputs["network"], inputs["target"]
+    level = inputs["level"]
+    labels = (inputs["labels"],) if "labels" in inputs else ()
+    with torch.autocast(target.device.type, torch.bfloat16, enabled=dtype == torch.bfloat16):
+        output = network(inputs["x"], level, *labels)
+    squares = (output.float()[:, : target.shape[1]] - target) ** 2
+    if hasattr(network, "sigma_data"):
+        data = network.sigma_data
+        squares = ((level**2 + data**2) / (level * data) ** 2).reshape(-1, 1, 1, 1) * squares
+    return squares.mean()
+
+
+class Step:
+    def __init__(self, dtype):
+        self.dtype, self.loss = dtype, loss_of
+
+    def compile_parts(self, mode, fullgraph):
+        """Forward and loss; autograd's graph behind them is compiled with them."""
+        import torch._inductor.config
+
+        options = torch._inductor.list_mode_options(mode)
+        if hasattr(torch._inductor.config, LAYOUTS):
+            options = {**options, LAYOUTS: True}
+        self.loss = torch.compile(loss_of, options=options, dynamic=False, fullgraph=fullgraph)
+        return self
+
+    def __call__(self, inputs):
+        optimizer, parameters = inputs["optimizer"], inputs["optimizer"].param_groups[0]["params"]
+        read = {name: value for name, value in inputs.items() if name not in ("optimizer", "average")}
+        with torch.enable_grad():
+            loss = self.loss(read, self.dtype)
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+        optimizer.step()
+        with torch.no_grad():
+            torch._foreach_lerp_(inputs["average"], [parameter.detach() for parameter in parameters], 1 - KEPT)
+        return (loss.detach(), *(parameter.grad for parameter in parameters if parameter.grad is not None))
+
+
+def judged(outputs):
+    """The loss, and all gradients as one: some are zero but for rounding."""
+    return outputs[0], torch.cat([gradient.flatten() for gradient in outputs[1:]])
