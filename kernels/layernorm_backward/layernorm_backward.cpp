@@ -29,9 +29,20 @@ void fields(Problem& p, FieldVisitor& visit) {
   visit.real("residual_scale", "factor of residual", p.residual_scale, -1e6, 1e6, 1.0);
 }
 
+// What of the gradient fp32 arithmetic may lose: two elements alone keep of it what eps is beside their variance.
+double arithmetic(const Problem& p) {
+  const auto length = static_cast<double>(p.channels);
+  const double condition = p.channels >= 32 ? 2 * kFillMean / 0.5 : 8 * kFillMean / std::sqrt(p.eps);
+  const double lost = p.channels == 2 ? 1 / p.eps : 1;
+  return unit_roundoff(DType::fp32) * (16 + std::sqrt(length)) * condition * lost;
+}
+
 void check(const Problem& p) {
   if (p.rows % p.images != 0)
     refuse("images=" + std::to_string(p.images) + " does not divide rows=" + std::to_string(p.rows));
+  if (arithmetic(p) >= 1)
+    refuse("eps=" + std::to_string(p.eps) + " is too small for rows of " + std::to_string(p.channels) +
+           " channels: rounding would be as large as their gradient; raise eps or channels");
   if (p.residual_scale != 1 && !p.residual) refuse("residual_scale needs residual=1");
   if (p.elements() > kMaxElements) refuse("rows*channels is more than 2^36 elements; lower rows or channels");
 }
@@ -65,11 +76,7 @@ Cost cost(const Problem& p, DType, double bytes) {
 // stddev. The terms of dx cancel: to half their size as a rule, in short rows to less, and in those of two to eps /
 // variance, since two normalised numbers are 1 and -1 whatever x is.
 Tolerance tolerance(const Problem& p, DType dtype) {
-  const auto length = static_cast<double>(p.channels);
-  const double condition = p.channels >= 32 ? 2 * kFillMean / 0.5 : 8 * kFillMean / std::sqrt(p.eps);
-  const double lost = p.channels == 2 ? 1 / p.eps : 1;
-  const double arithmetic = unit_roundoff(DType::fp32) * (16 + std::sqrt(length)) * condition * lost;
-  const double both = unit_roundoff(dtype) + arithmetic;
+  const double both = unit_roundoff(dtype) + arithmetic(p);
   return {both, both};
 }
 
