@@ -67,6 +67,12 @@ std::uint64_t weights_of(const Graph& graph, const Node& node) {
   return bits;
 }
 
+bool reads_a_state(const Graph& graph, const Node& node) {
+  return std::ranges::any_of(node.tensors(), [&](const Node::Tensor& tensor) {
+    return tensor.role != Role::out && graph[tensor.value].kind == Value::Kind::state;
+  });
+}
+
 Placement place(const std::vector<Lifetime>& lifetimes) {
   std::vector<std::size_t> order(lifetimes.size());
   std::iota(order.begin(), order.end(), std::size_t{0});

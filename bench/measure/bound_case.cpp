@@ -125,6 +125,8 @@ Launch BoundCase::launch(bool overlapping, std::uint64_t constant_inputs) {
   const Caches caches = overlapping ? Caches::warm : Caches::cold;
   return [this, context, caches] {
     ready_->use(caches);
+    if (prepares_each_ && prepares())
+      ready_->prepare(fixture_->pointers(), prepared_.data(), fixture_->platform().context());
     return ready_->launch(fixture_->pointers(), {workspace(), prepared_.data()}, context);
   };
 }

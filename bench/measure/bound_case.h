@@ -70,6 +70,7 @@ class BoundCase {
   bool overlaps() const { return ready_->overlaps(); }
   bool prepares() const { return prepared_.bytes() > 0; }
   Launch preparing();  // of its weights, once more
+  void prepare_each_launch() { prepares_each_ = true; }
   double prepare_us() const { return prepare_us_; }
   std::string description() const { return ready_->description(); }
   std::map<CaseId, std::size_t> launches() const { return ready_->launches(); }
@@ -95,6 +96,7 @@ class BoundCase {
   Buffer prepared_;
   std::size_t prepared_set_ = 0;  // of inputs
   double prepare_us_ = 0;
+  bool prepares_each_ = false;
 };
 
 }  // namespace noisefloor

@@ -37,9 +37,10 @@ struct RunnerOptions {
   CaseProgress::Say say;
   CaseProgress::Clock progress_clock;  // none: the steady one
   double throttle_retry_seconds = 5;
-  bool watch_others = true;  // on a host: samples whose threads waited for a core are taken again
-  bool warm_only = false;    // no cold times, resources, counters or roof: what a plan asks for
-  Worker* worker = nullptr;  // for the implementations that are in one; must outlive the runner
+  bool watch_others = true;   // on a host: samples whose threads waited for a core are taken again
+  bool warm_only = false;     // no cold times, resources, counters or roof: what a plan asks for
+  bool prepare_each = false;  // weights are prepared before each launch, in its time: a launch in between writes them
+  Worker* worker = nullptr;   // for the implementations that are in one; must outlive the runner
   std::string why_no_worker = "it is in another program, which was not started";
   std::size_t slots = 0;        // that the tensors of timed batches lie at in turns; 0: many on a GPU, one on a host
   Worker* neighbour = nullptr;  // another process on this GPU, for EdgeLatency; must outlive the runner

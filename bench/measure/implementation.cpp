@@ -196,7 +196,7 @@ class WorkerImplementation final : public Implementation {
 KnownTimes::Entry KnownTimes::add(const SweepRow& row) {
   if (row.status == Outcome::ok) {
     if (!row.time_warm_us) return {std::nullopt, "no warm time was taken"};
-    return entries_[row] = {row.time_warm_us, {}};
+    return entries_[row] = {row.time_warm_us, {}, row.prepare_us.has_value()};
   }
   const Entry entry{std::nullopt, std::string(to_string(row.status)) + ": " + row.reason};
   if (row.status != Outcome::throttled) entries_[row] = entry;

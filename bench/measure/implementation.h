@@ -31,7 +31,8 @@ class KnownTimes {
  public:
   struct Entry {
     std::optional<double> warm_us;
-    std::string why_not;  // where there is no time: it cannot run here, or is wrong
+    std::string why_not;    // where there is no time: it cannot run here, or is wrong
+    bool prepares = false;  // weights, which is not in the time
   };
 
   // What a row says: its time, or why there is none. It is kept unless another attempt may have a time (`throttled`).

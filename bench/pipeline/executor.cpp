@@ -28,13 +28,6 @@ void upload_constant(Platform& platform, const Value& value, void* data) {
   platform.upload(data, bytes.data(), bytes.size());
 }
 
-// Whether a launch may write what the node reads as its weights: they are prepared anew before each of its launches.
-bool reads_a_state(const Graph& graph, const Node& node) {
-  return std::ranges::any_of(node.tensors(), [&](const Node::Tensor& tensor) {
-    return tensor.role != Role::out && graph[tensor.value].kind == Value::Kind::state;
-  });
-}
-
 struct Need {
   std::size_t workspace = 0, prepared = 0;
 };

@@ -96,6 +96,8 @@ struct Chooser {
     RunnerOptions options = quick(host);
     options.earlier = known.earlier;
     options.code = known.code;
+    options.prepare_each = problem.reads_states;
+    if (problem.reads_states) options.earlier = nullptr;
     CaseRunner runner(platform, nullptr, std::move(options));
     std::optional<Plan::Choice> best;
     double best_us = 0;
@@ -107,7 +109,8 @@ struct Chooser {
       const bool hopeless = best && (*implementation)->is(Kind::naive) &&
                             test_case.entry->workload->cost(test_case.problem, problem.dtype).flops > kHopelessFlops;
       if (own && (hopeless || own_timed >= kOwnTrials) && known.find(test_case.id()) == nullptr) continue;
-      const KnownTimes::Entry entry = time(runner, test_case, best ? best->warm_us : std::nullopt);
+      const KnownTimes::Entry entry =
+          time(runner, test_case, problem.reads_states, best ? best->warm_us : std::nullopt);
       if (!entry.warm_us) {
         refusals.push_back((*implementation)->name + ": " + entry.why_not);
         continue;
@@ -121,12 +124,16 @@ struct Chooser {
     return best;
   }
 
-  KnownTimes::Entry time(CaseRunner& runner, const Case& test_case, std::optional<double> to_beat) {
-    if (const KnownTimes::Entry* entry = known.find(test_case.id())) return *entry;
+  // `anew`: with the preparing of weights, where it prepares some.
+  KnownTimes::Entry time(CaseRunner& runner, const Case& test_case, bool anew, std::optional<double> to_beat) {
+    const KnownTimes::Entry* entry = known.find(test_case.id());
+    if (entry != nullptr && !(anew && entry->prepares)) return *entry;
     const CaseResult result = runner.run(test_case, to_beat);
     measured += !result.kept;
     if (result.device_lost) throw DeviceError(result.row.reason, true);
-    if (result.row.status != Outcome::out_of_memory) return known.add(result.row);
+    KnownTimes of_this_plan;
+    if (result.row.status != Outcome::out_of_memory)
+      return (anew && result.row.prepare_us ? of_this_plan : known).add(result.row);
     out_of_memory = true;  // others may do with less, this one at another time, or with a smaller batch
     return {std::nullopt, result.row.reason};
   }

@@ -104,6 +104,24 @@ TEST(Plans, ChooseTheFaster) {
   }
 }
 
+// Weights that a step writes are prepared before each launch: the faster one, which prepares them, is then slower.
+TEST(Plans, CountThePreparingOfWeightsThatAreTrained) {
+  ScriptedPlatform platform;
+  AnyVariant fast = platform.taking(10, host_gemm()), slow = platform.taking(30, host_gemm());
+  fast.name = "fast";
+  slow.name = "slow";
+  fast.prepared_bytes = [](const AnyProblem&, DType) { return std::size_t{64}; };
+  fast.prepare = [&](auto&&...) { return platform.clock_us += 40, success(); };
+  const Suite two = of_gemm({implementation_of(slow), implementation_of(fast)});
+  CountedProblem trained = kProduct;
+  trained.reads_states = true;
+  KnownTimes known;
+  for (const auto& [problem, name] : {std::pair(kProduct, "fast"), {trained, "slow"}, {kProduct, "fast"}}) {
+    const Plan plan(platform, two, {problem}, {.source = "own", .known = &known});
+    EXPECT_EQ(plan.choice(problem_id(problem)).implementation->name, name);
+  }
+}
+
 // A plan that is made again is of the same times, where the launches are the same.
 TEST(Plans, TakeTimesOfTheSameLaunchFromAnEarlierRun) {
   ScriptedPlatform platform;
