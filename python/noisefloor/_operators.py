@@ -5,11 +5,12 @@ import inspect
 import torch
 from torch.autograd import forward_ad
 
-from noisefloor import _frameworks, _prepared, _products, _signatures
+from noisefloor import _frameworks, _gradients, _prepared, _products, _signatures
 from noisefloor._docstrings import docstring
 
 _library = torch.library.Library("noisefloor", "DEF")
 UNKNOWN = None, -1  # kind and place of an argument that is none
+FUNCTIONS = {}  # those of noisefloor.torch, by op
 
 
 def _register(name, schema, real, fake):
@@ -24,20 +25,21 @@ def _register(name, schema, real, fake):
 
 
 def _define(op, of_module):
-    """Registers an op, and returns the operator and the order of its tensors. Its outputs are a list, as their number is the problem's; of an op that
+    """Registers an op, and returns the operator, that with gradients, and the order of its tensors. Its outputs are a list, as their number is the problem's; of an op that
     updates tensors one, which is empty where the problem has none: PyTorch makes functions of no others."""
     made, bound = _signatures.signature(op), _signatures.bound(op)
     writes = {tensor.name: f"({letter}!)" for letter, tensor in zip("abcdefgh", [one for one in made.ordered if one.updated])}
     schema = [f"Tensor{writes.get(tensor.name, '')}{'' if tensor.always else '?'} {tensor.name}{'' if tensor.name in made.first else '=None'}" for tensor in made.ordered]
     order = tuple(tensor.name for tensor in made.ordered)
     # All fields in one text: PyTorch takes longer for each argument, given or not, than this does to read it.
-    schema += ["*", "str? fields=None", "str? variant=None", "str? dtype=None", "Tensor? prepared=None"]
+    schema += ["Tensor? prepared=None", "*", "str? fields=None", "str? variant=None", "str? dtype=None"]  # gradients take no tensor behind the star
     # A module's `prepared` is written by each call and read by nobody else, so that no order among calls on one stream matters: it stands here as an
     # input, since torch.compile would copy what is declared as written.
     name = op + ".of_module" * of_module
 
-    def fake(*tensors, fields=None, variant=None, dtype=None, prepared=None, **named):
-        by_name = dict(zip(order, tensors)) | named
+    def fake(*tensors, fields=None, variant=None, dtype=None, **named):
+        by_name = dict(zip((*order, "prepared"), tensors)) | named
+        prepared = by_name.get("prepared")
         inputs = [by_name.get(name) for name in made.names]
         devices = {name: one.device for name, one in [*zip(made.names, inputs), ("prepared", prepared)] if one is not None}
         first, device = next(iter(devices.items()))
@@ -47,24 +49,31 @@ def _define(op, of_module):
         outputs = _signatures.described(op, inputs, fields, dtype)[1]
         return [torch.empty(shape, dtype=_frameworks.torch_dtype(dtype), device=device) for _, shape, dtype in outputs]
 
-    real = bound.operation([*order, "fields", "variant", "dtype", "prepared"], of_module)
+    real = bound.operation([*order, "prepared", "fields", "variant", "dtype"], of_module)
     if not writes:
-        return _register(name, f"({', '.join(schema)}) -> Tensor[]", real, fake), order
+        operator, trained = _register(name, f"({', '.join(schema)}) -> Tensor[]", real, fake), None
+        if op in _gradients.RULES:  # one of its own: autograd would cost each call of the other as long as all else does
+            trained = _register(f"{op}.{'of_module_' * of_module}trained", f"({', '.join(schema)}) -> Tensor[]", real, fake)
+            _gradients.register(op, trained, order, _library, FUNCTIONS)
+        return operator, trained, order
 
     def one_of(function):
         return lambda first, *others, **named: (function(first, *others, **named) or [first.new_empty(0)])[0]
 
-    return _register(name, f"({', '.join(schema)}) -> Tensor", one_of(real), one_of(fake)), order
+    return _register(name, f"({', '.join(schema)}) -> Tensor", one_of(real), one_of(fake)), None, order
 
 
-def _refuse_gradients(op, tensors):
+def _wants_gradients(op, tensors, has_gradients):
     """The operator itself would see no tangents of torch.func.jvp's, which takes them off before."""
+    wanted = False
     for name, tensor in tensors.items():
         if isinstance(tensor, torch.Tensor):
-            if torch.is_grad_enabled() and tensor.requires_grad:
-                raise ValueError(f"{op}: '{name}' requires a gradient, and the ops have none: call them under torch.no_grad()")
+            wanted = wanted or torch.is_grad_enabled() and tensor.requires_grad
+            if wanted and not has_gradients:
+                raise ValueError(f"{op}: '{name}' requires a gradient, and the op has none: call it under torch.no_grad()")
             if forward_ad._current_level >= 0 and forward_ad.unpack_dual(tensor).tangent is not None:
                 raise ValueError(f"{op}: '{name}' has a forward-mode gradient, and the ops have none")
+    return wanted
 
 
 def _word(op, name, value):
@@ -75,15 +84,14 @@ def _word(op, name, value):
 
 
 def _make_function(op, of_module=False):
-    (operator, order), made = _define(op, of_module), _signatures.signature(op)
+    (operator, trained, order), made = _define(op, of_module), _signatures.signature(op)
     required, recording = len(made.first), torch.is_grad_enabled
     kinds = dict.fromkeys(made.keywords, "field") | dict.fromkeys(_signatures.COMMON_OF_TORCH, "other") | dict.fromkeys(order, "tensor")
     kinds |= {name: "flag" if made.fields[name]["type"] == "flag" else "word" for name in made.shared}  # what may say that there is no tensor
     known = {name: (kind, order.index(name) if name in order else len(order)) for name, kind in kinds.items()}
 
     def function(*tensors, **arguments):
-        if recording() or forward_ad._current_level >= 0:
-            _refuse_gradients(op, dict(zip(order, tensors)) | arguments)
+        gradients = (recording() or forward_ad._current_level >= 0) and _wants_gradients(op, dict(zip(order, tensors)) | arguments, trained is not None)
         count = len(tensors)
         if not required <= count <= len(order):
             if lacking := [name for name in order[count:required] if name not in arguments]:
@@ -115,7 +123,7 @@ def _make_function(op, of_module=False):
                 passed[name] = value
         if text:
             passed["fields"] = text[1:]
-        outputs = operator(*tensors, **passed)
+        outputs = (trained if gradients else operator)(*tensors, **passed)
         if isinstance(outputs, torch.Tensor):
             return outputs if outputs.numel() else None
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
@@ -126,17 +134,19 @@ def _make_function(op, of_module=False):
     return function
 
 
-FUNCTIONS = {op: _make_function(op) for op in sorted(_signatures.CATALOGUE)}
+FUNCTIONS |= {op: _make_function(op) for op in sorted(_signatures.CATALOGUE)}
 # What PyTorch's own modules take, these do too: tensors at any address, and weights that may have changed.
 OPERATORS = {op: _make_function(op, True) for op in ("attention", "conv2d", "gemm", "groupnorm", "layernorm")}
 # [layers, rows of a, columns of one], of weights of one shape. Weights are taken as they lie when it runs, compiled or not.
 _several = _register("products_of_modules", "(Tensor a, Tensor[] weights) -> Tensor", _products.products, _products.fake)
+_several_trained = _register("products_of_modules.trained", "(Tensor a, Tensor[] weights) -> Tensor", _products.products, _products.fake)
+_gradients.register_products(_several_trained, _library, FUNCTIONS)
 
 
 def _products_of_modules(a, weights):
-    if torch.is_grad_enabled() or forward_ad._current_level >= 0:
-        _refuse_gradients("gemm", {"a": a} | {f"b[{i}]": weight for i, weight in enumerate(weights)})
-    return _several(a, weights)
+    recording = torch.is_grad_enabled() or forward_ad._current_level >= 0
+    trained = recording and _wants_gradients("gemm", {"a": a} | {f"b[{i}]": weight for i, weight in enumerate(weights)}, True)
+    return (_several_trained if trained else _several)(a, weights)
 
 
 OPERATORS["products"] = _products_of_modules

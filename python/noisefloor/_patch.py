@@ -73,12 +73,12 @@ class Report:
 
 
 def patch(module: nn.Module) -> Report:
-    """Puts the ops into a network, for inference. Returns a Report of what it replaced, and of what it left and why.
+    """Puts the ops into a network, for inference and training. Returns a Report of what it replaced, and of what it left and why.
 
     It replaces the `forward` of layers (convolutions, linear layers, group and layer norms), of attention, and of diffusers' blocks that fuse them.
     Classes, parameters and their names stay. A change to a parameter, also through `.data`, takes effect at the next call; docs/python.md says what a
     CUDA graph sees. If a module was changed since in a way that the ops would miss, or if no op can take an input, the module's own `forward` computes
-    the call: `fell_back` counts that, and a warning gives each reason once. A call with gradients on is refused.
+    the call: `fell_back` counts that, and a warning gives each reason once.
     """
     if not isinstance(module, nn.Module):
         raise TypeError(f"patch takes a torch.nn.Module, not a {type(module).__name__}")

@@ -1,7 +1,8 @@
 """The ops as operators of PyTorch, `torch.ops.noisefloor.*`: torch.compile traces through them, and CUDA graphs capture them.
 
 `noisefloor.torch.gemm(a, b)` takes what `noisefloor.ops.gemm` takes, except `out`, `stream` and `plan`. It runs on the current stream, by the
-plan of `noisefloor.use_plan`. There is no backward: a tensor that requires a gradient is refused unless gradients are off.
+plan of `noisefloor.use_plan`. attention, conv2d, gemm, elementwise, resample, groupnorm and layernorm have gradients in their plain forms; elsewhere a
+tensor that requires one is refused unless gradients are off.
 """
 
 from noisefloor._operators import FUNCTIONS, prepare  # noqa: F401
