@@ -61,6 +61,21 @@ const Node& Rewrite::add(const Node& place, const std::string& name, const AnyPr
   return added;
 }
 
+const Node& Rewrite::repeat(const Node& node, const Node& before, const Bindings& inputs) {
+  graph().add(node.name + ".again", node.op->name, node.text, node.dtype, inputs);
+  Node& added = graph().nodes_.back();
+  enter(added, standing_.at(&before).place);
+  return added;
+}
+
+void Rewrite::reread(const Node& reader, ValueId from, ValueId to) {
+  std::ranges::replace(standing_.at(&reader).node->values, from, to);
+  std::vector<Use>& uses = uses_[from];
+  for (Use& use : uses)
+    if (use.node == &reader) uses_[to].push_back({use.node, use.tensor, to});
+  std::erase_if(uses, [&](const Use& use) { return use.node == &reader; });
+}
+
 const Node& Rewrite::replace(Change change) {
   auto& [at, problem, inputs] = change;
   const Node& node = *at;

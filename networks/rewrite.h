@@ -49,6 +49,10 @@ class Rewrite {
 
   // A node that runs when `place` does. Throws as Graph::add does.
   const Node& add(const Node& place, const std::string& name, const AnyProblem& problem, const Bindings& inputs);
+  // The node once more, with other inputs, to run behind `before`.
+  const Node& repeat(const Node& node, const Node& before, const Bindings& inputs);
+  // Of one reader alone.
+  void reread(const Node& reader, ValueId from, ValueId to);
   // The node that stands in the place of another. Inputs that its problem has no tensor for are left out. Who read an
   // output of the one reads that of the same name.
   const Node& replace(Change change);
@@ -120,6 +124,11 @@ struct NormFusion {
 // variants would norm an input once a tap, so it is for GPUs that have that one. The same numbers but for one rounding
 // less, of nothing else.
 void fuse_norms(Rewrite& rewrite, const NormFusion& which);
+
+// Of a training step, whose backward pass begins with that node: activations of at least so many bytes, which it reads,
+// are made again next to where it does, where that is cheap and needs hardly anything to live longer for it.
+constexpr std::size_t kLeastRecomputed = std::size_t{1} << 20;  // below that a launch saves nothing
+void recompute(Network& network, std::size_t backward, std::size_t least_bytes = kLeastRecomputed);
 
 // What plans may launch of a network whose skip connections are folded, whichever norms pay: its problems with no norm
 // in a convolution, with all that can be, with those of one problem alone, and with all others. Each has the count of

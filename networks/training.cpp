@@ -10,6 +10,7 @@
 #include "kernels/core/fields.h"
 #include "kernels/edm_precondition/edm_precondition.h"
 #include "networks/backward.h"
+#include "networks/rewrite.h"
 
 namespace noisefloor::networks {
 namespace {
@@ -49,8 +50,10 @@ class StepBuilder {
     draw_batch();
     for (const Node& node : forward_.graph.nodes()) copy(node);
     const ValueId gradient = take_loss();
+    const std::size_t backward = graph().nodes().size();
     Backward(graph(), gradients_).run(prediction_, gradient);
     update();
+    if (options_.recompute) recompute(training_.network, backward);
     return std::move(training_);
   }
 

@@ -25,6 +25,7 @@ struct TrainingOptions {
   double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;    // of AdamW
   double decay = 0;
   bool ema = true;
+  bool recompute = false;  // rewrite.h: less memory, more time, the same numbers
 };
 
 // States are flat: each parameter lies in all of them at the same place, a multiple of kParameterStep elements, and

@@ -39,6 +39,7 @@ InvalidInput refusal(fmt::format_string<Words...> form, Words&&... words) {
 constexpr int kDone = 0;
 constexpr int kNotSo = 1;
 constexpr int kCouldNot = 2;
+constexpr int kInterrupted = 128;  // and the number of the signal, as shells have it
 
 // A subcommand and its arguments, which `run` gets when the command line has been read. Where it has subcommands of its
 // own, and one was given, that one runs.

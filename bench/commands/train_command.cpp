@@ -10,6 +10,8 @@
 
 #include "bench/commands/commands.h"
 #include "bench/commands/pipeline_options.h"
+#include "bench/commands/training_guard.h"
+#include "bench/commands/training_progress.h"
 #include "bench/pipeline/pictures.h"
 #include "bench/pipeline/pipeline.h"
 #include "bench/pipeline/trainer.h"
@@ -23,9 +25,8 @@ namespace fs = std::filesystem;
 using namespace networks;
 using namespace pipeline;
 
-constexpr double kSecondsAtOnce = 0.5;     // of steps between two lines
-constexpr std::size_t kStepsOfMean = 100;  // whose mean loss is shown: a single step's is mostly noise
-constexpr double kSecondsOfLosses = 30;    // between two times that they are written
+constexpr double kSecondsAtOnce = 0.5;   // of steps between two lines
+constexpr double kSecondsOfLosses = 30;  // between two times that they are written
 
 struct TrainCommand {
   TrainerRequest request;
@@ -38,80 +39,6 @@ struct TrainCommand {
   CLI::Option *every_given = nullptr, *plan_given = nullptr;
 };
 
-// step,loss,gradient_norm,rate: a line a step. Written whole, now and then: a training that goes on keeps the lines of
-// the steps before.
-class Losses {
- public:
-  Losses(std::string file, std::int64_t taken) : file_(std::move(file)) {
-    std::error_code error;
-    if (taken == 0 || !fs::is_regular_file(file_, error)) return;
-    const std::string text = read_whole_file(file_);
-    for (std::size_t begin = text.find('\n') + 1, end; begin > 0 && (end = text.find('\n', begin)) < text.size();
-         begin = end + 1)
-      if (std::atoll(text.c_str() + begin) <= taken) text_ += text.substr(begin, end + 1 - begin);
-  }
-
-  void add(const std::vector<Trainer::Step>& steps, const TrainingRecipe& recipe) {
-    if (file_.empty()) return;
-    for (const auto& [number, loss, norm] : steps)
-      text_ += fmt::format("{},{:.9g},{:.9g},{:.7g}\n", number, loss, norm, recipe.rate_at(number));
-  }
-  // At the end also to a pipe or a device.
-  void write(bool at_end) const {
-    OutputFiles files;
-    files.add("--losses", file_);
-    if (file_.empty() || (files.is_stream("--losses") && !at_end)) return;
-    files.write("--losses", text_);
-    files.commit();
-  }
-
- private:
-  std::string file_, text_ = "step,loss,gradient_norm,rate\n";
-};
-
-std::string clock_text(double seconds) {
-  const auto whole = static_cast<std::int64_t>(seconds);
-  return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
-}
-
-// A line on stderr, rewritten as steps are taken; ended whatever ends the training.
-class TrainingLine {
- public:
-  TrainingLine(const TrainingRecipe& recipe, std::int64_t taken) : recipe_(&recipe), first_(taken) {}
-  TrainingLine(const TrainingLine&) = delete;
-  ~TrainingLine() { end(); }
-  void end() {
-    if (std::exchange(shown_, false)) fmt::print(stderr, "\n");
-  }
-
-  void show(const std::vector<Trainer::Step>& steps, double seconds) {
-    for (const Trainer::Step& step : steps) losses_.push_back(step.loss);
-    if (losses_.size() > kStepsOfMean) losses_.erase(losses_.begin(), losses_.end() - kStepsOfMean);
-    seconds_ += seconds;
-    const std::int64_t taken = steps.back().number;
-    const double a_step = seconds_ / static_cast<double>(taken - first_);
-    images_a_second_ = static_cast<double>(recipe_->batch) / a_step;
-    fmt::print(stderr, "\rstep {}/{}: loss {:.4f}, {:.0f} images/s, ETA {} ", taken, recipe_->steps, loss(),
-               images_a_second_, clock_text(a_step * static_cast<double>(recipe_->steps - taken)));
-    std::fflush(stderr);
-    shown_ = true;
-  }
-  double loss() const {  // the mean of the last steps
-    double sum = 0;
-    for (const float loss : losses_) sum += loss;
-    return sum / static_cast<double>(losses_.size());
-  }
-  double images_a_second() const { return images_a_second_; }
-  double seconds() const { return seconds_; }
-
- private:
-  const TrainingRecipe* recipe_;
-  std::int64_t first_;
-  std::vector<float> losses_;
-  double seconds_ = 0, images_a_second_ = 0;
-  bool shown_ = false;
-};
-
 void save(Trainer& trainer, const std::string& file) {
   OutputFiles files;
   files.add("--checkpoint", file);
@@ -121,15 +48,17 @@ void save(Trainer& trainer, const std::string& file) {
   files.commit();
 }
 
-// A grid of the weights as they are now.
-void draw_samples(const TrainCommand& command, const Trainer& trainer, const fs::path& weights, Device device) {
+// A grid of the weights as they are now. `known`: of the times that its plan takes.
+void draw_samples(const TrainCommand& command, const Trainer& trainer, const fs::path& weights,
+                  const std::shared_ptr<KnownTimes>& known, Device device) {
   trainer.write_weights(weights);
   const std::int64_t classes = trainer.training().network.classes;
   const fs::path file = fs::path(command.out).replace_extension(fmt::format("step-{:06}.png", trainer.taken()));
   const SampleRequest request({.model = {.network = command.request.network,
                                          .weights = weights.string(),
                                          .dtype = trainer.dtype(),
-                                         .plan = command.request.plan},
+                                         .plan = command.request.plan,
+                                         .known = known},
                                .count = classes > 0 ? std::min<std::int64_t>(100, 10 * classes) : 64,
                                .out = file.string()});
   Pipeline pipeline(request, device);
@@ -168,6 +97,10 @@ int take_steps(const TrainCommand& command, Trainer& trainer, Losses& losses, Ou
   const bool saves = !command.checkpoint.empty();
   std::int64_t at_once = 1, saved = command.resume ? trainer.taken() : 0;
   double written = 0;
+  Keeper keeper;
+  const auto known = std::make_shared<KnownTimes>();
+  std::optional<Interruption> interruption;
+  if (saves) interruption.emplace();
   TrainingLine line(recipe, trainer.taken());
   while (trainer.taken() < recipe.steps) {
     const std::int64_t count =
@@ -189,7 +122,8 @@ int take_steps(const TrainCommand& command, Trainer& trainer, Losses& losses, Ou
     const auto due = [&](std::int64_t every) {
       return every > 0 && (trainer.taken() % every == 0 || trainer.taken() == recipe.steps);
     };
-    const bool saving = saves && due(command.every);
+    const int interrupted = saves ? Interruption::number() : 0;
+    const bool saving = saves && (due(command.every) || interrupted != 0);
     if (saving || line.seconds() - written > kSecondsOfLosses) {
       losses.write(false);
       written = line.seconds();
@@ -202,8 +136,16 @@ int take_steps(const TrainCommand& command, Trainer& trainer, Losses& losses, Ou
     if (saving) {
       save(trainer, command.checkpoint);
       saved = trainer.taken();
+      keeper.kept();
     }
-    if (due(command.samples)) draw_samples(command, trainer, files.partial("--out"), device);
+    if (interrupted != 0) {
+      line.end();
+      fmt::print(stderr, "interrupted: {} holds step {} of {}; --resume goes on from it\n", command.checkpoint, saved,
+                 recipe.steps);
+      return kInterrupted + interrupted;
+    }
+    if (due(command.samples)) draw_samples(command, trainer, files.partial("--out"), known, device);
+    keeper.keep_if_due(trainer);
   }
   line.end();
   if (line.seconds() > 0)
@@ -269,6 +211,8 @@ int train(const TrainCommand& command) {
   const TrainerRequest request = checked(command);
   OutputFiles files;
   add_files(files, command);
+  std::optional<CheckpointLock> lock;
+  if (!command.checkpoint.empty()) lock.emplace(follow_links(command.checkpoint));
   const TrainingData data = read_training_data(command.data, require_network(request.network));
   const std::unique_ptr<Platform> platform = open_platform(command.device);
   const Device device{*platform, suite()};
@@ -337,6 +281,8 @@ void add_train_command(CLI::App& app, CommandResult result) {
                              .add_option("--plan", arguments.request.plan,
                                          "own, baseline, fastest, naive, or a plan.csv of `noisefloor roofline`")
                              ->capture_default_str();
+  command.add_flag("--recompute", arguments.request.recompute,
+                   "Make norms and activations again in the backward pass: less memory, more time, the same numbers");
   add_breakdown_options(command, arguments.breakdown);
 }
 

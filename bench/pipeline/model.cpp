@@ -81,8 +81,8 @@ void Model::check_weights() {
 const Plan& Model::plan() {
   check_weights();
   if (!plan_) {
-    KnownTimes known;
-    const Plan::Options how{request.plan, request.strict, &known};
+    KnownTimes nothing;
+    const Plan::Options how{request.plan, request.strict, request.known ? request.known.get() : &nothing};
     if (request.folded_skips) fuse_norms_that_pay(network, device.platform, device.nodes, how);
     plan_ = std::make_unique<const Plan>(device.platform, device.nodes, count_problems(network.graph), how);
   }

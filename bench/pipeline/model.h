@@ -27,6 +27,7 @@ struct ModelRequest {
   bool strict = false, programmatic = true, folded_skips = true;
   bool own_settings = false;  // the network's: what the folder of the weights says is not looked at
   bool list_settings = false;
+  std::shared_ptr<KnownTimes> known = {};  // of earlier plans, and for later ones
 
   // What the folder says of a network. Throws InvalidInput, as checkpoint_settings() does.
   CheckpointSettings settings(const NetworkInfo& info, bool sampled = false, const GivenOptions& given = {}) const;

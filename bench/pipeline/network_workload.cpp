@@ -36,7 +36,7 @@ struct Definition {
     int name = 0;  // index into all_networks()
     std::int64_t batch = 1;
     Sizes sizes;
-    bool training = false;
+    bool training = false, recompute = false;
   };
 
   static std::span<const DType> dtypes() {
@@ -55,8 +55,11 @@ struct Definition {
     for (const auto& [name, meaning, size, most] : size_fields())
       visitor.integer(name, meaning, problem.sizes.*size, std::min<std::int64_t>(1, own.*size), most, own.*size);
     visitor.flag("training", "a training step instead: forward, loss, backward, update", problem.training, false);
+    visitor.flag("recompute", "the step makes norms and activations again in its backward pass", problem.recompute,
+                 false);
   }
   static void check(const Problem& problem) {
+    if (problem.recompute && !problem.training) throw InvalidInput("problem: recompute=1 needs training=1");
     try {
       (void)info(problem).resolved(problem.sizes);
       if (problem.training) (void)step(problem, DType::bf16);
@@ -79,6 +82,7 @@ struct Definition {
     TrainingOptions options = options_of(recipe_or_usual(trained.name), problem.batch, dtype);
     options.batch = problem.batch;
     options.sizes = problem.sizes;
+    options.recompute = problem.recompute;
     if (dtype == DType::fp16) options.dtype = DType::bf16;  // what its rows, which are refused, say of tensors and cost
     Training training = build_training(trained, options);
     Network& network = training.network;

@@ -23,9 +23,20 @@ class FilledLater final : public Weights {
   void fill(Platform&, const Value&, void*) const override {}
 };
 
+Training built(const TrainerRequest& request, std::int64_t images, DType dtype) {
+  TrainingOptions options = options_of(request.recipe, images, dtype);
+  options.recompute = request.recompute;
+  return build_training(require_network(request.network), options);
+}
+
 std::span<const float> part_of(const std::vector<float>& state, const Value& slice) {
   return std::span(state).subspan(static_cast<std::size_t>(slice.part->first),
                                   static_cast<std::size_t>(slice.elements()));
+}
+
+// Without the number of a host's threads, which changes no bit.
+std::string_view without_threads(std::string_view device) {
+  return device.ends_with(" core)") || device.ends_with(" cores)") ? device.substr(0, device.rfind(" (")) : device;
 }
 
 std::int64_t fan_in_of(const std::vector<std::int64_t>& shape) {
@@ -71,7 +82,7 @@ Trainer::Trainer(const TrainerRequest& request, const TrainingData& data, Device
     : request_(request),
       platform_(device.platform),
       dtype_(request.dtype.value_or(platform_.description().is_host ? DType::fp32 : DType::bf16)),
-      training_(build_training(require_network(request.network), options_of(request.recipe, data.count, dtype_))),
+      training_(built(request, data.count, dtype_)),
       identity_(identity(data)) {
   StoredTraining stored;
   if (request.resume.empty()) {
@@ -107,7 +118,7 @@ Trainer::Trainer(const TrainerRequest& request, const TrainingData& data, Device
 void Trainer::doubt(const Suite& nodes, StoredTraining& stored) {
   const std::string &device = platform_.description().name, &commit = build_info().commit;
   std::vector<std::string> reasons;
-  if (stored.device != device) {
+  if (without_threads(stored.device) != without_threads(device)) {
     reasons.push_back(fmt::format("was written on {}, this is {}", stored.device, device));
     stored.plan.clear();
   }

@@ -22,6 +22,7 @@ struct TrainerRequest {
   std::optional<DType> dtype = {};        // none: bf16 on a GPU, fp32 on the host
   std::string weights = {}, resume = {};  // to begin with: a checkpoint's, or what a training checkpoint has
   std::string plan = "own";               // Plan::Options::source; of what `resume` names no variant for
+  bool recompute = false;                 // TrainingOptions::recompute
 };
 
 TrainingOptions options_of(const TrainingRecipe& recipe, std::int64_t images, DType dtype);
@@ -66,15 +67,16 @@ class Trainer {
   // The next steps, on a GPU one behind the other without waiting; at most kMostAtOnce.
   std::vector<Step> take(std::int64_t steps);
   std::int64_t taken() const { return taken_; }
-  // Behind a step that was not finite: the gradient that is not, nearest to the loss. Takes all steps up to it again
-  // where others came behind it.
+  // Behind a step that was not finite: the gradient that is not, nearest to the loss. Where others came behind it,
+  // steps are taken again from where its state was kept.
   std::string gradient_not_finite(const Step& step);
 
   // The moving average of the weights, under the original checkpoint's names and layouts.
   void write_weights(const std::filesystem::path& file) const;
   void write_checkpoint(const std::filesystem::path& file);
-  bool states_finite() const;          // which neither of the two asks
-  void rewind() { set_state(kept_); }  // to the last checkpoint, or the beginning
+  bool states_finite() const;  // which neither of the two asks
+  void keep() { kept_ = stored().state; }
+  void rewind() { set_state(kept_); }  // to where it was kept last: by keep(), as a checkpoint, or at the beginning
 
   const Training& training() const { return training_; }
   const TrainingRecipe& recipe() const { return request_.recipe; }

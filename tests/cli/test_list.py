@@ -100,7 +100,7 @@ def test_listed_problems_carry_the_inputs_that_an_op_fills(tmp_path):
 def test_networks_are_listed_with_what_they_cost():
     [line] = run("list", "problems", "--ops", "network", "--networks", "adm64-b1", "--format", "json").stdout.splitlines()
     problem = json.loads(line)
-    assert problem["fields"] == {"name": "adm64", "batch": "1", "height": "64", "width": "64", "frames": "1", "tokens": "0", "training": "0"}
+    assert problem["fields"] == {"name": "adm64", "batch": "1", "height": "64", "width": "64", "frames": "1", "tokens": "0", "training": "0", "recompute": "0"}
     assert problem["problem"] == "name=adm64,batch=1" and problem["filled"]["timesteps"] == [500]
     assert 2.0e11 < problem["dtypes"]["bf16"]["flops"] < 2.2e11
     assert problem["dtypes"]["bf16"]["l2_error"] == 0.02 and problem["dtypes"]["fp32"]["l2_error"] == 1e-4

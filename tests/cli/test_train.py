@@ -1,13 +1,16 @@
 """Training from the command line, on the host: what is written, what is resumed, and what is refused."""
 
 import csv
+import fcntl
+import signal
+import subprocess
 
 import numpy as np
 import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
-from tests.cli.program import WEIGHTS, needs_program, run
+from tests.cli.program import PROGRAM, WEIGHTS, needs_program, run
 
 pytestmark = needs_program
 
@@ -70,6 +73,34 @@ def test_a_training_goes_on_where_it_was(data, tmp_path):
     refused = train(data, cut, *steps, *checkpoint)
     assert refused.returncode == 2 and "--resume" in refused.stderr
     assert (tmp_path / "c").read_bytes() == held
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_training_keeps_its_steps(data, tmp_path, number):
+    cut, checkpoint = tmp_path / "cut.safetensors", tmp_path / "c"
+    begun = ["train", "digits", "--device", "host", "--data", data, "--out", cut, "--losses", cut.with_suffix(".csv"), "--batch", 4, "--steps", 4000]
+    process = subprocess.Popen([PROGRAM, *map(str, begun), "--checkpoint", checkpoint, "--every", "4000"], stderr=subprocess.PIPE, text=True)
+    assert "step" in process.stderr.read(20)  # one is taken
+    second = run(*begun, "--checkpoint", checkpoint)
+    assert second.returncode == 2 and f"process {process.pid}" in second.stderr, second.stderr
+    process.send_signal(number)
+    assert process.wait(60) == 128 + number and "--resume" in process.stderr.read()
+    taken = int(losses(cut)[-1]["step"])
+    with safe_open(checkpoint, "numpy") as file:
+        assert 0 < taken == int(file.metadata()["step"]) < 4000
+    assert not cut.exists() and {path.name for path in tmp_path.iterdir()} == {"c", "cut.csv"}
+
+
+def test_a_checkpoint_has_one_writer(data, tmp_path):
+    """What a killed one left is taken over."""
+    lock = tmp_path / "c.lock"
+    lock.write_text("process 1")
+    with open(lock) as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        refused = train(data, tmp_path / "w", "--steps", 1, "--checkpoint", tmp_path / "c")
+        assert refused.returncode == 2 and "--checkpoint" in refused.stderr and "process 1" in refused.stderr, refused.stderr
+    assert train(data, tmp_path / "w", "--steps", 1, "--checkpoint", tmp_path / "c").returncode == 0
+    assert not lock.exists()
 
 
 def test_a_step_that_is_not_finite_is_named(data, tmp_path):

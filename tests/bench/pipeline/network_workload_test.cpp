@@ -42,11 +42,11 @@ TEST(NetworkWorkload, PrintsOnlySizesThatAreNotTheNetworksOwn) {
   EXPECT_EQ(canonical("name=adm64,batch=1,height=64,width=64,frames=1,tokens=0"), "name=adm64,batch=1");
   EXPECT_EQ(canonical("name=digits,batch=1,width=64,height=8"), "name=digits,batch=1,width=64");
   EXPECT_EQ(canonical("height=96,name=adm64,batch=2,width=40"), "name=adm64,batch=2,height=96,width=40");
-  EXPECT_EQ(op.values(op.parse("name=edm-cifar,batch=1,width=64")).size(), 7u);
+  EXPECT_EQ(op.values(op.parse("name=edm-cifar,batch=1,width=64")).size(), 8u);
   std::string all;
   for (const KeyValue& pair : op.values(op.parse("name=edm-cifar,batch=1,width=64")))
     all += pair.key + pair.value + " ";
-  EXPECT_EQ(all, "nameedm-cifar batch1 height32 width64 frames1 tokens0 training0 ");
+  EXPECT_EQ(all, "nameedm-cifar batch1 height32 width64 frames1 tokens0 training0 recompute0 ");
 }
 
 TEST(NetworkWorkload, TakesImagesLevelsAndLabels) {

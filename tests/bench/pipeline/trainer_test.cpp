@@ -192,12 +192,37 @@ TEST_F(Trainings, SayWhatRoundsOtherwiseFromHereOn) {
   };
   change("commit", file.metadata().at("commit"), "another commit");
   EXPECT_NE(trainer(again)->note().find("another commit"), std::string::npos);
+  change("device", " core", "9 core");  // another number of threads: the same bits
+  EXPECT_EQ(trainer(again)->note(), "");
+  change("device", file.metadata().at("device"), "another device");
+  EXPECT_NE(trainer(again)->note().find("another device"), std::string::npos);
   change("plan", "\thost\n", "\tgone\n");
   const auto resumed = trainer(again);
   EXPECT_NE(resumed->note().find("gone"), std::string::npos) << resumed->note();
   EXPECT_TRUE(resumed->take(1)[0].finite());
   change("step", "0", "7");
   expect_parts(refusal_of([&] { return trainer(again); }), {"step", "7", "6"});
+}
+
+TEST_F(Trainings, GoBackToWhereTheyWereKept) {
+  const auto begun = trainer(request());
+  (void)begun->take(2);
+  begun->keep();
+  const auto steps = losses(begun->take(2));
+  begun->rewind();
+  EXPECT_EQ(begun->taken(), 2);
+  EXPECT_EQ(losses(begun->take(2)), steps);
+}
+
+TEST_F(Trainings, AreTheSameWithRecomputation) {
+  TrainerRequest asked = request();
+  asked.recipe.batch = 64;  // activations of a MiB
+  const auto kept = trainer(asked);
+  asked.recompute = true;
+  const auto again = trainer(asked);
+  EXPECT_GT(again->training().network.graph.nodes().size(), kept->training().network.graph.nodes().size() + 10);
+  EXPECT_EQ(losses(again->take(2)), losses(kept->take(2)));
+  EXPECT_EQ(bytes_of(*again), bytes_of(*kept));
 }
 
 // What is written is a checkpoint of the network: weights to begin with, and to sample from.

@@ -1,0 +1,114 @@
+// Activations that a backward pass reads are made again next to where it does, from what lives there anyway, where that
+// is cheap: norms, pointwise operations, casts, changes of resolution and concatenations. The same numbers.
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string_view>
+
+#include "networks/rewrite.h"
+
+namespace noisefloor::networks {
+namespace {
+
+class Recompute {
+ public:
+  Recompute(Rewrite& rewrite, std::size_t backward, std::size_t least_bytes)
+      : rewrite_(rewrite), graph_(rewrite.graph()), backward_(backward), least_bytes_(least_bytes) {
+    for (const Node& node : graph_.nodes()) nodes_.push_back(&node);
+    last_read_.resize(graph_.values().size());
+    for (std::size_t i = 0; i < nodes_.size(); ++i)
+      for (const ValueId id : nodes_[i]->values) last_read_[graph_.whole(id)] = i;
+  }
+
+  void run() {
+    for (std::size_t i = 0; i < backward_; ++i) {
+      const std::optional<ValueId> y = output_of(*nodes_[i]);
+      if (!y || graph_[*y].bytes() < least_bytes_) continue;
+      std::vector<Rewrite::Use> later;
+      std::size_t first = nodes_.size();
+      for (const Rewrite::Use& use : rewrite_.uses(*y)) {
+        if (use.node == nullptr || use.value != *y) first = 0;  // the caller's, or a part
+        const std::size_t at = use.node == nullptr ? 0 : place_of(*use.node);
+        if (at >= backward_) later.push_back(use), first = std::min(first, at);
+      }
+      if (later.empty() || first < backward_) continue;
+      const auto made = again(*nodes_[i], first, graph_[*y].bytes() / 2);
+      if (!made) continue;
+      for (const Rewrite::Use& use : later) rewrite_.reread(*use.node, *y, *made);
+      last_read_[*y] = 0;  // in the backward pass
+    }
+  }
+
+ private:
+  std::size_t place_of(const Node& node) const {
+    return static_cast<std::size_t>(std::ranges::find(nodes_, &node) - nodes_.begin());
+  }
+
+  // Of a node that can be run again: its one output.
+  std::optional<ValueId> output_of(const Node& node) const {
+    constexpr std::string_view kCheap[] = {"groupnorm", "layernorm", "elementwise", "resample"};
+    if (std::ranges::find(kCheap, node.op->name) == std::end(kCheap)) return std::nullopt;
+    std::optional<ValueId> output;
+    for (const Node::Tensor& tensor : node.tensors()) {
+      if (tensor.role == Role::in) continue;
+      const Value& value = graph_[tensor.value];
+      if (output || value.kind != Value::Kind::activation || value.part) return std::nullopt;
+      output = tensor.value;
+    }
+    return output;
+  }
+
+  // The node's output once more, at `place`, where what has to live longer for it is at most so many bytes.
+  std::optional<ValueId> again(const Node& node, std::size_t place, std::size_t most_bytes) {
+    const std::optional<ValueId> y = output_of(node);
+    if (!y) return std::nullopt;
+    if (const auto made = made_.find(*y); made != made_.end() && made->second.place <= place) return made->second.value;
+    Bindings inputs;
+    std::vector<ValueId> longer;
+    for (const Node::Tensor& tensor : node.tensors()) {
+      if (tensor.role == Role::out) continue;
+      const ValueId whole = graph_.whole(tensor.value);
+      inputs[tensor.name] = tensor.value;
+      if (graph_[whole].kind != Value::Kind::activation || last_read_[whole] >= place) continue;
+      const Node* const writer = tensor.value == whole ? rewrite_.writer(whole) : nullptr;
+      if (const auto made = writer == nullptr ? std::nullopt : again(*writer, place, 0)) {
+        inputs[tensor.name] = *made;
+      } else {
+        if (graph_[whole].bytes() > most_bytes) return std::nullopt;
+        most_bytes -= graph_[whole].bytes();
+        longer.push_back(whole);
+      }
+    }
+    for (const ValueId value : longer) last_read_[value] = std::max(last_read_[value], place);
+    const Node& copy = rewrite_.repeat(node, *nodes_[place - 1], inputs);
+    made_[*y] = {copy.value(output_name(node)), place};
+    return made_[*y].value;
+  }
+
+  static std::string output_name(const Node& node) {
+    for (const Node::Tensor& tensor : node.tensors())
+      if (tensor.role == Role::out) return tensor.name;
+    return "";
+  }
+
+  struct Made {
+    ValueId value = 0;
+    std::size_t place = 0;
+  };
+  Rewrite& rewrite_;
+  const Graph& graph_;
+  std::size_t backward_, least_bytes_;
+  std::vector<const Node*> nodes_;
+  std::vector<std::size_t> last_read_;  // of values, the place of the last node that reads or writes them
+  std::map<ValueId, Made> made_;
+};
+
+}  // namespace
+
+void recompute(Network& network, std::size_t backward, std::size_t least_bytes) {
+  Rewrite rewrite(network);
+  Recompute(rewrite, backward, least_bytes).run();
+  rewrite.finish();
+}
+
+}  // namespace noisefloor::networks
