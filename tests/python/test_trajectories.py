@@ -1,0 +1,22 @@
+"""A short training beside PyTorch's: tools/trajectories, whose figures are of 100 steps and five seeds."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import built  # first
+import pytest
+
+pytest.importorskip("torch", reason="PyTorch is not installed")
+TOOL = Path(__file__).parents[2] / "tools" / "trajectories"
+needs_program = pytest.mark.skipif(not Path(os.environ.get("NOISEFLOOR_BINARY", "")).is_file(), reason="NOISEFLOOR_BINARY names no program")
+
+
+@needs_program
+def test_losses_are_as_near_to_fp64_as_pytorchs():
+    environment = {**os.environ, "PYTHONPATH": built.FOLDER}
+    words = [sys.executable, TOOL, "--batch", "4", "--steps", "10", "--seeds", "1"]
+    for times, code in (("5", 0), ("0", 1)):
+        done = subprocess.run([*words, "--times", times], env=environment, capture_output=True, text=True, timeout=500, check=False)
+        assert done.returncode == code and "median" in done.stdout, done.stdout + done.stderr
