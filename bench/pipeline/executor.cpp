@@ -28,6 +28,28 @@ void upload_constant(Platform& platform, const Value& value, void* data) {
   platform.upload(data, bytes.data(), bytes.size());
 }
 
+// Launches of a library may begin that many launches early (order_libraries).
+constexpr std::size_t kAhead = 4;
+
+// Behind the lifetimes of a graph's values, those of what its nodes work in, which lie among the activations.
+struct Workspace {
+  std::size_t bytes = 0;
+  bool early = false;  // it may be written before the launches ahead have ended
+};
+void add_workspaces(const std::vector<Workspace>& of_nodes, const std::vector<bool>& each_call,
+                    std::vector<Lifetime>& lifetimes) {
+  const std::size_t first = lifetimes.size();
+  lifetimes.resize(first + of_nodes.size());
+  std::size_t step = 0;
+  for (const bool each : {false, true})
+    for (std::size_t node = 0; node < of_nodes.size(); ++node)
+      if (each_call[node] == each) {
+        const std::size_t ahead = of_nodes[node].early ? std::min(step, kAhead) : 0;
+        lifetimes[first + node] = {of_nodes[node].bytes, step - ahead, step};
+        ++step;
+      }
+}
+
 struct Need {
   std::size_t workspace = 0, prepared = 0;
 };
@@ -57,13 +79,13 @@ Executor::Executor(Platform& platform, const Network& network, const Weights& we
       pointers_(network.graph.values().size(), nullptr) {
   set_programmatic(true);
   const Graph& graph = network.graph;
-  std::size_t workspace = 0;
+  std::vector<Workspace> workspaces;
   const std::vector<bool> each_call = nodes_of_each_call(network);
   for (const Node& node : graph.nodes()) {
     const ProblemId id = problem_id(node);
     auto& ready = ready_[id];
     if (!ready) ready = plan.make_ready(platform, node);
-    workspace = std::max(workspace, ready->workspace_bytes());
+    workspaces.push_back({ready->workspace_bytes(), plan.choice(id).implementation->is(Kind::baseline)});
     steps_.push_back({plan.choice(id), ready.get(), &node, nullptr, each_call[steps_.size()]});
     steps_.back().constant_inputs = networks::weights_of(graph, node);
   }
@@ -75,14 +97,18 @@ Executor::Executor(Platform& platform, const Network& network, const Weights& we
   order_libraries(/*shallow=*/false);
   if (network.kept) order_libraries(/*shallow=*/true);
 
-  const auto lifetimes = activation_lifetimes(graph, network.output_values(), each_call, network.kept);
+  auto lifetimes = activation_lifetimes(graph, network.output_values(), each_call, network.kept);
   std::size_t order = 0;
   for (const bool each : {false, true})
     for (Step& step : steps_)
       if (step.each_call == each) step.memory = {bytes_alive(lifetimes, order++), step.ready->workspace_bytes()};
+  add_workspaces(workspaces, each_call, lifetimes);
   const Placement placement = place(lifetimes);
   activations_ = allocate(platform, placement.bytes, "the activations");
-  workspace_ = allocate(platform, workspace, "the workspaces");
+  for (std::size_t node = 0; node < steps_.size(); ++node)
+    if (workspaces[node].bytes > 0)
+      steps_[node].workspace =
+          static_cast<char*>(activations_.data()) + placement.offsets[graph.values().size() + node];
   inputs_ = lay_out({Value::Kind::input, Value::Kind::constant}, "the inputs");
   weights_ = lay_out({Value::Kind::weight}, "the weights");
   states_ = lay_out({Value::Kind::state}, "what is trained");
@@ -98,7 +124,7 @@ Executor::Executor(Platform& platform, const Network& network, const Weights& we
     if (const Value& value = graph[id]; value.source && value.kind != Value::Kind::unread)
       weights.fill(platform, value, pointers_[id]);
   weights.filled();
-  bytes_ = activations_.bytes() + workspace_.bytes() + inputs_.bytes() + weights_.bytes() + states_.bytes();
+  bytes_ = activations_.bytes() + inputs_.bytes() + weights_.bytes() + states_.bytes();
   prepare_weights();
   platform.synchronize();
 }
@@ -166,7 +192,7 @@ std::vector<std::pair<void*, std::size_t>> Executor::resident() const {
   const auto add = [&](const Buffer& buffer) {
     if (buffer.bytes() > 0) ranges.emplace_back(buffer.data(), buffer.bytes());
   };
-  for (const Buffer* buffer : {&weights_, &states_, &activations_, &inputs_, &workspace_, &between_}) add(*buffer);
+  for (const Buffer* buffer : {&weights_, &states_, &activations_, &inputs_, &between_}) add(*buffer);
   for (const Buffer& buffer : prepared_) add(buffer);
   return ranges;
 }
@@ -178,7 +204,6 @@ std::vector<std::pair<void*, std::size_t>> Executor::resident() const {
 // the last of them ours, a byte is set between them, behind which everything has ended. Looked at are more launches
 // than streaming ones follow each other.
 void Executor::order_libraries(bool shallow) {
-  constexpr std::size_t kAhead = 4;
   const PlatformDescription& device = platform_->description();
   if (device.is_host || device.info.compute_capability < kFirstProgrammatic) return;
   const auto is_ours = [](const Step& step) { return !step.choice.implementation->is(Kind::baseline); };
@@ -205,7 +230,7 @@ Status Executor::launch(const Step& step) {
   const auto enqueue = [&] {
     if (step.begins_alone) platform_->fill_bytes(between_.data(), 0, 1);
     if (step.prepares) step.ready->prepare(arguments_, step.prepared, platform_->context());
-    return step.ready->launch(arguments_, {workspace_.data(), step.prepared}, context);
+    return step.ready->launch(arguments_, {step.workspace, step.prepared}, context);
   };
   if (listener_ == nullptr) return enqueue();
   const Node& node = *step.node;
@@ -242,10 +267,9 @@ std::size_t trial_bytes(const Op& op, const AnyProblem& problem, DType dtype) {
 std::optional<std::size_t> executor_bytes(const Network& network, const PlatformDescription& platform,
                                           const VariantOf& variant_of) {
   const Graph& graph = network.graph;
-  std::size_t held =
-                  place(activation_lifetimes(graph, network.output_values(), nodes_of_each_call(network), network.kept))
-                      .bytes,
-              workspace = 0, measuring = 0;
+  const std::vector<bool> each_call = nodes_of_each_call(network);
+  std::vector<Workspace> workspaces;
+  std::size_t held = 0, measuring = 0;
   for (const Value& value : graph.values())
     if (value.kind != Value::Kind::activation && value.kind != Value::Kind::unread && !value.part)
       held += aligned(value.bytes());
@@ -255,7 +279,7 @@ std::optional<std::size_t> executor_bytes(const Network& network, const Platform
     const Node& node = graph.nodes()[i];
     const std::optional<Need> need = need_of(node, variant_of(i), platform);
     if (!need) return std::nullopt;
-    workspace = std::max(workspace, need->workspace);
+    workspaces.push_back({need->workspace});
     if (reads_a_state(graph, node))
       anew = std::max(anew, need->prepared);
     else
@@ -264,7 +288,9 @@ std::optional<std::size_t> executor_bytes(const Network& network, const Platform
       measuring = std::max(measuring, trial_bytes(*node.op, node.problem, node.dtype) + need->workspace +
                                           Fixture::kGuardBytes + need->prepared);
   }
-  return std::max(held + aligned(anew) + aligned(workspace), measuring);
+  auto lifetimes = activation_lifetimes(graph, network.output_values(), each_call, network.kept);
+  add_workspaces(workspaces, each_call, lifetimes);
+  return std::max(held + place(lifetimes).bytes + aligned(anew), measuring);
 }
 
 std::size_t bytes_for_networks(Platform& platform) {

@@ -101,6 +101,7 @@ class Executor {
     const Node* node;
     void* prepared;
     bool each_call;
+    void* workspace = nullptr;          // among the activations
     bool shallow = false;               // also of calls that take the kept value from an earlier one
     bool begins_alone = false;          // see order_libraries
     bool prepares = false;              // before each launch: a node writes its weights
@@ -121,7 +122,7 @@ class Executor {
   std::vector<Step> steps_;
   std::vector<void*> pointers_;  // of each value
   std::vector<void*> arguments_;
-  Buffer weights_, states_, activations_, inputs_, workspace_, between_;
+  Buffer weights_, states_, activations_, inputs_, between_;
   std::vector<Buffer> prepared_;
   std::size_t bytes_ = 0;
   bool programmatic_ = false;
@@ -138,10 +139,10 @@ std::size_t trial_bytes(const Op& op, const AnyProblem& problem, DType dtype);
 // Which variant will run a node; null where it is not known yet, or a vendor's.
 using VariantOf = std::function<const AnyVariant*(std::size_t node)>;
 
-// The most that is allocated at once to make an Executor of `network`: its activations, inputs, weights, prepared
-// weights and the largest workspace; or, before that, to measure a node. Where `variant_of` knows none, or one that
-// cannot run the problem, the most that any of ours asks for stands in; what vendors' libraries work in is not known
-// beforehand. nullopt: a node that nothing of ours can run.
+// The most that is allocated at once to make an Executor of `network`: its activations with workspaces among
+// them, inputs, weights and prepared weights; or, before that, to measure a node. Where `variant_of` knows none, or one
+// that cannot run the problem, the most that any of ours asks for stands in; what vendors' libraries work in is not
+// known beforehand. nullopt: a node that nothing of ours can run.
 std::optional<std::size_t> executor_bytes(const Network& network, const PlatformDescription& platform,
                                           const VariantOf& variant_of);
 
