@@ -10,8 +10,9 @@
 namespace noisefloor::networks {
 
 const AdjointRule* find_adjoint(std::string_view op) {
-  for (const AdjointRule* rule : {&attention_adjoint, &conv2d_adjoint, &edm_precondition_adjoint, &elementwise_adjoint,
-                                  &gemm_adjoint, &groupnorm_adjoint, &resample_adjoint})
+  for (const AdjointRule* rule :
+       {&attention_adjoint, &conv2d_adjoint, &conv_transpose2d_adjoint, &edm_precondition_adjoint, &elementwise_adjoint,
+        &gemm_adjoint, &groupnorm_adjoint, &resample_adjoint})
     if (op == rule->op) return rule;
   return nullptr;
 }
@@ -74,9 +75,18 @@ ValueId Backward::unscaled(const Node& node, std::string_view output) {
   return gradient.value;
 }
 
-ValueId Backward::zeros(ValueId like) {
-  const Value value = (*graph_)[like];
-  return graph_->constant("zeros", value.shape, value.dtype, 1);
+ValueId Backward::zeros(std::vector<std::int64_t> shape, DType dtype) {
+  return graph_->constant("zeros", std::move(shape), dtype, 1);
+}
+
+Gradient Backward::before_relu(const Node& node) {
+  const ValueId y = node.value("y");
+  const Gradient dy = of(y);
+  const Value& value = (*graph_)[y];
+  const std::int64_t channels = value.shape.back();
+  const std::string problem =
+      fmt::format("op=relu_backward,n=1,hw={},channels={}", value.elements() / channels, channels);
+  return {add(node, ".relu", "elementwise", problem, value.dtype, {{"x", y}, {"dy", dy.value}}).at(0), dy.scale};
 }
 
 void Backward::give(ValueId id, const Gradient& gradient) {

@@ -25,8 +25,8 @@ struct AdjointRule {
   void (*backward)(const Node& node, Backward& walk);
 };
 // Each in the file of its op in adjoint/. A new one is a name here and in find_adjoint.
-extern const AdjointRule attention_adjoint, conv2d_adjoint, edm_precondition_adjoint, elementwise_adjoint, gemm_adjoint,
-    groupnorm_adjoint, resample_adjoint;
+extern const AdjointRule attention_adjoint, conv2d_adjoint, conv_transpose2d_adjoint, edm_precondition_adjoint,
+    elementwise_adjoint, gemm_adjoint, groupnorm_adjoint, resample_adjoint;
 const AdjointRule* find_adjoint(std::string_view op);  // null: the op has none
 
 // The elements of a value times a factor, which is carried along until a node takes it.
@@ -52,7 +52,9 @@ class Backward {
   const Gradient& of(ValueId id) const { return known_.at(id); }
   std::optional<Gradient> find(ValueId id) const;
   ValueId unscaled(const Node& node, std::string_view output);  // of an output, with the factor multiplied in
-  ValueId zeros(ValueId like);
+  ValueId zeros(std::vector<std::int64_t> shape, DType dtype);
+  // Of y = relu(sums), which the node writes: of the sums, as y tells where they are above 0.
+  Gradient before_relu(const Node& node);
   // Adds one more to the gradient of a value; of one that is not wanted, nothing.
   void give(ValueId id, const Gradient& gradient);
   // The sum so far as the residual of the node that adds to it, whose output is then given in its stead.

@@ -19,7 +19,8 @@ struct WeightSource {
   enum class Layout {
     plain,       // same order of elements (a 1x1 convolution is a matrix)
     ohwi,        // [cout, cin, kh, kw] to [cout, kh, kw, cin]
-    transposed,  // [k, n] to [n, k]: an embedding table as the weight of a product with one-hot labels
+    transposed,  // [k, n] to [n, k]: an embedding table as the weight of a product with one-hot labels; and [cin, cout,
+                 // kh, kw] of a transposed convolution to [cout, kh, kw, cin]
     hd3_to_3hd,  // rows of a projection: channel-wise q, k, v (EDM) to all q, all k, all v
   };
   std::string name;                // in the checkpoint

@@ -33,8 +33,8 @@ Image Layers::waves(const std::string& name, ValueId t, std::int64_t channels, c
 }
 
 Image Layers::conv(const std::string& name, const Image& x, std::int64_t cout, int kernel, const ConvOptions& options) {
-  std::string problem = fmt::format("n={},h={},w={},cin={},cout={},kernel={},pad={},gain={}", batch_, x.height, x.width,
-                                    x.channels, cout, kernel, kernel / 2, options.gain);
+  std::string problem = fmt::format("n={},h={},w={},cin={},cout={},kernel={},pad={},gain={},act={}", batch_, x.height,
+                                    x.width, x.channels, cout, kernel, kernel / 2, options.gain, options.act);
   Bindings inputs{{"x", x.id}};
   const std::int64_t file_cout = options.file_cout == 0 ? cout : options.file_cout;
   WeightSource w{name + ".weight", {file_cout, x.channels, kernel, kernel}, WeightSource::Layout::ohwi, cout};
@@ -50,6 +50,17 @@ Image Layers::conv(const std::string& name, const Image& x, std::int64_t cout, i
     return ((options.upsample ? 2 * in : in) + options.stride - 1) / options.stride;
   };
   return {y, extent(x.height), extent(x.width), cout};
+}
+
+Image Layers::conv_transpose(const std::string& name, const Image& x, std::int64_t cout) {
+  WeightSource w{name + ".weight", {x.channels, cout, 2, 2}, WeightSource::Layout::transposed};
+  const ValueId y =
+      add(name, "conv_transpose2d",
+          fmt::format("n={},h={},w={},cin={},cout={},kernel=2", batch_, x.height, x.width, x.channels, cout),
+          {{"x", x.id},
+           {"w", graph_->weight(std::move(w), {cout, 2, 2, x.channels}, dtype_)},
+           {"bias", graph_->weight({name + ".bias", {cout}}, {cout}, dtype_)}});
+  return {y, 2 * x.height, 2 * x.width, cout};
 }
 
 Image Layers::norm(const std::string& name, const Image& x, const NormOptions& options) {

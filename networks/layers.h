@@ -25,6 +25,7 @@ struct ConvOptions {
   std::optional<ValueId> image_shift = {};  // [n, cout]
   std::optional<ValueId> residual = {};     // as the output
   double gain = 1;                          // of everything, residual included
+  const char* act = "none";                 // of the sums with the shift
   std::int64_t file_cout = 0;               // of the checkpoint, where only its first channels are wanted
   double times = 1;                         // of its weight, for an input that was divided by it
 };
@@ -77,6 +78,8 @@ class Layers {
   Image waves(const std::string& name, ValueId t, std::int64_t channels, const char* order = "order=cos_sin");
   // `name` is the module's: name.weight [cout, cin, kernel, kernel], name.bias [cout].
   Image conv(const std::string& name, const Image& x, std::int64_t cout, int kernel, const ConvOptions& options = {});
+  // Of stride 2, 2x2 without overlap: name.weight [cin, cout, 2, 2].
+  Image conv_transpose(const std::string& name, const Image& x, std::int64_t cout);
   Image norm(const std::string& name, const Image& x, const NormOptions& options);
   // Every pixel times name.weight [channels, x.channels].
   Image linear(const std::string& name, const Image& x, std::int64_t channels, const LinearOptions& options = {});

@@ -17,6 +17,8 @@ NetworkInfo adm64_row();
 NetworkInfo edm_cifar_row();
 NetworkInfo digits_row();
 NetworkInfo moving_digits_row();
+NetworkInfo mnist_unet_row();
+NetworkInfo unetcu_row();
 NetworkInfo sd15_row();
 NetworkInfo sdxl_row();
 NetworkInfo svd_row();
@@ -200,9 +202,9 @@ Network NetworkInfo::build(const BuildOptions& asked) const {
 }
 
 std::span<const NetworkInfo> all_networks() {
-  static const std::vector<NetworkInfo> kNetworks{adm64_row(),    edm_cifar_row(), digits_row(), moving_digits_row(),
-                                                  sd15_row(),     sdxl_row(),      svd_row(),    sd_vae_row(),
-                                                  sdxl_vae_row(), svd_vae_row()};
+  static const std::vector<NetworkInfo> kNetworks{
+      adm64_row(), edm_cifar_row(), digits_row(), moving_digits_row(), mnist_unet_row(), unetcu_row(),
+      sd15_row(),  sdxl_row(),      svd_row(),    sd_vae_row(),        sdxl_vae_row(),   svd_vae_row()};
   return kNetworks;
 }
 

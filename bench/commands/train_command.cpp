@@ -48,10 +48,9 @@ void save(Trainer& trainer, const std::string& file) {
   files.commit();
 }
 
-// A grid of the weights as they are now. `known`: of the times that its plan takes.
-void draw_samples(const TrainCommand& command, const Trainer& trainer, const fs::path& weights,
-                  const std::shared_ptr<KnownTimes>& known, Device device) {
-  trainer.write_weights(weights);
+// A grid of the weights as they are now.
+void draw_samples(const TrainCommand& command, const Trainer& trainer, const fs::path& weights, Device device) {
+  trainer.write_weights(weights, command.out);
   const std::int64_t classes = trainer.training().network.classes;
   const fs::path file = fs::path(command.out).replace_extension(fmt::format("step-{:06}.png", trainer.taken()));
   const SampleRequest request({.model = {.network = command.request.network,
@@ -159,7 +158,7 @@ int run_training(const TrainCommand& command, Trainer& trainer, OutputFiles& fil
   Losses losses(command.losses, trainer.taken());
   const int code = take_steps(command, trainer, losses, files, device);
   if (code == kDone) {  // before the losses, which may not be written
-    trainer.write_weights(files.partial("--out"));
+    trainer.write_weights(files.partial("--out"), command.out);
     files.commit();
     fmt::print("wrote {}\n", command.out);
   }
@@ -172,6 +171,10 @@ TrainerRequest checked(const TrainCommand& command) {
   TrainerRequest request = command.request;
   (void)require_network(request.network);
   request.recipe = recipe_of(request.network);
+  for (const char* of_levels : {"p-mean", "p-std"})
+    if (command.given.contains(of_levels) &&
+        require_network(request.network).prediction == sampler_step::Prediction::noise)
+      throw refusal("--{}: {} is trained at the timesteps of its schedule, each as often", of_levels, request.network);
   for (const RecipeField& field : recipe_fields())
     if (const auto given = command.given.find(field.name); given != command.given.end())
       field.set(request.recipe, given->second);
@@ -236,9 +239,13 @@ void add_train_command(CLI::App& app, CommandResult result) {
       .add_option(
           "--data", arguments.data,
           "Files of images, each told by its content: safetensors (images [n, channels, height, width] of -1 to "
-          "1, labels [n]), IDX (images, and behind them their labels) or CIFAR-10's binary version")
+          "1, labels [n]), IDX (images, and behind them their labels), CIFAR-10's binary version or unet.cu's data; or "
+          "'generated': random pictures, to time steps by")
       ->required();
-  add_output_file(command, "--out", arguments.out, "Safetensors file of the weights, as --weights takes it")
+  add_output_file(
+      command, "--out", arguments.out,
+      "Safetensors file of the weights, as --weights takes it; of unetcu a name that ends with .bin makes it "
+      "unet.cu's")
       ->required();
   add_output_file(command, "--losses", arguments.losses,
                   "CSV file of step, loss, norm of the gradients and learning rate, a line a step");

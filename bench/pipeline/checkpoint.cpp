@@ -89,10 +89,13 @@ void take_row(const WeightSource& source, const std::vector<Numbers>& tensors, s
           out[static_cast<std::size_t>(tap * cin + c)] = ihw[static_cast<std::size_t>(c * taps + tap)];
       return;
     }
-    case WeightSource::Layout::transposed:  // `length` is the k of our [n, k], file[0] that of [k, n]
+    case WeightSource::Layout::transposed: {
+      const std::int64_t k = source.file[0], taps = length / k;
       for (std::int64_t column = 0; column < length; ++column)
-        out[static_cast<std::size_t>(column)] = static_cast<float>(numbers[column * source.file[1] + row]);
+        out[static_cast<std::size_t>(column)] =
+            static_cast<float>(numbers[(column % k * source.file[1] + row) * taps + column / k]);
       return;
+    }
     case WeightSource::Layout::hd3_to_3hd: {
       const std::int64_t channels = source.file[0] / 3;
       return numbers.take((row % channels * 3 + row / channels) * length, out);
@@ -110,8 +113,10 @@ std::int64_t place_in_file(const WeightSource& source, std::int64_t index, std::
       const std::int64_t cin = source.file[1], taps = length / cin;
       return row * length + column % cin * taps + column / cin;
     }
-    case WeightSource::Layout::transposed:
-      return column * source.file[1] + row;
+    case WeightSource::Layout::transposed: {
+      const std::int64_t k = source.file[0], taps = length / k;
+      return (column % k * source.file[1] + row) * taps + column / k;
+    }
     case WeightSource::Layout::hd3_to_3hd: {
       const std::int64_t channels = source.file[0] / 3;
       return (row % channels * 3 + row / channels) * length + column;
@@ -134,7 +139,7 @@ std::vector<float> in_file_order(const WeightSource& source, std::span<const flo
   if (source.rows != 0 || !source.below.empty() || source.share || source.sigmoid || !source.plus.empty())
     throw std::logic_error(source.name + " is not one whole tensor");
   const bool transposed = source.layout == WeightSource::Layout::transposed;
-  const std::int64_t length = transposed ? source.file[0] : std::ssize(numbers) / source.file[0];
+  const std::int64_t length = std::ssize(numbers) / source.file[transposed ? 1 : 0];
   std::vector<float> turned(numbers.size());
   for (std::int64_t i = 0; i < std::ssize(numbers); ++i)
     turned[static_cast<std::size_t>(place_in_file(source, i, length))] =
@@ -223,7 +228,7 @@ void Checkpoint::load(const Value& weight, std::span<char> bytes) const {
   if (!source.plus.empty()) added.push_back(numbers(source.plus));
   const bool transposed = source.layout == WeightSource::Layout::transposed;
   const std::int64_t file_rows = source.rows == 0 ? source.all_rows() : source.rows;
-  const std::int64_t length = transposed ? source.file[0] : weight.elements() / file_rows;
+  const std::int64_t length = weight.elements() / (transposed ? source.file[1] : file_rows);
   const float factor = factor_of(*this, source);
   parallel_for_memory(weight.elements() / length, std::max<std::int64_t>(1, kGrain / length),
                       [&](std::int64_t begin, std::int64_t end) {

@@ -30,6 +30,15 @@ using TensorNames = std::set<std::string, std::less<>>;
 std::string kind_of_tensors(const std::filesystem::path& file, std::span<const FileTensor* const> tensors,
                             const NetworkInfo& wanted, const TensorNames& known);
 
+// In unetcu_file.cpp: the weights that unet.cu writes and reads, 256 int32 and the parameters of its network in fp32,
+// which may have the states of AdamW and of its generator behind them.
+bool is_unetcu_file(const std::filesystem::path& file);                 // by its first bytes
+std::vector<FileTensor> parse_unetcu(std::span<const std::byte> file);  // throws SafetensorsError
+// Whether weights of that network go into a file of this name as unet.cu has them.
+bool is_named_as_unetcu(const std::filesystem::path& name, const NetworkInfo& info);
+// `tensors`: of the whole network, fp32. `batch`: what a training there goes on with.
+void write_unetcu(const std::filesystem::path& file, std::span<const FileTensor> tensors, std::int64_t batch);
+
 // What is wrong with a tensor of a checkpoint.
 struct Complaint {
   enum class Kind { missing, misshapen, dtype, numbers, unknown };

@@ -83,6 +83,7 @@ bool beside(const std::string& shard) {
 }
 
 std::unique_ptr<SafetensorsFile> open_or_say_kind(const fs::path& file) {
+  if (is_unetcu_file(file)) return std::make_unique<SafetensorsFile>(file, parse_unetcu);
   try {
     return std::make_unique<SafetensorsFile>(file);
   } catch (const SafetensorsError&) {

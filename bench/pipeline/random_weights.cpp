@@ -34,7 +34,7 @@ void RandomWeights::fill(Platform& platform, const Value& weight, void* data) co
   const WeightSource& source = *weight.source;
   if (!source.plus.empty()) return fill_sum(platform, weight, data);
   double mean = 0, deviation = kSpread;
-  if (source.layout == WeightSource::Layout::transposed) {
+  if (source.layout == WeightSource::Layout::transposed && source.file.size() == 2) {
     deviation = 1;  // an embedding table: one of its rows is the result
   } else if (source.file.size() > 1) {
     const std::int64_t fan_in = weight.elements() / weight.shape.front();

@@ -248,7 +248,7 @@ std::string Trainer::gradient_not_finite(const Step& step) {
   return "";
 }
 
-void Trainer::write_weights(const std::filesystem::path& file) const {
+void Trainer::write_weights(const std::filesystem::path& file, const std::filesystem::path& name) const {
   const std::vector<float> numbers = state(training_.ema.value_or(training_.parameters));
   std::vector<FileTensor> tensors;
   std::deque<std::vector<float>> turned;
@@ -258,6 +258,7 @@ void Trainer::write_weights(const std::filesystem::path& file) const {
     tensors.push_back({slice.source->name, safetensors_name(DType::fp32), slice.source->file,
                        std::as_bytes(std::span(turned.back()))});
   }
+  if (is_named_as_unetcu(name, *training_.network.info)) return write_unetcu(file, tensors, recipe().batch);
   FileMetadata metadata{{"network", request_.network}, {"steps", fmt::format("{}", taken_)}};
   for (const RecipeField& field : recipe_fields())
     if (field.name == std::string_view("batch") || field.name == std::string_view("seed"))

@@ -71,8 +71,9 @@ class Trainer {
   // steps are taken again from where its state was kept.
   std::string gradient_not_finite(const Step& step);
 
-  // The moving average of the weights, under the original checkpoint's names and layouts.
-  void write_weights(const std::filesystem::path& file) const;
+  // The moving average of the weights, under the original checkpoint's names and layouts; in the format of `name`,
+  // which the file will have.
+  void write_weights(const std::filesystem::path& file, const std::filesystem::path& name = {}) const;
   void write_checkpoint(const std::filesystem::path& file);
   bool states_finite() const;  // which neither of the two asks
   void keep() { kept_ = stored().state; }

@@ -4,7 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -12,6 +14,7 @@
 #include "bench/pipeline/network_tensors.h"
 #include "bench/platform/fingerprint.h"
 #include "kernels/core/fields.h"
+#include "kernels/core/philox.h"
 #include "reports/run/files.h"
 
 namespace noisefloor::pipeline {
@@ -19,9 +22,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kHeadBytes = 9;                // that tell what a file is
+constexpr std::size_t kHeadBytes = 9;  // that tell what a file is
+constexpr std::int32_t kUnetcuMagic = 20240620;
 constexpr std::int64_t kMostImages = 1'000'000'000;  // training_batch counts in 32 bits
-constexpr ImageShape kCifar = {32, 32, 3};
+constexpr std::int64_t kGeneratedImages = 256;
+constexpr ImageShape kCifar = {32, 32, 3}, kMnist = {28, 28, 1};
 constexpr auto kCifarRecord = static_cast<std::size_t>(1 + 32 * 32 * 3);  // the label, then red, green and blue
 
 template <class... Words>
@@ -64,10 +69,12 @@ class Reader {
 
   void read(const std::string& file) {
     file_ = file;
+    if (file == kGenerated) return generate();
     const std::string head = head_of(file);
     if (is_safetensors(head)) return read_safetensors();
     if (head.starts_with("\x1f\x8b")) refuse_data(file, "is compressed with gzip; unpack it first, with gunzip");
     const std::string bytes = read_whole_file(file);
+    if (is_unetcu(bytes)) return read_unetcu(bytes);
     const IdxHeader idx(bytes);
     const bool cifar = is_cifar(bytes);  // whose first picture may begin as IDX does
     if (idx.fits || (idx.bytes > 0 && !cifar)) return read_idx(idx, bytes);
@@ -75,7 +82,7 @@ class Reader {
     const std::string kind = kind_of_file(file);
     refuse_data(file,
                 "is none of the files of images that are read (safetensors with images and labels, IDX, CIFAR-10's "
-                "binary version){}",
+                "binary version, unet.cu's data){}",
                 kind.empty() ? "" : ":\n" + kind);
   }
 
@@ -106,6 +113,12 @@ class Reader {
     return true;
   }
 
+  static bool is_unetcu(std::string_view bytes) {
+    std::int32_t magic = 0;
+    if (bytes.size() >= sizeof magic) std::memcpy(&magic, bytes.data(), sizeof magic);
+    return magic == kUnetcuMagic;
+  }
+
   void require_shape(const ImageShape& image) const {
     const ImageShape& own = info_.image;
     if (image.height != own.height || image.width != own.width || image.channels != own.channels)
@@ -134,6 +147,45 @@ class Reader {
     }
   }
 
+  template <class Numbers>
+  void require_range(const Numbers& numbers) const {
+    for (std::size_t i = 0; i < numbers.size(); ++i)
+      if (!(numbers[i] >= -1 && numbers[i] <= 1))
+        refuse_data(file_, "image {} has the number {}; images go from -1 (black) to 1 (white)",
+                    static_cast<std::int64_t>(i) / info_.image.elements(), numbers[i]);
+  }
+
+  // Uniform noise: what a step takes does not depend on what is in its pictures.
+  void generate() {
+    const PhiloxKeys keys = philox_keys(0);
+    std::vector<float> images(static_cast<std::size_t>(kGeneratedImages * info_.image.elements()));
+    for (std::size_t i = 0; i < images.size(); ++i)
+      images[i] = static_cast<float>(philox4x32_10(philox_counter(i, 0), keys).v[0] >> 8) * 0x1p-23f - 1;
+    add_images(kGeneratedImages, std::move(images));
+    std::vector<std::int64_t> labels;
+    for (std::int64_t i = 0; i < kGeneratedImages; ++i) labels.push_back(i % std::max<std::int64_t>(1, info_.classes));
+    add_labels(labels);
+  }
+
+  // 256 int32: a number that tells the format, images, channels, height, width; the images in fp32, channels-first.
+  void read_unetcu(std::string_view file) {
+    std::array<std::int32_t, 256> header{};
+    if (file.size() < sizeof header) refuse_data(file_, "is unet.cu's data, cut off within its header");
+    std::memcpy(header.data(), file.data(), sizeof header);
+    const ImageShape image{header[3], header[4], header[2]};
+    require_shape(image);
+    const std::uint64_t numbers =
+        static_cast<std::uint64_t>(std::max(0, header[1])) * static_cast<std::uint64_t>(image.elements());
+    if (file.size() - sizeof header != numbers * sizeof(float))
+      refuse_data(file_, "is unet.cu's data of {} images, which are {} bytes behind its header; it has {}", header[1],
+                  numbers * sizeof(float), file.size() - sizeof header);
+    if (info_.classes > 0) refuse_data(file_, "has no labels, and {} is trained on labelled images", info_.name);
+    std::vector<float> images(numbers);
+    std::memcpy(images.data(), file.data() + sizeof header, numbers * sizeof(float));
+    require_range(images);
+    add_images(header[1], std::move(images));
+  }
+
   void read_safetensors() {
     const SafetensorsFile file(file_);
     file.require_layout(kChannelsFirst);
@@ -143,10 +195,7 @@ class Reader {
                   images == nullptr ? "" : fmt::format(", and has [{}]", fmt::join(images->shape, ", ")));
     require_shape({images->shape[2], images->shape[3], images->shape[1]});
     const std::vector<double> numbers = numbers_of(file, *images, file_, images->shape);
-    for (std::size_t i = 0; i < numbers.size(); ++i)
-      if (!(numbers[i] >= -1 && numbers[i] <= 1))
-        refuse_data(file_, "image {} has the number {}; images go from -1 (black) to 1 (white)",
-                    static_cast<std::int64_t>(i) / info_.image.elements(), numbers[i]);
+    require_range(numbers);
     add_images(images->shape[0], {numbers.begin(), numbers.end()});
     if (info_.classes == 0) return;
     const FileTensor* const labels = file.find("labels");
@@ -167,9 +216,12 @@ class Reader {
                   file.size() - std::min<std::size_t>(file.size(), idx.bytes), idx.bytes);
     const std::string_view numbers = file.substr(idx.bytes);
     if (idx.dimensions == 1) return read_idx_labels(numbers);
-    require_shape({idx.shape[1], idx.shape[2], 1});
+    const ImageShape& own = info_.image;
+    const bool framed = idx.shape[1] == kMnist.height && idx.shape[2] == kMnist.width && own.height == 32 &&
+                        own.width == 32 && own.channels == 1;
+    if (!framed) require_shape({idx.shape[1], idx.shape[2], 1});
     if (waits_for_labels_) refuse_data(file_, "images, where the labels of the file before it belong");
-    add_images(idx.shape[0], floats_of(numbers));
+    add_images(idx.shape[0], framed ? with_frame(floats_of(numbers)) : floats_of(numbers));
     waits_for_labels_ = info_.classes > 0;
   }
 
@@ -191,6 +243,18 @@ class Reader {
     }
     add_images(std::ssize(labels), std::move(images));
     if (info_.classes > 0) add_labels(labels);
+  }
+
+  // MNIST's images in the middle of a network's.
+  std::vector<float> with_frame(const std::vector<float>& images) const {
+    const ImageShape& own = info_.image;
+    const std::int64_t count = std::ssize(images) / kMnist.pixels(), top = (own.height - kMnist.height) / 2,
+                       left = (own.width - kMnist.width) / 2;
+    std::vector<float> framed(static_cast<std::size_t>(count * own.pixels()), -1);
+    for (std::int64_t row = 0; row < count * kMnist.height; ++row)
+      std::copy_n(images.begin() + row * kMnist.width, kMnist.width,
+                  framed.begin() + row / kMnist.height * own.pixels() + (top + row % kMnist.height) * own.width + left);
+    return framed;
   }
 
   // Of 0 to 255.

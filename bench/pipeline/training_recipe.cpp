@@ -16,17 +16,48 @@ namespace noisefloor::pipeline {
 namespace {
 
 // digits: Karras et al. (NeurIPS 2022, table 1), as baselines/pytorch/digits/train.py trains it, without dropout.
+// edm-cifar and adm64: their papers', at batches of one GPU. unetcu: unet.cu's, with the moving average of its script.
 const std::map<std::string, TrainingRecipe, std::less<>>& recipes() {
-  static const std::map<std::string, TrainingRecipe, std::less<>> all{{"digits",
-                                                                       {.batch = 512,
-                                                                        .steps = 4000,
-                                                                        .warm_up = 200,
-                                                                        .rate = 1e-3,
-                                                                        .ema = 500,
-                                                                        .shift = 0.1,
-                                                                        .unlabelled = 0.1,
-                                                                        .p_mean = -0.4,
-                                                                        .p_std = 1.2}}};
+  static const std::map<std::string, TrainingRecipe, std::less<>> all{
+      {"digits",
+       {.batch = 512,
+        .steps = 4000,
+        .warm_up = 200,
+        .rate = 1e-3,
+        .ema = 500,
+        .shift = 0.1,
+        .unlabelled = 0.1,
+        .p_mean = -0.4,
+        .p_std = 1.2}},
+      {"mnist-unet",
+       {.batch = 128,
+        .steps = 5000,
+        .warm_up = 200,
+        .rate = 5e-4,
+        .ema = 500,
+        .unlabelled = 0.1,
+        .p_mean = -0.4,
+        .p_std = 1.4}},
+      {"unetcu", {.batch = 32, .steps = 100'000, .rate = 1e-4, .final_rate = 1, .beta2 = 0.999, .ema = 7000}},
+      {"edm-cifar",
+       {.batch = 64,
+        .steps = 400'000,
+        .warm_up = 10'000,
+        .rate = 2e-4,
+        .final_rate = 1,
+        .beta2 = 0.999,
+        .ema = 8000,
+        .flip = 0.5,
+        .unlabelled = 0.1}},
+      {"adm64",
+       {.batch = 32,
+        .steps = 500'000,
+        .rate = 1e-4,
+        .final_rate = 1,
+        .beta2 = 0.999,
+        .ema = 7000,
+        .flip = 0.5,
+        .unlabelled = 0.1}}};
   return all;
 }
 

@@ -28,7 +28,10 @@ namespace {
 
 }  // namespace
 
-SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : SafetensorsFile() {
+SafetensorsFile::SafetensorsFile(const std::filesystem::path& path)
+    : SafetensorsFile(path, [this](std::span<const std::byte> file) { return parse_safetensors(file, &metadata_); }) {}
+
+SafetensorsFile::SafetensorsFile(const std::filesystem::path& path, const Parse& parse) : SafetensorsFile() {
   path_ = path;
   // Before it is opened: opening a pipe waits for its other end.
   std::error_code error;
@@ -45,7 +48,7 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : Safetensor
   if (mapping == MAP_FAILED) refuse(path, fmt::format("cannot be mapped: {}", std::strerror(errno)));
   mapping_ = mapping;
   try {
-    tensors_ = parse_safetensors({static_cast<const std::byte*>(mapping), bytes_}, &metadata_);
+    tensors_ = parse({static_cast<const std::byte*>(mapping), bytes_});
   } catch (const SafetensorsError& problem) {
     refuse(path, problem.what());
   }

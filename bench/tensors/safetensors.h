@@ -56,6 +56,9 @@ std::vector<FileTensor> parse_safetensors(std::span<const std::byte> file, FileM
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::filesystem::path& path);  // throws SafetensorsError with the file's name
+  // A file of another format, whose tensors `parse` finds; it throws SafetensorsError.
+  using Parse = std::function<std::vector<FileTensor>(std::span<const std::byte> file)>;
+  SafetensorsFile(const std::filesystem::path& path, const Parse& parse);
   ~SafetensorsFile();
   SafetensorsFile(const SafetensorsFile&) = delete;
   SafetensorsFile& operator=(const SafetensorsFile&) = delete;

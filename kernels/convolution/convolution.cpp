@@ -91,18 +91,20 @@ void visit_shape(Shape& s, FieldVisitor& visitor) {
   visitor.integer("w", "width of x in pixels", s.w, 1, 1 << 20);
   visitor.integer("cin", "channels of x", s.cin, 1, 65536);
   visitor.integer("cout", "channels of y", s.cout, 1, 65536);
-  visitor.integer("kernel", "taps along each axis, odd", s.kernel, 1, kMaxKernel, 3);
-  visitor.integer("stride", "pixels of x from one output to the next", s.stride, 1, 2, 1);
+  visitor.integer("kernel", "taps along each axis: odd, or 2 or 4 with a stride of 2", s.kernel, 1, kMaxKernel, 3);
+  // Fields are visited in order: kernel is known.
+  visitor.integer("stride", "pixels of x from one output to the next", s.stride, 1, 2, s.kernel % 2 == 0 ? 2 : 1);
   visitor.integer("pad", "zeros on each side, in pixels; half the kernel if not given", s.pad, 0, kMaxKernel,
-                  s.kernel / 2);  // fields are visited in order: kernel is known
+                  (s.kernel - 1) / 2);
   visitor.flag("upsample", "doubles x's height and width first (nearest); needs kernel 3, stride 1, pad 1", s.upsample,
                false);
 }
 
 void check_shape(const Shape& s) {
-  if (s.kernel % 2 == 0)
+  // The even ones are those of a transposed convolution's gradient.
+  if (s.kernel % 2 == 0 && (s.kernel > 4 || s.stride != 2 || s.pad != s.kernel / 2 - 1))
     refuse("field 'kernel' is " + std::to_string(s.kernel) + "; it must be odd, from 1 to " +
-           std::to_string(kMaxKernel));
+           std::to_string(kMaxKernel) + ", or 2 with stride=2 and pad=0, or 4 with stride=2 and pad=1");
   if (s.upsample && (s.kernel != 3 || s.stride != 1 || s.pad != 1))
     refuse("'upsample' needs kernel=3, stride=1 and pad=1");
   const std::int64_t shortest = s.times() * std::min(s.h, s.w) + 2 * s.pad;

@@ -10,11 +10,12 @@ namespace {
 
 using conv2d::Problem;
 
-// The sums and their activation apart.
+// The sums and their activation apart, but of a ReLU.
 std::vector<ValueId> conv2d_forward(const Node& node, const Bindings& inputs, Graph& graph) {
   Problem p = node.problem.as<Problem>();
-  if (p.act == conv2d::Activation::none) return graph.add(node.name, "conv2d", node.text, node.dtype, inputs);
-  if (p.residual || p.gain != 1) Backward::refuse(node, "it adds to what its activation gives");
+  if (p.act != conv2d::Activation::none && (p.residual || p.gain != 1))
+    Backward::refuse(node, "it adds to what its activation gives");
+  if (p.act != conv2d::Activation::silu) return graph.add(node.name, "conv2d", node.text, node.dtype, inputs);
   const char* act = convolution::kActivationNames[static_cast<int>(p.act)];
   p.act = conv2d::Activation::none;
   const ValueId sums = graph.add(node.name, "conv2d", node.op->print(AnyProblem(p)), node.dtype, inputs).at(0);
@@ -27,7 +28,7 @@ void conv2d_backward(const Node& node, Backward& walk) {
   const auto& p = node.problem.as<Problem>();
   if (p.norm != conv2d::Norm::none || p.affine || p.side > 0 || p.residual_upsample || p.stats)
     Backward::refuse(node, "it is fused with what stands before or behind it");
-  const Gradient dy = walk.of(node.value("y"));
+  const Gradient dy = p.act == conv2d::Activation::relu ? walk.before_relu(node) : walk.of(node.value("y"));
   const double scale = dy.scale * p.gain;
   if (p.residual) walk.give(node.value("residual"), {dy.value, scale});
   const std::string shape =

@@ -31,7 +31,8 @@ void resample_backward(const Node& node, Backward& walk) {
   // Of a split of which one part leads nowhere, that one's is zero.
   Bindings parts;
   for (const auto& [part, input] : {std::pair("y", "x"), std::pair("skip", "skip")})
-    parts[input] = walk.find(node.value(part)) ? walk.unscaled(node, part) : walk.zeros(node.value(part));
+    parts[input] = walk.find(node.value(part)) ? walk.unscaled(node, part)
+                                               : walk.zeros(walk.graph()[node.value(part)].shape, node.dtype);
   walk.give(node.value("x"),
             {walk.add(node, ".backward", "resample", "op=concat," + channels, node.dtype, parts).at(0)});
 }

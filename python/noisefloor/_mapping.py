@@ -117,7 +117,8 @@ def convolution(a, out, tags):
         need(stride[0] == 2 and (kernel[0], pad[0]) in ((2, 0), (4, 1)) and not any(a["output_padding"]),
              f"conv_transpose2d has a stride of 2, and a kernel of 2 without pad or of 4 with a pad of 1; it is {form}")
         return problem("conv_transpose2d", dtype, cout=weight.shape[1], **sizes)
-    need(kernel[0] % 2 == 1, f"conv2d has odd kernels; it is {form}")
+    need(kernel[0] % 2 == 1 or (kernel[0], stride[0], pad[0]) in ((2, 2, 0), (4, 2, 1)),
+         f"conv2d has odd kernels, or with a stride of 2 one of 2 without pad or of 4 with a pad of 1; it is {form}")
     return problem("conv2d", dtype, cout=weight.shape[0], stride=stride[0], pad=pad[0], **sizes)
 
 

@@ -52,6 +52,10 @@ def inputs_of(name, height, width):
         return {"x": torch.randn((2, 3, 4, height, width) if name == "svd-vae" else (2, 4, height, width))}
     if name == "adm64":
         return {"x": torch.randn(2, 3, height, width), "timesteps": torch.tensor([17.0, 800.0]), "labels": torch.tensor([3, 999])}
+    if name == "unetcu":
+        return {"x": torch.randn(2, 3, height, width), "timesteps": torch.tensor([17.0, 800.0])}
+    if name == "mnist-unet":
+        return {"x": torch.randn(2, 1, height, width) * 2, "sigma": torch.tensor([0.2, 5.0]), "labels": torch.tensor([3, 9])}
     shape = (2, 5, 1, height, width) if name == "moving-digits" else (2, 3, height, width)
     return {"x": torch.randn(shape) * 2, "sigma": torch.tensor([0.2, 5.0]), "labels": torch.tensor([3, 9])}
 
@@ -65,10 +69,11 @@ def decoded(network, x):
 
 @pytest.mark.parametrize("name, height, width", [("edm-cifar", 32, 32), ("edm-cifar", 12, 44), ("adm64", 64, 64), ("adm64", 40, 24),
                                                  ("moving-digits", 16, 16), ("moving-digits", 8, 20),
+                                                 ("mnist-unet", 32, 32), ("mnist-unet", 12, 20), ("unetcu", 64, 64), ("unetcu", 24, 40),
                                                  ("sd15", 16, 24), ("sdxl", 16, 12), ("svd", 8, 16),
                                                  ("sd-vae", 7, 11), ("sdxl-vae", 7, 11), ("svd-vae", 5, 7)])
 def test_forward_is_what_pytorch_computes(tmp_path, name, height, width):
-    if name not in {**DIFFUSERS, **DECODERS, "edm-cifar": 0, "adm64": 0, "moving-digits": 0}:
+    if name not in {*DIFFUSERS, *DECODERS, "edm-cifar", "adm64", "moving-digits", "mnist-unet", "unetcu"}:
         pytest.skip("needs diffusers")
     network, inputs = random_network(name), inputs_of(name, height, width)
     with torch.no_grad():
@@ -77,8 +82,8 @@ def test_forward_is_what_pytorch_computes(tmp_path, name, height, width):
         elif name in DECODERS:
             expected = decoded(network, inputs["x"])
         else:
-            x, level, condition = inputs.values()
-            expected = network(x, level, torch.eye(10)[condition] if network.one_hot else condition)
+            x, level, *condition = inputs.values()
+            expected = network(x, level, *(torch.eye(10)[labels] if network.one_hot else labels for labels in condition))
     save_file({key: (value.half() if name in DIFFUSERS else value).contiguous() for key, value in network.state_dict().items()},
               tmp_path / "weights.safetensors")
     del network  # of up to 10 GB

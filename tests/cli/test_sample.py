@@ -121,7 +121,7 @@ def test_sample_breaks_its_first_step_down_and_draws_the_same_pictures(tmp_path)
 
 
 @pytest.mark.parametrize("arguments, says", [
-    (["sample", "digit"], "unknown network 'digit'; there are adm64, edm-cifar, digits, moving-digits, sd15"),
+    (["sample", "digit"], "unknown network 'digit'; there are adm64, edm-cifar, digits, moving-digits, mnist-unet, unetcu, sd15"),
     (["sample", "adm64"], "adm64 needs --weights"),
     (["sample", "sd15", "--weights", "."], "sd15 reads text: it needs --conditioning FILE, which is made by python3 -m baselines.pytorch.conditioning sd15"),
     (["sample", "sd15", "--weights", WEIGHTS, "--conditioning", "nowhere"], "nowhere"),

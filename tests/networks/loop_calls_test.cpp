@@ -121,7 +121,7 @@ std::map<std::string, int> problems_of_a_call(const Network& network) {
 }
 
 TEST(HoistedLevels, ACallEmbedsNothingAndDoesTheRestAsBefore) {
-  for (const char* name : {"adm64", "edm-cifar", "digits", "moving-digits", "sd15"}) {
+  for (const char* name : {"adm64", "edm-cifar", "digits", "moving-digits", "mnist-unet", "unetcu", "sd15"}) {
     SCOPED_TRACE(name);
     const Network network = built(name, kLevels);
     EXPECT_EQ(network.hoisted_levels, kLevels);
@@ -153,7 +153,7 @@ TEST(HoistedLevels, AreNoneWhereMoreIsAddedToTheEmbedding) {
 
 // Whichever way projections were merged: of one image those of a loop of one call are one row.
 TEST(HoistedLevels, EachCallReadsItsOwnPart) {
-  for (const char* name : {"adm64", "edm-cifar", "digits", "moving-digits", "sd15"})
+  for (const char* name : {"adm64", "edm-cifar", "digits", "moving-digits", "mnist-unet", "unetcu", "sd15"})
     for (const std::int64_t levels : {std::int64_t{1}, kLevels})
       for (const bool guided : {false, true}) {
         SCOPED_TRACE(name);

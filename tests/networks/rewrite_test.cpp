@@ -112,9 +112,9 @@ Counted counted(const NetworkInfo& info, const Fusions& fusions, std::int64_t ba
 
 TEST(Rewrites, OfNetworksThatHaveTheirPatterns) {
   const std::map<std::string, Counted> folded{
-      {"adm64", {19, 25, 243}}, {"edm-cifar", {20, 19, 170}}, {"digits", {6, 6, 65}}, {"moving-digits", {4, 2, 89}},
-      {"sd15", {14, 12, 330}},  {"sdxl", {11, 9, 891}},       {"svd", {14, 12, 622}}, {"sd-vae", {2, 0, 69}},
-      {"sdxl-vae", {2, 0, 69}}, {"svd-vae", {2, 0, 125}}};
+      {"adm64", {19, 25, 243}}, {"edm-cifar", {20, 19, 170}}, {"digits", {6, 6, 65}},     {"moving-digits", {4, 2, 89}},
+      {"sd15", {14, 12, 330}},  {"sdxl", {11, 9, 891}},       {"svd", {14, 12, 622}},     {"sd-vae", {2, 0, 69}},
+      {"sdxl-vae", {2, 0, 69}}, {"svd-vae", {2, 0, 125}},     {"mnist-unet", {0, 0, 26}}, {"unetcu", {15, 12, 147}}};
   for (const NetworkInfo& info : all_networks()) {
     SCOPED_TRACE(info.name);
     for (const Runs& runs : {Runs(anything), Runs(runs_on_sm90a)}) {

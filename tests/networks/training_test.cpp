@@ -33,15 +33,14 @@ std::vector<double> normal_numbers(std::size_t count, double deviation, std::mt1
   return numbers;
 }
 
-// Each parameter moved by itself.
-TEST(Training, GradientsAreThoseOfTheLoss) {
-  const NetworkInfo info = small_trained();
+// Each parameter moved by itself, by so much. `tolerance`: of the gradient; a loss with kinks has a larger one.
+void expect_gradients(const NetworkInfo& info, double step, double tolerance) {
   const Training training = build_training(info, {.batch = 3, .images = 5, .shifted = 0.5});
   const Graph& graph = training.network.graph;
   Interpreter run(graph);
   std::mt19937 random(3);
   run.set(training.images, normal_numbers(static_cast<std::size_t>(graph[training.images].elements()), 0.5, random));
-  run.set(*training.labels, {0, 1, 2, 1, 0});
+  if (training.labels) run.set(*training.labels, {0, 1, 2, 1, 0});
   const auto deviation = [&](ValueId slice) {  // so that products keep the size of what they multiply
     return std::sqrt(1 / (1 + static_cast<double>(graph[slice].elements() / graph[slice].shape.front())));
   };
@@ -49,9 +48,8 @@ TEST(Training, GradientsAreThoseOfTheLoss) {
     return normal_numbers(static_cast<std::size_t>(graph[slice].elements()), deviation(slice), random);
   };
   for (const ValueId slice : training.slices) {
-    const std::string& name = graph[slice].name;
     std::vector<double> numbers = draw(slice);
-    if (name.find("norm") != std::string::npos && name.ends_with("weight"))
+    if (graph[slice].shape.size() == 1 && graph[slice].name.ends_with("weight"))  // of a norm
       for (double& number : numbers) number = 1 + number / 4;
     run.set(slice, numbers);
   }
@@ -64,16 +62,27 @@ TEST(Training, GradientsAreThoseOfTheLoss) {
     const std::vector<double> gradient(first, first + graph[slice].elements());
     double squares = 0;
     for (const double number : gradient) squares += number * number;
-    constexpr double kStep = 0x1p-5, kTolerance = 2e-4, kNoise = 5e-6;  // of the loss, whose values are fp32
-    const Gain gain = gain_along(run, slice, gradient, draw(slice), kStep, [&] {
+    constexpr double kNoise = 5e-6;  // of the loss, whose values are fp32
+    const Gain gain = gain_along(run, slice, gradient, draw(slice), step, [&] {
       run.run(1, loss);  // of the same batch
-      return run.results_of(graph.nodes()[loss]).at(3).at(0);
+      const auto results = run.results_of(graph.nodes()[loss]);
+      return results.at(results.size() - 2).at(0);
     });
     EXPECT_LE(std::abs(gain.measured - gain.expected),
-              kNoise + kTolerance * 6 * kStep * deviation(slice) * std::sqrt(squares))
+              kNoise + tolerance * 6 * step * deviation(slice) * std::sqrt(squares))
         << graph[slice].name << " gains " << gain.measured << ", expected " << gain.expected;
     EXPECT_GT(squares, 0) << graph[slice].name;
   }
+}
+
+TEST(Training, GradientsAreThoseOfTheLoss) {
+  expect_gradients(small_trained(), 0x1p-5, 2e-4);
+}
+TEST(Training, GradientsOfAReluUNetAreThoseOfTheLoss) {
+  expect_gradients(small_relu_unet(), 0x1p-9, 2e-2);
+}
+TEST(Training, GradientsOfAPoolingUNetAreThoseOfTheLoss) {
+  expect_gradients(small_pooling_unet(), 0x1p-5, 2e-4);
 }
 
 const std::vector<Training>& built() {
@@ -83,7 +92,9 @@ const std::vector<Training>& built() {
                                              {"digits", 512, DType::bf16},
                                              {"edm-cifar", 1, DType::bf16},
                                              {"edm-cifar", 64, DType::fp32},
-                                             {"adm64", 1, DType::bf16}})
+                                             {"adm64", 1, DType::bf16},
+                                             {"mnist-unet", 8, DType::bf16},
+                                             {"unetcu", 2, DType::fp32}})
       all.push_back(build_training(require_network(name), {.batch = batch, .images = 10, .dtype = dtype}));
     return all;
   }();

@@ -5,6 +5,7 @@
 #include "networks/diffusers.h"
 #include "networks/layers.h"
 #include "networks/network.h"
+#include "networks/trained_unets.h"
 
 namespace noisefloor::networks {
 
@@ -140,6 +141,27 @@ inline NetworkInfo small_trained() {
               return TrainedBuilder(layers, c_noise, network.labels()).build(x);
             });
           }};
+}
+
+// mnist-unet and unetcu, narrow and of two levels.
+inline NetworkInfo small_relu_unet() {
+  NetworkInfo info = small_trained();
+  info.builder = [](const BuildOptions& options, Network& network) {
+    build_relu_unet({.channels = {8, 12}, .embedding = 8}, options, network);
+  };
+  return info;
+}
+
+inline NetworkInfo small_pooling_unet() {
+  NetworkInfo info = small_trained();
+  info.prediction = sampler_step::Prediction::noise;
+  info.classes = 0;
+  info.schedule = sampler_step::Schedule::linear;
+  info.builder = [](const BuildOptions& options, Network& network) {
+    build_pooling_unet({.channels = 8, .levels = 2, .blocks = 1, .first_attention = 1, .head_channels = 4, .groups = 4},
+                       options, network);
+  };
+  return info;
 }
 
 }  // namespace noisefloor::networks

@@ -8,9 +8,10 @@ drawn inputs stay in fp32.
 import functools
 
 from baselines.pytorch.errors import CannotRun
-from baselines.pytorch.networks import adm, edm, moving_digits, stable_diffusion
+from baselines.pytorch.networks import adm, edm, mnist_unet, moving_digits, stable_diffusion, unetcu
 
-NETWORKS = {"adm64": adm.UNet, "edm-cifar": edm.cifar, "digits": edm.digits, "moving-digits": moving_digits.Preconditioned}
+NETWORKS = {"adm64": adm.UNet, "edm-cifar": edm.cifar, "digits": edm.digits, "moving-digits": moving_digits.Preconditioned,
+            "mnist-unet": mnist_unet.build, "unetcu": unetcu.UNet}
 for module, configurations in ((stable_diffusion.UNet, stable_diffusion.UNETS), (stable_diffusion.VideoUNet, stable_diffusion.VIDEO_UNETS),
                                (stable_diffusion.Decoder, stable_diffusion.DECODERS)):
     NETWORKS |= {name: functools.partial(module, configuration) for name, configuration in configurations.items()}

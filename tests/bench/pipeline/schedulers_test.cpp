@@ -115,10 +115,15 @@ struct Trained {
   const char* network;
   double least, most;
 };
-constexpr Trained kTrained[] = {
-    {"sd15", 0.02916716, 14.614641}, {"sdxl", 0.02916716, 14.614641}, {"svd", 0.002, 700},
-    {"edm-cifar", 0.002, 80},        {"digits", 0.002, 80},           {"moving-digits", 0.002, 80},
-    {"adm64", 0.006425413, 20291.17}};
+constexpr Trained kTrained[] = {{"sd15", 0.02916716, 14.614641},
+                                {"sdxl", 0.02916716, 14.614641},
+                                {"svd", 0.002, 700},
+                                {"edm-cifar", 0.002, 80},
+                                {"digits", 0.002, 80},
+                                {"moving-digits", 0.002, 80},
+                                {"mnist-unet", 0.002, 80},
+                                {"adm64", 0.006425413, 20291.17},
+                                {"unetcu", 0.0100005, 157.40728}};
 
 SampleArguments asked_of(const std::string& network) {
   const bool told = !networks::require_network(network).conditioning.empty();

@@ -65,6 +65,10 @@ TEST(TrainedWeights, GoBackIntoTheFilesOrder) {
   const WeightSource embedding{.name = "table", .file = {2, 3}, .layout = WeightSource::Layout::transposed};
   EXPECT_EQ(in_file_order(embedding, std::vector<float>{0, 10, 1, 11, 2, 12}),
             (std::vector<float>{0, 1, 2, 10, 11, 12}));
+  // [cin, cout, 2, 2] of a transposed convolution: cin 2, cout 1; here its taps come first.
+  const WeightSource up{.name = "up", .file = {2, 1, 2, 2}, .layout = WeightSource::Layout::transposed};
+  EXPECT_EQ(in_file_order(up, std::vector<float>{0, 10, 1, 11, 2, 12, 3, 13}),
+            (std::vector<float>{0, 1, 2, 3, 10, 11, 12, 13}));
 }
 
 TEST(TrainedWeights, BeginAsPyTorchsLayers) {
@@ -84,6 +88,59 @@ TEST(TrainedWeights, BeginAsPyTorchsLayers) {
   EXPECT_EQ(norm, (std::vector<float>{1, 1, 1}));
   fill_first_weights(bias, 0, 1, norm);
   EXPECT_EQ(norm, (std::vector<float>{0, 0, 0}));
+}
+
+TEST(UnetcuFiles, HoldTheParametersInTheOrderOfItsModules) {
+  const TemporaryFolder folder;
+  const auto file = folder / "weights.bin";
+  const Network network = require_network("unetcu").build({.dtype = DType::fp32});
+  std::vector<FileTensor> tensors;
+  std::deque<std::vector<float>> numbers;
+  float value = 0;
+  for (const auto& [name, shape] : checkpoint_of(network.graph)) {
+    std::int64_t elements = 1;
+    for (const std::int64_t extent : shape) elements *= extent;
+    numbers.emplace_back(static_cast<std::size_t>(elements), value += 1);
+    tensors.push_back({name, "F32", shape, std::as_bytes(std::span(numbers.back()))});
+  }
+  write_unetcu(file, tensors, 7);
+  EXPECT_TRUE(is_unetcu_file(file));
+  EXPECT_EQ(std::filesystem::file_size(file), 1024u + 4u * 20'494'211u);
+  Checkpoint checkpoint(file);
+  checkpoint.check(network);
+  for (const FileTensor& tensor : tensors) {
+    const auto read = checkpoint.find(tensor.name)->file->read(*checkpoint.find(tensor.name)->tensor);
+    EXPECT_TRUE(std::ranges::equal(read, tensor.data)) << tensor.name;
+  }
+  const std::vector<const FileTensor*> order = checkpoint.tensors();
+  const char* const first[] = {"time_embed.0.weight",           "time_embed.0.bias",
+                               "time_embed.2.weight",           "time_embed.2.bias",
+                               "input_blocks.0.0.weight",       "input_blocks.0.0.bias",
+                               "input_blocks.1.0.gn1.weight",   "input_blocks.1.0.gn1.bias",
+                               "input_blocks.1.0.cv3_1.weight", "input_blocks.1.0.cv3_1.bias",
+                               "input_blocks.1.0.l_emb.weight"};
+  for (std::size_t i = 0; i < std::size(first); ++i) EXPECT_EQ(order[i]->name, first[i]);
+  EXPECT_EQ(order.back()->name, "out.2.bias");
+
+  const auto refusal = [&] { return refusal_of([&] { return Checkpoint(file).path(); }); };
+  const auto patch = [&](std::streamoff place, std::int32_t number) {
+    std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
+    stream.seekp(4 * place);
+    stream.write(reinterpret_cast<const char*>(&number), sizeof number);
+  };
+  patch(3, 32);
+  expect_parts(refusal(), {"weights.bin", "C_model", "32", "64"});
+  patch(3, 64), patch(8, 1);
+  expect_parts(refusal(), {"weights.bin", "bytes"});
+  std::filesystem::resize_file(file, 1024 + 3 * 4 * 20'494'211);  // with AdamW's states
+  EXPECT_EQ(refusal(), "");
+  patch(9, 1);
+  std::filesystem::resize_file(file, 1024 + 3 * 4 * 20'494'211 + 48);  // and the generator's
+  EXPECT_EQ(refusal(), "");
+  std::filesystem::resize_file(file, 5000);
+  expect_parts(refusal(), {"weights.bin", "time_embed.0.weight"});
+  std::filesystem::resize_file(file, 500);
+  expect_parts(refusal(), {"weights.bin", "header"});
 }
 
 class TrainingCheckpoints : public testing::Test {

@@ -75,6 +75,49 @@ TEST_F(TrainingFiles, IdxAndItsLabels) {
   EXPECT_TRUE(read_training_data(std::vector{files[0]}, row_of({2, 2, 1}, 0)).labels.empty());
 }
 
+TEST_F(TrainingFiles, MnistGetsAFrameOfBlack) {
+  std::string idx = bytes_of({0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 28, 0, 0, 0, 28}) + std::string(2 * 28 * 28, '\xff');
+  const NetworkInfo info = row_of({32, 32, 1}, 3);
+  const TrainingData data = read_training_data(std::vector{write("images", idx), write("labels", idx_labels_)}, info);
+  ASSERT_EQ(data.images.size(), 2u * 32 * 32);
+  for (std::size_t i = 0; i < data.images.size(); ++i) {
+    const std::size_t row = i / 32 % 32, column = i % 32;
+    const bool inside = row >= 2 && row < 30 && column >= 2 && column < 30;
+    ASSERT_EQ(data.images[i], inside ? 1 : -1) << i;
+  }
+  expect_parts(refusal({(folder_ / "images").string()}, row_of({32, 32, 3}, 0)), {"images", "28 x 28", "32 x 32"});
+}
+
+TEST_F(TrainingFiles, OfUnetcu) {
+  std::vector<std::int32_t> header(256);
+  header[0] = 20240620, header[1] = 2, header[2] = 3, header[3] = 2, header[4] = 1;
+  const std::vector<float> images{0, 0.1f, 0.2f, 0.3f, 0.4f, 0.5f, -1, 1, 0, 0, 0, 0};
+  const auto file = [&] {
+    std::string bytes(reinterpret_cast<const char*>(header.data()), 1024);
+    return bytes + std::string(reinterpret_cast<const char*>(images.data()), images.size() * sizeof(float));
+  };
+  const NetworkInfo info = row_of({2, 1, 3}, 0);
+  const TrainingData data = read_training_data(std::vector{write("data.bin", file())}, info);
+  EXPECT_EQ(data.count, 2);
+  EXPECT_EQ((std::vector<float>(data.images.begin(), data.images.begin() + 8)),
+            (std::vector<float>{0, 0.2f, 0.4f, 0.1f, 0.3f, 0.5f, -1, 0}));
+  expect_parts(refusal({(folder_ / "data.bin").string()}, row_of({2, 1, 3}, 10)), {"data.bin", "labels"});
+  expect_parts(refusal({(folder_ / "data.bin").string()}, row_of({4, 1, 3}, 0)), {"data.bin", "2 x 1", "4 x 1"});
+  expect_parts(refusal({write("cut", file().substr(0, 1030))}, info), {"cut", "2 images"});
+  expect_parts(refusal({write("header", file().substr(0, 1000))}, info), {"header", "cut off"});
+  header[1] = -1;
+  expect_parts(refusal({write("negative", file())}, info), {"negative", "-1 images"});
+}
+
+TEST_F(TrainingFiles, MayBeGenerated) {
+  const NetworkInfo info = row_of({4, 4, 2}, 3);
+  const TrainingData data = read_training_data(std::vector<std::string>{kGenerated}, info);
+  EXPECT_EQ(std::ssize(data.images), data.count * info.image.elements());
+  const auto [least, most] = std::ranges::minmax(data.images);
+  EXPECT_TRUE(least >= -1 && least < -0.9f && most <= 1 && most > 0.9f);
+  EXPECT_EQ(std::ranges::max(data.labels), 2);
+}
+
 // The first picture begins as an IDX file does.
 TEST_F(TrainingFiles, Cifar) {
   std::string records(2 * 3073, '\0');

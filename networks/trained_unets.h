@@ -1,0 +1,30 @@
+// U-Nets of others' programs that train from end to end here, by their widths: as those have them, and narrow ones for
+// tests.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "networks/network.h"
+
+namespace noisefloor::networks {
+
+// Of convolutions and ReLU alone, under the preconditioning of Karras et al. (mnist_unet.cpp).
+struct ReluUNet {
+  std::vector<std::int64_t> channels{64, 128, 256};  // of the levels, each half as large as the one before
+  std::int64_t embedding = 256;
+  double sigma_data = 0.5;
+};
+void build_relu_unet(const ReluUNet& unet, const BuildOptions& options, Network& network);
+
+// unet.cu's (unetcu.cpp), whose levels have 1, 2, 3, ... times as many channels.
+struct PoolingUNet {
+  std::int64_t channels = 64;
+  int levels = 4, blocks = 2;
+  int first_attention = 2;  // level
+  std::int64_t head_channels = 32;
+  int groups = 32;
+};
+void build_pooling_unet(const PoolingUNet& unet, const BuildOptions& options, Network& network);
+
+}  // namespace noisefloor::networks
