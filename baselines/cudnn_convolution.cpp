@@ -6,7 +6,7 @@
 // TF32, both forms are tuned if anything stands behind the sums, and the faster runs. A nearest-x2
 // upsample before the convolution is a launch of this project's `resample`, since no engine of cuDNN reads through one
 // (nor takes the outputs as four phases: docs/measuring.md). A transposed convolution is the gradient of one; it wants
-// the weights as [cin, kh, kw, cout], and gets a copy made once, when it is tuned.
+// the weights as [cin, kh, kw, cout], and gets a copy, made once, or in training by launches of each step.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -22,6 +22,7 @@
 #include "kernels/conv_transpose2d/conv_transpose2d.h"
 #include "kernels/core/cuda_status.h"
 #include "kernels/core/device.h"
+#include "kernels/elementwise/elementwise.h"
 #include "kernels/resample/resample.h"
 
 namespace noisefloor::cudnn {
@@ -141,21 +142,18 @@ class ConvolutionRun final : public BaselineRun {
     return image_bytes_ + sums_bytes_ + most;
   }
 
-  std::size_t prepared_bytes() const override {
-    return shape_.transposed ? static_cast<std::size_t>(shape_.cout * taps() * shape_.cin) * size_of(dtype_) : 0;
-  }
-  // [cout, kh, kw, cin] -> [cin, kh, kw, cout], by way of the host.
+  std::size_t prepared_bytes() const override { return shape_.transposed ? 2 * weight_bytes() : 0; }
+  // [cout, kh, kw, cin] -> [cout, cin, kh, kw] -> [cin, kh, kw, cout], by transpositions of ours; what is between lies
+  // behind. Nothing waits here: a training step records it.
   Status prepare(std::span<void* const> pointers, void* prepared, const LaunchContext& context) override {
-    std::vector<char> stored(prepared_bytes()), turned(prepared_bytes());
-    NOISEFLOOR_CUDA(cudaStreamSynchronize(context.stream));
-    NOISEFLOOR_CUDA(cudaMemcpy(stored.data(), bind_(pointers).w, stored.size(), cudaMemcpyDeviceToHost));
-    for (std::int64_t out = 0; out < shape_.cout; ++out)
-      for (std::int64_t tap = 0; tap < taps(); ++tap)
-        for (std::int64_t in = 0; in < shape_.cin; ++in)
-          store_element(dtype_, turned.data(), (in * taps() + tap) * shape_.cout + out,
-                        load_element(dtype_, stored.data(), (out * taps() + tap) * shape_.cin + in));
-    NOISEFLOOR_CUDA(cudaMemcpy(prepared, turned.data(), turned.size(), cudaMemcpyHostToDevice));
-    return success();
+    using elementwise::Operation;
+    void* const between = static_cast<char*>(prepared) + weight_bytes();
+    const elementwise::Problem inner{
+        .op = Operation::nhwc_to_nchw, .n = shape_.cout, .hw = taps(), .channels = shape_.cin},
+        outer{.op = Operation::nhwc_to_nchw, .hw = shape_.cout, .channels = taps() * shape_.cin};
+    const Status status = elementwise::launch_naive(inner, dtype_, {.a = bind_(pointers).w, .y = between}, {}, context);
+    if (!status.ok()) return status;
+    return elementwise::launch_naive(outer, dtype_, {.a = between, .y = prepared}, {}, context);
   }
 
   Status tune(std::span<void* const> pointers, const Scratch& scratch, const LaunchContext& context,
@@ -202,6 +200,9 @@ class ConvolutionRun final : public BaselineRun {
     return workspace == nullptr ? nullptr : static_cast<char*>(workspace) + image_bytes_ + sums_bytes_;
   }
   std::int64_t taps() const { return shape_.kernel_h * shape_.kernel_w; }
+  std::size_t weight_bytes() const {
+    return aligned(static_cast<std::size_t>(shape_.cout * taps() * shape_.cin) * size_of(dtype_));
+  }
   std::vector<void*> bound_pointers(const Stage& stage, std::span<void* const> pointers, const Scratch& scratch) const {
     convolution::Operands o = bind_(pointers);
     if (shape_.upsample) o.x = scratch.workspace;

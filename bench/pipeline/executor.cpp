@@ -28,26 +28,15 @@ void upload_constant(Platform& platform, const Value& value, void* data) {
   platform.upload(data, bytes.data(), bytes.size());
 }
 
-// Launches of a library may begin that many launches early (order_libraries).
-constexpr std::size_t kAhead = 4;
-
-// Behind the lifetimes of a graph's values, those of what its nodes work in, which lie among the activations.
-struct Workspace {
-  std::size_t bytes = 0;
-  bool early = false;  // it may be written before the launches ahead have ended
-};
-void add_workspaces(const std::vector<Workspace>& of_nodes, const std::vector<bool>& each_call,
-                    std::vector<Lifetime>& lifetimes) {
-  const std::size_t first = lifetimes.size();
-  lifetimes.resize(first + of_nodes.size());
-  std::size_t step = 0;
-  for (const bool each : {false, true})
-    for (std::size_t node = 0; node < of_nodes.size(); ++node)
-      if (each_call[node] == each) {
-        const std::size_t ahead = of_nodes[node].early ? std::min(step, kAhead) : 0;
-        lifetimes[first + node] = {of_nodes[node].bytes, step - ahead, step};
-        ++step;
-      }
+// Whether a launch may write what the node reads as its weights, which are states or (turned) activations: they are
+// prepared anew before each of its launches.
+bool reads_written_weights(const Graph& graph, const Node& node) {
+  const auto reads = [&](Value::Kind kind) {
+    return std::ranges::any_of(node.tensors(), [&](const Node::Tensor& tensor) {
+      return tensor.role != Role::out && graph[tensor.value].kind == kind;
+    });
+  };
+  return reads(Value::Kind::state) || !(reads(Value::Kind::weight) || reads(Value::Kind::constant));
 }
 
 struct Need {
@@ -135,7 +124,7 @@ void Executor::prepare_weights() {
   for (Step& step : steps_) {
     const std::size_t prepared = step.ready->prepared_bytes();
     if (prepared == 0) continue;
-    step.prepares = reads_a_state(graph, *step.node);
+    step.prepares = reads_written_weights(graph, *step.node);
     if (step.prepares) {
       anew = std::max(anew, prepared);
       continue;
@@ -279,8 +268,8 @@ std::optional<std::size_t> executor_bytes(const Network& network, const Platform
     const Node& node = graph.nodes()[i];
     const std::optional<Need> need = need_of(node, variant_of(i), platform);
     if (!need) return std::nullopt;
-    workspaces.push_back({need->workspace});
-    if (reads_a_state(graph, node))
+    workspace = std::max(workspace, need->workspace);
+    if (reads_written_weights(graph, node))
       anew = std::max(anew, need->prepared);
     else
       held += aligned(need->prepared);

@@ -20,61 +20,75 @@ except ImportError:
 pytestmark = [needs_program, pytest.mark.skipif(torch is None, reason="needs PyTorch")]
 BATCH, STEPS, IMAGES, SEED = 16, 12, 40, 3
 RATE, BETAS = 1e-3, (0.9, 0.99)
-OPTIONS = {"p_mean": -0.4, "p_std": 1.2, "shifted": 0.1, "flipped": 0, "unlabelled": 0.1}
+EDM = {"classes": 10, "level": "edm", "p_mean": -0.4, "unlabelled": 0.1}
+# Batch, channels, side, and what a batch is drawn by.
+NETWORKS = {"digits": (BATCH, 1, 8, EDM | {"p_std": 1.2, "shifted": 0.1}), "mnist-unet": (3, 1, 32, EDM | {"p_std": 1.4}),
+            "unetcu": (1, 3, 64, {"level": "ddpm", "schedule": "linear"})}
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
+    """Of each network images, and weights to begin with."""
     folder = tmp_path_factory.mktemp("trajectory")
     generator = torch.Generator().manual_seed(0)
-    images = torch.rand(IMAGES, 1, 8, 8, generator=generator) * 2 - 1
-    save_file({"images": images, "labels": torch.arange(IMAGES) % 10}, folder / "data")
+    for name, (_, channels, side, _) in NETWORKS.items():
+        images = torch.rand(IMAGES, channels, side, side, generator=generator) * 2 - 1
+        save_file({"images": images, "labels": torch.arange(IMAGES) % 10}, folder / name)
+        if name != "digits":
+            torch.manual_seed(0)
+            save_file(networks.build(name).state_dict(), folder / f"{name}-weights")
     return folder
+
+
+def weights_of(data, name):
+    return WEIGHTS if name == "digits" else data / f"{name}-weights"
 
 
 @pytest.fixture(scope="module")
 def trained(data):
     """Ours: losses, and a checkpoint behind the first step. The learning rate is the same in each."""
-    result = run("train", "digits", "--device", "host", "--dtype", "fp32", "--data", data / "data", "--weights", WEIGHTS, "--out", data / "out", "--losses",
+    result = run("train", "digits", "--device", "host", "--dtype", "fp32", "--data", data / "digits", "--weights", WEIGHTS, "--out", data / "out", "--losses",
                  data / "losses", "--batch", BATCH, "--steps", STEPS, "--rate", RATE, "--warm-up", 0, "--final-rate", 1, "--seed", SEED)
     assert result.returncode == 0, result.stderr
     with open(data / "losses", newline="") as file:
         return list(csv.DictReader(file))
 
 
-def batch_of(data, step):
-    """What our step draws, by the op alone: x0, x, sigma, one_hot."""
-    tensors = load_file(data / "data")
-    save_file({"images": tensors["images"].permute(0, 2, 3, 1).contiguous(), "labels": tensors["labels"].float(),
-               "step": torch.tensor([step % 65536, step // 65536], dtype=torch.float32)}, data / "in")
-    problem = {"batch": BATCH, "h": 8, "w": 8, "channels": 1, "classes": 10, "dataset": IMAGES, "seed": SEED, "level": "edm", **OPTIONS}
+def batch_of(data, name, step):
+    """What our step draws, by the op alone: its tensors by their names."""
+    batch, channels, side, options = NETWORKS[name]
+    tensors = load_file(data / name)
+    inputs = {"images": tensors["images"].permute(0, 2, 3, 1).contiguous(), "step": torch.tensor([step % 65536, step // 65536], dtype=torch.float32)}
+    if "classes" in options:
+        inputs["labels"] = tensors["labels"].float()
+    save_file(inputs, data / "in")
+    problem = {"batch": batch, "h": side, "w": side, "channels": channels, "dataset": IMAGES, "seed": SEED, **options}
     result = run("run", "training_batch", "--device", "host", "--variant", "host", "--dtype", "fp32", "--counters", "off", "--input", data / "in", "--output",
                  data / "drawn", "--problem", ",".join(f"{name}={value}" for name, value in problem.items()))
     assert result.returncode == 0, result.stderr
-    drawn = load_file(data / "drawn")
-    return [drawn["x0"].permute(0, 3, 1, 2), drawn["x"].permute(0, 3, 1, 2), drawn["level"], drawn["one_hot"]]
+    return {key: tensor.permute(0, 3, 1, 2) if tensor.dim() == 4 else tensor for key, tensor in load_file(data / "drawn").items()}
 
 
 def loss_of(network, batch, dtype):
-    x0, x, sigma, one_hot = (tensor.to(dtype) for tensor in batch)
+    drawn = {key: tensor.to(dtype) for key, tensor in batch.items()}
+    if "noise" in drawn:
+        return ((network(drawn["x"], drawn["level"]) - drawn["noise"]) ** 2).mean()
+    sigma = drawn["level"]
     weight = (sigma**2 + network.sigma_data**2) / (sigma * network.sigma_data) ** 2
-    return (weight[:, None, None, None] * (network(x, sigma, one_hot) - x0) ** 2).mean()
+    return (weight[:, None, None, None] * (network(drawn["x"], sigma, drawn["one_hot"]) - drawn["x0"]) ** 2).mean()
 
 
-def network_of(dtype):
-    network = networks.build("digits").to(dtype)
-    network.load_state_dict({name: tensor.to(dtype) for name, tensor in load_file(WEIGHTS).items()})
+def network_of(data, name, dtype):
+    network = networks.build(name).to(dtype)
+    network.load_state_dict({key: tensor.to(dtype) for key, tensor in load_file(weights_of(data, name)).items()})
     return network
 
 
-@pytest.fixture(scope="module")
-def batches(data):
-    return [batch_of(data, step) for step in range(1, STEPS + 1)]
+def test_losses_follow_pytorch(trained, data):
+    batches = [batch_of(data, "digits", step) for step in range(1, STEPS + 1)]
 
-
-def test_losses_follow_pytorch(trained, batches):
     def losses(dtype):
-        network = network_of(dtype)
+        network = network_of(data, "digits", dtype)
         optimizer = torch.optim.AdamW(network.parameters(), lr=RATE, betas=BETAS, weight_decay=0)
         norms, taken = [], []
         for batch in batches:
@@ -96,28 +110,30 @@ def test_losses_follow_pytorch(trained, batches):
     assert distance <= 2 * allowed + 1e-6 * exact.mean()
 
 
-def test_gradients_are_pytorchs(data, batches):
+@pytest.mark.parametrize("name", NETWORKS)
+def test_gradients_are_pytorchs(data, name):
     """A checkpoint's first moment behind one step is the gradient, where beta1 is 0."""
-    result = run("train", "digits", "--device", "host", "--dtype", "fp32", "--data", data / "data", "--weights", WEIGHTS, "--out", data / "one", "--batch",
-                 BATCH, "--steps", 1, "--betas", "0,0.99", "--seed", SEED, "--checkpoint", data / "checkpoint")
+    (data / "checkpoint").unlink(missing_ok=True)
+    result = run("train", name, "--device", "host", "--dtype", "fp32", "--data", data / name, "--weights", weights_of(data, name), "--out", data / "one",
+                 "--batch", NETWORKS[name][0], "--steps", 1, "--betas", "0,0.99", "--seed", SEED, "--checkpoint", data / "checkpoint")
     assert result.returncode == 0, result.stderr
     with safe_open(data / "checkpoint", "pt") as file:
         m, layout = file.get_tensor("m"), file.metadata()["layout of the states"]
-    network = network_of(torch.float64)
-    loss_of(network, batches[0], torch.float64).backward()
-    expected = {name: parameter.grad for name, parameter in network.named_parameters()}
+    network = network_of(data, name, torch.float64)
+    loss_of(network, batch_of(data, name, 1), torch.float64).backward()
+    expected = {key: parameter.grad for key, parameter in network.named_parameters()}
     worst, scale = {}, max(gradient.abs().max().item() for gradient in expected.values())
     for line in layout.splitlines():
-        name, first, shape = line.split("\t")
+        key, first, shape = line.split("\t")
         shape = [int(extent) for extent in shape.split(",")]
-        ours, gradient = m[int(first):int(first) + int(np.prod(shape))].reshape(shape).double(), expected.pop(name)
-        if ".qkv." in name:  # channel-wise q, k, v there; all q, all k, all v here
+        ours, gradient = m[int(first):int(first) + int(np.prod(shape))].reshape(shape).double(), expected.pop(key)
+        if name == "digits" and ".qkv." in key:  # channel-wise q, k, v there; all q, all k, all v here
             gradient = gradient.reshape(-1, 3, *gradient.shape[1:]).transpose(0, 1).reshape(gradient.shape)
         if gradient.dim() == 4:
-            gradient = gradient.permute(0, 2, 3, 1)
+            gradient = gradient.permute((1, 2, 3, 0) if ".up." in key else (0, 2, 3, 1))  # of a transposed convolution
         error = ((ours - gradient.reshape(shape)).norm() / (gradient.norm() + 1e-6 * scale)).item()
-        worst[name] = error
+        worst[key] = error
     assert not expected, "each parameter has a gradient"
-    name = max(worst, key=worst.get)
-    print(f"largest relative L2 error of a gradient: {worst[name]:.3g}, of {name}")
-    assert worst[name] < 1e-4
+    key = max(worst, key=worst.get)
+    print(f"{name}: largest relative L2 error of a gradient: {worst[key]:.3g}, of {key}")
+    assert worst[key] < 1e-4

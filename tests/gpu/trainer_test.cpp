@@ -38,6 +38,14 @@ std::vector<float> losses_of(Trainer& trainer, std::int64_t steps) {
   return losses;
 }
 
+TrainerRequest small_request(const char* network, DType dtype) {
+  TrainerRequest request{.network = network, .recipe = recipe_of(network), .dtype = dtype};
+  request.recipe.batch = 2;
+  request.recipe.steps = 3;
+  request.recipe.warm_up = 0;
+  return request;
+}
+
 class TrainerOnGpu : public testing::Test {
  protected:
   std::unique_ptr<Platform> gpu_ = make_cuda_platform(0);
@@ -52,6 +60,22 @@ TEST_F(TrainerOnGpu, StepsAreTheHosts) {
     const std::vector<float> found = losses_of(trainer, kSteps);
     for (std::size_t i = 0; i < losses.size(); ++i)
       EXPECT_NEAR(found[i], losses[i], tolerance * losses[i]) << to_string(dtype) << " step " << i + 1;
+  }
+}
+
+TEST_F(TrainerOnGpu, OtherNetworksTakeTheHostsSteps) {
+  const std::unique_ptr<Platform> host = make_host_platform();
+  for (const char* network : {"mnist-unet", "unetcu"}) {
+    SCOPED_TRACE(network);
+    const TrainingData data = read_training_data(std::vector<std::string>{kGenerated}, require_network(network));
+    Trainer expected(small_request(network, DType::fp32), data, {*host, suite()});
+    const std::vector<float> losses = losses_of(expected, 3);
+    for (const auto& [dtype, tolerance] : {std::pair{DType::fp32, 2e-3f}, {DType::bf16, 3e-2f}}) {
+      Trainer trainer(small_request(network, dtype), data, {*gpu_, suite()});
+      const std::vector<float> found = losses_of(trainer, 3);
+      for (std::size_t i = 0; i < losses.size(); ++i)
+        EXPECT_NEAR(found[i], losses[i], tolerance * losses[i]) << to_string(dtype) << " step " << i + 1;
+    }
   }
 }
 

@@ -42,9 +42,9 @@ def test_of_a_dit_it_names_what_it_cannot_map():
         with noisefloor.capture() as capture:
             network(torch.empty(2, 4, 16, 16), labels, labels)
     unmapped = {group.what: group.count for group in capture.unmapped()}
-    for name, reason, count in (("convolution", "conv2d has odd kernels; it is 2-D, kernel 2x2, stride 2, pad 0", 1), ("mul", "elementwise has no product", 13),
+    for name, reason, count in (("mul", "elementwise has no product", 13),
                                 ("add", "elementwise adds tensors of one shape only", 1), ("embedding", "no op of the catalogue", 3)):  # fmt: skip
         assert unmapped[name, reason] == count
-    assert {group.what.op for group in capture.problems()} == {"timestep_embedding", "gemm", "elementwise", "layernorm", "attention"}
+    assert {group.what.op for group in capture.problems()} == {"timestep_embedding", "conv2d", "gemm", "elementwise", "layernorm", "attention"}
     assert all("fusion=scale_shift" in group.what.text for group in capture.problems() if group.what.op == "layernorm")
-    assert 0.98 < capture.coverage()["flops"] < 0.99
+    assert 0.997 < capture.coverage()["flops"] < 0.999
