@@ -117,7 +117,7 @@ def test_a_sample_is_asked_for(tmp_path, arguments, asked):
 
 
 @pytest.mark.parametrize("arguments, asked", [
-    (["--steps", "5"], ["python -m baselines.pytorch.digits.data --out {root}/training/digits-data.safetensors",
+    (["--steps", "5"], ["python -m baselines.pytorch.digits.data --side 8 --out {root}/training/digits-data.safetensors",
                         "train digits --steps 5 --out {root}/training/digits.safetensors --data {root}/training/digits-data.safetensors "
                         "--checkpoint {root}/training/digits.checkpoint.safetensors --losses {root}/training/digits.losses.csv",
                         "sample digits --weights {root}/training/digits.safetensors --count 100 --out {root}/training/digits.png",

@@ -10,7 +10,7 @@ from safetensors.numpy import save_file
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
-from baselines.pytorch.output_file import OutputFile, exit_code
+from baselines.pytorch.output_file import OutputFile, Refused, exit_code
 
 CLASSES = 10
 HELD_OUT = 0.2  # of 1797
@@ -45,15 +45,26 @@ def placed(xp, images, corners, side=FRAME_SIDE):
     return rows @ (images[:, None] + 1) @ columns.swapaxes(-1, -2) - 1
 
 
+def enlarged(images, side):
+    """Images [n, h, h] as [n, side, side], between pixels (bilinear): the corners stay where they are."""
+    places = np.linspace(0, images.shape[-1] - 1, side)
+    weights = (1 - abs(places[:, None] - np.arange(images.shape[-1]))).clip(0).astype(images.dtype)
+    return weights @ images @ weights.T
+
+
 def write(arguments):
     images, labels, _, _ = load()
+    if arguments.side < SIDE:
+        raise Refused(f"--side {arguments.side}: the digits have {SIDE}, and are enlarged only")
+    images = enlarged(images, arguments.side)
     tensors = {"images": images[:, None], "labels": labels.astype(np.int64)}
     OutputFile(arguments.out).write(lambda part: save_file(tensors, part, metadata={"layout": "channels-first"}))
 
 
 def main(argv):
     parser = argparse.ArgumentParser(prog="python3 -m baselines.pytorch.digits.data", description=__doc__)
-    parser.add_argument("--out", required=True, metavar="FILE", help="safetensors file of images [n, 1, 8, 8] and labels [n]")
+    parser.add_argument("--out", required=True, metavar="FILE", help="safetensors file of images [n, 1, SIDE, SIDE] and labels [n]")
+    parser.add_argument("--side", type=int, default=SIDE, help="height and width to which the digits are enlarged; default: %(default)s, their own")
     return exit_code("digits", write, parser.parse_args(argv))
 
 
