@@ -156,3 +156,24 @@ def test_data_that_do_not_fit_are_named(data, tmp_path):
     over = run("train", "digits", "--data", data, "--out", data)
     assert over.returncode == 2 and "--data" in over.stderr and load_file(data).keys() == tensors.keys()
     assert run("train", "sdxl", "--data", data, "--out", tmp_path / "w").returncode == 2
+
+
+def test_unetcu_writes_and_reads_its_own_files(tmp_path):
+    """DDPM on unet.cu's data; the weights go into its format, from which training and sampling begin."""
+    header = np.zeros(256, np.int32)
+    header[:5] = 20240620, 3, 3, 64, 64
+    images = np.random.default_rng(0).uniform(-1, 1, (3, 3, 64, 64)).astype(np.float32)
+    (tmp_path / "data.bin").write_bytes(header.tobytes() + images.tobytes())
+    common = ("train", "unetcu", "--device", "host", "--data", tmp_path / "data.bin", "--batch", 1, "--steps", 1)
+    refused = run(*common, "--out", tmp_path / "out.bin", "--p-mean", 0)
+    assert refused.returncode == 2 and "--p-mean" in refused.stderr
+    for out, weights in (("first", ()), ("out", ("--weights", tmp_path / "first.bin"))):
+        result = run(*common, *weights, "--out", tmp_path / f"{out}.bin", "--losses", tmp_path / "out.csv")
+        assert result.returncode == 0, result.stderr
+        assert 0.1 < float(losses(tmp_path / "out.bin")[0]["loss"]) < 10
+        words = np.fromfile(tmp_path / f"{out}.bin", np.int32, 256)
+        assert list(words[:10]) == [12345678, 1, 3, 64, 3, 64, 64, 1000, 0, 0]
+        assert (tmp_path / f"{out}.bin").stat().st_size == 1024 + 4 * 20494211
+    result = run("sample", "unetcu", "--device", "host", "--weights", tmp_path / "out.bin", "--count", 1, "--sampler", "ddim", "--steps", 1, "--out",
+                 tmp_path / "picture.png")
+    assert result.returncode == 0, result.stderr
