@@ -7,6 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "bench/pipeline/executor.h"
+#include "bench/pipeline/plan.h"
+#include "networks/network.h"
 #include "tests/support/catalogue_cases.h"
 
 namespace noisefloor {
@@ -88,6 +91,47 @@ TEST(TrainingStepOnAGpu, SumsHaveTheSameBitsEachTime) {
     const std::size_t variants = seen.size() / 4;
     for (std::size_t i = variants; i < seen.size(); ++i) EXPECT_EQ(seen[i], seen[i % variants]) << op;
   }
+}
+
+// cuDNN's transposed convolution turns its weights, which a step changes: within the recording, without waiting.
+TEST(TrainingStepOnAGpu, CudnnsTransposedConvolutionReadsWeightsThatChange) {
+  if (suite().find("conv_transpose2d")->find("cudnn") == nullptr) GTEST_SKIP() << "this build has no cuDNN";
+  const std::unique_ptr<Platform> platform = make_cuda_platform(0);
+  networks::Network network;
+  network.info = &networks::require_network("mnist-unet");
+  networks::Graph& graph = network.graph;
+  const auto x = graph.input("x", {4, 8, 8, 64}, DType::bf16);
+  const auto w = graph.state("w", {32, 2, 2, 64}, DType::bf16), bias = graph.state("bias", {32}, DType::bf16);
+  const auto y = graph
+                     .add("up", "conv_transpose2d", "n=4,h=8,w=8,cin=64,cout=32,kernel=2", DType::bf16,
+                          {{"x", x}, {"w", w}, {"bias", bias}})
+                     .at(0);
+  network.give("y", y, graph[y].shape);
+  std::vector<std::vector<double>> seen;
+  for (const char* variant : {"naive", "cudnn"}) {
+    const pipeline::PlanEntries entries{{pipeline::problem_id(graph.nodes().front()), variant}};
+    const pipeline::Plan plan(*platform, suite(), count_problems(graph), {.entries = &entries});
+    pipeline::Executor executor(*platform, network, pipeline::RandomWeights(), plan);
+    const auto recording = platform->record([&] { return executor.enqueue(); });
+    for (int round = 1; round <= 2; ++round) {
+      for (const auto id : {x, w}) {
+        std::vector<char> bytes(graph[id].bytes());
+        for (std::int64_t i = 0; i < graph[id].elements(); ++i)
+          store_element(DType::bf16, bytes.data(), i, std::sin(static_cast<double>(i * round)) / 8);
+        platform->upload(executor.data(id), bytes.data(), bytes.size());
+      }
+      recording->replay();
+      platform->synchronize();
+      std::vector<char> bytes(graph[y].bytes());
+      platform->download(bytes.data(), executor.data(y), bytes.size());
+      seen.emplace_back();
+      for (std::int64_t i = 0; i < graph[y].elements(); ++i)
+        seen.back().push_back(load_element(DType::bf16, bytes.data(), i));
+    }
+  }
+  ASSERT_NE(seen[0], seen[1]);
+  for (int round = 0; round < 2; ++round)
+    for (std::size_t i = 0; i < seen[0].size(); ++i) ASSERT_NEAR(seen[2 + round][i], seen[round][i], 1e-2) << i;
 }
 
 }  // namespace
