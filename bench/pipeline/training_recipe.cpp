@@ -17,8 +17,9 @@ namespace {
 
 // digits: Karras et al. (NeurIPS 2022, table 1), as baselines/pytorch/digits/train.py trains it, without dropout.
 // edm-cifar and adm64: their papers', at batches of one GPU. unetcu: unet.cu's, with the moving average of its script.
-const std::map<std::string, TrainingRecipe, std::less<>>& recipes() {
-  static const std::map<std::string, TrainingRecipe, std::less<>> all{
+using Recipes = std::map<std::string, TrainingRecipe, std::less<>>;
+const Recipes& recipes() {
+  static const Recipes kAll = {
       {"digits",
        {.batch = 512,
         .steps = 4000,
@@ -57,8 +58,9 @@ const std::map<std::string, TrainingRecipe, std::less<>>& recipes() {
         .beta2 = 0.999,
         .ema = 7000,
         .flip = 0.5,
-        .unlabelled = 0.1}}};
-  return all;
+        .unlabelled = 0.1}},
+  };
+  return kAll;
 }
 
 constexpr double kMostSteps = 1e9;
