@@ -242,10 +242,8 @@ void add_train_command(CLI::App& app, CommandResult result) {
           "1, labels [n]), IDX (images, and behind them their labels), CIFAR-10's binary version or unet.cu's data; or "
           "'generated': random pictures, to time steps by")
       ->required();
-  add_output_file(
-      command, "--out", arguments.out,
-      "Safetensors file of the weights, as --weights takes it; of unetcu a name that ends with .bin makes it "
-      "unet.cu's")
+  add_output_file(command, "--out", arguments.out,
+                  "File of the weights for --weights: safetensors; of unetcu also .bin, as unet.cu has them")
       ->required();
   add_output_file(command, "--losses", arguments.losses,
                   "CSV file of step, loss, norm of the gradients and learning rate, a line a step");
