@@ -48,8 +48,9 @@ void save(Trainer& trainer, const std::string& file) {
   files.commit();
 }
 
-// A grid of the weights as they are now.
-void draw_samples(const TrainCommand& command, const Trainer& trainer, const fs::path& weights, Device device) {
+// A grid of the weights as they are now. `known`: of the times that its plan takes.
+void draw_samples(const TrainCommand& command, const Trainer& trainer, const fs::path& weights,
+                  const std::shared_ptr<KnownTimes>& known, Device device) {
   trainer.write_weights(weights, command.out);
   const std::int64_t classes = trainer.training().network.classes;
   const fs::path file = fs::path(command.out).replace_extension(fmt::format("step-{:06}.png", trainer.taken()));

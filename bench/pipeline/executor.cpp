@@ -31,12 +31,32 @@ void upload_constant(Platform& platform, const Value& value, void* data) {
 // Whether a launch may write what the node reads as its weights, which are states or (turned) activations: they are
 // prepared anew before each of its launches.
 bool reads_written_weights(const Graph& graph, const Node& node) {
-  const auto reads = [&](Value::Kind kind) {
-    return std::ranges::any_of(node.tensors(), [&](const Node::Tensor& tensor) {
-      return tensor.role != Role::out && graph[tensor.value].kind == kind;
-    });
-  };
-  return reads(Value::Kind::state) || !(reads(Value::Kind::weight) || reads(Value::Kind::constant));
+  return reads_a_state(graph, node) || std::ranges::none_of(node.tensors(), [&](const Node::Tensor& tensor) {
+           const Value::Kind kind = graph[tensor.value].kind;
+           return tensor.role != Role::out && (kind == Value::Kind::weight || kind == Value::Kind::constant);
+         });
+}
+
+// Launches of a library may begin that many launches early (order_libraries).
+constexpr std::size_t kAhead = 4;
+
+// Behind the lifetimes of a graph's values, those of what its nodes work in, which lie among the activations.
+struct Workspace {
+  std::size_t bytes = 0;
+  bool early = false;  // it may be written before the launches ahead have ended
+};
+void add_workspaces(const std::vector<Workspace>& of_nodes, const std::vector<bool>& each_call,
+                    std::vector<Lifetime>& lifetimes) {
+  const std::size_t first = lifetimes.size();
+  lifetimes.resize(first + of_nodes.size());
+  std::size_t step = 0;
+  for (const bool each : {false, true})
+    for (std::size_t node = 0; node < of_nodes.size(); ++node)
+      if (each_call[node] == each) {
+        const std::size_t ahead = of_nodes[node].early ? std::min(step, kAhead) : 0;
+        lifetimes[first + node] = {of_nodes[node].bytes, step - ahead, step};
+        ++step;
+      }
 }
 
 struct Need {
@@ -268,7 +288,7 @@ std::optional<std::size_t> executor_bytes(const Network& network, const Platform
     const Node& node = graph.nodes()[i];
     const std::optional<Need> need = need_of(node, variant_of(i), platform);
     if (!need) return std::nullopt;
-    workspace = std::max(workspace, need->workspace);
+    workspaces.push_back({need->workspace});
     if (reads_written_weights(graph, node))
       anew = std::max(anew, need->prepared);
     else

@@ -17,7 +17,6 @@ import sys
 
 NOT_OF_A_PASS = {"sampler_step", "q_sample", "network", "sets", "not_written"}
 OF_A_RECIPE = {"training_batch", "grad_norm", "adamw"}  # whose fields say how a network is trained: by hand
-TRAINED = {"adm64": "32", "edm-cifar": "64", "digits": "512", "mnist-unet": "128", "unetcu": "32"}  # with their batch
 UNFUSED = {"adm64", "edm-cifar", "unetcu"}  # those of Stable Diffusion were read off diffusers, and stay as they are
 FOLDER = pathlib.Path(__file__).resolve().parent
 DTYPE = "bf16"  # of the networks; nodes of another dtype say so in a column

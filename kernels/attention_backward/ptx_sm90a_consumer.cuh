@@ -25,7 +25,7 @@ struct Sm90aTile {
   // Of small heads a block begins and ends under another's products; of large ones two consumers share what is loaded.
   static constexpr int kConsumers = kDim <= 64 ? 1 : 2, kBlocksPerSm = kDim <= 64 ? 2 : 1;
   static constexpr int kOwnRows = 64 * kConsumers, kThreads = 128 * (kConsumers + 1);
-  // A consumer holds its own rows in registers where they have room: shared memory is what wgmma waits for.
+  // A consumer holds its own rows in registers where they have room: products of few columns wait for shared memory.
   static constexpr bool kHeld = kDim <= 64;
   static constexpr int kOwnBox = kOwnRows * kBoxRowBytes, kOwnBytes = kOwnBox * boxes_of(kDim);
   static constexpr int kBlockBytes = kBlock * kBoxRowBytes * boxes_of(kDim), kTermBytes = kByKeys ? kBlock * 8 : 0;

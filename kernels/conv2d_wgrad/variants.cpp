@@ -72,6 +72,8 @@ constexpr Definition::Variant kVariants[] = {
     {kPtxSm90a,
      {NOISEFLOOR_IF_SM90A(launch<convolution::launch_wgrad_ptx_sm90a>), can_run<convolution::can_run_wgrad_ptx_sm90a>,
       ptx_sm90a_workspace_bytes}},
+    {{"ptx_sm90a_pointwise", Kind::ptx, Arch::sm90a},
+     {NOISEFLOOR_IF_SM90A(launch_pointwise), can_run_pointwise, pointwise_workspace_bytes}},
 };
 
 }  // namespace

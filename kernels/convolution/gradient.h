@@ -111,6 +111,10 @@ std::size_t wgrad_host_workspace_bytes(const Convolution& forward, bool dshift);
 
 // What the variants on GPUs take: one thread an element, or a block a tile of 128 x 128.
 CanRun can_run_dgrad_naive, can_run_dgrad_tiled, can_run_wgrad_naive, can_run_wgrad_tiled;
+// On tensor cores; all of the forward convolution.
+CanRun can_run_dgrad_tensor_core_sm80, can_run_dgrad_ptx_sm90a, can_run_dgrad_ptx_sm90a_halo;
+WorkspaceBytes dgrad_tensor_core_sm80_workspace_bytes, dgrad_ptx_sm90a_workspace_bytes;
+ListChoices dgrad_schedule_choices, dgrad_halo_choices;
 CanRun can_run_wgrad_tensor_core_sm80, can_run_wgrad_ptx_sm90a;
 
 // wgrad_tiled falls into so many parts of the pixels, whose sums it adds in their order; and into so many tiles.

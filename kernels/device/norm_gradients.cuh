@@ -41,32 +41,40 @@ __device__ __forceinline__ void store_sums(const NormGradients& g, std::int64_t 
 
 namespace {  // each file that includes this is compiled for architectures of its own
 
-constexpr int kParameterColumns = 32, kParameterParts = 16;
+// Eight columns are a sector of 32 bytes; 64 parts leave a thread of 512 images eight loads, all under way at once.
+constexpr int kParameterColumns = 8, kParameterParts = 64;
+constexpr int kParameterThreads = kParameterColumns * kParameterParts;
 
-// Thread (column, part) adds every kParameterParts-th image of its channel; then part 0 adds the parts.
-__global__ void __launch_bounds__(kParameterColumns* kParameterParts)
+// Thread (column, part) adds every kParameterParts-th image of its channel; then warps their parts, then one the
+// warps'.
+__global__ void __launch_bounds__(kParameterThreads)
     parameters_kernel(std::int64_t images, std::int64_t channels, const float* sums, float* dgamma, float* dbeta) {
-  __shared__ float2 shared[kParameterParts][kParameterColumns];
+  __shared__ float2 shared[kParameterThreads / 32][kParameterColumns];
   const int column = static_cast<int>(threadIdx.x) % kParameterColumns;
   const int part = static_cast<int>(threadIdx.x) / kParameterColumns;
   const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * kParameterColumns + column;
   ptx::griddepcontrol_wait();
   float2 sum{0, 0};
   if (c < channels) {
-#pragma unroll 4
+#pragma unroll 8
     for (std::int64_t i = part; i < images; i += kParameterParts) {
       sum.x += sums[i * 2 * channels + c];
       sum.y += sums[(i * 2 + 1) * channels + c];
     }
   }
   ptx::griddepcontrol_launch_dependents();
-  shared[part][column] = sum;
+#pragma unroll
+  for (int lane = kParameterColumns; lane < 32; lane *= 2) {
+    sum.x += __shfl_xor_sync(0xffffffffu, sum.x, lane);
+    sum.y += __shfl_xor_sync(0xffffffffu, sum.y, lane);
+  }
+  if (threadIdx.x % 32 < kParameterColumns) shared[threadIdx.x / 32][column] = sum;
   __syncthreads();
   if (part != 0 || c >= channels) return;
 #pragma unroll
-  for (int other = 1; other < kParameterParts; ++other) {
-    sum.x += shared[other][column].x;
-    sum.y += shared[other][column].y;
+  for (int warp = 1; warp < kParameterThreads / 32; ++warp) {
+    sum.x += shared[warp][column].x;
+    sum.y += shared[warp][column].y;
   }
   dbeta[c] = sum.x;
   dgamma[c] = sum.y;
@@ -76,7 +84,7 @@ inline Status launch_parameters(const char* name, std::int64_t images, std::int6
                                 float* dgamma, float* dbeta, const LaunchContext& context) {
   return launch_kernel(name, parameters_kernel,
                        {.grid = static_cast<unsigned>((channels + kParameterColumns - 1) / kParameterColumns),
-                        .block = kParameterColumns * kParameterParts,
+                        .block = kParameterThreads,
                         .programmatic = context.programmatic_launch},
                        context.stream, images, channels, sums, dgamma, dbeta);
 }

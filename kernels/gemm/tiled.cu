@@ -5,9 +5,12 @@
 // Better than naive: an element that the block loads is used 128 times instead of once, and an element that a thread
 // reads from shared memory 8 times, so that FMAs set the pace instead of loads.
 //
+// A gradient of so few outputs that warps of one each are resident at once has no tiles: a small layer's, where a
+// tile's steps, one behind the other, are most of the time.
+//
 // Requires: nothing beyond grid limits; loads are 16 bytes wide where k allows.
 // Bound: FP32 FMA at 4096^3; expected limiter: FMA issue slots beside shared-memory reads.
-// Numerics: one fp32 FMA chain of length k.
+// Numerics: one fp32 FMA chain of length k, of few outputs 32 of them.
 // Source: original, after the CUDA C++ Programming Guide's shared-memory example.
 #include "kernels/core/cuda_status.h"
 #include "kernels/device/dispatch.cuh"
@@ -150,6 +153,32 @@ __global__ void __launch_bounds__(kThreads, 2) gemm_tiled_gradient(const __grid_
   if (g.row_sums && loads_a && column0 == 0 && row < g.m) g.row_sums[row] = g.scale * row_sum;
 }
 
+constexpr int kFewThreads = 128;
+constexpr std::int64_t kFewOfSm = 64;  // warps that an SM holds at most
+
+// A warp an output, its lanes along k.
+template <class G>
+__global__ void __launch_bounds__(kFewThreads) gemm_few_outputs(const __grid_constant__ G g) {
+  const std::int64_t output = (std::int64_t{blockIdx.x} * kFewThreads + threadIdx.x) / 32;
+  if (output >= g.m * g.n) return;
+  const std::int64_t row = output / g.n, column = output % g.n;
+  float sum = 0, row_sum = 0;
+#pragma unroll 8
+  for (std::int64_t i = threadIdx.x % 32; i < g.k; i += 32) {
+    const float a = to_float(g.a[row * g.a_row + i * g.a_step]);
+    sum = fmaf(a, to_float(g.b[column * g.b_row + i * g.b_step]), sum);
+    row_sum += a;
+  }
+#pragma unroll
+  for (int distance = 16; distance > 0; distance /= 2) {
+    sum += __shfl_xor_sync(0xffffffffu, sum, distance);
+    row_sum += __shfl_xor_sync(0xffffffffu, row_sum, distance);
+  }
+  if (threadIdx.x % 32 != 0) return;
+  g.store(row, column, sum);
+  if (g.row_sums && column == 0) g.row_sums[row] = g.scale * row_sum;
+}
+
 }  // namespace
 
 Status launch_tiled(const Problem& problem, DType dtype, const Tensors& tensors, const Scratch&,
@@ -158,6 +187,11 @@ Status launch_tiled(const Problem& problem, DType dtype, const Tensors& tensors,
   const auto blocks = static_cast<unsigned>(tile_count(problem, kTile, problem.gated() ? kHalf : kTile));
   if (!problem.forward())
     return with_gradient(problem, dtype, tensors, [&]<class G>(const G& gradient) {
+      if (const std::int64_t outputs = problem.m * problem.n; outputs <= kFewOfSm * context.device->sm_count)
+        return launch_kernel(
+            "gemm_few_outputs", gemm_few_outputs<G>,
+            {.grid = static_cast<unsigned>((outputs * 32 + kFewThreads - 1) / kFewThreads), .block = kFewThreads},
+            context.stream, gradient);
       return launch_kernel("gemm_tiled_gradient", gemm_tiled_gradient<G>, {.grid = blocks, .block = kThreads},
                            context.stream, gradient);
     });
