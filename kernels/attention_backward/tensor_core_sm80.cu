@@ -176,7 +176,6 @@ __global__ void __launch_bounds__(kThreads)
   };
   copy_rows<Tile, Tile::kRows>(own, mine, 0, first, dim);
   if (kNeedsValues) copy_rows<Tile, Tile::kRows>(own + Tile::kOwnBytes, mine, 1, first, dim);
-  ptx::griddepcontrol_wait();
   copy_block(0, 0);
   ptx::cp_async_commit();
 

@@ -16,13 +16,15 @@ ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ["NOISEFLOOR_BINARY"]).parents[1]
 NVCC = dict(re.findall(r"^(\w+):\w+=(.*)$", (BUILD / "CMakeCache.txt").read_text(), re.MULTILINE)).get("CMAKE_CUDA_COMPILER")
 
-# Weights and constants, which no kernel ahead writes. (Of a product's tensor maps also those loads that stand behind "not the first
+# Weights and constants, which no kernel ahead writes; and all that the queries' pass of attention_backward reads, which starts behind a
+# pass that has waited for it, and waits for that one in the end. (Of a product's tensor maps also those loads that stand behind "not the first
 # tile", where the machine code tells nothing of the wait before.)
 EARLY_LOADS = {
     "gemm_ptx_sm90a": {"UTMALDG"},  # B of the first stages
     "gemm_ptx_sm90a_gradient": {"UTMALDG"},  # likewise
     "convolution_ptx_sm90a": {"UTMALDG"},  # likewise
     "convolution_ptx_sm90a_halo": {"UTMALDG"},
+    "attention_backward_ptx_sm90a": {"UTMALDG", "LDG"},
     "layer_kernel": {"UBLKCP"},  # timestep_embedding: the block's rows of weights
 }
 
