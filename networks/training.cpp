@@ -20,7 +20,7 @@ using sampler_step::Prediction;
 // Throws where nothing here knows a loss, or a batch, of it.
 void require_trainable(const NetworkInfo& info, const TrainingOptions& options) {
   if (options.dtype != DType::bf16 && options.dtype != DType::fp32)
-    throw InvalidInput(fmt::format("training in {}: the dtypes are bf16 and fp32", to_string(options.dtype)));
+    throw InvalidInput(fmt::format("dtype {}: a training's is bf16 or fp32", to_string(options.dtype)));
   if (info.decodes() || info.most_frames > 1)
     throw InvalidInput(
         fmt::format("{} cannot be trained yet: it {}", info.name, info.decodes() ? "decodes latents" : "makes videos"));

@@ -206,6 +206,13 @@ void add_files(OutputFiles& files, const TrainCommand& command) {
   if (files.is_stream("--checkpoint")) throw refusal("--checkpoint {}: is no regular file", command.checkpoint);
   if (command.samples > 0 && files.is_stream("--out"))
     throw refusal("--samples: its pictures stand beside --out, and {} is no file", command.out);
+  const std::string pictures = fs::path(command.out).stem().string() + ".step-";
+  for (const auto& [option, file] : {std::pair{"--checkpoint", command.checkpoint}, {"--losses", command.losses}})
+    if (command.samples > 0 && fs::path(file).filename().string().starts_with(pictures))
+      throw refusal("{} {}: pictures of --samples have such names ({}NUMBER.png)", option, file, pictures);
+  for (const auto& [option, file] : {std::pair{"--out", command.out}, {"--losses", command.losses}})
+    if (!command.checkpoint.empty() && file == command.checkpoint + ".lock")
+      throw refusal("{} {}: that is the lock of --checkpoint", option, file);
   check_breakdown(command.breakdown, command.request.plan, command.device, files);
   for (const std::string& file : {command.out, command.losses, command.checkpoint})
     if (!file.empty()) remove_left_partials(follow_links(file));

@@ -179,8 +179,6 @@ void CaseRunner::measure_here(const Case& test_case, CaseResult& result, std::op
   auto& [id, fixture, verifier, kept] = *problem_;
   SweepRow& row = result.row;
   BoundCase& bound = *made;
-  if (options_.prepare_each && bound.prepares() && test_case.implementation->is(Kind::baseline))
-    throw LibraryRefused("it prepares weights by way of the host, which no recording repeats");
   if (options_.prepare_each) bound.prepare_each_launch();
   if (earlier != nullptr && row.signature.empty()) {  // its kernels are loaded by a launch
     throw_if_failed(bound.launch()());

@@ -40,23 +40,26 @@ bool reads_written_weights(const Graph& graph, const Node& node) {
 // Launches of a library may begin that many launches early (order_libraries).
 constexpr std::size_t kAhead = 4;
 
-// Behind the lifetimes of a graph's values, those of what its nodes work in, which lie among the activations.
+// Behind the lifetimes of a graph's values, those of what its nodes work in, which lie among the activations; at the
+// end one that all libraries share, alive throughout: their launches may write before those ahead have ended, also
+// those of the call before (order_libraries).
 struct Workspace {
   std::size_t bytes = 0;
-  bool early = false;  // it may be written before the launches ahead have ended
+  bool of_library = false;
 };
 void add_workspaces(const std::vector<Workspace>& of_nodes, const std::vector<bool>& each_call,
                     std::vector<Lifetime>& lifetimes) {
   const std::size_t first = lifetimes.size();
   lifetimes.resize(first + of_nodes.size());
-  std::size_t step = 0;
+  std::size_t step = 0, of_libraries = 0;
   for (const bool each : {false, true})
     for (std::size_t node = 0; node < of_nodes.size(); ++node)
       if (each_call[node] == each) {
-        const std::size_t ahead = of_nodes[node].early ? std::min(step, kAhead) : 0;
-        lifetimes[first + node] = {of_nodes[node].bytes, step - ahead, step};
+        if (of_nodes[node].of_library) of_libraries = std::max(of_libraries, of_nodes[node].bytes);
+        lifetimes[first + node] = {of_nodes[node].of_library ? 0 : of_nodes[node].bytes, step, step};
         ++step;
       }
+  lifetimes.push_back({of_libraries, 0, step});
 }
 
 struct Need {
@@ -113,11 +116,13 @@ Executor::Executor(Platform& platform, const Network& network, const Weights& we
       if (step.each_call == each) step.memory = {bytes_alive(lifetimes, order++), step.ready->workspace_bytes()};
   add_workspaces(workspaces, each_call, lifetimes);
   const Placement placement = place(lifetimes);
-  activations_ = allocate(platform, placement.bytes, "the activations");
-  for (std::size_t node = 0; node < steps_.size(); ++node)
+  activations_ = allocate(platform, placement.bytes, "the activations and workspaces");
+  for (std::size_t node = 0; node < steps_.size(); ++node) {
+    const std::size_t of_node = workspaces[node].of_library ? steps_.size() : node;
     if (workspaces[node].bytes > 0)
       steps_[node].workspace =
-          static_cast<char*>(activations_.data()) + placement.offsets[graph.values().size() + node];
+          static_cast<char*>(activations_.data()) + placement.offsets[graph.values().size() + of_node];
+  }
   inputs_ = lay_out({Value::Kind::input, Value::Kind::constant}, "the inputs");
   weights_ = lay_out({Value::Kind::weight}, "the weights");
   states_ = lay_out({Value::Kind::state}, "what is trained");

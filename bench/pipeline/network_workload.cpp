@@ -240,7 +240,7 @@ class NetworkImplementation final : public Implementation {
                               KnownTimes& known) const override {
     try {
       if (problem.as<Definition::Problem>().training && dtype == DType::fp16)
-        throw InvalidInput("training in fp16: the dtypes are bf16 and fp32");
+        throw InvalidInput("dtype fp16: a training's is bf16 or fp32");
       build_network(problem, dtype).info->require(dtype);
       return std::make_unique<ReadyNetwork>(*nodes_, platform, problem, dtype,
                                             Plan::Options{.source = plan_, .known = &known});

@@ -104,6 +104,7 @@ std::string RecipeField::range() const {
 }
 
 void RecipeField::set(TrainingRecipe& recipe, const std::string& text) const {
+  const bool betas = std::string_view(name).starts_with("beta");
   std::visit(
       [&](auto member) {
         auto number = recipe.*member;
@@ -111,7 +112,7 @@ void RecipeField::set(TrainingRecipe& recipe, const std::string& text) const {
         const auto there = static_cast<double>(number);
         if (error != std::errc() || end != text.data() + text.size() || !(there >= least && there <= most) ||
             (above && there == least))
-          throw InvalidInput(fmt::format("{} {}: the range is {}{}", option(), text, range(),
+          throw InvalidInput(fmt::format("{} {}: the range is {}{}", betas ? "--betas" : option(), text, range(),
                                          std::is_integral_v<decltype(number)> ? ", whole numbers" : ""));
         recipe.*member = number;
       },

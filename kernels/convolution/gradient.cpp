@@ -145,7 +145,8 @@ Support can_run_wgrad_tiled(const Convolution& c, DType) {
 
 Support can_run_wgrad_tensor_core_sm80(const Convolution& c, DType dtype) {
   if (dtype == DType::fp32) return unsupported("needs bf16 or fp16");
-  if (c.phase_rows() >= kMaxBlocks) return unsupported("needs fewer than 2^31 - 1 pixels");
+  // Lines behind the last pixel of a step are counted in 32 bits, too.
+  if (c.phase_rows() + 256 >= kMaxBlocks) return unsupported("needs at most 2^31 - 257 pixels");
   return can_run_wgrad_tiled(c, dtype);
 }
 
@@ -157,6 +158,8 @@ Support can_run_wgrad_ptx_sm90a(const Convolution& c, DType dtype) {
   // 2^31 also bounds the tiles of 64 x 64, the rows that are laid out, and a pixel's coordinate.
   if (c.phase_rows() >= kMaxBlocks || std::int64_t{c.images} * c.y.in * c.y.repeat * c.x.in * c.x.repeat >= kMaxBlocks)
     return unsupported("needs fewer than 2^31 - 1 pixels");
+  if (std::int64_t{c.x.in} * c.x.repeat * c.cin >= kMaxBlocks)
+    return unsupported("needs rows of fewer than 2^31 - 1 elements");
   return supported();
 }
 

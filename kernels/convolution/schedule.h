@@ -56,7 +56,7 @@ constexpr bool can_split(const Tile& tile, int splits) {
                          dsmem_bytes(tile, splits) <= tile.stages * (tile.block_m() + tile.block_n) * kRowBytes);
 }
 
-// Whether a tile of the ptx_sm90a kernels takes n-major weights: in pieces of 64 columns (product::load_b_n_major).
+// Whether a tile of the ptx_sm90a kernels takes n-major weights: in pieces of 64 columns (product::load_b).
 constexpr bool takes_n_major(const Tile& tile) {
   return tile.block_n % 64 == 0;
 }

@@ -5,13 +5,14 @@
 #include <cmath>
 
 namespace noisefloor {
-namespace {
 
 std::string format_real(double value) {
   char buffer[40];
-  const auto result = std::to_chars(buffer, buffer + sizeof buffer, value);  // shortest text that reads back the same
+  const auto result = std::to_chars(buffer, buffer + sizeof buffer, value);
   return {buffer, result.ptr};
 }
+
+namespace {
 
 template <class Names>
 std::string join(const Names& names) {

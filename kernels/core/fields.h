@@ -20,6 +20,7 @@ class InvalidInput : public std::runtime_error {
 };
 // Of a problem: throws InvalidInput("problem: " + message).
 [[noreturn]] void refuse(const std::string& message);
+std::string format_real(double value);  // the shortest text that reads back the same
 
 // A field as an op shows it to a visitor, with its value. Without a default it must be given. `meaning` is for whoever
 // reads a list of fields: half a line that says what the field is, its unit, and what 0 stands for where that is no

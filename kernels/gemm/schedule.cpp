@@ -52,9 +52,7 @@ Problem part_of(Problem problem, int parts) {
   return problem;
 }
 
-}  // namespace
-
-int k_parts(const Problem& problem, int sm_count) {
+int choose_k_parts(const Problem& problem, int sm_count) {
   const int most = std::min(16, sm_count);
   constexpr int kFewestSteps = product::kLargestCluster + 1;  // every split of every part has a step
   int best = 1;
@@ -71,6 +69,14 @@ int k_parts(const Problem& problem, int sm_count) {
     if (cycles < least) best = parts, least = cycles;
   }
   return best;
+}
+
+}  // namespace
+
+int k_parts(const Problem& problem, int sm_count) {
+  return remembered(std::array{problem.m, problem.n, problem.k, std::int64_t{problem.layout == Layout::tn},
+                               std::int64_t{problem.row_sums}, std::int64_t{sm_count}},
+                    [&] { return choose_k_parts(problem, sm_count); });
 }
 
 std::size_t parts_bytes(const Problem& problem, int parts) {

@@ -6,7 +6,7 @@
 // reads from shared memory 8 times, so that FMAs set the pace instead of loads.
 //
 // A gradient of so few outputs that warps of one each are resident at once has no tiles: a small layer's, where a
-// tile's steps, one behind the other, are most of the time.
+// tile's steps, one behind the other, are most of the time. So bits depend on the device's number of SMs.
 //
 // Requires: nothing beyond grid limits; loads are 16 bytes wide where k allows.
 // Bound: FP32 FMA at 4096^3; expected limiter: FMA issue slots beside shared-memory reads.

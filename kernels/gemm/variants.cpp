@@ -64,6 +64,8 @@ Support can_run_ptx_sm90a(const Problem& problem, DType dtype) {
     return unsupported("needs act=none and image_shift=0 beside blend");
   if (problem.part_columns % kSmallestBlockN != 0)
     return unsupported("needs part_columns to be a multiple of 32: a tile lies in one part of D");
+  if (problem.layout == Layout::tn && problem.k > kMaxIndex / 2)
+    return unsupported("needs k of at most 2^30 with layout=tn: parts of it are counted in 32 bits");
   if (tile_count(problem, 64, 16) > kMaxIndex / 2) return unsupported("needs at most 2^30 tiles of 64x16");
   return supported();
 }

@@ -11,7 +11,7 @@ Support can_run_tiled(const Problem& p, DType) {
 
 Support for_ptx_sm90a(const Problem& p, DType dtype) {
   if (p.elements() > std::int64_t{1} << 30) return unsupported("needs images of at most 2^30 elements");
-  if (bulk_bytes(p) > kMostBulkBytes) return unsupported("needs five rows of an image in 224 KiB; see tiled");
+  if (bulk_bytes(p) > kMostBulkBytes) return unsupported("needs four rows of an image beside 16 KiB in 224 KiB; see tiled");
   return can_run_tiled(p, dtype);
 }
 

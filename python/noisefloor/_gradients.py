@@ -143,9 +143,30 @@ RULES = {"gemm": (gemm, check_gemm), "conv2d": (conv2d, check_conv2d), "groupnor
          "attention": (attention, check_attention), "elementwise": (elementwise, check_elementwise), "resample": (resample, None)}  # fmt: skip
 
 
+class AtAnyAddress:
+    """Functions by name, for tensors of autograd's making: these begin anywhere, where an operator wants a multiple of 16 bytes."""
+
+    def __init__(self, functions):
+        self.functions = functions
+
+    def __getitem__(self, name):
+        function = self.functions[name]
+        return lambda *tensors, **named: function(*map(placed, tensors), **{key: placed(value) for key, value in named.items()})
+
+
+def placed(value):
+    if not isinstance(value, torch.Tensor):
+        return value
+    try:
+        return value.clone() if value.data_ptr() % 16 else value
+    except RuntimeError:  # one without memory, while PyTorch compiles
+        return value
+
+
 def register(op, operator, order, library, functions):
     """`functions`: the operators by their ops' names, complete when a gradient is asked for."""
     rule, check = RULES[op]
+    functions = AtAnyAddress(functions)
     made = _signatures.signature(op)
 
     def setup_context(ctx, inputs, keyword_only_inputs, output):
@@ -174,6 +195,7 @@ def register(op, operator, order, library, functions):
 
 def register_products(operator, library, functions):
     """Of [layers, rows, columns], products that share a."""
+    functions = AtAnyAddress(functions)
 
     def setup_context(ctx, inputs, output):
         a, weights = inputs

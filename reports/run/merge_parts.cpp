@@ -87,7 +87,7 @@ void require_one_origin(const std::vector<MergePart>& parts) {
 }
 
 void require_one_device(const MergePart& part, const MergePart& first) {
-  for (const char* name : {"device", "memory_bytes", "sm_count", "power_limit_w", "driver"}) {
+  for (const char* name : {"device", "memory_bytes", "sm_count", "power_limit_w", "driver", "build_type"}) {
     const auto of = [&](const MergePart& any) { return any.facts.value(name, MergeJson()).dump(); };
     require_same(part, name, of(part), first, of(first));
   }

@@ -31,7 +31,7 @@ template <class... Words>
 MergePart read_merge_part(const std::filesystem::path& folder, RunEnd end);
 // One device, driver and build of one commit, one version of each library, and one file of each plugin.
 void require_one_origin(const std::vector<MergePart>& parts);
-// One kind of device, and driver.
+// One kind of device, driver and build.
 void require_one_device(const MergePart& part, const MergePart& first);
 // What a split sweep lacks, in words. Throws where shards are of different cuts, or hold what is not theirs.
 std::vector<std::string> missing_of(const std::vector<MergePart>& parts);

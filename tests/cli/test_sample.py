@@ -78,7 +78,7 @@ def test_hoisted_levels_draw_the_same(tmp_path):
     plain, ahead = (sample(tmp_path, *arguments, *more, name=f"{len(more)}") for more in (("--without", "hoisting"), ()))
     assert (plain["images"] == ahead["images"]).all()
     memory = lambda *more: float(re.search(r"([\d.]+) MB on the device", run("sample", "digits", "--device", "host", *arguments, "--out", tmp_path / "g.png", *more).stdout)[1])
-    assert memory() > memory("--without", "hoisting")  # the rows of all calls
+    assert memory() != memory("--without", "hoisting")  # rows of all calls, but no room for a call's
 
 
 def test_levels_beyond_those_of_the_training_are_there_on_request_and_named(tmp_path):

@@ -125,7 +125,7 @@ def test_losses_that_cannot_be_written_cost_no_weights(data, tmp_path):
     (("--steps", 0), ("--steps", "1 to")),
     (("--rate", "nan"), ("--rate", "above 0")),
     (("--betas", "0.9"), ("--betas", "two")),
-    (("--betas", "0.9,1"), ("--beta2", "1")),
+    (("--betas", "0.9,1"), ("--betas", "0.9999")),
     (("--clip", 1e-40), ("clip", "1e-30")),
     (("--every", 3), ("--every", "--checkpoint")),
     (("--resume",), ("--checkpoint",)),

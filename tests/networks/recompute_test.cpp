@@ -1,4 +1,4 @@
-// Steps that make norms and activations again: what they save, and that each reads what it read.
+// Steps that make norms and activations again: what memory they save.
 #include <gtest/gtest.h>
 
 #include "networks/lifetimes.h"

@@ -79,6 +79,19 @@ def test_gradients_are_those_of_pytorch(name):
         assert (got - right).norm() < 1e-6 * right.norm()
 
 
+@pytest.mark.parametrize("name", ["gemm silu", "layernorm"])
+def test_gradients_that_autograd_cuts_off_anywhere(name):
+    """Behind a `cat` the gradient begins in the middle of another tensor."""
+    function, _, *shapes = CASES[name]
+    torch.manual_seed(0)
+    leaves = [torch.randn(shape, requires_grad=True) for shape in shapes]
+    y = function(*leaves)
+    dy = torch.randn(y.numel() + 1)
+    wanted = torch.autograd.grad(y, leaves, dy[1:].clone().reshape(y.shape), retain_graph=True)
+    for got, right in zip(torch.autograd.grad(torch.cat([torch.zeros(1), y.flatten()]), leaves, dy), wanted):
+        assert torch.equal(got, right)
+
+
 @pytest.mark.parametrize("name", ["gemm silu", "conv2d", "groupnorm", "layernorm", "attention", "concat"])
 def test_gradcheck_passes(name):
     """By central differences; in fp32, whose differences are no better."""
