@@ -70,7 +70,8 @@ void draw_samples(const TrainCommand& command, const Trainer& trainer, const fs:
 }
 
 int say_not_finite(const TrainCommand& command, Trainer& trainer, const Trainer::Step& step, std::int64_t saved) {
-  fmt::print(stderr, "step {} is not finite: loss {}, norm of the gradients {}; ", step.number, step.loss, step.norm);
+  fmt::print(stderr, "step {} is not finite: loss {}, norm of the gradients {}; ", step.number, std::abs(step.loss),
+             std::abs(step.norm));
   const std::string tensor = trainer.gradient_not_finite(step);
   fmt::print(stderr, "{}. {}; {}\n",
              tensor.empty() ? "each gradient is finite, but their squares' sum is not"
@@ -123,7 +124,8 @@ int take_steps(const TrainCommand& command, Trainer& trainer, Losses& losses, Ou
       return every > 0 && (trainer.taken() % every == 0 || trainer.taken() == recipe.steps);
     };
     const int interrupted = saves ? Interruption::number() : 0;
-    const bool saving = saves && (due(command.every) || interrupted != 0);
+    // Also before a grid is drawn: that may take longer than who sends a signal waits.
+    const bool saving = saves && (due(command.every) || due(command.samples) || interrupted != 0);
     if (saving || line.seconds() - written > kSecondsOfLosses) {
       losses.write(false);
       written = line.seconds();
@@ -176,6 +178,8 @@ TrainerRequest checked(const TrainCommand& command) {
     if (command.given.contains(of_levels) &&
         require_network(request.network).prediction == sampler_step::Prediction::noise)
       throw refusal("--{}: {} is trained at the timesteps of its schedule, each as often", of_levels, request.network);
+  if (command.given.contains("unlabelled") && require_network(request.network).classes == 0)
+    throw refusal("--unlabelled: {} has no labels", request.network);
   for (const RecipeField& field : recipe_fields())
     if (const auto given = command.given.find(field.name); given != command.given.end())
       field.set(request.recipe, given->second);

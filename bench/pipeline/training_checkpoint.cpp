@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <optional>
 #include <sstream>
 
 #include "bench/pipeline/trainer.h"
@@ -27,12 +28,19 @@ std::string plan_text(const PlanEntries& plan) {
   return text;
 }
 
-PlanEntries plan_of(const std::string& text) {
+// Nothing where a line has not its four parts, or there is none.
+std::optional<PlanEntries> plan_of(const std::string& text) {
   PlanEntries plan;
   std::istringstream lines(text);
-  for (std::string op, dtype, problem, variant; std::getline(lines, op, '\t') && std::getline(lines, dtype, '\t') &&
-                                                std::getline(lines, problem, '\t') && std::getline(lines, variant);)
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream parts(line);
+    std::string op, dtype, problem, variant;
+    if (!std::getline(parts, op, '\t') || !std::getline(parts, dtype, '\t') || !std::getline(parts, problem, '\t') ||
+        !std::getline(parts, variant))
+      return std::nullopt;
     plan[{op, problem, dtype}] = variant;
+  }
+  if (plan.empty()) return std::nullopt;
   return plan;
 }
 
@@ -74,7 +82,9 @@ StoredTraining read_training(const std::filesystem::path& path, const FileMetada
     refuse(fmt::format("is of another training; what was begun is resumed with what it was begun with:\n  {}",
                        first_lines(other, identity.size())));
 
-  StoredTraining stored{{}, said("device"), said("commit"), plan_of(said("plan")), {}};
+  const auto plan = plan_of(said("plan"));
+  if (!plan) refuse("its plan is damaged: not lines of op, dtype, problem and variant");
+  StoredTraining stored{{}, said("device"), said("commit"), *plan, {}};
   const std::string step = said("step");
   const auto [end, error] = std::from_chars(step.data(), step.data() + step.size(), stored.state.step);
   if (error != std::errc() || end != step.data() + step.size() || stored.state.step < 0)

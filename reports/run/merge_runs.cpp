@@ -155,6 +155,7 @@ MergeResult merge_runs(const std::vector<fs::path>& folders, const fs::path& out
     locks.emplace_back(options.over, FolderLock::Mode::reading);
     parts.push_back(rest_of(options.over, parts));
     environment[kReusedFrom] = fs::absolute(options.over).lexically_normal().string();
+    result.notes.push_back(fmt::format("{} rows are kept of {}", parts.back().rows.size(), options.over.string()));
     environment["over"] = true;  // not all of what was kept is known to be the same
   }
   const auto rows = place_rows(parts);
