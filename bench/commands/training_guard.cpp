@@ -50,7 +50,7 @@ CheckpointLock::CheckpointLock(const std::filesystem::path& checkpoint) : file_(
 }
 
 CheckpointLock::~CheckpointLock() {
-  (void)unlink(file_.c_str());
+  if (is_still(file_, descriptor_)) (void)unlink(file_.c_str());  // not what another wrote in its place
   close(descriptor_);
 }
 

@@ -33,6 +33,17 @@ class ResBlock(nn.Module):
         return self.skip_connection(resample(x, self.resample)) + h
 
 
+def attention(x, norm, qkv, proj, heads):
+    """x and the attention of its pixels; projections are Conv1d's, in the "new" order: all queries, all keys, all values."""
+    n, channels, height, width = x.shape
+    # As tokens of all channels: where x lies channels-last nothing moves, while Conv1d would have every attention transpose it twice.
+    tokens = norm(x).permute(0, 2, 3, 1).reshape(n, height * width, channels)
+    q, k, v = F.linear(tokens, qkv.weight[:, :, 0], qkv.bias).reshape(n, -1, 3, heads, channels // heads).transpose(1, 3).unbind(2)
+    h = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(n, -1, channels)
+    h = F.linear(h, proj.weight[:, :, 0], proj.bias)
+    return x + h.reshape(n, height, width, channels).permute(0, 3, 1, 2)
+
+
 class Attention(nn.Module):
     def __init__(self, channels):
         super().__init__()
@@ -42,15 +53,7 @@ class Attention(nn.Module):
         self.proj_out = nn.Conv1d(channels, channels, 1)
 
     def forward(self, x, embedding):
-        n, channels, height, width = x.shape
-        # As tokens of all channels: where x lies channels-last nothing moves, while Conv1d would have every attention transpose it twice.
-        tokens = self.norm(x).permute(0, 2, 3, 1).reshape(n, height * width, channels)
-        # The "new" order of attention: all queries, all keys, all values.
-        qkv = F.linear(tokens, self.qkv.weight[:, :, 0], self.qkv.bias).reshape(n, -1, 3, self.heads, channels // self.heads)
-        q, k, v = qkv.transpose(1, 3).unbind(2)
-        h = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(n, -1, channels)
-        h = F.linear(h, self.proj_out.weight[:, :, 0], self.proj_out.bias)
-        return x + h.reshape(n, height, width, channels).permute(0, 3, 1, 2)
+        return attention(x, self.norm, self.qkv, self.proj_out, self.heads)
 
 
 class Plain(nn.Conv2d):

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from baselines.pytorch.networks.adm import Plain, Stage
+from baselines.pytorch.networks.adm import Plain, Stage, attention
 
 SIZE, CHANNELS, IMAGE_CHANNELS, LEVELS, BLOCKS = 64, 64, 3, 4, 2
 FIRST_ATTENTION, HEAD_CHANNELS, GROUPS = 2, 32, 32
@@ -38,13 +38,7 @@ class Attention(nn.Module):
         self.proj = nn.Conv1d(channels, channels, 1)
 
     def forward(self, x, embedding):
-        n, channels, height, width = x.shape
-        tokens = self.gn(x).permute(0, 2, 3, 1).reshape(n, height * width, channels)
-        qkv = F.linear(tokens, self.qkv.weight[:, :, 0], self.qkv.bias).reshape(n, -1, 3, channels // HEAD_CHANNELS, HEAD_CHANNELS)
-        q, k, v = qkv.transpose(1, 3).unbind(2)
-        h = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(n, -1, channels)
-        h = F.linear(h, self.proj.weight[:, :, 0], self.proj.bias)
-        return x + h.reshape(n, height, width, channels).permute(0, 3, 1, 2)
+        return attention(x, self.gn, self.qkv, self.proj, x.shape[1] // HEAD_CHANNELS)
 
 
 class Pool(nn.Module):
