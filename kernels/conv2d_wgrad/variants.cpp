@@ -40,7 +40,9 @@ std::size_t pointwise_workspace_bytes(const Problem& p, DType dtype, const Devic
 [[maybe_unused]] Status launch_pointwise(const Problem& p, DType dtype, const Tensors& t, const Scratch& scratch,
                                          const LaunchContext& context) {
   const gemm::Tensors tensors{.a = t.dy, .b = t.x, .d = t.dw, .row_sums = t.dbias};
-  return gemm::ptx_variant().launch(product_of(p), dtype, tensors, scratch, context);
+  LaunchContext of_product = context;
+  of_product.constant_inputs = 0;  // whose bits are of tensors in another order
+  return gemm::ptx_variant().launch(product_of(p), dtype, tensors, scratch, of_product);
 }
 
 std::size_t host_workspace_bytes(const Problem& p, DType, const DeviceInfo&) {
