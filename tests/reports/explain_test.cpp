@@ -205,7 +205,8 @@ TEST(Explain, SaysNothingEmptyOfARecordedRow) {
     RunFiles run;
     run.rows = read_sweep_csv(folder.path() / "sweep.csv");
     const CeilingTable ceilings = read_ceilings(folder.path() / "ceilings.csv");
-    for (const SweepRow& row : run.rows) {
+    for (std::size_t i = 0; i < run.rows.size(); i += 7) {  // each looks through all others
+      const SweepRow& row = run.rows[i];
       const auto explained = explain(run, row, ceilings);
       ++explanations;
       EXPECT_FALSE(explained["findings"].empty()) << folder << ": " << row.name();
