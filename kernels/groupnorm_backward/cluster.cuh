@@ -16,7 +16,7 @@ struct ClusterArguments : groupnorm::StripeArguments {
   float* sums;  // [n, 2, channels]
   NormGradients gradients;
   int pairs, owned, kept_rows, lanes;  // of the plan
-  bool early;                          // the next launch may start once this one's rows have arrived
+  int units;                           // image-bundle pairs; a cluster has every so many-th as there are clusters
   int staggered;                       // the first so many clusters start one after another
   float stagger_cycles;                // between them
 };
@@ -50,15 +50,15 @@ struct Shared {
   }
 };
 
-// Calls body(j, valid) for the groups of the bundle, a team of 16 lanes each; all lanes of a warp, with the last group
-// where there is none.
+// Calls body(j, valid) for the groups of the bundle, a team of 16 lanes each; all lanes of a warp that has one, with the
+// last group where there is none.
 template <class Body>
 __device__ __forceinline__ void each_group(const groupnorm::StripePlan& plan, const Body& body) {
   const int thread = groupnorm::linear_thread(), teams = plan.threads / groupnorm::kTeam;
   if (thread >= plan.threads) return;
 #pragma unroll 1
-  for (int base = 0; base < plan.bundle; base += teams) {
-    const int j = base + thread / groupnorm::kTeam;
+  for (int base = thread / 32 * 2; base < plan.bundle; base += teams) {
+    const int j = base + thread / groupnorm::kTeam % 2;
     body(min(j, plan.bundle - 1), j < plan.bundle);
   }
 }
@@ -73,12 +73,15 @@ __device__ __forceinline__ void tell(const groupnorm::StripePlan& plan, float2* 
 }
 
 // Until so many pairs of all blocks have come. The barrier's one arrival comes behind a __syncthreads: its phase cannot
-// end before all bytes are announced, and racecheck sees it ordered after the initialisation.
-__device__ __forceinline__ void await_pairs(const groupnorm::StripePlan& plan, std::uint32_t arrived, int count) {
+// end before all bytes are announced, and racecheck sees it ordered after the initialisation. A block tells moments
+// when it has had all blocks' sums of the unit before, and sums when it has had all moments: so nobody still reads what
+// they overwrite, or waits for an earlier phase.
+__device__ __forceinline__ void await_pairs(const groupnorm::StripePlan& plan, std::uint32_t arrived, int count,
+                                            std::uint32_t parity) {
   if (plan.blocks == 1) return __syncthreads();
   if (groupnorm::linear_thread() == 0)
     ptx::mbarrier_arrive_expect_tx(arrived, count * static_cast<int>(sizeof(float2)));
-  ptx::mbarrier_wait(arrived, 0);
+  ptx::mbarrier_wait(arrived, parity);
 }
 
 // Of the thread's eight channels, what their groups have.
@@ -162,8 +165,8 @@ __device__ __forceinline__ void add_channels(const ClusterArguments& a, const Sh
 
 // Behind add_channels: the groups' sums to all blocks, and what they come to; the owned channels' to memory.
 template <class T>
-__device__ __forceinline__ void add_blocks(const ClusterArguments& a, const Shared& s, int rank, int image,
-                                           int bundle) {
+__device__ __forceinline__ void add_blocks(const ClusterArguments& a, const Shared& s, int rank, int image, int bundle,
+                                           std::uint32_t parity) {
   const groupnorm::StripePlan& plan = a.plan;
   const int thread = groupnorm::linear_thread(), lane = thread % groupnorm::kTeam;
   const int owned = max(min(a.owned, plan.columns * 8 - rank * a.owned), 0);
@@ -177,7 +180,7 @@ __device__ __forceinline__ void add_blocks(const ClusterArguments& a, const Shar
     own = {groupnorm::team_sum(own.x), groupnorm::team_sum(own.y)};
     if (valid && lane < plan.blocks) tell(plan, s.sums + rank * plan.bundle + j, own, lane, s.sums_arrived);
   });
-  await_pairs(plan, s.sums_arrived, plan.blocks * (plan.bundle + owned));
+  await_pairs(plan, s.sums_arrived, plan.blocks * (plan.bundle + owned), parity);
   each_group(plan, [&](int j, bool valid) {
     float2 all{0, 0};
     if (lane < plan.blocks) all = s.sums[lane * plan.bundle + j];
@@ -204,8 +207,11 @@ __device__ __forceinline__ void add_blocks(const ClusterArguments& a, const Shar
 // 1. Each thread fetches its rows of x, then of dy, to shared memory (cp.async). 2. It sums x while dy travels; mean
 // and rstd are merged as in kernels/groupnorm. 3. It sums dv and dv x of its channels; the block adds its
 // threads', tells all blocks those of its groups, and the channel's owner those of a channel. 4. dx = ca dv + of_x x +
-// rest, for which dv is computed again.
+// rest, for which dv is computed again; the cluster's next unit takes the place of each row that is done with, x as dx
+// is written and dy behind it. Then 2 again.
 //
+// A thread touches only rows that it has fetched itself, so that taking their place needs no barrier (its accesses of
+// shared memory are carried out in the order of issue; a copy writes when the row has come from memory).
 // Registers: 16 sums or 16 terms, 16 coefficients and 16 values.
 template <class T, bool kActivate>
 __global__ void __launch_bounds__(kMaxClusterThreads, 2) cluster_kernel(const __grid_constant__ ClusterArguments a) {
@@ -213,15 +219,19 @@ __global__ void __launch_bounds__(kMaxClusterThreads, 2) cluster_kernel(const __
   const groupnorm::StripePlan& plan = a.plan;
   const Shared s(storage, a);
   const int pitch = plan.columns * 16, rank = static_cast<int>(ptx::cluster_rank());
-  const int unit = static_cast<int>(ptx::cluster_index());
-  const int image = groupnorm::divide(unit, a.bundles_inverse), bundle = unit - image * a.bundles;
+  const int clusters = static_cast<int>(ptx::cluster_count());
   const int rows = groupnorm::rows_of(a, rank);
   const int first = static_cast<int>(threadIdx.y), column = static_cast<int>(threadIdx.x);
-  const int channel = (bundle * plan.columns + column) * 8;
-  const std::int64_t offset =
-      (static_cast<std::int64_t>(image) * a.hw + rank * plan.rows + first) * a.channels + channel;
-  const std::int64_t step = static_cast<std::int64_t>(plan.tile_rows) * a.channels;
+  const int step = plan.tile_rows * a.channels;  // elements; of 384 rows of 2^16 channels, 80 times that stay in int
   const int tile_offset = first * pitch + column * 16, tile_step = plan.tile_rows * pitch;
+  const auto image_of = [&](int unit) { return groupnorm::divide(unit, a.bundles_inverse); };
+  const auto channel_of = [&](int unit) { return ((unit - image_of(unit) * a.bundles) * plan.columns + column) * 8; };
+  const auto offset_of = [&](int unit) {
+    return (static_cast<std::int64_t>(image_of(unit)) * a.hw + rank * plan.rows + first) * a.channels +
+           channel_of(unit);
+  };
+  int unit = static_cast<int>(ptx::cluster_index());
+  std::int64_t offset = offset_of(unit);
 
   if (plan.blocks > 1) {
     if (groupnorm::linear_thread() == 0) {
@@ -238,106 +248,123 @@ __global__ void __launch_bounds__(kMaxClusterThreads, 2) cluster_kernel(const __
     const auto delay = static_cast<unsigned>(static_cast<float>(unit) * a.stagger_cycles);
     while (static_cast<unsigned>(clock()) - start < delay) __nanosleep(50);
   }
+  const groupnorm::RowShare share(a, rows);
+  const int own_rows = static_cast<int>(share.of(first));
   const auto fetch = [&](const void* from, const char* to) {
-    groupnorm::fetch_stages(a, static_cast<const T*>(from) + offset, step, ptx::shared_address(to) + tile_offset,
-                            tile_step, first, rows);
+    const T* source = static_cast<const T*>(from) + offset;
+    std::uint32_t place = ptx::shared_address(to) + tile_offset;
+#pragma unroll 4
+    for (int k = 0; k < own_rows; ++k, source += step, place += tile_step) ptx::cp_async_16_alone(place, source);
+    ptx::cp_async_commit();
   };
   fetch(a.t.x, s.x);
   fetch(a.dy, s.dy);
-  const groupnorm::ChannelParameters parameters =
-      groupnorm::load_parameters<T>(a.t, channel, image * a.scale_shift_stride + channel);
-  // Calls body(r) with the thread's rows, at `at` of x's tile and dy's.
+  // Calls body(at) with the thread's rows, at `at` of x's tile and dy's.
   const auto each_row = [&](const auto& body) {
     int at = tile_offset;
 #pragma unroll 2
-    for (int r = first; r < rows; r += plan.tile_rows, at += tile_step) body(at);
+    for (int k = 0; k < own_rows; ++k, at += tile_step) body(at);
   };
   const auto load = [&](const char* tile, int at) { return *reinterpret_cast<const uint4*>(tile + at); };
 
-  ptx::cp_async_wait<1>();
-  {
-    groupnorm::ChannelSums seen{};
-    const int split = groupnorm::channels_in_first(a, column);
-    if (first < rows) groupnorm::start_sums<T>(a, seen, load(s.x, tile_offset), split);
-    each_row([&](int at) { groupnorm::add_row<T>(seen, load(s.x, at)); });
-    const groupnorm::RowShare share(a, rows);
-    groupnorm::store_moments(a, seen, share.of(first), split, s.pairs);
-    if (plan.blocks > 1) ptx::cluster_wait();  // every block runs: its shared memory may be written
-    __syncthreads();
-    const int lane = groupnorm::linear_thread() % groupnorm::kTeam;
-    each_group(plan, [&](int j, bool valid) {
-      const float2 own = groupnorm::group_moments(a, s.pairs, share, rows, j);
-      if (valid && lane < plan.blocks) tell(plan, s.moments + rank * plan.bundle + j, own, lane, s.moments_arrived);
-    });
-    await_pairs(plan, s.moments_arrived, plan.blocks * plan.bundle);
-    each_group(plan, [&](int j, bool valid) {
-      const float2 total = groupnorm::merge_blocks<1>(a, s.moments, j);
-      if (valid && lane == 0) s.finals[j] = total;
-    });
-  }
-  if (first == 0) {
-    float factor[8], scale[8] = {};
-    unpack_vector<T>(parameters.gamma, factor);
-    if (a.t.scale != nullptr) unpack_vector<T>(parameters.scale, scale);
+  std::uint32_t parity = 0;
+#pragma unroll 1
+  for (bool more = true; more; parity ^= 1) {
+    const int image = image_of(unit), channel = channel_of(unit), next = unit + clusters;
+    more = next < a.units;
+    ptx::cp_async_wait<1>();
+    groupnorm::ChannelParameters parameters;
+    {
+      groupnorm::ChannelSums seen{};
+      const int split = groupnorm::channels_in_first(a, column);
+      if (first < rows) groupnorm::start_sums<T>(a, seen, load(s.x, tile_offset), split);
+      each_row([&](int at) { groupnorm::add_row<T>(seen, load(s.x, at)); });
+      groupnorm::store_moments(a, seen, share.of(first), split, s.pairs);
+      parameters = groupnorm::load_parameters<T>(a.t, channel, image * a.scale_shift_stride + channel);
+      // Every block runs: its shared memory may be written.
+      if (plan.blocks > 1 && unit < clusters) ptx::cluster_wait();
+      __syncthreads();
+      const int lane = groupnorm::linear_thread() % groupnorm::kTeam;
+      each_group(plan, [&](int j, bool valid) {
+        const float2 own = groupnorm::group_moments(a, s.pairs, share, rows, j);
+        if (valid && lane < plan.blocks) tell(plan, s.moments + rank * plan.bundle + j, own, lane, s.moments_arrived);
+      });
+      await_pairs(plan, s.moments_arrived, plan.blocks * plan.bundle, parity);
+      each_group(plan, [&](int j, bool valid) {
+        const float2 total = groupnorm::merge_blocks<1>(a, s.moments, j);
+        if (valid && lane == 0) s.finals[j] = total;
+      });
+    }
+    if (first == 0) {
+      float factor[8], scale[8] = {};
+      unpack_vector<T>(parameters.gamma, factor);
+      if (a.t.scale != nullptr) unpack_vector<T>(parameters.scale, scale);
 #pragma unroll
-    for (int i = 0; i < 8; ++i) s.factors[column * 8 + i] = factor[i] * (1.0f + scale[i]);
-  }
-  ptx::cp_async_wait<0>();
-  __syncthreads();
-  if (a.early) ptx::griddepcontrol_launch_dependents();
+      for (int i = 0; i < 8; ++i) s.factors[column * 8 + i] = factor[i] * (1.0f + scale[i]);
+    }
+    ptx::cp_async_wait<0>();
+    __syncthreads();
+    if (!more) ptx::griddepcontrol_launch_dependents();  // of few blocks, which wait for the end of this
 
-  float ca[8], cb[8];
-  groupnorm::fold_coefficients<T, kActivate>(a, parameters, column, s.finals, ca, cb);
-  {
-    float sum[8] = {}, sum_x[8] = {};
-    const T* residual = static_cast<const T*>(a.residual) + offset;
+    float ca[8], cb[8];
+    groupnorm::fold_coefficients<T, kActivate>(a, parameters, column, s.finals, ca, cb);
+    {
+      float sum[8] = {}, sum_x[8] = {};
+      const T* residual = static_cast<const T*>(a.residual) + offset;
+      each_row([&](int at) {
+        float x[8], dy[8];
+        unpack_vector<T>(load(s.x, at), x);
+        unpack_vector<T>(load(s.dy, at), dy);
+#pragma unroll
+        for (int i = 0; i < 8; ++i) {
+          const float dv = gradient<T, kActivate>(dy[i], x[i] * ca[i] + cb[i]);
+          sum[i] += dv;
+          sum_x[i] += dv * x[i];
+        }
+        if (a.residual == nullptr) return;
+        ptx::prefetch_l2(residual);
+        residual += step;
+      });
+      add_channels<kActivate>(a, s, rank, sum, sum_x);
+    }
+    add_blocks<T>(a, s, rank, image, unit - image * a.bundles, parity);
+
+    float of_x[8], rest[8];
+    of_channels(a, column, s.terms, of_x, rest);
+    std::int64_t at_memory = offset;
+    if (more) offset = offset_of(next);
+    const T* source = static_cast<const T*>(a.t.x) + offset;
     each_row([&](int at) {
       float x[8], dy[8];
+      uint4 residual_bits{};
+      if (a.residual != nullptr)
+        residual_bits = load_16_bytes<CacheHint::read_only>(static_cast<const T*>(a.residual) + at_memory);
       unpack_vector<T>(load(s.x, at), x);
       unpack_vector<T>(load(s.dy, at), dy);
+      if (more) ptx::cp_async_16_alone(ptx::shared_address(s.x + at), source);
+      source += step;
 #pragma unroll
       for (int i = 0; i < 8; ++i) {
         const float dv = gradient<T, kActivate>(dy[i], x[i] * ca[i] + cb[i]);
-        sum[i] += dv;
-        sum_x[i] += dv * x[i];
+        dy[i] = ca[i] * dv + (x[i] * of_x[i] + rest[i]);
       }
-      if (a.residual == nullptr) return;
-      ptx::prefetch_l2(residual);
-      residual += step;
+      if (a.residual != nullptr) {
+        float residual[8];
+        unpack_vector<T>(residual_bits, residual);
+#pragma unroll
+        for (int i = 0; i < 8; ++i) dy[i] += a.residual_scale * residual[i];
+      }
+      store_vector<T>(static_cast<T*>(a.dx) + at_memory, dy);
+      at_memory += step;
     });
-    add_channels<kActivate>(a, s, rank, sum, sum_x);
+    ptx::cp_async_commit();
+    if (more) fetch(a.dy, s.dy);
+    unit = next;
   }
-  add_blocks<T>(a, s, rank, image, bundle);
   if (plan.blocks > 1 && groupnorm::linear_thread() == 0) {  // all have waited for all that comes
     ptx::mbarrier_invalidate(s.moments_arrived);
     ptx::mbarrier_invalidate(s.sums_arrived);
   }
-  if (!a.early) ptx::griddepcontrol_launch_dependents();
-
-  float of_x[8], rest[8];
-  of_channels(a, column, s.terms, of_x, rest);
-  std::int64_t at_memory = offset;
-  each_row([&](int at) {
-    float x[8], dy[8];
-    uint4 residual_bits{};
-    if (a.residual != nullptr)
-      residual_bits = load_16_bytes<CacheHint::read_only>(static_cast<const T*>(a.residual) + at_memory);
-    unpack_vector<T>(load(s.x, at), x);
-    unpack_vector<T>(load(s.dy, at), dy);
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      const float dv = gradient<T, kActivate>(dy[i], x[i] * ca[i] + cb[i]);
-      dy[i] = ca[i] * dv + (x[i] * of_x[i] + rest[i]);
-    }
-    if (a.residual != nullptr) {
-      float residual[8];
-      unpack_vector<T>(residual_bits, residual);
-#pragma unroll
-      for (int i = 0; i < 8; ++i) dy[i] += a.residual_scale * residual[i];
-    }
-    store_vector<T>(static_cast<T*>(a.dx) + at_memory, dy);
-    at_memory += step;
-  });
 }
 
 }  // namespace

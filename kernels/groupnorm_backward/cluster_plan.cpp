@@ -15,42 +15,44 @@ constexpr int kSharedBytesPerSm = 228 * 1024, kReservedBytes = 1024;  // the dri
 constexpr int kRegisters = 80;
 constexpr int kMaxPlanBlocks = groupnorm::kMaxClusterBlocks;
 
-// A guess at what a plan costs, in cycles of an SM: each wave of clusters pays the latency of loads, of two exchanges
-// and of the first and last accesses, which other blocks of the SM cover in part; the rest is memory traffic, six bytes
-// an element, or arithmetic, three passes. Rows that split sectors or pairs of them cost traffic.
+// A guess at what a plan costs, in cycles of an SM. A round, of the units that run at once, costs its memory traffic, six
+// bytes an element, and the instructions of its rows and of what a thread does once; what a block does one after the
+// other, waiting, other blocks of the SM cover only from the second round on, when they are out of step.
 double estimate(const Problem& p, const ClusterPlan& plan, int sm_count) {
-  constexpr double kLatency = 6000, kOfThread = 12, kBytesPerCycle = 15.5, kPasses = 0.21;
-  constexpr double kEnoughThreads = 700;  // of an SM, to issue what it can
+  constexpr double kBytesPerCycle = 16, kOfRow = 75, kOfThread = 300;  // an SM's four schedulers issue a warp's at once
+  constexpr double kStart = 3000, kSteps = 2500, kExchange = 3500, kMessage = 12, kLatencyOfRow = 350, kRound = 400;
   const auto units = static_cast<double>(p.n * (p.groups / plan.bundle));
-  const double waves = std::ceil(units / resident_clusters(plan, sm_count));
+  const double rounds = std::ceil(units / resident_clusters(plan, sm_count));
   const double blocks = std::min<double>(blocks_per_sm(plan), std::ceil(units * plan.blocks / sm_count));
-  const int threads = plan.columns * plan.tile_rows, bytes = plan.columns * 16;
-  const double elements = static_cast<double>(plan.rows) * plan.channels();  // of a block
-  const double waste = 1 + (0.6 * (bytes % 32 != 0) * 16 + 0.3 * ((64 - bytes % 64) % 64)) / bytes;
-  const double accesses = static_cast<double>(plan.rows) / plan.tile_rows;
-  const double latency =
-      kLatency + (plan.blocks > 1 ? 1000 + 100 * plan.blocks : 0) + 60 * accesses + kOfThread * threads;
-  const double memory = 6 * elements * waste / kBytesPerCycle;
-  const double arithmetic = kPasses * elements * std::max(1.0, kEnoughThreads / (blocks * threads));
-  const double busy = blocks * std::max(memory, arithmetic);
-  return waves * (busy + (latency + std::min(memory, arithmetic)) / std::sqrt(blocks));
+  const int warps = (plan.columns * plan.tile_rows + 31) / 32, bytes = plan.columns * 16;
+  const double rows = std::ceil(static_cast<double>(plan.rows) / plan.tile_rows);
+  const double waste = 1 + (0.6 * (bytes % 32 != 0) * 16 + 0.2 * ((64 - bytes % 64) % 64)) / bytes;
+  const double memory = blocks * 6 * plan.rows * plan.channels() * waste / kBytesPerCycle;
+  const double issue = blocks * warps * (kOfThread + kOfRow * rows);
+  const double messages = plan.blocks * (2 * plan.bundle + plan.owned());
+  const double turns = std::ceil(16.0 * plan.bundle / plan.threads) +
+                       std::ceil(1.0 * plan.channels() * plan.lanes() / plan.threads) * plan.kept_rows() / plan.lanes() / 8;
+  const double waits = kSteps + kRound * turns + kLatencyOfRow * rows +
+                       (plan.blocks > 1 ? kExchange + kMessage * messages * blocks : 0);
+  const double most = std::max({memory, issue, waits + (memory + issue) / blocks});
+  const double in_step = memory + issue + waits;
+  return kStart + in_step + (rounds - 1) * (0.7 * most + 0.3 * in_step);
 }
 
 std::string text_of(const ClusterPlan& plan) {
   return "bundle=" + std::to_string(plan.bundle) + ",blocks=" + std::to_string(plan.blocks) +
-         ",threads=" + std::to_string(plan.columns * plan.tile_rows);
+         ",threads=" + std::to_string(plan.columns * plan.tile_rows) + ",stay=" + std::to_string(int{plan.stay});
 }
 
 // Calls add(plan) for every one.
 template <class Add>
 void each_cluster_plan(const Problem& p, const Add& add) {
-  constexpr int kLeastThreads = 64, kThreadStep = 32;
   for (int bundle = 1; bundle <= p.groups; ++bundle) {
     if (p.groups % bundle != 0) continue;
     for (int blocks = 1; blocks <= kMaxPlanBlocks; blocks *= 2) {
       if (blocks > 1 && p.hw < 8 * blocks) break;  // too few rows to share out
-      for (int threads = kLeastThreads; threads <= kMaxClusterThreads; threads += kThreadStep)
-        if (const auto plan = make_cluster_plan(p, bundle, blocks, threads)) add(*plan);
+      for (const int threads : {64, 128, 192, 256, kMaxClusterThreads})
+        if (const auto plan = make_cluster_plan(p, bundle, blocks, threads, true)) add(*plan);
     }
   }
 }
@@ -70,12 +72,21 @@ int resident_clusters(const ClusterPlan& plan, int sm_count) {
   return std::max(static_cast<int>(usable * sm_count * blocks_per_sm(plan) / plan.blocks), 1);
 }
 
-std::optional<ClusterPlan> make_cluster_plan(const Problem& p, int bundle, int blocks, int threads) {
+int launch_bytes(const ClusterPlan& plan, int units, int sm_count) {
+  const int bytes = plan.shared_bytes(), on_one = (units * plan.blocks + sm_count - 1) / sm_count;
+  // How many SMs larger clusters can use is known of an H200 alone, and one too many would be a second wave.
+  if (plan.blocks > 2 || on_one > blocks_per_sm(plan)) return bytes;
+  constexpr int kAtOnce = 128;  // shared memory is handed out by so many bytes
+  return std::max(bytes, kSharedBytesPerSm / (on_one + 1) - kReservedBytes + kAtOnce);
+}
+
+std::optional<ClusterPlan> make_cluster_plan(const Problem& p, int bundle, int blocks, int threads, bool stay) {
   // Longer images fit no cluster even one column wide; and what follows stays in int.
   if (p.hw > std::int64_t{kMaxPlanBlocks} * groupnorm::kSharedBytesPerBlock / 32) return std::nullopt;
   const auto cut = groupnorm::cut_rows(statistics_of(p), bundle, blocks, threads, 0);
   if (!cut) return std::nullopt;
-  const ClusterPlan plan{*cut};
+  ClusterPlan plan{*cut};
+  plan.stay = stay;
   if (plan.tile_rows * plan.columns > kMaxClusterThreads || plan.shared_bytes() > groupnorm::kSharedBytesPerBlock)
     return std::nullopt;
   return plan;
@@ -96,22 +107,31 @@ std::optional<ClusterPlan> choose_cluster_plan(const Problem& p, int sm_count) {
 }
 
 std::vector<Choice> cluster_choices(const Problem& p, DType, const DeviceInfo& device) {
+  constexpr double kNear = 1.6;
   const auto chosen = choose_cluster_plan(p, device.sm_count);
   if (!chosen) return {};
+  const double most = kNear * estimate(p, *chosen, device.sm_count);
   std::vector<Choice> choices{{text_of(*chosen), true}};
-  each_cluster_plan(p, [&](const ClusterPlan& plan) {
+  const auto add = [&](ClusterPlan plan, bool stay) {
+    plan.stay = stay;
     const std::string text = text_of(plan);
     if (std::ranges::count(choices, text, &Choice::text) == 0) choices.push_back({text});
+  };
+  each_cluster_plan(p, [&](const ClusterPlan& plan) {
+    if (estimate(p, plan, device.sm_count) > most) return;
+    add(plan, true);
+    if (p.n * (p.groups / plan.bundle) > resident_clusters(plan, device.sm_count)) add(plan, false);
   });
   return choices;
 }
 
 std::optional<ClusterPlan> parse_cluster_choice(const Problem& p, std::string_view choice) {
-  int bundle = 0, blocks = 0, threads = 0;
-  if (std::sscanf(std::string(choice).c_str(), "bundle=%d,blocks=%d,threads=%d", &bundle, &blocks, &threads) != 3 ||
+  int bundle = 0, blocks = 0, threads = 0, stay = 0;
+  if (std::sscanf(std::string(choice).c_str(), "bundle=%d,blocks=%d,threads=%d,stay=%d", &bundle, &blocks, &threads,
+                  &stay) != 4 ||
       bundle < 1 || blocks < 1 || blocks > kMaxPlanBlocks || !std::has_single_bit(static_cast<unsigned>(blocks)))
     return std::nullopt;
-  const auto plan = make_cluster_plan(p, bundle, blocks, threads);
+  const auto plan = make_cluster_plan(p, bundle, blocks, threads, stay != 0);
   return plan && text_of(*plan) == choice ? plan : std::nullopt;
 }
 

@@ -16,6 +16,8 @@ namespace noisefloor::groupnorm_backward {
 inline constexpr int kMaxClusterThreads = 384;  // of a block: two on an SM have 80 registers a thread
 
 struct ClusterPlan : groupnorm::StripePlan {
+  bool stay = false;  // as many clusters as run at once take all units in turn; else a cluster has one
+
   constexpr int channels() const { return columns * groupnorm::kClusterLanes; }
   // Rows of threads whose channels' sums are in shared memory at once; the others add theirs to them.
   constexpr int kept_rows() const { return (tile_rows + 1) / 2; }
@@ -38,17 +40,22 @@ struct ClusterPlan : groupnorm::StripePlan {
 };
 
 // The plan with these choices, or nothing where they do not fit the problem or the SM.
-std::optional<ClusterPlan> make_cluster_plan(const Problem&, int bundle, int blocks, int threads);
+std::optional<ClusterPlan> make_cluster_plan(const Problem&, int bundle, int blocks, int threads, bool stay = false);
 
 // Blocks that an SM holds at once, and clusters that the GPU runs at once.
 int blocks_per_sm(const ClusterPlan&);
 int resident_clusters(const ClusterPlan&, int sm_count);
 
+// Shared memory that a block of a launch of `units` clusters asks for. Blocks that start while the launch ahead ends
+// take the SMs that are free first, as many on one as fit: so where all run at once, no more fit than must.
+int launch_bytes(const ClusterPlan&, int units, int sm_count);
+
 // The plan of the least estimated cost, or nothing where no bundle fits a cluster's shared memory (which does not
 // depend on `sm_count`).
 std::optional<ClusterPlan> choose_cluster_plan(const Problem&, int sm_count);
 
-// Every plan, the chosen one first, as text that parse_cluster_choice reads: "bundle=2,blocks=8,threads=256".
+// Plans whose estimate is near the least, the chosen one first, as text that parse_cluster_choice reads:
+// "bundle=2,blocks=8,threads=256,stay=1".
 std::vector<Choice> cluster_choices(const Problem&, DType, const DeviceInfo&);
 std::optional<ClusterPlan> parse_cluster_choice(const Problem&, std::string_view choice);
 

@@ -28,16 +28,14 @@ ClusterArguments make_arguments(const Problem& p, const Tensors& t, const Cluste
   groupnorm::ClusterPlan stripe;
   static_cast<groupnorm::StripePlan&>(stripe) = plan;
   static_cast<groupnorm::StripeArguments&>(a) = groupnorm::make_stripe_arguments(shape, forward, stripe);
-  a.stage_accesses *= a.stages;  // one group of copies for x, one for dy
-  a.stages = 1;
   a.dy = t.dy, a.residual = t.residual, a.dx = t.dx;
   a.residual_scale = static_cast<float>(p.residual_scale);
   a.sums = sums;
   a.gradients = gradients_of(p, t);
   a.pairs = plan.pairs(), a.owned = plan.owned(), a.kept_rows = plan.kept_rows(), a.lanes = plan.lanes();
-  const int units = static_cast<int>(p.n) * a.bundles, resident = resident_clusters(plan, sm_count);
-  a.early = 2 * units <= resident;  // half of the GPU is free
-  a.staggered = units > resident ? resident : 0;
+  a.units = static_cast<int>(p.n) * a.bundles;
+  const int resident = resident_clusters(plan, sm_count);
+  a.staggered = a.units > resident ? resident : 0;
   a.stagger_cycles = static_cast<float>(2 * p.hw * plan.columns * 16) / groupnorm::kBytesPerCycle;
   return a;
 }
@@ -46,16 +44,18 @@ ClusterArguments make_arguments(const Problem& p, const Tensors& t, const Cluste
 
 Status launch_ptx_sm90a(const Problem& p, DType dtype, const Tensors& tensors, const Scratch& scratch,
                         const LaunchContext& context) {
-  const auto plan = context.choice.empty() ? choose_cluster_plan(p, context.device->sm_count)
-                                           : parse_cluster_choice(p, context.choice);
+  const int sm_count = context.device->sm_count;
+  const auto plan =
+      context.choice.empty() ? choose_cluster_plan(p, sm_count) : parse_cluster_choice(p, context.choice);
   if (!plan) return failure(StatusCode::unsupported_problem, "groupnorm_backward ptx_sm90a");
   auto* const sums = static_cast<float*>(scratch.workspace);
   if (sums == nullptr) return failure(StatusCode::invalid_argument, "groupnorm_backward: no workspace");
   const Tensors t = unpacked(p, dtype, tensors);
-  const ClusterArguments a = make_arguments(p, t, *plan, sums, context.device->sm_count);
-  const LaunchShape shape{.grid = static_cast<unsigned>(p.n * a.bundles * plan->blocks),
+  const ClusterArguments a = make_arguments(p, t, *plan, sums, sm_count);
+  const int clusters = plan->stay ? std::min(a.units, resident_clusters(*plan, sm_count)) : a.units;
+  const LaunchShape shape{.grid = static_cast<unsigned>(clusters * plan->blocks),
                           .block = dim3(static_cast<unsigned>(plan->columns), static_cast<unsigned>(plan->tile_rows)),
-                          .shared_bytes = static_cast<std::size_t>(plan->shared_bytes()),
+                          .shared_bytes = static_cast<std::size_t>(launch_bytes(*plan, a.units, sm_count)),
                           .shared_limit = groupnorm::kSharedBytesPerBlock,
                           .cluster = plan->blocks > 1 ? static_cast<unsigned>(plan->blocks) : 0,
                           .programmatic = context.programmatic_launch};
