@@ -4,7 +4,6 @@
 #include "kernels/groupnorm/cluster.cuh"
 #include "kernels/groupnorm_backward/cluster_plan.h"
 #include "kernels/groupnorm_backward/device.cuh"
-#include "kernels/ptx/special_functions.cuh"
 
 namespace noisefloor::groupnorm_backward {
 namespace {
@@ -99,20 +98,6 @@ __device__ __forceinline__ void of_channels(const ClusterArguments& a, int colum
     x[i] = groups[group].x;
     y[i] = groups[group].y;
   }
-}
-
-// dv, of half v twice that: silu'(2 h) = (1 + t) (1 + h (1 - t)) / 2 with t = tanh(h). fp16 has more digits than the
-// instruction for tanh.
-template <class T, bool kActivate>
-__device__ __forceinline__ float gradient(float dy, float h) {
-  if constexpr (!kActivate) return dy;
-  float t;
-  if constexpr (std::is_same_v<T, __half>)
-    t = 1.0f - 2.0f * ptx::rcp_approx(1.0f + ptx::exp2_approx(2.88539008f * h));
-  else
-    t = ptx::tanh_approx(h);
-  const float slope = h - h * t, raised = dy * t + dy;
-  return raised * slope + raised;
 }
 
 // The sums of eight channels over the block's rows, from those of each thread, of dv and dv x, to s.channels and the

@@ -45,7 +45,13 @@ struct Slab {
         slab(backwards ? gridDim.x - 1 - blockIdx.x : blockIdx.x) {}
 };
 
-// The thread's channels of an image, from `first` on: v = x a + b.
+// Whether passes work with half of v and twice dv, as `gradient` does; its tanh is too short for fp32.
+template <class T>
+__device__ __forceinline__ bool halves(const Problem& p) {
+  return sizeof(T) == 2 && p.fusion != Fusion::none;
+}
+
+// The thread's channels of an image, from `first` on: v, or half of it, = x a + b.
 template <class T, int kLanes>
 struct Channels {
   float a[kLanes], b[kLanes];
@@ -54,20 +60,27 @@ struct Channels {
   __device__ __forceinline__ Channels(const Problem& p, const Work& work, std::int64_t image, std::int64_t first)
       : activated(p.fusion != Fusion::none) {
     const float* const row = work.coefficients + image * 2 * p.channels + first;
+    const float factor = halves<T>(p) ? 0.5f : 1.0f;
 #pragma unroll
     for (int i = 0; i < kLanes; ++i) {
-      a[i] = row[i];
-      b[i] = row[p.channels + i];
+      a[i] = factor * row[i];
+      b[i] = factor * row[p.channels + i];
     }
   }
-  // x and dv of the elements from `offset` on.
+  // x and dv, or twice that, of the elements from `offset` on.
   __device__ __forceinline__ void load(const Tensors& t, std::int64_t offset, float (&x)[kLanes],
                                        float (&dv)[kLanes]) const {
     groupnorm::load_lanes<T>(static_cast<const T*>(t.x) + offset, x);
     groupnorm::load_lanes<T>(static_cast<const T*>(t.dy) + offset, dv);
     if (!activated) return;
 #pragma unroll
-    for (int i = 0; i < kLanes; ++i) dv[i] = silu_gradient(dv[i], x[i] * a[i] + b[i]);
+    for (int i = 0; i < kLanes; ++i) {
+      const float v = x[i] * a[i] + b[i];
+      if constexpr (sizeof(T) == 2)
+        dv[i] = gradient<T, true>(dv[i], v);
+      else
+        dv[i] = silu_gradient(dv[i], v);
+    }
   }
 };
 
@@ -87,17 +100,20 @@ __global__ void __launch_bounds__(kGroupThreads) group_kernel(Problem p, Tensors
   const std::int64_t image = blockIdx.x / groups;
   const std::int64_t first = blockIdx.x % groups * width;
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  const float mean = work.means[blockIdx.x], rstd = work.rstds[blockIdx.x];
+  ptx::griddepcontrol_wait();
+  ptx::griddepcontrol_launch_dependents();
+  const float mean = work.means[blockIdx.x], rstd = work.rstds[blockIdx.x], factor = halves<T>(p) ? 0.5f : 1.0f;
   float dh = 0, dh_xh = 0;  // dh: times rstd
   for (std::int64_t c = first + warp; c < first + width; c += kWarps) {
     float sum = 0, sum_x = 0;
+#pragma unroll 8
     for (std::int64_t slab = lane; slab < slabs; slab += 32) {
       const float* const partial = work.partials + (image * slabs + slab) * 2 * p.channels + c;
       sum += partial[0];
       sum_x += partial[p.channels];
     }
-    sum = warp_sum(sum);
-    const float sum_xh = rstd * (warp_sum(sum_x) - mean * sum), a = work.coefficients[image * 2 * p.channels + c];
+    sum = factor * warp_sum(sum);
+    const float sum_xh = rstd * (factor * warp_sum(sum_x) - mean * sum), a = work.coefficients[image * 2 * p.channels + c];
     dh += a * sum;
     dh_xh += a * sum_xh;
     if (lane == 0) store_sums<T>(gradients_of(p, t), image, c, sum, sum_xh, work.sums);
@@ -121,6 +137,7 @@ __global__ void __launch_bounds__(kGroupThreads) group_kernel(Problem p, Tensors
 template <class T, int kLanes>
 __global__ void __launch_bounds__(kSlabThreads, 3)
     dx_kernel(Problem p, Tensors t, SlabPlan plan, Work work, float residual_scale) {
+  ptx::griddepcontrol_wait();
   const SlabPosition at = groupnorm::slab_position(p.hw, plan, kLanes);
   if (at.channel >= p.channels) return;
   const Channels<T, kLanes> channels(p, work, blockIdx.z, at.channel);
@@ -145,8 +162,9 @@ __global__ void __launch_bounds__(kSlabThreads, 3)
   }
 }
 
-inline dim3 slab_grid(const Problem& p, const SlabPlan& plan) {
-  return dim3(static_cast<unsigned>(plan.slabs), static_cast<unsigned>(plan.tiles), static_cast<unsigned>(p.n));
+inline LaunchShape slab_shape(const Problem& p, const SlabPlan& plan, int threads, const LaunchContext& context) {
+  const dim3 grid(static_cast<unsigned>(plan.slabs), static_cast<unsigned>(plan.tiles), static_cast<unsigned>(p.n));
+  return {.grid = grid, .block = static_cast<unsigned>(threads), .programmatic = context.programmatic_launch};
 }
 
 // All launches: statistics(problem, tensors) is the forward op's, sums(t, work) leaves partial sums.
@@ -163,12 +181,14 @@ Status launch_slabs(const Problem& p, const Tensors& t, const SlabPlan& plan, fl
   if (status.ok()) status = sums(work);
   if (status.ok())
     status = launch_kernel("groupnorm_backward group_kernel", group_kernel<T>,
-                           {.grid = static_cast<unsigned>(p.n * p.groups), .block = kGroupThreads}, context.stream, p,
-                           t, plan.slabs, work);
+                           {.grid = static_cast<unsigned>(p.n * p.groups),
+                            .block = kGroupThreads,
+                            .programmatic = context.programmatic_launch},
+                           context.stream, p, t, plan.slabs, work);
   if (status.ok())
     status = launch_kernel("groupnorm_backward dx_kernel", dx_kernel<T, kLanes>,
-                           {.grid = slab_grid(p, plan), .block = static_cast<unsigned>(plan.threads())}, context.stream,
-                           p, t, plan, work, static_cast<float>(p.residual_scale));
+                           slab_shape(p, plan, plan.threads(), context), context.stream, p, t, plan, work,
+                           static_cast<float>(p.residual_scale));
   return status.ok() ? launch_parameters("groupnorm_backward parameters_kernel", p.n, p.channels, work.sums, t.dgamma,
                                          t.dbeta, context)
                      : status;

@@ -26,6 +26,8 @@ std::size_t mma_statistics_bytes(const Problem& p, DType dtype, const DeviceInfo
 
 template <class T>
 __global__ void __launch_bounds__(kSlabThreads) mma_sums_kernel(Problem p, Tensors t, SlabPlan plan, Work work) {
+  ptx::griddepcontrol_wait();
+  ptx::griddepcontrol_launch_dependents();
   const std::int64_t first = blockIdx.x * plan.slab_rows, channel = channel_of_lane(p.channels);
   const Channels<T, 8> channels(p, work, blockIdx.z, channel);
   add_channels_by_mma(
@@ -59,7 +61,7 @@ Status launch_tensor_core_sm80(const Problem& p, DType dtype, const Tensors& ten
         },
         [&](const Work& work) {
           return launch_kernel("groupnorm_backward mma_sums_kernel", mma_sums_kernel<T>,
-                               {.grid = slab_grid(p, plan), .block = kSlabThreads}, context.stream, p, t, plan, work);
+                               slab_shape(p, plan, kSlabThreads, context), context.stream, p, t, plan, work);
         });
   });
 }

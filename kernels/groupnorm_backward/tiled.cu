@@ -33,6 +33,7 @@ template <class T, int kLanes>
 __global__ void __launch_bounds__(kSlabThreads, 3) sums_kernel(Problem p, Tensors t, SlabPlan plan, Work work) {
   __shared__ float shared[2][kSlabThreads * kLanes];
   static_assert(sizeof(shared) <= 16 * 1024);
+  ptx::griddepcontrol_wait();
   const Slab own(/*backwards=*/true);
   SlabPosition at = groupnorm::slab_position(p.hw, plan, kLanes);
   at.first_row = own.image * p.hw + own.slab * plan.slab_rows;
@@ -51,6 +52,7 @@ __global__ void __launch_bounds__(kSlabThreads, 3) sums_kernel(Problem p, Tensor
       }
     }
   }
+  ptx::griddepcontrol_launch_dependents();
   // [tile_rows][lane][tile_columns], so that neighbouring threads write neighbouring words.
   const int column = static_cast<int>(threadIdx.x) % plan.tile_columns, stride = plan.tile_columns * kLanes;
 #pragma unroll
@@ -92,8 +94,7 @@ Status launch_tiled(const Problem& p, DType dtype, const Tensors& tensors, const
   const auto launch = [&]<class T, int kLanes>() {
     return launch_slabs<T, kLanes>(p, t, plan, workspace, context, statistics, [&](const Work& work) {
       return launch_kernel("groupnorm_backward sums_kernel", sums_kernel<T, kLanes>,
-                           {.grid = slab_grid(p, plan), .block = static_cast<unsigned>(plan.threads())}, context.stream,
-                           p, t, plan, work);
+                           slab_shape(p, plan, plan.threads(), context), context.stream, p, t, plan, work);
     });
   };
   return with_type(dtype, [&]<class T>(T) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
+#include <algorithm>
 #include <string>
 
 #include "kernels/groupnorm_backward/cluster_plan.h"
@@ -19,6 +20,9 @@ std::string fault_of(const Problem& p, const ClusterPlan& plan) {
   if (2 * plan.kept_rows() < plan.tile_rows || plan.owned() * plan.blocks < plan.channels()) return "sums are lost";
   if (32 % lanes != 0 || lanes > plan.kept_rows()) return "lanes";
   if (blocks_per_sm(plan) < 1 || resident_clusters(plan, 132) < 1) return "nothing runs";
+  const int units = static_cast<int>(p.n * (p.groups / plan.bundle)), bytes = launch_bytes(plan, units, 132);
+  const int at_once = std::min(units, resident_clusters(plan, 132)) * plan.blocks;
+  if (bytes > groupnorm::kSharedBytesPerBlock || 228 * 1024 / (bytes + 1024) * 132 < at_once) return "a second wave";
   return plan.shared_bytes() <= groupnorm::kSharedBytesPerBlock ? "" : "more shared memory than there is";
 }
 
