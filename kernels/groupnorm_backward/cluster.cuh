@@ -62,22 +62,16 @@ __device__ __forceinline__ void each_group(const groupnorm::StripePlan& plan, co
   }
 }
 
-// To slot `place` of block `target`, counted by its barrier; in a cluster of one, written there.
-__device__ __forceinline__ void tell(const groupnorm::StripePlan& plan, float2* place, float2 pair, int target,
-                                     std::uint32_t arrived) {
-  if (plan.blocks == 1)
-    *place = pair;
-  else
-    ptx::store_async(ptx::map_to_rank(ptx::shared_address(place), target), pair, ptx::map_to_rank(arrived, target));
+// To slot `place` of block `target`, counted by its barrier.
+__device__ __forceinline__ void tell(float2* place, float2 pair, int target, std::uint32_t arrived) {
+  ptx::store_async(ptx::map_to_rank(ptx::shared_address(place), target), pair, ptx::map_to_rank(arrived, target));
 }
 
 // Until so many pairs of all blocks have come. The barrier's one arrival comes behind a __syncthreads: its phase cannot
 // end before all bytes are announced, and racecheck sees it ordered after the initialisation. A block tells moments
 // when it has had all blocks' sums of the unit before, and sums when it has had all moments: so nobody still reads what
 // they overwrite, or waits for an earlier phase.
-__device__ __forceinline__ void await_pairs(const groupnorm::StripePlan& plan, std::uint32_t arrived, int count,
-                                            std::uint32_t parity) {
-  if (plan.blocks == 1) return __syncthreads();
+__device__ __forceinline__ void await_pairs(std::uint32_t arrived, int count, std::uint32_t parity) {
   if (groupnorm::linear_thread() == 0)
     ptx::mbarrier_arrive_expect_tx(arrived, count * static_cast<int>(sizeof(float2)));
   ptx::mbarrier_wait(arrived, parity);
@@ -101,7 +95,7 @@ __device__ __forceinline__ void of_channels(const ClusterArguments& a, int colum
 }
 
 // The sums of eight channels over the block's rows, from those of each thread, of dv and dv x, to s.channels and the
-// blocks that own them. Half of the threads leave theirs in shared memory, for the others to add.
+// blocks that own them. Of many rows half leave theirs in shared memory, for the others to add.
 template <bool kActivate>
 __device__ __forceinline__ void add_channels(const ClusterArguments& a, const Shared& s, int rank,
                                              const float (&sum)[8], const float (&sum_x)[8]) {
@@ -112,7 +106,7 @@ __device__ __forceinline__ void add_channels(const ClusterArguments& a, const Sh
 #pragma unroll
     for (int i = 0; i < 8; ++i) place[i * plan.columns] = {sum[i], sum_x[i]};
   }
-  __syncthreads();
+  if (kept < plan.tile_rows) __syncthreads();
   if (row < kept) {
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
@@ -144,7 +138,10 @@ __device__ __forceinline__ void add_channels(const ClusterArguments& a, const Sh
     const int c = q % plan.columns * 8 + q / plan.columns;
     total.y -= s.finals[groupnorm::divide(c, a.width_inverse)].x * total.x;
     s.channels[c] = {s.factors[c] * total.x, s.factors[c] * total.y};
-    tell(plan, s.parts + rank * a.owned + c % a.owned, total, c / a.owned, s.sums_arrived);
+    if (plan.blocks == 1)
+      s.parts[c] = total;
+    else
+      tell(s.parts + rank * a.owned + c % a.owned, total, c / a.owned, s.sums_arrived);
   }
 }
 
@@ -155,6 +152,11 @@ __device__ __forceinline__ void add_blocks(const ClusterArguments& a, const Shar
   const groupnorm::StripePlan& plan = a.plan;
   const int thread = groupnorm::linear_thread(), lane = thread % groupnorm::kTeam;
   const int owned = max(min(a.owned, plan.columns * 8 - rank * a.owned), 0);
+  const auto terms_of = [&](int j, float2 all) -> float2 {
+    const float2 own = s.finals[j];  // mean, rstd
+    const float of_x = -own.y * own.y * own.y * a.size_inverse * all.y;
+    return {of_x, -own.y * a.size_inverse * all.x - of_x * own.x};
+  };
   __syncthreads();
   each_group(plan, [&](int j, bool valid) {
     float2 own{0, 0};
@@ -163,18 +165,21 @@ __device__ __forceinline__ void add_blocks(const ClusterArguments& a, const Shar
       own.y += s.channels[j * a.width + c].y;
     }
     own = {groupnorm::team_sum(own.x), groupnorm::team_sum(own.y)};
-    if (valid && lane < plan.blocks) tell(plan, s.sums + rank * plan.bundle + j, own, lane, s.sums_arrived);
+    if (!valid || lane >= plan.blocks) return;
+    if (plan.blocks == 1)
+      s.terms[j] = terms_of(j, own);
+    else
+      tell(s.sums + rank * plan.bundle + j, own, lane, s.sums_arrived);
   });
-  await_pairs(plan, s.sums_arrived, plan.blocks * (plan.bundle + owned), parity);
-  each_group(plan, [&](int j, bool valid) {
-    float2 all{0, 0};
-    if (lane < plan.blocks) all = s.sums[lane * plan.bundle + j];
-    all = {groupnorm::team_sum(all.x), groupnorm::team_sum(all.y)};
-    if (!valid || lane != 0) return;
-    const float2 own = s.finals[j];  // mean, rstd
-    const float of_x = -own.y * own.y * own.y * a.size_inverse * all.y;
-    s.terms[j] = {of_x, -own.y * a.size_inverse * all.x - of_x * own.x};
-  });
+  if (plan.blocks > 1) {
+    await_pairs(s.sums_arrived, plan.blocks * (plan.bundle + owned), parity);
+    each_group(plan, [&](int j, bool valid) {
+      float2 all{0, 0};
+      if (lane < plan.blocks) all = s.sums[lane * plan.bundle + j];
+      all = {groupnorm::team_sum(all.x), groupnorm::team_sum(all.y)};
+      if (valid && lane == 0) s.terms[j] = terms_of(j, all);
+    });
+  }
   for (int slot = thread; slot < owned; slot += static_cast<int>(blockDim.x * blockDim.y)) {
     const int c = rank * a.owned + slot;
     float2 all{0, 0};
@@ -272,13 +277,19 @@ __global__ void __launch_bounds__(kMaxClusterThreads, 2) cluster_kernel(const __
       const int lane = groupnorm::linear_thread() % groupnorm::kTeam;
       each_group(plan, [&](int j, bool valid) {
         const float2 own = groupnorm::group_moments(a, s.pairs, share, rows, j);
-        if (valid && lane < plan.blocks) tell(plan, s.moments + rank * plan.bundle + j, own, lane, s.moments_arrived);
+        if (!valid || lane >= plan.blocks) return;
+        if (plan.blocks == 1)
+          s.finals[j] = groupnorm::mean_and_rstd(a, own.x, own.y);
+        else
+          tell(s.moments + rank * plan.bundle + j, own, lane, s.moments_arrived);
       });
-      await_pairs(plan, s.moments_arrived, plan.blocks * plan.bundle, parity);
-      each_group(plan, [&](int j, bool valid) {
-        const float2 total = groupnorm::merge_blocks<1>(a, s.moments, j);
-        if (valid && lane == 0) s.finals[j] = total;
-      });
+      if (plan.blocks > 1) {
+        await_pairs(s.moments_arrived, plan.blocks * plan.bundle, parity);
+        each_group(plan, [&](int j, bool valid) {
+          const float2 total = groupnorm::merge_blocks<1>(a, s.moments, j);
+          if (valid && lane == 0) s.finals[j] = total;
+        });
+      }
     }
     if (first == 0) {
       float factor[8], scale[8] = {};

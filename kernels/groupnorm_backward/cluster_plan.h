@@ -20,7 +20,7 @@ struct ClusterPlan : groupnorm::StripePlan {
 
   constexpr int channels() const { return columns * groupnorm::kClusterLanes; }
   // Rows of threads whose channels' sums are in shared memory at once; the others add theirs to them.
-  constexpr int kept_rows() const { return (tile_rows + 1) / 2; }
+  constexpr int kept_rows() const { return tile_rows <= 16 ? tile_rows : (tile_rows + 1) / 2; }
   // Pairs of floats: first the moments that each thread leaves, then the channels' sums.
   constexpr int pairs() const { return std::max(sums(), kept_rows() * channels()); }
   constexpr int owned() const { return (channels() + blocks - 1) / blocks; }  // channels that a block adds over blocks

@@ -23,7 +23,7 @@ int lanes_of(const Problem& p, DType dtype) {
   return p.channels % lanes == 0 ? lanes : 1;
 }
 SlabPlan plan_of(const Problem& p, DType dtype, int sm_count) {
-  return groupnorm::plan_slabs(statistics_of(p), lanes_of(p, dtype), sm_count);
+  return groupnorm::plan_slabs(statistics_of(p), lanes_of(p, dtype), sm_count * 9 / 8);  // nine blocks an SM, thrice three
 }
 std::size_t statistics_bytes(const Problem& p, DType dtype, const DeviceInfo& device) {
   return aligned(groupnorm::tiled_workspace_bytes(statistics_of(p), dtype, device));
