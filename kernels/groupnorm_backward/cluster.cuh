@@ -49,8 +49,8 @@ struct Shared {
   }
 };
 
-// Calls body(j, valid) for the groups of the bundle, a team of 16 lanes each; all lanes of a warp that has one, with the
-// last group where there is none.
+// Calls body(j, valid) for the groups of the bundle, a team of 16 lanes each; all lanes of a warp that has one, with
+// the last group where there is none.
 template <class Body>
 __device__ __forceinline__ void each_group(const groupnorm::StripePlan& plan, const Body& body) {
   const int thread = groupnorm::linear_thread(), teams = plan.threads / groupnorm::kTeam;

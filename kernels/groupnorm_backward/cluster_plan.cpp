@@ -15,9 +15,9 @@ constexpr int kSharedBytesPerSm = 228 * 1024, kReservedBytes = 1024;  // the dri
 constexpr int kRegisters = 80;
 constexpr int kMaxPlanBlocks = groupnorm::kMaxClusterBlocks;
 
-// A guess at what a plan costs, in cycles of an SM. A round, of the units that run at once, costs its memory traffic, six
-// bytes an element, and the instructions of its rows and of what a thread does once; what a block does one after the
-// other, waiting, other blocks of the SM cover only from the second round on, when they are out of step.
+// A guess at what a plan costs, in cycles of an SM. A round, of the units that run at once, costs its memory traffic,
+// six bytes an element, and the instructions of its rows and of what a thread does once; what a block does one after
+// the other, waiting, other blocks of the SM cover only from the second round on, when they are out of step.
 double estimate(const Problem& p, const ClusterPlan& plan, int sm_count) {
   constexpr double kBytesPerCycle = 16, kOfRow = 75, kOfThread = 300;  // an SM's four schedulers issue a warp's at once
   constexpr double kStart = 3000, kSteps = 2500, kExchange = 3500, kMessage = 12, kLatencyOfRow = 350, kRound = 400;
@@ -30,10 +30,11 @@ double estimate(const Problem& p, const ClusterPlan& plan, int sm_count) {
   const double memory = blocks * 6 * plan.rows * plan.channels() * waste / kBytesPerCycle;
   const double issue = blocks * warps * (kOfThread + kOfRow * rows);
   const double messages = plan.blocks * (2 * plan.bundle + plan.owned());
-  const double turns = std::ceil(16.0 * plan.bundle / plan.threads) +
-                       std::ceil(1.0 * plan.channels() * plan.lanes() / plan.threads) * plan.kept_rows() / plan.lanes() / 8;
-  const double waits = kSteps + kRound * turns + kLatencyOfRow * rows +
-                       (plan.blocks > 1 ? kExchange + kMessage * messages * blocks : 0);
+  const double turns =
+      std::ceil(16.0 * plan.bundle / plan.threads) +
+      std::ceil(1.0 * plan.channels() * plan.lanes() / plan.threads) * plan.kept_rows() / plan.lanes() / 8;
+  const double waits =
+      kSteps + kRound * turns + kLatencyOfRow * rows + (plan.blocks > 1 ? kExchange + kMessage * messages * blocks : 0);
   const double most = std::max({memory, issue, waits + (memory + issue) / blocks});
   const double in_step = memory + issue + waits;
   return kStart + in_step + (rounds - 1) * (0.7 * most + 0.3 * in_step);

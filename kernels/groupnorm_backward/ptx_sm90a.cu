@@ -45,8 +45,7 @@ ClusterArguments make_arguments(const Problem& p, const Tensors& t, const Cluste
 Status launch_ptx_sm90a(const Problem& p, DType dtype, const Tensors& tensors, const Scratch& scratch,
                         const LaunchContext& context) {
   const int sm_count = context.device->sm_count;
-  const auto plan =
-      context.choice.empty() ? choose_cluster_plan(p, sm_count) : parse_cluster_choice(p, context.choice);
+  const auto plan = context.choice.empty() ? choose_cluster_plan(p, sm_count) : parse_cluster_choice(p, context.choice);
   if (!plan) return failure(StatusCode::unsupported_problem, "groupnorm_backward ptx_sm90a");
   auto* const sums = static_cast<float*>(scratch.workspace);
   if (sums == nullptr) return failure(StatusCode::invalid_argument, "groupnorm_backward: no workspace");

@@ -51,6 +51,28 @@ __device__ __forceinline__ bool halves(const Problem& p) {
   return sizeof(T) == 2 && p.fusion != Fusion::none;
 }
 
+// A thread's access of each tensor, or one element.
+template <class T, int kLanes>
+struct Row {
+  std::conditional_t<kLanes == 1, T, uint4> x, dy;
+};
+template <class T, int kLanes>
+__device__ __forceinline__ Row<T, kLanes> fetch(const Tensors& t, std::int64_t offset) {
+  using Access = decltype(Row<T, kLanes>::x);
+  const auto at = [&](const void* tensor) {
+    return *reinterpret_cast<const Access*>(static_cast<const T*>(tensor) + offset);
+  };
+  return {at(t.x), at(t.dy)};
+}
+template <class T>
+__device__ __forceinline__ void unpack(T value, float (&out)[1]) {
+  out[0] = to_float(value);
+}
+template <class T, int kLanes>
+__device__ __forceinline__ void unpack(const uint4& bits, float (&out)[kLanes]) {
+  unpack_vector<T>(bits, out);
+}
+
 // The thread's channels of an image, from `first` on: v, or half of it, = x a + b.
 template <class T, int kLanes>
 struct Channels {
@@ -67,11 +89,10 @@ struct Channels {
       b[i] = factor * row[p.channels + i];
     }
   }
-  // x and dv, or twice that, of the elements from `offset` on.
-  __device__ __forceinline__ void load(const Tensors& t, std::int64_t offset, float (&x)[kLanes],
-                                       float (&dv)[kLanes]) const {
-    groupnorm::load_lanes<T>(static_cast<const T*>(t.x) + offset, x);
-    groupnorm::load_lanes<T>(static_cast<const T*>(t.dy) + offset, dv);
+  // x and dv, or twice that, of what `fetch` brought.
+  __device__ __forceinline__ void take(const Row<T, kLanes>& row, float (&x)[kLanes], float (&dv)[kLanes]) const {
+    unpack<T>(row.x, x);
+    unpack<T>(row.dy, dv);
     if (!activated) return;
 #pragma unroll
     for (int i = 0; i < kLanes; ++i) {
@@ -83,6 +104,21 @@ struct Channels {
     }
   }
 };
+
+// Calls body(offset, row) with the thread's rows of a slab, each one's loads under way while the one before is used.
+template <class T, int kLanes, class Body>
+__device__ __forceinline__ void each_row(const Problem& p, const Tensors& t, const SlabPosition& at, int step,
+                                         const Body& body) {
+  const auto offset_of = [&](std::int64_t s) { return (at.first_row + s) * p.channels + at.channel; };
+  Row<T, kLanes> next{};
+  if (at.row < at.rows) next = fetch<T, kLanes>(t, offset_of(at.row));
+#pragma unroll 1
+  for (std::int64_t s = at.row; s < at.rows; s += step) {
+    const Row<T, kLanes> row = next;
+    if (s + step < at.rows) next = fetch<T, kLanes>(t, offset_of(s + step));
+    body(offset_of(s), row);
+  }
+}
 
 __device__ __forceinline__ float warp_sum(float value) {
 #pragma unroll
@@ -113,7 +149,8 @@ __global__ void __launch_bounds__(kGroupThreads) group_kernel(Problem p, Tensors
       sum_x += partial[p.channels];
     }
     sum = factor * warp_sum(sum);
-    const float sum_xh = rstd * (factor * warp_sum(sum_x) - mean * sum), a = work.coefficients[image * 2 * p.channels + c];
+    const float sum_xh = rstd * (factor * warp_sum(sum_x) - mean * sum),
+                a = work.coefficients[image * 2 * p.channels + c];
     dh += a * sum;
     dh_xh += a * sum_xh;
     if (lane == 0) store_sums<T>(gradients_of(p, t), image, c, sum, sum_xh, work.sums);
@@ -149,17 +186,15 @@ __global__ void __launch_bounds__(kSlabThreads, 3)
     of_x[i] = work.of_x[group];
     rest[i] = work.rest[group];
   }
-#pragma unroll 2
-  for (std::int64_t s = at.row; s < at.rows; s += plan.tile_rows) {
-    const std::int64_t offset = (at.first_row + s) * p.channels + at.channel;
+  each_row<T, kLanes>(p, t, at, plan.tile_rows, [&](std::int64_t offset, const Row<T, kLanes>& row) {
     float x[kLanes], dx[kLanes], residual[kLanes] = {};
     if (t.residual != nullptr) groupnorm::load_lanes<T>(static_cast<const T*>(t.residual) + offset, residual);
-    channels.load(t, offset, x, dx);
+    channels.take(row, x, dx);
 #pragma unroll
     for (int i = 0; i < kLanes; ++i)
       dx[i] = channels.a[i] * dx[i] + (x[i] * of_x[i] + rest[i]) + residual_scale * residual[i];
     groupnorm::store_lanes<T>(static_cast<T*>(t.dx) + offset, dx);
-  }
+  });
 }
 
 inline LaunchShape slab_shape(const Problem& p, const SlabPlan& plan, int threads, const LaunchContext& context) {

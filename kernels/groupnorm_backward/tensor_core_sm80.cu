@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(kSlabThreads) mma_sums_kernel(Problem p, Tenso
   add_channels_by_mma(
       min(plan.slab_rows, p.hw - first), p.channels,
       [&](std::int64_t row, float(&dv)[8], float(&dv_x)[8]) {
-        channels.load(t, (blockIdx.z * p.hw + first + row) * p.channels + channel, dv_x, dv);
+        channels.take(fetch<T, 8>(t, (blockIdx.z * p.hw + first + row) * p.channels + channel), dv_x, dv);
 #pragma unroll
         for (int i = 0; i < 8; ++i) dv_x[i] *= dv[i];
       },

@@ -23,7 +23,8 @@ int lanes_of(const Problem& p, DType dtype) {
   return p.channels % lanes == 0 ? lanes : 1;
 }
 SlabPlan plan_of(const Problem& p, DType dtype, int sm_count) {
-  return groupnorm::plan_slabs(statistics_of(p), lanes_of(p, dtype), sm_count * 9 / 8);  // nine blocks an SM, thrice three
+  return groupnorm::plan_slabs(statistics_of(p), lanes_of(p, dtype),
+                               sm_count * 9 / 8);  // nine blocks an SM, thrice three
 }
 std::size_t statistics_bytes(const Problem& p, DType dtype, const DeviceInfo& device) {
   return aligned(groupnorm::tiled_workspace_bytes(statistics_of(p), dtype, device));
@@ -41,16 +42,15 @@ __global__ void __launch_bounds__(kSlabThreads, 3) sums_kernel(Problem p, Tensor
   float sum[kLanes] = {}, sum_x[kLanes] = {};
   if (at.channel < p.channels) {
     const Channels<T, kLanes> channels(p, work, own.image, at.channel);
-#pragma unroll 2
-    for (std::int64_t s = at.row; s < at.rows; s += plan.tile_rows) {
+    each_row<T, kLanes>(p, t, at, plan.tile_rows, [&](std::int64_t, const Row<T, kLanes>& row) {
       float x[kLanes], dv[kLanes];
-      channels.load(t, (at.first_row + s) * p.channels + at.channel, x, dv);
+      channels.take(row, x, dv);
 #pragma unroll
       for (int i = 0; i < kLanes; ++i) {
         sum[i] += dv[i];
         sum_x[i] += dv[i] * x[i];
       }
-    }
+    });
   }
   ptx::griddepcontrol_launch_dependents();
   // [tile_rows][lane][tile_columns], so that neighbouring threads write neighbouring words.
