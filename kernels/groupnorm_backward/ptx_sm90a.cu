@@ -1,7 +1,9 @@
 // groupnorm_backward in one read of x and dy: a cluster of 1 to 16 blocks holds one image's bundle of groups of both in
 // shared memory, as kernels/groupnorm's ptx_sm90a holds x. The blocks tell each other their moments, then their sums of
-// dv and dv xh, through distributed shared memory; dx is written from the copies. A second launch adds the images' sums
-// to dgamma and dbeta. cluster_plan.cpp chooses bundle, cluster and threads.
+// dv and dv xh, through distributed shared memory; dx is written from the copies, and dv computed twice rather than
+// kept in fewer bits. Of many units a cluster takes one after the other, the next one's rows in the place of those that
+// are done with. A second launch adds the images' sums to dgamma and dbeta. cluster_plan.cpp chooses bundle, cluster
+// and threads.
 //
 // Better than tiled: three tensors are moved instead of six, and two launches take the place of six.
 //
@@ -9,9 +11,9 @@
 // memory of 16 blocks; n * groups <= 2^21; n * channels < 2^31, half that with packed scale and shift. Honours
 // programmatic dependent launch.
 // Bound: memory, two reads (with residual three) and one write. Expected limiter at n=32, hw=4096, channels=192:
-// instructions, some 26 an element, and two exchanges, where blocks of an SM do the same thing at the same time.
-// Numerics: fp32; moments and fusion as kernels/groupnorm's ptx_sm90a; sums of dv x lose the
-// mean's share in the end; all in fixed order; silu' by tanh.approx, in fp16 by ex2.approx. Source: original.
+// instructions, some 28 an element, and two exchanges, as far as the SM's other blocks are not out of step.
+// Numerics: fp32; moments and fusion as kernels/groupnorm's ptx_sm90a; sums of dv x lose the mean's share in the end;
+// all in fixed order; silu' by tanh.approx, in fp16 by ex2.approx. Source: original.
 #include "kernels/device/dispatch.cuh"
 #include "kernels/groupnorm_backward/cluster.cuh"
 
