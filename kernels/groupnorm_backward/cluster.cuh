@@ -8,16 +8,20 @@
 namespace noisefloor::groupnorm_backward {
 namespace {
 
-struct ClusterArguments : groupnorm::StripeArguments {
+struct GradientArguments {
   const void *dy, *residual;
   void* dx;
   float residual_scale;
   float* sums;  // [n, 2, channels]
   NormGradients gradients;
-  int pairs, owned, kept_rows, lanes;  // of the plan
-  int units;                           // image-bundle pairs; a cluster has every so many-th as there are clusters
-  int staggered;                       // the first so many clusters start one after another
-  float stagger_cycles;                // between them
+  int pairs, kept_rows, lanes;  // of the plan
+};
+
+struct ClusterArguments : groupnorm::StripeArguments, GradientArguments {
+  int owned;             // of the plan
+  int units;             // image-bundle pairs; a cluster has every so many-th as there are clusters
+  int staggered;         // the first so many clusters start one after another
+  float stagger_cycles;  // between them
 };
 
 // What a block has in shared memory.
@@ -78,8 +82,8 @@ __device__ __forceinline__ void await_pairs(std::uint32_t arrived, int count, st
 }
 
 // Of the thread's eight channels, what their groups have.
-__device__ __forceinline__ void of_channels(const ClusterArguments& a, int column, const float2* groups, float (&x)[8],
-                                            float (&y)[8]) {
+__device__ __forceinline__ void of_channels(const groupnorm::StripeArguments& a, int column, const float2* groups,
+                                            float (&x)[8], float (&y)[8]) {
   int group = groupnorm::divide(column * 8, a.width_inverse);
   int position = column * 8 - group * a.width;
 #pragma unroll
@@ -94,14 +98,57 @@ __device__ __forceinline__ void of_channels(const ClusterArguments& a, int colum
   }
 }
 
-// The sums of eight channels over the block's rows, from those of each thread, of dv and dv x, to s.channels and the
-// blocks that own them. Of many rows half leave theirs in shared memory, for the others to add.
-template <bool kActivate>
-__device__ __forceinline__ void add_channels(const ClusterArguments& a, const Shared& s, int rank,
-                                             const float (&sum)[8], const float (&sum_x)[8]) {
+// Adds dv and dv x, or twice those, of eight channels of a row.
+template <class T, bool kActivate>
+__device__ __forceinline__ void add_row(const uint4& x_bits, const uint4& dy_bits, const float (&ca)[8],
+                                        const float (&cb)[8], float (&sum)[8], float (&sum_x)[8]) {
+  float x[8], dy[8];
+  unpack_vector<T>(x_bits, x);
+  unpack_vector<T>(dy_bits, dy);
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    const float dv = gradient<T, kActivate>(dy[i], x[i] * ca[i] + cb[i]);
+    sum[i] += dv;
+    sum_x[i] += dv * x[i];
+  }
+}
+
+template <class T>
+__device__ __forceinline__ uint4 load_residual(const GradientArguments& a, std::int64_t at) {
+  if (a.residual == nullptr) return {};
+  return load_16_bytes<CacheHint::read_only>(static_cast<const T*>(a.residual) + at);
+}
+
+// dx of eight channels of a row, at element `at`.
+template <class T, bool kActivate>
+__device__ __forceinline__ void write_row(const GradientArguments& a, const uint4& residual_bits, const uint4& x_bits,
+                                          const uint4& dy_bits, std::int64_t at, const float (&ca)[8],
+                                          const float (&cb)[8], const float (&of_x)[8], const float (&rest)[8]) {
+  float x[8], dy[8];
+  unpack_vector<T>(x_bits, x);
+  unpack_vector<T>(dy_bits, dy);
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    const float dv = gradient<T, kActivate>(dy[i], x[i] * ca[i] + cb[i]);
+    dy[i] = ca[i] * dv + (x[i] * of_x[i] + rest[i]);
+  }
+  if (a.residual != nullptr) {
+    float residual[8];
+    unpack_vector<T>(residual_bits, residual);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) dy[i] += a.residual_scale * residual[i];
+  }
+  store_vector<T>(static_cast<T*>(a.dx) + at, dy);
+}
+
+// Calls leave(c, sums of dv and dv (x - mean)) for the channels of the bundle, from what add_row has left each thread.
+// Of many rows half leave theirs in shared memory, for the others to add.
+template <bool kActivate, class Arguments, class Leave>
+__device__ __forceinline__ void add_channels(const Arguments& a, float2* pairs, const float2* finals,
+                                             const float (&sum)[8], const float (&sum_x)[8], const Leave& leave) {
   const groupnorm::StripePlan& plan = a.plan;
   const int row = static_cast<int>(threadIdx.y), channels = plan.columns * 8, kept = a.kept_rows;
-  float2* const place = s.pairs + (row < kept ? row : row - kept) * channels + threadIdx.x;
+  float2* const place = pairs + (row < kept ? row : row - kept) * channels + threadIdx.x;
   if (row >= kept) {
 #pragma unroll
     for (int i = 0; i < 8; ++i) place[i * plan.columns] = {sum[i], sum_x[i]};
@@ -125,8 +172,8 @@ __device__ __forceinline__ void add_channels(const ClusterArguments& a, const Sh
     if (q < channels) {
 #pragma unroll 4
       for (int r = lane; r < kept; r += a.lanes) {
-        total.x += s.pairs[r * channels + q].x;
-        total.y += s.pairs[r * channels + q].y;
+        total.x += pairs[r * channels + q].x;
+        total.y += pairs[r * channels + q].y;
       }
     }
     for (int mask = a.lanes / 2; mask > 0; mask /= 2) {
@@ -136,13 +183,15 @@ __device__ __forceinline__ void add_channels(const ClusterArguments& a, const Sh
     if (q >= channels || lane != 0) continue;
     if constexpr (kActivate) total = {0.5f * total.x, 0.5f * total.y};
     const int c = q % plan.columns * 8 + q / plan.columns;
-    total.y -= s.finals[groupnorm::divide(c, a.width_inverse)].x * total.x;
-    s.channels[c] = {s.factors[c] * total.x, s.factors[c] * total.y};
-    if (plan.blocks == 1)
-      s.parts[c] = total;
-    else
-      tell(s.parts + rank * a.owned + c % a.owned, total, c / a.owned, s.sums_arrived);
+    total.y -= finals[groupnorm::divide(c, a.width_inverse)].x * total.x;
+    leave(c, total);
   }
+}
+
+// dx = ca dv + of_x x + rest in a group of this mean and rstd, of its sums of dh and dh (x - mean).
+__device__ __forceinline__ float2 terms_of(const groupnorm::StripeArguments& a, float2 final, float2 all) {
+  const float of_x = -final.y * final.y * final.y * a.size_inverse * all.y;
+  return {of_x, -final.y * a.size_inverse * all.x - of_x * final.x};
 }
 
 // Behind add_channels: the groups' sums to all blocks, and what they come to; the owned channels' to memory.
@@ -152,11 +201,6 @@ __device__ __forceinline__ void add_blocks(const ClusterArguments& a, const Shar
   const groupnorm::StripePlan& plan = a.plan;
   const int thread = groupnorm::linear_thread(), lane = thread % groupnorm::kTeam;
   const int owned = max(min(a.owned, plan.columns * 8 - rank * a.owned), 0);
-  const auto terms_of = [&](int j, float2 all) -> float2 {
-    const float2 own = s.finals[j];  // mean, rstd
-    const float of_x = -own.y * own.y * own.y * a.size_inverse * all.y;
-    return {of_x, -own.y * a.size_inverse * all.x - of_x * own.x};
-  };
   __syncthreads();
   each_group(plan, [&](int j, bool valid) {
     float2 own{0, 0};
@@ -167,7 +211,7 @@ __device__ __forceinline__ void add_blocks(const ClusterArguments& a, const Shar
     own = {groupnorm::team_sum(own.x), groupnorm::team_sum(own.y)};
     if (!valid || lane >= plan.blocks) return;
     if (plan.blocks == 1)
-      s.terms[j] = terms_of(j, own);
+      s.terms[j] = terms_of(a, s.finals[j], own);
     else
       tell(s.sums + rank * plan.bundle + j, own, lane, s.sums_arrived);
   });
@@ -177,7 +221,7 @@ __device__ __forceinline__ void add_blocks(const ClusterArguments& a, const Shar
       float2 all{0, 0};
       if (lane < plan.blocks) all = s.sums[lane * plan.bundle + j];
       all = {groupnorm::team_sum(all.x), groupnorm::team_sum(all.y)};
-      if (valid && lane == 0) s.terms[j] = terms_of(j, all);
+      if (valid && lane == 0) s.terms[j] = terms_of(a, s.finals[j], all);
     });
   }
   for (int slot = thread; slot < owned; slot += static_cast<int>(blockDim.x * blockDim.y)) {
@@ -209,7 +253,6 @@ __global__ void __launch_bounds__(kMaxClusterThreads, 2) cluster_kernel(const __
   const groupnorm::StripePlan& plan = a.plan;
   const Shared s(storage, a);
   const int pitch = plan.columns * 16, rank = static_cast<int>(ptx::cluster_rank());
-  const int clusters = static_cast<int>(ptx::cluster_count());
   const int rows = groupnorm::rows_of(a, rank);
   const int first = static_cast<int>(threadIdx.y), column = static_cast<int>(threadIdx.x);
   const int step = plan.tile_rows * a.channels;  // elements; of 384 rows of 2^16 channels, 80 times that stay in int
@@ -260,7 +303,7 @@ __global__ void __launch_bounds__(kMaxClusterThreads, 2) cluster_kernel(const __
   std::uint32_t parity = 0;
 #pragma unroll 1
   for (bool more = true; more; parity ^= 1) {
-    const int image = image_of(unit), channel = channel_of(unit), next = unit + clusters;
+    const int image = image_of(unit), channel = channel_of(unit), next = unit + static_cast<int>(ptx::cluster_count());
     more = next < a.units;
     ptx::cp_async_wait<1>();
     groupnorm::ChannelParameters parameters;
@@ -272,7 +315,7 @@ __global__ void __launch_bounds__(kMaxClusterThreads, 2) cluster_kernel(const __
       groupnorm::store_moments(a, seen, share.of(first), split, s.pairs);
       parameters = groupnorm::load_parameters<T>(a.t, channel, image * a.scale_shift_stride + channel);
       // Every block runs: its shared memory may be written.
-      if (plan.blocks > 1 && unit < clusters) ptx::cluster_wait();
+      if (plan.blocks > 1 && unit == static_cast<int>(ptx::cluster_index())) ptx::cluster_wait();
       __syncthreads();
       const int lane = groupnorm::linear_thread() % groupnorm::kTeam;
       each_group(plan, [&](int j, bool valid) {
@@ -308,20 +351,18 @@ __global__ void __launch_bounds__(kMaxClusterThreads, 2) cluster_kernel(const __
       float sum[8] = {}, sum_x[8] = {};
       const T* residual = static_cast<const T*>(a.residual) + offset;
       each_row([&](int at) {
-        float x[8], dy[8];
-        unpack_vector<T>(load(s.x, at), x);
-        unpack_vector<T>(load(s.dy, at), dy);
-#pragma unroll
-        for (int i = 0; i < 8; ++i) {
-          const float dv = gradient<T, kActivate>(dy[i], x[i] * ca[i] + cb[i]);
-          sum[i] += dv;
-          sum_x[i] += dv * x[i];
-        }
+        add_row<T, kActivate>(load(s.x, at), load(s.dy, at), ca, cb, sum, sum_x);
         if (a.residual == nullptr) return;
         ptx::prefetch_l2(residual);
         residual += step;
       });
-      add_channels<kActivate>(a, s, rank, sum, sum_x);
+      add_channels<kActivate>(a, s.pairs, s.finals, sum, sum_x, [&](int c, float2 total) {
+        s.channels[c] = {s.factors[c] * total.x, s.factors[c] * total.y};
+        if (plan.blocks == 1)
+          s.parts[c] = total;
+        else
+          tell(s.parts + rank * a.owned + c % a.owned, total, c / a.owned, s.sums_arrived);
+      });
     }
     add_blocks<T>(a, s, rank, image, unit - image * a.bundles, parity);
 
@@ -331,26 +372,10 @@ __global__ void __launch_bounds__(kMaxClusterThreads, 2) cluster_kernel(const __
     if (more) offset = offset_of(next);
     const T* source = static_cast<const T*>(a.t.x) + offset;
     each_row([&](int at) {
-      float x[8], dy[8];
-      uint4 residual_bits{};
-      if (a.residual != nullptr)
-        residual_bits = load_16_bytes<CacheHint::read_only>(static_cast<const T*>(a.residual) + at_memory);
-      unpack_vector<T>(load(s.x, at), x);
-      unpack_vector<T>(load(s.dy, at), dy);
+      const uint4 residual = load_residual<T>(a, at_memory), x = load(s.x, at), dy = load(s.dy, at);
       if (more) ptx::cp_async_16_alone(ptx::shared_address(s.x + at), source);
       source += step;
-#pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        const float dv = gradient<T, kActivate>(dy[i], x[i] * ca[i] + cb[i]);
-        dy[i] = ca[i] * dv + (x[i] * of_x[i] + rest[i]);
-      }
-      if (a.residual != nullptr) {
-        float residual[8];
-        unpack_vector<T>(residual_bits, residual);
-#pragma unroll
-        for (int i = 0; i < 8; ++i) dy[i] += a.residual_scale * residual[i];
-      }
-      store_vector<T>(static_cast<T*>(a.dx) + at_memory, dy);
+      write_row<T, kActivate>(a, residual, x, dy, at_memory, ca, cb, of_x, rest);
       at_memory += step;
     });
     ptx::cp_async_commit();
