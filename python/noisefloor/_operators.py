@@ -76,6 +76,14 @@ def _wants_gradients(op, tensors, has_gradients):
     return wanted
 
 
+def _refuse_transforms(op, *tensors):
+    """Of a call that failed: PyTorch says then neither of which op nor what to do."""
+    known = torch._C._functorch
+    wrapped = known.is_batchedtensor, known.is_legacy_batchedtensor, known.is_gradtrackingtensor
+    if any(isinstance(one, torch.Tensor) and any(so(one) for so in wrapped) for one in tensors):
+        raise ValueError(f"{op}: torch.func's transforms (vmap, grad, jacrev) do not reach the ops: use torch.autograd, and a call for each element of vmap's")
+
+
 def _word(op, name, value):
     text = value if value.__class__ is str else str.__str__(value) if isinstance(value, str) else f"{value}"
     if "," in text:  # which would read as another field
@@ -123,7 +131,11 @@ def _make_function(op, of_module=False):
                 passed[name] = value
         if text:
             passed["fields"] = text[1:]
-        outputs = (trained if gradients else operator)(*tensors, **passed)
+        try:
+            outputs = (trained if gradients else operator)(*tensors, **passed)
+        except RuntimeError:
+            _refuse_transforms(op, *tensors, *passed.values())
+            raise
         if isinstance(outputs, torch.Tensor):
             return outputs if outputs.numel() else None
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
@@ -146,7 +158,11 @@ _gradients.register_products(_several_trained, _library, FUNCTIONS)
 def _products_of_modules(a, weights):
     recording = torch.is_grad_enabled() or forward_ad._current_level >= 0
     trained = recording and _wants_gradients("gemm", {"a": a} | {f"b[{i}]": weight for i, weight in enumerate(weights)}, True)
-    return (_several_trained if trained else _several)(a, weights)
+    try:
+        return (_several_trained if trained else _several)(a, weights)
+    except RuntimeError:
+        _refuse_transforms("gemm", a, *weights)
+        raise
 
 
 OPERATORS["products"] = _products_of_modules

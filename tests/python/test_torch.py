@@ -285,6 +285,25 @@ def test_forward_mode_gradients_are_refused():
         torch.func.jvp(lambda x: noisefloor.torch.groupnorm(x, ones, ones, groups=4), (x,), (x,))
 
 
+TRANSFORMED = {
+    "vmap": lambda call, a, b: torch.func.vmap(lambda row: call(row, b))(a[None]),
+    "vmap of weights": lambda call, a, b: torch.func.vmap(lambda one: call(a, b=one))(b[None]),
+    "grad": lambda call, a, b: torch.func.grad(lambda a: call(a, b).sum())(a),
+    "vjp": lambda call, a, b: torch.func.vjp(lambda a: call(a, b), a),
+    "jacrev": lambda call, a, b: torch.func.jacrev(lambda a: call(a, b))(a),
+    "grads in batches": lambda call, a, b: torch.autograd.grad(call(a.requires_grad_(), b)[0], a, torch.eye(4), is_grads_batched=True),
+}
+
+
+@pytest.mark.parametrize("transform", TRANSFORMED)
+def test_transforms_are_refused_by_name(transform):
+    with pytest.raises(ValueError, match=r"^gemm: .*torch\.func.*torch\.autograd"):
+        TRANSFORMED[transform](noisefloor.torch.gemm, torch.randn(8, 16), torch.randn(4, 16))
+    linear = torch.nn.Linear(16, 4)
+    with noisefloor.torch.patch(linear), pytest.raises(ValueError, match="torch.func"):
+        torch.func.grad(lambda weight: torch.func.functional_call(linear, {"weight": weight}, torch.randn(8, 16)).sum())(linear.weight.detach())
+
+
 # ---- What others do to PyTorch
 
 @pytest.mark.parametrize("call", [noisefloor.ops.gemm, noisefloor.torch.gemm])
