@@ -182,13 +182,13 @@ void add_to(std::vector<CountedProblem>& counted, const CountedProblem& one) {
   if (known == counted.end()) return counted.push_back(one);
   known->count += one.count;
   known->weights &= one.weights;
-  known->reads_states |= one.reads_states;
+  known->written_weights |= one.written_weights;
 }
 
 std::vector<CountedProblem> count_problems(const Graph& graph) {
   std::vector<CountedProblem> counted;
   for (const Node& node : graph.nodes())
-    add_to(counted, {node.op, node.text, node.dtype, 1, weights_of(graph, node), reads_a_state(graph, node)});
+    add_to(counted, {node.op, node.text, node.dtype, 1, weights_of(graph, node), reads_written_weights(graph, node)});
   return counted;
 }
 

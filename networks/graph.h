@@ -155,7 +155,7 @@ struct CountedProblem {
   long count;
   // A bit for each tensor that is one in every node of the problem (lifetimes.h, weights_of).
   std::uint64_t weights = 0;
-  bool reads_states = false;  // in some node: what a variant prepares of its weights is prepared before each launch
+  bool written_weights = false;  // in some node (reads_written_weights)
 };
 std::vector<CountedProblem> count_problems(const Graph& graph);
 void add_to(std::vector<CountedProblem>& counted, const CountedProblem& one);

@@ -67,10 +67,14 @@ std::uint64_t weights_of(const Graph& graph, const Node& node) {
   return bits;
 }
 
-bool reads_a_state(const Graph& graph, const Node& node) {
-  return std::ranges::any_of(node.tensors(), [&](const Node::Tensor& tensor) {
-    return tensor.role != Role::out && graph[tensor.value].kind == Value::Kind::state;
-  });
+bool reads_written_weights(const Graph& graph, const Node& node) {
+  const std::vector<Node::Tensor> tensors = node.tensors();
+  const auto reads = [&](Value::Kind kind) {
+    return std::ranges::any_of(tensors, [&](const Node::Tensor& tensor) {
+      return tensor.role != Role::out && graph[tensor.value].kind == kind;
+    });
+  };
+  return reads(Value::Kind::state) || !(reads(Value::Kind::weight) || reads(Value::Kind::constant));
 }
 
 Placement place(const std::vector<Lifetime>& lifetimes) {

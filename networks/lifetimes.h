@@ -32,8 +32,9 @@ bool reads_beside_first(const Graph& graph, const Node& node, std::span<const No
 // A bit for each of the node's tensors: its weights, which no launch writes.
 std::uint64_t weights_of(const Graph& graph, const Node& node);
 
-// Whether a launch may write what the node reads as its weights.
-bool reads_a_state(const Graph& graph, const Node& node);
+// Whether a launch may write what the node reads as its weights, which are states or (turned) activations: what a
+// variant prepares of them is prepared anew before each of its launches.
+bool reads_written_weights(const Graph& graph, const Node& node);
 
 // ---- Places values of limited lifetime in one block of memory, so that those alive together do not overlap.
 

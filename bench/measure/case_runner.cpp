@@ -141,7 +141,8 @@ std::shared_ptr<BoundCase> CaseRunner::require_bound(const Case& test_case) {
 }
 
 const EarlierRow* CaseRunner::earlier_of(const Case& test_case) const {
-  return options_.earlier ? options_.earlier(test_case.id()) : nullptr;
+  const EarlierRow* const found = options_.earlier ? options_.earlier(test_case.id()) : nullptr;
+  return found != nullptr && found->row.prepare_us && options_.prepare_each ? nullptr : found;  // its time is without
 }
 
 bool CaseRunner::take_over(const EarlierRow* earlier, CaseResult& result) {

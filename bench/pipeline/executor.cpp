@@ -28,15 +28,6 @@ void upload_constant(Platform& platform, const Value& value, void* data) {
   platform.upload(data, bytes.data(), bytes.size());
 }
 
-// Whether a launch may write what the node reads as its weights, which are states or (turned) activations: they are
-// prepared anew before each of its launches.
-bool reads_written_weights(const Graph& graph, const Node& node) {
-  return reads_a_state(graph, node) || std::ranges::none_of(node.tensors(), [&](const Node::Tensor& tensor) {
-           const Value::Kind kind = graph[tensor.value].kind;
-           return tensor.role != Role::out && (kind == Value::Kind::weight || kind == Value::Kind::constant);
-         });
-}
-
 // Launches of a library may begin that many launches early (order_libraries).
 constexpr std::size_t kAhead = 4;
 

@@ -96,8 +96,7 @@ struct Chooser {
     RunnerOptions options = quick(host);
     options.earlier = known.earlier;
     options.code = known.code;
-    options.prepare_each = problem.reads_states;
-    if (problem.reads_states) options.earlier = nullptr;
+    options.prepare_each = problem.written_weights;
     CaseRunner runner(platform, nullptr, std::move(options));
     std::optional<Plan::Choice> best;
     double best_us = 0;
@@ -110,7 +109,7 @@ struct Chooser {
                             test_case.entry->workload->cost(test_case.problem, problem.dtype).flops > kHopelessFlops;
       if (own && (hopeless || own_timed >= kOwnTrials) && known.find(test_case.id()) == nullptr) continue;
       const KnownTimes::Entry entry =
-          time(runner, test_case, problem.reads_states, best ? best->warm_us : std::nullopt);
+          time(runner, test_case, problem.written_weights, best ? best->warm_us : std::nullopt);
       if (!entry.warm_us) {
         refusals.push_back((*implementation)->name + ": " + entry.why_not);
         continue;

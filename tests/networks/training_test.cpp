@@ -133,6 +133,20 @@ TEST(Training, NothingThatIsTrainedIsConstant) {
       EXPECT_EQ(weights_of(training.network.graph, node), 0u) << node.name;
 }
 
+// Plans time what a step launches: a convolution's weights, also those turned for its gradient, are packed each time.
+TEST(Training, ConvolutionsPrepareTheirWeightsAnew) {
+  const auto expect = [](const Graph& graph, bool anew) {
+    for (const CountedProblem& problem : count_problems(graph))
+      if (problem.op->name.starts_with("conv") && !problem.op->name.ends_with("grad")) {
+        EXPECT_EQ(problem.written_weights, anew) << problem.op->name << " " << problem.text;
+      }
+  };
+  for (const Training& training : built()) {
+    expect(training.network.graph, true);
+    expect(training.network.info->build({.sampling = true}).graph, false);
+  }
+}
+
 TEST(Training, ValuesLiveUntilTheirGradientsAndLieTight) {
   for (const Training& training : built()) {
     const Graph& graph = training.network.graph;

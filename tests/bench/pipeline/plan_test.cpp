@@ -114,7 +114,7 @@ TEST(Plans, CountThePreparingOfWeightsThatAreTrained) {
   fast.prepare = [&](auto&&...) { return platform.clock_us += 40, success(); };
   const Suite two = of_gemm({implementation_of(slow), implementation_of(fast)});
   CountedProblem trained = kProduct;
-  trained.reads_states = true;
+  trained.written_weights = true;
   KnownTimes known;
   for (const auto& [problem, name] : {std::pair(kProduct, "fast"), {trained, "slow"}, {kProduct, "fast"}}) {
     const Plan plan(platform, two, {problem}, {.source = "own", .known = &known});
