@@ -91,6 +91,21 @@ void require_given(const Network& network) {
   }
 }
 
+// The largest number below `too_many` that `fits`; 0: none. Throwing InvalidInput it does not: that is more than an
+// op's problems may have.
+std::int64_t largest_below(std::int64_t too_many, const std::function<bool(std::int64_t)>& fits) {
+  std::int64_t fitting = 0;
+  while (too_many - fitting > 1) {
+    const std::int64_t middle = fitting + (too_many - fitting) / 2;
+    try {
+      (fits(middle) ? fitting : too_many) = middle;
+    } catch (const InvalidInput&) {
+      too_many = middle;
+    }
+  }
+  return fitting;
+}
+
 }  // namespace
 
 const char* Network::name() const {
@@ -225,16 +240,20 @@ const NetworkInfo& require_network(std::string_view name) {
 
 std::int64_t largest_fitting(const NetworkInfo& info, BuildOptions options, std::int64_t& (*size)(BuildOptions&),
                              const std::function<bool(const Network&)>& fits) {
-  std::int64_t fitting = 0, too_many = size(options);
-  while (too_many - fitting > 1) {
-    std::int64_t& middle = size(options) = fitting + (too_many - fitting) / 2;
-    try {
-      (fits(info.build(options)) ? fitting : too_many) = middle;
-    } catch (const InvalidInput&) {  // more than an op's problems may have
-      too_many = middle;
-    }
-  }
-  return fitting;
+  return largest_below(size(options), [&](std::int64_t middle) {
+    size(options) = middle;
+    return fits(info.build(options));
+  });
+}
+
+void build_or_say_limit(const NetworkInfo& info, std::int64_t batch, bool guided,
+                        const std::function<void(std::int64_t)>& build) try {
+  build(batch);
+} catch (const InvalidInput& error) {
+  const std::int64_t takes = largest_below(batch, [&](std::int64_t fewer) { return build(fewer), true; });
+  if (takes == 0) throw;  // it is not the batch
+  throw InvalidInput(fmt::format("{} images at a time{} are too many for {}, which takes 1 to {}: {}", batch,
+                                 guided ? ", twice with guidance," : "", info.name, takes, error.what()));
 }
 
 Network build_or_say_limit(const NetworkInfo& info, const BuildOptions& options) {
@@ -243,14 +262,11 @@ Network build_or_say_limit(const NetworkInfo& info, const BuildOptions& options)
     throw InvalidInput(
         fmt::format("{} decodes latents, which noisefloor forward gives it; it cannot be sampled", info.name));
   Network network;
-  try {
-    network = info.build(options);
-  } catch (const InvalidInput& error) {
-    const std::int64_t takes = largest_fitting(info, options, batch_of, [](const Network&) { return true; });
-    if (takes == 0) throw;  // it is not the batch
-    throw InvalidInput(fmt::format("{} images at a time{} are too many for {}, which takes 1 to {}: {}", options.batch,
-                                   options.guided ? ", twice with guidance," : "", info.name, takes, error.what()));
-  }
+  build_or_say_limit(info, options.batch, options.guided, [&](std::int64_t batch) {
+    BuildOptions so_many = options;
+    so_many.batch = batch;
+    network = info.build(so_many);
+  });
   if (options.sampling) require_given(network);
   return network;
 }

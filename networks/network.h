@@ -218,5 +218,8 @@ std::int64_t largest_fitting(const NetworkInfo& info, BuildOptions options, std:
 // Builds it; throws InvalidInput saying how many images it takes at a time where options.batch is more, for a dtype
 // that it does not take, and for sampling where it decodes, or takes what its row does not say how to give.
 Network build_or_say_limit(const NetworkInfo& info, const BuildOptions& options);
+// The same of whatever is built for a batch.
+void build_or_say_limit(const NetworkInfo& info, std::int64_t batch, bool guided,
+                        const std::function<void(std::int64_t)>& build);
 
 }  // namespace noisefloor::networks

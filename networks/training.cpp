@@ -26,6 +26,7 @@ void require_trainable(const NetworkInfo& info, const TrainingOptions& options) 
         fmt::format("{} cannot be trained yet: it {}", info.name, info.decodes() ? "decodes latents" : "makes videos"));
   if (info.prediction != Prediction::noise && info.prediction != Prediction::x0)
     throw InvalidInput(fmt::format("{} cannot be trained yet: it predicts neither noise nor x0", info.name));
+  info.require(options.dtype);
 }
 
 class StepBuilder {
@@ -33,11 +34,11 @@ class StepBuilder {
   StepBuilder(const NetworkInfo& info, const TrainingOptions& options)
       : options_(options),
         edm_(info.prediction == Prediction::x0),
-        forward_(build_or_say_limit(info, {.batch = options.batch,
-                                           .dtype = options.dtype,
-                                           .conditional = options.conditional,
-                                           .merge_products = false,
-                                           .sizes = options.sizes})) {
+        forward_(info.build({.batch = options.batch,
+                             .dtype = options.dtype,
+                             .conditional = options.conditional,
+                             .merge_products = false,
+                             .sizes = options.sizes})) {
     Network& network = training_.network;
     network.info = &info;
     network.batch = network.calls = forward_.batch;
@@ -226,7 +227,13 @@ class StepBuilder {
 
 Training build_training(const NetworkInfo& info, const TrainingOptions& options) {
   require_trainable(info, options);
-  return StepBuilder(info, options).build();
+  Training training;
+  build_or_say_limit(info, options.batch, /*guided=*/false, [&](std::int64_t batch) {
+    TrainingOptions so_many = options;
+    so_many.batch = batch;
+    training = StepBuilder(info, so_many).build();
+  });
+  return training;
 }
 
 }  // namespace noisefloor::networks

@@ -70,7 +70,7 @@ constexpr double kMostSteps = 1e9;
 std::span<const RecipeField> recipe_fields() {
   using Recipe = TrainingRecipe;
   static const RecipeField all[] = {
-      {"batch", "images of a step", &Recipe::batch, 1, 65536},
+      {"batch", "images of a step, of which a network may take fewer", &Recipe::batch, 1, 32767},
       {"steps", "steps", &Recipe::steps, 1, kMostSteps},
       {"rate", "learning rate", &Recipe::rate, 0, 1000, true},
       {"warm-up", "first steps, in which the learning rate grows", &Recipe::warm_up, 0, kMostSteps},

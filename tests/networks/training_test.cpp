@@ -177,6 +177,8 @@ TEST(Training, RefusesWhatCannotBeTrained) {
   expect_parts(refusal("svd", {}), {"svd", "cannot be trained"});
   expect_parts(refusal("sd15", {}), {"sd15", "cannot be trained", "encoder_hidden_states"});
   expect_parts(refusal("digits", {.batch = std::int64_t{1} << 40}), {"digits", "takes 1 to"});
+  // Of the backward pass alone: the sums over all pixels of a batch.
+  expect_parts(refusal("mnist-unet", {.batch = 32767}), {"32767", "mnist-unet", "takes 1 to 16384", ".bias"});
 }
 
 }  // namespace
