@@ -29,7 +29,8 @@ Training built(const TrainerRequest& request, std::int64_t images, DType dtype) 
   return build_training(require_network(request.network), options);
 }
 
-std::span<const float> part_of(const std::vector<float>& state, const Value& slice) {
+template <class State>  // a vector of float
+auto part_of(State& state, const Value& slice) {
   return std::span(state).subspan(static_cast<std::size_t>(slice.part->first),
                                   static_cast<std::size_t>(slice.elements()));
 }
@@ -160,16 +161,12 @@ FileMetadata Trainer::identity(const TrainingData& data) const {
 std::vector<float> Trainer::first_parameters() const {
   const Graph& graph = training_.network.graph;
   std::vector<float> all(static_cast<std::size_t>(training_.elements()));
-  const auto numbers = [&](const Value& slice) {
-    return std::span(all).subspan(static_cast<std::size_t>(slice.part->first),
-                                  static_cast<std::size_t>(slice.elements()));
-  };
   if (!request_.weights.empty()) {
     Checkpoint checkpoint(request_.weights, training_.network.info->folder);
     checkpoint.drop_prefix(*training_.network.info);
     checkpoint.check(training_.network);
     for (const ValueId id : training_.slices) {
-      const std::span<float> to = numbers(graph[id]);
+      const std::span<float> to = part_of(all, graph[id]);
       checkpoint.load(graph[id], {reinterpret_cast<char*>(to.data()), to.size_bytes()});
     }
     return all;
@@ -183,7 +180,7 @@ std::vector<float> Trainer::first_parameters() const {
     const WeightSource& source = *graph[id].source;
     const auto found = fan_in.find(layer(source.name));
     fill_first_weights(source, found == fan_in.end() ? 0 : found->second, static_cast<std::uint64_t>(recipe().seed),
-                       numbers(graph[id]));
+                       part_of(all, graph[id]));
   }
   return all;
 }

@@ -99,6 +99,8 @@ StoredTraining read_training(const std::filesystem::path& path, const FileMetada
     file.read(*tensor, std::as_writable_bytes(std::span(numbers)));
     if (!std::ranges::all_of(numbers, [](float number) { return std::isfinite(number); }))
       refuse(fmt::format("its tensor {} has numbers that are not finite", name));
+    if (name == std::string_view("v") && std::ranges::any_of(numbers, [](float number) { return number < 0; }))
+      refuse("its tensor v has numbers below 0, where means of squares belong");
   }
   return stored;
 }

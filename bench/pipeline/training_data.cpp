@@ -43,23 +43,23 @@ std::string shape_text(const ImageShape& image) {
 struct IdxHeader {
   explicit IdxHeader(std::string_view file) {
     const auto byte = [&](std::size_t at) { return static_cast<std::uint64_t>(static_cast<unsigned char>(file[at])); };
-    if (file.size() < 4 || byte(0) != 0 || byte(1) != 0) return;
+    constexpr std::uint64_t kFirstType = 8, kLastType = 14;
+    if (file.size() < 4 || byte(0) != 0 || byte(1) != 0 || byte(2) < kFirstType || byte(2) > kLastType) return;
     type = byte(2);
     dimensions = byte(3);
     bytes = 4 + 4 * dimensions;
     if (file.size() < bytes) return;
-    std::uint64_t product = 1;
-    bool overflow = false;
     for (std::size_t at = 4; at < bytes; at += 4) {
       shape.push_back(
           static_cast<std::int64_t>(byte(at) << 24 | byte(at + 1) << 16 | byte(at + 2) << 8 | byte(at + 3)));
-      overflow = overflow || __builtin_mul_overflow(product, static_cast<std::uint64_t>(shape.back()), &product);
+      numbers *= static_cast<double>(shape.back());
     }
-    fits = dimensions > 0 && !overflow && product == file.size() - bytes;
+    fits = dimensions > 0 && numbers == static_cast<double>(file.size() - bytes);
   }
   std::uint64_t type = 0, dimensions = 0, bytes = 0;  // bytes: of the header; 0: of no IDX file
-  std::vector<std::int64_t> shape;
-  bool fits = false;  // the file is as long as the shape says
+  std::vector<std::int64_t> shape;                    // empty of a header that is cut off
+  double numbers = 1;                                 // exact up to more bytes than a file has
+  bool fits = false;                                  // the file is as long as the shape says
 };
 
 // What files have, for a network: data that grows file by file.
@@ -76,10 +76,12 @@ class Reader {
     const std::string bytes = read_whole_file(file);
     if (is_unetcu(bytes)) return read_unetcu(bytes);
     const IdxHeader idx(bytes);
-    const bool cifar = is_cifar(bytes);  // whose first picture may begin as IDX does
-    if (idx.fits || (idx.bytes > 0 && !cifar)) return read_idx(idx, bytes);
-    if (cifar) return read_cifar(bytes);
-    const std::string kind = kind_of_file(file);
+    const std::string why_no_cifar = not_cifar(bytes);  // whose first picture may begin as IDX does
+    if (idx.fits || (idx.bytes > 0 && !why_no_cifar.empty())) return read_idx(idx, bytes);
+    if (why_no_cifar.empty()) return read_cifar(bytes);
+    std::string kind = kind_of_file(file);
+    if (kind.empty() && info_.image.elements() == kCifar.elements())
+      kind = fmt::format("as CIFAR-10's, {}", why_no_cifar);
     refuse_data(file,
                 "is none of the files of images that are read (safetensors with images and labels, IDX, CIFAR-10's "
                 "binary version, unet.cu's data){}",
@@ -106,11 +108,14 @@ class Reader {
   static bool is_safetensors(std::string_view head) {
     return head.size() < kHeadBytes || (head[8] == '{' && head.substr(5, 3) == std::string_view("\0\0\0", 3));
   }
-  static bool is_cifar(std::string_view bytes) {
-    if (bytes.size() % kCifarRecord != 0) return false;
+  // Why a file is not CIFAR-10's; empty where it is.
+  static std::string not_cifar(std::string_view bytes) {
+    if (bytes.size() % kCifarRecord != 0)
+      return fmt::format("of records of {} bytes, its {} bytes are cut off within one", kCifarRecord, bytes.size());
     for (std::size_t at = 0; at < bytes.size(); at += kCifarRecord)
-      if (static_cast<unsigned char>(bytes[at]) > 9) return false;
-    return true;
+      if (const int label = static_cast<unsigned char>(bytes[at]); label > 9)
+        return fmt::format("its record {} has the label {}, which is out of 0 to 9", at / kCifarRecord, label);
+    return "";
   }
 
   static bool is_unetcu(std::string_view bytes) {
@@ -211,9 +216,11 @@ class Reader {
                   "is an IDX file of type {} and {} dimensions; read are those of bytes (type 8): images [n, height, "
                   "width] and labels [n]",
                   idx.type, idx.dimensions);
+    if (idx.shape.empty())
+      refuse_data(file_, "is an IDX file, cut off within its header of {} bytes: it has {}", idx.bytes, file.size());
     if (!idx.fits)
-      refuse_data(file_, "is an IDX file of [{}], but has {} bytes behind a header of {}", fmt::join(idx.shape, ", "),
-                  file.size() - std::min<std::size_t>(file.size(), idx.bytes), idx.bytes);
+      refuse_data(file_, "is an IDX file of [{}], which are {:.0f} bytes behind its header; it has {}",
+                  fmt::join(idx.shape, ", "), idx.numbers, file.size() - idx.bytes);
     const std::string_view numbers = file.substr(idx.bytes);
     if (idx.dimensions == 1) return read_idx_labels(numbers);
     const ImageShape& own = info_.image;

@@ -172,6 +172,9 @@ TEST_F(TrainingCheckpoints, OfSomethingElseAreRefused) {
   stored_.state.v[1] = NAN;
   write_training(file_, stored_, kIdentity);
   expect_parts(refusal(), {"v ", "not finite"});
+  stored_.state.v[1] = -1e-9f;
+  write_training(file_, stored_, kIdentity);
+  expect_parts(refusal(), {"v ", "below 0"});
   std::filesystem::resize_file(file_, std::filesystem::file_size(file_) - 4);
   expect_parts(refusal(), {file_.string()});
 }

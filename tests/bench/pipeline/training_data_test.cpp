@@ -139,9 +139,11 @@ TEST_F(TrainingFiles, AreRefusedByName) {
   expect_parts(refusal({images}), {"images", "labels are missing"});
   expect_parts(refusal({labels}), {"labels", "without images"});
   expect_parts(refusal({images, images}), {"images", "labels"});
-  expect_parts(refusal({cut(idx_images_, 20), labels}), {"cut", "2, 2, 2"});
-  expect_parts(refusal({cut(idx_images_, 10), labels}), {"cut"});
-  expect_parts(refusal({images, write("one", bytes_of({0, 0, 8, 1, 0, 0, 0, 1, 2, 0}))}), {"one"});
+  expect_parts(refusal({cut(idx_images_, 20), labels}), {"cut", "2, 2, 2", "8 bytes", "has 4"});
+  expect_parts(refusal({cut(idx_images_, 10), labels}), {"cut", "header of 16", "has 10"});
+  expect_parts(refusal({images, write("one", bytes_of({0, 0, 8, 1, 0, 0, 0, 1, 2, 0}))}), {"one", "1 bytes", "has 2"});
+  expect_parts(refusal({write("vast", bytes_of({0, 0, 8, 3}) + std::string(12, '\xff'))}),
+               {"vast", "79228162", "has 0"});
   expect_parts(refusal({images, write("one", bytes_of({0, 0, 8, 1, 0, 0, 0, 1, 2}))}), {"one", "1 labels", "2 images"});
   expect_parts(refusal({images, write("high", bytes_of({0, 0, 8, 1, 0, 0, 0, 2, 2, 3}))}), {"high", "3", "0 to 2"});
   expect_parts(refusal({write("floats", bytes_of({0, 0, 13, 1, 0, 0, 0, 0}) + "more")}), {"floats", "13"});
@@ -155,6 +157,17 @@ TEST_F(TrainingFiles, AreRefusedByName) {
   expect_parts(refusal({write_tensors({0, 0, NAN, 0}, {1, 1, 2, 2}, {1})}), {"data", "finite"});
   expect_parts(refusal({write_tensors({0, 0, 0, 0}, {1, 1, 2, 2}, {1.5})}), {"data", "1.5"});
   expect_parts(refusal({write_tensors({0, 0, 0, 0}, {1, 1, 2, 2}, {-1})}), {"data", "-1"});
+}
+
+// Of a network of CIFAR-10's size, what a file lacks to be its.
+TEST_F(TrainingFiles, CifarCutOrDamaged) {
+  const NetworkInfo info = row_of({32, 32, 3}, 10);
+  std::string records(3 * 3073, '\x05');
+  expect_parts(refusal({write("cut", records.substr(0, 7000))}, info), {"cut", "3073", "7000"});
+  expect_parts(refusal({write("black", std::string(7000, '\0'))}, info), {"black", "3073", "7000"});
+  records[2 * 3073] = '\x0a';
+  expect_parts(refusal({write("batch", records)}, info), {"batch", "record 2", "label 10", "0 to 9"});
+  EXPECT_EQ(refusal({(folder_ / "batch").string()}).find("record 2"), std::string::npos);
 }
 
 // Files with a few bytes changed, cut or added are read as data that hold together, or refused.
