@@ -237,11 +237,31 @@ fs::path OutputFiles::partial(const std::string& option) {
 }
 
 void OutputFiles::write(const std::string& option, std::string_view text) {
-  const fs::path place = partial(option);
-  const int descriptor = open(place.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC);
-  int why = descriptor < 0 ? errno : write_all(descriptor, text);
-  if (descriptor >= 0 && close(descriptor) != 0 && why == 0) why = errno;  // where some disks say that they are full
-  if (why != 0) throw cannot_write(output(option).path, why);
+  write(option, [&](const fs::path& place) {
+    const int descriptor = open(place.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC);
+    int why = descriptor < 0 ? errno : write_all(descriptor, text);
+    if (descriptor >= 0 && close(descriptor) != 0 && why == 0) why = errno;  // where some disks say that they are full
+    if (why != 0) throw cannot_write(place, why);
+  });
+}
+
+void OutputFiles::write(const std::string& option, const std::function<void(const fs::path&)>& writer) {
+  const std::string place = partial(option).string();
+  try {
+    try {
+      writer(place);
+    } catch (const fs::filesystem_error& error) {
+      throw cannot_write(error.path1(), error.code().value());
+    }
+  } catch (const std::runtime_error& error) {  // of a file that the user does not know
+    std::string why = error.what();
+    const std::size_t named = why.find(place);
+    if (named == std::string::npos) throw;
+    const File& file = output(option);
+    std::error_code ignored;
+    if (file.kind == Kind::file && fs::exists(file.target, ignored)) why += "; the one before it is whole";
+    throw std::runtime_error(why.replace(named, place.size(), file.path.string()));
+  }
 }
 
 bool OutputFiles::is_stream(const std::string& option) const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,9 +36,11 @@ class OutputFiles {
   // The same of a folder: there is none of that name yet, or an empty one.
   void add_folder(const char* option, const std::filesystem::path& folder);
 
-  // Keeps the text of an option that was added. Throws std::runtime_error with the file's name.
+  // Keeps the text of an option that was added, or what `writer` writes at the place that it gets. Throws
+  // std::runtime_error with the file's name, and whether another is there still.
   void write(const std::string& option, std::string_view text);
-  // Where to write the file of an option, or the files of its folder, for what writes them itself.
+  void write(const std::string& option, const std::function<void(const std::filesystem::path&)>& writer);
+  // Where to write the files of an option's folder.
   std::filesystem::path partial(const std::string& option);
   // Puts in place all that was written. A file that was there keeps its permissions. Throws std::runtime_error with the
   // file's name.

@@ -106,13 +106,15 @@ class Outputs {
       fmt::print(stderr, "{} is not written: no variant gave a right output\n", path);
       return;
     }
-    write_safetensors(files.partial("--output"), best_.tensors,
-                      {{"op", kept_->entry->name()},
-                       {"problem", kept_->text},
-                       {"dtype", to_string(kept_->dtype)},
-                       {"variant", kept_->implementation->name},
-                       {kLayoutKey, kChannelsLast},
-                       {"noisefloor", fmt::format("{} {}", build_info().version, build_info().commit)}});
+    files.write("--output", [&](const std::filesystem::path& place) {
+      write_safetensors(place, best_.tensors,
+                        {{"op", kept_->entry->name()},
+                         {"problem", kept_->text},
+                         {"dtype", to_string(kept_->dtype)},
+                         {"variant", kept_->implementation->name},
+                         {kLayoutKey, kChannelsLast},
+                         {"noisefloor", fmt::format("{} {}", build_info().version, build_info().commit)}});
+    });
     files.commit();
     fmt::print("{}: the output of {}", path, kept_->implementation->name);
     for (const FileTensor& tensor : best_.tensors) fmt::print(", {} {}", tensor.name, tensor.text());

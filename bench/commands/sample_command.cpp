@@ -80,7 +80,9 @@ void keep_latents(const std::filesystem::path& file, const PipelineModels& model
     OutputFiles files;
     files.add("latents", file);
     const ImageTensor x{"x", models.drawing.latents, latents, models.request.moves()};
-    write_image_tensors(files.partial("latents"), decoder.network, std::span(&x, 1));
+    files.write("latents", [&](const std::filesystem::path& place) {
+      write_image_tensors(place, decoder.network, std::span(&x, 1));
+    });
     files.commit();
     fmt::print(stderr,
                "\nthe pictures could not be decoded; their latents are in {}, which noisefloor forward {} --weights {} "
@@ -107,7 +109,8 @@ void write_images(OutputFiles& files, const PipelineModels& models, const Images
   const int fps = asked.fps.value_or(kFramesPerSecond), delay = static_cast<int>(std::lround(100.0 / fps));
   const bool moves = models.request.moves();
   files.write("--out", moves ? encode_animated_png(asked.out, grids, fps) : encode_png(asked.out, grids.front()));
-  if (!asked.tensor.empty()) write_tensors(files.partial("--tensor"), models, images);
+  if (!asked.tensor.empty())
+    files.write("--tensor", [&](const std::filesystem::path& place) { write_tensors(place, models, images); });
   if (!asked.strip.empty())
     files.write("--strip", encode_png(asked.strip, models.drawing.strip(images, models.request.batch())));
   if (!asked.gif.empty())

@@ -42,30 +42,37 @@ struct TrainCommand {
 void save(Trainer& trainer, const std::string& file) {
   OutputFiles files;
   files.add("--checkpoint", file);
-  const fs::path partial = files.partial("--checkpoint");
-  trainer.write_checkpoint(partial);
-  write_through(partial);
+  files.write("--checkpoint", [&](const fs::path& place) {
+    trainer.write_checkpoint(place);
+    write_through(place);
+  });
   files.commit();
 }
 
 // A grid of the weights as they are now. `known`: of the times that its plan takes.
-void draw_samples(const TrainCommand& command, const Trainer& trainer, const fs::path& weights,
+void draw_samples(const TrainCommand& command, const Trainer& trainer, OutputFiles& files,
                   const std::shared_ptr<KnownTimes>& known, Device device) {
-  trainer.write_weights(weights, command.out);
+  files.write("--out", [&](const fs::path& place) { trainer.write_weights(place, command.out); });
   const std::int64_t classes = trainer.training().network.classes;
   const fs::path file = fs::path(command.out).replace_extension(fmt::format("step-{:06}.png", trainer.taken()));
   const SampleRequest request({.model = {.network = command.request.network,
-                                         .weights = weights.string(),
+                                         .weights = files.partial("--out").string(),
                                          .dtype = trainer.dtype(),
                                          .plan = command.request.plan,
                                          .known = known},
                                .count = classes > 0 ? std::min<std::int64_t>(100, 10 * classes) : 64,
                                .out = file.string()});
-  Pipeline pipeline(request, device);
+  // Whether the training goes on, its own numbers tell.
+  const auto without = [&](const std::exception& why) {
+    fmt::print(stderr, "\nno pictures of step {}: {}\n", trainer.taken(), why.what());
+  };
   try {
+    Pipeline pipeline(request, device);
     write_atomically(file, encode_png(file, pipeline.models().drawing.grids(pipeline.draw()).front()));
-  } catch (const NotFinite& error) {  // whether the training goes on, its own numbers tell
-    fmt::print(stderr, "\nno pictures of step {}: {}\n", trainer.taken(), error.what());
+  } catch (const NotFinite& error) {
+    without(error);
+  } catch (const OutOfMemory& error) {
+    without(error);
   }
 }
 
@@ -127,7 +134,7 @@ int take_steps(const TrainCommand& command, Trainer& trainer, Losses& losses, Ou
     // Also before a grid is drawn: that may take longer than who sends a signal waits.
     const bool saving = saves && (due(command.every) || due(command.samples) || interrupted != 0);
     if (saving || line.seconds() - written > kSecondsOfLosses) {
-      losses.write(false);
+      losses.keep();
       written = line.seconds();
     }
     const bool ends = trainer.taken() == recipe.steps;
@@ -146,7 +153,7 @@ int take_steps(const TrainCommand& command, Trainer& trainer, Losses& losses, Ou
                  recipe.steps);
       return kInterrupted + interrupted;
     }
-    if (due(command.samples)) draw_samples(command, trainer, files.partial("--out"), known, device);
+    if (due(command.samples)) draw_samples(command, trainer, files, known, device);
     keeper.keep_if_due(trainer);
   }
   line.end();
@@ -161,11 +168,11 @@ int run_training(const TrainCommand& command, Trainer& trainer, OutputFiles& fil
   Losses losses(command.losses, trainer.taken());
   const int code = take_steps(command, trainer, losses, files, device);
   if (code == kDone) {  // before the losses, which may not be written
-    trainer.write_weights(files.partial("--out"), command.out);
+    files.write("--out", [&](const fs::path& place) { trainer.write_weights(place, command.out); });
     files.commit();
     fmt::print("wrote {}\n", command.out);
   }
-  losses.write(true);
+  losses.write();
   return code;
 }
 

@@ -13,7 +13,7 @@
 namespace noisefloor {
 namespace {
 
-constexpr int kSignals[] = {SIGINT, SIGTERM};
+constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
 volatile sig_atomic_t came = 0;
 
 void note_signal(int number) {

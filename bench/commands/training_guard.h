@@ -22,8 +22,8 @@ class CheckpointLock {
   int descriptor_ = -1;
 };
 
-// While it lives, the first SIGINT or SIGTERM is noted, and the second ends the program as ever. One that was ignored
-// before stays so.
+// While it lives, the first SIGINT, SIGTERM or SIGHUP is noted, and the second ends the program as ever. One that was
+// ignored before stays so.
 class Interruption {
  public:
   Interruption();
@@ -33,7 +33,7 @@ class Interruption {
   static int number();  // of the signal; 0: none came
 
  private:
-  std::array<struct sigaction, 2> before_{};
+  std::array<struct sigaction, 3> before_{};
 };
 
 }  // namespace noisefloor

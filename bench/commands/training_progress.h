@@ -29,7 +29,8 @@ class Losses {
     const std::string text = read_whole_file(file_);
     for (std::size_t begin = text.find('\n') + 1, end; begin > 0 && (end = text.find('\n', begin)) < text.size();
          begin = end + 1)
-      if (std::atoll(text.c_str() + begin) <= taken) text_ += text.substr(begin, end + 1 - begin);
+      if (const long long step = std::atoll(text.c_str() + begin); step >= 1 && step <= taken)
+        text_ += text.substr(begin, end + 1 - begin);
   }
 
   void add(const std::vector<Trainer::Step>& steps, const TrainingRecipe& recipe) {
@@ -37,8 +38,15 @@ class Losses {
     for (const auto& [number, loss, norm] : steps)
       text_ += fmt::format("{},{:.9g},{:.9g},{:.7g}\n", number, loss, norm, recipe.rate_at(number));
   }
-  // At the end also to a pipe or a device.
-  void write(bool at_end) const {
+  // On the way: what cannot be written then ends no training. A pipe or a device gets all at the end.
+  void keep() {
+    try {
+      write(false);
+    } catch (const std::runtime_error& error) {
+      if (!std::exchange(told_, true)) fmt::print(stderr, "\n{}\n", error.what());
+    }
+  }
+  void write(bool at_end = true) const {
     OutputFiles files;
     files.add("--losses", file_);
     if (file_.empty() || (files.is_stream("--losses") && !at_end)) return;
@@ -48,6 +56,7 @@ class Losses {
 
  private:
   std::string file_, text_ = "step,loss,gradient_norm,rate\n";
+  bool told_ = false;  // that they cannot be written
 };
 
 // A line on stderr, rewritten as steps are taken; ended whatever ends the training.

@@ -165,7 +165,7 @@ void write_safetensors(const std::filesystem::path& path, std::span<const FileTe
   for (const FileTensor* tensor : order)
     stream.write(reinterpret_cast<const char*>(tensor->data.data()), static_cast<std::streamsize>(tensor->data.size()));
   stream.close();
-  if (!stream) refuse(path, "cannot be written: folder missing or not writable, or disk full");
+  if (!stream) refuse(path, fmt::format("cannot be written: {}", std::strerror(errno)));
   const SafetensorsFile written(path);  // what was asked for was a file that can be read
 }
 

@@ -72,8 +72,9 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(tmp_path, cap
         more = ["--resume"] if checkpoint.exists() else []
         result = run(*arguments, *more, limits=limit(int(battery.random.random() * 1.2 * largest)))
         battery.judge("a training", result, (0, 2))
+        assert b".partial" not in result.stderr, "files of the user's are named"
         if held and result.returncode == 2:
-            assert checkpoint.read_bytes() == held
+            assert checkpoint.read_bytes() == held and b"the one before it is whole" in result.stderr, result.stderr
         held = checkpoint.read_bytes() if checkpoint.exists() else None
         assert not list(tmp_path.glob("*.partial"))
     assert run(*arguments, *["--resume"] if checkpoint.exists() else []).returncode == 0

@@ -60,6 +60,8 @@ def test_a_training_goes_on_where_it_was(data, tmp_path):
     checkpoint = ("--checkpoint", tmp_path / "c", "--every", 2)
     assert train(data, cut, *steps, *checkpoint).returncode == 0
     assert cut.read_bytes() == whole.read_bytes(), "checkpoints change nothing"
+    with open(cut.with_suffix(".csv"), "a") as others:
+        others.write("what is no line of a step\n")
     resumed = train(data, cut, *steps, *checkpoint, "--resume")
     assert resumed.returncode == 0 and cut.read_bytes() == whole.read_bytes(), resumed.stderr
     assert [row["step"] for row in losses(cut)] == ["1", "2", "3", "4", "5"]
@@ -75,7 +77,7 @@ def test_a_training_goes_on_where_it_was(data, tmp_path):
     assert (tmp_path / "c").read_bytes() == held
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupted_training_keeps_its_steps(data, tmp_path, number):
     cut, checkpoint = tmp_path / "cut.safetensors", tmp_path / "c"
     begun = ["train", "digits", "--device", "host", "--data", data, "--out", cut, "--losses", cut.with_suffix(".csv"), "--batch", 4, "--steps", 4000]
