@@ -77,7 +77,8 @@ StoredTraining read_training(const std::filesystem::path& path, const FileMetada
     refuse(fmt::format("is a training checkpoint of schema {}; this program has {}", said(kSchemaKey), kSchema));
   std::vector<std::string> other;
   for (const auto& [key, value] : identity)
-    if (said(key) != value) other.push_back(fmt::format("{}: {} there, {} here", key, said(key), value));
+    if (said(key) != value)
+      other.push_back(fmt::format("{}: {} there, {} here", key, said(key).empty() ? "nothing" : said(key), value));
   if (!other.empty())
     refuse(fmt::format("is of another training; what was begun is resumed with what it was begun with:\n  {}",
                        first_lines(other, identity.size())));

@@ -137,16 +137,23 @@ TEST(Plans, TakeTimesOfTheSameLaunchFromAnEarlierRun) {
   row.row.time_warm_us = 5;  // as if it had been the faster one
   for (const PhaseVersions::value_type& phase : kPhaseVersions) set_phase(row.row.phases, phase.first, kPhaseVersions);
   row.row.verification = signatures.of_verification(before);
-  const auto chosen = [&](const std::string& signature) {
+  const auto chosen = [&](const std::string& signature, const CountedProblem& problem = kProduct) {
     row.row.signature = signature;
     KnownTimes known;
     known.earlier = [&](const CaseId& id) { return id.variant == "slow" ? &row : nullptr; };
-    return Plan(platform, two, {kProduct}, {.source = "own", .known = &known})
+    return Plan(platform, two, {problem}, {.source = "own", .known = &known})
         .choice(problem_id(kProduct))
         .implementation->name;
   };
-  EXPECT_EQ(chosen(signatures.without_launch(before, nullptr).value()), "slow");
+  const std::string same = signatures.without_launch(before, nullptr).value();
+  EXPECT_EQ(chosen(same), "slow");
   EXPECT_EQ(chosen("other code"), "fast");
+  CountedProblem trained = kProduct;
+  trained.written_weights = true;
+  EXPECT_EQ(chosen(same, trained), "slow");
+  row.row.prepare_us = 1;  // which its time is without
+  EXPECT_EQ(chosen(same, trained), "fast");
+  EXPECT_EQ(chosen(same), "slow");
 }
 
 // Variants by scripted times, of which one may be wrong.

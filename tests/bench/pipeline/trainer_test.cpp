@@ -163,7 +163,7 @@ TEST_F(TrainingCheckpoints, OfSomethingElseAreRefused) {
   EXPECT_EQ(read_training(file_, kIdentity, 2).plan, stored_.plan);
   expect_parts(refusal({{"network", "digits"}, {"--rate", "0.002"}}), {"--rate", "0.001", "0.002"});
   expect_parts(refusal({{"network", "other"}, {"--rate", "0.001"}}), {"network", "digits", "other"});
-  expect_parts(refusal({{"network", "digits"}, {"--new", "1"}}), {"--new", "1"});
+  expect_parts(refusal({{"network", "digits"}, {"--new", "1"}}), {"--new", "nothing there", "1"});
   expect_parts(refusal(kIdentity, 3), {"parameters", "F32 [3]"});
   write_safetensors(file_, {}, {{"noisefloor training checkpoint", "2"}});
   expect_parts(refusal(), {"schema 2"});
@@ -256,6 +256,8 @@ TEST_F(Trainings, SayWhatRoundsOtherwiseFromHereOn) {
   EXPECT_EQ(trainer(again)->note(), "");
   change("device", file.metadata().at("device"), "another device");
   EXPECT_NE(trainer(again)->note().find("another device"), std::string::npos);
+  change("plan", "\thost\n", "\tnaive\n");
+  EXPECT_NE(trainer(again)->note().find("naive"), std::string::npos);
   change("plan", "\thost\n", "\tgone\n");
   const auto resumed = trainer(again);
   EXPECT_NE(resumed->note().find("gone"), std::string::npos) << resumed->note();
