@@ -91,21 +91,6 @@ void require_given(const Network& network) {
   }
 }
 
-// The largest number below `too_many` that `fits`; 0: none. Throwing InvalidInput it does not: that is more than an
-// op's problems may have.
-std::int64_t largest_below(std::int64_t too_many, const std::function<bool(std::int64_t)>& fits) {
-  std::int64_t fitting = 0;
-  while (too_many - fitting > 1) {
-    const std::int64_t middle = fitting + (too_many - fitting) / 2;
-    try {
-      (fits(middle) ? fitting : too_many) = middle;
-    } catch (const InvalidInput&) {
-      too_many = middle;
-    }
-  }
-  return fitting;
-}
-
 }  // namespace
 
 const char* Network::name() const {
@@ -238,19 +223,24 @@ const NetworkInfo& require_network(std::string_view name) {
       fmt::format("unknown network '{}'; there are {}{}", name, fmt::join(names, ", "), did_you_mean(name, names)));
 }
 
-std::int64_t largest_fitting(const NetworkInfo& info, BuildOptions options, std::int64_t& (*size)(BuildOptions&),
-                             const std::function<bool(const Network&)>& fits) {
-  return largest_below(size(options), [&](std::int64_t middle) {
-    size(options) = middle;
-    return fits(info.build(options));
-  });
+std::int64_t largest_fitting(std::int64_t too_many, const std::function<bool(std::int64_t)>& fits) {
+  std::int64_t fitting = 0;
+  while (too_many - fitting > 1) {
+    const std::int64_t middle = fitting + (too_many - fitting) / 2;
+    try {
+      (fits(middle) ? fitting : too_many) = middle;
+    } catch (const InvalidInput&) {
+      too_many = middle;
+    }
+  }
+  return fitting;
 }
 
 void build_or_say_limit(const NetworkInfo& info, std::int64_t batch, bool guided,
                         const std::function<void(std::int64_t)>& build) try {
   build(batch);
 } catch (const InvalidInput& error) {
-  const std::int64_t takes = largest_below(batch, [&](std::int64_t fewer) { return build(fewer), true; });
+  const std::int64_t takes = largest_fitting(batch, [&](std::int64_t fewer) { return build(fewer), true; });
   if (takes == 0) throw;  // it is not the batch
   throw InvalidInput(fmt::format("{} images at a time{} are too many for {}, which takes 1 to {}: {}", batch,
                                  guided ? ", twice with guidance," : "", info.name, takes, error.what()));

@@ -204,16 +204,9 @@ std::span<const NetworkInfo> all_networks();
 const NetworkInfo& require_network(std::string_view name);                // throws InvalidInput with "did you mean"
 std::vector<std::string> networks_where(bool (*so)(const NetworkInfo&));  // names
 
-inline std::int64_t& batch_of(BuildOptions& options) {
-  return options.batch;
-}
-inline std::int64_t& frames_of(BuildOptions& options) {
-  return options.sizes.frames;
-}
-// The largest batch (or number of frames) below that of `options` that the network can be built with and that fits; 0:
-// none.
-std::int64_t largest_fitting(const NetworkInfo& info, BuildOptions options, std::int64_t& (*size)(BuildOptions&),
-                             const std::function<bool(const Network&)>& fits);
+// The largest batch (or number of frames) below so many that fits; 0: none. One that `fits` throws InvalidInput of, as
+// more than an op's problems may have, does not.
+std::int64_t largest_fitting(std::int64_t too_many, const std::function<bool(std::int64_t)>& fits);
 
 // Builds it; throws InvalidInput saying how many images it takes at a time where options.batch is more, for a dtype
 // that it does not take, and for sampling where it decodes, or takes what its row does not say how to give.

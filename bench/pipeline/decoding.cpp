@@ -10,12 +10,13 @@ namespace {
 // How many of so many frames are decoded at a time: all, or of as few parts as fit, equal but for the last.
 std::int64_t chunk_that_fits(const NetworkInfo& decoder, const Model& one, std::int64_t frames) {
   BuildOptions more = one.options;
-  more.sizes.frames = frames + 1;
   Platform& platform = one.device.platform;
   const std::size_t free = bytes_for_networks(platform);
-  const std::int64_t most = largest_fitting(decoder, more, frames_of, [&](const Network& network) {
-    return executor_bytes(network, platform.description(), [](std::size_t) { return nullptr; }).value_or(free + 1) <=
-           free;
+  const std::int64_t most = largest_fitting(frames + 1, [&](std::int64_t fewer) {
+    more.sizes.frames = fewer;
+    return executor_bytes(decoder.build(more), platform.description(), [](std::size_t) {
+             return nullptr;
+           }).value_or(free + 1) <= free;
   });
   const std::int64_t parts = (frames + most - 1) / std::max<std::int64_t>(1, most);
   return most == 0 ? 1 : (frames + parts - 1) / parts;

@@ -138,8 +138,10 @@ std::string RunningModel::what_would_fit(const char* why) const {
       variants[{node.name, node.op}] = choice->variant();
       vendors = vendors || !choice->own();
     }
-  const auto largest = [&](const BuildOptions& options, std::int64_t& (*size)(BuildOptions&), bool same_nodes) {
-    return largest_fitting(*network.info, options, size, [&](const Network& smaller) {
+  const auto largest = [&](const BuildOptions& options, std::int64_t& size, bool same_nodes) {
+    return largest_fitting(size, [&](std::int64_t middle) {
+      size = middle;  // of the options
+      const Network smaller = network.info->build(options);
       const auto variant_of = [&](std::size_t index) -> const AnyVariant* {
         const Node& node = smaller.graph.nodes().at(index);
         const auto found = variants.find({node.name, node.op});
@@ -150,12 +152,12 @@ std::string RunningModel::what_would_fit(const char* why) const {
     });
   };
   std::string text = fmt::format("{}: a batch of {} does not fit: {}; ", network.name(), network.batch, why);
-  BuildOptions one = model_->options;
+  BuildOptions fewer = model_->options, one = fewer;
   one.batch = 1;
   one.sizes.frames = network.image.frames;
-  if (const std::int64_t batch = largest(model_->options, batch_of, true); batch > 0)
+  if (const std::int64_t batch = largest(fewer, fewer.batch, true); batch > 0)
     text += fmt::format("a batch of {} would", batch);
-  else if (const std::int64_t frames = largest(one, frames_of, false); frames > 0)
+  else if (const std::int64_t frames = largest(one, one.sizes.frames, false); frames > 0)
     text += fmt::format("no batch of {} frames would; of one video {} frames would", network.image.frames, frames);
   else
     text += "no batch would";

@@ -77,14 +77,12 @@ TEST(MemoryNeed, SaysTheMostFramesThatFit) {
 
 // No more than the ops take: conv2d's n.
 TEST(MemoryNeed, IsOfTheLargestThatFits) {
-  const auto all = [](const Network&) { return true; };
-  const auto few = [](const Network& network) { return network.batch <= 5; };
-  const auto none = [](const Network&) { return false; };
-  const NetworkInfo& digits = require_network("digits");
-  EXPECT_EQ(largest_fitting(digits, {.batch = 64}, batch_of, none), 0);
-  EXPECT_EQ(largest_fitting(digits, {.batch = 64}, batch_of, few), 5);
-  EXPECT_EQ(largest_fitting(digits, {.batch = 64}, batch_of, all), 63);
-  EXPECT_EQ(largest_fitting(digits, {.batch = 1 << 20}, batch_of, all), 32767);
+  const auto up_to = [](std::int64_t most) { return [most](std::int64_t batch) { return batch <= most; }; };
+  EXPECT_EQ(largest_fitting(64, up_to(0)), 0);
+  EXPECT_EQ(largest_fitting(64, up_to(5)), 5);
+  EXPECT_EQ(largest_fitting(64, up_to(64)), 63);
+  const auto built = [](std::int64_t batch) { return require_network("digits").build({.batch = batch}).batch > 0; };
+  EXPECT_EQ(largest_fitting(1 << 20, built), 32767);
 }
 
 }  // namespace
