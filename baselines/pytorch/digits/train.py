@@ -98,6 +98,8 @@ def train(arguments):
     """The average of the trained network's weights."""
     without_fused_attention()
     recipe, device, steps = RECIPES[arguments.network], arguments.device, arguments.steps
+    if arguments.bf16:
+        recipe = dataclasses.replace(recipe, build=lambda: networks.build(arguments.network), autocast=True)
     torch.manual_seed(arguments.seed)
     generator = torch.Generator(device).manual_seed(arguments.seed)
     network = recipe.build().to(device)
@@ -173,6 +175,7 @@ def main(argv):
     for name, what in (("steps", ""), ("batch", ""), ("rate", "learning rate; ")):
         default = ", ".join(f"{getattr(recipe, name)} of {network}" for network, recipe in RECIPES.items())
         parser.add_argument(f"--{name}", type=float if name == "rate" else int, help=f"{what}default: {default}")
+    parser.add_argument("--bf16", action="store_true", help="as `noisefloor train` trains: in bf16 (autocast, on a GPU), and without dropout")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     return exit_code("train-digits", train_and_write, parser.parse_args(argv))

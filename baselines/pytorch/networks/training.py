@@ -41,7 +41,7 @@ def loss_of(inputs, dtype):
     labels = (inputs["labels"],) if "labels" in inputs else ()
     with torch.autocast(target.device.type, torch.bfloat16, enabled=dtype == torch.bfloat16):
         output = network(inputs["x"], level, *labels)
-    squares = (output.float()[:, : target.shape[1]] - target) ** 2
+    squares = (output.to(target.dtype)[:, : target.shape[1]] - target) ** 2
     if hasattr(network, "sigma_data"):
         data = network.sigma_data
         squares = ((level**2 + data**2) / (level * data) ** 2).reshape(-1, 1, 1, 1) * squares
