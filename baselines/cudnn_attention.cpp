@@ -74,13 +74,14 @@ std::unique_ptr<BaselineRun> create(const AnyProblem& any, DType dtype, const De
 
   const auto element = static_cast<std::int64_t>(size_of(dtype));
   const std::array offsets{q.offset * element, k.offset * element, v.offset * element};
-  return std::make_unique<GraphRun>(std::move(graph), earlier, [offsets, packed](std::span<void* const> pointers) {
-    std::vector<void*> bound;
-    for (std::size_t i = 0; i < offsets.size(); ++i)
-      bound.push_back(static_cast<char*>(pointers[packed ? 0 : i]) + offsets[i]);
-    bound.insert(bound.end(), pointers.begin() + (packed ? 1 : 3), pointers.end());
-    return bound;
-  });
+  return run_of_graph(std::move(graph), kBuildSeconds, earlier,
+                      [offsets, packed](std::span<void* const> pointers, const Scratch&) {
+                        std::vector<void*> bound;
+                        for (std::size_t i = 0; i < offsets.size(); ++i)
+                          bound.push_back(static_cast<char*>(pointers[packed ? 0 : i]) + offsets[i]);
+                        bound.insert(bound.end(), pointers.begin() + (packed ? 1 : 3), pointers.end());
+                        return bound;
+                      });
 }
 
 }  // namespace

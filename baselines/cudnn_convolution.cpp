@@ -28,8 +28,7 @@
 namespace noisefloor::cudnn {
 namespace {
 
-constexpr double kBuildConvolutionSeconds = 12;  // engines compile in up to a second each
-constexpr std::size_t kWordsOfStage = 2;         // of a choice
+constexpr std::size_t kWordsOfStage = 2;  // of a choice
 
 // What the three ops have in common. x is what the convolution reads, after any upsampling.
 struct Shape {
@@ -41,31 +40,9 @@ struct Shape {
   double gain = 1;
 };
 
-// A graph: the convolution's sums in fp32, what stands behind them, or both.
-struct Stage {
-  TunedGraph graph;
-  bool convolves, finishes;
-
-  // In the order in which the graph declares them; `sums` stand between two stages.
-  std::vector<void*> bind(const convolution::Operands& o, void* sums) const {
-    std::vector<const void*> pointers{sums};
-    if (convolves) pointers = {o.x, o.w};
-    if (!finishes) pointers.push_back(sums);
-    for (const void* pointer : {o.bias, o.scale, o.shift, o.residual, static_cast<const void*>(o.y)})
-      if (finishes && pointer != nullptr) pointers.push_back(pointer);
-    std::vector<void*> writable;
-    for (const void* pointer : pointers) writable.push_back(const_cast<void*>(pointer));
-    return writable;
-  }
-};
-
-Layout images(std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) {
-  return {{n, c, h, w}, {c * h * w, 1, c * w, c}};
-}
-
 // The epilogue of convolution.h behind `node`; `has` says which operands there are by their pointers.
 void add_epilogue(Graph& graph, int node, const Shape& s, DType dtype, const convolution::Operands& has) {
-  const Layout per_channel = images(1, s.cout, 1, 1), output = images(s.n, s.cout, s.out_h, s.out_w);
+  const Layout per_channel = channels_last(1, s.cout, 1, 1), output = channels_last(s.n, s.cout, s.out_h, s.out_w);
   const auto apply = [&](Pointwise operation, const void* there, const Layout& layout) {
     if (there != nullptr) node = graph.pointwise(operation, node, graph.input(dtype, layout));
   };
@@ -80,34 +57,63 @@ void add_epilogue(Graph& graph, int node, const Shape& s, DType dtype, const con
 }
 
 int add_convolution(Graph& graph, const Shape& s, DType dtype) {
-  const int x = graph.input(dtype, images(s.n, s.cin, s.h, s.w));
+  const int x = graph.input(dtype, channels_last(s.n, s.cin, s.h, s.w));
   if (s.transposed) {
-    const int w = graph.input(dtype, images(s.cin, s.cout, s.kernel_h, s.kernel_w));
+    const int w = graph.input(dtype, channels_last(s.cin, s.cout, s.kernel_h, s.kernel_w));
     return graph.transposed_convolution(x, w, s.place, {s.n, s.cout, s.out_h, s.out_w});
   }
-  return graph.convolution(x, graph.input(dtype, images(s.cout, s.cin, s.kernel_h, s.kernel_w)), s.place);
+  return graph.convolution(x, graph.input(dtype, channels_last(s.cout, s.cin, s.kernel_h, s.kernel_w)), s.place);
+}
+
+using Operands = std::function<convolution::Operands(std::span<void* const>)>;  // of the pointers of Op::tensors
+
+std::size_t upsampled_bytes(const Shape& s, DType dtype) {
+  return s.upsample ? aligned(static_cast<std::size_t>(s.n * s.h * s.w * s.cin) * size_of(dtype)) : 0;
+}
+// Of a convolution in two graphs, the sums between them; the upsampled input lies before them.
+std::size_t sums_bytes(const Shape& s, bool in_one) {
+  return in_one ? 0 : aligned(static_cast<std::size_t>(s.n * s.out_h * s.out_w * s.cout) * sizeof(float));
+}
+
+// Binds a graph that makes the convolution's sums in fp32, what stands behind them, or both: its pointers in the order
+// in which it declares them.
+GraphsRun::Bind bind_graph(const Shape& s, DType dtype, const Operands& operands, bool convolves, bool finishes) {
+  const std::size_t before_sums = upsampled_bytes(s, dtype);
+  return [=](std::span<void* const> tensors, const Scratch& scratch) {
+    const convolution::Operands o = operands(tensors);
+    const void* const sums = static_cast<char*>(scratch.workspace) + before_sums;
+    std::vector<const void*> pointers{sums};
+    if (convolves) pointers = {s.upsample ? scratch.workspace : o.x, s.transposed ? scratch.prepared : o.w};
+    if (!finishes) pointers.push_back(sums);
+    for (const void* pointer : {o.bias, o.scale, o.shift, o.residual, static_cast<const void*>(o.y)})
+      if (finishes && pointer != nullptr) pointers.push_back(pointer);
+    std::vector<void*> writable;
+    for (const void* pointer : pointers) writable.push_back(const_cast<void*>(pointer));
+    return writable;
+  };
 }
 
 // In one graph, or the convolution's sums in fp32 and then the rest. `has`: which operands the problem has. Throws
 // LibraryRefused.
-std::vector<Stage> stages_of(const Shape& s, DType dtype, const convolution::Operands& has, bool in_one,
-                             const Algorithms& earlier) {
-  std::vector<Stage> stages;
+std::vector<GraphsRun::Stage> stages_of(const Shape& s, DType dtype, const convolution::Operands& has, bool in_one,
+                                        const Algorithms& earlier, const Operands& operands) {
+  std::vector<GraphsRun::Stage> stages;
   auto product = std::make_unique<Graph>();
   const int sums = add_convolution(*product, s, dtype);
+  const auto bind = [&](bool convolves, bool finishes) { return bind_graph(s, dtype, operands, convolves, finishes); };
   if (in_one) {
     add_epilogue(*product, sums, s, dtype, has);
-    stages.push_back({{std::move(product), kBuildConvolutionSeconds, earlier, 0}, true, true});
+    stages.push_back({{std::move(product), kBuildConvolutionSeconds, earlier, 0}, bind(true, true)});
     return stages;
   }
-  const Layout output = images(s.n, s.cout, s.out_h, s.out_w);
+  const Layout output = channels_last(s.n, s.cout, s.out_h, s.out_w);
   product->output(sums, DType::fp32, output);
   auto rest = std::make_unique<Graph>();
   add_epilogue(*rest, rest->pointwise(Pointwise::identity, rest->input(DType::fp32, output)), s, dtype, has);
   // Built first: its engines are the more likely to be missing, and then the convolution's need not be compiled.
   TunedGraph behind(std::move(rest), kBuildConvolutionSeconds, earlier, kWordsOfStage);
-  stages.push_back({{std::move(product), kBuildConvolutionSeconds, earlier, 0}, true, false});
-  stages.push_back({std::move(behind), false, true});
+  stages.push_back({{std::move(product), kBuildConvolutionSeconds, earlier, 0}, bind(true, false)});
+  stages.push_back({std::move(behind), bind(false, true)});
   return stages;
 }
 
@@ -122,24 +128,18 @@ const resample::Definition::Variant& upsampler(const resample::Problem& problem,
   throw LibraryRefused("no variant of resample upsamples for cuDNN here");
 }
 
-class ConvolutionRun final : public BaselineRun {
+class ConvolutionRun final : public GraphsRun {
  public:
-  using Bind = std::function<convolution::Operands(std::span<void* const>)>;
-
-  ConvolutionRun(const Shape& shape, DType dtype, std::vector<Stage> stages, Bind bind, const DeviceInfo& device)
-      : shape_(shape), dtype_(dtype), bind_(std::move(bind)), stages_(std::move(stages)) {
-    if (stages_.size() > 1)
-      sums_bytes_ = aligned(static_cast<std::size_t>(shape.n * shape.out_h * shape.out_w * shape.cout) * sizeof(float));
+  ConvolutionRun(const Shape& shape, DType dtype, const convolution::Operands& has, bool in_one,
+                 const Algorithms& earlier, const Operands& operands, const DeviceInfo& device)
+      : GraphsRun(stages_of(shape, dtype, has, in_one, earlier, operands),
+                  upsampled_bytes(shape, dtype) + sums_bytes(shape, in_one)),
+        shape_(shape),
+        dtype_(dtype),
+        operands_(operands) {
     if (!shape.upsample) return;
     up_ = {resample::Operation::nearest_up2, shape.n, shape.h / 2, shape.w / 2, shape.cin, 0};
     upsampler_ = &upsampler(up_, dtype, device);
-    image_bytes_ = aligned(static_cast<std::size_t>(shape.n * shape.h * shape.w * shape.cin) * size_of(dtype));
-  }
-
-  std::size_t workspace_bytes() const override {
-    std::size_t most = 0;
-    for (const Stage& stage : stages_) most = std::max(most, stage.graph.workspace_bytes());
-    return image_bytes_ + sums_bytes_ + most;
   }
 
   std::size_t prepared_bytes() const override { return shape_.transposed ? 2 * weight_bytes() : 0; }
@@ -151,77 +151,41 @@ class ConvolutionRun final : public BaselineRun {
     const elementwise::Problem inner{
         .op = Operation::nhwc_to_nchw, .n = shape_.cout, .hw = taps(), .channels = shape_.cin},
         outer{.op = Operation::nhwc_to_nchw, .hw = shape_.cout, .channels = taps() * shape_.cin};
-    const Status status = elementwise::launch_naive(inner, dtype_, {.a = bind_(pointers).w, .y = between}, {}, context);
+    const Status status =
+        elementwise::launch_naive(inner, dtype_, {.a = operands_(pointers).w, .y = between}, {}, context);
     if (!status.ok()) return status;
     return elementwise::launch_naive(outer, dtype_, {.a = between, .y = prepared}, {}, context);
   }
 
   Status tune(std::span<void* const> pointers, const Scratch& scratch, const LaunchContext& context,
               Ranker& ranker) override {
-    if (const Status status = upsample(pointers, scratch.workspace, context); !status.ok()) return status;
-    // What stands behind the sums first: with it the convolutions are judged.
-    for (std::size_t i = stages_.size(); i-- > 0;) {
-      const auto judged = [&] { return launch(pointers, scratch, context, Caches::cold); };
-      const Status status =
-          stages_[i].graph.tune(bound_pointers(stages_[i], pointers, scratch), graph_workspace(scratch.workspace),
-                                context.stream, ranker, i == 0 ? judged : TunedGraph::Launch());
-      if (!status.ok()) return status;
-      if (i > 0) stages_[i].graph.use_warm_always();
-    }
-    return success();
+    const Status status = upsample(pointers, scratch.workspace, context);
+    return status.ok() ? GraphsRun::tune(pointers, scratch, context, ranker) : status;
   }
-
   Status launch(std::span<void* const> pointers, const Scratch& scratch, const LaunchContext& context,
                 Caches caches) override {
-    if (const Status status = upsample(pointers, scratch.workspace, context); !status.ok()) return status;
-    for (Stage& stage : stages_) {
-      const Status status = stage.graph.execute(caches, bound_pointers(stage, pointers, scratch),
-                                                graph_workspace(scratch.workspace), context.stream);
-      if (!status.ok()) return status;
-    }
-    return success();
+    const Status status = upsample(pointers, scratch.workspace, context);
+    return status.ok() ? GraphsRun::launch(pointers, scratch, context, caches) : status;
   }
-
   std::string description() const override {
-    std::string text = shape_.upsample ? std::string("resample/") + upsampler_->name + ", then " : std::string();
-    for (const Stage& stage : stages_)
-      text += (&stage == &stages_.front() ? "cuDNN " : ", then ") + stage.graph.description();
-    return text;
-  }
-  Algorithms algorithms() const override {
-    Algorithms words;
-    for (const Stage& stage : stages_) stage.graph.append_algorithms(words);
-    return words;
+    return (shape_.upsample ? std::string("resample/") + upsampler_->name + ", then " : "") + GraphsRun::description();
   }
 
  private:
-  void* sums(void* workspace) const { return static_cast<char*>(workspace) + image_bytes_; }
-  void* graph_workspace(void* workspace) const {
-    return workspace == nullptr ? nullptr : static_cast<char*>(workspace) + image_bytes_ + sums_bytes_;
-  }
   std::int64_t taps() const { return shape_.kernel_h * shape_.kernel_w; }
   std::size_t weight_bytes() const {
     return aligned(static_cast<std::size_t>(shape_.cout * taps() * shape_.cin) * size_of(dtype_));
   }
-  std::vector<void*> bound_pointers(const Stage& stage, std::span<void* const> pointers, const Scratch& scratch) const {
-    convolution::Operands o = bind_(pointers);
-    if (shape_.upsample) o.x = scratch.workspace;
-    if (shape_.transposed) o.w = scratch.prepared;
-    return stage.bind(o, sums(scratch.workspace));
-  }
   Status upsample(std::span<void* const> pointers, void* workspace, const LaunchContext& context) const {
     if (!shape_.upsample) return success();
-    return upsampler_->launch(up_, dtype_, {bind_(pointers).x, nullptr, workspace}, {}, context);
+    return upsampler_->launch(up_, dtype_, {operands_(pointers).x, nullptr, workspace}, {}, context);
   }
 
   Shape shape_;
   DType dtype_;
-  Bind bind_;
-  std::vector<Stage> stages_;
+  Operands operands_;
   resample::Problem up_;
   const resample::Definition::Variant* upsampler_ = nullptr;
-  std::size_t image_bytes_ = 0;  // of the upsampled input
-  std::size_t sums_bytes_ = 0;   // of the sums between two stages
 };
 
 template <class Definition, class Problem>
@@ -234,10 +198,10 @@ std::unique_ptr<BaselineRun> run_of(const Shape& shape, const Definition& defini
   const convolution::Operands has =
       bind(std::vector<void*>(definition.tensors(problem, dtype).size(), static_cast<void*>(&any)));
   const auto in_one = [&](const Algorithms& words) {
-    return std::make_unique<ConvolutionRun>(shape, dtype, stages_of(shape, dtype, has, true, words), bind, device);
+    return std::make_unique<ConvolutionRun>(shape, dtype, has, true, words, bind, device);
   };
   const auto in_two = [&](const Algorithms& words) {
-    return std::make_unique<ConvolutionRun>(shape, dtype, stages_of(shape, dtype, has, false, words), bind, device);
+    return std::make_unique<ConvolutionRun>(shape, dtype, has, false, words, bind, device);
   };
   const bool something_behind =
       has.bias || has.scale || has.residual || shape.gain != 1 || shape.act != convolution::Activation::none;

@@ -1,17 +1,13 @@
 // conv2d_dgrad and conv2d_wgrad by cuDNN. dgrad is one graph, with its scale and residual behind it. wgrad is a graph
 // for dw, in fp32 where an engine has that, else in the dtype and cast by a graph of its own; dbias, a reduction, is
 // another.
-#include <algorithm>
-#include <functional>
 #include <memory>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "baselines/baseline.h"
 #include "baselines/cudnn_run.h"
-#include "baselines/search.h"
 #include "kernels/conv2d_dgrad/conv2d_dgrad.h"
 #include "kernels/conv2d_wgrad/conv2d_wgrad.h"
 #include "kernels/core/device.h"
@@ -19,11 +15,6 @@
 namespace noisefloor::cudnn {
 namespace {
 
-constexpr double kBuildGradientSeconds = 12;  // as for convolutions
-
-Layout channels_last(std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) {
-  return {{n, c, h, w}, {c * h * w, 1, c * w, c}};
-}
 Layout layout_of_x(const convolution::Shape& s) {
   return channels_last(s.n, s.cin, s.h, s.w);
 }
@@ -36,63 +27,6 @@ Layout layout_of_w(const convolution::Shape& s) {
 ConvolutionPlace place_of(const convolution::Shape& s) {
   return {{s.pad, s.pad}, {s.stride, s.stride}};
 }
-
-// Graphs that run one after the other; the first one's engines are judged with all of them.
-class GraphsRun final : public BaselineRun {
- public:
-  struct Stage {
-    TunedGraph graph;
-    // The pointers that its graph takes; `own` is memory that stages share.
-    std::function<std::vector<void*>(std::span<void* const>, void* own)> bind;
-  };
-
-  GraphsRun(std::vector<Stage> stages, std::size_t own_bytes) : stages_(std::move(stages)), own_bytes_(own_bytes) {}
-
-  std::size_t workspace_bytes() const override {
-    std::size_t most = 0;
-    for (const Stage& stage : stages_) most = std::max(most, stage.graph.workspace_bytes());
-    return own_bytes_ + most;
-  }
-  Status tune(std::span<void* const> pointers, const Scratch& scratch, const LaunchContext& context,
-              Ranker& ranker) override {
-    for (std::size_t i = stages_.size(); i-- > 0;) {
-      const auto judged = [&] { return launch(pointers, scratch, context, Caches::cold); };
-      const Status status =
-          stages_[i].graph.tune(stages_[i].bind(pointers, scratch.workspace), behind_own(scratch.workspace),
-                                context.stream, ranker, i == 0 ? judged : TunedGraph::Launch());
-      if (!status.ok()) return status;
-      if (i > 0) stages_[i].graph.use_warm_always();
-    }
-    return success();
-  }
-  Status launch(std::span<void* const> pointers, const Scratch& scratch, const LaunchContext& context,
-                Caches caches) override {
-    for (Stage& stage : stages_) {
-      const Status status = stage.graph.execute(caches, stage.bind(pointers, scratch.workspace),
-                                                behind_own(scratch.workspace), context.stream);
-      if (!status.ok()) return status;
-    }
-    return success();
-  }
-  std::string description() const override {
-    std::string text;
-    for (const Stage& stage : stages_) text += (text.empty() ? "cuDNN " : ", then ") + stage.graph.description();
-    return text;
-  }
-  Algorithms algorithms() const override {
-    Algorithms words;
-    for (const Stage& stage : stages_) stage.graph.append_algorithms(words);
-    return words;
-  }
-
- private:
-  void* behind_own(void* workspace) const {
-    return workspace == nullptr ? nullptr : static_cast<char*>(workspace) + own_bytes_;
-  }
-
-  std::vector<Stage> stages_;
-  std::size_t own_bytes_;
-};
 
 Support can_run_conv2d_dgrad(const AnyProblem& any, DType) {
   if (any.as<conv2d_dgrad::Problem>().upsample)
@@ -114,11 +48,9 @@ std::unique_ptr<BaselineRun> create_conv2d_dgrad(const AnyProblem& any, DType dt
   node = times(node, p.scale);
   if (p.residual) node = graph->pointwise(Pointwise::add, node, times(graph->input(dtype, layout), p.residual_scale));
   graph->output(node, dtype, layout);
-  std::vector<GraphsRun::Stage> stages;
-  stages.push_back({{std::move(graph), kBuildGradientSeconds, earlier, 0}, [](std::span<void* const> pointers, void*) {
-                      return std::vector(pointers.begin(), pointers.end());
-                    }});
-  return std::make_unique<GraphsRun>(std::move(stages), 0);
+  return run_of_graph(
+      std::move(graph), kBuildConvolutionSeconds, earlier,
+      [](std::span<void* const> pointers, const Scratch&) { return std::vector(pointers.begin(), pointers.end()); });
 }
 
 Support can_run_conv2d_wgrad(const AnyProblem& any, DType) {
@@ -136,23 +68,25 @@ std::vector<GraphsRun::Stage> wgrad_stages(const conv2d_wgrad::Problem& p, DType
   std::vector<GraphsRun::Stage> stages;
   const auto add = [&](std::unique_ptr<Graph> graph, auto bind) {
     const std::size_t word = 2 * stages.size();
-    stages.push_back({{std::move(graph), kBuildGradientSeconds, earlier, word}, std::move(bind)});
+    stages.push_back({{std::move(graph), kBuildConvolutionSeconds, earlier, word}, std::move(bind)});
   };
   auto product = std::make_unique<Graph>();
   const int dy = product->input(dtype, layout_of_dy(p)), x = product->input(dtype, layout_of_x(p));
   const int dw = product->weight_gradient(dy, x, place_of(p), layout_of_w(p).extents);
   product->output(dw, wide ? DType::fp32 : dtype, layout_of_w(p));
-  add(std::move(product), [wide](Pointers t, void* own) { return std::vector<void*>{t[1], t[0], wide ? t[2] : own}; });
+  add(std::move(product), [wide](Pointers t, const Scratch& own) {
+    return std::vector<void*>{t[1], t[0], wide ? t[2] : own.workspace};
+  });
   if (!wide) {
     auto cast = std::make_unique<Graph>();
     cast->output(cast->pointwise(Pointwise::identity, cast->input(dtype, layout_of_w(p))), DType::fp32, layout_of_w(p));
-    add(std::move(cast), [](Pointers t, void* own) { return std::vector<void*>{own, t[2]}; });
+    add(std::move(cast), [](Pointers t, const Scratch& own) { return std::vector<void*>{own.workspace, t[2]}; });
   }
   if (p.bias) {
     auto sums = std::make_unique<Graph>();
     const int bias = sums->channel_sums(sums->input(dtype, layout_of_dy(p)), p.cout);
     sums->output(bias, DType::fp32, channels_last(1, p.cout, 1, 1));
-    add(std::move(sums), [](Pointers t, void*) { return std::vector<void*>{t[1], t[3]}; });
+    add(std::move(sums), [](Pointers t, const Scratch&) { return std::vector<void*>{t[1], t[3]}; });
   }
   return stages;
 }

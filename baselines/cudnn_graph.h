@@ -23,6 +23,9 @@ struct Layout {
   std::vector<std::int64_t> extents;
   std::vector<std::int64_t> strides;
 };
+inline Layout channels_last(std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) {
+  return {{n, c, h, w}, {c * h * w, 1, c * w, c}};
+}
 
 // Of images [n, c, h, w] in channels-last order, and weights [out, in, kh, kw] in the same; pads, strides along h and
 // w.

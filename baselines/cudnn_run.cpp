@@ -1,9 +1,8 @@
 #include "baselines/cudnn_run.h"
 
+#include <algorithm>
+
 namespace noisefloor::cudnn {
-namespace {
-constexpr double kBuildSeconds = 4;
-}
 
 TunedGraph::TunedGraph(std::unique_ptr<Graph> graph, double seconds, const Algorithms& earlier, std::size_t word)
     : graph_(std::move(graph)) {
@@ -49,24 +48,56 @@ std::string TunedGraph::description() const {
   return "plan " + names_of(names()) + "; " + tally_ + "; " + graph_->tally();
 }
 
-GraphRun::GraphRun(std::unique_ptr<Graph> graph, const Algorithms& earlier, BindPointers bind)
-    : graph_(std::move(graph), kBuildSeconds, earlier, 0), bind_(std::move(bind)) {}
-
-Status GraphRun::tune(std::span<void* const> pointers, const Scratch& scratch, const LaunchContext& context,
-                      Ranker& ranker) {
-  return graph_.tune(bind_(pointers), scratch.workspace, context.stream, ranker,
-                     [&] { return launch(pointers, scratch, context, Caches::cold); });
+std::size_t GraphsRun::workspace_bytes() const {
+  std::size_t most = 0;
+  for (const Stage& stage : stages_) most = std::max(most, stage.graph.workspace_bytes());
+  return own_bytes_ + most;
 }
 
-Status GraphRun::launch(std::span<void* const> pointers, const Scratch& scratch, const LaunchContext& context,
-                        Caches caches) {
-  return graph_.execute(caches, bind_(pointers), scratch.workspace, context.stream);
+static void* behind(const Scratch& scratch, std::size_t own_bytes) {
+  return scratch.workspace == nullptr ? nullptr : static_cast<char*>(scratch.workspace) + own_bytes;
 }
 
-Algorithms GraphRun::algorithms() const {
+Status GraphsRun::tune(std::span<void* const> pointers, const Scratch& scratch, const LaunchContext& context,
+                       Ranker& ranker) {
+  // What stands behind the first graph first: with it the first is judged.
+  for (std::size_t i = stages_.size(); i-- > 0;) {
+    const auto judged = [&] { return launch(pointers, scratch, context, Caches::cold); };
+    const Status status = stages_[i].graph.tune(stages_[i].bind(pointers, scratch), behind(scratch, own_bytes_),
+                                                context.stream, ranker, i == 0 ? judged : TunedGraph::Launch());
+    if (!status.ok()) return status;
+    if (i > 0) stages_[i].graph.use_warm_always();
+  }
+  return success();
+}
+
+Status GraphsRun::launch(std::span<void* const> pointers, const Scratch& scratch, const LaunchContext& context,
+                         Caches caches) {
+  for (Stage& stage : stages_) {
+    const Status status =
+        stage.graph.execute(caches, stage.bind(pointers, scratch), behind(scratch, own_bytes_), context.stream);
+    if (!status.ok()) return status;
+  }
+  return success();
+}
+
+std::string GraphsRun::description() const {
+  std::string text;
+  for (const Stage& stage : stages_) text += (text.empty() ? "cuDNN " : ", then ") + stage.graph.description();
+  return text;
+}
+
+Algorithms GraphsRun::algorithms() const {
   Algorithms words;
-  graph_.append_algorithms(words);
+  for (const Stage& stage : stages_) stage.graph.append_algorithms(words);
   return words;
+}
+
+std::unique_ptr<GraphsRun> run_of_graph(std::unique_ptr<Graph> graph, double seconds, const Algorithms& earlier,
+                                        GraphsRun::Bind bind) {
+  std::vector<GraphsRun::Stage> stages;
+  stages.push_back({{std::move(graph), seconds, earlier, 0}, std::move(bind)});
+  return std::make_unique<GraphsRun>(std::move(stages), 0);
 }
 
 }  // namespace noisefloor::cudnn

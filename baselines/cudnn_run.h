@@ -1,9 +1,10 @@
-// cuDNN graphs with the plans that a search chose, and a baseline that is one such graph.
+// cuDNN graphs with the plans that a search chose, and a baseline of such graphs.
 #pragma once
 
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "baselines/baseline.h"
@@ -11,6 +12,9 @@
 #include "baselines/search.h"
 
 namespace noisefloor::cudnn {
+
+// Seconds for the plans of a graph; of convolutions, whose engines compile in up to a second each.
+inline constexpr double kBuildSeconds = 4, kBuildConvolutionSeconds = 12;
 
 class TunedGraph {
  public:
@@ -38,22 +42,32 @@ class TunedGraph {
   std::string tally_;
 };
 
-// The pointers that Graph::execute takes, from those of Op::tensors.
-using BindPointers = std::function<std::vector<void*>(std::span<void* const>)>;
-
-class GraphRun final : public BaselineRun {
+// Graphs that run one after the other; the first one's engines are judged with all of them.
+class GraphsRun : public BaselineRun {
  public:
-  GraphRun(std::unique_ptr<Graph> graph, const Algorithms& earlier, BindPointers bind);  // throws LibraryRefused
+  // The pointers that Graph::execute takes, from those of Op::tensors.
+  using Bind = std::function<std::vector<void*>(std::span<void* const>, const Scratch&)>;
+  struct Stage {
+    TunedGraph graph;
+    Bind bind;
+  };
 
-  std::size_t workspace_bytes() const override { return graph_.workspace_bytes(); }
+  // The first `own_bytes` of the workspace are memory that stages share.
+  GraphsRun(std::vector<Stage> stages, std::size_t own_bytes) : stages_(std::move(stages)), own_bytes_(own_bytes) {}
+
+  std::size_t workspace_bytes() const override;
   Status tune(std::span<void* const>, const Scratch&, const LaunchContext&, Ranker&) override;
   Status launch(std::span<void* const>, const Scratch&, const LaunchContext&, Caches) override;
-  std::string description() const override { return "cuDNN " + graph_.description(); }
+  std::string description() const override;
   Algorithms algorithms() const override;
 
  private:
-  TunedGraph graph_;
-  BindPointers bind_;
+  std::vector<Stage> stages_;
+  std::size_t own_bytes_;
 };
+
+// Of one graph, whose plans are built in `seconds`. Throws LibraryRefused.
+std::unique_ptr<GraphsRun> run_of_graph(std::unique_ptr<Graph> graph, double seconds, const Algorithms& earlier,
+                                        GraphsRun::Bind bind);
 
 }  // namespace noisefloor::cudnn

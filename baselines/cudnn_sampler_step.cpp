@@ -90,7 +90,7 @@ Layout row_layout(const Problem& problem) {
 std::unique_ptr<BaselineRun> create(const AnyProblem& any, DType dtype, const DeviceInfo&, const Algorithms& earlier) {
   const auto problem = any.as<Problem>();
   const auto half = static_cast<std::ptrdiff_t>(problem.total()) * static_cast<std::ptrdiff_t>(size_of(dtype));
-  const auto bind = [problem, half](std::span<void* const> pointers) {
+  const auto bind = [problem, half](std::span<void* const> pointers, const Scratch&) {
     const auto tensors = sampler_step::definition.bind(problem, pointers);
     const char* conditional = problem.guided() ? static_cast<const char*>(tensors.model_output) + half : nullptr;
     const void* inputs[] = {tensors.x,     tensors.model_output, conditional,
@@ -102,7 +102,7 @@ std::unique_ptr<BaselineRun> create(const AnyProblem& any, DType dtype, const De
     if (tensors.history_out != nullptr) bound.push_back(tensors.history_out);
     return bound;
   };
-  return std::make_unique<GraphRun>(make_graph(problem, dtype, row_layout(problem)), earlier, bind);
+  return run_of_graph(make_graph(problem, dtype, row_layout(problem)), kBuildSeconds, earlier, bind);
 }
 
 }  // namespace
