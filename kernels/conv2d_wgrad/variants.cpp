@@ -46,7 +46,7 @@ std::size_t pointwise_workspace_bytes(const Problem& p, DType dtype, const Devic
 }
 
 std::size_t host_workspace_bytes(const Problem& p, DType, const DeviceInfo&) {
-  return convolution::wgrad_host_workspace_bytes(forward_of(p), p.image_shift);
+  return convolution::wgrad_host_workspace_bytes(forward_of(p));
 }
 std::size_t naive_workspace_bytes(const Problem& p, DType, const DeviceInfo&) {
   return convolution::wgrad_channel_sums_bytes(forward_of(p), p.bias);

@@ -107,7 +107,7 @@ using WgradLauncher = Status(const Convolution& forward, DType, const Wgrad&, fl
                              const LaunchContext&);
 WgradLauncher launch_wgrad_host, launch_wgrad_naive, launch_wgrad_tiled, launch_wgrad_tensor_core_sm80,
     launch_wgrad_ptx_sm90a;
-std::size_t wgrad_host_workspace_bytes(const Convolution& forward, bool dshift);
+std::size_t wgrad_host_workspace_bytes(const Convolution& forward);
 
 // What the variants on GPUs take: one thread an element, or a block a tile of 128 x 128.
 CanRun can_run_dgrad_naive, can_run_dgrad_tiled, can_run_wgrad_naive, can_run_wgrad_tiled;
