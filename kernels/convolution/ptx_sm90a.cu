@@ -110,8 +110,9 @@ Status launch_ptx_sm90a(const Convolution& c, DType dtype, const Operands& o, co
   return launch_product(gathered_product(c), dtype, rows, context);
 }
 
-using GradientLauncher = Status(const Convolution&, const GradientOperands&, const Schedule&, const LaunchContext&);
-GradientLauncher launch_gradient_bf16, launch_gradient_fp16;
+// dgrad_ptx_sm90a.cu
+Status launch_gradient(const Convolution& c, DType dtype, const GradientOperands& o, const Schedule& schedule,
+                       const LaunchContext& context);
 
 Status launch_dgrad_ptx_sm90a(const Convolution& forward, DType dtype, const Dgrad& tensors,
                               const DgradFactors& factors, void* workspace, const LaunchContext& caller) {
@@ -135,7 +136,7 @@ Status launch_dgrad_ptx_sm90a(const Convolution& forward, DType dtype, const Dgr
   const int sms = context.device->sm_count;
   const auto schedule = context.choice.empty() ? choose(c, sms) : im2col_model_of(c).parse(context.choice, sms);
   if (!schedule) return failure(StatusCode::invalid_argument, "convolution: no such schedule");
-  return (dtype == DType::bf16 ? launch_gradient_bf16 : launch_gradient_fp16)(c, o, *schedule, context);
+  return launch_gradient(c, dtype, o, *schedule, context);
 }
 
 }  // namespace noisefloor::convolution
