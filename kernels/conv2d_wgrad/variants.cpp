@@ -53,7 +53,7 @@ std::size_t naive_workspace_bytes(const Problem& p, DType, const DeviceInfo&) {
 }
 std::size_t tiled_workspace_bytes(const Problem& p, DType, const DeviceInfo& device) {
   const convolution::Convolution c = forward_of(p);
-  return convolution::wgrad_channel_sums_bytes(c, p.bias) + convolution::wgrad_partial_sums_bytes(c, device);
+  return convolution::wgrad_channel_sums_bytes(c, p.bias) + convolution::wgrad_parts_bytes(c, device);
 }
 
 std::size_t ptx_sm90a_workspace_bytes(const Problem& p, DType dtype, const DeviceInfo& device) {

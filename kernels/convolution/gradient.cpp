@@ -164,19 +164,27 @@ Support can_run_wgrad_ptx_sm90a(const Convolution& c, DType dtype) {
 }
 
 // Two blocks an SM, each with pixels enough to be worth its partial sums.
-int wgrad_tiled_splits(const Convolution& c, const DeviceInfo& device) {
+int wgrad_parts(const Convolution& c, const DeviceInfo& device) {
   constexpr std::int64_t kFewestPixels = 256;
   const std::int64_t wanted = 2 * std::max(1, device.sm_count) / wgrad_tiles(c);
   return static_cast<int>(std::max<std::int64_t>(1, std::min(wanted, c.phase_rows() / kFewestPixels)));
+}
+
+WgradParts wgrad_parts_of(const Convolution& c, const Wgrad& t, int step, void* workspace, const DeviceInfo& device) {
+  const int parts = wgrad_parts(c, device);
+  const std::int64_t steps = ((c.phase_rows() + parts - 1) / parts + step - 1) / step;
+  const std::size_t sums_bytes = wgrad_channel_sums_bytes(c, t.dbias != nullptr);
+  return {parts, steps * step,
+          parts == 1 ? t.dw : reinterpret_cast<float*>(static_cast<char*>(workspace) + sums_bytes)};
 }
 
 std::size_t wgrad_channel_sums_bytes(const Convolution& c, bool dbias) {
   return dbias ? aligned(static_cast<std::size_t>(c.images) * static_cast<std::size_t>(c.cout) * sizeof(float)) : 0;
 }
 
-std::size_t wgrad_partial_sums_bytes(const Convolution& c, const DeviceInfo& device) {
-  const int splits = wgrad_tiled_splits(c, device);
-  return splits == 1 ? 0 : static_cast<std::size_t>(splits * c.cout * c.k()) * sizeof(float);
+std::size_t wgrad_parts_bytes(const Convolution& c, const DeviceInfo& device) {
+  const int parts = wgrad_parts(c, device);
+  return parts == 1 ? 0 : static_cast<std::size_t>(parts * c.cout * c.k()) * sizeof(float);
 }
 
 }  // namespace noisefloor::convolution

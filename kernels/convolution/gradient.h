@@ -117,17 +117,24 @@ WorkspaceBytes dgrad_tensor_core_sm80_workspace_bytes, dgrad_ptx_sm90a_workspace
 ListChoices dgrad_schedule_choices, dgrad_halo_choices;
 CanRun can_run_wgrad_tensor_core_sm80, can_run_wgrad_ptx_sm90a;
 
-// wgrad_tiled falls into so many parts of the pixels, whose sums it adds in their order; and into so many tiles.
+// How tiled and tensor_core_sm80 fall into tiles, and into parts of the pixels, whose sums are added in their order.
 constexpr std::int64_t wgrad_tiles(const Convolution& forward) {
   return ((forward.cout + kTiledTile - 1) / kTiledTile) * ((forward.k() + kTiledTile - 1) / kTiledTile);
 }
-int wgrad_tiled_splits(const Convolution& forward, const DeviceInfo& device);
-// Workspace: fp32 sums of dy over each image [images, cout], where dbias is asked for; behind them the partial sums.
+struct WgradParts {
+  int parts = 1;
+  std::int64_t pixels = 0;  // of a part but the last, a multiple of a step's
+  float* sums = nullptr;    // [parts][cout][k], dw itself if there is one
+};
+int wgrad_parts(const Convolution& forward, const DeviceInfo& device);
+WgradParts wgrad_parts_of(const Convolution& forward, const Wgrad& tensors, int step, void* workspace,
+                          const DeviceInfo& device);
+// Workspace: fp32 sums of dy over each image [images, cout], where dbias is asked for; behind them the parts' sums.
 std::size_t wgrad_channel_sums_bytes(const Convolution& forward, bool dbias);
-std::size_t wgrad_partial_sums_bytes(const Convolution& forward, const DeviceInfo& device);
-// dw of `splits` partial sums [splits][cout][k], added in their order.
-Status add_wgrad_splits(const Convolution& forward, const float* partials, int splits, float scale, float* dw,
-                        const LaunchContext& context);
+std::size_t wgrad_parts_bytes(const Convolution& forward, const DeviceInfo& device);
+// Behind the launch that made the parts' sums: adds them, and dy for the biases.
+Status finish_wgrad(const Convolution& forward, DType dtype, const Wgrad& tensors, float scale, const WgradParts& parts,
+                    void* workspace, const LaunchContext& context);
 // dbias and dshift, where they are asked for, by two small launches: from dy, or from the sums of `count` boxes of its
 // pixels in each image, [images][count][cout].
 Status launch_channel_sums(const Convolution& forward, DType dtype, const Wgrad& tensors, float scale, void* sums,

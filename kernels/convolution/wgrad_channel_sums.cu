@@ -1,4 +1,5 @@
-// The gradients of a convolution's biases: dy summed over each image, and these sums over all images, in fixed order.
+// What stands behind wgrad: parts of the pixels are added, and the gradients of the biases made: dy summed over each
+// image, and these sums over all images, in fixed order.
 //
 // A block sums 32 channels of an image: 8 threads a channel each take every eighth pixel, and their sums are added in
 // their order; dbias likewise, over the images. ptx_sm90a has sums of boxes of pixels already.
@@ -8,6 +9,7 @@
 #include "kernels/convolution/gradient.h"
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/launch.cuh"
+#include "kernels/product/add_parts.cuh"
 
 namespace noisefloor::convolution {
 namespace {
@@ -66,6 +68,15 @@ Status launch_channel_sums(const Convolution& c, DType dtype, const Wgrad& t, fl
   return with_type(dtype, [&]<class T>(T) {
     return sum_images<T, T>(c, static_cast<const T*>(t.dy), c.phase_pixels(), t, scale, sums, context);
   });
+}
+
+Status finish_wgrad(const Convolution& c, DType dtype, const Wgrad& t, float scale, const WgradParts& parts,
+                    void* workspace, const LaunchContext& context) {
+  if (parts.parts > 1) {
+    const Status status = product::launch_add_parts(parts.sums, parts.parts, c.cout * c.k(), 0, t.dw, nullptr, context);
+    if (!status.ok()) return status;
+  }
+  return launch_channel_sums(c, dtype, t, scale, workspace, context);
 }
 
 Status launch_box_sums(const Convolution& c, DType dtype, const float* boxes, int count, const Wgrad& t, float scale,

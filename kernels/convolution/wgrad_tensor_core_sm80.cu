@@ -1,11 +1,11 @@
-// wgrad, tensor cores from sm_80: dy^T times the patches under the kernel, on mma.sync m16n8k16. Tiles, splits over the
+// wgrad, tensor cores from sm_80: dy^T times the patches under the kernel, on mma.sync m16n8k16. Tiles, parts of the
 // pixels and their sums are those of tiled. Rows of k are pixels: cp.async copies runs of 8 channels of them as they
 // lie, and ldmatrix transposes both operands on their way to the registers.
 //
 // Better than tiled: tensor cores multiply, and a stage's loads need no registers.
 // Requires: bf16 or fp16. Where channels are no multiples of 8, they are gathered one by one.
 // Bound: tensor pipe; expected limiter: mma.sync's issue rate on sm_90, and gathers.
-// Numerics: fp32 sums in the tensor core over the pixels of a split, then over splits. Source: PTX ISA; else original.
+// Numerics: fp32 sums in the tensor core over the pixels of a part, then over parts. Source: PTX ISA; else original.
 #include "kernels/convolution/gradient.h"
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/divider.h"
@@ -18,7 +18,6 @@ namespace {
 struct WgradTile : product::MmaTile<kTiledTile, kTiledTile, 32, 2, 4, 1, 3> {
   static constexpr bool kColumnsA = true, kColumnsB = true;
 };
-constexpr int kWgradSplitUnit = WgradTile::kBlockK;
 
 // The copies of a stage: of dy and of the patches, one run of 8 channels of every kLines-th pixel a thread.
 template <class T>
@@ -95,33 +94,11 @@ struct WgradLoader {
   }
 };
 
-// For drain_sums: a tile's sums to `out`, from the tile's first weight on.
-struct ToWeights {
-  float* out;
-  int rows, columns, stride;  // rows and columns that there are
-  float factor;
-
-  __device__ __forceinline__ int prefetch(int) const { return 0; }
-  __device__ __forceinline__ void take(int row, const float (&sums)[product::kDrained],
-                                       const float (&)[product::kDrained], int) const {
-    if (row >= rows) return;
-    float* const to = out + std::int64_t{row} * stride;
-    if (stride % product::kDrained == 0 && columns >= product::kDrained) {
-      *reinterpret_cast<float4*>(to) =
-          make_float4(factor * sums[0], factor * sums[1], factor * sums[2], factor * sums[3]);
-    } else {
-#pragma unroll
-      for (int i = 0; i < product::kDrained; ++i)
-        if (i < columns) to[i] = factor * sums[i];
-    }
-  }
-};
-
-// Writes factor * sums over the split's `pixels` pixels to out[split][cout][k].
+// Writes scale * sums over the part's `pixels` pixels to out[part][cout][k].
 template <class T>
 __global__ void __launch_bounds__(WgradTile::kThreads, 1)
     convolution_wgrad_sm80(const T* __restrict__ x, const T* __restrict__ dy, const __grid_constant__ Convolution c,
-                           Divider per_image, Divider per_row, int pixels, float factor, float* __restrict__ out) {
+                           Divider per_image, Divider per_row, int pixels, float scale, float* __restrict__ out) {
   extern __shared__ __align__(128) unsigned char shared[];
   const auto columns = static_cast<int>(c.k());
   const auto tiles_n = static_cast<unsigned>((columns + kTiledTile - 1) / kTiledTile);
@@ -136,30 +113,25 @@ __global__ void __launch_bounds__(WgradTile::kThreads, 1)
   const int column = column0 + product::drain_column(WgradTile::kBlockN);
   float* const corner = out + (std::int64_t{blockIdx.y} * c.cout + row0) * columns + column;
   product::drain_sums<WgradTile>(sums, shared, false,
-                                 ToWeights{corner, c.cout - row0, columns - column, columns, factor});
+                                 product::ToFp32{corner, c.cout - row0, columns - column, columns, scale});
 }
 
 }  // namespace
 
 Status launch_wgrad_tensor_core_sm80(const Convolution& c, DType dtype, const Wgrad& t, float scale, void* workspace,
                                      const LaunchContext& context) {
-  const int splits = wgrad_tiled_splits(c, *context.device);
-  const std::int64_t pixels =
-      ((c.phase_rows() + splits - 1) / splits + kWgradSplitUnit - 1) / kWgradSplitUnit * kWgradSplitUnit;
-  const std::size_t sums_bytes = wgrad_channel_sums_bytes(c, t.dbias != nullptr);
-  auto* const partials = reinterpret_cast<float*>(static_cast<char*>(workspace) + sums_bytes);
-  const LaunchShape shape{.grid = dim3(static_cast<unsigned>(wgrad_tiles(c)), static_cast<unsigned>(splits)),
+  const WgradParts parts = wgrad_parts_of(c, t, WgradTile::kBlockK, workspace, *context.device);
+  const LaunchShape shape{.grid = dim3(static_cast<unsigned>(wgrad_tiles(c)), static_cast<unsigned>(parts.parts)),
                           .block = WgradTile::kThreads,
                           .shared_bytes = WgradTile::kSharedBytes,
                           .shared_limit = WgradTile::kSharedBytes};
-  Status status = with_half_type(dtype, [&]<class T>(T) {
+  const Status status = with_half_type(dtype, [&]<class T>(T) {
     return launch_kernel("convolution_wgrad_sm80", convolution_wgrad_sm80<T>, shape, context.stream,
                          static_cast<const T*>(t.x), static_cast<const T*>(t.dy), c,
-                         Divider(static_cast<int>(c.phase_pixels())), Divider(c.x.out), static_cast<int>(pixels),
-                         splits == 1 ? scale : 1.0f, splits == 1 ? t.dw : partials);
+                         Divider(static_cast<int>(c.phase_pixels())), Divider(c.x.out), static_cast<int>(parts.pixels),
+                         scale, parts.sums);
   });
-  if (status.ok() && splits > 1) status = add_wgrad_splits(c, partials, splits, scale, t.dw, context);
-  return status.ok() ? launch_channel_sums(c, dtype, t, scale, workspace, context) : status;
+  return status.ok() ? finish_wgrad(c, dtype, t, scale, parts, workspace, context) : status;
 }
 
 }  // namespace noisefloor::convolution

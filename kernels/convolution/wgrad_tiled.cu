@@ -1,14 +1,13 @@
 // wgrad, tiled: dy^T times the patches under the kernel, in shared-memory tiles with fp32 FMAs
 // (kernels/product/quadrants.cuh). Rows are output channels, columns taps and input channels; k runs over output
 // pixels. Half of the threads read dy, the other half the inputs under a tap: both lie in memory as the tile wants
-// them, a run of channels for each pixel. Pixels are split over the grid so that few weights fill the GPU; a second
-// launch adds the partial sums in the order of the splits, in workspace. The biases' gradients are two small launches
-// more.
+// them, a run of channels for each pixel. Pixels fall into parts so that few weights fill the GPU; further launches add
+// the parts' sums in their order, and make the biases' gradients (wgrad_channel_sums.cu).
 //
 // Better than naive: an element that a block gathers is used for 128 weights, and all SMs have work.
 //
 // Requires: grid limits; loads are 16 bytes wide where channels are multiples of 8, else one element each.
-// Bound: FP32 FMA. Numerics: an fp32 FMA chain over the pixels of a split, then over splits. Source: original.
+// Bound: FP32 FMA. Numerics: an fp32 FMA chain over the pixels of a part, then over parts. Source: original.
 #include "kernels/convolution/gradient.h"
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/launch.cuh"
@@ -72,11 +71,11 @@ __device__ __forceinline__ void load_patch(const Convolution& c, const T* x, con
   }
 }
 
-// Writes factor * sums over the split's `pixels` pixels to out[split][cout][k].
+// Writes scale * sums over the part's `pixels` pixels to out[part][cout][k].
 template <class T>
 __global__ void __launch_bounds__(kThreads, 2)
     convolution_wgrad_tiled(const T* __restrict__ x, const T* __restrict__ dy, const __grid_constant__ Convolution c,
-                            std::int64_t pixels, float factor, float* __restrict__ out) {
+                            std::int64_t pixels, float scale, float* __restrict__ out) {
   __shared__ alignas(16) product::QuadrantTiles tiles;
   const auto columns = static_cast<int>(c.k());
   const auto tiles_n = static_cast<unsigned>((columns + kTile - 1) / kTile);
@@ -91,7 +90,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   Place at(c, begin + term);
   TapWalk walk;
   if (!of_gradients) walk.tap = (column0 + group) / c.cin, walk.channel = (column0 + group) % c.cin;
-  const auto load = [&](float(&values)[kRun]) {
+  const auto load = [&](std::int64_t, float(&values)[kRun]) {
 #pragma unroll
     for (int i = 0; i < kRun; ++i) values[i] = 0;
     if (at.row < end) {
@@ -103,69 +102,38 @@ __global__ void __launch_bounds__(kThreads, 2)
     at.advance(c);
   };
   float(*target)[kStep][kTile] = of_gradients ? tiles.a : tiles.b;
-
-  const int thread_row = static_cast<int>(threadIdx.x) / 16 * 4;
-  const int thread_column = static_cast<int>(threadIdx.x) % 16 * 4;
-  float sums[8][8] = {};
-  float next[kRun];
-  load(next);
-  int buffer = 0;
-  for (std::int64_t k0 = begin; k0 < end; k0 += kStep, buffer ^= 1) {
+  const auto put = [&](int buffer, const float(&next)[kRun]) {
 #pragma unroll
     for (int i = 0; i < kRun; ++i) target[buffer][term][group + i] = next[i];
-    __syncthreads();  // also: everyone has read the other buffer, which the next step overwrites
-    load(next);
-    product::multiply_quadrants(tiles, buffer, thread_row, thread_column, sums);
-  }
+  };
+  float sums[8][8] = {};
+  product::multiply_tile(tiles, end - begin, load, put, sums);
 
-  float* const split = out + blockIdx.y * std::int64_t{c.cout} * columns;
+  float* const part = out + blockIdx.y * std::int64_t{c.cout} * columns;
 #pragma unroll
   for (int r = 0; r < 8; ++r) {
-    const int row = row0 + thread_row + (r / 4) * (kTile / 2) + r % 4;
+    const int row = row0 + product::quadrant_row(r);
     if (row >= c.cout) continue;
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
-      const int column = column0 + thread_column + (i / 4) * (kTile / 2) + i % 4;
-      if (column < columns) split[std::int64_t{row} * columns + column] = factor * sums[r][i];
+      const int column = column0 + product::quadrant_column(i);
+      if (column < columns) part[std::int64_t{row} * columns + column] = scale * sums[r][i];
     }
   }
 }
 
-__global__ void __launch_bounds__(kThreads)
-    convolution_wgrad_add(const float* __restrict__ partials, std::int64_t weights, int splits, float scale,
-                          float* __restrict__ dw) {
-  const std::int64_t item = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (item >= weights) return;
-  float sum = 0;
-#pragma unroll 8
-  for (int split = 0; split < splits; ++split) sum += partials[split * weights + item];
-  dw[item] = scale * sum;
-}
-
 }  // namespace
-
-Status add_wgrad_splits(const Convolution& c, const float* partials, int splits, float scale, float* dw,
-                        const LaunchContext& context) {
-  const std::int64_t weights = c.cout * c.k();
-  return launch_kernel("convolution_wgrad_add", convolution_wgrad_add,
-                       {.grid = static_cast<unsigned>((weights + kThreads - 1) / kThreads), .block = kThreads},
-                       context.stream, partials, weights, splits, scale, dw);
-}
 
 Status launch_wgrad_tiled(const Convolution& c, DType dtype, const Wgrad& t, float scale, void* workspace,
                           const LaunchContext& context) {
-  const int splits = wgrad_tiled_splits(c, *context.device);
-  const std::int64_t pixels = ((c.phase_rows() + splits - 1) / splits + kStep - 1) / kStep * kStep;
-  const std::size_t sums_bytes = wgrad_channel_sums_bytes(c, t.dbias != nullptr);
-  auto* const partials = reinterpret_cast<float*>(static_cast<char*>(workspace) + sums_bytes);
-  const dim3 grid(static_cast<unsigned>(wgrad_tiles(c)), static_cast<unsigned>(splits));
-  Status status = with_type(dtype, [&]<class T>(T) {
+  const WgradParts parts = wgrad_parts_of(c, t, kStep, workspace, *context.device);
+  const dim3 grid(static_cast<unsigned>(wgrad_tiles(c)), static_cast<unsigned>(parts.parts));
+  const Status status = with_type(dtype, [&]<class T>(T) {
     return launch_kernel("convolution_wgrad_tiled", convolution_wgrad_tiled<T>, {.grid = grid, .block = kThreads},
-                         context.stream, static_cast<const T*>(t.x), static_cast<const T*>(t.dy), c, pixels,
-                         splits == 1 ? scale : 1.0f, splits == 1 ? t.dw : partials);
+                         context.stream, static_cast<const T*>(t.x), static_cast<const T*>(t.dy), c, parts.pixels,
+                         scale, parts.sums);
   });
-  if (status.ok() && splits > 1) status = add_wgrad_splits(c, partials, splits, scale, t.dw, context);
-  return status.ok() ? launch_channel_sums(c, dtype, t, scale, workspace, context) : status;
+  return status.ok() ? finish_wgrad(c, dtype, t, scale, parts, workspace, context) : status;
 }
 
 }  // namespace noisefloor::convolution

@@ -1,5 +1,5 @@
-// What layouts nn and tn add to the mma.sync kernels: loads of matrices whose rows are k, an fp32 D, and the sums of
-// A's rows. Device code only.
+// What layouts nn and tn add to the mma.sync kernels: loads of matrices whose rows are k, and the sums of A's rows.
+// Device code only.
 #pragma once
 
 #include <cstdint>
@@ -63,20 +63,6 @@ struct GradientTile : Base {
       b.issue(stage + kM * kK * 2);
     }
   };
-};
-
-// A tile's sums to an fp32 D, for drain_sums.
-struct ToFp32 {
-  float* corner;
-  std::int64_t stride, rows;  // rows: of D from the tile's first on; 0 for columns outside of D
-  float scale;
-
-  __device__ __forceinline__ int prefetch(int) const { return 0; }
-  __device__ __forceinline__ void take(int row, const float (&sums)[kDrained], const float (&)[kDrained], int) const {
-    if (row < rows)
-      *reinterpret_cast<float4*>(corner + row * stride) =
-          make_float4(scale * sums[0], scale * sums[1], scale * sums[2], scale * sums[3]);
-  }
 };
 
 // The sums of A's rows, as products with ones: of each fragment's row in all of its columns.

@@ -137,24 +137,4 @@ __device__ __forceinline__ void consume_to_fp32(const WarpRole<kConsumers>& role
   }
 }
 
-// Adds the parts' sums in their order, four a thread, then their row sums.
-template <int kSums>
-__global__ void __launch_bounds__(256)
-    gemm_ptx_add_parts(const float* __restrict__ sums, int parts, std::int64_t outputs, int rows, float* __restrict__ d,
-                       float* __restrict__ row_sums) {
-  product::wait_for_launches();
-  const std::int64_t item = (std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x) * kSums;
-  const bool of_row = item >= outputs;
-  const std::int64_t at = of_row ? item - outputs : item, part = of_row ? rows : outputs;
-  if (of_row && (row_sums == nullptr || at >= rows)) return;
-  const float* from = sums + (of_row ? parts * outputs : 0) + at;
-  float4 sum{};
-#pragma unroll 4
-  for (int i = 0; i < parts; ++i, from += part) {
-    const float4 more = *reinterpret_cast<const float4*>(from);
-    sum.x += more.x, sum.y += more.y, sum.z += more.z, sum.w += more.w;
-  }
-  *reinterpret_cast<float4*>((of_row ? row_sums : d) + at) = sum;
-}
-
 }  // namespace noisefloor::gemm

@@ -130,10 +130,10 @@ __global__ void __launch_bounds__(Tile::kThreads, kBlocksPerSm)
   }
 }
 
-// Of layout tn, whose D is fp32. The row sums of parts of k lie behind the parts.
+// Of layout tn, whose D and row sums are fp32, of each part of k.
 template <class T, class Tile, int kBlocksPerSm>
 __global__ void __launch_bounds__(Tile::kThreads, kBlocksPerSm)
-    gemm_sm80_fp32(const T* __restrict__ a, const T* __restrict__ b, Grid grid, std::int64_t n, float scale,
+    gemm_sm80_fp32(const T* __restrict__ a, const T* __restrict__ b, Grid grid, int n, float scale,
                    float* __restrict__ d, float* __restrict__ row_sums) {
   extern __shared__ __align__(128) unsigned char shared[];
   const auto [tile_m, tile_n, split, k_begin, steps] = place_of<Tile>(grid);
@@ -144,23 +144,14 @@ __global__ void __launch_bounds__(Tile::kThreads, kBlocksPerSm)
   const RowSums<T, Tile> lines{line_sums, sums_rows && warp_coordinate<Tile>().n == 0};
   product::multiply_steps<T, Tile>(loader, ptx::shared_address(shared), steps, sums, lines);
 
-  const std::int64_t row0 = std::int64_t{tile_m} * Tile::kBlockM;
-  const std::int64_t column = std::int64_t{tile_n} * Tile::kBlockN + drain_column(Tile::kBlockN);
-  const std::int64_t part_rows = std::int64_t{grid.tiles_m} * Tile::kBlockM;
-  const std::int64_t stride = std::int64_t{grid.tiles_n} * Tile::kBlockN;
-  if (grid.partials == nullptr)
-    product::drain_sums<Tile>(sums, shared, false,
-                              ToFp32{d + row0 * n + column, n, column < n ? grid.m - row0 : 0, scale});
-  else
-    product::drain_sums<Tile>(
-        sums, shared, false, product::ToPartials{grid.partials + (split * part_rows + row0) * stride + column, stride});
+  const int row0 = static_cast<int>(tile_m) * Tile::kBlockM, rows = static_cast<int>(grid.m) - row0;
+  const int column = static_cast<int>(tile_n) * Tile::kBlockN + drain_column(Tile::kBlockN);
+  const std::int64_t first_row = split * grid.m + row0;
+  product::drain_sums<Tile>(sums, shared, false,
+                            product::ToFp32{d + first_row * n + column, rows, n - column, n, scale});
   if (!sums_rows) return;
-  float* const parts = grid.partials + (grid.splits * stride + split) * part_rows + row0;
   lines.drain(reinterpret_cast<float*>(shared), [&](int row, float sum) {
-    if (grid.partials != nullptr)
-      parts[row] = sum;
-    else if (row0 + row < grid.m)
-      row_sums[row0 + row] = scale * sum;
+    if (row < rows) row_sums[first_row + row] = scale * sum;
   });
 }
 
@@ -189,36 +180,6 @@ __global__ void __launch_bounds__(128)
   outputs.store(row, values, gates, outputs.ahead(row));
 }
 
-// The same of layout tn, kCount columns a thread; behind a row's columns comes its sum.
-template <int kCount>
-__global__ void __launch_bounds__(128)
-    gemm_sm80_add_parts_fp32(const float* __restrict__ partials, std::int64_t m, std::int64_t n, std::int64_t part_rows,
-                             std::int64_t stride, int splits, float scale, float* __restrict__ d,
-                             float* __restrict__ row_sums) {
-  ptx::griddepcontrol_wait();
-  static_assert(kCount == 4);
-  const std::int64_t groups = n / kCount + 1;
-  const std::int64_t item = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  const std::int64_t row = item / groups, column = item % groups * kCount;
-  if (row >= m) return;
-  if (column == n) {
-    float sum = 0;
-    const float* from = partials + splits * part_rows * stride + row;
-    if (row_sums == nullptr) return;
-    for (int s = 0; s < splits; ++s, from += part_rows) sum += *from;
-    row_sums[row] = scale * sum;
-    return;
-  }
-  const float* from = partials + row * stride + column;
-  float4 sum{};
-  for (int s = 0; s < splits; ++s, from += part_rows * stride) {
-    const float4 part = *reinterpret_cast<const float4*>(from);
-    sum.x += part.x, sum.y += part.y, sum.z += part.z, sum.w += part.w;
-  }
-  *reinterpret_cast<float4*>(d + row * n + column) =
-      make_float4(scale * sum.x, scale * sum.y, scale * sum.z, scale * sum.w);
-}
-
 template <class T, Sm80Tile tile, Layout kLayout>
 Status launch_tile(const Problem& problem, const Tensors& tensors, const Sm80Plan& plan, float* partials,
                    const LaunchContext& context) {
@@ -245,28 +206,23 @@ Status launch_tile(const Problem& problem, const Tensors& tensors, const Sm80Pla
   else if constexpr (kLayout == Layout::nn)
     return launch(gemm_sm80<T, Rows, kShape.blocks_per_sm>, Epilogue<T>(problem, tensors));
   else
-    return launch(gemm_sm80_fp32<T, Rows, kShape.blocks_per_sm>, problem.n, static_cast<float>(problem.scale),
-                  static_cast<float*>(tensors.d), tensors.row_sums);
+    return launch(gemm_sm80_fp32<T, Rows, kShape.blocks_per_sm>, static_cast<int>(problem.n),
+                  static_cast<float>(problem.scale), static_cast<float*>(tensors.d), tensors.row_sums);
 }
 
 // Behind the parts of k.
-template <class T, Layout kLayout>
+template <class T>
 Status launch_add_parts(const Problem& problem, const Tensors& tensors, const Sm80Plan& plan, const float* partials,
                         const LaunchContext& context) {
   constexpr int kThreads = 128;
   const Sm80Shape tile = shape_of(plan.tile);
   const std::int64_t stride = plan.tiles_n * tile.block_n, part_rows = plan.tiles_m * tile.block_m;
-  const std::int64_t groups = (problem.n + kDrained - 1) / kDrained + (kLayout == Layout::tn ? 1 : 0);
+  const std::int64_t groups = (problem.n + kDrained - 1) / kDrained;
   const LaunchShape shape{.grid = static_cast<unsigned>((problem.m * groups + kThreads - 1) / kThreads),
                           .block = kThreads,
                           .programmatic = context.device->compute_capability >= 90};
-  if constexpr (kLayout == Layout::tn)
-    return launch_kernel("gemm_sm80_add_parts", gemm_sm80_add_parts_fp32<kDrained>, shape, context.stream, partials,
-                         problem.m, problem.n, part_rows, stride, plan.splits, static_cast<float>(problem.scale),
-                         static_cast<float*>(tensors.d), tensors.row_sums);
-  else
-    return launch_kernel("gemm_sm80_add_parts", gemm_sm80_add_parts<T>, shape, context.stream, partials, problem.m,
-                         part_rows * stride, stride, plan.splits, Epilogue<T>(problem, tensors));
+  return launch_kernel("gemm_sm80_add_parts", gemm_sm80_add_parts<T>, shape, context.stream, partials, problem.m,
+                       part_rows * stride, stride, plan.splits, Epilogue<T>(problem, tensors));
 }
 
 template <Layout kLayout>
@@ -276,8 +232,8 @@ Status launch_layout(const Problem& problem, DType dtype, const Tensors& tensors
     const Status status = product::with_sm80_tile(plan.tile, [&]<Sm80Tile tile>() {
       return launch_tile<T, tile, kLayout>(problem, tensors, plan, partials, context);
     });
-    if (!status.ok() || plan.splits == 1) return status;
-    return launch_add_parts<T, kLayout>(problem, tensors, plan, partials, context);
+    if (kLayout == Layout::tn || !status.ok() || plan.splits == 1) return status;  // tn: whoever calls adds them
+    return launch_add_parts<T>(problem, tensors, plan, partials, context);
   });
 }
 

@@ -47,12 +47,9 @@ Support can_run_sm75(const Problem& problem, DType dtype) {
   return can_run_forward(problem);
 }
 
-// Row sums of the parts of k lie behind the parts.
 std::size_t workspace_bytes_sm80(const Problem& problem, DType, const DeviceInfo& device) {
   const Sm80Plan plan = choose_sm80_plan(problem, device);
-  const std::int64_t row_sums =
-      problem.row_sums && plan.splits > 1 ? plan.splits * plan.tiles_m * shape_of(plan.tile).block_m : 0;
-  return sm80_workspace_bytes(plan) + static_cast<std::size_t>(row_sums) * sizeof(float);
+  return problem.layout == Layout::tn ? parts_bytes(problem, plan.splits) : sm80_workspace_bytes(plan);
 }
 
 Support can_run_ptx_sm90a(const Problem& problem, DType dtype) {

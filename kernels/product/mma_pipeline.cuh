@@ -125,4 +125,25 @@ struct ToPartials {
   }
 };
 
+// Or times a factor, where they lie in a matrix of `stride` columns.
+struct ToFp32 {
+  float* corner;
+  int rows, columns, stride;  // rows and columns that there are from the corner on
+  float factor;
+
+  __device__ __forceinline__ int prefetch(int) const { return 0; }
+  __device__ __forceinline__ void take(int row, const float (&sums)[kDrained], const float (&)[kDrained], int) const {
+    if (row >= rows) return;
+    float* const to = corner + std::int64_t{row} * stride;
+    if (stride % kDrained == 0 && columns >= kDrained) {
+      *reinterpret_cast<float4*>(to) =
+          make_float4(factor * sums[0], factor * sums[1], factor * sums[2], factor * sums[3]);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kDrained; ++i)
+        if (i < columns) to[i] = factor * sums[i];
+    }
+  }
+};
+
 }  // namespace noisefloor::product
