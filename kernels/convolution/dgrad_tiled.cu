@@ -97,21 +97,14 @@ __global__ void __launch_bounds__(kThreads, 2)
   }
   TapWalk walk;
   if (!gathers) walk.advance(c, term);
-  const auto load = [&](float(&out)[kStep]) {
+  const auto load = [&](std::int64_t, float(&out)[kStep]) {
     if (gathers)
       load_gradients(c, base, y, x, walk, out);
     else
       load_weights(forward, c, w, column0 + group, walk, out);
     walk.advance(c, kStep);
   };
-
-  const int thread_row = static_cast<int>(threadIdx.x) / 16 * 4;
-  const int thread_column = static_cast<int>(threadIdx.x) % 16 * 4;
-  float sums[8][8] = {};
-  float next[kStep];
-  load(next);
-  int buffer = 0;
-  for (std::int64_t k0 = 0; k0 < c.k(); k0 += kStep, buffer ^= 1) {
+  const auto put = [&](int buffer, const float(&next)[kStep]) {
 #pragma unroll
     for (int i = 0; i < kStep; ++i) {
       if (gathers)
@@ -119,19 +112,18 @@ __global__ void __launch_bounds__(kThreads, 2)
       else
         tiles.b[buffer][term][group + i] = next[i];
     }
-    __syncthreads();  // also: everyone has read the other buffer, which the next step overwrites
-    load(next);
-    product::multiply_quadrants(tiles, buffer, thread_row, thread_column, sums);
-  }
+  };
+  float sums[8][8] = {};
+  product::multiply_tile(tiles, c.k(), load, put, sums);
 
 #pragma unroll
   for (int r = 0; r < 8; ++r) {
-    const std::int64_t row = row0 + thread_row + (r / 4) * (kTile / 2) + r % 4;
+    const std::int64_t row = row0 + product::quadrant_row(r);
     if (row >= c.phase_rows()) continue;
     const std::int64_t first = gradient_pixel(forward, phase_y, phase_x, row_pixel(c, row)) * c.cout;
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
-      const int column = column0 + thread_column + (i / 4) * (kTile / 2) + i % 4;
+      const int column = column0 + product::quadrant_column(i);
       if (column >= c.cout) continue;
       float v = factors.scale * sums[r][i];
       if (residual != nullptr) v = fmaf(factors.residual_scale, to_float(residual[first + column]), v);

@@ -117,36 +117,30 @@ __global__ void __launch_bounds__(kThreads, 2) gemm_tiled_gradient(const __grid_
   const bool wide = g.k % kVectorLanes<T> == 0;
   float(*target)[kStep][kTile] = loads_a ? tiles.a : tiles.b;
 
-  float next[kStep], row_sum = 0;
-  const auto load = [&](std::int64_t k0) {
+  float row_sum = 0;
+  const auto load = [&](std::int64_t k0, float(&next)[kStep]) {
     if (step == 1) return load_step(source, k0, g.k, wide, next);
 #pragma unroll
     for (int i = 0; i < kStep; ++i)
       next[i] = source != nullptr && k0 + i < g.k ? to_float(source[(k0 + i) * step]) : 0.0f;
   };
-  const int thread_row = static_cast<int>(threadIdx.x) / 16 * 4;
-  const int thread_column = static_cast<int>(threadIdx.x) % 16 * 4;
-  float sums[8][8] = {};
-  load(0);
-  int buffer = 0;
-  for (std::int64_t k0 = 0; k0 < g.k; k0 += kStep, buffer ^= 1) {
+  const auto put = [&](int buffer, const float(&next)[kStep]) {
 #pragma unroll
     for (int i = 0; i < kStep; ++i) {
       target[buffer][i][line] = next[i];
       row_sum += next[i];
     }
-    __syncthreads();  // also: everyone has read the other buffer, which the next step overwrites
-    load(k0 + kStep);
-    product::multiply_quadrants(tiles, buffer, thread_row, thread_column, sums);
-  }
+  };
+  float sums[8][8] = {};
+  product::multiply_tile(tiles, g.k, load, put, sums);
 
 #pragma unroll
   for (int r = 0; r < 8; ++r) {
-    const int to_row = row0 + thread_row + (r / 4) * kHalf + r % 4;
+    const int to_row = row0 + product::quadrant_row(r);
     if (to_row >= g.m) continue;
 #pragma unroll
     for (int c = 0; c < 8; ++c) {
-      const int column = column0 + thread_column + (c / 4) * kHalf + c % 4;
+      const int column = column0 + product::quadrant_column(c);
       if (column < g.n) g.store(to_row, column, sums[r][c]);
     }
   }

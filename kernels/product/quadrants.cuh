@@ -54,4 +54,28 @@ __device__ __forceinline__ void multiply_quadrants(const QuadrantTiles& tiles, i
   }
 }
 
+// Where in the tile a thread's sums[i][j] are.
+__device__ __forceinline__ int quadrant_row(int i) {
+  return static_cast<int>(threadIdx.x) / 16 * 4 + i / 4 * (kQuadrantTile / 2) + i % 4;
+}
+__device__ __forceinline__ int quadrant_column(int j) {
+  return static_cast<int>(threadIdx.x) % 16 * 4 + j / 4 * (kQuadrantTile / 2) + j % 4;
+}
+
+// sums += the products of `k` terms. load(k0, next) fetches the thread's share of the step from k0 on, put(buffer,
+// next) leaves it in `tiles`.
+template <class Load, class Put>
+__device__ __forceinline__ void multiply_tile(const QuadrantTiles& tiles, std::int64_t k, const Load& load,
+                                              const Put& put, float (&sums)[8][8]) {
+  float next[kQuadrantStep];
+  load(0, next);
+  int buffer = 0;
+  for (std::int64_t k0 = 0; k0 < k; k0 += kQuadrantStep, buffer ^= 1) {
+    put(buffer, next);
+    __syncthreads();  // also: everyone has read the other buffer, which the next step overwrites
+    load(k0 + kQuadrantStep, next);
+    multiply_quadrants(tiles, buffer, quadrant_row(0), quadrant_column(0), sums);
+  }
+}
+
 }  // namespace noisefloor::product
