@@ -6,17 +6,13 @@
 namespace noisefloor::conv2d_dgrad {
 namespace {
 
+using convolution::of_forward;
+
 template <auto launcher>
 Status launch(const Problem& p, DType dtype, const Tensors& t, const Scratch& scratch, const LaunchContext& context) {
   if (const Status status = definition.check_pointers(p, t); !status.ok()) return status;
   const convolution::DgradFactors factors{static_cast<float>(p.scale), static_cast<float>(p.residual_scale)};
   return launcher(forward_of(p), dtype, t, factors, scratch.workspace, context);
-}
-
-// What a function says of the forward convolution, as one of the problem.
-template <auto function, class... Rest>
-auto of(const Problem& p, Rest... rest) {
-  return function(forward_of(p), rest...);
 }
 
 // Of a 1x1 convolution: dx[pixels, cin] = scale * dy[pixels, cout] w[cout, cin] + residual.
@@ -30,7 +26,7 @@ gemm::Problem product_of(const Problem& p) {
           .layout = gemm::Layout::nn};
 }
 Support can_run_pointwise(const Problem& p, DType dtype) {
-  if (p.kernel != 1 || p.stride != 1 || p.pad != 0) return unsupported("needs kernel=1, stride=1 and pad=0");
+  if (const Support support = takes_pointwise(p); !support) return support;
   if (p.residual_scale != 1) return unsupported("needs residual_scale=1");
   return gemm::ptx_variant().can_run(product_of(p), dtype);
 }
@@ -40,25 +36,24 @@ Support can_run_pointwise(const Problem& p, DType dtype) {
   return gemm::ptx_variant().launch(product_of(p), dtype, tensors, scratch, context);
 }
 
-std::size_t host_workspace_bytes(const Problem& p, DType, const DeviceInfo&) {
-  return convolution::dgrad_host_workspace_bytes(forward_of(p));
-}
-
 constexpr Definition::Variant kVariants[] = {
-    {kHost, {launch<convolution::launch_dgrad_host>, any_problem, host_workspace_bytes}},
-    {kNaive, {NOISEFLOOR_IF_CUDA(launch<convolution::launch_dgrad_naive>), of<convolution::can_run_dgrad_naive>}},
-    {kTiled, {NOISEFLOOR_IF_CUDA(launch<convolution::launch_dgrad_tiled>), of<convolution::can_run_dgrad_tiled>}},
+    {kHost, {launch<convolution::launch_dgrad_host>, any_problem, of_forward<convolution::dgrad_host_workspace_bytes>}},
+    {kNaive,
+     {NOISEFLOOR_IF_CUDA(launch<convolution::launch_dgrad_naive>), of_forward<convolution::can_run_dgrad_naive>}},
+    {kTiled,
+     {NOISEFLOOR_IF_CUDA(launch<convolution::launch_dgrad_tiled>), of_forward<convolution::can_run_dgrad_tiled>}},
     {kTensorCoreSm80,
      {NOISEFLOOR_IF_SM80(launch<convolution::launch_dgrad_tensor_core_sm80>),
-      of<convolution::can_run_dgrad_tensor_core_sm80>, of<convolution::dgrad_tensor_core_sm80_workspace_bytes>}},
+      of_forward<convolution::can_run_dgrad_tensor_core_sm80>,
+      of_forward<convolution::dgrad_tensor_core_sm80_workspace_bytes>}},
     {kPtxSm90a,
-     {NOISEFLOOR_IF_SM90A(launch<convolution::launch_dgrad_ptx_sm90a>), of<convolution::can_run_dgrad_ptx_sm90a>,
-      of<convolution::dgrad_ptx_sm90a_workspace_bytes>},
-     of<convolution::dgrad_schedule_choices>},
+     {NOISEFLOOR_IF_SM90A(launch<convolution::launch_dgrad_ptx_sm90a>),
+      of_forward<convolution::can_run_dgrad_ptx_sm90a>, of_forward<convolution::dgrad_ptx_sm90a_workspace_bytes>},
+     of_forward<convolution::dgrad_schedule_choices>},
     {{"ptx_sm90a_halo", Kind::ptx, Arch::sm90a},
      {NOISEFLOOR_IF_SM90A(launch<convolution::launch_dgrad_ptx_sm90a_halo>),
-      of<convolution::can_run_dgrad_ptx_sm90a_halo>},
-     of<convolution::dgrad_halo_choices>},
+      of_forward<convolution::can_run_dgrad_ptx_sm90a_halo>},
+     of_forward<convolution::dgrad_halo_choices>},
     {{"ptx_sm90a_pointwise", Kind::ptx, Arch::sm90a}, {NOISEFLOOR_IF_SM90A(launch_pointwise), can_run_pointwise}},
 };
 

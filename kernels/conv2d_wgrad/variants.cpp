@@ -7,15 +7,12 @@
 namespace noisefloor::conv2d_wgrad {
 namespace {
 
+using convolution::of_forward;
+
 template <auto launcher>
 Status launch(const Problem& p, DType dtype, const Tensors& t, const Scratch& scratch, const LaunchContext& context) {
   if (const Status status = definition.check_pointers(p, t); !status.ok()) return status;
   return launcher(forward_of(p), dtype, t, static_cast<float>(p.scale), scratch.workspace, context);
-}
-
-template <auto function>
-Support can_run(const Problem& p, DType dtype) {
-  return function(forward_of(p), dtype);
 }
 
 // Of a 1x1 convolution: dw[cout, cin] = scale * dy[pixels, cout]^T x[pixels, cin], and dbias the row sums.
@@ -30,7 +27,7 @@ gemm::Problem product_of(const Problem& p) {
           .row_sums = p.bias};
 }
 Support can_run_pointwise(const Problem& p, DType dtype) {
-  if (p.kernel != 1 || p.stride != 1 || p.pad != 0) return unsupported("needs kernel=1, stride=1 and pad=0");
+  if (const Support support = takes_pointwise(p); !support) return support;
   if (p.image_shift) return unsupported("has no sums of each image");
   return gemm::ptx_variant().can_run(product_of(p), dtype);
 }
@@ -45,9 +42,6 @@ std::size_t pointwise_workspace_bytes(const Problem& p, DType dtype, const Devic
   return gemm::ptx_variant().launch(product_of(p), dtype, tensors, scratch, of_product);
 }
 
-std::size_t host_workspace_bytes(const Problem& p, DType, const DeviceInfo&) {
-  return convolution::wgrad_host_workspace_bytes(forward_of(p));
-}
 std::size_t naive_workspace_bytes(const Problem& p, DType, const DeviceInfo&) {
   return convolution::wgrad_channel_sums_bytes(forward_of(p), p.bias);
 }
@@ -61,19 +55,19 @@ std::size_t ptx_sm90a_workspace_bytes(const Problem& p, DType dtype, const Devic
 }
 
 constexpr Definition::Variant kVariants[] = {
-    {kHost, {launch<convolution::launch_wgrad_host>, any_problem, host_workspace_bytes}},
+    {kHost, {launch<convolution::launch_wgrad_host>, any_problem, of_forward<convolution::wgrad_host_workspace_bytes>}},
     {kNaive,
-     {NOISEFLOOR_IF_CUDA(launch<convolution::launch_wgrad_naive>), can_run<convolution::can_run_wgrad_naive>,
+     {NOISEFLOOR_IF_CUDA(launch<convolution::launch_wgrad_naive>), of_forward<convolution::can_run_wgrad_naive>,
       naive_workspace_bytes}},
     {kTiled,
-     {NOISEFLOOR_IF_CUDA(launch<convolution::launch_wgrad_tiled>), can_run<convolution::can_run_wgrad_tiled>,
+     {NOISEFLOOR_IF_CUDA(launch<convolution::launch_wgrad_tiled>), of_forward<convolution::can_run_wgrad_tiled>,
       tiled_workspace_bytes}},
     {kTensorCoreSm80,
      {NOISEFLOOR_IF_SM80(launch<convolution::launch_wgrad_tensor_core_sm80>),
-      can_run<convolution::can_run_wgrad_tensor_core_sm80>, tiled_workspace_bytes}},
+      of_forward<convolution::can_run_wgrad_tensor_core_sm80>, tiled_workspace_bytes}},
     {kPtxSm90a,
-     {NOISEFLOOR_IF_SM90A(launch<convolution::launch_wgrad_ptx_sm90a>), can_run<convolution::can_run_wgrad_ptx_sm90a>,
-      ptx_sm90a_workspace_bytes}},
+     {NOISEFLOOR_IF_SM90A(launch<convolution::launch_wgrad_ptx_sm90a>),
+      of_forward<convolution::can_run_wgrad_ptx_sm90a>, ptx_sm90a_workspace_bytes}},
     {{"ptx_sm90a_pointwise", Kind::ptx, Arch::sm90a},
      {NOISEFLOOR_IF_SM90A(launch_pointwise), can_run_pointwise, pointwise_workspace_bytes}},
 };

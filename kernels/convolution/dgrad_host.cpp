@@ -74,7 +74,7 @@ void store_row(DType dtype, const Dgrad& t, const DgradFactors& factors, std::in
 
 }  // namespace
 
-std::size_t dgrad_host_workspace_bytes(const Convolution& forward) {
+std::size_t dgrad_host_workspace_bytes(const Convolution& forward, DType, const DeviceInfo&) {
   return static_cast<std::size_t>(each_phase(forward, [](const DgradPhase&) {})) * sizeof(float);
 }
 

@@ -11,8 +11,16 @@
 
 namespace noisefloor::convolution {
 
-// The forward convolution, in one phase.
+// The forward convolution, in one phase; and what a function says of it, as one of an op's problem.
 Convolution forward_of(const Shape& shape);
+template <auto function, class Problem, class... Rest>
+auto of_forward(const Problem& problem, Rest... rest) {
+  return function(forward_of(problem), rest...);
+}
+// Whether the convolution is a product of pixels, which gemm takes.
+inline Support takes_pointwise(const Shape& s) {
+  return s.kernel == 1 && s.stride == 1 && s.pad == 0 ? supported() : unsupported("needs kernel=1, stride=1 and pad=0");
+}
 
 // Along an axis of stride s pixels fall into s phases: pixel o * s + p is number o of phase p.
 constexpr int gradient_phases(const Axis& forward) {
@@ -87,7 +95,6 @@ using DgradLauncher = Status(const Convolution& forward, DType, const Dgrad&, co
                              const LaunchContext&);
 DgradLauncher launch_dgrad_host, launch_dgrad_naive, launch_dgrad_tiled, launch_dgrad_tensor_core_sm80,
     launch_dgrad_ptx_sm90a, launch_dgrad_ptx_sm90a_halo;
-std::size_t dgrad_host_workspace_bytes(const Convolution& forward);
 
 // dgrad on tensor cores: gradient_of() with n-major weights as its `w`, which the variants read as they are stored. But
 // behind an upsample (forward.y.repeat 2): there they read [cout, 4, 4, cin], the sums of the taps that meet, which
@@ -107,13 +114,13 @@ using WgradLauncher = Status(const Convolution& forward, DType, const Wgrad&, fl
                              const LaunchContext&);
 WgradLauncher launch_wgrad_host, launch_wgrad_naive, launch_wgrad_tiled, launch_wgrad_tensor_core_sm80,
     launch_wgrad_ptx_sm90a;
-std::size_t wgrad_host_workspace_bytes(const Convolution& forward);
 
 // What the variants on GPUs take: one thread an element, or a block a tile of 128 x 128.
 CanRun can_run_dgrad_naive, can_run_dgrad_tiled, can_run_wgrad_naive, can_run_wgrad_tiled;
 // On tensor cores; all of the forward convolution.
 CanRun can_run_dgrad_tensor_core_sm80, can_run_dgrad_ptx_sm90a, can_run_dgrad_ptx_sm90a_halo;
 WorkspaceBytes dgrad_tensor_core_sm80_workspace_bytes, dgrad_ptx_sm90a_workspace_bytes;
+WorkspaceBytes dgrad_host_workspace_bytes, wgrad_host_workspace_bytes;
 ListChoices dgrad_schedule_choices, dgrad_halo_choices;
 CanRun can_run_wgrad_tensor_core_sm80, can_run_wgrad_ptx_sm90a;
 

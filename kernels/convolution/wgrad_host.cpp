@@ -132,7 +132,7 @@ void add_shares(const Convolution& c, const Split& split, const float* partials,
 
 }  // namespace
 
-std::size_t wgrad_host_workspace_bytes(const Convolution& c) {
+std::size_t wgrad_host_workspace_bytes(const Convolution& c, DType, const DeviceInfo&) {
   const Split split(c);
   return static_cast<std::size_t>(split.shares * split.sums() + std::int64_t{c.images} * c.cout) * sizeof(float);
 }
