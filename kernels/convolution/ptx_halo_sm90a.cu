@@ -2,11 +2,22 @@
 //
 // Source: original.
 #include "kernels/convolution/halo.h"
+#include "kernels/convolution/ptx_halo_launch.cuh"
 
 namespace noisefloor::convolution {
 
-using HaloLauncher = Status(const Convolution&, const Operands&, const Schedule&, const LaunchContext&);
-HaloLauncher launch_halo_bf16, launch_halo_fp16, launch_halo_fused_bf16, launch_halo_fused_fp16;
+// ptx_halo_fused_sm90a.cu
+Status launch_halo_fused(const Convolution& c, DType dtype, const Operands& o, const Schedule& schedule,
+                         const LaunchContext& context);
+
+static Status launch_halo(const Convolution& c, DType dtype, const Operands& o, const Schedule& schedule,
+                          const LaunchContext& context) {
+  return with_half_type(dtype, [&]<class T>(T) {
+    return with_tile<kForwardHaloTiles>(schedule.tile, [&]<int kTile>() {
+      return launch_halo_tile<T, kTile, /*kFused=*/false>(c, dtype, o, schedule, context);
+    });
+  });
+}
 
 Status launch_ptx_sm90a_halo(const Convolution& c, DType dtype, const Operands& o, const Scratch&,
                              const LaunchContext& context) {
@@ -15,9 +26,7 @@ Status launch_ptx_sm90a_halo(const Convolution& c, DType dtype, const Operands& 
   const auto schedule = context.choice.empty() ? choose_halo(c, sms) : parse_halo_schedule(c, context.choice, sms);
   if (!schedule) return failure(StatusCode::invalid_argument, "convolution: no such schedule");
   const bool fused = c.norm != Norm::none || c.stats;
-  HaloLauncher* const launch = dtype == DType::bf16 ? (fused ? launch_halo_fused_bf16 : launch_halo_bf16)
-                                                    : (fused ? launch_halo_fused_fp16 : launch_halo_fp16);
-  return launch(c, o, *schedule, context);
+  return (fused ? launch_halo_fused : launch_halo)(c, dtype, o, *schedule, context);
 }
 
 }  // namespace noisefloor::convolution

@@ -7,21 +7,13 @@
 // Source: original.
 #include "kernels/convolution/epilogue.cuh"
 #include "kernels/convolution/gradient.h"
+#include "kernels/convolution/ptx_sm90a.cuh"
 #include "kernels/convolution/schedule.h"
 #include "kernels/core/cuda_status.h"
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/launch.cuh"
 
 namespace noisefloor::convolution {
-
-template <class T>
-Status launch_ptx(const Convolution& c, DType dtype, const Operands& o, const Schedule& schedule,
-                  const LaunchContext& context);
-template <>
-Status launch_ptx<__nv_bfloat16>(const Convolution&, DType, const Operands&, const Schedule&, const LaunchContext&);
-template <>
-Status launch_ptx<__half>(const Convolution&, DType, const Operands&, const Schedule&, const LaunchContext&);
-
 namespace {
 
 constexpr int kThreads = 256;
@@ -93,8 +85,10 @@ static Status launch_product(const Convolution& c, DType dtype, const Operands& 
   const int sms = context.device->sm_count;
   const auto schedule = context.choice.empty() ? choose(c, sms) : im2col_model_of(c).parse(context.choice, sms);
   if (!schedule) return failure(StatusCode::invalid_argument, "convolution: no such schedule");
-  const Status status =
-      with_half_type(dtype, [&]<class T>(T) { return launch_ptx<T>(c, dtype, o, *schedule, context); });
+  const Status status = with_half_type(dtype, [&]<class T>(T) {
+    return with_tile<kTiles.size()>(
+        schedule->tile, [&]<int kTile>() { return launch_tile<T, kTile>(c, dtype, o, *schedule, context); });
+  });
   return status.ok() && c.stats ? launch_statistics(c, dtype, o, context) : status;
 }
 
