@@ -1,4 +1,5 @@
-// What tiled and ptx_sm90a do with the sums that their blocks leave of an image's rows: add them, then the images'.
+// What tiled and ptx_sm90a do with the sums that their blocks leave of an image's rows: add them, then the images'. And
+// how both make sums.
 #pragma once
 
 #include "kernels/device/dispatch.cuh"
@@ -7,6 +8,26 @@
 
 namespace noisefloor::layernorm_backward {
 namespace {  // each file that includes this is compiled for architectures of its own
+
+__device__ __forceinline__ float2 warp_sums(float2 value) {
+#pragma unroll
+  for (int mask = 16; mask > 0; mask /= 2) {
+    value.x += __shfl_xor_sync(0xffffffffu, value.x, mask);
+    value.y += __shfl_xor_sync(0xffffffffu, value.y, mask);
+  }
+  return value;
+}
+
+// What a block leaves of neighbouring channels: partial [2, channels].
+template <int kLanes>
+__device__ __forceinline__ void store_partial(const float (&sum)[kLanes], const float (&sum_xh)[kLanes], float* partial,
+                                              std::int64_t channels) {
+#pragma unroll
+  for (int i = 0; i < kLanes; ++i) {
+    partial[i] = sum[i];
+    partial[channels + i] = sum_xh[i];
+  }
+}
 
 constexpr int kColumns = 32, kParts = 8;
 

@@ -36,15 +36,6 @@ struct Tiles {
   }
 };
 
-__device__ __forceinline__ float2 warp_sums(float2 value) {
-#pragma unroll
-  for (int mask = 16; mask > 0; mask /= 2) {
-    value.x += __shfl_xor_sync(0xffffffffu, value.x, mask);
-    value.y += __shfl_xor_sync(0xffffffffu, value.y, mask);
-  }
-  return value;
-}
-
 template <class T>
 struct RowsWork {
   static constexpr int kLanes = kVectorLanes<T>;
@@ -168,12 +159,7 @@ struct RowsWork {
   __device__ __forceinline__ void end(const Sums& sums) const {
     if (partials == nullptr || threadIdx.x >= vectors) return;
     const std::int64_t channels = vectors * kLanes;
-    float* const partial = partials + blockIdx.x * 2 * channels + threadIdx.x * kLanes;
-#pragma unroll
-    for (int i = 0; i < kLanes; ++i) {
-      partial[i] = sums.sum[i];
-      partial[channels + i] = sums.sum_xh[i];
-    }
+    store_partial(sums.sum, sums.sum_xh, partials + blockIdx.x * 2 * channels + threadIdx.x * kLanes, channels);
   }
 };
 

@@ -24,11 +24,7 @@ Slabs slabs_of(const Problem& p, int sm_count) {
 
 // The sums over a block, to all threads, in fixed order. `shared`: one pair a warp; free again behind the next barrier.
 __device__ __forceinline__ float2 block_sums(float2 value, float2* shared) {
-#pragma unroll
-  for (int mask = 16; mask > 0; mask /= 2) {
-    value.x += __shfl_xor_sync(0xffffffffu, value.x, mask);
-    value.y += __shfl_xor_sync(0xffffffffu, value.y, mask);
-  }
+  value = warp_sums(value);
   if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = value;
   __syncthreads();
   float2 sum = shared[0];
@@ -114,15 +110,9 @@ __global__ void __launch_bounds__(kMaxThreads)
   if constexpr (kSums) {
     if (partials == nullptr) return;
 #pragma unroll
-    for (int j = 0; j < kPer; ++j) {
-      if (channel_of(j) >= p.channels) continue;
-      float* const partial = partials + blockIdx.x * 2 * p.channels + channel_of(j);
-#pragma unroll
-      for (int i = 0; i < kLanes; ++i) {
-        partial[i] = sum[j][i];
-        partial[p.channels + i] = sum_xh[j][i];
-      }
-    }
+    for (int j = 0; j < kPer; ++j)
+      if (channel_of(j) < p.channels)
+        store_partial(sum[j], sum_xh[j], partials + blockIdx.x * 2 * p.channels + channel_of(j), p.channels);
   }
 }
 
