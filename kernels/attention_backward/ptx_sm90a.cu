@@ -15,7 +15,6 @@
 // "FlashAttention-2" (arXiv:2307.08691) and Shah et al., "FlashAttention-3" (arXiv:2407.08608); PTX ISA.
 #include "kernels/attention/ptx_sm90a_maps.cuh"
 #include "kernels/attention_backward/ptx_sm90a_consumer.cuh"
-#include "kernels/device/dispatch.cuh"
 #include "kernels/ptx/bulk.cuh"
 #include "kernels/ptx/elect.cuh"
 #include "kernels/ptx/setmaxnreg.cuh"
@@ -170,37 +169,14 @@ Status launch_pass_sm90a(const Shape& shape, DType dtype, const Tensors& t, cons
                        context.stream, maps, arguments);
 }
 
-template <class T, int kDim>
-Status launch_all_sm90a(const Shape& shape, DType dtype, const Tensors& t, float4* terms,
-                        const LaunchContext& context) {
-  Status status = launch_terms<T>(shape, t, terms, context);
-  const auto pass = [&]<Pass kPass>() {
-    if (status.ok()) status = launch_pass_sm90a<T, Sm90aTile<kDim, kPass>>(shape, dtype, t, terms, context);
-  };
-  if constexpr (kDim <= 128) {
-    pass.template operator()<Pass::keys_and_values>();
-  } else {
-    pass.template operator()<Pass::values>();
-    pass.template operator()<Pass::keys>();
-  }
-  pass.template operator()<Pass::queries>();
-  return status;
-}
-
 }  // namespace
 
 Status launch_ptx_sm90a(const Problem& problem, DType dtype, const Tensors& t, const Scratch& scratch,
                         const LaunchContext& context) {
-  if (const Status status = check_pointers(problem, t); !status.ok()) return status;
-  auto* const terms = static_cast<float4*>(scratch.workspace);
-  if (terms == nullptr) return failure(StatusCode::invalid_argument, "attention_backward: no workspace");
-  return with_half_type(dtype, [&]<class T>(T) {
-    const Shape shape = problem.shape();
-    if (shape.dim <= 32) return launch_all_sm90a<T, 32>(shape, dtype, t, terms, context);
-    if (shape.dim <= 64) return launch_all_sm90a<T, 64>(shape, dtype, t, terms, context);
-    if (shape.dim <= 128) return launch_all_sm90a<T, 128>(shape, dtype, t, terms, context);
-    return launch_all_sm90a<T, 256>(shape, dtype, t, terms, context);
-  });
+  return launch_passes<32, 64, 128, 256>(
+      problem, dtype, t, scratch, context, [&]<class T, int kDim, Pass kPass>(const Shape& shape, const float4* terms) {
+        return launch_pass_sm90a<T, Sm90aTile<kDim, kPass>>(shape, dtype, t, terms, context);
+      });
 }
 
 }  // namespace noisefloor::attention_backward

@@ -12,7 +12,6 @@
 // for the last products; deterministic. Source: Dao, "FlashAttention-2" (arXiv:2307.08691), but dQ in a pass of its
 // own; PTX ISA (mma, ldmatrix, cp.async).
 #include "kernels/attention_backward/terms.cuh"
-#include "kernels/device/dispatch.cuh"
 #include "kernels/ptx/cp_async.cuh"
 #include "kernels/ptx/ldmatrix.cuh"
 #include "kernels/ptx/mma.cuh"
@@ -251,35 +250,14 @@ Status launch_pass_sm80(const Shape& shape, const Tensors& t, const float4* term
                        context.stream, shape, t, terms);
 }
 
-template <class T, int kDim>
-Status launch_all_sm80(const Shape& shape, const Tensors& t, float4* terms, const LaunchContext& context) {
-  using Tile = Sm80Tile<kDim>;
-  Status status = launch_terms<T>(shape, t, terms, context);
-  if (status.ok()) status = launch_pass_sm80<T, Tile, Pass::queries>(shape, t, terms, context);
-  if constexpr (kDim <= 128) {
-    if (status.ok()) status = launch_pass_sm80<T, Tile, Pass::keys_and_values>(shape, t, terms, context);
-  } else {
-    if (status.ok()) status = launch_pass_sm80<T, Tile, Pass::keys>(shape, t, terms, context);
-    if (status.ok()) status = launch_pass_sm80<T, Tile, Pass::values>(shape, t, terms, context);
-  }
-  return status;
-}
-
 }  // namespace
 
 Status launch_tensor_core_sm80(const Problem& problem, DType dtype, const Tensors& t, const Scratch& scratch,
                                const LaunchContext& context) {
-  if (const Status status = check_pointers(problem, t); !status.ok()) return status;
-  auto* const terms = static_cast<float4*>(scratch.workspace);
-  if (terms == nullptr) return failure(StatusCode::invalid_argument, "attention_backward: no workspace");
-  return with_half_type(dtype, [&]<class T>(T) {
-    const Shape shape = problem.shape();
-    if (shape.dim <= 32) return launch_all_sm80<T, 32>(shape, t, terms, context);
-    if (shape.dim <= 64) return launch_all_sm80<T, 64>(shape, t, terms, context);
-    if (shape.dim <= 96) return launch_all_sm80<T, 96>(shape, t, terms, context);
-    if (shape.dim <= 128) return launch_all_sm80<T, 128>(shape, t, terms, context);
-    return launch_all_sm80<T, 256>(shape, t, terms, context);
-  });
+  return launch_passes<32, 64, 96, 128, 256>(
+      problem, dtype, t, scratch, context, [&]<class T, int kDim, Pass kPass>(const Shape& shape, const float4* terms) {
+        return launch_pass_sm80<T, Sm80Tile<kDim>, kPass>(shape, t, terms, context);
+      });
 }
 
 }  // namespace noisefloor::attention_backward

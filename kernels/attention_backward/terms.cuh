@@ -1,11 +1,12 @@
-// What the tensor-core variants of attention_backward share: the passes, and the first launch, which turns o, dout and
-// lse into two terms of each query, so that a weight is p = exp2(c s - log2_sum), its logit's gradient
-// p (dout v - delta) by the scale.
+// What the tensor-core variants of attention_backward share: their launcher, the passes, and the first launch, which
+// turns o, dout and lse into two terms of each query, so that a weight is p = exp2(c s - log2_sum), its logit's
+// gradient p (dout v - delta) by the scale.
 #pragma once
 
 #include <cmath>
 
 #include "kernels/attention_backward/attention_backward.h"
+#include "kernels/device/dispatch.cuh"
 #include "kernels/device/launch.cuh"
 #include "kernels/device/vector.cuh"
 #include "kernels/ptx/griddepcontrol.cuh"
@@ -84,6 +85,33 @@ Status launch_terms(const Shape& shape, const Tensors& t, float4* terms, const L
   if (shape.dim <= 64) return launch(std::integral_constant<int, 8>{});
   if (shape.dim <= 128) return launch(std::integral_constant<int, 16>{});
   return launch(std::integral_constant<int, 32>{});
+}
+
+// The launcher of both variants: the terms, then the passes of the least of kDims that a head fits, the queries' last.
+// launch<T, kDim, kPass>(shape, terms) is one of these.
+template <int... kDims, class Launch>
+Status launch_passes(const Problem& problem, DType dtype, const Tensors& t, const Scratch& scratch,
+                     const LaunchContext& context, const Launch& launch) {
+  if (const Status status = check_pointers(problem, t); !status.ok()) return status;
+  auto* const terms = static_cast<float4*>(scratch.workspace);
+  if (terms == nullptr) return failure(StatusCode::invalid_argument, "attention_backward: no workspace");
+  return with_half_type(dtype, [&]<class T>(T) {
+    const Shape shape = problem.shape();
+    Status status = launch_terms<T>(shape, t, terms, context);
+    const auto passes = [&]<int kDim, Pass... kPasses>() {
+      ((status = status.ok() ? launch.template operator()<T, kDim, kPasses>(shape, terms) : status), ...);
+      return true;
+    };
+    const auto fits = [&]<int kDim>() {
+      if (shape.dim > kDim) return false;
+      if constexpr (kDim <= 128)
+        return passes.template operator()<kDim, Pass::keys_and_values, Pass::queries>();
+      else
+        return passes.template operator()<kDim, Pass::values, Pass::keys, Pass::queries>();
+    };
+    static_cast<void>((fits.template operator()<kDims>() || ...));
+    return status;
+  });
 }
 
 }  // namespace noisefloor::attention_backward
