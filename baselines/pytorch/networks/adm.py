@@ -68,10 +68,22 @@ class Stage(nn.ModuleList):
         return x
 
 
-class UNet(nn.Module):
-    """x [n, 3, 64, 64], timesteps [n], labels [n] -> [n, 6, 64, 64]"""
-
+class StagedUNet(nn.Module):
     one_hot, numbers = False, ()
+
+    def through_blocks(self, x, embedding):
+        skips = []
+        for stage in self.input_blocks:
+            x = stage(x, embedding)
+            skips.append(x)
+        x = self.middle_block(x, embedding)
+        for stage in self.output_blocks:
+            x = stage(torch.cat([x, skips.pop()], dim=1), embedding)
+        return self.out(x)
+
+
+class UNet(StagedUNet):
+    """x [n, 3, 64, 64], timesteps [n], labels [n] -> [n, 6, 64, 64]"""
 
     def __init__(self):
         super().__init__()
@@ -110,12 +122,4 @@ class UNet(nn.Module):
         self.out = nn.Sequential(nn.GroupNorm(GROUPS, width), nn.SiLU(), nn.Conv2d(width, OUT_CHANNELS, 3, padding=1))
 
     def forward(self, x, timesteps, labels):
-        embedding = self.time_embed(waves(timesteps, CHANNELS).to(x.dtype)) + self.label_emb(labels)
-        skips = []
-        for stage in self.input_blocks:
-            x = stage(x, embedding)
-            skips.append(x)
-        x = self.middle_block(x, embedding)
-        for stage in self.output_blocks:
-            x = stage(torch.cat([x, skips.pop()], dim=1), embedding)
-        return self.out(x)
+        return self.through_blocks(x, self.time_embed(waves(timesteps, CHANNELS).to(x.dtype)) + self.label_emb(labels))

@@ -15,10 +15,10 @@ EPS = 1e-6
 SKIP_SCALE = math.sqrt(0.5)
 
 
-def waves(t, channels, ends=0):
-    """[n] -> [n, channels]: cosines, then sines, of frequencies from 1 down to 1/10000, which itself is there where `ends` is 1."""
+def waves(t, channels, ends=0, period=10000):
+    """[n] -> [n, channels]: cosines, then sines, of frequencies from 1 down to 1/period, which itself is there where `ends` is 1."""
     half = channels // 2
-    angles = t.double()[:, None] * torch.exp(-math.log(10000) * torch.arange(half, dtype=torch.float64, device=t.device) / (half - ends))
+    angles = t.double()[:, None] * torch.exp(-math.log(period) * torch.arange(half, dtype=torch.float64, device=t.device) / (half - ends))
     return torch.cat([angles.cos(), angles.sin()], dim=1)
 
 

@@ -2,13 +2,11 @@
 levels. Parameters have the names, and the order, of its train_unet.py. NCHW, as PyTorch has it.
 """
 
-import math
-
-import torch
 import torch.nn.functional as F
 from torch import nn
 
-from baselines.pytorch.networks.adm import Plain, Stage, attention
+from baselines.pytorch.networks.adm import Plain, Stage, StagedUNet, attention
+from baselines.pytorch.networks.edm import waves
 
 SIZE, CHANNELS, IMAGE_CHANNELS, LEVELS, BLOCKS = 64, 64, 3, 4, 2
 FIRST_ATTENTION, HEAD_CHANNELS, GROUPS = 2, 32, 32
@@ -51,10 +49,8 @@ class Repeat(nn.Module):
         return F.interpolate(x, scale_factor=2, mode="nearest")
 
 
-class UNet(nn.Module):
+class UNet(StagedUNet):
     """x [n, 3, 64, 64], timesteps [n] -> [n, 3, 64, 64]"""
-
-    one_hot, numbers = False, ()
 
     def __init__(self):
         super().__init__()
@@ -86,14 +82,4 @@ class UNet(nn.Module):
         self.out = nn.Sequential(nn.GroupNorm(GROUPS, width), nn.SiLU(), nn.Conv2d(width, IMAGE_CHANNELS, 3, padding=1))
 
     def forward(self, x, timesteps):
-        half = CHANNELS // 2
-        angles = timesteps.double()[:, None] * torch.exp(-math.log(MAX_PERIOD) / half * torch.arange(half, dtype=torch.float64, device=x.device))
-        embedding = self.time_embed(torch.cat([angles.cos(), angles.sin()], dim=1).to(x.dtype))
-        skips = []
-        for stage in self.input_blocks:
-            x = stage(x, embedding)
-            skips.append(x)
-        x = self.middle_block(x, embedding)
-        for stage in self.output_blocks:
-            x = stage(torch.cat([x, skips.pop()], dim=1), embedding)
-        return self.out(x)
+        return self.through_blocks(x, self.time_embed(waves(timesteps, CHANNELS, period=MAX_PERIOD).to(x.dtype)))
