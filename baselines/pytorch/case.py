@@ -59,6 +59,10 @@ def judged(op, problem, outputs):
     return op.judged(problem, outputs) if hasattr(op, "judged") else outputs
 
 
+def roundings(op, problem, compiled):
+    return op.roundings(problem, compiled) if hasattr(op, "roundings") else 1
+
+
 def compile_with(run, **options):
     """What PyTorch compiles of it: all, or the parts that it names itself."""
     return run.compile_parts(**options) if hasattr(run, "compile_parts") else torch.compile(run, dynamic=False, **options)
@@ -156,8 +160,8 @@ class Case:
         if self._expected is None:
             self._expected = self._reference()
         if self._expected is not None:
-            roundings = self.op.roundings(self.problem, compiled=self.variant in COMPILE_MODES)
-            return {"roundings": roundings, **compare(judged(self.op, self.problem, self.outputs), self._expected)}
+            times = roundings(self.op, self.problem, compiled=self.variant in COMPILE_MODES)
+            return {"roundings": times, **compare(judged(self.op, self.problem, self.outputs), self._expected)}
         wrong = self.op.check(self.problem, self.inputs, self.outputs)
         return {"wrong": wrong} if wrong else {"judged": "its noise is its own: judged by mean, deviation and largest element"}
 

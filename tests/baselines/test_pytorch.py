@@ -198,7 +198,7 @@ def outputs_of(parsed):
 
 def judge(parsed, dtype, outputs, op, inputs):
     """What is wrong, by the allowance of bench/measure/worker.cpp."""
-    allowed, roundings = record(parsed.op, **parsed.fields)["dtypes"][dtype], op.roundings(parsed, compiled=False)
+    allowed, roundings = record(parsed.op, **parsed.fields)["dtypes"][dtype], case.roundings(op, parsed, compiled=False)
     found = case.compare(case.judged(op, parsed, outputs), case.reference(op, parsed, inputs))
     for error in found.get("errors", []):
         if error["max"] is None or error["max"] > allowed["max_error"] * (1 + 1.5 * (roundings - 1)):
@@ -215,10 +215,10 @@ def test_every_problem_is_within_its_tolerance(name, fields, dtype):
     parsed = problem(name, dtype, **fields)
     op, inputs, outputs = outputs_of(parsed)
     assert judge(parsed, dtype, outputs, op, inputs) == ""
-    fused = op.roundings(parsed, compiled=True)
+    fused = case.roundings(op, parsed, compiled=True)
     three = fields.get("act") == "geglu" or name == "q_sample" or name == "conv2d" and {"side", "norm"} & fields.keys() or name == "gemm" and "blend" in fields
     three = three or name.endswith("_backward")
-    assert fused <= (6 if name == "layernorm" and "residual" in fields else 3 if three else 2) and fused <= op.roundings(parsed, compiled=False)
+    assert fused <= (6 if name == "layernorm" and "residual" in fields else 3 if three else 2) and fused <= case.roundings(op, parsed, compiled=False)
 
 
 @of_torch

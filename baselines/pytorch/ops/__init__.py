@@ -1,12 +1,12 @@
 """The ops that PyTorch has rows for (which: bench/sweep/pytorch.cpp). Each is a module with
 
-roundings(problem, compiled) -> times that a result is rounded into its dtype on the way, the last one included: of eager's, or of what
-    Inductor fuses; need not be whole
 build(problem) -> function(inputs) -> tuple of tensors, as a PyTorch user writes it; what eager runs and torch.compile compiles, and, of inputs in
     fp64, what both are held to. May raise Unsupported
 
 and, where it differs from the rest,
 
+roundings(problem, compiled) -> times that a result is rounded into its dtype on the way, the last one included: of eager's, or of what
+    Inductor fuses; need not be whole; 1 where it is not there
 NORMAL = {name: (mean, standard deviation)} of random inputs, where the program's would not do
 arrange(problem, inputs) -> the op's inputs, as the program has them, in the shapes and layouts of a PyTorch user
 make_inputs(problem, device, generator) -> these in the place of the program's

@@ -1,10 +1,6 @@
 """A step of AdamW over one flat tensor. New tensors in the place of updated ones, of as many bytes: a launch can be repeated on the same inputs, and judged."""
 
 
-def roundings(problem, compiled):
-    return 1
-
-
 def build(problem):
     beta1, beta2, eps, decay = (problem.real(name) for name in ("beta1", "beta2", "eps", "decay"))
     ema, copy, dtype = problem.flag("ema"), problem.flag("copy"), problem.dtype

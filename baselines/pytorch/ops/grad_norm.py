@@ -3,10 +3,6 @@
 import torch
 
 
-def roundings(problem, compiled):
-    return 1
-
-
 def build(problem):
     clip = problem.real("clip")
 

@@ -31,10 +31,13 @@ def width_of(hw):
     return hw // next(divisor for divisor in range(math.isqrt(hw), 0, -1) if hw % divisor == 0)
 
 
+def as_images(inputs, width, *names):
+    return images({name: value.unflatten(1, (-1, width)) if name in names else value for name, value in inputs.items()}, *names)
+
+
 def arrange(problem, inputs):
     """Images of as many rows and columns as the pixels allow."""
-    width = problem.integer("down_w") or width_of(problem.integer("hw"))
-    return images({name: value.unflatten(1, (-1, width)) if name in ("x", "skip") else value for name, value in inputs.items()}, "x", "skip")
+    return as_images(inputs, problem.integer("down_w") or width_of(problem.integer("hw")), "x", "skip")
 
 
 def scale_and_shift(inputs):

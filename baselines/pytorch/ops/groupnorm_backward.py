@@ -2,7 +2,7 @@
 
 import torch
 
-from baselines.pytorch.ops import groupnorm, images
+from baselines.pytorch.ops import groupnorm
 
 NORMAL = groupnorm.NORMAL
 
@@ -15,9 +15,7 @@ def roundings(problem, compiled):
 
 
 def arrange(problem, inputs):
-    width = groupnorm.width_of(problem.integer("hw"))
-    pixels = ("x", "dy", "residual")
-    return images({name: value.unflatten(1, (-1, width)) if name in pixels else value for name, value in inputs.items()}, *pixels)
+    return groupnorm.as_images(inputs, groupnorm.width_of(problem.integer("hw")), "x", "dy", "residual")
 
 
 def build(problem):

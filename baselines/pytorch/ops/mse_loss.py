@@ -3,10 +3,6 @@
 import torch
 
 
-def roundings(problem, compiled):
-    return 1
-
-
 def build(problem):
     edm, data, scale = problem.choice("weight") == "edm", problem.real("sigma_data"), problem.real("scale")
 

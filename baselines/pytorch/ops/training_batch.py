@@ -7,10 +7,6 @@ from baselines.pytorch.ops import judge_noise
 TIMESTEPS = 1000
 
 
-def roundings(problem, compiled):
-    return 1
-
-
 def alpha_bars(schedule, device):
     if schedule == "cosine":
         u = torch.arange(TIMESTEPS + 1, dtype=torch.float64, device=device) / TIMESTEPS
