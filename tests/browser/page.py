@@ -1,8 +1,6 @@
 """A page in a real, headless Chromium, and run folders to make reports of."""
 
-import json
 import os
-import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -105,10 +103,6 @@ class Page:
 def report(folder, **environment):
     """`noisefloor roofline FOLDER`."""
     return subprocess.run([PROGRAM, "roofline", str(folder)], capture_output=True, text=True, timeout=120, env={**os.environ, **environment})
-
-
-def page_data(file):
-    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', Path(file).read_text(), re.S).group(1))
 
 
 def copy_recorded(folder):
