@@ -1,4 +1,4 @@
-#include "reports/gate/compare.h"
+#include "reports/gate/gate.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -10,15 +10,113 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "reports/gate/compare.h"
-#include "reports/gate/noise.h"
+#include "reports/run/run_files.h"
+#include "reports/totals/totals.h"
 
 namespace noisefloor {
+
+// ---- Two runs row by row (compare.cpp): which rows belong together, how far apart their times are, and what a forward
+// pass of each network takes on either side.
+
+struct RowPairing {
+  std::string variant_a, variant_b;  // both empty: each with its own namesake; else this one against that one
+  NameFilter filter;                 // of "op/problem/dtype/variant"; none: all
+};
+
+struct RowPair {
+  const SweepRow* a = nullptr;  // either may be missing, not both
+  const SweepRow* b = nullptr;
+
+  const SweepRow& named() const { return a != nullptr ? *a : *b; }
+};
+// In the order of `a`, then what only `b` has. Throws std::runtime_error where a run has none of a named variant, or
+// the filter leaves nothing of either.
+std::vector<RowPair> pair_rows(const RunFiles& a, const RunFiles& b, const RowPairing& options);
+
+// What is compared of a row: launches one behind the other with ordinary edges, and launches that find nothing in
+// cache.
+enum class Phase { warm, cold };
+const char* to_string(Phase phase);
+
+struct PhaseSamples {
+  std::vector<double> us;
+  std::vector<std::size_t> batches;
+  std::vector<double> cycles;  // time x clock of its batch, else of the row; empty where neither is known
+  std::size_t slots = 1;       // of its buffers: batch i is of slot i, modulo their number
+};
+// Nothing where the row has no warm times with ordinary edges (an older folder). Throws as RunFiles::samples_of().
+std::optional<PhaseSamples> phase_samples(const RunFiles& run, const SweepRow& row, Phase phase);
+
+// Medians, and changes b over a minus 1.
+struct PhaseChange {
+  double a_us = 0, b_us = 0, change = 0;
+  std::optional<double> cycle_change;  // where both runs know the clock
+};
+
+// One pair that is `ok` on both sides. `warm` is there where both runs have it.
+struct RowChange {
+  RowPair rows;
+  PhaseChange cold;
+  std::optional<PhaseChange> warm;
+};
+RowChange row_change(const RunFiles& a, const RunFiles& b, const RowPair& pair);
+
+struct TotalChange {
+  std::string network, op, dtype, choice;
+  NetworkTotal a, b;  // `problems` of 0: that side has nothing of it
+};
+// "own best" of each network, op and dtype, or the two variants of `options`.
+std::vector<TotalChange> total_changes(const RunFiles& a, const RunFiles& b, const RowPairing& options);
+
+// Whether the runs are one, or one is a copy of the other: of which a few rows may have been measured again, and rows
+// of a coarse clock are alike by chance.
+bool same_samples(const RunFiles& a, const RunFiles& b);
+
+// What differs between the machines and builds, one line each ("driver: 580.1 and 590.2").
+std::vector<std::string> environment_differences(const RunFiles& a, const RunFiles& b);
+
+// ---- How far runs of one build lie apart on a machine, row by row (noise.cpp). Where the driver put code and queues,
+// which pages a process got, how warm the board was: all is drawn once a process, so that no batch of it shows it.
+// `gate calibrate` takes it from runs of one build, as a file beside the baseline.
+
+inline constexpr const char* kNoiseFile = "gate_noise.json";
+
+// Noise counts for no more, wherever it is from; equal runs that lie further apart are not noise.
+inline constexpr double kMostNoise = 0.2;
+
+struct GateNoise {
+  std::string device;
+  std::vector<std::string> runs;  // name_of() each
+  // Relative: the most by which two of the runs differ, in time and in SM cycles alike.
+  std::map<std::pair<Phase, CaseId>, double> rows;
+
+  std::optional<double> of(const CaseId& id, Phase phase) const;
+};
+
+std::string name_of(const RunFiles& run);  // commit and time
+// A host has no clock that is held, and neighbours on its caches.
+bool is_of_host(const RunFiles& run);
+
+struct MeasuredNoise {
+  GateNoise noise;
+  std::vector<std::string> left_out;  // rows that lie apart, with the run whose time does
+};
+// Of three runs or more. Throws std::runtime_error where they are of different devices or commits, one is a copy of
+// another, or of one more than a tenth of the rows lie apart from the other runs' by more than kMostNoise: it is named,
+// with them.
+MeasuredNoise measure_noise(std::span<const RunFiles> runs);
+
+std::string to_json(const GateNoise& noise);
+GateNoise read_noise(const std::filesystem::path& file);  // throws std::runtime_error naming it
+
+// ---- The rule
 
 inline constexpr double kSmallChange = 0.015;
 inline constexpr double kLargeChange = 0.05;

@@ -1,4 +1,4 @@
-#include "reports/gate/noise.h"
+#include "reports/gate/gate.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,5 +1,5 @@
 // Noise between runs of one build: measured, refused where it is none, kept as a file.
-#include "reports/gate/noise.h"
+#include "reports/gate/gate.h"
 
 #include <gtest/gtest.h>
 
