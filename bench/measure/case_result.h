@@ -8,6 +8,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "bench/measure/suite.h"
 #include "bench/measure/verify.h"
@@ -30,6 +31,22 @@ struct CaseResult {
   Verdict verdict{};         // of the launch before the timed ones
   bool kept = false;         // its times are of an earlier run
 };
+
+// A row of an earlier run that may still be true.
+struct EarlierRow {
+  SweepRow row;  // ok
+  RowSamples samples = {};
+};
+
+// Puts an earlier row, whose launch is the same, in the place of `result`'s blank one: its numbers, commit and date,
+// beside what today's problem files and cost say.
+void keep_row(const EarlierRow& earlier, CaseResult& result);
+
+// The phases that were taken anew in place of the earlier ones; of the others times, samples and reasons stay.
+void keep_other_phases(const EarlierRow& earlier, const std::vector<std::string>& taken, Timing& timing);
+
+// A comparison is of one date: one with a row that was not kept goes.
+void forget_comparison(SweepRow& row);
 
 // Adds its own lifetime to the seconds that the row cost (spent_s), if this run measured it.
 class Spending {

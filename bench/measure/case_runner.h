@@ -14,7 +14,6 @@
 #include "bench/measure/case_progress.h"
 #include "bench/measure/case_result.h"
 #include "bench/measure/contender.h"
-#include "bench/measure/kept_row.h"
 #include "bench/measure/pair.h"
 #include "bench/measure/signature.h"
 #include "bench/measure/verify.h"

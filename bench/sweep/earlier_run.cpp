@@ -1,12 +1,10 @@
-#include "bench/sweep/earlier_run.h"
+#include "bench/sweep/session.h"
 
 #include <fmt/format.h>
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <utility>
-#include <vector>
 
 #include "bench/platform/fingerprint.h"
 #include "kernels/core/fields.h"

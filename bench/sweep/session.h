@@ -7,19 +7,22 @@
 #include <benchmark/benchmark.h>
 
 #include <chrono>
+#include <cstddef>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "bench/ceilings/ceilings.h"
 #include "bench/measure/case_runner.h"
 #include "bench/platform/nvml.h"
 #include "bench/platform/platform.h"
-#include "bench/sweep/earlier_run.h"
 #include "bench/sweep/plan.h"
+#include "reports/run/run_files.h"
 #include "reports/run/run_folder.h"
 
 namespace noisefloor {
@@ -29,6 +32,34 @@ namespace noisefloor {
 nlohmann::ordered_json environment_facts(const PlatformDescription& description, const GpuMonitor& monitor);
 // How a GPU is set up; what it does not report is left out.
 nlohmann::ordered_json gpu_facts(const GpuDescription& gpu);
+
+// The run whose rows a sweep keeps where they are still true (--reuse).
+class EarlierRun {
+ public:
+  // `facts`: of this sweep, as for env.json. Throws InvalidInput naming what is wrong: no run, of a newer schema, or of
+  // another device, driver or power limit.
+  EarlierRun(const std::filesystem::path& folder, const nlohmann::ordered_json& facts);
+  // One row in twenty is chosen, whose cold and warm times are taken anew though it could be kept: by `seed`, which a
+  // resumed sweep has, else by the sweep's folder and the run's time. Returns the seed.
+  std::string choose_checks(const std::filesystem::path& out, const std::string& seed);
+
+  const EarlierRow* find(const CaseId& id) const;  // what may be kept: ok, with a signature; else null
+
+  // What the sweep made of it: how many rows it kept, and those of the same signature that it timed as checks, as
+  // they were and as they are.
+  struct Result {
+    std::size_t kept = 0;
+    RunFiles before, now;
+  };
+  Result result(const std::filesystem::path& out) const;
+
+ private:
+  bool is_check(const CaseId& id) const;
+
+  std::string seed_;
+  RunFiles run_;
+  std::map<CaseId, EarlierRow> rows_;
+};
 
 struct SweepOutcome {
   bool device_lost = false;  // this process can go on with nothing

@@ -1,7 +1,7 @@
 // Plans: whose a file is, what runs where no vendor can, and what a want of memory is called.
 #include "bench/pipeline/plan.h"
+#include "bench/measure/case_result.h"
 #include "bench/measure/fixture.h"
-#include "bench/measure/kept_row.h"
 
 #include <gtest/gtest.h>
 
