@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
-#include <charconv>
 #include <cmath>
 #include <limits>
 
@@ -10,6 +9,7 @@
 #include "bench/platform/process_limits.h"
 #include "bench/sweep/selection.h"
 #include "reports/explain/explain.h"
+#include "reports/run/csv.h"
 #include "reports/totals/totals.h"
 
 namespace noisefloor {
@@ -88,11 +88,9 @@ std::unique_ptr<Platform> open_platform(const std::string& device) {
     fmt::print(stderr, "{}: running the host variants on all cores\n", no_gpu.substr(0, no_gpu.find(';')));
   if (host) return make_host_platform();
   if (device.empty()) return make_cuda_platform(0);
-  int index = 0;
-  const auto parsed = std::from_chars(device.data(), device.data() + device.size(), index);
-  if (parsed.ec != std::errc() || parsed.ptr != device.data() + device.size())
-    throw refusal("--device is '{}', not 'host' or a device number (noisefloor devices)", device);
-  return make_cuda_platform(index);
+  const auto index = parse_number<int>(device);
+  if (!index) throw refusal("--device is '{}', not 'host' or a device number (noisefloor devices)", device);
+  return make_cuda_platform(*index);
 }
 
 std::unique_ptr<Worker> neighbour_of(const Platform& platform) {
@@ -169,11 +167,8 @@ RunFiles read_completed_run(const std::filesystem::path& folder, CeilingTable& c
 }
 
 std::int64_t require_integer(const char* option, const std::string& text) {
-  std::int64_t value = 0;
-  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size())
-    throw refusal("{}: '{}' is not a whole number", option, text);
-  return value;
+  if (const auto value = parse_number<std::int64_t>(text)) return *value;
+  throw refusal("{}: '{}' is not a whole number", option, text);
 }
 
 std::uint64_t require_seed(const std::string& text) {

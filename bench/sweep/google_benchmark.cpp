@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -12,6 +11,7 @@
 
 #include "kernels/core/fields.h"
 #include "kernels/core/listed.h"
+#include "reports/run/csv.h"
 
 namespace noisefloor {
 namespace {
@@ -29,9 +29,7 @@ constexpr std::pair<std::string_view, const char*> kWords[] = {
 
 void require_count(const std::string& flag, const std::string& value) {
   constexpr int kMost = 1'000'000;
-  int count = 0;
-  const auto parsed = std::from_chars(value.data(), value.data() + value.size(), count);
-  if (parsed.ec != std::errc() || parsed.ptr != value.data() + value.size() || count < 1 || count > kMost)
+  if (const int count = parse_number<int>(value).value_or(0); count < 1 || count > kMost)
     throw InvalidInput(fmt::format("{} is '{}', not a whole number from 1 to {}", flag, value, kMost));
 }
 

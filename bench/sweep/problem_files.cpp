@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <initializer_list>
 #include <map>
 #include <set>
@@ -19,9 +18,8 @@ namespace noisefloor {
 namespace {
 
 long parse_count(const std::string& text) {
-  long count = 0;
-  const auto result = std::from_chars(text.data(), text.data() + text.size(), count);
-  if (result.ec != std::errc() || result.ptr != text.data() + text.size() || count < 1 || count > kMaxNetworkCount)
+  const long count = parse_number<long>(text).value_or(0);
+  if (count < 1 || count > kMaxNetworkCount)
     throw InvalidInput(fmt::format("column 'count' is '{}', not a whole number from 1 to {}", text, kMaxNetworkCount));
   return count;
 }

@@ -4,9 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -19,6 +17,7 @@
 #include "bench/sweep/suite.h"
 #include "kernels/core/dynamic_library.h"
 #include "kernels/core/fields.h"
+#include "reports/run/csv.h"
 
 namespace noisefloor {
 namespace {
@@ -118,10 +117,8 @@ double seconds_of_a_case() {
   constexpr const char* kName = "NOISEFLOOR_PLUGIN_SECONDS";
   const char* const text = std::getenv(kName);
   if (text == nullptr) return 600;
-  double seconds = 0;
-  const auto [end, error] = std::from_chars(text, text + std::strlen(text), seconds);
-  if (error != std::errc() || *end != '\0' || !(seconds > 0 && seconds <= 1e6))
-    throw InvalidInput(fmt::format("{}={}: seconds above 0, to 1e6", kName, text));
+  const double seconds = parse_number<double>(text).value_or(0);
+  if (!(seconds > 0 && seconds <= 1e6)) throw InvalidInput(fmt::format("{}={}: seconds above 0, to 1e6", kName, text));
   return seconds;
 }
 
