@@ -228,7 +228,7 @@ TimingLoop::Phase TimingLoop::sample_warm(const std::function<std::vector<double
         if (options_.quick || (batches >= kFewestBatches && so_far.us.size() >= options_.warm.maximum_samples))
           return true;
         return batches >= kFewestBatches && batches >= source_->slots() &&
-               mean_of_batches({so_far.us, so_far.batches}).error <= kBatchesKnownTo;
+               error_of_batch_mean({so_far.us, so_far.batches}) <= kBatchesKnownTo;
       });
   if (!options_.look_at_edges) return taken;
   const std::vector<double> behind = source_->edges_us(kEdgeSamples);

@@ -69,14 +69,14 @@ std::vector<double> medians_of(const Batches& batches) {
   return medians;
 }
 
-BatchMean mean_of_batches(const Batches& batches) {
+double error_of_batch_mean(const Batches& batches) {
   const std::vector<double> values = medians_of(batches);
   const auto count = static_cast<double>(values.size());
   const double mean = std::accumulate(values.begin(), values.end(), 0.0) / count;
-  if (values.size() < 2) return {mean, 0, 0};
+  if (values.size() < 2) return 0;
   double squares = 0;
   for (const double value : values) squares += (value - mean) * (value - mean);
-  return {mean, std::sqrt(squares / (count - 1) / count) / mean, count - 1};
+  return std::sqrt(squares / (count - 1) / count) / mean;
 }
 
 }  // namespace noisefloor

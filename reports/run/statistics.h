@@ -32,13 +32,9 @@ struct Batches {
 
 std::vector<double> medians_of(const Batches& batches);  // one of each batch
 
-// The mean of the batches' medians. Where batches have one of two levels, the median of all samples lies in that which
-// has a few more of them, and goes over to the other by chance; this does not.
-struct BatchMean {
-  double value;
-  double error;    // standard error, relative; 0 of one batch alone
-  double freedom;  // batches less one
-};
-BatchMean mean_of_batches(const Batches& batches);
+// The relative standard error of the mean of the batches' medians; 0 of one batch alone. Where batches have one of two
+// levels, the median of all samples lies in that which has a few more of them, and goes over to the other by chance;
+// this mean does not.
+double error_of_batch_mean(const Batches& batches);
 
 }  // namespace noisefloor

@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
 #include <limits>
 #include <numeric>
 
@@ -100,7 +98,7 @@ TEST(TimingLoop, WarmBatchesAreTakenUntilTheyAgree) {
   script.launch_us = [&](int) { return script.warm_calls.size() % 2 == 0 ? 5.0 : 5.2; };
   const Timing timing = measured(script);
   ASSERT_GE(timing.warm_batches.size(), 8u);
-  EXPECT_LE(mean_of_batches({timing.warm_us, timing.warm_batches}).error, 0.005);
+  EXPECT_LE(error_of_batch_mean({timing.warm_us, timing.warm_batches}), 0.005);
   Script quick;
   quick.launch_us = [&](int) { return quick.warm_calls.size() % 2 == 0 ? 5.0 : 5.2; };
   EXPECT_LT(measured(quick, {.quick = true}).warm_batches.size(), 4u);
