@@ -9,7 +9,6 @@
 #include <span>
 #include <unordered_map>
 
-#include "kernels/catalogue.h"
 #include "python/arguments.h"
 #include "python/call.h"
 #include "python/queue.h"

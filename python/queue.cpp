@@ -6,7 +6,6 @@
 #include <array>
 #include <new>
 #include <stdexcept>
-#include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 #include <nanobind/ndarray.h>
 
-#include <optional>
 #include <utility>
 #include <vector>
 

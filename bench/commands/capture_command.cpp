@@ -1,6 +1,5 @@
 // noisefloor capture: a PyTorch program's problems. Python does it (python/noisefloor/__main__.py); this finds
 // it.
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <cerrno>

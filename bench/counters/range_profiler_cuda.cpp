@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "bench/counters/counter_config.h"

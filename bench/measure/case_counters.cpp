@@ -4,7 +4,6 @@
 
 #include "bench/counters/kernel_resources.h"
 #include "bench/counters/nvtx.h"
-#include "bench/measure/case_result.h"
 #include "bench/measure/fixture.h"
 
 namespace noisefloor {

@@ -2,18 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <chrono>
-#include <cmath>
 #include <nlohmann/json.hpp>
-#include <utility>
 
-#include "bench/counters/nvtx.h"
 #include "bench/measure/bound_case.h"
-#include "bench/measure/case_result.h"
 #include "bench/measure/timing_loop.h"
 #include "bench/measure/worker.h"
-#include "bench/platform/build_info.h"
 #include "reports/run/statistics.h"
 
 namespace noisefloor {

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <utility>
 
 #include "bench/measure/case_result.h"
 #include "reports/run/columns.h"

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstddef>
 #include <mutex>
-#include <span>
 
 #include "kernels/core/parallel.h"
 

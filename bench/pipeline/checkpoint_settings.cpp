@@ -4,7 +4,6 @@
 
 #include <cmath>
 #include <initializer_list>
-#include <string_view>
 
 #include "kernels/core/fields.h"
 #include "reports/run/json_file.h"

@@ -8,7 +8,6 @@
 #include "bench/measure/fixture.h"
 #include "kernels/core/device.h"
 #include "networks/lifetimes.h"
-#include "networks/network.h"
 
 namespace noisefloor::pipeline {
 namespace {

@@ -10,7 +10,6 @@
 
 #include "kernels/core/fields.h"
 #include "kernels/core/listed.h"
-#include "networks/network.h"
 
 namespace noisefloor::pipeline {
 namespace {

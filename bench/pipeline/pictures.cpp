@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
-#include <stdexcept>
-#include <string>
 
 #include "kernels/core/fields.h"
 

@@ -5,8 +5,6 @@
 #include <cmath>
 #include <utility>
 
-#include "kernels/q_sample/q_sample.h"
-
 namespace noisefloor::pipeline {
 namespace {
 

@@ -9,7 +9,6 @@
 #include <set>
 
 #include "bench/platform/build_info.h"
-#include "bench/sweep/workers.h"
 #include "reports/run/run_folder.h"
 
 namespace noisefloor {

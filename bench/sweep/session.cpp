@@ -12,7 +12,6 @@
 #include "bench/platform/processors.h"
 #include "reports/run/network_problems.h"
 #include "reports/run/run_files.h"
-#include "reports/run/run_folder.h"
 #include "reports/run/sweep_csv.h"
 
 namespace noisefloor {

@@ -1,8 +1,6 @@
 // Of attention, from its output and the log-sum-exp of each row, which the forward pass leaves.
 #include "kernels/attention/attention.h"
 
-#include <fmt/format.h>
-
 #include "networks/backward.h"
 
 namespace noisefloor::networks {

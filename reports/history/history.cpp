@@ -7,7 +7,6 @@
 #include <cmath>
 #include <limits>
 #include <set>
-#include <span>
 
 #include "reports/run/files.h"
 #include "reports/run/statistics.h"

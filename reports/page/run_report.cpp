@@ -5,8 +5,6 @@
 #include "reports/page/html_page.h"
 #include "reports/run/ceilings_csv.h"
 #include "reports/run/json_file.h"
-#include "reports/run/network_problems.h"
-#include "reports/run/run_files.h"
 #include "reports/run/run_folder.h"
 #include "reports/totals/totals.h"
 

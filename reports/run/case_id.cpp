@@ -1,7 +1,5 @@
 #include "reports/run/case_id.h"
 
-#include <fmt/format.h>
-
 #include <regex>
 #include <stdexcept>
 #include <vector>

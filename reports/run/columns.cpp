@@ -6,7 +6,6 @@
 #include <cmath>
 #include <limits>
 #include <string_view>
-#include <type_traits>
 
 #include "reports/run/csv.h"
 

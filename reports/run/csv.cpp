@@ -1,13 +1,9 @@
 #include "reports/run/csv.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 #include <set>
 #include <stdexcept>
-
-#include "reports/run/files.h"
 
 namespace noisefloor {
 namespace {

@@ -1,7 +1,6 @@
 #include "reports/run/files.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>

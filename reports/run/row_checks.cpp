@@ -1,8 +1,6 @@
 #include "reports/run/files.h"
 #include "reports/run/run_files.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <string>

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "reports/run/files.h"
 #include "reports/run/network_problems.h"
 
 namespace noisefloor {

@@ -10,15 +10,12 @@
 #include <cerrno>
 #include <cstring>
 #include <ctime>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 #include <stdexcept>
-#include <vector>
 
 #include "reports/run/files.h"
 #include "reports/run/json_file.h"
-#include "reports/run/run_files.h"
 
 namespace noisefloor {
 namespace {

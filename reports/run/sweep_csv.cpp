@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <set>
 #include <stdexcept>
-#include <string_view>
 
 #include "reports/run/columns.h"
 #include "reports/run/csv.h"

@@ -3,13 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <set>
 #include <unordered_map>
 
 #include "reports/run/csv.h"
 #include "reports/run/files.h"
-#include "reports/run/pair_ratio.h"
 
 namespace noisefloor {
 namespace {

@@ -3,7 +3,6 @@
 
 #include <cmath>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "bench/pipeline/executor.h"

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <random>
 #include <set>
-#include <string>
 #include <string_view>
 #include <tuple>
 #include <vector>

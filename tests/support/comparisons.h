@@ -1,7 +1,6 @@
 // Comparisons of tensors with numbers, in the memory of any platform.
 #pragma once
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <random>

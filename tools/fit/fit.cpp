@@ -13,7 +13,6 @@
 #include "kernels/convolution/halo.h"
 #include "kernels/convolution/schedule.h"
 #include "kernels/gemm/schedule.h"
-#include "kernels/product/sm90a_schedule.h"
 #include "reports/run/csv.h"
 
 namespace noisefloor::fit {

@@ -6,7 +6,6 @@
 #include <map>
 #include <utility>
 
-#include "bench/sweep/suite.h"
 #include "tests/support/counted_variants.h"
 #include "tests/support/host_platforms.h"
 

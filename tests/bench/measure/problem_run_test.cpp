@@ -6,7 +6,6 @@
 #include <thread>
 
 #include "bench/measure/case_runner.h"
-#include "bench/sweep/suite.h"
 #include "tests/support/host_platforms.h"
 #include "tests/support/scripted_library.h"
 

@@ -7,7 +7,6 @@
 #include "bench/measure/case_runner.h"
 #include "bench/sweep/suite.h"
 #include "tests/support/scripted_library.h"
-#include "tests/support/temporary_folder.h"
 
 namespace noisefloor {
 namespace {

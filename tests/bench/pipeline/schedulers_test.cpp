@@ -14,7 +14,6 @@
 #include "bench/pipeline/sample_request.h"
 #include "bench/pipeline/sampling.h"
 #include "kernels/core/fields.h"
-#include "kernels/core/listed.h"
 #include "reports/run/csv.h"
 
 namespace noisefloor::pipeline {
