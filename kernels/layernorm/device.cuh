@@ -68,56 +68,38 @@ __device__ __forceinline__ std::int64_t place_of(const Arguments<T>& a, std::uin
   return (static_cast<std::int64_t>(row) * a.vectors + vector) * kVectorLanes<T>;
 }
 
-// Where the scale of a vector of row `row` lies, and its shift.
+// Where gamma, beta, scale or shift (`which` 0 to 3) of a vector of row `row` lies.
 template <class T>
-__device__ __forceinline__ std::int64_t image_place(const Arguments<T>& a, std::uint32_t row, int vector) {
-  return (static_cast<std::int64_t>(row / a.rows_per_image) * a.vectors + vector) * kVectorLanes<T>;
+__device__ __forceinline__ const T* parameter(const Arguments<T>& a, std::uint32_t row, int vector, int which) {
+  const void* const base[] = {a.t.gamma, a.t.beta, a.t.scale, a.t.shift};
+  if (which < 2) return static_cast<const T*>(base[which]) + vector * kVectorLanes<T>;
+  return static_cast<const T*>(base[which]) + place_of(a, row / a.rows_per_image, vector);
 }
 
-// Gamma, beta, scale and shift of a vector, so far as there are any: for those who want them under way early.
-template <class T>
-__device__ __forceinline__ void load_parameters(const Arguments<T>& a, std::uint32_t row, int vector, uint4 (&to)[4]) {
-  const auto load = [](const void* from, std::int64_t at) {
-    return load_16_bytes<CacheHint::read_only>(static_cast<const T*>(from) + at);
-  };
-  if (a.t.gamma) {
-    to[0] = load(a.t.gamma, vector * kVectorLanes<T>);
-    to[1] = load(a.t.beta, vector * kVectorLanes<T>);
-  }
-  if (a.t.scale) {
-    to[2] = load(a.t.scale, image_place(a, row, vector));
-    to[3] = load(a.t.shift, image_place(a, row, vector));
-  }
+// Calls take(which, where) for those of a vector that there are.
+template <class T, class Take>
+__device__ __forceinline__ void each_parameter(const Arguments<T>& a, std::uint32_t row, int vector, const Take& take) {
+#pragma unroll
+  for (int which = 0; which < 4; ++which)
+    if (which < 2 ? a.t.gamma : a.t.scale) take(which, parameter(a, row, vector, which));
 }
 
-// From the normalised `s` of a vector of row `row` (below `rows`) to its y; by its parameters, where they are kEarly.
-template <CacheHint kStore = CacheHint::once, bool kEarly = false, class T>
+// From the normalised `s` of a vector of row `row` (below `rows`) to its y; `bits(which)` gives its parameters.
+template <CacheHint kStore = CacheHint::once, class T, class Bits>
 __device__ __forceinline__ void store_normalised(const Arguments<T>& a, std::uint32_t row, int vector,
-                                                 float (&s)[kVectorLanes<T>], const uint4* parameters = nullptr) {
-  constexpr int kLanes = kVectorLanes<T>;
-  float first[kLanes], second[kLanes];
+                                                 float (&s)[kVectorLanes<T>], const Bits& bits) {
+  float first[kVectorLanes<T>], second[kVectorLanes<T>];
   if (a.t.gamma) {
-    if constexpr (kEarly) {
-      unpack_vector<T>(parameters[0], first);
-      unpack_vector<T>(parameters[1], second);
-    } else {
-      load_vector<T, CacheHint::read_only>(static_cast<const T*>(a.t.gamma) + vector * kLanes, first);
-      load_vector<T, CacheHint::read_only>(static_cast<const T*>(a.t.beta) + vector * kLanes, second);
-    }
+    unpack_vector<T>(bits(0), first);
+    unpack_vector<T>(bits(1), second);
 #pragma unroll
-    for (int i = 0; i < kLanes; ++i) s[i] = s[i] * first[i] + second[i];
+    for (int i = 0; i < kVectorLanes<T>; ++i) s[i] = s[i] * first[i] + second[i];
   }
   if (a.t.scale) {
-    if constexpr (kEarly) {
-      unpack_vector<T>(parameters[2], first);
-      unpack_vector<T>(parameters[3], second);
-    } else {
-      const std::int64_t at = image_place(a, row, vector);
-      load_vector<T, CacheHint::read_only>(static_cast<const T*>(a.t.scale) + at, first);
-      load_vector<T, CacheHint::read_only>(static_cast<const T*>(a.t.shift) + at, second);
-    }
+    unpack_vector<T>(bits(2), first);
+    unpack_vector<T>(bits(3), second);
 #pragma unroll
-    for (int i = 0; i < kLanes; ++i) s[i] = s[i] * (1.0f + first[i]) + second[i];
+    for (int i = 0; i < kVectorLanes<T>; ++i) s[i] = s[i] * (1.0f + first[i]) + second[i];
   }
   store_vector<T, kStore>(static_cast<T*>(a.t.y) + place_of(a, row, vector), s);
 }
@@ -128,7 +110,9 @@ __device__ __forceinline__ void store_deviations(const Arguments<T>& a, float rs
                                                  float (&s)[kVectorLanes<T>]) {
 #pragma unroll
   for (int i = 0; i < kVectorLanes<T>; ++i) s[i] *= rstd;
-  store_normalised<kStore>(a, row, vector, s);
+  store_normalised<kStore>(a, row, vector, s, [&](int which) {
+    return load_16_bytes<CacheHint::read_only>(parameter(a, row, vector, which));
+  });
 }
 
 // The same from x (+ residual), which leaves as well where the sum is an output.

@@ -18,6 +18,7 @@
 #include "kernels/device/launch.cuh"
 #include "kernels/layernorm/device.cuh"
 #include "kernels/ptx/griddepcontrol.cuh"
+#include "kernels/ptx/prefetch.cuh"
 
 namespace noisefloor::layernorm {
 namespace {
@@ -31,21 +32,22 @@ inline constexpr int kHeldBlocks = kTeam == kWideTeam ? 1
                                    : kResidual        ? 8
                                                       : 6;
 
-// A row's moments from the parts of a block's warps, of `share` vectors each.
+// A row's moments from the parts of its warps, of `share` vectors each; threadIdx.y is its place in the block.
 template <class T>
 __device__ __forceinline__ Moments merge_warps(const Arguments<T>& a, const Part& part, int share) {
-  __shared__ Part parts[kWideThreads / 32];
+  if (blockDim.x == 32) return {part.mean, rsqrtf(part.squares * a.length_inverse + a.eps)};
+  __shared__ Part shared[kWideThreads / 32];
+  Part* const parts = shared + threadIdx.y * (blockDim.x / 32);
   if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = part;
   __syncthreads();
   return merge(a, parts, share);
 }
 
-// A row of at most kPer vectors a lane, by kTeam lanes of a warp, or by a block whose warps take 32 * kPer vectors
-// each.
+// A row of at most kPer vectors a lane, by kTeam lanes of a warp, or by blockDim.x threads whose warps take 32 * kPer
+// vectors each.
 template <class T, int kTeam, int kPer, bool kResidual>
 __global__ void __launch_bounds__(kTeam == kWideTeam ? kWideThreads : kHeldThreads, kHeldBlocks<kTeam, kResidual>)
     held_kernel(const __grid_constant__ Arguments<T> a) {
-  ptx::griddepcontrol_wait();
   constexpr bool kWide = kTeam == kWideTeam, kEarly = kWide && kPer <= 2;
   constexpr int kLanes = kVectorLanes<T>, kStride = kWide ? 32 : kTeam;
   // Two streams in and two out gain by the hints, one in and one out loses (docs/experiments/layernorm).
@@ -53,8 +55,15 @@ __global__ void __launch_bounds__(kTeam == kWideTeam ? kWideThreads : kHeldThrea
   constexpr CacheHint kStore = kResidual ? CacheHint::once : CacheHint::keep;
   const int begin = kWide ? static_cast<int>(threadIdx.x) / 32 * (32 * kPer) : 0;
   const int lane = begin + static_cast<int>(threadIdx.x) % kStride;  // its first vector
-  const std::uint32_t row = kWide ? blockIdx.x : blockIdx.x * (kHeldThreads / kStride) + threadIdx.x / kStride;
+  const std::uint32_t row = kWide ? blockIdx.x * blockDim.y + threadIdx.y
+                                  : blockIdx.x * (kHeldThreads / kStride) + threadIdx.x / kStride;
   const std::uint32_t known = min(row, a.rows - 1);  // teams of a warp shuffle together
+  if (!kEarly && (kWide || !kResidual) && blockIdx.x == 0) {  // brings those of the first rows into L2, whatever is written meanwhile
+#pragma unroll 1
+    for (int v = static_cast<int>(threadIdx.x); v < a.vectors; v += static_cast<int>(blockDim.x))
+      each_parameter(a, 0, v, [](int, const T* from) { ptx::prefetch_l2(from); });
+  }
+  ptx::griddepcontrol_wait();
   const std::int64_t place = place_of(a, known, lane);
   const auto fetch = [&](const void* from, uint4(&bits)[kPer]) {
     const T* const first = static_cast<const T*>(from) + place;
@@ -70,7 +79,10 @@ __global__ void __launch_bounds__(kTeam == kWideTeam ? kWideThreads : kHeldThrea
   if constexpr (kEarly) {
 #pragma unroll
     for (int j = 0; j < kPer; ++j)
-      if (lane + j * kStride < a.vectors) load_parameters(a, row, lane + j * kStride, parameters[j]);
+      if (lane + j * kStride < a.vectors)
+        each_parameter(a, known, lane + j * kStride, [&](int which, const T* from) {
+          parameters[j][which] = load_16_bytes<CacheHint::read_only>(from);
+        });
   }
   ptx::griddepcontrol_launch_dependents();
 
@@ -107,38 +119,38 @@ __global__ void __launch_bounds__(kTeam == kWideTeam ? kWideThreads : kHeldThrea
     if constexpr (kWide) {
 #pragma unroll
       for (float& value : s[j]) value = value * moments.rstd + (mean - moments.mean) * moments.rstd;
-      store_normalised<kStore, kEarly>(a, row, v, s[j], parameters[j]);
+      store_normalised<kStore>(a, row, v, s[j], [&](int which) {
+        return kEarly ? parameters[j][which] : load_16_bytes<CacheHint::read_only>(parameter(a, row, v, which));
+      });
     } else {
       store_deviations<kStore>(a, moments.rstd, row, v, s[j]);
     }
   }
 }
 
-// Threads of a block that owns a row of so many vectors.
-template <int kPer>
-std::uint32_t wide_threads(int vectors) {
-  return (static_cast<std::uint32_t>(vectors) + 32 * kPer - 1) / (32 * kPer) * 32;
-}
-
+// Blocks of `rows` rows.
 template <class T, int kTeam, int kPer>
-Status launch_held(const Arguments<T>& a, const LaunchContext& context) {
-  LaunchShape shape{
-      .grid = a.rows, .block = wide_threads<kPer>(a.vectors), .programmatic = context.programmatic_launch};
-  if constexpr (kTeam != kWideTeam) {
-    constexpr std::uint32_t kRows = kHeldThreads / kTeam;
-    shape.grid = (a.rows + kRows - 1) / kRows;
-    shape.block = kHeldThreads;
-  }
+Status launch_held(const Arguments<T>& a, const LaunchContext& context, std::uint32_t rows, dim3 block) {
+  const LaunchShape shape{
+      .grid = (a.rows + rows - 1) / rows, .block = block, .programmatic = context.programmatic_launch};
   const auto kernel = a.t.residual ? held_kernel<T, kTeam, kPer, true> : held_kernel<T, kTeam, kPer, false>;
   return launch_kernel("layernorm held_kernel", kernel, shape, context.stream, a);
 }
 
-// Whether blocks of two vectors a thread are all resident at once. Eight an SM at most: they start at about one a
-// nanosecond, so that of more of them the start would be most of the time.
-template <class T>
-bool at_once(const Arguments<T>& a, const DeviceInfo& device) {
-  const std::uint32_t of_sm = std::min(8u, kWideThreads / wide_threads<2>(a.vectors));
-  return a.rows <= of_sm * static_cast<std::uint32_t>(device.sm_count);
+// Warps of a row of so many vectors.
+template <int kPer>
+std::uint32_t warps_of(int vectors) {
+  return (static_cast<std::uint32_t>(vectors) + 32 * kPer - 1) / (32 * kPer);
+}
+
+template <class T, int kPer>
+Status launch_wide(const Arguments<T>& a, const LaunchContext& context, std::uint32_t rows) {
+  return launch_held<T, kWideTeam, kPer>(a, context, rows, dim3(32 * warps_of<kPer>(a.vectors), rows));
+}
+
+template <class T, int kTeam>
+Status launch_team(const Arguments<T>& a, const LaunchContext& context) {
+  return launch_held<T, kTeam, 5>(a, context, kHeldThreads / kTeam, kHeldThreads);
 }
 
 }  // namespace
@@ -146,9 +158,12 @@ bool at_once(const Arguments<T>& a, const DeviceInfo& device) {
 Status launch_tiled(const Problem& p, DType dtype, const Tensors& t, const Scratch&, const LaunchContext& context) {
   return with_type(dtype, [&]<class T>(T) {
     const Arguments<T> a = make_arguments<T>(p, t);
-    if (at_once(a, *context.device)) return launch_held<T, kWideTeam, 2>(a, context);
-    if (a.vectors > 32 * 5) return launch_held<T, kWideTeam, 4>(a, context);
-    return with_team<4>(team_of(a.vectors), [&](auto team) { return launch_held<T, team(), 5>(a, context); });
+    // One block an SM, if that holds its rows.
+    const std::uint32_t sms = static_cast<std::uint32_t>(context.device->sm_count), rows = (a.rows + sms - 1) / sms;
+    if (rows * warps_of<1>(a.vectors) <= kWideThreads / 32) return launch_wide<T, 1>(a, context, rows);
+    if (rows * warps_of<2>(a.vectors) <= kWideThreads / 32) return launch_wide<T, 2>(a, context, rows);
+    if (a.vectors > 32 * 5) return launch_wide<T, 4>(a, context, 1);
+    return with_team<4>(team_of(a.vectors), [&](auto team) { return launch_team<T, team()>(a, context); });
   });
 }
 
