@@ -1,20 +1,18 @@
-// layernorm, tiled: a team of 4 to 32 lanes per row, or a block of up to 1024 threads, 16 bytes per lane and access.
+// layernorm, tiled: a team of 4 to 32 lanes per row, or of up to 32 warps, 16 bytes per lane and access.
 //
 // Better than naive: an eighth (fp32: a quarter) of the memory instructions, all loads of a row under way at once, x
-// read once into registers, and reductions by shuffles: no barrier, so that the rows of an SM are out of phase. A block
-// has one: its warps take the moments of their own parts, then merge them all.
+// read once into registers, and reductions by shuffles: no barrier, so that the rows of an SM are out of phase. Teams
+// of several warps have one: the warps take the moments of their own parts, then merge them all.
 //
-// Tile: 128 threads, 40 elements a lane, 1280 channels a warp. At most 80 registers; with a residual 64, of which two
-// spill in 16 bits (8 resident blocks are worth more than they cost). Blocks, of at most 64 registers: rows of more
-// vectors, four a thread; and rows so few that at two a thread all are resident, with their parameters loaded early:
-// such a launch is one chain of latencies. Shared memory: 256 bytes.
+// Tile: 128 threads, 40 elements a lane, 1280 channels a warp. At most 80 registers; with a residual 64 (8 resident
+// blocks). Teams of warps, of at most 64 registers: rows of more vectors, four a thread; and rows so few that one block
+// an SM holds them at one or two, with their parameters loaded early: such a launch is one chain of latencies, and
+// blocks start one after the other. Shared memory: 256 bytes.
 //
 // Bound: memory.
 // Requires: rows of a multiple of 16 bytes, 64 KiB at most; fewer than 2^31. Honours programmatic dependent launch.
 // Numerics: fp32; the mean, then the squares of the deviations from it.
 // Source: original.
-#include <algorithm>
-
 #include "kernels/device/launch.cuh"
 #include "kernels/layernorm/device.cuh"
 #include "kernels/ptx/griddepcontrol.cuh"
@@ -24,9 +22,9 @@ namespace noisefloor::layernorm {
 namespace {
 
 constexpr int kHeldThreads = 128;
-constexpr int kWideTeam = 0;  // a row is a block's
+constexpr int kWideTeam = 0;  // warps
 constexpr int kWideThreads = 1024;
-// Of kHeldThreads or kWideThreads each, resident on an SM, at least.
+// Of kHeldThreads, or at most kWideThreads, each; resident on an SM, at least.
 template <int kTeam, bool kResidual>
 inline constexpr int kHeldBlocks = kTeam == kWideTeam ? 1
                                    : kResidual        ? 8
@@ -55,10 +53,11 @@ __global__ void __launch_bounds__(kTeam == kWideTeam ? kWideThreads : kHeldThrea
   constexpr CacheHint kStore = kResidual ? CacheHint::once : CacheHint::keep;
   const int begin = kWide ? static_cast<int>(threadIdx.x) / 32 * (32 * kPer) : 0;
   const int lane = begin + static_cast<int>(threadIdx.x) % kStride;  // its first vector
-  const std::uint32_t row = kWide ? blockIdx.x * blockDim.y + threadIdx.y
-                                  : blockIdx.x * (kHeldThreads / kStride) + threadIdx.x / kStride;
+  const std::uint32_t row =
+      kWide ? blockIdx.x * blockDim.y + threadIdx.y : blockIdx.x * (kHeldThreads / kStride) + threadIdx.x / kStride;
   const std::uint32_t known = min(row, a.rows - 1);  // teams of a warp shuffle together
-  if (!kEarly && (kWide || !kResidual) && blockIdx.x == 0) {  // brings those of the first rows into L2, whatever is written meanwhile
+  // Brings parameters into L2, in place of each block's first read of them. That hands no value over: it need not wait.
+  if (!kEarly && (kWide || !kResidual) && blockIdx.x == 0) {
 #pragma unroll 1
     for (int v = static_cast<int>(threadIdx.x); v < a.vectors; v += static_cast<int>(blockDim.x))
       each_parameter(a, 0, v, [](int, const T* from) { ptx::prefetch_l2(from); });
