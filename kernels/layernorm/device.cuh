@@ -76,12 +76,17 @@ __device__ __forceinline__ const T* parameter(const Arguments<T>& a, std::uint32
   return static_cast<const T*>(base[which]) + place_of(a, row / a.rows_per_image, vector);
 }
 
-// Calls take(which, where) for those of a vector that there are.
+template <class T>
+__device__ __forceinline__ uint4 load_parameter(const Arguments<T>& a, std::uint32_t row, int vector, int which) {
+  return load_16_bytes<CacheHint::read_only>(parameter(a, row, vector, which));
+}
+
+// Calls take(which) for those that there are.
 template <class T, class Take>
-__device__ __forceinline__ void each_parameter(const Arguments<T>& a, std::uint32_t row, int vector, const Take& take) {
+__device__ __forceinline__ void each_parameter(const Arguments<T>& a, const Take& take) {
 #pragma unroll
   for (int which = 0; which < 4; ++which)
-    if (which < 2 ? a.t.gamma : a.t.scale) take(which, parameter(a, row, vector, which));
+    if (which < 2 ? a.t.gamma : a.t.scale) take(which);
 }
 
 // From the normalised `s` of a vector of row `row` (below `rows`) to its y; `bits(which)` gives its parameters.
@@ -104,25 +109,14 @@ __device__ __forceinline__ void store_normalised(const Arguments<T>& a, std::uin
   store_vector<T, kStore>(static_cast<T*>(a.t.y) + place_of(a, row, vector), s);
 }
 
-// From its deviations.
-template <CacheHint kStore = CacheHint::once, class T>
-__device__ __forceinline__ void store_deviations(const Arguments<T>& a, float rstd, std::uint32_t row, int vector,
-                                                 float (&s)[kVectorLanes<T>]) {
-#pragma unroll
-  for (int i = 0; i < kVectorLanes<T>; ++i) s[i] *= rstd;
-  store_normalised<kStore>(a, row, vector, s, [&](int which) {
-    return load_16_bytes<CacheHint::read_only>(parameter(a, row, vector, which));
-  });
-}
-
 // The same from x (+ residual), which leaves as well where the sum is an output.
 template <CacheHint kStore = CacheHint::once, class T>
 __device__ __forceinline__ void finish_vector(const Arguments<T>& a, const Moments& m, std::uint32_t row, int vector,
                                               float (&s)[kVectorLanes<T>]) {
   if (a.t.sum) store_vector<T, kStore>(static_cast<T*>(a.t.sum) + place_of(a, row, vector), s);
 #pragma unroll
-  for (float& value : s) value -= m.mean;
-  store_deviations<kStore>(a, m.rstd, row, vector, s);
+  for (float& value : s) value = (value - m.mean) * m.rstd;
+  store_normalised<kStore>(a, row, vector, s, [&](int which) { return load_parameter(a, row, vector, which); });
 }
 
 // Of a warp's part of a row: the mean of its elements, and the squares of the deviations from it.

@@ -31,9 +31,9 @@ inline constexpr int kHeldBlocks = kTeam == kWideTeam ? 1
                                                       : 6;
 
 // A row's moments from the parts of its warps, of `share` vectors each; threadIdx.y is its place in the block.
-template <class T>
+template <bool kWide, class T>
 __device__ __forceinline__ Moments merge_warps(const Arguments<T>& a, const Part& part, int share) {
-  if (blockDim.x == 32) return {part.mean, rsqrtf(part.squares * a.length_inverse + a.eps)};
+  if (!kWide || blockDim.x == 32) return {part.mean, rsqrtf(part.squares * a.length_inverse + a.eps)};
   __shared__ Part shared[kWideThreads / 32];
   Part* const parts = shared + threadIdx.y * (blockDim.x / 32);
   if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = part;
@@ -56,11 +56,12 @@ __global__ void __launch_bounds__(kTeam == kWideTeam ? kWideThreads : kHeldThrea
   const std::uint32_t row =
       kWide ? blockIdx.x * blockDim.y + threadIdx.y : blockIdx.x * (kHeldThreads / kStride) + threadIdx.x / kStride;
   const std::uint32_t known = min(row, a.rows - 1);  // teams of a warp shuffle together
-  // Brings parameters into L2, in place of each block's first read of them. That hands no value over: it need not wait.
+  // Parameters to L2 ahead of their first use. A prefetch hands no value over, so it need not wait. Lanes that hold x
+  // and a residual would spill for it.
   if (!kEarly && (kWide || !kResidual) && blockIdx.x == 0) {
 #pragma unroll 1
     for (int v = static_cast<int>(threadIdx.x); v < a.vectors; v += static_cast<int>(blockDim.x))
-      each_parameter(a, 0, v, [](int, const T* from) { ptx::prefetch_l2(from); });
+      each_parameter(a, [&](int which) { ptx::prefetch_l2(parameter(a, 0, v, which)); });
   }
   ptx::griddepcontrol_wait();
   const std::int64_t place = place_of(a, known, lane);
@@ -79,9 +80,8 @@ __global__ void __launch_bounds__(kTeam == kWideTeam ? kWideThreads : kHeldThrea
 #pragma unroll
     for (int j = 0; j < kPer; ++j)
       if (lane + j * kStride < a.vectors)
-        each_parameter(a, known, lane + j * kStride, [&](int which, const T* from) {
-          parameters[j][which] = load_16_bytes<CacheHint::read_only>(from);
-        });
+        each_parameter(a,
+                       [&](int which) { parameters[j][which] = load_parameter(a, known, lane + j * kStride, which); });
   }
   ptx::griddepcontrol_launch_dependents();
 
@@ -105,25 +105,17 @@ __global__ void __launch_bounds__(kTeam == kWideTeam ? kWideThreads : kHeldThrea
       if (lane + j * kStride < a.vectors) squares += value * value;
     }
   squares = team_sum<kStride>(squares);
-  Moments moments;
-  if constexpr (kWide)
-    moments = merge_warps(a, {mean, squares}, 32 * kPer);
-  else
-    moments.rstd = rsqrtf(squares * a.length_inverse + a.eps);
+  const Moments moments = merge_warps<kWide>(a, {mean, squares}, 32 * kPer);
   if (row >= a.rows) return;
+  const float shift = (mean - moments.mean) * moments.rstd;
 #pragma unroll
   for (int j = 0; j < kPer; ++j) {
     const int v = lane + j * kStride;
     if (v >= a.vectors) return;
-    if constexpr (kWide) {
 #pragma unroll
-      for (float& value : s[j]) value = value * moments.rstd + (mean - moments.mean) * moments.rstd;
-      store_normalised<kStore>(a, row, v, s[j], [&](int which) {
-        return kEarly ? parameters[j][which] : load_16_bytes<CacheHint::read_only>(parameter(a, row, v, which));
-      });
-    } else {
-      store_deviations<kStore>(a, moments.rstd, row, v, s[j]);
-    }
+    for (float& value : s[j]) value = value * moments.rstd + shift;
+    store_normalised<kStore>(
+        a, row, v, s[j], [&](int which) { return kEarly ? parameters[j][which] : load_parameter(a, row, v, which); });
   }
 }
 
