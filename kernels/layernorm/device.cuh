@@ -149,29 +149,23 @@ __device__ __forceinline__ Moments merge(const Arguments<T>& a, const Part* part
 }
 
 // In two passes, wherever the row is: squares about any one element of it lose digits where that element is an outlier.
-// A lane has every kStride-th vector of those before `end`, from `lane` on; `load(v, s)` gives vector v as floats. Two
-// at a time, so that their loads are under way together.
+// A lane has every kStride-th vector of those before `end`, from `lane` on; `load(v, s)` gives vector v as floats.
 template <class T, int kStride, class Load>
 __device__ __forceinline__ Part row_part(int lane, int end, float inverse, const Load& load) {
-  constexpr int kTogether = 2;
-  const auto sum_of = [&](float origin, const auto& term) {
-    float sums[kTogether] = {};
+  const auto for_each = [&](const auto& add) {
 #pragma unroll 1
-    for (int first = lane; first < end; first += kTogether * kStride) {
-      float s[kTogether][kVectorLanes<T>];
+    for (int v = lane; v < end; v += kStride) {
+      float s[kVectorLanes<T>];
+      load(v, s);
 #pragma unroll
-      for (int j = 0; j < kTogether; ++j)
-        if (first + j * kStride < end) load(first + j * kStride, s[j]);
-#pragma unroll
-      for (int j = 0; j < kTogether; ++j)
-        if (first + j * kStride < end)
-#pragma unroll
-          for (const float value : s[j]) sums[j] += term(value - origin);
+      for (const float value : s) add(value);
     }
-    return team_sum<kStride>(sums[0] + sums[1]);
   };
-  const float mean = sum_of(0, [](float value) { return value; }) * inverse;
-  return {mean, sum_of(mean, [](float deviation) { return deviation * deviation; })};
+  float sum = 0, squares = 0;
+  for_each([&](float value) { sum += value; });
+  const float mean = team_sum<kStride>(sum) * inverse;
+  for_each([&](float value) { squares += (value - mean) * (value - mean); });
+  return {mean, team_sum<kStride>(squares)};
 }
 
 // Calls run(integral_constant) with the team, one of the kCount from 4 on.

@@ -82,7 +82,7 @@ struct RowWork {
       const Moments m = kTeam > 32 ? merge_warps(part, team, turn)
                                    : Moments{part.mean, rsqrtf(part.squares * a.length_inverse + a.eps)};
       if (base + team >= count) continue;
-#pragma unroll 2
+#pragma unroll 1
       for (int v = lane; v < end; v += kStride) {
         float s[kLanes];
         load(v, s);

@@ -1,18 +1,20 @@
-// layernorm, tiled: a team of 4 to 32 lanes per row, or of up to 32 warps, 16 bytes per lane and access.
+// layernorm, tiled: a team of 4 to 32 lanes per row, or a block of up to 1024 threads, 16 bytes per lane and access.
 //
 // Better than naive: an eighth (fp32: a quarter) of the memory instructions, all loads of a row under way at once, x
-// read once into registers, and reductions by shuffles: no barrier, so that the rows of an SM are out of phase. Teams
-// of several warps have one: the warps take the moments of their own parts, then merge them all.
+// read once into registers, and reductions by shuffles: no barrier, so that the rows of an SM are out of phase. A block
+// has one: its warps take the moments of their own parts, then merge them all.
 //
-// Tile: 128 threads, 40 elements a lane, 1280 channels a warp. At most 80 registers; with a residual 64 (8 resident
-// blocks). Teams of warps, of at most 64 registers: rows of more vectors, four a thread; and rows so few that one block
-// an SM holds them at one or two, with their parameters loaded early: such a launch is one chain of latencies, and
-// blocks start one after the other. Shared memory: 256 bytes.
+// Tile: 128 threads, at most five vectors a lane, 80 registers; with a residual, or of fewer vectors, 64. Blocks, of at
+// most 64 registers: rows of more vectors, four a thread; and rows so few that at two a thread all are resident. Where
+// a thread has at most two, parameters are loaded early: such a launch is one chain of latencies. Shared memory: 256
+// bytes.
 //
 // Bound: memory.
 // Requires: rows of a multiple of 16 bytes, 64 KiB at most; fewer than 2^31. Honours programmatic dependent launch.
 // Numerics: fp32; the mean, then the squares of the deviations from it.
 // Source: original.
+#include <algorithm>
+
 #include "kernels/device/launch.cuh"
 #include "kernels/layernorm/device.cuh"
 #include "kernels/ptx/griddepcontrol.cuh"
@@ -22,39 +24,36 @@ namespace noisefloor::layernorm {
 namespace {
 
 constexpr int kHeldThreads = 128;
-constexpr int kWideTeam = 0;  // warps
+constexpr int kWideTeam = 0;  // a row is a block's
 constexpr int kWideThreads = 1024;
-// Of kHeldThreads, or at most kWideThreads, each; resident on an SM, at least.
-template <int kTeam, bool kResidual>
-inline constexpr int kHeldBlocks = kTeam == kWideTeam ? 1
-                                   : kResidual        ? 8
-                                                      : 6;
+// Of kHeldThreads or kWideThreads each, resident on an SM, at least.
+template <int kTeam, int kPer, bool kResidual>
+inline constexpr int kHeldBlocks = kTeam == kWideTeam        ? 1
+                                   : kPer == 5 && !kResidual ? 6
+                                                             : 8;
 
-// A row's moments from the parts of its warps, of `share` vectors each; threadIdx.y is its place in the block.
-template <bool kWide, class T>
+// A row's moments from the parts of a block's warps, of `share` vectors each.
+template <class T>
 __device__ __forceinline__ Moments merge_warps(const Arguments<T>& a, const Part& part, int share) {
-  if (!kWide || blockDim.x == 32) return {part.mean, rsqrtf(part.squares * a.length_inverse + a.eps)};
-  __shared__ Part shared[kWideThreads / 32];
-  Part* const parts = shared + threadIdx.y * (blockDim.x / 32);
+  __shared__ Part parts[kWideThreads / 32];
   if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = part;
   __syncthreads();
   return merge(a, parts, share);
 }
 
-// A row of at most kPer vectors a lane, by kTeam lanes of a warp, or by blockDim.x threads whose warps take 32 * kPer
-// vectors each.
+// A row of at most kPer vectors a lane, by kTeam lanes of a warp, or by a block whose warps take 32 * kPer vectors
+// each.
 template <class T, int kTeam, int kPer, bool kResidual>
-__global__ void __launch_bounds__(kTeam == kWideTeam ? kWideThreads : kHeldThreads, kHeldBlocks<kTeam, kResidual>)
+__global__ void __launch_bounds__(kTeam == kWideTeam ? kWideThreads : kHeldThreads, kHeldBlocks<kTeam, kPer, kResidual>)
     held_kernel(const __grid_constant__ Arguments<T> a) {
-  constexpr bool kWide = kTeam == kWideTeam, kEarly = kWide && kPer <= 2;
+  constexpr bool kWide = kTeam == kWideTeam, kEarly = kPer <= 2;
   constexpr int kLanes = kVectorLanes<T>, kStride = kWide ? 32 : kTeam;
   // Two streams in and two out gain by the hints, one in and one out loses (docs/experiments/layernorm).
   constexpr CacheHint kLoad = kResidual ? CacheHint::read_only_once : CacheHint::keep;
   constexpr CacheHint kStore = kResidual ? CacheHint::once : CacheHint::keep;
   const int begin = kWide ? static_cast<int>(threadIdx.x) / 32 * (32 * kPer) : 0;
   const int lane = begin + static_cast<int>(threadIdx.x) % kStride;  // its first vector
-  const std::uint32_t row =
-      kWide ? blockIdx.x * blockDim.y + threadIdx.y : blockIdx.x * (kHeldThreads / kStride) + threadIdx.x / kStride;
+  const std::uint32_t row = kWide ? blockIdx.x : blockIdx.x * (kHeldThreads / kStride) + threadIdx.x / kStride;
   const std::uint32_t known = min(row, a.rows - 1);  // teams of a warp shuffle together
   // Parameters to L2 ahead of their first use. A prefetch hands no value over, so it need not wait. Lanes that hold x
   // and a residual would spill for it.
@@ -105,7 +104,8 @@ __global__ void __launch_bounds__(kTeam == kWideTeam ? kWideThreads : kHeldThrea
       if (lane + j * kStride < a.vectors) squares += value * value;
     }
   squares = team_sum<kStride>(squares);
-  const Moments moments = merge_warps<kWide>(a, {mean, squares}, 32 * kPer);
+  Moments moments{mean, rsqrtf(squares * a.length_inverse + a.eps)};
+  if constexpr (kWide) moments = merge_warps(a, {mean, squares}, 32 * kPer);
   if (row >= a.rows) return;
   const float shift = (mean - moments.mean) * moments.rstd;
 #pragma unroll
@@ -119,29 +119,40 @@ __global__ void __launch_bounds__(kTeam == kWideTeam ? kWideThreads : kHeldThrea
   }
 }
 
-// Blocks of `rows` rows.
+// Threads of a block that owns a row of so many vectors.
+template <int kPer>
+std::uint32_t wide_threads(int vectors) {
+  return (static_cast<std::uint32_t>(vectors) + 32 * kPer - 1) / (32 * kPer) * 32;
+}
+
 template <class T, int kTeam, int kPer>
-Status launch_held(const Arguments<T>& a, const LaunchContext& context, std::uint32_t rows, dim3 block) {
-  const LaunchShape shape{
-      .grid = (a.rows + rows - 1) / rows, .block = block, .programmatic = context.programmatic_launch};
+Status launch_held(const Arguments<T>& a, const LaunchContext& context) {
+  LaunchShape shape{
+      .grid = a.rows, .block = wide_threads<kPer>(a.vectors), .programmatic = context.programmatic_launch};
+  if constexpr (kTeam != kWideTeam) {
+    constexpr std::uint32_t kRows = kHeldThreads / kTeam;
+    shape.grid = (a.rows + kRows - 1) / kRows;
+    shape.block = kHeldThreads;
+  }
   const auto kernel = a.t.residual ? held_kernel<T, kTeam, kPer, true> : held_kernel<T, kTeam, kPer, false>;
   return launch_kernel("layernorm held_kernel", kernel, shape, context.stream, a);
 }
 
-// Warps of a row of so many vectors.
-template <int kPer>
-std::uint32_t warps_of(int vectors) {
-  return (static_cast<std::uint32_t>(vectors) + 32 * kPer - 1) / (32 * kPer);
+// Whether blocks of two vectors a thread are all resident at once. Eight an SM at most: they start at about one a
+// nanosecond, so that of more of them the start would be most of the time.
+template <class T>
+bool at_once(const Arguments<T>& a, std::uint32_t sms) {
+  return a.rows <= std::min(8u, kWideThreads / wide_threads<2>(a.vectors)) * sms;
 }
 
-template <class T, int kPer>
-Status launch_wide(const Arguments<T>& a, const LaunchContext& context, std::uint32_t rows) {
-  return launch_held<T, kWideTeam, kPer>(a, context, rows, dim3(32 * warps_of<kPer>(a.vectors), rows));
-}
-
-template <class T, int kTeam>
-Status launch_team(const Arguments<T>& a, const LaunchContext& context) {
-  return launch_held<T, kTeam, 5>(a, context, kHeldThreads / kTeam, kHeldThreads);
+// Whether a row is better a warp's, of four vectors a lane, than a team's of five: where both are of a warp; and where
+// a launch of one or two waves has fewer rows' places idle, by the blocks that an SM holds.
+template <class T>
+bool four_are_better(const Arguments<T>& a, std::uint32_t sms) {
+  if (a.vectors <= 32 * 2 || a.vectors > 32 * 4) return false;
+  const auto places = [&](std::uint32_t of_sm) { return (a.rows + of_sm * sms - 1) / (of_sm * sms) * of_sm; };
+  const std::uint32_t four = places(8 * 4), five = places((a.t.residual ? 8 : 6) * 8);
+  return team_of(a.vectors) == 32 || (four <= 2 * 8 * 4 && four < five);
 }
 
 }  // namespace
@@ -149,12 +160,14 @@ Status launch_team(const Arguments<T>& a, const LaunchContext& context) {
 Status launch_tiled(const Problem& p, DType dtype, const Tensors& t, const Scratch&, const LaunchContext& context) {
   return with_type(dtype, [&]<class T>(T) {
     const Arguments<T> a = make_arguments<T>(p, t);
-    // One block an SM, if that holds its rows.
-    const std::uint32_t sms = static_cast<std::uint32_t>(context.device->sm_count), rows = (a.rows + sms - 1) / sms;
-    if (rows * warps_of<1>(a.vectors) <= kWideThreads / 32) return launch_wide<T, 1>(a, context, rows);
-    if (rows * warps_of<2>(a.vectors) <= kWideThreads / 32) return launch_wide<T, 2>(a, context, rows);
-    if (a.vectors > 32 * 5) return launch_wide<T, 4>(a, context, 1);
-    return with_team<4>(team_of(a.vectors), [&](auto team) { return launch_team<T, team()>(a, context); });
+    const std::uint32_t sms = static_cast<std::uint32_t>(context.device->sm_count);
+    const bool few = a.rows <= 32 * sms;  // one wave of a warp each, of 64 registers a lane
+    if (few && a.vectors <= 32) return launch_held<T, 32, 1>(a, context);
+    if (few && a.vectors <= 32 * 2) return launch_held<T, 32, 2>(a, context);
+    if (at_once(a, sms)) return launch_held<T, kWideTeam, 2>(a, context);
+    if (four_are_better(a, sms)) return launch_held<T, 32, 4>(a, context);
+    if (a.vectors > 32 * 5) return launch_held<T, kWideTeam, 4>(a, context);
+    return with_team<4>(team_of(a.vectors), [&](auto team) { return launch_held<T, team(), 5>(a, context); });
   });
 }
 
