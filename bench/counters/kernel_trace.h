@@ -22,7 +22,7 @@ struct DeviceActivity {
   std::optional<std::uint64_t> tag;  // of the launch, where one was set
 };
 
-// Recording is on from open_kernel_trace() to the object's end, for this process.
+// Recording is on from open_kernel_trace() to the object's end, for this process and the current device.
 class KernelTrace {
  public:
   virtual ~KernelTrace() = default;

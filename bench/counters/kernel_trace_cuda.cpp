@@ -25,7 +25,7 @@ void check_cuda(cudaError_t error, const char* call) {
 struct Record {
   std::string name;  // as CUPTI has it
   std::uint64_t start_ns, end_ns;
-  std::uint32_t correlation;
+  std::uint32_t correlation, device;
 };
 
 // What CUPTI's callbacks, which take no argument of ours, fill, on threads of CUPTI's. Never destroyed: they may come
@@ -46,17 +46,18 @@ void take(Collector& to, const CUpti_Activity& activity) {
   switch (activity.kind) {
     case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: {
       const auto& kernel = reinterpret_cast<const CUpti_ActivityKernel9&>(activity);
-      to.records.push_back({kernel.name == nullptr ? "" : kernel.name, kernel.start, kernel.end, kernel.correlationId});
+      to.records.push_back(
+          {kernel.name == nullptr ? "" : kernel.name, kernel.start, kernel.end, kernel.correlationId, kernel.deviceId});
       break;
     }
     case CUPTI_ACTIVITY_KIND_MEMCPY: {
       const auto& copy = reinterpret_cast<const CUpti_ActivityMemcpy5&>(activity);
-      to.records.push_back({"memcpy", copy.start, copy.end, copy.correlationId});
+      to.records.push_back({"memcpy", copy.start, copy.end, copy.correlationId, copy.deviceId});
       break;
     }
     case CUPTI_ACTIVITY_KIND_MEMSET: {
       const auto& set = reinterpret_cast<const CUpti_ActivityMemset4&>(activity);
-      to.records.push_back({"memset", set.start, set.end, set.correlationId});
+      to.records.push_back({"memset", set.start, set.end, set.correlationId, set.deviceId});
       break;
     }
     case CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION: {
@@ -107,10 +108,10 @@ class Enabled {
   CUpti_ActivityKind kind_;
 };
 
-// Delivers all records of what has ended to the collector.
+// Delivers all records of what has ended to the collector, also beside those of what another device still runs.
 void flush() {
   check_cuda(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
-  check_cupti(cupti::api().activity_flush_all(0), "cuptiActivityFlushAll");
+  check_cupti(cupti::api().activity_flush_all(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED), "cuptiActivityFlushAll");
 }
 
 // Before anything is enabled: records without a buffer to go to are lost.
@@ -159,11 +160,14 @@ std::vector<DeviceActivity> CuptiTrace::collect(const std::function<void()>& run
   if (dropped != 0)
     throw CountersUnavailable(CounterStatus::failed, fmt::format("trace: CUPTI dropped {} records", dropped));
 
+  int device = 0;
+  check_cuda(cudaGetDevice(&device), "cudaGetDevice");
   std::vector<DeviceActivity> activities;
   {
     const std::lock_guard lock(from.mutex);
     if (!from.failure.empty()) throw CountersUnavailable(CounterStatus::failed, "trace: " + from.failure);
     for (const Record& record : from.records) {
+      if (record.device != static_cast<std::uint32_t>(device)) continue;
       if (record.start_ns == 0 || record.end_ns < record.start_ns)
         throw CountersUnavailable(CounterStatus::failed,
                                   fmt::format("trace: CUPTI has no time for {}", demangled(record.name)));
