@@ -87,6 +87,7 @@ class CudaPlatform final : public Platform {
 
   std::string arch_text() const override { return fmt::format("sm_{}", description_.info.compute_capability); }
 
+  void make_current() override { CUDA_CHECK(cudaSetDevice(description_.index)); }
   void* allocate(std::size_t bytes) override {
     void* data = nullptr;
     const cudaError_t error = cudaMalloc(&data, std::max<std::size_t>(bytes, 1));

@@ -95,6 +95,8 @@ class Platform {
   virtual std::string arch_text() const = 0;  // "sm_90", "x86-64-v4"
   LaunchContext context() const;
 
+  // Of the thread that calls: a GPU's is then the current device, as it is of the thread that opened the platform.
+  virtual void make_current() {}
   virtual void* allocate(std::size_t bytes) = 0;  // 256-byte aligned; throws OutOfMemory
   virtual void release(void* data) noexcept = 0;
   virtual std::size_t free_bytes() = 0;
