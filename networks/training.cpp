@@ -34,11 +34,11 @@ class StepBuilder {
   StepBuilder(const NetworkInfo& info, const TrainingOptions& options)
       : options_(options),
         edm_(info.prediction == Prediction::x0),
-        forward_(info.build({.batch = options.batch,
-                             .dtype = options.dtype,
-                             .conditional = options.conditional,
-                             .merge_products = false,
-                             .sizes = options.sizes})) {
+        forward_(build_or_say_limit(info, {.batch = options.batch / options.parts,
+                                           .dtype = options.dtype,
+                                           .conditional = options.conditional,
+                                           .merge_products = false,
+                                           .sizes = options.sizes})) {
     Network& network = training_.network;
     network.info = &info;
     network.batch = network.calls = forward_.batch;
@@ -48,13 +48,10 @@ class StepBuilder {
 
   Training build() && {
     lay_out_states();
-    draw_batch();
-    for (const Node& node : forward_.graph.nodes()) copy(node);
-    const ValueId gradient = take_loss();
-    const std::size_t backward = graph().nodes().size();
-    Backward(graph(), gradients_).run(prediction_, gradient);
+    take_inputs();
+    for (std::int64_t part = 0; part < options_.parts; ++part) add_part(part);
+    training_.gradients = sum_;
     update();
-    if (options_.recompute) recompute(training_.network, backward);
     return std::move(training_);
   }
 
@@ -79,7 +76,7 @@ class StepBuilder {
     training_.parameters = state("parameters", DType::fp32);
     training_.m = state("m", DType::fp32);
     training_.v = state("v", DType::fp32);
-    training_.gradients = state("gradients", DType::fp32);
+    sum_ = state("gradients", DType::fp32);
     if (options_.ema) training_.ema = state("ema", DType::fp32);
     if (options_.dtype != DType::fp32) training_.copies = state("copies", options_.dtype);
     for (const auto& [weight, first] : slices) {
@@ -89,8 +86,35 @@ class StepBuilder {
       if (training_.ema) part(*training_.ema);
       const ValueId read = training_.copies ? part(*training_.copies) : training_.slices.back();
       copies_[weight] = read;
-      gradients_[read] = graph().part(training_.gradients, value.name + ".gradient", first, value.shape);
+      gradients_[read] = graph().part(sum_, value.name + ".gradient", first, value.shape);
     }
+    if (options_.parts == 1) return;
+    spare_ = state("gradients.sum", DType::fp32);
+    const ValueId later = state("gradients.of_a_part", DType::fp32);
+    for (auto& [read, gradient] : gradients_) {
+      const Value value = graph()[gradient];
+      later_gradients_[read] = graph().part(later, value.name, value.part->first, value.shape);
+    }
+    of_a_part_ = later;
+  }
+
+  // A micro-batch from its images to its gradients, and those to the sum of the ones before.
+  void add_part(std::int64_t part) {
+    std::erase_if(copies_, [&](const auto& copy) {  // what weights and constants are not
+      const Value::Kind kind = forward_.graph[copy.first].kind;
+      return kind == Value::Kind::activation || kind == Value::Kind::input;
+    });
+    draw_batch(part);
+    for (const Node& node : forward_.graph.nodes()) copy(node);
+    const ValueId gradient = take_loss();
+    const std::size_t backward = graph().nodes().size();
+    Backward(graph(), part == 0 ? gradients_ : later_gradients_).run(prediction_, gradient);
+    if (options_.recompute) recompute(training_.network, backward);
+    if (part == 0) return;
+    graph().add("gradients.sum", "elementwise",
+                fmt::format("op=add,n=1,hw={},channels={}", graph()[sum_].elements() / kParameterStep, kParameterStep),
+                DType::fp32, {{"a", sum_}, {"b", of_a_part_}}, {{"y", spare_}});
+    std::swap(sum_, spare_);
   }
 
   // What is trained is a checkpoint's tensor as it is, so that it can be written as that.
@@ -102,29 +126,33 @@ class StepBuilder {
                                      forward_.name(), weight.name));
   }
 
-  void draw_batch() {
-    std::vector<std::pair<ValueId, const char*>> drawn;
-    for (const NetworkTensor& input : forward_.inputs) drawn.emplace_back(input.value, drawn_as(input));
+  void take_inputs() {
     const auto& [height, width, channels, frames] = forward_.image;
     Training& t = training_;
     t.images = graph().input("images", {options_.images, height, width, channels}, DType::fp32);
     t.step = graph().input("step", {2}, DType::fp32);
     t.rates = graph().input("rates", {4}, DType::fp32);
-    Bindings inputs{{"images", t.images}, {"step", t.step}};
-    if (forward_.classes > 0) {
-      t.labels = graph().input("labels", {options_.images}, DType::fp32);
-      inputs["labels"] = *t.labels;
-    }
+    if (forward_.classes > 0) t.labels = graph().input("labels", {options_.images}, DType::fp32);
+  }
+
+  void draw_batch(std::int64_t part) {
+    std::vector<std::pair<ValueId, const char*>> drawn;
+    for (const NetworkTensor& input : forward_.inputs) drawn.emplace_back(input.value, drawn_as(input));
+    const auto& [height, width, channels, frames] = forward_.image;
+    Bindings inputs{{"images", training_.images}, {"step", training_.step}};
+    if (training_.labels) inputs["labels"] = *training_.labels;
     const std::string level =
         edm_ ? fmt::format("level=edm,p_mean={},p_std={}", options_.p_mean, options_.p_std)
              : fmt::format("level=ddpm,schedule={}",
                            sampler_step::kScheduleNames[static_cast<int>(forward_.info->schedule)]);
     const std::string problem = fmt::format(
         "batch={},h={},w={},channels={},classes={},dataset={},first={},seed={},{},shifted={},flipped={},unlabelled={}",
-        options_.batch, height, width, channels, forward_.classes, options_.images, options_.first, options_.seed,
-        level, options_.shifted, options_.flipped, options_.unlabelled);
+        forward_.batch, height, width, channels, forward_.classes, options_.images,
+        options_.first + part * forward_.batch, options_.seed, level, options_.shifted, options_.flipped,
+        options_.unlabelled);
     graph().add("batch", "training_batch", problem, options_.dtype, inputs);
-    for (const auto& [input, output] : drawn) copies_[input] = graph().nodes().front().value(output);
+    batch_ = graph().nodes().back();
+    for (const auto& [input, output] : drawn) copies_[input] = batch_.value(output);
   }
 
   // The output of training_batch that the network takes as an input.
@@ -164,7 +192,7 @@ class StepBuilder {
 
   // The gradient of the prediction.
   ValueId take_loss() {
-    const std::int64_t n = options_.batch, channels = forward_.image.channels, pixels = forward_.image.pixels();
+    const std::int64_t n = forward_.batch, channels = forward_.image.channels, pixels = forward_.image.pixels();
     prediction_ = copied(forward_.output());
     // Behind the noise some predict its variance, which this loss does not know.
     if (const std::int64_t more = forward_.out_channels() - channels; more > 0)
@@ -174,16 +202,17 @@ class StepBuilder {
                                          forward_.image.height, forward_.image.width, channels, more),
                              DType::fp32, {{"x", prediction_}})
                         .at(0);
-    const Node& batch = graph().nodes().front();
-    Bindings inputs{{"y", prediction_}, {"target", batch.value(edm_ ? "x0" : "noise")}};
-    std::string problem = fmt::format("batch={},elements={}", n, pixels * channels);
+    Bindings inputs{{"y", prediction_}, {"target", batch_.value(edm_ ? "x0" : "noise")}};
+    const std::int64_t whole = options_.whole == 0 ? options_.batch : options_.whole;
+    std::string problem = fmt::format("batch={},elements={},scale={}", n, pixels * channels,
+                                      static_cast<double>(n) / static_cast<double>(whole));
     if (edm_) {
-      inputs["sigma"] = batch.value("level");
+      inputs["sigma"] = batch_.value("level");
       problem += fmt::format(",weight=edm,sigma_data={}", sigma_data());
     }
     const auto outputs = graph().add("loss", "mse_loss", problem, DType::fp32, inputs);
-    training_.loss = outputs.at(0);
-    training_.network.give("loss", training_.loss, {1});
+    training_.losses.push_back(outputs.at(0));
+    training_.network.give("loss", outputs.at(0), {1});
     return outputs.at(1);
   }
 
@@ -197,6 +226,7 @@ class StepBuilder {
 
   void update() {
     Training& t = training_;
+    t.update = graph().nodes().size();
     const std::int64_t elements = t.elements();
     const auto norm = graph().add("gradients", "grad_norm", fmt::format("elements={},clip={}", elements, options_.clip),
                                   DType::fp32, {{"g", t.gradients}});
@@ -218,8 +248,10 @@ class StepBuilder {
   bool edm_;
   Network forward_;
   Training training_;
-  std::map<ValueId, ValueId> copies_;     // of the network's values those of the step
-  std::map<ValueId, ValueId> gradients_;  // of each weight that nodes read
+  std::map<ValueId, ValueId> copies_;                       // of the network's values those of the step
+  std::map<ValueId, ValueId> gradients_, later_gradients_;  // of each weight that nodes read, of parts behind the first
+  ValueId sum_ = 0, spare_ = 0, of_a_part_ = 0;             // sums are not written where they are read
+  Node batch_;
   ValueId prediction_ = 0;
 };
 

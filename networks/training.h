@@ -12,9 +12,11 @@
 namespace noisefloor::networks {
 
 struct TrainingOptions {
-  std::int64_t batch = 1;
+  std::int64_t batch = 1;     // images that this list of nodes draws in a step
+  std::int64_t parts = 1;     // one behind the other, whose gradients are added: micro-batches
+  std::int64_t whole = 0;     // images of the step, which others draw, too; 0: the batch
   std::int64_t images = 1;    // of the data
-  std::int64_t first = 0;     // number of the batch's first image among those that all draw in a step
+  std::int64_t first = 0;     // number of the batch's first image among those of the step
   DType dtype = DType::fp32;  // of activations, their gradients and the weights that products read; bf16 or fp32
   std::int64_t seed = 0;      // of what is drawn
   bool conditional = true;    // as BuildOptions
@@ -39,8 +41,10 @@ struct Training {
   std::optional<ValueId> labels = {};
   // What a step is told: fp32 [2], its number, as training_batch takes it; fp32 [4], rates as adamw takes them.
   ValueId step = 0, rates = 0;
-  // What it tells: fp32 [1] each. The gradients' norm is that before clipping.
-  ValueId loss = 0, norm = 0;
+  // What it tells: fp32 [1] each. The loss of a part is the mean of its images, the gradients are a share of those of
+  // the whole step's mean; their norm is that before clipping.
+  std::vector<ValueId> losses;
+  ValueId norm = 0;
   // States, fp32 but for copies, which are of the options' dtype where that is not fp32.
   ValueId parameters = 0, m = 0, v = 0, gradients = 0;
   std::optional<ValueId> ema = {}, copies = {};
@@ -48,6 +52,8 @@ struct Training {
   // Value::part where it begins, in the other states, too. Whoever fills weights (Executor) fills such parts of
   // `parameters`, `ema` and `copies`.
   std::vector<ValueId> slices;
+
+  std::size_t update = 0;  // the first node behind the gradients, which others' are to be added to before it
 
   std::int64_t elements() const { return network.graph[parameters].elements(); }  // of a state
 };

@@ -33,6 +33,7 @@ struct TrainCommand {
   std::map<std::string, std::string> given;  // numbers of the recipe, by their options' names
   std::vector<std::string> data;
   BreakdownArguments breakdown;
+  std::vector<int> devices;  // --devices; empty: device
   std::string device, out, losses, checkpoint;
   std::int64_t every = 100, samples = 0;
   bool resume = false;
@@ -204,6 +205,7 @@ TrainerRequest checked(const TrainCommand& command) {
   if (!command.resume && !command.checkpoint.empty() && fs::exists(command.checkpoint, error))
     throw refusal("--checkpoint {}: is there already; --resume goes on from it, or remove it", command.checkpoint);
   if (command.resume) request.resume = command.checkpoint;
+  if (command.devices.size() > 1) require_nccl();
   return request;
 }
 
@@ -229,6 +231,19 @@ void add_files(OutputFiles& files, const TrainCommand& command) {
     if (!file.empty()) remove_left_partials(follow_links(file));
 }
 
+// --devices, in order; else --device.
+std::vector<std::unique_ptr<Platform>> open_platforms(const TrainCommand& command) {
+  std::vector<std::unique_ptr<Platform>> platforms;
+  for (const int device : command.devices) platforms.push_back(open_platform(std::to_string(device)));
+  if (platforms.empty()) platforms.push_back(open_platform(command.device));
+  const std::string& name = platforms.front()->description().name;
+  for (const auto& platform : platforms)
+    if (platform->description().name != name)
+      throw refusal("--devices: {} is {}, not {} as the first; they are of one kind", platform->description().index,
+                    platform->description().name, name);
+  return platforms;
+}
+
 int train(const TrainCommand& command) {
   const TrainerRequest request = checked(command);
   OutputFiles files;
@@ -236,17 +251,31 @@ int train(const TrainCommand& command) {
   std::optional<CheckpointLock> lock;
   if (!command.checkpoint.empty()) lock.emplace(follow_links(command.checkpoint));
   const TrainingData data = read_training_data(command.data, require_network(request.network));
-  const std::unique_ptr<Platform> platform = open_platform(command.device);
-  const Device device{*platform, suite()};
-  Trainer trainer(request, data, device);
-  if (!trainer.note().empty()) fmt::print(stderr, "{}\n", trainer.note());
-  if (command.breakdown.wanted()) {
-    break_down(
-        command.breakdown, *platform, trainer.executor(), request.plan, [&] { return trainer.executor().enqueue(); },
-        fmt::format("a training step of {}", images_in_words(request.recipe.batch, false)), files);
-    trainer.rewind();
+  const std::vector<std::unique_ptr<Platform>> platforms = open_platforms(command);
+  std::vector<Device> devices;
+  for (const auto& platform : platforms) devices.push_back({*platform, suite()});
+  Trainer::Connect connect;
+  if (devices.size() > 1) connect = [&] { return make_nccl(command.devices); };
+  try {
+    Trainer trainer(request, data, devices, connect);
+    if (!trainer.note().empty()) fmt::print(stderr, "{}\n", trainer.note());
+    if (command.breakdown.wanted()) {
+      trainer.break_down([&] {
+        break_down(
+            command.breakdown, *platforms.front(), trainer.executor(), request.plan,
+            [&] { return trainer.executor().enqueue(); },
+            fmt::format("a training step of {}{}", images_in_words(request.recipe.batch, false),
+                        devices.size() > 1 ? fmt::format(" on {} devices, on the first one", devices.size()) : ""),
+            files);
+      });
+      trainer.rewind();
+    }
+    return run_training(command, trainer, files, devices.front());
+  } catch (const RankFailed& error) {
+    fmt::print(stderr, "\nnoisefloor: {}{}\n", error.what(),
+               command.checkpoint.empty() ? "" : fmt::format("; {} stays as it was", command.checkpoint));
+    return kNotSo;
   }
-  return run_training(command, trainer, files, device);
 }
 
 }  // namespace
@@ -298,6 +327,24 @@ void add_train_command(CLI::App& app, CommandResult result) {
                   "Draw a grid of pictures every K steps, beside --out (.step-000100.png)")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000'000}));
   add_device_option(command, arguments.device);
+  command
+      .add_option_function<std::string>(
+          "--devices",
+          [&devices = arguments.devices](const std::string& text) {
+            for (const std::string& item : split_list(text)) {
+              const std::int64_t device = require_integer("--devices", item);
+              if (device < 0 || device > 1000 || std::ranges::find(devices, device) != devices.end())
+                throw refusal("--devices {}: is different device numbers, such as 0,1 (noisefloor devices)", text);
+              devices.push_back(static_cast<int>(device));
+            }
+          },
+          "CUDA device numbers, such as 0,1: each takes an equal share of the batch, and NCCL sums their gradients")
+      ->excludes("--device");
+  command
+      .add_option("--accumulate", arguments.request.accumulate,
+                  "Micro-batches of a device, one behind the other, whose gradients are added: less memory")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{256}))
+      ->capture_default_str();
   command.add_option_function<std::string>(
       "--dtype", [&](const std::string& name) { arguments.request.dtype = require_dtype(network_workload(), name); },
       "bf16 or fp32, of activations; parameters are fp32 (default: bf16 on a GPU, fp32 on the host)");

@@ -84,6 +84,8 @@ std::string timeline_json(const Breakdown& breakdown, const std::string& device)
 // kernel is; and the recording again, traced, kernels told by their order. On the host by wall clock. Throws
 // CountersUnavailable, DeviceError, and std::runtime_error when kernels cannot be matched.
 Breakdown measure_breakdown(Platform& platform, Executor& executor, const Launch& enqueue, const std::string& title);
+// What another GPU, whose launches are waited for, launches meanwhile: as often.
+void follow_breakdown(Platform& platform, const Launch& enqueue);
 
 // Warm times of a run folder's rows that are ok and of this device take the place of the plan's. Throws InvalidInput
 // where the folder has no sweep.csv, or none of its rows is of the device.

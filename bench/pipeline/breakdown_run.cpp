@@ -124,6 +124,19 @@ Breakdown measure_breakdown(Platform& platform, Executor& executor, const Launch
   return breakdown;
 }
 
+void follow_breakdown(Platform& platform, const Launch& enqueue) {
+  (void)platform.time_warm(enqueue, static_cast<int>(kReplays), 1);
+  const auto run_all = [&](const Launch& run) {
+    for (std::size_t i = 0; i < kReplays + kWarmUps; ++i) {
+      throw_if_failed(run());
+      platform.synchronize();
+    }
+  };
+  run_all(enqueue);
+  const auto recording = platform.record(enqueue);
+  run_all([&] { return recording->replay(), success(); });
+}
+
 void use_rows(Breakdown& breakdown, const std::filesystem::path& folder, const std::string& device) {
   std::map<CaseId, double> times;
   std::string other;

@@ -225,26 +225,35 @@ void Executor::order_libraries(bool shallow) {
     }
 }
 
+Status Executor::listened(const std::function<LaunchLabel()>& label, const Launch& launch) const {
+  if (listener_ == nullptr) return launch();
+  listener_->before(label());
+  const Status status = launch();
+  listener_->after();
+  return status;
+}
+
 Status Executor::launch(const Step& step) {
+  const bool behind_inserted = step.node == inserted_.ahead_of;
+  if (behind_inserted)
+    if (const Status status = listened([&] { return inserted_.label; }, inserted_.launch); !status.ok()) return status;
   arguments_.clear();
   for (const ValueId id : step.node->values) arguments_.push_back(pointers_[id]);
   LaunchContext context = platform_->context();
-  context.programmatic_launch = programmatic_;
+  context.programmatic_launch = programmatic_ && !behind_inserted;
   context.constant_inputs = step.constant_inputs;
-  const auto enqueue = [&] {
+  const auto label = [&]() -> LaunchLabel {
+    const Node& node = *step.node;
+    return {{{node.op->name, node.text, to_string(node.dtype)}, step.choice.implementation->name},
+            node.name,
+            step.choice.warm_us,
+            step.memory};
+  };
+  return listened(label, [&] {
     if (step.begins_alone) platform_->fill_bytes(between_.data(), 0, 1);
     if (step.prepares) step.ready->prepare(arguments_, step.prepared, platform_->context());
     return step.ready->launch(arguments_, {step.workspace, step.prepared}, context);
-  };
-  if (listener_ == nullptr) return enqueue();
-  const Node& node = *step.node;
-  listener_->before({{{node.op->name, node.text, to_string(node.dtype)}, step.choice.implementation->name},
-                     node.name,
-                     step.choice.warm_us,
-                     step.memory});
-  const Status status = enqueue();
-  listener_->after();
-  return status;
+  });
 }
 
 Status Executor::launch_those(bool of_each_call, bool shallow) {

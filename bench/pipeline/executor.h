@@ -76,6 +76,10 @@ class Executor {
   // Whom to tell of each launch, of a sampler's own too; null: nobody.
   void listen(LaunchListener* listener) { listener_ = listener; }
   LaunchListener* listener() const { return listener_; }
+  // A launch of the caller's ahead of a node, listened to as `label`. The node waits for its end.
+  void insert(std::size_t node, LaunchLabel label, Launch launch) {
+    inserted_ = {&network_->graph.nodes()[node], std::move(label), std::move(launch)};
+  }
   // Enqueues every node on the platform's stream: both of these.
   Status enqueue() {
     const Status status = enqueue_once();
@@ -108,7 +112,13 @@ class Executor {
     std::uint64_t constant_inputs = 0;  // LaunchContext's: its weights
     LaunchLabel::Memory memory{};
   };
+  struct Inserted {
+    const Node* ahead_of = nullptr;
+    LaunchLabel label;
+    Launch launch;
+  };
   Status launch(const Step& step);
+  Status listened(const std::function<LaunchLabel()>& label, const Launch& launch) const;
   Status launch_those(bool of_each_call, bool shallow = false);
   void point_parts(std::size_t call);
   Buffer lay_out(std::initializer_list<Value::Kind> kinds, const char* what);
@@ -127,6 +137,7 @@ class Executor {
   std::size_t bytes_ = 0;
   bool programmatic_ = false;
   LaunchListener* listener_ = nullptr;
+  Inserted inserted_;
 };
 
 // ---- How much memory a network will take at some batch, from sizes alone: so that whoever asks for too many images

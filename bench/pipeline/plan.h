@@ -68,6 +68,8 @@ class Plan {
     std::optional<double> warm_us;  // where it was measured here or known; what a file names, or had no other, was not
   };
   const Choice& choice(const ProblemId& id) const { return choices_.at(id); }
+  // Takes the choice for one problem for another, which runs as that does.
+  void take(const ProblemId& id, const ProblemId& of) { choices_[id] = choice(of); }
   // The choice made ready for a node's problem, which launches of all its nodes share. A library's algorithm is
   // searched for on random data.
   std::unique_ptr<Ready> make_ready(Platform& platform, const Node& node) const;

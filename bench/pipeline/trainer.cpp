@@ -5,11 +5,16 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
+#include <condition_variable>
 #include <map>
+#include <mutex>
 #include <numeric>
 #include <ranges>
+#include <thread>
 
+#include "bench/pipeline/breakdown.h"
 #include "bench/platform/build_info.h"
 #include "bench/platform/fingerprint.h"
 #include "kernels/core/philox.h"
@@ -23,8 +28,19 @@ class FilledLater final : public Weights {
   void fill(Platform&, const Value&, void*) const override {}
 };
 
-Training built(const TrainerRequest& request, std::int64_t images, DType dtype) {
+constexpr std::chrono::milliseconds kBetweenLooks{100};  // of the watchdog
+
+Training built(const TrainerRequest& request, std::int64_t images, DType dtype, std::size_t rank, std::size_t ranks) {
   TrainingOptions options = options_of(request.recipe, images, dtype);
+  const auto devices = static_cast<std::int64_t>(ranks), parts = devices * request.accumulate;
+  if (options.batch % parts != 0)
+    throw InvalidInput(fmt::format(
+        "--batch {}: must be a multiple of {}, the micro-batches of a step: {} by --accumulate{}", options.batch, parts,
+        request.accumulate, ranks == 1 ? "" : fmt::format(" on each of {} devices", ranks)));
+  options.whole = options.batch;
+  options.batch /= devices;
+  options.first = static_cast<std::int64_t>(rank) * options.batch;
+  options.parts = request.accumulate;
   options.recompute = request.recompute;
   return build_training(require_network(request.network), options);
 }
@@ -79,40 +95,124 @@ void fill_first_weights(const WeightSource& source, std::int64_t fan_in, std::ui
   }
 }
 
-Trainer::Trainer(const TrainerRequest& request, const TrainingData& data, Device device)
+Trainer::Trainer(const TrainerRequest& request, const TrainingData& data, std::span<const Device> devices,
+                 const Connect& connect)
     : request_(request),
-      platform_(device.platform),
-      dtype_(request.dtype.value_or(platform_.description().is_host ? DType::fp32 : DType::bf16)),
-      training_(built(request, data.count, dtype_)),
-      identity_(identity(data)) {
+      platform_(devices.front().platform),
+      dtype_(request.dtype.value_or(platform_.description().is_host ? DType::fp32 : DType::bf16)) {
+  platform_.make_current();
+  for (const Device& device : devices)
+    ranks_.push_back(
+        {ranks_.size(), &device.platform, built(request, data.count, dtype_, ranks_.size(), devices.size())});
+  identity_ = identity(data);
   StoredTraining stored;
   if (request.resume.empty()) {
     stored.state.parameters = stored.state.ema = first_parameters();
   } else {
-    stored = read_training(request.resume, identity_, training_.elements());
+    stored = read_training(request.resume, identity_, training().elements());
     if (stored.state.step > recipe().steps)
       throw InvalidInput(
           fmt::format("--resume {}: its step is {}, of {} steps", request.resume, stored.state.step, recipe().steps));
-    doubt(device.nodes, stored);
+    doubt(devices.front().nodes, stored);
   }
-  const Network& network = training_.network;
+  // Each micro-batch draws images of other numbers, in the same time: the first device measures that of the first one.
+  std::vector<CountedProblem> problems = count_problems(training().network.graph);
+  const std::string draws = problems.front().op->name;
+  problems.erase(std::remove_if(problems.begin() + 1, problems.end(),
+                                [&](const CountedProblem& problem) { return problem.op->name == draws; }),
+                 problems.end());
   KnownTimes known;
-  const Plan plan(platform_, device.nodes, count_problems(network.graph),
-                  {.source = request.plan, .known = &known, .entries = &stored.plan});
-  try {
-    executor_ = std::make_unique<Executor>(platform_, network, FilledLater(), plan);
-    steps_ = Buffer(platform_, kMostAtOnce * 2 * sizeof(float));
-    rates_ = Buffer(platform_, kMostAtOnce * 4 * sizeof(float));
-    results_ = Buffer(platform_, kMostAtOnce * 2 * sizeof(float));
-  } catch (const OutOfMemory& error) {
-    throw OutOfMemory(fmt::format("--batch {}: a step does not fit: {}; lower --batch", recipe().batch, error.what()));
-  }
-  platform_.upload(executor_->data(training_.images), data.images.data(), data.images.size() * sizeof(float));
-  if (training_.labels)
-    platform_.upload(executor_->data(*training_.labels), data.labels.data(), data.labels.size() * sizeof(float));
+  Plan plan(platform_, devices.front().nodes, problems,
+            {.source = request.plan, .known = &known, .entries = &stored.plan});
+  for (const Rank& rank : ranks_)
+    for (const Node& node : rank.training.network.graph.nodes())
+      if (node.op->name == draws) plan.take(problem_id(node), problem_id(problems.front()));
+
+  on_all([&](Rank& rank) { allocate(rank, plan, data); });
   set_state(stored.state);
   kept_ = std::move(stored.state);
-  recording_ = platform_.record([this] { return executor_->enqueue(); });
+  if (connect) {
+    communicator_ = connect();
+    on_all([&](Rank& rank) { insert_sum(rank); });
+  }
+  on_all([](Rank& rank) { rank.recording = rank.platform->record([&] { return rank.executor->enqueue(); }); });
+}
+
+void Trainer::allocate(Rank& rank, const Plan& plan, const TrainingData& data) {
+  const Training& t = rank.training;
+  try {
+    rank.executor = std::make_unique<Executor>(*rank.platform, t.network, FilledLater(), plan);
+    rank.steps = Buffer(*rank.platform, kMostAtOnce * 2 * sizeof(float));
+    rank.rates = Buffer(*rank.platform, kMostAtOnce * 4 * sizeof(float));
+    rank.results = Buffer(*rank.platform, kMostAtOnce * (t.losses.size() + 1) * sizeof(float));
+  } catch (const OutOfMemory& error) {
+    throw OutOfMemory(fmt::format("--batch {}: a step does not fit: {}; lower --batch, or split it with --accumulate",
+                                  recipe().batch, error.what()));
+  }
+  rank.platform->upload(rank.executor->data(t.images), data.images.data(), data.images.size() * sizeof(float));
+  if (t.labels)
+    rank.platform->upload(rank.executor->data(*t.labels), data.labels.data(), data.labels.size() * sizeof(float));
+}
+
+// The sum of all devices' gradients, ahead of their norm. Once outside of a recording, since it connects at first.
+void Trainer::insert_sum(Rank& rank) {
+  const Training& t = rank.training;
+  const auto sum = [this, &rank, numbers = static_cast<float*>(rank.executor->data(t.gradients))] {
+    return communicator_->sum(rank.number, numbers, rank.training.elements(), rank.platform->context().stream);
+  };
+  throw_if_failed(sum());
+  rank.platform->synchronize();
+  rank.executor->insert(
+      t.update,
+      {{{"all_reduce", fmt::format("ranks={},elements={}", ranks_.size(), t.elements()), to_string(DType::fp32)},
+        "nccl"},
+       "gradients.all_reduce",
+       {}},
+      sum);
+}
+
+// On each device in a thread of its own, as NCCL wants graphs to be recorded and launched. Where one fails, none waits
+// for it.
+void Trainer::on_all(const std::function<void(Rank&)>& work) {
+  if (ranks_.size() == 1 && !communicator_) return work(ranks_.front());
+  std::mutex mutex;
+  std::condition_variable ended;
+  std::size_t left = ranks_.size();
+  std::string failure;
+  const auto run = [&](Rank& rank) {
+    std::string why;
+    try {
+      rank.platform->make_current();
+      work(rank);
+    } catch (const std::exception& error) {
+      why = fmt::format("device {} of {}: {}", rank.number + 1, ranks_.size(), error.what());
+    }
+    const std::lock_guard lock(mutex);
+    if (failure.empty()) failure = why;
+    --left;
+    ended.notify_one();
+  };
+  std::vector<std::jthread> threads;
+  for (Rank& rank : ranks_) threads.emplace_back(run, std::ref(rank));
+  bool aborted = false;
+  for (std::unique_lock lock(mutex); left > 0 || (!failure.empty() && !aborted);) {
+    if (left > 0) ended.wait_for(lock, kBetweenLooks);
+    if (communicator_ && failure.empty()) failure = communicator_->failure();
+    if (failure.empty() || aborted) continue;
+    aborted = true;
+    if (communicator_) communicator_->abort();
+  }
+  threads.clear();
+  if (!aborted) return;
+  for (Rank& rank : ranks_) rank.recording.reset();
+  throw RankFailed(failure);
+}
+
+void Trainer::break_down(const std::function<void()>& lead) {
+  on_all([&](Rank& rank) {
+    if (rank.number == 0) return lead();
+    follow_breakdown(*rank.platform, [&] { return rank.executor->enqueue(); });
+  });
 }
 
 // What keeps a training that goes on from the numbers of one that was not interrupted.
@@ -123,6 +223,8 @@ void Trainer::doubt(const Suite& nodes, StoredTraining& stored) {
     reasons.push_back(fmt::format("was written on {}, this is {}", stored.device, device));
     stored.plan.clear();
   }
+  if (stored.micro_batches != micro_batches())
+    reasons.push_back(fmt::format("adds {} micro-batches a step, this {}", stored.micro_batches, micro_batches()));
   if (stored.commit != commit) reasons.push_back(fmt::format("was written by {}, this is {}", stored.commit, commit));
   std::erase_if(stored.plan, [&](const auto& choice) {
     const auto& [id, variant] = choice;
@@ -144,8 +246,8 @@ void Trainer::doubt(const Suite& nodes, StoredTraining& stored) {
 // A line a parameter, for whoever reads a checkpoint: its name, where it begins in each state, and its shape there.
 std::string Trainer::layout_text() const {
   std::string text;
-  for (const ValueId id : training_.slices) {
-    const Value& slice = training_.network.graph[id];
+  for (const ValueId id : training().slices) {
+    const Value& slice = training().network.graph[id];
     text += fmt::format("{}\t{}\t{}\n", slice.source->name, slice.part->first, fmt::join(slice.shape, ","));
   }
   return text;
@@ -159,25 +261,33 @@ FileMetadata Trainer::identity(const TrainingData& data) const {
   return all;
 }
 
+std::string Trainer::micro_batches() const {
+  return fmt::format("{}", std::ssize(ranks_) * request_.accumulate);
+}
+
 std::vector<float> Trainer::first_parameters() const {
-  const Graph& graph = training_.network.graph;
-  std::vector<float> all(static_cast<std::size_t>(training_.elements()));
+  const Graph& graph = training().network.graph;
+  std::vector<float> all(static_cast<std::size_t>(training().elements()));
+  const auto numbers = [&](const Value& slice) {
+    return std::span(all).subspan(static_cast<std::size_t>(slice.part->first),
+                                  static_cast<std::size_t>(slice.elements()));
+  };
   if (!request_.weights.empty()) {
-    Checkpoint checkpoint(request_.weights, training_.network.info->folder);
-    checkpoint.drop_prefix(*training_.network.info);
-    checkpoint.check(training_.network);
-    for (const ValueId id : training_.slices) {
-      const std::span<float> to = part_of(all, graph[id]);
+    Checkpoint checkpoint(request_.weights, training().network.info->folder);
+    checkpoint.drop_prefix(*training().network.info);
+    checkpoint.check(training().network);
+    for (const ValueId id : training().slices) {
+      const std::span<float> to = numbers(graph[id]);
       checkpoint.load(graph[id], {reinterpret_cast<char*>(to.data()), to.size_bytes()});
     }
     return all;
   }
   std::map<std::string, std::int64_t> fan_in;  // of weights, by their names without ".weight"
   const auto layer = [](const std::string& name) { return name.substr(0, name.rfind('.')); };
-  for (const ValueId id : training_.slices)
+  for (const ValueId id : training().slices)
     if (const WeightSource& source = *graph[id].source; source.file.size() > 1)
       fan_in[layer(source.name)] = fan_in_of(source.file);
-  for (const ValueId id : training_.slices) {
+  for (const ValueId id : training().slices) {
     const WeightSource& source = *graph[id].source;
     const auto found = fan_in.find(layer(source.name));
     fill_first_weights(source, found == fan_in.end() ? 0 : found->second, static_cast<std::uint64_t>(recipe().seed),
@@ -187,59 +297,76 @@ std::vector<float> Trainer::first_parameters() const {
 }
 
 std::vector<float> Trainer::state(ValueId id) const {
-  std::vector<float> numbers(static_cast<std::size_t>(training_.elements()));
-  platform_.download(numbers.data(), executor_->data(id), numbers.size() * sizeof(float));
+  std::vector<float> numbers(static_cast<std::size_t>(training().elements()));
+  platform_.download(numbers.data(), ranks_.front().executor->data(id), numbers.size() * sizeof(float));
   return numbers;
 }
 
 // Moments that are not there are zero.
 void Trainer::set_state(const TrainingState& state) {
-  const auto set = [&](ValueId id, std::vector<float> numbers) {
-    numbers.resize(static_cast<std::size_t>(training_.elements()));
-    platform_.upload(executor_->data(id), numbers.data(), numbers.size() * sizeof(float));
-  };
-  set(training_.parameters, state.parameters);
-  set(training_.m, state.m);
-  set(training_.v, state.v);
-  if (training_.ema) set(*training_.ema, state.ema);
-  if (training_.copies) {
+  on_all([&](Rank& rank) {
+    const Training& t = rank.training;
+    const auto set = [&](ValueId id, std::vector<float> numbers) {
+      numbers.resize(static_cast<std::size_t>(t.elements()));
+      rank.platform->upload(rank.executor->data(id), numbers.data(), numbers.size() * sizeof(float));
+    };
+    set(t.parameters, state.parameters);
+    set(t.m, state.m);
+    set(t.v, state.v);
+    if (t.ema) set(*t.ema, state.ema);
+    if (!t.copies) return;
     std::vector<char> rounded(state.parameters.size() * size_of(dtype_));
     store_floats(dtype_, rounded.data(), 0, std::ssize(state.parameters), state.parameters.data());
-    platform_.upload(executor_->data(*training_.copies), rounded.data(), rounded.size());
-  }
+    rank.platform->upload(rank.executor->data(*t.copies), rounded.data(), rounded.size());
+  });
   taken_ = state.step;
 }
 
 std::vector<Trainer::Step> Trainer::take(std::int64_t steps) {
   const std::int64_t count = std::min(steps, kMostAtOnce);
-  std::vector<std::array<float, 2>> numbers, results(static_cast<std::size_t>(count));
+  std::vector<std::array<float, 2>> numbers;
   std::vector<std::array<float, 4>> rates;
   for (std::int64_t i = 1; i <= count; ++i) {
     numbers.push_back(TrainingRecipe::number_of(taken_ + i));
     rates.push_back(recipe().rates_at(taken_ + i));
   }
-  platform_.upload(steps_.data(), numbers.data(), numbers.size() * sizeof numbers[0]);
-  platform_.upload(rates_.data(), rates.data(), rates.size() * sizeof rates[0]);
-  for (std::int64_t i = 0; i < count; ++i) {
-    platform_.copy(executor_->data(training_.step), steps_.as<float>() + 2 * i, 2 * sizeof(float));
-    platform_.copy(executor_->data(training_.rates), rates_.as<float>() + 4 * i, 4 * sizeof(float));
-    recording_->replay();
-    platform_.copy(results_.as<float>() + 2 * i, executor_->data(training_.loss), sizeof(float));
-    platform_.copy(results_.as<float>() + 2 * i + 1, executor_->data(training_.norm), sizeof(float));
-  }
-  platform_.synchronize();
-  platform_.download(results.data(), results_.data(), results.size() * sizeof results[0]);
+  const std::size_t parts = training().losses.size();
+  // Of each device and step the losses of its micro-batches, in the order of their images, and the norm.
+  std::vector<std::vector<float>> results(ranks_.size());
+  on_all([&](Rank& rank) {
+    Platform& platform = *rank.platform;
+    const Executor& executor = *rank.executor;
+    platform.upload(rank.steps.data(), numbers.data(), numbers.size() * sizeof numbers[0]);
+    platform.upload(rank.rates.data(), rates.data(), rates.size() * sizeof rates[0]);
+    float* result = rank.results.as<float>();
+    for (std::int64_t i = 0; i < count; ++i) {
+      platform.copy(executor.data(rank.training.step), rank.steps.as<float>() + 2 * i, 2 * sizeof(float));
+      platform.copy(executor.data(rank.training.rates), rank.rates.as<float>() + 4 * i, 4 * sizeof(float));
+      rank.recording->replay();
+      for (const ValueId loss : rank.training.losses) platform.copy(result++, executor.data(loss), sizeof(float));
+      platform.copy(result++, executor.data(rank.training.norm), sizeof(float));
+    }
+    platform.synchronize();
+    results[rank.number].resize(static_cast<std::size_t>(count) * (parts + 1));
+    platform.download(results[rank.number].data(), rank.results.data(), results[rank.number].size() * sizeof(float));
+  });
   std::vector<Step> taken;
-  for (const auto& [loss, norm] : results) taken.push_back({++taken_, loss, norm});
+  for (std::size_t first = 0; first < results[0].size(); first += parts + 1) {
+    double loss = 0;
+    for (const std::vector<float>& of_device : results)
+      for (std::size_t part = 0; part < parts; ++part) loss += of_device[first + part];
+    loss /= static_cast<double>(results.size() * parts);
+    taken.push_back({++taken_, static_cast<float>(loss), results[0][first + parts]});
+  }
   return taken;
 }
 
 std::string Trainer::gradient_not_finite(const Step& step) {
   if (taken_ > step.number) rewind();
   while (taken_ < step.number) take(step.number - taken_);
-  const std::vector<float> gradients = state(training_.gradients);
-  for (const ValueId id : std::views::reverse(training_.slices)) {
-    const Value& slice = training_.network.graph[id];
+  const std::vector<float> gradients = state(training().gradients);
+  for (const ValueId id : std::views::reverse(training().slices)) {
+    const Value& slice = training().network.graph[id];
     if (!std::ranges::all_of(part_of(gradients, slice), [](float number) { return std::isfinite(number); }))
       return slice.source->name;
   }
@@ -247,16 +374,16 @@ std::string Trainer::gradient_not_finite(const Step& step) {
 }
 
 void Trainer::write_weights(const std::filesystem::path& file, const std::filesystem::path& name) const {
-  const std::vector<float> numbers = state(training_.ema.value_or(training_.parameters));
+  const std::vector<float> numbers = state(training().ema.value_or(training().parameters));
   std::vector<FileTensor> tensors;
   std::deque<std::vector<float>> turned;
-  for (const ValueId id : training_.slices) {
-    const Value& slice = training_.network.graph[id];
+  for (const ValueId id : training().slices) {
+    const Value& slice = training().network.graph[id];
     turned.push_back(in_file_order(*slice.source, part_of(numbers, slice)));
     tensors.push_back({slice.source->name, safetensors_name(DType::fp32), slice.source->file,
                        std::as_bytes(std::span(turned.back()))});
   }
-  if (is_named_as_unetcu(name, *training_.network.info)) return write_unetcu(file, tensors, recipe().batch);
+  if (is_named_as_unetcu(name, *training().network.info)) return write_unetcu(file, tensors, recipe().batch);
   FileMetadata metadata{{"network", request_.network}, {"steps", fmt::format("{}", taken_)}};
   for (const RecipeField& field : recipe_fields())
     if (field.name == std::string_view("batch") || field.name == std::string_view("seed"))
@@ -265,21 +392,22 @@ void Trainer::write_weights(const std::filesystem::path& file, const std::filesy
 }
 
 StoredTraining Trainer::stored() const {
-  StoredTraining all{{taken_, state(training_.parameters), state(training_.m), state(training_.v), {}},
+  StoredTraining all{{taken_, state(training().parameters), state(training().m), state(training().v), {}},
                      platform_.description().name,
                      build_info().commit,
                      {},
-                     layout_text()};
-  all.state.ema = training_.ema ? state(*training_.ema) : all.state.parameters;
-  const auto& nodes = training_.network.graph.nodes();
+                     layout_text(),
+                     micro_batches()};
+  all.state.ema = training().ema ? state(*training().ema) : all.state.parameters;
+  const auto& nodes = training().network.graph.nodes();
   for (std::size_t node = 0; node < nodes.size(); ++node)
-    all.plan[problem_id(nodes[node])] = executor_->implementation(node).name;
+    all.plan[problem_id(nodes[node])] = ranks_.front().executor->implementation(node).name;
   return all;
 }
 
 bool Trainer::states_finite() const {
-  const ValueId average = training_.ema.value_or(training_.parameters);
-  return std::ranges::all_of(std::array{training_.parameters, training_.m, training_.v, average}, [&](ValueId id) {
+  const ValueId average = training().ema.value_or(training().parameters);
+  return std::ranges::all_of(std::array{training().parameters, training().m, training().v, average}, [&](ValueId id) {
     return std::ranges::all_of(state(id), [](float number) { return std::isfinite(number); });
   });
 }

@@ -1,9 +1,12 @@
 // Trains a network: a step is one list of nodes (networks/training.h), on a GPU one CUDA graph, whose numbers that
-// change from step to step lie in device memory.
+// change from step to step lie in device memory. On several devices each takes a share of the batch, and the same step
+// with the sum of all gradients, so that what is trained has the same bits everywhere.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +15,7 @@
 #include "bench/pipeline/model.h"
 #include "bench/pipeline/training_data.h"
 #include "bench/pipeline/training_recipe.h"
+#include "bench/platform/nccl.h"
 #include "networks/training.h"
 
 namespace noisefloor::pipeline {
@@ -23,6 +27,7 @@ struct TrainerRequest {
   std::string weights = {}, resume = {};  // to begin with: a checkpoint's, or what a training checkpoint has
   std::string plan = "own";               // Plan::Options::source; of what `resume` names no variant for
   bool recompute = false;                 // TrainingOptions::recompute
+  std::int64_t accumulate = 1;            // micro-batches of a device, one behind the other
 };
 
 TrainingOptions options_of(const TrainingRecipe& recipe, std::int64_t images, DType dtype);
@@ -36,8 +41,9 @@ struct TrainingState {
 struct StoredTraining {
   TrainingState state;
   std::string device, commit;
-  PlanEntries plan;    // the same variants have the same roundings
-  std::string layout;  // of the states; only written
+  PlanEntries plan;                 // the same variants have the same roundings
+  std::string layout;               // of the states; only written
+  std::string micro_batches = "1";  // of all devices together
 };
 // `identity`: what must be the same to go on, by the names that messages use; an option's begins with "--".
 void write_training(const std::filesystem::path& file, const StoredTraining& stored, const FileMetadata& identity);
@@ -51,10 +57,21 @@ StoredTraining read_training(const std::filesystem::path& file, const FileMetada
 // as they are. `fan_in`: 0 of a norm.
 void fill_first_weights(const WeightSource& source, std::int64_t fan_in, std::uint64_t seed, std::span<float> numbers);
 
+// Of several devices one failed: all have stopped.
+class RankFailed : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
 class Trainer {
  public:
   // Measures what the plan does not know, and allocates. Throws InvalidInput, OutOfMemory, DeviceError.
-  Trainer(const TrainerRequest& request, const TrainingData& data, Device device);
+  Trainer(const TrainerRequest& request, const TrainingData& data, Device device)
+      : Trainer(request, data, std::span(&device, 1), {}) {}
+  // On devices of a kind. `connect` makes what sums over them. Throws RankFailed, too, as does what takes steps.
+  using Connect = std::function<std::unique_ptr<Communicator>()>;
+  Trainer(const TrainerRequest& request, const TrainingData& data, std::span<const Device> devices,
+          const Connect& connect);
   Trainer(const Trainer&) = delete;  // its recording knows where it is
   Trainer& operator=(const Trainer&) = delete;
 
@@ -79,15 +96,29 @@ class Trainer {
   void keep() { kept_ = stored().state; }
   void rewind() { set_state(kept_); }  // to where it was kept last: by keep(), as a checkpoint, or at the beginning
 
-  const Training& training() const { return training_; }
+  const Training& training() const { return ranks_.front().training; }
   const TrainingRecipe& recipe() const { return request_.recipe; }
   DType dtype() const { return dtype_; }
-  Executor& executor() { return *executor_; }
+  Executor& executor() { return *ranks_.front().executor; }  // of the first device
+  // `lead` measures the first one's breakdown, the others follow.
+  void break_down(const std::function<void()>& lead);
   const std::string& note() const { return note_; }  // why what follows may be rounded otherwise than before; ""
 
  private:
+  struct Rank {
+    std::size_t number;
+    Platform* platform;
+    Training training;
+    std::unique_ptr<Executor> executor = {};
+    std::unique_ptr<Recording> recording = {};
+    Buffer steps = {}, rates = {}, results = {};  // of the steps of one take()
+  };
+  void on_all(const std::function<void(Rank&)>& work);
+  void allocate(Rank& rank, const Plan& plan, const TrainingData& data);
+  void insert_sum(Rank& rank);
   std::string layout_text() const;
   FileMetadata identity(const TrainingData& data) const;
+  std::string micro_batches() const;
   std::vector<float> first_parameters() const;
   std::vector<float> state(ValueId id) const;
   void set_state(const TrainingState& state);
@@ -95,13 +126,11 @@ class Trainer {
   StoredTraining stored() const;
 
   TrainerRequest request_;
-  Platform& platform_;
+  Platform& platform_;  // the first one
   DType dtype_;
-  Training training_;
+  std::unique_ptr<Communicator> communicator_;  // goes behind the recordings
+  std::deque<Rank> ranks_;
   FileMetadata identity_;
-  std::unique_ptr<Executor> executor_;
-  std::unique_ptr<Recording> recording_;
-  Buffer steps_, rates_, results_;  // of the steps of one take()
   std::int64_t taken_ = 0;
   TrainingState kept_;  // from which steps can be taken again
   std::string note_;

@@ -54,6 +54,7 @@ void write_training(const std::filesystem::path& file, const StoredTraining& sto
   metadata["commit"] = stored.commit;
   metadata["plan"] = plan_text(stored.plan);
   metadata["layout of the states"] = stored.layout;
+  metadata["micro-batches"] = stored.micro_batches;
   std::vector<FileTensor> tensors;
   for (const auto& [name, member] : kStates) {
     const std::vector<float>& numbers = stored.state.*member;
@@ -86,6 +87,7 @@ StoredTraining read_training(const std::filesystem::path& path, const FileMetada
   const auto plan = plan_of(said("plan"));
   if (!plan) refuse("its plan is damaged: not lines of op, dtype, problem and variant");
   StoredTraining stored{{}, said("device"), said("commit"), *plan, {}};
+  if (const std::string of_step = said("micro-batches"); !of_step.empty()) stored.micro_batches = of_step;
   const std::string step = said("step");
   const auto [end, error] = std::from_chars(step.data(), step.data() + step.size(), stored.state.step);
   if (error != std::errc() || end != step.data() + step.size() || stored.state.step < 0)

@@ -77,7 +77,18 @@ def test_a_training_goes_on_where_it_was(data, tmp_path):
     assert (tmp_path / "c").read_bytes() == held
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_training_goes_on_with_another_split(data, tmp_path):
+    """Also where it was written on several devices: their checkpoints are those of one."""
+    whole, split = tmp_path / "whole.safetensors", tmp_path / "split.safetensors"
+    assert train(data, whole, "--steps", 4).returncode == 0
+    checkpoint = ("--checkpoint", tmp_path / "c", "--every", 2, "--steps", 4)
+    assert train(data, split, *checkpoint, "--accumulate", 4).returncode == 0
+    assert [float(row["loss"]) for row in losses(split)] == pytest.approx([float(row["loss"]) for row in losses(whole)], rel=1e-4)
+    resumed = train(data, split, *checkpoint, "--accumulate", 2, "--resume")
+    assert resumed.returncode == 0 and "4 micro-batches a step, this 2" in resumed.stderr, resumed.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_training_keeps_its_steps(data, tmp_path, number):
     cut, checkpoint = tmp_path / "cut.safetensors", tmp_path / "c"
     begun = ["train", "digits", "--device", "host", "--data", data, "--out", cut, "--losses", cut.with_suffix(".csv"), "--batch", 4, "--steps", 4000]
@@ -139,6 +150,8 @@ def test_losses_that_cannot_be_written_cost_no_weights(data, tmp_path):
     (("--checkpoint", "/dev/null", "--resume"), ("regular",)),
     (("--weights", "nowhere"), ("nowhere",)),
     (("--dtype", "int8"), ("int8",)),
+    (("--batch", 10, "--accumulate", 4), ("--batch 10", "multiple of 4")),
+    (("--accumulate", 0), ("--accumulate", "1 - 256")),
 ])
 def test_wrong_arguments_are_named(data, tmp_path, arguments, says):
     out = () if "--out" in arguments else ("--out", tmp_path / "w")
@@ -146,6 +159,14 @@ def test_wrong_arguments_are_named(data, tmp_path, arguments, says):
     assert result.returncode == 2, result.stderr
     assert all(word in result.stderr for word in says), result.stderr
     assert not list(tmp_path.iterdir()), "nothing is left"
+
+
+@pytest.mark.parametrize("devices, says", [("0,0", "different"), ("0,x", "--devices"), ("-1", "--devices"), ("0,1", "pip install nvidia-nccl-cu13")])
+def test_wrong_devices_are_named(data, tmp_path, devices, says):
+    result = run("train", "digits", "--devices", devices, "--data", data, "--out", tmp_path / "w")
+    if devices == "0,1" and "NCCL" not in result.stderr:
+        pytest.skip("this machine has NCCL")
+    assert result.returncode == 2 and says in result.stderr and not list(tmp_path.iterdir()), result.stderr
 
 
 def test_data_that_do_not_fit_are_named(data, tmp_path):

@@ -74,7 +74,7 @@ TEST(TrainingOnGpu, AStepIsTheHosts) {
     throw_if_failed(host.executor.enqueue());
     throw_if_failed(gpu.executor.enqueue());
     device().synchronize();
-    EXPECT_LE(distance(gpu.get(gpu.training.loss), host.get(host.training.loss)), 1e-5);
+    EXPECT_LE(distance(gpu.get(gpu.training.losses.front()), host.get(host.training.losses.front())), 1e-5);
     EXPECT_LE(distance(gpu.get(gpu.training.gradients), host.get(host.training.gradients)), 1e-4);
     for (const ValueId state : host.states()) EXPECT_LE(distance(gpu.get(state), host.get(state)), 1e-3);
   }

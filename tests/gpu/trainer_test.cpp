@@ -7,6 +7,8 @@
 #include <cstring>
 
 #include "bench/sweep/suite.h"
+#include "reports/run/files.h"
+#include "tests/support/micro_batches.h"
 #include "tests/support/temporary_folder.h"
 
 namespace noisefloor::pipeline {
@@ -98,6 +100,59 @@ TEST_F(TrainerOnGpu, StepsAreTheSameToTheBit) {
   EXPECT_EQ(resumed.taken(), 3);
   for (const float loss : losses_of(resumed, kSteps - 3)) found.push_back(loss);
   EXPECT_EQ(found, losses);
+}
+
+// Two devices' shares of a step, one behind the other on one.
+TEST_F(TrainerOnGpu, SharesAddUpToMicroBatches) {
+  for (const char* network : {"digits", "unetcu"})
+    for (const auto& [dtype, tolerance] : {std::pair{DType::fp32, 1e-4}, {DType::bf16, 2e-2}})
+      expect_sums_of_shares(*gpu_, require_network(network), dtype, tolerance);
+}
+
+class TrainerOnGpus : public TrainerOnGpu {
+ protected:
+  void SetUp() override {
+    try {
+      require_nccl();
+    } catch (const InvalidInput& error) {
+      GTEST_SKIP() << error.what();
+    }
+  }
+  // Of devices from 0 on, beginning with what `first`, on the first, begins with, and its variants.
+  std::unique_ptr<Trainer> beside(Trainer& first, TrainerRequest request, std::span<const int> numbers) {
+    first.write_checkpoint(folder_ / "beginning");
+    request.resume = folder_ / "beginning";
+    request.plan = "naive";  // of what has another batch
+    std::vector<Device> devices;
+    for (const int number : numbers) devices.push_back({*others_.emplace_back(make_cuda_platform(number)), suite()});
+    return std::make_unique<Trainer>(request, data_of_digits(), devices, [=] { return make_nccl(numbers); });
+  }
+  std::vector<std::unique_ptr<Platform>> others_;
+  TemporaryFolder folder_;
+};
+
+TEST_F(TrainerOnGpus, NcclOfOneRankChangesNoBit) {
+  Trainer alone(request_of(DType::bf16), data_of_digits(), {*gpu_, suite()});
+  const int numbers[] = {0};
+  const auto one = beside(alone, request_of(DType::bf16), numbers);
+  EXPECT_EQ(losses_of(*one, kSteps), losses_of(alone, kSteps));
+}
+
+TEST_F(TrainerOnGpus, TwoDevicesTakeTheStepsOfTwoMicroBatches) {
+  std::string why;
+  if (cuda_device_count(why) < 2) GTEST_SKIP() << "needs two GPUs";
+  TrainerRequest request = request_of(DType::bf16);
+  request.accumulate = 2;
+  Trainer split(request, data_of_digits(), {*gpu_, suite()});
+  request.accumulate = 1;
+  const int numbers[] = {0, 1};
+  const auto two = beside(split, request, numbers);
+  EXPECT_EQ(two->note(), "");
+  EXPECT_EQ(losses_of(*two, 3), losses_of(split, 3));  // of three steps, and then of five more
+  EXPECT_EQ(losses_of(*two, kSteps - 3), losses_of(split, kSteps - 3));
+  two->write_weights(folder_ / "two");
+  split.write_weights(folder_ / "split");
+  EXPECT_EQ(read_whole_file(folder_ / "two"), read_whole_file(folder_ / "split"));
 }
 
 }  // namespace

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <condition_variable>
 #include <fstream>
+#include <mutex>
 #include <numbers>
 #include <sstream>
 
@@ -206,14 +208,113 @@ class Trainings : public testing::Test {
     const std::ifstream file(folder_ / "weights", std::ios::binary);
     return (std::ostringstream() << file.rdbuf()).str();
   }
+  // On two devices, each a host.
+  std::unique_ptr<Trainer> of_two(const TrainerRequest& asked, const Trainer::Connect& connect) {
+    const Device devices[] = {{*platform_, suite()}, {*other_, suite()}};
+    return std::make_unique<Trainer>(asked, some_digits(), devices, connect);
+  }
   static std::vector<float> losses(const std::vector<Trainer::Step>& steps) {
     std::vector<float> all;
     for (const Trainer::Step& step : steps) all.push_back(step.loss);
     return all;
   }
   TemporaryFolder folder_;
-  std::unique_ptr<Platform> platform_ = make_host_platform();
+  std::unique_ptr<Platform> platform_ = make_host_platform(), other_ = make_host_platform();
 };
+
+// Two threads of the host meet. In the sum of number `at` the second one fails, or what it gives is not finite.
+class HostRanks final : public Communicator {
+ public:
+  enum class Trouble { none, fails, gives_nan, is_noticed };
+  explicit HostRanks(Trouble trouble = Trouble::none, int at = 3) : trouble_(trouble), at_(at) {}
+
+  Status sum(std::size_t rank, float* numbers, std::int64_t count, Stream) override {
+    std::unique_lock lock(mutex_);
+    const bool now = rank == 1 && ++sums_ == at_;
+    if (now && trouble_ == Trouble::fails) return {StatusCode::out_of_memory, "the sum", 0};
+    if (now && trouble_ == Trouble::is_noticed) {
+      failure_ = "a link is down";
+      met_.wait(lock, [&] { return aborted_; });
+    }
+    if (now && trouble_ == Trouble::gives_nan) numbers[7] = NAN;
+    if (sum_.empty()) {
+      sum_.assign(numbers, numbers + count);
+      met_.wait(lock, [&] { return summed_ || aborted_; });
+      std::ranges::copy(sum_, numbers);
+      sum_.clear(), summed_ = false;
+    } else {
+      for (std::int64_t i = 0; i < count; ++i) numbers[i] = sum_[static_cast<std::size_t>(i)] += numbers[i];
+      summed_ = true;
+    }
+    met_.notify_all();
+    met_.wait(lock, [&] { return !summed_ || aborted_; });
+    return success();
+  }
+  std::string failure() override {
+    const std::lock_guard lock(mutex_);
+    return failure_;
+  }
+  void abort() override {
+    const std::lock_guard lock(mutex_);
+    aborted_ = true;
+    met_.notify_all();
+  }
+
+ private:
+  Trouble trouble_;
+  int at_, sums_ = 0;
+  std::mutex mutex_;
+  std::condition_variable met_;
+  std::vector<float> sum_;
+  bool summed_ = false, aborted_ = false;
+  std::string failure_;
+};
+Trainer::Connect ranks(HostRanks::Trouble trouble = HostRanks::Trouble::none) {
+  return [=] { return std::make_unique<HostRanks>(trouble); };
+}
+
+TEST_F(Trainings, AreTheSameOnTwoDevicesAndInTwoMicroBatches) {
+  TrainerRequest asked = request();
+  asked.accumulate = 2;
+  const auto split = trainer(asked);
+  const auto steps = split->take(3);
+  asked.accumulate = 1;
+  const auto two = of_two(asked, ranks());
+  two->write_checkpoint(folder_ / "checkpoint");
+  EXPECT_EQ(losses(two->take(3)), losses(steps));
+  EXPECT_EQ(bytes_of(*two), bytes_of(*split));
+  asked.resume = folder_ / "checkpoint";
+  const auto whole = trainer(asked);
+  EXPECT_NE(whole->note().find("2 micro-batches"), std::string::npos) << whole->note();
+  const auto others = whole->take(3);
+  for (std::size_t i = 0; i < others.size(); ++i) EXPECT_NEAR(others[i].loss, steps[i].loss, 1e-4f * steps[i].loss);
+  asked.accumulate = 2;
+  const auto resumed = trainer(asked);
+  EXPECT_EQ(resumed->note(), "");
+  EXPECT_EQ(losses(resumed->take(3)), losses(steps));
+  EXPECT_TRUE(of_two(asked, ranks())->take(1)[0].finite());
+  asked.accumulate = 3;
+  expect_parts(refusal_of([&] { return trainer(asked); }), {"--batch 4", "--accumulate", "multiple of 3"});
+}
+
+TEST_F(Trainings, OfTwoDevicesEndWithOne) {
+  for (const auto& [trouble, says] :
+       {std::pair{HostRanks::Trouble::fails, "the sum"}, {HostRanks::Trouble::is_noticed, "a link is down"}}) {
+    const auto two = of_two(request(), ranks(trouble));
+    two->take(1);
+    try {
+      two->take(2);
+      ADD_FAILURE() << says;
+    } catch (const RankFailed& error) {
+      EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
+    }
+  }
+  const auto two = of_two(request(), ranks(HostRanks::Trouble::gives_nan));
+  const auto steps = two->take(2);
+  EXPECT_TRUE(steps[0].finite());
+  EXPECT_FALSE(steps[1].finite());
+  EXPECT_FALSE(two->states_finite());
+}
 
 TEST_F(Trainings, GoOnToTheBit) {
   const auto whole = trainer(request());

@@ -10,6 +10,7 @@
 #include "bench/sweep/suite.h"
 #include "networks/training.h"
 #include "tests/support/interpreter.h"
+#include "tests/support/micro_batches.h"
 #include "tests/support/small_networks.h"
 
 namespace noisefloor::pipeline {
@@ -60,7 +61,8 @@ void expect_the_oracles_step(const NetworkInfo& info) {
     const std::vector<double> before = held(training.parameters);
     throw_if_failed(executor.enqueue());
     oracles.run(0, graph.nodes().size());
-    for (const ValueId id : {training.loss, training.norm}) EXPECT_LE(distance(held(id), oracles.all(id)), 1e-5);
+    for (const ValueId id : {training.losses.front(), training.norm})
+      EXPECT_LE(distance(held(id), oracles.all(id)), 1e-5);
     // AdamW's first steps are of one size whichever the gradient: their sign is what small ones may differ in.
     for (const ValueId state : states) EXPECT_LE(distance(held(state), oracles.all(state)), 1e-3) << graph[state].name;
     EXPECT_LE(distance(held(training.gradients), oracles.all(training.gradients)), 2e-5);
@@ -71,6 +73,12 @@ void expect_the_oracles_step(const NetworkInfo& info) {
 TEST(TrainingStep, IsWhatTheOraclesMakeOfTheSameStates) {
   for (const NetworkInfo& info : {small_trained(), small_relu_unet(), small_pooling_unet()})
     expect_the_oracles_step(info);
+}
+
+TEST(TrainingStep, AddsItsMicroBatchesInTheOrderOfTheirImages) {
+  const auto platform = make_host_platform();
+  for (const NetworkInfo& info : {small_trained(), small_relu_unet(), small_pooling_unet()})
+    expect_sums_of_shares(*platform, info, DType::fp32, 1e-5);
 }
 
 }  // namespace
