@@ -151,7 +151,7 @@ def test_losses_that_cannot_be_written_cost_no_weights(data, tmp_path):
     (("--weights", "nowhere"), ("nowhere",)),
     (("--dtype", "int8"), ("int8",)),
     (("--batch", 10, "--accumulate", 4), ("--batch 10", "multiple of 4")),
-    (("--accumulate", 0), ("--accumulate", "1 - 256")),
+    (("--accumulate", 0), ("--accumulate", "1 to 256")),
 ])
 def test_wrong_arguments_are_named(data, tmp_path, arguments, says):
     out = () if "--out" in arguments else ("--out", tmp_path / "w")
