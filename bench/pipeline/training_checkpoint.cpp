@@ -1,4 +1,6 @@
+// Training checkpoints: what they hold, and what may differ where one is resumed.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -7,6 +9,8 @@
 #include <sstream>
 
 #include "bench/pipeline/trainer.h"
+#include "bench/platform/build_info.h"
+#include "bench/platform/fingerprint.h"
 #include "bench/tensors/safetensors.h"
 #include "kernels/core/listed.h"
 
@@ -42,6 +46,11 @@ std::optional<PlanEntries> plan_of(const std::string& text) {
   }
   if (plan.empty()) return std::nullopt;
   return plan;
+}
+
+// Without the number of a host's threads, which changes no bit.
+std::string_view without_threads(std::string_view device) {
+  return device.ends_with(" core)") || device.ends_with(" cores)") ? device.substr(0, device.rfind(" (")) : device;
 }
 
 }  // namespace
@@ -106,6 +115,77 @@ StoredTraining read_training(const std::filesystem::path& path, const FileMetada
       refuse("its tensor v has numbers below 0, where means of squares belong");
   }
   return stored;
+}
+
+// ---- Of a trainer.
+
+// What keeps a training that goes on from the numbers of one that was not interrupted.
+void Trainer::doubt(const Suite& nodes, StoredTraining& stored) {
+  const std::string &device = platform_.description().name, &commit = build_info().commit;
+  std::vector<std::string> reasons;
+  if (without_threads(stored.device) != without_threads(device)) {
+    reasons.push_back(fmt::format("was written on {}, this is {}", stored.device, device));
+    stored.plan.clear();
+  }
+  if (stored.micro_batches != micro_batches())
+    reasons.push_back(fmt::format("adds {} micro-batches a step, this {}", stored.micro_batches, micro_batches()));
+  if (stored.commit != commit) reasons.push_back(fmt::format("was written by {}, this is {}", stored.commit, commit));
+  std::erase_if(stored.plan, [&](const auto& choice) {
+    const auto& [id, variant] = choice;
+    const SuiteEntry* const entry = nodes.find(id.op);
+    const ImplementationPtr found = entry == nullptr ? nullptr : entry->find(variant);
+    if (found == nullptr) reasons.push_back(fmt::format("has {} of {}, which this build has not", variant, id.op));
+    if (found != nullptr && found->is(Kind::baseline))
+      reasons.push_back(fmt::format("has {} of {}, whose algorithm is chosen anew", variant, id.op));
+    return found == nullptr;
+  });
+  if (reasons.empty()) return;
+  std::ranges::sort(reasons);
+  reasons.erase(std::ranges::unique(reasons).begin(), reasons.end());
+  note_ = fmt::format("{}: from here on numbers may be rounded otherwise: it {}", request_.resume,
+                      fmt::join(reasons, "; it "));
+}
+
+// A line a parameter, for whoever reads a checkpoint: its name, where it begins in each state, and its shape there.
+std::string Trainer::layout_text() const {
+  std::string text;
+  for (const ValueId id : training().slices) {
+    const Value& slice = training().network.graph[id];
+    text += fmt::format("{}\t{}\t{}\n", slice.source->name, slice.part->first, fmt::join(slice.shape, ","));
+  }
+  return text;
+}
+
+// What tells one training from another: all that its numbers depend on, but for device and variants.
+FileMetadata Trainer::identity(const TrainingData& data) const {
+  FileMetadata all{{"network", request_.network}, {"--dtype", to_string(dtype_)}, {"--data", data.fingerprint()}};
+  for (const RecipeField& field : recipe_fields()) all[field.option()] = field.text(recipe());
+  all["layout of the parameters"] = Fingerprint().add(layout_text()).text();
+  return all;
+}
+
+std::string Trainer::micro_batches() const {
+  return fmt::format("{}", std::ssize(ranks_) * request_.accumulate);
+}
+
+StoredTraining Trainer::stored() const {
+  StoredTraining all{{taken_, state(training().parameters), state(training().m), state(training().v), {}},
+                     platform_.description().name,
+                     build_info().commit,
+                     {},
+                     layout_text(),
+                     micro_batches()};
+  all.state.ema = training().ema ? state(*training().ema) : all.state.parameters;
+  const auto& nodes = training().network.graph.nodes();
+  for (std::size_t node = 0; node < nodes.size(); ++node)
+    all.plan[problem_id(nodes[node])] = ranks_.front().executor->implementation(node).name;
+  return all;
+}
+
+void Trainer::write_checkpoint(const std::filesystem::path& file) {
+  StoredTraining all = stored();
+  write_training(file, all, identity_);
+  kept_ = std::move(all.state);
 }
 
 }  // namespace noisefloor::pipeline
