@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 #include <condition_variable>
+#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <numeric>
@@ -26,7 +27,9 @@ class FilledLater final : public Weights {
   void fill(Platform&, const Value&, void*) const override {}
 };
 
-constexpr std::chrono::milliseconds kBetweenLooks{100};  // of the watchdog
+// Of the watchdog. What waits in a library's own barrier, or for a broken GPU, is not freed by an abort.
+constexpr std::chrono::milliseconds kBetweenLooks{100};
+constexpr std::chrono::seconds kToEnd{20};
 
 Training built(const TrainerRequest& request, std::int64_t images, DType dtype, std::size_t rank, std::size_t ranks) {
   TrainingOptions options = options_of(request.recipe, images, dtype);
@@ -188,11 +191,17 @@ void Trainer::on_all(const std::function<void(Rank&)>& work) {
   std::vector<std::jthread> threads;
   for (Rank& rank : ranks_) threads.emplace_back(run, std::ref(rank));
   bool aborted = false;
+  auto last = std::chrono::steady_clock::time_point::max();
   for (std::unique_lock lock(mutex); left > 0 || (!failure.empty() && !aborted);) {
     if (left > 0) ended.wait_for(lock, kBetweenLooks);
     if (communicator_ && failure.empty()) failure = communicator_->failure();
+    if (std::chrono::steady_clock::now() > last) {
+      fmt::print(stderr, "\nnoisefloor: {}; another device does not stop waiting for it\n", failure);
+      std::_Exit(1);
+    }
     if (failure.empty() || aborted) continue;
     aborted = true;
+    last = std::chrono::steady_clock::now() + kToEnd;
     if (communicator_) communicator_->abort();
   }
   threads.clear();
