@@ -34,11 +34,11 @@ class StepBuilder {
   StepBuilder(const NetworkInfo& info, const TrainingOptions& options)
       : options_(options),
         edm_(info.prediction == Prediction::x0),
-        forward_(build_or_say_limit(info, {.batch = options.batch / options.parts,
-                                           .dtype = options.dtype,
-                                           .conditional = options.conditional,
-                                           .merge_products = false,
-                                           .sizes = options.sizes})) {
+        forward_(info.build({.batch = options.batch / options.parts,
+                             .dtype = options.dtype,
+                             .conditional = options.conditional,
+                             .merge_products = false,
+                             .sizes = options.sizes})) {
     Network& network = training_.network;
     network.info = &info;
     network.batch = network.calls = forward_.batch;

@@ -220,16 +220,12 @@ void Trainer::break_down(const std::function<void()>& lead) {
 std::vector<float> Trainer::first_parameters() const {
   const Graph& graph = training().network.graph;
   std::vector<float> all(static_cast<std::size_t>(training().elements()));
-  const auto numbers = [&](const Value& slice) {
-    return std::span(all).subspan(static_cast<std::size_t>(slice.part->first),
-                                  static_cast<std::size_t>(slice.elements()));
-  };
   if (!request_.weights.empty()) {
     Checkpoint checkpoint(request_.weights, training().network.info->folder);
     checkpoint.drop_prefix(*training().network.info);
     checkpoint.check(training().network);
     for (const ValueId id : training().slices) {
-      const std::span<float> to = numbers(graph[id]);
+      const std::span<float> to = part_of(all, graph[id]);
       checkpoint.load(graph[id], {reinterpret_cast<char*>(to.data()), to.size_bytes()});
     }
     return all;

@@ -134,10 +134,11 @@ void Trainer::doubt(const Suite& nodes, StoredTraining& stored) {
     const auto& [id, variant] = choice;
     const SuiteEntry* const entry = nodes.find(id.op);
     const ImplementationPtr found = entry == nullptr ? nullptr : entry->find(variant);
-    if (found == nullptr) reasons.push_back(fmt::format("has {} of {}, which this build has not", variant, id.op));
-    if (found != nullptr && found->is(Kind::baseline))
+    const bool runs = found != nullptr && found->runs_on_platform(platform_.description().is_host);
+    if (!runs) reasons.push_back(fmt::format("has {} of {}, which does not run here", variant, id.op));
+    if (runs && found->is(Kind::baseline))
       reasons.push_back(fmt::format("has {} of {}, whose algorithm is chosen anew", variant, id.op));
-    return found == nullptr;
+    return !runs;
   });
   if (reasons.empty()) return;
   std::ranges::sort(reasons);

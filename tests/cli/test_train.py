@@ -88,7 +88,7 @@ def test_a_training_goes_on_with_another_split(data, tmp_path):
     assert resumed.returncode == 0 and "4 micro-batches a step, this 2" in resumed.stderr, resumed.stderr
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupted_training_keeps_its_steps(data, tmp_path, number):
     cut, checkpoint = tmp_path / "cut.safetensors", tmp_path / "c"
     begun = ["train", "digits", "--device", "host", "--data", data, "--out", cut, "--losses", cut.with_suffix(".csv"), "--batch", 4, "--steps", 4000]
