@@ -1,12 +1,10 @@
 // groupnorm_backward in one read of x and dy: a cluster of 1 to 16 blocks holds one image's bundle of groups of both in
 // shared memory, as kernels/groupnorm's ptx_sm90a holds x. The blocks tell each other their moments, then their sums of
-// dv and dv xh, through distributed shared memory; dx is written from the copies, and dv computed twice rather than
-// kept in fewer bits. Of many units a cluster takes one after the other, the next one's rows in the place of those that
-// are done with. A second launch adds the images' sums to dgamma and dbeta. cluster_plan.cpp chooses bundle, cluster
-// and threads.
+// dv and dv xh; dx is written from the copies, and dv computed twice rather than kept in fewer bits. Of many units a
+// cluster takes one after the other, in the place of rows that are done with. A second launch adds the images' sums to
+// dgamma and dbeta. cluster_plan.cpp chooses bundle, cluster and threads.
 //
 // Better than tiled: three tensors are moved instead of six, and two launches take the place of six.
-//
 // Requires: bf16 or fp16; a bundle of groups that is a multiple of 8 channels and whose rows of x and dy fit the shared
 // memory of 16 blocks; n * groups <= 2^21; n * channels < 2^31, half that with packed scale and shift. Honours
 // programmatic dependent launch.
