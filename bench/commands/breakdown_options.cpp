@@ -68,10 +68,11 @@ void check_breakdown(const BreakdownArguments& arguments, const std::string& pla
 }
 
 void break_down(const BreakdownArguments& arguments, Platform& platform, pipeline::Executor& executor,
-                const std::string& plan, const Launch& enqueue, const std::string& what, OutputFiles& files) {
+                const std::string& plan, const Launch& enqueue, const std::string& what, OutputFiles& files,
+                const pipeline::Meeting& meet) {
   const std::string& device = platform.description().name;
-  pipeline::Breakdown breakdown =
-      pipeline::measure_breakdown(platform, executor, enqueue, fmt::format("{}, {}", executor.network().name(), what));
+  pipeline::Breakdown breakdown = pipeline::measure_breakdown(
+      platform, executor, enqueue, fmt::format("{}, {}", executor.network().name(), what), meet);
   if (const auto folder = folder_of_rows(arguments, plan)) pipeline::use_rows(breakdown, *folder, device);
   if (!arguments.csv.empty()) files.write("--breakdown", pipeline::breakdown_csv(breakdown));
   if (!arguments.trace.empty()) files.write("--trace", pipeline::timeline_json(breakdown, device));

@@ -46,6 +46,7 @@ void check_breakdown(const BreakdownArguments& arguments, const std::string& pla
                      OutputFiles& files);
 // Measures, writes the files (which `files` puts in place) and prints the tables. Throws what measure_breakdown does.
 void break_down(const BreakdownArguments& arguments, Platform& platform, pipeline::Executor& executor,
-                const std::string& plan, const Launch& enqueue, const std::string& what, OutputFiles& files);
+                const std::string& plan, const Launch& enqueue, const std::string& what, OutputFiles& files,
+                const pipeline::Meeting& meet = {});
 
 }  // namespace noisefloor

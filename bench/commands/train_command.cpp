@@ -260,13 +260,13 @@ int train(const TrainCommand& command) {
     Trainer trainer(request, data, devices, connect);
     if (!trainer.note().empty()) fmt::print(stderr, "{}\n", trainer.note());
     if (command.breakdown.wanted()) {
-      trainer.break_down([&] {
+      trainer.break_down([&](const Meeting& meet) {
         break_down(
             command.breakdown, *platforms.front(), trainer.executor(), request.plan,
             [&] { return trainer.executor().enqueue(); },
             fmt::format("a training step of {}{}", images_in_words(request.recipe.batch, false),
                         devices.size() > 1 ? fmt::format(" on {} devices, on the first one", devices.size()) : ""),
-            files);
+            files, meet);
       });
       trainer.rewind();
     }

@@ -108,10 +108,10 @@ class Enabled {
   CUpti_ActivityKind kind_;
 };
 
-// Delivers all records of what has ended to the collector, also beside those of what another device still runs.
+// Delivers all records of what has ended to the collector.
 void flush() {
   check_cuda(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
-  check_cupti(cupti::api().activity_flush_all(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED), "cuptiActivityFlushAll");
+  check_cupti(cupti::api().activity_flush_all(0), "cuptiActivityFlushAll");
 }
 
 // Before anything is enabled: records without a buffer to go to are lost.

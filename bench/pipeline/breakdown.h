@@ -83,9 +83,13 @@ std::string timeline_json(const Breakdown& breakdown, const std::string& device)
 // is called. On a GPU three times over: a recording timed without a trace; launch by launch, which tells whose each
 // kernel is; and the recording again, traced, kernels told by their order. On the host by wall clock. Throws
 // CountersUnavailable, DeviceError, and std::runtime_error when kernels cannot be matched.
-Breakdown measure_breakdown(Platform& platform, Executor& executor, const Launch& enqueue, const std::string& title);
-// What another GPU, whose launches are waited for, launches meanwhile: as often.
-void follow_breakdown(Platform& platform, const Launch& enqueue);
+// With `meet`, of several GPUs in threads of their own, whose launches wait for each other: the others follow, and all
+// meet before and behind each run. Between runs all GPUs are idle: what CUPTI and the runtime do there may wait for
+// any.
+using Meeting = std::function<void()>;
+Breakdown measure_breakdown(Platform& platform, Executor& executor, const Launch& enqueue, const std::string& title,
+                            const Meeting& meet = {});
+void follow_breakdown(Platform& platform, const Launch& enqueue, const Meeting& meet);
 
 // Warm times of a run folder's rows that are ok and of this device take the place of the plan's. Throws InvalidInput
 // where the folder has no sweep.csv, or none of its rows is of the device.

@@ -79,14 +79,38 @@ void measure_on_host(Executor& executor, const Launch& enqueue, Breakdown& break
   breakdown.end_to_end_us = median(calls_us);
 }
 
+void run_among(Platform& platform, const Meeting& meet, const std::function<void()>& run) {
+  if (!meet) return run();
+  meet();
+  run();
+  platform.synchronize();
+  meet();
+}
+
+// By wall clock.
+double end_to_end_among(Platform& platform, const Launch& enqueue, const Meeting& meet) {
+  const auto recording = platform.record(enqueue);
+  std::vector<double> times_us;
+  for (std::size_t i = 0; i < kReplays + kWarmUps; ++i)
+    run_among(platform, meet, [&] {
+      const std::uint64_t start = now_ns();
+      recording->replay();
+      platform.synchronize();
+      if (i >= kWarmUps) times_us.push_back(static_cast<double>(now_ns() - start) / 1e3);
+    });
+  return median(times_us);
+}
+
 // Launch by launch, without overlap: whose each kernel is, and how long it takes by itself.
-void measure_alone(Executor& executor, const Launch& enqueue, KernelTrace& trace, Breakdown& breakdown) {
+void measure_alone(Platform& platform, Executor& executor, const Launch& enqueue, const Meeting& meet,
+                   KernelTrace& trace, Breakdown& breakdown) {
   const bool programmatic = executor.programmatic();
   executor.set_programmatic(false);
   std::vector<RunTime> runs;
   for (std::size_t i = 0; i < kReplays + kWarmUps; ++i) {
     Listener listener(executor, &trace);
-    const auto activities = trace.collect_tagged([&] { throw_if_failed(enqueue()); });
+    const auto activities =
+        trace.collect_tagged([&] { run_among(platform, meet, [&] { throw_if_failed(enqueue()); }); });
     if (i == 0) {
       breakdown.labels = std::move(listener.labels);
       breakdown.kernels = kernels_of_launches(breakdown.labels.size(), activities);
@@ -97,11 +121,12 @@ void measure_alone(Executor& executor, const Launch& enqueue, KernelTrace& trace
   executor.set_programmatic(programmatic);
 }
 
-void measure_together(Platform& platform, const Launch& enqueue, KernelTrace& trace, Breakdown& breakdown) {
+void measure_together(Platform& platform, const Launch& enqueue, const Meeting& meet, KernelTrace& trace,
+                      Breakdown& breakdown) {
   const auto recording = platform.record(enqueue);
   Runs runs;
   for (std::size_t i = 0; i < kReplays + kWarmUps; ++i) {
-    auto activities = trace.collect([&] { recording->replay(); });
+    auto activities = trace.collect([&] { run_among(platform, meet, [&] { recording->replay(); }); });
     if (i >= kWarmUps) runs.add(breakdown.kernels, std::move(activities));
   }
   runs.give(breakdown);
@@ -109,32 +134,31 @@ void measure_together(Platform& platform, const Launch& enqueue, KernelTrace& tr
 
 }  // namespace
 
-Breakdown measure_breakdown(Platform& platform, Executor& executor, const Launch& enqueue, const std::string& title) {
+Breakdown measure_breakdown(Platform& platform, Executor& executor, const Launch& enqueue, const std::string& title,
+                            const Meeting& meet) {
   Breakdown breakdown;
   if (platform.description().is_host) {
     measure_on_host(executor, enqueue, breakdown);
   } else {
     // Before the trace, which slows what follows it in this process.
-    breakdown.end_to_end_us = median(platform.time_warm(enqueue, static_cast<int>(kReplays), 1));
+    breakdown.end_to_end_us = meet ? end_to_end_among(platform, enqueue, meet)
+                                   : median(platform.time_warm(enqueue, static_cast<int>(kReplays), 1));
     const auto trace = open_kernel_trace();
-    measure_alone(executor, enqueue, *trace, breakdown);
-    measure_together(platform, enqueue, *trace, breakdown);
+    measure_alone(platform, executor, enqueue, meet, *trace, breakdown);
+    measure_together(platform, enqueue, meet, *trace, breakdown);
   }
   breakdown.title = title;
   return breakdown;
 }
 
-void follow_breakdown(Platform& platform, const Launch& enqueue) {
-  (void)platform.time_warm(enqueue, static_cast<int>(kReplays), 1);
-  const auto run_all = [&](const Launch& run) {
-    for (std::size_t i = 0; i < kReplays + kWarmUps; ++i) {
-      throw_if_failed(run());
-      platform.synchronize();
-    }
+void follow_breakdown(Platform& platform, const Launch& enqueue, const Meeting& meet) {
+  (void)end_to_end_among(platform, enqueue, meet);
+  const auto run_all = [&](const std::function<void()>& run) {
+    for (std::size_t i = 0; i < kReplays + kWarmUps; ++i) run_among(platform, meet, run);
   };
-  run_all(enqueue);
+  run_all([&] { throw_if_failed(enqueue()); });
   const auto recording = platform.record(enqueue);
-  run_all([&] { return recording->replay(), success(); });
+  run_all([&] { recording->replay(); });
 }
 
 void use_rows(Breakdown& breakdown, const std::filesystem::path& folder, const std::string& device) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <barrier>
 #include <chrono>
 #include <cmath>
 #include <condition_variable>
@@ -14,7 +15,6 @@
 #include <ranges>
 #include <thread>
 
-#include "bench/pipeline/breakdown.h"
 #include "bench/platform/fingerprint.h"
 #include "kernels/core/philox.h"
 
@@ -210,10 +210,18 @@ void Trainer::on_all(const std::function<void(Rank&)>& work) {
   throw RankFailed(failure);
 }
 
-void Trainer::break_down(const std::function<void()>& lead) {
+void Trainer::break_down(const std::function<void(const Meeting&)>& lead) {
+  std::barrier all(std::ssize(ranks_));
+  const Meeting meet = communicator_ ? Meeting([&] { all.arrive_and_wait(); }) : Meeting();
   on_all([&](Rank& rank) {
-    if (rank.number == 0) return lead();
-    follow_breakdown(*rank.platform, [&] { return rank.executor->enqueue(); });
+    try {
+      if (rank.number == 0) return lead(meet);
+      follow_breakdown(
+          *rank.platform, [&] { return rank.executor->enqueue(); }, meet);
+    } catch (...) {
+      all.arrive_and_drop();  // the others meet without it
+      throw;
+    }
   });
 }
 

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/pipeline/breakdown.h"
 #include "bench/pipeline/model.h"
 #include "bench/pipeline/training_data.h"
 #include "bench/pipeline/training_recipe.h"
@@ -101,7 +102,7 @@ class Trainer {
   DType dtype() const { return dtype_; }
   Executor& executor() { return *ranks_.front().executor; }  // of the first device
   // `lead` measures the first one's breakdown, the others follow.
-  void break_down(const std::function<void()>& lead);
+  void break_down(const std::function<void(const Meeting&)>& lead);
   const std::string& note() const { return note_; }  // why what follows may be rounded otherwise than before; ""
 
  private:

@@ -154,9 +154,9 @@ TEST_F(TrainerOnGpus, TwoDevicesTakeTheStepsOfTwoMicroBatches) {
   two->write_weights(folder_ / "two");
   split.write_weights(folder_ / "split");
   EXPECT_EQ(read_whole_file(folder_ / "two"), read_whole_file(folder_ / "split"));
-  two->break_down([&] {
+  two->break_down([&](const Meeting& meet) {
     const Breakdown times = measure_breakdown(
-        *others_.front(), two->executor(), [&] { return two->executor().enqueue(); }, "");
+        *others_.front(), two->executor(), [&] { return two->executor().enqueue(); }, "", meet);
     const auto found = std::ranges::find(times.labels, "all_reduce", &LaunchLabel::op);
     ASSERT_NE(found, times.labels.end());
     EXPECT_GT(times.together.launches[static_cast<std::size_t>(found - times.labels.begin())].time_us, 1);
