@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <thread>
 #include <vector>
 
@@ -10,13 +11,13 @@
 #include "kernels/core/fields.h"
 
 // The few functions and constants of NCCL that this project uses, declared here because neither the CUDA toolkit nor a
-// build needs it. Names, values and layouts, the same since 2.11: https://docs.nvidia.com/deeplearning/nccl/.
+// build needs it. Names, values and layouts, the same since 2.19: https://docs.nvidia.com/deeplearning/nccl/.
 namespace noisefloor {
 namespace {
 
 struct NcclComm;  // ncclComm_t is a pointer to it
 constexpr int kNcclSuccess = 0, kNcclInProgress = 7, kNcclFloat32 = 7, kNcclSum = 0;
-constexpr int kOldest = 21100;  // 2.11: sums in graphs of a process of several threads
+constexpr int kOldest = 21901;  // with aborts by several threads of a process (NVIDIA/nccl issue 992)
 
 struct Nccl {
   int (*version)(int*) = nullptr;
@@ -39,7 +40,7 @@ struct Nccl {
     library.load("ncclCommDestroy", destroy);
     int found = 0;
     if (version(&found) != kNcclSuccess || found < kOldest)
-      throw LibraryMissing(fmt::format("this NCCL is of version {}, 2.11 is needed", found));
+      throw LibraryMissing(fmt::format("this NCCL is of version {}, 2.19.1 (21901) or newer is needed", found));
   }
   Status status(int result) const {
     return result == kNcclSuccess ? success() : failure(StatusCode::cuda_error, error_string(result));
@@ -66,6 +67,7 @@ class NcclRanks final : public Communicator {
   NcclRanks& operator=(const NcclRanks&) = delete;
 
   Status sum(std::size_t rank, float* numbers, std::int64_t count, Stream stream) override {
+    if (aborted_) return noisefloor::failure(StatusCode::cuda_error, "NCCL: another device has failed");
     return nccl().status(nccl().all_reduce(numbers, numbers, static_cast<std::size_t>(count), kNcclFloat32, kNcclSum,
                                            ranks_[rank], stream));
   }
@@ -80,11 +82,13 @@ class NcclRanks final : public Communicator {
   }
   // Each call returns once all graphs with sums of its rank are gone.
   void abort() override {
+    aborted_ = true;
     for (NcclComm* const rank : ranks_) aborts_.emplace_back([rank] { (void)nccl().abort(rank); });
   }
 
  private:
   std::vector<NcclComm*> ranks_;
+  std::atomic<bool> aborted_ = false;  // a rank that is behind begins no sum any more
   std::vector<std::jthread> aborts_;
 };
 

@@ -264,7 +264,7 @@ def row_counts(_: str) -> str:
     why = "as what they launch is the same" + (", or as nothing of their problem was measured again" if environment.get("over") else "")
     said = (f"{len(kept):,} of its rows were kept of earlier runs, {why} (commits {commits(kept)}; the oldest of "
             f"{min(row.get('measured_utc') or 'unknown' for row in kept)[:10]}). " if kept else "")
-    said += f"Missing: {', '.join(environment['missing'])}. " if "missing" in environment else ""
+    said += f"Missing: {len(environment['missing'])} shards (env.json). " if "missing" in environment else ""
     return (f"{environment['device']}, driver {environment['driver']}, CUDA {environment['cuda_runtime']}, commit `{environment['commit']}`: "
             f"{len(problems):,} problems on {len(gpus)} GPUs. {said}".rstrip() + "\n\n" + table(["status", "rows of `sweep.csv`"], lines))
 

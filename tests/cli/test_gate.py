@@ -14,7 +14,6 @@ from tests.cli.gated_runs import RECORDED, accept, baseline, contents, gate, pac
 from tests.cli.program import edit_json, needs_program, read_table, rows, run, strict, write_rows
 
 pytestmark = needs_program
-PATH_OF_CUOBJDUMP = os.pathsep.join([os.environ.get("PATH", ""), *map(str, Path(sys.prefix).glob("lib/python3*/site-packages/nvidia/*/bin"))])
 
 
 def test_slower_rows_fail_and_are_written_down(baseline, tmp_path):
@@ -179,12 +178,16 @@ def test_noise_is_measured_kept_and_named(baseline, tmp_path):
     assert accept(baseline, slower).returncode == 0 and json.loads((baseline / "gate_noise.json").read_text()) == table
 
     before = contents(tmp_path)
-    for folders, says in ((runs[:2], "3 runs"), ([], "runs is required")):
+    off = write_run(tmp_path / "off", [50.0] * 10 + [200.0] * 10, seed=30)
+    for folders, says in ((runs[:2], "3 runs"), ([*runs[:2], runs[0]], "holds the samples of"), ([*runs, slower], "between runs of one build"),
+                          ([*runs, off], f"{off}: 10 of its 20 rows"), ([], "runs is required")):
         result = run("gate", "calibrate", "--baseline", baseline, *folders)
-        assert result.returncode == 2 and says in result.stderr and contents(tmp_path) == before, result
-    (baseline / "gate_noise.json").write_text('{"classes": []}')
-    result = gate(baseline, slower)
-    assert result.returncode == 2 and "of an older version" in result.stderr
+        assert result.returncode == 2 and says in result.stderr, result
+        assert before.items() <= contents(tmp_path).items()
+    for text, says in (("{}", "is not what gate calibrate writes"), ('{"classes": []}', "of an older version")):
+        (baseline / "gate_noise.json").write_text(text)
+        result = gate(baseline, slower)
+        assert result.returncode == 2 and says in result.stderr
 
 
 def test_a_suspect_is_measured_again(baseline, tmp_path):
@@ -263,19 +266,23 @@ def test_kernels_are_as_recorded():
     architectures = ",".join(sorted({row["arch"].removeprefix("sm_") for row in recorded}))
     if f"CUDA {toolkit} architectures {architectures}\n" not in run("devices").stdout:
         pytest.skip(f"the baseline is of CUDA {toolkit} for {architectures}, which gives out registers in its own way")
-    if not shutil.which("cuobjdump", path=PATH_OF_CUOBJDUMP):
+    folders = [str(folder) for folder in Path(sys.prefix).glob("lib/python3*/site-packages/nvidia/*/bin")]
+    path = os.pathsep.join([os.environ.get("PATH", ""), *folders])
+    if not shutil.which("cuobjdump", path=path):
         pytest.skip("no cuobjdump")
-    result = run("resources", "--baseline", RECORDED, env={**os.environ, "PATH": PATH_OF_CUOBJDUMP})
+    result = run("resources", "--baseline", RECORDED, env={**os.environ, "PATH": path})
     assert result.returncode == 0, result.stdout[-4000:] + result.stderr
 
 
 def test_a_build_for_fewer_architectures_does_not_replace_the_baseline(tmp_path):
-    if "architectures" not in run("devices").stdout or not shutil.which("cuobjdump", path=PATH_OF_CUOBJDUMP):
+    folders = [str(folder) for folder in Path(sys.prefix).glob("lib/python3*/site-packages/nvidia/*/bin")]
+    path = os.pathsep.join([os.environ.get("PATH", ""), *folders])
+    if "architectures" not in run("devices").stdout or not shutil.which("cuobjdump", path=path):
         pytest.skip("a build without kernels, or no cuobjdump")
     text = (RECORDED / "kernels.csv").read_text()
     record = tmp_path / "kernels.csv"
     record.write_text(text + text.splitlines()[1].replace("sm_75", "sm_70") + "\n")
     before = record.read_text()
-    result = run("resources", "--accept", "--baseline", record, env={**os.environ, "PATH": PATH_OF_CUOBJDUMP})
+    result = run("resources", "--accept", "--baseline", record, env={**os.environ, "PATH": path})
     assert result.returncode == 2 and "has kernels for sm_70, " in result.stderr and "this build for sm_" in result.stderr, result.stderr
     assert record.read_text() == before

@@ -217,9 +217,13 @@ def duplicate(split):
 @pytest.mark.parametrize(
     "spoil, says",
     [
+        (lambda split: shutil.rmtree(split.folder / "shard2"), "shard2: no such folder"),
+        (lambda split: (split.folder / "shard2" / "sweep.csv").unlink(), "shard2: no sweep.csv there"),
         (spoil_commit, 'shard2: is of commit "abc", '),
+        (lambda split: edit_json(split.folder / "shard2" / "env.json", commit="abc"), "shard2/env.json says 'abc'"),
         (lambda split: edit_json(split.folder / "shard2" / "env.json", driver="1.2"), 'shard2: is of driver "1.2"'),
         (lambda split: (edit_json(split.folder / "shard2" / "env.json", device="Another"), spoil_device(split)), 'shard2: is of device "Another"'),
+        (lambda split: edit_json(split.folder / "shard2" / "env.json", device="Another"), "shard2/env.json says 'Another'"),
         (spoil_device, "shard2/sweep.csv:2: the row of gemm/m=2,n=8,k=8/bf16/host is of device 'Another'"),
         (drop_line("sweep.csv"), "missing: 1 of the 2 cases of shard 2/3"),
         (drop_line("samples.jsonl"), "samples.jsonl lacks the samples of gemm/m=5"),
