@@ -268,6 +268,7 @@ int train(const TrainCommand& command) {
                         devices.size() > 1 ? fmt::format(" on {} devices, on the first one", devices.size()) : ""),
             files, meet);
       });
+      files.commit();  // what cannot be written ends no training later
       trainer.rewind();
     }
     return run_training(command, trainer, files, devices.front());

@@ -164,6 +164,11 @@ def test_wrong_arguments_are_named(data, tmp_path, arguments, says):
     assert not list(tmp_path.iterdir()), "nothing is left"
 
 
+def test_a_timeline_that_cannot_be_written_ends_what_has_not_begun(data, tmp_path):
+    result = train(data, tmp_path / "w.safetensors", "--steps", 10**9, "--trace", "/dev/full")
+    assert result.returncode == 2 and "/dev/full" in result.stderr and not list(tmp_path.iterdir()), result.stderr
+
+
 def has_nccl():
     try:
         return bool(ctypes.CDLL("libnccl.so.2"))
