@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstring>
 #include <optional>
 #include <sstream>
 
@@ -18,7 +19,8 @@ namespace noisefloor::pipeline {
 namespace {
 
 constexpr const char* kSchemaKey = "noisefloor training checkpoint";
-constexpr const char* kSchema = "1";
+constexpr const char* kSchema = "2";
+constexpr const char* kDigestKey = "digest";
 constexpr std::pair<const char*, std::vector<float> TrainingState::*> kStates[] = {
     {"parameters", &TrainingState::parameters},
     {"m", &TrainingState::m},
@@ -55,6 +57,23 @@ std::string_view without_threads(std::string_view device) {
 
 }  // namespace
 
+// Tells a damaged file: of all that the header says, and of the states, eight bytes at a time.
+std::string digest_of(const FileMetadata& metadata, const TrainingState& state) {
+  Fingerprint header;
+  for (const auto& [key, value] : metadata)
+    if (key != kDigestKey) header.add(key).add(0).add(value).add(0);
+  std::uint64_t digest = header.value();
+  for (const auto& [name, member] : kStates) {
+    const std::span<const std::byte> bytes = std::as_bytes(std::span(state.*member));
+    for (std::size_t at = 0; at < bytes.size(); at += sizeof(std::uint64_t)) {
+      std::uint64_t word = 0;
+      std::memcpy(&word, bytes.data() + at, std::min(sizeof word, bytes.size() - at));
+      digest = (digest ^ word) * 0x100000001b3;  // as FNV-1a
+    }
+  }
+  return fmt::format("{:016x}", digest);
+}
+
 void write_training(const std::filesystem::path& file, const StoredTraining& stored, const FileMetadata& identity) {
   FileMetadata metadata = identity;
   metadata[kSchemaKey] = kSchema;
@@ -64,6 +83,7 @@ void write_training(const std::filesystem::path& file, const StoredTraining& sto
   metadata["plan"] = plan_text(stored.plan);
   metadata["layout of the states"] = stored.layout;
   metadata["micro-batches"] = stored.micro_batches;
+  metadata[kDigestKey] = digest_of(metadata, stored.state);
   std::vector<FileTensor> tensors;
   for (const auto& [name, member] : kStates) {
     const std::vector<float>& numbers = stored.state.*member;
@@ -114,6 +134,8 @@ StoredTraining read_training(const std::filesystem::path& path, const FileMetada
     if (name == std::string_view("v") && std::ranges::any_of(numbers, [](float number) { return number < 0; }))
       refuse("its tensor v has numbers below 0, where means of squares belong");
   }
+  if (said(kDigestKey) != digest_of(file.metadata(), stored.state))
+    refuse("is damaged: its header and numbers are not what was written");
   return stored;
 }
 

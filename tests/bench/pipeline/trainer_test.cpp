@@ -167,8 +167,8 @@ TEST_F(TrainingCheckpoints, OfSomethingElseAreRefused) {
   expect_parts(refusal({{"network", "other"}, {"--rate", "0.001"}}), {"network", "digits", "other"});
   expect_parts(refusal({{"network", "digits"}, {"--new", "1"}}), {"--new", "nothing there", "1"});
   expect_parts(refusal(kIdentity, 3), {"parameters", "F32 [3]"});
-  write_safetensors(file_, {}, {{"noisefloor training checkpoint", "2"}});
-  expect_parts(refusal(), {"schema 2"});
+  write_safetensors(file_, {}, {{"noisefloor training checkpoint", "3"}});
+  expect_parts(refusal(), {"schema 3"});
   write_safetensors(file_, {}, {{"network", "digits"}});
   expect_parts(refusal(), {"no training checkpoint", "--weights"});
   stored_.state.v[1] = NAN;
@@ -179,6 +179,32 @@ TEST_F(TrainingCheckpoints, OfSomethingElseAreRefused) {
   expect_parts(refusal(), {"v ", "below 0"});
   std::filesystem::resize_file(file_, std::filesystem::file_size(file_) - 4);
   expect_parts(refusal(), {file_.string()});
+}
+
+// But for blanks that fill up the header.
+TEST_F(TrainingCheckpoints, WithAnyBitOtherAreRefused) {
+  write_training(file_, stored_, kIdentity);
+  const auto size = std::filesystem::file_size(file_);
+  std::fstream file(file_, std::ios::in | std::ios::out | std::ios::binary);
+  int taken = 0;
+  for (std::uintmax_t bit = 0; bit < 8 * size; ++bit) {
+    const auto flip = [&] {
+      char byte = 0;
+      file.seekg(static_cast<std::streamoff>(bit / 8)).get(byte);
+      file.seekp(static_cast<std::streamoff>(bit / 8)).put(static_cast<char>(byte ^ 1 << bit % 8)).flush();
+    };
+    flip();
+    if (refusal().empty()) {
+      const StoredTraining read = read_training(file_, kIdentity, 2);
+      EXPECT_EQ(std::tie(read.state.step, read.state.parameters, read.state.m, read.state.v, read.state.ema, read.plan),
+                std::tie(stored_.state.step, stored_.state.parameters, stored_.state.m, stored_.state.v,
+                         stored_.state.ema, stored_.plan))
+          << "bit " << bit << " of " << size << " bytes";
+      ++taken;
+    }
+    flip();
+  }
+  EXPECT_LT(taken, 8);  // the header has at most seven of them
 }
 
 // ---- whole trainings of digits, on the host
@@ -338,32 +364,38 @@ TEST_F(Trainings, SayWhatRoundsOtherwiseFromHereOn) {
   const auto begun = trainer(request());
   begun->write_checkpoint(folder_ / "checkpoint");
   const SafetensorsFile file(folder_ / "checkpoint");
+  FileMetadata identity = file.metadata();
+  for (const char* of_state : {"noisefloor training checkpoint", "digest", "step", "device", "commit", "plan",
+                               "layout of the states", "micro-batches"})
+    ASSERT_EQ(identity.erase(of_state), 1u) << of_state;
+  const StoredTraining stored = read_training(folder_ / "checkpoint", identity, file.tensors().front().shape.front());
   TrainerRequest again = request();
   again.resume = folder_ / "changed";
-  const auto change = [&](const std::string& key, const std::string& from, const std::string& to) {
-    FileMetadata metadata = file.metadata();
-    std::string& text = metadata.at(key);
-    ASSERT_NE(text.find(from), std::string::npos) << key;
-    text.replace(text.find(from), from.size(), to);
-    std::vector<FileTensor> tensors;
-    std::deque<std::vector<std::byte>> bytes;
-    for (const FileTensor& tensor : file.tensors())
-      tensors.push_back({tensor.name, tensor.dtype, tensor.shape, bytes.emplace_back(file.read(tensor))});
-    write_safetensors(folder_ / "changed", tensors, metadata);
+  const auto change = [&](const auto& by) {
+    StoredTraining changed = stored;
+    by(changed);
+    write_training(folder_ / "changed", changed, identity);
   };
-  change("commit", file.metadata().at("commit"), "another commit");
+  const auto choose = [&](const std::string& another) {
+    change([&](StoredTraining& changed) {
+      const auto host = std::ranges::find_if(changed.plan, [](const auto& choice) { return choice.second == "host"; });
+      ASSERT_NE(host, changed.plan.end());
+      host->second = another;
+    });
+  };
+  change([](StoredTraining& changed) { changed.commit = "another commit"; });
   EXPECT_NE(trainer(again)->note().find("another commit"), std::string::npos);
-  change("device", " core", "9 core");  // another number of threads: the same bits
-  EXPECT_EQ(trainer(again)->note(), "");
-  change("device", file.metadata().at("device"), "another device");
+  change([](StoredTraining& changed) { changed.device.insert(changed.device.find(" core"), "9"); });
+  EXPECT_EQ(trainer(again)->note(), "");  // another number of threads: the same bits
+  change([](StoredTraining& changed) { changed.device = "another device"; });
   EXPECT_NE(trainer(again)->note().find("another device"), std::string::npos);
-  change("plan", "\thost\n", "\tnaive\n");
+  choose("naive");
   EXPECT_NE(trainer(again)->note().find("naive"), std::string::npos);
-  change("plan", "\thost\n", "\tgone\n");
+  choose("gone");
   const auto resumed = trainer(again);
   EXPECT_NE(resumed->note().find("gone"), std::string::npos) << resumed->note();
   EXPECT_TRUE(resumed->take(1)[0].finite());
-  change("step", "0", "7");
+  change([](StoredTraining& changed) { changed.state.step = 7; });
   expect_parts(refusal_of([&] { return trainer(again); }), {"step", "7", "6"});
 }
 
