@@ -95,21 +95,18 @@ void require_one_device(const MergePart& part, const MergePart& first) {
 
 std::vector<std::string> missing_of(const std::vector<MergePart>& parts) {
   std::vector<std::string> missing;
-  if (std::none_of(parts.begin(), parts.end(), [](const MergePart& part) { return part.shard.has_value(); })) {
-    for (const MergePart& part : parts) {
-      const auto chosen = read_selected_cases(part.folder);
-      if (const auto lacking = cases_without_row(chosen, part.rows); !lacking.empty())
-        missing.push_back(fmt::format("{} of the {} cases of {}", lacking.size(), chosen.size(), part.folder.string()));
-    }
-    return missing;
-  }
   struct Split {
     const MergePart* first;
     std::set<int> seen = {};
   };
   std::map<std::string, Split> splits;  // by the choice of cases
   for (const MergePart& part : parts) {
-    if (!part.shard) cannot_merge(part.folder, "is not a shard of a split sweep, as others are");
+    if (!part.shard) {
+      const auto chosen = read_selected_cases(part.folder);
+      if (const auto lacking = cases_without_row(chosen, part.rows); !lacking.empty())
+        missing.push_back(fmt::format("{} of the {} cases of {}", lacking.size(), chosen.size(), part.folder.string()));
+      continue;
+    }
     const ShardRecord& record = *part.shard;
     Split& split = splits.try_emplace(record.selection, Split{&part}).first->second;
     if (record.shard.count != split.first->shard->shard.count)

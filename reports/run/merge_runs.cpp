@@ -153,9 +153,9 @@ MergeResult merge_runs(const std::vector<fs::path>& folders, const fs::path& out
   const CeilingTable ceilings = median_ceilings(parts);
   if (!options.over.empty()) {
     locks.emplace_back(options.over, FolderLock::Mode::reading);
-    parts.push_back(rest_of(options.over, parts));
+    parts.insert(parts.begin(), rest_of(options.over, parts));  // networks stay in its order
     environment[kReusedFrom] = fs::absolute(options.over).lexically_normal().string();
-    result.notes.push_back(fmt::format("{} rows are kept of {}", parts.back().rows.size(), options.over.string()));
+    result.notes.push_back(fmt::format("{} rows are kept of {}", parts.front().rows.size(), options.over.string()));
     environment["over"] = true;  // not all of what was kept is known to be the same
   }
   const auto rows = place_rows(parts);
