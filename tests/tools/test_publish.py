@@ -212,8 +212,7 @@ BEHIND = {
         ("timestep_embedding", "tensor_core_sm80", "ptx_sm90a")},
     ("nvidia-h200-built", "5238c6f156c2"): {
         # The decoders' images of 100 MB and more weigh most. There `tiled` is as fast as any, and a launch of all SMs is faster than clusters.
-        ("groupnorm", "tiled", "tensor_core_sm80"), ("groupnorm", "tiled", "ptx_sm90a_grid"), ("groupnorm", "tiled", "ptx_sm90a"),
-        ("groupnorm", "tensor_core_sm80", "ptx_sm90a_grid"), ("groupnorm", "tensor_core_sm80", "ptx_sm90a"),
+        ("groupnorm", "tiled", "tensor_core_sm80"), ("groupnorm", "tiled", "ptx_sm90a_grid"), ("groupnorm", "tensor_core_sm80", "ptx_sm90a_grid"),
         ("groupnorm", "ptx_sm90a_grid", "ptx_sm90a"),
         # One problem, and four of a few kilobytes: one launch's latency.
         ("elementwise", "naive", "tensor_core_sm80"), ("sampler_step", "naive", "tiled")},
