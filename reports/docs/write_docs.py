@@ -261,9 +261,8 @@ def row_counts(_: str) -> str:
     problems = {(row["op"], row["problem"], row["dtype"]) for row in rows}
     gpus = {row["gpu_uuid"] for row in rows} - {""}
     kept = [row for row in rows if row["commit"] != environment["commit"]]
-    why = "as what they launch is the same" + (", or as nothing of their problem was measured again" if environment.get("over") else "")
-    said = (f"{len(kept):,} of its rows were kept of earlier runs, {why} (commits {commits(kept)}; the oldest of "
-            f"{min(row.get('measured_utc') or 'unknown' for row in kept)[:10]}). " if kept else "")
+    oldest = min(row.get("measured_utc") or "" for row in kept)[:10] if kept else ""
+    said = f"{len(kept):,} of its rows were kept: commits {commits(kept)}{f', the oldest of {oldest}' if oldest else ''}. " if kept else ""
     said += f"Missing: {len(environment['missing'])} shards (env.json). " if "missing" in environment else ""
     return (f"{environment['device']}, driver {environment['driver']}, CUDA {environment['cuda_runtime']}, commit `{environment['commit']}`: "
             f"{len(problems):,} problems on {len(gpus)} GPUs. {said}".rstrip() + "\n\n" + table(["status", "rows of `sweep.csv`"], lines))
