@@ -173,7 +173,10 @@ int ab(const AbArguments& arguments) {
   std::vector<PairedCase> paired;
   for (const Case& one : cases) {
     paired.push_back({one.id().name(), [&one](Worker& build) { return std::make_unique<WorkerCase>(build, one); }});
-    if (!arguments.all) paired.back().signature = [&one](Worker& build) { return ask_signature(build, one); };
+    if (!arguments.all)
+      paired.back().signature = [&one](Worker& build, std::string& refuses) {
+        return ask_signature(build, one, &refuses);
+      };
   }
   const double resolve = arguments.resolve / 100;
   const auto pairs = alternate({start_old, start_new}, paired, resolve, arguments.budget, say_line);

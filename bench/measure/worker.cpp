@@ -189,7 +189,7 @@ void WorkerCase::poison(std::size_t) {
   worker_->ask({{"ask", "poison"}}, worker_->options().answer_seconds);
 }
 
-std::optional<std::string> ask_signature(Worker& worker, const Case& test_case) {
+std::optional<std::string> ask_signature(Worker& worker, const Case& test_case, std::string* refuses) {
   try {
     const Json answer =
         worker.ask(question_of("signature", test_case, /*most_values=*/0), worker.options().ready_seconds);
@@ -197,7 +197,10 @@ std::optional<std::string> ask_signature(Worker& worker, const Case& test_case) 
     return text.empty() ? std::nullopt : std::optional(text);
   } catch (const WorkerGone&) {
     throw;
-  } catch (const std::exception&) {  // it does not know the question, cannot run the case, or its answer is no text
+  } catch (const LibraryRefused& refused) {
+    if (refuses != nullptr) *refuses = refused.what();
+    return std::nullopt;
+  } catch (const std::exception&) {  // it does not know the question, or its answer is no text
     return std::nullopt;
   }
 }

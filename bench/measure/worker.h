@@ -147,8 +147,9 @@ class WorkerCase final : public Contender {
   Verdict verdict_;
 };
 
-// Nothing where the worker knows of none, as one of an older build. Throws WorkerGone.
-std::optional<std::string> ask_signature(Worker& worker, const Case& test_case);
+// Nothing where the worker knows of none, as one of an older build, or cannot run the case; `refuses`, where given, is
+// then why it refuses. Throws WorkerGone.
+std::optional<std::string> ask_signature(Worker& worker, const Case& test_case, std::string* refuses = nullptr);
 
 // A case of a plugin, measured by its worker from beginning to end: what `result` has no text of is the worker's.
 // Throws as ask() does.

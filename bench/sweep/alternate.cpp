@@ -148,8 +148,13 @@ void settle_same_code(Worker& old_build, Worker& new_build, const std::vector<Pa
   for (std::size_t i = 0; i < cases.size(); ++i) {
     if (!cases[i].signature) continue;
     try {
-      const auto older = cases[i].signature(old_build);
-      if (!older || older != cases[i].signature(new_build)) continue;
+      std::string old_refuses, new_refuses;
+      const auto older = cases[i].signature(old_build, old_refuses), newer = cases[i].signature(new_build, new_refuses);
+      if (!old_refuses.empty() && old_refuses == new_refuses) {
+        pairs[i].why_not = old_refuses;
+        pairs[i].without_times = BuildVerdict::neither;
+      }
+      if (!older || older != newer) continue;
     } catch (const WorkerGone&) {  // the passes will say how
       continue;
     }

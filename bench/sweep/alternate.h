@@ -23,8 +23,8 @@ struct Builds {
 struct PairedCase {
   std::string name;
   std::function<std::unique_ptr<WorkerCase>(Worker&)> make_ready;
-  // What it runs there; a case of the same on both sides is not timed. None: nobody asks.
-  std::function<std::optional<std::string>(Worker&)> signature = {};
+  // What it runs there, or why it refuses: a case of the same on both sides is not timed. None: nobody asks.
+  std::function<std::optional<std::string>(Worker&, std::string& refuses)> signature = {};
 };
 
 // Resolves a change of time of `resolve`. Once the budget is spent, no further

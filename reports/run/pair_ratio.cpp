@@ -55,8 +55,8 @@ std::string text_of(const Ratio& ratio) {
 }
 
 const char* to_string(BuildVerdict verdict) {
-  static constexpr const char* kNames[kBuildVerdicts] = {"slower",  "wrong",  "gone",  "unresolved",
-                                                         "missing", "faster", "equal", "same_code"};
+  static constexpr const char* kNames[kBuildVerdicts] = {"slower", "wrong", "gone",      "unresolved", "missing",
+                                                         "faster", "equal", "same_code", "neither"};
   return kNames[static_cast<int>(verdict)];
 }
 

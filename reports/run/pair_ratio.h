@@ -36,8 +36,9 @@ std::string text_of(const Ratio& ratio);  // "1.021 (1.013 to 1.029) faster"
 //
 // `wrong`: the new build's result, or it failed. `gone`: only the old build can run the case, or the new one was killed
 // in every pass. `missing`: the old one cannot. `same_code`: both run the same, and nothing was timed.
-enum class BuildVerdict { slower, wrong, gone, unresolved, missing, faster, equal, same_code };
-inline constexpr int kBuildVerdicts = 8;
+// `neither`: both refuse the problem, for the same reason.
+enum class BuildVerdict { slower, wrong, gone, unresolved, missing, faster, equal, same_code, neither };
+inline constexpr int kBuildVerdicts = 9;
 const char* to_string(BuildVerdict verdict);
 
 struct BuildPair {

@@ -22,9 +22,12 @@ def answer(question):
     ask = question["ask"]
     if ask in script.get("answers", {}):
         return script["answers"][ask]
-    if ask == "ready":
+    if ask in ("ready", "signature"):
         problem = question["problem"]
         problem = problem if isinstance(problem, str) else problem["problem"]  # a side of `ab --python` gets the text alone
+        fails = script.get("fail", {}).get(problem, RIGHT)
+        if ask == "signature":
+            return fails if "failed" in fails else {}
         us = script.get("us_of", {}).get(problem, BASE_US)
         script["us"] = us[starts % len(us)] if isinstance(us, list) else us
         print(script.get("says", {}).get(problem, ""), end="", file=sys.stderr, flush=True)
@@ -34,7 +37,7 @@ def answer(question):
         if problem == script.get("die"):
             print("a fault of mine", file=sys.stderr, flush=True)
             os._exit(139)
-        return script.get("fail", {}).get(problem, RIGHT)
+        return fails
     if ask in ("cold", "warm"):
         times = {"us": [script.get("cold_us", script["us"]) if ask == "cold" else script["us"]] * question["samples"]}
         return {**times, "mhz": script["mhz"]} if ask == "warm" and "mhz" in script else times

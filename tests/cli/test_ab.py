@@ -76,7 +76,7 @@ NAN = {"judge": {"wrong": "d[3] is nan", "errors": []}}
 @pytest.mark.parametrize("old, new, verdict, words, code", [
     (LACKS, {}, "missing", "the old build: this build has no variant", 0),
     ({}, LACKS, "gone", "the new build: this build has no variant", 1),
-    (LACKS, LACKS, "missing", "", 0),
+    (LACKS, LACKS, "neither", "", 0),
     ({}, NAN, "wrong", "the new build: d[3] is nan", 1),
     (NAN, {}, "missing", "the old build: d[3] is nan", 2),  # which says nothing of the new one
     ({}, {"fail": {FIRST: {"wrong": "d[0] is 1, not 2", "errors": []}}}, "wrong", "the new build: d[0] is 1, not 2", 1),
@@ -96,6 +96,7 @@ def test_what_fails_is_told_from_what_is_slow(build, ab, old, new, verdict, word
     if code == 0 and verdict == "unresolved":
         assert ab(*builds, "--strict")[0].returncode == 1
     assert lines[FIRST]["verdict"] == verdict and words in lines[FIRST]["reason"]
+    assert (f"gemm/{FIRST}/" in result.stdout) == (verdict != "neither"), "what no build runs is no news"
     assert lines[SECOND]["verdict"] == ("equal" if code != 2 and "judge" not in new else verdict)
 
 
