@@ -34,7 +34,7 @@ class StepBuilder {
   StepBuilder(const NetworkInfo& info, const TrainingOptions& options)
       : options_(options),
         edm_(info.prediction == Prediction::x0),
-        forward_(info.build({.batch = options.batch / options.parts,
+        forward_(info.build({.batch = micro_batch(options),
                              .dtype = options.dtype,
                              .conditional = options.conditional,
                              .merge_products = false,
@@ -56,6 +56,12 @@ class StepBuilder {
   }
 
  private:
+  // Rounded up: of any batch a limit is looked for.
+  static std::int64_t micro_batch(const TrainingOptions& options) {
+    const std::int64_t parts = options.devices * options.parts;
+    return (options.batch + parts - 1) / parts;
+  }
+
   Graph& graph() { return training_.network.graph; }
 
   void lay_out_states() {
@@ -148,8 +154,9 @@ class StepBuilder {
     const std::string problem = fmt::format(
         "batch={},h={},w={},channels={},classes={},dataset={},first={},seed={},{},shifted={},flipped={},unlabelled={}",
         forward_.batch, height, width, channels, forward_.classes, options_.images,
-        options_.first + part * forward_.batch, options_.seed, level, options_.shifted, options_.flipped,
-        options_.unlabelled);
+        (options_.device * options_.parts + part) * forward_.batch, options_.seed, level, options_.shifted,
+        options_.flipped, options_.unlabelled);
+    training_.draws.push_back(graph().nodes().size());
     graph().add("batch", "training_batch", problem, options_.dtype, inputs);
     batch_ = graph().nodes().back();
     for (const auto& [input, output] : drawn) copies_[input] = batch_.value(output);
@@ -203,9 +210,8 @@ class StepBuilder {
                              DType::fp32, {{"x", prediction_}})
                         .at(0);
     Bindings inputs{{"y", prediction_}, {"target", batch_.value(edm_ ? "x0" : "noise")}};
-    const std::int64_t whole = options_.whole == 0 ? options_.batch : options_.whole;
     std::string problem = fmt::format("batch={},elements={},scale={}", n, pixels * channels,
-                                      static_cast<double>(n) / static_cast<double>(whole));
+                                      static_cast<double>(n) / static_cast<double>(options_.batch));
     if (edm_) {
       inputs["sigma"] = batch_.value("level");
       problem += fmt::format(",weight=edm,sigma_data={}", sigma_data());

@@ -12,11 +12,11 @@
 namespace noisefloor::networks {
 
 struct TrainingOptions {
-  std::int64_t batch = 1;     // images that this list of nodes draws in a step
-  std::int64_t parts = 1;     // one behind the other, whose gradients are added: micro-batches
-  std::int64_t whole = 0;     // images of the step, which others draw, too; 0: the batch
+  std::int64_t batch = 1;     // images of a step; a multiple of devices times parts
+  std::int64_t devices = 1;   // that share it, each an equal, consecutive part
+  std::int64_t device = 0;    // whose list of nodes it is
+  std::int64_t parts = 1;     // of a device, one behind the other, whose gradients are added: micro-batches
   std::int64_t images = 1;    // of the data
-  std::int64_t first = 0;     // number of the batch's first image among those of the step
   DType dtype = DType::fp32;  // of activations, their gradients and the weights that products read; bf16 or fp32
   std::int64_t seed = 0;      // of what is drawn
   bool conditional = true;    // as BuildOptions
@@ -53,7 +53,8 @@ struct Training {
   // `parameters`, `ema` and `copies`.
   std::vector<ValueId> slices;
 
-  std::size_t update = 0;  // the first node behind the gradients, which others' are to be added to before it
+  std::vector<std::size_t> draws;  // nodes that draw a part's images: by their numbers alone others than the first one
+  std::size_t update = 0;          // the first node behind the gradients, which others' are to be added to before it
 
   std::int64_t elements() const { return network.graph[parameters].elements(); }  // of a state
 };

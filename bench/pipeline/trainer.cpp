@@ -33,16 +33,15 @@ constexpr std::chrono::seconds kToEnd{20};
 
 Training built(const TrainerRequest& request, std::int64_t images, DType dtype, std::size_t rank, std::size_t ranks) {
   TrainingOptions options = options_of(request.recipe, images, dtype);
-  const auto devices = static_cast<std::int64_t>(ranks), parts = devices * request.accumulate;
+  options.devices = static_cast<std::int64_t>(ranks);
+  options.device = static_cast<std::int64_t>(rank);
+  options.parts = request.accumulate;
+  options.recompute = request.recompute;
+  const std::int64_t parts = options.devices * options.parts;
   if (options.batch % parts != 0)
     throw InvalidInput(fmt::format(
         "--batch {}: must be a multiple of {}, the micro-batches of a step: {} by --accumulate{}", options.batch, parts,
         request.accumulate, ranks == 1 ? "" : fmt::format(" on each of {} devices", ranks)));
-  options.whole = options.batch;
-  options.batch /= devices;
-  options.first = static_cast<std::int64_t>(rank) * options.batch;
-  options.parts = request.accumulate;
-  options.recompute = request.recompute;
   return build_training(require_network(request.network), options);
 }
 
@@ -112,17 +111,21 @@ Trainer::Trainer(const TrainerRequest& request, const TrainingData& data, std::s
     doubt(devices.front().nodes, stored);
   }
   // Each micro-batch draws images of other numbers, in the same time: the first device measures that of the first one.
+  const auto drawn = [](const Training& t) {
+    std::vector<ProblemId> problems;
+    for (const std::size_t node : t.draws) problems.push_back(problem_id(t.network.graph.nodes()[node]));
+    return problems;
+  };
+  const std::vector<ProblemId> own = drawn(training());
   std::vector<CountedProblem> problems = count_problems(training().network.graph);
-  const std::string draws = problems.front().op->name;
-  problems.erase(std::remove_if(problems.begin() + 1, problems.end(),
-                                [&](const CountedProblem& problem) { return problem.op->name == draws; }),
-                 problems.end());
+  std::erase_if(problems, [&](const CountedProblem& problem) {
+    return std::ranges::count(own | std::views::drop(1), problem_id(problem)) > 0;
+  });
   KnownTimes known;
   Plan plan(platform_, devices.front().nodes, problems,
             {.source = request.plan, .known = &known, .entries = &stored.plan});
   for (const Rank& rank : ranks_)
-    for (const Node& node : rank.training.network.graph.nodes())
-      if (node.op->name == draws) plan.take(problem_id(node), problem_id(problems.front()));
+    for (const ProblemId& problem : drawn(rank.training)) plan.take(problem, own.front());
 
   on_all([&](Rank& rank) { allocate(rank, plan, data); });
   set_state(stored.state);

@@ -178,6 +178,7 @@ TEST(Training, RefusesWhatCannotBeTrained) {
   expect_parts(refusal("digits", {.batch = std::int64_t{1} << 40}), {"digits", "takes 1 to"});
   // Of the backward pass alone: the sums over all pixels of a batch.
   expect_parts(refusal("mnist-unet", {.batch = 32767}), {"32767", "mnist-unet", "takes 1 to 16384", ".bias"});
+  expect_parts(refusal("mnist-unet", {.batch = 131072, .devices = 2, .parts = 2}), {"131072", "takes 1 to 65536"});
 }
 
 }  // namespace
