@@ -81,6 +81,7 @@ int copy(int from, int to) {
 
 // Makes a file or folder that was not there. 0, or the errno of what went wrong.
 int make_new(const fs::path& path, bool folder) {
+  if (is_held(path)) return EBUSY;  // by a process of the same number that runs elsewhere
   std::error_code error;
   fs::remove_all(path, error);  // of a process of the same number, long ago; a link there would be written through
   if (folder) return mkdir(path.c_str(), 0777) == 0 ? 0 : errno;
@@ -158,7 +159,8 @@ OutputFiles::~OutputFiles() {
   std::error_code error;
   for (const File& file : files_) {
     if (file.written && file.kind != Kind::stream) fs::remove_all(file.partial(), error);
-    if (file.kept >= 0) (void)close(file.kept);
+    for (const int descriptor : {file.kept, file.held})
+      if (descriptor >= 0) (void)close(descriptor);
   }
 }
 
@@ -215,6 +217,10 @@ void OutputFiles::add_folder(const char* option, const fs::path& path) {
   take(std::move(file));
 }
 
+void OutputFiles::add_in_memory(const char* option, const fs::path& name) {
+  files_.push_back({option, name, name, Kind::stream});
+}
+
 OutputFiles::File& OutputFiles::output(const std::string& option) {
   for (File& file : files_)
     if (file.kind != Kind::input && file.option == option) return file;
@@ -230,6 +236,7 @@ fs::path OutputFiles::partial(const std::string& option) {
     why = file.kept < 0 ? errno : 0;
   } else {
     why = make_new(file.partial(), file.kind == Kind::folder);
+    if (why == 0) file.held = hold(file.partial());
   }
   if (why != 0) throw cannot_write(file.path, why);
   file.written = true;

@@ -36,6 +36,9 @@ class OutputFiles {
   // The same of a folder: there is none of that name yet, or an empty one.
   void add_folder(const char* option, const std::filesystem::path& folder);
 
+  // What is written and read again, and never put in place: it lies in memory. `name` stands for it in messages.
+  void add_in_memory(const char* option, const std::filesystem::path& name);
+
   // Keeps the text of an option that was added, or what `writer` writes at the place that it gets. Throws
   // std::runtime_error with the file's name, and whether another is there still.
   void write(const std::string& option, std::string_view text);
@@ -56,6 +59,7 @@ class OutputFiles {
     Kind kind = Kind::input;
     int open_file = -1;  // of this process, for a stream that is one
     int kept = -1;       // in memory, what a stream will get
+    int held = -1;       // what holds the partial file of all else
     bool written = false;
 
     std::filesystem::path partial() const;

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -179,6 +180,17 @@ fs::path partial_of(const fs::path& target) {
   return target.parent_path() / fmt::format("{}.{}{}", name, getpid(), kPartial);
 }
 
+int hold(const fs::path& partial) {
+  const int descriptor = open(partial.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  if (descriptor >= 0) (void)flock(descriptor, LOCK_SH);
+  return descriptor;
+}
+
+bool is_held(const fs::path& partial) {
+  const Descriptor descriptor(open(partial.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  return descriptor >= 0 && flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+}
+
 void remove_left_partials(const fs::path& target) {
   const fs::path folder = target.has_parent_path() ? target.parent_path() : fs::path(".");
   const std::string beginning = target.filename().string() + ".";
@@ -191,7 +203,7 @@ void remove_left_partials(const fs::path& target) {
     if (!writer || name.substr(beginning.size()).find('.') != std::to_string(*writer).size()) continue;  // of another
     if (name.find(kPartial) == std::string::npos) continue;  // TARGET.<pid>.old may hold files of others
     if (!stands && name.ends_with(kOld)) continue;           // killed between two renames: all that there is
-    if (kill(*writer, 0) != 0 && errno == ESRCH) left.push_back(entries->path());
+    if (kill(*writer, 0) != 0 && errno == ESRCH && !is_held(entries->path())) left.push_back(entries->path());
   }
   for (const fs::path& path : left) fs::remove_all(path, error);
 }

@@ -59,8 +59,12 @@ void require_regular_or_absent(const std::filesystem::path& file);
 
 // Where this process writes what will be renamed to `target`: TARGET.<pid>.partial.
 std::filesystem::path partial_of(const std::filesystem::path& target);
+// The process that writes one holds it, for those that see other numbers of processes: of a container, or a machine of
+// the same network. The lock goes with the descriptor; -1: it cannot be opened.
+int hold(const std::filesystem::path& partial);
+bool is_held(const std::filesystem::path& partial);
 // Removes what killed processes left of `target` beside it: TARGET.<pid>.partial where no process <pid> runs on this
-// machine, and TARGET.<pid>.partial.old where `target` itself is there.
+// machine and none holds it, and TARGET.<pid>.partial.old where `target` itself is there.
 void remove_left_partials(const std::filesystem::path& target);
 // Whether a name is that of a partial file or folder, or of what was to be replaced by one (TARGET.<pid>.old).
 bool is_partial(const std::filesystem::path& path);

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -11,6 +12,7 @@
 
 #include "bench/commands/output_files.h"
 #include "kernels/core/fields.h"
+#include "reports/run/files.h"
 #include "tests/support/refusal.h"
 #include "tests/support/temporary_folder.h"
 
@@ -53,6 +55,39 @@ TEST(OutputFiles, AreAllPutInPlaceOrNone) {
   }
   EXPECT_EQ(read(a) + read(b), "new anew b");
   EXPECT_EQ(files_in(folder.path()), 2);
+}
+
+// Of a process that runs in another container or on another machine, of a number that none has here, or that is ours.
+TEST(OutputFiles, OfProcessesElsewhereStay) {
+  const TemporaryFolder folder;
+  const fs::path file = folder / "a";
+  const pid_t child = fork();
+  if (child == 0) _exit(0);
+  (void)waitpid(child, nullptr, 0);
+  const fs::path theirs = fmt::format("{}.{}.partial", file.string(), child);
+  write(theirs, "theirs");
+  const int held = hold(theirs);
+  remove_left_partials(file);
+  EXPECT_EQ(read(theirs), "theirs");
+  close(held);
+  remove_left_partials(file);
+  EXPECT_FALSE(fs::exists(theirs));
+
+  OutputFiles files, same;
+  files.add("--a", file);
+  files.write("--a", "whole");
+  expect_parts(refusal(same, "--a", file), {"--a", "busy"});
+  files.commit();
+  EXPECT_EQ(read(file), "whole");
+}
+
+TEST(OutputFiles, InMemoryLeaveNothing) {
+  const TemporaryFolder folder;
+  OutputFiles files;
+  files.add_in_memory("--a", folder / "a");
+  files.write("--a", "text");
+  EXPECT_EQ(read(files.partial("--a")), "text");
+  EXPECT_EQ(files_in(folder.path()), 0);
 }
 
 TEST(OutputFiles, SayWhatCannotBeWritten) {
