@@ -51,13 +51,15 @@ void save(Trainer& trainer, const std::string& file) {
 }
 
 // A grid of the weights as they are now. `known`: of the times that its plan takes.
-void draw_samples(const TrainCommand& command, const Trainer& trainer, OutputFiles& files,
-                  const std::shared_ptr<KnownTimes>& known, Device device) {
-  files.write("--out", [&](const fs::path& place) { trainer.write_weights(place, command.out); });
+void draw_samples(const TrainCommand& command, const Trainer& trainer, const std::shared_ptr<KnownTimes>& known,
+                  Device device) {
   const std::int64_t classes = trainer.training().network.classes;
   const fs::path file = fs::path(command.out).replace_extension(fmt::format("step-{:06}.png", trainer.taken()));
+  OutputFiles weights;
+  weights.add_in_memory("--samples", file);
+  weights.write("--samples", [&](const fs::path& place) { trainer.write_weights(place); });
   const SampleRequest request({.model = {.network = command.request.network,
-                                         .weights = files.partial("--out").string(),
+                                         .weights = weights.partial("--samples").string(),
                                          .dtype = trainer.dtype(),
                                          .plan = command.request.plan,
                                          .known = known},
@@ -101,15 +103,13 @@ std::int64_t steps_to_next(std::int64_t taken, std::int64_t every) {
 }
 
 // Takes the steps, and saves and draws on the way; the exit code.
-int take_steps(const TrainCommand& command, Trainer& trainer, Losses& losses, OutputFiles& files, Device device) {
+int take_steps(const TrainCommand& command, Trainer& trainer, Losses& losses, Device device) {
   const TrainingRecipe& recipe = trainer.recipe();
   const bool saves = !command.checkpoint.empty();
   std::int64_t at_once = 1, saved = command.resume ? trainer.taken() : 0;
   double written = 0;
   Keeper keeper;
   const auto known = std::make_shared<KnownTimes>();
-  std::optional<Interruption> interruption;
-  if (saves) interruption.emplace();
   TrainingLine line(recipe, trainer.taken());
   while (trainer.taken() < recipe.steps) {
     const std::int64_t count =
@@ -131,14 +131,14 @@ int take_steps(const TrainCommand& command, Trainer& trainer, Losses& losses, Ou
     const auto due = [&](std::int64_t every) {
       return every > 0 && (trainer.taken() % every == 0 || trainer.taken() == recipe.steps);
     };
-    const int interrupted = saves ? Interruption::number() : 0;
+    const bool ends = trainer.taken() == recipe.steps;
+    const int interrupted = ends ? 0 : Interruption::number();
     // Also before a grid is drawn: that may take longer than who sends a signal waits.
     const bool saving = saves && (due(command.every) || due(command.samples) || interrupted != 0);
     if (saving || line.seconds() - written > kSecondsOfLosses) {
       losses.keep();
       written = line.seconds();
     }
-    const bool ends = trainer.taken() == recipe.steps;
     if ((saving || ends || due(command.samples)) && !trainer.states_finite()) {
       line.end();
       return say_states_not_finite(command, trainer.taken(), saved);
@@ -150,11 +150,12 @@ int take_steps(const TrainCommand& command, Trainer& trainer, Losses& losses, Ou
     }
     if (interrupted != 0) {
       line.end();
-      fmt::print(stderr, "interrupted: {} holds step {} of {}; --resume goes on from it\n", command.checkpoint, saved,
-                 recipe.steps);
+      fmt::print(stderr, "interrupted behind step {} of {}: {}\n", trainer.taken(), recipe.steps,
+                 saves ? fmt::format("{} holds it; --resume goes on from it", command.checkpoint)
+                       : "without --checkpoint no weights are kept");
       return kInterrupted + interrupted;
     }
-    if (due(command.samples)) draw_samples(command, trainer, files, known, device);
+    if (due(command.samples)) draw_samples(command, trainer, known, device);
     keeper.keep_if_due(trainer);
   }
   line.end();
@@ -167,7 +168,8 @@ int take_steps(const TrainCommand& command, Trainer& trainer, Losses& losses, Ou
 
 int run_training(const TrainCommand& command, Trainer& trainer, OutputFiles& files, Device device) {
   Losses losses(command.losses, trainer.taken());
-  const int code = take_steps(command, trainer, losses, files, device);
+  const Interruption interruption;  // also while files are written
+  const int code = take_steps(command, trainer, losses, device);
   if (code == kDone) {  // before the losses, which may not be written
     files.write("--out", [&](const fs::path& place) { trainer.write_weights(place, command.out); });
     files.commit();

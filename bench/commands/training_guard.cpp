@@ -14,6 +14,7 @@ namespace noisefloor {
 namespace {
 
 constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
+constexpr const char* kProcess = "process ";  // a lock's text, before the number
 volatile sig_atomic_t came = 0;
 
 void note_signal(int number) {
@@ -44,7 +45,12 @@ CheckpointLock::CheckpointLock(const std::filesystem::path& checkpoint) : file_(
       throw refusal("--checkpoint: {} cannot be locked: {}; name a file on a file system with locks", file_.string(),
                     std::strerror(why));
   }
-  const std::string us = fmt::format("process {}", getpid());
+  if (const std::string writer = writer_of(descriptor_); !writer.empty() && !writer.starts_with(kProcess)) {
+    close(descriptor_);
+    throw refusal("--checkpoint {}: {} is there, and no training's; remove it, or name another file",
+                  checkpoint.string(), file_.string());
+  }
+  const std::string us = fmt::format("{}{}", kProcess, getpid());
   // A full disk: the lock holds without the name.
   if (ftruncate(descriptor_, 0) == 0) (void)!pwrite(descriptor_, us.data(), us.size(), 0);
 }

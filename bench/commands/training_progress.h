@@ -4,8 +4,9 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <cstdlib>
+#include <cstdio>
 #include <filesystem>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,11 +27,22 @@ class Losses {
   Losses(std::string file, std::int64_t taken) : file_(std::move(file)) {
     std::error_code error;
     if (taken == 0 || !std::filesystem::is_regular_file(file_, error)) return;
-    const std::string text = read_whole_file(file_);
-    for (std::size_t begin = text.find('\n') + 1, end; begin > 0 && (end = text.find('\n', begin)) < text.size();
-         begin = end + 1)
-      if (const long long step = std::atoll(text.c_str() + begin); step >= 1 && step <= taken)
-        text_ += text.substr(begin, end + 1 - begin);
+    std::istringstream text(read_whole_file(file_));
+    std::string line;
+    std::int64_t first = 0, others = -1;  // lines that are left out
+    std::getline(text, line);
+    for (std::int64_t number = 2; std::getline(text, line); ++number) {
+      long long step = 0;
+      int end = 0;
+      (void)std::sscanf(line.c_str(), "%lld,%*f,%*f,%*f %n", &step, &end);
+      if (text.eof() || end != std::ssize(line))
+        first = ++others == 0 ? number : first;
+      else if (step >= 1 && step <= taken)
+        text_ += line + '\n';
+    }
+    if (others >= 0)
+      fmt::print(stderr, "--losses {}: line {}{} left out: not a whole line of step, loss, norm and rate\n", file_,
+                 first, others == 0 ? " is" : fmt::format(" and {} more are", others));
   }
 
   void add(const std::vector<Trainer::Step>& steps, const TrainingRecipe& recipe) {

@@ -63,11 +63,13 @@ def test_a_training_goes_on_where_it_was(data, tmp_path):
     checkpoint = ("--checkpoint", tmp_path / "c", "--every", 2)
     assert train(data, cut, *steps, *checkpoint).returncode == 0
     assert cut.read_bytes() == whole.read_bytes(), "checkpoints change nothing"
-    with open(cut.with_suffix(".csv"), "a") as others:
-        others.write("what is no line of a step\n")
-    resumed = train(data, cut, *steps, *checkpoint, "--resume")
-    assert resumed.returncode == 0 and cut.read_bytes() == whole.read_bytes(), resumed.stderr
-    assert [row["step"] for row in losses(cut)] == ["1", "2", "3", "4", "5"]
+    lines = cut.with_suffix(".csv").read_text()
+    for damage, says in (("what is no line of a step\n6,1,2", "line 7 and 1 more are left out"), ("6,0.2,0.1,1e-", "line 7 is left out"), ("", "")):
+        cut.with_suffix(".csv").write_text(lines + damage)
+        resumed = train(data, cut, *steps, *checkpoint, "--resume")
+        assert resumed.returncode == 0 and cut.read_bytes() == whole.read_bytes(), resumed.stderr
+        assert says in resumed.stderr and ("left out" in resumed.stderr) == bool(says)
+        assert cut.with_suffix(".csv").read_text() == lines
     held = (tmp_path / "c").read_bytes()
     for change, word in ((("--rate", 2e-3), "--rate"), (("--steps", 6), "--steps"), (("--seed", 1), "--seed")):
         refused = train(data, cut, *steps, *checkpoint, "--resume", *change)
@@ -107,6 +109,25 @@ def test_an_interrupted_training_keeps_its_steps(data, tmp_path, number):
     assert not cut.exists() and {path.name for path in tmp_path.iterdir()} == {"c", "cut.csv"}
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_an_interrupted_training_leaves_no_half_files(data, tmp_path, number):
+    out = tmp_path / "w.safetensors"
+    begun = ["train", "digits", "--device", "host", "--data", data, "--out", out, "--batch", 4, "--steps", 4000, "--samples", 1]
+    process = subprocess.Popen([PROGRAM, *map(str, begun)], stderr=subprocess.PIPE, text=True)
+    assert "step 1/" in process.stderr.read(10)  # then pictures are drawn
+    process.send_signal(number)
+    assert process.wait(60) == (-9 if number == signal.SIGKILL else 128 + number)
+    assert number == signal.SIGKILL or "no weights are kept" in process.stderr.read()
+    assert {path.name for path in tmp_path.iterdir()} <= {"w.step-000001.png"}
+
+
+def test_pictures_that_cannot_be_written_are_named(data, tmp_path):
+    (tmp_path / "w.step-000001.png").mkdir()
+    result = train(data, tmp_path / "w", "--steps", 1, "--samples", 1)
+    assert result.returncode == 2 and "w.step-000001.png: cannot be written" in result.stderr, result.stderr
+    assert {path.name for path in tmp_path.iterdir()} == {"w.step-000001.png"}
+
+
 def test_a_checkpoint_has_one_writer(data, tmp_path):
     """What a killed one left is taken over."""
     lock = tmp_path / "c.lock"
@@ -117,6 +138,9 @@ def test_a_checkpoint_has_one_writer(data, tmp_path):
         assert refused.returncode == 2 and "--checkpoint" in refused.stderr and "process 1" in refused.stderr, refused.stderr
     assert train(data, tmp_path / "w", "--steps", 1, "--checkpoint", tmp_path / "c").returncode == 0
     assert not lock.exists()
+    lock.write_text("of another program")
+    refused = train(data, tmp_path / "w", "--steps", 1, "--checkpoint", tmp_path / "c", "--resume")
+    assert refused.returncode == 2 and "c.lock" in refused.stderr and lock.read_text() == "of another program", refused.stderr
 
 
 def test_a_step_that_is_not_finite_is_named(data, tmp_path):
@@ -177,7 +201,8 @@ def has_nccl():
 
 
 @pytest.mark.parametrize("devices, says", [("0,0", "different"), ("0,x", "--devices"), ("-1", "--devices"),
-                                           pytest.param("0,1", "pip install nvidia-nccl-cu13", marks=pytest.mark.skipif(has_nccl(), reason="NCCL is here"))])
+                                           *(pytest.param(devices, "pip install nvidia-nccl-cu13", marks=pytest.mark.skipif(has_nccl(), reason="NCCL is here"))
+                                             for devices in ("0", "0,1"))])
 def test_wrong_devices_are_named(data, tmp_path, devices, says):
     result = run("train", "digits", "--devices", devices, "--data", data, "--out", tmp_path / "w")
     assert result.returncode == 2 and says in result.stderr and not list(tmp_path.iterdir()), result.stderr
