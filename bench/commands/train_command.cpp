@@ -210,7 +210,7 @@ TrainerRequest checked(const TrainCommand& command) {
   // Seen to end on no machine yet: see docs/experiments/networks, "training on two GPUs".
   if (command.devices.size() > 1 && command.breakdown.wanted())
     throw refusal("--breakdown and --trace take one device, not the {} of --devices", command.devices.size());
-  if (command.devices.size() > 1) require_nccl();
+  if (!command.devices.empty()) require_nccl();
   return request;
 }
 
@@ -260,7 +260,7 @@ int train(const TrainCommand& command) {
   std::vector<Device> devices;
   for (const auto& platform : platforms) devices.push_back({*platform, suite()});
   Trainer::Connect connect;
-  if (devices.size() > 1) connect = [&] { return make_nccl(command.devices); };
+  if (!command.devices.empty()) connect = [&] { return make_nccl(command.devices); };
   try {
     Trainer trainer(request, data, devices, connect);
     if (!trainer.note().empty()) fmt::print(stderr, "{}\n", trainer.note());

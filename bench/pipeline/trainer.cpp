@@ -27,9 +27,15 @@ class FilledLater final : public Weights {
   void fill(Platform&, const Value&, void*) const override {}
 };
 
+using Clock = std::chrono::steady_clock;
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
 // Of the watchdog. What waits in a library's own barrier, or for a broken GPU, is not freed by an abort.
 constexpr std::chrono::milliseconds kBetweenLooks{100};
 constexpr std::chrono::seconds kToEnd{20};
+constexpr double kTimes = 10;  // as long as the slowest step so far may a step take; the first: as patience
 
 Training built(const TrainerRequest& request, std::int64_t images, DType dtype, std::size_t rank, std::size_t ranks) {
   TrainingOptions options = options_of(request.recipe, images, dtype);
@@ -132,7 +138,7 @@ Trainer::Trainer(const TrainerRequest& request, const TrainingData& data, std::s
   kept_ = std::move(stored.state);
   if (connect) {
     communicator_ = connect();
-    on_all([&](Rank& rank) { insert_sum(rank); });
+    on_all([&](Rank& rank) { insert_sum(rank); }, kTimes * request.patience);
   }
   on_all([](Rank& rank) { rank.recording = rank.platform->record([&] { return rank.executor->enqueue(); }); });
 }
@@ -171,45 +177,52 @@ void Trainer::insert_sum(Rank& rank) {
 }
 
 // On each device in a thread of its own, as NCCL wants graphs to be recorded and launched. Where one fails, none waits
-// for it.
-void Trainer::on_all(const std::function<void(Rank&)>& work) {
+// for it, nor, behind `most` seconds, for one that says nothing.
+void Trainer::on_all(const std::function<void(Rank&)>& work, double most) {
   if (ranks_.size() == 1 && !communicator_) return work(ranks_.front());
   std::mutex mutex;
   std::condition_variable ended;
   std::size_t left = ranks_.size();
   std::string failure;
+  std::exception_ptr as_of_one;  // what is no device's failure ends a training as it does on one
   const auto run = [&](Rank& rank) {
     std::string why;
+    std::exception_ptr thrown;
     try {
       rank.platform->make_current();
       work(rank);
     } catch (const std::exception& error) {
       why = fmt::format("device {} of {}: {}", rank.number + 1, ranks_.size(), error.what());
+      if (dynamic_cast<const DeviceError*>(&error) == nullptr) thrown = std::current_exception();
     }
     const std::lock_guard lock(mutex);
-    if (failure.empty()) failure = why;
+    if (failure.empty()) failure = why, as_of_one = thrown;
     --left;
     ended.notify_one();
   };
+  const auto begin = Clock::now();
   std::vector<std::jthread> threads;
   for (Rank& rank : ranks_) threads.emplace_back(run, std::ref(rank));
   bool aborted = false;
-  auto last = std::chrono::steady_clock::time_point::max();
+  auto last = Clock::time_point::max();
   for (std::unique_lock lock(mutex); left > 0 || (!failure.empty() && !aborted);) {
     if (left > 0) ended.wait_for(lock, kBetweenLooks);
     if (communicator_ && failure.empty()) failure = communicator_->failure();
-    if (std::chrono::steady_clock::now() > last) {
+    if (left > 0 && failure.empty() && seconds_since(begin) > most)
+      failure = fmt::format("a device does not answer: no step has ended for {:.0f} s", most);
+    if (Clock::now() > last) {
       fmt::print(stderr, "\nnoisefloor: {}; another device does not stop waiting for it\n", failure);
       std::_Exit(1);
     }
     if (failure.empty() || aborted) continue;
     aborted = true;
-    last = std::chrono::steady_clock::now() + kToEnd;
+    last = Clock::now() + kToEnd;
     if (communicator_) communicator_->abort();
   }
   threads.clear();
   if (!aborted) return;
   for (Rank& rank : ranks_) rank.recording.reset();
+  if (as_of_one) std::rethrow_exception(as_of_one);
   throw RankFailed(failure);
 }
 
@@ -292,7 +305,9 @@ std::vector<Trainer::Step> Trainer::take(std::int64_t steps) {
   const std::size_t parts = training().losses.size();
   // Of each device and step the losses of its micro-batches, in the order of their images, and the norm.
   std::vector<std::vector<float>> results(ranks_.size());
-  on_all([&](Rank& rank) {
+  const auto begin = Clock::now();
+  const double slowest = slowest_ > 0 ? slowest_ * static_cast<double>(count) : request_.patience;
+  const auto work = [&](Rank& rank) {
     Platform& platform = *rank.platform;
     const Executor& executor = *rank.executor;
     platform.upload(rank.steps.data(), numbers.data(), numbers.size() * sizeof numbers[0]);
@@ -308,7 +323,9 @@ std::vector<Trainer::Step> Trainer::take(std::int64_t steps) {
     platform.synchronize();
     results[rank.number].resize(static_cast<std::size_t>(count) * (parts + 1));
     platform.download(results[rank.number].data(), rank.results.data(), results[rank.number].size() * sizeof(float));
-  });
+  };
+  on_all(work, std::max(request_.patience, kTimes * slowest));
+  slowest_ = std::max(slowest_, seconds_since(begin) / static_cast<double>(count));
   std::vector<Step> taken;
   for (std::size_t first = 0; first < results[0].size(); first += parts + 1) {
     double loss = 0;

@@ -7,6 +7,7 @@
 #include <deque>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -29,6 +30,7 @@ struct TrainerRequest {
   std::string plan = "own";               // Plan::Options::source; of what `resume` names no variant for
   bool recompute = false;                 // TrainingOptions::recompute
   std::int64_t accumulate = 1;            // micro-batches of a device, one behind the other
+  double patience = 60;                   // seconds that a step of several devices is waited for at least; no option
 };
 
 TrainingOptions options_of(const TrainingRecipe& recipe, std::int64_t images, DType dtype);
@@ -114,7 +116,7 @@ class Trainer {
     std::unique_ptr<Recording> recording = {};
     Buffer steps = {}, rates = {}, results = {};  // of the steps of one take()
   };
-  void on_all(const std::function<void(Rank&)>& work);
+  void on_all(const std::function<void(Rank&)>& work, double most = std::numeric_limits<double>::infinity());
   void allocate(Rank& rank, const Plan& plan, const TrainingData& data);
   void insert_sum(Rank& rank);
   std::string layout_text() const;
@@ -133,6 +135,7 @@ class Trainer {
   std::deque<Rank> ranks_;
   FileMetadata identity_;
   std::int64_t taken_ = 0;
+  double slowest_ = 0;  // seconds of a step, so far
   TrainingState kept_;  // from which steps can be taken again
   std::string note_;
 };

@@ -248,18 +248,20 @@ class Trainings : public testing::Test {
   std::unique_ptr<Platform> platform_ = make_host_platform(), other_ = make_host_platform();
 };
 
-// Two threads of the host meet. In the sum of number `at` the second one fails, or what it gives is not finite.
+// Two threads of the host meet. In the sum of number `at` the second one fails, says nothing any more, or what it gives
+// is not finite.
 class HostRanks final : public Communicator {
  public:
-  enum class Trouble { none, fails, gives_nan, is_noticed };
+  enum class Trouble { none, fails, needs_memory, gives_nan, is_noticed, hangs };
   explicit HostRanks(Trouble trouble = Trouble::none, int at = 3) : trouble_(trouble), at_(at) {}
 
   Status sum(std::size_t rank, float* numbers, std::int64_t count, Stream) override {
     std::unique_lock lock(mutex_);
     const bool now = rank == 1 && ++sums_ == at_;
-    if (now && trouble_ == Trouble::fails) return {StatusCode::out_of_memory, "the sum", 0};
-    if (now && trouble_ == Trouble::is_noticed) {
-      failure_ = "a link is down";
+    if (now && trouble_ == Trouble::fails) return {StatusCode::cuda_error, "the sum", 0};
+    if (now && trouble_ == Trouble::needs_memory) return {StatusCode::out_of_memory, "the sum", 0};
+    if (now && (trouble_ == Trouble::is_noticed || trouble_ == Trouble::hangs)) {
+      if (trouble_ == Trouble::is_noticed) failure_ = "a link is down";
       met_.wait(lock, [&] { return aborted_; });
     }
     if (now && trouble_ == Trouble::gives_nan) numbers[7] = NAN;
@@ -324,9 +326,12 @@ TEST_F(Trainings, AreTheSameOnTwoDevicesAndInTwoMicroBatches) {
 }
 
 TEST_F(Trainings, OfTwoDevicesEndWithOne) {
-  for (const auto& [trouble, says] :
-       {std::pair{HostRanks::Trouble::fails, "the sum"}, {HostRanks::Trouble::is_noticed, "a link is down"}}) {
-    const auto two = of_two(request(), ranks(trouble));
+  TrainerRequest asked = request();
+  asked.patience = 0.2;
+  for (const auto& [trouble, says] : {std::pair{HostRanks::Trouble::fails, "device 2 of 2: the sum"},
+                                      {HostRanks::Trouble::is_noticed, "a link is down"},
+                                      {HostRanks::Trouble::hangs, "does not answer"}}) {
+    const auto two = of_two(asked, ranks(trouble));
     two->take(1);
     try {
       two->take(2);
@@ -335,6 +340,9 @@ TEST_F(Trainings, OfTwoDevicesEndWithOne) {
       EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
     }
   }
+  const auto without_memory = of_two(request(), ranks(HostRanks::Trouble::needs_memory));
+  without_memory->take(1);
+  EXPECT_THROW(without_memory->take(2), OutOfMemory);  // as on one device
   const auto two = of_two(request(), ranks(HostRanks::Trouble::gives_nan));
   const auto steps = two->take(2);
   EXPECT_TRUE(steps[0].finite());
