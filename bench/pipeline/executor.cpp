@@ -234,9 +234,12 @@ Status Executor::listened(const std::function<LaunchLabel()>& label, const Launc
 }
 
 Status Executor::launch(const Step& step) {
-  const bool behind_inserted = step.node == inserted_.ahead_of;
-  if (behind_inserted)
-    if (const Status status = listened([&] { return inserted_.label; }, inserted_.launch); !status.ok()) return status;
+  bool behind_inserted = false;
+  for (const Inserted& inserted : inserted_) {
+    if (inserted.ahead_of != step.node) continue;
+    behind_inserted = true;
+    if (const Status status = listened([&] { return inserted.label; }, inserted.launch); !status.ok()) return status;
+  }
   arguments_.clear();
   for (const ValueId id : step.node->values) arguments_.push_back(pointers_[id]);
   LaunchContext context = platform_->context();

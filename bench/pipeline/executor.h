@@ -76,9 +76,10 @@ class Executor {
   // Whom to tell of each launch, of a sampler's own too; null: nobody.
   void listen(LaunchListener* listener) { listener_ = listener; }
   LaunchListener* listener() const { return listener_; }
-  // A launch of the caller's ahead of a node, listened to as `label`. The node waits for its end.
+  // Launches of the caller's ahead of a node, listened to as `label`. The node waits for the end of what is on its
+  // stream.
   void insert(std::size_t node, LaunchLabel label, Launch launch) {
-    inserted_ = {&network_->graph.nodes()[node], std::move(label), std::move(launch)};
+    inserted_.push_back({&network_->graph.nodes()[node], std::move(label), std::move(launch)});
   }
   // Enqueues every node on the platform's stream: both of these.
   Status enqueue() {
@@ -113,7 +114,7 @@ class Executor {
     LaunchLabel::Memory memory{};
   };
   struct Inserted {
-    const Node* ahead_of = nullptr;
+    const Node* ahead_of;
     LaunchLabel label;
     Launch launch;
   };
@@ -137,7 +138,7 @@ class Executor {
   std::size_t bytes_ = 0;
   bool programmatic_ = false;
   LaunchListener* listener_ = nullptr;
-  Inserted inserted_;
+  std::vector<Inserted> inserted_;
 };
 
 // ---- How much memory a network will take at some batch, from sizes alone: so that whoever asks for too many images

@@ -138,7 +138,7 @@ Trainer::Trainer(const TrainerRequest& request, const TrainingData& data, std::s
   kept_ = std::move(stored.state);
   if (connect) {
     communicator_ = connect();
-    on_all([&](Rank& rank) { insert_sum(rank); }, kTimes * request.patience);
+    on_all([&](Rank& rank) { insert_sums(rank); }, kTimes * request.patience);
   }
   on_all([](Rank& rank) { rank.recording = rank.platform->record([&] { return rank.executor->enqueue(); }); });
 }
@@ -159,21 +159,43 @@ void Trainer::allocate(Rank& rank, const Plan& plan, const TrainingData& data) {
     rank.platform->upload(rank.executor->data(*t.labels), data.labels.data(), data.labels.size() * sizeof(float));
 }
 
-// The sum of all devices' gradients, ahead of their norm. Once outside of a recording, since it connects at first.
-void Trainer::insert_sum(Rank& rank) {
+// The sum of all devices' gradients, bucket by bucket: each beside the nodes behind the last one that writes to it, and
+// the one that is whole last ahead of the norm.
+void Trainer::insert_sums(Rank& rank) {
   const Training& t = rank.training;
-  const auto sum = [this, &rank, numbers = static_cast<float*>(rank.executor->data(t.gradients))] {
-    return communicator_->sum(rank.number, numbers, rank.training.elements(), rank.platform->context().stream);
+  const Graph& graph = t.network.graph;
+  Platform* const platform = rank.platform;
+  const auto sum = [this, number = rank.number, gradients = static_cast<float*>(rank.executor->data(t.gradients))](
+                       std::int64_t first, std::int64_t count, Stream stream) {
+    return communicator_->sum(number, gradients + first, count, stream);
   };
-  throw_if_failed(sum());
-  rank.platform->synchronize();
-  rank.executor->insert(
-      t.update,
-      {{{"all_reduce", fmt::format("ranks={},elements={}", ranks_.size(), t.elements()), to_string(DType::fp32)},
-        "nccl"},
-       "gradients.all_reduce",
-       {}},
-      sum);
+  throw_if_failed(sum(0, t.elements(), platform->context().stream));  // outside of a recording, since it connects
+  platform->synchronize();
+  std::vector<std::pair<std::size_t, std::int64_t>> buckets;  // the node that each is ahead of, and where it begins
+  for (std::int64_t first = 0; first < t.elements(); first += request_.bucket) buckets.emplace_back(0, first);
+  for (std::size_t node = 0; node < t.update; ++node)
+    for (const ValueId id : graph.nodes()[node].values)
+      if (const Value& value = graph[id]; graph.whole(id) == t.gradients)
+        for (auto& [ahead_of, first] : buckets)
+          if (const std::int64_t begin = value.part ? value.part->first : 0;
+              begin < first + request_.bucket && first < begin + value.elements())
+            ahead_of = node + 1;
+  std::ranges::sort(buckets);
+  buckets.back().first = t.update;
+  for (const auto& [ahead_of, first] : buckets) {
+    const std::int64_t count = std::min(request_.bucket, t.elements() - first);
+    const auto launch = [=, last = ahead_of == t.update, first = first] {
+      if (!last) return platform->beside([=](Stream stream) { return sum(first, count, stream); });
+      platform->join();
+      return sum(first, count, platform->context().stream);
+    };
+    rank.executor->insert(
+        ahead_of,
+        {{{"all_reduce", fmt::format("ranks={},elements={}", ranks_.size(), count), to_string(DType::fp32)}, "nccl"},
+         "gradients.all_reduce",
+         {}},
+        launch);
+  }
 }
 
 // On each device in a thread of its own, as NCCL wants graphs to be recorded and launched. Where one fails, none waits

@@ -31,6 +31,7 @@ struct TrainerRequest {
   bool recompute = false;                 // TrainingOptions::recompute
   std::int64_t accumulate = 1;            // micro-batches of a device, one behind the other
   double patience = 60;                   // seconds that a step of several devices is waited for at least; no option
+  std::int64_t bucket = 1 << 26;          // gradients that are summed at once: 256 MiB, some ms by NVLink; no option
 };
 
 TrainingOptions options_of(const TrainingRecipe& recipe, std::int64_t images, DType dtype);
@@ -118,7 +119,7 @@ class Trainer {
   };
   void on_all(const std::function<void(Rank&)>& work, double most = std::numeric_limits<double>::infinity());
   void allocate(Rank& rank, const Plan& plan, const TrainingData& data);
-  void insert_sum(Rank& rank);
+  void insert_sums(Rank& rank);
   std::string layout_text() const;
   FileMetadata identity(const TrainingData& data) const;
   std::string micro_batches() const;

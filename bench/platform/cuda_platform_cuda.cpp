@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <utility>
 
 #include "bench/platform/build_info.h"
 #include "bench/platform/clocks.h"
@@ -45,6 +46,8 @@ class CudaPlatform final : public Platform {
     CUDA_CHECK(cudaSetDevice(device));
     // A stream that can be captured, yet ordered with the synchronous copies of the default stream.
     CUDA_CHECK(cudaStreamCreate(&stream_));
+    CUDA_CHECK(cudaStreamCreate(&beside_));
+    CUDA_CHECK(cudaEventCreateWithFlags(&reached_, cudaEventDisableTiming));
     int driver = 0, runtime = 0;
     CUDA_CHECK(cudaDriverGetVersion(&driver));
     CUDA_CHECK(cudaRuntimeGetVersion(&runtime));
@@ -80,6 +83,8 @@ class CudaPlatform final : public Platform {
   }
   ~CudaPlatform() override {
     (void)cudaStreamDestroy(stream_);
+    (void)cudaStreamDestroy(beside_);
+    (void)cudaEventDestroy(reached_);
     (void)cudaFree(flush_);
     (void)cudaFree(scalar_);
     (void)cudaFree(parts_);
@@ -208,6 +213,14 @@ class CudaPlatform final : public Platform {
     return monitor_->clock_event_reasons();
   }
 
+  Status beside(const std::function<Status(Stream)>& launch) override {
+    order(stream_, beside_);
+    is_beside_ = true;
+    return launch(beside_);
+  }
+  void join() override {
+    if (std::exchange(is_beside_, false)) order(beside_, stream_);
+  }
   std::unique_ptr<Recording> record(const Launch& launch) override {
     struct GraphRecording final : Recording {
       // Uploaded at once, since the first replay may stand behind a gate.
@@ -239,6 +252,14 @@ class CudaPlatform final : public Platform {
   }
 
  private:
+  void order(cudaStream_t first, cudaStream_t then) {
+    CUDA_CHECK(cudaEventRecord(reached_, first));
+    CUDA_CHECK(cudaStreamWaitEvent(then, reached_));
+  }
+
+  cudaStream_t beside_ = nullptr;
+  cudaEvent_t reached_ = nullptr;
+  bool is_beside_ = false;
   void* flush_ = nullptr;
   std::size_t flush_bytes_ = 0;
   unsigned long long* scalar_ = nullptr;

@@ -142,6 +142,9 @@ class Platform {
   virtual std::optional<std::uint64_t> clock_event_reasons() { return std::nullopt; }
   // Calls `launch` once, to record what it enqueues; on the host, once for each replay.
   virtual std::unique_ptr<Recording> record(const Launch& launch) = 0;
+  // Enqueues on another stream, behind all before it and beside what follows till join(). The host has one stream.
+  virtual Status beside(const std::function<Status(Stream)>& launch) { return launch(stream_); }
+  virtual void join() {}
   // Empties caches of everything, for counter passes.
   virtual void flush_cache() = 0;
   // Gives L2 that was set aside for persisting accesses back to everybody, and what persisted there: no flush reaches

@@ -135,8 +135,13 @@ class TrainerOnGpus : public TrainerOnGpu {
 TEST_F(TrainerOnGpus, NcclOfOneRankChangesNoBit) {
   Trainer alone(request_of(DType::bf16), data_of_digits(), {*gpu_, suite()});
   const int numbers[] = {0};
-  const auto one = beside(alone, request_of(DType::bf16), numbers);
-  EXPECT_EQ(losses_of(*one, kSteps), losses_of(alone, kSteps));
+  TrainerRequest request = request_of(DType::bf16);
+  const auto one = beside(alone, request, numbers);
+  request.bucket = alone.training().elements() / 4 + 1;  // summed under the backward pass
+  const auto in_buckets = beside(alone, request, numbers);
+  const std::vector<float> losses = losses_of(alone, kSteps);
+  EXPECT_EQ(losses_of(*one, kSteps), losses);
+  EXPECT_EQ(losses_of(*in_buckets, kSteps), losses);
 }
 
 TEST_F(TrainerOnGpus, TwoDevicesTakeTheStepsOfTwoMicroBatches) {
@@ -146,6 +151,7 @@ TEST_F(TrainerOnGpus, TwoDevicesTakeTheStepsOfTwoMicroBatches) {
   request.accumulate = 2;
   Trainer split(request, data_of_digits(), {*gpu_, suite()});
   request.accumulate = 1;
+  request.bucket = split.training().elements() / 4 + 1;
   const int numbers[] = {0, 1};
   const auto two = beside(split, request, numbers);
   EXPECT_EQ(two->note(), "");

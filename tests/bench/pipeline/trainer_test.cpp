@@ -282,6 +282,7 @@ class HostRanks final : public Communicator {
     const std::lock_guard lock(mutex_);
     return failure_;
   }
+  int sums() const { return sums_; }
   void abort() override {
     const std::lock_guard lock(mutex_);
     aborted_ = true;
@@ -323,6 +324,22 @@ TEST_F(Trainings, AreTheSameOnTwoDevicesAndInTwoMicroBatches) {
   EXPECT_TRUE(of_two(asked, ranks())->take(1)[0].finite());
   asked.accumulate = 3;
   expect_parts(refusal_of([&] { return trainer(asked); }), {"--batch 4", "--accumulate", "multiple of 3"});
+}
+
+TEST_F(Trainings, SumGradientsInBuckets) {
+  const auto whole = of_two(request(), ranks());
+  const auto steps = losses(whole->take(2));
+  TrainerRequest asked = request();
+  asked.bucket = whole->training().elements() / 4 + 1;
+  HostRanks* meeting = nullptr;
+  const auto two = of_two(asked, [&] {
+    auto made = std::make_unique<HostRanks>();
+    meeting = made.get();
+    return made;
+  });
+  EXPECT_EQ(losses(two->take(2)), steps);
+  EXPECT_EQ(meeting->sums(), 1 + 2 * 4);
+  EXPECT_EQ(bytes_of(*two), bytes_of(*whole));
 }
 
 TEST_F(Trainings, OfTwoDevicesEndWithOne) {
