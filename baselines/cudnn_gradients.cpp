@@ -22,10 +22,10 @@ Layout layout_of_dy(const convolution::Shape& s) {
   return channels_last(s.n, s.cout, s.out_h(), s.out_w());
 }
 Layout layout_of_w(const convolution::Shape& s) {
-  return channels_last(s.cout, s.cin, s.kernel, s.kernel);
+  return channels_last(s.cout, s.cin, s.kernel, s.kernel_w());
 }
 ConvolutionPlace place_of(const convolution::Shape& s) {
-  return {{s.pad, s.pad}, {s.stride, s.stride}};
+  return {{s.pad, s.pad_w()}, {s.stride, s.stride}};
 }
 
 Support can_run_conv2d_dgrad(const AnyProblem& any, DType) {

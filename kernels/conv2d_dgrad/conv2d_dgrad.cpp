@@ -19,7 +19,7 @@ std::int64_t terms(const Problem& p) {
 
 void fields(Problem& p, FieldVisitor& visitor) {
   visitor.computes("scale (gradient of a convolution by its input) + residual_scale residual");
-  visit_shape(p, visitor);
+  visit_gradient(p, visitor);
   visitor.real("scale", "factor of the gradient", p.scale, -1e3, 1e3, 1.0);
   visitor.flag("residual", "whether residual, another gradient of x, is added", p.residual, false);
   visitor.real("residual_scale", "factor of residual", p.residual_scale, -1e3, 1e3, 1.0);
@@ -32,11 +32,10 @@ void check(const Problem& p) {
 
 // The sums have a standard deviation of 1 away from the borders.
 void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
-  visit.let("out_h", "(h*(1 + upsample) + 2*pad - kernel)/stride + 1");
-  visit.let("out_w", "(w*(1 + upsample) + 2*pad - kernel)/stride + 1");
+  convolution::let_extents(visit);
   visit.in("dy", t.dy, {"n", "out_h", "out_w", "cout"});
   // Not w, as conv2d's: the field w may have to be said, where a stride leaves two widths that fit dy.
-  visit.in("weight", t.w, {"cout", "kernel", "kernel", "cin"},
+  visit.in("weight", t.w, {"cout", "kernel", "kernel_w", "cin"},
            normal_fill(0, 1 / std::sqrt(static_cast<double>(terms(p)))));
   visit.when(p.residual, "residual").in("residual", t.residual, {"n", "h", "w", "cin"});
   visit.out("dx", t.dx, {"n", "h", "w", "cin"});
@@ -64,8 +63,8 @@ std::vector<double> gradients_at(const Problem& p, const HostTensor& dy, std::in
   for (std::int64_t uy = y * p.times(); uy < (y + 1) * p.times(); ++uy)
     for (std::int64_t ux = x * p.times(); ux < (x + 1) * p.times(); ++ux)
       for (std::int64_t tap = 0; tap < p.taps(); ++tap) {
-        const std::int64_t oy = output(uy + p.pad - tap / p.kernel, p.out_h());
-        const std::int64_t ox = output(ux + p.pad - tap % p.kernel, p.out_w());
+        const std::int64_t oy = output(uy + p.pad - tap / p.kernel_w(), p.out_h());
+        const std::int64_t ox = output(ux + p.pad_w() - tap % p.kernel_w(), p.out_w());
         if (oy < 0 || ox < 0) continue;
         const std::int64_t from = ((image * p.out_h() + oy) * p.out_w() + ox) * p.cout;
         for (std::int64_t co = 0; co < p.cout; ++co) sums[static_cast<std::size_t>(tap * p.cout + co)] += dy[from + co];

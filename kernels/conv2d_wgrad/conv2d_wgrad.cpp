@@ -13,7 +13,7 @@ namespace {
 
 void fields(Problem& p, FieldVisitor& visitor) {
   visitor.computes("scale (gradients of a convolution by weights, bias and image_shift), parameters' in fp32");
-  visit_shape(p, visitor);
+  visit_gradient(p, visitor);
   visitor.real("scale", "factor of the gradients", p.scale, -1e3, 1e3, 1.0);
   visitor.flag("bias", "whether dbias is written", p.bias, true);
   visitor.flag("image_shift", "whether dshift, of each image, is written", p.image_shift, false);
@@ -24,11 +24,10 @@ void check(const Problem& p) {
 }
 
 void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
-  visit.let("out_h", "(h*(1 + upsample) + 2*pad - kernel)/stride + 1");
-  visit.let("out_w", "(w*(1 + upsample) + 2*pad - kernel)/stride + 1");
+  convolution::let_extents(visit);
   visit.in("x", t.x, {"n", "h", "w", "cin"});
   visit.in("dy", t.dy, {"n", "out_h", "out_w", "cout"});
-  visit.out("dw", t.dw, {"cout", "kernel", "kernel", "cin"});
+  visit.out("dw", t.dw, {"cout", "kernel", "kernel_w", "cin"});
   visit.when(p.bias, "bias").out("dbias", t.dbias, {"cout"});
   visit.when(p.image_shift, "image_shift").out("dshift", t.dshift, {"n", "cout"});
 }
@@ -55,7 +54,8 @@ double weight_gradient(const Problem& p, const HostTensor& x, const std::vector<
   for (std::int64_t pixel = 0; pixel < p.out_pixels(); ++pixel) {
     const std::int64_t ox = pixel % p.out_w(), oy = pixel / p.out_w() % p.out_h(),
                        image = pixel / p.out_w() / p.out_h();
-    const std::int64_t uy = oy * p.stride + tap / p.kernel - p.pad, ux = ox * p.stride + tap % p.kernel - p.pad;
+    const std::int64_t uy = oy * p.stride + tap / p.kernel_w() - p.pad,
+                       ux = ox * p.stride + tap % p.kernel_w() - p.pad_w();
     if (uy < 0 || ux < 0 || uy >= p.times() * p.h || ux >= p.times() * p.w) continue;
     sum += gradients[static_cast<std::size_t>(pixel)] *
            x[((image * p.h + uy / p.times()) * p.w + ux / p.times()) * p.cin + channel];

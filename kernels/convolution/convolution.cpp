@@ -107,7 +107,8 @@ void check_shape(const Shape& s) {
            std::to_string(kMaxKernel) + ", or 2 with stride=2 and pad=0, or 4 with stride=2 and pad=1");
   if (s.upsample && (s.kernel != 3 || s.stride != 1 || s.pad != 1))
     refuse("'upsample' needs kernel=3, stride=1 and pad=1");
-  const std::int64_t shortest = s.times() * std::min(s.h, s.w) + 2 * s.pad;
+  if (s.column && (s.stride != 1 || s.upsample)) refuse("'column' needs stride=1 and no upsample");
+  const std::int64_t shortest = s.times() * (s.column ? s.h : std::min(s.h, s.w)) + 2 * s.pad;
   if (shortest < s.kernel)
     refuse("field 'kernel' is " + std::to_string(s.kernel) + ", larger than the padded image, " +
            std::to_string(shortest));

@@ -21,7 +21,8 @@
 
 namespace noisefloor {
 class FieldVisitor;
-}
+class TensorVisitor;
+}  // namespace noisefloor
 
 namespace noisefloor::convolution {
 
@@ -225,12 +226,15 @@ struct Shape {
   std::int64_t stride = 1;  // 1 or 2
   std::int64_t pad = 1;
   bool upsample = false;  // x's pixels are repeated 2x2; 3x3, stride 1, pad 1 only
+  bool column = false;    // of a gradient: the kernel is kernel x 1, without zeros beside it, as conv3d_temporal's
 
   std::int64_t times() const { return upsample ? 2 : 1; }
+  std::int64_t kernel_w() const { return column ? 1 : kernel; }
+  std::int64_t pad_w() const { return column ? 0 : pad; }
   std::int64_t out_h() const { return (times() * h + 2 * pad - kernel) / stride + 1; }
-  std::int64_t out_w() const { return (times() * w + 2 * pad - kernel) / stride + 1; }
+  std::int64_t out_w() const { return (times() * w + 2 * pad_w() - kernel_w()) / stride + 1; }
   std::int64_t out_pixels() const { return n * out_h() * out_w(); }
-  std::int64_t taps() const { return kernel * kernel; }
+  std::int64_t taps() const { return kernel * kernel_w(); }
   double flops() const;  // of the convolution and of either gradient; behind an upsample with the taps that meet summed
 };
 void visit_shape(Shape& shape, FieldVisitor& visitor);

@@ -2,14 +2,33 @@
 
 #include <algorithm>
 
+#include "kernels/core/fields.h"
+#include "kernels/core/tensor.h"
 #include "kernels/device/limits.h"
 
 namespace noisefloor::convolution {
+
+void visit_gradient(Shape& s, FieldVisitor& visitor) {
+  visit_shape(s, visitor);
+  visitor.flag("column", "the kernel is kernel x 1, without zeros beside it; needs stride 1, no upsample", s.column,
+               false);
+}
+
+void let_extents(TensorVisitor& visit) {
+  visit.let("kernel_w", "kernel - (kernel - 1)*column");
+  visit.let("out_h", "(h*(1 + upsample) + 2*pad - kernel)/stride + 1");
+  visit.let("out_w", "(w*(1 + upsample) + 2*pad*(1 - column) - kernel_w)/stride + 1");
+}
 
 Convolution forward_of(const Shape& s) {
   const std::int64_t times = s.times();
   Convolution c = plain(s.n, times * s.h, times * s.w, s.cin, s.cout, static_cast<int>(s.kernel),
                         static_cast<int>(s.stride), static_cast<int>(s.pad));
+  if (s.column) {
+    c.x.out = c.x.in;
+    c.x.taps = c.x.kernel_taps = 1;
+    c.x.origin = 0;
+  }
   for (Axis* const axis : {&c.y, &c.x}) {
     axis->repeat = static_cast<int>(times);
     axis->in /= axis->repeat;
@@ -153,7 +172,7 @@ Support can_run_wgrad_tensor_core_sm80(const Convolution& c, DType dtype) {
 Support can_run_wgrad_ptx_sm90a(const Convolution& c, DType dtype) {
   if (dtype == DType::fp32) return unsupported("needs bf16 or fp16");
   if (c.y.stride != 1) return unsupported("needs stride 1");
-  if (c.y.taps > 3) return unsupported("needs a kernel of 1x1 or 3x3");
+  if (c.y.taps > 3 || c.x.taps != c.y.taps) return unsupported("needs a kernel of 1x1 or 3x3");
   if (c.y.taps == 1 && c.y.origin != 0) return unsupported("needs a kernel of 1x1 to have no pad");
   // 2^31 also bounds the tiles of 64 x 64, the rows that are laid out, and a pixel's coordinate.
   if (c.phase_rows() >= kMaxBlocks || std::int64_t{c.images} * c.y.in * c.y.repeat * c.x.in * c.x.repeat >= kMaxBlocks)

@@ -11,6 +11,9 @@
 
 namespace noisefloor::convolution {
 
+// The fields and derived extents of a gradient's problem, out_h, out_w and kernel_w.
+void visit_gradient(Shape& shape, FieldVisitor& visitor);
+void let_extents(TensorVisitor& visit);
 // The forward convolution, in one phase; and what a function says of it, as one of an op's problem.
 Convolution forward_of(const Shape& shape);
 template <auto function, class Problem, class... Rest>

@@ -125,6 +125,13 @@ TEST(Gradients, OfConvolutions) {
                       {{"dshift", "dimage_shift"}},
                       3});
   }
+  const std::string shape = "n=2,h=5,w=4,cin=3,cout=2,column=1", video = "batch=2,frames=5,hw=4,cin=3,cout=2";
+  expect_gradients({"conv3d_temporal", video, "conv2d_dgrad", shape + ",scale=0.5,residual=1", {{"weight", "w"}}, 0.5});
+  expect_gradients({"conv3d_temporal",
+                    video + ",image_shift=1",
+                    "conv2d_wgrad",
+                    shape + ",image_shift=1",
+                    {{"dshift", "dimage_shift"}}});
 }
 
 TEST(Gradients, OfAttention) {

@@ -15,13 +15,13 @@ def arrange(problem, inputs):
 
 def build(problem):
     n, h, w, cin, stride, pad = (problem.integer(name) for name in ("n", "h", "w", "cin", "stride", "pad"))
-    times, scale, residual_scale = 1 + problem.flag("upsample"), problem.real("scale"), problem.real("residual_scale")
+    pads, times, scale, residual_scale = [pad, 0 if problem.flag("column") else pad], 1 + problem.flag("upsample"), problem.real("scale"), problem.real("residual_scale")
 
     def run(inputs):
         dy, kernel = inputs["dy"], inputs["weight"]
         x = torch.empty((n, cin, times * h, times * w), dtype=dy.dtype, device=dy.device, memory_format=torch.channels_last)  # its shape alone counts
         mask = [True, False, False]
-        dx = torch.ops.aten.convolution_backward(dy, x, kernel, None, [stride] * 2, [pad] * 2, [1, 1], False, [0, 0], 1, mask)[0]
+        dx = torch.ops.aten.convolution_backward(dy, x, kernel, None, [stride] * 2, pads, [1, 1], False, [0, 0], 1, mask)[0]
         if times == 2:
             dx = torch.ops.aten.upsample_nearest2d_backward(dx, [2 * h, 2 * w], [n, cin, h, w])
         if scale != 1:

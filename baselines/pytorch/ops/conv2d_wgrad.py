@@ -18,6 +18,7 @@ def arrange(problem, inputs):
 
 def build(problem):
     cin, cout, kernel, stride, pad = (problem.integer(name) for name in ("cin", "cout", "kernel", "stride", "pad"))
+    kernel_w, pad_w = (1, 0) if problem.flag("column") else (kernel, pad)
     bias, shift, upsample, scale = problem.flag("bias"), problem.flag("image_shift"), problem.flag("upsample"), problem.real("scale")
 
     def run(inputs):
@@ -25,9 +26,9 @@ def build(problem):
         if upsample:
             x = F.interpolate(x, scale_factor=2, mode="nearest")
         wide = torch.promote_types(x.dtype, torch.float32)
-        w = torch.empty((cout, cin, kernel, kernel), dtype=x.dtype, device=x.device, memory_format=torch.channels_last)  # its shape alone counts
+        w = torch.empty((cout, cin, kernel, kernel_w), dtype=x.dtype, device=x.device, memory_format=torch.channels_last)  # its shape alone counts
         mask = [False, True, bias]
-        _, dw, dbias = torch.ops.aten.convolution_backward(dy, x, w, [cout] if bias else None, [stride] * 2, [pad] * 2, [1, 1], False, [0, 0], 1, mask)
+        _, dw, dbias = torch.ops.aten.convolution_backward(dy, x, w, [cout] if bias else None, [stride] * 2, [pad, pad_w], [1, 1], False, [0, 0], 1, mask)
         made = (dw.to(wide), *([dbias.to(wide)] if bias else []), *([dy.sum((2, 3))] if shift else []))
         return made if scale == 1 else tuple(scale * one for one in made)
 
