@@ -10,9 +10,9 @@
 namespace noisefloor::networks {
 
 const AdjointRule* find_adjoint(std::string_view op) {
-  for (const AdjointRule* rule :
-       {&attention_adjoint, &conv2d_adjoint, &conv_transpose2d_adjoint, &edm_precondition_adjoint, &elementwise_adjoint,
-        &gemm_adjoint, &groupnorm_adjoint, &resample_adjoint})
+  for (const AdjointRule* rule : {&attention_adjoint, &conv2d_adjoint, &conv3d_temporal_adjoint,
+                                  &conv_transpose2d_adjoint, &edm_precondition_adjoint, &elementwise_adjoint,
+                                  &gemm_adjoint, &groupnorm_adjoint, &resample_adjoint, &temporal_attention_adjoint})
     if (op == rule->op) return rule;
   return nullptr;
 }
@@ -45,7 +45,7 @@ void Backward::run(ValueId of, ValueId gradient) {
         tensors, [&](const Node::Tensor& tensor) { return tensor.role != Role::in && known_.contains(tensor.value); });
     if (!reached) continue;
     const AdjointRule* rule = find_adjoint(node.op->name);
-    if (rule == nullptr) refuse(node, "there is no gradient of the op yet");
+    if (rule == nullptr || rule->backward == nullptr) refuse(node, "there is no gradient of the op yet");
     rule->backward(node, *this);
     for (const Node::Tensor& tensor : tensors)
       if (tensor.role != Role::in) known_.erase(tensor.value);

@@ -21,12 +21,13 @@ struct AdjointRule {
   // Adds, behind a graph, what its node `node` computes with other inputs, so that the backward pass finds what it
   // reads: values before activations, log-sum-exps. Returns the outputs in the node's order. Null: the node itself.
   std::vector<ValueId> (*forward)(const Node& node, const Bindings& inputs, Graph& graph);
-  // Adds the gradients of what the node reads.
+  // Adds the gradients of what the node reads. Null: `forward` has no such node.
   void (*backward)(const Node& node, Backward& walk);
 };
 // Each in the file of its op in adjoint/. A new one is a name here and in find_adjoint.
-extern const AdjointRule attention_adjoint, conv2d_adjoint, conv_transpose2d_adjoint, edm_precondition_adjoint,
-    elementwise_adjoint, gemm_adjoint, groupnorm_adjoint, resample_adjoint;
+extern const AdjointRule attention_adjoint, conv2d_adjoint, conv3d_temporal_adjoint, conv_transpose2d_adjoint,
+    edm_precondition_adjoint, elementwise_adjoint, gemm_adjoint, groupnorm_adjoint, resample_adjoint,
+    temporal_attention_adjoint;
 const AdjointRule* find_adjoint(std::string_view op);  // null: the op has none
 
 // The elements of a value times a factor, which is carried along until a node takes it.

@@ -1,8 +1,10 @@
 // Of a convolution: of its input and of its weights, each an op; dgrad takes the input's gradient so far as a residual.
+// One along frames is of images whose rows are frames, by a kernel of one column.
 #include "kernels/conv2d/conv2d.h"
 
 #include <fmt/format.h>
 
+#include "kernels/conv3d_temporal/conv3d_temporal.h"
 #include "networks/backward.h"
 
 namespace noisefloor::networks {
@@ -24,16 +26,11 @@ std::vector<ValueId> conv2d_forward(const Node& node, const Bindings& inputs, Gr
                    {{"x", sums}});
 }
 
-void conv2d_backward(const Node& node, Backward& walk) {
-  const auto& p = node.problem.as<Problem>();
-  if (p.norm != conv2d::Norm::none || p.affine || p.side > 0 || p.residual_upsample || p.stats)
-    Backward::refuse(node, "it is fused with what stands before or behind it");
-  const Gradient dy = p.act == conv2d::Activation::relu ? walk.before_relu(node) : walk.of(node.value("y"));
-  const double scale = dy.scale * p.gain;
-  if (p.residual) walk.give(node.value("residual"), {dy.value, scale});
-  const std::string shape =
-      fmt::format("n={},h={},w={},cin={},cout={},kernel={},stride={},pad={},upsample={:d},scale={}", p.n, p.h, p.w,
-                  p.cin, p.cout, p.kernel, p.stride, p.pad, p.upsample, scale);
+// `dy`: of the sums, and of a residual. `shape`: the fields of either gradient's problem.
+template <class P>
+void give_gradients(const Node& node, Backward& walk, const P& p, const Gradient& dy, std::string shape) {
+  if (p.residual) walk.give(node.value("residual"), dy);
+  shape += fmt::format(",cin={},cout={},scale={}", p.cin, p.cout, dy.scale);
   const ValueId x = node.value("x"), w = node.value("w");
   if (walk.wanted(x)) {
     std::string problem = shape;
@@ -52,8 +49,26 @@ void conv2d_backward(const Node& node, Backward& walk) {
   if (shifted) walk.give(node.value("image_shift"), {outputs.back()});
 }
 
+void conv2d_backward(const Node& node, Backward& walk) {
+  const auto& p = node.problem.as<Problem>();
+  if (p.norm != conv2d::Norm::none || p.affine || p.side > 0 || p.residual_upsample || p.stats)
+    Backward::refuse(node, "it is fused with what stands before or behind it");
+  Gradient dy = p.act == conv2d::Activation::relu ? walk.before_relu(node) : walk.of(node.value("y"));
+  dy.scale *= p.gain;
+  give_gradients(node, walk, p, dy,
+                 fmt::format("n={},h={},w={},kernel={},stride={},pad={},upsample={:d}", p.n, p.h, p.w, p.kernel,
+                             p.stride, p.pad, p.upsample));
+}
+
+void conv3d_temporal_backward(const Node& node, Backward& walk) {
+  const auto& p = node.problem.as<conv3d_temporal::Problem>();
+  give_gradients(node, walk, p, walk.of(node.value("y")),
+                 fmt::format("n={},h={},w={},column=1", p.batch, p.frames, p.hw));
+}
+
 }  // namespace
 
 const AdjointRule conv2d_adjoint{"conv2d", conv2d_forward, conv2d_backward};
+const AdjointRule conv3d_temporal_adjoint{"conv3d_temporal", nullptr, conv3d_temporal_backward};
 
 }  // namespace noisefloor::networks
