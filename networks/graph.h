@@ -2,6 +2,7 @@
 // they read and write. Nothing runs here; executors, arenas, problem lists and tests read the list.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -41,6 +42,7 @@ struct WeightSource {
   struct Share {
     std::string of;
     bool rest = false;
+    double at(double m) const { return 1 / (1 + std::exp(rest ? m : -m)); }
     friend bool operator==(const Share&, const Share&) = default;
   };
   std::optional<Share> share = {};

@@ -27,4 +27,12 @@ struct PoolingUNet {
 };
 void build_pooling_unet(const PoolingUNet& unet, const BuildOptions& options, Network& network);
 
+// moving-digits (moving_digits.cpp): attention on all levels but the first.
+struct MovingUNet {
+  std::vector<std::int64_t> channels{16, 32, 96};  // of the levels, each half as large as the one before
+  std::int64_t head_channels = 32;
+  int groups = 8;
+};
+void build_moving_unet(const MovingUNet& unet, const BuildOptions& options, Network& network);
+
 }  // namespace noisefloor::networks

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <set>
 #include <stdexcept>
 #include <string_view>
 #include <utility>
@@ -21,9 +22,10 @@ using sampler_step::Prediction;
 void require_trainable(const NetworkInfo& info, const TrainingOptions& options) {
   if (options.dtype != DType::bf16 && options.dtype != DType::fp32)
     throw InvalidInput(fmt::format("dtype {}: a training's is bf16 or fp32", to_string(options.dtype)));
-  if (info.decodes() || info.most_frames > 1)
+  if (info.decodes()) throw InvalidInput(fmt::format("{} cannot be trained yet: it decodes latents", info.name));
+  if (info.most_frames > 1 && options.shifted > 0)
     throw InvalidInput(
-        fmt::format("{} cannot be trained yet: it {}", info.name, info.decodes() ? "decodes latents" : "makes videos"));
+        fmt::format("--shift {}: {} is trained on videos, which stay in place", options.shifted, info.name));
   if (info.prediction != Prediction::noise && info.prediction != Prediction::x0)
     throw InvalidInput(fmt::format("{} cannot be trained yet: it predicts neither noise nor x0", info.name));
   info.require(options.dtype);
@@ -69,15 +71,22 @@ class StepBuilder {
       ValueId weight;
       std::int64_t first;
     };
-    std::vector<Slice> slices;
+    std::vector<Slice> slices, factors;
     std::int64_t elements = 0;
     const std::vector<Value>& values = forward_.graph.values();
+    const auto lay_out = [&](std::vector<Slice>& all, ValueId id) {
+      all.push_back({id, elements});
+      elements += (values[id].elements() + kParameterStep - 1) / kParameterStep * kParameterStep;
+    };
+    std::set<std::string> shares;
     for (ValueId id = 0; id < values.size(); ++id) {
       if (values[id].kind != Value::Kind::weight) continue;
       require_plain(values[id]);
-      slices.push_back({id, elements});
-      elements += (values[id].elements() + kParameterStep - 1) / kParameterStep * kParameterStep;
+      lay_out(slices, id);
+      if (const auto& share = values[id].source->share) shares.insert(share->of);
     }
+    for (ValueId id = 0; id < values.size(); ++id)
+      if (values[id].kind == Value::Kind::unread && shares.contains(values[id].name)) lay_out(factors, id);
     const auto state = [&](const char* name, DType dtype) { return graph().state(name, {elements}, dtype); };
     training_.parameters = state("parameters", DType::fp32);
     training_.m = state("m", DType::fp32);
@@ -85,9 +94,15 @@ class StepBuilder {
     sum_ = state("gradients", DType::fp32);
     if (options_.ema) training_.ema = state("ema", DType::fp32);
     if (options_.dtype != DType::fp32) training_.copies = state("copies", options_.dtype);
-    for (const auto& [weight, first] : slices) {
+    const auto part_for = [&](ValueId of, const Slice& slice) {
+      const Value& value = values[slice.weight];
+      return graph().weight_part(of, *value.source, slice.first, value.shape);
+    };
+    for (const Slice& slice : factors) training_.factors.push_back(part_for(training_.parameters, slice));
+    for (const Slice& slice : slices) {
+      const auto& [weight, first] = slice;
       const Value& value = values[weight];
-      const auto part = [&](ValueId of) { return graph().weight_part(of, *value.source, first, value.shape); };
+      const auto part = [&](ValueId of) { return part_for(of, slice); };
       training_.slices.push_back(part(training_.parameters));
       if (training_.ema) part(*training_.ema);
       const ValueId read = training_.copies ? part(*training_.copies) : training_.slices.back();
@@ -126,7 +141,7 @@ class StepBuilder {
   // What is trained is a checkpoint's tensor as it is, so that it can be written as that.
   void require_plain(const Value& weight) const {
     const WeightSource& source = *weight.source;
-    if (weight.dtype != options_.dtype || source.share || source.sigmoid || source.times != 1 || !source.plus.empty() ||
+    if (weight.dtype != options_.dtype || source.sigmoid || source.times != 1 || !source.plus.empty() ||
         source.rows != 0)
       throw InvalidInput(fmt::format("{} cannot be trained yet: its weight {} is more than a tensor of the checkpoint",
                                      forward_.name(), weight.name));
@@ -135,7 +150,7 @@ class StepBuilder {
   void take_inputs() {
     const auto& [height, width, channels, frames] = forward_.image;
     Training& t = training_;
-    t.images = graph().input("images", {options_.images, height, width, channels}, DType::fp32);
+    t.images = graph().input("images", {options_.images, frames * height, width, channels}, DType::fp32);
     t.step = graph().input("step", {2}, DType::fp32);
     t.rates = graph().input("rates", {4}, DType::fp32);
     if (forward_.classes > 0) t.labels = graph().input("labels", {options_.images}, DType::fp32);
@@ -153,7 +168,7 @@ class StepBuilder {
                            sampler_step::kScheduleNames[static_cast<int>(forward_.info->schedule)]);
     const std::string problem = fmt::format(
         "batch={},h={},w={},channels={},classes={},dataset={},first={},seed={},{},shifted={},flipped={},unlabelled={}",
-        forward_.batch, height, width, channels, forward_.classes, options_.images,
+        forward_.batch, frames * height, width, channels, forward_.classes, options_.images,
         (options_.device * options_.parts + part) * forward_.batch, options_.seed, level, options_.shifted,
         options_.flipped, options_.unlabelled);
     training_.draws.push_back(graph().nodes().size());
@@ -199,7 +214,7 @@ class StepBuilder {
 
   // The gradient of the prediction.
   ValueId take_loss() {
-    const std::int64_t n = forward_.batch, channels = forward_.image.channels, pixels = forward_.image.pixels();
+    const std::int64_t n = forward_.batch, channels = forward_.image.channels;
     prediction_ = copied(forward_.output());
     // Behind the noise some predict its variance, which this loss does not know.
     if (const std::int64_t more = forward_.out_channels() - channels; more > 0)
@@ -210,7 +225,7 @@ class StepBuilder {
                              DType::fp32, {{"x", prediction_}})
                         .at(0);
     Bindings inputs{{"y", prediction_}, {"target", batch_.value(edm_ ? "x0" : "noise")}};
-    std::string problem = fmt::format("batch={},elements={},scale={}", n, pixels * channels,
+    std::string problem = fmt::format("batch={},elements={},scale={}", n, forward_.image.elements(),
                                       static_cast<double>(n) / static_cast<double>(options_.batch));
     if (edm_) {
       inputs["sigma"] = batch_.value("level");

@@ -36,7 +36,8 @@ inline constexpr std::int64_t kParameterStep = 128;
 
 struct Training {
   Network network;  // its graph is the whole step; inputs and outputs are those below
-  // What the data are: fp32 [images, height, width, channels], and class numbers [images] of a conditional network.
+  // What the data are: fp32 [images, height, width, channels], and class numbers [images] of a conditional network. A
+  // video is an image whose frames stand below each other.
   ValueId images = 0;
   std::optional<ValueId> labels = {};
   // What a step is told: fp32 [2], its number, as training_batch takes it; fp32 [4], rates as adamw takes them.
@@ -51,7 +52,9 @@ struct Training {
   // Of each parameter the part of `parameters`: Value::source says where it comes from and how it is laid out,
   // Value::part where it begins, in the other states, too. Whoever fills weights (Executor) fills such parts of
   // `parameters`, `ema` and `copies`.
+  // What a blend shares with a weight (WeightSource::Share) is part of the weight that is trained, W times the share.
   std::vector<ValueId> slices;
+  std::vector<ValueId> factors;  // such tensors m, parts of `parameters` too: they stay, since nothing depends on them
 
   std::vector<std::size_t> draws;  // nodes that draw a part's images: by their numbers alone others than the first one
   std::size_t update = 0;          // the first node behind the gradients, which others' are to be added to before it

@@ -20,7 +20,6 @@ using namespace pipeline;
 
 constexpr double kSecondsBetweenReports = 0.5;
 constexpr int kFrameDelay = 8, kLastFrameDelay = 200;            // of a GIF, in hundredths of a second
-constexpr int kFramesPerSecond = 7;                              // what Stable Video Diffusion is told by default
 constexpr std::int64_t kMostFirstImage = std::int64_t{1} << 62;  // so that numbers of images stay below 2^63
 
 struct SampleCommand {

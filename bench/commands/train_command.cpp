@@ -54,6 +54,7 @@ void save(Trainer& trainer, const std::string& file) {
 void draw_samples(const TrainCommand& command, const Trainer& trainer, const std::shared_ptr<KnownTimes>& known,
                   Device device) {
   const std::int64_t classes = trainer.training().network.classes;
+  const std::int64_t of_each = trainer.training().network.image.frames > 1 ? 2 : 10;
   const fs::path file = fs::path(command.out).replace_extension(fmt::format("step-{:06}.png", trainer.taken()));
   OutputFiles weights;
   weights.add_in_memory("--samples", file);
@@ -63,7 +64,7 @@ void draw_samples(const TrainCommand& command, const Trainer& trainer, const std
                                          .dtype = trainer.dtype(),
                                          .plan = command.request.plan,
                                          .known = known},
-                               .count = classes > 0 ? std::min<std::int64_t>(100, 10 * classes) : 64,
+                               .count = classes > 0 ? std::min<std::int64_t>(100, of_each * classes) : 64,
                                .out = file.string()});
   // Whether the training goes on, its own numbers tell.
   const auto without = [&](const std::exception& why) {
@@ -71,7 +72,9 @@ void draw_samples(const TrainCommand& command, const Trainer& trainer, const std
   };
   try {
     Pipeline pipeline(request, device);
-    write_atomically(file, encode_png(file, pipeline.models().drawing.grids(pipeline.draw()).front()));
+    const std::vector<Picture> grids = pipeline.models().drawing.grids(pipeline.draw());
+    write_atomically(
+        file, request.moves() ? encode_animated_png(file, grids, kFramesPerSecond) : encode_png(file, grids.front()));
   } catch (const NotFinite& error) {
     without(error);
   } catch (const OutOfMemory& error) {
@@ -290,11 +293,11 @@ void add_train_command(CLI::App& app, CommandResult result) {
   auto [command, arguments] = add_command(app, result, "train", "Train a network's weights on images", train);
   command.add_option("network", arguments.request.network, networks_with_recipes())->required();
   command
-      .add_option(
-          "--data", arguments.data,
-          "Files of images, each told by its content: safetensors (images [n, channels, height, width] of -1 to "
-          "1, labels [n]), IDX (images, and behind them their labels), CIFAR-10's binary version or unet.cu's data; or "
-          "'generated': random pictures, to time steps by")
+      .add_option("--data", arguments.data,
+                  "Files of images, each told by its content: safetensors (images [n, channels, height, width], videos "
+                  "[n, frames, channels, height, width], of -1 to 1, labels [n]), IDX (images, and behind them their "
+                  "labels), CIFAR-10's binary version or unet.cu's data; or "
+                  "'generated': random pictures, to time steps by")
       ->required();
   add_output_file(command, "--out", arguments.out,
                   "File of the weights for --weights: safetensors; of unetcu also .bin, as unet.cu has them")

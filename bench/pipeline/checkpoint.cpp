@@ -129,7 +129,7 @@ float factor_of(const Checkpoint& checkpoint, const WeightSource& source) {
   if (!source.share) return static_cast<float>(source.times);
   std::vector<std::byte> memory;
   const double m = Numbers(*checkpoint.find(source.share->of), memory)[0];
-  return static_cast<float>(source.times / (1 + std::exp(source.share->rest ? m : -m)));
+  return static_cast<float>(source.times * source.share->at(m));
 }
 
 }  // namespace

@@ -55,6 +55,7 @@ std::vector<Colour> gif_palette(std::int64_t channels);  // 256 entries
 // `last_delay`, for ever again. Throws std::runtime_error with the name of the file that it is to be.
 std::string encode_gif(const std::filesystem::path& file, std::span<const Picture> frames, int delay, int last_delay);
 
+inline constexpr int kFramesPerSecond = 7;  // what Stable Video Diffusion is told by default
 // Frames of one size, `fps` in a second, for ever again, as an animated PNG: whoever knows none sees the first frame.
 // Source: PNG Specification (third edition, 2025), 11.3.6. Throws as encode_gif does.
 std::string encode_animated_png(const std::filesystem::path& file, std::span<const Picture> frames, int fps);

@@ -270,10 +270,11 @@ std::vector<float> Trainer::first_parameters() const {
     Checkpoint checkpoint(request_.weights, training().network.info->folder);
     checkpoint.drop_prefix(*training().network.info);
     checkpoint.check(training().network);
-    for (const ValueId id : training().slices) {
-      const std::span<float> to = part_of(all, graph[id]);
-      checkpoint.load(graph[id], {reinterpret_cast<char*>(to.data()), to.size_bytes()});
-    }
+    for (const auto* ids : {&training().slices, &training().factors})
+      for (const ValueId id : *ids) {
+        const std::span<float> to = part_of(all, graph[id]);
+        checkpoint.load(graph[id], {reinterpret_cast<char*>(to.data()), to.size_bytes()});
+      }
     return all;
   }
   std::map<std::string, std::int64_t> fan_in;  // of weights, by their names without ".weight"
@@ -286,6 +287,8 @@ std::vector<float> Trainer::first_parameters() const {
     const auto found = fan_in.find(layer(source.name));
     fill_first_weights(source, found == fan_in.end() ? 0 : found->second, static_cast<std::uint64_t>(recipe().seed),
                        part_of(all, graph[id]));
+    if (source.share)  // of blends that begin at 0
+      for (float& number : part_of(all, graph[id])) number *= static_cast<float>(source.share->at(0));
   }
   return all;
 }
@@ -375,12 +378,19 @@ void Trainer::write_weights(const std::filesystem::path& file, const std::filesy
   const std::vector<float> numbers = state(training().ema.value_or(training().parameters));
   std::vector<FileTensor> tensors;
   std::deque<std::vector<float>> turned;
-  for (const ValueId id : training().slices) {
-    const Value& slice = training().network.graph[id];
-    turned.push_back(in_file_order(*slice.source, part_of(numbers, slice)));
-    tensors.push_back({slice.source->name, safetensors_name(DType::fp32), slice.source->file,
-                       std::as_bytes(std::span(turned.back()))});
-  }
+  std::map<std::string, double> factors;  // of blends, by their names
+  const auto add = [&](const Value& slice) {
+    WeightSource source = *slice.source;
+    if (source.share) source.times = source.share->at(factors.at(source.share->of));
+    source.share.reset();
+    turned.push_back(in_file_order(source, part_of(numbers, slice)));
+    tensors.push_back(
+        {source.name, safetensors_name(DType::fp32), slice.source->file, std::as_bytes(std::span(turned.back()))});
+    return static_cast<double>(turned.back().front());
+  };
+  const Graph& graph = training().network.graph;
+  for (const ValueId id : training().factors) factors[graph[id].source->name] = add(graph[id]);
+  for (const ValueId id : training().slices) add(graph[id]);
   if (is_named_as_unetcu(name, *training().network.info)) return write_unetcu(file, tensors, recipe().batch);
   FileMetadata metadata{{"network", request_.network}, {"steps", fmt::format("{}", taken_)}};
   for (const RecipeField& field : recipe_fields())

@@ -35,8 +35,9 @@ template <class... Words>
 }
 
 std::string shape_text(const ImageShape& image) {
-  return fmt::format("{} x {} with {} channel{}", image.height, image.width, image.channels,
-                     image.channels == 1 ? "" : "s");
+  return fmt::format("{}{} x {} with {} channel{}",
+                     image.frames == 1 ? "" : fmt::format("videos of {} frames, ", image.frames), image.height,
+                     image.width, image.channels, image.channels == 1 ? "" : "s");
 }
 
 // The header of an IDX file: 0, 0, type, dimensions; sizes as big-endian words. The numbers follow.
@@ -126,7 +127,8 @@ class Reader {
 
   void require_shape(const ImageShape& image) const {
     const ImageShape& own = info_.image;
-    if (image.height != own.height || image.width != own.width || image.channels != own.channels)
+    if (image.height != own.height || image.width != own.width || image.channels != own.channels ||
+        image.frames != own.frames)
       refuse_data(file_, "its images are {}; {} is trained on {}", shape_text(image), info_.name, shape_text(own));
   }
 
@@ -195,10 +197,12 @@ class Reader {
     const SafetensorsFile file(file_);
     file.require_layout(kChannelsFirst);
     const FileTensor* const images = file.find("images");
-    if (images == nullptr || images->shape.size() != 4)
-      refuse_data(file_, "needs a tensor images [n, channels, height, width]{}",
+    const std::size_t of_frames = info_.most_frames > 1 ? 1 : 0;
+    if (images == nullptr || images->shape.size() != 4 + of_frames)
+      refuse_data(file_, "needs a tensor images [n, {}channels, height, width]{}", of_frames == 1 ? "frames, " : "",
                   images == nullptr ? "" : fmt::format(", and has [{}]", fmt::join(images->shape, ", ")));
-    require_shape({images->shape[2], images->shape[3], images->shape[1]});
+    const std::span<const std::int64_t> shape = std::span(images->shape).subspan(of_frames);
+    require_shape({shape[2], shape[3], shape[1], of_frames == 1 ? shape[0] : 1});
     const std::vector<double> numbers = numbers_of(file, *images, file_, images->shape);
     require_range(numbers);
     add_images(images->shape[0], {numbers.begin(), numbers.end()});

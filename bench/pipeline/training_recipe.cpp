@@ -15,8 +15,9 @@
 namespace noisefloor::pipeline {
 namespace {
 
-// digits: Karras et al. (NeurIPS 2022, table 1), as baselines/pytorch/digits/train.py trains it, without dropout.
-// edm-cifar and adm64: their papers', at batches of one GPU. unetcu: unet.cu's, with the moving average of its script.
+// digits, moving-digits: Karras et al. (NeurIPS 2022, table 1), as baselines/pytorch/digits/train.py trains them,
+// without dropout and without stills beside the videos. edm-cifar and adm64: their papers', at batches of one GPU.
+// unetcu: unet.cu's, with the moving average of its script.
 using Recipes = std::map<std::string, TrainingRecipe, std::less<>>;
 const Recipes& recipes() {
   static const Recipes kAll = {
@@ -30,6 +31,15 @@ const Recipes& recipes() {
         .unlabelled = 0.1,
         .p_mean = -0.4,
         .p_std = 1.2}},
+      {"moving-digits",
+       {.batch = 128,
+        .steps = 8000,
+        .warm_up = 200,
+        .rate = 2e-3,
+        .ema = 500,
+        .unlabelled = 0.1,
+        .p_mean = 0.4,
+        .p_std = 1.4}},
       {"mnist-unet",
        {.batch = 128,
         .steps = 5000,

@@ -142,8 +142,10 @@ PROBLEMS = [
     ("conv2d", {"side": 7, "side_skip": 4, "stride": 2, "act": "silu", "affine": 1}),
     ("conv2d_dgrad", {"stride": 2, "scale": 0.5, "residual": 1, "residual_scale": -2}),
     ("conv2d_dgrad", {"upsample": 1}),
+    ("conv2d_dgrad", {"column": 1}),
     ("conv2d_wgrad", {"stride": 2, "scale": 0.5, "bias": 0}),
     ("conv2d_wgrad", {"upsample": 1, "image_shift": 1}),
+    ("conv2d_wgrad", {"column": 1}),
     ("conv_transpose2d", {"act": "silu"}),
     ("conv_transpose2d", {"kernel": 2, "act": "relu", "bias": 0}),
     ("conv3d_temporal", {"residual": 1}),
@@ -183,7 +185,8 @@ PROBLEMS = [
     ("adamw", {"decay": 0.1}),
     ("adamw", {"beta2": 0.99, "ema": 1, "copy": 1}),
 ]
-NETWORKS = [("network", {}), ("network", {"name": "moving-digits", "frames": 5, "width": 12}), ("network", {"batch": 8, "training": 1})]
+NETWORKS = [("network", {}), ("network", {"name": "moving-digits", "frames": 5, "width": 12}), ("network", {"batch": 8, "training": 1}),
+            ("network", {"name": "moving-digits", "batch": 2, "training": 1})]
 
 
 def op_of(name):

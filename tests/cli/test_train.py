@@ -220,9 +220,45 @@ def test_data_that_do_not_fit_are_named(data, tmp_path):
         save_file({**tensors, **change}, tmp_path / name)
         result = train(tmp_path / name, tmp_path / "w")
         assert result.returncode == 2 and all(word in result.stderr for word in (name, *says)), result.stderr
+    refused = run("train", "moving-digits", "--data", data, "--out", tmp_path / "w")
+    assert refused.returncode == 2 and "frames, channels" in refused.stderr
     over = run("train", "digits", "--data", data, "--out", data)
     assert over.returncode == 2 and "--data" in over.stderr and load_file(data).keys() == tensors.keys()
     assert run("train", "sdxl", "--data", data, "--out", tmp_path / "w").returncode == 2
+
+
+def test_videos_are_learnt_and_gone_on_with(tmp_path):
+    """Bright frames and dark ones by turns. What a blend takes of a weight is given back where weights are written."""
+    images = np.where(np.arange(16)[:, None, None, None] % 2 == np.arange(4)[:, None, None, None, None] % 2, 0.9, -0.9) * np.ones((4, 16, 1, 16, 16))
+    save_file({"images": images.astype(np.float32), "labels": np.arange(4)}, tmp_path / "data")
+
+    def train_videos(name, *arguments):
+        return run("train", "moving-digits", "--device", "host", "--data", tmp_path / "data", "--out", tmp_path / name, "--losses", tmp_path / f"{name}.csv",
+                   "--batch", 2, *arguments)
+
+    few = ("--steps", 16, "--warm-up", 0, "--ema", 1)
+    result = train_videos("whole", *few, "--samples", 16)
+    assert result.returncode == 0, result.stderr
+    found = [float(row["loss"]) for row in losses(tmp_path / "whole")]
+    assert np.mean(found[-4:]) < 0.5 * np.mean(found[:2]), found
+    assert b"acTL" in (tmp_path / "whole.step-000016.png").read_bytes()[:64], "pictures that move"
+    cut = [PROGRAM, "train", "moving-digits", "--device", "host", "--data", tmp_path / "data", "--out", tmp_path / "cut", "--batch", 2, *few]
+    cut += ["--checkpoint", tmp_path / "c"]
+    process = subprocess.Popen([*map(str, cut)], stderr=subprocess.PIPE, text=True)
+    assert "step" in process.stderr.read(20)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 128 + signal.SIGINT
+    assert run(*cut[1:], "--resume").returncode == 0
+    assert (tmp_path / "cut").read_bytes() == (tmp_path / "whole").read_bytes()
+
+    shipped = WEIGHTS.with_name("moving-digits.safetensors")
+    assert train_videos("kept", "--weights", shipped, "--steps", 1, "--rate", 1e-12).returncode == 0
+    expected, kept = load_file(shipped), load_file(tmp_path / "kept")
+    assert expected.keys() == kept.keys()
+    for name, tensor in expected.items():
+        np.testing.assert_allclose(kept[name], tensor, rtol=1e-5, atol=1e-9, err_msg=name)
+    refused = train_videos("other", "--shift", 0.5)
+    assert refused.returncode == 2 and "--shift" in refused.stderr and "videos" in refused.stderr
 
 
 def test_unetcu_writes_and_reads_its_own_files(tmp_path):

@@ -21,9 +21,9 @@ pytestmark = [needs_program, pytest.mark.skipif(torch is None, reason="needs PyT
 BATCH, STEPS, IMAGES, SEED = 16, 12, 40, 3
 RATE, BETAS = 1e-3, (0.9, 0.99)
 EDM = {"classes": 10, "level": "edm", "p_mean": -0.4, "unlabelled": 0.1}
-# Batch, channels, side, and what a batch is drawn by.
-NETWORKS = {"digits": (BATCH, 1, 8, EDM | {"p_std": 1.2, "shifted": 0.1}), "mnist-unet": (3, 1, 32, EDM | {"p_std": 1.4}),
-            "unetcu": (1, 3, 64, {"level": "ddpm", "schedule": "linear"})}
+# Batch, frames of each (0: no video), channels, side, and what a batch is drawn by.
+NETWORKS = {"digits": (BATCH, 0, 1, 8, EDM | {"p_std": 1.2, "shifted": 0.1}), "mnist-unet": (3, 0, 1, 32, EDM | {"p_std": 1.4}),
+            "moving-digits": (2, 16, 1, 16, EDM | {"p_mean": 0.4, "p_std": 1.4}), "unetcu": (1, 0, 3, 64, {"level": "ddpm", "schedule": "linear"})}
 
 
 @pytest.fixture(scope="module")
@@ -31,12 +31,16 @@ def data(tmp_path_factory):
     """Of each network images, and weights to begin with."""
     folder = tmp_path_factory.mktemp("trajectory")
     generator = torch.Generator().manual_seed(0)
-    for name, (_, channels, side, _) in NETWORKS.items():
-        images = torch.rand(IMAGES, channels, side, side, generator=generator) * 2 - 1
+    for name, (_, frames, channels, side, _) in NETWORKS.items():
+        images = torch.rand(IMAGES, *([frames] if frames else []), channels, side, side, generator=generator) * 2 - 1
         save_file({"images": images, "labels": torch.arange(IMAGES) % 10}, folder / name)
         if name != "digits":
             torch.manual_seed(0)
             network = networks.build(name)
+            with torch.no_grad():
+                for key, parameter in network.named_parameters():
+                    if key.endswith("mix_factor"):
+                        parameter.normal_()
             save_file(network.state_dict(), folder / f"{name}-weights")
     # As train_unet.py writes them.
     header = np.zeros(256, np.int32)
@@ -64,17 +68,21 @@ def trained(data):
 
 def batch_of(data, name, step):
     """What our step draws, by the op alone: its tensors by their names."""
-    batch, channels, side, options = NETWORKS[name]
-    tensors = load_file(data / name)
-    inputs = {"images": tensors["images"].permute(0, 2, 3, 1).contiguous(), "step": torch.tensor([step % 65536, step // 65536], dtype=torch.float32)}
+    batch, frames, channels, side, options = NETWORKS[name]
+    tensors, height = load_file(data / name), max(1, frames) * side
+    inputs = {"images": tensors["images"].movedim(-3, -1).reshape(IMAGES, height, side, channels), "step": torch.tensor([step % 65536, step // 65536], dtype=torch.float32)}
     if "classes" in options:
         inputs["labels"] = tensors["labels"].float()
     save_file(inputs, data / "in")
-    problem = {"batch": batch, "h": side, "w": side, "channels": channels, "dataset": IMAGES, "seed": SEED, **options}
+    problem = {"batch": batch, "h": height, "w": side, "channels": channels, "dataset": IMAGES, "seed": SEED, **options}
     result = run("run", "training_batch", "--device", "host", "--variant", "host", "--dtype", "fp32", "--counters", "off", "--input", data / "in", "--output",
                  data / "drawn", "--problem", ",".join(f"{name}={value}" for name, value in problem.items()))
     assert result.returncode == 0, result.stderr
-    return {key: tensor.permute(0, 3, 1, 2) if tensor.dim() == 4 else tensor for key, tensor in load_file(data / "drawn").items()}
+    drawn = load_file(data / "drawn")
+    for key in ("x0", "x", "noise"):
+        if key in drawn:
+            drawn[key] = drawn[key].reshape(tensors["images"].movedim(-3, -1)[:batch].shape).movedim(-1, -3)
+    return drawn
 
 
 def loss_of(network, batch, dtype):
@@ -83,7 +91,7 @@ def loss_of(network, batch, dtype):
         return ((network(drawn["x"], drawn["level"]) - drawn["noise"]) ** 2).mean()
     sigma = drawn["level"]
     weight = (sigma**2 + network.sigma_data**2) / (sigma * network.sigma_data) ** 2
-    return (weight[:, None, None, None] * (network(drawn["x"], sigma, drawn["one_hot"]) - drawn["x0"]) ** 2).mean()
+    return (weight.reshape(-1, *[1] * (drawn["x"].dim() - 1)) * (network(drawn["x"], sigma, drawn["one_hot"]) - drawn["x0"]) ** 2).mean()
 
 
 def network_of(data, name, dtype):
@@ -118,6 +126,14 @@ def test_losses_follow_pytorch(trained, data):
     assert distance <= 2 * allowed + 1e-6 * exact.mean()
 
 
+def share_of(weights, key):
+    """What a blend takes of a weight, which ours trains with that factor in it."""
+    for last in (".temporal_res_block.conv2.", ".temporal.proj."):
+        if last in key:
+            return 1 - weights[key.split(last)[0] + ".time_mixer.mix_factor"].double().sigmoid()
+    return 1
+
+
 @pytest.mark.parametrize("name", NETWORKS)
 def test_gradients_are_pytorchs(data, name):
     """A checkpoint's first moment behind one step is the gradient, where beta1 is 0."""
@@ -129,7 +145,8 @@ def test_gradients_are_pytorchs(data, name):
         m, layout = file.get_tensor("m"), file.metadata()["layout of the states"]
     network = network_of(data, name, torch.float64)
     loss_of(network, batch_of(data, name, 1), torch.float64).backward()
-    expected = {key: parameter.grad for key, parameter in network.named_parameters()}
+    state = network.state_dict()
+    expected = {key: parameter.grad / share_of(state, key) for key, parameter in network.named_parameters() if not key.endswith("mix_factor")}
     worst, scale = {}, max(gradient.abs().max().item() for gradient in expected.values())
     for line in layout.splitlines():
         key, first, shape = line.split("\t")
@@ -138,7 +155,9 @@ def test_gradients_are_pytorchs(data, name):
         if name == "digits" and ".qkv." in key:  # channel-wise q, k, v there; all q, all k, all v here
             gradient = gradient.reshape(-1, 3, *gradient.shape[1:]).transpose(0, 1).reshape(gradient.shape)
         if gradient.dim() == 4:
-            gradient = gradient.permute((1, 2, 3, 0) if ".up." in key else (0, 2, 3, 1))  # of a transposed convolution
+            gradient = gradient.permute((1, 2, 3, 0) if ".up." in key and name != "moving-digits" else (0, 2, 3, 1))  # of a transposed convolution
+        if gradient.dim() == 5:
+            gradient = gradient.movedim(1, -1)
         error = ((ours - gradient.reshape(shape)).norm() / (gradient.norm() + 1e-6 * scale)).item()
         worst[key] = error
     assert not expected, "each parameter has a gradient"

@@ -68,7 +68,7 @@ TEST_F(TrainerOnGpu, StepsAreTheHosts) {
 
 TEST_F(TrainerOnGpu, OtherNetworksTakeTheHostsSteps) {
   const std::unique_ptr<Platform> host = make_host_platform();
-  for (const char* network : {"mnist-unet", "unetcu"}) {
+  for (const char* network : {"mnist-unet", "moving-digits", "unetcu"}) {
     SCOPED_TRACE(network);
     const TrainingData data = read_training_data(std::vector<std::string>{kGenerated}, require_network(network));
     Trainer expected(small_request(network, DType::fp32), data, {*host, suite()});

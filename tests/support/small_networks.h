@@ -164,4 +164,15 @@ inline NetworkInfo small_pooling_unet() {
   return info;
 }
 
+// moving-digits, narrow and of two levels, with attention of two heads.
+inline NetworkInfo small_moving_unet() {
+  NetworkInfo info = small_trained();
+  info.image.frames = 3;
+  info.most_frames = 8;
+  info.builder = [](const BuildOptions& options, Network& network) {
+    build_moving_unet({.channels = {8, 16}, .head_channels = 8, .groups = 4}, options, network);
+  };
+  return info;
+}
+
 }  // namespace noisefloor::networks

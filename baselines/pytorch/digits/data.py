@@ -56,8 +56,15 @@ def write(arguments):
     images, labels, _, _ = load()
     if arguments.side < SIDE:
         raise Refused(f"--side {arguments.side}: the digits have {SIDE}, and are enlarged only")
-    images = enlarged(images, arguments.side)
-    tensors = {"images": images[:, None], "labels": labels.astype(np.int64)}
+    if arguments.videos < 0:
+        raise Refused(f"--videos {arguments.videos}: the range is 0 and more")
+    if arguments.videos > 0:
+        chosen, generator = np.arange(arguments.videos) % len(images), np.random.default_rng(0)
+        moved = placed(np, images[chosen], path(np, generator.random((arguments.videos, 1 + ENDS, 2))))
+        images, labels = moved.astype(np.float32).clip(-1, 1), labels[chosen]
+    else:
+        images = enlarged(images, arguments.side)
+    tensors = {"images": np.ascontiguousarray(np.expand_dims(images, -3)), "labels": labels.astype(np.int64)}
     OutputFile(arguments.out).write(lambda part: save_file(tensors, part, metadata={"layout": "channels-first"}))
 
 
@@ -65,6 +72,7 @@ def main(argv):
     parser = argparse.ArgumentParser(prog="python3 -m baselines.pytorch.digits.data", description=__doc__)
     parser.add_argument("--out", required=True, metavar="FILE", help="safetensors file of images [n, 1, SIDE, SIDE] and labels [n]")
     parser.add_argument("--side", type=int, default=SIDE, help="height and width to which the digits are enlarged; default: %(default)s, their own")
+    parser.add_argument("--videos", type=int, default=0, help=f"so many videos of digits that move instead: images [n, {FRAMES}, 1, {FRAME_SIDE}, {FRAME_SIDE}]")
     return exit_code("digits", write, parser.parse_args(argv))
 
 

@@ -20,13 +20,16 @@ def make_inputs(problem, network, device, generator):
     if problem.dtype not in (torch.bfloat16, torch.float32):
         raise Unsupported(f"training in {problem.dtype}: the dtypes are bf16 and fp32")
     parameters = list(network.requires_grad_(True).parameters())
-    x0 = case.values_of(problem, "images", torch.float32, device, generator).movedim(-1, -3)
-    noise, n = torch.randn(x0.shape, device=device, generator=generator).contiguous(memory_format=torch.channels_last), len(x0)
+    images = case.values_of(problem, "images", torch.float32, device, generator)
+    if problem.integer("frames") > 1:  # which stand below each other
+        images = images.unflatten(1, (problem.integer("frames"), -1))
+    noise, n = torch.randn(images.shape, device=device, generator=generator).movedim(-1, -3), len(images)
+    x0 = images.movedim(-1, -3)
     inputs = {"network": network, "average": [parameter.detach().clone() for parameter in parameters],
               "optimizer": torch.optim.AdamW(parameters, lr=torch.zeros((), device=device), fused=True, capturable=device.type == "cuda")}
     if hasattr(network, "sigma_data"):
         level = torch.exp(1.2 * torch.randn(n, device=device, generator=generator) - 1.2)
-        inputs |= {"x": x0 + level.reshape(-1, 1, 1, 1) * noise, "target": x0, "level": level}
+        inputs |= {"x": x0 + level.reshape(-1, *[1] * (x0.dim() - 1)) * noise, "target": x0, "level": level}
     else:
         inputs |= {"x": 0.5**0.5 * (x0 + noise), "target": noise, "level": torch.randint(TIMESTEPS, (n,), device=device, generator=generator).float()}
     if "labels" in problem.inputs:
@@ -44,7 +47,7 @@ def loss_of(inputs, dtype):
     squares = (output.to(target.dtype)[:, : target.shape[1]] - target) ** 2
     if hasattr(network, "sigma_data"):
         data = network.sigma_data
-        squares = ((level**2 + data**2) / (level * data) ** 2).reshape(-1, 1, 1, 1) * squares
+        squares = ((level**2 + data**2) / (level * data) ** 2).reshape(-1, *[1] * (squares.dim() - 1)) * squares
     return squares.mean()
 
 
