@@ -6,9 +6,10 @@
 // has one: its warps take the moments of their own parts, then merge them all.
 //
 // Tile: up to 256 threads. Few rows: a warp a row, of as many vectors a lane as it needs, up to five. Many narrow rows:
-// four vectors a lane too, of four or two rows, whose parameters are then loaded once. Blocks: longer rows, four vectors
-// a thread; and rows so few that at two a thread all are resident. Registers: 64; 80 of five vectors. Parameters are
-// loaded beside x where registers hold both: few rows are one chain of latencies. Shared memory: 256 bytes.
+// four vectors a lane too, of four or two rows, whose parameters are then loaded once. Blocks: longer rows, four
+// vectors a thread; and rows so few that at two a thread all are resident. Registers: 64; 80 of five vectors.
+// Parameters are loaded beside x where registers hold both: few rows are one chain of latencies. Shared memory: 256
+// bytes.
 //
 // Bound: memory.
 // Requires: rows of a multiple of 16 bytes, 64 KiB at most; fewer than 2^31. Honours programmatic dependent launch.
@@ -29,8 +30,8 @@ constexpr int kWideTeam = 0;  // a row is a block's
 constexpr int kWideThreads = 1024;
 
 // Parameters are loaded beside x where registers hold both.
-template <int kPer, bool kBoth>
-inline constexpr bool kEarly = kPer <= (kBoth ? 2 : 3);
+template <int kPer, bool kRare>
+inline constexpr bool kEarly = !kRare && kPer <= 3;
 // Of kHeldThreads or kWideThreads each, resident on an SM, at least.
 template <int kTeam, int kPer, int kRows>
 inline constexpr int kHeldBlocks = kTeam == kWideTeam                       ? 1
@@ -45,10 +46,8 @@ struct Pair {
 template <class T>
 struct HeldArguments : Arguments<T> {
   Pair pair;
-  std::uint32_t row_vectors;
-  std::uint32_t pair_vectors;   // as many, or none
-  std::uint32_t image_vectors;  // from an image's pair to the next one's
-  bool plus_one;                // to the factor
+  std::uint32_t row_vectors, image_vectors;  // from an image's pair to the next one's
+  bool plus_one;                             // to the factor
 };
 
 template <class T>
@@ -57,9 +56,8 @@ HeldArguments<T> held_arguments(const Problem& p, const Tensors& t) {
   static_cast<Arguments<T>&>(a) = make_arguments<T>(p, t);
   a.row_vectors = static_cast<std::uint32_t>(a.vectors);
   a.pair = t.gamma ? Pair{t.gamma, t.beta} : Pair{t.scale, t.shift};
-  a.pair_vectors = a.pair.factor ? a.row_vectors : 0;
-  a.image_vectors = t.gamma || !t.scale ? 0 : a.row_vectors;
-  a.plus_one = !t.gamma;
+  a.plus_one = !t.gamma && t.scale;
+  a.image_vectors = a.plus_one ? a.row_vectors : 0;
   return a;
 }
 
@@ -81,12 +79,13 @@ __device__ __forceinline__ float tree_sum(const float* values) {
     return tree_sum<kCount / 2>(values) + tree_sum<kCount / 2>(values + kCount / 2);
 }
 
-// kRows rows of at most kPer vectors a lane, by kTeam lanes of a warp, or one by a block whose warps take 32 * kPer
-// vectors each. kBoth: gamma and beta, then scale and shift. Rows of a team are of one image.
-template <class T, int kTeam, int kPer, int kRows, bool kResidual, bool kBoth>
+// kRows rows of kPer vectors a lane, the last of which some lanes may lack, by kTeam lanes of a warp, or one by a block
+// whose warps take 32 * kPer vectors each. kRare: both pairs, or none. Rows of a team are of one
+// image.
+template <class T, int kTeam, int kPer, int kRows, bool kResidual, bool kRare>
 __global__ void __launch_bounds__(kTeam == kWideTeam ? kWideThreads : kHeldThreads, kHeldBlocks<kTeam, kPer, kRows>)
     held_kernel(const __grid_constant__ HeldArguments<T> a) {
-  constexpr bool kWide = kTeam == kWideTeam, kLoadEarly = kEarly<kPer, kBoth>;
+  constexpr bool kWide = kTeam == kWideTeam, kLoadEarly = kEarly<kPer, kRare>;
   constexpr int kLanes = kVectorLanes<T>, kStride = kWide ? 32 : kTeam;
   // Two streams in and two out gain by the hints, one in and one out loses (docs/experiments/layernorm).
   constexpr CacheHint kLoad = kResidual ? CacheHint::read_only_once : CacheHint::keep;
@@ -94,21 +93,19 @@ __global__ void __launch_bounds__(kTeam == kWideTeam ? kWideThreads : kHeldThrea
   const std::uint32_t begin = kWide ? threadIdx.x / 32 * (32 * kPer) : 0;
   const std::uint32_t lane = begin + threadIdx.x % kStride;  // its first vector
   const std::uint32_t row = kWide ? blockIdx.x : (blockIdx.x * (blockDim.x / kStride) + threadIdx.x / kStride) * kRows;
-  const auto has = [&](int j) { return lane + j * kStride < a.row_vectors; };
+  const auto has = [&](int j) { return (!kWide && j + 1 < kPer) || lane + j * kStride < a.row_vectors; };
   const auto known = [&](int r) { return min(row + r, a.rows - 1); };  // teams of a warp shuffle together
   ptx::griddepcontrol_wait();
   std::uint64_t place[kRows];  // in bytes, of a row's first vector of this lane
 #pragma unroll
   for (int r = 0; r < kRows; ++r) place[r] = (std::uint64_t{known(r)} * a.row_vectors + lane) * 16;
-  const auto load = [&]<CacheHint kHint>(const void* from, std::uint64_t at, int j, std::uint32_t vectors) {
-    return lane + j * kStride < vectors ? load_16_bytes<kHint>(static_cast<const char*>(from) + at + j * kStride * 16)
-                                        : make_uint4(0, 0, 0, 0);
-  };
   const auto fetch = [&](const void* from, uint4(&bits)[kRows][kPer]) {
 #pragma unroll
     for (int r = 0; r < kRows; ++r)
 #pragma unroll
-      for (int j = 0; j < kPer; ++j) bits[r][j] = load.template operator()<kLoad>(from, place[r], j, a.row_vectors);
+      for (int j = 0; j < kPer; ++j)
+        bits[r][j] = has(j) ? load_16_bytes<kLoad>(static_cast<const char*>(from) + place[r] + j * kStride * 16)
+                            : make_uint4(0, 0, 0, 0);
   };
   uint4 x[kRows][kPer], residual[kRows][kPer];
   fetch(a.t.x, x);
@@ -123,7 +120,9 @@ __global__ void __launch_bounds__(kTeam == kWideTeam ? kWideThreads : kHeldThrea
     return (std::uint64_t{known(0) / a.rows_per_image} * vectors + lane) * 16;
   };
   const auto parameter_of = [&](const void* from, std::uint64_t at, int j) {
-    return load.template operator()<CacheHint::read_only>(from, at, j, a.pair_vectors);
+    uint4 bits;  // of lanes that have no vector are of no consequence
+    if (has(j)) bits = load_16_bytes<CacheHint::read_only>(static_cast<const char*>(from) + at + j * kStride * 16);
+    return bits;
   };
   uint4 factor[kPer], addend[kPer];
   if constexpr (kLoadEarly) {
@@ -198,9 +197,9 @@ __global__ void __launch_bounds__(kTeam == kWideTeam ? kWideThreads : kHeldThrea
     };
     if constexpr (kLoadEarly)
       apply(factor[j], addend[j], a.plus_one);
-    else
+    else if (!kRare || a.t.gamma)
       apply(late(a.pair.factor, a.image_vectors), late(a.pair.addend, a.image_vectors), a.plus_one);
-    if constexpr (kBoth) apply(late(a.t.scale, a.row_vectors), late(a.t.shift, a.row_vectors), true);
+    if (kRare && a.t.scale) apply(late(a.t.scale, a.row_vectors), late(a.t.shift, a.row_vectors), true);
 #pragma unroll
     for (int r = 0; r < kRows; ++r)
       if (row + r < a.rows && has(j))
@@ -232,7 +231,7 @@ Status launch_held(const HeldArguments<T>& a, const LaunchContext& context) {
     return launch_kernel("layernorm held_kernel", kernel, shape, context.stream, a);
   };
   if constexpr (kRows == 1) {
-    if (a.t.gamma && a.t.scale)
+    if (!a.t.gamma == !a.t.scale)
       return launch(a.t.residual ? held_kernel<T, kTeam, kPer, 1, true, true>
                                  : held_kernel<T, kTeam, kPer, 1, false, true>);
   }
@@ -250,7 +249,7 @@ bool at_once(const Arguments<T>& a, std::uint32_t sms) {
 // Whether teams may take rows, that many at a time, by the same parameters.
 template <class T>
 bool shared_by(const HeldArguments<T>& a, std::uint32_t rows) {
-  return !a.t.scale || (!a.t.gamma && a.rows_per_image.divisor() % rows == 0);
+  return a.plus_one ? a.rows_per_image.divisor() % rows == 0 : !a.t.scale && a.t.gamma;
 }
 
 }  // namespace
