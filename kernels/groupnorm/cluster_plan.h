@@ -19,6 +19,11 @@ inline constexpr int kHeldByPairs = 6;            // and so many where that was 
 inline constexpr int kMaxClusterBlocks = 16;      // more than 8 needs cudaFuncAttributeNonPortableClusterSizeAllowed
 inline constexpr int kSharedBytesPerBlock = 227 * 1024;  // sm_90's opt-in limit
 
+// Of longer images two clusters of 16 blocks on the same SMs hold no whole lines of 128 bytes: theirs are narrower, or
+// one block an SM, and a launch of all SMs took 0.5 to 0.9 of their time.
+inline constexpr std::int64_t kMostClusterPixels = kMaxClusterBlocks * (228 * 1024 / 2) / 128;
+static_assert(kMostClusterPixels == 14592);
+
 // Image-bundle pairs of a problem at most; the kernel divides their numbers in float.
 inline constexpr std::int64_t kMaxClusterUnits = std::int64_t{1} << 21;
 

@@ -26,6 +26,7 @@ constexpr std::uint64_t kUnset = ~std::uint64_t{0};
 constexpr std::uint64_t kNaN = 0x7fffffff7fffffff;  // two NaNs that are not kUnset
 constexpr int kPolled = 4;                          // words that a lane asks for at once: 128 blocks by a warp
 constexpr int kWarp = 32;
+constexpr int kStreamed = 6;  // rows that a thread asks for while it works on as many: 48 KiB an SM under way
 
 // Two floats in one word that is written and read whole, so that its arrival says that it is valid: no fence, no flag.
 __device__ __forceinline__ void publish(std::uint64_t* place, float2 pair) {
@@ -72,15 +73,40 @@ __device__ __forceinline__ float2 merge_team(const GridArguments& a, const std::
   return mean_and_rstd(a, origin + offset, fmaxf(squares - sum * offset, 0.0f));
 }
 
+// Calls body(row) with `count` rows of a thread, `step` elements apart, as they come from memory.
+template <class T, class Body>
+__device__ __forceinline__ void each_streamed(const T* source, int step, int count, const Body& body) {
+  uint4 next[kStreamed];
+  const auto fetch = [&](int left) {
+#pragma unroll
+    for (int i = 0; i < kStreamed; ++i, source += step)
+      if (i < left) next[i] = load_16_bytes(source);
+  };
+  fetch(count);
+#pragma unroll 1
+  for (int left = count; left > 0; left -= kStreamed) {
+    uint4 row[kStreamed];
+#pragma unroll
+    for (int i = 0; i < kStreamed; ++i) row[i] = next[i];
+    fetch(left - kStreamed);
+#pragma unroll
+    for (int i = 0; i < kStreamed; ++i)
+      if (i < left) body(row[i]);
+  }
+}
+
 // 1. Each block unsets the words in which it will tell its moments, and arrives at the grid's barrier. 2. It fetches
-// the first kGridHeld rows of each thread to registers, the others to shared memory (cp.async), and waits for the
+// the first kHeld rows of each thread to registers, the others to shared memory (cp.async), and waits for the
 // barrier. 3. Each thread sums the rows that it has fetched itself. 4. 16 lanes per group merge them and publish the
 // block's mean and M2, one word that says by itself that it is there. One warp of one block per group merges the team's
 // and publishes mean and rstd, for which all blocks of the team wait. 5. Each thread writes fusion(x * a + b) row by
 // row and fetches the same row of the team's next unit in its place. Then 3 again.
 //
+// With kHeld = 0 registers hold no rows, and a block may have more than its shared memory: those it sums last, and reads
+// again to write them first, from the last on, which L2 still has.
+//
 // The launch is cooperative, so that waiting for each other cannot deadlock. Registers: 128, 64 of them for held rows.
-template <class T, bool kActivate>
+template <class T, bool kActivate, int kHeld>
 __global__ void __launch_bounds__(kGridThreads, 1) grid_kernel(const __grid_constant__ GridArguments a) {
   extern __shared__ __align__(16) char tile[];  // [rows][columns] of 16 bytes
   const StripePlan& plan = a.plan;
@@ -90,6 +116,7 @@ __global__ void __launch_bounds__(kGridThreads, 1) grid_kernel(const __grid_cons
   const int team = static_cast<int>(blockIdx.x) % a.teams;
   const int rank = static_cast<int>(blockIdx.x) / a.teams;
   const int rows = rows_of(a, rank);
+  const int kept = kHeld > 0 ? rows : min(rows, plan.shared_rows);
   const int first = static_cast<int>(threadIdx.y);
   const int column = static_cast<int>(threadIdx.x);
   const int thread = linear_thread();
@@ -98,6 +125,9 @@ __global__ void __launch_bounds__(kGridThreads, 1) grid_kernel(const __grid_cons
   char* const own_tile = tile + first * pitch + column * 16;
   const int split = channels_in_first(a, column);
   const RowShare share(a, rows);
+  // Of the thread's rows: where those that no block holds begin, and how many they are.
+  const int first_streamed = static_cast<int>(RowShare(a, kept).of(first));
+  const int streamed = static_cast<int>(share.of(first)) - first_streamed;
   const auto offset_of = [&](int unit) {
     const int image = divide(unit, a.bundles_inverse);
     const int channel = ((unit - image * a.bundles) * plan.columns + column) * 8;
@@ -122,40 +152,46 @@ __global__ void __launch_bounds__(kGridThreads, 1) grid_kernel(const __grid_cons
     while (static_cast<unsigned>(clock()) - start < delay) __nanosleep(50);
   }
 
-  // The thread's first kGridHeld rows travel to registers, the others to shared memory, in stages.
-  uint4 held[kGridHeld];
+  // The thread's first kHeld rows travel to registers, the others to shared memory, in stages.
+  uint4 held[kHeld + 1];
   {
     const T* source = static_cast<const T*>(a.t.x) + offset_of(team);
 #pragma unroll
-    for (int k = 0; k < kGridHeld; ++k) {
+    for (int k = 0; k < kHeld; ++k) {
       if (first + k * plan.tile_rows < rows) held[k] = load_16_bytes(source + k * step);
     }
-    fetch_stages(a, source + kGridHeld * step, step, ptx::shared_address(own_tile), tile_step,
-                 first + kGridHeld * plan.tile_rows, rows);
+    fetch_stages(a, source + kHeld * step, step, ptx::shared_address(own_tile), tile_step,
+                 first + kHeld * plan.tile_rows, kept);
   }
   cooperative_groups::this_grid().barrier_wait(std::move(cleared));
 
 #pragma unroll 1
   for (int unit = team; unit < a.units; unit += a.teams) {
     ChannelSums seen{};
-    if (first < rows) start_sums<T>(a, seen, held[0], split);
+    if (kHeld > 0 && first < rows) start_sums<T>(a, seen, held[0], split);
 #pragma unroll
-    for (int k = 0; k < kGridHeld; ++k) {
+    for (int k = 0; k < kHeld; ++k) {
       if (first + k * plan.tile_rows < rows) add_row<T>(seen, held[k]);
     }
     {
       const char* source = own_tile;
-      int r = first + kGridHeld * plan.tile_rows;
+      int r = first + kHeld * plan.tile_rows;
 #pragma unroll 1
       for (int later = a.stages - 1; later >= 0; --later) {
         wait_groups(later);
+        if (kHeld == 0 && later == a.stages - 1 && first < rows)
+          start_sums<T>(a, seen, *reinterpret_cast<const uint4*>(source), split);
 #pragma unroll 2
-        for (int k = 0; k < a.stage_accesses && r < rows; ++k, r += plan.tile_rows) {
+        for (int k = 0; k < a.stage_accesses && r < kept; ++k, r += plan.tile_rows) {
           add_row<T>(seen, *reinterpret_cast<const uint4*>(source));
           source += tile_step;
         }
       }
     }
+    const auto streamed_at = [&](int k) { return offset_of(unit) + static_cast<std::int64_t>(first_streamed + k) * step; };
+    if constexpr (kHeld == 0)
+      each_streamed(static_cast<const T*>(a.t.x) + streamed_at(0), step, streamed,
+                    [&](const uint4& row) { add_row<T>(seen, row); });
     const int image = divide(unit, a.bundles_inverse);
     const int channel = ((unit - image * a.bundles) * plan.columns + column) * 8;
     store_moments(a, seen, share.of(first), split, sums);
@@ -191,6 +227,14 @@ __global__ void __launch_bounds__(kGridThreads, 1) grid_kernel(const __grid_cons
     float ca[8], cb[8];
     fold_coefficients<T, kActivate>(a, parameters, column, finals, ca, cb);
 
+    if constexpr (kHeld == 0) {
+      T* destination = static_cast<T*>(a.t.y) + streamed_at(streamed - 1);
+      each_streamed(static_cast<const T*>(a.t.x) + streamed_at(streamed - 1), -step, streamed, [&](const uint4& row) {
+        write_row<T, kActivate>(destination, row, ca, cb);
+        destination -= step;
+      });
+    }
+
     // What is written makes room for the team's next unit: a thread touches only what it has fetched itself, so this
     // needs no barrier. (A thread's accesses of shared memory are carried out in the order of issue; a copy writes its
     // slot when the row has come from memory, long after the read before it.)
@@ -198,7 +242,7 @@ __global__ void __launch_bounds__(kGridThreads, 1) grid_kernel(const __grid_cons
     const bool more = unit + a.teams < a.units;
     const T* source = static_cast<const T*>(a.t.x) + (more ? offset_of(unit + a.teams) : 0);
 #pragma unroll
-    for (int k = 0; k < kGridHeld; ++k) {
+    for (int k = 0; k < kHeld; ++k) {
       if (first + k * plan.tile_rows < rows) {
         write_row<T, kActivate>(destination, held[k], ca, cb);
         if (more) held[k] = load_16_bytes(source);
@@ -207,11 +251,11 @@ __global__ void __launch_bounds__(kGridThreads, 1) grid_kernel(const __grid_cons
       }
     }
     char* place = own_tile;
-    int r = first + kGridHeld * plan.tile_rows;
+    int r = first + kHeld * plan.tile_rows;
 #pragma unroll 1
     for (int stage = 0; stage < a.stages; ++stage) {
 #pragma unroll 2
-      for (int k = 0; k < a.stage_accesses && r < rows; ++k, r += plan.tile_rows) {
+      for (int k = 0; k < a.stage_accesses && r < kept; ++k, r += plan.tile_rows) {
         write_row<T, kActivate>(destination, *reinterpret_cast<const uint4*>(place), ca, cb);
         if (more) ptx::cp_async_16_alone(ptx::shared_address(place), source);
         destination += step;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdio>
+#include <string>
 
 #include "kernels/core/by_shape.h"
 
@@ -15,10 +17,10 @@ constexpr int kWord = 8;
 constexpr int kSectorBytes = 32;
 constexpr double kEnoughBytes = 320e3;  // on an SM: timed plans that held more were no faster
 
-// How good a plan is, fitted to the choice among timed plans of 12 problems (docs/experiments/groupnorm): more bytes on
-// chip keep memory busy for longer while a team reduces, and more teams do so more evenly; a last round in which some
-// teams have nothing to do is lost; rows that do not begin and end with lines cost 5 %. Those that split sectors were
-// not timed: a guess.
+// How good a plan is that holds all rows, fitted to the choice among timed plans of 12 problems
+// (docs/experiments/groupnorm): more bytes on chip keep memory busy for longer while a team reduces, and more teams do
+// so more evenly; a last round in which some teams have nothing to do is lost; rows that do not begin and end with lines
+// cost 5 %. Those that split sectors were not timed: a guess.
 double merit(const Problem& p, const GridPlan& plan) {
   const ClusterPlan& stripe = plan.stripe;
   const int row_bytes = stripe.columns * 16;
@@ -29,11 +31,57 @@ double merit(const Problem& p, const GridPlan& plan) {
   return std::sqrt(on_chip) * busy * (1.0 - 0.2 / plan.teams) * lines * (1.0 - 16.0 / row_bytes);
 }
 
+// What a plan takes, in us: each round of units its traffic, x twice where it is not held and L2 has lost it, and a gap
+// between the last load and the first write, which other teams' traffic fills. Of memory's rate rows use what they have
+// of the lines that they touch. The gap and the rate are those of plans that hold all rows of 40 to 5,000 MB.
+double estimate(const Problem& p, const GridPlan& plan) {
+  constexpr double kBytesPerUs = 0.93 * 4.28e6, kGap = 11, kKeptByL2 = 16e6;
+  const ClusterPlan& stripe = plan.stripe;
+  const double row_bytes = stripe.columns * 16, units = static_cast<double>(p.n * (p.groups / stripe.bundle));
+  const double lines = stripe.columns % (kLineBytes / 16) == 0
+                           ? row_bytes / kLineBytes
+                           : std::max((row_bytes - kSectorBytes) / kLineBytes + 1, 1.0);
+  const double held = static_cast<double>(stripe.rows - plan.streamed_rows()) * plan.blocks() * row_bytes;
+  const double once = plan.teams * static_cast<double>(p.hw) * row_bytes;
+  const double again = std::max(once - held - kKeptByL2, 0.0);
+  return std::ceil(units / plan.teams) *
+         ((2 * once + again) / kBytesPerUs * lines * kLineBytes / row_bytes + kGap / plan.teams);
+}
+
+// The plans that hold all rows, or those that do not.
+template <class Visit>
+void each_grid_plan(const Problem& p, int sm_count, int held, const Visit& visit) {
+  for (int bundle = 1; bundle <= p.groups; ++bundle) {
+    if (p.groups % bundle != 0) continue;
+    for (int teams = 1; teams <= kMaxGridTeams; ++teams)
+      if (const auto plan = make_grid_plan(p, sm_count, bundle, teams, held)) visit(*plan);
+  }
+}
+
+std::string text_of(const GridPlan& plan) {
+  return "bundle=" + std::to_string(plan.stripe.bundle) + ",teams=" + std::to_string(plan.teams) +
+         ",held=" + std::to_string(plan.stripe.held);
+}
+
 }  // namespace
 
-std::optional<GridPlan> make_grid_plan(const Problem& p, int sm_count, int bundle, int teams) {
+std::optional<GridPlan> make_grid_plan(const Problem& p, int sm_count, int bundle, int teams, int held) {
   if (teams > sm_count || teams > p.n * (p.groups / bundle)) return std::nullopt;
   const int blocks = sm_count / teams;
+  if (held == 0) {
+    // Rows that threads have one of each, beside what they leave of their sums; then as many more as there is room for.
+    const std::int64_t columns = std::max<std::int64_t>(bundle * p.channels_per_group() / kClusterLanes, 1);
+    Problem least = p;
+    least.hw = blocks * (kGridThreads / columns);
+    const auto stripe = cut_rows(least, bundle, blocks, kGridThreads, 0);
+    if (!stripe || stripe->columns * stripe->tile_rows > kGridThreads) return std::nullopt;
+    GridPlan plan{*stripe, teams};
+    plan.stripe.shared_rows += (kSharedBytesPerBlock - plan.shared_bytes()) / (stripe->columns * 16);
+    const std::int64_t rows = (p.hw + blocks - 1) / blocks;
+    if (rows <= plan.stripe.shared_rows || rows > kMostGridRows) return std::nullopt;
+    plan.stripe.rows = static_cast<int>(rows);
+    return plan;
+  }
   // Longer images do not fit even one column wide; and what follows stays in int.
   constexpr std::int64_t kMostRows = kSharedBytesPerBlock / 16 + kGridThreads * kGridHeld;
   if (p.hw > blocks * kMostRows) return std::nullopt;
@@ -46,30 +94,55 @@ std::optional<GridPlan> make_grid_plan(const Problem& p, int sm_count, int bundl
 
 std::optional<GridPlan> choose_grid_plan(const Problem& p, int sm_count) {
   return remembered(std::array{p.n, p.hw, p.channels, p.groups, std::int64_t{sm_count}}, [&] {
-    std::optional<GridPlan> best;
-    double most = 0;
-    for (int bundle = 1; bundle <= p.groups; ++bundle) {
-      if (p.groups % bundle != 0) continue;
-      for (int teams = 1; teams <= kMaxGridTeams; ++teams) {
-        const auto plan = make_grid_plan(p, sm_count, bundle, teams);
-        if (!plan) continue;
-        const double value = merit(p, *plan);
-        if (best && value <= most) continue;
-        best = plan;
-        most = value;
-      }
-    }
-    return best;
+    constexpr double kSurely = 0.9;  // of estimates that are alike the plan that reads once is taken
+    std::optional<GridPlan> held, streamed;
+    double most = 0, least = 0;
+    each_grid_plan(p, sm_count, kGridHeld, [&](const GridPlan& plan) {
+      const double value = merit(p, plan);
+      if (held && value <= most) return;
+      held = plan;
+      most = value;
+    });
+    each_grid_plan(p, sm_count, 0, [&](const GridPlan& plan) {
+      const double cost = estimate(p, plan);
+      if (streamed && cost >= least) return;
+      streamed = plan;
+      least = cost;
+    });
+    return streamed && (!held || least < kSurely * estimate(p, *held)) ? streamed : held;
   });
 }
 
-std::size_t grid_part_words(const Problem& p, const GridPlan& plan) {
-  constexpr std::size_t kLine = kLineBytes / kWord;
-  return (static_cast<std::size_t>(p.n * p.groups * plan.stripe.blocks) + kLine - 1) / kLine * kLine;
+std::vector<Choice> grid_choices(const Problem& p, DType, const DeviceInfo& device) {
+  constexpr double kNear = 1.4;
+  const auto chosen = choose_grid_plan(p, device.sm_count);
+  if (!chosen) return {};
+  const double most = kNear * estimate(p, *chosen);
+  std::vector<Choice> choices{{text_of(*chosen), true}};
+  for (const int held : {kGridHeld, 0})
+    each_grid_plan(p, device.sm_count, held, [&](const GridPlan& plan) {
+      const std::string text = text_of(plan);
+      if (estimate(p, plan) <= most && text != choices[0].text) choices.push_back({text});
+    });
+  return choices;
 }
 
-std::size_t grid_workspace_bytes(const Problem& p, const GridPlan& plan) {
-  return (grid_part_words(p, plan) + static_cast<std::size_t>(p.n * p.groups)) * kWord;
+std::optional<GridPlan> parse_grid_choice(const Problem& p, int sm_count, std::string_view choice) {
+  int bundle = 0, teams = 0, held = 0;
+  if (std::sscanf(std::string(choice).c_str(), "bundle=%d,teams=%d,held=%d", &bundle, &teams, &held) != 3 ||
+      bundle < 1 || teams < 1 || (held != 0 && held != kGridHeld) || p.groups % bundle != 0)
+    return std::nullopt;
+  const auto plan = make_grid_plan(p, sm_count, bundle, teams, held);
+  return plan && text_of(*plan) == choice ? plan : std::nullopt;
+}
+
+std::size_t grid_part_words(const Problem& p, int blocks) {
+  constexpr std::size_t kLine = kLineBytes / kWord;
+  return (static_cast<std::size_t>(p.n * p.groups * blocks) + kLine - 1) / kLine * kLine;
+}
+
+std::size_t grid_workspace_bytes(const Problem& p, int blocks) {
+  return (grid_part_words(p, blocks) + static_cast<std::size_t>(p.n * p.groups)) * kWord;
 }
 
 }  // namespace noisefloor::groupnorm

@@ -11,8 +11,9 @@ namespace noisefloor::groupnorm {
 inline constexpr int kGridThreads = 512;  // of a block at most: one block an SM, 128 registers a thread
 inline constexpr int kGridHeld = 16;      // rows that a thread, its first, holds in 64 of them
 static_assert(kGridThreads * 128 == 65536 && kGridHeld * 4 == 64);
-inline constexpr int kMaxGridTeams = 16;   // more were no better
-inline constexpr int kFewestGridSms = 78;  // of a GPU of sm_90 (H20); a problem that fits those fits the others
+inline constexpr int kFewestGridSms = 78;           // of a GPU of sm_90 (H20)
+inline constexpr int kMostGridRows = (1 << 21) - 1;  // of a block: the kernel divides them in float
+inline constexpr int kMaxGridTeams = 16;  // more were no better
 
 // Image-bundle pairs of a problem at most: the words in which the blocks tell their moments stay under 1.1 KiB each.
 inline constexpr std::int64_t kMaxGridUnits = std::int64_t{1} << 16;
@@ -21,6 +22,8 @@ struct GridPlan {
   ClusterPlan stripe;  // of a block; stripe.blocks is the blocks of a team
   int teams = 1;       // team t takes the image-bundle pairs t, t + teams, ...
 
+  // Rows of a block that it reads twice, since it cannot hold them; its threads then hold none.
+  int streamed_rows() const { return stripe.held > 0 ? 0 : stripe.rows - stripe.shared_rows; }
   int blocks() const { return teams * stripe.blocks; }
   int shared_bytes() const {
     return stripe.shared_rows * stripe.columns * 16 +
@@ -28,15 +31,21 @@ struct GridPlan {
   }
 };
 
-// The plan with these choices, or nothing where they do not fit the problem or the SMs.
-std::optional<GridPlan> make_grid_plan(const Problem&, int sm_count, int bundle, int teams);
+// The plan with these choices, or nothing where they do not fit the problem or the SMs: with `held` = kGridHeld all rows
+// are held on chip, with 0 as many as shared memory has room for, which are not all.
+std::optional<GridPlan> make_grid_plan(const Problem&, int sm_count, int bundle, int teams, int held);
 
-// The plan that the launcher takes, or nothing where no bundle fits the SMs' shared memory and registers. What fits
-// some SMs fits more of them.
+// The plan that the launcher takes, or nothing where no bundle is a multiple of 16 bytes wide.
 std::optional<GridPlan> choose_grid_plan(const Problem&, int sm_count);
 
-// 8-byte words: [n * groups, stripe.blocks] moments, on to the next 128 bytes, then [n * groups] results.
-std::size_t grid_part_words(const Problem&, const GridPlan&);
-std::size_t grid_workspace_bytes(const Problem&, const GridPlan&);
+// Every plan of a problem near the chosen one's estimate, that one first, as text that parse_grid_choice reads:
+// "bundle=8,teams=2,held=16".
+std::vector<Choice> grid_choices(const Problem&, DType, const DeviceInfo&);
+std::optional<GridPlan> parse_grid_choice(const Problem&, int sm_count, std::string_view choice);
+
+// For teams of so many blocks, 8-byte words: [n * groups, blocks] moments, on to the next 128 bytes, then [n * groups]
+// results.
+std::size_t grid_part_words(const Problem&, int blocks);
+std::size_t grid_workspace_bytes(const Problem&, int blocks);
 
 }  // namespace noisefloor::groupnorm

@@ -27,13 +27,14 @@ GridArguments make_arguments(const Problem& p, const Tensors& t, const GridPlan&
   a.ranks = stripe.blocks;
   a.teams = plan.teams;
   a.units = static_cast<int>(p.n) * a.bundles;
-  a.stagger_cycles = static_cast<float>(p.hw * stripe.columns * 16) / kBytesPerCycle;
+  const std::int64_t held_rows = std::int64_t{stripe.blocks} * (stripe.rows - plan.streamed_rows());
+  a.stagger_cycles = static_cast<float>(held_rows * stripe.columns * 16) / kBytesPerCycle;
   a.parts = static_cast<std::uint64_t*>(workspace);
-  a.results = a.parts + grid_part_words(p, plan);
+  a.results = a.parts + grid_part_words(p, stripe.blocks);
   return a;
 }
 
-template <class T, bool kActivate>
+template <class T, bool kActivate, int kHeld>
 Status launch(const GridArguments& a, const GridPlan& plan, const LaunchContext& context) {
   const LaunchShape shape{
       .grid = static_cast<unsigned>(plan.blocks()),
@@ -41,18 +42,21 @@ Status launch(const GridArguments& a, const GridPlan& plan, const LaunchContext&
       .shared_bytes = static_cast<std::size_t>(plan.shared_bytes()),
       .shared_limit = kSharedBytesPerBlock,
       .cooperative = true};
-  return launch_kernel("groupnorm ptx_sm90a_grid", grid_kernel<T, kActivate>, shape, context.stream, a);
+  return launch_kernel("groupnorm ptx_sm90a_grid", grid_kernel<T, kActivate, kHeld>, shape, context.stream, a);
 }
 
 }  // namespace
 
 Status launch_ptx_sm90a_grid(const Problem& p, DType dtype, const Tensors& t, const Scratch& scratch,
                              const LaunchContext& context) {
-  const auto plan = choose_grid_plan(p, context.device->sm_count);
+  const int sm_count = context.device->sm_count;
+  const auto plan = context.choice.empty() ? choose_grid_plan(p, sm_count) : parse_grid_choice(p, sm_count, context.choice);
   if (!plan) return failure(StatusCode::unsupported_problem, "groupnorm ptx_sm90a_grid");
   const GridArguments a = make_arguments(p, unpacked(p, dtype, t), *plan, scratch.workspace);
   return with_half_type(dtype, [&]<class T>(T) {
-    return p.fusion == Fusion::none ? launch<T, false>(a, *plan, context) : launch<T, true>(a, *plan, context);
+    const bool none = p.fusion == Fusion::none;
+    if (plan->stripe.held == 0) return (none ? launch<T, false, 0> : launch<T, true, 0>)(a, *plan, context);
+    return (none ? launch<T, false, kGridHeld> : launch<T, true, kGridHeld>)(a, *plan, context);
   });
 }
 

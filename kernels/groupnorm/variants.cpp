@@ -48,6 +48,17 @@ Support for_finish(const Problem& p, DType dtype) {
   return few_parameters(p);
 }
 
+Support for_ptx_sm90a_grid(const Problem& p, DType dtype) {
+  if (p.down()) return unsupported("needs down_w=0: its rows are pixels of x, in their order; see ptx_sm90a");
+  if (p.skip_channels > 0) return unsupported(kSkipReason);
+  if (const Support support = for_one_read(p, dtype); !support) return support;
+  if (p.n * p.groups > kMaxGridUnits) return unsupported("needs n * groups <= 2^16");
+  if (p.group_size() > INT32_MAX) return unsupported("needs hw * channels / groups < 2^31");
+  if (!choose_grid_plan(p, kFewestGridSms))
+    return unsupported("needs rows of some groups to be a multiple of 16 bytes, 8 KiB at most, and hw < 78 * 2^21");
+  return supported();
+}
+
 Support for_ptx_sm90a(const Problem& p, DType dtype) {
   if (!p.reads_x()) return for_finish(p, dtype);
   if (const Support support = for_one_read(p, dtype); !support) return support;
@@ -56,17 +67,8 @@ Support for_ptx_sm90a(const Problem& p, DType dtype) {
   if (!choose_cluster_plan(p, 1))
     return unsupported(
         "needs hw rows of some groups, a multiple of 16 bytes wide, to fit 16 blocks' shared memory and registers");
-  return supported();
-}
-
-Support for_ptx_sm90a_grid(const Problem& p, DType dtype) {
-  if (p.down()) return unsupported("needs down_w=0: its rows are pixels of x, in their order; see ptx_sm90a");
-  if (p.skip_channels > 0) return unsupported(kSkipReason);
-  if (const Support support = for_one_read(p, dtype); !support) return support;
-  if (p.n * p.groups > kMaxGridUnits) return unsupported("needs n * groups <= 2^16");
-  if (!choose_grid_plan(p, kFewestGridSms))
-    return unsupported(
-        "needs hw rows of some groups, a multiple of 16 bytes wide, to fit the shared memory and registers of 78 SMs");
+  if (p.hw > kMostClusterPixels && for_ptx_sm90a_grid(p, dtype))
+    return unsupported("needs hw <= 14592, where clusters hold whole lines and share SMs: see ptx_sm90a_grid");
   return supported();
 }
 
@@ -76,15 +78,15 @@ constexpr Definition::Variant kVariants[] = {
     NOISEFLOOR_TILED(for_tiled, NOISEFLOOR_IF_CUDA(tiled_workspace_bytes)),
     NOISEFLOOR_TENSOR_CORE_SM80(for_tensor_core_sm80, NOISEFLOOR_IF_SM80(tensor_core_sm80_workspace_bytes)),
     {{"ptx_sm90a_grid", Kind::ptx, Arch::sm90a},
-     {NOISEFLOOR_IF_SM90A(launch_ptx_sm90a_grid), for_ptx_sm90a_grid, ptx_sm90a_grid_workspace_bytes}},
+     {NOISEFLOOR_IF_SM90A(launch_ptx_sm90a_grid), for_ptx_sm90a_grid, ptx_sm90a_grid_workspace_bytes},
+     grid_choices},
     {kPtxSm90a, {NOISEFLOOR_IF_SM90A(launch_ptx_sm90a), for_ptx_sm90a}, cluster_choices},
 };
 
 }  // namespace
 
 std::size_t ptx_sm90a_grid_workspace_bytes(const Problem& p, DType, const DeviceInfo& device) {
-  const auto plan = choose_grid_plan(p, device.sm_count);
-  return plan ? grid_workspace_bytes(p, *plan) : 0;
+  return grid_workspace_bytes(p, device.sm_count);  // of any plan
 }
 
 std::span<const Definition::Variant> variants() {

@@ -36,7 +36,7 @@ ClusterArguments make_arguments(const Problem& p, const Tensors& t, const Cluste
   a.units = static_cast<int>(p.n) * a.bundles;
   const int resident = resident_clusters(plan, sm_count);
   a.staggered = a.units > resident ? resident : 0;
-  a.stagger_cycles = static_cast<float>(2 * p.hw * plan.columns * 16) / groupnorm::kBytesPerCycle;
+  a.stagger_cycles = static_cast<float>(plan.stagger * 2 * p.hw * plan.columns * 16) / groupnorm::kBytesPerCycle;
   return a;
 }
 
@@ -60,6 +60,8 @@ Status launch_ptx_sm90a(const Problem& p, DType dtype, const Tensors& tensors, c
                           .programmatic = context.programmatic_launch};
   const Status status = with_half_type(dtype, [&]<class T>(T) {
     const auto kernel = p.fusion == Fusion::none ? cluster_kernel<T, false> : cluster_kernel<T, true>;
+    const int policy = plan->spread ? cudaClusterSchedulingPolicySpread : cudaClusterSchedulingPolicyDefault;
+    static_cast<void>(cudaFuncSetAttribute(kernel, cudaFuncAttributeClusterSchedulingPolicyPreference, policy));
     return launch_kernel("groupnorm_backward ptx_sm90a", kernel, shape, context.stream, a);
   });
   return status.ok() ? launch_parameters("groupnorm_backward parameters_kernel", p.n, p.channels, sums, t.dgamma,

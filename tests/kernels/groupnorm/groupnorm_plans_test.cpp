@@ -231,14 +231,19 @@ std::string fault_of(const Problem& p, const GridPlan& plan, int sm_count) {
   if (plan.teams > p.n * (p.groups / stripe.bundle)) return "a team without work";
   const int threads = stripe.columns * stripe.tile_rows;
   if (threads > kGridThreads) return "more threads than registers";
-  if (stripe.held != kGridHeld) return "no such kernel";
-  if (stripe.shared_rows + std::min(kGridHeld * stripe.tile_rows, stripe.rows) != stripe.rows)
+  if (stripe.held != kGridHeld && stripe.held != 0) return "no such kernel";
+  if (stripe.held > 0 && stripe.shared_rows + std::min(kGridHeld * stripe.tile_rows, stripe.rows) != stripe.rows)
     return "rows are nowhere";
+  if (stripe.held == 0 && (plan.streamed_rows() < 1 || stripe.shared_rows < stripe.tile_rows))
+    return "threads that hold no row, or nothing to stream";
   if (stripe.threads < 32 || stripe.threads > threads || stripe.threads % 32 != 0) return "no whole warps";
   if (plan.shared_bytes() > kSharedBytesPerBlock) return "more shared memory than there is";
   const std::size_t words = static_cast<std::size_t>(p.n * p.groups);
-  if (grid_part_words(p, plan) < words * static_cast<std::size_t>(stripe.blocks)) return "moments overlap the results";
-  return grid_workspace_bytes(p, plan) >= 8 * (grid_part_words(p, plan) + words) ? "" : "results overrun the workspace";
+  if (grid_part_words(p, stripe.blocks) < words * static_cast<std::size_t>(stripe.blocks))
+    return "moments overlap the results";
+  return grid_workspace_bytes(p, sm_count) >= 8 * (grid_part_words(p, stripe.blocks) + words)
+             ? ""
+             : "results overrun the workspace";
 }
 
 TEST(groupnorm_plans, GridPlansFitTheMachineAndCoverTheProblem) {
@@ -249,20 +254,27 @@ TEST(groupnorm_plans, GridPlansFitTheMachineAndCoverTheProblem) {
     p.groups = *rc::gen::inRange<int>(1, 65);
     p.channels = p.groups * *rc::gen::inRange<int>(1, 100);
     const int sms = *rc::gen::inRange<int>(1, 200);
-    const auto plan = choose_grid_plan(p, sms);
-    // What fits some SMs fits more: variants.cpp asks for the fewest that a GPU has.
-    RC_ASSERT(!plan || choose_grid_plan(p, sms + *rc::gen::inRange<int>(0, 60)));
-    RC_PRE(plan.has_value());
-    RC_ASSERT(fault_of(p, *plan, sms) == "");
+    const auto choices = grid_choices(p, DType::bf16, {.sm_count = sms});
+    RC_ASSERT(choices.empty() == !choose_grid_plan(p, sms).has_value());
+    for (const Choice& choice : choices) {
+      const auto plan = parse_grid_choice(p, sms, choice.text);
+      RC_ASSERT(plan.has_value());
+      RC_ASSERT(fault_of(p, *plan, sms) == "");
+    }
   }));
 }
 
 TEST(groupnorm_plans, GridPlansTakeWhatNoClusterHolds) {
-  const auto longest = choose_grid_plan(network_problem(2, 129024, 320), 132);
-  ASSERT_TRUE(longest);
-  EXPECT_EQ(longest->teams, 2);
-  EXPECT_EQ(longest->stripe.bundle, 8);
-  EXPECT_TRUE(choose_grid_plan(network_problem(2, 129024, 320), kFewestGridSms));
+  const auto once = choose_grid_plan(network_problem(14, 147456, 256), 132);
+  ASSERT_TRUE(once);
+  EXPECT_EQ(once->stripe.held, kGridHeld);
+  // Rows of which 132 SMs hold 64 bytes or less are read twice, but whole lines of them.
+  for (const auto& [n, hw, channels] : {std::tuple{14, 589824, 128}, {1, 1048576, 256}, {1, 2064384, 256}}) {
+    const auto twice = choose_grid_plan(network_problem(n, hw, channels), 132);
+    ASSERT_TRUE(twice);
+    EXPECT_GT(twice->streamed_rows(), 0);
+    EXPECT_EQ(twice->stripe.columns * 16 % 128, 0);
+  }
   // The choice that the room's README has: 9 teams of 14 blocks, 126 of 132 SMs.
   const auto svd = choose_grid_plan(network_problem(28, 9216, 960), 132);
   ASSERT_TRUE(svd);
@@ -270,7 +282,7 @@ TEST(groupnorm_plans, GridPlansTakeWhatNoClusterHolds) {
   EXPECT_EQ(svd->stripe.blocks, 14);
   EXPECT_EQ(svd->stripe.bundle, 8);
   EXPECT_FALSE(choose_cluster_plan(network_problem(2, 129024, 320), 132));  // 80 bytes * 129024 rows, of 16 * 227 KiB
-  EXPECT_FALSE(choose_grid_plan(network_problem(1, 4000000, 320), 132));
+  EXPECT_TRUE(choose_grid_plan(network_problem(1, 4000000, 320), kFewestGridSms));
   Problem ragged = network_problem(1, 64, 20);  // no bundle of its 4 groups of 5 is a multiple of 8 channels wide
   ragged.groups = 4;
   EXPECT_FALSE(choose_cluster_plan(ragged, 132) || choose_grid_plan(ragged, 132));
