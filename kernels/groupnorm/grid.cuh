@@ -73,25 +73,58 @@ __device__ __forceinline__ float2 merge_team(const GridArguments& a, const std::
   return mean_and_rstd(a, origin + offset, fmaxf(squares - sum * offset, 0.0f));
 }
 
-// Calls body(row) with `count` rows of a thread, `step` elements apart, as they come from memory.
-template <class T, class Body>
-__device__ __forceinline__ void each_streamed(const T* source, int step, int count, const Body& body) {
-  uint4 next[kStreamed];
-  const auto fetch = [&](int left) {
+// Calls body(k, fetch(k)) for k from 0 to `count`, with kAhead fetches under way.
+template <int kAhead, class Fetch, class Body>
+__device__ __forceinline__ void each_ahead(int count, const Fetch& fetch, const Body& body) {
+  decltype(fetch(0)) next[kAhead], present[kAhead];
+  const auto ask = [&](int from) {
 #pragma unroll
-    for (int i = 0; i < kStreamed; ++i, source += step)
-      if (i < left) next[i] = load_16_bytes(source);
+    for (int i = 0; i < kAhead; ++i)
+      if (from + i < count) next[i] = fetch(from + i);
   };
-  fetch(count);
+  ask(0);
 #pragma unroll 1
-  for (int left = count; left > 0; left -= kStreamed) {
-    uint4 row[kStreamed];
+  for (int k = 0; k < count; k += kAhead) {
 #pragma unroll
-    for (int i = 0; i < kStreamed; ++i) row[i] = next[i];
-    fetch(left - kStreamed);
+    for (int i = 0; i < kAhead; ++i) present[i] = next[i];
+    ask(k + kAhead);
 #pragma unroll
-    for (int i = 0; i < kStreamed; ++i)
-      if (i < left) body(row[i]);
+    for (int i = 0; i < kAhead; ++i)
+      if (k + i < count) body(k + i, present[i]);
+  }
+}
+
+// Of what store_moments has left: the block's moments to its team, and what the team's come to. Between barriers of the
+// block.
+__device__ __forceinline__ void exchange_moments(const GridArguments& a, int unit, int rank, const RowShare& share,
+                                                 int rows, const float2* sums, float2* finals) {
+  const StripePlan& plan = a.plan;
+  const int thread = linear_thread();
+  std::uint64_t* parts = a.parts + static_cast<std::int64_t>(unit) * plan.bundle * a.ranks;
+  std::uint64_t* results = a.results + static_cast<std::int64_t>(unit) * plan.bundle;
+  if (thread < plan.threads) {
+    const int lane_teams = plan.threads / kTeam;
+#pragma unroll 1
+    for (int base = 0; base < plan.bundle; base += lane_teams) {
+      const int j = base + thread / kTeam;
+      const float2 own = group_moments(a, sums, share, rows, min(j, plan.bundle - 1));
+      if (j < plan.bundle && thread % kTeam == 0) publish(parts + j * a.ranks + rank, own);
+    }
+  }
+  if (thread < kWarp) {
+    // A group is merged by one block, for all: that all read all blocks' moments would cost more than a second hop.
+    // Which block it is changes from unit to unit, since all wait for the slowest.
+#pragma unroll 1
+    for (int j = (rank + a.ranks - unit * plan.bundle % a.ranks) % a.ranks; j < plan.bundle; j += a.ranks) {
+      const float2 total = merge_team(a, parts + j * a.ranks, thread);
+      if (thread > 0) continue;
+      publish(results + j, total);
+      if (a.t.mean != nullptr) {
+        a.t.mean[unit * plan.bundle + j] = total.x;
+        a.t.rstd[unit * plan.bundle + j] = total.y;
+      }
+    }
+    for (int j = thread; j < plan.bundle; j += kWarp) finals[j] = await(results + j, ptx::load_relaxed(results + j));
   }
 }
 
@@ -102,8 +135,8 @@ __device__ __forceinline__ void each_streamed(const T* source, int step, int cou
 // and publishes mean and rstd, for which all blocks of the team wait. 5. Each thread writes fusion(x * a + b) row by
 // row and fetches the same row of the team's next unit in its place. Then 3 again.
 //
-// With kHeld = 0 registers hold no rows, and a block may have more than its shared memory: those it sums last, and reads
-// again to write them first, from the last on, which L2 still has.
+// With kHeld = 0 registers hold no rows, and a block may have more than its shared memory: those it sums last, and
+// reads again to write them first, from the last on, which L2 still has.
 //
 // The launch is cooperative, so that waiting for each other cannot deadlock. Registers: 128, 64 of them for held rows.
 template <class T, bool kActivate, int kHeld>
@@ -188,52 +221,27 @@ __global__ void __launch_bounds__(kGridThreads, 1) grid_kernel(const __grid_cons
         }
       }
     }
-    const auto streamed_at = [&](int k) { return offset_of(unit) + static_cast<std::int64_t>(first_streamed + k) * step; };
+    const std::int64_t begin = offset_of(unit) + static_cast<std::int64_t>(first_streamed) * step;
+    const auto streamed_at = [&](int k) { return begin + static_cast<std::int64_t>(k) * step; };
+    const auto streamed_row = [&](int k) { return load_16_bytes(static_cast<const T*>(a.t.x) + streamed_at(k)); };
     if constexpr (kHeld == 0)
-      each_streamed(static_cast<const T*>(a.t.x) + streamed_at(0), step, streamed,
-                    [&](const uint4& row) { add_row<T>(seen, row); });
+      each_ahead<kStreamed>(streamed, streamed_row, [&](int, const uint4& row) { add_row<T>(seen, row); });
     const int image = divide(unit, a.bundles_inverse);
     const int channel = ((unit - image * a.bundles) * plan.columns + column) * 8;
     store_moments(a, seen, share.of(first), split, sums);
     const ChannelParameters parameters = load_parameters<T>(a.t, channel, image * a.scale_shift_stride + channel);
     __syncthreads();
-    std::uint64_t* parts = a.parts + static_cast<std::int64_t>(unit) * plan.bundle * a.ranks;
-    std::uint64_t* results = a.results + static_cast<std::int64_t>(unit) * plan.bundle;
-    if (thread < plan.threads) {
-      const int lane_teams = plan.threads / kTeam;
-#pragma unroll 1
-      for (int base = 0; base < plan.bundle; base += lane_teams) {
-        const int j = base + thread / kTeam;
-        const float2 own = group_moments(a, sums, share, rows, min(j, plan.bundle - 1));
-        if (j < plan.bundle && thread % kTeam == 0) publish(parts + j * a.ranks + rank, own);
-      }
-    }
-    if (thread < kWarp) {
-      // A group is merged by one block, for all: that all read all blocks' moments would cost more than a second hop.
-      // Which block it is changes from unit to unit, since all wait for the slowest.
-#pragma unroll 1
-      for (int j = (rank + a.ranks - unit * plan.bundle % a.ranks) % a.ranks; j < plan.bundle; j += a.ranks) {
-        const float2 total = merge_team(a, parts + j * a.ranks, thread);
-        if (thread > 0) continue;
-        publish(results + j, total);
-        if (a.t.mean != nullptr) {
-          a.t.mean[unit * plan.bundle + j] = total.x;
-          a.t.rstd[unit * plan.bundle + j] = total.y;
-        }
-      }
-      for (int j = thread; j < plan.bundle; j += kWarp) finals[j] = await(results + j, ptx::load_relaxed(results + j));
-    }
+    exchange_moments(a, unit, rank, share, rows, sums, finals);
     __syncthreads();
     float ca[8], cb[8];
     fold_coefficients<T, kActivate>(a, parameters, column, finals, ca, cb);
 
-    if constexpr (kHeld == 0) {
-      T* destination = static_cast<T*>(a.t.y) + streamed_at(streamed - 1);
-      each_streamed(static_cast<const T*>(a.t.x) + streamed_at(streamed - 1), -step, streamed, [&](const uint4& row) {
-        write_row<T, kActivate>(destination, row, ca, cb);
-        destination -= step;
-      });
-    }
+    if constexpr (kHeld == 0)
+      each_ahead<kStreamed>(
+          streamed, [&](int k) { return streamed_row(streamed - 1 - k); },
+          [&](int k, const uint4& row) {
+            write_row<T, kActivate>(static_cast<T*>(a.t.y) + streamed_at(streamed - 1 - k), row, ca, cb);
+          });
 
     // What is written makes room for the team's next unit: a thread touches only what it has fetched itself, so this
     // needs no barrier. (A thread's accesses of shared memory are carried out in the order of issue; a copy writes its

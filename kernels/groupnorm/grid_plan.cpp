@@ -19,8 +19,8 @@ constexpr double kEnoughBytes = 320e3;  // on an SM: timed plans that held more 
 
 // How good a plan is that holds all rows, fitted to the choice among timed plans of 12 problems
 // (docs/experiments/groupnorm): more bytes on chip keep memory busy for longer while a team reduces, and more teams do
-// so more evenly; a last round in which some teams have nothing to do is lost; rows that do not begin and end with lines
-// cost 5 %. Those that split sectors were not timed: a guess.
+// so more evenly; a last round in which some teams have nothing to do is lost; rows that do not begin and end with
+// lines cost 5 %. Those that split sectors were not timed: a guess.
 double merit(const Problem& p, const GridPlan& plan) {
   const ClusterPlan& stripe = plan.stripe;
   const int row_bytes = stripe.columns * 16;
@@ -32,20 +32,14 @@ double merit(const Problem& p, const GridPlan& plan) {
 }
 
 // What a plan takes, in us: each round of units its traffic, x twice where it is not held and L2 has lost it, and a gap
-// between the last load and the first write, which other teams' traffic fills. Of memory's rate rows use what they have
-// of the lines that they touch. The gap and the rate are those of plans that hold all rows of 40 to 5,000 MB.
+// between the last load and the first write, which other teams' traffic fills.
 double estimate(const Problem& p, const GridPlan& plan) {
-  constexpr double kBytesPerUs = 0.93 * 4.28e6, kGap = 11, kKeptByL2 = 16e6;
   const ClusterPlan& stripe = plan.stripe;
   const double row_bytes = stripe.columns * 16, units = static_cast<double>(p.n * (p.groups / stripe.bundle));
-  const double lines = stripe.columns % (kLineBytes / 16) == 0
-                           ? row_bytes / kLineBytes
-                           : std::max((row_bytes - kSectorBytes) / kLineBytes + 1, 1.0);
   const double held = static_cast<double>(stripe.rows - plan.streamed_rows()) * plan.blocks() * row_bytes;
   const double once = plan.teams * static_cast<double>(p.hw) * row_bytes;
-  const double again = std::max(once - held - kKeptByL2, 0.0);
   return std::ceil(units / plan.teams) *
-         ((2 * once + again) / kBytesPerUs * lines * kLineBytes / row_bytes + kGap / plan.teams);
+         (traffic_us(2 * once, std::max(once - held, 0.0), row_bytes) + kGridGap / plan.teams);
 }
 
 // The plans that hold all rows, or those that do not.
@@ -65,16 +59,27 @@ std::string text_of(const GridPlan& plan) {
 
 }  // namespace
 
+double traffic_us(double once, double again, double row_bytes) {
+  constexpr double kBytesPerUs = 0.93 * 4.28e6, kKeptByL2 = 16e6;
+  const double lines = std::fmod(row_bytes, kLineBytes) == 0
+                           ? row_bytes / kLineBytes
+                           : std::max((row_bytes - kSectorBytes) / kLineBytes + 1, 1.0);
+  return (once + std::max(again - kKeptByL2, 0.0)) / kBytesPerUs * lines * kLineBytes / row_bytes;
+}
+
+std::optional<ClusterPlan> cut_least_rows(const Problem& p, int bundle, int blocks) {
+  Problem least = p;
+  least.hw = blocks * (kGridThreads / std::max<std::int64_t>(bundle * p.channels_per_group() / kClusterLanes, 1));
+  const auto stripe = cut_rows(least, bundle, blocks, kGridThreads, 0);
+  return stripe && stripe->columns * stripe->tile_rows <= kGridThreads ? stripe : std::nullopt;
+}
+
 std::optional<GridPlan> make_grid_plan(const Problem& p, int sm_count, int bundle, int teams, int held) {
   if (teams > sm_count || teams > p.n * (p.groups / bundle)) return std::nullopt;
   const int blocks = sm_count / teams;
   if (held == 0) {
-    // Rows that threads have one of each, beside what they leave of their sums; then as many more as there is room for.
-    const std::int64_t columns = std::max<std::int64_t>(bundle * p.channels_per_group() / kClusterLanes, 1);
-    Problem least = p;
-    least.hw = blocks * (kGridThreads / columns);
-    const auto stripe = cut_rows(least, bundle, blocks, kGridThreads, 0);
-    if (!stripe || stripe->columns * stripe->tile_rows > kGridThreads) return std::nullopt;
+    const auto stripe = cut_least_rows(p, bundle, blocks);
+    if (!stripe) return std::nullopt;
     GridPlan plan{*stripe, teams};
     plan.stripe.shared_rows += (kSharedBytesPerBlock - plan.shared_bytes()) / (stripe->columns * 16);
     const std::int64_t rows = (p.hw + blocks - 1) / blocks;

@@ -11,9 +11,9 @@ namespace noisefloor::groupnorm {
 inline constexpr int kGridThreads = 512;  // of a block at most: one block an SM, 128 registers a thread
 inline constexpr int kGridHeld = 16;      // rows that a thread, its first, holds in 64 of them
 static_assert(kGridThreads * 128 == 65536 && kGridHeld * 4 == 64);
-inline constexpr int kFewestGridSms = 78;           // of a GPU of sm_90 (H20)
+inline constexpr int kFewestGridSms = 78;            // of a GPU of sm_90 (H20)
 inline constexpr int kMostGridRows = (1 << 21) - 1;  // of a block: the kernel divides them in float
-inline constexpr int kMaxGridTeams = 16;  // more were no better
+inline constexpr int kMaxGridTeams = 16;             // more were no better
 
 // Image-bundle pairs of a problem at most: the words in which the blocks tell their moments stay under 1.1 KiB each.
 inline constexpr std::int64_t kMaxGridUnits = std::int64_t{1} << 16;
@@ -31,8 +31,18 @@ struct GridPlan {
   }
 };
 
-// The plan with these choices, or nothing where they do not fit the problem or the SMs: with `held` = kGridHeld all rows
-// are held on chip, with 0 as many as shared memory has room for, which are not all.
+// What memory takes for bytes that are moved once and such as are read again, of which L2 has the last, in us. Of its
+// rate rows use what they have of the lines that they touch. And what a team waits between its last load and its first
+// write, in us. Both are of plans that hold all rows of 40 to 5,000 MB.
+double traffic_us(double once, double again, double row_bytes);
+inline constexpr double kGridGap = 11;
+
+// A stripe of blocks whose threads have one row each, to which a plan adds rows; or nothing where the bundle does not
+// fit the problem or the threads.
+std::optional<ClusterPlan> cut_least_rows(const Problem&, int bundle, int blocks);
+
+// The plan with these choices, or nothing where they do not fit the problem or the SMs: with `held` = kGridHeld all
+// rows are held on chip, with 0 as many as shared memory has room for, which are not all.
 std::optional<GridPlan> make_grid_plan(const Problem&, int sm_count, int bundle, int teams, int held);
 
 // The plan that the launcher takes, or nothing where no bundle is a multiple of 16 bytes wide.

@@ -50,7 +50,8 @@ Status launch(const GridArguments& a, const GridPlan& plan, const LaunchContext&
 Status launch_ptx_sm90a_grid(const Problem& p, DType dtype, const Tensors& t, const Scratch& scratch,
                              const LaunchContext& context) {
   const int sm_count = context.device->sm_count;
-  const auto plan = context.choice.empty() ? choose_grid_plan(p, sm_count) : parse_grid_choice(p, sm_count, context.choice);
+  const auto plan =
+      context.choice.empty() ? choose_grid_plan(p, sm_count) : parse_grid_choice(p, sm_count, context.choice);
   if (!plan) return failure(StatusCode::unsupported_problem, "groupnorm ptx_sm90a_grid");
   const GridArguments a = make_arguments(p, unpacked(p, dtype, t), *plan, scratch.workspace);
   return with_half_type(dtype, [&]<class T>(T) {

@@ -24,6 +24,22 @@ struct ClusterArguments : groupnorm::StripeArguments, GradientArguments {
   float stagger_cycles;  // between them
 };
 
+// What the arguments of a cluster and of a team have in common.
+template <class Arguments>
+void fill_arguments(const Problem& p, const Tensors& t, const ClusterPlan& plan, Arguments& a) {
+  groupnorm::Tensors forward;
+  forward.x = t.x, forward.gamma = t.gamma, forward.beta = t.beta, forward.scale = t.scale, forward.shift = t.shift;
+  groupnorm::Problem shape = statistics_of(p);
+  shape.packed = p.packed;
+  groupnorm::ClusterPlan stripe;
+  static_cast<groupnorm::StripePlan&>(stripe) = plan;
+  static_cast<groupnorm::StripeArguments&>(a) = groupnorm::make_stripe_arguments(shape, forward, stripe);
+  a.dy = t.dy, a.residual = t.residual, a.dx = t.dx;
+  a.residual_scale = static_cast<float>(p.residual_scale);
+  a.gradients = gradients_of(p, t);
+  a.pairs = plan.pairs(), a.kept_rows = plan.kept_rows(), a.lanes = plan.lanes();
+}
+
 // What a block has in shared memory.
 struct Shared {
   char *x, *dy;                                 // [rows][columns] of 16 bytes

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "kernels/core/by_shape.h"
+#include "kernels/groupnorm/grid_plan.h"
 
 namespace noisefloor::groupnorm_backward {
 namespace {
@@ -143,6 +144,81 @@ std::optional<ClusterPlan> parse_cluster_choice(const Problem& p, std::string_vi
     return std::nullopt;
   auto plan = make_cluster_plan(p, bundle, blocks, threads, stay != 0);
   if (plan) plan->stagger = stagger, plan->spread = spread != 0;
+  return plan && text_of(*plan) == choice ? plan : std::nullopt;
+}
+
+namespace {
+
+// In us: kernels/groupnorm's estimate, for x read thrice and dy twice where they are not held.
+double estimate(const Problem& p, const GridPlan& plan) {
+  const double row_bytes = plan.columns * 16.0, units = static_cast<double>(p.n * (p.groups / plan.bundle));
+  const double once = plan.teams * static_cast<double>(p.hw) * row_bytes;
+  const double of_row = plan.teams * plan.blocks * row_bytes;
+  const double again =
+      2 * (once - std::min(once, plan.shared_rows * of_row)) + (once - std::min(once, plan.dy_rows * of_row));
+  return std::ceil(units / plan.teams) *
+         (groupnorm::traffic_us((p.residual ? 4 : 3) * once, again, row_bytes) + 2 * groupnorm::kGridGap / plan.teams);
+}
+
+template <class Add>
+void each_grid_plan(const Problem& p, int sm_count, const Add& add) {
+  for (int bundle = 1; bundle <= p.groups; ++bundle) {
+    if (p.groups % bundle != 0) continue;
+    for (int teams = 1; teams <= groupnorm::kMaxGridTeams; ++teams)
+      if (const auto plan = make_grid_plan(p, sm_count, bundle, teams)) add(*plan);
+  }
+}
+
+std::string text_of(const GridPlan& plan) {
+  return "bundle=" + std::to_string(plan.bundle) + ",teams=" + std::to_string(plan.teams);
+}
+
+}  // namespace
+
+std::optional<GridPlan> make_grid_plan(const Problem& p, int sm_count, int bundle, int teams) {
+  if (teams > sm_count || teams > p.n * (p.groups / bundle)) return std::nullopt;
+  const auto cut = groupnorm::cut_least_rows(statistics_of(p), bundle, sm_count / teams);
+  const std::int64_t rows = (p.hw + sm_count / teams - 1) / (sm_count / teams);
+  if (!cut || rows > groupnorm::kMostGridRows) return std::nullopt;
+  GridPlan plan;
+  static_cast<groupnorm::StripePlan&>(plan) = *cut;
+  plan.teams = teams;
+  plan.rows = static_cast<int>(rows);
+  plan.shared_rows = 0;
+  const int room = (groupnorm::kSharedBytesPerBlock - plan.shared_bytes()) / (plan.columns * 16);
+  plan.shared_rows = std::min(plan.rows, room);
+  plan.dy_rows = std::min(plan.rows, room - plan.shared_rows);
+  return plan;
+}
+
+std::optional<GridPlan> choose_grid_plan(const Problem& p, int sm_count) {
+  return remembered(std::array{p.n, p.hw, p.channels, p.groups, std::int64_t{sm_count}}, [&] {
+    std::optional<GridPlan> best;
+    each_grid_plan(p, sm_count, [&](const GridPlan& plan) {
+      if (!best || estimate(p, plan) < estimate(p, *best)) best = plan;
+    });
+    return best;
+  });
+}
+
+std::vector<Choice> grid_choices(const Problem& p, DType, const DeviceInfo& device) {
+  constexpr double kNear = 1.5;
+  const auto chosen = choose_grid_plan(p, device.sm_count);
+  if (!chosen) return {};
+  std::vector<Choice> choices{{text_of(*chosen), true}};
+  each_grid_plan(p, device.sm_count, [&](const GridPlan& plan) {
+    const std::string text = text_of(plan);
+    if (estimate(p, plan) <= kNear * estimate(p, *chosen) && text != choices[0].text) choices.push_back({text});
+  });
+  return choices;
+}
+
+std::optional<GridPlan> parse_grid_choice(const Problem& p, int sm_count, std::string_view choice) {
+  int bundle = 0, teams = 0;
+  if (std::sscanf(std::string(choice).c_str(), "bundle=%d,teams=%d", &bundle, &teams) != 2 || bundle < 1 || teams < 1 ||
+      p.groups % bundle != 0)
+    return std::nullopt;
+  const auto plan = make_grid_plan(p, sm_count, bundle, teams);
   return plan && text_of(*plan) == choice ? plan : std::nullopt;
 }
 

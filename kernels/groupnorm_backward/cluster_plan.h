@@ -61,4 +61,21 @@ std::optional<ClusterPlan> choose_cluster_plan(const Problem&, int sm_count);
 std::vector<Choice> cluster_choices(const Problem&, DType, const DeviceInfo&);
 std::optional<ClusterPlan> parse_cluster_choice(const Problem&, std::string_view choice);
 
+// How ptx_sm90a_grid cuts a problem: as kernels/groupnorm's does, with rows of x, then of dy, in shared memory as far
+// as it goes: shared_rows and dy_rows of a block.
+struct GridPlan : ClusterPlan {
+  int teams = 1, dy_rows = 0;
+
+  constexpr int shared_bytes() const {
+    return (shared_rows + dy_rows) * columns * 16 + (pairs() + 2 * bundle + channels()) * 8;
+  }
+};
+
+// The plan with these choices, or nothing where they do not fit the problem or the SMs; the one of the least estimated
+// cost; and those near it as text, "bundle=8,teams=2".
+std::optional<GridPlan> make_grid_plan(const Problem&, int sm_count, int bundle, int teams);
+std::optional<GridPlan> choose_grid_plan(const Problem&, int sm_count);
+std::vector<Choice> grid_choices(const Problem&, DType, const DeviceInfo&);
+std::optional<GridPlan> parse_grid_choice(const Problem&, int sm_count, std::string_view choice);
+
 }  // namespace noisefloor::groupnorm_backward

@@ -60,9 +60,10 @@ using Definition = OpDefinition<Problem, Tensors>;
 extern const Definition definition;
 Definition::Variants variants;  // variants.cpp; best last
 // Each in the file of its name.
-Definition::Launcher launch_host, launch_naive, launch_tiled, launch_tensor_core_sm80, launch_ptx_sm90a;
+Definition::Launcher launch_host, launch_naive, launch_tiled, launch_tensor_core_sm80, launch_ptx_sm90a,
+    launch_ptx_sm90a_grid;
 Definition::Variant::WorkspaceBytes host_workspace_bytes, naive_workspace_bytes, tiled_workspace_bytes,
-    tensor_core_sm80_workspace_bytes;
+    tensor_core_sm80_workspace_bytes, ptx_sm90a_grid_workspace_bytes;
 
 // With `shift` and `dshift` where they stand in packed tensors: behind scale and dscale of the same image. Rows of all
 // are scale_shift_stride apart.

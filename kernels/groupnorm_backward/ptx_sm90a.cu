@@ -20,19 +20,10 @@ namespace {
 
 ClusterArguments make_arguments(const Problem& p, const Tensors& t, const ClusterPlan& plan, float* sums,
                                 int sm_count) {
-  groupnorm::Tensors forward;
-  forward.x = t.x, forward.gamma = t.gamma, forward.beta = t.beta, forward.scale = t.scale, forward.shift = t.shift;
-  groupnorm::Problem shape = statistics_of(p);
-  shape.packed = p.packed;
   ClusterArguments a{};
-  groupnorm::ClusterPlan stripe;
-  static_cast<groupnorm::StripePlan&>(stripe) = plan;
-  static_cast<groupnorm::StripeArguments&>(a) = groupnorm::make_stripe_arguments(shape, forward, stripe);
-  a.dy = t.dy, a.residual = t.residual, a.dx = t.dx;
-  a.residual_scale = static_cast<float>(p.residual_scale);
+  fill_arguments(p, t, plan, a);
   a.sums = sums;
-  a.gradients = gradients_of(p, t);
-  a.pairs = plan.pairs(), a.owned = plan.owned(), a.kept_rows = plan.kept_rows(), a.lanes = plan.lanes();
+  a.owned = plan.owned();
   a.units = static_cast<int>(p.n) * a.bundles;
   const int resident = resident_clusters(plan, sm_count);
   a.staggered = a.units > resident ? resident : 0;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string>
 
+#include "kernels/groupnorm/grid_plan.h"
 #include "kernels/groupnorm_backward/cluster_plan.h"
 
 namespace noisefloor::groupnorm_backward {
@@ -26,6 +27,17 @@ std::string fault_of(const Problem& p, const ClusterPlan& plan) {
   return plan.shared_bytes() <= groupnorm::kSharedBytesPerBlock ? "" : "more shared memory than there is";
 }
 
+// Of a plan of the grid's: that teams share the SMs, and blocks hold of x and dy what has room and no row twice.
+std::string fault_of(const Problem& p, const GridPlan& plan, int sm_count) {
+  if (p.groups % plan.bundle != 0 || plan.bundle * p.channels_per_group() != plan.channels()) return "not its channels";
+  if (static_cast<std::int64_t>(plan.rows) * plan.blocks < p.hw) return "rows are lost";
+  if (plan.teams * plan.blocks > sm_count || plan.teams > p.n * (p.groups / plan.bundle)) return "teams";
+  const int threads = plan.columns * plan.tile_rows;
+  if (threads > 512 || plan.threads < 32 || plan.threads > threads) return "threads";
+  if (plan.shared_rows < 1 || plan.dy_rows > plan.shared_rows || plan.shared_rows > plan.rows) return "rows held";
+  return plan.shared_bytes() <= groupnorm::kSharedBytesPerBlock ? "" : "more shared memory than there is";
+}
+
 TEST(groupnorm_backward_plans, FitTheMachineAndCoverTheProblem) {
   EXPECT_TRUE(rc::check([] {
     Problem p;
@@ -42,6 +54,11 @@ TEST(groupnorm_backward_plans, FitTheMachineAndCoverTheProblem) {
       RC_ASSERT(plan.has_value());
       RC_ASSERT(fault_of(p, *plan) == "");
     }
+    for (const Choice& choice : grid_choices(p, DType::bf16, device)) {
+      const auto plan = parse_grid_choice(p, 132, choice.text);
+      RC_ASSERT(plan.has_value());
+      RC_ASSERT(fault_of(p, *plan, 132) == "");
+    }
   }));
 }
 
@@ -52,6 +69,7 @@ TEST(groupnorm_backward_plans, TrainingNetworksFit) {
     EXPECT_TRUE(choose_cluster_plan(p, 132)) << p.hw << " x " << p.channels;
   EXPECT_FALSE(choose_cluster_plan({.n = 1, .hw = 262144, .channels = 128, .groups = 32}, 132))
       << "16 blocks hold less";
+  EXPECT_TRUE(choose_grid_plan({.n = 1, .hw = 262144, .channels = 128, .groups = 32}, groupnorm::kFewestGridSms));
 }
 
 }  // namespace

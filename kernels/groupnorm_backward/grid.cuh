@@ -1,0 +1,170 @@
+// The device code of ptx_sm90a_grid; ptx_grid_sm90a.cu says what it does and why.
+#pragma once
+
+#include "kernels/groupnorm/grid.cuh"
+#include "kernels/groupnorm_backward/cluster.cuh"
+
+namespace noisefloor::groupnorm_backward {
+namespace {
+
+struct GridArguments : groupnorm::GridArguments, GradientArguments {
+  int dy_rows;               // of a block in shared memory; of x the plan's shared_rows
+  std::uint64_t* dv_parts;   // [units][channels][ranks]: sums of dv and dv (x - mean) of each block's rows
+  std::uint64_t* dv_totals;  // [units][channels]: of all blocks, times gamma (1 + scale)
+};
+
+struct RowPair {
+  uint4 x, dy;
+};
+
+// The sums of a channel's words over the blocks of a team; by a whole warp, to all lanes.
+__device__ __forceinline__ float2 add_team(const GridArguments& a, const std::uint64_t* parts, int lane) {
+  float2 sum{0, 0};
+#pragma unroll 4
+  for (int rank = lane; rank < a.ranks; rank += groupnorm::kWarp) {
+    const float2 part = groupnorm::await(parts + rank, ptx::load_relaxed(parts + rank));
+    sum = {sum.x + part.x, sum.y + part.y};
+  }
+#pragma unroll
+  for (int mask = groupnorm::kWarp / 2; mask > 0; mask /= 2) {
+    sum.x += __shfl_xor_sync(groupnorm::kAllLanes, sum.x, mask);
+    sum.y += __shfl_xor_sync(groupnorm::kAllLanes, sum.y, mask);
+  }
+  return sum;
+}
+
+// Of a unit, the first rows of x and of dy are in shared memory, as many as have room, fetched while dx of the unit
+// before was written; the others come from memory in each pass. 1. x is summed, from the last row on; the team
+// exchanges moments as in kernels/groupnorm. 2. dv and dv x are summed; a channel is merged by a warp of one block,
+// which writes its gradients, and all blocks wait for all channels. 3. dx, from the last row on: L2 still has what 2
+// read last.
+template <class T, bool kActivate>
+__global__ void __launch_bounds__(groupnorm::kGridThreads, 1) grid_kernel(const __grid_constant__ GridArguments a) {
+  constexpr int kX = 4, kPairs = 2, kLast = 2;  // rows under way in each pass: 32 KiB of an SM
+  extern __shared__ __align__(16) char storage[];
+  const groupnorm::StripePlan& plan = a.plan;
+  const int pitch = plan.columns * 16, channels = plan.columns * 8;
+  char* const dy_tile = storage + plan.shared_rows * pitch;
+  auto* const pairs = reinterpret_cast<float2*>(dy_tile + a.dy_rows * pitch);  // as the cluster's
+  float2 *const finals = pairs + a.pairs, *const terms = finals + plan.bundle, *const sums = terms + plan.bundle;
+  const int team = static_cast<int>(blockIdx.x) % a.teams, rank = static_cast<int>(blockIdx.x) / a.teams;
+  const int rows = groupnorm::rows_of(a, rank), thread = groupnorm::linear_thread();
+  const int threads = static_cast<int>(blockDim.x * blockDim.y), lane = thread % groupnorm::kWarp;
+  const int first = static_cast<int>(threadIdx.y), column = static_cast<int>(threadIdx.x);
+  const int step = plan.tile_rows * a.channels, tile_step = plan.tile_rows * pitch;
+  const int tile_offset = first * pitch + column * 16;
+  const groupnorm::RowShare share(a, rows);
+  const auto rows_among = [&](int of) { return static_cast<int>(groupnorm::RowShare(a, min(rows, of)).of(first)); };
+  const int own = rows_among(rows), x_rows = rows_among(plan.shared_rows), dy_rows = rows_among(a.dy_rows);
+  const auto image_of = [&](int unit) { return groupnorm::divide(unit, a.bundles_inverse); };
+  const auto channel_of = [&](int unit) { return (unit - image_of(unit) * a.bundles) * channels + column * 8; };
+  const auto offset_of = [&](int unit) {
+    return (static_cast<std::int64_t>(image_of(unit)) * a.hw + rank * plan.rows + first) * a.channels +
+           channel_of(unit);
+  };
+  const auto fetch = [&](const void* from, char* tile, std::int64_t offset, int k) {
+    ptx::cp_async_16_alone(ptx::shared_address(tile + tile_offset + k * tile_step),
+                           static_cast<const T*>(from) + offset + static_cast<std::int64_t>(k) * step);
+  };
+
+  for (int unit = team; unit < a.units; unit += a.teams) {  // as in kernels/groupnorm
+    const auto clear = [&](std::uint64_t* parts, std::uint64_t* results, int count) {
+      for (int j = thread; j < count; j += threads) {
+        const std::int64_t at = static_cast<std::int64_t>(unit) * count + j;
+        ptx::store_relaxed(parts + at * a.ranks + rank, groupnorm::kUnset);
+        if (rank == 0) ptx::store_relaxed(results + at, groupnorm::kUnset);
+      }
+    };
+    clear(a.parts, a.results, plan.bundle);
+    clear(a.dv_parts, a.dv_totals, channels);
+  }
+  auto cleared = cooperative_groups::this_grid().barrier_arrive();
+  {
+    const auto start = static_cast<unsigned>(clock());
+    const auto delay = static_cast<unsigned>(static_cast<float>(team) * a.stagger_cycles);
+    while (static_cast<unsigned>(clock()) - start < delay) __nanosleep(50);
+  }
+  for (int k = 0; k < x_rows; ++k) fetch(a.t.x, storage, offset_of(team), k);
+  for (int k = 0; k < dy_rows; ++k) fetch(a.dy, dy_tile, offset_of(team), k);
+  ptx::cp_async_commit();
+  cooperative_groups::this_grid().barrier_wait(std::move(cleared));
+
+#pragma unroll 1
+  for (int unit = team; unit < a.units; unit += a.teams) {
+    const int image = image_of(unit), channel = channel_of(unit);
+    const std::int64_t offset = offset_of(unit);
+    const auto load = [&](const void* memory, const char* tile, int held, int k) {
+      if (k < held) return *reinterpret_cast<const uint4*>(tile + tile_offset + k * tile_step);
+      return load_16_bytes(static_cast<const T*>(memory) + offset + static_cast<std::int64_t>(k) * step);
+    };
+    const auto x_of = [&](int k) { return load(a.t.x, storage, x_rows, k); };
+    const auto pair_at = [&](int k) { return RowPair{x_of(k), load(a.dy, dy_tile, dy_rows, k)}; };
+    ptx::cp_async_wait<0>();
+    groupnorm::ChannelSums seen{};
+    const int split = groupnorm::channels_in_first(a, column);
+    if (own > 0) groupnorm::start_sums<T>(a, seen, x_of(0), split);
+    groupnorm::each_ahead<kX>(
+        own, [&](int k) { return x_of(own - 1 - k); },
+        [&](int, const uint4& row) { groupnorm::add_row<T>(seen, row); });
+    groupnorm::store_moments(a, seen, share.of(first), split, pairs);
+    const groupnorm::ChannelParameters parameters =
+        groupnorm::load_parameters<T>(a.t, channel, image * a.scale_shift_stride + channel);
+    __syncthreads();
+    groupnorm::exchange_moments(a, unit, rank, share, rows, pairs, finals);
+    __syncthreads();
+
+    float ca[8], cb[8];
+    groupnorm::fold_coefficients<T, kActivate>(a, parameters, column, finals, ca, cb);
+    std::uint64_t* const parts = a.dv_parts + static_cast<std::int64_t>(unit) * channels * a.ranks;
+    std::uint64_t* const totals = a.dv_totals + static_cast<std::int64_t>(unit) * channels;
+    {
+      float sum[8] = {}, sum_x[8] = {};
+      groupnorm::each_ahead<kPairs>(
+          own, pair_at, [&](int, const RowPair& row) { add_row<T, kActivate>(row.x, row.dy, ca, cb, sum, sum_x); });
+      add_channels<kActivate>(a, pairs, finals, sum, sum_x,
+                              [&](int c, float2 total) { groupnorm::publish(parts + c * a.ranks + rank, total); });
+    }
+    if (thread < plan.threads) {
+      const int warps = plan.threads / groupnorm::kWarp, begin = (unit - image * a.bundles) * channels;
+#pragma unroll 1
+      for (int c = rank + thread / groupnorm::kWarp * a.ranks; c < channels; c += warps * a.ranks) {
+        const float2 all = add_team(a, parts + c * a.ranks, lane);
+        if (lane > 0) continue;
+        store_sums<T>(a.gradients, image, begin + c, all.x, all.y * finals[groupnorm::divide(c, a.width_inverse)].y,
+                      a.sums);
+        const float factor = parameter<T>(a.t.gamma, begin + c, 1.0f) *
+                             (1.0f + parameter<T>(a.t.scale, image * a.scale_shift_stride + begin + c, 0.0f));
+        groupnorm::publish(totals + c, {factor * all.x, factor * all.y});
+      }
+    }
+    for (int c = thread; c < channels; c += threads)
+      sums[c] = groupnorm::await(totals + c, ptx::load_relaxed(totals + c));
+    __syncthreads();
+    each_group(plan, [&](int j, bool valid) {
+      float2 all{0, 0};
+      for (int c = thread % groupnorm::kTeam; c < a.width; c += groupnorm::kTeam)
+        all = {all.x + sums[j * a.width + c].x, all.y + sums[j * a.width + c].y};
+      all = {groupnorm::team_sum(all.x), groupnorm::team_sum(all.y)};
+      if (valid && thread % groupnorm::kTeam == 0) terms[j] = terms_of(a, finals[j], all);
+    });
+    __syncthreads();
+
+    float of_x[8], rest[8];
+    of_channels(a, column, terms, of_x, rest);
+    const bool more = unit + a.teams < a.units;
+    const std::int64_t next = more ? offset_of(unit + a.teams) : 0;
+    groupnorm::each_ahead<kLast>(
+        own, [&](int k) { return pair_at(own - 1 - k); },
+        [&](int i, const RowPair& row) {
+          const int k = own - 1 - i;
+          if (more && k < x_rows) fetch(a.t.x, storage, next, k);
+          if (more && k < dy_rows) fetch(a.dy, dy_tile, next, k);
+          const std::int64_t at = offset + static_cast<std::int64_t>(k) * step;
+          write_row<T, kActivate>(a, load_residual<T>(a, at), row.x, row.dy, at, ca, cb, of_x, rest);
+        });
+    ptx::cp_async_commit();
+  }
+}
+
+}  // namespace
+}  // namespace noisefloor::groupnorm_backward
