@@ -16,14 +16,26 @@ struct GridArguments : groupnorm::GridArguments, GradientArguments {
 struct RowPair {
   uint4 x, dy;
 };
+struct RowTriple : RowPair {
+  uint4 residual;
+};
 
 // The sums of a channel's words over the blocks of a team; by a whole warp, to all lanes.
 __device__ __forceinline__ float2 add_team(const GridArguments& a, const std::uint64_t* parts, int lane) {
   float2 sum{0, 0};
-#pragma unroll 4
-  for (int rank = lane; rank < a.ranks; rank += groupnorm::kWarp) {
-    const float2 part = groupnorm::await(parts + rank, ptx::load_relaxed(parts + rank));
-    sum = {sum.x + part.x, sum.y + part.y};
+#pragma unroll 1
+  for (int base = lane; base < a.ranks; base += groupnorm::kWarp * groupnorm::kPolled) {
+    std::uint64_t word[groupnorm::kPolled];
+#pragma unroll
+    for (int i = 0; i < groupnorm::kPolled; ++i)
+      word[i] = ptx::load_relaxed(parts + min(base + groupnorm::kWarp * i, a.ranks - 1));
+#pragma unroll
+    for (int i = 0; i < groupnorm::kPolled; ++i) {
+      const int rank = base + groupnorm::kWarp * i;
+      if (rank >= a.ranks) continue;
+      const float2 part = groupnorm::await(parts + rank, word[i]);
+      sum = {sum.x + part.x, sum.y + part.y};
+    }
   }
 #pragma unroll
   for (int mask = groupnorm::kWarp / 2; mask > 0; mask /= 2) {
@@ -40,7 +52,7 @@ __device__ __forceinline__ float2 add_team(const GridArguments& a, const std::ui
 // read last.
 template <class T, bool kActivate>
 __global__ void __launch_bounds__(groupnorm::kGridThreads, 1) grid_kernel(const __grid_constant__ GridArguments a) {
-  constexpr int kX = 4, kPairs = 2, kLast = 2;  // rows under way in each pass: 32 KiB of an SM
+  constexpr int kRows = 4, kPairs = 2;  // under way, of one tensor or of two
   extern __shared__ __align__(16) char storage[];
   const groupnorm::StripePlan& plan = a.plan;
   const int pitch = plan.columns * 16, channels = plan.columns * 8;
@@ -98,12 +110,14 @@ __global__ void __launch_bounds__(groupnorm::kGridThreads, 1) grid_kernel(const 
       return load_16_bytes(static_cast<const T*>(memory) + offset + static_cast<std::int64_t>(k) * step);
     };
     const auto x_of = [&](int k) { return load(a.t.x, storage, x_rows, k); };
-    const auto pair_at = [&](int k) { return RowPair{x_of(k), load(a.dy, dy_tile, dy_rows, k)}; };
+    const auto dy_of = [&](int k) { return load(a.dy, dy_tile, dy_rows, k); };
+    const auto pair_of = [&](int k) { return RowPair{x_of(k), dy_of(k)}; };
+    const auto held_x = [&](int k) { return *reinterpret_cast<const uint4*>(storage + tile_offset + k * tile_step); };
     ptx::cp_async_wait<0>();
     groupnorm::ChannelSums seen{};
     const int split = groupnorm::channels_in_first(a, column);
     if (own > 0) groupnorm::start_sums<T>(a, seen, x_of(0), split);
-    groupnorm::each_ahead<kX>(
+    groupnorm::each_ahead<kRows>(
         own, [&](int k) { return x_of(own - 1 - k); },
         [&](int, const uint4& row) { groupnorm::add_row<T>(seen, row); });
     groupnorm::store_moments(a, seen, share.of(first), split, pairs);
@@ -119,8 +133,11 @@ __global__ void __launch_bounds__(groupnorm::kGridThreads, 1) grid_kernel(const 
     std::uint64_t* const totals = a.dv_totals + static_cast<std::int64_t>(unit) * channels;
     {
       float sum[8] = {}, sum_x[8] = {};
+      groupnorm::each_ahead<kRows>(
+          x_rows, dy_of, [&](int k, const uint4& dy) { add_row<T, kActivate>(held_x(k), dy, ca, cb, sum, sum_x); });
       groupnorm::each_ahead<kPairs>(
-          own, pair_at, [&](int, const RowPair& row) { add_row<T, kActivate>(row.x, row.dy, ca, cb, sum, sum_x); });
+          own - x_rows, [&](int k) { return pair_of(x_rows + k); },
+          [&](int, const RowPair& row) { add_row<T, kActivate>(row.x, row.dy, ca, cb, sum, sum_x); });
       add_channels<kActivate>(a, pairs, finals, sum, sum_x,
                               [&](int c, float2 total) { groupnorm::publish(parts + c * a.ranks + rank, total); });
     }
@@ -153,15 +170,24 @@ __global__ void __launch_bounds__(groupnorm::kGridThreads, 1) grid_kernel(const 
     of_channels(a, column, terms, of_x, rest);
     const bool more = unit + a.teams < a.units;
     const std::int64_t next = more ? offset_of(unit + a.teams) : 0;
-    groupnorm::each_ahead<kLast>(
-        own, [&](int k) { return pair_at(own - 1 - k); },
-        [&](int i, const RowPair& row) {
-          const int k = own - 1 - i;
-          if (more && k < x_rows) fetch(a.t.x, storage, next, k);
-          if (more && k < dy_rows) fetch(a.dy, dy_tile, next, k);
-          const std::int64_t at = offset + static_cast<std::int64_t>(k) * step;
-          write_row<T, kActivate>(a, load_residual<T>(a, at), row.x, row.dy, at, ca, cb, of_x, rest);
-        });
+    const auto at = [&](int k) { return offset + static_cast<std::int64_t>(k) * step; };
+    const auto write = [&](int k, const uint4& x, const uint4& dy, const uint4& residual) {
+      if (more && k < x_rows) fetch(a.t.x, storage, next, k);
+      if (more && k < dy_rows) fetch(a.dy, dy_tile, next, k);
+      write_row<T, kActivate>(a, residual, x, dy, at(k), ca, cb, of_x, rest);
+    };
+    groupnorm::each_ahead<1>(
+        own - x_rows,
+        [&](int i) {
+          return RowTriple{pair_of(own - 1 - i), load_residual<T>(a, at(own - 1 - i))};
+        },
+        [&](int i, const RowTriple& row) { write(own - 1 - i, row.x, row.dy, row.residual); });
+    groupnorm::each_ahead<kPairs>(
+        x_rows,
+        [&](int i) {
+          return RowPair{load_residual<T>(a, at(x_rows - 1 - i)), dy_of(x_rows - 1 - i)};
+        },
+        [&](int i, const RowPair& row) { write(x_rows - 1 - i, held_x(x_rows - 1 - i), row.dy, row.x); });
     ptx::cp_async_commit();
   }
 }
