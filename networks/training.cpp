@@ -66,7 +66,18 @@ class StepBuilder {
 
   Graph& graph() { return training_.network.graph; }
 
+  // Gains and shifts of norms, which are read as they are trained: fp32. Copies of 16 bits would not move for tens of
+  // steps, since a gain near 1 is off by more than those move it.
+  std::set<ValueId> affine_of_norms() const {
+    std::set<ValueId> found;
+    for (const Node& node : forward_.graph.nodes())
+      if (node.op->name == std::string_view("groupnorm"))
+        for (const char* name : {"gamma", "beta"}) found.insert(node.value(name));
+    return found;
+  }
+
   void lay_out_states() {
+    const std::set<ValueId> affine = affine_of_norms();
     struct Slice {
       ValueId weight;
       std::int64_t first;
@@ -105,7 +116,8 @@ class StepBuilder {
       const auto part = [&](ValueId of) { return part_for(of, slice); };
       training_.slices.push_back(part(training_.parameters));
       if (training_.ema) part(*training_.ema);
-      const ValueId read = training_.copies ? part(*training_.copies) : training_.slices.back();
+      const bool copied = training_.copies && !affine.contains(weight);
+      const ValueId read = copied ? part(*training_.copies) : training_.slices.back();
       copies_[weight] = read;
       gradients_[read] = graph().part(sum_, value.name + ".gradient", first, value.shape);
     }

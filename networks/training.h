@@ -46,7 +46,7 @@ struct Training {
   // the whole step's mean; their norm is that before clipping.
   std::vector<ValueId> losses;
   ValueId norm = 0;
-  // States, fp32 but for copies, which are of the options' dtype where that is not fp32.
+  // States, fp32 but for copies, which are of the options' dtype where that is not fp32. Norms read `parameters`.
   ValueId parameters = 0, m = 0, v = 0, gradients = 0;
   std::optional<ValueId> ema = {}, copies = {};
   // Of each parameter the part of `parameters`: Value::source says where it comes from and how it is laid out,

@@ -120,6 +120,9 @@ class TensorVisitor {
   void in(const TensorName& name, const void*& member, const Extents& shape, const Fill& fill = {}) {
     visit(name, member, shape, row_dtype_, Role::in, fill);
   }
+  void in(const TensorName& name, const void*& member, const Extents& shape, const Fill& fill, DType dtype) {
+    visit(name, member, shape, dtype, Role::in, fill);
+  }
   void in(const TensorName& name, const float*& member, const Extents& shape, const Fill& fill = {}) {
     visit(name, member, shape, DType::fp32, Role::in, fill);
   }

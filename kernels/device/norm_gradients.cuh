@@ -11,18 +11,20 @@
 
 namespace noisefloor {
 
-// Element i of a parameter, or what stands in its place where there is none.
+// Element i of a parameter, T or fp32, or what stands in its place where there is none.
 template <class T>
-__device__ __forceinline__ float parameter(const void* base, std::int64_t i, float absent) {
-  return base == nullptr ? absent : to_float(static_cast<const T*>(base)[i]);
+__device__ __forceinline__ float parameter(const void* base, std::int64_t i, float absent, bool fp32 = false) {
+  if (base == nullptr) return absent;
+  return fp32 ? static_cast<const float*>(base)[i] : to_float(static_cast<const T*>(base)[i]);
 }
 
 // The norm's parameters (null where it has none) and where their gradients go.
 struct NormGradients {
-  const void *gamma, *beta;  // T [channels]
+  const void *gamma, *beta;  // T [channels], or fp32
   const void* scale;         // T, rows of images `stride` elements apart, as are those of its and shift's gradients
   void *dscale, *dshift;
   std::int64_t channels, stride;
+  bool fp32_affine = false;
 };
 
 // Of dv and dv xh, summed over an image: dscale and dshift, and sums [images, 2, channels] times 1 + scale.
@@ -34,7 +36,8 @@ __device__ __forceinline__ void store_sums(const NormGradients& g, std::int64_t 
   sums[image * 2 * g.channels + c] = scaled * sum;
   sums[(image * 2 + 1) * g.channels + c] = scaled * sum_xh;
   if (g.scale == nullptr) return;
-  const float gamma = parameter<T>(g.gamma, c, 1.0f), beta = parameter<T>(g.beta, c, 0.0f);
+  const float gamma = parameter<T>(g.gamma, c, 1.0f, g.fp32_affine),
+              beta = parameter<T>(g.beta, c, 0.0f, g.fp32_affine);
   static_cast<T*>(g.dscale)[at] = from_float<T>(gamma * sum_xh + beta * sum);
   static_cast<T*>(g.dshift)[at] = from_float<T>(sum);
 }

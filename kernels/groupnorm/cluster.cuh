@@ -54,9 +54,9 @@ __device__ __forceinline__ float2 merge_blocks(const StripeArguments& a, const f
 // next launch may start when this one's rows have arrived, if half of the GPU is free (`early`); else when it begins
 // to write: a launch that starts beside a full GPU fills the SMs unevenly.
 //
-// Registers: 16 sums, 8 shifts, 8 values, then 16 coefficients and 8 values, of quads 8 of a mean more:
-// cluster_registers.
-template <class T, bool kActivate, int kHeld, Row kRow>
+// A: of gamma and beta. Registers: 16 sums, 8 shifts, 8 values, then 16 coefficients and 8 values, of quads 8 of a mean
+// more: cluster_registers.
+template <class T, bool kActivate, int kHeld, Row kRow, class A>
 __global__ void __launch_bounds__(max_cluster_threads(kHeld), 2)
     cluster_kernel(const __grid_constant__ ClusterArguments a) {
   constexpr int kPixels = kRow == Row::quad ? kQuad : 1;
@@ -100,8 +100,8 @@ __global__ void __launch_bounds__(max_cluster_threads(kHeld), 2)
   const auto parameter = [](const void* base, int index) { return static_cast<const T*>(base) + index; };
   const int row = image * a.scale_shift_stride + channel;
   if (first == 0) {
-    ptx::prefetch_l2(parameter(a.t.gamma, channel));
-    ptx::prefetch_l2(parameter(a.t.beta, channel));
+    ptx::prefetch_l2(static_cast<const A*>(a.t.gamma) + channel);
+    ptx::prefetch_l2(static_cast<const A*>(a.t.beta) + channel);
     if (scale_shift) {
       ptx::prefetch_l2(parameter(a.t.scale, row));
       ptx::prefetch_l2(parameter(a.t.shift, row));
@@ -192,7 +192,7 @@ __global__ void __launch_bounds__(max_cluster_threads(kHeld), 2)
   const int team = thread / kTeam;
   const int team_lane = thread % kTeam;
   if (plan.blocks > 1) ptx::cluster_wait();  // every block runs: its shared memory may be written
-  const ChannelParameters parameters = load_parameters<T>(a.t, channel, row);
+  const auto parameters = load_parameters<T, A>(a.t, channel, row);
   __syncthreads();
   if (thread < plan.threads) {
 #pragma unroll 1

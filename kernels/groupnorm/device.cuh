@@ -19,12 +19,18 @@ __device__ __forceinline__ float silu_of_twice(float h) {
   return h * ptx::tanh_approx(h) + h;
 }
 
+// Element `channel` of gamma or beta.
+template <class T>
+__device__ __forceinline__ float affine(bool fp32, const void* base, std::int64_t channel) {
+  return fp32 ? static_cast<const float*>(base)[channel] : to_float(static_cast<const T*>(base)[channel]);
+}
+
 // y = fusion(x * a + b): the coefficients of one channel of one image. `row` is image * scale_shift_stride + channel.
 template <class T>
 __device__ __forceinline__ float2 channel_coefficients(const Problem& p, const Tensors& t, float mean, float rstd,
                                                        std::int64_t channel, std::int64_t row) {
-  float a = rstd * to_float(static_cast<const T*>(t.gamma)[channel]);
-  float b = to_float(static_cast<const T*>(t.beta)[channel]) - mean * a;
+  float a = rstd * affine<T>(p.fp32_affine, t.gamma, channel);
+  float b = affine<T>(p.fp32_affine, t.beta, channel) - mean * a;
   if (t.scale != nullptr) {
     const float scale = 1.0f + to_float(static_cast<const T*>(t.scale)[row]);
     a *= scale;

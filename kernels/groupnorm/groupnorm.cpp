@@ -35,6 +35,7 @@ void fields(Problem& p, FieldVisitor& visit) {
                     p.slab_stats, kSlabStats, SlabStats::none);
   visit.flag("packed", "for silu+ss: scale and shift are the halves of one tensor, scale_shift", p.packed, false);
   visit.flag("coefficients", "write a and b of fusion(x a + b) instead of y, for conv2d's norm", p.coefficients, false);
+  visit.flag("fp32_affine", "gamma and beta are fp32, as a training keeps them", p.fp32_affine, false);
   visit.integer("skip_channels", "channels of skip, which is concatenated after x; 0: none", p.skip_channels, 0, 65535,
                 0);
   visit.integer("down_w", "width of x, of whose 2x2 blocks y and x_down are means; 0: none", p.down_w, 0, kMaxPixels,
@@ -51,6 +52,8 @@ void check(const Problem& p) {
            std::to_string(p.channels) + " is 0 to " + std::to_string(p.channels - 1));
   if (p.skip_channels > 0 && (p.given() || p.coefficients))
     refuse("skip_channels needs slab_stats=none and coefficients=0: those are of one tensor");
+  if (p.fp32_affine && (p.given() || p.skip_channels > 0 || p.down()))
+    refuse("fp32_affine needs slab_stats=none, skip_channels=0 and down_w=0: a training's norms have none of those");
   if (p.down() && (p.down_w % 2 != 0 || p.hw % (2 * p.down_w) != 0))
     refuse("down_w=" + std::to_string(p.down_w) + " must be even, 2 to hw / 2, and divide hw=" + std::to_string(p.hw) +
            " into an even number of rows");
@@ -73,8 +76,9 @@ void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
   const Fill affine = normal_fill(0, 0.25);
   visit.when(p.reads_x(), "!coefficients | slab_stats=none")
       .in("x", t.x, {"n", "hw", "channels - skip_channels"}, normal_fill(kFillMean, 1));
-  visit.in("gamma", t.gamma, {"channels"}, normal_fill(1, 0.25));
-  visit.in("beta", t.beta, {"channels"}, affine);
+  const DType affine_dtype = p.affine_dtype(visit.row_dtype());
+  visit.in({"gamma", "fp32 with fp32_affine, as beta"}, t.gamma, {"channels"}, normal_fill(1, 0.25), affine_dtype);
+  visit.in("beta", t.beta, {"channels"}, affine, affine_dtype);
   visit.when(p.scale_shift() && p.packed, "fusion=silu+ss & packed")
       .in("scale_shift", t.scale, {"n", "2*channels"}, affine);
   const bool scale_shift = p.scale_shift() && !p.packed;
@@ -177,8 +181,8 @@ Stats given_stats(const Problem& p, const float* means, const float* m2s, std::i
 // The oracle: two passes in double over each group that a wanted element lies in.
 void reference(const Problem& p, DType dtype, const Tensors& t, std::string_view output,
                std::span<const std::int64_t> elements, std::span<double> values) {
-  const HostTensor x{dtype, t.x}, skip{dtype, t.skip}, gamma{dtype, t.gamma}, beta{dtype, t.beta},
-      scale{dtype, t.scale}, shift{dtype, t.shift};
+  const HostTensor x{dtype, t.x}, skip{dtype, t.skip}, gamma{p.affine_dtype(dtype), t.gamma},
+      beta{p.affine_dtype(dtype), t.beta}, scale{dtype, t.scale}, shift{dtype, t.shift};
 
   // Image, and image and group (as image * groups + group), of an element of the wanted output.
   const bool by_group = output == "mean" || output == "rstd";

@@ -4,6 +4,8 @@
 //   y = norm                                          fusion none
 //   y = silu(norm)                                    fusion silu
 //   y = silu(norm * (1 + scale[i, c]) + shift[i, c])  fusion silu+ss
+// `fp32_affine`: gamma and beta are fp32 whatever T is. A gain near 1 changes by less in many steps of a training than
+// 16 bits tell.
 // `packed`: scale and shift are the halves of one tensor's rows, scale_shift[i, c] and scale_shift[i, channels + c], as
 // the product that projects an embedding to both leaves them.
 // `coefficients`: not y, but a and b of y = fusion(x * a + b) for each image and channel, for a kernel that applies
@@ -45,6 +47,7 @@ struct Problem {
   SlabStats slab_stats = SlabStats::none;  // whether statistics of x are given
   bool packed = false;                     // fusion silu+ss: scale and shift are one tensor
   bool coefficients = false;               // write a and b in the place of y
+  bool fp32_affine = false;                // gamma and beta are fp32
   // What is normalised is the concatenation that kernels/resample would write of x and skip.
   std::int64_t skip_channels = 0;  // of the channels, the last so many: they are in skip
   std::int64_t down_w = 0;         // pixels of a row of x, where y and x_down have half as many rows and columns
@@ -71,6 +74,7 @@ struct Problem {
     const std::int64_t left = hw / quarters() - slab % (given_slabs() / quarters()) * kGivenSlabRows;
     return left < kGivenSlabRows ? left : kGivenSlabRows;
   }
+  constexpr DType affine_dtype(DType dtype) const { return fp32_affine ? DType::fp32 : dtype; }
   bool scale_shift() const { return fusion == Fusion::silu_scale_shift; }
   // Elements from one image's scale to the next one's, and of shift alike.
   constexpr std::int64_t scale_shift_stride() const { return packed ? 2 * channels : channels; }
@@ -80,7 +84,7 @@ struct Problem {
 // tensor.
 struct Tensors {
   const void* x = nullptr;           // T [n, hw, channels - skip_channels]; not with coefficients of given statistics
-  const void* gamma = nullptr;       // T [channels]
+  const void* gamma = nullptr;       // T [channels], or fp32, as beta
   const void* beta = nullptr;        // T [channels]
   const void* scale = nullptr;       // T [n, channels], fusion silu+ss only; packed: scale_shift, T [n, 2 channels]
   const void* shift = nullptr;       // T [n, channels], fusion silu+ss only; packed: not read

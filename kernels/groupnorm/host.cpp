@@ -84,8 +84,8 @@ void finish_group(const Problem& p, DType dtype, const Tensors& t, const Partial
     t.rstd[image * p.groups + group] = static_cast<float>(rstd);
   }
   for (std::int64_t c = first; c < first + width; ++c) {
-    double a = rstd * load_element(dtype, t.gamma, c);
-    double b = load_element(dtype, t.beta, c);
+    double a = rstd * load_element(p.affine_dtype(dtype), t.gamma, c);
+    double b = load_element(p.affine_dtype(dtype), t.beta, c);
     if (p.scale_shift()) {
       const std::int64_t at = image * p.scale_shift_stride() + c;
       const double scale = 1 + load_element(dtype, t.scale, at);

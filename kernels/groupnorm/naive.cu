@@ -87,8 +87,8 @@ __device__ __forceinline__ void group_statistics(const Problem& p, const Tensors
 template <class T>
 __device__ __forceinline__ float normed(const Problem& p, const Tensors& t, float value, float mean, float rstd,
                                         std::int64_t channel, std::int64_t image, std::int64_t scale_shift_stride) {
-  value = (value - mean) * rstd * to_float(static_cast<const T*>(t.gamma)[channel]) +
-          to_float(static_cast<const T*>(t.beta)[channel]);
+  value =
+      (value - mean) * rstd * affine<T>(p.fp32_affine, t.gamma, channel) + affine<T>(p.fp32_affine, t.beta, channel);
   if (p.fusion == Fusion::silu_scale_shift) {
     const std::int64_t row = image * scale_shift_stride + channel;
     value =

@@ -35,8 +35,8 @@ ClusterArguments make_arguments(const Problem& p, const Tensors& t, const Cluste
 }
 
 template <class T, bool kActivate, int kHeld>
-Status launch_held(const ClusterArguments& a, const ClusterPlan& plan, int images, const LaunchContext& context) {
-  const int units = images * a.bundles;
+Status launch_held(const ClusterArguments& a, const ClusterPlan& plan, const Problem& p, const LaunchContext& context) {
+  const int units = static_cast<int>(p.n) * a.bundles;
   const ClusterResidence residence = cluster_residence(plan, units, context.device->sm_count);
   const LaunchShape shape{.grid = static_cast<unsigned>(units * plan.blocks),
                           .block = dim3(static_cast<unsigned>(plan.columns), static_cast<unsigned>(plan.tile_rows)),
@@ -44,10 +44,11 @@ Status launch_held(const ClusterArguments& a, const ClusterPlan& plan, int image
                           .shared_limit = kSharedBytesPerBlock,
                           .cluster = plan.blocks > 1 ? static_cast<unsigned>(plan.blocks) : 0,
                           .programmatic = context.programmatic_launch && residence.programmatic};
-  auto kernel = a.t.skip != nullptr ? cluster_kernel<T, kActivate, kHeld, Row::of_two>
-                                    : cluster_kernel<T, kActivate, kHeld, Row::of_x>;
+  auto kernel = p.fp32_affine         ? cluster_kernel<T, kActivate, kHeld, Row::of_x, float>
+                : a.t.skip != nullptr ? cluster_kernel<T, kActivate, kHeld, Row::of_two, T>
+                                      : cluster_kernel<T, kActivate, kHeld, Row::of_x, T>;
   if constexpr (kHeld % kQuad == 0) {
-    if (a.t.x_down != nullptr) kernel = cluster_kernel<T, kActivate, kHeld, Row::quad>;
+    if (a.t.x_down != nullptr) kernel = cluster_kernel<T, kActivate, kHeld, Row::quad, T>;
   }
   return launch_kernel("groupnorm ptx_sm90a", kernel, shape, context.stream, a);
 }
@@ -63,7 +64,7 @@ Status launch_ptx_sm90a(const Problem& p, DType dtype, const Tensors& t, const S
   return with_half_type(dtype, [&]<class T>(T) {
     return with_tile<kHeldByPairs / 2 + 1>(plan->held / 2, [&]<int kHalf>() {
       const auto launch = p.fusion == Fusion::none ? launch_held<T, false, 2 * kHalf> : launch_held<T, true, 2 * kHalf>;
-      return launch(a, *plan, static_cast<int>(p.n), context);
+      return launch(a, *plan, p, context);
     });
   });
 }

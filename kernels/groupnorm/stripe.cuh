@@ -221,16 +221,41 @@ __device__ __forceinline__ float2 mean_and_rstd(const StripeArguments& a, float 
   return {mean, rsqrtf(m2 * a.size_inverse + a.eps)};
 }
 
-// The parameters of a thread's eight channels; scale and shift only where the problem has them.
+template <class T>
+struct Eight {
+  uint4 bits[sizeof(T) / 2];
+
+  __device__ __forceinline__ void load(const void* base, int index) {
+#pragma unroll
+    for (int i = 0; i < static_cast<int>(sizeof(T) / 2); ++i)
+      bits[i] = load_16_bytes(static_cast<const T*>(base) + index + 16 / sizeof(T) * i);
+  }
+  __device__ __forceinline__ void unpack(float (&values)[8]) const {
+    constexpr int kLanes = 16 / sizeof(T);
+#pragma unroll
+    for (int i = 0; i < 8; i += kLanes) {
+      float part[kLanes];
+      unpack_vector<T>(bits[i / kLanes], part);
+#pragma unroll
+      for (int j = 0; j < kLanes; ++j) values[i + j] = part[j];
+    }
+  }
+};
+
+// The parameters of a thread's eight channels, gamma and beta as A; scale and shift only where the problem has them.
+template <class A>
 struct ChannelParameters {
-  uint4 gamma, beta, scale, shift;
+  Eight<A> gamma, beta;
+  uint4 scale, shift;
 };
 
 // From `row` = image * scale_shift_stride + channel.
-template <class T>
-__device__ __forceinline__ ChannelParameters load_parameters(const Tensors& t, int channel, int row) {
+template <class T, class A = T>
+__device__ __forceinline__ ChannelParameters<A> load_parameters(const Tensors& t, int channel, int row) {
   const auto at = [](const void* base, int index) { return static_cast<const T*>(base) + index; };
-  ChannelParameters p{load_16_bytes(at(t.gamma, channel)), load_16_bytes(at(t.beta, channel)), {}, {}};
+  ChannelParameters<A> p{};
+  p.gamma.load(t.gamma, channel);
+  p.beta.load(t.beta, channel);
   if (t.scale != nullptr) {
     p.scale = load_16_bytes(at(t.scale, row));
     p.shift = load_16_bytes(at(t.shift, row));
@@ -240,11 +265,11 @@ __device__ __forceinline__ ChannelParameters load_parameters(const Tensors& t, i
 
 // y = x * a + b for each of the eight channels from 8 * column on, `finals` the mean and rstd of the bundle's groups;
 // half of both where silu_of_twice follows.
-template <class T, bool kActivate>
-__device__ __forceinline__ void fold_coefficients(const StripeArguments& a, const ChannelParameters& p, int column,
+template <class T, bool kActivate, class A>
+__device__ __forceinline__ void fold_coefficients(const StripeArguments& a, const ChannelParameters<A>& p, int column,
                                                   const float2* finals, float (&ca)[8], float (&cb)[8]) {
-  unpack_vector<T>(p.gamma, ca);
-  unpack_vector<T>(p.beta, cb);
+  p.gamma.unpack(ca);
+  p.beta.unpack(cb);
   int group = divide(column * 8, a.width_inverse);
   int position = column * 8 - group * a.width;
 #pragma unroll

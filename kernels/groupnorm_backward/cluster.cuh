@@ -262,8 +262,8 @@ __device__ __forceinline__ void add_blocks(const ClusterArguments& a, const Shar
 //
 // A thread touches only rows that it has fetched itself, so that taking their place needs no barrier (its accesses of
 // shared memory are carried out in the order of issue; a copy writes when the row has come from memory).
-// Registers: 16 sums or 16 terms, 16 coefficients and 16 values.
-template <class T, bool kActivate>
+// A: of gamma and beta. Registers: 16 sums or 16 terms, 16 coefficients and 16 values.
+template <class T, bool kActivate, class A>
 __global__ void __launch_bounds__(kMaxClusterThreads, 2) cluster_kernel(const __grid_constant__ ClusterArguments a) {
   extern __shared__ __align__(16) char storage[];
   const groupnorm::StripePlan& plan = a.plan;
@@ -322,14 +322,14 @@ __global__ void __launch_bounds__(kMaxClusterThreads, 2) cluster_kernel(const __
     const int image = image_of(unit), channel = channel_of(unit), next = unit + static_cast<int>(ptx::cluster_count());
     more = next < a.units;
     ptx::cp_async_wait<1>();
-    groupnorm::ChannelParameters parameters;
+    groupnorm::ChannelParameters<A> parameters;
     {
       groupnorm::ChannelSums seen{};
       const int split = groupnorm::channels_in_first(a, column);
       if (first < rows) groupnorm::start_sums<T>(a, seen, load(s.x, tile_offset), split);
       each_row([&](int at) { groupnorm::add_row<T>(seen, load(s.x, at)); });
       groupnorm::store_moments(a, seen, share.of(first), split, s.pairs);
-      parameters = groupnorm::load_parameters<T>(a.t, channel, image * a.scale_shift_stride + channel);
+      parameters = groupnorm::load_parameters<T, A>(a.t, channel, image * a.scale_shift_stride + channel);
       // Every block runs: its shared memory may be written.
       if (plan.blocks > 1 && unit == static_cast<int>(ptx::cluster_index())) ptx::cluster_wait();
       __syncthreads();
@@ -352,7 +352,7 @@ __global__ void __launch_bounds__(kMaxClusterThreads, 2) cluster_kernel(const __
     }
     if (first == 0) {
       float factor[8], scale[8] = {};
-      unpack_vector<T>(parameters.gamma, factor);
+      parameters.gamma.unpack(factor);
       if (a.t.scale != nullptr) unpack_vector<T>(parameters.scale, scale);
 #pragma unroll
       for (int i = 0; i < 8; ++i) s.factors[column * 8 + i] = factor[i] * (1.0f + scale[i]);

@@ -8,7 +8,7 @@
 namespace noisefloor::groupnorm_backward {
 
 __host__ __device__ inline NormGradients gradients_of(const Problem& p, const Tensors& t) {
-  return {t.gamma, t.beta, t.scale, t.dscale, t.dshift, p.channels, p.scale_shift_stride()};
+  return {t.gamma, t.beta, t.scale, t.dscale, t.dshift, p.channels, p.scale_shift_stride(), p.fp32_affine};
 }
 
 // Of a channel of an image: xh = (x - mean) rstd, v = xh a + b.
@@ -19,7 +19,8 @@ struct Channel {
 template <class T>
 __device__ __forceinline__ Channel channel_of(const Problem& p, const Tensors& t, float mean, float rstd,
                                               std::int64_t image, std::int64_t c) {
-  const float gamma = to_float(static_cast<const T*>(t.gamma)[c]), beta = to_float(static_cast<const T*>(t.beta)[c]);
+  const float gamma = parameter<T>(t.gamma, c, 1.0f, p.fp32_affine),
+              beta = parameter<T>(t.beta, c, 0.0f, p.fp32_affine);
   if (p.fusion != Fusion::silu_scale_shift) return {mean, rstd, gamma, beta};
   const std::int64_t at = image * p.scale_shift_stride() + c;
   const float scaled = 1.0f + to_float(static_cast<const T*>(t.scale)[at]);

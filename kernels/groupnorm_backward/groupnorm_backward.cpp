@@ -28,6 +28,7 @@ void fields(Problem& p, FieldVisitor& visit) {
                     Fusion::none);
   visit.real("eps", "added to the variance", p.eps, 1e-12, 1.0, 1e-5);
   visit.flag("packed", "for silu+ss: scale and shift are the halves of one tensor, scale_shift", p.packed, false);
+  visit.flag("fp32_affine", "gamma and beta are fp32, as a training keeps them", p.fp32_affine, false);
   visit.flag("residual", "whether residual_scale residual is added to dx", p.residual, false);
   visit.real("residual_scale", "factor of residual", p.residual_scale, -1e6, 1e6, 1.0);
 }
@@ -64,8 +65,9 @@ void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
   constexpr const char *kPacked = "fusion=silu+ss & packed", *kApart = "fusion=silu+ss & !packed";
   visit.in("x", t.x, image, normal_fill(kFillMean, 1));
   visit.in({"dy", "gradient of groupnorm's y"}, t.dy, image);
-  visit.in("gamma", t.gamma, channels, normal_fill(1, 0.25));
-  visit.in("beta", t.beta, channels, affine);
+  const DType affine_dtype = p.affine_dtype(visit.row_dtype());
+  visit.in({"gamma", "fp32 with fp32_affine, as beta"}, t.gamma, channels, normal_fill(1, 0.25), affine_dtype);
+  visit.in("beta", t.beta, channels, affine, affine_dtype);
   visit.when(packed, kPacked).in("scale_shift", t.scale, pair, affine);
   visit.when(apart, kApart).in("scale", t.scale, row, affine);
   visit.when(apart, kApart).in("shift", t.shift, row, affine);
@@ -110,8 +112,8 @@ struct Oracle {
         dtype(type),
         x{type, t.x},
         dy{type, t.dy},
-        gamma{type, t.gamma},
-        beta{type, t.beta},
+        gamma{problem.affine_dtype(type), t.gamma},
+        beta{problem.affine_dtype(type), t.beta},
         scale{type, t.scale},
         shift{type, t.shift},
         residual{type, t.residual} {}

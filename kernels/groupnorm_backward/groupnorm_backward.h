@@ -27,13 +27,15 @@ struct Problem {
   std::int64_t groups = 1;  // divides channels
   Fusion fusion = Fusion::none;
   double eps = 1e-5;
-  bool packed = false;    // fusion silu+ss: scale and shift are one tensor, as are their gradients
-  bool residual = false;  // add residual_scale * residual to dx
+  bool packed = false;       // fusion silu+ss: scale and shift are one tensor, as are their gradients
+  bool fp32_affine = false;  // gamma and beta are fp32
+  bool residual = false;     // add residual_scale * residual to dx
   double residual_scale = 1;
 
   constexpr std::int64_t channels_per_group() const { return channels / groups; }
   constexpr std::int64_t elements() const { return n * hw * channels; }
   constexpr std::int64_t group_size() const { return hw * channels_per_group(); }
+  constexpr DType affine_dtype(DType dtype) const { return fp32_affine ? DType::fp32 : dtype; }
   constexpr bool scale_shift() const { return fusion == Fusion::silu_scale_shift; }
   // Elements from one image's scale to the next one's, and of shift and of the gradients alike.
   constexpr std::int64_t scale_shift_stride() const { return packed ? 2 * channels : channels; }
@@ -44,7 +46,7 @@ struct Problem {
 struct Tensors {
   const void* x = nullptr;         // T [n, hw, channels]
   const void* dy = nullptr;        // T [n, hw, channels]
-  const void* gamma = nullptr;     // T [channels]
+  const void* gamma = nullptr;     // T [channels], or fp32, as beta
   const void* beta = nullptr;      // T [channels]
   const void* scale = nullptr;     // T [n, channels], silu+ss only; packed: scale_shift, T [n, 2 channels]
   const void* shift = nullptr;     // T [n, channels], silu+ss only; packed: not read
@@ -77,7 +79,8 @@ constexpr groupnorm::Problem statistics_of(const Problem& p) {
           .groups = p.groups,
           .eps = p.eps,
           .stats = true,
-          .coefficients = true};
+          .coefficients = true,
+          .fp32_affine = p.fp32_affine};
 }
 
 }  // namespace noisefloor::groupnorm_backward

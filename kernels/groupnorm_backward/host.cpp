@@ -71,8 +71,8 @@ class Task {
 
   // v = xh a + b; scaled: 1 + scale.
   void load_parameters() {
-    load_floats(dtype_, t_.gamma, first_, count_, a_.data());
-    load_floats(dtype_, t_.beta, first_, count_, b_.data());
+    load_floats(p_.affine_dtype(dtype_), t_.gamma, first_, count_, a_.data());
+    load_floats(p_.affine_dtype(dtype_), t_.beta, first_, count_, b_.data());
     std::ranges::fill(scaled_, 1.0f);
     if (!p_.scale_shift()) return;
     const std::int64_t at = image_ * p_.scale_shift_stride() + first_;
@@ -104,7 +104,8 @@ class Task {
       sums[p_.channels + c] = static_cast<float>(static_cast<double>(scaled_[i]) * sum_xh_[i]);
       if (!p_.scale_shift()) continue;
       const std::int64_t at = image_ * p_.scale_shift_stride() + c;
-      const double gamma = load_element(dtype_, t_.gamma, c), beta = load_element(dtype_, t_.beta, c);
+      const DType affine = p_.affine_dtype(dtype_);
+      const double gamma = load_element(affine, t_.gamma, c), beta = load_element(affine, t_.beta, c);
       store_element(dtype_, t_.dscale, at, gamma * sum_xh_[i] + beta * sum_[i]);
       store_element(dtype_, t_.dshift, at, sum_[i]);
     }

@@ -50,7 +50,9 @@ Status launch_ptx_sm90a(const Problem& p, DType dtype, const Tensors& tensors, c
                           .cluster = plan->blocks > 1 ? static_cast<unsigned>(plan->blocks) : 0,
                           .programmatic = context.programmatic_launch};
   const Status status = with_half_type(dtype, [&]<class T>(T) {
-    const auto kernel = p.fusion == Fusion::none ? cluster_kernel<T, false> : cluster_kernel<T, true>;
+    const bool plain = p.fusion == Fusion::none;
+    auto kernel = plain ? cluster_kernel<T, false, T> : cluster_kernel<T, true, T>;
+    if (p.fp32_affine) kernel = plain ? cluster_kernel<T, false, float> : cluster_kernel<T, true, float>;
     const int policy = plan->spread ? cudaClusterSchedulingPolicySpread : cudaClusterSchedulingPolicyDefault;
     static_cast<void>(cudaFuncSetAttribute(kernel, cudaFuncAttributeClusterSchedulingPolicyPreference, policy));
     return launch_kernel("groupnorm_backward ptx_sm90a", kernel, shape, context.stream, a);

@@ -8,6 +8,13 @@
 namespace noisefloor::networks {
 namespace {
 
+// Whose gain and shift may be what a training keeps in fp32.
+std::vector<ValueId> groupnorm_forward(const Node& node, const Bindings& inputs, Graph& graph) {
+  groupnorm::Problem p = node.problem.as<groupnorm::Problem>();
+  p.fp32_affine = graph[inputs.at("gamma")].dtype != node.dtype;
+  return graph.add(node.name, "groupnorm", node.op->print(AnyProblem(p)), node.dtype, inputs);
+}
+
 void groupnorm_backward(const Node& node, Backward& walk) {
   const auto& p = node.problem.as<groupnorm::Problem>();
   if (p.given() || p.coefficients || p.skip_channels > 0 || p.down())
@@ -33,6 +40,6 @@ void groupnorm_backward(const Node& node, Backward& walk) {
 
 }  // namespace
 
-const AdjointRule groupnorm_adjoint{"groupnorm", nullptr, groupnorm_backward};
+const AdjointRule groupnorm_adjoint{"groupnorm", groupnorm_forward, groupnorm_backward};
 
 }  // namespace noisefloor::networks

@@ -153,6 +153,7 @@ PROBLEMS = [
     ("conv3d_temporal", {"image_shift": 1, "bias": 0}),
     *(("groupnorm", {"fusion": fusion, "stats": stats}) for fusion in ("none", "silu", "silu+ss") for stats in (0, 1)),
     ("groupnorm", {"fusion": "silu+ss", "packed": 1}),
+    *((op, {"fusion": "silu+ss", "fp32_affine": 1}) for op in ("groupnorm", "groupnorm_backward")),
     *(("groupnorm", {"fusion": fusion, "stats": 1, "skip_channels": 5}) for fusion in ("none", "silu+ss")),
     *(("groupnorm", {"fusion": fusion, "stats": stats, "hw": 48, "down_w": 6}) for fusion, stats in (("none", 0), ("silu", 1), ("silu+ss", 0))),
     *(("groupnorm", {"fusion": fusion, "coefficients": 1, "stats": 1, "hw": 48}) for fusion in ("silu", "silu+ss")),

@@ -138,6 +138,17 @@ TEST(Training, NothingThatIsTrainedIsConstant) {
       EXPECT_EQ(weights_of(training.network.graph, node), 0u) << node.name;
 }
 
+// A gain near 1 would stand still in 16 bits for tens of steps.
+TEST(Training, NormsReadTheirParametersUnrounded) {
+  for (const Training& training : built()) {
+    const Graph& graph = training.network.graph;
+    for (const Node& node : graph.nodes())
+      for (const Node::Tensor& tensor : node.tensors())
+        if (node.op->name.starts_with("groupnorm") && (tensor.name == "gamma" || tensor.name == "beta"))
+          EXPECT_EQ(graph.whole(tensor.value), training.parameters) << node.name;
+  }
+}
+
 // Plans time what a step launches: a convolution's weights, also those turned for its gradient, are packed each time.
 TEST(Training, ConvolutionsPrepareTheirWeightsAnew) {
   const auto expect = [](const Graph& graph, bool anew) {

@@ -3,7 +3,7 @@
 PACKAGE, VERSIONS = "liger_kernel", ("0.8.",)
 CALL = "liger_kernel.ops.LigerGroupNormFunction.apply(x, gamma, beta, channels, groups, eps), x in NCHW"
 DTYPES = ("bfloat16", "float16", "float32")
-ONLY = {"fusion": "none", "stats": "0", "slab_stats": "none", "coefficients": "0", "skip_channels": "0", "down_w": "0"}
+ONLY = {"fusion": "none", "stats": "0", "slab_stats": "none", "coefficients": "0", "skip_channels": "0", "down_w": "0", "fp32_affine": "0"}
 
 
 def prepare(problem, inputs):

@@ -62,6 +62,18 @@ def coefficients(problem, wide):
     return torch.stack((a, b), dim=1), mean, rstd
 
 
+def with_fp32_affine(problem, run):
+    """With fp32_affine all in fp32, as autocast runs it: PyTorch's group_norm takes one type. The second and third output of both ops stay fp32."""
+    if not problem.flag("fp32_affine"):
+        return run
+
+    def widened(inputs):
+        outputs = run({name: tensor.to(inputs["gamma"].dtype) for name, tensor in inputs.items()})
+        return tuple(output if i in (1, 2) else output.to(inputs["x"].dtype) for i, output in enumerate(outputs))
+
+    return widened
+
+
 def build(problem):
     if problem.choice("slab_stats") != "none":
         raise Unsupported("PyTorch's group_norm takes no statistics per slab of pixels")
@@ -88,4 +100,4 @@ def build(problem):
         y = F.silu(y) if silu else y
         return (F.avg_pool2d(y, 2), F.avg_pool2d(x, 2), *statistics) if problem.integer("down_w") else (y, *statistics)
 
-    return run
+    return with_fp32_affine(problem, run)

@@ -40,4 +40,4 @@ def build(problem):
         of_pair = (torch.cat(of_pair, 1),) if "scale_shift" in inputs else of_pair
         return (dx, *(one.to(wide) for one in of_affine), *of_pair)
 
-    return run
+    return groupnorm.with_fp32_affine(problem, run)
