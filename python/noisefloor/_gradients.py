@@ -84,7 +84,7 @@ def check_conv2d(p):
 def groupnorm(ops, p, t, d):
     shifts = {name: t[name] for name in ("scale_shift", "scale", "shift") if t[name] is not None}
     names = ("x", "gamma", "beta", *shifts)
-    return dict(zip(names, ops["groupnorm_backward"](t["x"], d["y"], t["gamma"], t["beta"], **shifts, **p.of("groups", "fusion", "eps"))))
+    return dict(zip(names, ops["groupnorm_backward"](t["x"], d["y"], t["gamma"], t["beta"], **shifts, **p.of("groups", "fusion", "eps", "fp32_affine"))))
 
 
 def check_groupnorm(p):
