@@ -144,8 +144,9 @@ TEST(Training, NormsReadTheirParametersUnrounded) {
     const Graph& graph = training.network.graph;
     for (const Node& node : graph.nodes())
       for (const Node::Tensor& tensor : node.tensors())
-        if (node.op->name.starts_with("groupnorm") && (tensor.name == "gamma" || tensor.name == "beta"))
+        if (node.op->name.starts_with("groupnorm") && (tensor.name == "gamma" || tensor.name == "beta")) {
           EXPECT_EQ(graph.whole(tensor.value), training.parameters) << node.name;
+        }
   }
 }
 
