@@ -110,7 +110,7 @@ def call_of(op, seed, dtype, which=0):
 def outputs_of(op, inputs, fields, dtype):
     """[(name, shape, dtype)] of what a call updates and returns, and how far it may be off."""
     made = signature(op)
-    shapes = tuple((inputs[one.name].shape, dtype if one.dtype == "T" else one.dtype) if one.name in inputs else fields.get(one.name) for one in made.inputs)
+    shapes = tuple((inputs[one.name].shape, _core.short_dtype(str(inputs[one.name].dtype))) if one.name in inputs else fields.get(one.name) for one in made.inputs)
     returned, tolerance = bound(op).describe(shapes, tuple(fields[name] for name in made.keywords), dtype)[1:3]
     return [(name, inputs[name].shape, "fp32") for name in updated(op, inputs)] + returned, tolerance
 
