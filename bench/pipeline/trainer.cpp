@@ -35,7 +35,7 @@ double seconds_since(Clock::time_point begin) {
 // Of the watchdog. What waits in a library's own barrier, or for a broken GPU, is not freed by an abort.
 constexpr std::chrono::milliseconds kBetweenLooks{100};
 constexpr std::chrono::seconds kToEnd{20};
-constexpr double kTimes = 10;  // as long as the slowest step so far may a step take; the first: as patience
+constexpr double kTimes = 10;  // a step may take as long as so many of the slowest so far; the first: of patience
 
 Training built(const TrainerRequest& request, std::int64_t images, DType dtype, std::size_t rank, std::size_t ranks) {
   TrainingOptions options = options_of(request.recipe, images, dtype);

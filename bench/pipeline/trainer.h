@@ -31,7 +31,7 @@ struct TrainerRequest {
   bool recompute = false;                 // TrainingOptions::recompute
   std::int64_t accumulate = 1;            // micro-batches of a device, one behind the other
   double patience = 60;                   // seconds that a step of several devices is waited for at least; no option
-  std::int64_t bucket = 1 << 26;          // gradients that are summed at once: 256 MiB, some ms by NVLink; no option
+  std::int64_t bucket = 1 << 26;          // gradients that are summed at once: 256 MiB; no option
 };
 
 TrainingOptions options_of(const TrainingRecipe& recipe, std::int64_t images, DType dtype);

@@ -187,7 +187,8 @@ int hold(const fs::path& partial) {
 }
 
 bool is_held(const fs::path& partial) {
-  const Descriptor descriptor(open(partial.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  // To be written, as NFS has it of who locks for itself alone.
+  const Descriptor descriptor(open(partial.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   return descriptor >= 0 && flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
 
