@@ -221,7 +221,11 @@ TEST(Refusals, OfVariantsSayWhatTheyNeed) {
       {"groupnorm", "ptx_sm90a_grid", "n=1,hw=64,channels=192,groups=32,fp32_affine=1", bf16, "needs fp32_affine=0"},
       {"groupnorm", "ptx_sm90a", "n=2,hw=129024,channels=320,groups=32", bf16, kAny},
       {"groupnorm", "ptx_sm90a_grid", "n=2,hw=129024,channels=320,groups=32", bf16, ""},
-      {"groupnorm", "ptx_sm90a_grid", "n=1,hw=4000000,channels=320,groups=32", bf16, kAny},
+      {"groupnorm", "ptx_sm90a_grid", "n=1,hw=4000000,channels=320,groups=32", bf16, ""},
+      {"groupnorm", "ptx_sm90a_grid", "n=1,hw=170000000,channels=32,groups=32", bf16, kAny},
+      {"groupnorm_backward", "ptx_sm90a_grid", "n=1,hw=170000000,channels=32,groups=32", bf16, kAny},
+      {"groupnorm", "ptx_sm90a", "n=2,hw=16384,channels=640,groups=32", bf16, "see ptx_sm90a_grid"},
+      {"groupnorm", "ptx_sm90a", "n=2,hw=16384,channels=640,groups=32,skip_channels=320", bf16, ""},
       {"groupnorm", "ptx_sm90a_grid", "n=2049,hw=4,channels=320,groups=32", bf16, "needs n * groups <= 2^16"},
       // Coefficients alone: of given statistics everywhere but in the grid's kernel, else where a second pass is left
       // out.
