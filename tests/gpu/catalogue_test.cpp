@@ -162,6 +162,37 @@ TEST_P(Choices, MatchTheOracle) {
   });
 }
 
+// What images of hundreds of MB are to all SMs, these are to three: they do not fit on chip, and are read again.
+TEST(Gpu, groupnorm_ptx_sm90a_grid_on_few_sms) {
+  for (const auto& [op, text] :
+       {std::pair{"groupnorm", "n=2,hw=50001,channels=48,groups=3,fusion=silu+ss,stats=1"},
+        {"groupnorm", "n=3,hw=70001,channels=16,groups=2"},
+        {"groupnorm_backward", "n=2,hw=50001,channels=48,groups=3,fusion=silu+ss,packed=1,residual=1"},
+        {"groupnorm_backward", "n=3,hw=9001,channels=40,groups=5,fusion=silu"}}) {
+    SCOPED_TRACE(text);
+    const SuiteEntry& entry = *suite().find(op);
+    const auto grid =
+        std::ranges::find(entry.implementations, "ptx_sm90a_grid", [](const auto& one) { return one->name; });
+    ASSERT_NE(grid, entry.implementations.end());
+    if (const std::string why = cannot_run_on(device(), **grid); !why.empty()) GTEST_SKIP() << why;
+    AnyVariant variant = *(*grid)->variant();
+    variant.launch = [launch = variant.launch](const AnyProblem& p, DType type, std::span<void* const> pointers,
+                                               const Scratch& scratch, LaunchContext context) {
+      DeviceInfo few = *context.device;
+      few.sm_count = 3;
+      context.device = &few;
+      return launch(p, type, pointers, scratch, context);
+    };
+    for (const DType dtype : {DType::bf16, DType::fp16}) {
+      Fixture fixture(device(), entry, entry.workload->parse(text), dtype, /*seed=*/1);
+      Verifier verifier(fixture, {.oracle_flops = 1e7});
+      BoundCase bound(fixture, *implementation_of(variant), &verifier);
+      const Verdict verdict = verifier.verify(bound);
+      EXPECT_TRUE(verdict.correct()) << verdict.reason;
+    }
+  }
+}
+
 bool recording(const LaunchContext& context) {
   cudaStreamCaptureStatus status{};
   EXPECT_EQ(cudaStreamIsCapturing(context.stream, &status), cudaSuccess);
