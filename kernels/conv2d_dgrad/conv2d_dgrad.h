@@ -5,8 +5,8 @@
 //
 //   dx = scale * du + residual_scale * residual
 //
-// u is x; with `upsample` it is x with every pixel repeated 2x2, and du's four pixels are summed. A residual is another
-// gradient of x, to which this one is added.
+// With `column` there is one kx, and no pad along x. u is x; with `upsample` it is x with every pixel repeated 2x2, and
+// du's four pixels are summed. A residual is another gradient of x, to which this one is added.
 #pragma once
 
 #include <cstdint>

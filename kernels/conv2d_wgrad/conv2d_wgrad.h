@@ -8,7 +8,8 @@
 //   dbias[co]          = scale * sum over i, oy, ox of  dy[i, oy, ox, co]
 //   dshift[i, co]      = scale * sum over oy, ox of     dy[i, oy, ox, co]
 //
-// u is x, zero outside of the image; with `upsample` it is x with every pixel repeated 2x2.
+// With `column` there is one kx, and no pad along x. u is x, zero outside of the image; with `upsample` it is x with
+// every pixel repeated 2x2.
 #pragma once
 
 #include <cstdint>
