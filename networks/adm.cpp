@@ -14,11 +14,9 @@ constexpr std::int64_t kMultipliers[] = {1, 2, 3, 4};
 constexpr int kLevels = 4, kBlocks = 3, kClasses = 1000;
 constexpr int kFirstAttention = 1;  // level: of a picture of 64x64 at 32x32, 16x16 and 8x8
 
-enum class Resample { none, up, down };
-
-class Builder {
+class AdmBuilder {
  public:
-  Builder(Network& network, std::int64_t n, const BuildOptions& options)
+  AdmBuilder(Network& network, std::int64_t n, const BuildOptions& options)
       : network_(network),
         layers_(network.graph, n, options.dtype),
         calls_(layers_.of(network.embedded())),
@@ -81,7 +79,7 @@ void build_adm64(const BuildOptions& options, Network& network) {
                network.hoisted_levels > 0);
   if (options.conditional) network.take("labels", Kind::labels, {embedded, kClasses}, options.dtype, kClasses);
 
-  Builder builder(network, n, options);
+  AdmBuilder builder(network, n, options);
   Layers& layers = builder.layers();
   builder.embed();
   x = input_of_noise_predictor(options, network, x);

@@ -25,11 +25,9 @@ struct Configuration {
 // The sum of two branches of equal variance keeps that variance.
 const double kSkipScale = std::sqrt(0.5);
 
-enum class Resample { none, up, down };
-
-class Builder {
+class EdmBuilder {
  public:
-  Builder(Network& network, Layers& layers)
+  EdmBuilder(Network& network, Layers& layers)
       : network_(network), layers_(layers), calls_(layers.of(network.embedded())) {}
 
   void embed(const Configuration& c, ValueId c_noise) {
@@ -78,7 +76,7 @@ class Builder {
   Image embedding_;
 };
 
-Image u_net(Builder& builder, const Configuration& c, Image h) {
+Image u_net(EdmBuilder& builder, const Configuration& c, Image h) {
   Layers& layers = builder.layers();
   const int levels = static_cast<int>(c.multipliers.size());
   const auto level_name = [](const char* half, std::int64_t size, const std::string& part) {
@@ -115,7 +113,7 @@ Image u_net(Builder& builder, const Configuration& c, Image h) {
 
 void build(const Configuration& c, const BuildOptions& options, Network& network) {
   build_preconditioned(options, network, c.sigma_data, [&](Layers& layers, ValueId c_noise, Image x) {
-    Builder builder(network, layers);
+    EdmBuilder builder(network, layers);
     builder.embed(c, c_noise);
     x.id = layers.cast("input", x.id, options.dtype);
     return u_net(builder, c, x);

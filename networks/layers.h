@@ -19,6 +19,8 @@ struct Image {
   Image with(ValueId other) const { return {other, height, width, channels}; }  // of the same shape
 };
 
+enum class Resample { none, up, down };
+
 struct ConvOptions {
   std::int64_t stride = 1;                  // 1 or 2
   bool upsample = false;                    // nearest x2 before it

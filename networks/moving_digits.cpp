@@ -12,9 +12,9 @@ namespace {
 
 constexpr double kSigmaData = 0.5;
 
-class Builder {
+class MovingDigitsBuilder {
  public:
-  Builder(const MovingUNet& unet, Network& network, Layers& layers)
+  MovingDigitsBuilder(const MovingUNet& unet, Network& network, Layers& layers)
       : unet_(unet),
         layers_(layers),
         videos_(network.graph, network.embedded(), layers.dtype()),
@@ -90,7 +90,7 @@ class Builder {
 
 void build_moving_unet(const MovingUNet& unet, const BuildOptions& options, Network& network) {
   build_preconditioned(options, network, kSigmaData, [&](Layers& layers, ValueId c_noise, Image x) {
-    Builder builder(unet, network, layers);
+    MovingDigitsBuilder builder(unet, network, layers);
     builder.embed(network, c_noise);
     x.id = layers.cast("input", x.id, options.dtype);
     return builder.build(x, x.channels);

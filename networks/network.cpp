@@ -79,11 +79,10 @@ std::int64_t bytes_ahead(const Network& network) {
 
 // Throws where a sampling loop has nothing for an input.
 void require_given(const Network& network) {
-  using Kind = NetworkTensor::Kind;
   const std::vector<Conditioned>& told = network.info->conditioning;
   for (const NetworkTensor& input : network.inputs) {
-    const bool own = input.value == network.x() || input.kind == Kind::timesteps || input.kind == Kind::sigma ||
-                     input.kind == Kind::labels;
+    const bool own = input.value == network.x() || input.kind == NetworkTensor::Kind::timesteps ||
+                     input.kind == NetworkTensor::Kind::sigma || input.kind == NetworkTensor::Kind::labels;
     if (!own && std::none_of(told.begin(), told.end(),
                              [&](const Conditioned& one) { return std::string_view(one.input) == input.name; }))
       throw InvalidInput(

@@ -11,10 +11,10 @@
 namespace noisefloor::networks {
 namespace {
 
-class Builder {
+class UnetBuilder {
  public:
   // `frames`: of videos; 0 for images.
-  Builder(const UNet& unet, Network& network, const BuildOptions& options, std::int64_t frames)
+  UnetBuilder(const UNet& unet, Network& network, const BuildOptions& options, std::int64_t frames)
       : unet_(unet),
         layers_(network.graph, network.calls * std::max<std::int64_t>(1, frames), options.dtype),
         calls_(layers_.of(network.embedded())),
@@ -130,7 +130,7 @@ void build_unet(const UNet& unet, const BuildOptions& options, Network& network)
   const ValueId text =
       network.take("encoder_hidden_states", Kind::text, {n, options.sizes.tokens, unet.text_width}, options.dtype);
 
-  Builder builder(unet, network, options, 0);
+  UnetBuilder builder(unet, network, options, 0);
   builder.embed(network, timesteps);
   builder.read(text, n, options.sizes.tokens);
   x = input_of_noise_predictor(options, network, x);
@@ -156,7 +156,7 @@ void build_video_unet(const UNet& unet, const BuildOptions& options, Network& ne
     x = scaled.at(0);
     level = scaled.at(1);
   }
-  Builder builder(unet, network, options, frames);
+  UnetBuilder builder(unet, network, options, frames);
   builder.embed(network, level);
   builder.read(text, n, 1);
   Layers exact(network.graph, n * frames, DType::fp32);

@@ -30,9 +30,9 @@ std::int64_t most_rows() {
   return std::ranges::find(find_op("gemm")->fields, "m", &FieldInfo::name)->high;
 }
 
-class Builder {
+class DecoderBuilder {
  public:
-  Builder(const Decoder& decoder, Network& network, const BuildOptions& options)
+  DecoderBuilder(const Decoder& decoder, Network& network, const BuildOptions& options)
       : decoder_(decoder),
         names_(options.old_names ? kOldNames : kNames),
         frames_(network.image.frames),
@@ -127,7 +127,7 @@ NetworkInfo row_of(const char* name, const char* description, double latent_scal
 void build_decoder(const Decoder& decoder, const BuildOptions& options, Network& network) {
   const auto& [height, width, channels, frames] = network.image;
   const ValueId x = take_image(network, "x", network.batch);
-  Builder builder(decoder, network, options);
+  DecoderBuilder builder(decoder, network, options);
   const ValueId in = builder.layers().cast("input", x, options.dtype);
   give_image(network, builder.layers(), builder.build({in, height, width, channels}));
 }

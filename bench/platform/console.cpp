@@ -14,7 +14,7 @@
 namespace noisefloor {
 namespace {
 
-struct Stream {
+struct GuardedStream {
   int descriptor;        // below 0: closed from the start
   bool carriage_return;  // may begin what is written
   int error = 0;         // of the first text that could not be written
@@ -22,12 +22,12 @@ struct Stream {
   PlainText plain;
 };
 
-Stream output{STDOUT_FILENO, false, 0, nullptr, {}};
-Stream errors{STDERR_FILENO, true, 0, nullptr, {}};
+GuardedStream output{STDOUT_FILENO, false, 0, nullptr, {}};
+GuardedStream errors{STDERR_FILENO, true, 0, nullptr, {}};
 
 // All of it counts as written: fmt::print() would throw, and a stream in error would keep it for the next try.
 ssize_t write_text(void* cookie, const char* text, size_t size) {
-  Stream& stream = *static_cast<Stream*>(cookie);
+  GuardedStream& stream = *static_cast<GuardedStream*>(cookie);
   std::string_view piece(text, size);
   std::string plain;
   if (stream.carriage_return && piece.starts_with('\r')) {
@@ -48,7 +48,7 @@ ssize_t write_text(void* cookie, const char* text, size_t size) {
   return static_cast<ssize_t>(size);
 }
 
-void guard(Stream& stream, std::FILE*& file, int buffering) {
+void guard(GuardedStream& stream, std::FILE*& file, int buffering) {
   std::FILE* const ours = fopencookie(&stream, "w", {nullptr, write_text, nullptr, nullptr});
   if (ours == nullptr) return;
   (void)std::setvbuf(ours, nullptr, buffering, buffering == _IONBF ? 0 : BUFSIZ);
@@ -94,7 +94,7 @@ std::string PlainText::of(std::string_view piece) {
 }
 
 void guard_console() {
-  for (Stream* stream : {&output, &errors})
+  for (GuardedStream* stream : {&output, &errors})
     if (fcntl(stream->descriptor, F_GETFD) < 0) stream->descriptor = -1;
   // Closed by exec, so that a program that starts itself again finds what it was started with.
   constexpr int kFlags = O_RDWR | O_CLOEXEC;

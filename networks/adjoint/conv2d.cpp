@@ -10,11 +10,9 @@
 namespace noisefloor::networks {
 namespace {
 
-using conv2d::Problem;
-
 // The sums and their activation apart, but of a ReLU.
 std::vector<ValueId> conv2d_forward(const Node& node, const Bindings& inputs, Graph& graph) {
-  Problem p = node.problem.as<Problem>();
+  conv2d::Problem p = node.problem.as<conv2d::Problem>();
   if (p.act != conv2d::Activation::none && (p.residual || p.gain != 1))
     Backward::refuse(node, "it adds to what its activation gives");
   if (p.act != conv2d::Activation::silu) return graph.add(node.name, "conv2d", node.text, node.dtype, inputs);

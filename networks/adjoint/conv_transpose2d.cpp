@@ -9,10 +9,8 @@
 namespace noisefloor::networks {
 namespace {
 
-using conv_transpose2d::Problem;
-
 std::vector<ValueId> conv_transpose2d_forward(const Node& node, const Bindings& inputs, Graph& graph) {
-  if (node.problem.as<Problem>().act == convolution::Activation::silu)
+  if (node.problem.as<conv_transpose2d::Problem>().act == convolution::Activation::silu)
     Backward::refuse(node, "there is no gradient of its SiLU yet");
   return graph.add(node.name, "conv_transpose2d", node.text, node.dtype, inputs);
 }
@@ -29,7 +27,7 @@ ValueId turned(Backward& walk, const Node& node, ValueId w, std::int64_t first, 
 }
 
 void conv_transpose2d_backward(const Node& node, Backward& walk) {
-  const auto& p = node.problem.as<Problem>();
+  const auto& p = node.problem.as<conv_transpose2d::Problem>();
   const Gradient dy = p.act == convolution::Activation::relu ? walk.before_relu(node) : walk.of(node.value("y"));
   const ValueId x = node.value("x"), w = node.value("w");
   const std::int64_t taps = p.kernel * p.kernel, pixels = 4 * p.n * p.h * p.w;

@@ -8,20 +8,17 @@
 namespace noisefloor::networks {
 namespace {
 
-using gemm::Activation;
-using gemm::Problem;
-
 // The product, its activation and a residual behind that apart.
 std::vector<ValueId> gemm_forward(const Node& node, const Bindings& inputs, Graph& graph) {
-  Problem p = node.problem.as<Problem>();
-  if (p.act == Activation::none) return graph.add(node.name, "gemm", node.text, node.dtype, inputs);
-  if (p.act == Activation::gelu || p.act == Activation::gelu_tanh || p.blend || p.parts() > 1)
+  gemm::Problem p = node.problem.as<gemm::Problem>();
+  if (p.act == gemm::Activation::none) return graph.add(node.name, "gemm", node.text, node.dtype, inputs);
+  if (p.act == gemm::Activation::gelu || p.act == gemm::Activation::gelu_tanh || p.blend || p.parts() > 1)
     Backward::refuse(node, "there is no gradient of its epilogue yet");
   const bool residual = p.residual;
   const char* act = p.gated() ? "geglu" : "silu";
   const std::string sizes = fmt::format("n=1,hw={},channels={}", p.m, p.n);
   p.n = p.b_rows();
-  p.act = Activation::none;
+  p.act = gemm::Activation::none;
   p.residual = false;
   Bindings of_product = inputs;
   of_product.erase("residual");
@@ -34,7 +31,7 @@ std::vector<ValueId> gemm_forward(const Node& node, const Bindings& inputs, Grap
 }
 
 void gemm_backward(const Node& node, Backward& walk) {
-  const auto& p = node.problem.as<Problem>();
+  const auto& p = node.problem.as<gemm::Problem>();
   if (p.blend || p.parts() > 1 || (p.image_shift && walk.wanted(node.value("image_shift"))))
     Backward::refuse(node, "there is no gradient of its epilogue yet");
   const Gradient dy = walk.of(node.value("d"));

@@ -8,16 +8,12 @@
 
 #include "kernels/attention/strided.h"
 #include "tests/support/catalogue_cases.h"
+#include "tests/support/first_gpu.h"
 
 namespace noisefloor {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
-Platform& device() {
-  static const std::unique_ptr<Platform> platform = make_cuda_platform(0);
-  return *platform;
-}
 
 // Numbers of about [-1, 1), but for channel 0 of each row, which is `first(row)` where that is not 0. bf16.
 std::vector<std::uint16_t> rows_of(std::int64_t rows, std::int64_t dim,

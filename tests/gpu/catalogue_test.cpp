@@ -9,15 +9,11 @@
 #include "bench/commands/commands.h"
 #include "kernels/product/sm90a_schedule.h"
 #include "tests/support/catalogue_cases.h"
+#include "tests/support/first_gpu.h"
 #include "tests/support/late_variants.h"
 
 namespace noisefloor {
 namespace {
-
-Platform& device() {
-  static const std::unique_ptr<Platform> platform = make_cuda_platform(0);
-  return *platform;
-}
 
 const std::vector<ProblemEntry>& problems() {
   static const auto chosen = [] {

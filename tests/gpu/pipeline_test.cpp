@@ -12,15 +12,11 @@
 #include "bench/pipeline/executor.h"
 #include "bench/pipeline/sampling.h"
 #include "bench/sweep/suite.h"
+#include "tests/support/first_gpu.h"
 #include "tests/support/recorded_tensors.h"
 
 namespace noisefloor::pipeline {
 namespace {
-
-Platform& device() {
-  static const std::unique_ptr<Platform> platform = make_cuda_platform(0);
-  return *platform;
-}
 
 void set_inputs(Executor& executor) {
   const Network& network = executor.network();

@@ -9,6 +9,7 @@
 #include "bench/pipeline/plan.h"
 #include "bench/sweep/suite.h"
 #include "networks/training.h"
+#include "tests/support/first_gpu.h"
 
 namespace noisefloor::pipeline {
 namespace {
@@ -50,11 +51,6 @@ struct Steps {
   Training training;
   Executor executor;
 };
-
-Platform& device() {
-  static const std::unique_ptr<Platform> platform = make_cuda_platform(0);
-  return *platform;
-}
 
 double distance(const std::vector<float>& a, const std::vector<float>& b) {
   double squares = 0, differences = 0;
