@@ -1,6 +1,6 @@
 """What the attacks share: the program, a small run to damage, the time that a kind of attack may take, and what must hold whatever is tried.
 
-NOISEFLOOR_ATTACK_SECONDS is the time of each kind (default 12, so that seven kinds take a minute and a half, with a seed that is always the same;
+NOISEFLOOR_ATTACK_SECONDS is the time of each kind (default 8, so that nine kinds take a minute and a half, with a seed that is always the same;
 where it is given, the seed is another each time). NOISEFLOOR_ATTACK_SEED repeats a battery.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 PROGRAM = os.environ.get("NOISEFLOOR_BINARY", "")
-SECONDS = float(os.environ.get("NOISEFLOOR_ATTACK_SECONDS", "12"))
+SECONDS = float(os.environ.get("NOISEFLOOR_ATTACK_SECONDS", "8"))
 PROBLEMS = "network,m,n,k,count\n" + "".join(f"mini,{m},16,24,1\n" for m in range(1, 7))
 MOST_MEMORY = 4 << 30
 MOST_SECONDS = 120  # of one command: a pipe or an endless file must not hold it

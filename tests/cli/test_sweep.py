@@ -14,13 +14,14 @@ from tests.cli.gated_runs import pack
 from tests.cli.program import PROGRAM, below, needs_program, read_table, rows, run, strict, sweep
 
 pytestmark = needs_program
+MANY = 16
 
 
 @pytest.fixture
 def many(tmp_path):
     """Problems that take long enough to be interrupted."""
     (tmp_path / "many").mkdir()
-    (tmp_path / "many/gemm.csv").write_text("network,m,n,k,count\n" + "".join(f"many,{m},64,64,1\n" for m in range(1, 41)))
+    (tmp_path / "many/gemm.csv").write_text("network,m,n,k,count\n" + "".join(f"many,{m},64,64,1\n" for m in range(1, MANY + 1)))
     return tmp_path / "many"
 
 
@@ -232,13 +233,13 @@ def test_the_same_command_resumes_below_runs(many, tmp_path):
     newest = another.with_name("9999-01-01_00-00-00")
     folder.rename(newest)
     fresh = below(runs, many, "--fresh", "--budget", "0.001")
-    assert fresh.returncode == 0 and "resuming" not in fresh.stderr and len(rows(newest)) < 40
+    assert fresh.returncode == 0 and "resuming" not in fresh.stderr and len(rows(newest)) < MANY
     refused = below(runs, many, "--out", newest, "--shard", "1/2")
     assert refused.returncode == 2 and (newest / ".unfinished").read_text() == note, "what is refused changes no note"
     runs, newest = runs.rename(tmp_path / "moved"), tmp_path / "moved/host" / newest.name
     resumed = below(runs, many)
     assert resumed.returncode == 0 and f"resuming {newest} (--fresh begins another)" in resumed.stderr, resumed.stderr
-    assert len(rows(newest)) == 40 and not (newest / ".unfinished").exists()
+    assert len(rows(newest)) == MANY and not (newest / ".unfinished").exists()
 
     (newest / ".unfinished").write_text(note.replace('["', '["0', 1))
     assert "resuming" not in below(runs, many, "--budget", "0.001").stderr, "of another build"
@@ -264,7 +265,7 @@ def test_two_sweeps_in_one_folder_at_once(more, many, tmp_path):
     finally:
         first.send_signal(signal.SIGCONT)
     first.communicate()
-    assert first.returncode == 0 and len(rows(out)) == 40
+    assert first.returncode == 0 and len(rows(out)) == MANY
 
 
 def test_a_folder_of_several_gpus_is_not_a_run_folder(problems, tmp_path):
