@@ -19,6 +19,8 @@ every  -  --device host --problems problems --kinds host --pytorch off
 core   2  --ops gemm --networks all
 rest   1  --ops elementwise --networks all
 """
+REST = 20  # problems of the last step
+ALL = 5 + REST
 ENVIRONMENT = {"XDG_CACHE_HOME": str(Path.home() / ".cache"), **os.environ}  # ceilings are measured once for all of these folders
 pytestmark = pytest.mark.skipif(not Path(PROGRAM).is_file(), reason="NOISEFLOOR_BINARY names no program")
 
@@ -29,7 +31,7 @@ class Machine:
         (folder / "problems").mkdir()
         (folder / "list").write_text(LIST)
         (folder / "problems/gemm.csv").write_text("network,m,n,k,count\n" + "".join(f"mini,{m},16,24,1\n" for m in range(1, 6)))
-        (folder / "problems/elementwise.csv").write_text("network,op,hw,channels,count\n" + "".join(f"mini,silu,{hw},8,1\n" for hw in range(20, 60)))
+        (folder / "problems/elementwise.csv").write_text("network,op,hw,channels,count\n" + "".join(f"mini,silu,{hw},8,1\n" for hw in range(20, 20 + REST)))
 
     def command(self, command, *more):
         return [sys.executable, ROOT / "tools/publish", command, "--list", "list", "--shards", "shards", *more]
@@ -62,17 +64,17 @@ def test_a_published_folder_of_all_shards(machine):
     assert machine.run("measure").returncode == 0
     result = machine.pages()
     assert result.returncode == 0 and not result.stdout, result.stderr
-    assert len(rows(made)) == 45 and (made / "kernels.csv").read_text() == "old\n"
+    assert len(rows(made)) == ALL and (made / "kernels.csv").read_text() == "old\n"
     names = {file.name for file in made.iterdir()} - {"report.png"}  # drawn where there is a browser
     assert names == {"README.md", "ceilings.csv", "env.json", "kernels.csv", "networks.csv", "plan.csv", "roofline.png", "samples.jsonl.gz", "sweep.csv", "totals.csv"}
     environment = json.loads((made / "env.json").read_text())
     assert environment["merged_from"] == ["core 1/2", "core 2/2", "rest 1/1"] and str(machine.folder) not in json.dumps(environment)
-    assert "| `ok` | 45 |" in (made / "README.md").read_text()
+    assert f"| `ok` | {ALL} |" in (made / "README.md").read_text()
 
 
 def test_a_shard_that_was_cut_short_goes_on(machine):
     with subprocess.Popen(machine.command("measure", "--only", "rest"), cwd=machine.folder, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT) as session:
-        next(line for line in session.stderr if "[ 3/40]" in line)  # behind it, the first problem's row is on file
+        next(line for line in session.stderr if f"[ 3/{REST}]" in line)  # behind it, the first problem's row is on file
         session.send_signal(signal.SIGTERM)
         assert "what it measured is kept" in session.stderr.read()
     assert session.returncode == 2
@@ -81,13 +83,13 @@ def test_a_shard_that_was_cut_short_goes_on(machine):
     whole = file.read_text().rpartition("\n")[0] + "\n"
     file.write_text(whole + whole.splitlines()[-1][:-3])  # cut within a write
     begun = len(whole.splitlines()) - 1
-    assert 0 < begun < 40
+    assert 0 < begun < REST
     result = machine.pages()
     assert result.returncode == 1 and result.stdout.splitlines() == ["missing: core 1/2", "missing: core 2/2", "missing: the rest of rest 1/1"]
     assert len(rows(machine.folder / "made")) == begun
     assert "Missing: 3 shards" in (machine.folder / "made/README.md").read_text()
     assert machine.run("measure", "--only", "rest").returncode == 0
-    assert len(rows(machine.folder / "shards/rest/01-of-01")) == 40
+    assert len(rows(machine.folder / "shards/rest/01-of-01")) == REST
 
 
 def test_what_is_published_is_brought_up_to_date(machine):
@@ -103,14 +105,14 @@ def test_what_is_published_is_brought_up_to_date(machine):
     assert machine.run("measure", "--reuse", "made", "--shards", "second").returncode in (0, 1)  # 1: of a busy machine a check may differ
     assert machine.run("pages", "--out", "made", "--shards", "second").returncode in (0, 1)
     kept = [row["problem"] for row in rows(made) if row["commit"] == old["commit"]]
-    assert 30 < len(kept) < 45 == len(rows(made)) and table[0]["problem"] not in kept
+    assert REST / 2 < len(kept) < ALL == len(rows(made)) and table[0]["problem"] not in kept
     said = (made / "README.md").read_text()
     assert f"{len(kept)} of its rows were kept" in said and "2026-01-01" in said and old["commit"] in said
     assert json.loads((made / "env.json").read_text())["reused_from"] == "an earlier run"
     assert machine.run("measure", "--reuse", "second", "--shards", "third", "--only", "core").returncode in (0, 1)
     assert old["measured_utc"] in {row["measured_utc"] for shard in machine.folder.glob("third/core/*-of-*") for row in rows(shard)}
     assert machine.run("pages", "--out", "made", "--shards", "third", "--only", "core", "--over").returncode in (0, 1)
-    assert len(rows(made)) == 45, "of step rest nothing is in third"
+    assert len(rows(made)) == ALL, "of step rest nothing is in third"
     result = machine.run("measure", "--reuse", "problems")
     assert result.returncode == 2 and "problems is neither" in result.stderr
     shard = next(machine.folder.glob("second/core/*/env.json"))
