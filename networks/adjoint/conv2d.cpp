@@ -48,7 +48,7 @@ void give_gradients(const Node& node, Backward& walk, const P& p, const Gradient
 }
 
 void conv2d_backward(const Node& node, Backward& walk) {
-  const auto& p = node.problem.as<Problem>();
+  const auto& p = node.problem.as<conv2d::Problem>();
   if (p.norm != conv2d::Norm::none || p.affine || p.side > 0 || p.residual_upsample || p.stats)
     Backward::refuse(node, "it is fused with what stands before or behind it");
   Gradient dy = p.act == conv2d::Activation::relu ? walk.before_relu(node) : walk.of(node.value("y"));
