@@ -8,8 +8,7 @@
 // Tile: up to 256 threads. Few rows: a warp a row, of as many vectors a lane as it needs, up to five. Many narrow rows:
 // four vectors a lane too, of four or two rows, whose parameters are then loaded once. Blocks: longer rows, four
 // vectors a thread; and rows so few that at two a thread all are resident. Registers: 64; 80 of five vectors.
-// Parameters are loaded beside x where registers hold both: few rows are one chain of latencies. Shared memory: 256
-// bytes.
+// Parameters are loaded beside x where registers hold both, as few rows are one chain of latencies. 256 bytes shared.
 //
 // Bound: memory.
 // Requires: rows of a multiple of 16 bytes, 64 KiB at most; fewer than 2^31. Honours programmatic dependent launch.
