@@ -38,8 +38,9 @@ double estimate(const Problem& p, const GridPlan& plan) {
   const double row_bytes = stripe.columns * 16, units = static_cast<double>(p.n * (p.groups / stripe.bundle));
   const double held = static_cast<double>(stripe.rows - plan.streamed_rows()) * plan.blocks() * row_bytes;
   const double once = plan.teams * static_cast<double>(p.hw) * row_bytes;
+  const double narrow = plan.streamed_rows() > 0 && row_bytes < 2 * kLineBytes ? 1.1 : 1;  // as timed
   return std::ceil(units / plan.teams) *
-         (traffic_us(2 * once, std::max(once - held, 0.0), row_bytes) + kGridGap / plan.teams);
+         (narrow * traffic_us(2 * once, std::max(once - held, 0.0), row_bytes) + kGridGap / plan.teams);
 }
 
 // The plans that hold all rows, or those that do not.

@@ -45,8 +45,7 @@ double estimate(const Problem& p, const ClusterPlan& plan, int sm_count) {
 
 std::string text_of(const ClusterPlan& plan) {
   return "bundle=" + std::to_string(plan.bundle) + ",blocks=" + std::to_string(plan.blocks) +
-         ",threads=" + std::to_string(plan.columns * plan.tile_rows) + ",stay=" + std::to_string(int{plan.stay}) +
-         ",stagger=" + std::to_string(plan.stagger) + ",spread=" + std::to_string(int{plan.spread});
+         ",threads=" + std::to_string(plan.columns * plan.tile_rows) + ",stay=" + std::to_string(int{plan.stay});
 }
 
 // Calls add(plan) for every one.
@@ -112,38 +111,31 @@ std::optional<ClusterPlan> choose_cluster_plan(const Problem& p, int sm_count) {
 }
 
 std::vector<Choice> cluster_choices(const Problem& p, DType, const DeviceInfo& device) {
-  constexpr double kNear = 1.6, kNearest = 1.15;
+  constexpr double kNear = 1.6;
   const auto chosen = choose_cluster_plan(p, device.sm_count);
   if (!chosen) return {};
-  const double least = estimate(p, *chosen, device.sm_count);
+  const double most = kNear * estimate(p, *chosen, device.sm_count);
   std::vector<Choice> choices{{text_of(*chosen), true}};
+  const auto add = [&](ClusterPlan plan, bool stay) {
+    plan.stay = stay;
+    const std::string text = text_of(plan);
+    if (std::ranges::count(choices, text, &Choice::text) == 0) choices.push_back({text});
+  };
   each_cluster_plan(p, [&](const ClusterPlan& plan) {
-    const double cost = estimate(p, plan, device.sm_count);
-    if (cost > kNear * least) return;
-    const bool full = p.n * (p.groups / plan.bundle) > resident_clusters(plan, device.sm_count);
-    for (ClusterPlan way = plan; const bool stay : {true, false})
-      for (const int stagger : {1, 2, 3})
-        for (const bool spread : {false, true}) {
-          if ((!stay && !full) || (stagger > 1 && (!full || cost > kNearest * least)) ||
-              (spread && (plan.blocks == 1 || cost > kNearest * least)))
-            continue;
-          way.stay = stay, way.stagger = stagger, way.spread = spread;
-          const std::string text = text_of(way);
-          if (std::ranges::count(choices, text, &Choice::text) == 0) choices.push_back({text});
-        }
+    if (estimate(p, plan, device.sm_count) > most) return;
+    add(plan, true);
+    if (p.n * (p.groups / plan.bundle) > resident_clusters(plan, device.sm_count)) add(plan, false);
   });
   return choices;
 }
 
 std::optional<ClusterPlan> parse_cluster_choice(const Problem& p, std::string_view choice) {
-  int bundle = 0, blocks = 0, threads = 0, stay = 0, stagger = 0, spread = 0;
-  if (std::sscanf(std::string(choice).c_str(), "bundle=%d,blocks=%d,threads=%d,stay=%d,stagger=%d,spread=%d", &bundle,
-                  &blocks, &threads, &stay, &stagger, &spread) != 6 ||
-      bundle < 1 || blocks < 1 || blocks > kMaxPlanBlocks || !std::has_single_bit(static_cast<unsigned>(blocks)) ||
-      stagger < 0 || stagger > 4)
+  int bundle = 0, blocks = 0, threads = 0, stay = 0;
+  if (std::sscanf(std::string(choice).c_str(), "bundle=%d,blocks=%d,threads=%d,stay=%d", &bundle, &blocks, &threads,
+                  &stay) != 4 ||
+      bundle < 1 || blocks < 1 || blocks > kMaxPlanBlocks || !std::has_single_bit(static_cast<unsigned>(blocks)))
     return std::nullopt;
-  auto plan = make_cluster_plan(p, bundle, blocks, threads, stay != 0);
-  if (plan) plan->stagger = stagger, plan->spread = spread != 0;
+  const auto plan = make_cluster_plan(p, bundle, blocks, threads, stay != 0);
   return plan && text_of(*plan) == choice ? plan : std::nullopt;
 }
 

@@ -16,9 +16,7 @@ namespace noisefloor::groupnorm_backward {
 inline constexpr int kMaxClusterThreads = 384;  // of a block: two on an SM have 80 registers a thread
 
 struct ClusterPlan : groupnorm::StripePlan {
-  bool stay = false;    // as many clusters as run at once take all units in turn; else a cluster has one
-  int stagger = 1;      // between the starts of the first clusters, times of memory for the x and dy of one
-  bool spread = false;  // blocks of a cluster to SMs of their own where those are free
+  bool stay = false;  // as many clusters as run at once take all units in turn; else a cluster has one
 
   constexpr int channels() const { return columns * groupnorm::kClusterLanes; }
   // Rows of threads whose channels' sums are in shared memory at once; the others add theirs to them.

@@ -27,7 +27,7 @@ ClusterArguments make_arguments(const Problem& p, const Tensors& t, const Cluste
   a.units = static_cast<int>(p.n) * a.bundles;
   const int resident = resident_clusters(plan, sm_count);
   a.staggered = a.units > resident ? resident : 0;
-  a.stagger_cycles = static_cast<float>(plan.stagger * 2 * p.hw * plan.columns * 16) / groupnorm::kBytesPerCycle;
+  a.stagger_cycles = static_cast<float>(2 * p.hw * plan.columns * 16) / groupnorm::kBytesPerCycle;
   return a;
 }
 
@@ -53,8 +53,6 @@ Status launch_ptx_sm90a(const Problem& p, DType dtype, const Tensors& tensors, c
     const bool plain = p.fusion == Fusion::none;
     auto kernel = plain ? cluster_kernel<T, false, T> : cluster_kernel<T, true, T>;
     if (p.fp32_affine) kernel = plain ? cluster_kernel<T, false, float> : cluster_kernel<T, true, float>;
-    const int policy = plan->spread ? cudaClusterSchedulingPolicySpread : cudaClusterSchedulingPolicyDefault;
-    static_cast<void>(cudaFuncSetAttribute(kernel, cudaFuncAttributeClusterSchedulingPolicyPreference, policy));
     return launch_kernel("groupnorm_backward ptx_sm90a", kernel, shape, context.stream, a);
   });
   return status.ok() ? launch_parameters("groupnorm_backward parameters_kernel", p.n, p.channels, sums, t.dgamma,

@@ -37,6 +37,8 @@ Support for_ptx_sm90a(const Problem& p, DType dtype) {
   if (!choose_cluster_plan(p, 1))
     return unsupported(
         "needs hw rows of some groups of x and dy, a multiple of 16 bytes wide, to fit 16 blocks' shared memory");
+  if (p.hw > groupnorm::kMostClusterPixels && for_ptx_sm90a_grid(p, dtype))
+    return unsupported("needs hw <= 14592, where clusters hold whole lines of x and dy: see ptx_sm90a_grid");
   return supported();
 }
 
