@@ -139,7 +139,7 @@ __device__ __forceinline__ void exchange_moments(const GridArguments& a, int uni
 // reads again to write them first, from the last on, which L2 still has.
 //
 // The launch is cooperative, so that waiting for each other cannot deadlock. Registers: 128, 64 of them for held rows.
-template <class T, bool kActivate, int kHeld>
+template <class T, bool kActivate, int kHeld, class A>
 __global__ void __launch_bounds__(kGridThreads, 1) grid_kernel(const __grid_constant__ GridArguments a) {
   extern __shared__ __align__(16) char tile[];  // [rows][columns] of 16 bytes
   const StripePlan& plan = a.plan;
@@ -229,7 +229,7 @@ __global__ void __launch_bounds__(kGridThreads, 1) grid_kernel(const __grid_cons
     const int image = divide(unit, a.bundles_inverse);
     const int channel = ((unit - image * a.bundles) * plan.columns + column) * 8;
     store_moments(a, seen, share.of(first), split, sums);
-    const ChannelParameters parameters = load_parameters<T>(a.t, channel, image * a.scale_shift_stride + channel);
+    const auto parameters = load_parameters<T, A>(a.t, channel, image * a.scale_shift_stride + channel);
     __syncthreads();
     exchange_moments(a, unit, rank, share, rows, sums, finals);
     __syncthreads();

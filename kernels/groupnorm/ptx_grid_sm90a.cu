@@ -35,14 +35,15 @@ GridArguments make_arguments(const Problem& p, const Tensors& t, const GridPlan&
 }
 
 template <class T, bool kActivate, int kHeld>
-Status launch(const GridArguments& a, const GridPlan& plan, const LaunchContext& context) {
+Status launch(const GridArguments& a, const GridPlan& plan, bool fp32_affine, const LaunchContext& context) {
   const LaunchShape shape{
       .grid = static_cast<unsigned>(plan.blocks()),
       .block = dim3(static_cast<unsigned>(plan.stripe.columns), static_cast<unsigned>(plan.stripe.tile_rows)),
       .shared_bytes = static_cast<std::size_t>(plan.shared_bytes()),
       .shared_limit = kSharedBytesPerBlock,
       .cooperative = true};
-  return launch_kernel("groupnorm ptx_sm90a_grid", grid_kernel<T, kActivate, kHeld>, shape, context.stream, a);
+  const auto kernel = fp32_affine ? grid_kernel<T, kActivate, kHeld, float> : grid_kernel<T, kActivate, kHeld, T>;
+  return launch_kernel("groupnorm ptx_sm90a_grid", kernel, shape, context.stream, a);
 }
 
 }  // namespace
@@ -56,8 +57,9 @@ Status launch_ptx_sm90a_grid(const Problem& p, DType dtype, const Tensors& t, co
   const GridArguments a = make_arguments(p, unpacked(p, dtype, t), *plan, scratch.workspace);
   return with_half_type(dtype, [&]<class T>(T) {
     const bool none = p.fusion == Fusion::none;
-    if (plan->stripe.held == 0) return (none ? launch<T, false, 0> : launch<T, true, 0>)(a, *plan, context);
-    return (none ? launch<T, false, kGridHeld> : launch<T, true, kGridHeld>)(a, *plan, context);
+    const auto run = plan->stripe.held == 0 ? (none ? launch<T, false, 0> : launch<T, true, 0>)
+                                            : (none ? launch<T, false, kGridHeld> : launch<T, true, kGridHeld>);
+    return run(a, *plan, p.fp32_affine, context);
   });
 }
 

@@ -250,7 +250,7 @@ struct ChannelParameters {
 };
 
 // From `row` = image * scale_shift_stride + channel.
-template <class T, class A = T>
+template <class T, class A>
 __device__ __forceinline__ ChannelParameters<A> load_parameters(const Tensors& t, int channel, int row) {
   const auto at = [](const void* base, int index) { return static_cast<const T*>(base) + index; };
   ChannelParameters<A> p{};

@@ -49,7 +49,6 @@ Support for_finish(const Problem& p, DType dtype) {
 }
 
 Support for_ptx_sm90a_grid(const Problem& p, DType dtype) {
-  if (p.fp32_affine) return unsupported("needs fp32_affine=0; see ptx_sm90a");
   if (p.down()) return unsupported("needs down_w=0: its rows are pixels of x, in their order; see ptx_sm90a");
   if (p.skip_channels > 0) return unsupported(kSkipReason);
   if (const Support support = for_one_read(p, dtype); !support) return support;

@@ -50,7 +50,7 @@ __device__ __forceinline__ float2 add_team(const GridArguments& a, const std::ui
 // exchanges moments as in kernels/groupnorm. 2. dv and dv x are summed; a channel is merged by a warp of one block,
 // which writes its gradients, and all blocks wait for all channels. 3. dx, from the last row on: L2 still has what 2
 // read last.
-template <class T, bool kActivate>
+template <class T, bool kActivate, class A>
 __global__ void __launch_bounds__(groupnorm::kGridThreads, 1) grid_kernel(const __grid_constant__ GridArguments a) {
   constexpr int kRows = 4, kPairs = 2;  // under way, of one tensor or of two
   extern __shared__ __align__(16) char storage[];
@@ -121,8 +121,7 @@ __global__ void __launch_bounds__(groupnorm::kGridThreads, 1) grid_kernel(const 
         own, [&](int k) { return x_of(own - 1 - k); },
         [&](int, const uint4& row) { groupnorm::add_row<T>(seen, row); });
     groupnorm::store_moments(a, seen, share.of(first), split, pairs);
-    const groupnorm::ChannelParameters parameters =
-        groupnorm::load_parameters<T>(a.t, channel, image * a.scale_shift_stride + channel);
+    const auto parameters = groupnorm::load_parameters<T, A>(a.t, channel, image * a.scale_shift_stride + channel);
     __syncthreads();
     groupnorm::exchange_moments(a, unit, rank, share, rows, pairs, finals);
     __syncthreads();
@@ -149,7 +148,7 @@ __global__ void __launch_bounds__(groupnorm::kGridThreads, 1) grid_kernel(const 
         if (lane > 0) continue;
         store_sums<T>(a.gradients, image, begin + c, all.x, all.y * finals[groupnorm::divide(c, a.width_inverse)].y,
                       a.sums);
-        const float factor = parameter<T>(a.t.gamma, begin + c, 1.0f) *
+        const float factor = parameter<A>(a.t.gamma, begin + c, 1.0f) *
                              (1.0f + parameter<T>(a.t.scale, image * a.scale_shift_stride + begin + c, 0.0f));
         groupnorm::publish(totals + c, {factor * all.x, factor * all.y});
       }

@@ -50,7 +50,9 @@ Status launch_ptx_sm90a_grid(const Problem& p, DType dtype, const Tensors& tenso
                           .shared_limit = groupnorm::kSharedBytesPerBlock,
                           .cooperative = true};
   const Status status = with_half_type(dtype, [&]<class T>(T) {
-    const auto kernel = p.fusion == Fusion::none ? grid_kernel<T, false> : grid_kernel<T, true>;
+    const bool plain = p.fusion == Fusion::none;
+    auto kernel = plain ? grid_kernel<T, false, T> : grid_kernel<T, true, T>;
+    if (p.fp32_affine) kernel = plain ? grid_kernel<T, false, float> : grid_kernel<T, true, float>;
     return launch_kernel("groupnorm_backward ptx_sm90a_grid", kernel, shape, context.stream, a);
   });
   return status.ok() ? launch_parameters("groupnorm_backward parameters_kernel", p.n, p.channels, a.sums, t.dgamma,

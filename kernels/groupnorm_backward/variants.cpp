@@ -23,7 +23,6 @@ Support for_parameters(const Problem& p, DType dtype) {
 
 Support for_ptx_sm90a_grid(const Problem& p, DType dtype) {
   if (const Support support = for_parameters(p, dtype); !support) return support;
-  if (p.fp32_affine) return unsupported("needs fp32_affine=0; see ptx_sm90a");
   if (p.n * p.groups > groupnorm::kMaxGridUnits) return unsupported("needs n * groups <= 2^16");
   if (p.group_size() > INT32_MAX) return unsupported("needs hw * channels / groups < 2^31");
   if (!choose_grid_plan(p, groupnorm::kFewestGridSms))
