@@ -11,22 +11,24 @@ Platform& this_host() {
   return *platform;
 }
 
-// By what a problem costs, in floating-point operations. A host variant computes in fp32 whatever the element type, so
-// that large problems take one.
+// By what a problem costs, in floating-point operations. Host variants compute in fp32 whatever the element type, so
+// that larger problems than `in_all_types` are of the op's first one.
 constexpr double kVerified = 2e9, kOfEachKind = 1e8;  // below the oracle's limit: it computes every element
-std::vector<CatalogueCase> host_variants(double at_most) {
+constexpr double kInAllTypes = 2e7;
+std::vector<CatalogueCase> host_variants(double at_most, double in_all_types) {
   // ctest starts a process for each test of another suite, which needs no cases.
   const std::string wanted = testing::GTEST_FLAG(filter);
   if (wanted.find_first_of("*?") == wanted.npos && wanted.find("Catalogue/") == wanted.npos) return {};
   return catalogue_cases(
       /*host=*/true, test_problems(), [=](const Implementation&, const ProblemEntry& problem, DType dtype) {
         const double flops = problem.op->cost(problem.problem, DType::bf16).flops;
-        return flops <= at_most && (flops <= kOfEachKind || dtype == problem.op->dtypes.front());
+        return flops <= at_most && (flops <= in_all_types || dtype == problem.op->dtypes.front());
       });
 }
 
 class Verified : public testing::TestWithParam<CatalogueCase> {};
-INSTANTIATE_TEST_SUITE_P(Catalogue, Verified, testing::ValuesIn(one_by_one(host_variants(kVerified))), problem_name);
+INSTANTIATE_TEST_SUITE_P(Catalogue, Verified, testing::ValuesIn(one_by_one(host_variants(kVerified, kInAllTypes))),
+                         problem_name);
 
 TEST_P(Verified, MatchesTheOracle) {
   for_each_problem(GetParam(), [](const ProblemEntry& problem, DType dtype) {
@@ -39,8 +41,8 @@ TEST_P(Verified, MatchesTheOracle) {
 }
 
 class OfEachKind : public testing::TestWithParam<CatalogueCase> {};
-INSTANTIATE_TEST_SUITE_P(Catalogue, OfEachKind, testing::ValuesIn(cheapest_of_each_kind(host_variants(kOfEachKind))),
-                         case_name);
+INSTANTIATE_TEST_SUITE_P(Catalogue, OfEachKind,
+                         testing::ValuesIn(cheapest_of_each_kind(host_variants(kOfEachKind, kOfEachKind))), case_name);
 
 // Threads take chunks in any order, and none adds to what another one sums.
 TEST_P(OfEachKind, IsDeterministic) {
@@ -56,7 +58,8 @@ TEST_P(OfEachKind, WrongOnPurposeIsCaught) {
 }
 
 class Cheapest : public testing::TestWithParam<CatalogueCase> {};
-INSTANTIATE_TEST_SUITE_P(Catalogue, Cheapest, testing::ValuesIn(cheapest(host_variants(kOfEachKind))), case_name);
+INSTANTIATE_TEST_SUITE_P(Catalogue, Cheapest, testing::ValuesIn(cheapest(host_variants(kOfEachKind, kOfEachKind))),
+                         case_name);
 
 TEST_P(Cheapest, WrongInTimedLaunchesIsCaught) {
   for_each_problem(GetParam(), [](const ProblemEntry& problem, DType dtype) {
