@@ -54,7 +54,7 @@ struct Training {
   // `parameters`, `ema` and `copies`.
   // What a blend shares with a weight (WeightSource::Share) is part of the weight that is trained, W times the share.
   std::vector<ValueId> slices;
-  std::vector<ValueId> factors;  // such tensors m, parts of `parameters` too: they stay, since nothing depends on them
+  std::vector<ValueId> factors;  // such tensors m, parts of `parameters` too: without a gradient, only decay moves them
 
   std::vector<std::size_t> draws;  // nodes that draw a part's images: by their numbers alone others than the first one
   std::size_t update = 0;          // the first node behind the gradients, which others' are to be added to before it

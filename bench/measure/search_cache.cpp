@@ -14,18 +14,18 @@ namespace noisefloor {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr int kSchema = 1;  // another where searches became others, so that older findings are not the best
 constexpr std::size_t kMostBytes = std::size_t{1} << 16;
 
-Json json_of(const SearchCache::Key& key) {
+OrderedJson json_of(const SearchCache::Key& key) {
   return {{"schema", kSchema},     {"device", key.device},      {"version", key.version},   {"op", key.id.op},
           {"dtype", key.id.dtype}, {"problem", key.id.problem}, {"variant", key.id.variant}};
 }
 
-KeptSearch read_search(const fs::path& file, const Json& key) {
-  const Json json = read_json_object(file, kMostBytes);
+KeptSearch read_search(const fs::path& file, const OrderedJson& key) {
+  const OrderedJson json = read_json_object(file, kMostBytes);
   for (const auto& [name, value] : key.items())
     if (!json.contains(name) || json[name] != value)
       throw std::runtime_error(fmt::format("{}: field '{}' is not {}", file.string(), name, value.dump()));
@@ -34,7 +34,7 @@ KeptSearch read_search(const fs::path& file, const Json& key) {
     KeptSearch found{json.at("algorithms").get<Algorithms>(), json.at("description").get<std::string>()};
     if (found.algorithms.empty()) throw std::runtime_error(fmt::format("{}: names no algorithm", file.string()));
     return found;
-  } catch (const Json::exception& error) {
+  } catch (const OrderedJson::exception& error) {
     throw std::runtime_error(fmt::format("{}: {}", file.string(), error.what()));
   }
 }
@@ -82,14 +82,14 @@ void SearchCache::write(const fs::path& file, const Key& key, const KeptSearch& 
   try {
     if (folder_.empty()) throw std::runtime_error("neither XDG_CACHE_HOME nor HOME is set");
     fs::create_directories(folder_);
-    Json json = json_of(key);
+    OrderedJson json = json_of(key);
     if (!found.lost.empty()) {
       json["lost"] = found.lost;
     } else {
       json["algorithms"] = found.algorithms;
       json["description"] = found.description;
     }
-    write_atomically(file, json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+    write_atomically(file, json.dump(1, ' ', false, OrderedJson::error_handler_t::replace) + "\n");
   } catch (const std::exception& error) {
     if (!std::exchange(said_, true)) log_(fmt::format("warning: searches are not cached: {}", error.what()));
   }

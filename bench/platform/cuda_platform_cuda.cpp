@@ -231,6 +231,7 @@ class CudaPlatform final : public Platform {
       cudaStream_t stream;
       CudaGraph graph;
     };
+    is_beside_ = false;  // of a recording that failed
     return std::make_unique<GraphRecording>(stream_, launch);
   }
 

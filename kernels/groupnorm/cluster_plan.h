@@ -20,7 +20,7 @@ inline constexpr int kMaxClusterBlocks = 16;      // more than 8 needs cudaFuncA
 inline constexpr int kSharedBytesPerBlock = 227 * 1024;  // sm_90's opt-in limit
 
 // Of longer images two clusters of 16 blocks on the same SMs hold no whole lines of 128 bytes: theirs are narrower, or
-// one block an SM, and a launch of all SMs took 0.5 to 0.9 of their time.
+// one block an SM: a launch of all SMs is faster (docs/experiments/groupnorm).
 inline constexpr std::int64_t kMostClusterPixels = kMaxClusterBlocks * (228 * 1024 / 2) / 128;
 static_assert(kMostClusterPixels == 14592);
 

@@ -1,16 +1,15 @@
-// groupnorm in one read and one write, where a cluster is too small or its clusters too few: the GPU's SMs are cut into
-// teams of any number of blocks, and one cooperative launch, one block an SM, takes all images. A unit of work is one
-// image's bundle of groups, its rows shared out over the blocks of a team; team t takes units t, t + teams, ... While a
-// block writes a unit it fetches the same rows of the next, so that loads overlap with writes. grid_plan.cpp chooses.
+// groupnorm where a cluster is too small or its clusters too few, in one read and one write, or two reads of what no SM
+// holds in whole lines: the SMs are cut into teams of any number of blocks, and one cooperative launch, one block an SM,
+// takes all images. A unit of work is one image's bundle of groups, its rows shared out over the blocks of a team; team
+// t takes units t, t + teams, ... While a block writes a unit it fetches rows of the next. grid_plan.cpp chooses.
 //
 // Better than ptx_sm90a on images whose groups fill 16 blocks or do not fit them: a team is not bound to one GPC's 16
 // blocks, so that few SMs stay idle, its blocks hold more, and its rows are whole lines where the problem lets them.
 //
-// Requires: bf16 or fp16; a bundle of groups that is a multiple of 8 channels and whose rows fit the shared memory and
-// registers of 78 SMs (about 27 MB); n * groups <= 2^16; n * channels < 2^31, half that with packed scale and shift. It
-// does not honour programmatic dependent launch.
-// Bound: memory, one read and one write. Expected limiter at n=28, hw=9216, channels=960: the skew between the blocks
-// of a team, each of which waits for the slowest; at n=2, hw=129024, channels=320 also that only two teams fit.
+// Requires: bf16 or fp16; a bundle of groups that is a multiple of 8 channels; n * groups <= 2^16; n * channels < 2^31,
+// half that with packed scale and shift. It does not honour programmatic dependent launch.
+// Bound: memory. Expected limiter where rows are held: the skew between the blocks of a team, each of which waits for
+// the slowest.
 // Numerics: as ptx_sm90a. Source: original.
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/launch.cuh"

@@ -184,7 +184,7 @@ std::optional<GridPlan> make_grid_plan(const Problem& p, int sm_count, int bundl
 }
 
 std::optional<GridPlan> choose_grid_plan(const Problem& p, int sm_count) {
-  return remembered(std::array{p.n, p.hw, p.channels, p.groups, std::int64_t{sm_count}}, [&] {
+  return remembered(std::array{p.n, p.hw, p.channels, p.groups, std::int64_t{p.residual}, std::int64_t{sm_count}}, [&] {
     std::optional<GridPlan> best;
     each_grid_plan(p, sm_count, [&](const GridPlan& plan) {
       if (!best || estimate(p, plan) < estimate(p, *best)) best = plan;

@@ -21,9 +21,13 @@ Support for_parameters(const Problem& p, DType dtype) {
   return supported();
 }
 
+// Each SM has 8 bytes of each for its sums, which a launch clears: 70 MB.
+constexpr std::int64_t kMaxGridChannels = std::int64_t{1} << 16;
+
 Support for_ptx_sm90a_grid(const Problem& p, DType dtype) {
   if (const Support support = for_parameters(p, dtype); !support) return support;
   if (p.n * p.groups > groupnorm::kMaxGridUnits) return unsupported("needs n * groups <= 2^16");
+  if (p.n * p.channels > kMaxGridChannels) return unsupported("needs n * channels <= 2^16");
   if (p.group_size() > INT32_MAX) return unsupported("needs hw * channels / groups < 2^31");
   if (!choose_grid_plan(p, groupnorm::kFewestGridSms))
     return unsupported("needs rows of some groups to be a multiple of 16 bytes, 8 KiB at most, and hw < 78 * 2^21");

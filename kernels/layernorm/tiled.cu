@@ -5,15 +5,14 @@
 // read once into registers, and reductions by shuffles: no barrier, so that the rows of an SM are out of phase. A block
 // has one: its warps take the moments of their own parts, then merge them all.
 //
-// Tile: up to 256 threads. Few rows: a warp a row, of as many vectors a lane as it needs, up to five. Many narrow rows:
-// four vectors a lane too, of four or two rows, whose parameters are then loaded once. Blocks: longer rows, four
-// vectors a thread; and rows so few that at two a thread all are resident. Registers: 64; 80 of five vectors.
-// Parameters are loaded beside x where registers hold both, as few rows are one chain of latencies. 256 bytes shared.
+// Tile: up to 256 threads. Few rows: a warp a row, up to five vectors a lane. Many narrow rows: four vectors a lane, of
+// four or two rows, whose parameters are then loaded once. Blocks: longer rows, four vectors a thread, and rows so few
+// that at two a thread all are resident. 64 registers, 80 of five vectors; parameters are loaded beside x where those
+// hold both. Shared memory: 256 bytes.
 //
 // Bound: memory.
 // Requires: rows of a multiple of 16 bytes, 64 KiB at most; fewer than 2^31. Honours programmatic dependent launch.
-// Numerics: fp32; the mean, then the squares of the deviations from it.
-// Source: original.
+// Numerics: fp32; the mean, then the squares of the deviations from it. Source: original.
 #include <algorithm>
 
 #include "kernels/device/launch.cuh"
@@ -212,8 +211,8 @@ std::uint32_t wide_threads(int vectors) {
   return (static_cast<std::uint32_t>(vectors) + 32 * kPer - 1) / (32 * kPer) * 32;
 }
 
-// Blocks of so many warps that there is one an SM, up to eight: they start one after the other, at about one a
-// nanosecond, in which DRAM takes four such warps.
+// Blocks of so many warps that there is one an SM, up to eight: they start one after the other, which for smaller ones
+// takes longer than DRAM does.
 template <class T, int kTeam, int kPer, int kRows = 1>
 Status launch_held(const HeldArguments<T>& a, const LaunchContext& context) {
   LaunchShape shape{

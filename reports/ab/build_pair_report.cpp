@@ -72,7 +72,8 @@ TextReport report_of(const BuildPairText& text) {
   for (std::size_t i = 0; i < all.size(); ++i) {
     const auto& [pair, verdict] = all[i];
     of_verdict = i > 0 && all[i - 1].verdict == verdict ? of_verdict + 1 : 0;
-    if (verdict >= BuildVerdict::equal) continue;  // of these there is nothing to tell
+    using enum BuildVerdict;
+    if (verdict == equal || verdict == same_code || verdict == neither) continue;
     if (of_verdict >= kShown) {
       ++left_out;
       continue;

@@ -187,8 +187,11 @@ int hold(const fs::path& partial) {
 }
 
 bool is_held(const fs::path& partial) {
-  // To be written, as NFS has it of who locks for itself alone.
-  const Descriptor descriptor(open(partial.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  constexpr int kFlags = O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+  // To be written, as NFS has it of who locks for itself alone; a folder cannot be, nor what another user wrote.
+  int opened = open(partial.c_str(), O_RDWR | kFlags);
+  if (opened < 0 && (errno == EISDIR || errno == EACCES)) opened = open(partial.c_str(), O_RDONLY | kFlags);
+  const Descriptor descriptor(opened);
   return descriptor >= 0 && flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
 
@@ -217,9 +220,11 @@ StagedFolder::StagedFolder(fs::path target) : target_(std::move(target)), path_(
   remove_left_partials(target_);
   fs::remove_all(path_);
   fs::create_directories(path_);
+  held_ = hold(path_);
 }
 
 StagedFolder::~StagedFolder() {
+  if (held_ >= 0) (void)close(held_);
   std::error_code ignored;
   fs::remove_all(path_, ignored);
 }

@@ -84,6 +84,7 @@ class StagedFolder {
 
  private:
   std::filesystem::path target_, path_;
+  int held_ = -1;
 };
 
 }  // namespace noisefloor

@@ -58,6 +58,8 @@ def write(arguments):
         raise Refused(f"--side {arguments.side}: the digits have {SIDE}, and are enlarged only")
     if arguments.videos < 0:
         raise Refused(f"--videos {arguments.videos}: the range is 0 and more")
+    if arguments.videos > 0 and arguments.side != SIDE:
+        raise Refused(f"--side: the digits of --videos stay {SIDE} wide")
     if arguments.videos > 0:
         chosen, generator = np.arange(arguments.videos) % len(images), np.random.default_rng(0)
         moved = placed(np, images[chosen], path(np, generator.random((arguments.videos, 1 + ENDS, 2))))

@@ -18,7 +18,7 @@ constexpr double kInAllTypes = 2e7;
 std::vector<CatalogueCase> host_variants(double at_most, double in_all_types) {
   // ctest starts a process for each test of another suite, which needs no cases.
   const std::string wanted = testing::GTEST_FLAG(filter);
-  if (wanted.find_first_of("*?") == wanted.npos && wanted.find("Catalogue/") == wanted.npos) return {};
+  if (wanted.find_first_of("*?-") == wanted.npos && wanted.find("Catalogue/") == wanted.npos) return {};
   return catalogue_cases(
       /*host=*/true, test_problems(), [=](const Implementation&, const ProblemEntry& problem, DType dtype) {
         const double flops = problem.op->cost(problem.problem, DType::bf16).flops;
