@@ -239,6 +239,17 @@ void add_files(OutputFiles& files, const TrainCommand& command) {
     if (!file.empty()) remove_left_partials(follow_links(file));
 }
 
+std::vector<int> device_numbers(const std::string& text) {
+  std::vector<int> devices;
+  for (const std::string& item : split_list(text)) {
+    const std::int64_t device = require_integer("--devices", item);
+    if (device < 0 || device > 1000 || std::ranges::find(devices, device) != devices.end())
+      throw refusal("--devices {}: is different device numbers, such as 0,1 (noisefloor devices)", text);
+    devices.push_back(static_cast<int>(device));
+  }
+  return devices;
+}
+
 // --devices, in order; else --device.
 std::vector<std::unique_ptr<Platform>> open_platforms(const TrainCommand& command) {
   std::vector<std::unique_ptr<Platform>> platforms;
@@ -338,15 +349,7 @@ void add_train_command(CLI::App& app, CommandResult result) {
   add_device_option(command, arguments.device);
   command
       .add_option_function<std::string>(
-          "--devices",
-          [&devices = arguments.devices](const std::string& text) {
-            for (const std::string& item : split_list(text)) {
-              const std::int64_t device = require_integer("--devices", item);
-              if (device < 0 || device > 1000 || std::ranges::find(devices, device) != devices.end())
-                throw refusal("--devices {}: is different device numbers, such as 0,1 (noisefloor devices)", text);
-              devices.push_back(static_cast<int>(device));
-            }
-          },
+          "--devices", [&devices = arguments.devices](const std::string& text) { devices = device_numbers(text); },
           "CUDA device numbers, such as 0,1: each takes an equal share of the batch, and NCCL sums their gradients")
       ->excludes("--device");
   command
