@@ -119,7 +119,10 @@ int finish(const AbArguments& arguments, const BuildPairText& text, OutputFiles&
   const bool compared = std::ranges::any_of(text.pairs, [](const BuildPair& pair) {
     return pair.why_not.empty() || pair.without_times == BuildVerdict::same_code;
   });
-  if (!compared) return kCouldNot;
+  if (!compared) {
+    fmt::print(stderr, "nothing could be compared: {}\n", text.pairs.front().why_not);
+    return kCouldNot;
+  }
   return arguments.strict && any(BuildVerdict::unresolved) ? kNotSo : kDone;
 }
 

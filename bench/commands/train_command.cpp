@@ -231,6 +231,9 @@ void add_files(OutputFiles& files, const TrainCommand& command) {
   for (const auto& [option, file] : {std::pair{"--checkpoint", command.checkpoint}, {"--losses", command.losses}})
     if (command.samples > 0 && fs::path(file).filename().string().starts_with(pictures))
       throw refusal("{} {}: pictures of --samples have such names ({}NUMBER.png)", option, file, pictures);
+  for (const std::string& file : command.data)
+    if (command.samples > 0 && fs::path(file).filename().string().starts_with(pictures))
+      throw refusal("--data {}: pictures of --samples have such names ({}NUMBER.png)", file, pictures);
   for (const auto& [option, file] : {std::pair{"--out", command.out}, {"--losses", command.losses}})
     if (!command.checkpoint.empty() && file == command.checkpoint + ".lock")
       throw refusal("{} {}: that is the lock of --checkpoint", option, file);
@@ -244,7 +247,8 @@ std::vector<int> device_numbers(const std::string& text) {
   for (const std::string& item : split_list(text)) {
     const std::int64_t device = require_integer("--devices", item);
     if (device < 0 || device > 1000 || std::ranges::find(devices, device) != devices.end())
-      throw refusal("--devices {}: is different device numbers, such as 0,1 (noisefloor devices)", text);
+      throw refusal("--devices {}: is device numbers from 0 to 1000, each once, such as 0,1 (noisefloor devices)",
+                    text);
     devices.push_back(static_cast<int>(device));
   }
   return devices;

@@ -90,6 +90,8 @@ def test_a_shard_that_was_cut_short_goes_on(machine):
     assert "Missing: 3 shards" in (machine.folder / "made/README.md").read_text()
     assert machine.run("measure", "--only", "rest").returncode == 0
     assert len(rows(machine.folder / "shards/rest/01-of-01")) == REST
+    assert machine.run("pages", "--out", "made", "--shards", "shards", "--only", "rest", "--over").returncode == 0
+    assert json.loads((machine.folder / "made/env.json").read_text())["missing"] == ["core 1/2", "core 2/2"], "what never was there stays missing"
 
 
 def test_what_is_published_is_brought_up_to_date(machine):

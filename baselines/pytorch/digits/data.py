@@ -56,11 +56,11 @@ def write(arguments):
     images, labels, _, _ = load()
     if arguments.side < SIDE:
         raise Refused(f"--side {arguments.side}: the digits have {SIDE}, and are enlarged only")
-    if arguments.videos < 0:
-        raise Refused(f"--videos {arguments.videos}: the range is 0 and more")
-    if arguments.videos > 0 and arguments.side != SIDE:
+    if arguments.videos is not None and not 1 <= arguments.videos <= 100_000:
+        raise Refused(f"--videos {arguments.videos}: the range is 1 to 100,000")
+    if arguments.videos and arguments.side != SIDE:
         raise Refused(f"--side: the digits of --videos stay {SIDE} wide")
-    if arguments.videos > 0:
+    if arguments.videos:
         chosen, generator = np.arange(arguments.videos) % len(images), np.random.default_rng(0)
         moved = placed(np, images[chosen], path(np, generator.random((arguments.videos, 1 + ENDS, 2))))
         images, labels = moved.astype(np.float32).clip(-1, 1), labels[chosen]
@@ -74,7 +74,7 @@ def main(argv):
     parser = argparse.ArgumentParser(prog="python3 -m baselines.pytorch.digits.data", description=__doc__)
     parser.add_argument("--out", required=True, metavar="FILE", help="safetensors file of images [n, 1, SIDE, SIDE] and labels [n]")
     parser.add_argument("--side", type=int, default=SIDE, help="height and width to which the digits are enlarged; default: %(default)s, their own")
-    parser.add_argument("--videos", type=int, default=0, help=f"so many videos of digits that move instead: images [n, {FRAMES}, 1, {FRAME_SIDE}, {FRAME_SIDE}]")
+    parser.add_argument("--videos", type=int, help=f"so many videos of digits that move instead: images [n, {FRAMES}, 1, {FRAME_SIDE}, {FRAME_SIDE}]")
     return exit_code("digits", write, parser.parse_args(argv))
 
 
