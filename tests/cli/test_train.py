@@ -200,7 +200,7 @@ def has_nccl():
         return any([*Path(sys.prefix).glob("lib/python3*/site-packages/nvidia/nccl/lib/libnccl.so.2"), *Path("/usr/local").glob("cuda*/lib*/libnccl.so.2")])
 
 
-@pytest.mark.parametrize("devices, says", [("0,0", "different"), ("0,x", "--devices"), ("-1", "--devices"),
+@pytest.mark.parametrize("devices, says", [("0,0", "each once"), ("0,x", "--devices"), ("-1", "--devices"),
                                            *(pytest.param(devices, "pip install nvidia-nccl-cu13", marks=pytest.mark.skipif(has_nccl(), reason="NCCL is here"))
                                              for devices in ("0", "0,1"))])
 def test_wrong_devices_are_named(data, tmp_path, devices, says):
