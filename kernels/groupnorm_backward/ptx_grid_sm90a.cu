@@ -5,8 +5,8 @@
 //
 // Better than tiled: x and dy are read once as far as they are held, twice or thrice else; two launches take the place
 // of six. Better than ptx_sm90a on long images: rows are whole lines. Requires: bf16 or fp16; a bundle of groups that
-// is a multiple of 8 channels; n * groups <= 2^16; n * channels < 2^31, half that with packed scale and shift. It does
-// not honour programmatic dependent launch. Bound: memory, two reads to five and one write. Expected limiter at n=1,
+// is a multiple of 8 channels; n * groups and n * channels <= 2^16. It does not honour programmatic dependent launch.
+// Bound: memory, two reads to five and one write. Expected limiter at n=1,
 // hw=262144, channels=128: the second reads. Numerics: as ptx_sm90a. Source: original.
 #include "kernels/device/dispatch.cuh"
 #include "kernels/groupnorm_backward/grid.cuh"
