@@ -210,9 +210,6 @@ TrainerRequest checked(const TrainCommand& command) {
   if (!command.resume && !command.checkpoint.empty() && fs::exists(command.checkpoint, error))
     throw refusal("--checkpoint {}: is there already; --resume goes on from it, or remove it", command.checkpoint);
   if (command.resume) request.resume = command.checkpoint;
-  // Seen to end on no machine yet: see docs/experiments/networks, "training on two GPUs".
-  if (command.devices.size() > 1 && command.breakdown.wanted())
-    throw refusal("--breakdown and --trace take one device, not the {} of --devices", command.devices.size());
   if (!command.devices.empty()) require_nccl();
   return request;
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <stdexcept>
@@ -88,56 +89,94 @@ std::string totals_text(const Breakdown& b) {
 
 }  // namespace
 
-LaunchKernels kernels_of_launches(std::size_t launches, std::span<const DeviceActivity> activities) {
-  LaunchKernels kernels(launches);
+LaunchKernels kernels_of_launches(std::span<const LaunchLabel> launches, std::span<const DeviceActivity> activities) {
+  LaunchKernels kernels(launches.size());
   std::uint64_t last = 0;
   for (const DeviceActivity& activity : activities) {
     if (!activity.tag)
       throw std::runtime_error(fmt::format("breakdown: {} ran, and no launch of the pipeline made it", activity.name));
-    if (*activity.tag >= launches)
+    const std::uint64_t launch = *activity.tag;
+    if (launch >= launches.size())
       throw std::runtime_error(
-          fmt::format("breakdown: {} is of launch {}, and there are {}", activity.name, *activity.tag, launches));
-    if (*activity.tag < last)
-      throw std::runtime_error(fmt::format("breakdown: {} of launch {} started after kernels of launch {}",
-                                           activity.name, *activity.tag, last));
-    last = *activity.tag;
-    kernels[last].push_back(activity.name);
+          fmt::format("breakdown: {} is of launch {}, and there are {}", activity.name, launch, launches.size()));
+    kernels[launch].push_back(activity.name);
+    if (launches[launch].beside) continue;
+    if (launch < last)
+      throw std::runtime_error(
+          fmt::format("breakdown: {} of launch {} started after kernels of launch {}", activity.name, launch, last));
+    last = launch;
   }
   return kernels;
 }
 
-RunTime time_of_run(const LaunchKernels& kernels, std::span<const DeviceActivity> activities) {
-  std::size_t expected = 0;
-  for (const auto& names : kernels) expected += names.size();
-  if (expected != activities.size())
+std::vector<std::vector<DeviceActivity>> activities_of_launches(std::span<const LaunchLabel> launches,
+                                                                const LaunchKernels& kernels,
+                                                                std::span<const DeviceActivity> activities) {
+  // The launches whose kernels are next, once for each: of those in order, and of those beside them.
+  std::array<std::vector<std::size_t>, 2> expected;
+  for (std::size_t launch = 0; launch < kernels.size(); ++launch)
+    expected[launches[launch].beside].insert(expected[launches[launch].beside].end(), kernels[launch].size(), launch);
+  if (expected[0].size() + expected[1].size() != activities.size())
     throw std::runtime_error(
         fmt::format("breakdown: {} kernels ran in the recording, and {} launch by launch: they cannot be matched",
-                    activities.size(), expected));
-  RunTime run;
-  if (activities.empty()) {
-    run.launches.resize(kernels.size());
-    return run;
+                    activities.size(), expected[0].size() + expected[1].size()));
+  std::vector<std::vector<DeviceActivity>> all(kernels.size());
+  std::array<std::size_t, 2> next{};
+  const auto awaited = [&](bool beside) -> const std::string* {
+    if (next[beside] == expected[beside].size()) return nullptr;
+    const std::size_t launch = expected[beside][next[beside]];
+    return &kernels[launch][all[launch].size()];
+  };
+  for (const DeviceActivity& activity : activities) {
+    const std::string *in_order = awaited(false), *aside = awaited(true);
+    const bool beside = aside != nullptr && activity.name == *aside;
+    if (!beside && (in_order == nullptr || activity.name != *in_order))
+      throw std::runtime_error(
+          fmt::format("breakdown: kernel {} of the recording is {}, and launch by launch it was {}: they cannot be "
+                      "matched",
+                      next[0] + next[1], activity.name, *(in_order == nullptr ? aside : in_order)));
+    all[expected[beside][next[beside]++]].push_back(activity);
   }
+  return all;
+}
+
+RunTime time_of_run(std::span<const LaunchLabel> launches, const LaunchKernels& kernels,
+                    std::span<const DeviceActivity> activities) {
+  const auto matched = activities_of_launches(launches, kernels, activities);
+  RunTime run;
+  run.launches.resize(kernels.size());
+  if (activities.empty()) return run;
   const std::uint64_t start = activities.front().start_ns;
   std::uint64_t ended = start;  // all so far
-  std::size_t next = 0;
-  for (const auto& names : kernels) {
-    LaunchTime time;
-    for (std::size_t i = 0; i < names.size(); ++i, ++next) {
-      const DeviceActivity& activity = activities[next];
-      if (activity.name != names[i])
-        throw std::runtime_error(
-            fmt::format("breakdown: kernel {} of the recording is {}, and launch by launch it was {}: they cannot be "
-                        "matched",
-                        next, activity.name, names[i]));
-      if (i == 0) time.gap_us = microseconds(ended, activity.start_ns);
+  struct Gap {
+    std::uint64_t from, to;
+    LaunchTime* before;
+  };
+  std::vector<Gap> gaps;
+  for (std::size_t launch = 0; launch < kernels.size(); ++launch) {
+    LaunchTime& time = run.launches[launch];
+    for (const DeviceActivity& activity : matched[launch])
       time.kernel_us += microseconds(activity.start_ns, activity.end_ns);
-      const std::uint64_t from = i == 0 ? std::max(ended, activity.start_ns) : ended;
-      const std::uint64_t to = std::max(ended, activity.end_ns);
-      time.time_us += microseconds(from, to);
-      ended = to;
-    }
-    run.launches.push_back(time);
+    if (launches[launch].beside || matched[launch].empty()) continue;
+    const std::uint64_t begin = matched[launch].front().start_ns;
+    time.gap_us = microseconds(ended, begin);
+    if (begin > ended) gaps.push_back({ended, begin, &time});
+    const std::uint64_t from = std::max(ended, begin);
+    time.begin_us = microseconds(start, from);
+    ended = from;
+    for (const DeviceActivity& activity : matched[launch]) ended = std::max(ended, activity.end_ns);
+    time.time_us = microseconds(from, ended);
+  }
+  for (std::size_t launch = 0; launch < kernels.size(); ++launch) {
+    if (!launches[launch].beside || matched[launch].empty()) continue;
+    run.launches[launch].begin_us = microseconds(start, matched[launch].front().start_ns);
+    for (const DeviceActivity& activity : matched[launch])
+      for (const Gap& gap : gaps) {
+        const std::uint64_t from = std::max(gap.from, activity.start_ns), to = std::min(gap.to, activity.end_ns);
+        if (from >= to) continue;
+        run.launches[launch].time_us += microseconds(from, to);
+        gap.before->gap_us -= microseconds(from, to);
+      }
   }
   run.span_us = microseconds(start, ended);
   return run;

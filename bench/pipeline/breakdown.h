@@ -18,23 +18,30 @@ using LaunchKernels = std::vector<std::vector<std::string>>;
 
 // From activities tagged with the number of their launch, in the order in which they started. Throws
 // std::runtime_error for one without a tag, with a tag that no launch has, or of a launch before the one that came
-// last.
-LaunchKernels kernels_of_launches(std::size_t launches, std::span<const DeviceActivity> activities);
+// last, if neither is beside the others.
+LaunchKernels kernels_of_launches(std::span<const LaunchLabel> launches, std::span<const DeviceActivity> activities);
+
+// The activities of each launch, told by their order. Throws std::runtime_error where number or names are not those of
+// `kernels`.
+std::vector<std::vector<DeviceActivity>> activities_of_launches(std::span<const LaunchLabel> launches,
+                                                                const LaunchKernels& kernels,
+                                                                std::span<const DeviceActivity> activities);
 
 // Where the time of one run went. A launch's time begins where the one before has ended, or where its first kernel
 // starts, whichever is later, and ends with its last kernel: kernels that overlap are not counted twice, and times and
-// gaps above zero add up to the span.
+// gaps above zero add up to the span. Of launches beside the others only what lies in their gaps is counted.
 struct LaunchTime {
   double time_us = 0;
   double gap_us = 0;     // from the end of all before to its start; below zero where it started before they ended
   double kernel_us = 0;  // its kernels' own durations, which overlap those of other launches
+  double begin_us = 0;   // of its time, from the run's begin
 };
 struct RunTime {
   std::vector<LaunchTime> launches;
   double span_us = 0;  // from the first start to the last end
 };
-// Matches activities to launches by order. Throws std::runtime_error where number or names are not those of `kernels`.
-RunTime time_of_run(const LaunchKernels& kernels, std::span<const DeviceActivity> activities);
+RunTime time_of_run(std::span<const LaunchLabel> launches, const LaunchKernels& kernels,
+                    std::span<const DeviceActivity> activities);
 
 // Medians over runs: of each launch, and of the span.
 RunTime median_of_runs(std::span<const RunTime> runs);

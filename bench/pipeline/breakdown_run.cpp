@@ -50,8 +50,8 @@ struct Runs {
   std::vector<RunTime> times;
   std::vector<std::vector<DeviceActivity>> records;
 
-  void add(const LaunchKernels& kernels, std::vector<DeviceActivity> activities) {
-    times.push_back(time_of_run(kernels, activities));
+  void add(const Breakdown& breakdown, std::vector<DeviceActivity> activities) {
+    times.push_back(time_of_run(breakdown.labels, breakdown.kernels, activities));
     records.push_back(std::move(activities));
   }
   void give(Breakdown& breakdown) {
@@ -71,9 +71,10 @@ void measure_on_host(Executor& executor, const Launch& enqueue, Breakdown& break
     throw_if_failed(enqueue());
     calls_us.push_back(static_cast<double>(now_ns() - start) / 1e3);
     breakdown.labels = std::move(listener.labels);
-    runs.add(LaunchKernels(breakdown.labels.size(), {""}), std::move(listener.launches));
+    breakdown.kernels.assign(breakdown.labels.size(), {""});
+    runs.add(breakdown, std::move(listener.launches));
   }
-  breakdown.kernels.resize(breakdown.labels.size());
+  breakdown.kernels.assign(breakdown.labels.size(), {});
   runs.give(breakdown);
   breakdown.alone = breakdown.together;
   breakdown.end_to_end_us = median(calls_us);
@@ -113,9 +114,9 @@ void measure_alone(Platform& platform, Executor& executor, const Launch& enqueue
         trace.collect_tagged([&] { run_among(platform, meet, [&] { throw_if_failed(enqueue()); }); });
     if (i == 0) {
       breakdown.labels = std::move(listener.labels);
-      breakdown.kernels = kernels_of_launches(breakdown.labels.size(), activities);
+      breakdown.kernels = kernels_of_launches(breakdown.labels, activities);
     }
-    if (i >= kWarmUps) runs.push_back(time_of_run(breakdown.kernels, activities));
+    if (i >= kWarmUps) runs.push_back(time_of_run(breakdown.labels, breakdown.kernels, activities));
   }
   breakdown.alone = median_of_runs(runs);
   executor.set_programmatic(programmatic);
@@ -127,7 +128,7 @@ void measure_together(Platform& platform, const Launch& enqueue, const Meeting& 
   Runs runs;
   for (std::size_t i = 0; i < kReplays + kWarmUps; ++i) {
     auto activities = trace.collect([&] { run_among(platform, meet, [&] { recording->replay(); }); });
-    if (i >= kWarmUps) runs.add(breakdown.kernels, std::move(activities));
+    if (i >= kWarmUps) runs.add(breakdown, std::move(activities));
   }
   runs.give(breakdown);
 }

@@ -49,6 +49,7 @@ struct LaunchLabel : CaseId {
     std::size_t activations, workspace;
   };
   std::optional<Memory> memory = {};
+  bool beside = false;  // on a stream of its own, under the launches behind it
 };
 
 class LaunchListener {

@@ -34,10 +34,9 @@ double since(std::uint64_t base_ns, std::uint64_t ns) {
 // Each kernel on the first track that is free: slices of one track may not overlap.
 void add_kernels(const Breakdown& b, Json& events) {
   std::vector<std::uint64_t> free_at;
-  std::size_t next = 0;
+  const auto kernels = activities_of_launches(b.labels, b.kernels, b.replay);
   for (std::size_t launch = 0; launch < b.labels.size(); ++launch)
-    for (std::size_t i = 0; i < b.kernels[launch].size(); ++i, ++next) {
-      const DeviceActivity& kernel = b.replay[next];
+    for (const DeviceActivity& kernel : kernels[launch]) {
       auto track = std::ranges::find_if(free_at, [&](std::uint64_t end) { return end <= kernel.start_ns; });
       if (track == free_at.end()) track = free_at.insert(track, 0);
       *track = kernel.end_ns;
@@ -52,17 +51,16 @@ void add_kernels(const Breakdown& b, Json& events) {
 }  // namespace
 
 std::string timeline_json(const Breakdown& b, const std::string& device) {
-  const RunTime run = time_of_run(b.host ? LaunchKernels(b.labels.size(), {""}) : b.kernels, b.replay);
+  const RunTime run = time_of_run(b.labels, b.host ? LaunchKernels(b.labels.size(), {""}) : b.kernels, b.replay);
   Json events = Json::array({metadata("process_name", 0, {{"name", b.title + " on " + device}})});
   name_track(events, kNodes, "nodes");
   name_track(events, kGaps, "gaps");
-  double now = 0;
   for (std::size_t i = 0; i < b.labels.size(); ++i) {
     const LaunchLabel& label = b.labels[i];
     const LaunchTime& time = run.launches[i];
-    if (!b.host && b.kernels[i].empty()) continue;  // it runs nothing
-    if (time.gap_us > 0) events.push_back(slice(kGaps, "gap", "gap", now, time.gap_us, {{"before", label.node}}));
-    now += std::max(0.0, time.gap_us);
+    if (label.beside || (!b.host && b.kernels[i].empty())) continue;  // the former are among the kernels
+    if (time.gap_us > 0)
+      events.push_back(slice(kGaps, "gap", "gap", time.begin_us - time.gap_us, time.gap_us, {{"before", label.node}}));
     Json args = {{"op", label.op}, {"variant", label.variant}, {"problem", label.problem}, {"dtype", label.dtype}};
     if (!b.host) args["kernels"] = b.kernels[i].size();
     if (label.warm_us) args["warm_us"] = *label.warm_us;
@@ -70,10 +68,9 @@ std::string timeline_json(const Breakdown& b, const std::string& device) {
       events.push_back({{"name", "bytes"},
                         {"ph", "C"},
                         {"pid", kProcess},
-                        {"ts", now},
+                        {"ts", time.begin_us},
                         {"args", {{"activations", memory->activations}, {"workspace", memory->workspace}}}});
-    events.push_back(slice(kNodes, label.node, label.op, now, time.time_us, std::move(args)));
-    now += time.time_us;
+    events.push_back(slice(kNodes, label.node, label.op, time.begin_us, time.time_us, std::move(args)));
   }
   if (!b.host) add_kernels(b, events);
   const Json file = {{"traceEvents", events},

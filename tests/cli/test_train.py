@@ -208,11 +208,6 @@ def test_wrong_devices_are_named(data, tmp_path, devices, says):
     assert result.returncode == 2 and says in result.stderr and not list(tmp_path.iterdir()), result.stderr
 
 
-def test_a_breakdown_is_of_one_device(data, tmp_path):
-    result = run("train", "digits", "--devices", "0,1", "--breakdown", "--data", data, "--out", tmp_path / "w")
-    assert result.returncode == 2 and "--breakdown" in result.stderr and not list(tmp_path.iterdir()), result.stderr
-
-
 def test_data_that_do_not_fit_are_named(data, tmp_path):
     tensors = load_file(data)
     for name, change, says in (("sizes", {"images": np.zeros((30, 1, 28, 28), np.float32)}, ("28 x 28", "8 x 8")),

@@ -30,9 +30,11 @@ std::vector<DeviceActivity> activities(const std::vector<std::pair<double, doubl
 
 TEST(Breakdown, KernelsBelongToTheLaunchWhoseTagTheyCarry) {
   const std::vector<DeviceActivity> ran{activity("a", 1, 2, 0), activity("b", 3, 4, 0), activity("memset", 5, 6, 2)};
-  EXPECT_EQ(kernels_of_launches(3, ran), (LaunchKernels{{"a", "b"}, {}, {"memset"}}));
+  EXPECT_EQ(kernels_of_launches(std::vector<LaunchLabel>(3), ran), (LaunchKernels{{"a", "b"}, {}, {"memset"}}));
   const auto says = [](std::size_t launches, const std::vector<DeviceActivity>& records, const char* text) {
-    expect_parts(refusal_of<std::runtime_error>([&] { return kernels_of_launches(launches, records); }), {text});
+    expect_parts(refusal_of<std::runtime_error>(
+                     [&] { return kernels_of_launches(std::vector<LaunchLabel>(launches), records); }),
+                 {text});
   };
   says(3, {activity("stray", 1, 2)}, "stray ran, and no launch of the pipeline made it");
   says(2, ran, "memset is of launch 2, and there are 2");
@@ -43,7 +45,8 @@ TEST(Breakdown, KernelsBelongToTheLaunchWhoseTagTheyCarry) {
 TEST(Breakdown, GapsAndOverlapsAreToldApart) {
   const LaunchKernels kernels{{"k0"}, {"k1", "k2"}, {}, {"k3"}, {"k4"}};
   // A gap of 2, then one of 1 inside a launch; k3 starts 4 before k2 has ended; k4 lies within k3.
-  const RunTime run = time_of_run(kernels, activities({{0, 10}, {12, 20}, {21, 30}, {26, 40}, {28, 39}}));
+  const RunTime run =
+      time_of_run(std::vector<LaunchLabel>(5), kernels, activities({{0, 10}, {12, 20}, {21, 30}, {26, 40}, {28, 39}}));
   ASSERT_EQ(run.launches.size(), 5u);
   const double times[] = {10, 18, 0, 10, 0}, gaps[] = {0, 2, 0, -4, -12}, own[] = {10, 17, 0, 14, 11};
   for (std::size_t i = 0; i < 5; ++i) {
@@ -54,10 +57,32 @@ TEST(Breakdown, GapsAndOverlapsAreToldApart) {
   EXPECT_DOUBLE_EQ(run.span_us, 40);
 }
 
+TEST(Breakdown, OfWhatRunsBesideOnlyWhatNothingHidesIsCounted) {
+  std::vector<LaunchLabel> launches(4);
+  launches[1].beside = true;
+  const LaunchKernels kernels{{"a"}, {"sum"}, {"b"}, {"c"}};
+  // Launch by launch the sum starts behind a kernel of launch 2.
+  EXPECT_EQ(kernels_of_launches(launches, std::vector{activity("a", 0, 10, 0), activity("b", 12, 20, 2),
+                                                      activity("sum", 13, 24, 1), activity("c", 26, 30, 3)}),
+            kernels);
+  const std::vector ran{activity("a", 0, 10'000), activity("b", 12'000, 20'000), activity("sum", 13'000, 24'000),
+                        activity("c", 26'000, 30'000)};
+  const RunTime run = time_of_run(launches, kernels, ran);
+  const double times[] = {10, 4, 8, 4}, gaps[] = {0, 0, 2, 2}, own[] = {10, 11, 8, 4};
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_DOUBLE_EQ(run.launches[i].time_us, times[i]) << i;
+    EXPECT_DOUBLE_EQ(run.launches[i].gap_us, gaps[i]) << i;
+    EXPECT_DOUBLE_EQ(run.launches[i].kernel_us, own[i]) << i;
+  }
+  EXPECT_DOUBLE_EQ(run.span_us, 30);
+}
+
 TEST(Breakdown, KernelsThatCannotBeMatchedAreRefused) {
   const auto says = [](const LaunchKernels& kernels, const char* text) {
     const auto ran = activities({{0, 1}, {2, 3}});
-    expect_parts(refusal_of<std::runtime_error>([&] { return time_of_run(kernels, ran); }), {text});
+    expect_parts(refusal_of<std::runtime_error>(
+                     [&] { return time_of_run(std::vector<LaunchLabel>(kernels.size()), kernels, ran); }),
+                 {text});
   };
   says({{"k0"}}, "2 kernels ran in the recording, and 1 launch by launch");
   says({{"k0"}, {"other"}}, "kernel 1 of the recording is k1, and launch by launch it was other");
@@ -81,8 +106,8 @@ Breakdown example() {
               {{{"conv2d", "n=4,h=4", "bf16"}, "ptx"}, "out", std::nullopt},
               {{{"conv2d", "n=4,h=8", "bf16"}, "ptx"}, "in", 8.0}};
   b.kernels = {{"k0"}, {"k1", "k2"}, {"k3"}, {"k4"}};
-  b.together = time_of_run(b.kernels, activities({{0, 10}, {9, 20}, {21, 30}, {33, 34.5}, {34.5, 50}}));
-  b.alone = time_of_run(b.kernels, activities({{0, 9}, {100, 108}, {200, 206}, {300, 301}, {400, 412}}));
+  b.together = time_of_run(b.labels, b.kernels, activities({{0, 10}, {9, 20}, {21, 30}, {33, 34.5}, {34.5, 50}}));
+  b.alone = time_of_run(b.labels, b.kernels, activities({{0, 9}, {100, 108}, {200, 206}, {300, 301}, {400, 412}}));
   b.runs = 11;
   b.end_to_end_us = 47;
   return b;
