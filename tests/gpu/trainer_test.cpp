@@ -120,16 +120,36 @@ class TrainerOnGpus : public TrainerOnGpu {
     }
   }
   // Of devices from 0 on, beginning with what `first`, on the first, begins with, and its variants.
-  std::unique_ptr<Trainer> beside(Trainer& first, TrainerRequest request, std::span<const int> numbers) {
+  std::unique_ptr<Trainer> beside(Trainer& first, TrainerRequest request, std::span<const int> numbers,
+                                  Trainer::Connect connect = {}) {
     first.write_checkpoint(folder_ / "beginning");
     request.resume = folder_ / "beginning";
     request.plan = "naive";  // of what has another batch
     std::vector<Device> devices;
     for (const int number : numbers) devices.push_back({*others_.emplace_back(make_cuda_platform(number)), suite()});
-    return std::make_unique<Trainer>(request, data_of_digits(), devices, [=] { return make_nccl(numbers); });
+    if (!connect) connect = [=] { return make_nccl(numbers); };
+    return std::make_unique<Trainer>(request, data_of_digits(), devices, connect);
   }
   std::vector<std::unique_ptr<Platform>> others_;
   TemporaryFolder folder_;
+};
+
+// NCCL's, but for one of the second device's: it fails, or is left out in silence, and the first GPU waits for it.
+class OneSumMissing final : public Communicator {
+ public:
+  OneSumMissing(std::span<const int> devices, int missing, Status status)
+      : nccl_(make_nccl(devices)), left_(missing), status_(status) {}
+  Status sum(std::size_t rank, float* numbers, std::int64_t count, Stream stream) override {
+    if (rank == 1 && --left_ == 0) return status_;
+    return nccl_->sum(rank, numbers, count, stream);
+  }
+  std::string failure() override { return nccl_->failure(); }
+  void abort() override { nccl_->abort(); }
+
+ private:
+  std::unique_ptr<Communicator> nccl_;
+  int left_;
+  Status status_;
 };
 
 TEST_F(TrainerOnGpus, NcclOfOneRankChangesNoBit) {
@@ -165,8 +185,30 @@ TEST_F(TrainerOnGpus, TwoDevicesTakeTheStepsOfTwoMicroBatches) {
         *others_.front(), two->executor(), [&] { return two->executor().enqueue(); }, "", meet);
     const auto found = std::ranges::find(times.labels, "all_reduce", &LaunchLabel::op);
     ASSERT_NE(found, times.labels.end());
-    EXPECT_GT(times.together.launches[static_cast<std::size_t>(found - times.labels.begin())].time_us, 1);
+    EXPECT_GT(times.together.launches[static_cast<std::size_t>(found - times.labels.begin())].kernel_us, 1);
   });
+}
+
+TEST_F(TrainerOnGpus, OfWhichOneFailsOrIsSilentEnd) {
+  std::string why;
+  if (cuda_device_count(why) < 2) GTEST_SKIP() << "needs two GPUs";
+  TrainerRequest request = request_of(DType::bf16);
+  request.plan = "naive";  // which measures nothing
+  Trainer first(request, data_of_digits(), {*gpu_, suite()});
+  request.patience = 1;  // ten times as long for the first step
+  const int numbers[] = {0, 1};
+  constexpr int kConnecting = 1, kRecorded = 2;
+  for (const auto& [missing, status, says] :
+       {std::tuple{kConnecting, Status{StatusCode::cuda_error, "the sum", 0}, "device 2 of 2: the sum"},
+        {kRecorded, success(), "does not answer"}}) {
+    const auto connect = [&] { return std::make_unique<OneSumMissing>(numbers, missing, status); };
+    try {
+      beside(first, request, numbers, connect)->take(1);
+      ADD_FAILURE() << says;
+    } catch (const RankFailed& error) {
+      EXPECT_NE(std::string(error.what()).find(says), std::string::npos) << error.what();
+    }
+  }
 }
 
 }  // namespace
