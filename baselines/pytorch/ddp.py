@@ -15,26 +15,34 @@ import time
 from pathlib import Path
 from statistics import median
 
-import torch
-import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel
+try:
+    import torch
+    import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
 
-from baselines.pytorch.networks import training
-from baselines.pytorch.ops import network as network_op
-from baselines.pytorch.problems import read_problem
+    from baselines.pytorch.networks import training
+    from baselines.pytorch.ops import network as network_op
+    from baselines.pytorch.problems import read_problem
+except ImportError as error:
+    print(f"ddp: {error}", file=sys.stderr)
+    sys.exit(2)
 
 WARM_UPS = 12  # DDP asks for eleven ahead of a capture: the first rebuild its buckets
 ROUNDS, STEPS = 5, 40
+
+
+class Refused(Exception):
+    pass
 
 
 def problem_of(name):
     program = os.environ.get("NOISEFLOOR_BINARY") or Path(__file__).resolve().parents[2] / "scripts/noisefloor"
     listed = subprocess.run([program, "list", "problems", "--ops", "network", "--networks", name, "--format", "json"], capture_output=True, text=True)
     if listed.returncode != 0 or not listed.stdout:
-        sys.exit(f"ddp: {listed.stderr.strip() or f'the program lists no problem of {name}'}")
+        raise Refused(listed.stderr.strip() or f"the program lists no problem of {name}")
     problem = read_problem(json.loads(listed.stdout.splitlines()[0]), torch.bfloat16)
     if not problem.flag("training"):
-        sys.exit(f"ddp: {name} is no training step; these end with -train-b and their batch")
+        raise Refused(f"{name} is no training step; these end with -train-b and their batch")
     return problem
 
 
@@ -95,9 +103,14 @@ def main():
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--port", type=int, default=29511)
     arguments = parser.parse_args()
-    if torch.cuda.is_available() and not 1 <= arguments.devices <= torch.cuda.device_count():
-        parser.error(f"--devices {arguments.devices}: this machine has {torch.cuda.device_count()}")
-    torch.multiprocessing.spawn(work, (arguments, problem_of(arguments.name)), nprocs=arguments.devices)
+    most = torch.cuda.device_count() if torch.cuda.is_available() else os.cpu_count()
+    if not 1 <= arguments.devices <= most:
+        parser.error(f"--devices {arguments.devices}: must be from 1 to {most}, what this machine has")
+    try:
+        problem = problem_of(arguments.name)
+    except Refused as error:
+        parser.error(str(error))
+    torch.multiprocessing.spawn(work, (arguments, problem), nprocs=arguments.devices)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import json
 import math
 import os
 import subprocess
+import sys
 import tempfile
 from importlib import import_module
 from pathlib import Path
@@ -382,3 +383,10 @@ def test_what_fails_is_an_outcome(answers):
         answers.answer({"ask": "ready", "variant": "torch_eager", "dtype": "bf16", "problem": {**record(), "op": "gem"}})
     with pytest.raises(BadQuestion, match="'cold' without a case"):
         answers.answer({"ask": "cold", "samples": 1})
+
+
+@of_torch
+@pytest.mark.parametrize("asked, says", [(["adm64-b1"], "no training step"), (["nothing"], "nothing"), (["digits-train-b512", "--devices", "0"], "--devices 0")])
+def test_what_ddp_cannot_time_is_named(asked, says):
+    refused = subprocess.run([sys.executable, "-m", "baselines.pytorch.ddp", *asked], capture_output=True, text=True)
+    assert refused.returncode == 2 and says in refused.stderr, refused.stderr
