@@ -108,13 +108,7 @@ __global__ void __launch_bounds__(max_cluster_threads(kHeld), 2)
     }
   }
   ptx::griddepcontrol_wait();  // x, scale and shift are there, y, mean and rstd may be written
-  // The first wave of clusters would load at one time, reduce at one time, and write at one time. Each starts when the
-  // ones before it should have been loaded, so that loads overlap with writes from then on.
-  if (unit < a.staggered) {
-    const auto start = static_cast<unsigned>(clock());
-    const auto delay = static_cast<unsigned>(static_cast<float>(unit) * a.stagger_cycles);
-    while (static_cast<unsigned>(clock()) - start < delay) __nanosleep(50);
-  }
+  if (unit < a.staggered) wait_staggered(unit, a.stagger_cycles);
 
   // The thread's first kHeld rows travel to registers, the others to shared memory, in stages, so that the first are
   // summed while the last travel. A thread sums what it has fetched itself: no barrier between.

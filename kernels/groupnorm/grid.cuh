@@ -177,13 +177,7 @@ __global__ void __launch_bounds__(kGridThreads, 1) grid_kernel(const __grid_cons
     }
   }
   auto cleared = cooperative_groups::this_grid().barrier_arrive();
-  // Teams would load at one time, reduce at one time and write at one time. Each starts when those before it should
-  // have loaded, so that from then on one reduces while others use the memory.
-  {
-    const auto start = static_cast<unsigned>(clock());
-    const auto delay = static_cast<unsigned>(static_cast<float>(team) * a.stagger_cycles);
-    while (static_cast<unsigned>(clock()) - start < delay) __nanosleep(50);
-  }
+  wait_staggered(team, a.stagger_cycles);
 
   // The thread's first kHeld rows travel to registers, the others to shared memory, in stages.
   uint4 held[kHeld + 1];

@@ -52,6 +52,14 @@ inline StripeArguments make_stripe_arguments(const Problem& p, const Tensors& t,
   return a;
 }
 
+// Blocks that start together load, reduce and write together. Number n starts when those before it should have loaded,
+// so that from then on some reduce or write while others load.
+__device__ __forceinline__ void wait_staggered(int number, float cycles_between) {
+  const auto start = static_cast<unsigned>(clock());
+  const auto delay = static_cast<unsigned>(static_cast<float>(number) * cycles_between);
+  while (static_cast<unsigned>(clock()) - start < delay) __nanosleep(50);
+}
+
 // value / divisor, given 1.0f / divisor; exact for value < 2^21: (value + 1/2) / divisor is 1 / (2 divisor) or more
 // away from an integer, and rounding moves it by less than 2^-23 of itself, 1 / (4 divisor).
 __device__ __forceinline__ int divide(int value, float inverse) {

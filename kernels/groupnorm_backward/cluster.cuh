@@ -292,11 +292,7 @@ __global__ void __launch_bounds__(kMaxClusterThreads, 2) cluster_kernel(const __
     ptx::cluster_arrive_relaxed();
   }
   ptx::griddepcontrol_wait();
-  if (unit < a.staggered) {  // as in kernels/groupnorm
-    const auto start = static_cast<unsigned>(clock());
-    const auto delay = static_cast<unsigned>(static_cast<float>(unit) * a.stagger_cycles);
-    while (static_cast<unsigned>(clock()) - start < delay) __nanosleep(50);
-  }
+  if (unit < a.staggered) groupnorm::wait_staggered(unit, a.stagger_cycles);
   const groupnorm::RowShare share(a, rows);
   const int own_rows = static_cast<int>(share.of(first));
   const auto fetch = [&](const void* from, const char* to) {

@@ -91,11 +91,7 @@ __global__ void __launch_bounds__(groupnorm::kGridThreads, 1) grid_kernel(const 
     clear(a.dv_parts, a.dv_totals, channels);
   }
   auto cleared = cooperative_groups::this_grid().barrier_arrive();
-  {
-    const auto start = static_cast<unsigned>(clock());
-    const auto delay = static_cast<unsigned>(static_cast<float>(team) * a.stagger_cycles);
-    while (static_cast<unsigned>(clock()) - start < delay) __nanosleep(50);
-  }
+  groupnorm::wait_staggered(team, a.stagger_cycles);
   for (int k = 0; k < x_rows; ++k) fetch(a.t.x, storage, offset_of(team), k);
   for (int k = 0; k < dy_rows; ++k) fetch(a.dy, dy_tile, offset_of(team), k);
   ptx::cp_async_commit();
