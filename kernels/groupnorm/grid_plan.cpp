@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdio>
-#include <string>
+#include <iterator>
 
 #include "kernels/core/by_shape.h"
 
@@ -43,21 +42,6 @@ double estimate(const Problem& p, const GridPlan& plan) {
          (narrow * traffic_us(2 * once, std::max(once - held, 0.0), row_bytes) + kGridGap / plan.teams);
 }
 
-// The plans that hold all rows, or those that do not.
-template <class Visit>
-void each_grid_plan(const Problem& p, int sm_count, int held, const Visit& visit) {
-  for (int bundle = 1; bundle <= p.groups; ++bundle) {
-    if (p.groups % bundle != 0) continue;
-    for (int teams = 1; teams <= kMaxGridTeams; ++teams)
-      if (const auto plan = make_grid_plan(p, sm_count, bundle, teams, held)) visit(*plan);
-  }
-}
-
-std::string text_of(const GridPlan& plan) {
-  return "bundle=" + std::to_string(plan.stripe.bundle) + ",teams=" + std::to_string(plan.teams) +
-         ",held=" + std::to_string(plan.stripe.held);
-}
-
 }  // namespace
 
 double traffic_us(double once, double again, double row_bytes) {
@@ -75,6 +59,10 @@ std::optional<ClusterPlan> cut_least_rows(const Problem& p, int bundle, int bloc
   return stripe && stripe->columns * stripe->tile_rows <= kGridThreads ? stripe : std::nullopt;
 }
 
+namespace {
+
+// The plan with these choices, or nothing where they do not fit the problem or the SMs: with `held` = kGridHeld all
+// rows are held on chip, with 0 as many as shared memory has room for, which are not all.
 std::optional<GridPlan> make_grid_plan(const Problem& p, int sm_count, int bundle, int teams, int held) {
   if (teams > sm_count || teams > p.n * (p.groups / bundle)) return std::nullopt;
   const int blocks = sm_count / teams;
@@ -98,48 +86,39 @@ std::optional<GridPlan> make_grid_plan(const Problem& p, int sm_count, int bundl
   return plan;
 }
 
+std::vector<GridPlan> plans_of(const Problem& p, int sm_count, int held) {
+  return grid_plans(p.groups, [&](int bundle, int teams) { return make_grid_plan(p, sm_count, bundle, teams, held); });
+}
+
+std::vector<GridPlan> all_plans(const Problem& p, int sm_count) {
+  std::vector<GridPlan> plans = plans_of(p, sm_count, kGridHeld);
+  std::ranges::copy(plans_of(p, sm_count, 0), std::back_inserter(plans));
+  return plans;
+}
+
+}  // namespace
+
+std::string GridPlan::text() const {
+  return "bundle=" + std::to_string(stripe.bundle) + ",teams=" + std::to_string(teams) +
+         ",held=" + std::to_string(stripe.held);
+}
+
 std::optional<GridPlan> choose_grid_plan(const Problem& p, int sm_count) {
   return remembered(std::array{p.n, p.hw, p.channels, p.groups, std::int64_t{sm_count}}, [&] {
     constexpr double kSurely = 0.9;  // of estimates that are alike the plan that reads once is taken
-    std::optional<GridPlan> held, streamed;
-    double most = 0, least = 0;
-    each_grid_plan(p, sm_count, kGridHeld, [&](const GridPlan& plan) {
-      const double value = merit(p, plan);
-      if (held && value <= most) return;
-      held = plan;
-      most = value;
-    });
-    each_grid_plan(p, sm_count, 0, [&](const GridPlan& plan) {
-      const double cost = estimate(p, plan);
-      if (streamed && cost >= least) return;
-      streamed = plan;
-      least = cost;
-    });
-    return streamed && (!held || least < kSurely * estimate(p, *held)) ? streamed : held;
+    const auto held = cheapest(plans_of(p, sm_count, kGridHeld), [&](const GridPlan& plan) { return -merit(p, plan); });
+    const auto streamed = cheapest(plans_of(p, sm_count, 0), [&](const GridPlan& plan) { return estimate(p, plan); });
+    return streamed && (!held || estimate(p, *streamed) < kSurely * estimate(p, *held)) ? streamed : held;
   });
 }
 
 std::vector<Choice> grid_choices(const Problem& p, DType, const DeviceInfo& device) {
-  constexpr double kNear = 1.4;
-  const auto chosen = choose_grid_plan(p, device.sm_count);
-  if (!chosen) return {};
-  const double most = kNear * estimate(p, *chosen);
-  std::vector<Choice> choices{{text_of(*chosen), true}};
-  for (const int held : {kGridHeld, 0})
-    each_grid_plan(p, device.sm_count, held, [&](const GridPlan& plan) {
-      const std::string text = text_of(plan);
-      if (estimate(p, plan) <= most && text != choices[0].text) choices.push_back({text});
-    });
-  return choices;
+  return choices_near(choose_grid_plan(p, device.sm_count), all_plans(p, device.sm_count),
+                      [&](const GridPlan& plan) { return estimate(p, plan); });
 }
 
 std::optional<GridPlan> parse_grid_choice(const Problem& p, int sm_count, std::string_view choice) {
-  int bundle = 0, teams = 0, held = 0;
-  if (std::sscanf(std::string(choice).c_str(), "bundle=%d,teams=%d,held=%d", &bundle, &teams, &held) != 3 ||
-      bundle < 1 || teams < 1 || (held != 0 && held != kGridHeld) || p.groups % bundle != 0)
-    return std::nullopt;
-  const auto plan = make_grid_plan(p, sm_count, bundle, teams, held);
-  return plan && text_of(*plan) == choice ? plan : std::nullopt;
+  return plan_of(choice, all_plans(p, sm_count));
 }
 
 std::size_t grid_part_words(const Problem& p, int blocks) {

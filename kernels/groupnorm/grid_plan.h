@@ -2,7 +2,10 @@
 // team; the GPU's SMs are shared out among the teams. Pure arithmetic, tested on the host.
 #pragma once
 
+#include <algorithm>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "kernels/groupnorm/cluster_plan.h"
 
@@ -29,6 +32,7 @@ struct GridPlan {
     return stripe.shared_rows * stripe.columns * 16 +
            (stripe.sums() + stripe.bundle) * 2 * static_cast<int>(sizeof(float));
   }
+  std::string text() const;  // "bundle=8,teams=2,held=16"
 };
 
 // What memory takes for bytes that are moved once and such as are read again, of which L2 has the last, in us. Of its
@@ -41,15 +45,44 @@ inline constexpr double kGridGap = 11;
 // fit the problem or the threads.
 std::optional<ClusterPlan> cut_least_rows(const Problem&, int bundle, int blocks);
 
-// The plan with these choices, or nothing where they do not fit the problem or the SMs: with `held` = kGridHeld all
-// rows are held on chip, with 0 as many as shared memory has room for, which are not all.
-std::optional<GridPlan> make_grid_plan(const Problem&, int sm_count, int bundle, int teams, int held);
+// Every plan that make(bundle, teams) has. What follows is made of such, here and in kernels/groupnorm_backward.
+template <class Make>
+auto grid_plans(std::int64_t groups, const Make& make) {
+  std::vector<typename decltype(make(1, 1))::value_type> plans;
+  for (int bundle = 1; bundle <= groups; ++bundle)
+    for (int teams = 1; groups % bundle == 0 && teams <= kMaxGridTeams; ++teams)
+      if (const auto plan = make(bundle, teams)) plans.push_back(*plan);
+  return plans;
+}
+
+// The first of the least cost.
+template <class Plan, class Cost>
+std::optional<Plan> cheapest(const std::vector<Plan>& plans, const Cost& cost) {
+  const auto best = std::ranges::min_element(plans, {}, cost);
+  return best == plans.end() ? std::nullopt : std::optional(*best);
+}
+
+// The chosen one, then those whose cost is near its own.
+template <class Plan, class Cost>
+std::vector<Choice> choices_near(const std::optional<Plan>& chosen, const std::vector<Plan>& plans, const Cost& cost) {
+  constexpr double kNear = 1.5;
+  std::vector<Choice> choices;
+  if (chosen) choices.push_back({chosen->text(), true});
+  for (const Plan& plan : plans)
+    if (cost(plan) <= kNear * cost(*chosen) && plan.text() != chosen->text()) choices.push_back({plan.text()});
+  return choices;
+}
+
+template <class Plan>
+std::optional<Plan> plan_of(std::string_view text, const std::vector<Plan>& plans) {
+  const auto found = std::ranges::find(plans, text, &Plan::text);
+  return found == plans.end() ? std::nullopt : std::optional(*found);
+}
 
 // The plan that the launcher takes, or nothing where no bundle is a multiple of 16 bytes wide.
 std::optional<GridPlan> choose_grid_plan(const Problem&, int sm_count);
 
-// Every plan of a problem near the chosen one's estimate, that one first, as text that parse_grid_choice reads:
-// "bundle=8,teams=2,held=16".
+// Every plan of a problem near the chosen one's estimate, that one first, as text that parse_grid_choice reads.
 std::vector<Choice> grid_choices(const Problem&, DType, const DeviceInfo&);
 std::optional<GridPlan> parse_grid_choice(const Problem&, int sm_count, std::string_view choice);
 

@@ -152,21 +152,6 @@ double estimate(const Problem& p, const GridPlan& plan) {
          (groupnorm::traffic_us((p.residual ? 4 : 3) * once, again, row_bytes) + 2 * groupnorm::kGridGap / plan.teams);
 }
 
-template <class Add>
-void each_grid_plan(const Problem& p, int sm_count, const Add& add) {
-  for (int bundle = 1; bundle <= p.groups; ++bundle) {
-    if (p.groups % bundle != 0) continue;
-    for (int teams = 1; teams <= groupnorm::kMaxGridTeams; ++teams)
-      if (const auto plan = make_grid_plan(p, sm_count, bundle, teams)) add(*plan);
-  }
-}
-
-std::string text_of(const GridPlan& plan) {
-  return "bundle=" + std::to_string(plan.bundle) + ",teams=" + std::to_string(plan.teams);
-}
-
-}  // namespace
-
 std::optional<GridPlan> make_grid_plan(const Problem& p, int sm_count, int bundle, int teams) {
   if (teams > sm_count || teams > p.n * (p.groups / bundle)) return std::nullopt;
   const auto cut = groupnorm::cut_least_rows(statistics_of(p), bundle, sm_count / teams);
@@ -183,35 +168,30 @@ std::optional<GridPlan> make_grid_plan(const Problem& p, int sm_count, int bundl
   return plan;
 }
 
+std::vector<GridPlan> all_plans(const Problem& p, int sm_count) {
+  return groupnorm::grid_plans(p.groups,
+                               [&](int bundle, int teams) { return make_grid_plan(p, sm_count, bundle, teams); });
+}
+
+}  // namespace
+
+std::string GridPlan::text() const {
+  return "bundle=" + std::to_string(bundle) + ",teams=" + std::to_string(teams);
+}
+
 std::optional<GridPlan> choose_grid_plan(const Problem& p, int sm_count) {
   return remembered(std::array{p.n, p.hw, p.channels, p.groups, std::int64_t{p.residual}, std::int64_t{sm_count}}, [&] {
-    std::optional<GridPlan> best;
-    each_grid_plan(p, sm_count, [&](const GridPlan& plan) {
-      if (!best || estimate(p, plan) < estimate(p, *best)) best = plan;
-    });
-    return best;
+    return groupnorm::cheapest(all_plans(p, sm_count), [&](const GridPlan& plan) { return estimate(p, plan); });
   });
 }
 
 std::vector<Choice> grid_choices(const Problem& p, DType, const DeviceInfo& device) {
-  constexpr double kNear = 1.5;
-  const auto chosen = choose_grid_plan(p, device.sm_count);
-  if (!chosen) return {};
-  std::vector<Choice> choices{{text_of(*chosen), true}};
-  each_grid_plan(p, device.sm_count, [&](const GridPlan& plan) {
-    const std::string text = text_of(plan);
-    if (estimate(p, plan) <= kNear * estimate(p, *chosen) && text != choices[0].text) choices.push_back({text});
-  });
-  return choices;
+  return groupnorm::choices_near(choose_grid_plan(p, device.sm_count), all_plans(p, device.sm_count),
+                                 [&](const GridPlan& plan) { return estimate(p, plan); });
 }
 
 std::optional<GridPlan> parse_grid_choice(const Problem& p, int sm_count, std::string_view choice) {
-  int bundle = 0, teams = 0;
-  if (std::sscanf(std::string(choice).c_str(), "bundle=%d,teams=%d", &bundle, &teams) != 2 || bundle < 1 || teams < 1 ||
-      p.groups % bundle != 0)
-    return std::nullopt;
-  const auto plan = make_grid_plan(p, sm_count, bundle, teams);
-  return plan && text_of(*plan) == choice ? plan : std::nullopt;
+  return groupnorm::plan_of(choice, all_plans(p, sm_count));
 }
 
 }  // namespace noisefloor::groupnorm_backward

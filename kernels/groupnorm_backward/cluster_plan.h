@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -67,11 +68,10 @@ struct GridPlan : ClusterPlan {
   constexpr int shared_bytes() const {
     return (shared_rows + dy_rows) * columns * 16 + (pairs() + 2 * bundle + channels()) * 8;
   }
+  std::string text() const;  // "bundle=8,teams=2"
 };
 
-// The plan with these choices, or nothing where they do not fit the problem or the SMs; the one of the least estimated
-// cost; and those near it as text, "bundle=8,teams=2".
-std::optional<GridPlan> make_grid_plan(const Problem&, int sm_count, int bundle, int teams);
+// The plan of the least estimated cost, and those near it as text that parse_grid_choice reads.
 std::optional<GridPlan> choose_grid_plan(const Problem&, int sm_count);
 std::vector<Choice> grid_choices(const Problem&, DType, const DeviceInfo&);
 std::optional<GridPlan> parse_grid_choice(const Problem&, int sm_count, std::string_view choice);
