@@ -144,14 +144,6 @@ bool runs_halos(const Suite& nodes, const Platform& platform, DType dtype) {
          runs_on(halo->arch, platform.description().info.compute_capability);
 }
 
-// Of what a plan's file names; empty where it can be launched.
-std::string why_not_launched(Platform& platform, const Case& named) {
-  if (named.implementation->in_worker)
-    return named.implementation->name + " runs in a program of its own and cannot be launched here";
-  const auto row = why_not(platform, named);
-  return row ? named.implementation->name + " cannot run here: " + row->reason : "";
-}
-
 // `ours`: nodes by op.
 std::string fallbacks_text(const std::map<std::string, long>& ours) {
   long sum = 0;
@@ -178,6 +170,15 @@ ProblemId problem_id(const CountedProblem& problem) {
   return {problem.op->name, problem.text, to_string(problem.dtype)};
 }
 
+std::string why_not_launched(Platform& platform, const Suite& nodes, const CountedProblem& problem,
+                             const std::string& variant) {
+  const ImplementationPtr chosen = entry_of(nodes, problem.op->name).find(variant);
+  if (chosen == nullptr) return "this build has no variant " + variant;
+  if (chosen->in_worker) return variant + " runs in a program of its own and cannot be launched here";
+  const auto row = why_not(platform, case_of(nodes, problem, chosen));
+  return row ? variant + " cannot run here: " + row->reason : "";
+}
+
 bool folds_skips(const Suite& nodes, const Platform& platform, const std::string& source, DType dtype) {
   const auto pool = pool_named(source);
   return (pool == Pool::own || pool == Pool::fastest) && runs_halos(nodes, platform, dtype);
@@ -202,11 +203,9 @@ Plan::Plan(Platform& platform, const Suite& nodes, const std::vector<CountedProb
       open.push_back(&problem);
       continue;
     }
-    const ImplementationPtr chosen = entry_of(nodes, problem.op->name).find(entry->second);
-    const std::string why = chosen == nullptr ? "this build has no variant " + entry->second
-                                              : why_not_launched(platform, case_of(nodes, problem, chosen));
+    const std::string why = why_not_launched(platform, nodes, problem, entry->second);
     if (why.empty())
-      choices_[problem_id(problem)] = {chosen, {}};
+      choices_[problem_id(problem)] = {entry_of(nodes, problem.op->name).find(entry->second), {}};
     else
       wrong.push_back(fmt::format("{} {}: {}", problem.op->name, problem.text, why));
   }

@@ -41,6 +41,10 @@ void write_plan(const std::filesystem::path& file, const PlanEntries& entries);
 std::optional<std::string> check_plan_origin(const std::filesystem::path& plan, const std::string& device,
                                              const std::string& commit);
 
+// Why a variant that a file names cannot run the problem; empty where it can.
+std::string why_not_launched(Platform& platform, const Suite& nodes, const CountedProblem& problem,
+                             const std::string& variant);
+
 // A choice per distinct problem: of a pool, or as a file has it that `noisefloor roofline` wrote (plan.csv).
 class Plan {
  public:

@@ -116,16 +116,6 @@ Trainer::Trainer(const TrainerRequest& request, const TrainingData& data, std::s
     ranks_.push_back(
         {ranks_.size(), &device.platform, built(request, data.count, dtype_, ranks_.size(), devices.size())});
   identity_ = identity(data);
-  StoredTraining stored;
-  if (request.resume.empty()) {
-    stored.state.parameters = stored.state.ema = first_parameters();
-  } else {
-    stored = read_training(request.resume, identity_, training().elements());
-    if (stored.state.step > recipe().steps)
-      throw InvalidInput(
-          fmt::format("--resume {}: its step is {}, of {} steps", request.resume, stored.state.step, recipe().steps));
-    doubt(devices.front().nodes, stored);
-  }
   // Each micro-batch draws images of other numbers, in the same time: the first device measures that of the first one.
   const auto drawn = [](const Training& t) {
     std::vector<ProblemId> problems;
@@ -137,6 +127,16 @@ Trainer::Trainer(const TrainerRequest& request, const TrainingData& data, std::s
   std::erase_if(problems, [&](const CountedProblem& problem) {
     return std::ranges::count(own | std::views::drop(1), problem_id(problem)) > 0;
   });
+  StoredTraining stored;
+  if (request.resume.empty()) {
+    stored.state.parameters = stored.state.ema = first_parameters();
+  } else {
+    stored = read_training(request.resume, identity_, training().elements());
+    if (stored.state.step > recipe().steps)
+      throw InvalidInput(
+          fmt::format("--resume {}: its step is {}, of {} steps", request.resume, stored.state.step, recipe().steps));
+    doubt(devices.front().nodes, problems, stored);
+  }
   KnownTimes known;
   Plan plan(platform_, devices.front().nodes, problems,
             {.source = request.plan, .known = &known, .entries = &stored.plan});

@@ -126,7 +126,7 @@ class Trainer {
   std::vector<float> first_parameters() const;
   std::vector<float> state(ValueId id) const;
   void set_state(const TrainingState& state);
-  void doubt(const Suite& nodes, StoredTraining& stored);
+  void doubt(const Suite& nodes, const std::vector<CountedProblem>& problems, StoredTraining& stored);
   StoredTraining stored() const;
 
   TrainerRequest request_;

@@ -142,7 +142,7 @@ StoredTraining read_training(const std::filesystem::path& path, const FileMetada
 // ---- Of a trainer.
 
 // What keeps a training that goes on from the numbers of one that was not interrupted.
-void Trainer::doubt(const Suite& nodes, StoredTraining& stored) {
+void Trainer::doubt(const Suite& nodes, const std::vector<CountedProblem>& problems, StoredTraining& stored) {
   const std::string &device = platform_.description().name, &commit = build_info().commit;
   std::vector<std::string> reasons;
   if (without_threads(stored.device) != without_threads(device)) {
@@ -152,16 +152,17 @@ void Trainer::doubt(const Suite& nodes, StoredTraining& stored) {
   if (stored.micro_batches != micro_batches())
     reasons.push_back(fmt::format("adds {} micro-batches a step, this {}", stored.micro_batches, micro_batches()));
   if (stored.commit != commit) reasons.push_back(fmt::format("was written by {}, this is {}", stored.commit, commit));
-  std::erase_if(stored.plan, [&](const auto& choice) {
-    const auto& [id, variant] = choice;
-    const SuiteEntry* const entry = nodes.find(id.op);
-    const ImplementationPtr found = entry == nullptr ? nullptr : entry->find(variant);
-    const bool runs = found != nullptr && found->runs_on_platform(platform_.description().is_host);
-    if (!runs) reasons.push_back(fmt::format("has {} of {}, which does not run here", variant, id.op));
-    if (runs && found->is(Kind::baseline))
+  for (const CountedProblem& problem : problems) {
+    const auto choice = stored.plan.find(problem_id(problem));
+    if (choice == stored.plan.end()) continue;
+    const auto& [id, variant] = *choice;
+    const std::string why = why_not_launched(platform_, nodes, problem, variant);
+    if (!why.empty())
+      reasons.push_back(fmt::format("has {} of {}, but {}", variant, id.op, why));
+    else if (nodes.find(id.op)->find(variant)->is(Kind::baseline))
       reasons.push_back(fmt::format("has {} of {}, whose algorithm is chosen anew", variant, id.op));
-    return !runs;
-  });
+    if (!why.empty()) stored.plan.erase(choice);
+  }
   if (reasons.empty()) return;
   std::ranges::sort(reasons);
   reasons.erase(std::ranges::unique(reasons).begin(), reasons.end());

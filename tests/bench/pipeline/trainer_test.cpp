@@ -385,6 +385,17 @@ TEST_F(Trainings, GoOnToTheBit) {
   expect_parts(refusal_of([&] { return trainer(again); }), {"--rate", "0.001", "0.002"});
 }
 
+// As a variant that runs fewer problems than it did when the checkpoint was written.
+struct Narrower final : Implementation {
+  Narrower() {
+    name = "narrower";
+    kind = to_string(Kind::host);
+    on_host = true;
+  }
+  Support can_run(const AnyProblem&, DType) const override { return unsupported("needs less: see host"); }
+  std::unique_ptr<Ready> make(Platform&, const AnyProblem&, DType, KnownTimes&) const override { return nullptr; }
+};
+
 TEST_F(Trainings, SayWhatRoundsOtherwiseFromHereOn) {
   const auto begun = trainer(request());
   begun->write_checkpoint(folder_ / "checkpoint");
@@ -420,6 +431,10 @@ TEST_F(Trainings, SayWhatRoundsOtherwiseFromHereOn) {
   const auto resumed = trainer(again);
   EXPECT_NE(resumed->note().find("gone"), std::string::npos) << resumed->note();
   EXPECT_TRUE(resumed->take(1)[0].finite());
+  choose("narrower");
+  Suite nodes = suite();
+  for (const SuiteEntry& entry : suite().entries()) nodes.add(entry.name(), std::make_shared<Narrower>());
+  expect_parts(Trainer(again, some_digits(), Device{*platform_, nodes}).note(), {"narrower", "needs less: see host"});
   change([](StoredTraining& changed) { changed.state.step = 7; });
   expect_parts(refusal_of([&] { return trainer(again); }), {"step", "7", "6"});
 }
