@@ -41,24 +41,28 @@ Tolerance tolerance(const Problem& p, DType dtype) {
   return product_tolerance(dtype, p.out_pixels());
 }
 
-// The gradients of output channel `channel`, of all pixels.
-std::vector<double> gradients_of(const Problem& p, const HostTensor& dy, std::int64_t channel) {
-  std::vector<double> gradients(static_cast<std::size_t>(p.out_pixels()));
-  for (std::int64_t i = 0; i < p.out_pixels(); ++i) gradients[static_cast<std::size_t>(i)] = dy[i * p.cout + channel];
+// The gradients of output channel `channel`, of so many pixels from `first` on.
+std::vector<double> gradients_of(const Problem& p, const HostTensor& dy, std::int64_t channel, std::int64_t first,
+                                 std::int64_t count) {
+  std::vector<double> gradients(static_cast<std::size_t>(count));
+  for (std::int64_t i = 0; i < count; ++i) gradients[static_cast<std::size_t>(i)] = dy[(first + i) * p.cout + channel];
   return gradients;
 }
 
 double weight_gradient(const Problem& p, const HostTensor& x, const std::vector<double>& gradients, std::int64_t tap,
                        std::int64_t channel) {
   double sum = 0;
-  for (std::int64_t pixel = 0; pixel < p.out_pixels(); ++pixel) {
-    const std::int64_t ox = pixel % p.out_w(), oy = pixel / p.out_w() % p.out_h(),
-                       image = pixel / p.out_w() / p.out_h();
-    const std::int64_t uy = oy * p.stride + tap / p.kernel_w() - p.pad,
-                       ux = ox * p.stride + tap % p.kernel_w() - p.pad_w();
-    if (uy < 0 || ux < 0 || uy >= p.times() * p.h || ux >= p.times() * p.w) continue;
-    sum += gradients[static_cast<std::size_t>(pixel)] *
-           x[((image * p.h + uy / p.times()) * p.w + ux / p.times()) * p.cin + channel];
+  const std::int64_t out_w = p.out_w(), kx = tap % p.kernel_w() - p.pad_w();
+  const double* gradient = gradients.data();
+  for (std::int64_t out_row = 0; out_row < p.n * p.out_h(); ++out_row, gradient += out_w) {
+    const std::int64_t uy = out_row % p.out_h() * p.stride + tap / p.kernel_w() - p.pad;
+    if (uy < 0 || uy >= p.times() * p.h) continue;
+    const std::int64_t row = (out_row / p.out_h() * p.h + uy / p.times()) * p.w;
+    for (std::int64_t ox = 0; ox < out_w; ++ox) {
+      const std::int64_t ux = ox * p.stride + kx;
+      if (ux < 0 || ux >= p.times() * p.w) continue;
+      sum += gradient[ox] * x[(row + (p.upsample ? ux / 2 : ux)) * p.cin + channel];
+    }
   }
   return sum;
 }
@@ -70,11 +74,14 @@ void reference(const Problem& p, DType dtype, const Tensors& t, std::string_view
   const std::int64_t row = p.taps() * p.cin, image_pixels = p.out_h() * p.out_w();
   exact::each_element(elements, values, [&] {
     return [&, held = std::int64_t{-1}, gradients = std::vector<double>()](std::int64_t element) mutable {
-      const std::int64_t channel = output == "dw" ? element / row : element % p.cout;
-      if (channel != held) gradients = gradients_of(p, dy, held = channel);
-      if (output == "dw") return p.scale * weight_gradient(p, x, gradients, element % row / p.cin, element % p.cin);
-      const auto begin = gradients.begin() + (output == "dshift" ? element / p.cout * image_pixels : 0);
-      return p.scale * std::accumulate(begin, output == "dshift" ? begin + image_pixels : gradients.end(), 0.0);
+      if (output != "dw") {
+        const bool of_image = output == "dshift";
+        const auto all = gradients_of(p, dy, element % p.cout, of_image ? element / p.cout * image_pixels : 0,
+                                      of_image ? image_pixels : p.out_pixels());
+        return p.scale * std::accumulate(all.begin(), all.end(), 0.0);
+      }
+      if (element / row != held) gradients = gradients_of(p, dy, held = element / row, 0, p.out_pixels());
+      return p.scale * weight_gradient(p, x, gradients, element % row / p.cin, element % p.cin);
     };
   });
 }

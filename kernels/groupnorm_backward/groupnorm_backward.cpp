@@ -164,24 +164,32 @@ struct Oracle {
   }
 };
 
-// The oracle: three passes in double over each group.
+// The oracle: three passes in double over each group that the elements meet.
 void reference(const Problem& p, DType dtype, const Tensors& tensors, std::string_view output,
                std::span<const std::int64_t> elements, std::span<double> values) {
   const Oracle oracle(p, dtype, unpacked(p, dtype, tensors));
   const std::int64_t width = p.channels_per_group();
-  std::vector<Group> groups(static_cast<std::size_t>(p.n * p.groups));
+  const bool of_all = output == "dgamma" || output == "dbeta";  // images
+  const std::int64_t row = p.channels * (output == "dx" ? p.hw : output == "dscale_shift" ? 2 : 1);
+  std::vector<char> wanted(static_cast<std::size_t>(p.n * p.groups));
+  for (const std::int64_t element : elements)
+    for (std::int64_t image = of_all ? 0 : element / row; image < p.n; ++image) {
+      wanted[static_cast<std::size_t>(image * p.groups + element % p.channels / width)] = 1;
+      if (!of_all) break;
+    }
+  std::vector<Group> groups(wanted.size());
   parallel_for(p.n * p.groups, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i)
-      groups[static_cast<std::size_t>(i)] = oracle.group_of(i / p.groups, i % p.groups);
+      if (wanted[static_cast<std::size_t>(i)] != 0)
+        groups[static_cast<std::size_t>(i)] = oracle.group_of(i / p.groups, i % p.groups);
   });
-  const std::int64_t row = output == "dscale_shift" ? 2 * p.channels : p.channels;  // from image to image, of sums
   for (std::size_t e = 0; e < elements.size(); ++e) {
-    const std::int64_t c = elements[e] % p.channels, image = elements[e] / (output == "dx" ? p.hw * p.channels : row);
+    const std::int64_t c = elements[e] % p.channels, image = elements[e] / row;
     const auto within = static_cast<std::size_t>(c % width);
     const auto group_at = [&](std::int64_t i) -> const Group& {
       return groups[static_cast<std::size_t>(i * p.groups + c / width)];
     };
-    if (output == "dgamma" || output == "dbeta") {
+    if (of_all) {
       values[e] = 0;
       for (std::int64_t i = 0; i < p.n; ++i)
         values[e] += oracle.scaled(i, c) * (output == "dbeta" ? group_at(i).sum : group_at(i).sum_xh)[within];
