@@ -44,8 +44,8 @@ std::string MergePart::text(const char* name) const {
 }
 
 MergePart read_merge_part(const fs::path& folder, RunEnd end) {
-  MergePart part{read_run(folder, end), {}, {}, {}};  // with all its checks
-  (void)read_network_problems(folder, part.rows);     // of doubled lines the last would win
+  MergePart part{read_run(folder, end), {}, {}, {}, {}};  // with all its checks
+  (void)read_network_problems(folder, part.rows);         // of doubled lines the last would win
   part.ceilings = read_ceilings(folder / "ceilings.csv");
   part.facts = read_json_object(folder / "env.json");
   part.shard = read_shard_record(folder);

@@ -17,6 +17,7 @@ struct MergePart : RunFiles {
   CeilingTable ceilings;
   nlohmann::ordered_json facts;  // env.json
   std::optional<ShardRecord> shard;
+  std::vector<std::string> lacked;  // of an earlier run: what it never had, in words, but for cases that are there now
 
   std::string text(const char* name) const;  // of env.json; throws where it is not there
 };

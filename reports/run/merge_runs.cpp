@@ -70,7 +70,18 @@ MergePart rest_of(const fs::path& folder, const std::vector<MergePart>& parts) {
   MergePart rest = read_merge_part(folder, RunEnd::may_lack);
   require_one_device(rest, parts.front());
   std::set<ProblemId> anew;
-  for (const MergePart& part : parts) anew.insert(part.rows.begin(), part.rows.end());
+  std::vector<SweepRow> all = rest.rows;
+  for (const MergePart& part : parts) {
+    anew.insert(part.rows.begin(), part.rows.end());
+    all.insert(all.end(), part.rows.begin(), part.rows.end());
+  }
+  for (const MergeJson& what : rest.facts.value("missing", MergeJson::array()))
+    if (what.is_string()) rest.lacked.push_back(what);
+  if (const auto chosen = rest.shard ? rest.shard->cases : read_selected_cases(folder); !chosen.empty()) {
+    std::erase_if(rest.lacked, [](const std::string& what) { return what.find(" cases of ") != std::string::npos; });
+    if (const auto lacking = cases_without_row(chosen, all); !lacking.empty())
+      rest.lacked.push_back(fmt::format("{} of the {} cases of {}", lacking.size(), chosen.size(), folder.string()));
+  }
   std::erase_if(rest.rows, [&](const SweepRow& row) { return anew.contains(row); });
   rest.shard.reset();
   return rest;
@@ -157,6 +168,9 @@ MergeResult merge_runs(const std::vector<fs::path>& folders, const fs::path& out
     environment[kReusedFrom] = fs::absolute(options.over).lexically_normal().string();
     result.notes.push_back(fmt::format("{} rows are kept of {}", parts.front().rows.size(), options.over.string()));
     environment["over"] = true;  // not all of what was kept is known to be the same
+    for (const std::string& what : parts.front().lacked)
+      if (std::ranges::count(result.missing, what) == 0) result.missing.push_back(what);
+    if (!result.missing.empty()) environment["missing"] = result.missing;
   }
   const auto rows = place_rows(parts);
   result.rows = rows.size();

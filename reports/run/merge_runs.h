@@ -17,7 +17,7 @@ struct MergeOptions {
 
 struct MergeResult {
   std::size_t rows = 0, failed = 0;  // failed: incorrect, or on the device
-  std::vector<std::string> missing;  // only with `partial`: what, in words
+  std::vector<std::string> missing;  // in words; only with `partial`, or of `over`
   std::vector<std::string> notes;    // in what the parts' GPUs differ, and whether one problem's rows are of several
 };
 

@@ -83,6 +83,23 @@ def test_what_is_measured_again_replaces_problems_of_an_earlier_run(split):
     assert result.returncode == 2 and "twice" in result.stderr
 
 
+def test_what_an_earlier_run_lacked_stays_missing(split, tmp_path):
+    anew, whole, out = tmp_path / "anew", tmp_path / "whole", tmp_path / "out"
+    assert split.sweep(anew, "--dtypes", "fp16").returncode == 0 and split.sweep(whole).returncode == 0
+    write_rows(split.folder / "shard2", rows(split.folder / "shard2")[:-1])
+    assert split.merge("--partial", shards=(1, 2)).returncode == 0
+    write_rows(whole, rows(whole)[:-1])
+    lacked = ["shard 3 of 3", f"1 of the 4 cases of {split.folder / 'merged'}"]
+    for earlier, missing in ((split.folder / "merged", lacked), (whole, [f"1 of the 5 cases of {whole}"])):
+        result = run("merge", anew, "--out", out, "--replace", "--over", earlier)
+        assert result.returncode == 0 and f"missing: {missing[0]}" in result.stderr, result.stderr
+        assert json.loads((out / "env.json").read_text()).get("missing") == missing
+    shutil.rmtree(anew)
+    assert split.sweep(anew).returncode == 0
+    assert run("merge", anew, "--out", out, "--replace", "--over", whole).returncode == 0
+    assert "missing" not in json.loads((out / "env.json").read_text()), "it is measured now"
+
+
 def test_code_without_a_name_is_no_code_like_another(split):
     for shard in (1, 2, 3):
         spoil_commit(split, shard, "unknown")
