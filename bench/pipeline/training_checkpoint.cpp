@@ -173,10 +173,11 @@ void Trainer::doubt(const Suite& nodes, const std::vector<CountedProblem>& probl
 // A line a parameter, for whoever reads a checkpoint: its name, where it begins in each state, and its shape there.
 std::string Trainer::layout_text() const {
   std::string text;
-  for (const ValueId id : training().slices) {
-    const Value& slice = training().network.graph[id];
-    text += fmt::format("{}\t{}\t{}\n", slice.source->name, slice.part->first, fmt::join(slice.shape, ","));
-  }
+  for (const auto* ids : {&training().slices, &training().factors})
+    for (const ValueId id : *ids) {
+      const Value& slice = training().network.graph[id];
+      text += fmt::format("{}\t{}\t{}\n", slice.source->name, slice.part->first, fmt::join(slice.shape, ","));
+    }
   return text;
 }
 

@@ -252,6 +252,9 @@ def test_videos_are_learnt_and_gone_on_with(tmp_path):
     assert expected.keys() == kept.keys()
     for name, tensor in expected.items():
         np.testing.assert_allclose(kept[name], tensor, rtol=1e-5, atol=1e-9, err_msg=name)
+    with safe_open(tmp_path / "c", "np") as checkpoint:
+        layout = checkpoint.metadata()["layout of the states"]
+    assert {line.split("\t")[0] for line in layout.splitlines()} == expected.keys()
     refused = train_videos("other", "--shift", 0.5)
     assert refused.returncode == 2 and "--shift" in refused.stderr and "videos" in refused.stderr
 
