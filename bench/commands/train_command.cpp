@@ -56,21 +56,21 @@ void draw_samples(const TrainCommand& command, const Trainer& trainer, const std
   const std::int64_t classes = trainer.training().network.classes;
   const std::int64_t of_each = trainer.training().network.image.frames > 1 ? 2 : 10;
   const fs::path file = fs::path(command.out).replace_extension(fmt::format("step-{:06}.png", trainer.taken()));
-  OutputFiles weights;
-  weights.add_in_memory("--samples", file);
-  weights.write("--samples", [&](const fs::path& place) { trainer.write_weights(place); });
-  const SampleRequest request({.model = {.network = command.request.network,
-                                         .weights = weights.partial("--samples").string(),
-                                         .dtype = trainer.dtype(),
-                                         .plan = command.request.plan,
-                                         .known = known},
-                               .count = classes > 0 ? std::min<std::int64_t>(100, of_each * classes) : 64,
-                               .out = file.string()});
   // Whether the training goes on, its own numbers tell.
   const auto without = [&](const std::exception& why) {
     fmt::print(stderr, "\nno pictures of step {}: {}\n", trainer.taken(), why.what());
   };
   try {
+    OutputFiles weights;
+    weights.add_in_memory("--samples", file);
+    weights.write("--samples", [&](const fs::path& place) { trainer.write_weights(place); });
+    const SampleRequest request({.model = {.network = command.request.network,
+                                           .weights = weights.partial("--samples").string(),
+                                           .dtype = trainer.dtype(),
+                                           .plan = command.request.plan,
+                                           .known = known},
+                                 .count = classes > 0 ? std::min<std::int64_t>(100, of_each * classes) : 64,
+                                 .out = file.string()});
     Pipeline pipeline(request, device);
     const std::vector<Picture> grids = pipeline.models().drawing.grids(pipeline.draw());
     write_atomically(
@@ -95,8 +95,8 @@ int say_not_finite(const TrainCommand& command, Trainer& trainer, const Trainer:
 }
 
 // Large rates can leave parameters that are not, behind gradients that are.
-int say_states_not_finite(const TrainCommand& command, std::int64_t step, std::int64_t saved) {
-  fmt::print(stderr, "step {}: parameters or their moments are not finite; {}; lower --rate\n", step,
+int say_not_finite(const TrainCommand& command, std::int64_t step, std::string_view what, std::int64_t saved) {
+  fmt::print(stderr, "step {}: {}; {}; lower --rate\n", step, what,
              saved > 0 ? fmt::format("{} holds step {}", command.checkpoint, saved) : "nothing is written");
   return kNotSo;
 }
@@ -144,7 +144,7 @@ int take_steps(const TrainCommand& command, Trainer& trainer, Losses& losses, De
     }
     if ((saving || ends || due(command.samples)) && !trainer.states_finite()) {
       line.end();
-      return say_states_not_finite(command, trainer.taken(), saved);
+      return say_not_finite(command, trainer.taken(), "parameters or their moments are not finite", saved);
     }
     if (saving) {
       save(trainer, command.checkpoint);
@@ -172,11 +172,15 @@ int take_steps(const TrainCommand& command, Trainer& trainer, Losses& losses, De
 int run_training(const TrainCommand& command, Trainer& trainer, OutputFiles& files, Device device) {
   Losses losses(command.losses, trainer.taken());
   const Interruption interruption;  // also while files are written
-  const int code = take_steps(command, trainer, losses, device);
-  if (code == kDone) {  // before the losses, which may not be written
-    files.write("--out", [&](const fs::path& place) { trainer.write_weights(place, command.out); });
-    files.commit();
-    fmt::print("wrote {}\n", command.out);
+  int code = take_steps(command, trainer, losses, device);
+  try {
+    if (code == kDone) {  // before the losses, which may not be written
+      files.write("--out", [&](const fs::path& place) { trainer.write_weights(place, command.out); });
+      files.commit();
+      fmt::print("wrote {}\n", command.out);
+    }
+  } catch (const NotFinite& error) {
+    code = say_not_finite(command, trainer.taken(), error.what(), command.checkpoint.empty() ? 0 : trainer.taken());
   }
   losses.write();
   return code;

@@ -15,6 +15,7 @@
 #include <ranges>
 #include <thread>
 
+#include "bench/pipeline/pictures.h"
 #include "bench/platform/fingerprint.h"
 #include "kernels/core/parallel.h"
 #include "kernels/core/philox.h"
@@ -403,6 +404,11 @@ void Trainer::write_weights(const std::filesystem::path& file, const std::filesy
     turned.push_back(in_file_order(source, part_of(numbers, slice)));
     tensors.push_back(
         {source.name, safetensors_name(DType::fp32), slice.source->file, std::as_bytes(std::span(turned.back()))});
+    if (!std::ranges::all_of(turned.back(), [](float number) { return std::isfinite(number); }))
+      throw NotFinite(fmt::format("{} is not finite{}", source.name,
+                                  slice.source->share ? fmt::format(" without its share of a blend, {:.3g} by {}",
+                                                                    source.times, slice.source->share->of)
+                                                      : ""));
     return static_cast<double>(turned.back().front());
   };
   const Graph& graph = training().network.graph;

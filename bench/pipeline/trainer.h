@@ -93,10 +93,10 @@ class Trainer {
   std::string gradient_not_finite(const Step& step);
 
   // The moving average of the weights, under the original checkpoint's names and layouts; in the format of `name`,
-  // which the file will have.
+  // which the file will have. Throws NotFinite, naming a tensor that is not.
   void write_weights(const std::filesystem::path& file, const std::filesystem::path& name = {}) const;
   void write_checkpoint(const std::filesystem::path& file);
-  bool states_finite() const;  // which neither of the two asks
+  bool states_finite() const;  // which a checkpoint does not ask
   void keep() { kept_ = stored().state; }
   void rewind() { set_state(kept_); }  // to where it was kept last: by keep(), as a checkpoint, or at the beginning
 

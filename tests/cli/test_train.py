@@ -255,6 +255,11 @@ def test_videos_are_learnt_and_gone_on_with(tmp_path):
     with safe_open(tmp_path / "c", "np") as checkpoint:
         layout = checkpoint.metadata()["layout of the states"]
     assert {line.split("\t")[0] for line in layout.splitlines()} == expected.keys()
+    mixers = [name for name in expected if name.endswith("mix_factor")]
+    save_file(expected | {name: np.full(1, 120, np.float32) for name in mixers}, tmp_path / "far")  # a share of 1e-52
+    far = train_videos("lost", "--weights", tmp_path / "far", "--steps", 1, "--samples", 1, "--checkpoint", tmp_path / "held")
+    assert far.returncode == 1 and any(name in far.stderr for name in mixers) and "held holds step 1" in far.stderr, far.stderr
+    assert "no pictures of step 1" in far.stderr and not (tmp_path / "lost").exists()
     refused = train_videos("other", "--shift", 0.5)
     assert refused.returncode == 2 and "--shift" in refused.stderr and "videos" in refused.stderr
 
