@@ -100,8 +100,10 @@ std::vector<std::string> missing_of(const std::vector<MergePart>& parts) {
     std::set<int> seen = {};
   };
   std::map<std::string, Split> splits;  // by the choice of cases
+  std::vector<std::string> unsplit;
   for (const MergePart& part : parts) {
     if (!part.shard) {
+      unsplit.push_back(part.folder.string());
       const auto chosen = read_selected_cases(part.folder);
       if (const auto lacking = cases_without_row(chosen, part.rows); !lacking.empty())
         missing.push_back(fmt::format("{} of the {} cases of {}", lacking.size(), chosen.size(), part.folder.string()));
@@ -132,9 +134,11 @@ std::vector<std::string> missing_of(const std::vector<MergePart>& parts) {
     for (int index = 1; index <= count; ++index)
       if (!split.seen.contains(index)) absent.push_back(std::to_string(index));
     if (!absent.empty())
-      missing.insert(missing.begin(),
-                     fmt::format("shard {} of {}{}", fmt::join(absent, ", "), count,
-                                 splits.size() > 1 ? " (of the sweep of " + split.first->folder.string() + ")" : ""));
+      missing.insert(
+          missing.begin(),
+          fmt::format("shard {} of {}{}{}", fmt::join(absent, ", "), count,
+                      splits.size() > 1 ? " (of the sweep of " + split.first->folder.string() + ")" : "",
+                      unsplit.empty() ? "" : fmt::format(", and no shard.json in {}", fmt::join(unsplit, ", "))));
   }
   return missing;
 }

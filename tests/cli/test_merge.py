@@ -247,7 +247,7 @@ def duplicate(split):
         (drop_line("ceilings.csv"), "ceilings.csv"),
         (double_network, "' is there twice, first in line 2"),
         (duplicate, "shard2: holds gemm/m=4,n=8,k=8/bf16/host, which is not of shard 2/3"),
-        (lambda split: (split.folder / "shard2" / "shard.json").unlink(), "missing: shard 2 of 3"),
+        (lambda split: (split.folder / "shard2" / "shard.json").unlink(), "missing: shard 2 of 3, and no shard.json in /"),
         (lambda split: (split.folder / "shard2" / "shard.json").write_text("{"), "shard.json: not the shard.json of a sweep"),
         (lambda split: edit_json(split.folder / "shard2" / "shard.json", shard="1/3"), "shard 1/3 is there twice"),
         (lambda split: edit_json(split.folder / "shard2" / "shard.json", selection="0"), "shard 1, 3 of 3 (of the sweep of"),
