@@ -81,7 +81,6 @@ int copy(int from, int to) {
 
 // Makes a file or folder that was not there. 0, or the errno of what went wrong.
 int make_new(const fs::path& path, bool folder) {
-  if (is_held(path)) return EBUSY;  // by a process of the same number that runs elsewhere
   std::error_code error;
   fs::remove_all(path, error);  // of a process of the same number, long ago; a link there would be written through
   if (folder) return mkdir(path.c_str(), 0777) == 0 ? 0 : errno;

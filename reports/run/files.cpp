@@ -11,6 +11,7 @@
 #include <charconv>
 #include <csignal>
 #include <cstring>
+#include <fstream>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -55,18 +56,35 @@ class Descriptor {
   int value_;
 };
 
-// The process of such a name: TARGET.<pid>.partial, TARGET.<pid>.old or TARGET.<pid>.partial.old.
-std::optional<pid_t> writer_of(std::string_view name) {
+// By what the numbers of processes are told from those of another machine, or container: which start of which machine
+// counts them, and in which name space.
+const std::string& this_machine() {
+  static const std::string id = [] {
+    std::string boot;
+    std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
+    std::error_code error;
+    return fmt::format("{:x}", std::hash<std::string>()(boot + fs::read_symlink("/proc/self/ns/pid", error).string()));
+  }();
+  return id;
+}
+
+// Of TARGET.<pid>-<machine>.partial, .old or .partial.old; without a machine as programs before this one named them.
+struct Writer {
+  pid_t pid = 0;
+  std::string_view machine, text;
+};
+std::optional<Writer> writer_of(std::string_view name) {
   const std::size_t length = name.size();
   for (const std::string_view ending : {kOld, kPartial})
     if (name.ends_with(ending)) name.remove_suffix(ending.size());
-  if (name.size() == length) return std::nullopt;
   const std::size_t dot = name.rfind('.');
-  if (dot == std::string_view::npos) return std::nullopt;
-  pid_t pid = 0;
-  const auto parsed = std::from_chars(name.data() + dot + 1, name.data() + name.size(), pid);
-  if (parsed.ec != std::errc() || parsed.ptr != name.data() + name.size() || pid <= 0) return std::nullopt;
-  return pid;
+  if (name.size() == length || dot == std::string_view::npos) return std::nullopt;
+  Writer writer{0, {}, name.substr(dot + 1)};
+  const char* const end = writer.text.data() + writer.text.size();
+  const auto [number_end, error] = std::from_chars(writer.text.data(), end, writer.pid);
+  if (error != std::errc() || writer.pid <= 0 || (number_end != end && *number_end != '-')) return std::nullopt;
+  if (number_end != end) writer.machine = {number_end + 1, end};
+  return writer;
 }
 
 [[noreturn]] void fail(const fs::path& path, int why) {
@@ -177,7 +195,7 @@ fs::path partial_of(const fs::path& target) {
   std::string name = target.filename().string();
   if (name.size() > kMostBytes)
     name = fmt::format("{}{:x}", name.substr(0, kMostBytes), std::hash<std::string>()(name));
-  return target.parent_path() / fmt::format("{}.{}{}", name, getpid(), kPartial);
+  return target.parent_path() / fmt::format("{}.{}-{}{}", name, getpid(), this_machine(), kPartial);
 }
 
 int hold(const fs::path& partial) {
@@ -186,13 +204,16 @@ int hold(const fs::path& partial) {
   return descriptor;
 }
 
-bool is_held(const fs::path& partial) {
+// Whether the process still makes it. Of one elsewhere a file's lock tells; a folder's is not seen from another
+// machine.
+static bool is_made(const fs::path& partial, const Writer& writer) {
+  if (writer.machine == this_machine()) return kill(writer.pid, 0) == 0 || errno != ESRCH;
   constexpr int kFlags = O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
-  // To be written, as NFS has it of who locks for itself alone; a folder cannot be, nor what another user wrote.
+  // To be written, as NFS has it of who locks for itself alone; what another user wrote cannot be.
   int opened = open(partial.c_str(), O_RDWR | kFlags);
-  if (opened < 0 && (errno == EISDIR || errno == EACCES)) opened = open(partial.c_str(), O_RDONLY | kFlags);
+  if (opened < 0 && errno == EACCES) opened = open(partial.c_str(), O_RDONLY | kFlags);
   const Descriptor descriptor(opened);
-  return descriptor >= 0 && flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  return descriptor < 0 || flock(descriptor, LOCK_EX | LOCK_NB) != 0;
 }
 
 void remove_left_partials(const fs::path& target) {
@@ -204,10 +225,10 @@ void remove_left_partials(const fs::path& target) {
   for (fs::directory_iterator entries(folder, error), end; !error && entries != end; entries.increment(error)) {
     const std::string name = entries->path().filename().string();
     const auto writer = name.starts_with(beginning) ? writer_of(name) : std::nullopt;
-    if (!writer || name.substr(beginning.size()).find('.') != std::to_string(*writer).size()) continue;  // of another
+    if (!writer || writer->text.data() != name.data() + beginning.size()) continue;  // of another
     if (name.find(kPartial) == std::string::npos) continue;  // TARGET.<pid>.old may hold files of others
     if (!stands && name.ends_with(kOld)) continue;           // killed between two renames: all that there is
-    if (kill(*writer, 0) != 0 && errno == ESRCH && !is_held(entries->path())) left.push_back(entries->path());
+    if (!is_made(entries->path(), *writer)) left.push_back(entries->path());
   }
   for (const fs::path& path : left) fs::remove_all(path, error);
 }
@@ -220,11 +241,9 @@ StagedFolder::StagedFolder(fs::path target) : target_(std::move(target)), path_(
   remove_left_partials(target_);
   fs::remove_all(path_);
   fs::create_directories(path_);
-  held_ = hold(path_);
 }
 
 StagedFolder::~StagedFolder() {
-  if (held_ >= 0) (void)close(held_);
   std::error_code ignored;
   fs::remove_all(path_, ignored);
 }

@@ -57,16 +57,16 @@ std::filesystem::path follow_links(std::filesystem::path path);
 // not be a link to somebody's file elsewhere, a pipe or a device.
 void require_regular_or_absent(const std::filesystem::path& file);
 
-// Where this process writes what will be renamed to `target`: TARGET.<pid>.partial.
+// Where this process writes what will be renamed to `target`: TARGET.<pid>-<machine>.partial, where machine tells whose
+// numbers of processes those are: of a start of a machine, or of a container.
 std::filesystem::path partial_of(const std::filesystem::path& target);
-// The process that writes one holds it, for those that see other numbers of processes: of a container, or a machine of
-// the same network. The lock goes with the descriptor; -1: it cannot be opened.
+// The process that writes a file holds it, for those elsewhere. The lock goes with the descriptor; -1: it cannot be
+// opened.
 int hold(const std::filesystem::path& partial);
-bool is_held(const std::filesystem::path& partial);
-// Removes what killed processes left of `target` beside it: TARGET.<pid>.partial where no process <pid> runs on this
-// machine and none holds it, and TARGET.<pid>.partial.old where `target` itself is there.
+// Removes what killed processes left of `target` beside it: TARGET.<pid>-<machine>.partial where no process <pid> runs
+// here, or if it is a file of another machine where none holds it; and such a .partial.old where `target` is there.
 void remove_left_partials(const std::filesystem::path& target);
-// Whether a name is that of a partial file or folder, or of what was to be replaced by one (TARGET.<pid>.old).
+// Whether a name is that of a partial file or folder, or of what was to be replaced by one (.old).
 bool is_partial(const std::filesystem::path& path);
 // A folder to be filled that then takes the place of another, all at once: a reader finds the old one or the new one.
 class StagedFolder {
@@ -84,7 +84,6 @@ class StagedFolder {
 
  private:
   std::filesystem::path target_, path_;
-  int held_ = -1;
 };
 
 }  // namespace noisefloor

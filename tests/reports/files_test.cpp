@@ -149,12 +149,20 @@ TEST(Files, OfKilledWritersAreRemoved) {
     write(folder.path() / name / "sweep.csv", "op\n");
   };
   for (const char* name : {"base", "other"}) make(name);
-  const std::vector<std::string> left = {"base." + dead + ".partial", "base." + dead + ".partial.old"};
-  const std::vector<std::string> kept = {"base." + alive + ".partial", "other." + dead + ".partial",
-                                         "base.1." + dead + ".partial", "base." + dead + ".old", "base.x.partial"};
+  const std::string own = partial_of("base").string(), here = own.substr(own.find('-'));  // -<machine>.partial
+  const std::vector<std::string> left = {"base." + dead + here, "base." + dead + here + ".old"};
+  const std::vector<std::string> kept = {"base." + alive + here,
+                                         "other." + dead + here,
+                                         "base.1." + dead + here,
+                                         "base." + dead + ".old",
+                                         "base." + dead + "-abc.partial",
+                                         "base." + dead + ".partial",
+                                         "base." + std::to_string(getpid()) + "-abc.partial",
+                                         "base.x.partial"};
   for (const std::string& name : left) make(name);
   for (const std::string& name : kept) make(name);
-  EXPECT_TRUE(is_partial(folder / left[0]) && is_partial(folder / left[1]) && is_partial(folder / kept[3]));
+  EXPECT_TRUE(is_partial(folder / left[0]) && is_partial(folder / left[1]) && is_partial(folder / kept[3]) &&
+              is_partial(folder / kept[5]));
   EXPECT_FALSE(is_partial(folder / "base") || is_partial(folder / "base.x.partial") ||
                is_partial(folder / "a.partial"));
   (void)StagedFolder(folder / "base");

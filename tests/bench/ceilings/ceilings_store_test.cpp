@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -12,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "reports/run/files.h"
 #include "reports/run/sweep_csv.h"
 #include "tests/support/refusal.h"
 #include "tests/support/temporary_folder.h"
@@ -91,7 +91,7 @@ TEST_F(CeilingsStore, RoundTrip) {
     EXPECT_NEAR(read.rows[i].datasheet, written.rows[i].datasheet, 1e-5 * written.rows[i].datasheet);
     EXPECT_NEAR(read.rows[i].sm_clock_mhz, written.rows[i].sm_clock_mhz, 1e-5 * written.rows[i].sm_clock_mhz);
   }
-  EXPECT_FALSE(fs::exists(path.string() + "." + std::to_string(getpid()) + ".partial"));
+  EXPECT_FALSE(fs::exists(partial_of(path)));
 }
 
 TEST_F(CeilingsStore, BadFilesAreRefusedWithPlaceAndReason) {
