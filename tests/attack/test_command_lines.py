@@ -51,7 +51,6 @@ def test_random_lines(swept, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("arguments, says", [
-    (["run", "gemm", "--problm", "m=1,n=1,k=1"], "unknown option '--problm'; did you mean '--problem'?"),
     (["merge", "a", "--ot", "m"], "--out is required; unknown option '--ot'; did you mean '--out'?"),
     (["sweep", "--device", "host", "--budget", "nan"], "'nan' is not a finite number"),
     (["sweep", "--device", "host", "--networks", "adm64-b1", "--ops", "gemm,conv3d_temporal"], "--ops: the chosen networks have no conv3d_temporal"),

@@ -3,9 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "reports/run/network_problems.h"
 #include "tests/support/gate_runs.h"
-#include "tests/support/temporary_folder.h"
 
 namespace noisefloor {
 namespace {
@@ -28,17 +26,6 @@ TEST(Acceptance, LoadAndThrottlingAreNamed) {
   for (SweepRow& row : run.rows) row.load = 1.9;
   ASSERT_EQ(doubts_about(run, nullptr).size(), 2u);
   EXPECT_EQ(doubts_about(run, nullptr)[0], "it was measured beside other programs (1.9 of their threads could run)");
-}
-
-TEST(Acceptance, AnInterruptedRunIsNamed) {
-  const TemporaryFolder folder;
-  RunFiles run = synthetic_run(rows_of(3, 100), 1);
-  run.folder = folder.path();
-  merge_selected_cases(folder.path(), std::vector<CaseId>(run.rows.begin(), run.rows.end()));
-  EXPECT_TRUE(doubts_about(run, nullptr).empty());
-  run.rows.resize(1);
-  ASSERT_EQ(doubts_about(run, nullptr).size(), 1u);
-  EXPECT_NE(doubts_about(run, nullptr)[0].find("2 of its cases"), std::string::npos);
 }
 
 TEST(Acceptance, ABaselineThatEverythingBeatsIsSuspect) {

@@ -134,7 +134,6 @@ TEST(Columns, EveryBenchmarkHasEveryCounter) {
   EXPECT_FALSE(counters.contains("samples") || counters.contains("op"));
 }
 
-// Each recorded folder, and each recorded table beside its sweep.
 TEST(Columns, ABoundIsReadAsItIsWritten) {
   for (const char* text : {"", "memory:tensor_bf16", "compute:fma_fp32"}) EXPECT_EQ(Bound::parse(text).text(), text);
   EXPECT_EQ(Bound::parse("memory:tensor_bf16"), (Bound{Bound::By::memory, "tensor_bf16"}));
@@ -142,6 +141,7 @@ TEST(Columns, ABoundIsReadAsItIsWritten) {
     EXPECT_THROW(Bound::parse(text), std::runtime_error) << text;
 }
 
+// Each recorded folder.
 TEST(Recorded, EveryRunIsReadableByEveryCommand) {
   std::vector<fs::path> folders = {kOlder};
   for (const auto& entry : fs::directory_iterator(kRecorded))

@@ -6,9 +6,7 @@
 
 #include <cmath>
 
-#include "reports/run/network_problems.h"
 #include "tests/support/gate_runs.h"
-#include "tests/support/temporary_folder.h"
 
 namespace noisefloor {
 namespace {
@@ -226,17 +224,6 @@ TEST(Gate, WhatIsGoneIsNotPassedOver) {
   EXPECT_EQ(kernels.exit_code(), 2);
   ASSERT_EQ(kernels.gaps.size(), 1u);
   EXPECT_EQ(kernels.gaps[0].id.problem, "m=3,n=64,k=64");
-}
-
-TEST(Gate, AnInterruptedSweepSaysWhatItLacks) {
-  const TemporaryFolder folder;
-  RunFiles all = synthetic_run(rows_of(3, 100), 1), a = synthetic_run(rows_of(1, 100), 1),
-           b = synthetic_run(rows_of(1, 100), 2);
-  merge_selected_cases(folder.path(), std::vector<CaseId>(all.rows.begin(), all.rows.end()));
-  b.folder = folder.path();
-  const GateResult result = gate(a, b, {});
-  EXPECT_EQ(result.exit_code(), 2);
-  EXPECT_EQ(result.gaps.size(), 2u);
 }
 
 TEST(Gate, RefusesWhatCannotBeCompared) {

@@ -93,14 +93,6 @@ TEST(BuildPair, LooksSlowerByTheMeanOfEitherPhase) {
   EXPECT_FALSE(looks_slower(pair_of({}, {}), 0.01));
 }
 
-TEST(BuildPair, WithoutTimesItSaysWhy) {
-  BuildPair pair = pair_of({}, {});
-  pair.why_not = "the old build: this build has no variant 'tiled' of gemm";
-  EXPECT_EQ(verdict_of(pair, 0.01), BuildVerdict::missing);
-  pair.without_times = BuildVerdict::wrong;
-  EXPECT_EQ(verdict_of(pair, 0.01), BuildVerdict::wrong);
-}
-
 // Of `rows` cases, how many are slower where processes have offsets of their own, as normal numbers of `offset`, and
 // the new build is slower by `slowdown`. Passes as bench/sweep/alternate.h takes them.
 int slower_of(int rows, double offset, double slowdown, std::uint64_t seed) {
