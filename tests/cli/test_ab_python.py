@@ -10,7 +10,7 @@ import time
 import pytest
 
 from tests.cli.program import PROGRAM, needs_program, read_table, run, stub_build
-from tests.support.machine import executable
+from tests.support.machine import executable, git
 
 pytestmark = needs_program
 
@@ -136,15 +136,13 @@ def wait_for(holds):
 
 def test_two_revisions(bench, tmp_path):
     """Not what lies in the working tree, which cannot even be imported."""
-    def git(*words):
-        return subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *words], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
-    git("init")
+    git(tmp_path, "init")
     for value in (1, 2):
         (tmp_path / "tiny.py").write_text(f"def total(x):\n    return 'version {value}'\n")
-        git("add", "tiny.py")
-        git("commit", "-m", "a version")
+        git(tmp_path, "add", "tiny.py")
+        git(tmp_path, "commit", "-m", "a version")
     (tmp_path / "tiny.py").write_text("not Python")
     result, lines = ab("@HEAD~1", "@HEAD", bench, cwd=tmp_path, env={**os.environ, "NOISEFLOOR_PYTHON": sys.executable})
     assert result.returncode == 1, result.stderr
     assert all("'version 2' instead of 'version 1'" in row["reason"] for row in lines.values()) and len(lines) == 2
-    assert len(git("worktree", "list").splitlines()) == 1
+    assert len(git(tmp_path, "worktree", "list").splitlines()) == 1

@@ -131,7 +131,6 @@ def test_bad_arguments_exit_2(baseline, tmp_path):
         (["gate", "--junit", "x.xml", "accept", "--baseline", baseline, "--candidate", baseline], "excludes"),
         (["gate", "accept", "--baseline", "", "--candidate", baseline], "empty"),
         (["gate", "--baseline", baseline, "--candidate", baseline, "--accept"], "gate accept --baseline"),
-        (["gate", "--baseline", baseline, "--spread", baseline], "gate calibrate"),
         (["gate", "--resources", "--baseline", "kernels.csv"], "noisefloor resources"),
         (["gate", "--baseline", baseline, "--candidate", baseline, "--strict"], "10 %"),
         (["compare", baseline, baseline, "--variants", "ptx"], "--variants ptx: is two"),
@@ -258,6 +257,15 @@ def test_an_error_of_cuobjdump_is_no_program_without_kernels(tmp_path, says, cod
     assert result.returncode == 2 and answer in result.stderr
 
 
+def with_cuobjdump():
+    """The environment with the cuobjdump of the system's toolkit or of Python's packages."""
+    folders = [str(folder) for folder in Path(sys.prefix).glob("lib/python3*/site-packages/nvidia/*/bin")]
+    path = os.pathsep.join([os.environ.get("PATH", ""), *folders])
+    if not shutil.which("cuobjdump", path=path):
+        pytest.skip("no cuobjdump")
+    return {**os.environ, "PATH": path}
+
+
 def test_kernels_are_as_recorded():
     """No kernel takes more registers, static shared memory or stack than recorded. After a change that is worth it:
     scripts/noisefloor resources --baseline reports/recorded/nvidia-h200 --accept, with a build for 75;90a."""
@@ -266,23 +274,17 @@ def test_kernels_are_as_recorded():
     architectures = ",".join(sorted({row["arch"].removeprefix("sm_") for row in recorded}))
     if f"CUDA {toolkit} architectures {architectures}\n" not in run("devices").stdout:
         pytest.skip(f"the baseline is of CUDA {toolkit} for {architectures}, which gives out registers in its own way")
-    folders = [str(folder) for folder in Path(sys.prefix).glob("lib/python3*/site-packages/nvidia/*/bin")]
-    path = os.pathsep.join([os.environ.get("PATH", ""), *folders])
-    if not shutil.which("cuobjdump", path=path):
-        pytest.skip("no cuobjdump")
-    result = run("resources", "--baseline", RECORDED, env={**os.environ, "PATH": path})
+    result = run("resources", "--baseline", RECORDED, env=with_cuobjdump())
     assert result.returncode == 0, result.stdout[-4000:] + result.stderr
 
 
 def test_a_build_for_fewer_architectures_does_not_replace_the_baseline(tmp_path):
-    folders = [str(folder) for folder in Path(sys.prefix).glob("lib/python3*/site-packages/nvidia/*/bin")]
-    path = os.pathsep.join([os.environ.get("PATH", ""), *folders])
-    if "architectures" not in run("devices").stdout or not shutil.which("cuobjdump", path=path):
-        pytest.skip("a build without kernels, or no cuobjdump")
+    if "architectures" not in run("devices").stdout:
+        pytest.skip("a build without kernels")
     text = (RECORDED / "kernels.csv").read_text()
     record = tmp_path / "kernels.csv"
     record.write_text(text + text.splitlines()[1].replace("sm_75", "sm_70") + "\n")
     before = record.read_text()
-    result = run("resources", "--accept", "--baseline", record, env={**os.environ, "PATH": path})
+    result = run("resources", "--accept", "--baseline", record, env=with_cuobjdump())
     assert result.returncode == 2 and "has kernels for sm_70, " in result.stderr and "this build for sm_" in result.stderr, result.stderr
     assert record.read_text() == before

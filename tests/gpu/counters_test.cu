@@ -7,7 +7,6 @@
 #include <cmath>
 #include <functional>
 #include <map>
-#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -17,8 +16,8 @@
 #include "bench/counters/range_profiler.h"
 #include "bench/platform/clocks.h"
 #include "bench/platform/nvml.h"
-#include "bench/platform/platform.h"
 #include "kernels/device/launch.cuh"
+#include "tests/support/first_gpu.h"
 
 namespace noisefloor {
 namespace {
@@ -42,11 +41,6 @@ __global__ void __launch_bounds__(kThreads) shared_kernel(float* out) {
   fixed[threadIdx.x] = out[threadIdx.x + 1];
   __syncthreads();
   out[threadIdx.x] = dynamic[kThreads - 1 - threadIdx.x] + fixed[threadIdx.x ^ 1];
-}
-
-Platform& device() {
-  static const std::unique_ptr<Platform> platform = make_cuda_platform(0);
-  return *platform;
 }
 
 struct Counters : testing::Test {

@@ -8,6 +8,7 @@
 #include "kernels/device/launch.cuh"
 #include "kernels/ptx/griddepcontrol.cuh"
 #include "tests/support/catalogue_cases.h"
+#include "tests/support/first_gpu.h"
 
 namespace noisefloor {
 namespace {
@@ -53,11 +54,6 @@ __global__ void copy_all_kernel(const unsigned char* from, unsigned char* to, st
   ptx::griddepcontrol_wait();
 #endif
   for (std::size_t i = blockIdx.x * kThreads + threadIdx.x; i < bytes; i += kBlocks * kThreads) to[i] = from[i];
-}
-
-Platform& device() {
-  static const std::unique_ptr<Platform> platform = make_cuda_platform(0);
-  return *platform;
 }
 
 // Behind the launch ahead, which it does not wait for.

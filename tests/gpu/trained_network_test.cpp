@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <memory>
 #include <vector>
 
 #include "bench/pipeline/executor.h"
@@ -10,6 +9,7 @@
 #include "bench/sweep/suite.h"
 #include "networks/training.h"
 #include "tests/support/first_gpu.h"
+#include "tests/support/recorded_tensors.h"
 
 namespace noisefloor::pipeline {
 namespace {
@@ -51,12 +51,6 @@ struct Steps {
   Training training;
   Executor executor;
 };
-
-double distance(const std::vector<float>& a, const std::vector<float>& b) {
-  double squares = 0, differences = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) squares += b[i] * b[i], differences += (a[i] - b[i]) * (a[i] - b[i]);
-  return std::sqrt(differences / squares);
-}
 
 // Every step from the states of the host, whose gradients the tests there hold to the oracles.
 TEST(TrainingOnGpu, AStepIsTheHosts) {

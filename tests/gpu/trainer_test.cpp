@@ -3,9 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <cstring>
-
 #include "bench/pipeline/breakdown.h"
 #include "bench/sweep/suite.h"
 #include "reports/run/files.h"

@@ -6,11 +6,10 @@ The last takes a build of the preset that NOISEFLOOR_NOTEBOOK_PRESET names and a
 import json
 import os
 import re
-import subprocess
 
 import pytest
 
-from tests.support.machine import ROOT, executable
+from tests.support.machine import ROOT, executable, git
 
 PRESET = os.environ.get("NOISEFLOOR_NOTEBOOK_PRESET")
 BOOK = json.loads((ROOT / "docs" / "quickstart.ipynb").read_text())
@@ -44,8 +43,8 @@ def test_elsewhere_than_in_a_checkout_it_clones(tmp_path, monkeypatch):
     origin, folder = tmp_path / "origin", tmp_path / "elsewhere"
     folder.mkdir()
     executable(origin / "scripts" / "noisefloor", "")
-    for words in (["init", "-q"], ["add", "."], ["-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "-qm", "a"]):
-        subprocess.run(["git", "-C", origin, *words], check=True)
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "a"]):
+        git(origin, *words)
     cloning = re.sub("(?m)^repository = .*", f"repository = {origin.as_uri()!r}", CODE["setup"])
     outputs = execute({"setup": cloning, "again": CODE["setup"], "where": "print(Path.cwd())"}, folder, monkeypatch)
     assert outputs["where"] == f"{folder / 'noisefloor'}\n", outputs

@@ -1,10 +1,8 @@
 """scripts/ab, in a small repository with stand-ins for CMake and the program."""
 
-import subprocess
-
 import pytest
 
-from tests.support.machine import Machine, copy_tree, executable, held
+from tests.support.machine import Machine, copy_tree, executable, git, held
 
 CMAKE = """#!/usr/bin/env bash
 case "$1" in
@@ -27,8 +25,7 @@ class Repository(Machine):
         self.commit("one")
 
     def git(self, *arguments):
-        identity = ("-c", "user.name=n", "-c", "user.email=e")
-        return subprocess.run(["git", *identity, *arguments], cwd=self.root, capture_output=True, text=True, check=True).stdout.strip()
+        return git(self.root, *arguments)
 
     def commit(self, message):
         self.git("add", "-A")

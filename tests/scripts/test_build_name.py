@@ -4,11 +4,11 @@ import os
 import re
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.machine import ROOT, git
+
 SCRIPT = ROOT / "scripts" / "cmake" / "build_info.cmake"
 
 pytestmark = pytest.mark.skipif(not (shutil.which("git") and shutil.which("cmake")), reason="needs git and cmake")
@@ -26,8 +26,7 @@ class Tree:
         (self.folder / name).write_text(text)
 
     def git(self, *arguments):
-        identity = ["-c", "user.name=t", "-c", "user.email=t@t", "-c", "safe.directory=*"]
-        return subprocess.run(["git", "-C", self.folder, *identity, *arguments], check=True, capture_output=True, text=True).stdout.strip()
+        return git(self.folder, *arguments)
 
     def commit(self):
         self.git("init", "-q")

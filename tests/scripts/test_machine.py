@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.machine import ROOT, Machine, copy_tree
+from tests.support.machine import ROOT, Machine, copy_tree, git
 
 ODD = "o'neil & (copy) $HOME"
 PROGRAM = os.environ.get("NOISEFLOOR_BINARY", "")
@@ -83,13 +83,9 @@ def test_a_system_without_a_name(machine, tmp_path):
 def test_a_checkout_has_lf(tmp_path):
     copy_tree(tmp_path / "from", "scripts")
     shutil.copy(ROOT / ".gitattributes", tmp_path / "from")
-
-    def git(*arguments):
-        subprocess.run(["git", "-c", "user.name=t", "-c", "user.email=t@t", "-c", "core.autocrlf=true", *arguments], check=True, capture_output=True, cwd=tmp_path)
-    git("-C", "from", "init", "-q")
-    git("-C", "from", "add", ".")
-    git("-C", "from", "commit", "-qm", "one")
-    git("clone", "-q", "from", "to")
+    as_windows = ("-c", "core.autocrlf=true")
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "one"], ["clone", "-q", ".", tmp_path / "to"]):
+        git(tmp_path / "from", *as_windows, *words)
     assert not [path for path in (tmp_path / "to/scripts").rglob("*") if path.is_file() and b"\r" in path.read_bytes()]
 
 

@@ -100,6 +100,13 @@ setup() { :; }; build() { :; }; export_cuda_library_path() { :; }; choose_preset
 """
 
 
+def script_of(folder, name, lib=LIB):
+    """The script with this lib.sh, in a tree whose program says what it is asked for."""
+    executable(folder / "scripts" / "lib.sh", lib)
+    executable(folder / "build" / "host" / "bin" / "noisefloor", '#!/usr/bin/env bash\necho "$*"\n')
+    return executable(folder / "scripts" / name, (SCRIPTS / name).read_text())
+
+
 @pytest.mark.parametrize("arguments, asked", [
     ([], "digits --out {root}/samples/digits.png --count 100"),
     (["--seed", "3"], "digits --seed 3 --out {root}/samples/digits.png --count 100"),
@@ -108,11 +115,7 @@ setup() { :; }; build() { :; }; export_cuda_library_path() { :; }; choose_preset
     (["adm64", "--weights", "w", "--out", "a.png"], "adm64 --weights w --out a.png"),
 ])
 def test_a_sample_is_asked_for(tmp_path, arguments, asked):
-    (tmp_path / "scripts").mkdir()
-    (tmp_path / "build" / "host" / "bin").mkdir(parents=True)
-    (tmp_path / "scripts" / "lib.sh").write_text(LIB)
-    executable(tmp_path / "build" / "host" / "bin" / "noisefloor", '#!/usr/bin/env bash\necho "$*"\n')
-    result = run(executable(tmp_path / "scripts" / "sample", (SCRIPTS / "sample").read_text()), *arguments)
+    result = run(script_of(tmp_path, "sample"), *arguments)
     assert result.stdout == f"sample {asked}\n".format(root=tmp_path), result.stderr
 
 
@@ -127,16 +130,11 @@ def test_a_sample_is_asked_for(tmp_path, arguments, asked):
       "sample digits --weights o.safetensors --count 100 --out o.png --device host", "python {root}/reports/plots/plot_loss.py l.csv --out l.png"]),
 ])
 def test_a_training_ends_in_pictures(tmp_path, arguments, asked):
-    (tmp_path / "scripts").mkdir()
-    (tmp_path / "build" / "host" / "bin").mkdir(parents=True)
     python = executable(tmp_path / "python", '#!/usr/bin/env bash\necho "python $*"\n')
-    (tmp_path / "scripts" / "lib.sh").write_text(LIB + f"python_with() {{ echo {python}; }}\nsay() {{ :; }}\ndie() {{ exit 2; }}\n")
-    executable(tmp_path / "build" / "host" / "bin" / "noisefloor", '#!/usr/bin/env bash\necho "$*"\n')
-    result = run(executable(tmp_path / "scripts" / "train", (SCRIPTS / "train").read_text()), *arguments)
+    train = script_of(tmp_path, "train", LIB + f"python_with() {{ echo {python}; }}\nsay() {{ :; }}\ndie() {{ exit 2; }}\n")
+    result = run(train, *arguments)
     assert result.stdout.splitlines() == [line.format(root=tmp_path) for line in asked], result.stderr
 
 
 def test_a_training_without_data_is_refused_before_anything_is_built(tmp_path):
-    (tmp_path / "scripts").mkdir()
-    (tmp_path / "scripts" / "lib.sh").write_text(LIB + "setup() { exit 9; }\ndie() { exit 2; }\n")
-    assert run(executable(tmp_path / "scripts" / "train", (SCRIPTS / "train").read_text()), "sdxl").returncode == 2
+    assert run(script_of(tmp_path, "train", LIB + "setup() { exit 9; }\ndie() { exit 2; }\n"), "sdxl").returncode == 2

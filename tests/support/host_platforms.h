@@ -15,6 +15,12 @@
 
 namespace noisefloor {
 
+// This host as it is, which tests share.
+inline Platform& host() {
+  static const std::unique_ptr<Platform> platform = make_host_platform();
+  return *platform;
+}
+
 // What a test does not change is done as the host does it.
 class WrappedHost : public Platform {
  public:

@@ -64,6 +64,12 @@ def executable(path, text):
     return path
 
 
+def git(folder, *arguments):
+    """What git prints, without the white space around it; its commits are a test's."""
+    identity = ("-c", "user.name=t", "-c", "user.email=t@t", "-c", "safe.directory=*")
+    return subprocess.run(["git", "-C", folder, *identity, *arguments], capture_output=True, text=True, check=True).stdout.strip()
+
+
 class Machine:
     def __init__(self, folder):
         self.tools = folder / "tools"

@@ -36,7 +36,8 @@ inline std::vector<float> recorded_images(const SafetensorsFile& file, const cha
 }
 
 // Relative L2.
-inline double distance(const std::vector<float>& found, const std::vector<float>& expected) {
+template <class Number>
+double distance(const std::vector<Number>& found, const std::vector<Number>& expected) {
   double error = 0, norm = 0;
   for (std::size_t i = 0; i < expected.size(); ++i) {
     error += std::pow(static_cast<double>(found.at(i)) - expected[i], 2);

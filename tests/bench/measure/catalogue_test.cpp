@@ -6,11 +6,6 @@
 namespace noisefloor {
 namespace {
 
-Platform& this_host() {
-  static const std::unique_ptr<Platform> platform = make_host_platform();
-  return *platform;
-}
-
 // By what a problem costs, in floating-point operations. Host variants compute in fp32 whatever the element type, so
 // that larger problems than `in_all_types` are of the op's first one.
 constexpr double kVerified = 2e9, kOfEachKind = 1e8;  // below the oracle's limit: it computes every element
@@ -32,7 +27,7 @@ INSTANTIATE_TEST_SUITE_P(Catalogue, Verified, testing::ValuesIn(one_by_one(host_
 
 TEST_P(Verified, MatchesTheOracle) {
   for_each_problem(GetParam(), [](const ProblemEntry& problem, DType dtype) {
-    Fixture fixture(this_host(), *GetParam().entry, problem.problem, dtype, 5);
+    Fixture fixture(host(), *GetParam().entry, problem.problem, dtype, 5);
     BoundCase bound(fixture, *GetParam().implementation);
     const Verdict verdict = Verifier(fixture, {.oracle_flops = 5e7}).verify(bound);
     EXPECT_TRUE(verdict.correct()) << verdict.reason;
@@ -47,13 +42,13 @@ INSTANTIATE_TEST_SUITE_P(Catalogue, OfEachKind,
 // Threads take chunks in any order, and none adds to what another one sums.
 TEST_P(OfEachKind, IsDeterministic) {
   for_each_problem(GetParam(), [](const ProblemEntry& problem, DType dtype) {
-    expect_repeatable(this_host(), GetParam(), problem, dtype);
+    expect_repeatable(host(), GetParam(), problem, dtype);
   });
 }
 
 TEST_P(OfEachKind, WrongOnPurposeIsCaught) {
   for_each_problem(GetParam(), [](const ProblemEntry& problem, DType dtype) {
-    expect_wrong_is_caught(this_host(), GetParam(), problem, dtype, VerifierOptions{}.oracle_flops);
+    expect_wrong_is_caught(host(), GetParam(), problem, dtype, VerifierOptions{}.oracle_flops);
   });
 }
 
@@ -63,7 +58,7 @@ INSTANTIATE_TEST_SUITE_P(Catalogue, Cheapest, testing::ValuesIn(cheapest(host_va
 
 TEST_P(Cheapest, WrongInTimedLaunchesIsCaught) {
   for_each_problem(GetParam(), [](const ProblemEntry& problem, DType dtype) {
-    expect_late_is_caught(this_host(), GetParam(), problem, dtype, nullptr);
+    expect_late_is_caught(host(), GetParam(), problem, dtype, nullptr);
   });
 }
 

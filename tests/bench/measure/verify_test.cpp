@@ -17,11 +17,6 @@
 namespace noisefloor {
 namespace {
 
-Platform& host() {
-  static const std::unique_ptr<Platform> platform = make_host_platform();
-  return *platform;
-}
-
 const SuiteEntry& gemm() {
   return *suite().find("gemm");
 }

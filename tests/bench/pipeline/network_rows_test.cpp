@@ -24,11 +24,6 @@ const SuiteEntry& entry() {
   return *suite().find("network");
 }
 
-Platform& host() {
-  static const std::unique_ptr<Platform> platform = make_host_platform();
-  return *platform;
-}
-
 Case digits_case(const std::string& implementation, DType dtype = DType::bf16,
                  const char* text = "name=digits,batch=1") {
   return {&entry(), entry().find(implementation), network_workload().parse(text), dtype, text, "digits-b1:1"};

@@ -11,16 +11,11 @@
 #include "networks/training.h"
 #include "tests/support/interpreter.h"
 #include "tests/support/micro_batches.h"
+#include "tests/support/recorded_tensors.h"
 #include "tests/support/small_networks.h"
 
 namespace noisefloor::pipeline {
 namespace {
-
-double distance(const std::vector<double>& a, const std::vector<double>& b) {
-  double squares = 0, differences = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) squares += b[i] * b[i], differences += (a[i] - b[i]) * (a[i] - b[i]);
-  return std::sqrt(differences / squares);
-}
 
 // The same step by the oracles, from the states that the executor has before it.
 void expect_the_oracles_step(const NetworkInfo& info) {
