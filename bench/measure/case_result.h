@@ -66,8 +66,7 @@ class Spending {
 };
 
 // Other programs had the cores for too long.
-class Throttled : public std::runtime_error {
- public:
+struct Throttled : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 

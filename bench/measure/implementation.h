@@ -47,8 +47,7 @@ class KnownTimes {
   std::map<CaseId, Entry> entries_;
 };
 
-class StaleChoice : public std::runtime_error {
- public:
+struct StaleChoice : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 

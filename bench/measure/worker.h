@@ -61,8 +61,7 @@ struct WorkerOptions {
 };
 
 // It died, did not answer in time, or could not be started. It is gone then.
-class WorkerGone : public std::runtime_error {
- public:
+struct WorkerGone : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 

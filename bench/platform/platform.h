@@ -31,8 +31,7 @@ class DeviceError : public std::runtime_error {
   bool lost_;
 };
 
-class OutOfMemory : public std::runtime_error {
- public:
+struct OutOfMemory : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 

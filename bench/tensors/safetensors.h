@@ -23,8 +23,7 @@
 namespace noisefloor {
 
 // A file that cannot be read, or is not a safetensors file. The message names the tensor or the byte.
-class SafetensorsError : public InvalidInput {
- public:
+struct SafetensorsError : InvalidInput {
   using InvalidInput::InvalidInput;
 };
 
