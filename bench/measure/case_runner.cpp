@@ -195,7 +195,9 @@ void CaseRunner::measure_here(const Case& test_case, CaseResult& result, std::op
     if (row.signature.empty() && !options_.warm_only) sign(test_case, &bound, result);
   }
   row.verification = verification;
-  BoundContender timed(made, verifier, {[this] { progress_.between(); }, edges_.get(), test_case.weights.value_or(0)});
+  BoundContender timed(
+      made, verifier,
+      {[this] { progress_.between(); }, edges_.get(), test_case.weights.value_or(0), options_.warm_only});
   if (bound.of_plugin() && !take_replay(timed, result)) return;
   if (options_.on_verified) options_.on_verified(test_case, fixture);
   if (options_.warm_only && has_phase(row.phases, "warm", options_.phases)) return;

@@ -44,6 +44,7 @@ class BoundContender final : public Contender {
     std::function<void()> before_batch = {};  // where nothing is timed
     EdgeLatency* edges = nullptr;             // of the platform; none: edges are as they are
     std::uint64_t weights = 0;                // of weights_cold(): which tensors they are
+    bool quick = false;                       // an order is asked for: graphs need no chunks of their own
   };
   // The verifier, its fixture, and what the options point to must outlive it.
   BoundContender(std::shared_ptr<BoundCase> bound, Verifier& verifier, Options options);

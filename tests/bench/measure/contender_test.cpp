@@ -58,6 +58,9 @@ TEST_F(GraphsOfAPhase, LieBesideEachOther) {
     EXPECT_TRUE(platform.made.back().expired()) << "nobody asked to keep it";
   }
   EXPECT_EQ(platform.alive(), 0u);
+  BoundContender quick(bound, verifier, {.quick = true});
+  quick.warm(1, 1, Edges::pipeline);
+  EXPECT_EQ(platform.alive(), 0u) << "of an order";
 }
 
 TEST_F(GraphsOfAPhase, OfManyNodesAreFew) {
