@@ -15,7 +15,8 @@ from collections import Counter
 import numpy as np
 from safetensors.numpy import save_file
 
-PROGRAM = os.environ.get("NOISEFLOOR_BINARY", "")
+from tests.cli.program import PROGRAM
+
 SECONDS = float(os.environ.get("NOISEFLOOR_ATTACK_SECONDS", "8"))
 PROBLEMS = "network,m,n,k,count\n" + "".join(f"mini,{m},16,24,1\n" for m in range(1, 7))
 MOST_MEMORY = 4 << 30

@@ -7,7 +7,6 @@ import functools
 import io
 import json
 import math
-import os
 import subprocess
 import sys
 import tempfile
@@ -20,6 +19,7 @@ import pytest
 from baselines.pytorch import worker
 from baselines.pytorch.errors import BadQuestion, NotBuilt, Unsupported
 from baselines.pytorch.problems import read_problem
+from tests.cli.program import PROGRAM, needs_program
 
 try:
     import torch
@@ -28,8 +28,6 @@ try:
 except ImportError:
     torch = None
 
-PROGRAM = os.environ.get("NOISEFLOOR_BINARY", "")
-of_program = pytest.mark.skipif(not Path(PROGRAM).is_file(), reason="NOISEFLOOR_BINARY names no program")
 of_torch = pytest.mark.skipif(torch is None or not Path(PROGRAM).is_file(), reason="PyTorch is not installed, or NOISEFLOOR_BINARY names no program")
 # A row of ordinary size, in the order of kernels/sampler_step/coefficients.h: model_x model model_cond limit | x x0 history noise |
 # previous history_x history_x0 unused.
@@ -92,7 +90,7 @@ def problem(name, /, dtype="bf16", **fields):
     return read_problem(record(name, **fields), case.DTYPES[dtype] if torch else None)
 
 
-@of_program
+@needs_program
 def test_a_problem_is_read_and_what_is_wrong_is_named():
     parsed = read_problem({**record("gemm", act="silu", scale="0.5"), "filled": {"table": [1, None]}, "normal": {"a": [0, 2]}})
     assert (parsed.integer("m"), parsed.real("scale"), parsed.flag("bias"), parsed.choice("act")) == (3, 0.5, True, "silu")

@@ -2,12 +2,11 @@
 
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.cli.program import rows, write_rows
+from tests.cli.program import rows, run, write_rows
 
 try:
     from selenium import webdriver
@@ -17,7 +16,6 @@ except ImportError:
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORDED = ROOT / "tests" / "reports" / "older_run"  # which stays as it is when others are published
-PROGRAM = os.environ.get("NOISEFLOOR_BINARY", "")
 DESKTOP, PHONE = (1360, 900), (390, 844)
 
 
@@ -102,7 +100,7 @@ class Page:
 
 def report(folder, **environment):
     """`noisefloor roofline FOLDER`."""
-    return subprocess.run([PROGRAM, "roofline", str(folder)], capture_output=True, text=True, timeout=120, env={**os.environ, **environment})
+    return run("roofline", folder, env={**os.environ, **environment})
 
 
 def copy_recorded(folder):

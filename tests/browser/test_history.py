@@ -1,19 +1,16 @@
 """`noisefloor history` as a user meets it: table, CSV, page in a browser, refusals."""
 
-import subprocess
-from pathlib import Path
-
 import pytest
 
-from tests.browser.page import PHONE, PROGRAM, Page, start_browser
+from tests.browser.page import PHONE, Page, start_browser
 from tests.cli.gated_runs import write_run
-from tests.cli.program import read_table
+from tests.cli.program import needs_program, read_table, run
 
-pytestmark = pytest.mark.skipif(not Path(PROGRAM).is_file(), reason="NOISEFLOOR_BINARY names no program")
+pytestmark = needs_program
 
 
-def history(*arguments):
-    return subprocess.run([PROGRAM, "history", *map(str, arguments)], capture_output=True, text=True, timeout=120)
+def history(*arguments, **kwargs):
+    return run("history", *arguments, **kwargs)
 
 
 @pytest.fixture(scope="module")
@@ -61,8 +58,7 @@ def test_the_page(runs, tmp_path):
 @pytest.mark.parametrize("arguments, says", [(["RUNS", "--time", "lukewarm"], "lukewarm"), ([], "dirs"),
                                              (["RUNS", "--csv", "RUNS/run0/shard.json"], "is the same file as --csv")])
 def test_refusals(runs, arguments, says, tmp_path):
-    result = subprocess.run([PROGRAM, "history", *[word.replace("RUNS", str(runs)) for word in arguments]], capture_output=True, text=True, timeout=60,
-                            cwd=tmp_path)
+    result = history(*[word.replace("RUNS", str(runs)) for word in arguments], cwd=tmp_path)
     assert result.returncode == 2, result
     assert says in result.stderr
     assert list(tmp_path.iterdir()) == []

@@ -5,15 +5,14 @@ import os
 import re
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 
-from tests.browser.page import PHONE, PROGRAM, ROOT, Page, copy_recorded, many_rows, report, start_browser
-from tests.cli.program import read_table, write_rows
+from tests.browser.page import PHONE, ROOT, Page, copy_recorded, many_rows, report, start_browser
+from tests.cli.program import PROGRAM, needs_program, read_table, run, sweep, write_rows
 from tests.cli.program import rows as read_rows
 
-pytestmark = pytest.mark.skipif(not Path(PROGRAM).is_file(), reason="NOISEFLOOR_BINARY names no program")
+pytestmark = needs_program
 STYLE = json.loads((ROOT / "reports" / "page" / "style.json").read_text())
 
 
@@ -180,7 +179,7 @@ def test_the_table_sorts_and_searches(page, recorded):
     page.click("#table-pager .next")
     assert page.texts("#table-pager .range") == [f"51–100 of {len(rows):,}"]
     page.click("#column-choice [data-value=all]")
-    known = subprocess.run([PROGRAM, "list", "columns", "--format", "json"], capture_output=True, text=True, timeout=60).stdout.splitlines()
+    known = run("list", "columns", "--format", "json").stdout.splitlines()
     assert len(known) >= len(rows[0]) and len(page.texts("#rows th")) == len(known) + 2  # sol_score is of the page, and the mark
 
 
@@ -307,9 +306,8 @@ def test_commands_measure_the_same_case(browser, recorded, terminal, tmp_path):
     problems.mkdir()
     (problems / "gemm.csv").write_text("network,m,n,k,act,count\nmini,8,16,24,silu,3\nmini,16,16,8,none,1\n")
     folder = tmp_path / "run"
-    sweep = subprocess.run([PROGRAM, "sweep", "--device", "host", "--problems", problems, "--networks", "all", "--out", folder], capture_output=True,
-                           text=True, timeout=300)
-    assert sweep.returncode == 0, sweep.stderr
+    swept = sweep(problems, folder)
+    assert swept.returncode == 0, swept.stderr
     assert report(folder).returncode == 0
     page = Page(browser).open(folder / "report.html")
     rows = read_rows(folder)

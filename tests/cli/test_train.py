@@ -1,6 +1,5 @@
 """Training from the command line, on the host: what is written, what is resumed, and what is refused."""
 
-import csv
 import ctypes
 import fcntl
 import signal
@@ -13,7 +12,7 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
-from tests.cli.program import PROGRAM, WEIGHTS, needs_program, run
+from tests.cli.program import PROGRAM, WEIGHTS, needs_program, read_table, run
 
 pytestmark = needs_program
 
@@ -31,8 +30,7 @@ def train(data, out, *arguments, **kwargs):
 
 
 def losses(out):
-    with open(out.with_suffix(".csv"), newline="") as file:
-        return list(csv.DictReader(file))
+    return read_table(out.with_suffix(".csv"))
 
 
 def test_weights_losses_and_samples_are_written(data, tmp_path):

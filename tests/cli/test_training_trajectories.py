@@ -1,12 +1,11 @@
 """Training held to PyTorch's from the same weights and batches: the first step's gradients, and the losses of all steps, each beside PyTorch in
 fp64. `-rP` shows the numbers."""
 
-import csv
 
 import numpy as np
 import pytest
 
-from tests.cli.program import WEIGHTS, needs_program, run
+from tests.cli.program import WEIGHTS, needs_program, read_table, run
 
 try:
     import torch
@@ -62,8 +61,7 @@ def trained(data):
     result = run("train", "digits", "--device", "host", "--dtype", "fp32", "--data", data / "digits", "--weights", WEIGHTS, "--out", data / "out", "--losses",
                  data / "losses", "--batch", BATCH, "--steps", STEPS, "--rate", RATE, "--warm-up", 0, "--final-rate", 1, "--seed", SEED)
     assert result.returncode == 0, result.stderr
-    with open(data / "losses", newline="") as file:
-        return list(csv.DictReader(file))
+    return read_table(data / "losses")
 
 
 def batch_of(data, name, step):

@@ -1,10 +1,10 @@
 """What the tests of noisefloor.capture() share."""
 
-import os
-import subprocess
-
 import built  # noqa: F401 - first: finds the module
 import pytest
+
+from tests.cli.program import PROGRAM, needs_program  # noqa: F401 - for the tests
+from tests.cli.program import run as program
 
 try:
     import torch
@@ -12,12 +12,6 @@ try:
 except ImportError:
     torch = F = None
 needs_torch = pytest.mark.skipif(torch is None, reason="PyTorch is not installed")
-PROGRAM = os.environ.get("NOISEFLOOR_BINARY", "")
-needs_program = pytest.mark.skipif(not os.path.isfile(PROGRAM), reason="NOISEFLOOR_BINARY names no program")
-
-
-def program(*arguments, **keywords):
-    return subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True, timeout=500, **keywords)
 
 
 def listed(folder):

@@ -13,6 +13,8 @@ import random_calls
 from capturing import F, PROGRAM, block, listed, needs_program, needs_torch, program, torch
 from noisefloor import _mapping, _signatures
 
+from tests.cli.program import read_table
+
 
 @needs_program
 def test_problems_are_written_as_the_program_writes_them(tmp_path):
@@ -45,7 +47,7 @@ def test_the_files_are_swept(tmp_path):
     result = program("sweep", "--device", "host", "--problems", folder, "--networks", "mine", "--dtypes", "fp32", "--ops", "groupnorm", "--out",
                      tmp_path / "out", "--benchmark_min_time=0.001")  # fmt: skip
     assert result.returncode == 0, result.stderr
-    rows = list(csv.DictReader((tmp_path / "out" / "sweep.csv").open(newline="")))
+    rows = read_table(tmp_path / "out" / "sweep.csv")
     assert {(row["problem"], row["status"]) for row in rows if row["variant"] == "host"} == {("n=2,hw=30,channels=8,groups=2", "ok")}
 
 

@@ -1,7 +1,6 @@
 """Plans: what a plan.csv decides, what it leaves open, and which ones are refused."""
 
 import asyncio
-import csv
 import json
 import re
 import threading
@@ -13,6 +12,8 @@ import numpy as np
 import pytest
 from noisefloor import _signatures, ops
 from noisefloor._core import Op
+
+from tests.cli.program import read_table
 
 RECORDED = Path(__file__).resolve().parents[2] / "reports" / "recorded" / "nvidia-h200" / "plan.csv"
 A, B = np.ones((4, 8), np.float32), np.ones((5, 8), np.float32)
@@ -61,8 +62,7 @@ def test_a_plan_decides_and_the_best_fills_in(write):
 
 def test_the_recorded_plan_is_read_and_followed():
     plan = noisefloor.Plan(RECORDED)
-    with open(RECORDED, newline="") as file:
-        lines = list(csv.DictReader(file))
+    lines = read_table(RECORDED)
     assert len(plan) == len(lines) and plan.device == "NVIDIA H200" and repr(plan).endswith("problems on NVIDIA H200>")
     for line in lines:
         if line["op"] == "groupnorm" and line["variant"] == "tiled" and "," not in line["problem"].partition("groups=")[2]:

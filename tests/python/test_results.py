@@ -15,6 +15,8 @@ pandas = pytest.importorskip("pandas")
 import noisefloor  # noqa: E402
 import numpy as np  # noqa: E402
 
+from tests.cli.program import read_table  # noqa: E402
+
 ROOT = Path(__file__).resolve().parents[2]
 RECORDED = ROOT / "reports" / "recorded" / "nvidia-h200"
 
@@ -34,24 +36,21 @@ def test_columns_are_those_of_the_program(recorded):
 
 
 def test_rows_are_those_of_the_file(recorded):
-    with open(RECORDED / "sweep.csv", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_table(RECORDED / "sweep.csv")
     assert len(recorded) == len(rows)
     for name in ("op", "problem", "status", "reason"):
         assert list(recorded[name]) == [row[name] for row in rows]
     for name in ("time_cold_us", "registers", "dram_read_bytes", "waves"):
         values = [None if pandas.isna(value) else float(value) for value in recorded[name]]
         assert values == [float(row[name]) if row[name] else None for row in rows]
-    with open(RECORDED / "ceilings.csv", newline="") as file:
-        ceilings = {row["name"]: (float(row["value"]), row["unit"]) for row in csv.DictReader(file)}
+    ceilings = {row["name"]: (float(row["value"]), row["unit"]) for row in read_table(RECORDED / "ceilings.csv")}
     assert recorded.device == "NVIDIA H200" and recorded.ceilings["dram_copy"] == ceilings["dram_copy"]
 
 
 def test_an_older_run_has_todays_names_of_networks():
     older = RECORDED.parent / "nvidia-h100-80gb-hbm3"
     networks = noisefloor.load(older)["networks"].astype(str)
-    with open(older / "sweep.csv", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_table(older / "sweep.csv")
     for old, name in {"sd15-whole-b2": "sd15-b2", "square": "square"}.items():
         wanted = [bool(re.search(rf"(^|;){old}:", row["networks"])) for row in rows]
         assert any(wanted) and np.array_equal(networks.str.contains(rf"(?:^|;){name}:"), wanted)

@@ -8,9 +8,10 @@ from pathlib import Path
 import built  # first
 import pytest
 
+from tests.cli.program import needs_program
+
 pytest.importorskip("torch", reason="PyTorch is not installed")
 TOOL = Path(__file__).parents[2] / "tools" / "trajectories"
-needs_program = pytest.mark.skipif(not Path(os.environ.get("NOISEFLOOR_BINARY", "")).is_file(), reason="NOISEFLOOR_BINARY names no program")
 
 
 @needs_program

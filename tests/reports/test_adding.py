@@ -3,7 +3,6 @@ with them is linked and asked. A column is in every row, so what reads and write
 
 import csv
 import json
-import os
 import re
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -11,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.program import PROGRAM, needs_program
+
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAM = Path(os.environ.get("NOISEFLOOR_BINARY", ""))
-BUILD = PROGRAM.parent.parent
+BUILD = Path(PROGRAM).parent.parent
 EXAMPLE = re.compile(r"<!-- example: (\w+), (new|in) ([^\s,]+)(?:, (after|before): (.*?))? -->\n```\w*\n(.*?)```", re.S)
 OF_ROWS = ["reports/page/column_json.cpp", *(f"reports/run/{name}.cpp" for name in ("case_id", "columns", "csv", "files", "statistics", "sweep_csv"))]
 DRIVER = """
@@ -34,7 +34,7 @@ int main(int, char** arguments) {
 }
 """
 
-pytestmark = pytest.mark.skipif(not PROGRAM.is_file(), reason="NOISEFLOOR_BINARY names no program")
+pytestmark = needs_program
 
 
 def lay_over(folder):

@@ -1,7 +1,6 @@
 """What people read: generated blocks are as reports/docs/write_docs.py makes them, no measured figure is typed, pages stay short, links lead somewhere."""
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -12,8 +11,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 from reports.docs import write_docs  # noqa: E402
+from tests.cli.program import needs_program  # noqa: E402
 
-PROGRAM = os.environ.get("NOISEFLOOR_BINARY", "")
 FIGURE = re.compile(r"(?<![\w.])\d[\d,.]*(?:x(?!\w)|×|\s?(?:us|µs|ms|%|[TG]FLOP/s|[TG]B/s)(?![\w/]))")
 FILES = write_docs.markdown_files()
 NEED_THE_PROGRAM = [path for path in FILES if re.search("<!-- generated: (commands|columns|rules|variants|which)", path.read_text())]
@@ -37,14 +36,14 @@ def test_generated_blocks_are_as_they_are_made():
     assert result.returncode == 0, result.stderr
 
 
-@pytest.mark.skipif(not Path(PROGRAM).is_file(), reason="NOISEFLOOR_BINARY names no program")
+@needs_program
 def test_blocks_of_the_program_are_as_it_prints_them():
     assert NEED_THE_PROGRAM
     result = check(*NEED_THE_PROGRAM)
     assert result.returncode == 0, result.stderr
 
 
-@pytest.mark.skipif(not Path(PROGRAM).is_file(), reason="NOISEFLOOR_BINARY names no program")
+@needs_program
 @pytest.mark.parametrize("page", [path for path in FILES if "\n## Variants\n" in path.read_text()], ids=lambda page: page.parent.name)
 def test_variants_in_prose_have_the_order_of_the_code(page):
     section = typed(page.read_text().split("\n## Variants\n")[1].split("\n## ")[0])
@@ -72,7 +71,7 @@ def test_a_block_that_cannot_be_made_is_refused(tmp_path, text, says):
     assert result.returncode == 2 and says in result.stderr
 
 
-@pytest.mark.skipif(not Path(PROGRAM).is_file(), reason="NOISEFLOOR_BINARY names no program")
+@needs_program
 def test_a_table_of_variants_says_which_problems_and_variants_are_not_recorded(monkeypatch):
     recorded = write_docs.rows_of
     monkeypatch.setattr(write_docs, "rows_of", lambda *file: [row for row in recorded(*file) if row.get("variant") != "tiled"])
@@ -93,7 +92,7 @@ def test_a_table_of_variants_says_that_its_op_is_not_recorded():
             write_docs.variants("resampel | n=1")
 
 
-@pytest.mark.skipif(not Path(PROGRAM).is_file(), reason="NOISEFLOOR_BINARY names no program")
+@needs_program
 def test_a_table_of_which_kernel_is_that_of_the_program(tmp_path, monkeypatch):
     monkeypatch.setattr(write_docs, "TRANSFORMERS", tmp_path / "sets.json")
     for sets, has in (["adm64-b1", "none-1024"], "\n## attention\n"), (["none-1024"], "has no row of these problems"):

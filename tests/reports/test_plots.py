@@ -1,7 +1,6 @@
 """Reports without a browser: what `noisefloor roofline` refuses, what an interrupted sweep leaves, and the plots for READMEs."""
 
 import contextlib
-import csv
 import io
 import json
 import os
@@ -15,15 +14,10 @@ import matplotlib.pyplot as plt
 import pytest
 
 from reports.plots import draw_corruption, plot_loss, plot_roofline
+from tests.cli.program import PROGRAM, needs_program, read_table, run
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORDED = ROOT / "reports" / "recorded" / "nvidia-h200"
-PROGRAM = os.environ.get("NOISEFLOOR_BINARY", "")
-needs_program = pytest.mark.skipif(not Path(PROGRAM).is_file(), reason="NOISEFLOOR_BINARY names no program")
-
-
-def program(*arguments, **environment):
-    return subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True, timeout=300, env={**os.environ, **environment})
 
 
 def script(main, *arguments):
@@ -56,7 +50,7 @@ def test_roofline_refuses_and_writes_nothing(rows, plotly, says, tmp_path):
     lines = (RECORDED / "sweep.csv").read_text().splitlines(keepends=True)
     (tmp_path / "sweep.csv").write_text("".join(lines[: rows + 1]))
     (tmp_path / "ceilings.csv").write_text((RECORDED / "ceilings.csv").read_text())
-    result = program("roofline", tmp_path, NOISEFLOOR_PLOTLY=plotly)
+    result = run("roofline", tmp_path, env={**os.environ, "NOISEFLOOR_PLOTLY": plotly})
     assert result.returncode == 2 and says in result.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["ceilings.csv", "sweep.csv"]
 
@@ -68,13 +62,11 @@ def test_a_sweep_cut_by_its_budget_names_the_cases_it_lacks(tmp_path):
     (problems / "gemm.csv").write_text("network,m,n,k,count\n" + "".join(f"mini,{m},16,24,1\n" for m in range(8, 40)))
     out = tmp_path / "run"
     command = ("sweep", "--device", "host", "--problems", problems, "--networks", "all", "--out", out)
-    assert program(*command, "--budget", "0.01").returncode == 0
-    with open(out / "cases.csv", newline="") as file:
-        chosen = {tuple(row.values()) for row in csv.DictReader(file)}
-    with open(out / "sweep.csv", newline="") as file:
-        there = {(row["op"], row["dtype"], row["problem"], row["variant"]) for row in csv.DictReader(file)}
+    assert run(*command, "--budget", "0.01").returncode == 0
+    chosen = {tuple(row.values()) for row in read_table(out / "cases.csv")}
+    there = {(row["op"], row["dtype"], row["problem"], row["variant"]) for row in read_table(out / "sweep.csv")}
     assert there < chosen and len(chosen) == 32
-    result = program("report", out)  # the command's other name
+    result = run("report", out)  # the command's other name
     assert result.returncode == 0, result.stderr
     data = json.loads(re.search(r'id="data">(.*?)</script>', (out / "report.html").read_text(), re.S).group(1))
     assert f"{32 - len(there)} of the 32 cases" in data["lacks"][0]["text"] and data["lacks"][0]["urgent"]

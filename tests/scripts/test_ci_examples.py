@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.cli.program import PROGRAM, run
+
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted((ROOT / "scripts" / "ci-examples").glob("*.yml"))
-PROGRAM = os.environ.get("NOISEFLOOR_BINARY", "")
 RECORDED = ROOT / "reports" / "recorded" / "nvidia-h100-80gb-hbm3"
 ACTION = ROOT / "scripts" / "ci-examples" / "gate" / "action.yml"
 
@@ -43,7 +44,7 @@ def test_is_a_workflow_that_calls_what_there_is(path):
     calls = {command: re.findall(rf"noisefloor\"? {command} (.*)", text) for command in ("gate", "resources")} | {"ab": re.findall(r"scripts/ab (.*)", text)}
     assert any(calls.values())
     for command, found in calls.items():
-        help_text = subprocess.run([PROGRAM, command, "--help"], capture_output=True, text=True).stdout
+        help_text = run(command, "--help").stdout
         for flag in re.findall(r"--[a-z-]+", " ".join(found)):
             assert flag in help_text, flag
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.program import PROGRAM, needs_program
 from tests.support.machine import ROOT, Machine, copy_tree, git
 
 ODD = "o'neil & (copy) $HOME"
-PROGRAM = os.environ.get("NOISEFLOOR_BINARY", "")
 EVERY = sorted(path for path in [*(ROOT / "scripts").iterdir(), *(ROOT / "tools").iterdir(), *ROOT.glob("t*/*/run"), ROOT / ".ci" / "run"]
                if path.is_file() and os.access(path, os.X_OK) and path.name not in ("noisefloor", "bundle_run.sh"))  # these need what is not here
 needs_cmake = pytest.mark.skipif(not (shutil.which("cmake") and shutil.which("ninja")), reason="needs cmake and ninja")
@@ -181,7 +181,7 @@ def test_a_cpu_that_is_too_old_ends_the_start_before_anything_else(tmp_path):
         assert done.returncode == code and ("ran" in done.stdout) == (code == 0) and ("build is for CPUs of level" in done.stderr) == (code == 2)
 
 
-@pytest.mark.skipif(not Path(PROGRAM).is_file(), reason="NOISEFLOOR_BINARY names no program")
+@needs_program
 def test_the_programs_have_that_check():
     programs = [Path(PROGRAM), Path(PROGRAM).with_name("host_tests"), *Path(PROGRAM).parents[1].glob("python/noisefloor/_core*.so")]
     for program in filter(Path.is_file, programs):
