@@ -1,6 +1,5 @@
 // conv2d_dgrad and conv2d_wgrad by cuDNN. dgrad is one graph, with its scale and residual behind it. wgrad is a graph
-// for dw, in fp32 where an engine has that, else in the dtype and cast by a graph of its own; dbias, a reduction, is
-// another.
+// for dw, in fp32 or in the dtype and cast by a graph of its own, whichever is faster; dbias, a reduction, is another.
 #include <memory>
 #include <span>
 #include <utility>
@@ -8,6 +7,7 @@
 
 #include "baselines/baseline.h"
 #include "baselines/cudnn_run.h"
+#include "baselines/search.h"
 #include "kernels/conv2d_dgrad/conv2d_dgrad.h"
 #include "kernels/conv2d_wgrad/conv2d_wgrad.h"
 #include "kernels/core/device.h"
@@ -94,16 +94,15 @@ std::vector<GraphsRun::Stage> wgrad_stages(const conv2d_wgrad::Problem& p, DType
 std::unique_ptr<BaselineRun> create_conv2d_wgrad(const AnyProblem& any, DType dtype, const DeviceInfo&,
                                                  const Algorithms& earlier) {
   const auto& p = any.as<conv2d_wgrad::Problem>();
-  const std::size_t narrow_bytes = aligned(static_cast<std::size_t>(p.cout * p.taps() * p.cin) * size_of(dtype));
-  const auto narrow = [&] { return std::make_unique<GraphsRun>(wgrad_stages(p, dtype, false, earlier), narrow_bytes); };
-  const std::size_t words_if_wide = p.bias ? 4 : 2;
-  if (earlier.size() > words_if_wide) return narrow();
-  try {
-    return std::make_unique<GraphsRun>(wgrad_stages(p, dtype, true, earlier), 0);
-  } catch (const LibraryRefused&) {
-    if (dtype == DType::fp32 || !earlier.empty()) throw;
-    return narrow();
-  }
+  const std::size_t cast_bytes = aligned(static_cast<std::size_t>(p.cout * p.taps() * p.cin) * size_of(dtype));
+  const auto of = [&](bool wide) {
+    return [&p, dtype, wide, own_bytes = wide ? 0 : cast_bytes](const Algorithms& words) {
+      return std::make_unique<GraphsRun>(wgrad_stages(p, dtype, wide, words), own_bytes);
+    };
+  };
+  std::vector<Form> forms{{"fp32", of(true)}};
+  if (dtype != DType::fp32) forms.push_back({"cast", of(false)});
+  return std::make_unique<FormsRun>(forms, earlier);
 }
 
 }  // namespace
