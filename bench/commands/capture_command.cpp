@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "bench/commands/commands.h"
+#include "bench/platform/child_process.h"
 
 namespace noisefloor {
 namespace {
@@ -45,10 +46,7 @@ int become_python(const CaptureArguments& arguments) {
   if (!arguments.network.empty()) words.insert(words.end(), {"--network", arguments.network});
   words.emplace_back("--");
   words.insert(words.end(), program.begin(), program.end());
-  std::vector<char*> pointers;
-  for (std::string& word : words) pointers.push_back(word.data());
-  pointers.push_back(nullptr);
-  execvp(python.c_str(), pointers.data());
+  execvp(python.c_str(), pointers_to(words).data());
   throw refusal("{}: {}", python, std::generic_category().message(errno));
 }
 

@@ -8,6 +8,7 @@
 #include "bench/commands/commands.h"
 #include "bench/commands/output_files.h"
 #include "bench/counters/launch_signature.h"
+#include "bench/platform/child_process.h"
 #include "bench/platform/console.h"
 #include "bench/sweep/fan_out.h"
 #include "bench/sweep/google_benchmark.h"
@@ -28,10 +29,7 @@ namespace {
   (void)std::fflush(nullptr);
   std::vector<std::string> texts = without_options(command_line, {"--out"}, {"--fresh"});
   texts.insert(texts.end(), {"--out", out.string()});
-  std::vector<char*> pointers;
-  for (std::string& text : texts) pointers.push_back(text.data());
-  pointers.push_back(nullptr);
-  execv("/proc/self/exe", pointers.data());
+  execv("/proc/self/exe", pointers_to(texts).data());
   throw std::runtime_error("the program could not be started again; run the same command with --out " + out.string());
 }
 

@@ -35,13 +35,6 @@ Pair make_socket() {
   return {Descriptor(ends[0]), Descriptor(ends[1])};
 }
 
-std::vector<char*> pointers_to(std::vector<std::string>& texts) {
-  std::vector<char*> pointers;
-  for (std::string& text : texts) pointers.push_back(text.data());
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
 std::vector<std::string> environment_with(const std::vector<std::pair<std::string, std::string>>& added) {
   std::vector<std::string> variables;
   const auto is_added = [&](const std::string& variable) {
@@ -102,6 +95,13 @@ int reap(pid_t pid) {
 }
 
 }  // namespace
+
+std::vector<char*> pointers_to(std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (std::string& text : texts) pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
 
 std::array<Descriptor, 2> make_pipe() {
   std::array<int, 2> ends{};

@@ -40,6 +40,8 @@ class Descriptor {
   int number_ = -1;
 };
 
+std::vector<char*> pointers_to(std::vector<std::string>& texts);  // and a null behind them: as exec and main take them
+
 std::array<Descriptor, 2> make_pipe();  // to read, to write; throws std::system_error
 
 struct ChildOutput {

@@ -65,9 +65,7 @@ int serve_python(const std::string& file, const std::string& script, int device,
   if (std::FILE* const plain = fdopen(STDERR_FILENO, "w")) stderr = plain;
   const std::string address = fmt::format("{}", reinterpret_cast<std::uintptr_t>(&serve_from_python));
   std::vector<std::string> arguments = {lines.front(), script, file, address, std::to_string(device)};
-  std::vector<char*> pointers;
-  for (std::string& argument : arguments) pointers.push_back(argument.data());
-  return main(static_cast<int>(pointers.size()), pointers.data());
+  return main(static_cast<int>(arguments.size()), pointers_to(arguments).data());
 }
 
 }  // namespace noisefloor

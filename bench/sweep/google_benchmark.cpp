@@ -9,6 +9,7 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "bench/platform/child_process.h"
 #include "kernels/core/fields.h"
 #include "kernels/core/listed.h"
 #include "reports/run/csv.h"
@@ -101,9 +102,8 @@ void initialize_library(const std::string& program, const std::vector<std::strin
   static std::vector<std::string> texts;  // it keeps the pointer to the program's name
   texts = flags_of_library(arguments, flags);
   texts.insert(texts.begin(), program);
-  std::vector<char*> pointers;
-  for (std::string& text : texts) pointers.push_back(text.data());
-  int count = static_cast<int>(pointers.size());
+  std::vector<char*> pointers = pointers_to(texts);
+  int count = static_cast<int>(texts.size());
   benchmark::Initialize(&count, pointers.data());
   if (count > 1) throw InvalidInput(not_a_benchmark_flag(pointers[1]));
 }
