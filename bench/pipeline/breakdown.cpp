@@ -112,7 +112,8 @@ LaunchKernels kernels_of_launches(std::span<const LaunchLabel> launches, std::sp
 std::vector<std::vector<DeviceActivity>> activities_of_launches(std::span<const LaunchLabel> launches,
                                                                 const LaunchKernels& kernels,
                                                                 std::span<const DeviceActivity> activities) {
-  // The launches whose kernels are next, once for each: of those in order, and of those beside them.
+  // The launches whose kernels are next, once for each: of those in order, and of those beside them. A kernel that both
+  // await is of the latter: in order there is one of that name behind the place that waits for them all.
   std::array<std::vector<std::size_t>, 2> expected;
   for (std::size_t launch = 0; launch < kernels.size(); ++launch)
     expected[launches[launch].beside].insert(expected[launches[launch].beside].end(), kernels[launch].size(), launch);
@@ -146,37 +147,37 @@ RunTime time_of_run(std::span<const LaunchLabel> launches, const LaunchKernels& 
   RunTime run;
   run.launches.resize(kernels.size());
   if (activities.empty()) return run;
+  std::vector<std::pair<const DeviceActivity*, LaunchTime*>> beside;  // in the order in which they ran
+  for (std::size_t launch = 0; launch < kernels.size(); ++launch)
+    for (const DeviceActivity& activity : matched[launch]) {
+      run.launches[launch].kernel_us += microseconds(activity.start_ns, activity.end_ns);
+      if (launches[launch].beside) beside.emplace_back(&activity, &run.launches[launch]);
+    }
   const std::uint64_t start = activities.front().start_ns;
   std::uint64_t ended = start;  // all so far
-  struct Gap {
-    std::uint64_t from, to;
-    LaunchTime* before;
-  };
-  std::vector<Gap> gaps;
   for (std::size_t launch = 0; launch < kernels.size(); ++launch) {
-    LaunchTime& time = run.launches[launch];
-    for (const DeviceActivity& activity : matched[launch])
-      time.kernel_us += microseconds(activity.start_ns, activity.end_ns);
     if (launches[launch].beside || matched[launch].empty()) continue;
-    const std::uint64_t begin = matched[launch].front().start_ns;
-    time.gap_us = microseconds(ended, begin);
-    if (begin > ended) gaps.push_back({ended, begin, &time});
-    const std::uint64_t from = std::max(ended, begin);
+    LaunchTime& time = run.launches[launch];
+    const std::uint64_t begin = matched[launch].front().start_ns, from = std::max(ended, begin);
+    time.gap_us = begin < ended ? microseconds(ended, begin) : 0;
+    const auto leave_idle = [&](std::uint64_t until) {
+      if (until <= ended) return;
+      run.idle.push_back({launch, microseconds(start, ended), microseconds(ended, until)});
+      time.gap_us += run.idle.back().us;
+    };
+    for (const auto& [activity, other] : beside) {
+      const std::uint64_t end = std::min(activity->end_ns, begin);
+      if (ended >= end || activity->start_ns >= begin) continue;
+      leave_idle(activity->start_ns);
+      ended = std::max(ended, activity->start_ns);
+      other->time_us += microseconds(ended, end);
+      ended = end;
+    }
+    leave_idle(begin);
     time.begin_us = microseconds(start, from);
     ended = from;
     for (const DeviceActivity& activity : matched[launch]) ended = std::max(ended, activity.end_ns);
     time.time_us = microseconds(from, ended);
-  }
-  for (std::size_t launch = 0; launch < kernels.size(); ++launch) {
-    if (!launches[launch].beside || matched[launch].empty()) continue;
-    run.launches[launch].begin_us = microseconds(start, matched[launch].front().start_ns);
-    for (const DeviceActivity& activity : matched[launch])
-      for (const Gap& gap : gaps) {
-        const std::uint64_t from = std::max(gap.from, activity.start_ns), to = std::min(gap.to, activity.end_ns);
-        if (from >= to) continue;
-        run.launches[launch].time_us += microseconds(from, to);
-        gap.before->gap_us -= microseconds(from, to);
-      }
   }
   run.span_us = microseconds(start, ended);
   return run;

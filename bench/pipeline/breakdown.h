@@ -32,13 +32,19 @@ std::vector<std::vector<DeviceActivity>> activities_of_launches(std::span<const 
 // gaps above zero add up to the span. Of launches beside the others only what lies in their gaps is counted.
 struct LaunchTime {
   double time_us = 0;
-  double gap_us = 0;     // from the end of all before to its start; below zero where it started before they ended
+  // What was idle between the end of all before and its start; below zero where it started before they ended.
+  double gap_us = 0;
   double kernel_us = 0;  // its kernels' own durations, which overlap those of other launches
-  double begin_us = 0;   // of its time, from the run's begin
+  double begin_us = 0;   // of its time, from the run's begin; no median has it
 };
 struct RunTime {
   std::vector<LaunchTime> launches;
-  double span_us = 0;  // from the first start to the last end
+  struct Idle {
+    std::size_t before;  // the launch
+    double begin_us, us;
+  };
+  double span_us = 0;           // from the first start to the last end
+  std::vector<Idle> idle = {};  // in order; what gaps above zero are made of
 };
 RunTime time_of_run(std::span<const LaunchLabel> launches, const LaunchKernels& kernels,
                     std::span<const DeviceActivity> activities);
@@ -80,7 +86,8 @@ std::string breakdown_csv(const Breakdown& breakdown);
 
 // In timeline.cpp: one call on a time axis, for Perfetto (ui.perfetto.dev) and chrome://tracing.
 // JSON in the Trace Event Format, of the breakdown's replay. Tracks: nodes, with op, variant and problem, from where
-// all before have ended; the gaps between them; kernels, on further tracks where they overlap; and, as counters, the
+// all before have ended, but for those beside others; the gaps between them; kernels, on further tracks where they
+// overlap; and, as counters, the
 // bytes of the activations that live and of the workspace. Throws std::runtime_error where records and launches do not
 // match.
 std::string timeline_json(const Breakdown& breakdown, const std::string& device);

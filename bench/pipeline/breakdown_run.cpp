@@ -105,7 +105,7 @@ double end_to_end_among(Platform& platform, const Launch& enqueue, const Meeting
 // Launch by launch, without overlap: whose each kernel is, and how long it takes by itself.
 void measure_alone(Platform& platform, Executor& executor, const Launch& enqueue, const Meeting& meet,
                    KernelTrace& trace, Breakdown& breakdown) {
-  const bool programmatic = executor.programmatic();
+  const bool overlapping = executor.overlapping();
   executor.set_programmatic(false);
   std::vector<RunTime> runs;
   for (std::size_t i = 0; i < kReplays + kWarmUps; ++i) {
@@ -119,7 +119,7 @@ void measure_alone(Platform& platform, Executor& executor, const Launch& enqueue
     if (i >= kWarmUps) runs.push_back(time_of_run(breakdown.labels, breakdown.kernels, activities));
   }
   breakdown.alone = median_of_runs(runs);
-  executor.set_programmatic(programmatic);
+  executor.set_programmatic(overlapping);
 }
 
 void measure_together(Platform& platform, const Launch& enqueue, const Meeting& meet, KernelTrace& trace,

@@ -188,6 +188,7 @@ void Executor::set_labels(std::span<const int> labels) {
 }
 
 void Executor::set_programmatic(bool on) {
+  overlapping_ = on;
   programmatic_ = on && platform_->description().info.compute_capability >= kFirstProgrammatic;
 }
 

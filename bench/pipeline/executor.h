@@ -74,6 +74,7 @@ class Executor {
   // device can. Sound because such kernels wait before they touch what others wrote or read, in arena or workspace.
   void set_programmatic(bool on);
   bool programmatic() const { return programmatic_; }
+  bool overlapping() const { return overlapping_; }  // what it was set to, whatever the device can
   // Whom to tell of each launch, of a sampler's own too; null: nobody.
   void listen(LaunchListener* listener) { listener_ = listener; }
   LaunchListener* listener() const { return listener_; }
@@ -137,7 +138,7 @@ class Executor {
   Buffer weights_, states_, activations_, inputs_, between_;
   std::vector<Buffer> prepared_;
   std::size_t bytes_ = 0;
-  bool programmatic_ = false;
+  bool programmatic_ = false, overlapping_ = false;
   LaunchListener* listener_ = nullptr;
   std::vector<Inserted> inserted_;
 };

@@ -35,7 +35,7 @@ double since(std::uint64_t base_ns, std::uint64_t ns) {
 void add_kernels(const Breakdown& b, Json& events) {
   std::vector<std::uint64_t> free_at;
   const auto kernels = activities_of_launches(b.labels, b.kernels, b.replay);
-  for (std::size_t launch = 0; launch < b.labels.size(); ++launch)
+  const auto add = [&](std::size_t launch) {
     for (const DeviceActivity& kernel : kernels[launch]) {
       auto track = std::ranges::find_if(free_at, [&](std::uint64_t end) { return end <= kernel.start_ns; });
       if (track == free_at.end()) track = free_at.insert(track, 0);
@@ -44,6 +44,10 @@ void add_kernels(const Breakdown& b, Json& events) {
                              "kernel", since(b.replay.front().start_ns, kernel.start_ns),
                              since(kernel.start_ns, kernel.end_ns), {{"node", b.labels[launch].node}}));
     }
+  };
+  for (const bool beside : {false, true})  // what is in order stays on one track, where it does not overlap
+    for (std::size_t launch = 0; launch < b.labels.size(); ++launch)
+      if (b.labels[launch].beside == beside) add(launch);
   for (std::size_t track = 0; track < free_at.size(); ++track)
     name_track(events, kKernels + static_cast<int>(track), track == 0 ? "kernels" : "kernels beside them");
 }
@@ -59,8 +63,6 @@ std::string timeline_json(const Breakdown& b, const std::string& device) {
     const LaunchLabel& label = b.labels[i];
     const LaunchTime& time = run.launches[i];
     if (label.beside || (!b.host && b.kernels[i].empty())) continue;  // the former are among the kernels
-    if (time.gap_us > 0)
-      events.push_back(slice(kGaps, "gap", "gap", time.begin_us - time.gap_us, time.gap_us, {{"before", label.node}}));
     Json args = {{"op", label.op}, {"variant", label.variant}, {"problem", label.problem}, {"dtype", label.dtype}};
     if (!b.host) args["kernels"] = b.kernels[i].size();
     if (label.warm_us) args["warm_us"] = *label.warm_us;
@@ -72,6 +74,8 @@ std::string timeline_json(const Breakdown& b, const std::string& device) {
                         {"args", {{"activations", memory->activations}, {"workspace", memory->workspace}}}});
     events.push_back(slice(kNodes, label.node, label.op, time.begin_us, time.time_us, std::move(args)));
   }
+  for (const RunTime::Idle& idle : run.idle)
+    events.push_back(slice(kGaps, "gap", "gap", idle.begin_us, idle.us, {{"before", b.labels[idle.before].node}}));
   if (!b.host) add_kernels(b, events);
   const Json file = {{"traceEvents", events},
                      {"displayTimeUnit", "ns"},

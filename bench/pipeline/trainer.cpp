@@ -39,10 +39,6 @@ constexpr std::chrono::milliseconds kBetweenLooks{100};
 constexpr std::chrono::seconds kToEnd{20};
 constexpr double kTimes = 10;  // a step may take as long as so many of the slowest so far; the first: of patience
 
-// Elements of the smallest bucket: 16 MiB, which links of hundreds of GB/s add in less than 0.1 ms. It is that of the
-// first layers, whose gradients are whole last, so that nothing hides its sum.
-constexpr std::int64_t kLeastBucket = 1 << 22;
-
 Training built(const TrainerRequest& request, std::int64_t images, DType dtype, std::size_t rank, std::size_t ranks) {
   TrainingOptions options = options_of(request.recipe, images, dtype);
   options.devices = static_cast<std::int64_t>(ranks);
@@ -105,6 +101,14 @@ void fill_first_weights(const WeightSource& source, std::int64_t fan_in, std::ui
         numbers[i] = most * (static_cast<float>(words.v[i % 4] >> 8) * 0x1p-23f - 1);
     }
   });
+}
+
+std::vector<std::int64_t> buckets_of(std::int64_t gradients, std::int64_t most) {
+  constexpr std::int64_t kLeast = 1 << 22;
+  std::vector<std::int64_t> counts;
+  for (std::int64_t first = 0; first < gradients; first += counts.back())
+    counts.push_back(std::min({most, std::max(first, kLeast), gradients - first}));
+  return counts;
 }
 
 Trainer::Trainer(const TrainerRequest& request, const TrainingData& data, std::span<const Device> devices,
@@ -170,8 +174,8 @@ void Trainer::allocate(Rank& rank, const Plan& plan, const TrainingData& data) {
     rank.platform->upload(rank.executor->data(*t.labels), data.labels.data(), data.labels.size() * sizeof(float));
 }
 
-// The sum of all devices' gradients, bucket by bucket, each as large as all before it: beside the nodes behind the last
-// one that writes to it, and the one that is whole last ahead of the norm.
+// The sum of all devices' gradients, bucket by bucket: beside the nodes behind the last one that writes to it, and the
+// one that is whole last ahead of the norm.
 void Trainer::insert_sums(Rank& rank) {
   const Training& t = rank.training;
   const Graph& graph = t.network.graph;
@@ -187,8 +191,10 @@ void Trainer::insert_sums(Rank& rank) {
     std::int64_t first, count;
   };
   std::vector<Bucket> buckets;
-  for (std::int64_t first = 0; first < t.elements(); first += buckets.back().count)
-    buckets.push_back({0, first, std::min({request_.bucket, std::max(first, kLeastBucket), t.elements() - first})});
+  for (std::int64_t begin = 0; const std::int64_t count : buckets_of(t.elements(), request_.bucket)) {
+    buckets.push_back({0, begin, count});
+    begin += count;
+  }
   for (std::size_t node = 0; node < t.update; ++node)
     for (const ValueId id : graph.nodes()[node].values)
       if (const Value& value = graph[id]; graph.whole(id) == t.gradients)
@@ -200,8 +206,9 @@ void Trainer::insert_sums(Rank& rank) {
   buckets.back().ahead_of = t.update;
   for (const auto& [ahead_of, first, count] : buckets) {
     const bool beside = ahead_of != t.update;
-    const auto launch = [=, first = first, count = count] {
-      if (beside) return platform->beside([=](Stream stream) { return sum(first, count, stream); });
+    const auto launch = [=, &executor = *rank.executor, first = first, count = count] {
+      if (beside && executor.overlapping())  // else each launch runs by itself
+        return platform->beside([=](Stream stream) { return sum(first, count, stream); });
       platform->join();
       return sum(first, count, platform->context().stream);
     };

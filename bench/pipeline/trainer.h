@@ -31,7 +31,7 @@ struct TrainerRequest {
   bool recompute = false;                 // TrainingOptions::recompute
   std::int64_t accumulate = 1;            // micro-batches of a device, one behind the other
   double patience = 60;                   // seconds that a step of several devices is waited for at least; no option
-  std::int64_t bucket = 1 << 26;          // gradients that are summed at once: 256 MiB; no option
+  std::int64_t bucket = 1 << 26;          // gradients that are summed at once, at most: 256 MiB; no option
 };
 
 TrainingOptions options_of(const TrainingRecipe& recipe, std::int64_t images, DType dtype);
@@ -60,6 +60,11 @@ StoredTraining read_training(const std::filesystem::path& file, const FileMetada
 // A tensor of a network's first weights, as PyTorch's layers begin: uniform, below 1 / sqrt(fan-in) of the layer; norms
 // as they are. `fan_in`: 0 of a norm.
 void fill_first_weights(const WeightSource& source, std::int64_t fan_in, std::uint64_t seed, std::span<float> numbers);
+
+// Parts of so many gradients that are summed at once: how many each has, at most `most`. The first one has 16 MiB,
+// which links of hundreds of GB/s add in less than 0.1 ms, each other one as many as all before it: the first layers'
+// gradients are whole last, so that nothing hides the sum of theirs.
+std::vector<std::int64_t> buckets_of(std::int64_t gradients, std::int64_t most);
 
 // Of several devices one failed: all have stopped.
 class RankFailed : public std::runtime_error {

@@ -75,6 +75,21 @@ TEST(Breakdown, OfWhatRunsBesideOnlyWhatNothingHidesIsCounted) {
     EXPECT_DOUBLE_EQ(run.launches[i].kernel_us, own[i]) << i;
   }
   EXPECT_DOUBLE_EQ(run.span_us, 30);
+  ASSERT_EQ(run.idle.size(), 2u);
+  EXPECT_DOUBLE_EQ(run.idle[0].begin_us, 10);
+  EXPECT_DOUBLE_EQ(run.idle[1].begin_us, 24);
+  EXPECT_EQ(run.idle[1].before, 3u);
+}
+
+// The last of several sums is in order, behind the place that waits for the others.
+TEST(Breakdown, WhatTwoAwaitIsOfTheLaunchBeside) {
+  std::vector<LaunchLabel> launches(3);
+  launches[0].beside = true;
+  const std::vector ran{activity("b", 0, 9'000), activity("sum", 10'000, 14'000), activity("sum", 15'000, 18'000)};
+  const RunTime run = time_of_run(launches, {{"sum"}, {"b"}, {"sum"}}, ran);
+  EXPECT_DOUBLE_EQ(run.launches[0].time_us, 4);
+  EXPECT_DOUBLE_EQ(run.launches[2].time_us, 3);
+  EXPECT_DOUBLE_EQ(run.launches[2].gap_us, 2);  // of 9 to 10 and of 14 to 15
 }
 
 TEST(Breakdown, KernelsThatCannotBeMatchedAreRefused) {

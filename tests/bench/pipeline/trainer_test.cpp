@@ -326,6 +326,15 @@ TEST_F(Trainings, AreTheSameOnTwoDevicesAndInTwoMicroBatches) {
   expect_parts(refusal_of([&] { return trainer(asked); }), {"--batch 4", "--accumulate", "multiple of 3"});
 }
 
+TEST(Buckets, GrowFromTheFirstLayers) {
+  constexpr std::int64_t kMiB = 1 << 18, kMost = 256 * kMiB;  // elements
+  EXPECT_EQ(buckets_of(295'913'600, kMost),                   // adm64's
+            (std::vector{16 * kMiB, 16 * kMiB, 32 * kMiB, 64 * kMiB, 128 * kMiB, kMost, kMost, kMost,
+                         std::int64_t{27'478'144}}));
+  EXPECT_EQ(buckets_of(1'000'000, kMost), std::vector<std::int64_t>{1'000'000});
+  EXPECT_EQ(buckets_of(10, 4), (std::vector<std::int64_t>{4, 4, 2}));
+}
+
 TEST_F(Trainings, SumGradientsInBuckets) {
   const auto whole = of_two(request(), ranks());
   const auto steps = losses(whole->take(2));
