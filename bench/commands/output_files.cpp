@@ -235,7 +235,7 @@ fs::path OutputFiles::partial(const std::string& option) {
     why = file.kept < 0 ? errno : 0;
   } else {
     why = make_new(file.partial(), file.kind == Kind::folder);
-    if (why == 0) file.held = hold(file.partial());
+    if (why == 0 && file.kind != Kind::folder) file.held = hold(file.partial());
   }
   if (why != 0) throw cannot_write(file.path, why);
   file.written = true;

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <climits>
 #include <csignal>
 #include <cstring>
 #include <fstream>
@@ -57,15 +58,22 @@ class Descriptor {
 };
 
 // By what the numbers of processes are told from those of another machine, or container: which start of which machine
-// counts them, and in which name space.
+// counts them (copies of one have names of their own), and in which name space.
+constexpr std::size_t kMachineDigits = 16;
 const std::string& this_machine() {
   static const std::string id = [] {
     std::string boot;
     std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
+    char name[HOST_NAME_MAX + 1] = {};
+    (void)gethostname(name, HOST_NAME_MAX);
     std::error_code error;
-    return fmt::format("{:x}", std::hash<std::string>()(boot + fs::read_symlink("/proc/self/ns/pid", error).string()));
+    const std::string space = fs::read_symlink("/proc/self/ns/pid", error).string();
+    return fmt::format("{:0{}x}", std::hash<std::string>()(boot + name + space), kMachineDigits);
   }();
   return id;
+}
+bool may_be_machine(std::string_view text) {
+  return text.size() == kMachineDigits && text.find_first_not_of("0123456789abcdef") == text.npos;
 }
 
 // Of TARGET.<pid>-<machine>.partial, .old or .partial.old; without a machine as programs before this one named them.
@@ -82,9 +90,10 @@ std::optional<Writer> writer_of(std::string_view name) {
   Writer writer{0, {}, name.substr(dot + 1)};
   const char* const end = writer.text.data() + writer.text.size();
   const auto [number_end, error] = std::from_chars(writer.text.data(), end, writer.pid);
-  if (error != std::errc() || writer.pid <= 0 || (number_end != end && *number_end != '-')) return std::nullopt;
-  if (number_end != end) writer.machine = {number_end + 1, end};
-  return writer;
+  if (error != std::errc() || writer.pid <= 0) return std::nullopt;
+  if (number_end == end) return writer;
+  writer.machine = {number_end + 1, end};
+  return *number_end == '-' && may_be_machine(writer.machine) ? std::optional(writer) : std::nullopt;
 }
 
 [[noreturn]] void fail(const fs::path& path, int why) {
@@ -207,11 +216,15 @@ int hold(const fs::path& partial) {
 // Whether the process still makes it. Of one elsewhere a file's lock tells; a folder's is not seen from another
 // machine.
 static bool is_made(const fs::path& partial, const Writer& writer) {
-  if (writer.machine == this_machine()) return kill(writer.pid, 0) == 0 || errno != ESRCH;
+  const bool runs_here = kill(writer.pid, 0) == 0 || errno != ESRCH;
+  if (writer.machine == this_machine()) return runs_here;
+  const bool of_before = writer.machine.empty();  // programs that locked folders, too
+  if (of_before && runs_here) return true;
   constexpr int kFlags = O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
   // To be written, as NFS has it of who locks for itself alone; what another user wrote cannot be.
   int opened = open(partial.c_str(), O_RDWR | kFlags);
-  if (opened < 0 && errno == EACCES) opened = open(partial.c_str(), O_RDONLY | kFlags);
+  if (opened < 0 && (errno == EACCES || (errno == EISDIR && of_before)))
+    opened = open(partial.c_str(), O_RDONLY | kFlags);
   const Descriptor descriptor(opened);
   return descriptor < 0 || flock(descriptor, LOCK_EX | LOCK_NB) != 0;
 }

@@ -63,8 +63,9 @@ std::filesystem::path partial_of(const std::filesystem::path& target);
 // The process that writes a file holds it, for those elsewhere. The lock goes with the descriptor; -1: it cannot be
 // opened.
 int hold(const std::filesystem::path& partial);
-// Removes what killed processes left of `target` beside it: TARGET.<pid>-<machine>.partial where no process <pid> runs
-// here, or if it is a file of another machine where none holds it; and such a .partial.old where `target` is there.
+// Removes what killed processes left of `target` beside it: TARGET.<pid>-<machine>.partial of this machine where no
+// process <pid> runs, a file of another one where none holds it, and such a .partial.old where `target` is there.
+// Folders of another machine, or of this one before it was started anew, stay: who makes them is not seen.
 void remove_left_partials(const std::filesystem::path& target);
 // Whether a name is that of a partial file or folder, or of what was to be replaced by one (.old).
 bool is_partial(const std::filesystem::path& path);

@@ -17,7 +17,9 @@ struct MergePart : RunFiles {
   CeilingTable ceilings;
   nlohmann::ordered_json facts;  // env.json
   std::optional<ShardRecord> shard;
-  std::vector<std::string> lacked;  // of an earlier run: what it never had, in words, but for cases that are there now
+  // Of an earlier run: what it never had, in words, but for cases that are there now. Of whole shards nobody knows the
+  // cases: they stay.
+  std::vector<std::string> lacked;
 
   std::string text(const char* name) const;  // of env.json; throws where it is not there
 };

@@ -6,6 +6,7 @@
 #include <list>
 #include <set>
 #include <stdexcept>
+#include <string_view>
 #include <tuple>
 
 #include "reports/run/csv.h"
@@ -64,25 +65,47 @@ std::set<ProblemId> problems_of_several_gpus(const std::vector<PlacedRow>& rows)
   return torn;
 }
 
+// "3 of the 40 cases of ...", which is told anew.
+bool begins_as_cases(std::string_view what) {
+  for (const std::string_view behind_a_number : {" of the ", " cases of "}) {
+    const std::size_t digits = std::min(what.find_first_not_of("0123456789"), what.size());
+    if (digits == 0 || !what.substr(digits).starts_with(behind_a_number)) return false;
+    what.remove_prefix(digits + behind_a_number.size());
+  }
+  return true;
+}
+
 // Of an earlier run what the parts do not measure anew. A problem is replaced as a whole: a speedup is never of two
 // dates. In old runs networks had other names.
 MergePart rest_of(const fs::path& folder, const std::vector<MergePart>& parts) {
   MergePart rest = read_merge_part(folder, RunEnd::may_lack);
   require_one_device(rest, parts.front());
   std::set<ProblemId> anew;
-  std::vector<SweepRow> all = rest.rows;
+  std::vector<SweepRow> all;
   for (const MergePart& part : parts) {
     anew.insert(part.rows.begin(), part.rows.end());
     all.insert(all.end(), part.rows.begin(), part.rows.end());
   }
+  std::erase_if(rest.rows, [&](const SweepRow& row) { return anew.contains(row); });
+  all.insert(all.end(), rest.rows.begin(), rest.rows.end());
   for (const MergeJson& what : rest.facts.value("missing", MergeJson::array()))
-    if (what.is_string()) rest.lacked.push_back(what);
+    if (what.is_string() && !rest.rows.empty()) rest.lacked.push_back(what);
   if (const auto chosen = rest.shard ? rest.shard->cases : read_selected_cases(folder); !chosen.empty()) {
-    std::erase_if(rest.lacked, [](const std::string& what) { return what.find(" cases of ") != std::string::npos; });
+    std::erase_if(rest.lacked, [](const std::string& what) { return begins_as_cases(what); });
     if (const auto lacking = cases_without_row(chosen, all); !lacking.empty())
       rest.lacked.push_back(fmt::format("{} of the {} cases of {}", lacking.size(), chosen.size(), folder.string()));
   }
-  std::erase_if(rest.rows, [&](const SweepRow& row) { return anew.contains(row); });
+  if (rest.shard && !rest.rows.empty()) {
+    std::vector<int> absent;
+    for (int index = 1; index <= rest.shard->shard.count; ++index)
+      if (index != rest.shard->shard.index && std::ranges::none_of(parts, [&](const MergePart& part) {
+            return part.shard && part.shard->selection == rest.shard->selection && part.shard->shard.index == index;
+          }))
+        absent.push_back(index);
+    if (!absent.empty())
+      rest.lacked.push_back(fmt::format("shard {} of {} (of the sweep of {})", fmt::join(absent, ", "),
+                                        rest.shard->shard.count, folder.string()));
+  }
   rest.shard.reset();
   return rest;
 }

@@ -24,8 +24,8 @@ struct MergeResult {
 // Merges into `out`, a new folder, which appears whole or not at all. All must be of one device, driver, commit and
 // build of it (baselines' rows: of one cuBLASLt, cuDNN and PyTorch), no case may be in two of them, every timed row
 // must have its samples, and parts of split sweeps must be all parts of each with all of their cases. Ceilings are the
-// medians of theirs (not of `over`'s); rows keep the figures that they have. Throws std::runtime_error naming folder and case. No folder
-// may be written meanwhile.
+// medians of theirs (not of `over`'s); rows keep the figures that they have. Throws std::runtime_error naming folder
+// and case. No folder may be written meanwhile.
 MergeResult merge_runs(const std::vector<std::filesystem::path>& folders, const std::filesystem::path& out,
                        const MergeOptions& options);
 

@@ -88,6 +88,8 @@ def test_what_an_earlier_run_lacked_stays_missing(split, tmp_path):
     assert split.sweep(anew, "--dtypes", "fp16").returncode == 0 and split.sweep(whole).returncode == 0
     write_rows(split.folder / "shard2", rows(split.folder / "shard2")[:-1])
     assert split.merge("--partial", shards=(1, 2)).returncode == 0
+    result = run("merge", anew, "--out", out, "--over", split.folder / "shard1")
+    assert result.returncode == 0 and "missing: shard 2, 3 of 3" in result.stderr, result.stderr
     write_rows(whole, rows(whole)[:-1])
     lacked = ["shard 3 of 3", f"1 of the 4 cases of {split.folder / 'merged'}"]
     for earlier, missing in ((split.folder / "merged", lacked), (whole, [f"1 of the 5 cases of {whole}"])):
@@ -98,6 +100,13 @@ def test_what_an_earlier_run_lacked_stays_missing(split, tmp_path):
     assert split.sweep(anew).returncode == 0
     assert run("merge", anew, "--out", out, "--replace", "--over", whole).returncode == 0
     assert "missing" not in json.loads((out / "env.json").read_text()), "it is measured now"
+    assert run("merge", anew, "--out", out, "--replace", "--over", split.folder / "merged").returncode == 0
+    assert "missing" not in json.loads((out / "env.json").read_text()), "nothing of it is left"
+    cases, table = (whole / "cases.csv").read_text(), rows(whole)
+    (whole / "cases.csv").write_text(cases + cases.splitlines()[1].replace(",host", ",naive") + "\n")
+    write_rows(whole, table + [table[0] | {"variant": "naive", "status": "unsupported_problem"}])
+    assert run("merge", anew, "--out", out, "--replace", "--over", whole).returncode == 0
+    assert json.loads((out / "env.json").read_text())["missing"] == [f"1 of the 6 cases of {whole}"], "it goes with its problem"
 
 
 def test_code_without_a_name_is_no_code_like_another(split):

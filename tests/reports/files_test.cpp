@@ -150,21 +150,21 @@ TEST(Files, OfKilledWritersAreRemoved) {
   };
   for (const char* name : {"base", "other"}) make(name);
   const std::string own = partial_of("base").string(), here = own.substr(own.find('-'));  // -<machine>.partial
-  const std::vector<std::string> left = {"base." + dead + here, "base." + dead + here + ".old"};
+  const std::vector<std::string> left = {"base." + dead + here, "base." + dead + here + ".old",
+                                         "base." + dead + ".partial"};  // of a program before this one
   const std::vector<std::string> kept = {"base." + alive + here,
                                          "other." + dead + here,
                                          "base.1." + dead + here,
                                          "base." + dead + ".old",
-                                         "base." + dead + "-abc.partial",
-                                         "base." + dead + ".partial",
-                                         "base." + std::to_string(getpid()) + "-abc.partial",
+                                         "base." + dead + "-0123456789abcdef.partial",
+                                         "base." + std::to_string(getpid()) + "-0123456789abcdef.partial",
                                          "base.x.partial"};
   for (const std::string& name : left) make(name);
   for (const std::string& name : kept) make(name);
   EXPECT_TRUE(is_partial(folder / left[0]) && is_partial(folder / left[1]) && is_partial(folder / kept[3]) &&
-              is_partial(folder / kept[5]));
+              is_partial(folder / left[2]));
   EXPECT_FALSE(is_partial(folder / "base") || is_partial(folder / "base.x.partial") ||
-               is_partial(folder / "a.partial"));
+               is_partial(folder / "base.2024-11-30.old") || is_partial(folder / "a.partial"));
   (void)StagedFolder(folder / "base");
   for (const std::string& name : left) EXPECT_FALSE(fs::exists(folder / name)) << name;
   for (const std::string& name : kept) EXPECT_TRUE(fs::exists(folder / name)) << name;
