@@ -94,10 +94,11 @@ int say_not_finite(const TrainCommand& command, Trainer& trainer, const Trainer:
   return kNotSo;
 }
 
-// Large rates can leave parameters that are not, behind gradients that are.
-int say_not_finite(const TrainCommand& command, std::int64_t step, std::string_view what, std::int64_t saved) {
-  fmt::print(stderr, "step {}: {}; {}; lower --rate\n", step, what,
-             saved > 0 ? fmt::format("{} holds step {}", command.checkpoint, saved) : "nothing is written");
+// Behind gradients that are: large rates leave such parameters, and shares of blends that are 0 such weights.
+int say_not_finite(const TrainCommand& command, std::int64_t step, std::string_view what, std::int64_t saved,
+                   std::string_view advice) {
+  fmt::print(stderr, "step {}: {}; {}; {}\n", step, what,
+             saved > 0 ? fmt::format("{} holds step {}", command.checkpoint, saved) : "no weights are written", advice);
   return kNotSo;
 }
 
@@ -144,7 +145,8 @@ int take_steps(const TrainCommand& command, Trainer& trainer, Losses& losses, De
     }
     if ((saving || ends || due(command.samples)) && !trainer.states_finite()) {
       line.end();
-      return say_not_finite(command, trainer.taken(), "parameters or their moments are not finite", saved);
+      return say_not_finite(command, trainer.taken(), "parameters or their moments are not finite", saved,
+                            "lower --rate");
     }
     if (saving) {
       save(trainer, command.checkpoint);
@@ -180,7 +182,8 @@ int run_training(const TrainCommand& command, Trainer& trainer, OutputFiles& fil
       fmt::print("wrote {}\n", command.out);
     }
   } catch (const NotFinite& error) {
-    code = say_not_finite(command, trainer.taken(), error.what(), command.checkpoint.empty() ? 0 : trainer.taken());
+    code = say_not_finite(command, trainer.taken(), error.what(), command.checkpoint.empty() ? 0 : trainer.taken(),
+                          "begin with other --weights");
   }
   losses.write();
   return code;
@@ -229,15 +232,21 @@ void add_files(OutputFiles& files, const TrainCommand& command) {
   if (command.samples > 0 && files.is_stream("--out"))
     throw refusal("--samples: its pictures stand beside --out, and {} is no file", command.out);
   const std::string pictures = fs::path(command.out).stem().string() + ".step-";
-  for (const auto& [option, file] : {std::pair{"--checkpoint", command.checkpoint}, {"--losses", command.losses}})
-    if (command.samples > 0 && fs::path(file).filename().string().starts_with(pictures))
-      throw refusal("{} {}: pictures of --samples have such names ({}NUMBER.png)", option, file, pictures);
-  for (const std::string& file : command.data)
-    if (command.samples > 0 && fs::path(file).filename().string().starts_with(pictures))
-      throw refusal("--data {}: pictures of --samples have such names ({}NUMBER.png)", file, pictures);
-  for (const auto& [option, file] : {std::pair{"--out", command.out}, {"--losses", command.losses}})
+  std::vector<std::pair<const char*, std::string>> others{{"--losses", command.losses},
+                                                          {"--breakdown", command.breakdown.csv},
+                                                          {"--trace", command.breakdown.trace},
+                                                          {"--weights", command.request.weights},
+                                                          {"--plan", command.request.plan}};
+  for (const std::string& file : command.data) others.emplace_back("--data", file);
+  for (const auto& [option, file] : others)
     if (!command.checkpoint.empty() && file == command.checkpoint + ".lock")
       throw refusal("{} {}: that is the lock of --checkpoint", option, file);
+  others.emplace_back("--checkpoint", command.checkpoint);
+  for (const auto& [option, file] : others)
+    if (command.samples > 0 && fs::path(file).filename().string().starts_with(pictures))
+      throw refusal("{} {}: pictures of --samples have such names ({}NUMBER.png)", option, file, pictures);
+  if (!command.checkpoint.empty() && command.out == command.checkpoint + ".lock")
+    throw refusal("--out {}: that is the lock of --checkpoint", command.out);
   check_breakdown(command.breakdown, command.request.plan, command.device, files);
   for (const std::string& file : {command.out, command.losses, command.checkpoint})
     if (!file.empty()) remove_left_partials(follow_links(file));

@@ -172,6 +172,8 @@ def test_losses_that_cannot_be_written_cost_no_weights(data, tmp_path):
     (("--out", "/nowhere/w"), ("--out", "/nowhere")),
     (("--checkpoint", "/nowhere/c"), ("--checkpoint", "/nowhere")),
     (("--out", "/dev/stdout", "--samples", 1), ("--samples",)),
+    *((("--samples", 1, option, "w.step-000001.png"), (option, "--samples")) for option in ("--trace", "--breakdown", "--losses", "--checkpoint")),
+    *((("--checkpoint", "c", option, "c.lock"), (option, "lock")) for option in ("--trace", "--losses")),
     (("--checkpoint", "/dev/null", "--resume"), ("regular",)),
     (("--weights", "nowhere"), ("nowhere",)),
     (("--dtype", "int8"), ("int8",)),
