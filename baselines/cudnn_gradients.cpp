@@ -100,9 +100,8 @@ std::unique_ptr<BaselineRun> create_conv2d_wgrad(const AnyProblem& any, DType dt
       return std::make_unique<GraphsRun>(wgrad_stages(p, dtype, wide, words), own_bytes);
     };
   };
-  std::vector<Form> forms{{"fp32", of(true)}};
-  if (dtype != DType::fp32) forms.push_back({"cast", of(false)});
-  return std::make_unique<FormsRun>(forms, earlier);
+  if (dtype == DType::fp32) return of(true)(earlier);
+  return std::make_unique<FormsRun>(std::vector<Form>{{"fp32", of(true)}, {"cast", of(false)}}, earlier);
 }
 
 }  // namespace

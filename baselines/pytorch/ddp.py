@@ -7,6 +7,7 @@ NOISEFLOOR_BINARY names the program that lists problems. Exit code 2: it could n
 """
 
 import argparse
+import contextlib
 import json
 import os
 import subprocess
@@ -37,10 +38,14 @@ class Refused(Exception):
 
 def problem_of(name):
     program = os.environ.get("NOISEFLOOR_BINARY") or Path(__file__).resolve().parents[2] / "scripts/noisefloor"
-    listed = subprocess.run([program, "list", "problems", "--ops", "network", "--networks", name, "--format", "json"], capture_output=True, text=True)
-    if listed.returncode != 0 or not listed.stdout:
-        raise Refused(listed.stderr.strip() or f"the program lists no problem of {name}")
-    problem = read_problem(json.loads(listed.stdout.splitlines()[0]), torch.bfloat16)
+    try:
+        listed = subprocess.run([program, "list", "problems", "--ops", "network", "--networks", name, "--format", "json"], capture_output=True, text=True, timeout=60)
+        records = [json.loads(line) for line in listed.stdout.splitlines()]
+    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+        raise Refused(f"{program}: lists no problems: {error}") from None
+    if listed.returncode != 0 or len(records) != 1:
+        raise Refused(listed.stderr.strip() or f"{name}: the program lists {len(records)} problems, not one")
+    problem = read_problem(records[0], torch.bfloat16)
     if not problem.flag("training"):
         raise Refused(f"{name} is no training step; these end with -train-b and their batch")
     return problem
@@ -62,10 +67,10 @@ def work(rank, arguments, problem):
         torch.backends.cudnn.benchmark = True
     os.environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": str(arguments.port), "TORCH_NCCL_ASYNC_ERROR_HANDLING": "0"}
     dist.init_process_group("nccl" if gpu else "gloo", rank=rank, world_size=arguments.devices)
-    name, step = problem.choice("name"), training.Step(problem.dtype)
-    inputs = training.make_inputs(problem, network_op.build_network(name, device, torch.float32), device, torch.Generator(device).manual_seed(rank))
+    step = training.Step(problem.dtype)
+    inputs = training.make_inputs(problem, network_op.build_network(problem.choice("name"), device, torch.float32), device, torch.Generator(device).manual_seed(rank))
     stream = torch.cuda.Stream() if gpu else None
-    with torch.cuda.stream(stream) if gpu else open(os.devnull):
+    with torch.cuda.stream(stream) if gpu else contextlib.nullcontext():
         if arguments.devices > 1:
             plain = inputs["network"]
             inputs["network"] = DistributedDataParallel(plain, device_ids=[rank] if gpu else None, broadcast_buffers=False, gradient_as_bucket_view=True)
@@ -90,7 +95,7 @@ def work(rank, arguments, problem):
         rounds.append((time.perf_counter() - began) / steps)
     if rank == 0:
         images = problem.integer("batch") * arguments.devices
-        print(f"PyTorch {torch.__version__}, {'compiled' if arguments.compile else 'eager'}: {name} on {arguments.devices} of {images} images: "
+        print(f"PyTorch {torch.__version__}, {'compiled' if arguments.compile else 'eager'}: {arguments.name} on {arguments.devices} of {images} images: "
               f"{1e3 * median(rounds):.3f} ms ({1e3 * min(rounds):.3f} to {1e3 * max(rounds):.3f}), {images / median(rounds):.0f} images/s", flush=True)
     dist.barrier()
     os._exit(0)  # a communicator that a graph holds does not end
@@ -110,7 +115,12 @@ def main():
         problem = problem_of(arguments.name)
     except Refused as error:
         parser.error(str(error))
-    torch.multiprocessing.spawn(work, (arguments, problem), nprocs=arguments.devices)
+    if not 1 <= arguments.port <= 65535:
+        parser.error(f"--port {arguments.port}: must be from 1 to 65535")
+    try:
+        torch.multiprocessing.spawn(work, (arguments, problem), nprocs=arguments.devices)
+    except (torch.multiprocessing.ProcessExitedException, torch.multiprocessing.ProcessRaisedException) as error:
+        parser.error(str(error).strip().splitlines()[-1])
 
 
 if __name__ == "__main__":

@@ -9,7 +9,8 @@ import pytest
 
 from baselines import peers
 from baselines.pytorch.errors import NotBuilt, Unsupported
-from tests.baselines.test_pytorch import of_program, of_torch, problem, record
+from tests.baselines.test_pytorch import of_torch, problem, record
+from tests.cli.program import needs_program
 
 try:
     import torch
@@ -20,7 +21,7 @@ except ImportError:
     torch = None
 
 
-@of_program
+@needs_program
 def test_each_file_says_what_it_is_and_setup_installs_a_version_that_it_takes():
     pins = dict(re.findall(r"^([\w-]+)==([\w.]+)", Path("scripts/requirements-peers.txt").read_text(), re.M))
     for (op, name), peer in peers.peers().items():
