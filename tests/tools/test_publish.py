@@ -93,6 +93,8 @@ def test_a_shard_that_was_cut_short_goes_on(machine):
     assert machine.run("pages", "--out", "made", "--shards", "shards", "--only", "rest", "--over").returncode == 0
     assert json.loads((machine.folder / "made/env.json").read_text())["missing"] == ["core 1/2", "core 2/2"], "what never was there stays missing"
     (file.parent / "cases.csv").unlink()
+    result = machine.run("measure", "--only", "rest")
+    assert result.returncode == 1 and "rest 1/1: shards/rest/01-of-01 has rows and no cases.csv" in result.stderr, result.stderr
     result = machine.pages()
     assert result.returncode == 2 and "rest 1/1: shards/rest/01-of-01 has rows and no cases.csv" in result.stderr, result.stderr
 
