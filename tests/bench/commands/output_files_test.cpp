@@ -59,7 +59,7 @@ TEST(OutputFiles, AreAllPutInPlaceOrNone) {
 // Of a process of the same number in another container or on another machine.
 TEST(OutputFiles, OfProcessesElsewhereStay) {
   const TemporaryFolder folder;
-  const fs::path file = folder / "a", theirs = fmt::format("{}.{}-abc.partial", file.string(), getpid());
+  const fs::path file = folder / "a", theirs = fmt::format("{}.{}-0123456789abcdef.partial", file.string(), getpid());
   write(theirs, "theirs");
   const int held = hold(theirs);
   OutputFiles files;
