@@ -87,9 +87,8 @@ std::string breakdown_csv(const Breakdown& breakdown);
 // In timeline.cpp: one call on a time axis, for Perfetto (ui.perfetto.dev) and chrome://tracing.
 // JSON in the Trace Event Format, of the breakdown's replay. Tracks: nodes, with op, variant and problem, from where
 // all before have ended, but for those beside others; the gaps between them; kernels, on further tracks where they
-// overlap; and, as counters, the
-// bytes of the activations that live and of the workspace. Throws std::runtime_error where records and launches do not
-// match.
+// overlap; and, as counters, the bytes of the activations that live and of the workspace. Throws std::runtime_error
+// where records and launches do not match.
 std::string timeline_json(const Breakdown& breakdown, const std::string& device);
 
 // In breakdown_run.cpp.
