@@ -46,15 +46,6 @@ __device__ __forceinline__ float team_sum(float value) {
   return value;
 }
 
-// Of several values, whose shuffles are under way together.
-template <int kTeam, int kCount>
-__device__ __forceinline__ void team_sums(float (&values)[kCount]) {
-#pragma unroll
-  for (int mask = kTeam / 2; mask > 0; mask /= 2)
-#pragma unroll
-    for (float& value : values) value += __shfl_xor_sync(0xffffffffu, value, mask);
-}
-
 struct Moments {
   float mean, rstd;
 };

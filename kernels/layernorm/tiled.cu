@@ -1,14 +1,12 @@
-// layernorm, tiled: a team of 4 to 32 lanes per row or four, or a block of up to 1024 threads, 16 bytes per lane and
-// access.
+// layernorm, tiled: a team of 4 to 32 lanes per row, or a block of up to 1024 threads, 16 bytes per lane and access.
 //
 // Better than naive: an eighth (fp32: a quarter) of the memory instructions, all loads of a row under way at once, x
 // read once into registers, and reductions by shuffles: no barrier, so that the rows of an SM are out of phase. A block
 // has one: its warps take the moments of their own parts, then merge them all.
 //
-// Tile: up to 256 threads. Few rows: a warp a row, up to five vectors a lane. Many narrow rows: four vectors a lane, of
-// four or two rows, whose parameters are then loaded once. Blocks: longer rows, four vectors a thread, and rows so few
-// that at two a thread all are resident. 64 registers, 80 of five vectors; parameters are loaded beside x where those
-// hold both. Shared memory: 256 bytes.
+// Tile: up to 256 threads of teams, of two vectors a lane up to 64 vectors (one where rows are few), of three to five
+// beyond. Blocks: longer rows, four vectors a thread; few of more than 128 vectors, two. Parameters are loaded beside x
+// where registers hold both, so that their latency is no second one. Registers: 48 to 80. Shared memory: 256 bytes.
 //
 // Bound: memory.
 // Requires: rows of a multiple of 16 bytes, 64 KiB at most; fewer than 2^31. Honours programmatic dependent launch.
@@ -27,14 +25,17 @@ constexpr int kHeldThreads = 256;
 constexpr int kWideTeam = 0;  // a row is a block's
 constexpr int kWideThreads = 1024;
 
-// Parameters are loaded beside x where registers hold both.
-template <int kPer, bool kRare>
-inline constexpr bool kEarly = !kRare && kPer <= 3;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+inline constexpr int kMostHeldBlocks = 4;  // an SM of sm_75 holds 1024 threads
+#else
+inline constexpr int kMostHeldBlocks = 5;  // 48 registers
+#endif
 // Of kHeldThreads or kWideThreads each, resident on an SM, at least.
-template <int kTeam, int kPer, int kRows>
-inline constexpr int kHeldBlocks = kTeam == kWideTeam                       ? 1
-                                   : kPer == 5 || (kPer == 2 && kRows == 2) ? 3
-                                                                            : 4;
+template <int kTeam, int kPer, bool kEarly>
+inline constexpr int kHeldBlocks = kTeam == kWideTeam                    ? 1
+                                   : kPer == 2                           ? kMostHeldBlocks
+                                   : kPer + static_cast<int>(kEarly) > 4 ? 3
+                                                                         : 4;
 
 // Gamma and beta, or scale and shift where those are not.
 struct Pair {
@@ -77,35 +78,36 @@ __device__ __forceinline__ float tree_sum(const float* values) {
     return tree_sum<kCount / 2>(values) + tree_sum<kCount / 2>(values + kCount / 2);
 }
 
-// kRows rows of kPer vectors a lane, the last of which some lanes may lack, by kTeam lanes of a warp, or one by a block
+// A row of kPer vectors a lane, the last of which some lanes may lack, by kTeam lanes of a warp, or one by a block
 // whose warps take 32 * kPer vectors each. kRare: both pairs, or none. Rows of a team are of one
 // image.
-template <class T, int kTeam, int kPer, int kRows, bool kResidual, bool kRare>
-__global__ void __launch_bounds__(kTeam == kWideTeam ? kWideThreads : kHeldThreads, kHeldBlocks<kTeam, kPer, kRows>)
+template <class T, int kTeam, int kPer, bool kEarly, bool kResidual, bool kRare>
+__global__ void __launch_bounds__(kTeam == kWideTeam ? kWideThreads : kHeldThreads, kHeldBlocks<kTeam, kPer, kEarly>)
     held_kernel(const __grid_constant__ HeldArguments<T> a) {
-  constexpr bool kWide = kTeam == kWideTeam, kLoadEarly = kEarly<kPer, kRare>;
+  constexpr bool kWide = kTeam == kWideTeam, kLoadEarly = kEarly && !kRare;
   constexpr int kLanes = kVectorLanes<T>, kStride = kWide ? 32 : kTeam;
   // Two streams in and two out gain by the hints, one in and one out loses (docs/experiments/layernorm).
   constexpr CacheHint kLoad = kResidual ? CacheHint::read_only_once : CacheHint::keep;
   constexpr CacheHint kStore = kResidual ? CacheHint::once : CacheHint::keep;
   const std::uint32_t begin = kWide ? threadIdx.x / 32 * (32 * kPer) : 0;
   const std::uint32_t lane = begin + threadIdx.x % kStride;  // its first vector
-  const std::uint32_t row = kWide ? blockIdx.x : (blockIdx.x * (blockDim.x / kStride) + threadIdx.x / kStride) * kRows;
+  const std::uint32_t row = kWide ? blockIdx.x : blockIdx.x * (blockDim.x / kStride) + threadIdx.x / kStride;
   const auto has = [&](int j) { return (!kWide && j + 1 < kPer) || lane + j * kStride < a.row_vectors; };
-  const auto known = [&](int r) { return min(row + r, a.rows - 1); };  // teams of a warp shuffle together
+  const std::uint32_t known = min(row, a.rows - 1);  // teams of a warp shuffle together
   ptx::griddepcontrol_wait();
-  std::uint64_t place[kRows];  // in bytes, of a row's first vector of this lane
+  // In bytes, of this lane's first vector.
+  const std::uint64_t place = (std::uint64_t{known} * a.row_vectors + lane) * 16;
+  const auto fetch = [&](const void* from, uint4(&bits)[kPer]) {
 #pragma unroll
-  for (int r = 0; r < kRows; ++r) place[r] = (std::uint64_t{known(r)} * a.row_vectors + lane) * 16;
-  const auto fetch = [&](const void* from, uint4(&bits)[kRows][kPer]) {
-#pragma unroll
-    for (int r = 0; r < kRows; ++r)
-#pragma unroll
-      for (int j = 0; j < kPer; ++j)
-        bits[r][j] = has(j) ? load_16_bytes<kLoad>(static_cast<const char*>(from) + place[r] + j * kStride * 16)
-                            : make_uint4(0, 0, 0, 0);
+    for (int j = 0; j < kPer; ++j)
+      bits[j] = has(j) ? load_16_bytes<kLoad>(static_cast<const char*>(from) + place + j * kStride * 16)
+                       : make_uint4(0, 0, 0, 0);
   };
-  uint4 x[kRows][kPer], residual[kRows][kPer];
+  const auto store = [&](void* to, int j, const float(&values)[kLanes]) {
+    if (row < a.rows && has(j))
+      store_vector<T, kStore>(reinterpret_cast<T*>(static_cast<char*>(to) + place + j * kStride * 16), values);
+  };
+  uint4 x[kPer], residual[kPer];
   fetch(a.t.x, x);
   if constexpr (kResidual) fetch(a.t.residual, residual);
   // Late parameters come to L2 ahead of their first use. Lanes that hold x and a residual would spill for it.
@@ -115,7 +117,7 @@ __global__ void __launch_bounds__(kTeam == kWideTeam ? kWideThreads : kHeldThrea
       each_parameter(a, [&](int which) { ptx::prefetch_l2(parameter(a, 0, v, which)); });
   }
   const auto image_place = [&](std::uint32_t vectors) {
-    return (std::uint64_t{known(0) / a.rows_per_image} * vectors + lane) * 16;
+    return (std::uint64_t{known / a.rows_per_image} * vectors + lane) * 16;
   };
   const auto parameter_of = [&](const void* from, std::uint64_t at, int j) {
     uint4 bits;  // of lanes that have no vector are of no consequence
@@ -133,44 +135,30 @@ __global__ void __launch_bounds__(kTeam == kWideTeam ? kWideThreads : kHeldThrea
   }
   ptx::griddepcontrol_launch_dependents();
 
-  float s[kRows][kPer][kLanes], mean[kRows], squares[kRows];
+  float s[kPer][kLanes];
+  float sum = 0;
 #pragma unroll
-  for (int r = 0; r < kRows; ++r) {
-    mean[r] = 0;
+  for (int j = 0; j < kPer; ++j) {
+    sum_vector<T>(x[j], residual[j], kResidual, s[j]);
+    if constexpr (kResidual) store(a.t.sum, j, s[j]);
+    sum += tree_sum<kLanes>(s[j]);  // 0 behind the row's end
+  }
+  const float mean = team_sum<kStride>(sum) * (kWide ? part_inverse(a, begin, 32 * kPer) : a.length_inverse);
+  float squares = 0;
 #pragma unroll
-    for (int j = 0; j < kPer; ++j) {
-      sum_vector<T>(x[r][j], residual[r][j], kResidual, s[r][j]);
-      if (kResidual && row + r < a.rows && has(j))
-        store_vector<T, kStore>(reinterpret_cast<T*>(static_cast<char*>(a.t.sum) + place[r] + j * kStride * 16),
-                                s[r][j]);
-      mean[r] += tree_sum<kLanes>(s[r][j]);  // 0 behind the row's end
+  for (int j = 0; j < kPer; ++j) {
+    float part = 0;
+#pragma unroll
+    for (float& value : s[j]) {
+      value -= mean;
+      part += value * value;
     }
+    squares += has(j) ? part : 0;
   }
-  team_sums<kStride>(mean);
-#pragma unroll
-  for (int r = 0; r < kRows; ++r) {
-    mean[r] *= kWide ? part_inverse(a, begin, 32 * kPer) : a.length_inverse;
-    squares[r] = 0;
-#pragma unroll
-    for (int j = 0; j < kPer; ++j) {
-      float part = 0;
-#pragma unroll
-      for (float& value : s[r][j]) {
-        value -= mean[r];
-        part += value * value;
-      }
-      squares[r] += has(j) ? part : 0;
-    }
-  }
-  team_sums<kStride>(squares);
-  float shift[kRows], rstd[kRows];
-#pragma unroll
-  for (int r = 0; r < kRows; ++r) {
-    Moments moments{mean[r], rsqrtf(squares[r] * a.length_inverse + a.eps)};
-    if constexpr (kWide) moments = merge_warps(a, {mean[r], squares[r]}, 32 * kPer);
-    rstd[r] = moments.rstd;
-    shift[r] = (mean[r] - moments.mean) * moments.rstd;
-  }
+  squares = team_sum<kStride>(squares);
+  Moments moments{mean, rsqrtf(squares * a.length_inverse + a.eps)};
+  if constexpr (kWide) moments = merge_warps(a, {mean, squares}, 32 * kPer);
+  const float shift = (mean - moments.mean) * moments.rstd;
 #pragma unroll
   for (int j = 0; j < kPer; ++j) {
     const auto apply = [&](uint4 factor_bits, uint4 addend_bits, bool plus_one) {
@@ -182,14 +170,10 @@ __global__ void __launch_bounds__(kTeam == kWideTeam ? kWideThreads : kHeldThrea
         for (float& value : f) value += 1.0f;
       }
 #pragma unroll
-      for (int r = 0; r < kRows; ++r)
-#pragma unroll
-        for (int i = 0; i < kLanes; ++i) s[r][j][i] = s[r][j][i] * f[i] + d[i];
+      for (int i = 0; i < kLanes; ++i) s[j][i] = s[j][i] * f[i] + d[i];
     };
 #pragma unroll
-    for (int r = 0; r < kRows; ++r)
-#pragma unroll
-      for (float& value : s[r][j]) value = kWide ? value * rstd[r] + shift[r] : value * rstd[r];
+    for (float& value : s[j]) value = kWide ? value * moments.rstd + shift : value * moments.rstd;
     const auto late = [&](const void* from, std::uint32_t image_vectors) {
       return parameter_of(from, image_place(image_vectors), j);
     };
@@ -198,10 +182,7 @@ __global__ void __launch_bounds__(kTeam == kWideTeam ? kWideThreads : kHeldThrea
     else if (!kRare || a.t.gamma)
       apply(late(a.pair.factor, a.image_vectors), late(a.pair.addend, a.image_vectors), a.plus_one);
     if (kRare && a.t.scale) apply(late(a.t.scale, a.row_vectors), late(a.t.shift, a.row_vectors), true);
-#pragma unroll
-    for (int r = 0; r < kRows; ++r)
-      if (row + r < a.rows && has(j))
-        store_vector<T, kStore>(reinterpret_cast<T*>(static_cast<char*>(a.t.y) + place[r] + j * kStride * 16), s[r][j]);
+    store(a.t.y, j, s[j]);
   }
 }
 
@@ -211,30 +192,29 @@ std::uint32_t wide_threads(int vectors) {
   return (static_cast<std::uint32_t>(vectors) + 32 * kPer - 1) / (32 * kPer) * 32;
 }
 
-// Blocks of so many warps that there is one an SM, up to eight: they start one after the other, which for smaller ones
-// takes longer than DRAM does.
-template <class T, int kTeam, int kPer, int kRows = 1>
+// Blocks start one after the other, which for smaller ones than eight warps takes longer than DRAM does. Where an SM
+// has at most 16 warps to run, four spread better; and no more than leave a block for each SM.
+template <class T, int kTeam, int kPer, bool kEarly>
 Status launch_held(const HeldArguments<T>& a, const LaunchContext& context) {
   LaunchShape shape{
       .grid = a.rows, .block = wide_threads<kPer>(a.vectors), .programmatic = context.programmatic_launch};
   if constexpr (kTeam != kWideTeam) {
-    constexpr std::uint32_t kWarpRows = 32 / kTeam * kRows;
+    constexpr std::uint32_t kWarpRows = 32 / kTeam;
     const auto blocks_of = [&](std::uint32_t rows) { return (a.rows + rows - 1) / rows; };
-    const std::uint32_t sms = static_cast<std::uint32_t>(context.device->sm_count);
-    const std::uint32_t warps = std::min(kHeldThreads / 32u, blocks_of(kWarpRows * sms));
+    const std::uint32_t of_sm = blocks_of(kWarpRows * static_cast<std::uint32_t>(context.device->sm_count));  // warps
+    const std::uint32_t warps = std::min(of_sm, of_sm <= 16 ? 4u : kHeldThreads / 32u);
     shape.grid = blocks_of(kWarpRows * warps);
     shape.block = 32 * warps;
   }
   const auto launch = [&](auto kernel) {
     return launch_kernel("layernorm held_kernel", kernel, shape, context.stream, a);
   };
-  if constexpr (kRows == 1) {
-    if (!a.t.gamma == !a.t.scale)
-      return launch(a.t.residual ? held_kernel<T, kTeam, kPer, 1, true, true>
-                                 : held_kernel<T, kTeam, kPer, 1, false, true>);
-  }
-  return launch(a.t.residual ? held_kernel<T, kTeam, kPer, kRows, true, false>
-                             : held_kernel<T, kTeam, kPer, kRows, false, false>);
+  const bool rare = !a.t.gamma == !a.t.scale;
+  if (a.t.residual)
+    return launch(rare ? held_kernel<T, kTeam, kPer, kEarly, true, true>
+                       : held_kernel<T, kTeam, kPer, kEarly, true, false>);
+  return launch(rare ? held_kernel<T, kTeam, kPer, kEarly, false, true>
+                     : held_kernel<T, kTeam, kPer, kEarly, false, false>);
 }
 
 // Whether blocks of two vectors a thread are all resident at once. Eight an SM at most: they start at about one a
@@ -244,33 +224,27 @@ bool at_once(const Arguments<T>& a, std::uint32_t sms) {
   return a.rows <= std::min(8u, kWideThreads / wide_threads<2>(a.vectors)) * sms;
 }
 
-// Whether teams may take rows, that many at a time, by the same parameters.
-template <class T>
-bool shared_by(const HeldArguments<T>& a, std::uint32_t rows) {
-  return a.plus_one ? a.rows_per_image.divisor() % rows == 0 : !a.t.scale && a.t.gamma;
-}
-
 }  // namespace
 
 Status launch_tiled(const Problem& p, DType dtype, const Tensors& t, const Scratch&, const LaunchContext& context) {
   return with_type(dtype, [&]<class T>(T) {
     const HeldArguments<T> a = held_arguments<T>(p, t);
     const std::uint32_t sms = static_cast<std::uint32_t>(context.device->sm_count);
-    const bool few = a.rows <= 32 * sms;
-    if (a.vectors <= 32) {
-      if (few || !shared_by(a, 4)) return launch_held<T, 32, 1>(a, context);
-      return with_team<4>(std::max(4, static_cast<int>(std::bit_ceil(a.row_vectors))),
-                          [&](auto team) { return launch_held<T, team(), 1, 4>(a, context); });
-    }
-    if (a.vectors <= 32 * 2) {
-      if (few || !shared_by(a, 2)) return launch_held<T, 32, 2>(a, context);
-      return launch_held<T, 32, 2, 2>(a, context);
-    }
-    if (at_once(a, sms)) return launch_held<T, kWideTeam, 2>(a, context);
-    if (a.vectors <= 32 * 3) return launch_held<T, 32, 3>(a, context);
-    if (a.vectors <= 32 * 4) return launch_held<T, 32, 4>(a, context);
-    if (a.vectors <= 32 * 5) return launch_held<T, 32, 5>(a, context);
-    return launch_held<T, kWideTeam, 4>(a, context);
+    const bool few = a.rows <= 16 * sms;
+    if (a.vectors <= 4) return launch_held<T, 4, 1, true>(a, context);
+    if (few && a.vectors <= 32) return launch_held<T, 32, 1, true>(a, context);
+    if (a.vectors <= 32)  // two vectors a lane: fewer shuffles for as many bytes
+      return with_team<3>(static_cast<int>(std::bit_ceil(a.row_vectors)) / 2,
+                          [&](auto team) { return launch_held<T, team(), 2, true>(a, context); });
+    if (a.vectors <= 32 * 2) return launch_held<T, 32, 2, true>(a, context);
+    if (a.vectors <= 32 * 3) return launch_held<T, 32, 3, true>(a, context);
+    // Of 80 registers, 24 rows are resident on an SM; of 64, for late parameters, 32.
+    if (a.vectors <= 32 * 4)
+      return a.rows > 24 * sms && a.rows <= 32 * sms ? launch_held<T, 32, 4, false>(a, context)
+                                                     : launch_held<T, 32, 4, true>(a, context);
+    if (at_once(a, sms)) return launch_held<T, kWideTeam, 2, true>(a, context);
+    if (a.vectors <= 32 * 5) return launch_held<T, 32, 5, false>(a, context);
+    return launch_held<T, kWideTeam, 4, false>(a, context);
   });
 }
 
