@@ -236,6 +236,8 @@ Status launch_tiled(const Problem& p, DType dtype, const Tensors& t, const Scrat
     if (a.vectors <= 32)  // two vectors a lane: fewer shuffles for as many bytes
       return with_team<3>(static_cast<int>(std::bit_ceil(a.row_vectors)) / 2,
                           [&](auto team) { return launch_held<T, team(), 2, true>(a, context); });
+    // 320 channels of 16 bits leave 3 of 8 lanes of a warp idle, 1 of 6 here: the issue slots would be DRAM's time.
+    if (!few && a.vectors <= 16 * 3) return launch_held<T, 16, 3, true>(a, context);
     if (a.vectors <= 32 * 2) return launch_held<T, 32, 2, true>(a, context);
     if (a.vectors <= 32 * 3) return launch_held<T, 32, 3, true>(a, context);
     // Of 80 registers, 24 rows are resident on an SM; of 64, for late parameters, 32.
