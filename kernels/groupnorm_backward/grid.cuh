@@ -16,9 +16,6 @@ struct GridArguments : groupnorm::GridArguments, GradientArguments {
 struct RowPair {
   uint4 x, dy;
 };
-struct RowTriple : RowPair {
-  uint4 residual;
-};
 
 // The sums of a channel's words over the blocks of a team; by a whole warp, to all lanes.
 __device__ __forceinline__ float2 add_team(const GridArguments& a, const std::uint64_t* parts, int lane) {
@@ -166,23 +163,28 @@ __global__ void __launch_bounds__(groupnorm::kGridThreads, 1) grid_kernel(const 
     const bool more = unit + a.teams < a.units;
     const std::int64_t next = more ? offset_of(unit + a.teams) : 0;
     const auto at = [&](int k) { return offset + static_cast<std::int64_t>(k) * step; };
-    const auto write = [&](int k, const uint4& x, const uint4& dy, const uint4& residual) {
+    const auto ask_residual = [&](int k) {
+      if (a.residual != nullptr) ptx::prefetch_l2(static_cast<const T*>(a.residual) + at(k));
+    };
+    const auto write = [&](int k, const uint4& x, const uint4& dy) {
       if (more && k < x_rows) fetch(a.t.x, storage, next, k);
       if (more && k < dy_rows) fetch(a.dy, dy_tile, next, k);
-      write_row<T, kActivate>(a, residual, x, dy, at(k), ca, cb, of_x, rest);
+      write_row<T, kActivate>(a, load_residual<T>(a, at(k)), x, dy, at(k), ca, cb, of_x, rest);
     };
-    groupnorm::each_ahead<1>(
+    groupnorm::each_ahead<kPairs>(
         own - x_rows,
         [&](int i) {
-          return RowTriple{pair_of(own - 1 - i), load_residual<T>(a, at(own - 1 - i))};
+          ask_residual(own - 1 - i);
+          return pair_of(own - 1 - i);
         },
-        [&](int i, const RowTriple& row) { write(own - 1 - i, row.x, row.dy, row.residual); });
-    groupnorm::each_ahead<kPairs>(
+        [&](int i, const RowPair& row) { write(own - 1 - i, row.x, row.dy); });
+    groupnorm::each_ahead<kRows>(
         x_rows,
         [&](int i) {
-          return RowPair{load_residual<T>(a, at(x_rows - 1 - i)), dy_of(x_rows - 1 - i)};
+          ask_residual(x_rows - 1 - i);
+          return dy_of(x_rows - 1 - i);
         },
-        [&](int i, const RowPair& row) { write(x_rows - 1 - i, held_x(x_rows - 1 - i), row.dy, row.x); });
+        [&](int i, const uint4& dy) { write(x_rows - 1 - i, held_x(x_rows - 1 - i), dy); });
     ptx::cp_async_commit();
   }
 }
