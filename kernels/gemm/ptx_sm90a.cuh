@@ -40,8 +40,9 @@ __device__ __forceinline__ void run_block(const CUtensorMap& map_a, const CUtens
                                           const CUtensorMap& map_residual, const CUtensorMap& map_blend,
                                           const Args& args) {
   using L = BlockLayout<kTile>;
-  constexpr product::Majors kMajors = majors_of(kLayout);
   constexpr Tile kShape = L::kShape;
+  constexpr product::Majors kMajors = majors_of(kLayout, kShape);
+  constexpr int kColumnsB = kMajors.b ? kMajors.b_columns : 0;
   constexpr int kBlockM = kShape.block_m();
   constexpr int kBlockN = kShape.block_n;
   constexpr int kHalf = kBlockN / 2;
@@ -109,7 +110,7 @@ __device__ __forceinline__ void run_block(const CUtensorMap& map_a, const CUtens
           product::load_early(
               barriers, early, L::kStageBytes,
               [&](int step, std::uint32_t barrier) {
-                product::load_b<kHalf, true, kMajors.b>(role, &map_b, base + step * L::kStageBytes + L::kABytes,
+                product::load_b<kHalf, true, kColumnsB>(role, &map_b, base + step * L::kStageBytes + L::kABytes,
                                                         barrier, (first_step + step) * kBlockK, column_d,
                                                         args.second_half);
               },
@@ -127,7 +128,7 @@ __device__ __forceinline__ void run_block(const CUtensorMap& map_a, const CUtens
               if (step >= early) ptx::mbarrier_arrive_expect_tx(barrier, L::kStageBytes);
               product::load_a<kBlockM, shares, kMajors.a>(role, &map_a, a, barrier, column, row_a);
               if (step >= early)
-                product::load_b<kHalf, shares, kMajors.b>(role, &map_b, a + L::kABytes, barrier, column, column_d,
+                product::load_b<kHalf, shares, kColumnsB>(role, &map_b, a + L::kABytes, barrier, column, column_d,
                                                           args.second_half);
             }
           }

@@ -27,7 +27,7 @@ struct RowSums {
   __device__ __forceinline__ void operator()(std::uint32_t a, bool accumulate) const {
 #pragma unroll
     for (int i = 0; i < product::kBlockK / 16; ++i)
-      ptx::Wgmma<T, kRowSumColumns, false, true>::run(sums, product::descriptor<true>(a, i), ones, accumulate || i > 0);
+      ptx::Wgmma<T, kRowSumColumns, false, true>::run(sums, product::descriptor<64>(a, i), ones, accumulate || i > 0);
   }
 };
 
@@ -111,7 +111,7 @@ __device__ __forceinline__ void consume_to_fp32(const WarpRole<kConsumers>& role
     const ToFp32 way{args.epilogue.scale, d, column0 == 0 ? row_sums : nullptr};
     float acc[1][kBlockN / 2], sums[4] = {};
     const auto multiply = [&](const auto& beside) {
-      product::multiply_tile<T, kBlockN, L::kStageBytes, L::kABytes, false, majors_of(Layout::tn)>(
+      product::multiply_tile<T, kBlockN, L::kStageBytes, L::kABytes, false, majors_of(Layout::tn, L::kShape)>(
           role, barriers, base, ring, args.stages, steps, L::kCanSplit ? args.dsmem.opens : -1, true, true, acc,
           beside);
     };

@@ -15,14 +15,18 @@ namespace {
 template <class L, Layout kLayout>
 Status encode_operands(CUtensorMap& map_a, CUtensorMap& map_b, const Problem& problem, DType dtype,
                        const Tensors& tensors, const Schedule& schedule, int second_half) {
-  constexpr product::Majors kMajors = majors_of(kLayout);
-  constexpr int kColumns = product::kRowBytes / 2;  // of a box
+  constexpr product::Majors kMajors = majors_of(kLayout, L::kShape);
   const MatrixMap a =
       kMajors.a
-          ? MatrixMap{dtype, tensors.a, problem.k, problem.m, kBlockK / schedule.multicast_a, kColumns}
+          ? MatrixMap{dtype, tensors.a, problem.k, problem.m, kBlockK / schedule.multicast_a, 64}
           : MatrixMap{dtype, tensors.a, problem.m, problem.k, L::kShape.block_m() / schedule.multicast_a, kBlockK};
   const MatrixMap b = kMajors.b
-                          ? MatrixMap{dtype, tensors.b, problem.k, problem.n, kBlockK / schedule.multicast, kColumns}
+                          ? MatrixMap{dtype,
+                                      tensors.b,
+                                      problem.k,
+                                      problem.n,
+                                      kBlockK / schedule.multicast,
+                                      kMajors.b_columns}
                           : MatrixMap{dtype,
                                       tensors.b,
                                       problem.b_rows(),

@@ -56,8 +56,8 @@ __device__ __forceinline__ product::StepRange steps_of(const Args& args, int par
   else
     return {args.k_steps, split, args.splits};
 }
-constexpr product::Majors majors_of(Layout layout) {
-  return {.a = layout == Layout::tn, .b = layout != Layout::nt};
+constexpr product::Majors majors_of(Layout layout, const Tile& tile) {
+  return {.a = layout == Layout::tn, .b = layout != Layout::nt, .b_columns = tile.block_n % 64 == 0 ? 64 : 32};
 }
 
 // Shared memory of a block: stages of A rows and B rows, then the buffers of stores, the bias (with a shift of all

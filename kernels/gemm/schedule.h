@@ -42,10 +42,11 @@ constexpr bool can_split(const Tile& tile) {
   return tile.block_n <= 160 && !tile.pingpong;
 }
 
-// Whether a tile is compiled for a layout: a matrix whose rows are k comes in boxes of 64 columns, and nothing that
-// takes turns stores fp32.
+// Whether a tile is compiled for a layout: a matrix whose rows are k comes in boxes of 64 or 32 columns, and nothing
+// that takes turns stores fp32.
 constexpr bool takes(Layout layout, const Tile& tile) {
-  return layout == Layout::nt || (tile.block_n % 64 == 0 && !(layout == Layout::tn && tile.pingpong));
+  if (layout == Layout::tn) return tile.block_n % 64 == 0 && !tile.pingpong;
+  return layout == Layout::nt || tile.block_n % 32 == 0;
 }
 // Whether a tile serves the problem: it lies in one part of D, and takes turns where D is a blend.
 constexpr bool fits(const Problem& problem, const Tile& tile) {

@@ -91,10 +91,14 @@ __device__ __forceinline__ void run_steps(int opens, int steps, const RunTo& run
 
 // The descriptor of products `i` of a step, of 16 k each, of an operand at address / 16. Above bit 14 that has the
 // block's rank in its cluster, where descriptors have the leading byte offset, which only column boxes use.
-template <bool kColumns>
+// kColumns: of the boxes of columns; 0: there are none.
+template <int kColumns>
 __device__ __forceinline__ std::uint64_t descriptor(std::uint32_t sixteenths, int i) {
-  if constexpr (kColumns)
-    return ptx::wgmma_descriptor_n_major_128b_of((sixteenths & 0x3fff) + i * (16 * kRowBytes / 16), kColumnBox);
+  const std::uint32_t rows = (sixteenths & 0x3fff) + i * (16 * kColumns * 2 / 16);
+  if constexpr (kColumns == 64)
+    return ptx::wgmma_descriptor_n_major_128b_of(rows, box_bytes(64));
+  else if constexpr (kColumns == 32)
+    return ptx::wgmma_descriptor_n_major_64b_of(rows, box_bytes(32));
   else
     return ptx::wgmma_descriptor_128b_of(sixteenths + 2 * i);
 }
@@ -124,8 +128,8 @@ __device__ __forceinline__ int multiply(const WarpRole<kConsumers>& role, const 
 #pragma unroll
       for (int i = 0; i < kBlockK / 16; ++i)
         ptx::Wgmma<T, kBlockN, kMajors.b, kMajors.a>::run(
-            acc[sub], descriptor<kMajors.a>(tile + a_in_tile + sub * (64 * kRowBytes / 16), i),
-            descriptor<kMajors.b>(tile + kABytes / 16, i), !is_first || i > 0);
+            acc[sub], descriptor<kMajors.a ? 64 : 0>(tile + a_in_tile + sub * (64 * kRowBytes / 16), i),
+            descriptor<kMajors.b ? kMajors.b_columns : 0>(tile + kABytes / 16, i), !is_first || i > 0);
     }
     beside(tile + a_in_tile, !is_first);
     ptx::wgmma_commit();

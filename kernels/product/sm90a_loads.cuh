@@ -12,20 +12,20 @@
 
 namespace noisefloor::product {
 
-// A step's kBoxes boxes of 64 columns (Majors) of a matrix whose rows are k, at `to`. Of `sharing` neighbours, those of
-// `blocks`, number `rank` brings an equal part of the rows, which its map's boxes have, to all of them.
-template <int kBoxes, bool kShares>
+// A step's kBoxes boxes of kColumns columns (Majors) of a matrix whose rows are k, at `to`. Of `sharing` neighbours,
+// those of `blocks`, number `rank` brings an equal part of the rows, which its map's boxes have, to all of them.
+template <int kBoxes, bool kShares, int kColumns = 64>
 __device__ __forceinline__ void load_columns(int sharing, int rank, std::uint16_t blocks, const CUtensorMap* map,
                                              std::uint32_t to, std::uint32_t barrier, int column, int k) {
   const bool shares = kShares && sharing > 1;
   const int first = shares ? rank * (kBlockK >> log2_of(sharing)) : 0;
 #pragma unroll
   for (int box = 0; box < kBoxes; ++box) {
-    const std::uint32_t at = to + box * kColumnBox + first * kRowBytes;
+    const std::uint32_t at = to + box * box_bytes(kColumns) + first * kColumns * 2;
     if (shares)
-      ptx::tma_load_2d_multicast(at, map, barrier, column + 64 * box, k + first, blocks);
+      ptx::tma_load_2d_multicast(at, map, barrier, column + kColumns * box, k + first, blocks);
     else
-      ptx::tma_load_2d(at, map, barrier, column + 64 * box, k);
+      ptx::tma_load_2d(at, map, barrier, column + kColumns * box, k);
   }
 }
 
@@ -48,13 +48,13 @@ __device__ __forceinline__ void load_a(const WarpRole<kConsumers>& role, const C
 
 // A step's rows of B, two halves of kHalf rows at `to`, the second `second_half` rows of the tensor behind the first;
 // their map's boxes have b_box_rows (sm90a_schedule.h). Neighbours in m bring an equal part each to all of them.
-// kColumns: as of A, with the halves side by side.
-template <int kHalf, bool kShares, bool kColumns = false, int kConsumers>
+// kColumns: as of A in boxes of so many, with the halves side by side; 0: not so.
+template <int kHalf, bool kShares, int kColumns = 0, int kConsumers>
 __device__ __forceinline__ void load_b(const WarpRole<kConsumers>& role, const CUtensorMap* map, std::uint32_t to,
                                        std::uint32_t barrier, int column, int row, int second_half = kHalf) {
-  if constexpr (kColumns) {
-    load_columns<2 * kHalf / 64, kShares>(role.multicast, role.m_rank, role.multicast_mask_b(), map, to, barrier, row,
-                                          column);
+  if constexpr (kColumns > 0) {
+    load_columns<2 * kHalf / kColumns, kShares, kColumns>(role.multicast, role.m_rank, role.multicast_mask_b(), map, to,
+                                                          barrier, row, column);
   } else if (kShares && role.multicast > 1) {
     const int first = role.m_rank * (2 * kHalf >> log2_of(role.multicast));
     const int behind = first < kHalf ? first : first - kHalf + second_half;

@@ -21,12 +21,15 @@ namespace noisefloor::product {
 
 inline constexpr int kSwizzleAtom = 1024;  // 8 rows of 128 bytes: the alignment of a swizzled tile
 
-// Which operands come from matrices whose rows are k: in boxes of 64 columns, each of kColumnBox bytes, in whose rows
-// of 128 bytes columns lie side by side. Else a row of 128 bytes is 64 of k.
+// Which operands come from matrices whose rows are k: in boxes of 64 columns, or of 32 where 64 do not divide B's tile,
+// in whose rows of 128 or 64 bytes columns lie side by side. Else a row of 128 bytes is 64 of k.
 struct Majors {
   bool a = false, b = false;
+  int b_columns = 64;  // of a box
 };
-inline constexpr int kColumnBox = kBlockK * kRowBytes;
+constexpr int box_bytes(int columns) {
+  return kBlockK * columns * 2;
+}
 
 // What a block takes by its tile's shape. Its stages are of rows of A and rows of B.
 template <Sm90aTile kTile>

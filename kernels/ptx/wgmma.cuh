@@ -62,6 +62,11 @@ __device__ __forceinline__ std::uint64_t wgmma_descriptor_n_major_128b_of(std::u
                                                                           std::uint32_t box_bytes) {
   return wgmma_descriptor_128b_of(sixteenths + (box_bytes >> 4 << 16));
 }
+// The same of rows of 64 bytes (32 elements) under the 64-byte swizzle (2), of which 8 take 512 bytes.
+__device__ __forceinline__ std::uint64_t wgmma_descriptor_n_major_64b_of(std::uint32_t sixteenths,
+                                                                         std::uint32_t box_bytes) {
+  return std::uint64_t{2u << 30 | 512 / 16} << 32 | (sixteenths + (box_bytes >> 4 << 16));
+}
 
 // The descriptor of 8 rows x 32 bytes that lie unswizzled in 256, each 128 a matrix of 8 rows x 16 bytes.
 __device__ __forceinline__ std::uint64_t wgmma_descriptor_unswizzled(std::uint32_t address) {
