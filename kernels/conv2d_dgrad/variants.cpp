@@ -36,6 +36,11 @@ Support can_run_pointwise(const Problem& p, DType dtype) {
   return gemm::ptx_variant().launch(product_of(p), dtype, tensors, scratch, context);
 }
 
+Support can_run_narrow(const Problem& p, DType dtype) {
+  if (p.residual && p.residual_scale != p.scale) return unsupported("needs residual_scale to be scale");
+  return convolution::can_run_dgrad_ptx_sm80_narrow(forward_of(p), dtype);
+}
+
 constexpr Definition::Variant kVariants[] = {
     {kHost, {launch<convolution::launch_dgrad_host>, any_problem, of_forward<convolution::dgrad_host_workspace_bytes>}},
     {kNaive,
@@ -55,6 +60,9 @@ constexpr Definition::Variant kVariants[] = {
       of_forward<convolution::can_run_dgrad_ptx_sm90a_halo>},
      of_forward<convolution::dgrad_halo_choices>},
     {{"ptx_sm90a_pointwise", Kind::ptx, Arch::sm90a}, {NOISEFLOOR_IF_SM90A(launch_pointwise), can_run_pointwise}},
+    {{"ptx_sm80_narrow", Kind::ptx, Arch::sm80},
+     {NOISEFLOOR_IF_SM80(launch<convolution::launch_dgrad_ptx_sm80_narrow>), can_run_narrow,
+      of_forward<convolution::dgrad_ptx_sm80_narrow_workspace_bytes>}},
 };
 
 }  // namespace

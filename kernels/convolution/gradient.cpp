@@ -145,6 +145,15 @@ Support can_run_dgrad_ptx_sm90a_halo(const Convolution& forward, DType dtype) {
   return each_supports(forward, dtype, can_run_ptx_sm90a_halo);
 }
 
+Support can_run_dgrad_ptx_sm80_narrow(const Convolution& forward, DType dtype) {
+  if (forward.y.stride != 1 || forward.y.repeat != 1) return unsupported("needs stride 1, and no upsample");
+  return can_run_ptx_sm80_narrow(tensor_core_gradient(forward, 0, 0), dtype);
+}
+
+std::size_t dgrad_ptx_sm80_narrow_workspace_bytes(const Convolution& forward, DType dtype, const DeviceInfo&) {
+  return narrow_weight_bytes(tensor_core_gradient(forward, 0, 0), dtype);
+}
+
 std::vector<Choice> dgrad_schedule_choices(const Convolution& forward, DType dtype, const DeviceInfo& device) {
   return schedule_choices(tensor_core_gradient(forward, 0, 0), dtype, device);
 }

@@ -98,6 +98,8 @@ using DgradLauncher = Status(const Convolution& forward, DType, const Dgrad&, co
                              const LaunchContext&);
 DgradLauncher launch_dgrad_host, launch_dgrad_naive, launch_dgrad_tiled, launch_dgrad_tensor_core_sm80,
     launch_dgrad_ptx_sm90a, launch_dgrad_ptx_sm90a_halo;
+// Takes a residual whose factor is the gradient's; each launch first orders the weights in its workspace.
+DgradLauncher launch_dgrad_ptx_sm80_narrow;
 
 // dgrad on tensor cores: gradient_of() with n-major weights as its `w`, which the variants read as they are stored. But
 // behind an upsample (forward.y.repeat 2): there they read [cout, 4, 4, cin], the sums of the taps that meet, which
@@ -121,8 +123,10 @@ WgradLauncher launch_wgrad_host, launch_wgrad_naive, launch_wgrad_tiled, launch_
 // What the variants on GPUs take: one thread an element, or a block a tile of 128 x 128.
 CanRun can_run_dgrad_naive, can_run_dgrad_tiled, can_run_wgrad_naive, can_run_wgrad_tiled;
 // On tensor cores; all of the forward convolution.
-CanRun can_run_dgrad_tensor_core_sm80, can_run_dgrad_ptx_sm90a, can_run_dgrad_ptx_sm90a_halo;
-WorkspaceBytes dgrad_tensor_core_sm80_workspace_bytes, dgrad_ptx_sm90a_workspace_bytes;
+CanRun can_run_dgrad_tensor_core_sm80, can_run_dgrad_ptx_sm90a, can_run_dgrad_ptx_sm90a_halo,
+    can_run_dgrad_ptx_sm80_narrow;
+WorkspaceBytes dgrad_tensor_core_sm80_workspace_bytes, dgrad_ptx_sm90a_workspace_bytes,
+    dgrad_ptx_sm80_narrow_workspace_bytes;
 WorkspaceBytes dgrad_host_workspace_bytes, wgrad_host_workspace_bytes;
 ListChoices dgrad_schedule_choices, dgrad_halo_choices;
 CanRun can_run_wgrad_tensor_core_sm80, can_run_wgrad_ptx_sm90a;

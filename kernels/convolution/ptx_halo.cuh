@@ -138,9 +138,10 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
             ptx::mbarrier_wait(barriers.empty + ring.stage * 8, ring.parity ^ 1);
             if (ptx::elect_one()) {
               ptx::mbarrier_arrive_expect_tx(full, L::kWeightBytes);
-              product::load_b<kHalf, shares, kIsGradient<Op> ? 64 : 0>(role, &map_w, weights + ring.stage * L::kWeightBytes,
-                                                              full, weight_k<Op>(c, taps.at(step.ty, step.tx), channel),
-                                                              weight_row<Op>(c, taps.at(step.ty, step.tx), row_w));
+              product::load_b<kHalf, shares, kIsGradient<Op> ? 64 : 0>(
+                  role, &map_w, weights + ring.stage * L::kWeightBytes, full,
+                  weight_k<Op>(c, taps.at(step.ty, step.tx), channel),
+                  weight_row<Op>(c, taps.at(step.ty, step.tx), row_w));
             }
           }
         };

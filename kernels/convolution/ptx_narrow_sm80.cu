@@ -12,7 +12,7 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "kernels/convolution/convolution.h"
+#include "kernels/convolution/gradient.h"
 #include "kernels/convolution/ptx_narrow_epilogue.cuh"
 #include "kernels/convolution/ptx_narrow_patch.cuh"
 #include "kernels/core/cuda_status.h"
@@ -87,7 +87,8 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
   }
 }
 
-// Weights as tiles read them: [phases][cout][k in whole steps], a phase's taps one behind the other.
+// Weights as tiles read them: [phases][cout][k in whole steps], a phase's taps one behind the other. A gradient's are
+// stored n-major.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     order_narrow_weights(const T* __restrict__ w, T* __restrict__ ordered, const __grid_constant__ Convolution c) {
@@ -99,7 +100,9 @@ __global__ void __launch_bounds__(kThreads)
   T value{};
   if (term < c.k()) {
     const std::int64_t row = c.phase_weights ? std::int64_t{phase} * c.cout + column : column;
-    value = w[row * c.weight_row() + kernel_tap(c, phase, tap / c.x.taps, tap % c.x.taps) * c.cin + term % c.cin];
+    const int stored = kernel_tap(c, phase, tap / c.x.taps, tap % c.x.taps), channel = term % c.cin;
+    value = c.n_major ? w[(std::int64_t{channel} * c.y.kernel_taps * c.x.kernel_taps + stored) * c.cout + column]
+                      : w[row * c.weight_row() + stored * c.cin + channel];
   }
   ordered[item] = value;
 }
@@ -170,6 +173,16 @@ Status launch_ptx_sm80_narrow(const Convolution& c, DType dtype, const Operands&
                           : launch_columns<T, false>(c, o, scratch.prepared, context);
   });
   return status.ok() && c.stats ? launch_statistics(c, dtype, o, context) : status;
+}
+
+Status launch_dgrad_ptx_sm80_narrow(const Convolution& forward, DType dtype, const Dgrad& tensors,
+                                    const DgradFactors& factors, void* workspace, const LaunchContext& context) {
+  if (workspace == nullptr) return failure(StatusCode::invalid_argument, "convolution: no workspace");
+  auto [c, o] = gradient_launch(forward, 0, 0, tensors, factors);
+  c.gain = factors.scale;  // of the sum with a residual
+  if (const Status status = check_operands(c, o); !status.ok()) return status;
+  const Status ordered = prepare_ptx_sm80_narrow(c, dtype, o.w, /*summed=*/false, workspace, context);
+  return ordered.ok() ? launch_ptx_sm80_narrow(c, dtype, o, {.prepared = workspace}, context) : ordered;
 }
 
 }  // namespace noisefloor::convolution

@@ -185,7 +185,8 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
                                    static_cast<std::uint16_t>(step.tx + shift_x),
                                    static_cast<std::uint16_t>(step.ty + shift_y));
               if (i >= early)
-                product::load_b<kHalf, shares, kIsGradient<Op> ? 64 : 0>(role, &map_w, a + L::kABytes, barrier, column, row);
+                product::load_b<kHalf, shares, kIsGradient<Op> ? 64 : 0>(role, &map_w, a + L::kABytes, barrier, column,
+                                                                         row);
             }
           }
         };

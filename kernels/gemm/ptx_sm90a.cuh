@@ -43,6 +43,7 @@ __device__ __forceinline__ void run_block(const CUtensorMap& map_a, const CUtens
   constexpr Tile kShape = L::kShape;
   constexpr product::Majors kMajors = majors_of(kLayout, kShape);
   constexpr int kColumnsB = kMajors.b ? kMajors.b_columns : 0;
+  constexpr bool kForward = kLayout == Layout::nt;  // gradients have neither activation nor shift nor blend
   constexpr int kBlockM = kShape.block_m();
   constexpr int kBlockN = kShape.block_n;
   constexpr int kHalf = kBlockN / 2;
@@ -249,14 +250,14 @@ __device__ __forceinline__ void run_block(const CUtensorMap& map_a, const CUtens
               for (int i = 0; i < kBlockN / 2; ++i) acc[0][i] = acc[1][i];
           }
         };
-        if (gated)
-          store.template operator()<kGate>();
-        else if (kPingpong && blend)
-          store.template operator()<kPingpong ? kBlend : kAdd>();
-        else if (args.epilogue.image_shift && !one_shift)
-          store.template operator()<kShift>();
-        else if (args.epilogue.act != Activation::none)
-          store.template operator()<kActivate>();
+        if (kForward && gated)
+          store.template operator()<kForward ? kGate : kAdd>();
+        else if (kForward && kPingpong && blend)
+          store.template operator()<kForward && kPingpong ? kBlend : kAdd>();
+        else if (kForward && args.epilogue.image_shift && !one_shift)
+          store.template operator()<kForward ? kShift : kAdd>();
+        else if (kForward && args.epilogue.act != Activation::none)
+          store.template operator()<kForward ? kActivate : kAdd>();
         else if (residual)
           store.template operator()<kAdd>();
         else

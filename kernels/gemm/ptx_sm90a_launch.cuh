@@ -20,19 +20,14 @@ Status encode_operands(CUtensorMap& map_a, CUtensorMap& map_b, const Problem& pr
       kMajors.a
           ? MatrixMap{dtype, tensors.a, problem.k, problem.m, kBlockK / schedule.multicast_a, 64}
           : MatrixMap{dtype, tensors.a, problem.m, problem.k, L::kShape.block_m() / schedule.multicast_a, kBlockK};
-  const MatrixMap b = kMajors.b
-                          ? MatrixMap{dtype,
-                                      tensors.b,
-                                      problem.k,
-                                      problem.n,
-                                      kBlockK / schedule.multicast,
-                                      kMajors.b_columns}
-                          : MatrixMap{dtype,
-                                      tensors.b,
-                                      problem.b_rows(),
-                                      problem.k,
-                                      product::b_box_rows(L::kShape.block_n, schedule.multicast, second_half),
-                                      kBlockK};
+  const MatrixMap b =
+      kMajors.b ? MatrixMap{dtype, tensors.b, problem.k, problem.n, kBlockK / schedule.multicast, kMajors.b_columns}
+                : MatrixMap{dtype,
+                            tensors.b,
+                            problem.b_rows(),
+                            problem.k,
+                            product::b_box_rows(L::kShape.block_n, schedule.multicast, second_half),
+                            kBlockK};
   if (const Status status = encode_tensor_map(map_a, a); !status.ok()) return status;
   return encode_tensor_map(map_b, b);
 }

@@ -18,7 +18,7 @@ using product::kRowBytes;
 using Tile = product::Sm90aTile;
 using Schedule = product::Sm90aSchedule;
 
-inline constexpr std::array<Tile, 13> kTiles = {{
+inline constexpr std::array<Tile, 14> kTiles = {{
     {2, 256, 1, 4, 4},
     {2, 192, 1, 4, 4},
     {2, 160, 1, 5, 5},
@@ -32,6 +32,7 @@ inline constexpr std::array<Tile, 13> kTiles = {{
     {1, 80, 2, 5, 11},
     {1, 64, 2, 6, 13},
     {1, 32, 2, 8, 18},
+    {2, 192, 1, 4, 4, true},  // of layout nn alone
 }};
 
 inline constexpr int kSmallestBlockN = 32;
@@ -46,7 +47,7 @@ constexpr bool can_split(const Tile& tile) {
 // that takes turns stores fp32.
 constexpr bool takes(Layout layout, const Tile& tile) {
   if (layout == Layout::tn) return tile.block_n % 64 == 0 && !tile.pingpong;
-  return layout == Layout::nt || tile.block_n % 32 == 0;
+  return layout == Layout::nn ? tile.block_n % 32 == 0 : !(tile.block_n == 192 && tile.pingpong);
 }
 // Whether a tile serves the problem: it lies in one part of D, and takes turns where D is a blend.
 constexpr bool fits(const Problem& problem, const Tile& tile) {

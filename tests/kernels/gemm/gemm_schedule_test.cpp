@@ -161,8 +161,8 @@ RC_GTEST_PROP(gemm_schedule, ATileLiesInOnePart, ()) {
   RC_ASSERT(std::ranges::all_of(schedules_of(p), lies_in_one));
 }
 
-// Gradients: a matrix whose rows are k comes in boxes of 64 columns, or in layout nn of 32, and no tile that takes turns
-// stores fp32. What was measured of layout nt says nothing of them.
+// Gradients: a matrix whose rows are k comes in boxes of 64 columns, or in layout nn of 32, and no tile that takes
+// turns stores fp32. What was measured of layout nt says nothing of them.
 RC_GTEST_PROP(gemm_schedule, TilesOfGradientsAreWholeBoxes, ()) {
   Problem p = problem(*rc::gen::inRange<std::int64_t>(1, 40000), 8 * *rc::gen::inRange<std::int64_t>(1, 700),
                       8 * *rc::gen::inRange<std::int64_t>(1, 700));
