@@ -12,9 +12,9 @@
 namespace noisefloor::pipeline {
 namespace {
 
-Buffer allocate(Platform& platform, std::size_t bytes, const char* what) {
+Buffer allocate(Platform& platform, std::size_t bytes, const char* what, const Executor::Allocate& by = {}) {
   try {
-    return bytes == 0 ? Buffer() : Buffer(platform, bytes);
+    return bytes == 0 ? Buffer() : by ? by(bytes) : Buffer(platform, bytes);
   } catch (const OutOfMemory& error) {
     throw OutOfMemory(fmt::format("{} need {} bytes: {}", what, bytes, error.what()));
   }
@@ -74,7 +74,8 @@ std::optional<Need> need_of(const Node& node, const AnyVariant* runs, const Plat
 
 }  // namespace
 
-Executor::Executor(Platform& platform, const Network& network, const Weights& weights, const Plan& plan)
+Executor::Executor(Platform& platform, const Network& network, const Weights& weights, const Plan& plan,
+                   const Allocate& states)
     : platform_(&platform),
       network_(&network),
       nodes_(&plan.nodes()),
@@ -115,7 +116,7 @@ Executor::Executor(Platform& platform, const Network& network, const Weights& we
   }
   inputs_ = lay_out({Value::Kind::input, Value::Kind::constant}, "the inputs");
   weights_ = lay_out({Value::Kind::weight}, "the weights");
-  states_ = lay_out({Value::Kind::state}, "what is trained");
+  states_ = lay_out({Value::Kind::state}, "what is trained", states);
   if (states_.bytes() > 0) platform.fill_bytes(states_.data(), 0, states_.bytes());
   for (ValueId id = 0; id < graph.values().size(); ++id) {
     const Value& value = graph[id];
@@ -168,7 +169,7 @@ void Executor::point_parts(std::size_t call) {
 }
 
 // Memory for all values of some kinds, one behind the other.
-Buffer Executor::lay_out(std::initializer_list<Value::Kind> kinds, const char* what) {
+Buffer Executor::lay_out(std::initializer_list<Value::Kind> kinds, const char* what, const Allocate& by) {
   const Graph& graph = network_->graph;
   std::size_t bytes = 0;
   std::vector<std::pair<ValueId, std::size_t>> offsets;
@@ -177,7 +178,7 @@ Buffer Executor::lay_out(std::initializer_list<Value::Kind> kinds, const char* w
       offsets.emplace_back(id, bytes);
       bytes += aligned(graph[id].bytes());
     }
-  Buffer buffer = allocate(*platform_, bytes, what);
+  Buffer buffer = allocate(*platform_, bytes, what, by);
   for (const auto& [id, offset] : offsets) pointers_[id] = static_cast<char*>(buffer.data()) + offset;
   return buffer;
 }

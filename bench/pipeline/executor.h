@@ -61,9 +61,11 @@ class LaunchListener {
 
 class Executor {
  public:
-  // Allocates everything that a run needs, loads and prepares the weights. Throws OutOfMemory that says how many bytes
-  // what needs.
-  Executor(Platform& platform, const Network& network, const Weights& weights, const Plan& plan);
+  using Allocate = std::function<Buffer(std::size_t bytes)>;
+  // Allocates everything that a run needs, states by `states` if it is given; loads and prepares the weights. Throws
+  // OutOfMemory that says how many bytes what needs.
+  Executor(Platform& platform, const Network& network, const Weights& weights, const Plan& plan,
+           const Allocate& states = {});
 
   // The memory of an input, or of the output; bind() puts another in its place for the runs enqueued after it.
   void* data(ValueId id) const { return pointers_.at(id); }
@@ -124,7 +126,7 @@ class Executor {
   Status listened(const std::function<LaunchLabel()>& label, const Launch& launch) const;
   Status launch_those(bool of_each_call, bool shallow = false);
   void point_parts(std::size_t call);
-  Buffer lay_out(std::initializer_list<Value::Kind> kinds, const char* what);
+  Buffer lay_out(std::initializer_list<Value::Kind> kinds, const char* what, const Allocate& by = {});
   void order_libraries(bool shallow);
   void prepare_weights();
 

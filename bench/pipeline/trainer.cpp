@@ -148,20 +148,21 @@ Trainer::Trainer(const TrainerRequest& request, const TrainingData& data, std::s
   for (const Rank& rank : ranks_)
     for (const ProblemId& problem : drawn(rank.training)) plan.take(problem, own.front());
 
+  if (connect) communicator_ = connect();
   on_all([&](Rank& rank) { allocate(rank, plan, data); });
   set_state(stored.state);
   kept_ = std::move(stored.state);
-  if (connect) {
-    communicator_ = connect();
-    on_all([&](Rank& rank) { insert_sums(rank); }, kTimes * request.patience);
-  }
+  if (communicator_) on_all([&](Rank& rank) { insert_sums(rank); }, kTimes * request.patience);
   on_all([](Rank& rank) { rank.recording = rank.platform->record([&] { return rank.executor->enqueue(); }); });
 }
 
 void Trainer::allocate(Rank& rank, const Plan& plan, const TrainingData& data) {
   const Training& t = rank.training;
   try {
-    rank.executor = std::make_unique<Executor>(*rank.platform, t.network, FilledLater(), plan);
+    Executor::Allocate states;
+    if (communicator_)
+      states = [&](std::size_t bytes) { return communicator_->memory(rank.number, *rank.platform, bytes); };
+    rank.executor = std::make_unique<Executor>(*rank.platform, t.network, FilledLater(), plan, states);
     rank.steps = Buffer(*rank.platform, kMostAtOnce * 2 * sizeof(float));
     rank.rates = Buffer(*rank.platform, kMostAtOnce * 4 * sizeof(float));
     rank.results = Buffer(*rank.platform, kMostAtOnce * (t.losses.size() + 1) * sizeof(float));

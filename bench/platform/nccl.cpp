@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <atomic>
+#include <cstdlib>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -17,9 +19,16 @@ namespace {
 
 struct NcclComm;  // ncclComm_t is a pointer to it
 constexpr int kNcclSuccess = 0, kNcclInProgress = 7, kNcclFloat32 = 7, kNcclSum = 0;
-constexpr int kOldest = 21901;  // with aborts by several threads of a process (NVIDIA/nccl issue 992)
+constexpr int kNcclWindowCollectivelySymmetric = 1;
+constexpr int kOldest = 21901;   // with aborts by several threads of a process (NVIDIA/nccl issue 992)
+constexpr int kWindows = 22907;  // with sums in windows that an abort ends
+
+// Blocks of a sum in symmetric windows. NCCL takes 5, by a model of 65 GB/s a block; while one runs, kernels of one
+// block an SM wait for a second wave whatever the number, so that the shortest sum costs least (docs/experiments).
+constexpr const char* kBlocksOfASum = "16";
 
 struct Nccl {
+  int found = 0;  // its version
   int (*version)(int*) = nullptr;
   const char* (*error_string)(int) = nullptr;
   int (*init_all)(NcclComm** comms, int count, const int* devices) = nullptr;
@@ -28,8 +37,12 @@ struct Nccl {
   int (*async_error)(NcclComm*, int* error) = nullptr;
   int (*abort)(NcclComm*) = nullptr;
   int (*destroy)(NcclComm*) = nullptr;
+  int (*allocate)(void** data, std::size_t bytes) = nullptr;
+  int (*release)(void* data) = nullptr;
+  int (*add_window)(NcclComm*, void* data, std::size_t bytes, void** window, int flags) = nullptr;
 
   Nccl() {
+    setenv("NCCL_SYM_CTAS", kBlocksOfASum, /*overwrite=*/0);  // read by NCCL with its first sum
     const DynamicLibrary library("libnccl.so.2", NOISEFLOOR_NCCL_LIBRARY_DIR);
     library.load("ncclGetVersion", version);
     library.load("ncclGetErrorString", error_string);
@@ -38,9 +51,12 @@ struct Nccl {
     library.load("ncclCommGetAsyncError", async_error);
     library.load("ncclCommAbort", abort);
     library.load("ncclCommDestroy", destroy);
-    int found = 0;
     if (version(&found) != kNcclSuccess || found < kOldest)
       throw LibraryMissing(fmt::format("this NCCL is of version {}, 2.19.1 (21901) or newer is needed", found));
+    if (found < kWindows) return;
+    library.load("ncclMemAlloc", allocate);
+    library.load("ncclMemFree", release);
+    library.load("ncclCommWindowRegister", add_window);
   }
   Status status(int result) const {
     return result == kNcclSuccess ? success() : failure(StatusCode::cuda_error, error_string(result));
@@ -66,6 +82,25 @@ class NcclRanks final : public Communicator {
   NcclRanks(const NcclRanks&) = delete;
   NcclRanks& operator=(const NcclRanks&) = delete;
 
+  // A window, through which kernels of all ranks reach the memory: a sum then reads and writes it in place.
+  Buffer memory(std::size_t rank, Platform& platform, std::size_t bytes) override {
+    if (nccl().found < kWindows) return Communicator::memory(rank, platform, bytes);
+    void* data = nullptr;
+    if (const int result = nccl().allocate(&data, bytes); result != kNcclSuccess) {
+      if (const std::size_t free = platform.free_bytes(); free < bytes)
+        throw OutOfMemory(fmt::format("needs {:.2f} GiB of device memory, {:.2f} GiB are free",
+                                      static_cast<double>(bytes) / 0x1p30, static_cast<double>(free) / 0x1p30));
+      throw DeviceError(fmt::format("NCCL gives no memory: {}", nccl().error_string(result)), false);
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      memory_.emplace_back(data, nccl().release);
+    }
+    void* window = nullptr;  // of the communicator, with which it goes
+    throw_if_failed(
+        nccl().status(nccl().add_window(ranks_[rank], data, bytes, &window, kNcclWindowCollectivelySymmetric)));
+    return {data, bytes};
+  }
   Status sum(std::size_t rank, float* numbers, std::int64_t count, Stream stream) override {
     if (aborted_) return noisefloor::failure(StatusCode::cuda_error, "NCCL: another device has failed");
     return nccl().status(nccl().all_reduce(numbers, numbers, static_cast<std::size_t>(count), kNcclFloat32, kNcclSum,
@@ -88,6 +123,8 @@ class NcclRanks final : public Communicator {
 
  private:
   std::vector<NcclComm*> ranks_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<void, int (*)(void*)>> memory_;  // goes behind the communicator
   std::atomic<bool> aborted_ = false;  // a rank that is behind begins no sum any more
   std::vector<std::jthread> aborts_;
 };

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "bench/platform/platform.h"
 #include "kernels/core/device.h"
 #include "kernels/core/status.h"
 
@@ -15,6 +16,9 @@ namespace noisefloor {
 class Communicator {
  public:
   virtual ~Communicator() = default;
+  // Memory in which sums are fastest, of a rank's device. All ranks ask for as much, and may use it while this is there.
+  // Throws OutOfMemory, DeviceError.
+  virtual Buffer memory(std::size_t /*rank*/, Platform& platform, std::size_t bytes) { return {platform, bytes}; }
   // Enqueues: the numbers of a rank become their sum over all ranks, each of which enqueues it as often.
   virtual Status sum(std::size_t rank, float* numbers, std::int64_t count, Stream stream) = 0;
   // What failed where no call could say so; "" while nothing did.

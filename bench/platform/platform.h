@@ -186,13 +186,14 @@ class Buffer {
   Buffer() = default;
   Buffer(Platform& platform, std::size_t bytes)
       : platform_(&platform), data_(platform.allocate(bytes)), bytes_(bytes) {}
+  Buffer(void* others, std::size_t bytes) : data_(others), bytes_(bytes) {}  // which is not released
   Buffer(Buffer&& other) noexcept { swap(other); }
   Buffer& operator=(Buffer&& other) noexcept {
     swap(other);
     return *this;
   }
   ~Buffer() {
-    if (data_ != nullptr) platform_->release(data_);
+    if (platform_ != nullptr) platform_->release(data_);
   }
   void* data() const { return data_; }
   template <class T>

@@ -136,6 +136,9 @@ class OneSumMissing final : public Communicator {
  public:
   OneSumMissing(std::span<const int> devices, int missing, Status status)
       : nccl_(make_nccl(devices)), left_(missing), status_(status) {}
+  Buffer memory(std::size_t rank, Platform& platform, std::size_t bytes) override {
+    return nccl_->memory(rank, platform, bytes);
+  }
   Status sum(std::size_t rank, float* numbers, std::int64_t count, Stream stream) override {
     if (rank == 1 && --left_ == 0) return status_;
     return nccl_->sum(rank, numbers, count, stream);
