@@ -21,12 +21,24 @@ die() {
   say "error while $step: $*"
   exit 2
 }
-# run STEP COMMAND...: runs it, and ends the script with the step's name where it fails.
+# run STEP COMMAND...: runs it, says every half minute that it still does, and ends the script with the step's name where it fails. A script that
+# is interrupted ends all that this started.
 run() {
+  local code=0 begun beat
   step=$1
   shift
   say "$step"
-  "$@" </dev/null || die "'$*' ended with exit code $?"
+  printf -v begun '%(%T)T'
+  trap 'say "interrupted while $step"; for job in $(jobs -p); do kill -- "-$job"; done; wait; exit 130' HUP INT TERM
+  set -m  # each in a process group of its own
+  while sleep 30 && kill -0 $$ 2>/dev/null; do say "still $step, since $begun"; done &
+  beat=$!
+  "$@" </dev/null &
+  set +m
+  wait $! || code=$?
+  kill -- -$beat
+  trap - HUP INT TERM
+  [ $code -eq 0 ] || die "'$*' ended with exit code $code"
 }
 # The comment at the top of a script is its help.
 help_from_header() { sed -n '2,/^[^#]/{/^#/!d;s/^# \{0,1\}//;p}' "$1"; }
@@ -120,7 +132,7 @@ build() {
   done
   [ $# -eq 0 ] || shift
   [ $# -eq 0 ] || targets=(--target "$@")
-  step="configuring preset $name"
+  step="configuring $root/build/$name"
   cmake=$(find_cmake) || die "needs CMake 3.24 or newer; scripts/setup installs it"
   mkdir -p "$root/build/$name" 2>/dev/null && [ -w "$root/build/$name" ] || die "cannot write $root/build/$name"
   local cache=$root/build/$name/CMakeCache.txt made=$root/build/$name/.system system
@@ -137,13 +149,14 @@ build() {
   fi
   printf '%s\n' "$system" >"$made"
   local log=$root/build/$name/configure.log
-  say "$step"
-  (cd "$root" && "$cmake" --preset "$name" "${definitions[@]}") </dev/null >"$log" 2>&1 || {
+  configure() {
+    cd "$root" && "$cmake" --preset "$name" "${definitions[@]}" >"$log" 2>&1 && return
     tail -n 40 "$log" >&2
     die "CMake refused; the whole output is in $log"
   }
+  run "$step" configure
   { grep '^-- noisefloor:' "$log" || true; } | sed 's/^-- noisefloor: //' | while read -r line; do say "$line"; done
-  run "building preset $name" env NINJA_STATUS="[%f/%t, %es] " \
+  run "building $root/build/$name" env NINJA_STATUS="[%f/%t, %es] " \
     "$cmake" --build "$root/build/$name" --parallel "${NOISEFLOOR_JOBS:-$(nproc)}" "${targets[@]}"
 }
 

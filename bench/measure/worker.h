@@ -55,6 +55,7 @@ struct WorkerOptions {
   double ready_seconds = 900;   // compiling a whole network
   double answer_seconds = 120;  // a batch of samples, of launches of seconds
   double whole_seconds = 900;   // a case from beginning to end
+  double silent_seconds = 30;   // behind so many, each time, stderr gets a line that it is waited for
   // It is told the values of inputs that the op fills (tables of schedules, labels), of tensors of up to so many.
   std::int64_t most_values = 1 << 20;
   std::function<void()> before_start = {};  // throws what keeps the program from being started, at any of its starts

@@ -9,6 +9,10 @@
 #include <array>
 #include <cerrno>
 
+#include "bench/measure/case_progress.h"
+#include "bench/measure/timing.h"
+#include "bench/platform/console.h"
+
 namespace noisefloor {
 namespace {
 
@@ -60,11 +64,9 @@ void Worker::send(const std::string& line) {
 }
 
 std::string Worker::receive_line(double seconds) {
-  using Clock = std::chrono::steady_clock;
   std::string& answers = child_->output.text;
-  const auto deadline =
-      Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
-  while (true) {
+  const double begin = steady_seconds();
+  for (double due = options_.silent_seconds;;) {
     if (const std::size_t line_end = answers.find('\n'); line_end != std::string::npos) {
       std::string line = answers.substr(0, line_end);
       answers.erase(0, line_end + 1);
@@ -75,13 +77,19 @@ std::string Worker::receive_line(double seconds) {
       if (answers.find('\n') == std::string::npos) fail(end(kPatience));
       continue;
     }
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
+    const double waited = steady_seconds() - begin;
     const bool endless = answers.size() > kLongestAnswer;
-    if (left.count() <= 0 || endless) {
+    if (waited >= seconds || endless) {
       (void)end(std::chrono::milliseconds(0));
       fail(endless ? "gave an answer without an end" : fmt::format("gave no answer within {:g} s", seconds));
     }
-    read_some(std::min(left, kTick));
+    if (waited >= due) {
+      say_line(
+          fmt::format("{}: no answer for {}, of {} that it has", name_, duration_text(waited), duration_text(seconds)));
+      due += options_.silent_seconds;
+    }
+    read_some(
+        std::min(kTick, std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(seconds - waited))));
   }
 }
 

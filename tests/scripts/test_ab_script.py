@@ -1,5 +1,10 @@
 """scripts/ab, in a small repository with stand-ins for CMake and the program."""
 
+import os
+import shutil
+import signal
+import subprocess
+
 import pytest
 
 from tests.support.machine import Machine, copy_tree, executable, git, held
@@ -73,6 +78,22 @@ def test_a_base_that_was_changed_is_checked_out_anew(repository):
     result = repository.ab("HEAD")
     assert result.returncode == 0 and "checking it out anew" in result.stderr
     assert (tree / "scripts" / "lib.sh").read_text() != "broken" and [path.name for path in (repository.root / "build" / "ab").iterdir()] == [tree.name]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_build_that_hangs_is_named_and_ends_with_the_script(repository, number):
+    """As a compiler that never ends, below CMake, in the base's tree alone."""
+    begun = repository.root / "build/begun"
+    repository.program("cmake", CMAKE.replace('mkdir -p "$2/bin"', f'case "$2" in */ab/*) sleep 200 & >"{begun}"; wait; esac; mkdir -p "$2/bin"'))
+    repository.program("sleep", f'#!/bin/sh\n[ "$1" != 30 ] || set -- 0.2\nexec {shutil.which("sleep")} "$@"\n')
+    environment = {**os.environ, **repository.environment, "NOISEFLOOR_PRESET": "host"}
+    with subprocess.Popen([repository.root / "scripts/ab", "HEAD"], stderr=subprocess.PIPE, text=True, env=environment,
+                          preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)) as script:
+        line = next(line for line in script.stderr if "still building" in line and begun.exists())
+        assert f"{repository.root}/build/ab/{repository.git('rev-parse', 'HEAD')[:12]}/build/host, since " in line
+        script.send_signal(number)
+        _, said = script.communicate(timeout=120)  # until all have ended that have its stderr
+        assert script.returncode == 130 and "interrupted while building" in said
 
 
 def test_a_base_that_does_not_configure(repository):

@@ -231,6 +231,14 @@ TEST_F(InAWorker, AHungOneIsEndedWithItsChildren) {
   EXPECT_TRUE(gone(child)) << "its child is there";
 }
 
+TEST_F(InAWorker, AUserReadsForWhatItIsWaited) {
+  start("ready", "hang", {.ready_seconds = 1.5, .silent_seconds = 0.1});
+  testing::internal::CaptureStderr();
+  expect(run(), Outcome::cuda_error, "the stub gave no answer within 1.5 s");
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("the stub: no answer for 1s, of 2s that it has\n"), std::string::npos) << said;
+}
+
 TEST_F(InAWorker, OneWhoseChildHoldsItsOutputIsDeadAllTheSame) {
   start("cold", "orphan");
   expect(run(), Outcome::cuda_error, "the stub ended with exit code 7");
