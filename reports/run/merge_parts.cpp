@@ -44,11 +44,20 @@ std::string MergePart::text(const char* name) const {
 }
 
 MergePart read_merge_part(const fs::path& folder, RunEnd end) {
-  MergePart part{read_run(folder, end), {}, {}, {}, {}};  // with all its checks
-  (void)read_network_problems(folder, part.rows);         // of doubled lines the last would win
+  MergePart part{read_run(folder, end), {}, {}, {}, {}, {}, {}};  // with all its checks
+  (void)read_network_problems(folder, part.rows);                 // of doubled lines the last would win
   part.ceilings = read_ceilings(folder / "ceilings.csv");
   part.facts = read_json_object(folder / "env.json");
   part.shard = read_shard_record(folder);
+  part.cases = part.shard ? part.shard->cases : read_selected_cases(folder);
+  if (part.shard) part.shards.insert(part.shard->selection + " " + part.shard->shard.text());
+  for (const MergeJson& one : part.facts.value(kShards, MergeJson::array())) try {
+      const auto& text = one.get_ref<const std::string&>();
+      (void)parse_shard(text.substr(text.find(' ') + 1));
+      part.shards.insert(text);
+    } catch (const std::exception& error) {
+      cannot_merge(folder / "env.json", "'{}': {}", kShards, error.what());
+    }
   for (const SweepRow& row : part.rows)
     if ((row.status == Outcome::ok || row.status == Outcome::throttled) && !part.samples.contains(row))
       cannot_merge(folder, "{} lacks the samples of {}", samples_file(folder).filename().string(), row.name());
@@ -94,52 +103,51 @@ void require_one_device(const MergePart& part, const MergePart& first) {
 }
 
 std::vector<std::string> missing_of(const std::vector<MergePart>& parts) {
-  std::vector<std::string> missing;
   struct Split {
     const MergePart* first;
-    std::set<int> seen = {};
+    std::map<int, std::set<int>> there = {};  // by their number: an earlier run may have been cut otherwise
   };
   std::map<std::string, Split> splits;  // by the choice of cases
-  std::vector<std::string> unsplit;
+  std::set<CaseId> rows;
+  std::vector<std::string> missing, cases, unsplit;
+  for (const MergePart& part : parts) rows.insert(part.rows.begin(), part.rows.end());
   for (const MergePart& part : parts) {
-    if (!part.shard) {
-      unsplit.push_back(part.folder.string());
-      const auto chosen = read_selected_cases(part.folder);
-      if (const auto lacking = cases_without_row(chosen, part.rows); !lacking.empty())
-        missing.push_back(fmt::format("{} of the {} cases of {}", lacking.size(), chosen.size(), part.folder.string()));
-      continue;
+    for (const std::string& one : part.shards) {
+      const std::size_t space = one.find(' ');
+      const Shard shard = parse_shard(one.substr(space + 1));
+      Split& split = splits.try_emplace(one.substr(0, space), Split{&part}).first->second;
+      const bool is_new = split.there[shard.count].insert(shard.index).second;
+      if (!part.shard || !split.first->shard) continue;
+      if (split.there.size() > 1)
+        cannot_merge(part.folder, "is shard {} of the sweep that {} is shard {} of: they were cut differently",
+                     shard.text(), split.first->folder.string(), split.first->shard->shard.text());
+      if (!is_new) cannot_merge(part.folder, "shard {} is there twice", shard.text());
     }
-    const ShardRecord& record = *part.shard;
-    Split& split = splits.try_emplace(record.selection, Split{&part}).first->second;
-    if (record.shard.count != split.first->shard->shard.count)
-      cannot_merge(part.folder, "is shard {} of the sweep that {} is shard {} of: they were cut differently",
-                   record.shard.text(), split.first->folder.string(), split.first->shard->shard.text());
-    if (!split.seen.insert(record.shard.index).second)
-      cannot_merge(part.folder, "shard {} is there twice", record.shard.text());
-    std::set<CaseId> ids;
-    const std::set<CaseId> own(record.cases.begin(), record.cases.end());
-    for (const SweepRow& row : part.rows) {
-      if (!own.contains(row))
-        cannot_merge(part.folder, "holds {}, which is not of shard {}", row.name(), record.shard.text());
-      ids.insert(row);
-    }
-    const auto lacking = std::count_if(own.begin(), own.end(), [&](const CaseId& id) { return !ids.contains(id); });
-    if (lacking > 0)
-      missing.push_back(fmt::format("{} of the {} cases of shard {}{}", lacking, own.size(), record.shard.text(),
-                                    splits.size() > 1 ? " (" + part.folder.string() + ")" : ""));
+    const std::set<CaseId> own(part.cases.begin(), part.cases.end());
+    if (!part.shard && !part.facts.contains(kShards)) unsplit.push_back(part.folder.string());
+    for (const SweepRow& row : part.rows)
+      if (part.shard && !own.contains(row))
+        cannot_merge(part.folder, "holds {}, which is not of shard {}", row.name(), part.shard->shard.text());
+    if (const auto lacking = std::ranges::count_if(own, [&](const CaseId& id) { return !rows.contains(id); }))
+      cases.push_back(fmt::format("{} of the {} cases of {}{}", lacking, own.size(),
+                                  part.shard ? fmt::format("shard {}, ", part.shard->shard.text()) : "",
+                                  part.folder.string()));
+    cases.insert(cases.end(), part.lacks.begin(), part.lacks.end());
   }
   for (const auto& [selection, split] : splits) {
-    std::vector<std::string> absent;
-    const int count = split.first->shard->shard.count;
-    for (int index = 1; index <= count; ++index)
-      if (!split.seen.contains(index)) absent.push_back(std::to_string(index));
-    if (!absent.empty())
-      missing.insert(
-          missing.begin(),
-          fmt::format("shard {} of {}{}{}", fmt::join(absent, ", "), count,
-                      splits.size() > 1 ? " (of the sweep of " + split.first->folder.string() + ")" : "",
-                      unsplit.empty() ? "" : fmt::format(", and no shard.json in {}", fmt::join(unsplit, ", "))));
+    if (std::ranges::any_of(split.there, [](const auto& cut) { return std::ssize(cut.second) == cut.first; })) continue;
+    for (const auto& [count, there] : split.there) {
+      std::vector<int> absent;
+      for (int index = 1; index <= count; ++index)
+        if (!there.contains(index)) absent.push_back(index);
+      missing.push_back(fmt::format("shard {} of {}{}{}", fmt::join(absent, ", "), count,
+                                    splits.size() > 1 ? " (of the sweep of " + split.first->folder.string() + ")" : "",
+                                    unsplit.empty() || !split.first->shard
+                                        ? ""
+                                        : fmt::format(", and no shard.json in {}", fmt::join(unsplit, ", "))));
+    }
   }
+  missing.insert(missing.end(), cases.begin(), cases.end());
   return missing;
 }
 
@@ -183,10 +191,10 @@ MergeJson merged_environment(const std::vector<MergePart>& parts) {
   for (const auto& [name, value] : merged.items())
     for (const MergeJson& facts : all)
       if (facts.value(name, is_of_library(name) ? value : MergeJson()) != value) of_parts[name] = MergeJson::array();
-  for (const char* name :
-       {"host", "hosts", "command_lines", "time_utc", "merged_from", "missing", kReusedFrom, kCheckSeed, kDoubted})
+  for (const char* name : {"host", "hosts", "command_lines", "time_utc", "merged_from", "missing", kShards, kReusedFrom,
+                           kCheckSeed, kDoubted})
     of_parts.erase(name);  // kReusedFrom and kDoubted of one are the merged run's
-  for (const char* of_part : {"missing", kCheckSeed}) merged.erase(of_part);
+  for (const char* of_part : {"missing", kShards, kCheckSeed}) merged.erase(of_part);
   for (auto& [name, values] : of_parts.items()) {
     merged.erase(name);
     for (const MergeJson& facts : all) values.push_back(facts.value(name, MergeJson()));
@@ -200,7 +208,6 @@ MergeJson merged_environment(const std::vector<MergePart>& parts) {
   merged["time_utc"] = latest;
   merged["merged_from"] = folders;
   merged["schema"] = kRunSchema;  // rows and networks are written as today
-  if (const auto missing = missing_of(parts); !missing.empty()) merged["missing"] = missing;  // by --partial
   return merged;
 }
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,9 +18,9 @@ struct MergePart : RunFiles {
   CeilingTable ceilings;
   nlohmann::ordered_json facts;  // env.json
   std::optional<ShardRecord> shard;
-  // Of an earlier run: what it never had, in words, but for cases that are there now. Of whole shards nobody knows the
-  // cases: they stay.
-  std::vector<std::string> lacked;
+  std::vector<CaseId> cases;       // that were chosen for it
+  std::set<std::string> shards;    // that it is, or has: "SELECTION 3/16"
+  std::vector<std::string> lacks;  // in words, what neither shards nor cases tell of an earlier run
 
   std::string text(const char* name) const;  // of env.json; throws where it is not there
 };
@@ -36,7 +37,8 @@ MergePart read_merge_part(const std::filesystem::path& folder, RunEnd end);
 void require_one_origin(const std::vector<MergePart>& parts);
 // One kind of device, driver and build.
 void require_one_device(const MergePart& part, const MergePart& first);
-// What a split sweep lacks, in words. Throws where shards are of different cuts, or hold what is not theirs.
+// What all of them together lack, in words: shards of split sweeps, and cases. Throws where shards are of different
+// cuts, or hold what is not theirs.
 std::vector<std::string> missing_of(const std::vector<MergePart>& parts);
 // env.json: what all parts say that know it. What differs stands in `of_parts`, a list in the order of `merged_from`,
 // null where a part does not know it.

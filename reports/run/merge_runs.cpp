@@ -6,7 +6,6 @@
 #include <list>
 #include <set>
 #include <stdexcept>
-#include <string_view>
 #include <tuple>
 
 #include "reports/run/csv.h"
@@ -65,47 +64,20 @@ std::set<ProblemId> problems_of_several_gpus(const std::vector<PlacedRow>& rows)
   return torn;
 }
 
-// "3 of the 40 cases of ...", which is told anew.
-bool begins_as_cases(std::string_view what) {
-  for (const std::string_view behind_a_number : {" of the ", " cases of "}) {
-    const std::size_t digits = std::min(what.find_first_not_of("0123456789"), what.size());
-    if (digits == 0 || !what.substr(digits).starts_with(behind_a_number)) return false;
-    what.remove_prefix(digits + behind_a_number.size());
-  }
-  return true;
-}
-
 // Of an earlier run what the parts do not measure anew. A problem is replaced as a whole: a speedup is never of two
 // dates. In old runs networks had other names.
 MergePart rest_of(const fs::path& folder, const std::vector<MergePart>& parts) {
   MergePart rest = read_merge_part(folder, RunEnd::may_lack);
   require_one_device(rest, parts.front());
   std::set<ProblemId> anew;
-  std::vector<SweepRow> all;
-  for (const MergePart& part : parts) {
-    anew.insert(part.rows.begin(), part.rows.end());
-    all.insert(all.end(), part.rows.begin(), part.rows.end());
-  }
+  for (const MergePart& part : parts) anew.insert(part.rows.begin(), part.rows.end());
   std::erase_if(rest.rows, [&](const SweepRow& row) { return anew.contains(row); });
-  all.insert(all.end(), rest.rows.begin(), rest.rows.end());
+  // Words count where a run has no better: as published, or of an earlier version, which has cases.
+  const bool older = !rest.facts.contains(kShards);
   for (const MergeJson& what : rest.facts.value("missing", MergeJson::array()))
-    if (what.is_string() && !rest.rows.empty()) rest.lacked.push_back(what);
-  if (const auto chosen = rest.shard ? rest.shard->cases : read_selected_cases(folder); !chosen.empty()) {
-    std::erase_if(rest.lacked, [](const std::string& what) { return begins_as_cases(what); });
-    if (const auto lacking = cases_without_row(chosen, all); !lacking.empty())
-      rest.lacked.push_back(fmt::format("{} of the {} cases of {}", lacking.size(), chosen.size(), folder.string()));
-  }
-  if (rest.shard && !rest.rows.empty()) {
-    std::vector<int> absent;
-    for (int index = 1; index <= rest.shard->shard.count; ++index)
-      if (index != rest.shard->shard.index && std::ranges::none_of(parts, [&](const MergePart& part) {
-            return part.shard && part.shard->selection == rest.shard->selection && part.shard->shard.index == index;
-          }))
-        absent.push_back(index);
-    if (!absent.empty())
-      rest.lacked.push_back(fmt::format("shard {} of {} (of the sweep of {})", fmt::join(absent, ", "),
-                                        rest.shard->shard.count, folder.string()));
-  }
+    if (what.is_string() && (rest.cases.empty() || (older && what.get<std::string>().find_first_of("0123456789") != 0)))
+      rest.lacks.push_back(what);
+  if (rest.rows.empty()) rest.lacks.clear(), rest.shards.clear();
   rest.shard.reset();
   return rest;
 }
@@ -179,10 +151,9 @@ MergeResult merge_runs(const std::vector<fs::path>& folders, const fs::path& out
   }
   require_one_origin(parts);
   MergeResult result;
-  const auto missing = missing_of(parts);
-  if (!missing.empty() && !options.partial)
-    throw failure("missing: {}; sweep again what is missing, or merge with --partial", fmt::join(missing, "; "));
-  result.missing = missing;
+  result.missing = missing_of(parts);
+  if (!result.missing.empty() && !options.partial)
+    throw failure("missing: {}; sweep again what is missing, or merge with --partial", fmt::join(result.missing, "; "));
   MergeJson environment = merged_environment(parts);
   const CeilingTable ceilings = median_ceilings(parts);
   if (!options.over.empty()) {
@@ -191,10 +162,12 @@ MergeResult merge_runs(const std::vector<fs::path>& folders, const fs::path& out
     environment[kReusedFrom] = fs::absolute(options.over).lexically_normal().string();
     result.notes.push_back(fmt::format("{} rows are kept of {}", parts.front().rows.size(), options.over.string()));
     environment["over"] = true;  // not all of what was kept is known to be the same
-    for (const std::string& what : parts.front().lacked)
-      if (std::ranges::count(result.missing, what) == 0) result.missing.push_back(what);
-    if (!result.missing.empty()) environment["missing"] = result.missing;
+    result.missing = missing_of(parts);
   }
+  if (!result.missing.empty()) environment["missing"] = result.missing;
+  std::set<std::string> shards;
+  for (const MergePart& part : parts) shards.insert(part.shards.begin(), part.shards.end());
+  environment[kShards] = shards;
   const auto rows = place_rows(parts);
   result.rows = rows.size();
   const MergeJson of_parts = environment.value("of_parts", MergeJson::object());

@@ -33,6 +33,7 @@ inline constexpr int kRunSchema = 3;
 
 // The text of env.json that names the run of which a sweep kept rows (--reuse): these are of its commits.
 inline constexpr const char* kReusedFrom = "reused_from";
+inline constexpr const char* kShards = "shards";         // that were merged, "SELECTION 3/16": what else is missing
 inline constexpr const char* kCheckSeed = "check_seed";  // by which rows that could be kept were chosen as checks
 inline constexpr const char* kDoubted = "doubted";       // checks that took another time: the rows kept may not be true
 

@@ -185,7 +185,7 @@ void RunFolder::write_environment(const nlohmann::ordered_json& facts, const std
   if (std::filesystem::exists(file)) {
     command_lines = read_environment(file).command_lines;
     before = read_json_object(file);
-    for (const char* gone : {"merged_from", "missing", "hosts", "of_parts", "load_at_end"})
+    for (const char* gone : {"merged_from", "missing", kShards, "hosts", "of_parts", "load_at_end"})
       before.erase(gone);  // it is more than a merge now, and has not ended
   }
   if (command_lines.size() >= kMaxCommandLines) command_lines.erase(command_lines.begin());

@@ -109,6 +109,34 @@ def test_what_an_earlier_run_lacked_stays_missing(split, tmp_path):
     assert json.loads((out / "env.json").read_text())["missing"] == [f"1 of the 6 cases of {whole}"], "it goes with its problem"
 
 
+def test_what_is_missing_behind_over_is_told_once_and_truly(split, tmp_path):
+    """A shard is there if the folders or the earlier run have it, a case if a row of either is."""
+    shard, out = {index: split.folder / f"shard{index}" for index in (1, 2, 3)}, tmp_path / "out"
+
+    def missing(new, earlier):
+        result = run("merge", "--partial", "--replace", *new, "--out", out, "--over", earlier)
+        assert result.returncode == 0, result.stderr
+        said = [line.removeprefix("missing: ") for line in result.stderr.splitlines() if line.startswith("missing: ")]
+        assert json.loads((out / "env.json").read_text()).get("missing", []) == said
+        return said
+
+    assert missing([shard[1], shard[3]], shard[2]) == [] and sorted(sizes(out)) == list(SIZES)
+    assert missing([shard[1]], shard[2]) == ["shard 3 of 3"]
+    assert split.merge("--partial", shards=(1, 2)).returncode == 0
+    merged = split.folder / "merged"
+    assert missing([shard[3]], merged) == [] and missing([shard[1]], merged) == ["shard 3 of 3"]
+    shutil.copytree(out, tmp_path / "second")
+    assert missing([shard[2]], tmp_path / "second") == ["shard 3 of 3"], "and so on, merge by merge"
+    assert run("merge", merged, shard[3], "--out", tmp_path / "both").returncode == 0, "nor is it where no run is an earlier one"
+    shutil.copytree(shard[2], tmp_path / "cut")
+    write_rows(tmp_path / "cut", rows(shard[2])[:1])
+    assert missing([tmp_path / "cut", shard[3]], merged) == [], "its second problem is the earlier run's"
+    assert missing([tmp_path / "cut"], shard[1]) == ["shard 3 of 3", f"1 of the 2 cases of shard 2/3, {tmp_path / 'cut'}"]
+    edit_json(merged / "env.json", shards=["x 4/3"])
+    result = run("merge", "--partial", shard[3], "--out", tmp_path / "no", "--over", merged)
+    assert result.returncode == 2 and "merged/env.json: 'shards': " in result.stderr and not (tmp_path / "no").exists(), result.stderr
+
+
 def test_code_without_a_name_is_no_code_like_another(split):
     for shard in (1, 2, 3):
         spoil_commit(split, shard, "unknown")
