@@ -55,7 +55,13 @@ def rows(folder):
 
 def test_a_published_folder_of_all_shards(machine):
     assert machine.run("measure", "--only", "core", "--gpus", "7,9").returncode == 0
-    status = machine.run("status").stdout.splitlines()
+    staged = machine.folder / "shards/.reused.12-0123456789abcdef.partial"
+    staged.mkdir()  # of another machine
+    (machine.folder / "shards/notes.partial").mkdir()
+    status = machine.run("status")
+    [said] = status.stderr.splitlines()
+    assert "shards/.reused.12-0123456789abcdef.partial: process 12 of machine 0123456789abcdef" in said and staged.is_dir()
+    status = status.stdout.splitlines()
     assert status[0].startswith("core") and "2 of 2 whole" in status[0] and "0 of 1 whole; open (* begun): 1" in status[1]
     made = machine.folder / "made"
     made.mkdir()
@@ -86,6 +92,7 @@ def test_a_shard_that_was_cut_short_goes_on(machine):
     assert 0 < begun < REST
     result = machine.pages()
     assert result.returncode == 1 and result.stdout.splitlines() == ["missing: core 1/2", "missing: core 2/2", "missing: the rest of rest 1/1"]
+    assert "missing" not in result.stderr, "told once"
     assert len(rows(machine.folder / "made")) == begun
     assert "Missing: 3 shards" in (machine.folder / "made/README.md").read_text()
     assert machine.run("measure", "--only", "rest").returncode == 0
