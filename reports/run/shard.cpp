@@ -33,11 +33,6 @@ std::string Shard::text() const {
   return fmt::format("{}/{}", index, count);
 }
 
-bool ShardRecord::operator==(const ShardRecord& other) const {
-  return shard.index == other.shard.index && shard.count == other.shard.count && selection == other.selection &&
-         cases == other.cases;
-}
-
 Shard parse_shard(const std::string& text) {
   const std::size_t slash = text.find('/');
   const auto number = [](const std::string& part) { return parse_number<int>(part).value_or(0); };
@@ -95,10 +90,12 @@ void claim_shard(const std::filesystem::path& folder, const std::optional<ShardR
     throw failure("{}: {}; give another --out, or --fresh", folder.string(), what);
   };
   if (known && !record) refuse(fmt::format("is shard {} of a sweep that was split (--shard)", known->shard.text()));
-  if (!record || (known && *known == *record)) return;
-  if (known && (known->shard.index != record->shard.index || known->shard.count != record->shard.count))
+  if (!record) return;
+  if (known && known->shard != record->shard)
     refuse(fmt::format("is shard {}, this is {}", known->shard.text(), record->shard.text()));
-  if (known) refuse(fmt::format("is shard {} of another choice of cases", known->shard.text()));
+  if (known && (known->selection != record->selection || known->cases != record->cases))
+    refuse(fmt::format("is shard {} of another choice of cases", known->shard.text()));
+  if (known) return;
   if (has_rows) refuse("holds rows of a sweep that was not split");
   std::vector<std::string> names;
   for (const CaseId& one : record->cases) names.push_back(one.name());

@@ -16,6 +16,7 @@ struct Shard {
   int count = 1;
 
   std::string text() const;  // "3/16"
+  bool operator==(const Shard&) const = default;
 };
 
 inline constexpr int kMaxShards = 10'000;
@@ -27,7 +28,6 @@ struct ShardRecord {
   std::string selection;                 // hash of the names of all cases of the whole sweep, in order
   std::vector<CaseId> cases;             // this part's
   std::vector<std::size_t> places = {};  // of each of them among all; empty in a folder of an earlier version
-  bool operator==(const ShardRecord& other) const;
 };
 // Problems are dealt out in turn, op by op and dtype by dtype, so that each shard has as many of each as any other, to
 // one.
