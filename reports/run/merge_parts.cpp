@@ -20,15 +20,17 @@ void require_same(const MergePart& part, const std::string& what, const std::str
     cannot_merge(part.folder, "is of {} {}, {} of {}", what, value, first.folder.string(), of_first);
 }
 
-// Where all must have a fact of env.json, and where only those that know it: a machine without a library's rows need
-// not have the library.
-enum class Known { by_all, by_some };
+// Whether a fact is of a library, which only those have whose rows needed it.
+bool is_of_library(const std::string& name) {
+  constexpr const char* kLibraries[] = {"cublaslt", "cudnn", "pytorch", "pytorch_cuda", "pytorch_cudnn", "triton"};
+  return name.starts_with("plugin ") || name.starts_with("peer_") || std::ranges::count(kLibraries, name) > 0;
+}
 
-void require_one(const std::vector<MergePart>& parts, const std::string& name, Known known) {
+void require_one(const std::vector<MergePart>& parts, const std::string& name) {
   const auto of = [&](const MergePart& part) { return part.facts.value(name, MergeJson()).dump(); };
   const MergePart* first = nullptr;
   for (const MergePart& part : parts) {
-    if (known == Known::by_some && !part.facts.contains(name)) continue;
+    if (is_of_library(name) && !part.facts.contains(name)) continue;
     if (first == nullptr) first = &part;
     require_same(part, name, of(part), *first, of(*first));
   }
@@ -64,22 +66,15 @@ MergePart read_merge_part(const fs::path& folder, RunEnd end) {
   return part;
 }
 
-// Whether a fact is of a library, which only those have whose rows needed it.
-static bool is_of_library(const std::string& name) {
-  constexpr const char* kLibraries[] = {"cublaslt", "cudnn", "pytorch", "pytorch_cuda", "pytorch_cudnn", "triton"};
-  return name.starts_with("plugin ") || name.starts_with("peer_") || std::ranges::count(kLibraries, name) > 0;
-}
-
 void require_one_origin(const std::vector<MergePart>& parts) {
   const MergePart& first = parts.front();
   // By the last six two builds of a commit differ.
   for (const char* name : {"device", "driver", "commit", "schema", "build_type", "compiler", "host_arch",
                            "cuda_architectures", "cuda_toolkit", "cuda_runtime"})
-    require_one(parts, name, Known::by_all);
-  std::set<std::string> libraries;
+    require_one(parts, name);
   for (const MergePart& part : parts) {
     for (const auto& [name, value] : part.facts.items())
-      if (is_of_library(name)) libraries.insert(name);
+      if (is_of_library(name)) require_one(parts, name);
     const std::string& commit = part.environment.commit;
     if (&part != &first && !same_code(commit, first.environment.commit))
       cannot_merge(part.folder,
@@ -92,7 +87,6 @@ void require_one_origin(const std::vector<MergePart>& parts) {
     for (const SweepRow& row : part.rows)            // a blank one, which a run may have
       require_same(part, "rows of commit", row.commit, first, first.environment.commit);
   }
-  for (const std::string& name : libraries) require_one(parts, name, Known::by_some);
 }
 
 void require_one_device(const MergePart& part, const MergePart& first) {
