@@ -102,7 +102,7 @@ double modelled_cycles(const Sm90aKernel& kernel, const Sm90aProduct& product, c
   const auto steps = static_cast<double>(ceil_div(product.k_steps, schedule.splits));
 
   const double load_bytes = (shape.block_m() * product.a_share / schedule.multicast_a +
-                             static_cast<double>(shape.block_n) / schedule.multicast) *
+                             shape.block_n * product.b_share / schedule.multicast) *
                             kRowBytes;
   const double step =
       std::max({sharing * elements * kBlockK / costs.fma_per_cycle, sharing * load_bytes / costs.bytes_per_cycle,

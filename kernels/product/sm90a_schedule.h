@@ -41,6 +41,7 @@ struct Sm90aProduct {
   std::int64_t columns = 1;  // rows of B; 0 where the tile cannot cut it
   std::int64_t k_steps = 1;
   double a_share = 1;       // of a tile's rows of A that a k-step loads
+  double b_share = 1;       // of its rows of B, by the time that they take: above 1 where boxes are narrow
   bool own_stages = false;  // where tiles are whole, stages that no neighbour fills follow the steps (a residual's)
 };
 

@@ -175,6 +175,26 @@ RC_GTEST_PROP(gemm_schedule, TilesOfGradientsAreWholeBoxes, ()) {
   RC_ASSERT(std::ranges::all_of(schedules_of(p), whole));
 }
 
+// 1x1 gradients by input, all of whose schedules were timed on an H200 (docs/experiments/convolution, "the gradients of
+// two networks beside cuDNN"): as many columns as the fastest had, and B's narrow boxes come to more than one block.
+TEST(gemm_schedule, GradientsByInputTakeTheColumnsThatWereFastest) {
+  const struct {
+    std::int64_t m, n, k;
+    int columns;
+  } cases[] = {{131072, 192, 64, 192},
+               {131072, 576, 192, 192},
+               {32768, 192, 384, 192},
+               {2048, 576, 768, 96},
+               {4096, 1280, 640, 160}};
+  for (const auto& one : cases) {
+    Problem p = problem(one.m, one.n, one.k);
+    p.layout = Layout::nn;
+    const Schedule s = choose(p, kSms);
+    EXPECT_EQ(tile_of(s).block_n, one.columns) << one.m << " x " << one.n << ", k = " << one.k;
+    EXPECT_TRUE(one.columns % 64 == 0 || s.multicast > 1) << one.m << " x " << one.n << ", k = " << one.k;
+  }
+}
+
 // Of layout tn: whatever the device, every block has a step of k, and blocks of parts have one tile each.
 RC_GTEST_PROP(gemm_schedule, LongSumsFallIntoPartsOfWhichEachHasSteps, ()) {
   Problem p = problem(8 * *rc::gen::inRange<std::int64_t>(1, 300), 8 * *rc::gen::inRange<std::int64_t>(1, 300),
