@@ -225,10 +225,12 @@ RC_GTEST_PROP(gemm_schedule, BlendsTakeTurns, ()) {
 }
 
 RC_GTEST_PROP(gemm_schedule, NothingTriedIsModelledFaster, ()) {
-  const Problem p = problem(*rc::gen::inRange<std::int64_t>(1, 10000), 8 * *rc::gen::inRange<std::int64_t>(1, 1000),
-                            8 * *rc::gen::inRange<std::int64_t>(1, 1000));
+  Problem p = problem(*rc::gen::inRange<std::int64_t>(1, 10000), 8 * *rc::gen::inRange<std::int64_t>(1, 1000),
+                      8 * *rc::gen::inRange<std::int64_t>(1, 1000));
+  p.layout = *rc::gen::element(Layout::nt, Layout::nn);
   const Schedule best = choose(p, kSms);
   const int tile = *rc::gen::inRange(0, static_cast<int>(kTiles.size()));
+  RC_PRE(fits(p, kTiles[static_cast<std::size_t>(tile)]));
   const Schedule other = make_schedule(p, tile, 1);
   RC_ASSERT(modelled_cycles(p, best) <= modelled_cycles(p, other));
 }
