@@ -36,7 +36,7 @@ run() {
   "$@" </dev/null &
   set +m
   wait $! || code=$?
-  kill -- -$beat
+  kill -- -$beat 2>/dev/null || true  # somebody else may have
   trap - HUP INT TERM
   [ $code -eq 0 ] || die "'$*' ended with exit code $code"
 }
