@@ -29,7 +29,8 @@ run() {
   shift
   say "$step"
   printf -v begun '%(%T)T'
-  trap 'say "interrupted while $step"; for job in $(jobs -p); do kill -- "-$job"; done; wait; exit 130' HUP INT TERM
+  # One that was stopped, as by asking at the terminal, hears of it only where it goes on.
+  trap 'say "interrupted while $step"; for job in $(jobs -p); do kill -- "-$job" && kill -CONT -- "-$job"; done 2>/dev/null || true; wait; exit 130' HUP INT QUIT TERM
   set -m  # each in a process group of its own
   while sleep 30 && kill -0 $$ 2>/dev/null; do say "still $step, since $begun"; done &
   beat=$!
@@ -37,7 +38,7 @@ run() {
   set +m
   wait $! || code=$?
   kill -- -$beat 2>/dev/null || true  # somebody else may have
-  trap - HUP INT TERM
+  trap - HUP INT QUIT TERM
   [ $code -eq 0 ] || die "'$*' ended with exit code $code"
 }
 # The comment at the top of a script is its help.
