@@ -79,8 +79,7 @@ __device__ __forceinline__ float tree_sum(const float* values) {
 }
 
 // A row of kPer vectors a lane, the last of which some lanes may lack, by kTeam lanes of a warp, or one by a block
-// whose warps take 32 * kPer vectors each. kRare: both pairs, or none. Rows of a team are of one
-// image.
+// whose warps take 32 * kPer vectors each. kRare: both pairs, or none.
 template <class T, int kTeam, int kPer, bool kEarly, bool kResidual, bool kRare>
 __global__ void __launch_bounds__(kTeam == kWideTeam ? kWideThreads : kHeldThreads, kHeldBlocks<kTeam, kPer, kEarly>)
     held_kernel(const __grid_constant__ HeldArguments<T> a) {
