@@ -72,11 +72,12 @@ MergePart rest_of(const fs::path& folder, const std::vector<MergePart>& parts) {
   std::set<ProblemId> anew;
   for (const MergePart& part : parts) anew.insert(part.rows.begin(), part.rows.end());
   std::erase_if(rest.rows, [&](const SweepRow& row) { return anew.contains(row); });
-  // Words count where a run has no better: as published, or of an earlier version, which has cases.
-  const bool older = !rest.facts.contains(kShards);
+  // Words count where a run has no better: as published, of an earlier version, or those of a run before it.
+  const auto is_told_anew = [&](const std::string& what) {
+    return what.find_first_of("0123456789") == 0 || (rest.facts.contains(kShards) && what.starts_with("shard "));
+  };
   for (const MergeJson& what : rest.facts.value("missing", MergeJson::array()))
-    if (what.is_string() && (rest.cases.empty() || (older && what.get<std::string>().find_first_of("0123456789") != 0)))
-      rest.lacks.push_back(what);
+    if (what.is_string() && (rest.cases.empty() || !is_told_anew(what))) rest.lacks.push_back(what);
   if (rest.rows.empty()) rest.lacks.clear(), rest.shards.clear();
   rest.shard.reset();
   return rest;

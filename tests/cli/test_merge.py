@@ -132,6 +132,10 @@ def test_what_is_missing_behind_over_is_told_once_and_truly(split, tmp_path):
     write_rows(tmp_path / "cut", rows(shard[2])[:1])
     assert missing([tmp_path / "cut", shard[3]], merged) == [], "its second problem is the earlier run's"
     assert missing([tmp_path / "cut"], shard[1]) == ["shard 3 of 3", f"1 of the 2 cases of shard 2/3, {tmp_path / 'cut'}"]
+    edit_json(merged / "env.json", missing=["core 2/2"])  # in words of others
+    assert missing([shard[3]], merged) == ["core 2/2"]
+    shutil.copytree(out, tmp_path / "third")
+    assert missing([shard[3]], tmp_path / "third") == ["core 2/2"]
     edit_json(merged / "env.json", shards=["x 4/3"])
     result = run("merge", "--partial", shard[3], "--out", tmp_path / "no", "--over", merged)
     assert result.returncode == 2 and "merged/env.json: 'shards': " in result.stderr and not (tmp_path / "no").exists(), result.stderr
