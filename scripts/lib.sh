@@ -24,13 +24,13 @@ die() {
 # run STEP COMMAND...: runs it, says every half minute that it still does, and ends the script with the step's name where it fails. A script that
 # is interrupted ends all that this started.
 run() {
-  local code=0 begun beat
+  local code=0 begun beat signal=TERM
   step=$1
   shift
   say "$step"
   printf -v begun '%(%T)T'
-  # One that was stopped, as by asking at the terminal, hears of it only where it goes on.
-  trap 'say "interrupted while $step"; for job in $(jobs -p); do kill -- "-$job" && kill -CONT -- "-$job"; done 2>/dev/null || true; wait; exit 130' HUP INT QUIT TERM
+  # One that was stopped, as by asking at the terminal, hears of it only where it goes on; one that does not listen ends by the second signal.
+  trap 'say "interrupted while $step"; for job in $(jobs -p); do kill -$signal -- "-$job" && kill -CONT -- "-$job"; done 2>/dev/null || true; signal=KILL; wait; exit 130' HUP INT QUIT TERM
   set -m  # each in a process group of its own
   while sleep 30 && kill -0 $$ 2>/dev/null; do say "still $step, since $begun"; done &
   beat=$!
@@ -153,7 +153,8 @@ build() {
   configure() {
     cd "$root" && "$cmake" --preset "$name" "${definitions[@]}" >"$log" 2>&1 && return
     tail -n 40 "$log" >&2
-    die "CMake refused; the whole output is in $log"
+    say "CMake refused; the whole output is in $log"
+    return 2
   }
   run "$step" configure
   { grep '^-- noisefloor:' "$log" || true; } | sed 's/^-- noisefloor: //' | while read -r line; do say "$line"; done

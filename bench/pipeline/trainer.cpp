@@ -149,7 +149,7 @@ Trainer::Trainer(const TrainerRequest& request, const TrainingData& data, std::s
     for (const ProblemId& problem : drawn(rank.training)) plan.take(problem, own.front());
 
   if (connect) communicator_ = connect();
-  on_all([&](Rank& rank) { allocate(rank, plan, data); });
+  on_all([&](Rank& rank) { allocate(rank, plan, data); }, kTimes * request.patience);
   set_state(stored.state);
   kept_ = std::move(stored.state);
   if (communicator_) on_all([&](Rank& rank) { insert_sums(rank); }, kTimes * request.patience);

@@ -86,12 +86,9 @@ class NcclRanks final : public Communicator {
   Buffer memory(std::size_t rank, Platform& platform, std::size_t bytes) override {
     if (nccl().found < kWindows) return Communicator::memory(rank, platform, bytes);
     void* data = nullptr;
-    if (const int result = nccl().allocate(&data, bytes); result != kNcclSuccess) {
-      if (const std::size_t free = platform.free_bytes(); free < bytes)
-        throw OutOfMemory(fmt::format("needs {:.2f} GiB of device memory, {:.2f} GiB are free",
-                                      static_cast<double>(bytes) / 0x1p30, static_cast<double>(free) / 0x1p30));
-      throw DeviceError(fmt::format("NCCL gives no memory: {}", nccl().error_string(result)), false);
-    }
+    if (const int result = nccl().allocate(&data, bytes); result != kNcclSuccess)
+      throw OutOfMemory(fmt::format("NCCL gives no {} bytes: {}, {} are free", bytes, nccl().error_string(result),
+                                    platform.free_bytes()));
     {
       const std::lock_guard lock(mutex_);
       memory_.emplace_back(data, nccl().release);
@@ -99,7 +96,7 @@ class NcclRanks final : public Communicator {
     void* window = nullptr;  // of the communicator, with which it goes
     throw_if_failed(
         nccl().status(nccl().add_window(ranks_[rank], data, bytes, &window, kNcclWindowCollectivelySymmetric)));
-    return {data, bytes};
+    return Buffer::of_another(data, bytes);
   }
   Status sum(std::size_t rank, float* numbers, std::int64_t count, Stream stream) override {
     if (aborted_) return noisefloor::failure(StatusCode::cuda_error, "NCCL: another device has failed");

@@ -17,7 +17,7 @@ class Communicator {
  public:
   virtual ~Communicator() = default;
   // Memory in which sums are fastest, of a rank's device. All ranks ask for as much, and may use it while this is there.
-  // Throws OutOfMemory, DeviceError.
+  // Throws OutOfMemory, DeviceError. Like a sum it waits for the others.
   virtual Buffer memory(std::size_t /*rank*/, Platform& platform, std::size_t bytes) { return {platform, bytes}; }
   // Enqueues: the numbers of a rank become their sum over all ranks, each of which enqueues it as often.
   virtual Status sum(std::size_t rank, float* numbers, std::int64_t count, Stream stream) = 0;

@@ -186,7 +186,11 @@ class Buffer {
   Buffer() = default;
   Buffer(Platform& platform, std::size_t bytes)
       : platform_(&platform), data_(platform.allocate(bytes)), bytes_(bytes) {}
-  Buffer(void* others, std::size_t bytes) : data_(others), bytes_(bytes) {}  // which is not released
+  static Buffer of_another(void* data, std::size_t bytes) {  // who releases it
+    Buffer buffer;
+    buffer.data_ = data, buffer.bytes_ = bytes;
+    return buffer;
+  }
   Buffer(Buffer&& other) noexcept { swap(other); }
   Buffer& operator=(Buffer&& other) noexcept {
     swap(other);

@@ -53,13 +53,17 @@ MergePart read_merge_part(const fs::path& folder, RunEnd end) {
   part.shard = read_shard_record(folder);
   part.cases = part.shard ? part.shard->cases : read_selected_cases(folder);
   if (part.shard) part.shards.insert(part.shard->selection + " " + part.shard->shard.text());
-  for (const MergeJson& one : part.facts.value(kShards, MergeJson::array())) try {
+  const auto shards = part.facts.value(kShards, MergeJson::array());
+  try {
+    if (!shards.is_array()) throw std::invalid_argument(kShards);
+    for (const MergeJson& one : shards) {
       const auto& text = one.get_ref<const std::string&>();
       (void)parse_shard(text.substr(text.find(' ') + 1));
       part.shards.insert(text);
-    } catch (const std::exception& error) {
-      cannot_merge(folder / "env.json", "'{}': {}", kShards, error.what());
     }
+  } catch (const std::exception&) {
+    cannot_merge(folder / "env.json", "'{}' is not a list of texts such as 'SELECTION 3/16'", kShards);
+  }
   for (const SweepRow& row : part.rows)
     if ((row.status == Outcome::ok || row.status == Outcome::throttled) && !part.samples.contains(row))
       cannot_merge(folder, "{} lacks the samples of {}", samples_file(folder).filename().string(), row.name());

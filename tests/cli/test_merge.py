@@ -136,9 +136,10 @@ def test_what_is_missing_behind_over_is_told_once_and_truly(split, tmp_path):
     assert missing([shard[3]], merged) == ["core 2/2"]
     shutil.copytree(out, tmp_path / "third")
     assert missing([shard[3]], tmp_path / "third") == ["core 2/2"]
-    edit_json(merged / "env.json", shards=["x 4/3"])
-    result = run("merge", "--partial", shard[3], "--out", tmp_path / "no", "--over", merged)
-    assert result.returncode == 2 and "merged/env.json: 'shards': " in result.stderr and not (tmp_path / "no").exists(), result.stderr
+    for wrong in (["x 4/3"], None, "x 1/3", [5], {}):
+        edit_json(merged / "env.json", shards=wrong)
+        result = run("merge", "--partial", shard[3], "--out", tmp_path / "no", "--over", merged)
+        assert result.returncode == 2 and "merged/env.json: 'shards' " in result.stderr and not (tmp_path / "no").exists(), result.stderr
 
 
 def test_code_without_a_name_is_no_code_like_another(split):
