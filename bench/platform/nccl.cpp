@@ -122,7 +122,7 @@ class NcclRanks final : public Communicator {
   std::vector<NcclComm*> ranks_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<void, int (*)(void*)>> memory_;  // goes behind the communicator
-  std::atomic<bool> aborted_ = false;  // a rank that is behind begins no sum any more
+  std::atomic<bool> aborted_ = false;                          // a rank that is behind begins no sum any more
   std::vector<std::jthread> aborts_;
 };
 

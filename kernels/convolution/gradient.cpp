@@ -147,6 +147,7 @@ Support can_run_dgrad_ptx_sm90a_halo(const Convolution& forward, DType dtype) {
 
 Support can_run_dgrad_ptx_sm80_narrow(const Convolution& forward, DType dtype) {
   if (forward.y.stride != 1 || forward.y.repeat != 1) return unsupported("needs stride 1, and no upsample");
+  if (forward.cout > kNarrowChannels) return unsupported("needs cout to be at most 32");
   return can_run_ptx_sm80_narrow(tensor_core_gradient(forward, 0, 0), dtype);
 }
 
