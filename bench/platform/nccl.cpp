@@ -23,8 +23,8 @@ constexpr int kNcclWindowCollectivelySymmetric = 1;
 constexpr int kOldest = 21901;   // with aborts by several threads of a process (NVIDIA/nccl issue 992)
 constexpr int kWindows = 22907;  // with sums in windows that an abort ends
 
-// Blocks of a sum in symmetric windows. NCCL takes 5, by a model of 65 GB/s a block; while one runs, kernels of one
-// block an SM wait for a second wave whatever the number, so that the shortest sum costs least (docs/experiments).
+// Blocks of a sum in windows: NCCL's model of 65 GB/s a block takes some five; with 16 a step on two H200s was shortest
+// (docs/experiments/networks, "training on two GPUs").
 constexpr const char* kBlocksOfASum = "16";
 
 struct Nccl {

@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
           product::load_early(
               barriers, early, L::kWeightBytes,
               [&](int i, std::uint32_t full) {
-                product::load_b<kHalf, true, kIsGradient<Op> ? 64 : 0>(
+                product::load_b<kHalf, true, kWeightBox<Op>>(
                     role, &map_w, weights + i * L::kWeightBytes, full,
                     weight_k<Op>(c, taps.at(ahead.ty, ahead.tx), ahead.part * kBlockK),
                     weight_row<Op>(c, taps.at(ahead.ty, ahead.tx), row_w));
@@ -138,10 +138,9 @@ __global__ void __launch_bounds__(HaloLayout<kTile, kFused>::kThreads, kHaloTile
             ptx::mbarrier_wait(barriers.empty + ring.stage * 8, ring.parity ^ 1);
             if (ptx::elect_one()) {
               ptx::mbarrier_arrive_expect_tx(full, L::kWeightBytes);
-              product::load_b<kHalf, shares, kIsGradient<Op> ? 64 : 0>(
-                  role, &map_w, weights + ring.stage * L::kWeightBytes, full,
-                  weight_k<Op>(c, taps.at(step.ty, step.tx), channel),
-                  weight_row<Op>(c, taps.at(step.ty, step.tx), row_w));
+              product::load_b<kHalf, shares, kWeightBox<Op>>(role, &map_w, weights + ring.stage * L::kWeightBytes, full,
+                                                             weight_k<Op>(c, taps.at(step.ty, step.tx), channel),
+                                                             weight_row<Op>(c, taps.at(step.ty, step.tx), row_w));
             }
           }
         };

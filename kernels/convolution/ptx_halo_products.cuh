@@ -49,8 +49,8 @@ __device__ __forceinline__ Held multiply_taps(const WarpRole<kConsumers>& role, 
 #pragma unroll
     for (int k = 0; k < kBlockK / 16; ++k)
       ptx::Wgmma<T, L::kShape.block_n, kIsGradient<Op>>::run(
-          acc[0], ptx::wgmma_descriptor_128b_of(at + 2 * k, group_bytes),
-          product::descriptor < kIsGradient<Op> ? 64 : 0 > (tile, k), !is_first || k > 0);
+          acc[0], ptx::wgmma_descriptor_128b_of(at + 2 * k, group_bytes), product::descriptor<kWeightBox<Op>>(tile, k),
+          !is_first || k > 0);
     ptx::wgmma_commit();
     go_on();
     pipeline.template advance<is_first>();

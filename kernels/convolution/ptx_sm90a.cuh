@@ -162,7 +162,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
           product::load_early(
               barriers, early, L::kStageBytes,
               [&](int i, std::uint32_t barrier) {
-                product::load_b<kHalf, true, kIsGradient<Op> ? 64 : 0>(
+                product::load_b<kHalf, true, kWeightBox<Op>>(
                     role, &map_w, base + i * L::kStageBytes + L::kABytes, barrier,
                     weight_k<Op>(c, taps.at(ahead.ty, ahead.tx), ahead.part * kBlockK),
                     weight_row<Op>(c, taps.at(ahead.ty, ahead.tx), row_w));
@@ -185,8 +185,7 @@ __global__ void __launch_bounds__(Layout<kTile>::kThreads, kTiles[kTile].blocks_
                                    static_cast<std::uint16_t>(step.tx + shift_x),
                                    static_cast<std::uint16_t>(step.ty + shift_y));
               if (i >= early)
-                product::load_b<kHalf, shares, kIsGradient<Op> ? 64 : 0>(role, &map_w, a + L::kABytes, barrier, column,
-                                                                         row);
+                product::load_b<kHalf, shares, kWeightBox<Op>>(role, &map_w, a + L::kABytes, barrier, column, row);
             }
           }
         };

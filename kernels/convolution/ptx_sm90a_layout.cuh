@@ -32,6 +32,8 @@ MatrixMap weights_map(const Convolution& c, DType dtype, const typename Op::Oper
     return {dtype, o.w, c.weight_rows(), c.weight_row(), product::b_box_rows(block_n, multicast), kBlockK};
   }
 }
+template <class Op>
+inline constexpr int kWeightBox = product::Majors{.b = kIsGradient<Op>}.b_box();
 // Where those of a tap of the kernel begin, as product::load_b takes it, from an input channel and an output on. A
 // gradient's tile may reach into the next tap's columns, whose outputs are not stored.
 template <class Op>

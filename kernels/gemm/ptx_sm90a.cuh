@@ -42,7 +42,6 @@ __device__ __forceinline__ void run_block(const CUtensorMap& map_a, const CUtens
   using L = BlockLayout<kTile>;
   constexpr Tile kShape = L::kShape;
   constexpr product::Majors kMajors = majors_of(kLayout, kShape);
-  constexpr int kColumnsB = kMajors.b ? kMajors.b_columns : 0;
   constexpr bool kForward = kLayout == Layout::nt;  // gradients have neither activation nor shift nor blend
   constexpr int kBlockM = kShape.block_m();
   constexpr int kBlockN = kShape.block_n;
@@ -111,9 +110,9 @@ __device__ __forceinline__ void run_block(const CUtensorMap& map_a, const CUtens
           product::load_early(
               barriers, early, L::kStageBytes,
               [&](int step, std::uint32_t barrier) {
-                product::load_b<kHalf, true, kColumnsB>(role, &map_b, base + step * L::kStageBytes + L::kABytes,
-                                                        barrier, (first_step + step) * kBlockK, column_d,
-                                                        args.second_half);
+                product::load_b<kHalf, true, kMajors.b_box()>(role, &map_b, base + step * L::kStageBytes + L::kABytes,
+                                                              barrier, (first_step + step) * kBlockK, column_d,
+                                                              args.second_half);
               },
               [] {});
           product::wait_for_launches();
@@ -129,8 +128,8 @@ __device__ __forceinline__ void run_block(const CUtensorMap& map_a, const CUtens
               if (step >= early) ptx::mbarrier_arrive_expect_tx(barrier, L::kStageBytes);
               product::load_a<kBlockM, shares, kMajors.a>(role, &map_a, a, barrier, column, row_a);
               if (step >= early)
-                product::load_b<kHalf, shares, kColumnsB>(role, &map_b, a + L::kABytes, barrier, column, column_d,
-                                                          args.second_half);
+                product::load_b<kHalf, shares, kMajors.b_box()>(role, &map_b, a + L::kABytes, barrier, column, column_d,
+                                                                args.second_half);
             }
           }
         };

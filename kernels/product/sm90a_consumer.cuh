@@ -128,8 +128,8 @@ __device__ __forceinline__ int multiply(const WarpRole<kConsumers>& role, const 
 #pragma unroll
       for (int i = 0; i < kBlockK / 16; ++i)
         ptx::Wgmma<T, kBlockN, kMajors.b, kMajors.a>::run(
-            acc[sub], descriptor < kMajors.a ? 64 : 0 > (tile + a_in_tile + sub * (64 * kRowBytes / 16), i),
-            descriptor < kMajors.b ? kMajors.b_columns : 0 > (tile + kABytes / 16, i), !is_first || i > 0);
+            acc[sub], descriptor<kMajors.a_box()>(tile + a_in_tile + sub * (64 * kRowBytes / 16), i),
+            descriptor<kMajors.b_box()>(tile + kABytes / 16, i), !is_first || i > 0);
     }
     beside(tile + a_in_tile, !is_first);
     ptx::wgmma_commit();

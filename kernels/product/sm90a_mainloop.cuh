@@ -25,7 +25,10 @@ inline constexpr int kSwizzleAtom = 1024;  // 8 rows of 128 bytes: the alignment
 // in whose rows of 128 or 64 bytes columns lie side by side. Else a row of 128 bytes is 64 of k.
 struct Majors {
   bool a = false, b = false;
-  int b_columns = 64;  // of a box
+  int b_columns = 64;
+
+  constexpr int a_box() const { return a ? 64 : 0; }  // columns of a box; 0: there are none
+  constexpr int b_box() const { return b ? b_columns : 0; }
 };
 constexpr int box_bytes(int columns) {
   return kBlockK * columns * 2;
