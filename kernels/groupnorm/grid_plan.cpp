@@ -37,9 +37,8 @@ double estimate(const Problem& p, const GridPlan& plan) {
   const double row_bytes = stripe.columns * 16, units = static_cast<double>(p.n * (p.groups / stripe.bundle));
   const double held = static_cast<double>(stripe.rows - plan.streamed_rows()) * plan.blocks() * row_bytes;
   const double once = plan.teams * static_cast<double>(p.hw) * row_bytes;
-  const double narrow = plan.streamed_rows() > 0 && row_bytes < 2 * kLineBytes ? 1.1 : 1;  // as timed
   return std::ceil(units / plan.teams) *
-         (narrow * traffic_us(2 * once, std::max(once - held, 0.0), row_bytes) + kGridGap / plan.teams);
+         (traffic_us(2 * once, std::max(once - held, 0.0), row_bytes) + kGridGap / plan.teams);
 }
 
 }  // namespace
@@ -49,7 +48,8 @@ double traffic_us(double once, double again, double row_bytes) {
   const double lines = std::fmod(row_bytes, kLineBytes) == 0
                            ? row_bytes / kLineBytes
                            : std::max((row_bytes - kSectorBytes) / kLineBytes + 1, 1.0);
-  return (once + std::max(again - kKeptByL2, 0.0)) / kBytesPerUs * lines * kLineBytes / row_bytes;
+  const double narrow = again > 0 && row_bytes < 2 * kLineBytes ? 1.1 : 1;  // as timed
+  return narrow * (once + std::max(again - kKeptByL2, 0.0)) / kBytesPerUs * lines * kLineBytes / row_bytes;
 }
 
 std::optional<ClusterPlan> cut_least_rows(const Problem& p, int bundle, int blocks) {

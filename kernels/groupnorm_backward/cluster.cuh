@@ -262,9 +262,10 @@ __device__ __forceinline__ void add_blocks(const ClusterArguments& a, const Shar
 //
 // A thread touches only rows that it has fetched itself, so that taking their place needs no barrier (its accesses of
 // shared memory are carried out in the order of issue; a copy writes when the row has come from memory).
-// A: of gamma and beta. Registers: 16 sums or 16 terms, 16 coefficients and 16 values.
-template <class T, bool kActivate, class A>
-__global__ void __launch_bounds__(kMaxClusterThreads, 2) cluster_kernel(const __grid_constant__ ClusterArguments a) {
+// A: of gamma and beta. Registers: 16 sums or 16 terms, 16 coefficients and 16 values; of kWideThreads four rows'.
+template <class T, bool kActivate, class A, int kThreads>
+__global__ void __launch_bounds__(kThreads, 2) cluster_kernel(const __grid_constant__ ClusterArguments a) {
+  constexpr int kUnrolled = kThreads == kWideThreads ? 4 : 2;
   extern __shared__ __align__(16) char storage[];
   const groupnorm::StripePlan& plan = a.plan;
   const Shared s(storage, a);
@@ -307,7 +308,7 @@ __global__ void __launch_bounds__(kMaxClusterThreads, 2) cluster_kernel(const __
   // Calls body(at) with the thread's rows, at `at` of x's tile and dy's.
   const auto each_row = [&](const auto& body) {
     int at = tile_offset;
-#pragma unroll 2
+#pragma unroll kUnrolled
     for (int k = 0; k < own_rows; ++k, at += tile_step) body(at);
   };
   const auto load = [&](const char* tile, int at) { return *reinterpret_cast<const uint4*>(tile + at); };

@@ -13,7 +13,7 @@ namespace noisefloor::groupnorm_backward {
 namespace {
 
 constexpr int kSharedBytesPerSm = 228 * 1024, kReservedBytes = 1024;  // the driver's, of each block
-constexpr int kRegisters = 80;
+constexpr int kRegisters = 80, kWideRegisters = 128;                  // of kMaxClusterThreads, of kWideThreads
 constexpr int kMaxPlanBlocks = groupnorm::kMaxClusterBlocks;
 
 // A guess at what a plan costs, in cycles of an SM. A round, of the units that run at once, costs its memory traffic,
@@ -45,7 +45,8 @@ double estimate(const Problem& p, const ClusterPlan& plan, int sm_count) {
 
 std::string text_of(const ClusterPlan& plan) {
   return "bundle=" + std::to_string(plan.bundle) + ",blocks=" + std::to_string(plan.blocks) +
-         ",threads=" + std::to_string(plan.columns * plan.tile_rows) + ",stay=" + std::to_string(int{plan.stay});
+         ",threads=" + std::to_string(plan.columns * plan.tile_rows) + ",stay=" + std::to_string(int{plan.stay}) +
+         ",wide=" + std::to_string(int{plan.wide});
 }
 
 // Calls add(plan) for every one.
@@ -66,7 +67,7 @@ void each_cluster_plan(const Problem& p, const Add& add) {
 int blocks_per_sm(const ClusterPlan& plan) {
   const int whole_warps = (plan.columns * plan.tile_rows + 31) / 32 * 32;
   return std::max(std::min({kSharedBytesPerSm / (plan.shared_bytes() + kReservedBytes),
-                            65536 / (kRegisters * whole_warps), 2048 / whole_warps, 32}),
+                            65536 / ((plan.wide ? kWideRegisters : kRegisters) * whole_warps), 2048 / whole_warps, 32}),
                   1);
 }
 
@@ -84,20 +85,37 @@ int launch_bytes(const ClusterPlan& plan, int units, int sm_count) {
   return std::max(bytes, kSharedBytesPerSm / (on_one + 1) - kReservedBytes + kAtOnce);
 }
 
-std::optional<ClusterPlan> make_cluster_plan(const Problem& p, int bundle, int blocks, int threads, bool stay) {
+std::optional<ClusterPlan> make_cluster_plan(const Problem& p, int bundle, int blocks, int threads, bool stay,
+                                             bool wide) {
   // Longer images fit no cluster even one column wide; and what follows stays in int.
   if (p.hw > std::int64_t{kMaxPlanBlocks} * groupnorm::kSharedBytesPerBlock / 32) return std::nullopt;
   const auto cut = groupnorm::cut_rows(statistics_of(p), bundle, blocks, threads, 0);
   if (!cut) return std::nullopt;
   ClusterPlan plan{*cut};
-  plan.stay = stay;
-  if (plan.tile_rows * plan.columns > kMaxClusterThreads || plan.shared_bytes() > groupnorm::kSharedBytesPerBlock)
+  plan.stay = stay, plan.wide = wide;
+  if (plan.tile_rows * plan.columns > (wide ? kWideThreads : kMaxClusterThreads) ||
+      plan.shared_bytes() > groupnorm::kSharedBytesPerBlock)
     return std::nullopt;
   return plan;
 }
 
+// Whether units outnumber the clusters that run at once.
+static bool takes_turns(const Problem& p, const ClusterPlan& plan, int sm_count) {
+  return p.n * (p.groups / plan.bundle) > resident_clusters(plan, sm_count);
+}
+
+// The plan with the most wide threads that leave an SM as many blocks; without such itself. Where those had fewer
+// blocks they were slower, and with a residual some launches were (docs/experiments/groupnorm_backward).
+static ClusterPlan widened(const Problem& p, const ClusterPlan& plan) {
+  for (const int threads : {kWideThreads, 192, 128})
+    if (const auto wide = make_cluster_plan(p, plan.bundle, plan.blocks, threads, true, true);
+        wide && blocks_per_sm(*wide) >= blocks_per_sm(plan))
+      return *wide;
+  return plan;
+}
+
 std::optional<ClusterPlan> choose_cluster_plan(const Problem& p, int sm_count) {
-  return remembered(std::array{p.n, p.hw, p.channels, p.groups, std::int64_t{sm_count}}, [&] {
+  return remembered(std::array{p.n, p.hw, p.channels, p.groups, std::int64_t{p.residual}, std::int64_t{sm_count}}, [&] {
     std::optional<ClusterPlan> best;
     double least = 0;
     each_cluster_plan(p, [&](const ClusterPlan& plan) {
@@ -106,7 +124,7 @@ std::optional<ClusterPlan> choose_cluster_plan(const Problem& p, int sm_count) {
       best = plan;
       least = cost;
     });
-    return best;
+    return best && !p.residual && takes_turns(p, *best, sm_count) ? widened(p, *best) : best;
   });
 }
 
@@ -124,18 +142,20 @@ std::vector<Choice> cluster_choices(const Problem& p, DType, const DeviceInfo& d
   each_cluster_plan(p, [&](const ClusterPlan& plan) {
     if (estimate(p, plan, device.sm_count) > most) return;
     add(plan, true);
-    if (p.n * (p.groups / plan.bundle) > resident_clusters(plan, device.sm_count)) add(plan, false);
+    if (!takes_turns(p, plan, device.sm_count)) return;
+    add(plan, false);
+    add(widened(p, plan), true);
   });
   return choices;
 }
 
 std::optional<ClusterPlan> parse_cluster_choice(const Problem& p, std::string_view choice) {
-  int bundle = 0, blocks = 0, threads = 0, stay = 0;
-  if (std::sscanf(std::string(choice).c_str(), "bundle=%d,blocks=%d,threads=%d,stay=%d", &bundle, &blocks, &threads,
-                  &stay) != 4 ||
+  int bundle = 0, blocks = 0, threads = 0, stay = 0, wide = 0;
+  if (std::sscanf(std::string(choice).c_str(), "bundle=%d,blocks=%d,threads=%d,stay=%d,wide=%d", &bundle, &blocks,
+                  &threads, &stay, &wide) != 5 ||
       bundle < 1 || blocks < 1 || blocks > kMaxPlanBlocks || !std::has_single_bit(static_cast<unsigned>(blocks)))
     return std::nullopt;
-  const auto plan = make_cluster_plan(p, bundle, blocks, threads, stay != 0);
+  const auto plan = make_cluster_plan(p, bundle, blocks, threads, stay != 0, wide != 0);
   return plan && text_of(*plan) == choice ? plan : std::nullopt;
 }
 

@@ -15,9 +15,11 @@
 namespace noisefloor::groupnorm_backward {
 
 inline constexpr int kMaxClusterThreads = 384;  // of a block: two on an SM have 80 registers a thread
+inline constexpr int kWideThreads = 256;        // or 128, with as many rows under way
 
 struct ClusterPlan : groupnorm::StripePlan {
   bool stay = false;  // as many clusters as run at once take all units in turn; else a cluster has one
+  bool wide = false;  // threads are few and have more rows and registers each: what a unit costs each of them is less
 
   constexpr int channels() const { return columns * groupnorm::kClusterLanes; }
   // Rows of threads whose channels' sums are in shared memory at once; the others add theirs to them.
@@ -41,7 +43,8 @@ struct ClusterPlan : groupnorm::StripePlan {
 };
 
 // The plan with these choices, or nothing where they do not fit the problem or the SM.
-std::optional<ClusterPlan> make_cluster_plan(const Problem&, int bundle, int blocks, int threads, bool stay = false);
+std::optional<ClusterPlan> make_cluster_plan(const Problem&, int bundle, int blocks, int threads, bool stay = false,
+                                             bool wide = false);
 
 // Blocks that an SM holds at once, and clusters that the GPU runs at once.
 int blocks_per_sm(const ClusterPlan&);
@@ -56,7 +59,7 @@ int launch_bytes(const ClusterPlan&, int units, int sm_count);
 std::optional<ClusterPlan> choose_cluster_plan(const Problem&, int sm_count);
 
 // Plans whose estimate is near the least, the chosen one first, as text that parse_cluster_choice reads:
-// "bundle=2,blocks=8,threads=256,stay=1".
+// "bundle=2,blocks=8,threads=256,stay=1,wide=0".
 std::vector<Choice> cluster_choices(const Problem&, DType, const DeviceInfo&);
 std::optional<ClusterPlan> parse_cluster_choice(const Problem&, std::string_view choice);
 

@@ -2,7 +2,8 @@
 // shared memory, as kernels/groupnorm's ptx_sm90a holds x. The blocks tell each other their moments, then their sums of
 // dv and dv xh; dx is written from the copies, and dv computed twice rather than kept in fewer bits. Of many units a
 // cluster takes one after the other, in the place of rows that are done with. A second launch adds the images' sums to
-// dgamma and dbeta. cluster_plan.cpp chooses bundle, cluster and threads.
+// dgamma and dbeta. cluster_plan.cpp chooses bundle, cluster and threads: few where clusters take turns, since of eight
+// rows a thread has half of its instructions whatever their number is.
 //
 // Better than tiled: three tensors are moved instead of six, and two launches take the place of six.
 // Requires: bf16 or fp16; a bundle of groups that is a multiple of 8 channels and whose rows of x and dy fit the shared
@@ -51,8 +52,14 @@ Status launch_ptx_sm90a(const Problem& p, DType dtype, const Tensors& tensors, c
                           .programmatic = context.programmatic_launch};
   const Status status = with_half_type(dtype, [&]<class T>(T) {
     const bool plain = p.fusion == Fusion::none;
-    auto kernel = plain ? cluster_kernel<T, false, T> : cluster_kernel<T, true, T>;
-    if (p.fp32_affine) kernel = plain ? cluster_kernel<T, false, float> : cluster_kernel<T, true, float>;
+    const auto kernel_of = [&]<class A, int kThreads>() {
+      return plain ? cluster_kernel<T, false, A, kThreads> : cluster_kernel<T, true, A, kThreads>;
+    };
+    const auto of_affine = [&]<class A>() {
+      return plan->wide ? kernel_of.template operator()<A, kWideThreads>()
+                        : kernel_of.template operator()<A, kMaxClusterThreads>();
+    };
+    const auto kernel = p.fp32_affine ? of_affine.template operator()<float>() : of_affine.template operator()<T>();
     return launch_kernel("groupnorm_backward ptx_sm90a", kernel, shape, context.stream, a);
   });
   return status.ok() ? launch_parameters("groupnorm_backward parameters_kernel", p.n, p.channels, sums, t.dgamma,

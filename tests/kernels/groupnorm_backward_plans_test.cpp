@@ -17,7 +17,8 @@ std::string fault_of(const Problem& p, const ClusterPlan& plan) {
   if (p.groups % plan.bundle != 0 || plan.bundle * p.channels_per_group() != plan.channels()) return "not its channels";
   if (static_cast<std::int64_t>(plan.rows) * plan.blocks < p.hw || plan.shared_rows != plan.rows)
     return "rows are lost";
-  if (threads > kMaxClusterThreads || plan.threads < 32 || plan.threads > threads) return "threads";
+  if (threads > (plan.wide ? kWideThreads : kMaxClusterThreads) || plan.threads < 32 || plan.threads > threads)
+    return "threads";
   if (2 * plan.kept_rows() < plan.tile_rows || plan.owned() * plan.blocks < plan.channels()) return "sums are lost";
   if (32 % lanes != 0 || lanes > plan.kept_rows()) return "lanes";
   if (blocks_per_sm(plan) < 1 || resident_clusters(plan, 132) < 1) return "nothing runs";
