@@ -44,13 +44,13 @@ class Recompute {
     return static_cast<std::size_t>(std::ranges::find(nodes_, &node) - nodes_.begin());
   }
 
-  // Of a node that can be run again: its one output.
+  // Of a node that can be run again: its one output, statistics of norms aside, which stay.
   std::optional<ValueId> output_of(const Node& node) const {
     constexpr std::string_view kCheap[] = {"groupnorm", "layernorm", "elementwise", "resample"};
     if (std::ranges::find(kCheap, node.op->name) == std::end(kCheap)) return std::nullopt;
     std::optional<ValueId> output;
     for (const Node::Tensor& tensor : node.tensors()) {
-      if (tensor.role == Role::in) continue;
+      if (tensor.role == Role::in || tensor.name == "mean" || tensor.name == "rstd") continue;
       const Value& value = graph_[tensor.value];
       if (output || value.kind != Value::Kind::activation || value.part) return std::nullopt;
       output = tensor.value;

@@ -10,6 +10,7 @@ namespace {
 
 struct GradientArguments {
   const void *dy, *residual;
+  const float *mean, *rstd;
   void* dx;
   float residual_scale;
   float* sums;  // [n, 2, channels]
@@ -29,43 +30,41 @@ template <class Arguments>
 void fill_arguments(const Problem& p, const Tensors& t, const ClusterPlan& plan, Arguments& a) {
   groupnorm::Tensors forward;
   forward.x = t.x, forward.gamma = t.gamma, forward.beta = t.beta, forward.scale = t.scale, forward.shift = t.shift;
-  groupnorm::Problem shape = statistics_of(p);
-  shape.packed = p.packed;
   groupnorm::ClusterPlan stripe;
   static_cast<groupnorm::StripePlan&>(stripe) = plan;
-  static_cast<groupnorm::StripeArguments&>(a) = groupnorm::make_stripe_arguments(shape, forward, stripe);
-  a.dy = t.dy, a.residual = t.residual, a.dx = t.dx;
+  static_cast<groupnorm::StripeArguments&>(a) = groupnorm::make_stripe_arguments(forward_of(p), forward, stripe);
+  a.dy = t.dy, a.residual = t.residual, a.mean = t.mean, a.rstd = t.rstd, a.dx = t.dx;
   a.residual_scale = static_cast<float>(p.residual_scale);
   a.gradients = gradients_of(p, t);
   a.pairs = plan.pairs(), a.kept_rows = plan.kept_rows(), a.lanes = plan.lanes();
 }
 
-// What a block has in shared memory.
+// What a block has in shared memory. Of `sums`, `parts` and `arrived` units take the first and the second in turns.
 struct Shared {
-  char *x, *dy;                                 // [rows][columns] of 16 bytes
-  float2* pairs;                                // moments of threads, then sums of channels [kept rows][channels]
-  float2 *moments, *finals;                     // [blocks][bundle], [bundle]: mean and rstd
-  float2 *sums, *terms;                         // [blocks][bundle], [bundle]: of dx = ca dv + x terms.x + terms.y
-  float2* channels;                             // [channels]: sums of dh and dh (x - mean)
-  float2* parts;                                // [blocks][owned]: of dv and dv (x - mean), by block
-  float* factors;                               // [channels]: gamma (1 + scale)
-  std::uint32_t moments_arrived, sums_arrived;  // mbarriers
+  char *x, *dy;                // [rows][columns] of 16 bytes
+  float2* pairs;               // sums of channels, of threads [kept rows][channels]
+  float2 *finals, *terms;      // [bundle]: mean and rstd; of dx = ca dv + x terms.x + terms.y
+  float2* sums;                // [2][blocks][bundle]
+  float2* channels;            // [channels]: sums of dh and dh (x - mean)
+  float2* parts;               // [2][blocks][owned]: of dv and dv (x - mean), by block
+  float* factors;              // [channels]: gamma (1 + scale)
+  std::uint32_t arrived;       // two mbarriers
+  int sums_count, part_count;  // of one of the two
 
-  __device__ __forceinline__ Shared(char* base, const ClusterArguments& a) {
+  __device__ __forceinline__ Shared(char* base, const ClusterArguments& a)
+      : sums_count(a.plan.blocks * a.plan.bundle), part_count(a.plan.blocks * a.owned) {
     const groupnorm::StripePlan& plan = a.plan;
     const int tile = plan.shared_rows * plan.columns * 16, channels_of_block = plan.columns * 8;
     x = base;
     dy = base + tile;
     pairs = reinterpret_cast<float2*>(dy + tile);
-    moments = pairs + a.pairs;
-    finals = moments + plan.blocks * plan.bundle;
-    sums = finals + plan.bundle;
-    terms = sums + plan.blocks * plan.bundle;
-    channels = terms + plan.bundle;
+    finals = pairs + a.pairs;
+    terms = finals + plan.bundle;
+    sums = terms + plan.bundle;
+    channels = sums + 2 * sums_count;
     parts = channels + channels_of_block;
-    factors = reinterpret_cast<float*>(parts + plan.blocks * a.owned);
-    moments_arrived = ptx::shared_address(factors + channels_of_block);
-    sums_arrived = moments_arrived + 8;
+    factors = reinterpret_cast<float*>(parts + 2 * part_count);
+    arrived = ptx::shared_address(factors + channels_of_block);
   }
 };
 
@@ -88,9 +87,9 @@ __device__ __forceinline__ void tell(float2* place, float2 pair, int target, std
 }
 
 // Until so many pairs of all blocks have come. The barrier's one arrival comes behind a __syncthreads: its phase cannot
-// end before all bytes are announced, and racecheck sees it ordered after the initialisation. A block tells moments
-// when it has had all blocks' sums of the unit before, and sums when it has had all moments: so nobody still reads what
-// they overwrite, or waits for an earlier phase.
+// end before all bytes are announced, and racecheck sees it ordered after the initialisation. A block tells sums of a
+// unit when it has had all blocks' of the one before, and each of those told its own when it was done with the unit
+// before that: so nobody still reads what they overwrite, or waits for an earlier phase.
 __device__ __forceinline__ void await_pairs(std::uint32_t arrived, int count, std::uint32_t parity) {
   if (groupnorm::linear_thread() == 0)
     ptx::mbarrier_arrive_expect_tx(arrived, count * static_cast<int>(sizeof(float2)));
@@ -213,10 +212,13 @@ __device__ __forceinline__ float2 terms_of(const groupnorm::StripeArguments& a, 
 // Behind add_channels: the groups' sums to all blocks, and what they come to; the owned channels' to memory.
 template <class T>
 __device__ __forceinline__ void add_blocks(const ClusterArguments& a, const Shared& s, int rank, int image, int bundle,
-                                           std::uint32_t parity) {
+                                           int turn, std::uint32_t parity) {
   const groupnorm::StripePlan& plan = a.plan;
   const int thread = groupnorm::linear_thread(), lane = thread % groupnorm::kTeam;
   const int owned = max(min(a.owned, plan.columns * 8 - rank * a.owned), 0);
+  float2* const sums = s.sums + turn * s.sums_count;
+  const float2* const parts = s.parts + turn * s.part_count;
+  const std::uint32_t arrived = s.arrived + 8 * turn;
   __syncthreads();
   each_group(plan, [&](int j, bool valid) {
     float2 own{0, 0};
@@ -229,13 +231,13 @@ __device__ __forceinline__ void add_blocks(const ClusterArguments& a, const Shar
     if (plan.blocks == 1)
       s.terms[j] = terms_of(a, s.finals[j], own);
     else
-      tell(s.sums + rank * plan.bundle + j, own, lane, s.sums_arrived);
+      tell(sums + rank * plan.bundle + j, own, lane, arrived);
   });
   if (plan.blocks > 1) {
-    await_pairs(s.sums_arrived, plan.blocks * (plan.bundle + owned), parity);
+    await_pairs(arrived, plan.blocks * (plan.bundle + owned), parity);
     each_group(plan, [&](int j, bool valid) {
       float2 all{0, 0};
-      if (lane < plan.blocks) all = s.sums[lane * plan.bundle + j];
+      if (lane < plan.blocks) all = sums[lane * plan.bundle + j];
       all = {groupnorm::team_sum(all.x), groupnorm::team_sum(all.y)};
       if (valid && lane == 0) s.terms[j] = terms_of(a, s.finals[j], all);
     });
@@ -245,8 +247,8 @@ __device__ __forceinline__ void add_blocks(const ClusterArguments& a, const Shar
     float2 all{0, 0};
 #pragma unroll 4
     for (int block = 0; block < plan.blocks; ++block) {
-      all.x += s.parts[block * a.owned + slot].x;
-      all.y += s.parts[block * a.owned + slot].y;
+      all.x += parts[block * a.owned + slot].x;
+      all.y += parts[block * a.owned + slot].y;
     }
     store_sums<T>(a.gradients, image, bundle * plan.columns * 8 + c, all.x,
                   all.y * s.finals[groupnorm::divide(c, a.width_inverse)].y, a.sums);
@@ -254,18 +256,17 @@ __device__ __forceinline__ void add_blocks(const ClusterArguments& a, const Shar
   __syncthreads();
 }
 
-// 1. Each thread fetches its rows of x, then of dy, to shared memory (cp.async). 2. It sums x while dy travels; mean
-// and rstd are merged as in kernels/groupnorm. 3. It sums dv and dv x of its channels; the block adds its
-// threads', tells all blocks those of its groups, and the channel's owner those of a channel. 4. dx = ca dv + of_x x +
-// rest, for which dv is computed again; the cluster's next unit takes the place of each row that is done with, x as dx
-// is written and dy behind it. Then 2 again.
+// 1. Each thread fetches its rows of x and dy to shared memory (cp.async). 2. It sums dv and dv x of its channels, the
+// first half of its rows while the others travel; the block adds its threads', tells all blocks those of its groups,
+// and the channel's owner those of a channel. 3. dx = ca dv + of_x x + rest, for which dv is computed again; a row of
+// the cluster's next unit takes the place of each that is done with. Then 2 again.
 //
 // A thread touches only rows that it has fetched itself, so that taking their place needs no barrier (its accesses of
 // shared memory are carried out in the order of issue; a copy writes when the row has come from memory).
 // A: of gamma and beta. Registers: 16 sums or 16 terms, 16 coefficients and 16 values; of kWideThreads four rows'.
 template <class T, bool kActivate, class A, int kThreads>
 __global__ void __launch_bounds__(kThreads, 2) cluster_kernel(const __grid_constant__ ClusterArguments a) {
-  constexpr int kUnrolled = kThreads == kWideThreads ? 4 : 2;
+  constexpr int kAtOnce = kThreads == kWideThreads ? 4 : 2;
   extern __shared__ __align__(16) char storage[];
   const groupnorm::StripePlan& plan = a.plan;
   const Shared s(storage, a);
@@ -285,8 +286,8 @@ __global__ void __launch_bounds__(kThreads, 2) cluster_kernel(const __grid_const
 
   if (plan.blocks > 1) {
     if (groupnorm::linear_thread() == 0) {
-      ptx::mbarrier_init(s.moments_arrived, 1);
-      ptx::mbarrier_init(s.sums_arrived, 1);
+      ptx::mbarrier_init(s.arrived, 1);
+      ptx::mbarrier_init(s.arrived + 8, 1);
       ptx::fence_mbarrier_init();
     }
     __syncwarp();
@@ -296,57 +297,47 @@ __global__ void __launch_bounds__(kThreads, 2) cluster_kernel(const __grid_const
   if (unit < a.staggered) groupnorm::wait_staggered(unit, a.stagger_cycles);
   const groupnorm::RowShare share(a, rows);
   const int own_rows = static_cast<int>(share.of(first));
-  const auto fetch = [&](const void* from, const char* to) {
-    const T* source = static_cast<const T*>(from) + offset;
-    std::uint32_t place = ptx::shared_address(to) + tile_offset;
-#pragma unroll 4
-    for (int k = 0; k < own_rows; ++k, source += step, place += tile_step) ptx::cp_async_16_alone(place, source);
-    ptx::cp_async_commit();
+  const auto fetch = [&](std::int64_t from, int at) {
+    ptx::cp_async_16_alone(ptx::shared_address(s.x + at), static_cast<const T*>(a.t.x) + from);
+    ptx::cp_async_16_alone(ptx::shared_address(s.dy + at), static_cast<const T*>(a.dy) + from);
   };
-  fetch(a.t.x, s.x);
-  fetch(a.dy, s.dy);
-  // Calls body(at) with the thread's rows, at `at` of x's tile and dy's.
-  const auto each_row = [&](const auto& body) {
-    int at = tile_offset;
-#pragma unroll kUnrolled
-    for (int k = 0; k < own_rows; ++k, at += tile_step) body(at);
+  // Calls body(at, down, ahead_of(down)) with the thread's rows from `begin` to `end`, at `at` of x's tile and dy's, so
+  // many elements down from the thread's first; ahead_of some before the first body.
+  const auto each_row = [&](int begin, int end, const auto& ahead_of, const auto& body) {
+    int k = begin, at = tile_offset + begin * tile_step, down = begin * step;
+#pragma unroll 1
+    for (; k + kAtOnce <= end; k += kAtOnce) {
+      decltype(ahead_of(0)) ahead[kAtOnce];
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) ahead[i] = ahead_of(down + i * step);
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i, at += tile_step, down += step) body(at, down, ahead[i]);
+    }
+#pragma unroll 1
+    for (; k < end; ++k, at += tile_step, down += step) body(at, down, ahead_of(down));
   };
   const auto load = [&](const char* tile, int at) { return *reinterpret_cast<const uint4*>(tile + at); };
+  // Copies are waited for by halves of the rows.
+  const int half = (own_rows + 1) / 2;
 
-  std::uint32_t parity = 0;
+  for (int k = 0; k < own_rows; ++k) {
+    fetch(offset + k * step, tile_offset + k * tile_step);
+    if (k + 1 == half) ptx::cp_async_commit();
+  }
+  ptx::cp_async_commit();
+
+  // The last bit of `turn`: which of the two a unit takes; the other: the parity of its barrier's phase.
 #pragma unroll 1
-  for (bool more = true; more; parity ^= 1) {
+  for (unsigned turn = 0; unit < a.units; turn = (turn + 1) % 4) {
     const int image = image_of(unit), channel = channel_of(unit), next = unit + static_cast<int>(ptx::cluster_count());
-    more = next < a.units;
-    ptx::cp_async_wait<1>();
-    groupnorm::ChannelParameters<A> parameters;
-    {
-      groupnorm::ChannelSums seen{};
-      const int split = groupnorm::channels_in_first(a, column);
-      if (first < rows) groupnorm::start_sums<T>(a, seen, load(s.x, tile_offset), split);
-      each_row([&](int at) { groupnorm::add_row<T>(seen, load(s.x, at)); });
-      groupnorm::store_moments(a, seen, share.of(first), split, s.pairs);
-      parameters = groupnorm::load_parameters<T, A>(a.t, channel, image * a.scale_shift_stride + channel);
-      // Every block runs: its shared memory may be written.
-      if (plan.blocks > 1 && unit == static_cast<int>(ptx::cluster_index())) ptx::cluster_wait();
-      __syncthreads();
-      const int lane = groupnorm::linear_thread() % groupnorm::kTeam;
-      each_group(plan, [&](int j, bool valid) {
-        const float2 own = groupnorm::group_moments(a, s.pairs, share, rows, j);
-        if (!valid || lane >= plan.blocks) return;
-        if (plan.blocks == 1)
-          s.finals[j] = groupnorm::mean_and_rstd(a, own.x, own.y);
-        else
-          tell(s.moments + rank * plan.bundle + j, own, lane, s.moments_arrived);
-      });
-      if (plan.blocks > 1) {
-        await_pairs(s.moments_arrived, plan.blocks * plan.bundle, parity);
-        each_group(plan, [&](int j, bool valid) {
-          const float2 total = groupnorm::merge_blocks<1>(a, s.moments, j);
-          if (valid && lane == 0) s.finals[j] = total;
-        });
-      }
+    const int bundle = unit - image * a.bundles;
+    const bool more = next < a.units;
+    for (int j = groupnorm::linear_thread(); j < plan.bundle; j += static_cast<int>(blockDim.x * blockDim.y)) {
+      const int group = unit * plan.bundle + j;
+      s.finals[j] = {__ldg(a.mean + group), __ldg(a.rstd + group)};
     }
+    const groupnorm::ChannelParameters<A> parameters =
+        groupnorm::load_parameters<T, A>(a.t, channel, image * a.scale_shift_stride + channel);
     if (first == 0) {
       float factor[8], scale[8] = {};
       parameters.gamma.unpack(factor);
@@ -354,7 +345,6 @@ __global__ void __launch_bounds__(kThreads, 2) cluster_kernel(const __grid_const
 #pragma unroll
       for (int i = 0; i < 8; ++i) s.factors[column * 8 + i] = factor[i] * (1.0f + scale[i]);
     }
-    ptx::cp_async_wait<0>();
     __syncthreads();
     if (!more) ptx::griddepcontrol_launch_dependents();  // of few blocks, which wait for the end of this
 
@@ -362,42 +352,53 @@ __global__ void __launch_bounds__(kThreads, 2) cluster_kernel(const __grid_const
     groupnorm::fold_coefficients<T, kActivate>(a, parameters, column, s.finals, ca, cb);
     {
       float sum[8] = {}, sum_x[8] = {};
-      const T* residual = static_cast<const T*>(a.residual) + offset;
-      each_row([&](int at) {
-        add_row<T, kActivate>(load(s.x, at), load(s.dy, at), ca, cb, sum, sum_x);
-        if (a.residual == nullptr) return;
-        ptx::prefetch_l2(residual);
-        residual += step;
-      });
+      const auto sum_rows = [&](int begin, int end) {
+        each_row(
+            begin, end,
+            [&](int down) {
+              if (a.residual != nullptr) ptx::prefetch_l2(static_cast<const T*>(a.residual) + offset + down);
+              return 0;
+            },
+            [&](int at, int, int) { add_row<T, kActivate>(load(s.x, at), load(s.dy, at), ca, cb, sum, sum_x); });
+      };
+      ptx::cp_async_wait<1>();
+      sum_rows(0, half);
+      ptx::cp_async_wait<0>();
+      sum_rows(half, own_rows);
+      // Every block runs: its shared memory may be written.
+      if (plan.blocks > 1 && unit == static_cast<int>(ptx::cluster_index())) ptx::cluster_wait();
+      float2* const parts = s.parts + static_cast<int>(turn % 2) * s.part_count;
       add_channels<kActivate>(a, s.pairs, s.finals, sum, sum_x, [&](int c, float2 total) {
         s.channels[c] = {s.factors[c] * total.x, s.factors[c] * total.y};
         if (plan.blocks == 1)
-          s.parts[c] = total;
+          parts[c] = total;
         else
-          tell(s.parts + rank * a.owned + c % a.owned, total, c / a.owned, s.sums_arrived);
+          tell(parts + rank * a.owned + c % a.owned, total, c / a.owned, s.arrived + turn % 2 * 8);
       });
     }
-    add_blocks<T>(a, s, rank, image, unit - image * a.bundles, parity);
+    add_blocks<T>(a, s, rank, image, bundle, static_cast<int>(turn % 2), turn / 2);
 
     float of_x[8], rest[8];
     of_channels(a, column, s.terms, of_x, rest);
-    std::int64_t at_memory = offset;
-    if (more) offset = offset_of(next);
-    const T* source = static_cast<const T*>(a.t.x) + offset;
-    each_row([&](int at) {
-      const uint4 residual = load_residual<T>(a, at_memory), x = load(s.x, at), dy = load(s.dy, at);
-      if (more) ptx::cp_async_16_alone(ptx::shared_address(s.x + at), source);
-      source += step;
-      write_row<T, kActivate>(a, residual, x, dy, at_memory, ca, cb, of_x, rest);
-      at_memory += step;
-    });
-    ptx::cp_async_commit();
-    if (more) fetch(a.dy, s.dy);
+    const std::int64_t present = offset;
+    offset = more ? offset_of(next) : 0;
+    const auto write = [&](int begin, int end) {
+      each_row(
+          begin, end, [&](int down) { return load_residual<T>(a, present + down); },
+          [&](int at, int down, const uint4& residual) {
+            const uint4 x = load(s.x, at), dy = load(s.dy, at);
+            if (more) fetch(offset + down, at);
+            write_row<T, kActivate>(a, residual, x, dy, present + down, ca, cb, of_x, rest);
+          });
+      ptx::cp_async_commit();
+    };
+    write(0, half);
+    write(half, own_rows);
     unit = next;
   }
   if (plan.blocks > 1 && groupnorm::linear_thread() == 0) {  // all have waited for all that comes
-    ptx::mbarrier_invalidate(s.moments_arrived);
-    ptx::mbarrier_invalidate(s.sums_arrived);
+    ptx::mbarrier_invalidate(s.arrived);
+    ptx::mbarrier_invalidate(s.arrived + 8);
   }
 }
 

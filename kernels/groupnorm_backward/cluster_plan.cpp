@@ -17,30 +17,29 @@ constexpr int kRegisters = 80, kWideRegisters = 128;                  // of kMax
 constexpr int kMaxPlanBlocks = groupnorm::kMaxClusterBlocks;
 
 // A guess at what a plan costs, in cycles of an SM. A round, of the units that run at once, costs its memory traffic,
-// six bytes an element, and the instructions of its rows and of what a thread does once; what a block does one after
-// the other, waiting, other blocks of the SM cover only from the second round on, when they are out of step.
+// six bytes an element or eight, and the instructions of its rows and of what a thread does once; what a block does one
+// after the other, waiting, other blocks of the SM cover only from the second round on, when they are out of step.
 double estimate(const Problem& p, const ClusterPlan& plan, int sm_count) {
-  // Fitted to the best of the timed plans of five shapes (docs/experiments/groupnorm_backward).
-  constexpr double kBytesPerCycle = 17, kOfRow = 2.2,
-                   kOfThread = 322;  // an SM's four schedulers issue a warp's at once
-  constexpr double kStart = 3000, kSteps = 2755, kExchange = 1160, kMessage = 4.7, kLatencyOfRow = 566, kRound = 313;
+  // Fitted to the timed plans of 15 shapes (docs/experiments/groupnorm_backward).
+  constexpr double kBytesPerCycle = 30, kOfRow = 4.1,
+                   kOfThread = 159;  // an SM's four schedulers issue a warp's at once
+  constexpr double kStart = 11000, kSteps = 410, kMessage = 3.9, kLatencyOfRow = 545, kRound = 380, kInStep = 0.65;
   const auto units = static_cast<double>(p.n * (p.groups / plan.bundle));
   const double rounds = std::ceil(units / resident_clusters(plan, sm_count));
   const double blocks = std::min<double>(blocks_per_sm(plan), std::ceil(units * plan.blocks / sm_count));
   const int warps = (plan.columns * plan.tile_rows + 31) / 32, bytes = plan.columns * 16;
   const double rows = std::ceil(static_cast<double>(plan.rows) / plan.tile_rows);
   const double waste = 1 + (0.85 * (bytes % 32 != 0) * 16 + 1.04 * ((64 - bytes % 64) % 64)) / bytes;
-  const double memory = blocks * 6 * plan.rows * plan.channels() * waste / kBytesPerCycle;
+  const double memory = blocks * (p.residual ? 8 : 6) * plan.rows * plan.channels() * waste / kBytesPerCycle;
   const double issue = blocks * warps * (kOfThread + kOfRow * rows);
-  const double messages = plan.blocks * (2 * plan.bundle + plan.owned());
+  const double messages = plan.blocks > 1 ? plan.blocks * (plan.bundle + plan.owned()) : 0;
   const double turns =
       std::ceil(16.0 * plan.bundle / plan.threads) +
       std::ceil(1.0 * plan.channels() * plan.lanes() / plan.threads) * plan.kept_rows() / plan.lanes() / 8;
-  const double waits =
-      kSteps + kRound * turns + kLatencyOfRow * rows + (plan.blocks > 1 ? kExchange + kMessage * messages * blocks : 0);
+  const double waits = kSteps + kRound * turns + kLatencyOfRow * rows + kMessage * messages * blocks;
   const double most = std::max({memory, issue, waits + (memory + issue) / blocks});
   const double in_step = memory + issue + waits;
-  return kStart + in_step + (rounds - 1) * (0.7 * most + 0.3 * in_step);
+  return kStart + in_step + (rounds - 1) * ((1 - kInStep) * most + kInStep * in_step);
 }
 
 std::string text_of(const ClusterPlan& plan) {
@@ -89,7 +88,7 @@ std::optional<ClusterPlan> make_cluster_plan(const Problem& p, int bundle, int b
                                              bool wide) {
   // Longer images fit no cluster even one column wide; and what follows stays in int.
   if (p.hw > std::int64_t{kMaxPlanBlocks} * groupnorm::kSharedBytesPerBlock / 32) return std::nullopt;
-  const auto cut = groupnorm::cut_rows(statistics_of(p), bundle, blocks, threads, 0);
+  const auto cut = groupnorm::cut_rows(forward_of(p), bundle, blocks, threads, 0);
   if (!cut) return std::nullopt;
   ClusterPlan plan{*cut};
   plan.stay = stay, plan.wide = wide;
@@ -161,20 +160,19 @@ std::optional<ClusterPlan> parse_cluster_choice(const Problem& p, std::string_vi
 
 namespace {
 
-// In us: kernels/groupnorm's estimate, for x read thrice and dy twice where they are not held.
+// In us: kernels/groupnorm's estimate, for x and dy read twice where they are not held.
 double estimate(const Problem& p, const GridPlan& plan) {
   const double row_bytes = plan.columns * 16.0, units = static_cast<double>(p.n * (p.groups / plan.bundle));
   const double once = plan.teams * static_cast<double>(p.hw) * row_bytes;
   const double of_row = plan.teams * plan.blocks * row_bytes;
-  const double again =
-      2 * (once - std::min(once, plan.shared_rows * of_row)) + (once - std::min(once, plan.dy_rows * of_row));
+  const double again = 2 * (once - std::min(once, plan.shared_rows * of_row));
   return std::ceil(units / plan.teams) *
          (groupnorm::traffic_us((p.residual ? 4 : 3) * once, again, row_bytes) + 2 * groupnorm::kGridGap / plan.teams);
 }
 
 std::optional<GridPlan> make_grid_plan(const Problem& p, int sm_count, int bundle, int teams) {
   if (teams > sm_count || teams > p.n * (p.groups / bundle)) return std::nullopt;
-  const auto cut = groupnorm::cut_least_rows(statistics_of(p), bundle, sm_count / teams);
+  const auto cut = groupnorm::cut_least_rows(forward_of(p), bundle, sm_count / teams);
   const std::int64_t rows = (p.hw + sm_count / teams - 1) / (sm_count / teams);
   if (!cut || rows > groupnorm::kMostGridRows) return std::nullopt;
   GridPlan plan;
@@ -183,8 +181,7 @@ std::optional<GridPlan> make_grid_plan(const Problem& p, int sm_count, int bundl
   plan.rows = static_cast<int>(rows);
   plan.shared_rows = 0;
   const int room = (groupnorm::kSharedBytesPerBlock - plan.shared_bytes()) / (plan.columns * 16);
-  plan.shared_rows = std::min(plan.rows, room);
-  plan.dy_rows = std::min(plan.rows, room - plan.shared_rows);
+  plan.shared_rows = std::min(plan.rows, room / 2);
   return plan;
 }
 

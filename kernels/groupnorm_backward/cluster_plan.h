@@ -2,7 +2,6 @@
 // Pure arithmetic, tested on the host.
 #pragma once
 
-#include <algorithm>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -24,12 +23,12 @@ struct ClusterPlan : groupnorm::StripePlan {
   constexpr int channels() const { return columns * groupnorm::kClusterLanes; }
   // Rows of threads whose channels' sums are in shared memory at once; the others add theirs to them.
   constexpr int kept_rows() const { return tile_rows <= 16 ? tile_rows : (tile_rows + 1) / 2; }
-  // Pairs of floats: first the moments that each thread leaves, then the channels' sums.
-  constexpr int pairs() const { return std::max(sums(), kept_rows() * channels()); }
+  // Pairs of floats.
+  constexpr int pairs() const { return kept_rows() * channels(); }
   constexpr int owned() const { return (channels() + blocks - 1) / blocks; }  // channels that a block adds over blocks
-  // Pairs of each group by block, of moments and of sums, and what they come to; those of the block's channels, and of
-  // the owned ones by block.
-  constexpr int all_pairs() const { return pairs() + 2 * (blocks + 1) * bundle + channels() + blocks * owned(); }
+  // And mean and rstd of each group, its sums by block, for two units, and what they come to; those of the block's
+  // channels, and of the owned ones by block, for two units.
+  constexpr int all_pairs() const { return pairs() + 2 * (blocks + 1) * bundle + channels() + 2 * blocks * owned(); }
   constexpr int shared_bytes() const {
     const int barriers = 16, factors = 4 * channels();
     return 2 * shared_rows * columns * 16 + all_pairs() * 8 + factors + barriers;
@@ -63,13 +62,13 @@ std::optional<ClusterPlan> choose_cluster_plan(const Problem&, int sm_count);
 std::vector<Choice> cluster_choices(const Problem&, DType, const DeviceInfo&);
 std::optional<ClusterPlan> parse_cluster_choice(const Problem&, std::string_view choice);
 
-// How ptx_sm90a_grid cuts a problem: as kernels/groupnorm's does, with rows of x, then of dy, in shared memory as far
-// as it goes: shared_rows and dy_rows of a block.
+// How ptx_sm90a_grid cuts a problem: as kernels/groupnorm's does, with shared_rows rows of x and of dy in shared
+// memory.
 struct GridPlan : ClusterPlan {
-  int teams = 1, dy_rows = 0;
+  int teams = 1;
 
   constexpr int shared_bytes() const {
-    return (shared_rows + dy_rows) * columns * 16 + (pairs() + 2 * bundle + channels()) * 8;
+    return 2 * shared_rows * columns * 16 + (pairs() + 2 * bundle + channels()) * 8;
   }
   std::string text() const;  // "bundle=8,teams=2"
 };

@@ -7,11 +7,9 @@
 namespace noisefloor::groupnorm_backward {
 namespace {
 
-struct GridArguments : groupnorm::GridArguments, GradientArguments {
-  int dy_rows;               // of a block in shared memory; of x the plan's shared_rows
-  std::uint64_t* dv_parts;   // [units][channels][ranks]: sums of dv and dv (x - mean) of each block's rows
-  std::uint64_t* dv_totals;  // [units][channels]: of all blocks, times gamma (1 + scale)
-};
+// Of each block and channel `parts` has the sums of dv and dv (x - mean), and `results` those of all, times gamma (1 +
+// scale).
+struct GridArguments : groupnorm::GridArguments, GradientArguments {};
 
 struct RowPair {
   uint4 x, dy;
@@ -42,19 +40,18 @@ __device__ __forceinline__ float2 add_team(const GridArguments& a, const std::ui
   return sum;
 }
 
-// Of a unit, the first rows of x and of dy are in shared memory, as many as have room, fetched while dx of the unit
-// before was written; the others come from memory in each pass. 1. x is summed, from the last row on; the team
-// exchanges moments as in kernels/groupnorm. 2. dv and dv x are summed; a channel is merged by a warp of one block,
-// which writes its gradients, and all blocks wait for all channels. 3. dx, from the last row on: L2 still has what 2
-// read last.
+// Of a unit, the first rows of x and dy are in shared memory, as many as have room, fetched while dx of the unit before
+// was written; the others come from memory in each pass. 1. dv and dv x are summed; a channel is merged by a warp of
+// one block, which writes its gradients, and all blocks wait for all channels. 2. dx, from the last row on: L2 still
+// has what 1 read last.
 template <class T, bool kActivate, class A>
 __global__ void __launch_bounds__(groupnorm::kGridThreads, 1) grid_kernel(const __grid_constant__ GridArguments a) {
-  constexpr int kRows = 4, kPairs = 2;  // under way, of one tensor or of two
+  constexpr int kPairs = 3;  // of rows under way
   extern __shared__ __align__(16) char storage[];
   const groupnorm::StripePlan& plan = a.plan;
   const int pitch = plan.columns * 16, channels = plan.columns * 8;
   char* const dy_tile = storage + plan.shared_rows * pitch;
-  auto* const pairs = reinterpret_cast<float2*>(dy_tile + a.dy_rows * pitch);  // as the cluster's
+  auto* const pairs = reinterpret_cast<float2*>(dy_tile + plan.shared_rows * pitch);  // as the cluster's
   float2 *const finals = pairs + a.pairs, *const terms = finals + plan.bundle, *const sums = terms + plan.bundle;
   const int team = static_cast<int>(blockIdx.x) % a.teams, rank = static_cast<int>(blockIdx.x) / a.teams;
   const int rows = groupnorm::rows_of(a, rank), thread = groupnorm::linear_thread();
@@ -62,35 +59,32 @@ __global__ void __launch_bounds__(groupnorm::kGridThreads, 1) grid_kernel(const 
   const int first = static_cast<int>(threadIdx.y), column = static_cast<int>(threadIdx.x);
   const int step = plan.tile_rows * a.channels, tile_step = plan.tile_rows * pitch;
   const int tile_offset = first * pitch + column * 16;
-  const groupnorm::RowShare share(a, rows);
   const auto rows_among = [&](int of) { return static_cast<int>(groupnorm::RowShare(a, min(rows, of)).of(first)); };
-  const int own = rows_among(rows), x_rows = rows_among(plan.shared_rows), dy_rows = rows_among(a.dy_rows);
+  const int own = rows_among(rows), held = rows_among(plan.shared_rows);
   const auto image_of = [&](int unit) { return groupnorm::divide(unit, a.bundles_inverse); };
   const auto channel_of = [&](int unit) { return (unit - image_of(unit) * a.bundles) * channels + column * 8; };
   const auto offset_of = [&](int unit) {
     return (static_cast<std::int64_t>(image_of(unit)) * a.hw + rank * plan.rows + first) * a.channels +
            channel_of(unit);
   };
-  const auto fetch = [&](const void* from, char* tile, std::int64_t offset, int k) {
-    ptx::cp_async_16_alone(ptx::shared_address(tile + tile_offset + k * tile_step),
-                           static_cast<const T*>(from) + offset + static_cast<std::int64_t>(k) * step);
+  const auto fetch = [&](std::int64_t offset, int k) {
+    const auto copy = [&](const void* from, char* tile) {
+      ptx::cp_async_16_alone(ptx::shared_address(tile + tile_offset + k * tile_step),
+                             static_cast<const T*>(from) + offset + static_cast<std::int64_t>(k) * step);
+    };
+    copy(a.t.x, storage);
+    copy(a.dy, dy_tile);
   };
 
-  for (int unit = team; unit < a.units; unit += a.teams) {  // as in kernels/groupnorm
-    const auto clear = [&](std::uint64_t* parts, std::uint64_t* results, int count) {
-      for (int j = thread; j < count; j += threads) {
-        const std::int64_t at = static_cast<std::int64_t>(unit) * count + j;
-        ptx::store_relaxed(parts + at * a.ranks + rank, groupnorm::kUnset);
-        if (rank == 0) ptx::store_relaxed(results + at, groupnorm::kUnset);
-      }
-    };
-    clear(a.parts, a.results, plan.bundle);
-    clear(a.dv_parts, a.dv_totals, channels);
-  }
+  for (int unit = team; unit < a.units; unit += a.teams)  // as in kernels/groupnorm
+    for (int j = thread; j < channels; j += threads) {
+      const std::int64_t at = static_cast<std::int64_t>(unit) * channels + j;
+      ptx::store_relaxed(a.parts + at * a.ranks + rank, groupnorm::kUnset);
+      if (rank == 0) ptx::store_relaxed(a.results + at, groupnorm::kUnset);
+    }
   auto cleared = cooperative_groups::this_grid().barrier_arrive();
   groupnorm::wait_staggered(team, a.stagger_cycles);
-  for (int k = 0; k < x_rows; ++k) fetch(a.t.x, storage, offset_of(team), k);
-  for (int k = 0; k < dy_rows; ++k) fetch(a.dy, dy_tile, offset_of(team), k);
+  for (int k = 0; k < held; ++k) fetch(offset_of(team), k);
   ptx::cp_async_commit();
   cooperative_groups::this_grid().barrier_wait(std::move(cleared));
 
@@ -98,38 +92,31 @@ __global__ void __launch_bounds__(groupnorm::kGridThreads, 1) grid_kernel(const 
   for (int unit = team; unit < a.units; unit += a.teams) {
     const int image = image_of(unit), channel = channel_of(unit);
     const std::int64_t offset = offset_of(unit);
-    const auto load = [&](const void* memory, const char* tile, int held, int k) {
-      if (k < held) return *reinterpret_cast<const uint4*>(tile + tile_offset + k * tile_step);
-      return load_16_bytes(static_cast<const T*>(memory) + offset + static_cast<std::int64_t>(k) * step);
+    const auto pair_of = [&](int k) {
+      const std::int64_t at = offset + static_cast<std::int64_t>(k) * step;
+      return RowPair{load_16_bytes(static_cast<const T*>(a.t.x) + at), load_16_bytes(static_cast<const T*>(a.dy) + at)};
     };
-    const auto x_of = [&](int k) { return load(a.t.x, storage, x_rows, k); };
-    const auto dy_of = [&](int k) { return load(a.dy, dy_tile, dy_rows, k); };
-    const auto pair_of = [&](int k) { return RowPair{x_of(k), dy_of(k)}; };
-    const auto held_x = [&](int k) { return *reinterpret_cast<const uint4*>(storage + tile_offset + k * tile_step); };
-    ptx::cp_async_wait<0>();
-    groupnorm::ChannelSums seen{};
-    const int split = groupnorm::channels_in_first(a, column);
-    if (own > 0) groupnorm::start_sums<T>(a, seen, x_of(0), split);
-    groupnorm::each_ahead<kRows>(
-        own, [&](int k) { return x_of(own - 1 - k); },
-        [&](int, const uint4& row) { groupnorm::add_row<T>(seen, row); });
-    groupnorm::store_moments(a, seen, share.of(first), split, pairs);
+    const auto held_pair = [&](int k) {
+      const int at = tile_offset + k * tile_step;
+      return RowPair{*reinterpret_cast<const uint4*>(storage + at), *reinterpret_cast<const uint4*>(dy_tile + at)};
+    };
+    for (int j = thread; j < plan.bundle; j += threads)
+      finals[j] = {a.mean[unit * plan.bundle + j], a.rstd[unit * plan.bundle + j]};
     const auto parameters = groupnorm::load_parameters<T, A>(a.t, channel, image * a.scale_shift_stride + channel);
-    __syncthreads();
-    groupnorm::exchange_moments(a, unit, rank, share, rows, pairs, finals);
     __syncthreads();
 
     float ca[8], cb[8];
     groupnorm::fold_coefficients<T, kActivate>(a, parameters, column, finals, ca, cb);
-    std::uint64_t* const parts = a.dv_parts + static_cast<std::int64_t>(unit) * channels * a.ranks;
-    std::uint64_t* const totals = a.dv_totals + static_cast<std::int64_t>(unit) * channels;
+    std::uint64_t* const parts = a.parts + static_cast<std::int64_t>(unit) * channels * a.ranks;
+    std::uint64_t* const totals = a.results + static_cast<std::int64_t>(unit) * channels;
     {
       float sum[8] = {}, sum_x[8] = {};
-      groupnorm::each_ahead<kRows>(
-          x_rows, dy_of, [&](int k, const uint4& dy) { add_row<T, kActivate>(held_x(k), dy, ca, cb, sum, sum_x); });
+      const auto add = [&](int, const RowPair& row) { add_row<T, kActivate>(row.x, row.dy, ca, cb, sum, sum_x); };
       groupnorm::each_ahead<kPairs>(
-          own - x_rows, [&](int k) { return pair_of(x_rows + k); },
-          [&](int, const RowPair& row) { add_row<T, kActivate>(row.x, row.dy, ca, cb, sum, sum_x); });
+          own - held, [&](int k) { return pair_of(held + k); }, add);
+      ptx::cp_async_wait<0>();
+#pragma unroll 2
+      for (int k = 0; k < held; ++k) add(k, held_pair(k));
       add_channels<kActivate>(a, pairs, finals, sum, sum_x,
                               [&](int c, float2 total) { groupnorm::publish(parts + c * a.ranks + rank, total); });
     }
@@ -166,25 +153,22 @@ __global__ void __launch_bounds__(groupnorm::kGridThreads, 1) grid_kernel(const 
     const auto ask_residual = [&](int k) {
       if (a.residual != nullptr) ptx::prefetch_l2(static_cast<const T*>(a.residual) + at(k));
     };
-    const auto write = [&](int k, const uint4& x, const uint4& dy) {
-      if (more && k < x_rows) fetch(a.t.x, storage, next, k);
-      if (more && k < dy_rows) fetch(a.dy, dy_tile, next, k);
-      write_row<T, kActivate>(a, load_residual<T>(a, at(k)), x, dy, at(k), ca, cb, of_x, rest);
+    const auto write = [&](int k, const RowPair& row) {
+      write_row<T, kActivate>(a, load_residual<T>(a, at(k)), row.x, row.dy, at(k), ca, cb, of_x, rest);
     };
     groupnorm::each_ahead<kPairs>(
-        own - x_rows,
+        own - held,
         [&](int i) {
           ask_residual(own - 1 - i);
           return pair_of(own - 1 - i);
         },
-        [&](int i, const RowPair& row) { write(own - 1 - i, row.x, row.dy); });
-    groupnorm::each_ahead<kRows>(
-        x_rows,
-        [&](int i) {
-          ask_residual(x_rows - 1 - i);
-          return dy_of(x_rows - 1 - i);
-        },
-        [&](int i, const uint4& dy) { write(x_rows - 1 - i, held_x(x_rows - 1 - i), dy); });
+        [&](int i, const RowPair& row) { write(own - 1 - i, row); });
+#pragma unroll 2
+    for (int k = held - 1; k >= 0; --k) {
+      const RowPair row = held_pair(k);
+      if (more) fetch(next, k);
+      write(k, row);
+    }
     ptx::cp_async_commit();
   }
 }

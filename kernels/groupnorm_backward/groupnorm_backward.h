@@ -1,4 +1,5 @@
-// The gradients of kernels/groupnorm: of its x, gamma, beta, scale and shift, from dy, that of its y.
+// The gradients of kernels/groupnorm: of its x, gamma, beta, scale and shift, from dy, that of its y, and from the mean
+// and rstd of each group that it leaves (`stats`).
 //
 //   xh = (x - mean) rstd,    norm = xh gamma + beta,    v = norm (1 + scale) + shift (without silu+ss: norm)
 //   dv = dy silu'(v)         fusion none: dy
@@ -7,8 +8,8 @@
 //   dh = dv (1 + scale) gamma
 //   dx = rstd (dh - mean over the group of dh - xh mean over the group of (dh xh)) + residual_scale residual
 //
-// mean and rstd are computed anew from x. `residual`: a gradient that x has from elsewhere. silu'(v) = s (1 + v (1 -
-// s)) with s = 1 / (1 + exp(-v)). Source: the chain rule; as for batches, Ioffe and Szegedy (2015).
+// `residual`: a gradient that x has from elsewhere. silu'(v) = s (1 + v (1 - s)) with s = 1 / (1 + exp(-v)). Source:
+// the chain rule; as for batches, Ioffe and Szegedy (2015).
 #pragma once
 
 #include <cstdint>
@@ -26,7 +27,6 @@ struct Problem {
   std::int64_t channels = 1;
   std::int64_t groups = 1;  // divides channels
   Fusion fusion = Fusion::none;
-  double eps = 1e-5;
   bool packed = false;       // fusion silu+ss: scale and shift are one tensor, as are their gradients
   bool fp32_affine = false;  // gamma and beta are fp32
   bool residual = false;     // add residual_scale * residual to dx
@@ -48,6 +48,8 @@ struct Tensors {
   const void* dy = nullptr;        // T [n, hw, channels]
   const void* gamma = nullptr;     // T [channels], or fp32, as beta
   const void* beta = nullptr;      // T [channels]
+  const float* mean = nullptr;     // fp32 [n, groups]
+  const float* rstd = nullptr;     // fp32 [n, groups]
   const void* scale = nullptr;     // T [n, channels], silu+ss only; packed: scale_shift, T [n, 2 channels]
   const void* shift = nullptr;     // T [n, channels], silu+ss only; packed: not read
   const void* residual = nullptr;  // T [n, hw, channels], with residual only
@@ -71,15 +73,14 @@ Definition::Variant::WorkspaceBytes host_workspace_bytes, naive_workspace_bytes,
 // are scale_shift_stride apart.
 Tensors unpacked(const Problem&, DType, Tensors);
 
-// The forward op that leaves mean and rstd, and nothing else that is wanted here.
-constexpr groupnorm::Problem statistics_of(const Problem& p) {
+// The forward op, whose rows plans cut.
+constexpr groupnorm::Problem forward_of(const Problem& p) {
   return {.n = p.n,
           .hw = p.hw,
           .channels = p.channels,
           .groups = p.groups,
-          .eps = p.eps,
-          .stats = true,
-          .coefficients = true,
+          .fusion = p.fusion,
+          .packed = p.packed,
           .fp32_affine = p.fp32_affine};
 }
 

@@ -1,6 +1,6 @@
 // The op on the host in float. A task makes some groups of an image: channels side by side, along which every inner
-// loop runs. It goes over their pixels four times: mean; variance; the sums of dv and dv xh of each channel; dx, for
-// which dv is computed again. Sums over pixels are in double. Then dgamma and dbeta, images added in their order.
+// loop runs. It goes over their pixels twice: the sums of dv and dv xh of each channel; dx, for which dv is
+// computed again. Sums over pixels are in double. Then dgamma and dbeta, images added in their order.
 // Workspace, fp32: sums of dv and dv xh times 1 + scale, [n, 2, channels].
 #include <algorithm>
 #include <cmath>
@@ -26,19 +26,6 @@ class Task {
 
   // `sums`: the image's, [2, channels].
   void run(float* sums) {
-    each_pixel([&](std::int64_t pixel) {
-      load(t_.x, pixel, x_);
-      for (std::size_t i = 0; i < x_.size(); ++i) sum_[i] += x_[i];
-    });
-    mean_ = group_means(sum_);
-    std::ranges::fill(sum_, 0);
-    each_pixel([&](std::int64_t pixel) {
-      load(t_.x, pixel, x_);
-      for (std::size_t i = 0; i < x_.size(); ++i) sum_[i] += (x_[i] - mean_[i]) * (x_[i] - mean_[i]);
-    });
-    rstd_ = group_means(sum_);
-    for (float& variance : rstd_) variance = static_cast<float>(1 / std::sqrt(static_cast<double>(variance) + p_.eps));
-    std::ranges::fill(sum_, 0);
     load_parameters();
     each_pixel([&](std::int64_t pixel) {
       load_pixel(pixel);
@@ -71,6 +58,11 @@ class Task {
 
   // v = xh a + b; scaled: 1 + scale.
   void load_parameters() {
+    const std::int64_t width = p_.channels_per_group();
+    for (std::int64_t c = first_; c < first_ + count_; ++c) {
+      mean_.push_back(t_.mean[image_ * p_.groups + c / width]);
+      rstd_.push_back(t_.rstd[image_ * p_.groups + c / width]);
+    }
     load_floats(p_.affine_dtype(dtype_), t_.gamma, first_, count_, a_.data());
     load_floats(p_.affine_dtype(dtype_), t_.beta, first_, count_, b_.data());
     std::ranges::fill(scaled_, 1.0f);

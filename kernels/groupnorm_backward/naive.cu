@@ -1,14 +1,14 @@
-// The definition, written down: one block per (image, group), passes over the group in memory: mean, variance, the two
-// sums of each channel, dx. Then one thread per channel adds the images' sums.
+// The definition, written down: one block per (image, group), passes over the group in memory: the two sums of each
+// channel, dx. Then one thread per channel adds the images' sums.
 //
 // Threads: 256; in the passes over the group thread i takes elements i, i + 256, ..., counted along channels, then
 // rows; in the sums of a channel pixels. Shared memory: one float per thread.
 //
-// Bound: memory, and far from it: most of every 32-byte sector is wasted, x is read four times and dy twice, and the
+// Bound: memory, and far from it: most of every 32-byte sector is wasted, x and dy are read twice, and the
 // sums of a channel are two block reductions each.
 //
 // Requires: nothing. Workspace: sums [n, 2, channels], fp32.
-// Numerics: fp32; deviations from the mean are squared; all sums in fixed order.
+// Numerics: fp32; all sums in fixed order.
 // Source: original.
 #include "kernels/device/block_sum.cuh"
 #include "kernels/device/dispatch.cuh"
@@ -28,16 +28,7 @@ __global__ void __launch_bounds__(kThreads) naive_kernel(Problem p, Tensors t, f
   const T *x = static_cast<const T*>(t.x), *dy = static_cast<const T*>(t.dy);
   const auto place = [&](std::int64_t i) { return first + i / width * p.channels + i % width; };
 
-  float sum = 0, squares = 0;
-  for (std::int64_t i = threadIdx.x; i < size; i += kThreads) sum += to_float(x[place(i)]);
-  const float mean = block_sum<kThreads>(sum, shared) / static_cast<float>(size);
-  for (std::int64_t i = threadIdx.x; i < size; i += kThreads) {
-    const float deviation = to_float(x[place(i)]) - mean;
-    squares += deviation * deviation;
-  }
-  const float variance = block_sum<kThreads>(squares, shared) / static_cast<float>(size);
-  const float rstd = 1.0f / sqrtf(variance + static_cast<float>(p.eps));
-
+  const float mean = t.mean[blockIdx.x], rstd = t.rstd[blockIdx.x];
   float mean_dh = 0, mean_dh_xh = 0;
   for (std::int64_t c = group * width; c < (group + 1) * width; ++c) {
     const Channel channel = channel_of<T>(p, t, mean, rstd, image, c);

@@ -1,17 +1,17 @@
 // groupnorm_backward in one read of x and dy: a cluster of 1 to 16 blocks holds one image's bundle of groups of both in
-// shared memory, as kernels/groupnorm's ptx_sm90a holds x. The blocks tell each other their moments, then their sums of
-// dv and dv xh; dx is written from the copies, and dv computed twice rather than kept in fewer bits. Of many units a
-// cluster takes one after the other, in the place of rows that are done with. A second launch adds the images' sums to
-// dgamma and dbeta. cluster_plan.cpp chooses bundle, cluster and threads: few where clusters take turns, since of eight
-// rows a thread has half of its instructions whatever their number is.
+// shared memory, as kernels/groupnorm's ptx_sm90a holds x. The blocks tell each other their sums of dv and dv xh; dx is
+// written from the copies, and dv computed twice rather than kept in fewer bits. Of many units a cluster takes one
+// after the other, in the place of rows that are done with. A second launch adds the images' sums to dgamma and dbeta.
+// cluster_plan.cpp chooses bundle, cluster and threads: few where clusters take turns, since of eight rows a thread has
+// half of its instructions whatever their number is.
 //
-// Better than tiled: three tensors are moved instead of six, and two launches take the place of six.
+// Better than tiled: three tensors are moved instead of five, and two launches take the place of four.
 // Requires: bf16 or fp16; a bundle of groups that is a multiple of 8 channels and whose rows of x and dy fit the shared
 // memory of 16 blocks; n * groups <= 2^21; n * channels < 2^31, half that with packed scale and shift. Honours
 // programmatic dependent launch.
 // Bound: memory, two reads (with residual three) and one write. Expected limiter at n=32, hw=4096, channels=192:
-// instructions, some 28 an element, and two exchanges, as far as the SM's other blocks are not out of step.
-// Numerics: fp32; moments and fusion as kernels/groupnorm's ptx_sm90a; sums of dv x lose the mean's share in the end;
+// instructions, some 22 an element, and an exchange, as far as the SM's other blocks are not out of step.
+// Numerics: fp32; fusion as kernels/groupnorm's ptx_sm90a; sums of dv x lose the mean's share in the end;
 // all in fixed order; silu' by tanh.approx, in fp16 by ex2.approx. Source: original.
 #include "kernels/device/dispatch.cuh"
 #include "kernels/groupnorm_backward/cluster.cuh"

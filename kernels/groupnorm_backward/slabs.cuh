@@ -15,24 +15,16 @@ using groupnorm::SlabPosition;
 
 constexpr int kGroupThreads = 256;
 
-// The workspace behind that of the statistics, fp32.
+// The workspace, fp32.
 struct Work {
-  float *means, *rstds;  // [n, groups]
-  float *of_x, *rest;    // [n, groups]
-  float* sums;           // [n, 2, channels]
-  float* coefficients;   // the forward op's, [n, 2, channels]
-  float* partials;       // [n, slabs, 2, channels]
+  float *of_x, *rest;  // [n, groups]
+  float* sums;         // [n, 2, channels]
+  float* partials;     // [n, slabs, 2, channels]
 
   Work(const Problem& p, float* base)
-      : means(base),
-        rstds(means + p.n * p.groups),
-        of_x(rstds + p.n * p.groups),
-        rest(of_x + p.n * p.groups),
-        sums(rest + p.n * p.groups),
-        coefficients(sums + 2 * p.n * p.channels),
-        partials(coefficients + 2 * p.n * p.channels) {}
+      : of_x(base), rest(of_x + p.n * p.groups), sums(rest + p.n * p.groups), partials(sums + 2 * p.n * p.channels) {}
   static std::size_t floats(const Problem& p, const SlabPlan& plan) {
-    return static_cast<std::size_t>(4 * p.n * p.groups + (4 + 2 * plan.slabs) * p.n * p.channels);
+    return static_cast<std::size_t>(2 * p.n * p.groups + (2 + 2 * plan.slabs) * p.n * p.channels);
   }
 };
 
@@ -79,14 +71,16 @@ struct Channels {
   float a[kLanes], b[kLanes];
   bool activated;
 
-  __device__ __forceinline__ Channels(const Problem& p, const Work& work, std::int64_t image, std::int64_t first)
+  __device__ __forceinline__ Channels(const Problem& p, const Tensors& t, std::int64_t image, std::int64_t first)
       : activated(p.fusion != Fusion::none) {
-    const float* const row = work.coefficients + image * 2 * p.channels + first;
+    const unsigned width = static_cast<unsigned>(p.channels) / static_cast<unsigned>(p.groups);
     const float factor = halves<T>(p) ? 0.5f : 1.0f;
 #pragma unroll
     for (int i = 0; i < kLanes; ++i) {
-      a[i] = factor * row[i];
-      b[i] = factor * row[p.channels + i];
+      const std::int64_t group = image * p.groups + static_cast<unsigned>(first + i) / width;
+      const Channel c = channel_of<T>(p, t, t.mean[group], t.rstd[group], image, first + i);
+      a[i] = factor * c.rstd * c.a;
+      b[i] = factor * c.b - a[i] * c.mean;
     }
   }
   // x and dv, or twice that, of what `fetch` brought.
@@ -138,7 +132,7 @@ __global__ void __launch_bounds__(kGroupThreads) group_kernel(Problem p, Tensors
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   ptx::griddepcontrol_wait();
   ptx::griddepcontrol_launch_dependents();
-  const float mean = work.means[blockIdx.x], rstd = work.rstds[blockIdx.x], factor = halves<T>(p) ? 0.5f : 1.0f;
+  const float mean = t.mean[blockIdx.x], rstd = t.rstd[blockIdx.x], factor = halves<T>(p) ? 0.5f : 1.0f;
   float dh = 0, dh_xh = 0;  // dh: times rstd
   for (std::int64_t c = first + warp; c < first + width; c += kWarps) {
     float sum = 0, sum_x = 0;
@@ -150,7 +144,7 @@ __global__ void __launch_bounds__(kGroupThreads) group_kernel(Problem p, Tensors
     }
     sum = factor * warp_sum(sum);
     const float sum_xh = rstd * (factor * warp_sum(sum_x) - mean * sum),
-                a = work.coefficients[image * 2 * p.channels + c];
+                a = rstd * channel_of<T>(p, t, mean, rstd, image, c).a;
     dh += a * sum;
     dh_xh += a * sum_xh;
     if (lane == 0) store_sums<T>(gradients_of(p, t), image, c, sum, sum_xh, work.sums);
@@ -177,7 +171,7 @@ __global__ void __launch_bounds__(kSlabThreads, 3)
   ptx::griddepcontrol_wait();
   const SlabPosition at = groupnorm::slab_position(p.hw, plan, kLanes);
   if (at.channel >= p.channels) return;
-  const Channels<T, kLanes> channels(p, work, blockIdx.z, at.channel);
+  const Channels<T, kLanes> channels(p, t, blockIdx.z, at.channel);
   const unsigned width = static_cast<unsigned>(p.channels) / static_cast<unsigned>(p.groups);
   float of_x[kLanes], rest[kLanes];
 #pragma unroll
@@ -202,18 +196,13 @@ inline LaunchShape slab_shape(const Problem& p, const SlabPlan& plan, int thread
   return {.grid = grid, .block = static_cast<unsigned>(threads), .programmatic = context.programmatic_launch};
 }
 
-// All launches: statistics(problem, tensors) is the forward op's, sums(t, work) leaves partial sums.
-template <class T, int kLanes, class Statistics, class Sums>
-Status launch_slabs(const Problem& p, const Tensors& t, const SlabPlan& plan, float* workspace,
-                    const LaunchContext& context, const Statistics& statistics, const Sums& sums) {
-  const Work work(p, workspace);
-  groupnorm::Tensors forward;
-  forward.x = t.x, forward.gamma = t.gamma, forward.beta = t.beta, forward.scale = t.scale, forward.shift = t.shift;
-  forward.y = work.coefficients, forward.mean = work.means, forward.rstd = work.rstds;
-  groupnorm::Problem shape = statistics_of(p);
-  shape.fusion = p.fusion, shape.packed = p.packed;
-  Status status = statistics(shape, forward);
-  if (status.ok()) status = sums(work);
+// All launches: sums(work) leaves partial sums.
+template <class T, int kLanes, class Sums>
+Status launch_slabs(const Problem& p, const Tensors& t, const SlabPlan& plan, const Scratch& scratch,
+                    const LaunchContext& context, const Sums& sums) {
+  if (scratch.workspace == nullptr) return failure(StatusCode::invalid_argument, "groupnorm_backward: no workspace");
+  const Work work(p, static_cast<float*>(scratch.workspace));
+  Status status = sums(work);
   if (status.ok())
     status = launch_kernel("groupnorm_backward group_kernel", group_kernel<T>,
                            {.grid = static_cast<unsigned>(p.n * p.groups),

@@ -1,13 +1,12 @@
-// groupnorm_backward, tensor cores: as tiled, with kernels/groupnorm's statistics by mma, and the sums of dv and dv x
-// as products with ones (kernels/device/channel_mma.cuh).
+// groupnorm_backward, tensor cores: as tiled, with the sums of dv and dv x as products with ones
+// (kernels/device/channel_mma.cuh).
 //
 // What differs from tiled: of eight channels of two rows, 64 splits and 8 mma take the place of 32 additions, and the
 // block's reduction is of eight warps. README.md: why it does not win.
 //
 // Requires: bf16 or fp16; channels divisible by 8; an even number of channels per group.
-// Bound: memory, three reads of x, two of dy and one write.
-// Numerics: numbers of 16 bits are summed, in fp32; statistics as the forward's tensor_core_sm80; all sums in fixed
-// order.
+// Bound: memory, two reads of x and dy and one write.
+// Numerics: numbers of 16 bits are summed, in fp32; all sums in fixed order.
 // Source: original.
 #include "kernels/device/channel_mma.cuh"
 #include "kernels/groupnorm_backward/slabs.cuh"
@@ -18,10 +17,7 @@ namespace {
 static_assert(kSlabThreads == kChannelThreads);
 
 SlabPlan mma_plan(const Problem& p, int sm_count) {
-  return groupnorm::plan_slabs(statistics_of(p), 8, sm_count, kChannelColumns);
-}
-std::size_t mma_statistics_bytes(const Problem& p, DType dtype, const DeviceInfo& device) {
-  return aligned(groupnorm::tensor_core_sm80_workspace_bytes(statistics_of(p), dtype, device));
+  return groupnorm::plan_slabs(forward_of(p), 8, sm_count, kChannelColumns);
 }
 
 template <class T>
@@ -29,7 +25,7 @@ __global__ void __launch_bounds__(kSlabThreads) mma_sums_kernel(Problem p, Tenso
   ptx::griddepcontrol_wait();
   ptx::griddepcontrol_launch_dependents();
   const std::int64_t first = blockIdx.x * plan.slab_rows, channel = channel_of_lane(p.channels);
-  const Channels<T, 8> channels(p, work, blockIdx.z, channel);
+  const Channels<T, 8> channels(p, t, blockIdx.z, channel);
   add_channels_by_mma(
       min(plan.slab_rows, p.hw - first), p.channels,
       [&](std::int64_t row, float(&dv)[8], float(&dv_x)[8]) {
@@ -42,27 +38,19 @@ __global__ void __launch_bounds__(kSlabThreads) mma_sums_kernel(Problem p, Tenso
 
 }  // namespace
 
-std::size_t tensor_core_sm80_workspace_bytes(const Problem& p, DType dtype, const DeviceInfo& device) {
-  return mma_statistics_bytes(p, dtype, device) + Work::floats(p, mma_plan(p, device.sm_count)) * sizeof(float);
+std::size_t tensor_core_sm80_workspace_bytes(const Problem& p, DType, const DeviceInfo& device) {
+  return Work::floats(p, mma_plan(p, device.sm_count)) * sizeof(float);
 }
 
 Status launch_tensor_core_sm80(const Problem& p, DType dtype, const Tensors& tensors, const Scratch& scratch,
                                const LaunchContext& context) {
-  if (scratch.workspace == nullptr) return failure(StatusCode::invalid_argument, "groupnorm_backward: no workspace");
   const Tensors t = unpacked(p, dtype, tensors);
   const SlabPlan plan = mma_plan(p, context.device->sm_count);
-  auto* const workspace = reinterpret_cast<float*>(static_cast<std::byte*>(scratch.workspace) +
-                                                   mma_statistics_bytes(p, dtype, *context.device));
   return with_half_type(dtype, [&]<class T>(T) {
-    return launch_slabs<T, 8>(
-        p, t, plan, workspace, context,
-        [&](const groupnorm::Problem& forward, const groupnorm::Tensors& of) {
-          return groupnorm::launch_tensor_core_sm80(forward, dtype, of, scratch, context);
-        },
-        [&](const Work& work) {
-          return launch_kernel("groupnorm_backward mma_sums_kernel", mma_sums_kernel<T>,
-                               slab_shape(p, plan, kSlabThreads, context), context.stream, p, t, plan, work);
-        });
+    return launch_slabs<T, 8>(p, t, plan, scratch, context, [&](const Work& work) {
+      return launch_kernel("groupnorm_backward mma_sums_kernel", mma_sums_kernel<T>,
+                           slab_shape(p, plan, kSlabThreads, context), context.stream, p, t, plan, work);
+    });
   });
 }
 

@@ -1,16 +1,16 @@
 // groupnorm_backward, tiled: passes that read whole rows by 16-byte accesses, over the slabs of rows of
 // kernels/groupnorm/slabs.h.
 //
-// 1. kernels/groupnorm's tiled statistics: mean and rstd of each group.
-// 2. sums_kernel: dv and dv x of each channel, added over a slab; from the last slab on, which L2 still has.
-// 3. group_kernel: slabs added, a warp per channel; dscale and dshift; what dx takes of each group.
-// 4. dx_kernel, for which dv is computed again. 5. parameters_kernel: images added.
+// 1. sums_kernel: dv and dv x of each channel, added over a slab; from the last slab on.
+// 2. group_kernel: slabs added, a warp per channel; dscale and dshift; what dx takes of each group.
+// 3. dx_kernel, for which dv is computed again; from the first slab on, which L2 still has. 4. parameters_kernel:
+// images added.
 //
-// Better than naive: every sector fetched is used, slabs fill the GPU whatever n * groups is, x is read three times
-// instead of four, and sums are not a block reduction a channel.
+// Better than naive: every sector fetched is used, slabs fill the GPU whatever n * groups is, and sums are
+// not a block reduction a channel.
 //
 // Requires: nothing; fp32, bf16 and fp16.
-// Bound: memory, three reads of x, two of dy and one write; small problems: six launches.
+// Bound: memory, two reads of x and dy and one write; small problems: four launches.
 // Numerics: fp32; all sums in fixed order.
 // Source: original.
 #include "kernels/groupnorm_backward/slabs.cuh"
@@ -23,11 +23,8 @@ int lanes_of(const Problem& p, DType dtype) {
   return p.channels % lanes == 0 ? lanes : 1;
 }
 SlabPlan plan_of(const Problem& p, DType dtype, int sm_count) {
-  return groupnorm::plan_slabs(statistics_of(p), lanes_of(p, dtype),
+  return groupnorm::plan_slabs(forward_of(p), lanes_of(p, dtype),
                                sm_count * 9 / 8);  // nine blocks an SM, thrice three
-}
-std::size_t statistics_bytes(const Problem& p, DType dtype, const DeviceInfo& device) {
-  return aligned(groupnorm::tiled_workspace_bytes(statistics_of(p), dtype, device));
 }
 
 template <class T, int kLanes>
@@ -41,7 +38,7 @@ __global__ void __launch_bounds__(kSlabThreads, 3) sums_kernel(Problem p, Tensor
   at.rows = min(plan.slab_rows, p.hw - own.slab * plan.slab_rows);
   float sum[kLanes] = {}, sum_x[kLanes] = {};
   if (at.channel < p.channels) {
-    const Channels<T, kLanes> channels(p, work, own.image, at.channel);
+    const Channels<T, kLanes> channels(p, t, own.image, at.channel);
     each_row<T, kLanes>(p, t, at, plan.tile_rows, [&](std::int64_t, const Row<T, kLanes>& row) {
       float x[kLanes], dv[kLanes];
       channels.take(row, x, dv);
@@ -78,21 +75,15 @@ __global__ void __launch_bounds__(kSlabThreads, 3) sums_kernel(Problem p, Tensor
 }  // namespace
 
 std::size_t tiled_workspace_bytes(const Problem& p, DType dtype, const DeviceInfo& device) {
-  return statistics_bytes(p, dtype, device) + Work::floats(p, plan_of(p, dtype, device.sm_count)) * sizeof(float);
+  return Work::floats(p, plan_of(p, dtype, device.sm_count)) * sizeof(float);
 }
 
 Status launch_tiled(const Problem& p, DType dtype, const Tensors& tensors, const Scratch& scratch,
                     const LaunchContext& context) {
-  if (scratch.workspace == nullptr) return failure(StatusCode::invalid_argument, "groupnorm_backward: no workspace");
   const Tensors t = unpacked(p, dtype, tensors);
   const SlabPlan plan = plan_of(p, dtype, context.device->sm_count);
-  auto* const workspace = reinterpret_cast<float*>(static_cast<std::byte*>(scratch.workspace) +
-                                                   statistics_bytes(p, dtype, *context.device));
-  const auto statistics = [&](const groupnorm::Problem& forward, const groupnorm::Tensors& of) {
-    return groupnorm::launch_tiled(forward, dtype, of, scratch, context);
-  };
   const auto launch = [&]<class T, int kLanes>() {
-    return launch_slabs<T, kLanes>(p, t, plan, workspace, context, statistics, [&](const Work& work) {
+    return launch_slabs<T, kLanes>(p, t, plan, scratch, context, [&](const Work& work) {
       return launch_kernel("groupnorm_backward sums_kernel", sums_kernel<T, kLanes>,
                            slab_shape(p, plan, plan.threads(), context), context.stream, p, t, plan, work);
     });

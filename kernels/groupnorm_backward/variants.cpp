@@ -60,10 +60,9 @@ constexpr Definition::Variant kVariants[] = {
 
 }  // namespace
 
-// Of any plan: words of groups and channels, of each block and of all, then the images' sums.
+// Of any plan: words of channels, of each block and of all, then the images' sums.
 std::size_t ptx_sm90a_grid_workspace_bytes(const Problem& p, DType, const DeviceInfo& device) {
-  return groupnorm::grid_workspace_bytes(statistics_of(p), device.sm_count) +
-         static_cast<std::size_t>(p.n * p.channels * (device.sm_count + 1) * 8 + p.n * 2 * p.channels * 4);
+  return static_cast<std::size_t>(p.n * p.channels * (device.sm_count + 1) * 8 + p.n * 2 * p.channels * 4);
 }
 
 std::span<const Definition::Variant> variants() {

@@ -8,10 +8,11 @@
 namespace noisefloor::networks {
 namespace {
 
-// Whose gain and shift may be what a training keeps in fp32.
+// Which leaves mean and rstd, and whose gain and shift may be what a training keeps in fp32.
 std::vector<ValueId> groupnorm_forward(const Node& node, const Bindings& inputs, Graph& graph) {
   groupnorm::Problem p = node.problem.as<groupnorm::Problem>();
   p.fp32_affine = graph[inputs.at("gamma")].dtype != node.dtype;
+  p.stats = true;
   return graph.add(node.name, "groupnorm", node.op->print(AnyProblem(p)), node.dtype, inputs);
 }
 
@@ -22,9 +23,14 @@ void groupnorm_backward(const Node& node, Backward& walk) {
   const ValueId x = node.value("x");
   std::string problem;  // the same fields
   for (const KeyValue& field : split_problem_text(node.text))
-    if (field.key != "stats") problem += fmt::format("{}{}={}", problem.empty() ? "" : ",", field.key, field.value);
-  Bindings inputs{
-      {"x", x}, {"dy", walk.unscaled(node, "y")}, {"gamma", node.value("gamma")}, {"beta", node.value("beta")}};
+    if (field.key != "stats" && field.key != "eps")
+      problem += fmt::format("{}{}={}", problem.empty() ? "" : ",", field.key, field.value);
+  Bindings inputs{{"x", x},
+                  {"dy", walk.unscaled(node, "y")},
+                  {"gamma", node.value("gamma")},
+                  {"beta", node.value("beta")},
+                  {"mean", node.value("mean")},
+                  {"rstd", node.value("rstd")}};
   std::vector<const char*> shifts;
   if (p.scale_shift()) shifts = p.packed ? std::vector{"scale_shift"} : std::vector{"scale", "shift"};
   for (const char* shift : shifts) inputs[shift] = node.value(shift);

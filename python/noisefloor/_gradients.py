@@ -84,7 +84,8 @@ def check_conv2d(p):
 def groupnorm(ops, p, t, d):
     shifts = {name: t[name] for name in ("scale_shift", "scale", "shift") if t[name] is not None}
     names = ("x", "gamma", "beta", *shifts)
-    return dict(zip(names, ops["groupnorm_backward"](t["x"], d["y"], t["gamma"], t["beta"], **shifts, **p.of("groups", "fusion", "eps", "fp32_affine"))))
+    mean, rstd = ops["groupnorm"](t["x"], t["gamma"], t["beta"], coefficients=True, stats=True, **p.of("groups", "eps", "fp32_affine"))[1:]
+    return dict(zip(names, ops["groupnorm_backward"](t["x"], d["y"], t["gamma"], t["beta"], mean, rstd, **shifts, **p.of("fusion", "fp32_affine"))))
 
 
 def check_groupnorm(p):

@@ -98,10 +98,12 @@ void expect_gradients(const Case& one) {
 
 TEST(Gradients, OfNorms) {
   for (const char* fusion : {"none", "silu", "silu+ss", "silu+ss,packed=1"}) {
-    const std::string text = std::string("n=2,hw=12,channels=12,groups=3,eps=0.001,fusion=") + fusion;
-    expect_gradients({"groupnorm", text, "groupnorm_backward", text});
-    expect_gradients({"groupnorm", text, "groupnorm_backward", text + ",residual=1"});
-    expect_gradients({"groupnorm", text, "groupnorm_backward", text + ",residual=1,residual_scale=-0.5", {}, 1, -0.5});
+    const std::string text = std::string("n=2,hw=12,channels=12,groups=3,fusion=") + fusion;
+    const std::string forward = text + ",eps=0.001,stats=1";
+    expect_gradients({"groupnorm", forward, "groupnorm_backward", text});
+    expect_gradients({"groupnorm", forward, "groupnorm_backward", text + ",residual=1"});
+    expect_gradients(
+        {"groupnorm", forward, "groupnorm_backward", text + ",residual=1,residual_scale=-0.5", {}, 1, -0.5});
   }
   for (const char* fields :
        {"", ",affine=0", ",fusion=scale_shift,images=3", ",fusion=scale_shift,images=3,affine=0"}) {

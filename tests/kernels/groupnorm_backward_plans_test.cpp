@@ -28,14 +28,14 @@ std::string fault_of(const Problem& p, const ClusterPlan& plan) {
   return plan.shared_bytes() <= groupnorm::kSharedBytesPerBlock ? "" : "more shared memory than there is";
 }
 
-// Of a plan of the grid's: that teams share the SMs, and blocks hold of x and dy what has room and no row twice.
+// Of a plan of the grid's: that teams share the SMs, and blocks hold what rows have room and none twice.
 std::string fault_of(const Problem& p, const GridPlan& plan, int sm_count) {
   if (p.groups % plan.bundle != 0 || plan.bundle * p.channels_per_group() != plan.channels()) return "not its channels";
   if (static_cast<std::int64_t>(plan.rows) * plan.blocks < p.hw) return "rows are lost";
   if (plan.teams * plan.blocks > sm_count || plan.teams > p.n * (p.groups / plan.bundle)) return "teams";
   const int threads = plan.columns * plan.tile_rows;
   if (threads > 512 || plan.threads < 32 || plan.threads > threads) return "threads";
-  if (plan.shared_rows < 1 || plan.dy_rows > plan.shared_rows || plan.shared_rows > plan.rows) return "rows held";
+  if (plan.shared_rows < 1 || plan.shared_rows > plan.rows) return "rows held";
   return plan.shared_bytes() <= groupnorm::kSharedBytesPerBlock ? "" : "more shared memory than there is";
 }
 

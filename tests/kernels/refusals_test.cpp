@@ -57,7 +57,6 @@ TEST(Refusals, OfProblemsNameFieldAndRange) {
       {"groupnorm_backward", "hw=1,channels=6,groups=6,n=1", "2 and more"},
       {"groupnorm_backward", "hw=4,channels=6,groups=3,n=1,packed=1", "needs fusion=silu+ss"},
       {"groupnorm_backward", "hw=4,channels=6,groups=3,n=1,residual_scale=2", "needs residual=1"},
-      {"groupnorm_backward", "hw=2,channels=6,groups=6,n=1", "eps"},
       {"layernorm_backward", "rows=4,channels=2,eps=1e-12", "eps=1e-12"},
       {"layernorm_backward", "rows=4,channels=1", "2 to 65536"},
       {"layernorm_backward", "rows=4,channels=8,residual_scale=2", "needs residual=1"},

@@ -307,7 +307,7 @@ def test_the_call_of_a_docstring_binds_each_name_to_itself(op):
 def test_what_no_shape_says_is_required():
     required = {op: set(_signatures.signature(op).required) for op in random_calls.OPS}
     assert {op: names for op, names in required.items() if names} == {
-        "groupnorm": {"groups"}, "groupnorm_backward": {"groups"}, "elementwise": {"op"}, "resample": {"op"}, "sampler_step": {"solver"}, "timestep_embedding": {"channels"},
+        "groupnorm": {"groups"}, "elementwise": {"op"}, "resample": {"op"}, "sampler_step": {"solver"}, "timestep_embedding": {"channels"},
         "training_batch": {"batch"}}  # fmt: skip
     assert "(integer, 1 to 65536; required)" in ops.groupnorm.__doc__ and "layernorm(x, gamma=gamma, beta=beta, ...) -> y" in ops.layernorm.__doc__
     assert "q_sample(x0, levels, noise, ...) -> x_t" in ops.q_sample.__doc__
