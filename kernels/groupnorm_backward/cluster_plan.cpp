@@ -16,30 +16,26 @@ constexpr int kSharedBytesPerSm = 228 * 1024, kReservedBytes = 1024;  // the dri
 constexpr int kRegisters = 80, kWideRegisters = 128;                  // of kMaxClusterThreads, of kWideThreads
 constexpr int kMaxPlanBlocks = groupnorm::kMaxClusterBlocks;
 
-// A guess at what a plan costs, in cycles of an SM. A round, of the units that run at once, costs its memory traffic,
-// six bytes an element or eight, and the instructions of its rows and of what a thread does once; what a block does one
-// after the other, waiting, other blocks of the SM cover only from the second round on, when they are out of step.
+// A guess at what a plan costs, in cycles of an SM: its memory traffic, six bytes an element or eight; the instructions
+// of its rows and of what a thread does once; and what a block does one after the other, waiting, and some of what its
+// SM does for all. The larger of the three hides most of the others, since clusters are out of step.
 double estimate(const Problem& p, const ClusterPlan& plan, int sm_count) {
-  // Fitted to the timed plans of 15 shapes (docs/experiments/groupnorm_backward).
-  constexpr double kBytesPerCycle = 30, kOfRow = 4.1,
-                   kOfThread = 159;  // an SM's four schedulers issue a warp's at once
-  constexpr double kStart = 11000, kSteps = 410, kMessage = 3.9, kLatencyOfRow = 545, kRound = 380, kInStep = 0.65;
+  // Fitted to the timed plans of 27 shapes (docs/experiments/groupnorm_backward).
+  constexpr double kBytesPerCycle = 39, kOfRow = 20, kOfThread = 190;  // an SM's four schedulers issue a warp's at once
+  constexpr double kStart = 8000, kSteps = 3000, kLatencyOfRow = 300, kRound = 1700, kOfAll = 0.23;
   const auto units = static_cast<double>(p.n * (p.groups / plan.bundle));
-  const double rounds = std::ceil(units / resident_clusters(plan, sm_count));
+  const double rounds = std::max(units / resident_clusters(plan, sm_count), 1.0);
   const double blocks = std::min<double>(blocks_per_sm(plan), std::ceil(units * plan.blocks / sm_count));
   const int warps = (plan.columns * plan.tile_rows + 31) / 32, bytes = plan.columns * 16;
   const double rows = std::ceil(static_cast<double>(plan.rows) / plan.tile_rows);
   const double waste = 1 + (0.85 * (bytes % 32 != 0) * 16 + 1.04 * ((64 - bytes % 64) % 64)) / bytes;
   const double memory = blocks * (p.residual ? 8 : 6) * plan.rows * plan.channels() * waste / kBytesPerCycle;
   const double issue = blocks * warps * (kOfThread + kOfRow * rows);
-  const double messages = plan.blocks > 1 ? plan.blocks * (plan.bundle + plan.owned()) : 0;
   const double turns =
       std::ceil(16.0 * plan.bundle / plan.threads) +
       std::ceil(1.0 * plan.channels() * plan.lanes() / plan.threads) * plan.kept_rows() / plan.lanes() / 8;
-  const double waits = kSteps + kRound * turns + kLatencyOfRow * rows + kMessage * messages * blocks;
-  const double most = std::max({memory, issue, waits + (memory + issue) / blocks});
-  const double in_step = memory + issue + waits;
-  return kStart + in_step + (rounds - 1) * ((1 - kInStep) * most + kInStep * in_step);
+  const double waits = kSteps + kRound * turns + kLatencyOfRow * rows + kOfAll * (memory + issue) / blocks;
+  return kStart + rounds * std::hypot(memory, issue, waits);
 }
 
 std::string text_of(const ClusterPlan& plan) {
