@@ -40,7 +40,7 @@ SMALL = {
     "conv_transpose2d": {"n": 2, "h": 5, "w": 3, "cin": 12, "cout": 10},
     "conv3d_temporal": {"batch": 2, "frames": 5, "hw": 6, "cin": 12, "cout": 10},
     "groupnorm": {"n": 2, "hw": 12, "channels": 8, "groups": 4},
-    "groupnorm_backward": {"n": 2, "hw": 12, "channels": 32, "groups": 4},
+    "groupnorm_backward": {"n": 2, "hw": 256, "channels": 32, "groups": 4},
     "sampler_step": {"batch": 2, "elements": 1000, "solver": "ddpm"},
     "layernorm": {"rows": 6, "channels": 40},
     "layernorm_backward": {"rows": 6, "channels": 40},
