@@ -69,8 +69,8 @@ void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
   visit.when(apart, kApart).out("dshift", t.dshift, row);
 }
 
-// Per element: xh 2, the two sums 3, dx 4; with silu v 2 and dv 8 (exponential, add, divide; 1 -
-// s, multiply-add, two products); residual 2. Per image and channel some 12 for coefficients and sums.
+// Per element: xh 2, the two sums 3, dx 4; with silu v 2 and dv 8 (exponential, add, divide; 1 - s, multiply-add, two
+// products); residual 2. Per image and channel some 12 for coefficients and sums.
 Cost cost(const Problem& p, DType, double bytes) {
   const double per_element = 9 + (p.fusion == Fusion::none ? 0 : 10) + (p.residual ? 2 : 0);
   return {per_element * static_cast<double>(p.elements()) + 12 * static_cast<double>(p.n * p.channels), bytes,

@@ -1,9 +1,8 @@
 // The op on the host in float. A task makes some groups of an image: channels side by side, along which every inner
-// loop runs. It goes over their pixels twice: the sums of dv and dv xh of each channel; dx, for which dv is
-// computed again. Sums over pixels are in double. Then dgamma and dbeta, images added in their order.
+// loop runs. It goes over their pixels twice: the sums of dv and dv xh of each channel; dx, for which dv is computed
+// again. Sums over pixels are in double. Then dgamma and dbeta, images added in their order.
 // Workspace, fp32: sums of dv and dv xh times 1 + scale, [n, 2, channels].
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 #include <vector>
 

@@ -4,8 +4,8 @@
 // Threads: 256; in the passes over the group thread i takes elements i, i + 256, ..., counted along channels, then
 // rows; in the sums of a channel pixels. Shared memory: one float per thread.
 //
-// Bound: memory, and far from it: most of every 32-byte sector is wasted, x and dy are read twice, and the
-// sums of a channel are two block reductions each.
+// Bound: memory, and far from it: most of every 32-byte sector is wasted, x and dy are read twice, and the sums of a
+// channel are two block reductions each.
 //
 // Requires: nothing. Workspace: sums [n, 2, channels], fp32.
 // Numerics: fp32; all sums in fixed order.

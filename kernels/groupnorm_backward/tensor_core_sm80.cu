@@ -2,7 +2,7 @@
 // (kernels/device/channel_mma.cuh).
 //
 // What differs from tiled: of eight channels of two rows, 64 splits and 8 mma take the place of 32 additions, and the
-// block's reduction is of eight warps. README.md: why it does not win.
+// block's reduction is of eight warps.
 //
 // Requires: bf16 or fp16; channels divisible by 8; an even number of channels per group.
 // Bound: memory, two reads of x and dy and one write.

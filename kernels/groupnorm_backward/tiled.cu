@@ -6,8 +6,8 @@
 // 3. dx_kernel, for which dv is computed again; from the first slab on, which L2 still has. 4. parameters_kernel:
 // images added.
 //
-// Better than naive: every sector fetched is used, slabs fill the GPU whatever n * groups is, and sums are
-// not a block reduction a channel.
+// Better than naive: every sector fetched is used, slabs fill the GPU whatever n * groups is, and sums are not a block
+// reduction a channel.
 //
 // Requires: nothing; fp32, bf16 and fp16.
 // Bound: memory, two reads of x and dy and one write; small problems: four launches.

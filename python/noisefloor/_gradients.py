@@ -82,6 +82,7 @@ def check_conv2d(p):
 
 
 def groupnorm(ops, p, t, d):
+    """mean and rstd once more, without y."""
     shifts = {name: t[name] for name in ("scale_shift", "scale", "shift") if t[name] is not None}
     names = ("x", "gamma", "beta", *shifts)
     mean, rstd = ops["groupnorm"](t["x"], t["gamma"], t["beta"], coefficients=True, stats=True, **p.of("groups", "eps", "fp32_affine"))[1:]

@@ -28,7 +28,7 @@ std::string fault_of(const Problem& p, const ClusterPlan& plan) {
   return plan.shared_bytes() <= groupnorm::kSharedBytesPerBlock ? "" : "more shared memory than there is";
 }
 
-// Of a plan of the grid's: that teams share the SMs, and blocks hold what rows have room and none twice.
+// Of a plan of the grid's: that teams share the SMs, and blocks hold rows, none twice, that have room.
 std::string fault_of(const Problem& p, const GridPlan& plan, int sm_count) {
   if (p.groups % plan.bundle != 0 || plan.bundle * p.channels_per_group() != plan.channels()) return "not its channels";
   if (static_cast<std::int64_t>(plan.rows) * plan.blocks < p.hw) return "rows are lost";
