@@ -1,9 +1,14 @@
 // The device code of ptx_sm90a; ptx_sm90a.cu says what it does and why.
 #pragma once
 
-#include "kernels/groupnorm/cluster.cuh"
+#include "kernels/groupnorm/stripe.cuh"
 #include "kernels/groupnorm_backward/cluster_plan.h"
 #include "kernels/groupnorm_backward/device.cuh"
+#include "kernels/ptx/cluster.cuh"
+#include "kernels/ptx/dsmem.cuh"
+#include "kernels/ptx/fence.cuh"
+#include "kernels/ptx/mbarrier.cuh"
+#include "kernels/ptx/prefetch.cuh"
 
 namespace noisefloor::groupnorm_backward {
 namespace {

@@ -18,11 +18,13 @@ constexpr int kMaxPlanBlocks = groupnorm::kMaxClusterBlocks;
 
 // A guess at what a plan costs, in cycles of an SM: its memory traffic, six bytes an element or eight; the instructions
 // of its rows and of what a thread does once; and what a block does one after the other, waiting, and some of what its
-// SM does for all. The larger of the three hides most of the others, since clusters are out of step.
+// SM does for all. The larger of the three hides most of the others, since clusters are out of step. Of a round that is
+// not full some clusters have no unit: the others' memory is free, but they wait as long.
 double estimate(const Problem& p, const ClusterPlan& plan, int sm_count) {
   // Fitted to the timed plans of 27 shapes (docs/experiments/groupnorm_backward).
-  constexpr double kBytesPerCycle = 39, kOfRow = 20, kOfThread = 190;  // an SM's four schedulers issue a warp's at once
-  constexpr double kStart = 8000, kSteps = 3000, kLatencyOfRow = 300, kRound = 1700, kOfAll = 0.23;
+  constexpr double kBytesPerCycle = 28.8, kOfRow = 24.7,
+                   kOfThread = 267;  // an SM's four schedulers issue a warp's at once
+  constexpr double kStart = 9900, kSteps = 5430, kLatencyOfRow = 262, kRound = 2646, kOfAll = 0.295;
   const auto units = static_cast<double>(p.n * (p.groups / plan.bundle));
   const double rounds = std::max(units / resident_clusters(plan, sm_count), 1.0);
   const double blocks = std::min<double>(blocks_per_sm(plan), std::ceil(units * plan.blocks / sm_count));
@@ -35,7 +37,7 @@ double estimate(const Problem& p, const ClusterPlan& plan, int sm_count) {
       std::ceil(16.0 * plan.bundle / plan.threads) +
       std::ceil(1.0 * plan.channels() * plan.lanes() / plan.threads) * plan.kept_rows() / plan.lanes() / 8;
   const double waits = kSteps + kRound * turns + kLatencyOfRow * rows + kOfAll * (memory + issue) / blocks;
-  return kStart + rounds * std::hypot(memory, issue, waits);
+  return kStart + std::hypot(rounds * memory, rounds * issue, (rounds + std::ceil(rounds)) / 2 * waits);
 }
 
 std::string text_of(const ClusterPlan& plan) {
@@ -156,7 +158,8 @@ std::optional<ClusterPlan> parse_cluster_choice(const Problem& p, std::string_vi
 
 namespace {
 
-// In us: kernels/groupnorm's estimate, for x and dy read twice where they are not held.
+// In us: kernels/groupnorm's estimate, for x and dy read twice where they are not held; its gap twice, for sums to one
+// block and back (one gap chooses worse).
 double estimate(const Problem& p, const GridPlan& plan) {
   const double row_bytes = plan.columns * 16.0, units = static_cast<double>(p.n * (p.groups / plan.bundle));
   const double once = plan.teams * static_cast<double>(p.hw) * row_bytes;

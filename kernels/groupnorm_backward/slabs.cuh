@@ -28,13 +28,9 @@ struct Work {
   }
 };
 
-// Which slab a block works on: a pass begins where the one before it ended, so that L2 still has what that read last.
+// Which slab a block of the sums works on: from the last on, so that the next pass finds the first in L2.
 struct Slab {
-  std::int64_t image, slab;
-
-  __device__ __forceinline__ explicit Slab(bool backwards)
-      : image(backwards ? gridDim.z - 1 - blockIdx.z : blockIdx.z),
-        slab(backwards ? gridDim.x - 1 - blockIdx.x : blockIdx.x) {}
+  std::int64_t image = gridDim.z - 1 - blockIdx.z, slab = gridDim.x - 1 - blockIdx.x;
 };
 
 // Whether passes work with half of v and twice dv, as `gradient` does; its tanh is too short for fp32.

@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(kSlabThreads, 3) sums_kernel(Problem p, Tensor
   __shared__ float shared[2][kSlabThreads * kLanes];
   static_assert(sizeof(shared) <= 16 * 1024);
   ptx::griddepcontrol_wait();
-  const Slab own(/*backwards=*/true);
+  const Slab own;
   SlabPosition at = groupnorm::slab_position(p.hw, plan, kLanes);
   at.first_row = own.image * p.hw + own.slab * plan.slab_rows;
   at.rows = min(plan.slab_rows, p.hw - own.slab * plan.slab_rows);
