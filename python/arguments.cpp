@@ -8,6 +8,7 @@
 #include <bit>
 #include <utility>
 
+#include "bench/platform/refusal.h"
 #include "kernels/catalogue.h"
 
 namespace nb = nanobind;
@@ -138,9 +139,8 @@ std::vector<Arguments::Input> Arguments::read_inputs(std::span<PyObject* const> 
       if (!like) like = nb::borrow(given);
       if (first == nullptr) first = &inputs.back();
       if (inputs.back().device != first->device)
-        throw InvalidInput(fmt::format("{} is on {}, '{}' on {}; all tensors must be on one device", named(tensors_[i]),
-                                       to_string(inputs.back().device), tensors_[first->place],
-                                       to_string(first->device)));
+        throw refusal("{} is on {}, '{}' on {}; all tensors must be on one device", named(tensors_[i]),
+                      to_string(inputs.back().device), tensors_[first->place], to_string(first->device));
     }
     inputs.back().place = i;
   }
@@ -172,15 +172,15 @@ Tensor Arguments::read_prepared(nb::handle prepared, const Given& given, const D
   Tensor memory = read_tensor(prepared, name("prepared"), false);
   if (given.variant.is_none()) throw InvalidInput(named("prepared") + " is of one variant: give its name as variant=");
   if (memory.device != queue.device)
-    throw InvalidInput(fmt::format("{} is on {}, the tensors are on {}", named("prepared"), to_string(memory.device),
-                                   to_string(queue.device)));
+    throw refusal("{} is on {}, the tensors are on {}", named("prepared"), to_string(memory.device),
+                  to_string(queue.device));
   if (memory.dtype != DType::uint8 || memory.bytes() != decision.prepared_bytes)
-    throw InvalidInput(fmt::format(
+    throw refusal(
         "{} has {} bytes, and variant '{}' in {} needs {} uint8: it was prepared for other weights, another dtype or "
         "another variant",
-        named("prepared"), memory.bytes(), decision.variant->name, to_string(decision.dtype), decision.prepared_bytes));
+        named("prepared"), memory.bytes(), decision.variant->name, to_string(decision.dtype), decision.prepared_bytes);
   if (reinterpret_cast<std::uintptr_t>(memory.data) % kAlignment != 0)
-    throw InvalidInput(fmt::format("{} must begin at a multiple of {} bytes", named("prepared"), kAlignment));
+    throw refusal("{} must begin at a multiple of {} bytes", named("prepared"), kAlignment);
   note_use(prepared, memory, queue);
   return memory;
 }
@@ -197,7 +197,7 @@ std::vector<KeyValue> Arguments::split_fields(const std::string& text) const {
   try {
     return split_problem_text(text);
   } catch (const InvalidInput& error) {
-    throw InvalidInput(fmt::format("{} '{}': {}", named("fields"), text, error.what()));
+    throw refusal("{} '{}': {}", named("fields"), text, error.what());
   }
 }
 
@@ -286,20 +286,16 @@ void Arguments::check_output(const TensorSpec& spec, const std::vector<Output>& 
   const Tensor& tensor = *outputs[number].tensor;
   const Name what{op_->name, spec.name, ": output '"};
   if (!std::ranges::equal(tensor.shape, spec.shape))
-    throw InvalidInput(
-        fmt::format("{} must be {}, not {}", what.text(), shape_text(spec.shape), shape_text(tensor.shape)));
+    throw refusal("{} must be {}, not {}", what.text(), shape_text(spec.shape), shape_text(tensor.shape));
   if (tensor.device != device)
-    throw InvalidInput(
-        fmt::format("{} is on {}, the inputs are on {}", what.text(), to_string(tensor.device), to_string(device)));
+    throw refusal("{} is on {}, the inputs are on {}", what.text(), to_string(tensor.device), to_string(device));
   for (const Input& input : inputs)
     if (tensor.overlaps(input))
-      throw InvalidInput(
-          fmt::format("{} shares memory with '{}'; no op works in place", what.text(), tensors_[input.place]));
+      throw refusal("{} shares memory with '{}'; no op works in place", what.text(), tensors_[input.place]);
   if (prepared && tensor.overlaps(*prepared))
     throw InvalidInput(what.text() + " shares memory with the packed weights");
   for (std::size_t i = 0; i < number; ++i)
-    if (tensor.overlaps(*outputs[i].tensor))
-      throw InvalidInput(fmt::format("{} shares memory with output {}", what.text(), i));
+    if (tensor.overlaps(*outputs[i].tensor)) throw refusal("{} shares memory with output {}", what.text(), i);
 }
 
 }  // namespace noisefloor::python

@@ -10,6 +10,7 @@
 
 #include "bench/platform/build_info.h"
 #include "bench/platform/processors.h"
+#include "bench/platform/refusal.h"
 #include "kernels/core/device.h"
 #include "kernels/core/parallel.h"
 
@@ -27,7 +28,7 @@ void find_problem(const Question& question, Decision& decision) {
   const Op& op = *question.op;
   for (const auto& [name, shape] : question.shapes)
     if (std::ranges::count(*shape, 0) > 0)
-      throw InvalidInput(fmt::format("{}: '{}' is empty; every extent must be at least 1", op.name, name));
+      throw refusal("{}: '{}' is empty; every extent must be at least 1", op.name, name);
   decision.problem = infer_problem(op, question.fields, question.shapes, kWording);
   KnownTypes types = question.types;
   std::size_t output = 0;
@@ -40,9 +41,8 @@ void find_problem(const Question& question, Decision& decision) {
   if (!question.dtype.empty()) {
     dtype = parse_dtype(question.dtype);
     if (!dtype || std::ranges::count(op.dtypes, *dtype) == 0)
-      throw InvalidInput(
-          fmt::format("{}: dtype '{}' is not one of its element types: {}, or what PyTorch and NumPy call these",
-                      op.name, question.dtype, fmt::join(op.dtypes | std::views::transform(dtype_name), ", ")));
+      throw refusal("{}: dtype '{}' is not one of its element types: {}, or what PyTorch and NumPy call these", op.name,
+                    question.dtype, fmt::join(op.dtypes | std::views::transform(dtype_name), ", "));
   }
   decision.dtype = infer_dtype(op, decision.problem, dtype, types, dtype_name, kWording);
   decision.specs = op.tensors(decision.problem, decision.dtype);
@@ -91,19 +91,17 @@ const AnyVariant* choose_variant(const Question& question, Decision& decision, c
     obstacles.push_back(fmt::format("variant '{}' {}", variant->name, why));
   }
   if (obstacles.empty())
-    throw InvalidInput(
-        fmt::format("{} has no variant '{}'{}", op.name, question.variant, did_you_mean(question.variant, names)));
+    throw refusal("{} has no variant '{}'{}", op.name, question.variant, did_you_mean(question.variant, names));
   std::string text;
   for (const std::string& why : obstacles) text += (text.empty() ? "" : "; ") + why;
-  throw InvalidInput(
-      fmt::format("{} cannot run {} {}: {}", op.name, to_string(decision.dtype), op.print(decision.problem), text));
+  throw refusal("{} cannot run {} {}: {}", op.name, to_string(decision.dtype), op.print(decision.problem), text);
 }
 
 void check_plan(const Plan& plan, const Device& device) {
   const std::string here = device.gpu ? gpu_name(device.index) : host_name();
   if (!plan.device.empty() && plan.device != here)
-    throw InvalidInput(fmt::format("{} is a plan for {}, and the tensors are on {}, {}", plan.file, plan.device,
-                                   to_string(device), here));
+    throw refusal("{} is a plan for {}, and the tensors are on {}, {}", plan.file, plan.device, to_string(device),
+                  here);
 }
 
 std::atomic<bool> programmatic_launch = true, launched = false, orphaned = false;

@@ -1,4 +1,3 @@
-#include <fmt/format.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -12,6 +11,7 @@
 #include <tuple>
 #include <vector>
 
+#include "bench/platform/refusal.h"
 #include "kernels/catalogue.h"
 #include "python/arguments.h"
 #include "python/with_python.h"
@@ -46,7 +46,7 @@ void check_variant(const Op& op, const std::string& variant) {
   for (const AnyVariant& one : op.variants) names.push_back(one.name);
   const auto is_of = [&](std::string_view library) { return (variant + '_').starts_with(std::string(library) + '_'); };
   if (std::ranges::count(names, variant) == 0 && std::ranges::none_of(kLibraries, is_of))
-    throw InvalidInput(fmt::format("{} has no variant '{}'{}", op.name, variant, did_you_mean(variant, names)));
+    throw refusal("{} has no variant '{}'{}", op.name, variant, did_you_mean(variant, names));
 }
 
 LoadedPlan::LoadedPlan(const std::string& file, const std::string& device, const std::vector<Line>& lines) {
@@ -58,7 +58,7 @@ LoadedPlan::LoadedPlan(const std::string& file, const std::string& device, const
   for (std::size_t i = 0; i < lines.size(); ++i) {
     const auto& [name, dtype, problem, variant] = lines[i];
     const auto refuse = [&](const std::string& what) {
-      throw InvalidInput(fmt::format("{} is not a plan: line {}: {}", file, i + 2, what));
+      throw refusal("{} is not a plan: line {}: {}", file, i + 2, what);
     };
     const Op* const op = find_op(name);
     const std::optional<DType> type = parse_dtype(dtype);

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/platform/refusal.h"
 #include "python/with_python.h"
 
 namespace nb = nanobind;
@@ -302,7 +303,7 @@ Tensor read_at_any_address(nb::handle object, const Name& name, bool written, co
   if (!done && written && import_array<nb::ndarray<nb::ro>>(source, object, tensor, problem, false))
     throw InvalidInput(name.text() + " is read-only, and would be written");
   if (const std::string reason = done ? "" : why_not_given(object, source); !reason.empty())
-    throw InvalidInput(fmt::format("{} cannot be read: {}", name.text(), reason));
+    throw refusal("{} cannot be read: {}", name.text(), reason);
   if (!done)
     throw nb::type_error(fmt::format("{} must be a tensor (of NumPy, PyTorch or whatever has DLPack), not a {}",
                                      name.text(), python_type(object))
@@ -317,9 +318,8 @@ Tensor read_at_any_address(nb::handle object, const Name& name, bool written, co
 Tensor read_tensor(nb::handle object, const Name& name, bool written, const Gradients& gradients) {
   Tensor tensor = read_at_any_address(object, name, written, gradients);
   if (is_misaligned(tensor))
-    throw InvalidInput(
-        fmt::format("{} must begin at a multiple of {} bytes, which a view into another tensor may not; copy it",
-                    name.text(), kAlignment));
+    throw refusal("{} must begin at a multiple of {} bytes, which a view into another tensor may not; copy it",
+                  name.text(), kAlignment);
   return tensor;
 }
 

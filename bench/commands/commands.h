@@ -2,7 +2,6 @@
 // code: 0 done, 1 the thing checked is not so (incorrect, an error on the device), 2 could not do what was asked.
 #pragma once
 
-#include <fmt/format.h>
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <functional>
@@ -13,6 +12,7 @@
 
 #include "bench/measure/suite.h"
 #include "bench/platform/platform.h"
+#include "bench/platform/refusal.h"
 #include "kernels/core/listed.h"
 #include "kernels/core/op.h"
 #include "reports/run/ceilings_csv.h"
@@ -29,12 +29,6 @@ struct Invocation {
   std::function<int()> chosen = {};              // set by the subcommand that was named
 };
 using CommandResult = std::shared_ptr<Invocation>;
-
-// What was asked for and cannot be, in words: throw refusal("{}: no such file", name).
-template <class... Words>
-InvalidInput refusal(fmt::format_string<Words...> form, Words&&... words) {
-  return InvalidInput(fmt::format(form, std::forward<Words>(words)...));
-}
 
 constexpr int kDone = 0;
 constexpr int kNotSo = 1;

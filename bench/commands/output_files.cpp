@@ -64,7 +64,7 @@ std::string why_no_stream(mode_t mode, bool open) {
 }
 
 std::runtime_error cannot_write(const fs::path& file, int why) {
-  return std::runtime_error(fmt::format("{}: cannot be written: {}", file.string(), std::strerror(why)));
+  return failure("{}: cannot be written: {}", file.string(), std::strerror(why));
 }
 
 // 0, or the errno of what went wrong.

@@ -21,8 +21,7 @@ std::function<void(const std::string&)> one_of(Target& target, std::span<const c
   return [=, &target](const std::string& name) {
     const auto found = std::ranges::find(known, name);
     if (found == known.end())
-      throw InvalidInput(fmt::format("unknown {} '{}'; there are {}{}", what, name, fmt::join(known, ", "),
-                                     did_you_mean(name, known)));
+      throw refusal("unknown {} '{}'; there are {}{}", what, name, fmt::join(known, ", "), did_you_mean(name, known));
     target = static_cast<Value>(found - known.begin());
   };
 }
@@ -41,8 +40,7 @@ OptionKey number_key(const char* name, Target& target, const std::string& about,
             Number value = 0;
             if (!CLI::detail::lexical_cast(text, value))
               throw InvalidInput(std::is_integral_v<Number> ? "must be a whole number" : "must be a number");
-            if (least < most && !(value >= least && value <= most))
-              throw InvalidInput(fmt::format("the range is {} to {}", least, most));
+            if (least < most && !(value >= least && value <= most)) throw refusal("the range is {} to {}", least, most);
             target = value;
           }};
 }
@@ -54,7 +52,7 @@ OptionKey switch_key(const char* name, bool& target, bool value, const std::stri
 std::vector<std::int64_t> labels_of(const std::string& text) {
   const std::vector<std::string> items = split_list(text);
   if (items.size() != 1 + static_cast<std::size_t>(std::count(text.begin(), text.end(), ',')))
-    throw InvalidInput(fmt::format("--labels '{}': a class number is missing; it should be like 3 or 0,1,2", text));
+    throw refusal("--labels '{}': a class number is missing; it should be like 3 or 0,1,2", text);
   std::vector<std::int64_t> labels;
   for (const std::string& item : items) labels.push_back(require_integer("--labels", item));
   return labels;
@@ -97,10 +95,10 @@ void add_solver_options(CLI::App& command, SampleArguments& arguments) {
     for (const std::string& item : split_list(text)) {
       double scale = 0;
       if (!CLI::detail::lexical_cast(item, scale) || !(scale >= 0 && scale <= 100))
-        throw InvalidInput(fmt::format("--guidance {}: the range is 0 to 100", text));
+        throw refusal("--guidance {}: the range is 0 to 100", text);
       scales.push_back(scale);
     }
-    if (scales.size() > 2) throw InvalidInput(fmt::format("--guidance {}: is one scale, or FIRST,LAST", text));
+    if (scales.size() > 2) throw refusal("--guidance {}: is one scale, or FIRST,LAST", text);
     if (scales.size() == 2) arguments.first_guidance = scales.front();
     arguments.guidance = scales.back();
   };

@@ -28,14 +28,14 @@ KeptSearch read_search(const fs::path& file, const OrderedJson& key) {
   const OrderedJson json = read_json_object(file, kMostBytes);
   for (const auto& [name, value] : key.items())
     if (!json.contains(name) || json[name] != value)
-      throw std::runtime_error(fmt::format("{}: field '{}' is not {}", file.string(), name, value.dump()));
+      throw failure("{}: field '{}' is not {}", file.string(), name, value.dump());
   try {
     if (json.contains("lost")) return {{}, {}, json.at("lost").get<std::string>()};
     KeptSearch found{json.at("algorithms").get<Algorithms>(), json.at("description").get<std::string>()};
-    if (found.algorithms.empty()) throw std::runtime_error(fmt::format("{}: names no algorithm", file.string()));
+    if (found.algorithms.empty()) throw failure("{}: names no algorithm", file.string());
     return found;
   } catch (const OrderedJson::exception& error) {
-    throw std::runtime_error(fmt::format("{}: {}", file.string(), error.what()));
+    throw failure("{}: {}", file.string(), error.what());
   }
 }
 

@@ -61,8 +61,7 @@ int most_of_cold_batch(std::size_t slots) {
 std::vector<double> checked(std::vector<double> samples) {
   if (samples.empty()) throw std::runtime_error("the timer gave no samples");
   for (const double sample : samples)
-    if (!(sample > 0 && std::isfinite(sample)))
-      throw std::runtime_error(fmt::format("the timer gave a sample of {} us", sample));
+    if (!(sample > 0 && std::isfinite(sample))) throw failure("the timer gave a sample of {} us", sample);
   return samples;
 }
 

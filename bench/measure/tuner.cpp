@@ -133,7 +133,7 @@ class ChoiceTimer {
   void verify(const Choice& choice) {
     current_ = choice.text;
     const Verdict verdict = verifier_.verify(bound_);
-    if (!verdict.correct()) throw std::runtime_error(fmt::format("{}: wrong: {}", name_of(choice), verdict.reason));
+    if (!verdict.correct()) throw failure("{}: wrong: {}", name_of(choice), verdict.reason);
   }
 
   // Those that can be launched.

@@ -6,7 +6,6 @@
 #include <array>
 #include <cmath>
 #include <map>
-#include <stdexcept>
 
 #include "reports/run/csv.h"
 #include "reports/run/statistics.h"
@@ -93,17 +92,14 @@ LaunchKernels kernels_of_launches(std::span<const LaunchLabel> launches, std::sp
   LaunchKernels kernels(launches.size());
   std::uint64_t last = 0;
   for (const DeviceActivity& activity : activities) {
-    if (!activity.tag)
-      throw std::runtime_error(fmt::format("breakdown: {} ran, and no launch of the pipeline made it", activity.name));
+    if (!activity.tag) throw failure("breakdown: {} ran, and no launch of the pipeline made it", activity.name);
     const std::uint64_t launch = *activity.tag;
     if (launch >= launches.size())
-      throw std::runtime_error(
-          fmt::format("breakdown: {} is of launch {}, and there are {}", activity.name, launch, launches.size()));
+      throw failure("breakdown: {} is of launch {}, and there are {}", activity.name, launch, launches.size());
     kernels[launch].push_back(activity.name);
     if (launches[launch].beside) continue;
     if (launch < last)
-      throw std::runtime_error(
-          fmt::format("breakdown: {} of launch {} started after kernels of launch {}", activity.name, launch, last));
+      throw failure("breakdown: {} of launch {} started after kernels of launch {}", activity.name, launch, last);
     last = launch;
   }
   return kernels;
@@ -118,9 +114,8 @@ std::vector<std::vector<DeviceActivity>> activities_of_launches(std::span<const 
   for (std::size_t launch = 0; launch < kernels.size(); ++launch)
     expected[launches[launch].beside].insert(expected[launches[launch].beside].end(), kernels[launch].size(), launch);
   if (expected[0].size() + expected[1].size() != activities.size())
-    throw std::runtime_error(
-        fmt::format("breakdown: {} kernels ran in the recording, and {} launch by launch: they cannot be matched",
-                    activities.size(), expected[0].size() + expected[1].size()));
+    throw failure("breakdown: {} kernels ran in the recording, and {} launch by launch: they cannot be matched",
+                  activities.size(), expected[0].size() + expected[1].size());
   std::vector<std::vector<DeviceActivity>> all(kernels.size());
   std::array<std::size_t, 2> next{};
   const auto awaited = [&](bool beside) -> const std::string* {
@@ -132,10 +127,10 @@ std::vector<std::vector<DeviceActivity>> activities_of_launches(std::span<const 
     const std::string *in_order = awaited(false), *aside = awaited(true);
     const bool beside = aside != nullptr && activity.name == *aside;
     if (!beside && (in_order == nullptr || activity.name != *in_order))
-      throw std::runtime_error(
-          fmt::format("breakdown: kernel {} of the recording is {}, and launch by launch it was {}: they cannot be "
-                      "matched",
-                      next[0] + next[1], activity.name, *(in_order == nullptr ? aside : in_order)));
+      throw failure(
+          "breakdown: kernel {} of the recording is {}, and launch by launch it was {}: they cannot be "
+          "matched",
+          next[0] + next[1], activity.name, *(in_order == nullptr ? aside : in_order));
     all[expected[beside][next[beside]++]].push_back(activity);
   }
   return all;

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "bench/pipeline/breakdown.h"
+#include "bench/platform/refusal.h"
 #include "reports/run/statistics.h"
 #include "reports/run/sweep_csv.h"
 
@@ -173,11 +174,11 @@ void use_rows(Breakdown& breakdown, const std::filesystem::path& folder, const s
         times[row] = *row.time_warm_us;
     }
   } catch (const std::runtime_error& error) {
-    throw InvalidInput(fmt::format("{} is not a run folder: {}", folder.string(), error.what()));
+    throw refusal("{} is not a run folder: {}", folder.string(), error.what());
   }
   if (times.empty())
-    throw InvalidInput(fmt::format("{} has no warm times of {}{}", folder.string(), device,
-                                   other.empty() ? "" : fmt::format(", but rows of {}", other)));
+    throw refusal("{} has no warm times of {}{}", folder.string(), device,
+                  other.empty() ? "" : fmt::format(", but rows of {}", other));
   for (LaunchLabel& label : breakdown.labels)
     if (const auto row = times.find(label); row != times.end()) label.warm_us = row->second;
 }

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <mutex>
 
+#include "bench/platform/refusal.h"
 #include "kernels/core/parallel.h"
 
 namespace noisefloor::pipeline {
@@ -191,9 +192,9 @@ void Checkpoint::check(const Network& network) const {
   if (2 * complaints.size() > known.size())
     if (const std::string kind = kind_of_tensors(path_, tensors, *network.info, known); !kind.empty())
       throw InvalidInput(kind);
-  throw InvalidInput(fmt::format("{} is not a checkpoint of {}{}; {} of its tensors are wrong:\n  {}", path_.string(),
-                                 network.name(), prefix_.empty() ? "" : fmt::format(", without '{}'", prefix_),
-                                 complaints.size(), lines_of(complaints, known.size(), *network.info)));
+  throw refusal("{} is not a checkpoint of {}{}; {} of its tensors are wrong:\n  {}", path_.string(), network.name(),
+                prefix_.empty() ? "" : fmt::format(", without '{}'", prefix_), complaints.size(),
+                lines_of(complaints, known.size(), *network.info));
 }
 
 void Checkpoint::drop_prefix(const NetworkInfo& info) {

@@ -1,5 +1,6 @@
 // The files of a checkpoint.
 #include "bench/pipeline/checkpoint.h"
+#include "bench/platform/refusal.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -56,7 +57,7 @@ struct Index {
 // {"metadata": {...}, "weight_map": {"conv_in.weight": "diffusion_pytorch_model-00001-of-00002.safetensors", ...}}
 Index read_index(const fs::path& path) {
   using Json = nlohmann::json;
-  const auto refuse = [&](const std::string& what) { throw InvalidInput(fmt::format("{}: {}", path.string(), what)); };
+  const auto refuse = [&](const std::string& what) { throw refusal("{}: {}", path.string(), what); };
   Json json;
   try {  // what is nested deeper than an index is left out
     json = Json::parse(read_whole_file(path, kMostJsonBytes),
@@ -110,8 +111,8 @@ std::optional<fs::path> find_checkpoint(const fs::path& path, std::string_view p
 
 fs::path checkpoint_file(const fs::path& path, std::string_view part) {
   if (const auto found = find_checkpoint(path, part)) return *found;
-  throw InvalidInput(fmt::format("{} is a folder without a checkpoint; looked for, there and in {}/: {}{}",
-                                 path.string(), part, fmt::join(kNames, ", "), of_another_kind(path, part)));
+  throw refusal("{} is a folder without a checkpoint; looked for, there and in {}/: {}{}", path.string(), part,
+                fmt::join(kNames, ", "), of_another_kind(path, part));
 }
 
 std::string variant_beside(const fs::path& file) {
@@ -164,8 +165,7 @@ void Checkpoint::open_shards() {
       if (!there.contains(name)) complain(fmt::format("tensor '{}' is not in {}", name, shard));
   }
   if (!index.complaints.empty())
-    throw InvalidInput(fmt::format("{} and its files do not agree:\n  {}", path_.string(),
-                                   first_lines(index.complaints, kMostFaults)));
+    throw refusal("{} and its files do not agree:\n  {}", path_.string(), first_lines(index.complaints, kMostFaults));
 }
 
 std::vector<const FileTensor*> Checkpoint::tensors() const {

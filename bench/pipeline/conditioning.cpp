@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "bench/pipeline/network_tensors.h"
+#include "bench/platform/refusal.h"
 
 namespace noisefloor::pipeline {
 namespace {
@@ -45,8 +46,7 @@ Conditioning::Conditioning(const std::string& path, const NetworkInfo& info, boo
   for (const std::string& name : tensors_of(info, guided))
     if (file_.find(name) == nullptr) missing.push_back(name);
   if (!missing.empty())
-    throw InvalidInput(fmt::format("{} has no {}; such a file is made by {}", path, fmt::join(missing, " and no "),
-                                   command_for(info)));
+    throw refusal("{} has no {}; such a file is made by {}", path, fmt::join(missing, " and no "), command_for(info));
   std::vector<std::string> known = tensors_of(info, true);
   known.emplace_back(kLatents);
   require_known(file_, path, info, known);

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/core/fields.h"
+#include "bench/platform/refusal.h"
 
 namespace noisefloor::pipeline {
 namespace {
@@ -14,11 +14,10 @@ constexpr std::int64_t kMostFrameBytes = std::int64_t{1} << 32;  // of pictures 
 
 std::vector<int> labels_of(const SampleArguments& asked, const Network& network) {
   if (!asked.labels.empty() && network.classes == 0)
-    throw InvalidInput(fmt::format("--labels: these weights of {} have no classes", network.name()));
+    throw refusal("--labels: these weights of {} have no classes", network.name());
   for (const std::int64_t label : asked.labels)
     if (label < 0 || label >= network.classes)
-      throw InvalidInput(
-          fmt::format("--labels {}: {} has classes 0 to {}", label, network.name(), network.classes - 1));
+      throw refusal("--labels {}: {} has classes 0 to {}", label, network.name(), network.classes - 1);
   std::vector<int> labels;
   for (std::int64_t i = 0; i < asked.count; ++i)
     labels.push_back(static_cast<int>(!asked.labels.empty()
@@ -38,7 +37,7 @@ void check_sizes(const SampleRequest& request, const Drawing& drawing) {
   const SampleArguments& asked = request.asked;
   const Picture grid = grid_outline(asked.count, frame_of(drawing.picture), drawing.columns, drawing.zoom);
   const auto hold = [](const char* option, const std::string& file, bool fits, const std::string& otherwise) {
-    if (!fits) throw InvalidInput(fmt::format("{} {}: {}", option, file, otherwise));
+    if (!fits) throw refusal("{} {}: {}", option, file, otherwise);
   };
   const auto hold_png = [&](const char* option, const std::string& file, const Picture& picture, const char* advice) {
     const std::int64_t bytes = png_bytes(picture.width, picture.height, picture.channels);
@@ -80,7 +79,7 @@ Drawing::Drawing(const SampleRequest& request, const Network& network, const Ima
     : latents(network.image), picture(drawn), labels(labels_of(request.asked, network)) {
   const SampleArguments& asked = request.asked;
   if (request.guided() && network.classes == 0 && network.info->conditioning.empty())
-    throw InvalidInput(fmt::format("--guidance: these weights of {} have no classes", network.name()));
+    throw refusal("--guidance: these weights of {} have no classes", network.name());
   const auto side = static_cast<std::int64_t>(std::ceil(std::sqrt(static_cast<double>(asked.count))));
   columns = asked.columns > 0 ? asked.columns : network.classes == 10 && asked.count >= 10 ? 10 : side;
   columns = std::min(columns, asked.count);

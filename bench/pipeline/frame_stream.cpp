@@ -1,12 +1,11 @@
 #include "bench/pipeline/frame_stream.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 
 #include "bench/measure/suite.h"
+#include "bench/platform/refusal.h"
 #include "kernels/core/fields.h"
 #include "kernels/core/listed.h"
 #include "kernels/q_sample/q_sample.h"
@@ -17,23 +16,22 @@ namespace {
 SamplingOptions frame_options(const SampleRequest& first, int steps, double strength) {
   SamplingOptions options = first.options;
   if (first.moves())
-    throw InvalidInput(fmt::format(
-        "stream follows a picture with pictures; {} draws videos, which noisefloor sample shows", first.row().name));
+    throw refusal("stream follows a picture with pictures; {} draws videos, which noisefloor sample shows",
+                  first.row().name);
   if (sampler_step::stochastic(options.row(), 0))
-    throw InvalidInput(fmt::format(
+    throw refusal(
         "--sampler {}: draws noise at its steps; frames take one that draws none: {}", options.row().name,
-        listed(sampler_step::solvers_where([](const auto& row) { return !sampler_step::stochastic(row, 0); }), "or")));
+        listed(sampler_step::solvers_where([](const auto& row) { return !sampler_step::stochastic(row, 0); }), "or"));
   if (options.draws_noise())
-    throw InvalidInput(fmt::format("{}: draws noise on the way, which frames do not",
-                                   options.churn > 0 ? "--sampler churn=" : "--sampler eta="));
+    throw refusal("{}: draws noise on the way, which frames do not",
+                  options.churn > 0 ? "--sampler churn=" : "--sampler eta=");
   const long all = std::max<long>(steps, std::lround(steps / strength));
   options.steps = static_cast<int>(std::min<long>(all, sampler_step::kTrainingSteps + 1));
   options.first_step = options.steps - steps;
   try {
     (void)plan_steps(options, first.row());
   } catch (const InvalidInput& error) {
-    throw InvalidInput(
-        fmt::format("--steps {} and --strength {}: are the last of {} steps: {}", steps, strength, all, error.what()));
+    throw refusal("--steps {} and --strength {}: are the last of {} steps: {}", steps, strength, all, error.what());
   }
   return options;
 }
@@ -48,7 +46,7 @@ FrameStream::FrameStream(Platform& platform, Executor& network, const SamplingOp
       decoder_(decoder),
       blend_(blend),
       seed_(options.seed) {
-  if (!(blend >= 0 && blend <= 1)) throw InvalidInput(fmt::format("--blend {}: the range is 0 to 1", blend));
+  if (!(blend >= 0 && blend <= 1)) throw refusal("--blend {}: the range is 0 to 1", blend);
   const Network& graph = network.network();
   const std::size_t numbers = static_cast<std::size_t>(graph.batch * graph.image.elements());
   for (Buffer* buffer : {&noise_, &before_}) *buffer = Buffer(platform, numbers * sizeof(float));

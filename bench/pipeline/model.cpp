@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "bench/platform/refusal.h"
 #include "kernels/core/fields.h"
 #include "kernels/core/listed.h"
 
@@ -21,8 +22,8 @@ std::filesystem::path shipped_weights(const std::string& network) {
     if (std::filesystem::is_regular_file(file)) return file;
     if (folder == folder.root_path()) break;
   }
-  throw InvalidInput(fmt::format("{} needs --weights FILE: only the weights of {} come with noisefloor", network,
-                                 listed(networks_where([](const NetworkInfo& info) { return info.shipped; }), "and")));
+  throw refusal("{} needs --weights FILE: only the weights of {} come with noisefloor", network,
+                listed(networks_where([](const NetworkInfo& info) { return info.shipped; }), "and"));
 }
 
 Checkpoint opened(const std::string& weights, const NetworkInfo& info) {
@@ -35,8 +36,8 @@ void require_plan(const std::string& source) {
   const std::vector<std::string> named(std::begin(kPools), std::end(kPools));
   std::error_code error;
   if (pool_named(source) || std::filesystem::exists(source, error)) return;
-  throw InvalidInput(fmt::format("--plan: {} is not a plan: there are {}, and there is no file of that name{}", source,
-                                 fmt::join(named, ", "), did_you_mean(source, named)));
+  throw refusal("--plan: {} is not a plan: there are {}, and there is no file of that name{}", source,
+                fmt::join(named, ", "), did_you_mean(source, named));
 }
 
 BuildOptions completed(BuildOptions options, const ModelRequest& request, const Checkpoint& checkpoint,

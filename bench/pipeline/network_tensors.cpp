@@ -8,6 +8,7 @@
 #include <deque>
 #include <limits>
 
+#include "bench/platform/refusal.h"
 #include "kernels/core/fields.h"
 #include "kernels/core/listed.h"
 
@@ -34,7 +35,7 @@ const FileTensor& require_tensor(const SafetensorsFile& file, const std::string&
   if (const FileTensor* tensor = file.find(name)) return *tensor;
   std::vector<std::string> names;
   for (const FileTensor& tensor : file.tensors()) names.push_back(tensor.text() + " " + tensor.name);
-  throw InvalidInput(fmt::format("{} has no tensor '{}' ({}); it has {}", path, name, what, fmt::join(names, ", ")));
+  throw refusal("{} has no tensor '{}' ({}); it has {}", path, name, what, fmt::join(names, ", "));
 }
 
 constexpr const char* kImages = "images [n, channels, height, width]";
@@ -76,7 +77,7 @@ void check_range(const NetworkTensor& input, const std::string& path, double num
   const bool sigma = input.kind == InputKind::sigma;
   const bool inside = sigma ? rounded > 0 : rounded >= 0 && rounded <= static_cast<float>(input.range - 1);
   if (range.empty() || (inside && (!range.starts_with("whole") || number == std::floor(number)))) return;
-  throw InvalidInput(fmt::format("{}: {} {} is out of range ({})", path, input.name, number, range));
+  throw refusal("{}: {} {} is out of range ({})", path, input.name, number, range);
 }
 
 std::vector<char> input_in(const SafetensorsFile& file, const std::string& path, const Network& network,
@@ -104,20 +105,18 @@ std::vector<double> numbers_of(const SafetensorsFile& file, const FileTensor& te
                                const std::vector<std::int64_t>& shape) {
   const auto dtype = dtype_of_safetensors(tensor.dtype);
   if (!dtype)
-    throw InvalidInput(fmt::format("{}: tensor {} is {}; it can be F32, F16, BF16, F64, I32, I64 or U8", path,
-                                   tensor.name, tensor.dtype));
+    throw refusal("{}: tensor {} is {}; it can be F32, F16, BF16, F64, I32, I64 or U8", path, tensor.name,
+                  tensor.dtype);
   if (tensor.shape != shape)
-    throw InvalidInput(fmt::format("{}: tensor {} is [{}], not [{}]", path, tensor.name, fmt::join(tensor.shape, ", "),
-                                   fmt::join(shape, ", ")));
+    throw refusal("{}: tensor {} is [{}], not [{}]", path, tensor.name, fmt::join(tensor.shape, ", "),
+                  fmt::join(shape, ", "));
   const std::vector<std::byte> bytes = file.read(tensor);
   std::vector<double> numbers(bytes.size() / size_of(*dtype));
   for (std::size_t i = 0; i < numbers.size(); ++i) {
     numbers[i] = load_element(*dtype, bytes.data(), static_cast<std::int64_t>(i));
-    if (!std::isfinite(numbers[i]))
-      throw InvalidInput(fmt::format("{}: tensor {} has numbers that are not finite", path, tensor.name));
+    if (!std::isfinite(numbers[i])) throw refusal("{}: tensor {} has numbers that are not finite", path, tensor.name);
     if (std::fabs(numbers[i]) > std::numeric_limits<float>::max())
-      throw InvalidInput(
-          fmt::format("{}: tensor {} has numbers that fp32 cannot hold: {}", path, tensor.name, numbers[i]));
+      throw refusal("{}: tensor {} has numbers that fp32 cannot hold: {}", path, tensor.name, numbers[i]);
   }
   return numbers;
 }
@@ -154,16 +153,16 @@ Sizes sizes_of_inputs(const NetworkInfo& info, const Sizes& asked, const TensorO
       const std::int64_t unit = of_pictures && input.kind == InputKind::image ? enlarges(info) : 1;
       const std::string where = fmt::format("{}: tensor {} is [{}]", path, tensor->name, fmt::join(shape, ", "));
       if (asked.*field.size != 0 && asked.*field.size != there)
-        throw InvalidInput(fmt::format("{}, of {} {}, which contradicts --size {}={}", where, field.name, there * unit,
-                                       field.name, asked.*field.size * unit));
+        throw refusal("{}, of {} {}, which contradicts --size {}={}", where, field.name, there * unit, field.name,
+                      asked.*field.size * unit);
       if (there < 1 || there > field.most)
-        throw InvalidInput(fmt::format("{}: {} {} is out of range (1 to {})", where, field.name, there, field.most));
+        throw refusal("{}: {} {} is out of range (1 to {})", where, field.name, there, field.most);
       Sizes one;
       one.*field.size = sizes.*field.size = there;
       try {
         (void)info.resolved(one);
       } catch (const InvalidInput& error) {
-        throw InvalidInput(fmt::format("{}: {}", where, error.what()));
+        throw refusal("{}: {}", where, error.what());
       }
     }
   }
@@ -174,16 +173,14 @@ void require_known(const SafetensorsFile& file, const std::string& path, const N
                    const std::vector<std::string>& known) {
   for (const FileTensor& tensor : file.tensors())
     if (std::ranges::find(known, tensor.name) == known.end())
-      throw InvalidInput(
-          fmt::format("{}: {} takes no tensor {}; it takes {}", path, info.name, tensor.name, listed(known, "and")));
+      throw refusal("{}: {} takes no tensor {}; it takes {}", path, info.name, tensor.name, listed(known, "and"));
 }
 
 std::int64_t images_in(const SafetensorsFile& file, const std::string& path, const NetworkInfo& info) {
   file.require_layout(kChannelsFirst);
   const FileTensor& x = require_tensor(file, path, "x", images_of(info));
   if (x.shape.size() != (info.most_frames > 1 ? 5 : 4) || x.shape[0] < 1)
-    throw InvalidInput(fmt::format("{}: tensor x is [{}], not {} with n of 1 and more", path, fmt::join(x.shape, ", "),
-                                   images_of(info)));
+    throw refusal("{}: tensor x is [{}], not {} with n of 1 and more", path, fmt::join(x.shape, ", "), images_of(info));
   return x.shape[0];
 }
 

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <utility>
 
-#include "kernels/core/fields.h"
+#include "bench/platform/refusal.h"
 #include "reports/run/statistics.h"
 
 namespace noisefloor::pipeline {
@@ -34,9 +34,8 @@ std::optional<Decoding> decoding_of(const SampleRequest& request, const Model& m
   const NetworkInfo& row = require_network(request.row().decoder);
   ModelRequest asked = request.asked.model.of_decoder(request.row());
   if (std::error_code error; !std::filesystem::is_directory(asked.weights, error))
-    throw InvalidInput(
-        fmt::format("{} draws latents: --weights is the folder of a diffusers pipeline, with {}/ and, for {}, {}/",
-                    request.row().name, request.row().folder, row.name, row.folder));
+    throw refusal("{} draws latents: --weights is the folder of a diffusers pipeline, with {}/ and, for {}, {}/",
+                  request.row().name, request.row().folder, row.name, row.folder);
   asked.dtype = model.options.dtype;
   if (asked.dtype == DType::fp16 && (*row.no_fp16 != '\0' || asked.settings(row).upcast)) asked.dtype = DType::fp32;
   const ImageShape& latents = model.network.image;

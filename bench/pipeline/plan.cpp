@@ -11,6 +11,7 @@
 #include "bench/measure/case_result.h"
 #include "bench/measure/case_runner.h"
 #include "bench/platform/build_info.h"
+#include "bench/platform/refusal.h"
 #include "networks/rewrite.h"
 #include "reports/run/statistics.h"
 
@@ -209,12 +210,12 @@ Plan::Plan(Platform& platform, const Suite& nodes, const std::vector<CountedProb
     else
       wrong.push_back(fmt::format("{} {}: {}", problem.op->name, problem.text, why));
   }
-  if (!wrong.empty()) throw InvalidInput(fmt::format("plan {}:\n  {}", options.source, fmt::join(wrong, "\n  ")));
+  if (!wrong.empty()) throw refusal("plan {}:\n  {}", options.source, fmt::join(wrong, "\n  "));
   if (options.strict && !open.empty()) {
     std::vector<std::string> names;
     for (const CountedProblem* problem : open) names.push_back(problem->op->name + " " + problem->text);
-    throw InvalidInput(fmt::format("plan {} does not name, and --strict forbids to measure:\n  {}", options.source,
-                                   fmt::join(names, "\n  ")));
+    throw refusal("plan {} does not name, and --strict forbids to measure:\n  {}", options.source,
+                  fmt::join(names, "\n  "));
   }
 
   const Pool pool = asked.value_or(Pool::fastest);

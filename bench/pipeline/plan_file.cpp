@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "bench/pipeline/plan.h"
+#include "bench/platform/refusal.h"
 #include "kernels/catalogue.h"
 #include "kernels/core/fields.h"
 #include "reports/run/csv.h"
@@ -17,9 +18,7 @@ PlanEntries read_plan(const std::filesystem::path& file) {
     const std::size_t op = csv.column("op"), dtype = csv.column("dtype"), problem = csv.column("problem"),
                       variant = csv.column("variant");
     for (const CsvLine& line : csv.lines) {
-      const auto refuse = [&](const std::string& what) {
-        throw std::runtime_error(fmt::format("line {}: {}", line.number, what));
-      };
+      const auto refuse = [&](const std::string& what) { throw failure("line {}: {}", line.number, what); };
       std::vector<std::string> ops;
       for (const Op& one : catalogue()) ops.push_back(one.name);
       const std::string& name = line.fields[op];
@@ -31,9 +30,9 @@ PlanEntries read_plan(const std::filesystem::path& file) {
         refuse(fmt::format("{} is there twice, first with '{}'", id.name(), there->second));
     }
   } catch (const std::runtime_error& error) {
-    throw InvalidInput(fmt::format(
+    throw refusal(
         "{} is not a plan (own, baseline, fastest, naive, or a file with the columns op,dtype,problem,variant): {}",
-        file.string(), error.what()));
+        file.string(), error.what());
   }
   return entries;
 }
@@ -54,10 +53,10 @@ std::optional<std::string> check_plan_origin(const std::filesystem::path& plan, 
   try {
     environment = read_environment(file);
   } catch (const std::runtime_error& error) {
-    throw InvalidInput(fmt::format("plan {}: which device it is of cannot be read: {}", plan.string(), error.what()));
+    throw refusal("plan {}: which device it is of cannot be read: {}", plan.string(), error.what());
   }
   if (environment.device != device)
-    throw InvalidInput(fmt::format("{} is a plan for {}, and this is {}", plan.string(), environment.device, device));
+    throw refusal("{} is a plan for {}, and this is {}", plan.string(), environment.device, device);
   if (!same_code(environment.commit, commit))
     return fmt::format("plan {}: made at commit {}, and this program is of {}: its variants may have changed since",
                        plan.string(), environment.commit, commit);

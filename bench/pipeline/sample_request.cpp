@@ -7,6 +7,7 @@
 #include "bench/pipeline/conditioning.h"
 #include "bench/pipeline/network_tensors.h"
 #include "bench/pipeline/pictures.h"
+#include "bench/platform/refusal.h"
 #include "kernels/core/fields.h"
 #include "kernels/core/listed.h"
 
@@ -70,14 +71,14 @@ void narrow_karras(const CheckpointSettings& settings, SamplingOptions& options)
 void check_schedule(const SampleArguments& asked, const SamplingOptions& options) {
   const bool karras = options.schedule == Schedule::karras;
   if (asked.rho && !karras)
-    throw InvalidInput(fmt::format("--sampler rho= is for schedule=karras; {} has timesteps",
-                                   sampler_step::kScheduleNames[static_cast<int>(options.schedule)]));
+    throw refusal("--sampler rho= is for schedule=karras; {} has timesteps",
+                  sampler_step::kScheduleNames[static_cast<int>(options.schedule)]);
   for (const auto& [option, given] : {std::pair{"--sampler spacing=", asked.spacing.has_value()},
                                       std::pair{"--sampler offset=", asked.offset.has_value()},
                                       std::pair{"--sampler final=", asked.ends_noisy.has_value()}})
     if (given && karras)
-      throw InvalidInput(fmt::format(
-          "{} is for schedules of training timesteps, as schedule= names them; karras has its own levels", option));
+      throw refusal("{} is for schedules of training timesteps, as schedule= names them; karras has its own levels",
+                    option);
   if (asked.offset && options.spacing != Spacing::leading)
     throw InvalidInput("--sampler offset= is for spacing=leading");
 }
@@ -116,26 +117,23 @@ void check_what_is_shown(const SampleRequest& request) {
        {std::pair{"--folder", !asked.folder.empty()}, std::pair{"--fps", asked.fps.has_value()},
         std::pair{"--guidance FIRST,LAST", asked.first_guidance.has_value()}})
     if (given && !request.moves())
-      throw InvalidInput(fmt::format(
+      throw refusal(
           "{} is for videos, which {} draws, not {}", option,
           listed(networks_where([](const NetworkInfo& other) { return other.most_frames > 1 && !other.decodes(); }),
                  "or"),
-          name));
+          name);
   require_png_name(asked.out, request.moves() ? "an animated PNG of the video, beside which --gif writes a GIF"
                                               : "a PNG of the grid");
   if (asked.chunk && !(request.latent() && request.moves()))
-    throw InvalidInput(
-        fmt::format("--chunk is for videos that a decoder makes of latents, which {} does not draw", name));
+    throw refusal("--chunk is for videos that a decoder makes of latents, which {} does not draw", name);
   if (request.watched() && (request.latent() || request.moves()))
-    throw InvalidInput(fmt::format("{} shows pictures on their way; {} draws {}",
-                                   asked.strip.empty() ? "--gif" : "--strip", name,
-                                   request.latent() ? "latents, which become pictures in the end" : "videos"));
+    throw refusal("{} shows pictures on their way; {} draws {}", asked.strip.empty() ? "--gif" : "--strip", name,
+                  request.latent() ? "latents, which become pictures in the end" : "videos");
   if (request.watched() && !asked.every)
-    throw InvalidInput(fmt::format("{} needs --every K, 1 or more", asked.gif.empty() ? "--strip" : "--gif"));
+    throw refusal("{} needs --every K, 1 or more", asked.gif.empty() ? "--strip" : "--gif");
   if (asked.every && !request.watched())
     throw InvalidInput("--every says which steps --strip and --gif show; give one of them");
-  if (asked.every && *asked.every < 1)
-    throw InvalidInput(fmt::format("--every {}: the range is 1 and more", *asked.every));
+  if (asked.every && *asked.every < 1) throw refusal("--every {}: the range is 1 and more", *asked.every);
 }
 
 void check(const SampleRequest& request) {
@@ -146,12 +144,12 @@ void check(const SampleRequest& request) {
   if (asked.first_guidance && !request.guided())
     throw InvalidInput("--guidance FIRST,LAST: the last must be above 0, to which the first grows");
   if (row.conditioning.empty() && !asked.conditioning.empty())
-    throw InvalidInput(fmt::format(
-        "--conditioning is for networks that read text or a picture, as {}, not {}",
-        listed(networks_where([](const NetworkInfo& info) { return !info.conditioning.empty(); }), "and"), row.name));
+    throw refusal("--conditioning is for networks that read text or a picture, as {}, not {}",
+                  listed(networks_where([](const NetworkInfo& info) { return !info.conditioning.empty(); }), "and"),
+                  row.name);
   if (!row.conditioning.empty() && asked.conditioning.empty())
-    throw InvalidInput(fmt::format("{} {}: it needs --conditioning FILE, which is made by {}", row.name,
-                                   row.tokens > 0 ? "reads text" : "moves a picture", Conditioning::command_for(row)));
+    throw refusal("{} {}: it needs --conditioning FILE, which is made by {}", row.name,
+                  row.tokens > 0 ? "reads text" : "moves a picture", Conditioning::command_for(row));
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "bench/pipeline/trainer.h"
 #include "bench/platform/build_info.h"
 #include "bench/platform/fingerprint.h"
+#include "bench/platform/refusal.h"
 #include "bench/tensors/safetensors.h"
 #include "kernels/core/listed.h"
 
@@ -94,9 +95,7 @@ void write_training(const std::filesystem::path& file, const StoredTraining& sto
 
 StoredTraining read_training(const std::filesystem::path& path, const FileMetadata& identity, std::int64_t elements) {
   const SafetensorsFile file(path);
-  const auto refuse = [&](const std::string& what) {
-    throw InvalidInput(fmt::format("--resume {}: {}", path.string(), what));
-  };
+  const auto refuse = [&](const std::string& what) { throw refusal("--resume {}: {}", path.string(), what); };
   const auto said = [&](const std::string& key) {
     const auto found = file.metadata().find(key);
     return found == file.metadata().end() ? "" : found->second;

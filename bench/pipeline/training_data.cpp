@@ -13,7 +13,7 @@
 #include "bench/pipeline/checkpoint.h"
 #include "bench/pipeline/network_tensors.h"
 #include "bench/platform/fingerprint.h"
-#include "kernels/core/fields.h"
+#include "bench/platform/refusal.h"
 #include "kernels/core/philox.h"
 #include "reports/run/files.h"
 
@@ -31,7 +31,7 @@ constexpr auto kCifarRecord = static_cast<std::size_t>(1 + 32 * 32 * 3);  // the
 
 template <class... Words>
 [[noreturn]] void refuse_data(const std::string& file, fmt::format_string<Words...> form, Words&&... words) {
-  throw InvalidInput(fmt::format("{}: {}", file, fmt::format(form, std::forward<Words>(words)...)));
+  throw refusal("{}: {}", file, fmt::format(form, std::forward<Words>(words)...));
 }
 
 std::string shape_text(const ImageShape& image) {

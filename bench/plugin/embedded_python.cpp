@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "bench/platform/child_process.h"
+#include "bench/platform/refusal.h"
 #include "bench/plugin/plugin_library.h"
-#include "kernels/core/fields.h"
 
 namespace noisefloor {
 namespace {
@@ -33,8 +33,8 @@ std::vector<std::string> lines_of_python(const std::string& file, const std::str
   ChildProcess child({{python, "-c", kWhere}}, ChildRole::worker);
   while (child.output.descriptor >= 0) child.output.read_some();
   if (const int status = child.wait(); status != 0)
-    throw InvalidInput(fmt::format("{}: {} cannot be run: {}; NOISEFLOOR_PYTHON names another Python", file, python,
-                                   ending_words(status)));
+    throw refusal("{}: {} cannot be run: {}; NOISEFLOOR_PYTHON names another Python", file, python,
+                  ending_words(status));
   std::vector<std::string> lines;
   std::string& text = child.output.text;
   for (std::size_t end; (end = text.find('\n')) != std::string::npos; text.erase(0, end + 1))
@@ -53,12 +53,12 @@ int serve_python(const std::string& file, const std::string& script, int device,
   for (std::size_t i = 1; i < lines.size() && library == nullptr; ++i)
     if (lines[i].find(".so") != std::string::npos) library = dlopen(lines[i].c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (library == nullptr)
-    throw InvalidInput(
-        fmt::format("{}: {} has no shared library {} (on Debian: apt install the package of that name without .so); "
-                    "NOISEFLOOR_PYTHON names another Python",
-                    file, python, lines.empty() ? "libpython" : lines.back()));
+    throw refusal(
+        "{}: {} has no shared library {} (on Debian: apt install the package of that name without .so); "
+        "NOISEFLOOR_PYTHON names another Python",
+        file, python, lines.empty() ? "libpython" : lines.back());
   auto* const main = reinterpret_cast<int (*)(int, char**)>(dlsym(library, "Py_BytesMain"));
-  if (main == nullptr) throw InvalidInput(fmt::format("{}: {} is older than Python 3.8", file, python));
+  if (main == nullptr) throw refusal("{}: {} is older than Python 3.8", file, python);
   serve_rows = std::move(serve);
   // Python takes the descriptors of these, which streams of platform/console.h have not.
   if (std::FILE* const plain = fdopen(STDOUT_FILENO, "w")) stdout = plain;

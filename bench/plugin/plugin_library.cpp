@@ -1,12 +1,12 @@
 #include "bench/plugin/plugin_library.h"
 
 #include <dlfcn.h>
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
 
+#include "bench/platform/refusal.h"
 #include "kernels/core/fields.h"
 
 namespace noisefloor {
@@ -34,15 +34,15 @@ constexpr const char* kArchitectures = "host, any, sm_75, sm_80 or sm_90a";
 // Of the struct's first words alone: what stands behind them is another version's.
 void require_abi(const std::string& file, const noisefloor_plugin& plugin) {
   if (plugin.abi != NOISEFLOOR_PLUGIN_ABI)
-    throw InvalidInput(
-        fmt::format("{}: its ABI version is {}, this program's is {}: compile it against the "
-                    "noisefloor/plugin.h of this version",
-                    file, plugin.abi, NOISEFLOOR_PLUGIN_ABI));
+    throw refusal(
+        "{}: its ABI version is {}, this program's is {}: compile it against the "
+        "noisefloor/plugin.h of this version",
+        file, plugin.abi, NOISEFLOOR_PLUGIN_ABI);
   if (plugin.size < sizeof(noisefloor_plugin))
-    throw InvalidInput(
-        fmt::format("{}: its noisefloor_plugin has {} bytes, at least {} are expected: set `size` to "
-                    "sizeof(noisefloor_plugin)",
-                    file, plugin.size, sizeof(noisefloor_plugin)));
+    throw refusal(
+        "{}: its noisefloor_plugin has {} bytes, at least {} are expected: set `size` to "
+        "sizeof(noisefloor_plugin)",
+        file, plugin.size, sizeof(noisefloor_plugin));
 }
 
 void add_row(const std::string& file, const noisefloor_plugin& plugin, Suite& suite) {
@@ -54,19 +54,16 @@ void add_row(const std::string& file, const noisefloor_plugin& plugin, Suite& su
     if (!entry.whole_networks) ops.push_back(entry.name());
   const SuiteEntry* const entry = suite.find(op);
   if (entry == nullptr || entry->whole_networks)
-    throw InvalidInput(
-        fmt::format("{}: unknown op '{}'{}; known: {}", file, op, did_you_mean(op, ops), fmt::join(ops, ", ")));
+    throw refusal("{}: unknown op '{}'{}; known: {}", file, op, did_you_mean(op, ops), fmt::join(ops, ", "));
   require_plugin_name(file, *entry, name);
   const auto found_kind = kind_named(kind);
-  if (!found_kind) throw InvalidInput(fmt::format("{}: {} has kind '{}', which is not {}", file, name, kind, kKinds));
+  if (!found_kind) throw refusal("{}: {} has kind '{}', which is not {}", file, name, kind, kKinds);
   const auto found_arch = arch_named(arch);
-  if (!found_arch)
-    throw InvalidInput(fmt::format("{}: {} has architecture '{}', which is not {}", file, name, arch, kArchitectures));
+  if (!found_arch) throw refusal("{}: {} has architecture '{}', which is not {}", file, name, arch, kArchitectures);
   if (*found_kind != Kind::baseline && (*found_kind == Kind::host) != (*found_arch == Arch::host))
-    throw InvalidInput(
-        fmt::format("{}: {} has kind '{}' and architecture '{}': kind and architecture 'host' go together", file, name,
-                    kind, arch));
-  if (plugin.launch == nullptr) throw InvalidInput(fmt::format("{}: {} has no launch", file, name));
+    throw refusal("{}: {} has kind '{}' and architecture '{}': kind and architecture 'host' go together", file, name,
+                  kind, arch);
+  if (plugin.launch == nullptr) throw refusal("{}: {} has no launch", file, name);
   suite.add(op, plugin_implementation(*entry->workload, plugin, std::filesystem::path(file).filename().string(),
                                       *found_kind, *found_arch));
 }
@@ -86,29 +83,27 @@ void require_plugin_name(const std::string& file, const SuiteEntry& entry, const
       !name.empty() && name.size() <= kLongestName &&
       name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == std::string::npos;
   if (!plain)
-    throw InvalidInput(
-        fmt::format("{}: a row's name is 1 to {} letters, digits and underscores, not '{}'", file, kLongestName, name));
+    throw refusal("{}: a row's name is 1 to {} letters, digits and underscores, not '{}'", file, kLongestName, name);
   if (entry.find(name))
-    throw InvalidInput(
-        fmt::format("{}: {} already has a variant '{}'; give the row another name (noisefloor list "
-                    "variants --ops {})",
-                    file, entry.name(), name, entry.name()));
+    throw refusal(
+        "{}: {} already has a variant '{}'; give the row another name (noisefloor list "
+        "variants --ops {})",
+        file, entry.name(), name, entry.name());
   constexpr std::string_view kTaken[] = {"all", "own", "baseline", "library", "pytorch", "fastest", "networks"};
   if (name.starts_with("torch_") || name.starts_with("peer_") || name.starts_with("plan_") ||
       std::find(std::begin(kTaken), std::end(kTaken), name) != std::end(kTaken))
-    throw InvalidInput(fmt::format("{}: '{}' is taken (torch_*, peer_*, plan_* and {}); give the row another name",
-                                   file, name, fmt::join(kTaken, ", ")));
+    throw refusal("{}: '{}' is taken (torch_*, peer_*, plan_* and {}); give the row another name", file, name,
+                  fmt::join(kTaken, ", "));
 }
 
 void add_plugin_rows(const std::string& file, decltype(noisefloor_plugin_at)* rows, Suite& suite) {
   std::uint32_t found = 0;
   for (; const noisefloor_plugin* plugin = rows(found); ++found) {
     if (found == kMostRows)
-      throw InvalidInput(
-          fmt::format("{}: {} gives over {} rows; behind the last it returns null", file, kSymbol, kMostRows));
+      throw refusal("{}: {} gives over {} rows; behind the last it returns null", file, kSymbol, kMostRows);
     add_row(file, *plugin, suite);
   }
-  if (found == 0) throw InvalidInput(fmt::format("{}: {} has no rows: {}(0) is null", file, file, kSymbol));
+  if (found == 0) throw refusal("{}: {} has no rows: {}(0) is null", file, file, kSymbol);
 }
 
 void load_plugin(const std::string& file, Suite& suite) {
@@ -116,12 +111,10 @@ void load_plugin(const std::string& file, Suite& suite) {
   const std::string path = std::filesystem::absolute(file).string();
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr)
-    throw InvalidInput(fmt::format("{}: cannot be loaded as a shared library (g++ or nvcc make one with -shared): {}",
-                                   file, dlerror()));
+    throw refusal("{}: cannot be loaded as a shared library (g++ or nvcc make one with -shared): {}", file, dlerror());
   void* const rows = dlsym(library, kSymbol);
   if (rows == nullptr)
-    throw InvalidInput(
-        fmt::format("{}: has no function {}, which noisefloor/plugin.h declares (extern \"C\")", file, kSymbol));
+    throw refusal("{}: has no function {}, which noisefloor/plugin.h declares (extern \"C\")", file, kSymbol);
   add_plugin_rows(file, reinterpret_cast<decltype(noisefloor_plugin_at)*>(rows), suite);
 }
 

@@ -1,3 +1,4 @@
+#include "bench/platform/refusal.h"
 #include "bench/sweep/session.h"
 
 #include <fmt/format.h>
@@ -7,7 +8,6 @@
 #include <utility>
 
 #include "bench/platform/fingerprint.h"
-#include "kernels/core/fields.h"
 #include "reports/run/json_file.h"
 
 namespace noisefloor {
@@ -25,17 +25,16 @@ EarlierRun::EarlierRun(const std::filesystem::path& folder, const nlohmann::orde
     const auto before = read_json_object(folder / "env.json");
     for (const char* name : kOfMachine)
       if (before.contains("of_parts") && before.at("of_parts").contains(name))
-        throw std::runtime_error(fmt::format("{}: its shards differ in {}", folder.string(), name));
+        throw failure("{}: its shards differ in {}", folder.string(), name);
       else if (before.contains(name) && facts.contains(name) && before.at(name) != facts.at(name))
-        throw std::runtime_error(fmt::format("{}: is of {} {}, and this is {}", folder.string(), name,
-                                             before.at(name).dump(), facts.at(name).dump()));
+        throw failure("{}: is of {} {}, and this is {}", folder.string(), name, before.at(name).dump(),
+                      facts.at(name).dump());
   } catch (const std::runtime_error& error) {
-    throw InvalidInput(fmt::format("--reuse: {}", error.what()));
+    throw refusal("--reuse: {}", error.what());
   }
   for (const SweepRow& row : run_.rows)
     if (row.status == Outcome::ok && !row.signature.empty()) rows_.emplace(row, EarlierRow{row, run_.samples_of(row)});
-  if (rows_.empty())
-    throw InvalidInput(fmt::format("--reuse: {}: no row has a signature; it is of an older program", folder.string()));
+  if (rows_.empty()) throw refusal("--reuse: {}: no row has a signature; it is of an older program", folder.string());
 }
 
 std::string EarlierRun::choose_checks(const std::filesystem::path& out, const std::string& seed) {

@@ -12,6 +12,7 @@
 #include <system_error>
 #include <thread>
 
+#include "bench/platform/refusal.h"
 #include "reports/run/csv.h"
 #include "reports/run/files.h"
 #include "reports/run/folder_lock.h"
@@ -112,7 +113,7 @@ int sweep_all_devices(const SweepPlan& plan, const WriteTables& write_tables) {
     fmt::print(stderr, "device {} is left out: {}\n", device.index, device.unserved);
     return true;
   });
-  if (devices.empty()) throw InvalidInput(fmt::format("--device all: {}", why));
+  if (devices.empty()) throw refusal("--device all: {}", why);
   return sweep_devices(devices, plan.request, run_folder_of(plan.request, "all GPUs"), write_tables);
 }
 
@@ -120,11 +121,10 @@ int sweep_devices(const std::vector<CudaDevice>& devices, const SweepRequest& re
                   const WriteTables& write_tables) {
   std::error_code error;
   std::filesystem::create_directories(follow_links(run), error);
-  if (error) throw std::runtime_error(fmt::format("{}: cannot be made: {}", run.string(), error.message()));
+  if (error) throw failure("{}: cannot be made: {}", run.string(), error.message());
   const FolderLock lock(run);
   if (std::filesystem::exists(run / "sweep.csv"))
-    throw std::runtime_error(
-        fmt::format("{}: is the run folder of one device; give another --out for --device all", run.string()));
+    throw failure("{}: is the run folder of one device; give another --out for --device all", run.string());
   if (request.below_runs()) note_unfinished(run, command_text(request));
   write_gpu_listing(run, devices, {});
   const auto lanes = device_lanes(devices, request.command_line, run);

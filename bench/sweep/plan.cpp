@@ -9,6 +9,7 @@
 #include <set>
 
 #include "bench/platform/build_info.h"
+#include "bench/platform/refusal.h"
 #include "reports/run/run_folder.h"
 
 namespace noisefloor {
@@ -19,8 +20,7 @@ void require_ops_in_networks(const std::vector<ProblemEntry>& problems, const Se
   const auto chosen = problems_of_networks(problems, selection);
   for (const std::string& op : selection.ops)
     if (std::none_of(chosen.begin(), chosen.end(), [&](const auto& entry) { return entry.op->name == op; }))
-      throw InvalidInput(
-          fmt::format("--ops: the chosen networks have no {} (noisefloor list problems --ops {})", op, op));
+      throw refusal("--ops: the chosen networks have no {} (noisefloor list problems --ops {})", op, op);
 }
 
 void require_some(const std::vector<Case>& cases, const std::string& message) {

@@ -9,6 +9,7 @@
 #include <map>
 #include <set>
 
+#include "bench/platform/refusal.h"
 #include "kernels/catalogue.h"
 #include "reports/run/csv.h"
 #include "reports/run/files.h"
@@ -20,7 +21,7 @@ namespace {
 long parse_count(const std::string& text) {
   const long count = parse_number<long>(text).value_or(0);
   if (count < 1 || count > kMaxNetworkCount)
-    throw InvalidInput(fmt::format("column 'count' is '{}', not a whole number from 1 to {}", text, kMaxNetworkCount));
+    throw refusal("column 'count' is '{}', not a whole number from 1 to {}", text, kMaxNetworkCount);
   return count;
 }
 
@@ -30,8 +31,7 @@ DType parse_dtype(const Workload& op, const std::string& text) {
     if (text == to_string(dtype)) return dtype;
     names.emplace_back(to_string(dtype));
   }
-  throw InvalidInput(
-      fmt::format("column 'dtype' is '{}', none of {}'s dtypes {}", text, op.name, fmt::join(names, ", ")));
+  throw refusal("column 'dtype' is '{}', none of {}'s dtypes {}", text, op.name, fmt::join(names, ", "));
 }
 
 constexpr const char *kSets = "sets", *kNotWritten = "not_written";  // files of no op
@@ -45,7 +45,7 @@ CsvFile read_input(const std::filesystem::path& file) try {
 // By what they are of. The ending may be of large letters: Windows knows no difference.
 std::map<std::string, std::filesystem::path> files_in(const std::filesystem::path& given, const Suite& known) {
   const std::filesystem::path folder = given.empty() ? default_problem_folder() : given;
-  if (!std::filesystem::is_directory(folder)) throw InvalidInput(fmt::format("{}: no such folder", folder.string()));
+  if (!std::filesystem::is_directory(folder)) throw refusal("{}: no such folder", folder.string());
   std::vector<std::string> op_names;
   for (const SuiteEntry& entry : known.entries()) op_names.push_back(entry.name());
   const std::set<std::filesystem::path> sorted(std::filesystem::directory_iterator(folder), {});
@@ -56,12 +56,12 @@ std::map<std::string, std::filesystem::path> files_in(const std::filesystem::pat
     std::ranges::transform(low, low.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
     if (!low.ends_with(".csv") || is_leftover(low)) continue;  // README.md, gemm.csv~, ._gemm.csv
     if (name != kSets && name != kNotWritten && known.find(name) == nullptr)
-      throw InvalidInput(fmt::format(
+      throw refusal(
           "{}: there is no op '{}'{}; a file of problems is called <op>.csv: rename it, or move it to another folder",
-          what, name, did_you_mean(name, op_names)));
+          what, name, did_you_mean(name, op_names));
     if (const auto [other, is_new] = files.try_emplace(name, file); !is_new)
-      throw InvalidInput(fmt::format("{} and {}: both would be the problems of '{}'; keep one of them there",
-                                     other->second.string(), what, name));
+      throw refusal("{} and {}: both would be the problems of '{}'; keep one of them there", other->second.string(),
+                    what, name);
   }
   return files;
 }
@@ -72,7 +72,7 @@ std::vector<std::size_t> places_of(const std::filesystem::path& file, const CsvF
   std::vector<std::size_t> places;
   for (const char* name : names) {
     if (std::count(csv.header.begin(), csv.header.end(), name) != 1)
-      throw InvalidInput(fmt::format("{}:1: needs one column '{}'", file.string(), name));
+      throw refusal("{}:1: needs one column '{}'", file.string(), name);
     places.push_back(static_cast<std::size_t>(std::ranges::find(csv.header, name) - csv.header.begin()));
   }
   return places;
@@ -114,7 +114,7 @@ void load_file(const std::filesystem::path& file, const SuiteEntry& entry, const
           pairs.push_back({csv.header[i], line.fields[i]});
       }
       if (use.network.empty() || use.network.find_first_of(";:,") != std::string::npos)
-        throw InvalidInput(fmt::format("column 'network' is '{}', not a name without ; : ,", use.network));
+        throw refusal("column 'network' is '{}', not a name without ; : ,", use.network);
       if (const auto set = sets.find(use.network); set != sets.end()) use.set = true, use.by_name = set->second;
       AnyProblem problem = op.parse_pairs(std::move(pairs));
       const std::string text = op.print(problem);
@@ -129,10 +129,10 @@ void load_file(const std::filesystem::path& file, const SuiteEntry& entry, const
       }
       same->count += use.count;
       if (same->count > kMaxNetworkCount)
-        throw InvalidInput(fmt::format("column 'count': with the lines above '{}' has this problem more than {} times",
-                                       use.network, kMaxNetworkCount));
+        throw refusal("column 'count': with the lines above '{}' has this problem more than {} times", use.network,
+                      kMaxNetworkCount);
     } catch (const InvalidInput& error) {
-      throw InvalidInput(fmt::format("{}:{}: {}", file.string(), line.number, error.what()));
+      throw refusal("{}:{}: {}", file.string(), line.number, error.what());
     }
   }
 }
@@ -183,7 +183,7 @@ std::vector<UnwrittenProblem> load_not_written(const std::filesystem::path& fold
       const auto& text = line.fields;
       all.push_back({text[at[0]], text[at[1]], text[at[2]], text[at[3]], parse_count(text[at[4]])});
     } catch (const InvalidInput& error) {
-      throw InvalidInput(fmt::format("{}:{}: {}", file->second.string(), line.number, error.what()));
+      throw refusal("{}:{}: {}", file->second.string(), line.number, error.what());
     }
   }
   return all;
@@ -202,8 +202,7 @@ std::vector<ProblemEntry> in_networks(const std::vector<ProblemEntry>& problems,
   const auto known = network_names(problems);
   for (const std::string& name : networks)
     if (name != "all" && std::find(known.begin(), known.end(), name) == known.end())
-      throw InvalidInput(
-          fmt::format("unknown network '{}'{} (noisefloor list networks)", name, did_you_mean(name, known)));
+      throw refusal("unknown network '{}'{} (noisefloor list networks)", name, did_you_mean(name, known));
   const auto named = [&](const std::string& name) { return std::ranges::find(networks, name) != networks.end(); };
   std::vector<ProblemEntry> selected;
   for (const ProblemEntry& entry : problems) {

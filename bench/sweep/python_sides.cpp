@@ -9,9 +9,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "bench/platform/refusal.h"
 #include "bench/sweep/alternate.h"
 #include "bench/sweep/problem_files.h"
-#include "kernels/core/fields.h"
 
 namespace noisefloor {
 namespace {
@@ -24,8 +24,7 @@ std::string python_of(const std::string& environment) {
   if (environment.empty()) return named != nullptr && *named != '\0' ? named : "python3";
   const fs::path path = fs::is_directory(environment) ? fs::path(environment) / "bin/python3" : fs::path(environment);
   if (!fs::is_regular_file(path))
-    throw InvalidInput(
-        fmt::format("--python {}: no Python, nor a virtual environment's folder with bin/python3", environment));
+    throw refusal("--python {}: no Python, nor a virtual environment's folder with bin/python3", environment);
   return fs::absolute(path).string();  // links stay: by its place Python finds its packages
 }
 
@@ -50,8 +49,7 @@ ChildCommand python_side(const std::string& given, const std::string& file, cons
   const fs::path script = default_problem_folder().parent_path().parent_path() / "baselines/pytorch/ab_worker.py";
   const std::size_t at = fs::exists(given) ? std::string::npos : given.rfind('@');
   const std::string revision = at == std::string::npos ? "" : given.substr(at + 1);
-  if (at != std::string::npos && revision.empty())
-    throw InvalidInput(fmt::format("--python {}: no revision behind @", given));
+  if (at != std::string::npos && revision.empty()) throw refusal("--python {}: no revision behind @", given);
   return {
       {python_of(given.substr(0, at)), script.string(), fs::absolute(file).string(), kept.string(), which, revision},
       {{"PYTHONHASHSEED", "0"}}};

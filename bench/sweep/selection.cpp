@@ -7,6 +7,7 @@
 #include <set>
 
 #include "bench/pipeline/executor.h"
+#include "bench/platform/refusal.h"
 #include "bench/sweep/suite.h"
 #include "bench/sweep/workers.h"
 #include "kernels/core/listed.h"
@@ -36,8 +37,7 @@ void require_known(const char* what, const std::vector<std::string>& names, cons
   const std::vector<std::string> list(known.begin(), known.end());
   for (const std::string& name : names)
     if (!known.contains(name))
-      throw InvalidInput(
-          fmt::format("unknown {} '{}'{}; known: {}", what, name, did_you_mean(name, list), fmt::join(list, ", ")));
+      throw refusal("unknown {} '{}'{}; known: {}", what, name, did_you_mean(name, list), fmt::join(list, ", "));
 }
 
 // About the time by any GPU's roof, in bytes: an H200 does 220 products' operations in the time of a byte, and 15

@@ -10,6 +10,7 @@
 #include "bench/platform/console.h"
 #include "bench/platform/process_limits.h"
 #include "bench/platform/processors.h"
+#include "bench/platform/refusal.h"
 #include "reports/run/network_problems.h"
 #include "reports/run/run_files.h"
 #include "reports/run/sweep_csv.h"
@@ -19,8 +20,8 @@ namespace {
 
 [[noreturn]] void refuse(const RunFolder& folder, const std::string& name, const std::string& before,
                          const std::string& now) {
-  throw InvalidInput(fmt::format("{}: holds rows of {} {}, this is {}; give another --out, or --fresh",
-                                 folder.path().string(), name, before, now));
+  throw refusal("{}: holds rows of {} {}, this is {}; give another --out, or --fresh", folder.path().string(), name,
+                before, now);
 }
 
 // What other programs do on a host's cores.

@@ -12,6 +12,7 @@
 #include <set>
 
 #include "bench/platform/fingerprint.h"
+#include "bench/platform/refusal.h"
 #include "bench/plugin/plugin_library.h"
 #include "bench/sweep/problem_files.h"
 #include "bench/sweep/suite.h"
@@ -59,10 +60,10 @@ std::string fingerprint(const fs::path& file) {
 
 void require_file(const fs::path& file) {
   std::error_code error;
-  if (!fs::exists(file, error)) throw InvalidInput(fmt::format("--plugin: {}: no such file", file.string()));
+  if (!fs::exists(file, error)) throw refusal("--plugin: {}: no such file", file.string());
   if (!fs::is_regular_file(file, error))
-    throw InvalidInput(fmt::format(
-        "--plugin: {}: not a regular file; a shared library or a Python file (.py) is expected", file.string()));
+    throw refusal("--plugin: {}: not a regular file; a shared library or a Python file (.py) is expected",
+                  file.string());
 }
 
 ChildCommand command_of(const std::string& file, const std::string& device) {
@@ -103,7 +104,7 @@ void leave_out_peers(std::vector<Case>& cases, const std::vector<std::string>& n
   for (const auto& [name, why] : answer.at("lacking").items()) {
     const bool wrong = why.at("wrong"), by_name = std::ranges::count(named, name) > 0;
     const std::string reason = why.at("reason");
-    if (wrong && by_name) throw InvalidInput(fmt::format("--variants {}: {}", name, reason));
+    if (wrong && by_name) throw refusal("--variants {}: {}", name, reason);
     const auto is_its = [&key = name](const Case& one) { return one.implementation->name == key; };
     if (by_name || std::erase_if(cases, is_its) == 0) continue;  // its rows say what is missing
     if (wrong) fmt::print(stderr, "no rows of {}: {}\n", name, reason);
@@ -118,7 +119,7 @@ double seconds_of_a_case() {
   const char* const text = std::getenv(kName);
   if (text == nullptr) return 600;
   const double seconds = parse_number<double>(text).value_or(0);
-  if (!(seconds > 0 && seconds <= 1e6)) throw InvalidInput(fmt::format("{}={}: seconds above 0, to 1e6", kName, text));
+  if (!(seconds > 0 && seconds <= 1e6)) throw refusal("{}={}: seconds above 0, to 1e6", kName, text);
   return seconds;
 }
 
@@ -153,9 +154,7 @@ PluginFiles add_plugins(const std::vector<std::string>& files, const std::string
     require_file(file);
     const std::string name = fs::path(file).filename().string();
     const auto known = found.emplace(name, fingerprint(file));
-    if (!known.second)
-      throw InvalidInput(
-          fmt::format("--plugin: two files are called {}; a row says which it is of by this name", name));
+    if (!known.second) throw refusal("--plugin: two files are called {}; a row says which it is of by this name", name);
     WorkerOptions limits;
     limits.whole_seconds = limits.ready_seconds = limits.answer_seconds = seconds_of_a_case();
     limits.before_start = [file, first = known.first->second] {
@@ -169,7 +168,7 @@ PluginFiles add_plugins(const std::vector<std::string>& files, const std::string
     } catch (const InvalidInput&) {
       throw;
     } catch (const std::exception& error) {
-      throw InvalidInput(fmt::format("--plugin: {}", error.what()));
+      throw refusal("--plugin: {}", error.what());
     }
   }
   return found;
@@ -204,10 +203,10 @@ void require_same_plugins(const RunFolder& folder, const PluginFiles& files) {
   for (const auto& [name, now] : files)
     for (const auto& [id, row] : folder.rows())
       if (row.plugin == name && folder.fact(fact_of_plugin(name)) != now)
-        throw InvalidInput(
-            fmt::format("{}: holds rows of another {}, which was changed since; give another --out, or "
-                        "--fresh",
-                        folder.path().string(), name));
+        throw refusal(
+            "{}: holds rows of another {}, which was changed since; give another --out, or "
+            "--fresh",
+            folder.path().string(), name);
 }
 
 }  // namespace noisefloor

@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 std::runtime_error cannot_replace(const fs::path& path, const std::string& what) {
-  return std::runtime_error(fmt::format("{}: {}; the baseline is as it was", path.string(), what));
+  return failure("{}: {}; the baseline is as it was", path.string(), what);
 }
 
 bool within(const fs::path& inner, const fs::path& outer) {

@@ -45,8 +45,7 @@ void copy_files_of_others(const std::filesystem::path& folder, const std::filesy
   for (const auto& entry : std::filesystem::directory_iterator(folder))
     if (const auto name = entry.path().filename(); !is_run_file(name)) {
       if (!entry.is_symlink() && entry.is_other())
-        throw std::runtime_error(
-            fmt::format("{} is neither a file nor a folder: move it elsewhere", entry.path().string()));
+        throw failure("{} is neither a file nor a folder: move it elsewhere", entry.path().string());
       std::filesystem::copy(entry, to / name, kOptions);
     }
 }

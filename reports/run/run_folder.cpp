@@ -21,7 +21,7 @@ namespace noisefloor {
 namespace {
 
 std::runtime_error file_error(const std::filesystem::path& file, const char* what) {
-  return std::runtime_error(fmt::format("{}: {}: {}", file.string(), what, std::strerror(errno)));
+  return failure("{}: {}: {}", file.string(), what, std::strerror(errno));
 }
 
 bool needs_samples(const SweepRow& row) {

@@ -8,7 +8,6 @@
 #include <cmath>
 #include <map>
 #include <set>
-#include <stdexcept>
 #include <utility>
 
 #include "reports/run/csv.h"
@@ -223,8 +222,7 @@ TextReport which_table(const RunFiles& run, std::vector<std::string> networks, s
   for (const auto& [asked, has] : {std::pair(&networks, &known), std::pair(&ops, &known_ops)})
     for (const std::string& name : *asked)
       if (std::ranges::count(*has, name) == 0)
-        throw std::runtime_error(
-            fmt::format("{} has no row of '{}'; it has {}", run.folder.string(), name, fmt::join(*has, ", ")));
+        throw failure("{} has no row of '{}'; it has {}", run.folder.string(), name, fmt::join(*has, ", "));
   TextReport report;
   VerdictCounts counts{};
   std::vector<std::string> once;
@@ -239,8 +237,7 @@ TextReport which_table(const RunFiles& run, std::vector<std::string> networks, s
   const bool timed = std::ranges::any_of(run.rows, [&](const SweepRow& row) {
     return row.status == Outcome::ok && std::ranges::count(once, row.op) > 0 && !uses_of(row, networks).empty();
   });
-  if (!timed)
-    throw std::runtime_error(fmt::format("{}: no problem of these networks and ops has a time", run.folder.string()));
+  if (!timed) throw failure("{}: no problem of these networks and ops has a time", run.folder.string());
   report.headline = fmt::format(
       "{}, commit {}: beside the fastest baseline ours is faster at {} problems, slower at {}, equal at {}, "
       "unresolved at {}; {} lack a time of either",

@@ -176,10 +176,10 @@ Timings read_timings(const FittedKernel& kernel, const std::filesystem::path& fi
       reading.problem.schedules[place->second].cost = cost;
       if (field("estimated") != "1") reading.slowest = std::max(reading.slowest, cost);
     } catch (const std::exception& error) {  // ours, or of std::stod
-      throw std::runtime_error(
-          fmt::format("{}:{}: {}: each line is of one GPU, a problem, one of its schedules, once, and "
-                      "times above 0",
-                      file.string(), line.number, error.what()));
+      throw failure(
+          "{}:{}: {}: each line is of one GPU, a problem, one of its schedules, once, and "
+          "times above 0",
+          file.string(), line.number, error.what());
     }
   for (auto& [text, reading] : readings) timings.problems.push_back(finished(reading));
   return timings;
