@@ -222,7 +222,7 @@ int main(int argc, char** argv) {
   try {
     require_stack();
     code = run(argc, argv);
-  } catch (const std::filesystem::filesystem_error& error) {
+  } catch (const fs::filesystem_error& error) {
     const auto& where = error.path2().empty() ? error.path1() : error.path2();
     fmt::print(stderr, "noisefloor: {}: {}\n", where.string(), error.code().message());
   } catch (const std::bad_alloc&) {

@@ -18,8 +18,6 @@
 namespace noisefloor {
 namespace {
 
-namespace fs = std::filesystem;
-
 struct AbArguments {
   std::string old_build, new_build, device, filter, out, markdown;  // old_build: a Python file's name with `pythons`
   std::vector<std::string> pythons;

@@ -15,10 +15,10 @@ constexpr std::size_t kTopNodes = 20;
 constexpr const char* kTable = "table";  // --breakdown alone
 
 // The run folder whose rows are compared with: the one that was asked for, or where the plan comes from.
-std::optional<std::filesystem::path> folder_of_rows(const BreakdownArguments& arguments, const std::string& plan) {
+std::optional<fs::path> folder_of_rows(const BreakdownArguments& arguments, const std::string& plan) {
   if (!arguments.rows.empty()) return arguments.rows;
-  const auto folder = std::filesystem::path(plan).parent_path();
-  if (std::filesystem::is_regular_file(plan) && std::filesystem::is_regular_file(folder / "sweep.csv")) return folder;
+  const auto folder = fs::path(plan).parent_path();
+  if (fs::is_regular_file(plan) && fs::is_regular_file(folder / "sweep.csv")) return folder;
   return std::nullopt;
 }
 
@@ -30,7 +30,7 @@ void add_breakdown_options(CLI::App& command, BreakdownArguments& arguments) {
     for (const std::string& word : words) {
       if (word.empty()) throw InvalidInput("--breakdown: its value is empty; give one, or leave it out");
       if (word == kTable) continue;
-      std::string& place = std::filesystem::is_directory(word) ? arguments.rows : arguments.csv;
+      std::string& place = fs::is_directory(word) ? arguments.rows : arguments.csv;
       if (!place.empty()) throw refusal("--breakdown {}: {} is given already", word, place);
       place = word;
     }
@@ -56,7 +56,7 @@ void check_breakdown(const BreakdownArguments& arguments, const std::string& pla
                         *folder);
   files.add("--breakdown", arguments.csv);
   files.add("--trace", arguments.trace);
-  if (!arguments.rows.empty() && !std::filesystem::is_regular_file(std::filesystem::path(arguments.rows) / "sweep.csv"))
+  if (!arguments.rows.empty() && !fs::is_regular_file(fs::path(arguments.rows) / "sweep.csv"))
     throw refusal("--breakdown {}: is a folder, but not of a run: it has no sweep.csv", arguments.rows);
   std::string why;
   if (device == "host" || cuda_device_count(why) == 0) return;

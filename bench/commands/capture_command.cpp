@@ -20,7 +20,7 @@ struct CaptureArguments {
 
 // As __main__.py has it: python, python3, python3.12, and not python_pipe.py.
 bool is_interpreter(const std::string& program) {
-  const std::string name = std::filesystem::path(program).filename().string(), python = "python";
+  const std::string name = fs::path(program).filename().string(), python = "python";
   return name.starts_with(python) && name.find_first_not_of("0123456789.", python.size()) == std::string::npos;
 }
 
@@ -33,11 +33,11 @@ int become_python(const CaptureArguments& arguments) {
     program.erase(program.begin());
   }
   if (program.empty()) throw InvalidInput("name a script behind " + python);
-  if (program.front() != "-m" && !std::filesystem::is_regular_file(program.front()))
+  if (program.front() != "-m" && !fs::is_regular_file(program.front()))
     throw InvalidInput(program.front() + ": no such script");
   std::error_code error;
-  const auto build = std::filesystem::read_symlink("/proc/self/exe", error).parent_path().parent_path() / "python";
-  if (std::filesystem::is_directory(build / "noisefloor", error)) {
+  const auto build = fs::read_symlink("/proc/self/exe", error).parent_path().parent_path() / "python";
+  if (fs::is_directory(build / "noisefloor", error)) {
     const char* path = std::getenv("PYTHONPATH");
     setenv("PYTHONPATH", (build.string() + (path != nullptr ? ":" + std::string(path) : "")).c_str(), 1);
   }

@@ -85,11 +85,11 @@ std::int64_t require_integer(const char* option, const std::string& text);  // t
 std::uint64_t require_seed(const std::string& text);                        // of --seed; throws InvalidInput
 // roofline.csv, totals.csv, plan.csv and report.html of a run; prints its tables. Throws InvalidInput where it has no
 // rows.
-void write_roofline_files(const std::filesystem::path& run);
+void write_roofline_files(const fs::path& run);
 // The newest run folder below runs/, where a sweep puts them; empty where there is none.
-std::filesystem::path newest_run();
+fs::path newest_run();
 // A run, finished or not, with its ceilings where it has them, and rows completed by them. Throws as read_run() does.
-RunFiles read_completed_run(const std::filesystem::path& folder, CeilingTable& ceilings);
+RunFiles read_completed_run(const fs::path& folder, CeilingTable& ceilings);
 std::string why_not_finite(const std::string& text);  // for CLI::Option::check(); ranges let nan through
 
 }  // namespace noisefloor

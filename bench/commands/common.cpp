@@ -139,7 +139,7 @@ std::string description_of(const TensorRule& tensor) {
                      tensor.condition == std::string_view("1") ? "" : tensor.condition);
 }
 
-std::filesystem::path newest_run() {
+fs::path newest_run() {
   namespace fs = std::filesystem;
   fs::path newest;
   fs::file_time_type time;
@@ -153,11 +153,10 @@ std::filesystem::path newest_run() {
   return newest;
 }
 
-RunFiles read_completed_run(const std::filesystem::path& folder, CeilingTable& ceilings) {
+RunFiles read_completed_run(const fs::path& folder, CeilingTable& ceilings) {
   RunFiles run = read_run(folder, RunEnd::may_lack);
   const auto file = folder / "ceilings.csv";
-  if (std::filesystem::symlink_status(file).type() != std::filesystem::file_type::not_found)
-    ceilings = read_ceilings(file);
+  if (fs::symlink_status(file).type() != fs::file_type::not_found) ceilings = read_ceilings(file);
   // A host is named by its cores in rows, and by its threads in ceilings.
   for (const SweepRow& row : run.rows)
     if (!on_host(row) && !ceilings.device.empty() && ceilings.device != row.device)

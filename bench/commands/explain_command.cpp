@@ -15,8 +15,6 @@
 namespace noisefloor {
 namespace {
 
-namespace fs = std::filesystem;
-
 struct ExplainArguments {
   std::vector<std::string> words;
   std::string run;

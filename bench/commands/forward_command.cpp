@@ -69,9 +69,8 @@ int forward(const ForwardCommand& command) {
   const bool video = d == 5;
   const ImageTensor tensor{
       result.name, {shape[d - 3], shape[d - 2], shape[d - 1], video ? shape[1] : 1}, output, video};
-  files.write("--output", [&](const std::filesystem::path& place) {
-    write_image_tensors(place, network.name(), std::span(&tensor, 1));
-  });
+  files.write("--output",
+              [&](const fs::path& place) { write_image_tensors(place, network.name(), std::span(&tensor, 1)); });
   files.commit();
   fmt::print("{} of {}, first call {:.1f} ms, {:.1f} MB on the device; wrote {}\n", network.name(), images, ms,
              static_cast<double>(executor.bytes()) / 1e6, command.output);

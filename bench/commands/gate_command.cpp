@@ -17,8 +17,6 @@
 namespace noisefloor {
 namespace {
 
-namespace fs = std::filesystem;
-
 struct GateArguments {
   std::string baseline, candidate, noise, confirm, filter, markdown, junit, bencher, benchmark_action;
   bool new_rows = false, launches = false;

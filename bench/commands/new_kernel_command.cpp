@@ -14,8 +14,6 @@
 namespace noisefloor {
 namespace {
 
-namespace fs = std::filesystem;
-
 std::string replaced(std::string text, const std::map<std::string, std::string>& values) {
   for (const auto& [name, value] : values)
     for (std::size_t at = 0; (at = text.find("@" + name + "@", at)) != std::string::npos; at += value.size())

@@ -21,8 +21,6 @@
 namespace noisefloor {
 namespace {
 
-namespace fs = std::filesystem;
-
 using FileStatus = struct stat;
 
 fs::path folder_of(const fs::path& file) {

@@ -203,7 +203,7 @@ void add_inputs(OutputFiles& files, const ModelRequest& model) {
     for (const auto& file : files_of_checkpoint(model.weights, require_network(model.network).folder))
       files.add_input("--weights", file);
   std::error_code error;
-  if (std::filesystem::is_regular_file(model.plan, error)) files.add_input("--plan", model.plan);
+  if (fs::is_regular_file(model.plan, error)) files.add_input("--plan", model.plan);
 }
 
 void add_inputs(OutputFiles& files, const SampleRequest& request) {

@@ -19,8 +19,6 @@
 namespace noisefloor {
 namespace {
 
-namespace fs = std::filesystem;
-
 struct ResourcesArguments {
   std::string baseline, candidate;
   bool accept = false, new_rows = false;

@@ -8,7 +8,7 @@
 
 namespace noisefloor {
 
-void write_roofline_files(const std::filesystem::path& folder) {
+void write_roofline_files(const fs::path& folder) {
   RunFiles run = read_run(folder, RunEnd::may_lack);
   std::vector<SweepRow>& rows = run.rows;
   if (rows.empty()) throw refusal("{}: the sweep has no rows", (folder / "sweep.csv").string());

@@ -106,7 +106,7 @@ class Outputs {
       fmt::print(stderr, "{} is not written: no variant gave a right output\n", path);
       return;
     }
-    files.write("--output", [&](const std::filesystem::path& place) {
+    files.write("--output", [&](const fs::path& place) {
       write_safetensors(place, best_.tensors,
                         {{"op", kept_->entry->name()},
                          {"problem", kept_->text},

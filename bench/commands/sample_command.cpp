@@ -53,10 +53,10 @@ class ProgressLine {
 };
 
 // Where latents go that cannot be decoded: beside --out.
-std::filesystem::path rescue_file(const std::string& out, const OutputFiles& files) {
+fs::path rescue_file(const std::string& out, const OutputFiles& files) {
   if (!files.is_stream("--out")) return out + ".latents.safetensors";
   std::error_code none;  // TMPDIR is no folder
-  const std::filesystem::path temporary = std::filesystem::temp_directory_path(none);
+  const fs::path temporary = fs::temp_directory_path(none);
   return (none ? "/tmp" : temporary) / fmt::format("noisefloor.{}.latents.safetensors", getpid());
 }
 
@@ -73,15 +73,14 @@ void add_files(OutputFiles& files, const SampleCommand& command, const SampleReq
 }
 
 // As `forward` takes them.
-void keep_latents(const std::filesystem::path& file, const PipelineModels& models, const std::vector<float>& latents) {
+void keep_latents(const fs::path& file, const PipelineModels& models, const std::vector<float>& latents) {
   const ModelRequest decoder = models.request.asked.model.of_decoder(models.request.row());
   try {
     OutputFiles files;
     files.add("latents", file);
     const ImageTensor x{"x", models.drawing.latents, latents, models.request.moves()};
-    files.write("latents", [&](const std::filesystem::path& place) {
-      write_image_tensors(place, decoder.network, std::span(&x, 1));
-    });
+    files.write("latents",
+                [&](const fs::path& place) { write_image_tensors(place, decoder.network, std::span(&x, 1)); });
     files.commit();
     fmt::print(stderr,
                "\nthe pictures could not be decoded; their latents are in {}, which noisefloor forward {} --weights {} "
@@ -92,7 +91,7 @@ void keep_latents(const std::filesystem::path& file, const PipelineModels& model
   }
 }
 
-void write_tensors(const std::filesystem::path& file, const PipelineModels& models, const Images& images) {
+void write_tensors(const fs::path& file, const PipelineModels& models, const Images& images) {
   const Drawing& drawing = models.drawing;
   const std::vector<std::int64_t> labels(drawing.labels.begin(), drawing.labels.end());
   const bool moves = drawing.picture.frames > 1;
@@ -109,14 +108,14 @@ void write_images(OutputFiles& files, const PipelineModels& models, const Images
   const bool moves = models.request.moves();
   files.write("--out", moves ? encode_animated_png(asked.out, grids, fps) : encode_png(asked.out, grids.front()));
   if (!asked.tensor.empty())
-    files.write("--tensor", [&](const std::filesystem::path& place) { write_tensors(place, models, images); });
+    files.write("--tensor", [&](const fs::path& place) { write_tensors(place, models, images); });
   if (!asked.strip.empty())
     files.write("--strip", encode_png(asked.strip, models.drawing.strip(images, models.request.batch())));
   if (!asked.gif.empty())
     files.write("--gif", moves ? encode_gif(asked.gif, grids, delay, delay)
                                : encode_gif(asked.gif, models.drawing.way(images), kFrameDelay, kLastFrameDelay));
   for (std::size_t frame = 0; frame < grids.size() && !asked.folder.empty(); ++frame) {
-    const std::filesystem::path file = files.partial("--folder") / fmt::format("frame-{:04}.png", frame);
+    const fs::path file = files.partial("--folder") / fmt::format("frame-{:04}.png", frame);
     write_atomically(file, encode_png(file, grids[frame]));
   }
   files.commit();

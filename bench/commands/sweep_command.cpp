@@ -24,7 +24,7 @@ namespace {
 
 // After a kernel has destroyed the CUDA context nothing runs in this process any more: its row is written, so a new
 // process goes on behind it.
-[[noreturn]] void start_again(const std::vector<std::string>& command_line, const std::filesystem::path& out) {
+[[noreturn]] void start_again(const std::vector<std::string>& command_line, const fs::path& out) {
   fmt::print(stderr, "the kernel left the device unusable for this process; starting again behind it\n");
   (void)std::fflush(nullptr);
   std::vector<std::string> texts = without_options(command_line, {"--out"}, {"--fresh"});

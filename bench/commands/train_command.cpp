@@ -21,7 +21,6 @@
 namespace noisefloor {
 namespace {
 
-namespace fs = std::filesystem;
 using namespace networks;
 using namespace pipeline;
 

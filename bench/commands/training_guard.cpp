@@ -29,7 +29,7 @@ std::string writer_of(int descriptor) {
 
 }  // namespace
 
-CheckpointLock::CheckpointLock(const std::filesystem::path& checkpoint) : file_(checkpoint.string() + ".lock") {
+CheckpointLock::CheckpointLock(const fs::path& checkpoint) : file_(checkpoint.string() + ".lock") {
   while (true) {
     require_regular_or_absent(file_);
     descriptor_ = open(file_.c_str(), O_CREAT | O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0644);

@@ -26,7 +26,7 @@ class Losses {
  public:
   Losses(std::string file, std::int64_t taken) : file_(std::move(file)) {
     std::error_code error;
-    if (taken == 0 || !std::filesystem::is_regular_file(file_, error)) return;
+    if (taken == 0 || !fs::is_regular_file(file_, error)) return;
     std::istringstream text(read_whole_file(file_));
     std::string line;
     std::int64_t first = 0, others = -1;  // lines that are left out

@@ -19,15 +19,14 @@ struct WhichArguments {
 };
 
 // The newest of this folder, else what was published of this machine's GPU.
-std::filesystem::path newest_or_published() {
+fs::path newest_or_published() {
   if (const auto newest = newest_run(); !newest.empty()) return newest;
   const auto published = default_problem_folder().parent_path().parent_path() / "reports" / "recorded";
   std::string why, known;
   for (const CudaDevice& gpu : list_cuda_devices(why))
-    if (const auto its = published / device_slug(gpu.name); std::filesystem::exists(its)) return its;
+    if (const auto its = published / device_slug(gpu.name); fs::exists(its)) return its;
   std::error_code none;
-  for (const auto& folder : std::filesystem::directory_iterator(published, none))
-    known += "\n  " + folder.path().string();
+  for (const auto& folder : fs::directory_iterator(published, none)) known += "\n  " + folder.path().string();
   throw refusal("--run: there is no run in runs/, nor published results of a GPU of this machine; there are:{}", known);
 }
 

@@ -58,7 +58,7 @@ int serve_plugin(Platform& platform, const std::string& file, Answers& answers) 
     return kCouldNot;
   };
   Suite known = suite();
-  std::string ending = std::filesystem::path(file).extension().string();
+  std::string ending = fs::path(file).extension().string();
   std::ranges::transform(ending, ending.begin(), [](unsigned char letter) { return std::tolower(letter); });
   if (ending != ".py") {
     try {

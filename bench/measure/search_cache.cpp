@@ -13,7 +13,6 @@
 namespace noisefloor {
 namespace {
 
-namespace fs = std::filesystem;
 using OrderedJson = nlohmann::ordered_json;
 
 constexpr int kSchema = 1;  // another where searches became others, so that older findings are not the best

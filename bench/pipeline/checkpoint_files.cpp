@@ -15,8 +15,6 @@
 namespace noisefloor::pipeline {
 namespace {
 
-namespace fs = std::filesystem;
-
 // What diffusers and transformers call them, the one to take first where there are several: as those do without a
 // `variant`.
 constexpr const char* kNames[] = {

@@ -11,7 +11,6 @@
 namespace noisefloor::pipeline {
 namespace {
 
-namespace fs = std::filesystem;
 using Json = ConfigFile::Json;
 using networks::NetworkInfo;
 
@@ -135,7 +134,7 @@ void take_network_config(const ConfigFile& config, const GivenOptions& given, Ch
 
 }  // namespace
 
-std::optional<ConfigFile> ConfigFile::read(const std::filesystem::path& file, std::string name) {
+std::optional<ConfigFile> ConfigFile::read(const fs::path& file, std::string name) {
   if (!is_there(file)) return {};
   constexpr std::size_t kMostBytes = std::size_t{1} << 20;  // 1000 betas are 20 KB
   try {

@@ -11,7 +11,7 @@
 
 namespace noisefloor::pipeline {
 
-PlanEntries read_plan(const std::filesystem::path& file) {
+PlanEntries read_plan(const fs::path& file) {
   PlanEntries entries;
   try {
     const CsvFile csv = read_csv(file);
@@ -37,16 +37,16 @@ PlanEntries read_plan(const std::filesystem::path& file) {
   return entries;
 }
 
-void write_plan(const std::filesystem::path& file, const PlanEntries& entries) {
+void write_plan(const fs::path& file, const PlanEntries& entries) {
   CsvFile added{file, {"op", "dtype", "problem", "variant"}, {}};
   for (const auto& [id, variant] : entries) added.lines.push_back({0, {id.op, id.dtype, id.problem, variant}});
   merge_csv_file(file, added, {"op", "dtype", "problem"});
 }
 
-std::optional<std::string> check_plan_origin(const std::filesystem::path& plan, const std::string& device,
+std::optional<std::string> check_plan_origin(const fs::path& plan, const std::string& device,
                                              const std::string& commit) {
-  const std::filesystem::path file = plan.parent_path() / "env.json";
-  if (!std::filesystem::exists(file))
+  const fs::path file = plan.parent_path() / "env.json";
+  if (!fs::exists(file))
     return fmt::format("plan {}: no env.json beside it says which device it is of; taken for one of this {}",
                        plan.string(), device);
   RunEnvironment environment;

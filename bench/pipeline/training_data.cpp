@@ -20,8 +20,6 @@
 namespace noisefloor::pipeline {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr std::size_t kHeadBytes = 9;  // that tell what a file is
 constexpr std::int32_t kUnetcuMagic = 20240620;
 constexpr std::int64_t kMostImages = 1'000'000'000;  // training_batch counts in 32 bits

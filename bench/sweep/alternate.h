@@ -37,8 +37,7 @@ std::vector<BuildPair> alternate(const Builds& builds, const std::vector<PairedC
 // Of `noisefloor ab --python`: starts the old or the new (`which`) environment's worker, of a file's functions.
 // `given`: a virtual environment's folder or a Python; with @REV a revision of the repository around this folder comes
 // before what is installed; @REV alone is that in python3. `kept`: a folder of theirs. Throws InvalidInput.
-ChildCommand python_side(const std::string& given, const std::string& file, const std::filesystem::path& kept,
-                         const char* which);
+ChildCommand python_side(const std::string& given, const std::string& file, const fs::path& kept, const char* which);
 std::vector<PairedCase> cases_of(Worker& old_side, Worker& new_side);
 // A table of what differs beside time, by one launch of each case on either side; the header first.
 std::vector<std::vector<std::string>> differences(Worker& old_side, Worker& new_side,

@@ -19,7 +19,7 @@ constexpr const char* kOfMachine[] = {"device", "memory_bytes", "sm_count", "pow
 
 }  // namespace
 
-EarlierRun::EarlierRun(const std::filesystem::path& folder, const nlohmann::ordered_json& facts) {
+EarlierRun::EarlierRun(const fs::path& folder, const nlohmann::ordered_json& facts) {
   try {
     run_ = read_run(folder);
     const auto before = read_json_object(folder / "env.json");
@@ -37,9 +37,8 @@ EarlierRun::EarlierRun(const std::filesystem::path& folder, const nlohmann::orde
   if (rows_.empty()) throw refusal("--reuse: {}: no row has a signature; it is of an older program", folder.string());
 }
 
-std::string EarlierRun::choose_checks(const std::filesystem::path& out, const std::string& seed) {
-  seed_ = !seed.empty() ? seed
-                        : Fingerprint().add(std::filesystem::absolute(out).string() + run_.environment.time_utc).text();
+std::string EarlierRun::choose_checks(const fs::path& out, const std::string& seed) {
+  seed_ = !seed.empty() ? seed : Fingerprint().add(fs::absolute(out).string() + run_.environment.time_utc).text();
   for (auto& [id, earlier] : rows_)
     for (const char* phase : {"cold", "warm"})
       if (is_check(id)) set_phase(earlier.row.phases, phase, {{phase, 0}});  // of no version: it is taken anew
@@ -55,7 +54,7 @@ const EarlierRow* EarlierRun::find(const CaseId& id) const {
   return found == rows_.end() ? nullptr : &found->second;
 }
 
-EarlierRun::Result EarlierRun::result(const std::filesystem::path& out) const {
+EarlierRun::Result EarlierRun::result(const fs::path& out) const {
   Result result{0, run_, read_run(out)};
   const std::vector<SweepRow> rows = std::exchange(result.now.rows, {});
   result.before.rows.clear();

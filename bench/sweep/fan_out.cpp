@@ -34,7 +34,7 @@ void print_lines(ChildOutput& errors, const std::string& prefix, std::FILE* prog
 }
 
 // `results` is empty before the end.
-void write_gpu_listing(const std::filesystem::path& run, const std::vector<CudaDevice>& devices,
+void write_gpu_listing(const fs::path& run, const std::vector<CudaDevice>& devices,
                        const std::vector<LaneResult>& results) {
   std::string text = "folder,gpu,device,pci_bus_id,ending,exit_code\n";
   for (std::size_t i = 0; i < devices.size(); ++i)
@@ -82,7 +82,7 @@ std::string device_folder(const CudaDevice& device) {
 }
 
 std::vector<Lane> device_lanes(const std::vector<CudaDevice>& devices, const std::vector<std::string>& arguments,
-                               const std::filesystem::path& run) {
+                               const fs::path& run) {
   const std::vector<std::string> shared = without_options(arguments, {"--device", "--out"});
   // Each has its share of the cores, for what is computed on the host.
   const std::size_t threads = std::max<std::size_t>(1, std::thread::hardware_concurrency() / devices.size());
@@ -117,13 +117,13 @@ int sweep_all_devices(const SweepPlan& plan, const WriteTables& write_tables) {
   return sweep_devices(devices, plan.request, run_folder_of(plan.request, "all GPUs"), write_tables);
 }
 
-int sweep_devices(const std::vector<CudaDevice>& devices, const SweepRequest& request, const std::filesystem::path& run,
+int sweep_devices(const std::vector<CudaDevice>& devices, const SweepRequest& request, const fs::path& run,
                   const WriteTables& write_tables) {
   std::error_code error;
-  std::filesystem::create_directories(follow_links(run), error);
+  fs::create_directories(follow_links(run), error);
   if (error) throw failure("{}: cannot be made: {}", run.string(), error.message());
   const FolderLock lock(run);
-  if (std::filesystem::exists(run / "sweep.csv"))
+  if (fs::exists(run / "sweep.csv"))
     throw failure("{}: is the run folder of one device; give another --out for --device all", run.string());
   if (request.below_runs()) note_unfinished(run, command_text(request));
   write_gpu_listing(run, devices, {});
@@ -142,7 +142,7 @@ int sweep_devices(const std::vector<CudaDevice>& devices, const SweepRequest& re
     if (!request.below_runs() || code < kWorst) continue;
     const auto folder = run / device_folder(devices[i]);
     try {
-      if (std::filesystem::exists(folder / "sweep.csv")) write_tables(folder);
+      if (fs::exists(folder / "sweep.csv")) write_tables(folder);
     } catch (const std::runtime_error& wrong) {
       fmt::print(stderr, "{}\n", wrong.what());
     }

@@ -40,16 +40,16 @@ std::string device_folder(const CudaDevice& device);  // its name in RUN
 
 // `arguments` is the command line with `--device all`; each GPU's lane gets it with its own --device and --out.
 std::vector<Lane> device_lanes(const std::vector<CudaDevice>& devices, const std::vector<std::string>& arguments,
-                               const std::filesystem::path& run);
+                               const fs::path& run);
 
 // What writes the tables of a run folder below RUNS whose process died before it could.
-using WriteTables = std::function<void(const std::filesystem::path& folder)>;
+using WriteTables = std::function<void(const fs::path& folder)>;
 
 // Sweeps all devices of the machine at once. Returns the worst exit code. Throws InvalidInput where there is none, or
 // what the plan asks for is of one process.
 int sweep_all_devices(const SweepPlan& plan, const WriteTables& write_tables);
 // These ones, into RUN, which is made and locked. Throws std::runtime_error when RUN is the run folder of one device.
-int sweep_devices(const std::vector<CudaDevice>& devices, const SweepRequest& request, const std::filesystem::path& run,
+int sweep_devices(const std::vector<CudaDevice>& devices, const SweepRequest& request, const fs::path& run,
                   const WriteTables& write_tables);
 
 }  // namespace noisefloor

@@ -137,10 +137,10 @@ std::string command_text(const SweepRequest& request) {
   return nlohmann::json(words).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
-std::filesystem::path run_folder_of(const SweepRequest& request, const std::string& device) {
+fs::path run_folder_of(const SweepRequest& request, const std::string& device) {
   if (!request.out.empty()) return request.out;
   if (request.runs.empty()) return default_run_folder(device);
-  const std::filesystem::path runs = request.runs;
+  const fs::path runs = request.runs;
   if (!request.fresh)
     if (const auto begun = unfinished_run(runs / device_slug(device), command_text(request))) {
       fmt::print(stderr, "resuming {} (--fresh begins another)\n", begun->string());

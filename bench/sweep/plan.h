@@ -66,7 +66,7 @@ std::vector<std::string> without_options(const std::vector<std::string>& argumen
 
 // The run folder of the request, for a device of this name: with --runs the newest that the same command was to fill,
 // which is said, or a new one.
-std::filesystem::path run_folder_of(const SweepRequest& request, const std::string& device);
+fs::path run_folder_of(const SweepRequest& request, const std::string& device);
 // What --runs resumes by: the build and the command line, but for what only says which folder.
 std::string command_text(const SweepRequest& request);
 

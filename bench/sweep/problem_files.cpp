@@ -36,20 +36,18 @@ DType parse_dtype(const Workload& op, const std::string& text) {
 
 constexpr const char *kSets = "sets", *kNotWritten = "not_written";  // files of no op
 
-CsvFile read_input(const std::filesystem::path& file) try {
-  return read_csv(file);
-} catch (const std::runtime_error& error) {
+CsvFile read_input(const fs::path& file) try { return read_csv(file); } catch (const std::runtime_error& error) {
   throw InvalidInput(error.what());
 }
 
 // By what they are of. The ending may be of large letters: Windows knows no difference.
-std::map<std::string, std::filesystem::path> files_in(const std::filesystem::path& given, const Suite& known) {
-  const std::filesystem::path folder = given.empty() ? default_problem_folder() : given;
-  if (!std::filesystem::is_directory(folder)) throw refusal("{}: no such folder", folder.string());
+std::map<std::string, fs::path> files_in(const fs::path& given, const Suite& known) {
+  const fs::path folder = given.empty() ? default_problem_folder() : given;
+  if (!fs::is_directory(folder)) throw refusal("{}: no such folder", folder.string());
   std::vector<std::string> op_names;
   for (const SuiteEntry& entry : known.entries()) op_names.push_back(entry.name());
-  const std::set<std::filesystem::path> sorted(std::filesystem::directory_iterator(folder), {});
-  std::map<std::string, std::filesystem::path> files;
+  const std::set<fs::path> sorted(fs::directory_iterator(folder), {});
+  std::map<std::string, fs::path> files;
   for (const auto& file : sorted) {
     const std::string name = file.stem().string(), what = file.string();
     std::string low = file.filename().string();
@@ -67,8 +65,7 @@ std::map<std::string, std::filesystem::path> files_in(const std::filesystem::pat
 }
 
 // Where the columns of these names are. Throws InvalidInput where one is not there once.
-std::vector<std::size_t> places_of(const std::filesystem::path& file, const CsvFile& csv,
-                                   std::initializer_list<const char*> names) {
+std::vector<std::size_t> places_of(const fs::path& file, const CsvFile& csv, std::initializer_list<const char*> names) {
   std::vector<std::size_t> places;
   for (const char* name : names) {
     if (std::count(csv.header.begin(), csv.header.end(), name) != 1)
@@ -81,7 +78,7 @@ std::vector<std::size_t> places_of(const std::filesystem::path& file, const CsvF
 // Sets by their names, and whether they must be asked for by them.
 using Sets = std::map<std::string, bool>;
 
-Sets sets_of(const std::filesystem::path& file) {
+Sets sets_of(const fs::path& file) {
   Sets sets;
   const CsvFile csv = read_input(file);
   const std::size_t name = places_of(file, csv, {"network"}).front();
@@ -91,8 +88,7 @@ Sets sets_of(const std::filesystem::path& file) {
   return sets;
 }
 
-void load_file(const std::filesystem::path& file, const SuiteEntry& entry, const Sets& sets,
-               std::vector<ProblemEntry>& problems) {
+void load_file(const fs::path& file, const SuiteEntry& entry, const Sets& sets, std::vector<ProblemEntry>& problems) {
   const Workload& op = *entry.workload;
   const CsvFile csv = read_input(file);
   (void)places_of(file, csv, {"network", "count"});
@@ -151,17 +147,17 @@ ProblemEntry ProblemEntry::in(DType dtype, bool swept) const {
   return cut;
 }
 
-std::filesystem::path default_problem_folder() {
+fs::path default_problem_folder() {
   std::error_code error;
-  const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
+  const auto program = fs::read_symlink("/proc/self/exe", error);
   for (auto folder = program.parent_path(); !error; folder = folder.parent_path()) {
-    if (std::filesystem::is_directory(folder / "bench" / "problems")) return folder / "bench" / "problems";
+    if (fs::is_directory(folder / "bench" / "problems")) return folder / "bench" / "problems";
     if (folder == folder.root_path()) break;
   }
   throw InvalidInput("no folder bench/problems beside or above the program; name one with --problems DIR");
 }
 
-std::vector<ProblemEntry> load_problems(const std::filesystem::path& folder, const Suite& known) {
+std::vector<ProblemEntry> load_problems(const fs::path& folder, const Suite& known) {
   const auto files = files_in(folder, known);
   const auto sets_file = files.find(kSets);
   const Sets sets = sets_file == files.end() ? Sets{} : sets_of(sets_file->second);
@@ -171,7 +167,7 @@ std::vector<ProblemEntry> load_problems(const std::filesystem::path& folder, con
   return problems;
 }
 
-std::vector<UnwrittenProblem> load_not_written(const std::filesystem::path& folder) {
+std::vector<UnwrittenProblem> load_not_written(const fs::path& folder) {
   const auto files = files_in(folder, suite());
   const auto file = files.find(kNotWritten);
   std::vector<UnwrittenProblem> all;

@@ -16,7 +16,6 @@
 namespace noisefloor {
 namespace {
 
-namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
 std::string python_of(const std::string& environment) {

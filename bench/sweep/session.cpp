@@ -146,7 +146,7 @@ void SweepSession::open() {
   auto facts = environment_facts(description, monitor_);
   if (!request.reuse.empty()) {  // before the folder is touched
     std::error_code error;
-    if (!request.out.empty() && std::filesystem::equivalent(request.out, request.reuse, error))
+    if (!request.out.empty() && fs::equivalent(request.out, request.reuse, error))
       throw InvalidInput("--reuse and --out are one folder: the rows of a run are kept in another one");
     earlier_.emplace(request.reuse, facts);
     facts[kReusedFrom] = request.reuse;

@@ -38,10 +38,10 @@ class EarlierRun {
  public:
   // `facts`: of this sweep, as for env.json. Throws InvalidInput naming what is wrong: no run, of a newer schema, or of
   // another device, driver or power limit.
-  EarlierRun(const std::filesystem::path& folder, const nlohmann::ordered_json& facts);
+  EarlierRun(const fs::path& folder, const nlohmann::ordered_json& facts);
   // One row in twenty is chosen, whose cold and warm times are taken anew though it could be kept: by `seed`, which a
   // resumed sweep has, else by the sweep's folder and the run's time. Returns the seed.
-  std::string choose_checks(const std::filesystem::path& out, const std::string& seed);
+  std::string choose_checks(const fs::path& out, const std::string& seed);
 
   const EarlierRow* find(const CaseId& id) const;  // what may be kept: ok, with a signature; else null
 
@@ -51,7 +51,7 @@ class EarlierRun {
     std::size_t kept = 0;
     RunFiles before, now;
   };
-  Result result(const std::filesystem::path& out) const;
+  Result result(const fs::path& out) const;
 
  private:
   bool is_check(const CaseId& id) const;

@@ -23,8 +23,6 @@
 namespace noisefloor {
 namespace {
 
-namespace fs = std::filesystem;
-
 // Where the Python package lies: beside bench/, in a clone as in a bundle.
 fs::path package_root() {
   const fs::path root = default_problem_folder().parent_path().parent_path();

@@ -20,8 +20,6 @@
 namespace noisefloor {
 namespace {
 
-namespace fs = std::filesystem;
-
 std::runtime_error cannot_replace(const fs::path& path, const std::string& what) {
   return failure("{}: {}; the baseline is as it was", path.string(), what);
 }

@@ -114,7 +114,7 @@ struct MeasuredNoise {
 MeasuredNoise measure_noise(std::span<const RunFiles> runs);
 
 std::string to_json(const GateNoise& noise);
-GateNoise read_noise(const std::filesystem::path& file);  // throws std::runtime_error naming it
+GateNoise read_noise(const fs::path& file);  // throws std::runtime_error naming it
 
 // ---- The rule
 
@@ -254,6 +254,6 @@ std::vector<std::string> doubts_about(const RunFiles& candidate, const GateResul
 // (roofline.csv, report.html, ...) goes. Where there is no such folder it is made. Throws std::runtime_error, with the
 // baseline as it was, where it holds something else than a run, either folder is being written, one lies within the
 // other, or the disk refuses.
-void replace_baseline(const std::filesystem::path& baseline, const std::filesystem::path& candidate);
+void replace_baseline(const fs::path& baseline, const fs::path& candidate);
 
 }  // namespace noisefloor

@@ -124,7 +124,7 @@ std::string to_json(const GateNoise& noise) {
   return NoiseJson{{"device", noise.device}, {"runs", noise.runs}, {"rows", rows}}.dump(1) + "\n";
 }
 
-GateNoise read_noise(const std::filesystem::path& file) {
+GateNoise read_noise(const fs::path& file) {
   const auto json = read_json_object(file);
   if (json.contains("classes"))
     throw failure(

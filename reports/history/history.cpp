@@ -15,8 +15,6 @@
 namespace noisefloor {
 namespace {
 
-namespace fs = std::filesystem;
-
 bool chosen(const std::vector<std::string>& names, const std::string& name) {
   return names.empty() || std::find(names.begin(), names.end(), name) != names.end();
 }

@@ -24,7 +24,7 @@ struct HistoryRun {
 // runs right in it. What a command was writing when it was killed (RUN.<process>.partial) is no run, and passed over.
 // Throws std::runtime_error naming a folder without runs, one that is given twice, a run without rows or with no time,
 // or a file that is not what it should be.
-std::vector<HistoryRun> read_history(const std::vector<std::filesystem::path>& folders);
+std::vector<HistoryRun> read_history(const std::vector<fs::path>& folders);
 
 struct HistorySelection {
   std::string case_pattern = {};  // a regular expression, found in op/problem/dtype/variant; empty: totals of networks

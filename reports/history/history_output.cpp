@@ -29,7 +29,7 @@ double percent(const ChangePoint& change) {
 }
 
 std::string folder_name(const HistoryRun& run) {
-  const auto folder = std::filesystem::absolute(run.files.folder).lexically_normal();
+  const auto folder = fs::absolute(run.files.folder).lexically_normal();
   return (folder.has_filename() ? folder : folder.parent_path()).filename().string();
 }
 

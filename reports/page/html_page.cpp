@@ -13,8 +13,6 @@
 namespace noisefloor {
 namespace {
 
-namespace fs = std::filesystem;
-
 std::string_view embedded(std::string_view name) {
   for (const EmbeddedFile& file : embedded_files())
     if (file.name == name) return file.text;

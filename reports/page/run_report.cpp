@@ -11,7 +11,6 @@
 namespace noisefloor {
 namespace {
 
-namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
 Json ceilings_json(const fs::path& file) {

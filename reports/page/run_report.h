@@ -23,12 +23,12 @@ nlohmann::json rows_json(const std::vector<SweepRow>& rows);
 // rows near 1 MB), ceilings with the datasheet's, the networks' problems, the environment, and what the run lacks.
 // `rows` are those of the folder's sweep.csv, completed (complete_rows), with their samples. Throws std::runtime_error
 // naming a file that is not what it should be.
-nlohmann::json run_report(const std::filesystem::path& folder, const std::vector<SweepRow>& rows,
+nlohmann::json run_report(const fs::path& folder, const std::vector<SweepRow>& rows,
                           const std::map<CaseId, RowSamples>& samples = {});
 
 // Writes `folder`/report.html. Without the plotting library the page has no plots and says why; so does the message
 // that is returned (else empty).
-std::string write_run_report(const std::filesystem::path& folder, const std::vector<SweepRow>& rows,
+std::string write_run_report(const fs::path& folder, const std::vector<SweepRow>& rows,
                              const std::map<CaseId, RowSamples>& samples);
 
 }  // namespace noisefloor

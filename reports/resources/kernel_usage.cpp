@@ -117,7 +117,7 @@ std::string to_csv(const KernelRecord& record) {
   return text;
 }
 
-KernelRecord read_kernel_record(const std::filesystem::path& file) {
+KernelRecord read_kernel_record(const fs::path& file) {
   const CsvFile csv = read_csv(file);
   const std::size_t toolkit = csv.column("toolkit");
   KernelRecord record;

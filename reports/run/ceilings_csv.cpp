@@ -39,11 +39,11 @@ std::string ceilings_csv(const CeilingTable& ceilings) {
   return text;
 }
 
-void write_ceilings(const std::filesystem::path& file, const CeilingTable& ceilings) {
+void write_ceilings(const fs::path& file, const CeilingTable& ceilings) {
   write_atomically(file, ceilings_csv(ceilings));
 }
 
-CeilingTable read_ceilings(const std::filesystem::path& file) {
+CeilingTable read_ceilings(const fs::path& file) {
   const CsvFile csv = read_csv(file);
   for (const char* needed : {"name", "value", "unit"})
     if (std::ranges::find(csv.header, needed) == csv.header.end()) throw csv.wrong(1, "needs a column '{}'", needed);

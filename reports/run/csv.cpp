@@ -92,9 +92,8 @@ std::string CsvFile::text() const {
   return all;
 }
 
-void merge_csv_file(const std::filesystem::path& path, const CsvFile& added,
-                    std::initializer_list<std::string_view> key) {
-  CsvFile table = std::filesystem::exists(path) ? read_csv(path) : CsvFile{path, added.header, {}};
+void merge_csv_file(const fs::path& path, const CsvFile& added, std::initializer_list<std::string_view> key) {
+  CsvFile table = fs::exists(path) ? read_csv(path) : CsvFile{path, added.header, {}};
   for (const std::string& name : added.header)
     if (std::find(table.header.begin(), table.header.end(), name) == table.header.end()) table.header.push_back(name);
   for (CsvLine& line : table.lines) line.fields.resize(table.header.size());
@@ -117,7 +116,7 @@ void merge_csv_file(const std::filesystem::path& path, const CsvFile& added,
   write_atomically(path, table.text());
 }
 
-CsvFile read_csv(const std::filesystem::path& file, bool drop_incomplete) {
+CsvFile read_csv(const fs::path& file, bool drop_incomplete) {
   std::string text = read_whole_file(file);
   if (drop_incomplete && !text.empty() && text.back() != '\n') text.resize(text.rfind('\n') + 1);
 

@@ -42,7 +42,7 @@ struct CsvLine {
   std::vector<std::string> fields;
 };
 struct CsvFile {
-  std::filesystem::path file;
+  fs::path file;
   std::vector<std::string> header;  // no name twice
   std::deque<CsvLine> lines;        // in pieces: one array would take many times the size of a file of short lines
 
@@ -58,12 +58,11 @@ struct CsvFile {
 // Puts the lines of `added` into a file, which may not be there yet. A line whose fields of the `key` columns are those
 // of a line that is there changes that one, others go to the end. Columns are found by name; what only one of the
 // tables has is kept, and blank for the other's lines.
-void merge_csv_file(const std::filesystem::path& path, const CsvFile& added,
-                    std::initializer_list<std::string_view> key);
+void merge_csv_file(const fs::path& path, const CsvFile& added, std::initializer_list<std::string_view> key);
 
 // Reads a file, checks that every line has as many fields as the header, and skips empty lines. An incomplete last line
 // (no line end) is dropped when `drop_incomplete`. Lines end with LF or CR LF. Throws std::runtime_error naming file
 // and line.
-CsvFile read_csv(const std::filesystem::path& file, bool drop_incomplete = false);
+CsvFile read_csv(const fs::path& file, bool drop_incomplete = false);
 
 }  // namespace noisefloor

@@ -51,7 +51,7 @@ std::optional<double> parse_time(const std::string& text) {
   return 60 * (minutes + number(5) - ahead) + seconds;
 }
 
-RunEnvironment read_environment(const std::filesystem::path& file) {
+RunEnvironment read_environment(const fs::path& file) {
   const auto refuse = [&](const std::string& what) { throw failure("{}: {}", file.string(), what); };
   const nlohmann::ordered_json json = read_json_object(file);
   RunEnvironment environment;

@@ -21,8 +21,6 @@
 namespace noisefloor {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr std::string_view kPartial = ".partial", kOld = ".old";
 
 [[noreturn]] void refuse(const fs::path& file, const std::string& what) {

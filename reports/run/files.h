@@ -12,6 +12,8 @@
 
 namespace noisefloor {
 
+namespace fs = std::filesystem;  // as all who include this write it
+
 // What cannot be done, in words: throw failure("{}: the run has no rows", folder).
 template <class... Words>
 std::runtime_error failure(fmt::format_string<Words...> form, Words&&... words) {
@@ -22,11 +24,11 @@ inline constexpr std::size_t kMostFileBytes = std::size_t{1} << 30;  // far abov
 
 // The text of a regular file. A pipe could block for ever and a device has no end, so both are refused, as are folders
 // and files of more than `most_bytes`. Throws std::runtime_error with the file's name.
-std::string read_whole_file(const std::filesystem::path& file, std::size_t most_bytes = kMostFileBytes);
+std::string read_whole_file(const fs::path& file, std::size_t most_bytes = kMostFileBytes);
 
 // Whether a folder has that name, or may: what cannot be looked at, and a link that leads nowhere, is not taken for
 // nothing. Reading it says what is wrong.
-bool is_there(const std::filesystem::path& file);
+bool is_there(const fs::path& file);
 
 // Whether a name begins as what editors, desktops and file systems leave beside files: ._gemm.csv, #gemm.csv#,
 // ~$gemm.csv. What lists a folder passes over these: nothing that is looked for is called so.
@@ -37,54 +39,54 @@ inline bool is_leftover(std::string_view name) {
 // Writes a whole file beside and renames, so that a reader or a full disk never leaves half a file: when it cannot be
 // written it is left as it was. A symbolic link is replaced, not followed. Threads may write one file. Throws
 // std::runtime_error with the file's name.
-void write_atomically(const std::filesystem::path& file, std::string_view text);
+void write_atomically(const fs::path& file, std::string_view text);
 
-// Of a file, or of the names in a folder, to the disk. Throws std::filesystem::filesystem_error.
-void write_through(const std::filesystem::path& path);
+// Of a file, or of the names in a folder, to the disk. Throws fs::filesystem_error.
+void write_through(const fs::path& path);
 
 // Writes all of it; 0, or the errno of what went wrong.
 int write_all(int descriptor, std::string_view text);
 
 // Whether the name is still that of the open file: it may have been removed, or another put in its place.
-bool is_still(const std::filesystem::path& file, int descriptor);
+bool is_still(const fs::path& file, int descriptor);
 
 // Where a name leads that a user gives: the target of a link, and of links to links, also one that is not there yet.
 // A name of an open file (/dev/stdout, /dev/fd/3) stays as /proc has it: what it leads to is no path. Throws
 // std::runtime_error where links lead round in a circle.
-std::filesystem::path follow_links(std::filesystem::path path);
+fs::path follow_links(fs::path path);
 
 // Throws std::runtime_error where `file` is there and is not a regular file: what a program appends to or cuts must
 // not be a link to somebody's file elsewhere, a pipe or a device.
-void require_regular_or_absent(const std::filesystem::path& file);
+void require_regular_or_absent(const fs::path& file);
 
 // Where this process writes what will be renamed to `target`: TARGET.<pid>-<machine>.partial, where machine tells whose
 // numbers of processes those are: of a start of a machine, or of a container.
-std::filesystem::path partial_of(const std::filesystem::path& target);
+fs::path partial_of(const fs::path& target);
 // The process that writes a file holds it, for those elsewhere. The lock goes with the descriptor; -1: it cannot be
 // opened.
-int hold(const std::filesystem::path& partial);
+int hold(const fs::path& partial);
 // Removes what killed processes left of `target` beside it: TARGET.<pid>-<machine>.partial of this machine where no
 // process <pid> runs, a file of another one where none holds it, and such a .partial.old where `target` is there.
 // Folders of another machine, or of this one before it was started anew, stay: who makes them is not seen.
-void remove_left_partials(const std::filesystem::path& target);
+void remove_left_partials(const fs::path& target);
 // Whether a name is that of a partial file or folder, or of what was to be replaced by one (.old).
-bool is_partial(const std::filesystem::path& path);
+bool is_partial(const fs::path& path);
 // A folder to be filled that then takes the place of another, all at once: a reader finds the old one or the new one.
 class StagedFolder {
  public:
   // Makes partial_of(target), behind remove_left_partials().
-  explicit StagedFolder(std::filesystem::path target);
+  explicit StagedFolder(fs::path target);
   ~StagedFolder();  // gone with all in it, unless it took the place
   StagedFolder(const StagedFolder&) = delete;
 
-  const std::filesystem::path& path() const { return path_; }
-  // Both throw std::filesystem::filesystem_error, with the target as it was.
+  const fs::path& path() const { return path_; }
+  // Both throw fs::filesystem_error, with the target as it was.
   void write_through() const;
   // False where the old folder cannot be moved (a mount point).
   bool take_place();
 
  private:
-  std::filesystem::path target_, path_;
+  fs::path target_, path_;
 };
 
 }  // namespace noisefloor

@@ -37,9 +37,9 @@ bool lies_below(const std::string& path, const std::string& mount) {
 
 }  // namespace
 
-bool locks_stay_on_this_machine(const std::filesystem::path& mounts, const std::filesystem::path& folder) {
+bool locks_stay_on_this_machine(const fs::path& mounts, const fs::path& folder) {
   std::error_code error;
-  const std::string path = std::filesystem::weakly_canonical(folder, error).string();
+  const std::string path = fs::weakly_canonical(folder, error).string();
   std::size_t longest = 0;
   bool local = false;
   std::FILE* const file = setmntent(mounts.c_str(), "re");
@@ -56,7 +56,7 @@ bool locks_stay_on_this_machine(const std::filesystem::path& mounts, const std::
   return local;
 }
 
-FolderLock::FolderLock(std::filesystem::path folder, Mode mode) {
+FolderLock::FolderLock(fs::path folder, Mode mode) {
   const auto file = folder / ".lock";
   const bool writing = mode == Mode::writing;
   while (true) {

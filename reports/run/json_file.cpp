@@ -6,11 +6,11 @@
 
 namespace noisefloor {
 
-nlohmann::ordered_json read_json_object(const std::filesystem::path& file, std::size_t most_bytes) {
+nlohmann::ordered_json read_json_object(const fs::path& file, std::size_t most_bytes) {
   return parse_json_object(read_whole_file(file, most_bytes), file);
 }
 
-nlohmann::ordered_json parse_json_object(const std::string& text, const std::filesystem::path& file) {
+nlohmann::ordered_json parse_json_object(const std::string& text, const fs::path& file) {
   using Json = nlohmann::ordered_json;
   const auto refuse = [&](const std::string& what) { throw failure("{}: {}", file.string(), what); };
   try {

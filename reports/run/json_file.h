@@ -13,8 +13,8 @@ inline constexpr int kDeepestJson = 32;
 
 // Keys in the order of the file. Throws std::runtime_error with the file's name where it cannot be read, is too large
 // or nested too deep, or does not hold one object.
-nlohmann::ordered_json read_json_object(const std::filesystem::path& file, std::size_t most_bytes = kMostJsonBytes);
+nlohmann::ordered_json read_json_object(const fs::path& file, std::size_t most_bytes = kMostJsonBytes);
 // The same of its text.
-nlohmann::ordered_json parse_json_object(const std::string& text, const std::filesystem::path& file);
+nlohmann::ordered_json parse_json_object(const std::string& text, const fs::path& file);
 
 }  // namespace noisefloor

@@ -11,7 +11,6 @@
 namespace noisefloor {
 namespace {
 
-namespace fs = std::filesystem;
 using MergeJson = nlohmann::ordered_json;
 
 void require_same(const MergePart& part, const std::string& what, const std::string& value, const MergePart& first,

@@ -27,12 +27,11 @@ struct MergePart : RunFiles {
 
 // Each throws std::runtime_error naming folder and case.
 template <class... Words>
-[[noreturn]] void cannot_merge(const std::filesystem::path& place, fmt::format_string<Words...> form,
-                               Words&&... words) {
+[[noreturn]] void cannot_merge(const fs::path& place, fmt::format_string<Words...> form, Words&&... words) {
   throw failure("{}: {}", place.string(), fmt::format(form, std::forward<Words>(words)...));
 }
 // Every timed row must have its samples.
-MergePart read_merge_part(const std::filesystem::path& folder, RunEnd end);
+MergePart read_merge_part(const fs::path& folder, RunEnd end);
 // One device, driver and build of one commit, one version of each library, and one file of each plugin.
 void require_one_origin(const std::vector<MergePart>& parts);
 // One kind of device, driver and build.

@@ -19,7 +19,6 @@
 namespace noisefloor {
 namespace {
 
-namespace fs = std::filesystem;
 using MergeJson = nlohmann::ordered_json;
 
 struct PlacedRow {

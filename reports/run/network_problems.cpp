@@ -27,7 +27,7 @@ namespace {
 
 constexpr const char *kNetworksFile = "networks.csv", *kSet = "set", *kYes = "yes";
 
-CsvFile read_networks_file(const std::filesystem::path& folder) {
+CsvFile read_networks_file(const fs::path& folder) {
   CsvFile csv = read_csv(folder / kNetworksFile);
   const std::size_t network = csv.column("network");
   if (has_old_names(folder))
@@ -35,7 +35,7 @@ CsvFile read_networks_file(const std::filesystem::path& folder) {
   return csv;
 }
 
-std::vector<NetworkProblem> read_file(const std::filesystem::path& folder) {
+std::vector<NetworkProblem> read_file(const fs::path& folder) {
   const CsvFile csv = read_networks_file(folder);
   const std::size_t network = csv.column("network"), op = csv.column("op"), problem = csv.column("problem"),
                     count_column = csv.column("count");
@@ -61,10 +61,10 @@ std::vector<NetworkProblem> read_file(const std::filesystem::path& folder) {
 
 }  // namespace
 
-bool has_old_names(const std::filesystem::path& folder) {
+bool has_old_names(const fs::path& folder) {
   constexpr int kSince = 3;
   const auto file = folder / "env.json";
-  return std::filesystem::exists(file) && read_environment(file).schema < kSince;
+  return fs::exists(file) && read_environment(file).schema < kSince;
 }
 
 std::string names_of_today(const std::string& old_networks) {
@@ -74,16 +74,15 @@ std::string names_of_today(const std::string& old_networks) {
   return text;
 }
 
-void merge_network_problems(const std::filesystem::path& folder, const std::vector<NetworkProblem>& problems) {
+void merge_network_problems(const fs::path& folder, const std::vector<NetworkProblem>& problems) {
   CsvFile added{kNetworksFile, {"network", "op", "problem", "count", kSet}, {}};
   for (const NetworkProblem& p : problems)
     added.lines.push_back({0, {p.network, p.op, p.problem, std::to_string(p.count), p.set ? kYes : ""}});
   merge_csv_file(folder / kNetworksFile, added, {"network", "op", "problem"});
 }
 
-void merge_network_problems(const std::filesystem::path& folder, const std::filesystem::path& from,
-                            const std::vector<SweepRow>& rows) {
-  if (std::filesystem::exists(from / kNetworksFile))
+void merge_network_problems(const fs::path& folder, const fs::path& from, const std::vector<SweepRow>& rows) {
+  if (fs::exists(from / kNetworksFile))
     merge_csv_file(folder / kNetworksFile, read_networks_file(from), {"network", "op", "problem"});
   else
     merge_network_problems(folder, network_problems_of(rows));
@@ -101,9 +100,8 @@ std::vector<NetworkProblem> network_problems_of(const std::vector<SweepRow>& row
   return all;
 }
 
-std::vector<NetworkProblem> read_network_problems(const std::filesystem::path& folder,
-                                                  const std::vector<SweepRow>& rows) {
-  return std::filesystem::exists(folder / kNetworksFile) ? read_file(folder) : network_problems_of(rows);
+std::vector<NetworkProblem> read_network_problems(const fs::path& folder, const std::vector<SweepRow>& rows) {
+  return fs::exists(folder / kNetworksFile) ? read_file(folder) : network_problems_of(rows);
 }
 
 namespace {
@@ -112,21 +110,21 @@ constexpr const char* kCasesFile = "cases.csv";
 
 }  // namespace
 
-void merge_selected_cases(const std::filesystem::path& folder, const std::vector<CaseId>& cases) {
+void merge_selected_cases(const fs::path& folder, const std::vector<CaseId>& cases) {
   CsvFile added{kCasesFile, {"op", "dtype", "problem", "variant"}, {}};
   for (const CaseId& one : cases) added.lines.push_back({0, {one.op, one.dtype, one.problem, one.variant}});
   merge_csv_file(folder / kCasesFile, added, {"op", "dtype", "problem", "variant"});
 }
 
-void merge_selected_cases(const std::filesystem::path& folder, const std::filesystem::path& from) {
-  if (std::filesystem::exists(from / kCasesFile))
+void merge_selected_cases(const fs::path& folder, const fs::path& from) {
+  if (fs::exists(from / kCasesFile))
     merge_csv_file(folder / kCasesFile, read_csv(from / kCasesFile), {"op", "dtype", "problem", "variant"});
 }
 
-std::vector<CaseId> read_selected_cases(const std::filesystem::path& folder) {
+std::vector<CaseId> read_selected_cases(const fs::path& folder) {
   const auto file = folder / kCasesFile;
   std::vector<CaseId> cases;
-  if (!std::filesystem::exists(file)) return cases;
+  if (!fs::exists(file)) return cases;
   const CsvFile csv = read_csv(file);
   for (const auto& [name, part] : kCaseParts) (void)csv.column(name);
   std::unordered_set<CaseId> seen;

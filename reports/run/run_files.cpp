@@ -11,7 +11,7 @@ namespace noisefloor {
 namespace {
 
 // A last line without its end: the writer was killed, or the file was cut while it was copied.
-void require_whole(const std::filesystem::path& file, const std::string& text) {
+void require_whole(const fs::path& file, const std::string& text) {
   if (text.empty() || text.back() == '\n') return;
   const auto line = std::count(text.begin(), text.end(), '\n') + 1;
   throw failure(
@@ -35,22 +35,22 @@ bool is_run_file(const std::string& name) {
   return name == ".lock" || std::ranges::any_of(kRunFiles, is_it) || std::ranges::any_of(kMadeFiles, is_it);
 }
 
-void remove_run_files(const std::filesystem::path& folder) {
-  for (const char* name : kRunFiles) std::filesystem::remove(folder / name);
-  for (const char* name : kMadeFiles) std::filesystem::remove(folder / name);
+void remove_run_files(const fs::path& folder) {
+  for (const char* name : kRunFiles) fs::remove(folder / name);
+  for (const char* name : kMadeFiles) fs::remove(folder / name);
 }
 
-void copy_files_of_others(const std::filesystem::path& folder, const std::filesystem::path& to) {
-  constexpr auto kOptions = std::filesystem::copy_options::recursive | std::filesystem::copy_options::copy_symlinks;
-  for (const auto& entry : std::filesystem::directory_iterator(folder))
+void copy_files_of_others(const fs::path& folder, const fs::path& to) {
+  constexpr auto kOptions = fs::copy_options::recursive | fs::copy_options::copy_symlinks;
+  for (const auto& entry : fs::directory_iterator(folder))
     if (const auto name = entry.path().filename(); !is_run_file(name)) {
       if (!entry.is_symlink() && entry.is_other())
         throw failure("{} is neither a file nor a folder: move it elsewhere", entry.path().string());
-      std::filesystem::copy(entry, to / name, kOptions);
+      fs::copy(entry, to / name, kOptions);
     }
 }
 
-std::map<CaseId, RowSamples> read_samples(const std::filesystem::path& file, RunEnd end_of_run) {
+std::map<CaseId, RowSamples> read_samples(const fs::path& file, RunEnd end_of_run) {
   std::string text = read_samples_text(file);
   if (end_of_run == RunEnd::required)
     require_whole(file, text);
@@ -84,18 +84,17 @@ const RowSamples& RunFiles::samples_of(const SweepRow& row) const {
   return found->second;
 }
 
-RunFiles read_run(const std::filesystem::path& folder, RunEnd end) {
+RunFiles read_run(const fs::path& folder, RunEnd end) {
   std::error_code error;
-  if (!std::filesystem::is_directory(folder, error))
+  if (!fs::is_directory(folder, error))
     throw failure("{}: {}; give the folder of a run", folder.string(),
-                  std::filesystem::exists(folder, error) ? "is not a folder" : "no such folder");
+                  fs::exists(folder, error) ? "is not a folder" : "no such folder");
   const auto sweep = folder / "sweep.csv", samples = samples_file(folder), environment = folder / "env.json";
-  if (!std::filesystem::exists(sweep, error))
-    throw failure("{}: no sweep.csv there; give the folder of a run", folder.string());
+  if (!fs::exists(sweep, error)) throw failure("{}: no sweep.csv there; give the folder of a run", folder.string());
   RunFiles run;
   run.folder = folder;
   const bool whole = end == RunEnd::required;
-  const bool has_environment = whole || std::filesystem::exists(environment, error);
+  const bool has_environment = whole || fs::exists(environment, error);
   if (has_environment) run.environment = read_environment(environment);
   const bool reuses = run.environment.texts.contains(kReusedFrom);
   if (whole) require_whole(sweep, read_whole_file(sweep));
@@ -104,7 +103,7 @@ RunFiles read_run(const std::filesystem::path& folder, RunEnd end) {
   if (has_environment && has_old_names(folder))
     for (SweepRow& row : run.rows) row.networks = names_of_today(row.networks);
   std::map<CaseId, RowSamples> read;
-  if (std::filesystem::exists(samples, error)) read = read_samples(samples, end);
+  if (fs::exists(samples, error)) read = read_samples(samples, end);
   for (std::size_t i = 0; i < run.rows.size(); ++i) {
     SweepRow& row = run.rows[i];
     leave_out_below_l2(row, run.environment);

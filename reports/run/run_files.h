@@ -20,11 +20,11 @@ inline constexpr const char* kSamplesFile = "samples.jsonl";
 inline constexpr const char* kPackedSamplesFile = "samples.jsonl.gz";
 
 // Which of the two `folder` has; the first where it has neither. Throws std::runtime_error where it has both.
-std::filesystem::path samples_file(const std::filesystem::path& folder);
+fs::path samples_file(const fs::path& folder);
 
 // The text of either. Throws std::runtime_error with the file's name, as read_whole_file() does, and where what is
 // packed is damaged, cut off, or more than `most_bytes`.
-std::string read_samples_text(const std::filesystem::path& file, std::size_t most_bytes = kMostFileBytes);
+std::string read_samples_text(const fs::path& file, std::size_t most_bytes = kMostFileBytes);
 
 // env.json's `schema`: what a reader must know to read a folder rightly. A new column or field that a reader can pass
 // over does not change it. 1 (or none): samples without batches. 2: samples.jsonl has `cold_batches` and `cold_mhz`.
@@ -47,10 +47,10 @@ inline constexpr const char* kRunFiles[] = {"sweep.csv", kSamplesFile,     kPack
 inline constexpr const char* kMadeFiles[] = {"roofline.csv", "totals.csv",   "plan.csv",    "report.html",
                                              "roofline.png", "roofline.svg", "overview.png"};
 bool is_run_file(const std::string& name);  // one of them, or the lock
-// What a sweep wrote to the folder, and what was made of it; nothing else. Throws std::filesystem::filesystem_error.
-void remove_run_files(const std::filesystem::path& folder);
+// What a sweep wrote to the folder, and what was made of it; nothing else. Throws fs::filesystem_error.
+void remove_run_files(const fs::path& folder);
 // Copies all else.
-void copy_files_of_others(const std::filesystem::path& folder, const std::filesystem::path& to);
+void copy_files_of_others(const fs::path& folder, const fs::path& to);
 
 struct RunEnvironment {
   int schema = 1;
@@ -103,7 +103,7 @@ std::string samples_line(const CaseId& id, const RowSamples& samples);
 SamplesLine parse_samples_line(std::string_view line);
 
 struct RunFiles {
-  std::filesystem::path folder;
+  fs::path folder;
   RunEnvironment environment;
   std::vector<SweepRow> rows;            // no two of one case
   std::map<CaseId, RowSamples> samples;  // also rows that are not ok may have some
@@ -122,12 +122,12 @@ enum class RunEnd { required, may_lack };
 
 // Each throws std::runtime_error naming file, line and field for what is missing, cut off, of a newer schema, twice
 // there, or no time (NaN, 0, negative, infinite).
-RunEnvironment read_environment(const std::filesystem::path& file);
-std::map<CaseId, RowSamples> read_samples(const std::filesystem::path& file, RunEnd end = RunEnd::required);
+RunEnvironment read_environment(const fs::path& file);
+std::map<CaseId, RowSamples> read_samples(const fs::path& file, RunEnd end = RunEnd::required);
 // All of a folder, its networks called as today, held against each other: rows are of env.json's device, and each time
 // is the median of its samples. What DRAM moves of a problem that fits into L2 is left out, as today's sweeps do; older
 // ones counted what L2 chose to keep. Samples without a row (of a case that a killed sweep was about to write) are left
 // out.
-RunFiles read_run(const std::filesystem::path& folder, RunEnd end = RunEnd::required);
+RunFiles read_run(const fs::path& folder, RunEnd end = RunEnd::required);
 
 }  // namespace noisefloor

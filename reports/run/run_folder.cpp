@@ -20,7 +20,7 @@
 namespace noisefloor {
 namespace {
 
-std::runtime_error file_error(const std::filesystem::path& file, const char* what) {
+std::runtime_error file_error(const fs::path& file, const char* what) {
   return failure("{}: {}: {}", file.string(), what, std::strerror(errno));
 }
 
@@ -29,8 +29,8 @@ bool needs_samples(const SweepRow& row) {
 }
 
 // A last line without its end is cut off: it must be one that a sweep was writing.
-void require_our_last_line(const std::filesystem::path& samples) {
-  if (!std::filesystem::exists(samples)) return;
+void require_our_last_line(const fs::path& samples) {
+  if (!fs::exists(samples)) return;
   constexpr std::string_view kBeginning = "{\"op\":\"";
   const std::string text = read_whole_file(samples);
   const auto last = std::string_view(text).substr(text.rfind('\n') + 1);  // npos + 1 is 0
@@ -40,28 +40,28 @@ void require_our_last_line(const std::filesystem::path& samples) {
 
 }  // namespace
 
-RunFolder::RunFolder(std::filesystem::path folder, const std::string& device, const std::string& commit, bool fresh)
+RunFolder::RunFolder(fs::path folder, const std::string& device, const std::string& commit, bool fresh)
     : folder_(std::move(folder)) {
   std::error_code error;
-  std::filesystem::create_directories(follow_links(folder_), error);
+  fs::create_directories(follow_links(folder_), error);
   if (error) throw failure("{}: cannot be made: {}", folder_.string(), error.message());
   lock_.emplace(folder_);
   const auto refuse = [&](const std::string& what) { throw failure("{}; give another --out, or --fresh", what); };
-  if (std::filesystem::exists(folder_ / "gpus.csv"))
+  if (fs::exists(folder_ / "gpus.csv"))
     throw failure("{}: holds the run folders of several GPUs (sweep --device all); give one of them, or another --out",
                   folder_.string());
   if (fresh) remove_run_files(folder_);
   for (const char* name : kRunFiles) require_regular_or_absent(folder_ / name);
-  if (std::filesystem::exists(folder_ / kPackedSamplesFile))
+  if (fs::exists(folder_ / kPackedSamplesFile))
     refuse(fmt::format("{}: its samples are packed ({}): it was recorded, and is not added to", folder_.string(),
                        kPackedSamplesFile));
   // Of a sweep that was killed early: samples of rows that were not written are dropped.
-  const bool begins = !std::filesystem::exists(sweep_.path) || std::filesystem::file_size(sweep_.path) == 0;
+  const bool begins = !fs::exists(sweep_.path) || fs::file_size(sweep_.path) == 0;
   RunFiles run;
   try {
     if (!begins)
       run = read_run(folder_, RunEnd::may_lack);
-    else if (std::filesystem::exists(samples_.path))
+    else if (fs::exists(samples_.path))
       (void)read_samples(samples_.path, RunEnd::may_lack);
     require_our_last_line(samples_.path);
   } catch (const std::runtime_error& wrong) {
@@ -81,7 +81,7 @@ RunFolder::RunFolder(std::filesystem::path folder, const std::string& device, co
   if (begins) write_atomically(sweep_.path, sweep_csv_header());
   keep_whole_rows(run);
   open_to_append(sweep_);
-  if (std::filesystem::exists(samples_.path)) open_to_append(samples_);
+  if (fs::exists(samples_.path)) open_to_append(samples_);
 }
 
 RunFolder::~RunFolder() {
@@ -95,7 +95,7 @@ void RunFolder::keep_whole_rows(RunFiles& run) {
   others_ = other_columns(run.rows);
   std::string text = sweep_csv_header(others_), lines;
   std::set<std::size_t> kept;
-  const bool has_samples = std::filesystem::exists(samples_.path);
+  const bool has_samples = fs::exists(samples_.path);
   for (SweepRow& row : run.rows) {
     const auto samples = run.samples.find(row);
     if (samples != run.samples.end()) kept.insert(samples->second.line);
@@ -163,7 +163,7 @@ void RunFolder::append(const std::vector<std::pair<SweepRow, RowSamples>>& rows)
 
 std::string RunFolder::fact(const std::string& name) const {
   const auto file = folder_ / "env.json";
-  if (!std::filesystem::exists(file)) return {};
+  if (!fs::exists(file)) return {};
   const auto json = read_json_object(file);
   const auto found = json.find(name);
   return found != json.end() && found->is_string() ? found->get<std::string>() : "";
@@ -171,7 +171,7 @@ std::string RunFolder::fact(const std::string& name) const {
 
 namespace {
 
-void write_environment_file(const std::filesystem::path& file, const nlohmann::ordered_json& environment) {
+void write_environment_file(const fs::path& file, const nlohmann::ordered_json& environment) {
   // A file's name may be any bytes, and JSON is UTF-8.
   write_atomically(file, environment.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
 }
@@ -182,7 +182,7 @@ void RunFolder::write_environment(const nlohmann::ordered_json& facts, const std
   const auto file = folder_ / "env.json";
   std::vector<std::vector<std::string>> command_lines;
   nlohmann::ordered_json before = nlohmann::ordered_json::object();
-  if (std::filesystem::exists(file)) {
+  if (fs::exists(file)) {
     command_lines = read_environment(file).command_lines;
     before = read_json_object(file);
     for (const char* gone : {"merged_from", "missing", kShards, "hosts", "of_parts", "load_at_end"})
@@ -219,19 +219,16 @@ std::string device_slug(const std::string& device) {
   return slug.empty() ? "device" : slug;
 }
 
-std::filesystem::path default_run_folder(const std::string& device, const std::filesystem::path& runs) {
+fs::path default_run_folder(const std::string& device, const fs::path& runs) {
   const auto folder = runs / device_slug(device);
   const std::string name = fmt::format("{:%Y-%m-%d_%H-%M-%S}", fmt::gmtime(std::time(nullptr)));
-  std::filesystem::create_directories(folder);
+  fs::create_directories(folder);
   auto made = folder / name;
-  for (int number = 2; !std::filesystem::create_directory(made); ++number)
-    made = folder / fmt::format("{}-{}", name, number);
+  for (int number = 2; !fs::create_directory(made); ++number) made = folder / fmt::format("{}-{}", name, number);
   return made;
 }
 
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr std::size_t kMostBytes = std::size_t{1} << 22;  // Linux takes no longer command lines
 

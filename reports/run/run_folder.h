@@ -21,11 +21,11 @@ class RunFolder {
   // What a killed sweep left of a case without a whole row is removed. Locks the folder against a second sweep. `fresh`
   // removes what an earlier sweep wrote there, and what was made of it. Throws std::runtime_error naming the file and
   // what is wrong; files of others are left as they are.
-  RunFolder(std::filesystem::path folder, const std::string& device, const std::string& commit, bool fresh);
+  RunFolder(fs::path folder, const std::string& device, const std::string& commit, bool fresh);
   RunFolder(const RunFolder&) = delete;
   ~RunFolder();
 
-  const std::filesystem::path& path() const { return folder_; }
+  const fs::path& path() const { return folder_; }
   // Rows already there.
   const std::map<CaseId, SweepRow>& rows() const { return rows_; }
   // How many were there without their samples, because samples.jsonl was cut: they are to be measured again.
@@ -45,14 +45,14 @@ class RunFolder {
 
  private:
   struct Appended {
-    std::filesystem::path path;
+    fs::path path;
     int descriptor = -1;
   };
   void keep_whole_rows(RunFiles& run);
   void open_to_append(Appended& file);
   void append_text(const Appended& file, const std::string& text);
 
-  std::filesystem::path folder_;
+  fs::path folder_;
   std::map<CaseId, SweepRow> rows_;
   Appended sweep_{folder_ / "sweep.csv"}, samples_{folder_ / kSamplesFile};
   std::vector<std::string> others_;  // columns of the folder's sweep.csv that are not known
@@ -61,7 +61,7 @@ class RunFolder {
 };
 
 // RUNS/<device>/<UTC time>; made, with -2 and so on where another sweep began in that second.
-std::filesystem::path default_run_folder(const std::string& device, const std::filesystem::path& runs = "runs");
+fs::path default_run_folder(const std::string& device, const fs::path& runs = "runs");
 
 // "NVIDIA H200" -> "nvidia-h200".
 std::string device_slug(const std::string& device);
@@ -69,11 +69,11 @@ std::string device_slug(const std::string& device);
 // Run folders that a command was to fill and did not come to the end of: the same command goes on in them.
 //
 // The newest run below `folder`, where that is one of `command`; none where it was finished, or is of another.
-std::optional<std::filesystem::path> unfinished_run(const std::filesystem::path& folder, const std::string& command);
+std::optional<fs::path> unfinished_run(const fs::path& folder, const std::string& command);
 
 // FOLDER/.unfinished holds the command. Throws std::runtime_error where it cannot be written.
-void note_unfinished(const std::filesystem::path& run, const std::string& command);
-void note_finished(const std::filesystem::path& run);
-bool is_unfinished(const std::filesystem::path& run);
+void note_unfinished(const fs::path& run, const std::string& command);
+void note_finished(const fs::path& run);
+bool is_unfinished(const fs::path& run);
 
 }  // namespace noisefloor

@@ -29,7 +29,7 @@ struct Inflater {
   Inflater(const Inflater&) = delete;
 };
 
-std::string unpack(const std::filesystem::path& file, std::string packed, std::size_t most_bytes) {
+std::string unpack(const fs::path& file, std::string packed, std::size_t most_bytes) {
   const auto refuse = [&](const std::string& why) { throw failure("{}: {}", file.string(), why); };
   Inflater inflater;
   if (!inflater.ready) refuse("cannot be unpacked: zlib cannot be set up");
@@ -154,12 +154,10 @@ void require_batches(const char* phase, const std::vector<double>& us, const std
 
 }  // namespace
 
-std::filesystem::path samples_file(const std::filesystem::path& folder) {
+fs::path samples_file(const fs::path& folder) {
   const auto plain = folder / kSamplesFile, packed = folder / kPackedSamplesFile;
   std::error_code error;  // where a folder cannot be searched, who reads the file says so
-  const auto is_there = [&](const auto& file) {
-    return std::filesystem::exists(std::filesystem::symlink_status(file, error));
-  };
+  const auto is_there = [&](const auto& file) { return fs::exists(fs::symlink_status(file, error)); };
   if (!is_there(packed)) return plain;
   if (is_there(plain))
     throw failure("{}: has {} and {}: remove the one that sweep.csv is not of", folder.string(), kSamplesFile,
@@ -167,7 +165,7 @@ std::filesystem::path samples_file(const std::filesystem::path& folder) {
   return packed;
 }
 
-std::string read_samples_text(const std::filesystem::path& file, std::size_t most_bytes) {
+std::string read_samples_text(const fs::path& file, std::size_t most_bytes) {
   std::string text = read_whole_file(file, most_bytes);
   if (file.filename() != kPackedSamplesFile) return text;
   return unpack(file, std::move(text), most_bytes);

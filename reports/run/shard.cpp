@@ -62,9 +62,9 @@ ShardRecord make_shard_record(const Shard& shard, const std::vector<CaseId>& all
   return record;
 }
 
-std::optional<ShardRecord> read_shard_record(const std::filesystem::path& folder) {
+std::optional<ShardRecord> read_shard_record(const fs::path& folder) {
   const auto file = folder / kShardFile;
-  if (!std::filesystem::exists(file)) return std::nullopt;
+  if (!fs::exists(file)) return std::nullopt;
   try {
     const auto json = read_json_object(file, kMostFileBytes);
     ShardRecord record;
@@ -84,7 +84,7 @@ std::optional<ShardRecord> read_shard_record(const std::filesystem::path& folder
   }
 }
 
-void claim_shard(const std::filesystem::path& folder, const std::optional<ShardRecord>& record, bool has_rows) {
+void claim_shard(const fs::path& folder, const std::optional<ShardRecord>& record, bool has_rows) {
   const auto known = read_shard_record(folder);
   const auto refuse = [&](const std::string& what) {
     throw failure("{}: {}; give another --out, or --fresh", folder.string(), what);

@@ -106,7 +106,7 @@ bool of_worker(const SweepRow& row) {
   return of_pytorch(row) || row.variant.starts_with("peer_");
 }
 
-std::vector<SweepRow> read_sweep_csv(const std::filesystem::path& file, std::vector<std::size_t>* lines) {
+std::vector<SweepRow> read_sweep_csv(const fs::path& file, std::vector<std::size_t>* lines) {
   CsvFile csv = read_csv(file, /*drop_incomplete=*/true);
   rename_old_columns(csv.header);
   if (const char* name = lacks(csv.header))

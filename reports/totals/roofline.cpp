@@ -67,8 +67,7 @@ std::vector<const SweepRow*> fastest_rows(const std::vector<SweepRow>& rows, boo
   return fastest;
 }
 
-void write_roofline_csv(const std::filesystem::path& file, const std::vector<SweepRow>& rows,
-                        const CeilingTable& ceilings) {
+void write_roofline_csv(const fs::path& file, const std::vector<SweepRow>& rows, const CeilingTable& ceilings) {
   std::string text =
       "op,variant,kind,dtype,problem,device,ai,ai_measured,gflops,gbps,ceiling_gflops,ceiling_gbps,attainable_gflops,"
       "pct_of_roof,bound,status,sol_score\n";
@@ -89,7 +88,7 @@ void write_roofline_csv(const std::filesystem::path& file, const std::vector<Swe
   write_atomically(file, text);
 }
 
-void write_plan_csv(const std::filesystem::path& file, const std::vector<SweepRow>& rows) {
+void write_plan_csv(const fs::path& file, const std::vector<SweepRow>& rows) {
   std::string text = "op,dtype,problem,variant\n";
   std::vector<SweepRow> usable;
   std::copy_if(rows.begin(), rows.end(), std::back_inserter(usable),

@@ -263,7 +263,7 @@ std::vector<NetworkTotal> network_totals(const std::vector<SweepRow>& rows,
   return totals;
 }
 
-void write_totals_csv(const std::filesystem::path& file, const std::vector<NetworkTotal>& totals) {
+void write_totals_csv(const fs::path& file, const std::vector<NetworkTotal>& totals) {
   std::string text =
       "network,set,op,dtype,choice,kind,cold_us,warm_us,problems,missing,warm_missing,won,lost,equal,unresolved,"
       "worst_ratio,worst_problem,shortcuts,plain_cold_us,plain_warm_us,serial_us,serial_missing,plain_serial_us,"

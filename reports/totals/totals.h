@@ -85,7 +85,7 @@ struct NetworkTotal : NetworkSums {
 std::vector<NetworkTotal> network_totals(const std::vector<SweepRow>& rows, const std::vector<NetworkProblem>& problems,
                                          const std::map<CaseId, RowSamples>& samples = {});
 
-void write_totals_csv(const std::filesystem::path& file, const std::vector<NetworkTotal>& totals);
+void write_totals_csv(const fs::path& file, const std::vector<NetworkTotal>& totals);
 
 // Fills attainable_gflops, pct_of_roof and bound of timed rows that lack them (rows of another program, as PyTorch's),
 // by the ceilings that the other rows of the same op and dtype name. And adds a column that needs a problem's other
@@ -98,10 +98,9 @@ std::map<ProblemId, double> best_baselines(const std::vector<SweepRow>& rows);  
 // The fastest `ok` row of each (op, problem, dtype) by cold time; `own_only` leaves out baselines.
 std::vector<const SweepRow*> fastest_rows(const std::vector<SweepRow>& rows, bool own_only);
 
-void write_roofline_csv(const std::filesystem::path& file, const std::vector<SweepRow>& rows,
-                        const CeilingTable& ceilings);
+void write_roofline_csv(const fs::path& file, const std::vector<SweepRow>& rows, const CeilingTable& ceilings);
 // Without rows of other programs (torch_*, peer_*) and of whole networks: a pipeline loads the plan.
-void write_plan_csv(const std::filesystem::path& file, const std::vector<SweepRow>& rows);
+void write_plan_csv(const fs::path& file, const std::vector<SweepRow>& rows);
 
 // Text for the terminal: a line per row (or, for many rows, the best own variant and the baselines of each problem),
 // then the totals.

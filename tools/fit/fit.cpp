@@ -155,7 +155,7 @@ bool is_unseen(const product::Sm90aModel& model) {
   return (hash ^ hash >> 32) & 1;
 }
 
-Timings read_timings(const FittedKernel& kernel, const std::filesystem::path& file) {
+Timings read_timings(const FittedKernel& kernel, const fs::path& file) {
   const CsvFile csv = read_csv(file);
   Timings timings;
   std::map<std::string, Reading> readings;  // by the problem's text
