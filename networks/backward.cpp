@@ -55,10 +55,6 @@ void Backward::run(ValueId of, ValueId gradient) {
       throw std::logic_error(fmt::format("nothing writes the gradient of {}", (*graph_)[parameter].name));
 }
 
-bool Backward::wanted(ValueId of) const {
-  return wanted_.at(graph_->whole(of));
-}
-
 std::optional<Gradient> Backward::find(ValueId id) const {
   const auto found = known_.find(id);
   return found == known_.end() ? std::nullopt : std::optional(found->second);

@@ -48,7 +48,7 @@ class Backward {
   // ---- For rules. A value with several readers has a gradient for each: their sum is passed from one to the next.
 
   const Graph& graph() const { return *graph_; }
-  bool wanted(ValueId of) const;  // whether a parameter stands behind it
+  bool wanted(ValueId of) const { return wanted_.at(graph_->whole(of)); }  // whether a parameter stands behind it
   // The sum so far; of an output of the node whose turn it is, the whole one.
   const Gradient& of(ValueId id) const { return known_.at(id); }
   std::optional<Gradient> find(ValueId id) const;

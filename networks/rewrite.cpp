@@ -37,10 +37,6 @@ const std::vector<Rewrite::Use>& Rewrite::uses(ValueId id) const {
   return found == uses_.end() ? kNone : found->second;
 }
 
-const Node* Rewrite::writer_for_one(ValueId id) const {
-  return uses(id).size() == 1 ? writer(id) : nullptr;
-}
-
 bool Rewrite::runs_before(const Node& node, const Node& other) const {
   return standing_.at(&node).place < standing_.at(&other).place;
 }

@@ -44,7 +44,8 @@ class Rewrite {
   // The node that writes a value, or null: of an input, a weight, and of what is a part of something else.
   const Node* writer(ValueId id) const;
   const std::vector<Use>& uses(ValueId id) const;
-  const Node* writer_for_one(ValueId id) const;  // the writer of a value that is read once, else null
+  // The writer of a value that is read once, else null.
+  const Node* writer_for_one(ValueId id) const { return uses(id).size() == 1 ? writer(id) : nullptr; }
   bool runs_before(const Node& node, const Node& other) const;
 
   // A node that runs when `place` does. Throws as Graph::add does.

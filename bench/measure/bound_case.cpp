@@ -46,10 +46,6 @@ std::span<void* const> WeightCopies::pointers(std::size_t copy) {
   return pointers_;
 }
 
-void* WeightCopies::prepared(std::size_t copy) const {
-  return prepared_bytes_ > 0 ? begin(copy) + prepared_at_ : nullptr;
-}
-
 BoundCase::BoundCase(Fixture& fixture, const Implementation& implementation, Verifier* verifier, KnownTimes* known)
     : fixture_(&fixture), name_(implementation.name), of_plugin_(!implementation.plugin.empty()) {
   KnownTimes nothing;

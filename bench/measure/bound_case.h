@@ -24,7 +24,7 @@ class WeightCopies {
   std::uint64_t weights() const { return weights_; }
   // The fixture's tensors where they are now, but for the weights.
   std::span<void* const> pointers(std::size_t copy);
-  void* prepared(std::size_t copy) const;
+  void* prepared(std::size_t copy) const { return prepared_bytes_ > 0 ? begin(copy) + prepared_at_ : nullptr; }
   // Whether nothing wrote to a copy, or beside one.
   bool intact() const { return fixture_->platform().checksum(data_.data(), data_.bytes()) == checksum_; }
 

@@ -90,10 +90,6 @@ bool Fixture::drawn(std::size_t tensor) const {
   return spec.role == Role::in && !given_[tensor] && spec.fill.kind == Fill::Kind::normal;
 }
 
-std::size_t Fixture::before(std::size_t tensor) const {
-  return drawn(tensor) ? (kWindows - 1) * kWindowBytes : 0;
-}
-
 constexpr std::uint64_t kSetStride = 1'000'003;  // far above the number of tensors: no stream is in both sets
 
 void Fixture::draw(std::size_t tensor) {

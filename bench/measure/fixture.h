@@ -84,7 +84,8 @@ class Fixture {
   void allocate(std::size_t slots);
   void fill_inputs(const GivenTensors& given);
   bool drawn(std::size_t tensor) const;
-  std::size_t before(std::size_t tensor) const;  // bytes that windows begin earlier
+  // Bytes that windows begin earlier.
+  std::size_t before(std::size_t tensor) const { return drawn(tensor) ? (kWindows - 1) * kWindowBytes : 0; }
   void draw(std::size_t tensor);
   bool guards_intact(std::size_t tensor);
 

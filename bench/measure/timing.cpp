@@ -49,10 +49,6 @@ std::optional<double> Others::waited_pct() const {
   return std::round(1000 * static_cast<double>(waited) / static_cast<double>(judged)) / 10;
 }
 
-bool Timing::throttled() const {
-  return others.in_the_way || disqualifies(throttle);
-}
-
 void write_times(const Timing& timing, SweepRow& row) {
   row.stop = timing.stop;
   row.samples = static_cast<long>(timing.cold_us.size());

@@ -46,7 +46,7 @@ struct Timing : RowSamples {
   double discarded_seconds = 0;                // spent on what was taken again
   Others others = {};
 
-  bool throttled() const;  // by what disqualifies the times
+  bool throttled() const { return others.in_the_way || disqualifies(throttle); }  // by what disqualifies the times
 };
 
 // The row's columns that a timing fills, its flops and bytes given: `ok` with times, or `throttled` with none.

@@ -9,7 +9,6 @@
 
 #include "bench/measure/bound_case.h"
 #include "bench/measure/timing_loop.h"
-#include "reports/run/statistics.h"
 
 namespace noisefloor {
 namespace {
@@ -19,10 +18,6 @@ constexpr int kFinalSamples = 15;
 constexpr std::size_t kFinalists = 8;
 
 }  // namespace
-
-double Candidate::median_us() const {
-  return median(us);
-}
 
 std::vector<Candidate*> best_of(std::span<Candidate> candidates, double factor, std::size_t fewest, std::size_t most) {
   std::vector<std::pair<double, Candidate*>> timed;
@@ -213,14 +208,6 @@ std::vector<TimedChoice> best_choices(Platform& platform, const Case& test_case,
 }
 
 }  // namespace
-
-double TimedChoice::warm_us() const {
-  return median(warm);
-}
-
-double TimedChoice::cold_us() const {
-  return median(cold);
-}
 
 TunedCase tune_case(Platform& platform, const Case& test_case, const std::function<void(const std::string&)>& log) {
   TunedCase tuned{{}, "no choice fits"};

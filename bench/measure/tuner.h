@@ -14,6 +14,7 @@
 #include "bench/measure/suite.h"
 #include "bench/measure/verify.h"
 #include "bench/platform/platform.h"
+#include "reports/run/statistics.h"
 
 namespace noisefloor {
 
@@ -22,7 +23,7 @@ struct Candidate {
   std::size_t index;
   std::vector<double> us;  // its samples so far
   bool stays = false;      // in every cut: the others are compared with it
-  double median_us() const;
+  double median_us() const { return median(us); }
 };
 
 // At most `most` of those within `factor` of the best median, but no fewer than `fewest`, and those that stay; best
@@ -61,8 +62,8 @@ void tune_ready(Ready& ready, Verifier& verifier, const Scratch& scratch);
 struct TimedChoice {
   Choice choice;
   std::vector<double> warm, cold;  // microseconds of a launch
-  double warm_us() const;          // the medians
-  double cold_us() const;
+  double warm_us() const { return median(warm); }
+  double cold_us() const { return median(cold); }
 };
 
 struct TunedCase {

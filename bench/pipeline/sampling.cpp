@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <utility>
 
 namespace noisefloor::pipeline {
@@ -228,10 +227,6 @@ void Sampler::prepare(std::span<const int> labels) {
   if (executor_->network().classes > 0) executor_->set_labels(labels);
   bind_levels(0, /*of_all_calls=*/true);
   throw_if_failed(executor_->enqueue_once());
-}
-
-double Sampler::last_deviation() const {
-  return std::hypot(1.0, steps_.back().sigma_next);
 }
 
 void Sampler::begin(std::span<const int> labels, std::int64_t first_image) {

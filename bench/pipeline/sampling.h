@@ -1,6 +1,7 @@
 // Samplers over a network: from noise to pictures.
 #pragma once
 
+#include <cmath>
 #include <functional>
 #include <memory>
 #include <string>
@@ -115,7 +116,7 @@ class Sampler {
   // Where they lie before a step; behind the last one they are x0 times last_deviation().
   void* latents(std::size_t step) const { return loop_.at(step).latents; }
   double first_sigma() const { return steps_.front().churned_from; }
-  double last_deviation() const;
+  double last_deviation() const { return std::hypot(1.0, steps_.back().sigma_next); }
   const std::vector<float>& initial_noise() const { return noise_; }  // of the last run, unit variance
   std::size_t runners() const { return launches_.runners(); }         // that are kept; at most those of one batch
 

@@ -105,10 +105,6 @@ std::string RecipeField::text(const TrainingRecipe& recipe) const {
   return std::visit([&](auto member) { return fmt::format("{}", recipe.*member); }, value);
 }
 
-std::string RecipeField::option() const {
-  return fmt::format("--{}", name);
-}
-
 std::string RecipeField::range() const {
   return fmt::format("{}{} to {}", above ? "above " : "", least, most);
 }

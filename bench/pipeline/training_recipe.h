@@ -31,7 +31,7 @@ struct RecipeField {
   bool above = false;  // the least itself is too little
 
   std::string text(const TrainingRecipe& recipe) const;
-  std::string option() const;  // "--warm-up"
+  std::string option() const { return std::string("--") + name; }  // "--warm-up"
   std::string range() const;
   // Throws InvalidInput that names the option and the range.
   void set(TrainingRecipe& recipe, const std::string& text) const;

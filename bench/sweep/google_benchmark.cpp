@@ -57,10 +57,6 @@ std::shared_ptr<BenchmarkReporter> writer_of(const std::string& format) {
 
 }  // namespace
 
-bool BenchmarkFlags::matches(const std::string& case_name) const {
-  return !pattern || pattern(case_name) != negative;
-}
-
 BenchmarkFlags parse_benchmark_flags(const std::vector<std::string>& arguments) {
   BenchmarkFlags flags;
   for (const std::string& argument : arguments) {

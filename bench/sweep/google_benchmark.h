@@ -24,7 +24,7 @@ struct BenchmarkFlags {
   std::string out_format = "json";
 
   // Whether `filter` lets this case run: a regular expression, searched for; after a "-", what must not be found.
-  bool matches(const std::string& case_name) const;
+  bool matches(const std::string& case_name) const { return !pattern || pattern(case_name) != negative; }
 
   NameFilter pattern;  // none: all
   bool negative = false;

@@ -242,10 +242,6 @@ double GateRow::slowdown() const {
   return most;
 }
 
-bool GateRow::blocks() const {
-  return verdict == GateVerdict::ambiguous && slowdown() > kMostAmbiguous;
-}
-
 std::size_t GateResult::count(GateVerdict verdict) const {
   return static_cast<std::size_t>(std::ranges::count(rows, verdict, &GateRow::verdict));
 }

@@ -153,7 +153,8 @@ struct GateRow {
   const PhaseVerdict& of(Phase phase) const { return phase == Phase::warm ? *warm : cold; }
   const PhaseChange& change_of(Phase phase) const { return phase == Phase::warm ? *change.warm : change.cold; }
   double slowdown() const;  // the largest change among those phases, else among all
-  bool blocks() const;      // ambiguous, and slower by more than kMostAmbiguous
+  // Ambiguous, and slower by more than kMostAmbiguous.
+  bool blocks() const { return verdict == GateVerdict::ambiguous && slowdown() > kMostAmbiguous; }
   bool is_suspect() const { return verdict == GateVerdict::regressed || blocks(); }
 };
 

@@ -8,14 +8,6 @@
 
 namespace noisefloor {
 
-std::string ProblemId::name() const {
-  return op + "/" + problem + "/" + dtype;
-}
-
-std::string CaseId::name() const {
-  return ProblemId::name() + "/" + variant;
-}
-
 CaseId CaseId::parse(std::string_view text) {
   std::vector<std::string> parts;
   for (std::string_view rest = text;;) {

@@ -15,7 +15,7 @@ namespace noisefloor {
 struct ProblemId {
   std::string op, problem, dtype;
 
-  std::string name() const;  // "gemm/m=64,n=64,k=64/bf16"
+  std::string name() const { return op + "/" + problem + "/" + dtype; }  // "gemm/m=64,n=64,k=64/bf16"
   auto operator<=>(const ProblemId&) const = default;
 };
 
@@ -23,7 +23,8 @@ struct ProblemId {
 struct CaseId : ProblemId {
   std::string variant;
 
-  std::string name() const;  // "gemm/m=64,n=64,k=64/bf16/tiled": also the benchmark's name and the argument of `run`
+  // "gemm/m=64,n=64,k=64/bf16/tiled": also the benchmark's name and the argument of `run`.
+  std::string name() const { return ProblemId::name() + "/" + variant; }
   const ProblemId& problem_id() const { return *this; }
   const CaseId& case_id() const { return *this; }
   auto operator<=>(const CaseId&) const = default;
