@@ -67,42 +67,6 @@ double rounded(double value, DType dtype) {
   return load_element(dtype, storage, 0);
 }
 
-// A row of a weight in the graph's layout, from the checkpoint's tensors, which stand below each other.
-void take_row(const WeightSource& source, const std::vector<Numbers>& tensors, std::int64_t row, std::span<float> out) {
-  const std::int64_t length = std::ssize(out);
-  std::size_t tensor = 0;
-  if (!source.below.empty() && row >= source.file[0]) {
-    row -= source.file[0];
-    for (; row >= source.below[tensor].rows; ++tensor) row -= source.below[tensor].rows;
-    ++tensor;
-  }
-  const Numbers& numbers = tensors[tensor];
-  switch (source.layout) {
-    case WeightSource::Layout::plain:
-      return numbers.take(row * length, out);
-    case WeightSource::Layout::ohwi: {
-      const std::int64_t cin = source.file[1], taps = source.file[2] * source.file[3];
-      std::vector<float> ihw(out.size());
-      numbers.take(row * length, ihw);
-      for (std::int64_t tap = 0; tap < taps; ++tap)
-        for (std::int64_t c = 0; c < cin; ++c)
-          out[static_cast<std::size_t>(tap * cin + c)] = ihw[static_cast<std::size_t>(c * taps + tap)];
-      return;
-    }
-    case WeightSource::Layout::transposed: {
-      const std::int64_t k = source.file[0], taps = length / k;
-      for (std::int64_t column = 0; column < length; ++column)
-        out[static_cast<std::size_t>(column)] =
-            static_cast<float>(numbers[(column % k * source.file[1] + row) * taps + column / k]);
-      return;
-    }
-    case WeightSource::Layout::hd3_to_3hd: {
-      const std::int64_t channels = source.file[0] / 3;
-      return numbers.take((row % channels * 3 + row / channels) * length, out);
-    }
-  }
-}
-
 // Where a number of a weight in the graph's layout stands in its tensor of the checkpoint.
 std::int64_t place_in_file(const WeightSource& source, std::int64_t index, std::int64_t length) {
   const std::int64_t row = index / length, column = index % length;
@@ -123,6 +87,36 @@ std::int64_t place_in_file(const WeightSource& source, std::int64_t index, std::
     }
   }
   return index;
+}
+
+// A row of a weight in the graph's layout, from the checkpoint's tensors, which stand below each other.
+void take_row(const WeightSource& source, const std::vector<Numbers>& tensors, std::int64_t row, std::span<float> out) {
+  const std::int64_t length = std::ssize(out);
+  std::size_t tensor = 0;
+  if (!source.below.empty() && row >= source.file[0]) {
+    row -= source.file[0];
+    for (; row >= source.below[tensor].rows; ++tensor) row -= source.below[tensor].rows;
+    ++tensor;
+  }
+  const Numbers& numbers = tensors[tensor];
+  const auto place = [&](std::int64_t column) { return place_in_file(source, row * length + column, length); };
+  switch (source.layout) {
+    case WeightSource::Layout::plain:
+    case WeightSource::Layout::hd3_to_3hd:
+      return numbers.take(place(0), out);  // whole rows
+    case WeightSource::Layout::ohwi: {
+      const std::int64_t cin = source.file[1], taps = source.file[2] * source.file[3];
+      std::vector<float> ihw(out.size());
+      numbers.take(row * length, ihw);
+      for (std::int64_t tap = 0; tap < taps; ++tap)
+        for (std::int64_t c = 0; c < cin; ++c)
+          out[static_cast<std::size_t>(tap * cin + c)] = ihw[static_cast<std::size_t>(c * taps + tap)];
+      return;
+    }
+    case WeightSource::Layout::transposed:
+      for (std::int64_t column = 0; column < length; ++column)
+        out[static_cast<std::size_t>(column)] = static_cast<float>(numbers[place(column)]);
+  }
 }
 
 // What all numbers are multiplied with: where they are shared, by sigmoid(m) or 1 - sigmoid(m) too.

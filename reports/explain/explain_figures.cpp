@@ -89,10 +89,6 @@ RowFigures::RowFigures(const RunFiles& run, const SweepRow& row, const CeilingTa
   const auto put = [&](const char* name, const Number& value) {
     if (value) numbers_[name] = *value;
   };
-  const auto rate = [&](std::string_view name) {
-    const Ceiling* ceiling = ceilings.find(name);
-    return ceiling == nullptr ? Number() : Number(ceiling->value);
-  };
   texts_["competitor"].clear();  // who is fastest
   insertions_["why_above_roof"] = why_above_roof(row);
   insertions_["options"] = insertions_["pair_options"] = (on_host(row) ? " --device host" : "") + plugin_option(row);
@@ -101,7 +97,7 @@ RowFigures::RowFigures(const RunFiles& run, const SweepRow& row, const CeilingTa
              : row.plugin.empty() ? "scripts/ncu {op}/{problem}/{dtype}/{variant}"
                                   : "Nsight Compute on noisefloor run {op}/{problem}/{dtype}/{variant}{options}");
   if (!is_timed(row)) return;
-  const Number us = row.time_cold_us, memory = rate("dram_copy"), compute = rate(row.bound.ceiling);
+  const Number us = row.time_cold_us, memory = ceilings.rate("dram_copy"), compute = ceilings.rate(row.bound.ceiling);
   put("memory_pct", ratio(row.gbps, memory, 100));
   put("compute_pct", ratio(row.gflops, compute, 100));
   if (memory && row.ai) put("balance", ratio(*row.ai * *memory, compute));
@@ -110,7 +106,7 @@ RowFigures::RowFigures(const RunFiles& run, const SweepRow& row, const CeilingTa
     put("traffic", ratio(moved, row.bytes));
     put("dram_pct", ratio(ratio(moved, us, 1e-3), memory, 100));
   }
-  put("l2_pct", ratio(ratio(row.l2_bytes, us, 1e-3), rate("l2"), 100));
+  put("l2_pct", ratio(ratio(row.l2_bytes, us, 1e-3), ceilings.rate("l2"), 100));
   if (numbers_.contains("compute_pct") && row.bound.ceiling.starts_with("tensor"))
     put("tensor_share_pct", ratio(numbers_["compute_pct"], row.tensor_pipe_pct, 100));
   if (row.waves) put("wave_fill_pct", ratio(row.waves, std::ceil(*row.waves), 100));

@@ -62,11 +62,6 @@ PhaseSamples in_cycles(PhaseSamples samples, const std::vector<double>& batch_mh
   return samples;
 }
 
-std::string text_of(const RunEnvironment& environment, const char* name) {
-  const auto found = environment.texts.find(name);
-  return found == environment.texts.end() ? "" : found->second;
-}
-
 std::string watts_of(const RunFiles& run) {
   return run.environment.power_limit_w ? fmt::format("{:g} W", *run.environment.power_limit_w) : "";
 }
@@ -173,7 +168,7 @@ std::vector<std::string> environment_differences(const RunFiles& a, const RunFil
   add("device", x.device, y.device);
   add("GPU", gpus_of(a), gpus_of(b));
   add("power limit", watts_of(a), watts_of(b));
-  for (const auto& [name, what] : kTexts) add(what, text_of(x, name), text_of(y, name));
+  for (const auto& [name, what] : kTexts) add(what, x.text(name), y.text(name));
   return differences;
 }
 

@@ -23,6 +23,11 @@ const Ceiling* CeilingTable::find(std::string_view name) const {
   return found == rows.end() ? nullptr : &*found;
 }
 
+std::optional<double> CeilingTable::rate(std::string_view name) const {
+  const Ceiling* const found = find(name);
+  return found == nullptr ? std::nullopt : std::optional(found->value);
+}
+
 void place_under_roof(SweepRow& row, const Ceiling& memory, const Ceiling& compute) {
   const double by_memory = *row.ai * memory.value;
   row.attainable_gflops = std::min(by_memory, compute.value);

@@ -27,6 +27,7 @@ struct CeilingTable {
   std::vector<Ceiling> rows;
 
   const Ceiling* find(std::string_view name) const;  // null when the device has no such ceiling
+  std::optional<double> rate(std::string_view name) const;
 };
 
 struct SweepRow;

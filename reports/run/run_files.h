@@ -60,6 +60,9 @@ struct RunEnvironment {
   std::optional<double> power_limit_w;
   std::optional<double> l2_bytes;  // on a host, of its last cache
   std::vector<std::vector<std::string>> command_lines;
+
+  // Of `texts`; empty where the file has none of that name.
+  std::string text(const std::string& name) const { return texts.contains(name) ? texts.at(name) : ""; }
 };
 
 // Whether two commits are one code. Of "unknown", what older programs outside of a checkout wrote, nobody can tell.

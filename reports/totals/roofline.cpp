@@ -71,19 +71,15 @@ void write_roofline_csv(const fs::path& file, const std::vector<SweepRow>& rows,
   std::string text =
       "op,variant,kind,dtype,problem,device,ai,ai_measured,gflops,gbps,ceiling_gflops,ceiling_gbps,attainable_gflops,"
       "pct_of_roof,bound,status,sol_score\n";
-  const auto rate = [&](const std::string& name) -> std::optional<double> {
-    const Ceiling* const found = ceilings.find(name);
-    return found == nullptr ? std::nullopt : std::optional(found->value);
-  };
   for (const SweepRow& row : rows) {
     const auto score = row.others.find(kSolScore);
     std::optional<double> ai_measured;
     if (row.flops && row.dram_read_bytes && row.dram_write_bytes && *row.dram_read_bytes + *row.dram_write_bytes > 0)
       ai_measured = *row.flops / (*row.dram_read_bytes + *row.dram_write_bytes);
     text += csv_row(row.op, row.variant, row.kind, row.dtype, row.problem, row.device, number(row.ai),
-                    number(ai_measured), number(row.gflops), number(row.gbps), number(rate(row.bound.ceiling)),
-                    number(rate("dram_copy")), number(row.attainable_gflops), number(row.pct_of_roof), row.bound.text(),
-                    to_string(row.status), score == row.others.end() ? "" : score->second);
+                    number(ai_measured), number(row.gflops), number(row.gbps), number(ceilings.rate(row.bound.ceiling)),
+                    number(ceilings.rate("dram_copy")), number(row.attainable_gflops), number(row.pct_of_roof),
+                    row.bound.text(), to_string(row.status), score == row.others.end() ? "" : score->second);
   }
   write_atomically(file, text);
 }

@@ -14,10 +14,6 @@ namespace {
 constexpr std::size_t kShowAll = 80;  // rows that still read as one table
 constexpr std::size_t kProblemWidth = 64;
 
-std::string cell(const std::optional<double>& value, const char* form) {
-  return value ? fmt::format(fmt::runtime(form), *value) : std::string("-");
-}
-
 // Of a network under a plan.
 std::string launches_line(const NetworkTotal& total) {
   const NetworkTotal::Launches& launches = *total.launches;
@@ -55,8 +51,8 @@ std::string row_table(const std::vector<SweepRow>& rows) {
     std::optional<double> ratio;  // above 1: faster than the best baseline
     if (row.time_cold_us && reference != best_baseline.end()) ratio = reference->second / *row.time_cold_us;
     lines.push_back({row.op, clipped(row.problem, kProblemWidth), row.dtype, row.variant,
-                     cell(row.time_cold_us, "{:.2f}"), cell(row.time_warm_us, "{:.2f}"),
-                     cell(row.pct_of_roof, "{:.1f}"), cell(ratio, "{:.2f}"),
+                     cell_of(row.time_cold_us, "{:.2f}"), cell_of(row.time_warm_us, "{:.2f}"),
+                     cell_of(row.pct_of_roof, "{:.1f}"), cell_of(ratio, "{:.2f}"),
                      to_string(row.status) + (row.reason.empty() ? "" : " (" + row.reason + ")")});
   }
   std::string text = aligned(lines);

@@ -52,6 +52,10 @@ std::string clipped(const std::string& text, std::size_t most) {
   return text.size() <= most ? text : text.substr(0, most - 3) + "...";
 }
 
+std::string cell_of(const std::optional<double>& value, const char* form) {
+  return value ? fmt::format(fmt::runtime(form), *value) : "-";
+}
+
 std::string aligned(const std::vector<Cells>& lines) {
   std::vector<std::string> texts(lines.size());
   for (std::size_t column = 0; column < lines.front().size(); ++column) {

@@ -1,6 +1,7 @@
 // Tables, and reports of several, for a terminal and in GitHub-flavoured Markdown.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,7 +11,8 @@ using Cells = std::vector<std::string>;  // of a line; the first line is the hea
 
 // Columns of numbers stand to the right.
 std::string aligned(const std::vector<Cells>& lines);
-std::string clipped(const std::string& text, std::size_t most);  // with "..." at its end
+std::string clipped(const std::string& text, std::size_t most);             // with "..." at its end
+std::string cell_of(const std::optional<double>& value, const char* form);  // a "-" of none
 
 // What a reader gets: a headline, and parts of a table and lines each. A part with neither is not shown.
 struct TextPart {

@@ -31,10 +31,6 @@ struct OpRows {
   std::map<std::string, std::string> kinds;  // by variant
 };
 
-void add_once(std::vector<std::string>& names, const std::string& name) {
-  if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
-}
-
 constexpr const char* kNoShortcut = "none";  // in the column shortcut
 
 // The fastest baseline, for totals of ours, and the other way round.
@@ -184,6 +180,10 @@ std::optional<Ratio> paired_ratio(const SweepRow& row, const SweepRow& other) {
   const auto own = warm_ratio(row), theirs = warm_ratio(other);
   if (own && row.paired_with == other.variant) return own;
   return theirs && other.paired_with == row.variant ? std::optional(theirs->inverse()) : std::nullopt;
+}
+
+void add_once(std::vector<std::string>& names, const std::string& name) {
+  if (std::ranges::count(names, name) == 0) names.push_back(name);
 }
 
 bool is_timed(const SweepRow& row) {

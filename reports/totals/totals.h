@@ -29,6 +29,7 @@ inline constexpr const char* kWholeNetwork = "network";
 inline constexpr const char* kAllOps = "all ops";
 
 bool is_timed(const SweepRow& row);  // ok, with a cold time
+void add_once(std::vector<std::string>& names, const std::string& name);
 // How much faster a row is, warm, than what it was compared with, or than `other`, of which either row may say it.
 std::optional<Ratio> warm_ratio(const SweepRow& row);
 std::optional<Ratio> paired_ratio(const SweepRow& row, const SweepRow& other);

@@ -41,10 +41,6 @@ double distance(Fields a, const Fields& b) {
   return sum + static_cast<double>(a.size());
 }
 
-std::string cell_of(const std::optional<double>& value, const char* form) {
-  return value ? fmt::format(fmt::runtime(form), *value) : "-";
-}
-
 std::string beside_first(const RankedRow& one) {
   const auto& [value, low, high] = one.over_first;
   const bool equal = verdict_of(one.over_first) == PairVerdict::equal;
@@ -65,12 +61,8 @@ void put_beside(const RankedRow& first, RankedRow& other) {
 // Of what made the row: the library, or our commit.
 std::string version_of(const RunFiles& run, const SweepRow& row) {
   if (!row.plugin.empty()) return row.plugin;
-  const auto found = run.environment.texts.find(of_pytorch(row) ? "pytorch" : row.variant);
-  return row.kind == "baseline" && found != run.environment.texts.end() ? found->second : row.commit;
-}
-
-void add_once(std::vector<std::string>& names, const std::string& name) {
-  if (std::ranges::count(names, name) == 0) names.push_back(name);
+  const std::string library = run.environment.text(of_pytorch(row) ? "pytorch" : row.variant);
+  return row.kind == "baseline" && !library.empty() ? library : row.commit;
 }
 
 // "flux1-1024 x57, ...": how often each of `networks` (none: any) has the row's problem.
