@@ -64,8 +64,7 @@ constexpr EvidenceFigure kEvidence[] = {
 
 // Unit and description: the figure's own, else those of the column of that name.
 std::pair<const char*, const char*> about(std::string_view name) {
-  for (const SweepColumn& column : sweep_columns())
-    if (column.name == name) return {column.unit, column.description};
+  if (const SweepColumn* const column = sweep_column(name)) return {column->unit, column->description};
   const auto* const figure = std::ranges::find(kEvidence, name, &EvidenceFigure::name);
   return {figure->unit, figure->description};
 }

@@ -110,13 +110,16 @@ const std::vector<SweepColumn>& sweep_columns() {
   return all;
 }
 
+const SweepColumn* sweep_column(std::string_view name) {
+  for (const SweepColumn& column : sweep_columns())
+    if (column.name == name) return &column;
+  return nullptr;
+}
+
 void rename_old_columns(std::vector<std::string>& header) {
-  const auto is_column = [](std::string_view name) {
-    return std::ranges::any_of(sweep_columns(), [&](const SweepColumn& column) { return column.name == name; });
-  };
   for (const auto& [old, name] : ColumnInfo::old_names()) {
     const auto found = std::ranges::find(header, old);
-    if (found != header.end() && is_column(name) && !std::ranges::count(header, name)) *found = name;
+    if (found != header.end() && sweep_column(name) != nullptr && !std::ranges::count(header, name)) *found = name;
   }
 }
 

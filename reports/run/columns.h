@@ -65,6 +65,7 @@ struct SweepColumn : ColumnInfo {
 };
 
 const std::vector<SweepColumn>& sweep_columns();
+const SweepColumn* sweep_column(std::string_view name);  // null: there is none of that name
 // Puts today's names into an older file's header (NOISEFLOOR_OLD_NAME), where it does not have them already.
 void rename_old_columns(std::vector<std::string>& header);
 

@@ -44,11 +44,6 @@ const char* lacks(const std::vector<std::string>& header) {
   return nullptr;
 }
 
-bool is_known(const std::string& name) {
-  return std::any_of(sweep_columns().begin(), sweep_columns().end(),
-                     [&](const SweepColumn& column) { return name == column.name; });
-}
-
 }  // namespace
 
 const char* to_string(Outcome outcome) {
@@ -116,7 +111,7 @@ std::vector<SweepRow> read_sweep_csv(const fs::path& file, std::vector<std::size
     if (const auto place = place_of(csv.header, column.name)) known.emplace_back(&column, *place);
   std::vector<std::size_t> others;
   for (std::size_t i = 0; i < csv.header.size(); ++i)
-    if (!is_known(csv.header[i])) others.push_back(i);
+    if (sweep_column(csv.header[i]) == nullptr) others.push_back(i);
   if (others.size() > kMaxOthers) throw csv.wrong(1, "over {} columns that are not known", kMaxOthers);
   for (const std::size_t place : others)
     if (std::any_of(csv.header[place].begin(), csv.header[place].end(), [](char c) { return c == '\n' || c == '\r'; }))
