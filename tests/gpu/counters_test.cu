@@ -22,25 +22,25 @@
 namespace noisefloor {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kCountedThreads = 256;
 
-__global__ void copy_kernel(const uint4* in, uint4* out) {
-  const std::size_t i = std::size_t{blockIdx.x} * kThreads + threadIdx.x;
+__global__ void copy_vectors_kernel(const uint4* in, uint4* out) {
+  const std::size_t i = std::size_t{blockIdx.x} * kCountedThreads + threadIdx.x;
   out[i] = in[i];
 }
 
 __global__ void fill_kernel(uint4* out) {
-  const auto i = blockIdx.x * kThreads + threadIdx.x;
+  const auto i = blockIdx.x * kCountedThreads + threadIdx.x;
   out[i] = make_uint4(i * 2654435761u, ~i, i ^ 0x5bd1e995u, i * 31u);
 }
 
-__global__ void __launch_bounds__(kThreads) shared_kernel(float* out) {
+__global__ void __launch_bounds__(kCountedThreads) shared_kernel(float* out) {
   extern __shared__ float dynamic[];
   __shared__ float fixed[1024];
   dynamic[threadIdx.x] = out[threadIdx.x];
   fixed[threadIdx.x] = out[threadIdx.x + 1];
   __syncthreads();
-  out[threadIdx.x] = dynamic[kThreads - 1 - threadIdx.x] + fixed[threadIdx.x ^ 1];
+  out[threadIdx.x] = dynamic[kCountedThreads - 1 - threadIdx.x] + fixed[threadIdx.x ^ 1];
 }
 
 struct Counters : testing::Test {
@@ -55,14 +55,14 @@ constexpr std::size_t kLarge = std::size_t{1} << 30, kSmall = std::size_t{1} << 
 // A copy whose source was just written, once a pass.
 std::map<std::string, double> count_copy(RangeProfiler& profiler, const Buffer& from, const Buffer& to,
                                          std::size_t bytes) {
-  const auto blocks = static_cast<unsigned>(bytes / sizeof(uint4) / kThreads);
+  const auto blocks = static_cast<unsigned>(bytes / sizeof(uint4) / kCountedThreads);
   int passes = 0;
   auto counted = profiler.measure(
       [&](int pass) {
         EXPECT_EQ(pass, passes++);
-        fill_kernel<<<blocks, kThreads>>>(from.as<uint4>());
+        fill_kernel<<<blocks, kCountedThreads>>>(from.as<uint4>());
       },
-      [&] { copy_kernel<<<blocks, kThreads>>>(from.as<uint4>(), to.as<uint4>()); });
+      [&] { copy_vectors_kernel<<<blocks, kCountedThreads>>>(from.as<uint4>(), to.as<uint4>()); });
   EXPECT_EQ(passes, 1);
   return counted;
 }
@@ -107,15 +107,15 @@ TEST(KernelResources, AreThoseOfTheLaunch) {
   const Buffer buffer(device(), 1 << 20);
   constexpr int kDynamic = 8192;
   const auto kernels = resources_of([&](Stream stream) {
-    shared_kernel<<<dim3(3, 2, 1), kThreads, kDynamic, stream>>>(buffer.as<float>());
-    copy_kernel<<<1, kThreads, 0, stream>>>(buffer.as<uint4>(), buffer.as<uint4>() + kThreads);
+    shared_kernel<<<dim3(3, 2, 1), kCountedThreads, kDynamic, stream>>>(buffer.as<float>());
+    copy_vectors_kernel<<<1, kCountedThreads, 0, stream>>>(buffer.as<uint4>(), buffer.as<uint4>() + kCountedThreads);
     return success();
   });
   ASSERT_EQ(kernels.size(), 2u);
   const KernelResources& shared = kernels[0];
   EXPECT_NE(shared.name.find("shared_kernel"), std::string::npos) << shared.name;
   EXPECT_EQ(shared.grid, (std::array<unsigned, 3>{3, 2, 1}));
-  EXPECT_EQ(shared.block, (std::array<unsigned, 3>{kThreads, 1, 1}));
+  EXPECT_EQ(shared.block, (std::array<unsigned, 3>{kCountedThreads, 1, 1}));
   EXPECT_EQ(shared.static_shared_bytes, 4096u);
   EXPECT_EQ(shared.dynamic_shared_bytes, static_cast<std::size_t>(kDynamic));
   cudaFuncAttributes attributes;
@@ -123,7 +123,8 @@ TEST(KernelResources, AreThoseOfTheLaunch) {
   EXPECT_EQ(shared.registers, attributes.numRegs);
   EXPECT_EQ(shared.local_bytes, attributes.localSizeBytes);
   int blocks = 0;
-  ASSERT_EQ(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, shared_kernel, kThreads, kDynamic), cudaSuccess);
+  ASSERT_EQ(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, shared_kernel, kCountedThreads, kDynamic),
+            cudaSuccess);
   EXPECT_EQ(shared.blocks_per_sm, blocks);
   EXPECT_GT(shared.occupancy_limit_pct, 0);
   EXPECT_LE(shared.occupancy_limit_pct, 100);
@@ -141,7 +142,7 @@ TEST(KernelResources, OrdinaryEdgesAreThoseOfALaunchInASeries) {
     return ordinary_edges(stream, [&] {
       for (int i = 0; i < count; ++i) {
         // The first follows the launch before in the ordinary way.
-        const LaunchShape shape{.grid = 1, .block = kThreads, .programmatic = programmatic && i > 0};
+        const LaunchShape shape{.grid = 1, .block = kCountedThreads, .programmatic = programmatic && i > 0};
         EXPECT_TRUE(launch_kernel("fill_kernel", fill_kernel, shape, stream, data).ok());
       }
       return success();

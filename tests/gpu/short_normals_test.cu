@@ -13,12 +13,12 @@
 namespace noisefloor {
 namespace {
 
-constexpr unsigned kThreads = 256;
-constexpr unsigned kBlocks = (1u << 30) / kThreads;  // four lengths a thread
+constexpr unsigned kNormalsThreads = 256;
+constexpr unsigned kNormalsBlocks = (1u << 30) / kNormalsThreads;  // four lengths a thread
 
 // *worst: the largest |z - exact| as the bits of a float, which order as the floats do; NaN counts as 1.
-__global__ void __launch_bounds__(kThreads) worst_error_kernel(unsigned* worst) {
-  const std::uint32_t first = 4 * (blockIdx.x * kThreads + threadIdx.x);
+__global__ void __launch_bounds__(kNormalsThreads) worst_error_kernel(unsigned* worst) {
+  const std::uint32_t first = 4 * (blockIdx.x * kNormalsThreads + threadIdx.x);
   EightWords words;
   for (std::uint32_t i = 0; i < 4; ++i) {
     words.lengths[i] = first + i;
@@ -43,7 +43,7 @@ TEST(ShortNormals, AreNearTheDefinitionForEveryWord) {
   unsigned* worst;
   ASSERT_EQ(cudaMalloc(&worst, sizeof *worst), cudaSuccess);
   ASSERT_EQ(cudaMemset(worst, 0, sizeof *worst), cudaSuccess);
-  worst_error_kernel<<<kBlocks, kThreads>>>(worst);
+  worst_error_kernel<<<kNormalsBlocks, kNormalsThreads>>>(worst);
   ASSERT_EQ(cudaGetLastError(), cudaSuccess);
   unsigned bits = 0;
   ASSERT_EQ(cudaMemcpy(&bits, worst, sizeof bits, cudaMemcpyDeviceToHost), cudaSuccess);

@@ -16,11 +16,11 @@
 namespace noisefloor {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kReadThreads = 256;
 constexpr std::size_t kEvicting = std::size_t{256} << 20;  // four times an H200's L2
 
-__global__ void __launch_bounds__(kThreads) read_kernel(const uint4* data, unsigned* sink) {
-  const uint4 v = data[std::size_t{blockIdx.x} * kThreads + threadIdx.x];
+__global__ void __launch_bounds__(kReadThreads) read_kernel(const uint4* data, unsigned* sink) {
+  const uint4 v = data[std::size_t{blockIdx.x} * kReadThreads + threadIdx.x];
   if ((v.x ^ v.y ^ v.z ^ v.w) == 0x9e3779b9u) *sink = v.x;  // never with zeros, but the compiler cannot know
 }
 
@@ -38,8 +38,8 @@ class Evictor {
   Evictor(const Evictor&) = delete;
   Evictor& operator=(const Evictor&) = delete;
   void read(cudaStream_t stream) const {
-    read_kernel<<<kEvicting / sizeof(uint4) / kThreads, kThreads, 0, stream>>>(static_cast<const uint4*>(data_),
-                                                                               static_cast<unsigned*>(sink_));
+    read_kernel<<<kEvicting / sizeof(uint4) / kReadThreads, kReadThreads, 0, stream>>>(static_cast<const uint4*>(data_),
+                                                                                       static_cast<unsigned*>(sink_));
   }
 
  private:
