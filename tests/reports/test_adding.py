@@ -90,17 +90,16 @@ def made(tmp_path_factory):
     """(folder, kind -> its files, program, program of rows)"""
     folder = tmp_path_factory.mktemp("examples")
     kinds = lay_over(folder)
-    (folder / "rows.cpp").write_text(DRIVER)
+    (folder / "rows.cpp").write_text("".join(f'#include "{ROOT / path}"\n' for path in OF_ROWS) + DRIVER)  # as one: most of it is headers
     kernels = [path for path in kinds["variant"] | kinds["op"] if path.endswith(".cpp")]
     of_kernels = [(path if (ROOT / path).exists() else "kernels/catalogue.cpp", folder / path) for path in sorted(kernels)]
     assert len(of_kernels) <= 8, "few files are compiled anew"
     with ThreadPoolExecutor(2) as pool:
-        rows = pool.map(lambda source: compile_as("bench/main.cpp", source, folder), [*(ROOT / path for path in OF_ROWS), folder / "rows.cpp"])
+        rows = pool.submit(compile_as, "bench/main.cpp", folder / "rows.cpp", folder)
         objects = " ".join(str(one) for one in pool.map(lambda pair: compile_as(*pair, folder), of_kernels))
-        rows = " ".join(str(one) for one in rows)
     link = command_of("bin/noisefloor")
     shell(re.sub(r" (\S*main\.cpp\.o) -o bin/\S+", rf" \1 {objects} -o {folder / 'noisefloor'}", link).split(" && ", 1)[1].rsplit(" && ", 1)[0])
-    shell(f"{re.search(r'&& (/?[^ ]*)', link)[1]} {rows} -lfmt -o {folder / 'rows'}")
+    shell(f"{re.search(r'&& (/?[^ ]*)', link)[1]} {rows.result()} -lfmt -o {folder / 'rows'}")
     return folder, kinds, folder / "noisefloor", folder / "rows"
 
 
