@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from tests.cli.program import PROGRAM, needs_program, run
+from tests.cli.program import PROGRAM, needs_program, read_table, run
 
 pytestmark = needs_program
 
@@ -85,3 +85,8 @@ def test_ceilings_are_kept_and_written(tmp_path):
     assert names[0] == names[1] and len(names[0]) > 2
     os.close(reader)
     assert (tmp_path / "first.csv").read_text().startswith("name,value,unit")
+    # Any machine that builds this copies more than 0.5 GB/s and multiplies more than 0.5 GFLOP/s, and less than a thousand times what the
+    # largest servers do.
+    measured = {row["name"]: row for row in read_table(tmp_path / "first.csv")}
+    assert 0.5 < float(measured["dram_copy"]["value"]) < 1e5 and 0.5 < float(measured["fma_fp32"]["value"]) < 1e7
+    assert all(row["load"] for row in measured.values())

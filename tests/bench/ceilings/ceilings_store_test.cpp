@@ -157,18 +157,14 @@ TEST_F(CeilingsStore, HostCacheIsUsedAndABadOneIsReplaced) {
   EXPECT_EQ(log, "");
 
   std::ofstream(cache) << "garbage\n";
-  const Ceilings measured = load_or_measure(kHostDevice, false, "new", append);
+  const Ceilings measured =
+      load_or_measure(kHostDevice, false, "new", append, CeilingsProcess::own, [] { return of_host("", 3, 4, 1.0); });
   EXPECT_NE(log.find("warning"), std::string::npos) << log;
   EXPECT_NE(log.find(cache.string()), std::string::npos) << log;
   EXPECT_EQ(measured.commit, "new");
-  // Any machine that builds this copies more than 0.5 GB/s and multiplies more than 0.5 GFLOP/s, and less than a
-  // thousand times what the largest servers do.
-  EXPECT_GT(measured.memory().value, 0.5);
-  EXPECT_LT(measured.memory().value, 1e5);
-  EXPECT_GT(measured.compute(Pipe::fma, DType::fp32).value, 0.5);
-  EXPECT_LT(measured.compute(Pipe::fma, DType::fp32).value, 1e7);
+  EXPECT_EQ(measured.memory().value, 3);
   EXPECT_EQ(read_ceilings(cache).commit, "new");
-  for (const Ceiling& row : read_ceilings(cache).rows) EXPECT_TRUE(row.load) << row.name;
+  for (const Ceiling& row : read_ceilings(cache).rows) EXPECT_EQ(row.load, 1) << row.name;
 }
 
 // What other programs slowed is not kept longer than it must be, and never lowers what was measured before.
