@@ -1,6 +1,8 @@
 // The variants of an op that is a Convolution, written once for all such ops. For variants.cpp.
 #pragma once
 
+#include <string>
+
 #include "kernels/convolution/convolution.h"
 #include "kernels/core/variant.h"
 

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
+#include <iosfwd>  // declares std::string, which kernels' files need not read
 #include <vector>
 
 #include "kernels/core/device.h"
@@ -103,10 +103,12 @@ struct Way {
 };
 
 // One of the ways in which a variant can run a problem: its tiles, its split.
-struct Choice {
-  std::string text;        // canonical, e.g. "bundle=2,blocks=8,threads=256,held=4"
+template <class Text>
+struct ChoiceOf {
+  Text text;               // canonical, e.g. "bundle=2,blocks=8,threads=256,held=4"
   bool estimated = false;  // what the variant's own estimate takes
 };
+using Choice = ChoiceOf<std::string>;
 
 // A row of an op's variants.
 template <class Problem, class Tensors>
