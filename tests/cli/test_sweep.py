@@ -14,7 +14,7 @@ from tests.cli.gated_runs import pack
 from tests.cli.program import PROGRAM, below, needs_program, read_table, rows, run, strict, sweep
 
 pytestmark = needs_program
-MANY = 16
+MANY = 10
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ every  -  --device host --problems problems --kinds host --pytorch off
 core   2  --ops gemm --networks all
 rest   1  --ops elementwise --networks all
 """
-REST = 20  # problems of the last step
+REST = 10  # problems of the last step
 ALL = 5 + REST
 ENVIRONMENT = {"XDG_CACHE_HOME": str(Path.home() / ".cache"), **os.environ}  # ceilings are measured once for all of these folders
 pytestmark = pytest.mark.skipif(not Path(PROGRAM).is_file(), reason="NOISEFLOOR_BINARY names no program")
