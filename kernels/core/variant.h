@@ -102,7 +102,8 @@ struct Way {
   bool not_applicable = false;        // and there will be none
 };
 
-// One of the ways in which a variant can run a problem: its tiles, its split.
+// One of the ways in which a variant can run a problem: its tiles, its split. A template, so that files which only name
+// it need no <string>.
 template <class Text>
 struct ChoiceOf {
   Text text;               // canonical, e.g. "bundle=2,blocks=8,threads=256,held=4"
