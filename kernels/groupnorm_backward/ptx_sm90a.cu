@@ -10,9 +10,9 @@
 // memory of 16 blocks; n * groups <= 2^21; n * channels < 2^31, half that with packed scale and shift. Honours
 // programmatic dependent launch.
 // Bound: memory, two reads (with residual three) and one write. Expected limiter at n=32, hw=4096, channels=192:
-// instructions, some 16 an element and 26 with silu, and an exchange, as far as the SM's other blocks are not out of
-// step. Numerics: fp32; fusion as kernels/groupnorm's ptx_sm90a; sums of dv x lose the mean's share in the end; all in
-// fixed order; silu' by tanh.approx, in fp16 by ex2.approx. Source: original.
+// instructions, some 16 an element and 26 with silu, and an exchange, as far as the SM's other blocks are not in step.
+// Numerics: fp32; fusion as kernels/groupnorm's ptx_sm90a; sums of dv x lose the mean's share in the end; all in fixed
+// order; silu' by tanh.approx, in fp16 by ex2.approx. Source: original.
 #include "kernels/device/dispatch.cuh"
 #include "kernels/groupnorm_backward/cluster.cuh"
 
