@@ -4,6 +4,9 @@ the weights; compiled, also with Inductor's choice of layouts. The batch is draw
 The learning rate is 0: every step finds the same parameters, so that what it leaves can be judged.
 """
 
+import contextlib
+from concurrent.futures import ThreadPoolExecutor
+
 import torch
 
 from baselines.pytorch import case
@@ -51,9 +54,18 @@ def loss_of(inputs, dtype):
     return squares.mean()
 
 
+def go_back(loss, stream):
+    with torch.autograd.set_multithreading_enabled(False), torch.cuda.stream(stream) if stream else contextlib.nullcontext():
+        loss.backward()
+
+
 class Step:
+    """Its gradients are computed in a thread of its own. PyTorch keeps cuDNN's plans by thread, and attention's backward plan by the strides of q, k
+    and v alone (2.11): of eager and compiled steps, which lay the gradient of attention's output in different ways, the second one of a process
+    would take the first one's plan, and find wrong gradients."""
+
     def __init__(self, dtype):
-        self.dtype, self.loss = dtype, loss_of
+        self.dtype, self.loss, self.thread = dtype, loss_of, ThreadPoolExecutor(1)
 
     def compile_parts(self, mode, fullgraph):
         """Forward and loss; autograd's graph behind them is compiled with them."""
@@ -71,7 +83,7 @@ class Step:
         with torch.enable_grad():
             loss = self.loss(read, self.dtype)
             optimizer.zero_grad(set_to_none=True)
-            loss.backward()
+            self.thread.submit(go_back, loss, torch.cuda.current_stream() if loss.is_cuda else None).result()
         optimizer.step()
         with torch.no_grad():
             torch._foreach_lerp_(inputs["average"], [parameter.detach() for parameter in parameters], 1 - KEPT)
