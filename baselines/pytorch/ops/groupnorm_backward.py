@@ -37,6 +37,8 @@ def build(problem):
         if pair:
             of_pair = ((dv * norm).sum((2, 3)), dv.sum((2, 3)))
             dv = dv * (1 + pair[0])
+        if x.is_cuda:  # as autograd hands them over: its kernel takes no other layout
+            dv, x = dv.contiguous(), x.contiguous()
         dx, *of_affine = torch.ops.aten.native_group_norm_backward(dv, x, mean, rstd, gamma, *sizes, [True] * 3)
         if "residual" in inputs:
             dx = dx + factor * inputs["residual"]
