@@ -21,7 +21,7 @@ constexpr int kMaxPlanBlocks = groupnorm::kMaxClusterBlocks;
 // SM does for all. The larger of the three hides most of the others, since clusters are out of step. Of a round that is
 // not full some clusters have no unit: the others' memory is free, but they wait as long.
 double estimate(const Problem& p, const ClusterPlan& plan, int sm_count) {
-  // Fitted to the timed plans of 27 shapes (docs/experiments/groupnorm_backward).
+  // Fitted to the timed plans of 33 shapes (docs/experiments/groupnorm_backward).
   constexpr double kBytesPerCycle = 28.8, kOfRow = 24.7,
                    kOfThread = 267;  // an SM's four schedulers issue a warp's at once
   constexpr double kStart = 9900, kSteps = 5430, kLatencyOfRow = 262, kRound = 2646, kOfAll = 0.295;
@@ -30,7 +30,7 @@ double estimate(const Problem& p, const ClusterPlan& plan, int sm_count) {
   const double blocks = std::min<double>(blocks_per_sm(plan), std::ceil(units * plan.blocks / sm_count));
   const int warps = (plan.columns * plan.tile_rows + 31) / 32, bytes = plan.columns * 16;
   const double rows = std::ceil(static_cast<double>(plan.rows) / plan.tile_rows);
-  const double waste = 1 + (0.85 * (bytes % 32 != 0) * 16 + 1.04 * ((64 - bytes % 64) % 64)) / bytes;
+  const double waste = 1 + (2.8 * (bytes % 32 != 0) * 16 + 1.04 * ((64 - bytes % 64) % 64)) / bytes;
   const double memory = blocks * (p.residual ? 8 : 6) * plan.rows * plan.channels() * waste / kBytesPerCycle;
   const double issue = blocks * warps * (kOfThread + kOfRow * rows);
   const double turns =
