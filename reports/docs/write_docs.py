@@ -39,6 +39,7 @@ from reports.docs import experiments  # noqa: E402
 from reports.docs.experiments import CannotBeMade  # noqa: E402
 
 FRONT_RECORD = RECORDED = ROOT / "reports" / "recorded" / "nvidia-h200"
+TRAINING = "nvidia-h200-training"
 TRANSFORMERS = ROOT / "bench" / "problems" / "transformers.json"
 BLOCK = re.compile(r"(<!-- generated: (.+?) -->\n).*?(<!-- end -->)", re.S)
 PLANS = {"plan_own": "ours", "plan_baseline": "the libraries'", "plan_fastest": "the fastest of both", "torch_compile": "`torch.compile`",
@@ -133,16 +134,23 @@ def networks(arguments: str) -> str:
     if not times:
         raise CannotBeMade("sweep.csv has no row of a whole network in bf16 that is ok")
     rows = [row for _, variants in times for row in variants.values()]
-    return (f"Microseconds of one denoising call in bf16 on one {rows[0]['device']}, from `sweep.csv` at commit {commits(rows)}. Blank: no time.\n\n" +
-            table(["network", *PLANS.values()],
-                  [[f"`{problem}`", *(time(variants.get(variant)) for variant in PLANS)] for problem, variants in times[:rows_shown]]))
+    shown = [variant for variant in PLANS if any(variant in variants for _, variants in times)]
+    return (f"Microseconds of one call or training step in bf16 on one {rows[0]['device']}, from `sweep.csv` at commit {commits(rows)}. Blank: no time.\n\n" +
+            table(["network", *(PLANS[variant] for variant in shown)],
+                  [[f"`{problem}`", *(time(variants.get(variant)) for variant in shown)] for problem, variants in times[:rows_shown]]))
+
+
+def shares_of_compiled(folder: Path | None = None) -> tuple[dict[str, float], list[dict]]:
+    """What whole networks take of torch.compile's time, and our rows of them."""
+    found = {problem: (variants["plan_own"], variants["torch_compile"]) for problem, variants in network_times(folder)
+             if {"plan_own", "torch_compile"} <= set(variants) and variants["plan_own"]["commit"] == variants["torch_compile"]["commit"]}  # not of two dates
+    return {problem: float(ours["time_cold_us"]) / float(compiled["time_cold_us"]) for problem, (ours, compiled) in found.items()}, [
+        ours for ours, _ in found.values()]
 
 
 def gains(page: str) -> str:
-    """What networks take of torch.compile's time, and a network patched from Python, which `page` of docs/experiments measured last."""
-    ratios = {problem: float(variants["plan_own"]["time_cold_us"]) / float(variants["torch_compile"]["time_cold_us"])
-              for problem, variants in network_times() if {"plan_own", "torch_compile"} <= set(variants)
-              and variants["plan_own"]["commit"] == variants["torch_compile"]["commit"]}  # a speedup is not of two dates
+    """What networks, and their training steps, take of torch.compile's time, and a network patched from Python, which `page` of docs/experiments
+    measured last."""
     measured = {}  # the last table's rows stay
     for line in experiments.table_of(page):
         name, value, *_ = (cell.strip() for cell in line.strip("|").split("|"))
@@ -151,10 +159,14 @@ def gains(page: str) -> str:
     if len(measured) != 2 or not network_times():
         raise CannotBeMade(f"docs/experiments/{page} lacks a time of `patched` or torch.compile, or sweep.csv of networks")
     patched, compiled = measured["patched"], measured["torch.compile, mode default"]
-    rows = [variants["plan_own"] for problem, variants in network_times() if problem in ratios]
-    least, most = (choose(ratios, key=ratios.get, default="") for choose in (max, min))
-    return (f"* **{len(ratios)} networks take {ratios[most]:.2f} (`{most}`) to {ratios[least]:.2f} (`{least}`) of `torch.compile`'s time** (cold, bf16, mode default, as "
-            f"a CUDA graph; {rows[0]['device']}, commit {commits(rows)}).\n" if ratios else "") + (
+    lines = ""
+    for what, folder in (("networks", None), ("training steps", recorded_folder(TRAINING))):
+        ratios, rows = shares_of_compiled(folder)
+        if ratios:
+            least, most = (choose(ratios, key=ratios.get) for choose in (max, min))
+            lines += (f"* **{len(ratios)} {what} take {ratios[most]:.2f} (`{most}`) to {ratios[least]:.2f} (`{least}`) of `torch.compile`'s time** (cold, bf16, mode "
+                         f"default, as a CUDA graph; {rows[0]['device']}, commit {commits(rows)}).\n")
+    return lines + (
             f"* **One line, `noisefloor.torch.patch(unet)`**, takes diffusers' U-Net of SD 1.5 from `torch.compile`'s {compiled:,.0f} us to {patched:,.0f} us, "
             f"{patched / compiled:.2f} of it ([measured](docs/experiments/{page}) at `{experiments.last_commit(page)}`).\n")
 
