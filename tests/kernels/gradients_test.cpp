@@ -1,5 +1,5 @@
 // Backward ops against the forward ops that they belong to, oracle against oracle: a gradient is what central
-// differences of the forward op say. And numbers worked out by hand.
+// differences of the forward op say. And numbers worked out by hand, or that PyTorch's autograd gives.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -19,7 +19,12 @@ struct Case {
   std::string forward, forward_problem, backward, backward_problem;
   std::map<std::string, std::string> names = {};
   double scale = 1, residual_scale = 1;  // gradients are scale times the slope, and x's have a residual
+  std::map<std::string, std::vector<double>> recorded = {};  // gradients of inputs by `number`
 };
+
+double number(const std::string& tensor, std::int64_t element) {
+  return static_cast<double>((37 * element + 11 * (tensor.front() + 2 * tensor.back())) % 23 - 11) / 8;
+}
 
 class Pair {
  public:
@@ -30,6 +35,10 @@ class Pair {
     // Multiples of 2^-10, so that a step from them is exact; not about 0, where relu has no slope.
     for (std::size_t i = 0; i < forward_.specs.size(); ++i)
       for (std::int64_t e = 0; forward_.specs[i].role == Role::in && e < forward_.specs[i].elements(); ++e) {
+        if (!one.recorded.empty()) {
+          forward_.set(i, e, number(forward_.specs[i].name, e));
+          continue;
+        }
         const double value = std::round(forward_.get(i, e) * 1024) / 1024;
         forward_.set(i, e, std::abs(value) < 0.125 ? 0.125 : value);
       }
@@ -40,6 +49,8 @@ class Pair {
       const std::string name = name_of(spec);
       if (is_gradient(name)) {
         output_ = name.substr(1);
+        for (std::int64_t e = 0; !one.recorded.empty() && e < spec.elements(); ++e)
+          backward_.set(backward_.index(spec.name), e, number(output_, e));
         weights_ = backward_.values(spec.name);
       } else if (forward_.has(name)) {
         const bool is_output = forward_.specs[forward_.index(name)].role == Role::out;
@@ -70,6 +81,13 @@ class Pair {
     const std::vector<double> found = backward_.reference(gradient);
     const std::size_t tensor = forward_.index(input);
     ASSERT_EQ(static_cast<std::int64_t>(found.size()), forward_.specs[tensor].elements());
+    if (!one_.recorded.empty()) {
+      const std::vector<double>& wanted = one_.recorded.at(gradient);
+      ASSERT_EQ(found.size(), wanted.size()) << gradient;
+      for (std::size_t e = 0; e < found.size(); ++e)
+        EXPECT_NEAR(found[e], wanted[e], 2e-6 * (1 + std::abs(wanted[e]))) << gradient << "[" << e << "]";
+      return;
+    }
     for (std::size_t e = 0; e < found.size(); e += 1 + found.size() / 24) {
       const auto element = static_cast<std::int64_t>(e);
       const double at = forward_.get(tensor, element);
@@ -169,6 +187,67 @@ TEST(Gradients, OfWhatMovesOrMapsElements) {
         {"op=nearest_up2,h=3,w=4,channels=5,scale=0.3", "op=average_down2,h=6,w=8,channels=5,scale=1.2"},
         {"op=concat,n=2,h=3,w=2,channels=5,skip_channels=3", "op=split,n=2,h=3,w=2,channels=5,skip_channels=3"}})
     expect_gradients({"resample", forward, "resample", backward, names});
+}
+
+// Where PyTorch is, tests/python/test_gradients.py does so on random numbers.
+TEST(Gradients, AreThoseOfPytorchsAutogradInFp64) {
+  const auto expect = [](const std::string& forward, const std::string& backward, const std::string& problem,
+                         std::map<std::string, std::vector<double>> gradients,
+                         std::map<std::string, std::string> names = {}, const std::string& more = "") {
+    expect_gradients({forward, problem + more, backward, problem, names, 1, 1, gradients});
+  };
+  const std::string conv = "n=1,h=3,w=3,cin=1,cout=2,stride=2";
+  expect("conv2d", "conv2d_dgrad", conv,
+         {{"dx", {-0.703125, 1.203125, -0.9375, 0.453125, -2.5, -0.015625, 1.34375, -2.96875, 1.109375}}},
+         {{"weight", "w"}});
+  expect("conv2d", "conv2d_wgrad", conv,
+         {{"dw",
+           {-0.234375, 2.1875, -0.46875, 0.953125, -1.046875, 0.484375, 0.375, -1.265625, 0.140625, 0.421875, -1.53125,
+            0.1875, -0.25, -0.21875, -0.71875, -0.046875, 1.125, -0.28125}},
+          {"dbias", {-0.5, 0.75}}});
+  expect(
+      "groupnorm", "groupnorm_backward", "n=1,hw=2,channels=4,groups=2,fusion=silu+ss",
+      {{"dx", {-0.684828866, -1.32545152, -1.50478109, 0.218713832, 1.84145462, 0.168825767, 0.0765171648, 1.20955009}},
+       {"dgamma", {-1.57308673, -0.20780704, -0.701245654, 0.105824951}},
+       {"dbeta", {-1.03731009, -0.0561219834, 1.68444624, 0.869567131}},
+       {"dscale", {1.05287518, -0.275309121, 1.16664028, 0.136060651}},
+       {"dshift", {-0.754407341, -0.224487934, 0.842223122, 0.993791007}}},
+      {}, ",eps=0.001,stats=1");
+  expect("layernorm", "layernorm_backward", "rows=2,channels=4,eps=0.001,fusion=scale_shift,images=1",
+         {{"dx",
+           {-0.117911824, 0.459180056, -0.865796533, 0.524528301, 1.53611233, -0.766451628, -1.10556737, 0.33590667}},
+          {"dgamma", {-0.954395156, -0.455469096, -1.32606053, -0.255973327}},
+          {"dbeta", {-1.203125, -0.0625, 0.75, 0.875}},
+          {"dscale", {0.43013196, -0.754688192, 0.836268915, -0.329108563}},
+          {"dshift", {-0.875, -0.25, 0.375, 1}}});
+  expect("attention", "attention_backward", "batch=1,heads=1,seq_q=2,seq_kv=3,dim=2",
+         {{"dq", {-0.355496018, -0.355496018, -0.285573815, -0.285573815}},
+          {"dk", {-0.467310185, 0.68972752, 0.194482453, -0.324597426, 0.272827732, -0.365130094}},
+          {"dv", {-0.589056733, 0.411466544, -0.610379756, 0.517716595, -0.675563511, 0.695816862}}},
+         {{"o", "out"}}, ",lse=1");
+}
+
+double product_of(const std::vector<double>& a, const std::vector<double>& b) {
+  return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
+}
+
+// <dgrad(dy), x> = <dy, conv(x)> = <wgrad(x, dy), w>, of the host variants at sizes at which they work in blocks.
+TEST(Gradients, OfConvolutionsAreTheirAdjoints) {
+  for (const std::string shape : {"n=3,h=17,w=12,cin=20,cout=33", "n=2,h=16,w=18,cin=33,cout=20,stride=2",
+                                  "n=2,h=9,w=8,cin=17,cout=24,upsample=1", "n=5,h=7,w=9,cin=40,cout=30,kernel=1",
+                                  "n=2,h=15,w=16,cin=8,cout=9,kernel=5,stride=2,pad=1"}) {
+    SCOPED_TRACE(shape);
+    HostData conv(*find_op("conv2d"), shape + ",bias=0", DType::fp32, 1),
+        dgrad(*find_op("conv2d_dgrad"), shape, DType::fp32, 2),
+        wgrad(*find_op("conv2d_wgrad"), shape + ",bias=0", DType::fp32, 3);
+    const std::vector<double> x = conv.values("x"), w = conv.values("w"), dy = dgrad.values("dy");
+    dgrad.set("weight", w), wgrad.set("x", x), wgrad.set("dy", dy);
+    for (HostData* one : {&conv, &dgrad, &wgrad}) ASSERT_TRUE(one->run_host().ok());
+    const std::vector<double> y = conv.values("y");
+    const double wanted = product_of(dy, y), allowed = 1e-6 * std::sqrt(product_of(y, y) * product_of(dy, dy));
+    EXPECT_NEAR(product_of(dgrad.values("dx"), x), wanted, allowed);
+    EXPECT_NEAR(product_of(wgrad.values("dw"), w), wanted, allowed);
+  }
 }
 
 TEST(Gradients, OfConvolutionsAreTheNumbersWorkedOutByHand) {
