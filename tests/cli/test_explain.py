@@ -34,6 +34,15 @@ def test_a_recorded_row():
     assert explained(CASE, RECORDED) == text, "the same row gets the same answer"
 
 
+def test_a_training_step():
+    """A row like any network's, for gate too."""
+    folder = RECORDED.with_name("nvidia-h200-training")
+    text = explained("network/name=unetcu,batch=32,training=1/bf16/plan_own", folder)
+    assert "torch_compile" in text.split("the same problem by")[1] and "train; then explain" in text
+    gated = run("gate", "--baseline", folder, "--candidate", folder)
+    assert gated.returncode == 0 and "0 regressed" in gated.stdout and "unetcu-train-b32" in gated.stdout, gated
+
+
 def test_a_case_as_a_table_prints_it(tmp_path):
     folder = write_run(tmp_path / "r", [50.0, 40.0])
     long = "m=1,n=64,k=64,act=silu,bias=none,and=so,on=and,on=until,it=is,cut"

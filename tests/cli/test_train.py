@@ -264,6 +264,20 @@ def test_videos_are_learnt_and_gone_on_with(tmp_path):
     assert refused.returncode == 2 and "--shift" in refused.stderr and "videos" in refused.stderr
 
 
+def test_mnist_unet_learns_from_idx_files_and_is_sampled_by_euler_and_heun(tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 256, (3, 28, 28), np.uint8)
+    for name, kind, tensor in (("images", 3, pixels), ("labels", 1, np.arange(3, dtype=np.uint8))):
+        (tmp_path / name).write_bytes(bytes([0, 0, 8, kind]) + np.array(tensor.shape, ">i4").tobytes() + tensor.tobytes())
+    out, times = tmp_path / "w.safetensors", tmp_path / "times.csv"
+    result = run("train", "mnist-unet", "--device", "host", "--data", tmp_path / "images", tmp_path / "labels", "--batch", 2, "--steps", 2, "--out", out, f"--breakdown={times}")
+    assert result.returncode == 0, result.stderr
+    assert {"conv_transpose2d", "conv2d_wgrad", "adamw"} <= {row["op"] for row in read_table(times)}
+    for sampler in ("edm_euler", "edm_heun"):
+        drawn = run("sample", "mnist-unet", "--device", "host", "--weights", out, "--sampler", sampler, "--steps", 2, "--count", 1, "--out", tmp_path / sampler)
+        assert drawn.returncode == 0, drawn.stderr
+    assert (tmp_path / "edm_euler").read_bytes() != (tmp_path / "edm_heun").read_bytes()
+
+
 def test_unetcu_writes_and_reads_its_own_files(tmp_path):
     """DDPM on unet.cu's data; the weights go into its format, from which training and sampling begin."""
     header = np.zeros(256, np.int32)
