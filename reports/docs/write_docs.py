@@ -135,7 +135,8 @@ def networks(arguments: str) -> str:
         raise CannotBeMade("sweep.csv has no row of a whole network in bf16 that is ok")
     rows = [row for _, variants in times for row in variants.values()]
     shown = [variant for variant in PLANS if any(variant in variants for _, variants in times)]
-    return (f"Microseconds of one call or training step in bf16 on one {rows[0]['device']}, from `sweep.csv` at commit {commits(rows)}. Blank: no time.\n\n" +
+    what = "training step" if all("training=1" in problem for problem, _ in times) else "denoising call"
+    return (f"Microseconds of one {what} in bf16 on one {rows[0]['device']}, from `sweep.csv` at commit {commits(rows)}. Blank: no time.\n\n" +
             table(["network", *(PLANS[variant] for variant in shown)],
                   [[f"`{problem}`", *(time(variants.get(variant)) for variant in shown)] for problem, variants in times[:rows_shown]]))
 
@@ -165,7 +166,7 @@ def gains(page: str) -> str:
         if ratios:
             least, most = (choose(ratios, key=ratios.get) for choose in (max, min))
             lines += (f"* **{len(ratios)} {what} take {ratios[most]:.2f} (`{most}`) to {ratios[least]:.2f} (`{least}`) of `torch.compile`'s time** (cold, bf16, mode "
-                         f"default, as a CUDA graph; {rows[0]['device']}, commit {commits(rows)}).\n")
+                      f"default, as a CUDA graph; {rows[0]['device']}, commit {commits(rows)}).\n")
     return lines + (
             f"* **One line, `noisefloor.torch.patch(unet)`**, takes diffusers' U-Net of SD 1.5 from `torch.compile`'s {compiled:,.0f} us to {patched:,.0f} us, "
             f"{patched / compiled:.2f} of it ([measured](docs/experiments/{page}) at `{experiments.last_commit(page)}`).\n")

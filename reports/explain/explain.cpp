@@ -80,7 +80,7 @@ std::pair<std::string, const char*> why_unknown(Source source, const SweepRow& r
     return {"the run has no other launch with next to nothing to do",
             "noisefloor sweep --networks NAME{options} --out DIR, without --ops, then explain with --run DIR"};
   if (of_worker(row)) return {"another program launches it", "nsys or ncu on that program"};
-  if (row.op == kWholeNetwork) return {"it is many launches", "noisefloor forward or sample with --breakdown"};
+  if (row.op == kWholeNetwork) return {"it is many launches", "noisefloor forward, sample or train with --breakdown"};
   if (source == Source::kernels || source == Source::grid)
     return {"the driver did not say, or the run is older than these columns", kSweep};
   if (row.counter_status == "ok_below_l2")

@@ -26,7 +26,8 @@ constexpr ExplainRule kRules[] = {
     // The time is of something else.
     {"network", "op = network and time_cold_us > 0",
      "A whole network: its launches and the gaps between them limit it.",
-     "See where the time goes with --breakdown and --trace of noisefloor forward or sample; then explain the longest."},
+     "See where the time goes with --breakdown and --trace of noisefloor forward, sample or train; then explain the "
+     "longest."},
     {"disturbed", "load > 0.5", "Other programs had {load} threads on the host's cores during the samples.",
      "Stop them and measure again before you conclude anything."},
     {"above_roof", "pct_of_roof > 103", "It is faster than compulsory bytes from DRAM allow{why_above_roof}.",

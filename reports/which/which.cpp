@@ -160,7 +160,7 @@ std::vector<std::string> calls_of(const SweepRow& row, const std::vector<std::st
   if (!row.plugin.empty()) return {fmt::format("{} of the plugin {}", row.variant, row.plugin)};
   if (of_pytorch(row)) return {fmt::format("PyTorch, as baselines/pytorch/ops/{}.py; {}", row.op, row.reason)};
   if (of_worker(row)) return {fmt::format("{}; as baselines/peers/{}/{}.py", row.algorithm, row.op, name)};
-  if (row.op == kWholeNetwork) return {"noisefloor forward, sample or stream, with --plan " + name};
+  if (row.op == kWholeNetwork) return {"noisefloor forward, sample, stream or train, with --plan " + name};
   if (row.kind == "baseline") return {fmt::format("C++, as baselines/{}_*.cpp; {}", row.variant, row.algorithm)};
   std::string arguments;
   for (const std::string& input : inputs) arguments += fmt::format("{0}={0}, ", input);
