@@ -252,4 +252,4 @@ def test_variants_are_in_order_of_what_is_published():
                 compared += len(both)
                 if both[after].sum() > 1.01 * both[before].sum():
                     behind.add((op, before, after))
-        assert compared > 300 and behind == BEHIND.get((folder.name, table["commit"][0]), set()), folder
+        assert (compared > 300 or set(table["op"]) == {"network"}) and behind == BEHIND.get((folder.name, table["commit"][0]), set()), folder
