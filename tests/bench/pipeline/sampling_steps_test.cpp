@@ -2,9 +2,7 @@
 #include "bench/pipeline/sampling_steps.h"
 
 #include <gtest/gtest.h>
-#include <rapidcheck/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -25,61 +23,6 @@ NetworkInfo network_of(Prediction prediction, Schedule schedule = Schedule::karr
   info.prediction = prediction;
   info.schedule = schedule;
   return info;
-}
-
-// Runs a sampler's rows on numbers, with the exact denoiser of a Gaussian N(mean, deviation^2): what it would do to one
-// pixel. `noise` stands for every random number.
-double run_on_gaussian(const SamplingOptions& options, Prediction prediction, double mean, double deviation,
-                       double start, double noise = 0) {
-  const auto denoised = [&](double x, double sigma) {
-    return (deviation * deviation * x + sigma * sigma * mean) / (deviation * deviation + sigma * sigma);
-  };
-  const auto model = [&](double x, double sigma) {
-    return prediction == Prediction::x0 ? denoised(x, sigma) : (x - denoised(x, sigma)) / sigma;
-  };
-  double x = start;
-  std::vector<double> kept{0};
-  const auto apply = [&](const sampler_step::CoefficientRow<double>& row, double at, double output) {
-    const double x0 = std::clamp(row.model_x * at + row.model * output, -row.limit, row.limit);
-    const double next = row.x * at + row.x0 * x0 + row.history * kept.back() + row.noise * noise;
-    if (row.history_x0 != 0) kept.push_back(row.history_x * at + row.history_x0 * x0);
-    return next;
-  };
-  for (const StepPlan& step : plan_steps(options, network_of(prediction, options.schedule))) {
-    x += std::sqrt(std::max(0.0, step.sigma * step.sigma - step.churned_from * step.churned_from)) * noise;
-    double proposal = apply(step.row, x, model(x, step.sigma));
-    // Of the newest outputs the last is this step's, if it keeps one, and the one before is what its launch reads.
-    const std::size_t newest = kept.size() - (step.row.history_x0 != 0 ? 2 : 1);
-    for (std::size_t k = 0; k < step.older.size(); ++k) proposal += step.older[k] * kept[newest - 1 - k];
-    x = step.second ? apply(*step.second, proposal, model(proposal, step.sigma_next)) : proposal;
-  }
-  return x;
-}
-
-// The probability flow of N(m, s^2): (x - m) / sqrt(s^2 + sigma^2) stays constant; from sigma_max to sigma_min, and a
-// last step to 0 whose error is that of sigma_min, of all solvers.
-TEST(Samplers, ConvergeWithTheirOrderOnAGaussian) {
-  const double mean = 0.3, deviation = 0.5, start = 40;
-  const double exact = mean + (start - mean) * deviation / std::sqrt(deviation * deviation + 80.0 * 80.0);
-  for (const sampler_step::SolverRow& row : sampler_step::solvers()) {
-    if (sampler_step::stochastic(row, 0)) continue;
-    const auto error = [&](int steps) {
-      return std::fabs(run_on_gaussian({.solver = row.solver, .steps = steps, .sigma_min = 1e-4}, Prediction::x0, mean,
-                                       deviation, start) -
-                       exact);
-    };
-    EXPECT_NEAR(std::log2(error(64) / error(128)), row.order, 0.3) << row.name;
-  }
-}
-
-RC_GTEST_PROP(Samplers, PredictionsOfNoiseAndOfX0Agree, ()) {
-  const auto solver = sampler_step::solvers()[*rc::gen::inRange<std::size_t>(0, sampler_step::solvers().size())].solver;
-  const auto schedule =
-      *rc::gen::element(Schedule::linear, Schedule::scaled_linear, Schedule::cosine, Schedule::karras);
-  const SamplingOptions options{.solver = solver, .schedule = schedule, .steps = *rc::gen::inRange(1, 60)};
-  const double by_noise = run_on_gaussian(options, Prediction::noise, 0.2, 0.6, 3, 0.5);
-  const double by_x0 = run_on_gaussian(options, Prediction::x0, 0.2, 0.6, 3, 0.5);
-  RC_ASSERT(std::fabs(by_noise - by_x0) < 1e-6 * std::max(1.0, std::fabs(by_x0)));
 }
 
 TEST(Samplers, ChurnRaisesTheLevelByItsGamma) {

@@ -1,7 +1,6 @@
 #include "kernels/sampler_step/sampler_step.h"
 
 #include <gtest/gtest.h>
-#include <rapidcheck/gtest.h>
 
 #include <cmath>
 #include <string>
@@ -29,40 +28,6 @@ std::vector<CoefficientRow<double>> table_of(const std::string& text) {
 }
 
 // ---- the solvers' coefficients
-
-RC_GTEST_PROP(sampler_step_coefficients, DdimWithEta1IsDdpm, ()) {
-  const std::string schedule = *rc::gen::element<std::string>("linear", "scaled_linear", "cosine");
-  const int steps = *rc::gen::inRange(1, 1001);
-  const std::string common = ",noise=given,step=0,schedule=" + schedule + ",steps=" + std::to_string(steps);
-  const auto ddpm = table_of("solver=ddpm" + common);
-  const auto ddim = table_of("solver=ddim,eta=1" + common);
-  for (std::size_t i = 0; i < ddpm.size(); ++i) {
-    RC_ASSERT(std::fabs(ddpm[i].x - ddim[i].x) < kExact);
-    RC_ASSERT(std::fabs(ddpm[i].x0 - ddim[i].x0) < kExact);
-    RC_ASSERT(std::fabs(ddpm[i].noise - ddim[i].noise) < kExact);
-  }
-}
-
-TEST(sampler_step_coefficients, PredictionsOfOneLatentGiveOneX0) {
-  for (const std::string solver : {"ddim", "edm_euler"}) {
-    for (const std::size_t step : {0u, 10u, 49u}) {
-      const std::string text = "solver=" + solver + ",prediction=";
-      const Problem problem = problem_of("batch=1,elements=1," + text + "x0");
-      const NoiseLevel level = noise_levels(problem.schedule, 50, scaling(problem))[step];
-      const double x0 = 0.3, noise = -1.1;
-      const double x = level.alpha * x0 + level.sigma * noise;
-      const double scale = std::hypot(level.alpha, level.sigma);  // v is defined on variance-preserving latents
-      const double v = (level.alpha * noise - level.sigma * x0) / scale;
-      const auto predicted = [&](const char* prediction, double model) {
-        const auto row = table_of(text + prediction)[step];
-        return row.model_x * x + row.model * model;
-      };
-      EXPECT_NEAR(predicted("x0", x0), x0, kExact);
-      EXPECT_NEAR(predicted("noise", noise), x0, 1e-10);
-      EXPECT_NEAR(predicted("v", v), x0, kExact);
-    }
-  }
-}
 
 TEST(sampler_step_coefficients, GuidanceAndBlendAreFoldedIn) {
   const auto plain = table_of("solver=ddim")[10];

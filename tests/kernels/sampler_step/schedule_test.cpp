@@ -54,8 +54,6 @@ TEST(Schedule, KarrasIsEquation5) {
     const double expected = std::pow(high + i / 17.0 * (low - high), 7);
     EXPECT_NEAR(sigmas[static_cast<std::size_t>(i)], expected, kRounding * expected) << i;
   }
-  EXPECT_NEAR(sigmas[0], 80, 80 * kRounding);
-  EXPECT_NEAR(sigmas[17], 0.002, kRounding);
   EXPECT_EQ(sigmas[18], 0);
   EXPECT_NEAR(karras_sigmas(1)[0], 80, 80 * kRounding);
 }

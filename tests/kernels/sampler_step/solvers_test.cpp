@@ -144,34 +144,6 @@ TEST_P(Solvers, ConvergeWithTheirOrder) {
   }
 }
 
-// Where all data is one point, every deterministic solver follows the straight line to it exactly.
-TEST_P(Solvers, AreExactForOnePoint) {
-  const SolverRow& row = GetParam();
-  if (stochastic(row, 0)) return;
-  const double point = 0.7, noise = -1.3;
-  for (const Schedule schedule : {Schedule::linear, Schedule::scaled_linear, Schedule::cosine, Schedule::karras}) {
-    if (row.latents == SolverRow::Latents::preserving && schedule == Schedule::karras) continue;
-    constexpr int kSteps = 20;
-    Problem problem = problem_of(row, kSteps, 0);
-    problem.schedule = schedule;
-    const auto levels = noise_levels(schedule, kSteps, scaling(problem));
-    const auto first = coefficient_table(problem);
-    problem.half = Half::second;
-    const auto second = coefficient_table(problem);
-    double x = levels[0].alpha * point + levels[0].sigma * noise, kept = 0;
-    for (std::size_t i = 0; i < first.size(); ++i) {
-      for (int half = 0; half < (i + 1 < first.size() ? row.calls_of(static_cast<std::int64_t>(i)) : 1); ++half) {
-        const auto& c = (half == 0 ? first : second)[i];
-        const double before = kept;
-        if (half == 0) kept = c.history_x * x + c.history_x0 * point;
-        x = c.x * x + c.x0 * point + c.history * before;
-      }
-      EXPECT_NEAR(x, levels[i + 1].alpha * point + levels[i + 1].sigma * noise, 1e-9)
-          << row.name << ' ' << kScheduleNames[static_cast<int>(schedule)] << ' ' << i;
-    }
-  }
-}
-
 INSTANTIATE_TEST_SUITE_P(Rows, Solvers, testing::ValuesIn(solvers().begin(), solvers().end()),
                          [](const auto& instance) { return std::string(instance.param.name); });
 
