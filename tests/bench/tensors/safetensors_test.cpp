@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <cstring>
-#include <random>
 
 #include "tests/support/refusal.h"
 #include "tests/support/temporary_folder.h"
@@ -129,62 +128,6 @@ TEST(Safetensors, DeepAndLongHeadersEndAtOnce) {
   EXPECT_NE(refusal(file_of("{\"x\":{\"shape\":[" + shape + "]}}", 0)).find("more than 16 numbers"), std::string::npos);
 }
 
-// Every change of a byte, every cut and every swap of two pieces: read, or refused in words; never beyond the file,
-// which AddressSanitizer watches in the sanitize preset.
-TEST(Safetensors, MutatedFilesAreReadOrRefused) {
-  const auto good = file_of(R"({"__metadata__":{"k":"v"},"w":{"dtype":"BF16","shape":[3,2],"data_offsets":[0,12]},)"
-                            R"("b":{"dtype":"F32","shape":[2],"data_offsets":[12,20]}})",
-                            20);
-  ASSERT_EQ(refusal(good), "");
-  int read = 0, refused = 0;
-  const auto look = [&](const std::vector<std::byte>& bytes) {
-    const std::vector<std::byte> file(bytes);  // its own allocation: no spare capacity to read into
-    try {
-      for (const FileTensor& tensor : parse_safetensors(file)) {
-        ASSERT_GE(tensor.data.data(), file.data());
-        ASSERT_LE(tensor.data.data() + tensor.data.size(), file.data() + file.size());
-      }
-      ++read;
-    } catch (const SafetensorsError& error) {
-      ASSERT_STRNE(error.what(), "");
-      ++refused;
-    }
-  };
-  for (std::size_t i = 0; i < good.size(); ++i) {
-    look({good.begin(), good.begin() + static_cast<std::ptrdiff_t>(i)});
-    for (const unsigned char value : {'\0', '\1', '"', '[', '{', '9', '-', '\x7f', '\xff'}) {
-      auto file = good;
-      file[i] = static_cast<std::byte>(value);
-      look(file);
-    }
-  }
-  std::mt19937 random(1);
-  const auto below = [&](std::size_t bound) {
-    return std::uniform_int_distribution<std::size_t>(0, bound - 1)(random);
-  };
-  for (int round = 0; round < 20000; ++round) {
-    auto file = good;
-    for (std::size_t changes = 1 + below(4); changes-- > 0;) {
-      const std::size_t from = below(file.size()), to = below(file.size()),
-                        count = std::min(1 + below(12), file.size() - std::max(from, to));
-      if (below(3) == 0)
-        file.erase(file.begin() + static_cast<std::ptrdiff_t>(from),
-                   file.begin() + static_cast<std::ptrdiff_t>(from + count));
-      else
-        std::copy_n(std::vector(file).begin() + static_cast<std::ptrdiff_t>(from), count,
-                    file.begin() + static_cast<std::ptrdiff_t>(to));
-      if (file.empty()) break;
-    }
-    if (file.size() >= 8 && below(2) == 0) {  // a length that fits, so that the JSON is looked at
-      const std::uint64_t length = file.size() - 8 - std::min<std::size_t>(file.size() - 8, 20);
-      std::memcpy(file.data(), &length, 8);
-    }
-    look(file);
-  }
-  EXPECT_GT(read, 100);
-  EXPECT_GT(refused, 10000);
-}
-
 TEST(Safetensors, WritesWhatItReads) {
   const TemporaryFolder folder;
   const auto path = folder / "a.safetensors";
@@ -244,12 +187,6 @@ TEST(Safetensors, TheOtherLayoutIsRefused) {
   const auto path = folder / "a.safetensors";
   const std::vector<std::byte> bytes(4);
   const FileTensor tensor{"x", "F32", {1}, bytes};
-  for (const char* layout : {kChannelsFirst, kChannelsLast}) {
-    write_safetensors(path, std::span(&tensor, 1), {{"format", "pt"}, {kLayoutKey, layout}, {"x", "channels"}});
-    const SafetensorsFile file(path);
-    EXPECT_NO_THROW(file.require_layout(layout));
-    EXPECT_THROW(file.require_layout(layout == kChannelsFirst ? kChannelsLast : kChannelsFirst), SafetensorsError);
-  }
   FileMetadata many{{kLayoutKey, kChannelsLast}};
   for (int i = 0; i < 200; ++i) many["a" + std::to_string(i)] = "stands before it";
   write_safetensors(path, std::span(&tensor, 1), many);
