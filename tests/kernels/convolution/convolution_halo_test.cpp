@@ -181,20 +181,16 @@ RC_GTEST_PROP(convolution_halo, ChosenScheduleCoversTheProblem, ()) {
   if (s.splits > 1) RC_ASSERT(s.grid == s.blocks());
 }
 
-RC_GTEST_PROP(convolution_halo, ChoicesAreSchedulesAndTheEstimateIsFirst, ()) {
+// That they are distinct and the estimate's is the first the catalogue's test holds.
+RC_GTEST_PROP(convolution_halo, ChoicesAreSchedules, ()) {
   const Convolution c = any_convolution();
-  DeviceInfo device;
-  device.sm_count = kDeviceSms;
-  const auto choices = halo_choices(c, DType::bf16, device);
-  std::set<std::string> texts;
+  const auto choices = halo_choices(c, DType::bf16, {.sm_count = kDeviceSms});
   for (const Choice& choice : choices) {
     const auto schedule = parse_halo_schedule(c, choice.text, kDeviceSms);
     RC_ASSERT(schedule.has_value());
     if (schedule->splits > 1)  // its partial sums have room in the stages
       RC_ASSERT(halo_dsmem_stages(kHaloTiles[static_cast<std::size_t>(schedule->tile)], schedule->splits) <=
                 schedule->stages);
-    RC_ASSERT(texts.insert(choice.text).second);
-    RC_ASSERT(choice.estimated == (&choice == &choices.front()));
   }
   RC_ASSERT(!parse_halo_schedule(c, choices.front().text + ",", kDeviceSms).has_value());
 }

@@ -146,19 +146,6 @@ TEST(Definitions, TheHostVariantIsTheOraclesAndAPartOfTheOraclesIsThatOfTheWhole
   }
 }
 
-TEST(Fields, AreDataAsTheOpDeclaresThem) {
-  using Type = FieldInfo::Type;
-  const auto& fields = find_op("gemm")->fields;
-  ASSERT_EQ(fields.size(), 14u);
-  const FieldInfo &m = fields[0], &act = fields[3], &scale = fields[4], &bias = fields[5];
-  EXPECT_EQ(m.name + ": " + m.description(), "m: rows of a and d (1 to 16777216)");
-  EXPECT_TRUE(m.type == Type::integer && m.low == 1 && m.high == 1 << 24 && !m.fallback);
-  EXPECT_TRUE(act.name == "act" && act.type == Type::choice && act.fallback == "none");
-  EXPECT_EQ(act.choices, (std::vector<std::string>{"none", "silu", "gelu", "gelu_tanh", "geglu"}));
-  EXPECT_TRUE(scale.type == Type::real && scale.real_high == 1e6 && scale.fallback == "1");
-  EXPECT_TRUE(bias.type == Type::flag && bias.fallback == "1");
-}
-
 // Half a line each, as lists and docstrings put a range and a default behind it.
 TEST(Fields, EachOfEveryOpSaysWhatItIs) {
   const auto expect_half_a_line = [](const std::string& text) {
@@ -177,17 +164,6 @@ TEST(Fields, EachOfEveryOpSaysWhatItIs) {
                                                            : field.real_low < field.real_high);
     }
   }
-}
-
-TEST(Fields, ValuesHaveTheDefaultsOfTheirOwnProblem) {
-  const Op& conv = *find_op("conv2d");
-  const auto pad_of = [&](const std::string& text) {
-    for (const KeyValue& pair : conv.values(conv.parse(text)))
-      if (pair.key == "pad") return pair.value;
-    return std::string();
-  };
-  EXPECT_EQ(pad_of("n=1,h=8,w=8,cin=8,cout=8"), "1");
-  EXPECT_EQ(pad_of("n=1,h=8,w=8,cin=8,cout=8,kernel=1"), "0");
 }
 
 }  // namespace

@@ -270,12 +270,6 @@ TEST(gemm_schedule, FollowsTheShape) {
   EXPECT_EQ(ways_to_share(problem(512, 768, 512)), std::pair(true, true));
 }
 
-TEST(gemm_schedule, GatedProblemsCountBothHalvesOfB) {
-  const Schedule plain = make_schedule(problem(512, 1280, 640), 3, 1);
-  const Schedule gated = make_schedule(problem(512, 1280, 640, Activation::geglu), 3, 1);
-  EXPECT_EQ(gated.n_tiles, 2 * plain.n_tiles);
-}
-
 TEST(gemm_schedule, ClustersThatDoNotFitAreNotCountedAsResident) {
   // 32 clusters of 4 are 128 blocks for 132 SMs, but GPCs hold only 30 of them: a second wave.
   const Problem p = problem(512, 1280, 5120);
