@@ -101,7 +101,3 @@ def test_folders_that_are_no_runs(tmp_path):
     for arguments, says in ((["--run", tmp_path / "none"], "no such folder"), (["--run", tmp_path], "sweep.csv"), ([], "there is no run in runs/")):
         result = run("explain", CASE, *arguments, cwd=tmp_path)
         assert result.returncode == 2 and says in result.stderr and not result.stdout, result
-    shutil.copytree(RECORDED, tmp_path / "r")
-    (tmp_path / "r" / "ceilings.csv").write_text("name,value\n1,2\n")
-    result = run("explain", CASE, "--run", tmp_path / "r")
-    assert result.returncode == 2 and "ceilings.csv" in result.stderr

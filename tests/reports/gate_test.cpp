@@ -396,13 +396,9 @@ TEST(Compare, PairsTwoVariants) {
     EXPECT_EQ(pair.b->variant, "tiled");
     EXPECT_EQ(pair.a->problem, pair.b->problem);
   }
-  options.variant_b = "naive";
-  EXPECT_THROW(pair_rows(run, run, options), std::runtime_error);
   RowPairing filtered;
   filtered.filter = name_filter("--filter", "m=3.*tiled");
   EXPECT_EQ(pair_rows(run, run, filtered).size(), 1u);
-  filtered.filter = name_filter("--filter", "conv");
-  EXPECT_THROW(pair_rows(run, run, filtered), std::runtime_error);
 }
 
 }  // namespace

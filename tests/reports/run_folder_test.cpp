@@ -1,9 +1,7 @@
 // Writing a run folder: resuming, torn lines, locks, foreign rows and columns.
 #include "reports/run/run_folder.h"
 
-#include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <fstream>
@@ -140,17 +138,6 @@ TEST(RunFolder, RefusesForeignRowsAndLeavesThem) {
   EXPECT_EQ(RunFolder(temporary / "run", kDevice, "def", true).rows().size(), 0u) << "--fresh starts again";
 }
 
-TEST(RunFolder, IsOneSweepsAtATime) {
-  const TemporaryFolder temporary;
-  const RunFolder first(temporary / "run", kDevice, "abc", false);
-  const std::string before = slurp(temporary / "run" / "sweep.csv");
-  for (const bool fresh : {false, true}) {
-    expect_parts(error_of([&] { return RunFolder(temporary / "run", kDevice, "abc", fresh).lost_rows(); }),
-                 {"another sweep is writing there (host ", fmt::format("process {}", getpid())});
-    EXPECT_EQ(slurp(temporary / "run" / "sweep.csv"), before);
-  }
-}
-
 TEST(FolderLock, ReadersShareItAndAWriterIsAlone) {
   const TemporaryFolder temporary;
   { const FolderLock unlocked(temporary.path(), FolderLock::Mode::reading); }  // a folder that nobody ever locked
@@ -162,13 +149,6 @@ TEST(FolderLock, ReadersShareItAndAWriterIsAlone) {
   EXPECT_EQ(slurp(temporary / ".lock"), "");
   const FolderLock one(temporary.path(), FolderLock::Mode::reading), two(temporary.path(), FolderLock::Mode::reading);
   EXPECT_THROW(FolderLock{temporary.path()}, std::runtime_error);
-}
-
-TEST(FolderLock, AWriterThatWasKilledLeavesNoLock) {
-  const TemporaryFolder temporary;
-  std::ofstream(temporary / ".lock") << "host elsewhere, process 7\n";  // its name is still there
-  const FolderLock lock(temporary.path());
-  EXPECT_NE(slurp(temporary / ".lock").find(fmt::format("process {}", getpid())), std::string::npos);
 }
 
 TEST(FolderLock, KnowsMountsWhoseLocksStayOnOneMachine) {
