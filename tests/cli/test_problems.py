@@ -25,11 +25,8 @@ def test_problems_are_those_of_the_size():
     assert sides == {("24", "40"), ("12", "20"), ("6", "10"), ("3", "5")}
     text = problems("sd15", "--size", "tokens=154,height=32,width=40")
     assert {re.search(r"seq_kv=(\d+)", row["problem"])[1] for row in text if row["op"] == "attention"} == {"154", "1280", "320", "80", "20"}
-    for sizes, says in ((("--size", "height=60"), "height 60: adm64 takes multiples of 8; the nearest are 56 and 64"),
-                        (("--size", "frames=2"), "frames 2: adm64 makes single images"), (("--size", "tokens=1"), "tokens 1: adm64 takes no text"),
-                        (("--size", "height=65536,width=65536"), "node ")):
-        result = run("problems", "adm64", *sizes)
-        assert result.returncode == 2 and says in result.stderr and result.stdout == "", result
+    result = run("problems", "adm64", "--size", "height=60")
+    assert result.returncode == 2 and "height 60: adm64 takes multiples of 8; the nearest are 56 and 64" in result.stderr and result.stdout == "", result
 
 
 def counts(network):

@@ -31,8 +31,6 @@ def test_a_part_resumes_and_is_not_taken_for_another(split):
         (shard, ["--shard", "1/3", "--dtypes", "fp16"], "is shard 1/3 of another choice of cases"),
         (shard, [], "is shard 1/3 of a sweep that was split"),
         (split.folder / "shard2", ["--shard", "1/1"], "is shard 2/3"),
-        (shard, ["--shard", ""], "--shard: its value is empty"),
-        (shard, ["--shard", "0/3"], "--shard is '0/3', not I/N with I from 1 to N and N up to"),
     ]:
         result = split.sweep(out, *more)
         assert result.returncode == 2 and says in result.stderr, result.stderr
@@ -43,5 +41,5 @@ def test_a_part_resumes_and_is_not_taken_for_another(split):
 @pytest.mark.parametrize("text", ["0/3", "4/3", "1", "1/", "/3", "a/b", "1/0", "-1/3", "1/10001", "1/3/4", " 1/3"])
 def test_what_is_not_a_part(text, swept):
     result = swept.sweep(swept.folder / "none", "--shard", text)
-    assert result.returncode == 2 and "--shard is '" in result.stderr
+    assert result.returncode == 2 and f"--shard is '{text}', not I/N with I from 1 to N and N up to" in result.stderr
     assert not (swept.folder / "none").exists()

@@ -161,7 +161,6 @@ def test_losses_that_cannot_be_written_cost_no_weights(data, tmp_path):
 
 @pytest.mark.parametrize("arguments, says", [
     (("--steps", 0), ("--steps", "1 to")),
-    (("--rate", "nan"), ("--rate", "above 0")),
     (("--betas", "0.9"), ("--betas", "two")),
     (("--betas", "0.9,1"), ("--betas", "0.9999")),
     (("--clip", 1e-40), ("clip", "1e-30")),
@@ -210,11 +209,9 @@ def test_wrong_devices_are_named(data, tmp_path, devices, says):
 
 def test_data_that_do_not_fit_are_named(data, tmp_path):
     tensors = load_file(data)
-    for name, change, says in (("sizes", {"images": np.zeros((30, 1, 28, 28), np.float32)}, ("28 x 28", "8 x 8")),
-                               ("labels", {"labels": np.full(30, 10)}, ("label 10", "0 to 9"))):
-        save_file({**tensors, **change}, tmp_path / name)
-        result = train(tmp_path / name, tmp_path / "w")
-        assert result.returncode == 2 and all(word in result.stderr for word in (name, *says)), result.stderr
+    save_file({**tensors, "labels": np.full(30, 10)}, tmp_path / "labels")
+    result = train(tmp_path / "labels", tmp_path / "w")
+    assert result.returncode == 2 and "label 10" in result.stderr and "0 to 9" in result.stderr, result.stderr
     refused = run("train", "moving-digits", "--data", data, "--out", tmp_path / "w")
     assert refused.returncode == 2 and "frames, channels" in refused.stderr
     over = run("train", "digits", "--data", data, "--out", data)

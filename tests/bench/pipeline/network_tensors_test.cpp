@@ -87,8 +87,6 @@ TEST(NetworkSizes, ThatTheNetworkDoesNotTakeAreRefusedWithTheirTensor) {
       "in.safetensors: tensor x is [1, 3, 64, 60]: width 60: adm64 takes multiples of 8; the nearest are 56 and 64");
   EXPECT_EQ(refusal(require_network("digits"), {}, {tensor("x", {1, 1, 0, 8})}),
             "in.safetensors: tensor x is [1, 1, 0, 8]: height 0 is out of range (1 to 65536)");
-  EXPECT_EQ(refusal(require_network("digits"), {.frames = 2}, {tensor("x", {1, 1, 8, 8})}),
-            "frames 2: digits makes single images; networks with frames: moving-digits, svd, svd-vae");
   EXPECT_EQ(refusal(video(), {}, {tensor("words", {1, 78, 8})}),
             "in.safetensors: tensor words is [1, 78, 8]: tokens 78: video takes 1 to 77");
 }

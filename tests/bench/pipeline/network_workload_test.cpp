@@ -95,9 +95,6 @@ TEST(NetworkWorkload, TrainsAtALearningRateOfZero) {
   const double forward = op.cost(op.parse("name=adm64,batch=1"), DType::bf16).flops;
   const double step = op.cost(op.parse("name=adm64,batch=1,training=1"), DType::bf16).flops;
   EXPECT_NEAR(step / forward, 3, 0.2);
-  for (const char* name : {"sd15", "svd", "sd-vae"})
-    expect_parts(refusal_of([&] { return op.parse(std::string("batch=1,training=1,name=") + name); }),
-                 {name, "cannot be trained"});
 }
 
 TEST(NetworkWorkload, AllowsMoreWhereBf16WasMeasuredToLeaveMore) {
@@ -120,8 +117,6 @@ TEST(NetworkWorkload, CostsItsNodesAndItsCompulsoryBytes) {
   // An image brings x and the output (fp32, 8x8), a level and ten bf16 labels; the rest is weights.
   EXPECT_DOUBLE_EQ(two.bytes - one.bytes, 2 * 64 * 4 + 4 + 10 * 2);
   EXPECT_NEAR(one.bytes, 2 * 1'229'697, 2e4);
-  // Dhariwal and Nichol's 64x64 network: about 104 billion multiply-adds a call.
-  EXPECT_NEAR(cost("name=adm64,batch=1", DType::bf16).flops, 2 * 104e9, 0.03 * 208e9);
 }
 
 }  // namespace

@@ -33,11 +33,7 @@ std::string origin(const char* environment) {
 TEST(PlanFiles, AreOfADeviceAndACommit) {
   EXPECT_EQ(origin(R"({"device":"H","commit":"c0ffee","sm_count":132})"), "");
   expect_parts(origin(R"({"device":"A100","commit":"c0ffee"})"), {"refused: ", "plan.csv is a plan for A100", "H"});
-  expect_parts(origin("{\"device\":\"H\","), {"refused: ", "env.json:1", "not JSON"});
-  expect_parts(origin(""), {"refused: ", "env.json", "not JSON"});
-  expect_parts(origin(R"({"device":7,"commit":"c0ffee"})"), {"refused: ", "env.json", "field 'device' is not a text"});
   expect_parts(origin(R"({"commit":"c0ffee"})"), {"refused: ", "env.json", "field 'device' is missing"});
-  expect_parts(origin("[]"), {"refused: ", "env.json", "not a JSON object"});
   // What is in doubt is said.
   expect_parts(origin(nullptr), {"plan.csv", "no env.json"});
   expect_parts(origin(R"({"device":"H","commit":"decade"})"), {"decade", "c0ffee", "may have changed"});

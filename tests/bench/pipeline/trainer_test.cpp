@@ -42,21 +42,16 @@ TEST(TrainingRecipe, DigitsFollowTheScript) {
 
 TEST(TrainingRecipe, NumbersHaveTheirRanges) {
   TrainingRecipe recipe;
-  for (const auto& [name, text] : {std::pair{"rate", "-1"},
-                                   {"rate", "nan"},
-                                   {"rate", "0"},
-                                   {"rate", "inf"},
-                                   {"rate", "1e-3x"},
-                                   {"steps", "0"},
-                                   {"steps", "1.5"},
-                                   {"batch", "-3"},
-                                   {"batch", ""},
-                                   {"beta1", "1"},
-                                   {"unlabelled", "1.1"},
-                                   {"seed", "-1"}}) {
-    const std::string why = refusal_of([&] { return field(name).set(recipe, text), 0; });
-    expect_parts(why, {name == std::string("beta1") ? "--betas" : std::string("--") + name, text, "range"});
-  }
+  const auto refuses = [&](const char* name, const std::string& option, std::initializer_list<const char*> texts) {
+    for (const char* text : texts)
+      expect_parts(refusal_of([&] { return field(name).set(recipe, text), 0; }), {option, text, "range"});
+  };
+  refuses("rate", "--rate", {"-1", "nan", "0", "inf", "1e-3x"});
+  refuses("steps", "--steps", {"0", "1.5"});
+  refuses("batch", "--batch", {"-3", ""});
+  refuses("beta1", "--betas", {"1"});
+  refuses("unlabelled", "--unlabelled", {"1.1"});
+  refuses("seed", "--seed", {"-1"});
   field("rate").set(recipe, "2e-3");
   field("steps").set(recipe, "7");
   EXPECT_EQ(recipe.rate, 2e-3);
@@ -378,20 +373,16 @@ TEST_F(Trainings, OfTwoDevicesEndWithOne) {
 
 TEST_F(Trainings, GoOnToTheBit) {
   const auto whole = trainer(request());
-  const auto first = whole->take(3);
+  const auto first = losses(whole->take(3));
   whole->write_checkpoint(folder_ / "checkpoint");
-  const auto rest = whole->take(3);
+  const auto rest = losses(whole->take(3));
   TrainerRequest again = request();
   again.resume = folder_ / "checkpoint";
   const auto resumed = trainer(again);
   EXPECT_EQ(resumed->taken(), 3);
-  EXPECT_EQ(losses(resumed->take(2)), (std::vector<float>{rest[0].loss, rest[1].loss}));
-  EXPECT_EQ(resumed->take(1)[0].number, 6);
+  EXPECT_EQ(losses(resumed->take(3)), rest);
   EXPECT_EQ(bytes_of(*resumed), bytes_of(*whole));
-  EXPECT_EQ(resumed->note(), "");
-  EXPECT_NE(losses(trainer(request(4))->take(3)), losses(first));
-  again.recipe.rate = 2e-3;
-  expect_parts(refusal_of([&] { return trainer(again); }), {"--rate", "0.001", "0.002"});
+  EXPECT_NE(losses(trainer(request(4))->take(3)), first);
 }
 
 // As a variant that runs fewer problems than it did when the checkpoint was written.
