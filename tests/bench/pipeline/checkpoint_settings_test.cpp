@@ -4,15 +4,19 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <tuple>
 
 #include "bench/pipeline/decoding.h"
 #include "bench/pipeline/pipeline.h"
+#include "bench/pipeline/sample_request.h"
 #include "bench/sweep/suite.h"
-#include "tests/support/checkpoint_folder.h"
 #include "tests/support/recorded_tensors.h"
+#include "tests/support/refusal.h"
+#include "tests/support/small_networks.h"
+#include "tests/support/temporary_folder.h"
 
 namespace noisefloor::pipeline {
 namespace {
@@ -21,6 +25,36 @@ namespace fs = std::filesystem;
 using Json = ConfigFile::Json;
 
 const fs::path kHere = "tests/bench/pipeline";
+
+// Of a diffusers pipeline, with the small U-Net of sd15 or sdxl.
+class CheckpointFolder {
+ public:
+  explicit CheckpointFolder(const std::string& network = "sd15") : network_(network) {
+    fs::create_directories(path() / "unet");
+    fs::create_directories(path() / "scheduler");
+    fs::copy_file(kHere / (network == "sd15" ? "small_unet.safetensors" : "small_sdxl.safetensors"),
+                  path() / "unet/diffusion_pytorch_model.safetensors");
+  }
+  const fs::path& path() const { return folder_.path(); }
+  void write(const std::string& file, const std::string& text) const { std::ofstream(path() / file) << text; }
+  void schedule(const ConfigFile::Json& config) const { write("scheduler/scheduler_config.json", config.dump()); }
+  NetworkInfo row() const { return small_network(network_.c_str(), network_ == "sd15" ? kSmall : kSmallXl); }
+
+  SampleArguments arguments() const {
+    return {.model = {.network = network_, .weights = path().string(), .dtype = DType::fp32, .plan = "naive"},
+            .conditioning = path() / "told.safetensors"};
+  }
+  pipeline::CheckpointSettings settings(const pipeline::GivenOptions& given = {}) const {
+    return pipeline::checkpoint_settings(row(), pipeline::checkpoint_file(path()), true, given);
+  }
+  std::string refusal(const pipeline::GivenOptions& given = {}) const {
+    return refusal_of([&] { return settings(given); });
+  }
+
+ private:
+  std::string network_;
+  TemporaryFolder folder_;
+};
 
 // Those of published checkpoints, as far as they say something: the rows of the networks are just that.
 const Json& published(const char* what) {

@@ -5,12 +5,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <set>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "kernels/core/op.h"
 #include "kernels/groupnorm/cluster_plan.h"
+#include "kernels/groupnorm/finish_plan.h"
 #include "kernels/groupnorm/grid_plan.h"
 
 namespace noisefloor::groupnorm {
@@ -286,6 +289,61 @@ TEST(groupnorm_plans, GridPlansTakeWhatNoClusterHolds) {
   Problem ragged = network_problem(1, 64, 20);  // no bundle of its 4 groups of 5 is a multiple of 8 channels wide
   ragged.groups = 4;
   EXPECT_FALSE(choose_cluster_plan(ragged, 132) || choose_grid_plan(ragged, 132));
+}
+
+// ---- what coefficients of given statistics are shared out into: every statistic once, by what a block has
+
+Problem given_problem(std::int64_t n, std::int64_t hw, std::int64_t channels, std::int64_t groups) {
+  Problem p;
+  p.n = n;
+  p.hw = hw;
+  p.channels = channels;
+  p.groups = groups;
+  p.slab_stats = SlabStats::given;
+  p.coefficients = true;
+  return p;
+}
+
+TEST(groupnorm_finish, ABlockHasWholeGroupsInWholeColumns) {
+  EXPECT_TRUE(rc::check([] {
+    const auto groups = *rc::gen::inRange<std::int64_t>(1, 100);
+    const auto width = *rc::gen::inRange<std::int64_t>(1, 160);
+    const Problem p = given_problem(*rc::gen::inRange<std::int64_t>(1, 100), *rc::gen::inRange<std::int64_t>(1, 300000),
+                                    groups * width, groups);
+    const int sms = *rc::gen::inRange(1, 200);
+    const auto plan = plan_finish(p, sms);
+    RC_ASSERT(plan.has_value() == plan_finish(p, 1).has_value());  // what can_run asks
+    if (!plan) {
+      const std::int64_t bundle = 4 / std::gcd(width, std::int64_t{4});
+      RC_ASSERT(p.channels % 4 != 0 || width < 2 || bundle * width > 128);
+      return;
+    }
+    RC_ASSERT(groups % plan->bundle == 0 && plan->bundle <= kFinishMaxBundle);
+    RC_ASSERT(plan->bundle * width == plan->columns * kFinishLanes);
+    RC_ASSERT(plan->columns <= plan->pitch && plan->pitch < 2 * plan->columns && 32 % plan->pitch == 0);
+    RC_ASSERT(plan->warps >= 1 && plan->warps <= kFinishMaxWarps);
+    RC_ASSERT(plan->warps == 1 || (plan->warps - 1) * (32 / plan->pitch) * kFinishFlight < p.given_slabs());
+
+    // A column's four channels lie in two groups at most, and each group's columns are the kernel's.
+    for (int column = 0; column < plan->columns; ++column)
+      RC_ASSERT((column * 4 + 3) / width - column * 4 / width <= 1);
+    std::vector<int> met(static_cast<std::size_t>(2 * plan->columns), 0);
+    for (int j = 0; j < plan->bundle; ++j)
+      for (std::int64_t begin = j * width, i = begin / 4; i * 4 < begin + width; ++i)
+        ++met.at(static_cast<std::size_t>(2 * i + (i * 4 < begin ? 1 : 0)));
+    for (int column = 0; column < plan->columns; ++column) {
+      RC_ASSERT(met[static_cast<std::size_t>(2 * column)] == 1);
+      RC_ASSERT(met[static_cast<std::size_t>(2 * column + 1)] == (column * 4 + 3) / width - column * 4 / width);
+    }
+  }));
+}
+
+TEST(groupnorm_finish, SmallBatchesAreSpreadAndLargeOnesReadWholeLines) {
+  EXPECT_EQ(plan_finish(given_problem(1, 4096, 192, 32), 132)->bundle, 2);    // 12 channels, 48 bytes
+  EXPECT_EQ(plan_finish(given_problem(32, 4096, 192, 32), 132)->bundle, 4);   // 96 bytes
+  EXPECT_EQ(plan_finish(given_problem(1, 262144, 128, 32), 132)->bundle, 1);  // 16 bytes, 4096 slabs
+  EXPECT_EQ(plan_finish(given_problem(1, 262144, 128, 32), 132)->warps, kFinishMaxWarps);
+  EXPECT_EQ(plan_finish(given_problem(2, 64, 2560, 32), 132)->warps, 1);  // one slab of 80 channels
 }
 
 }  // namespace
