@@ -16,6 +16,16 @@ sys.path.insert(0, str(ROOT))
 from baselines.pytorch.conditioning import NETWORKS, Refused, drawn_by, loaded, loaded_network, make, options, resolve_sizes  # noqa: E402
 
 
+try:
+    import torch
+    import transformers
+    from safetensors.torch import load_file, save_file
+except ImportError:
+    transformers = None
+
+with_transformers = pytest.mark.skipif(transformers is None, reason="needs PyTorch and transformers")
+
+
 def conditioning(*arguments):
     return subprocess.run([sys.executable, "-m", "baselines.pytorch.conditioning", *map(str, arguments)], capture_output=True, text=True, cwd=ROOT)
 
@@ -134,7 +144,7 @@ BEGIN, END = WORDS.index("<|startoftext|>"), WORDS.index("<|endoftext|>")
 CAT = [BEGIN, WORDS.index("a</w>"), WORDS.index("c"), WORDS.index("a"), WORDS.index("t</w>"), END, END, END, END]
 
 
-def save_encoder(transformers, folder, suffix="", width=24, projection=None):
+def save_encoder(folder, suffix="", width=24, projection=None):
     (folder / f"tokenizer{suffix}").mkdir()
     (folder / f"tokenizer{suffix}" / "vocab.json").write_text(json.dumps({word: i for i, word in enumerate(WORDS)}))
     (folder / f"tokenizer{suffix}" / "merges.txt").write_text("#version: 0.2\n")
@@ -147,13 +157,10 @@ def save_encoder(transformers, folder, suffix="", width=24, projection=None):
     return encoder
 
 
+@with_transformers
 def test_prompts_are_what_the_encoder_makes_of_them(tmp_path, weights):
-    torch = pytest.importorskip("torch")
-    transformers = pytest.importorskip("transformers")
-    from safetensors.torch import load_file
-
     torch.manual_seed(0)
-    encoder = save_encoder(transformers, weights)
+    encoder = save_encoder(weights)
     result = conditioning("sd15", "a cat", "longer than that", "--weights", weights, "--out", tmp_path / "f.safetensors")
     assert result.returncode == 0, result.stderr
     assert "'longer than that' is longer than 9 tokens" in result.stderr and "'a cat'" not in result.stderr
@@ -165,12 +172,9 @@ def test_prompts_are_what_the_encoder_makes_of_them(tmp_path, weights):
     torch.testing.assert_close(tensors["negative_prompt_embeds"][0], expected[1])
 
 
+@with_transformers
 def test_damaged_checkpoints_are_refused_and_no_file_is_written(tmp_path, weights):
-    torch = pytest.importorskip("torch")
-    transformers = pytest.importorskip("transformers")
-    from safetensors.torch import load_file, save_file
-
-    save_encoder(transformers, weights)
+    save_encoder(weights)
     encoder, config, vocabulary = (weights / part for part in ("text_encoder/model.safetensors", "text_encoder/config.json", "tokenizer/vocab.json"))
 
     def refusal(*says):
@@ -195,15 +199,12 @@ def test_damaged_checkpoints_are_refused_and_no_file_is_written(tmp_path, weight
     assert list(tmp_path.iterdir()) == [weights]
 
 
+@with_transformers
 @pytest.mark.parametrize("negative", [None, "a dog"])
 def test_prompts_of_two_encoders_are_as_diffusers_has_them(tmp_path, weights, negative):
-    torch = pytest.importorskip("torch")
-    transformers = pytest.importorskip("transformers")
     diffusers = pytest.importorskip("diffusers")
-    from safetensors.torch import load_file
-
     torch.manual_seed(0)
-    encoders = [save_encoder(transformers, weights), save_encoder(transformers, weights, "_2", 32, 20)]
+    encoders = [save_encoder(weights), save_encoder(weights, "_2", 32, 20)]
     tokenizers = [transformers.CLIPTokenizer.from_pretrained(weights / f"tokenizer{suffix}") for suffix in ("", "_2")]
     pipeline = diffusers.StableDiffusionXLPipeline(None, *encoders, *tokenizers, None, None)
     with torch.no_grad():
@@ -219,13 +220,9 @@ def test_prompts_of_two_encoders_are_as_diffusers_has_them(tmp_path, weights, ne
         torch.testing.assert_close(tensors[name].expand_as(tensor), tensor)
 
 
+@with_transformers
 def test_pictures_are_as_diffusers_has_them(tmp_path, weights):
-    torch = pytest.importorskip("torch")
-    transformers = pytest.importorskip("transformers")
-    diffusers = pytest.importorskip("diffusers")
-    image_module = pytest.importorskip("PIL.Image")
-    from safetensors.torch import load_file, save_file
-
+    diffusers, image_module = pytest.importorskip("diffusers"), pytest.importorskip("PIL.Image")
     torch.manual_seed(0)
     vision = transformers.CLIPVisionModelWithProjection(transformers.CLIPVisionConfig(
         hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2, image_size=224, patch_size=56, projection_dim=20)).eval()

@@ -47,15 +47,19 @@ def test_another_users_file_in_a_folder_like_tmp(tmp_path):
     assert (tmp_path / "f").read_text() == "new" and len(list(tmp_path.iterdir())) == 1
 
 
-def test_a_failure_leaves_what_was_there(tmp_path):
+@pytest.mark.parametrize("full", [False, True])
+def test_a_failure_leaves_what_was_there(tmp_path, monkeypatch, full):
+    """Of who writes, or of a disk that is full at the end."""
     (tmp_path / "f").write_text("old")
 
-    def fails(part):
+    def fails(part, *_):
         Path(part).write_text("half")
-        raise OSError("full")
+        raise OSError(errno.ENOSPC, "No space left on device")
 
-    with pytest.raises(Refused):
-        OutputFile(tmp_path / "f").write(fails)
+    if full:
+        monkeypatch.setattr(os, "replace", fails)
+    with pytest.raises(Refused, match="No space"):
+        OutputFile(tmp_path / "f").write((lambda part: Path(part).write_text("new")) if full else fails)
     assert (tmp_path / "f").read_text() == "old" and len(list(tmp_path.iterdir())) == 1
 
 
@@ -88,18 +92,6 @@ def test_files_that_are_open_are_written_where_they_are(tmp_path):
         assert (tmp_path / "log").read_text() == "before text after", name
     with pytest.raises(Refused, match="is no open file"):
         OutputFile(f"/dev/fd/{10**6}")
-
-
-def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch):
-    (tmp_path / "f").write_text("old")
-
-    def full(*_):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(os, "replace", full)
-    with pytest.raises(Refused, match="No space"):
-        write(tmp_path / "f")
-    assert (tmp_path / "f").read_text() == "old" and len(list(tmp_path.iterdir())) == 1
 
 
 def test_what_cannot_be_written_is_refused_at_once(tmp_path):
