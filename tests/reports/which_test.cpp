@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "reports/totals/totals.h"
+#include "tests/support/refusal.h"
 
 namespace noisefloor {
 namespace {
@@ -72,9 +73,8 @@ TEST_F(Which, ItSaysWhoTheFirstIsWhatFailedAndHowToCall) {
   run.environment.texts["peer_fa"] = "flash-attn 4.0";
   SweepRow& wrong = add("wrong", "ptx", 2);
   wrong.status = Outcome::incorrect, wrong.reason = "off by one";
-  const std::string text = terminal_text(which_report(run, kProblem, {}));
-  for (const char* part : {"flash-attn 4.0", "incorrect", "off by one", "fa.call(q)", "peer_fa is the fastest"})
-    EXPECT_NE(text.find(part), std::string::npos) << part << text;
+  expect_parts(terminal_text(which_report(run, kProblem, {})),
+               {"flash-attn 4.0", "incorrect", "off by one", "fa.call(q)", "peer_fa is the fastest"});
   EXPECT_EQ(
       calls_of(add("tiled", "tiled", 4), {"a", "b"}).front(),
       "Python: noisefloor.ops.gemm(a=a, b=b, act=\"silu\", bias=0, k=4, m=4, n=4, dtype=\"bf16\", variant=\"tiled\")");
