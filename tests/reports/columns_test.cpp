@@ -153,8 +153,9 @@ TEST(Recorded, EveryRunIsReadableByEveryCommand) {
     const GateResult result = gate(run, run, {});
     // Where the noise is too large to see 5 % a row is ambiguous, even against itself.
     EXPECT_EQ(result.count(GateVerdict::pass) + result.count(GateVerdict::ambiguous), result.rows.size());
-    EXPECT_GT(result.count(GateVerdict::pass), 8 * result.rows.size() / 10);
-    constexpr std::size_t kFewest = 5;  // results in the making may have so many networks alone
+    const bool is_small = result.rows.size() < 100;  // whole networks alone: few samples of each
+    EXPECT_GT(result.count(GateVerdict::pass), (is_small ? 5 : 8) * result.rows.size() / 10);
+    constexpr std::size_t kFewest = 3;  // results in the making may have so many networks alone
     EXPECT_GE(total_changes(run, run, {}).size(), kFewest);
     const auto history = trace_history(read_history({folder}), {});
     EXPECT_GE(history.size(), kFewest);

@@ -76,11 +76,11 @@ TEST(Implausible, IsWhatReadsOrArithmeticDoNotAllow) {
 
 // By today's costs: where one trips, its ceiling or its op's cost is wrong.
 TEST(Implausible, IsNoPublishedRow) {
+  int judged = 0;
   for (const auto& folder : std::filesystem::directory_iterator("reports/recorded")) {
     if (!folder.is_directory()) continue;
     const Ceilings ceilings{read_ceilings(folder.path() / "ceilings.csv")};
     std::map<ProblemId, std::pair<Cost, double>> known;
-    int judged = 0;
     for (SweepRow& row : read_sweep_csv(folder.path() / "sweep.csv")) {
       if (row.status != Outcome::ok || !row.lossy.empty()) continue;
       const SuiteEntry* const entry = suite().find(row.op);
@@ -98,8 +98,8 @@ TEST(Implausible, IsNoPublishedRow) {
           << row.name();
       ++judged;
     }
-    EXPECT_GT(judged, 500) << folder;
   }
+  EXPECT_GT(judged, 10000);
 }
 
 TEST(NotBuilt, SaysWhyInTheRow) {
