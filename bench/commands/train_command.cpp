@@ -88,7 +88,7 @@ int say_not_finite(const TrainCommand& command, Trainer& trainer, const Trainer:
   fmt::print(stderr, "{}. {}; {}\n",
              tensor.empty() ? "each gradient is finite, but their squares' sum is not"
                             : fmt::format("the gradient nearest to the loss that is not: {}", tensor),
-             saved > 0 ? fmt::format("{} holds step {}", command.checkpoint, saved) : "nothing is written",
+             saved > 0 ? fmt::format("{} holds step {}", command.checkpoint, saved) : "no weights are written",
              "lower --rate, or limit gradients with --clip");
   return kNotSo;
 }
@@ -173,8 +173,9 @@ int take_steps(const TrainCommand& command, Trainer& trainer, Losses& losses, De
 int run_training(const TrainCommand& command, Trainer& trainer, OutputFiles& files, Device device) {
   Losses losses(command.losses, trainer.taken());
   const Interruption interruption;  // also while files are written
-  int code = take_steps(command, trainer, losses, device);
+  int code = kDone;
   try {
+    code = take_steps(command, trainer, losses, device);
     if (code == kDone) {  // before the losses, which may not be written
       files.write("--out", [&](const fs::path& place) { trainer.write_weights(place, command.out); });
       files.commit();
@@ -183,6 +184,9 @@ int run_training(const TrainCommand& command, Trainer& trainer, OutputFiles& fil
   } catch (const NotFinite& error) {
     code = say_not_finite(command, trainer.taken(), error.what(), command.checkpoint.empty() ? 0 : trainer.taken(),
                           "begin with other --weights");
+  } catch (...) {  // of another file, or of a device
+    losses.keep();
+    throw;
   }
   losses.write();
   return code;

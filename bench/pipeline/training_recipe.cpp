@@ -97,7 +97,7 @@ std::span<const RecipeField> recipe_fields() {
       {"unlabelled", "share of the images without their label, which guidance needs", &Recipe::unlabelled, 0, 1},
       {"p-mean", "mean of the logarithm of noise levels", &Recipe::p_mean, -5, 5},
       {"p-std", "deviation of the logarithm of noise levels", &Recipe::p_std, 0, 3},
-      {"seed", "seed of the first weights and of all that steps draw", &Recipe::seed, 0, 0x1p53}};
+      {"seed", "seed of the first weights and of all that steps draw", &Recipe::seed, 0, 0x1p53 - 1}};
   return all;
 }
 

@@ -153,16 +153,19 @@ def test_a_step_that_is_not_finite_is_named(data, tmp_path):
     assert all(np.isfinite(tensor).all() for tensor in load_file(tmp_path / "c").values())
 
 
-def test_losses_that_cannot_be_written_cost_no_weights(data, tmp_path):
+def test_losses_that_cannot_be_written_cost_no_weights_nor_weights_losses(data, tmp_path):
     out = tmp_path / "w"
     result = run("train", "digits", "--device", "host", "--data", data, "--out", out, "--losses", "/dev/full", "--batch", 2, "--steps", 1)
     assert result.returncode == 2 and "/dev/full" in result.stderr and load_file(out).keys() == load_file(WEIGHTS).keys()
+    result = run("train", "digits", "--device", "host", "--data", data, "--out", "/dev/full", "--losses", out, "--batch", 2, "--steps", 1)
+    assert result.returncode == 2 and "/dev/full" in result.stderr and len(read_table(out)) == 1
 
 
 @pytest.mark.parametrize("arguments, says", [
     (("--steps", 0), ("--steps", "1 to")),
     (("--betas", "0.9"), ("--betas", "two")),
     (("--betas", "0.9,1"), ("--betas", "0.9999")),
+    (("--seed", 2**53 + 1), ("--seed", "0 to")),
     (("--clip", 1e-40), ("clip", "1e-30")),
     (("--every", 3), ("--every", "--checkpoint")),
     (("--resume",), ("--checkpoint",)),
