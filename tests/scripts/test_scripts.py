@@ -134,6 +134,7 @@ def test_a_training_ends_in_pictures(tmp_path, arguments, asked):
     train = script_of(tmp_path, "train", LIB + f"python_with() {{ echo {python}; }}\nsay() {{ :; }}\ndie() {{ exit 2; }}\n")
     result = run(train, *arguments)
     assert result.stdout.splitlines() == [line.format(root=tmp_path) for line in asked], result.stderr
+    assert run(train, "--out", tmp_path / "no" / "folder" / "w").stdout == "", "nor are data written elsewhere"
 
 
 def test_a_training_without_data_is_refused_before_anything_is_built(tmp_path):
