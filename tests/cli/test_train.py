@@ -123,7 +123,7 @@ def test_pictures_that_cannot_be_written_are_named(data, tmp_path):
     (tmp_path / "w.step-000001.png").mkdir()
     result = train(data, tmp_path / "w", "--steps", 1, "--samples", 1)
     assert result.returncode == 2 and "w.step-000001.png: cannot be written" in result.stderr, result.stderr
-    assert {path.name for path in tmp_path.iterdir()} == {"w.step-000001.png"}
+    assert {path.name for path in tmp_path.iterdir()} == {"w.step-000001.png", "w.csv"}, "the losses stay"
 
 
 def test_a_checkpoint_has_one_writer(data, tmp_path):
