@@ -140,7 +140,6 @@ std::string description_of(const TensorRule& tensor) {
 }
 
 fs::path newest_run() {
-  namespace fs = std::filesystem;
   fs::path newest;
   fs::file_time_type time;
   std::error_code error;

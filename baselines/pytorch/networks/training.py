@@ -4,7 +4,6 @@ the weights; compiled, also with Inductor's choice of layouts. The batch is draw
 The learning rate is 0: every step finds the same parameters, so that what it leaves can be judged.
 """
 
-import contextlib
 from concurrent.futures import ThreadPoolExecutor
 
 import torch
@@ -54,8 +53,9 @@ def loss_of(inputs, dtype):
     return squares.mean()
 
 
-def go_back(loss, stream):
-    with torch.autograd.set_multithreading_enabled(False), torch.cuda.stream(stream) if stream else contextlib.nullcontext():
+def backward(loss, stream):
+    """In this thread, and not in autograd's."""
+    with torch.autograd.set_multithreading_enabled(False), torch.cuda.stream(stream):
         loss.backward()
 
 
@@ -83,7 +83,7 @@ class Step:
         with torch.enable_grad():
             loss = self.loss(read, self.dtype)
             optimizer.zero_grad(set_to_none=True)
-            self.thread.submit(go_back, loss, torch.cuda.current_stream() if loss.is_cuda else None).result()
+            self.thread.submit(backward, loss, torch.cuda.current_stream() if loss.is_cuda else None).result()
         optimizer.step()
         with torch.no_grad():
             torch._foreach_lerp_(inputs["average"], [parameter.detach() for parameter in parameters], 1 - KEPT)
