@@ -19,10 +19,9 @@ def arrange(problem, inputs):
 
 
 def of_layout(problem, gradients):
-    """[batch, seq, heads, dim] each, or stacked where the layout is packed, as the backward of unbind() does."""
-    gradients = tuple(one.transpose(1, 2) for one in gradients)
+    """Of [batch, seq, heads, dim] each, stacked where the layout is packed, as the backward of unbind() does."""
     layout = problem.choice("layout")
-    return gradients if layout == "separate" else (torch.stack(gradients, PACKED[layout]),)
+    return tuple(gradients) if layout == "separate" else (torch.stack(tuple(gradients), PACKED[layout]),)
 
 
 def build(problem):
@@ -43,7 +42,7 @@ def build_variant(problem, variant):
         else:
             found = torch.ops.aten._scaled_dot_product_cudnn_attention_backward(
                 dout, q, k, v, o, lse[..., None], seed, seed, None, None, None, *lengths, 0.0, False, scale=scale)  # fmt: skip
-        return of_layout(problem, found)
+        return of_layout(problem, (one.transpose(1, 2) for one in found[:3]))
 
     return run
 
@@ -56,4 +55,4 @@ def reference(problem, inputs):
         p = torch.exp((q @ k.mT) * scale - image[5].double()[..., None])
         s = scale * p * (dout @ v.mT - (dout * o).sum(-1, keepdim=True))
         parts.append((s @ k, s.mT @ q, p.mT @ dout))
-    return of_layout(problem, [torch.cat(gradients) for gradients in zip(*parts)])
+    return of_layout(problem, (torch.cat(gradients).transpose(1, 2) for gradients in zip(*parts)))
