@@ -232,6 +232,9 @@ def test_attentions_reference_is_the_same_in_parts(monkeypatch):
     for chunk in (1, 2 * row, 5 * row):
         monkeypatch.setattr(op, "CHUNK", chunk)
         torch.testing.assert_close(op.reference(parsed, inputs), whole, rtol=1e-12, atol=1e-14)
+    monkeypatch.setattr(op, "MOST", 2 * 3 * 5 * 7 // 2)  # half of its logits: queries 0, 2 and 4
+    torch.testing.assert_close(op.reference(parsed, inputs), op.judged(parsed, whole), rtol=1e-12, atol=1e-14)
+    assert op.judged(parsed, whole)[0].shape == (2, 3, 3, 8)
 
 
 @of_torch
