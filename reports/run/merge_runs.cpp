@@ -155,6 +155,7 @@ MergeResult merge_runs(const std::vector<fs::path>& folders, const fs::path& out
   if (!result.missing.empty() && !options.partial)
     throw failure("missing: {}; sweep again what is missing, or merge with --partial", fmt::join(result.missing, "; "));
   MergeJson environment = merged_environment(parts);
+  const MergeJson of_parts = environment.value("of_parts", MergeJson::object());
   const CeilingTable ceilings = median_ceilings(parts);
   if (!options.over.empty()) {
     locks.emplace_back(options.over, FolderLock::Mode::reading);
@@ -162,6 +163,9 @@ MergeResult merge_runs(const std::vector<fs::path>& folders, const fs::path& out
     environment[kReusedFrom] = fs::absolute(options.over).lexically_normal().string();
     result.notes.push_back(fmt::format("{} rows are kept of {}", parts.front().rows.size(), options.over.string()));
     environment["over"] = true;  // not all of what was kept is known to be the same
+    const MergeJson earlier = read_json_object(options.over / "env.json");  // knows libraries of kept rows alone
+    for (const auto& [name, value] : earlier.items())
+      if (value.is_string() && !of_parts.contains(name)) environment.emplace(name, MergeJson(value));
     result.missing = missing_of(parts);
   }
   if (!result.missing.empty()) environment["missing"] = result.missing;
@@ -170,7 +174,6 @@ MergeResult merge_runs(const std::vector<fs::path>& folders, const fs::path& out
   environment[kShards] = shards;
   const auto rows = place_rows(parts);
   result.rows = rows.size();
-  const MergeJson of_parts = environment.value("of_parts", MergeJson::object());
   for (const auto& [name, values] : of_parts.items())
     if (!name.starts_with("load"))
       result.notes.push_back(fmt::format("the shards differ in {}: {}", name, values.dump()));

@@ -226,14 +226,16 @@ TextReport which_table(const RunFiles& run, std::vector<std::string> networks, s
        {fmt::format("warm us, as a network runs it; speedup: of our fastest over the fastest baseline, with its "
                     "interval where the two were timed in turns, else of times apart (equal: within {:.0f} %)",
                     100 * kAlike)}});
-  const bool timed = std::ranges::any_of(run.rows, [&](const SweepRow& row) {
-    return row.status == Outcome::ok && std::ranges::count(once, row.op) > 0 && !uses_of(row, networks).empty();
-  });
-  if (!timed) throw failure("{}: no problem of these networks and ops has a time", run.folder.string());
+  std::vector<std::string> commits;  // of its times
+  for (const SweepRow& row : run.rows)
+    if (row.status == Outcome::ok && std::ranges::count(once, row.op) > 0 && !uses_of(row, networks).empty() &&
+        std::ranges::count(commits, row.commit) == 0)
+      commits.push_back(row.commit);
+  if (commits.empty()) throw failure("{}: no problem of these networks and ops has a time", run.folder.string());
   report.headline = fmt::format(
       "{}, commit {}: beside the fastest baseline ours is faster at {} problems, slower at {}, equal at {}, "
       "unresolved at {}; {} lack a time of either",
-      run.environment.device, run.environment.commit, counts[0], counts[1], counts[2], counts[3], counts[4]);
+      run.environment.device, fmt::join(commits, ", "), counts[0], counts[1], counts[2], counts[3], counts[4]);
   return report;
 }
 

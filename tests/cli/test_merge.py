@@ -65,6 +65,7 @@ def test_what_is_measured_again_replaces_problems_of_an_earlier_run(split):
     of_two = sizes(earlier)
     extra = [row | {"problem": rows(split.folder / "shard1")[0]["problem"], "variant": "tiled", "status": "unsupported_problem"} for row in table[:1]]
     write_rows(earlier, table + extra)  # of a problem that shard 1 has, a variant that it has not
+    edit_json(earlier / "env.json", peer_made_up="made-up 1.0")
     merge = ["merge", "--partial", split.folder / "shard1", split.folder / "shard3", "--out", out]
     result = run(*merge, "--over", earlier)
     assert result.returncode == 0, result.stderr
@@ -72,6 +73,7 @@ def test_what_is_measured_again_replaces_problems_of_an_earlier_run(split):
     assert {int(row["problem"].split(",")[0][2:]) for row in rows(out) if row["commit"] == "0123456789ab"} == set(of_two)
     environment = json.loads((out / "env.json").read_text())
     assert environment["commit"] != "0123456789ab" and environment["reused_from"].endswith("shard2")
+    assert environment["peer_made_up"] == "made-up 1.0", "kept rows are of it"
     assert run("roofline", out).returncode == 0
     for told in ({"driver": "1.2"}, {"sm_count": 7}):
         kept = json.loads((earlier / "env.json").read_text())
