@@ -17,15 +17,16 @@ struct ReluUNet {
 };
 void build_relu_unet(const ReluUNet& unet, const BuildOptions& options, Network& network);
 
-// unet.cu's (unetcu.cpp), whose levels have 1, 2, 3, ... times as many channels.
-struct PoolingUNet {
-  std::int64_t channels = 64;
-  int levels = 4, blocks = 2;
-  int first_attention = 2;  // level
-  std::int64_t head_channels = 32;
+// ADM's (adm.cpp), whose levels have 1, 2, 3, ... times as many channels.
+struct AdmUNet {
+  std::int64_t channels = 192;
+  int levels = 4, blocks = 3;
+  int first_attention = 1;  // level: of a picture of 64x64 at 32x32, 16x16 and 8x8
+  std::int64_t head_channels = 64;
   int groups = 32;
+  bool of_unetcu = false;  // as unet.cu has it, also in its names
 };
-void build_pooling_unet(const PoolingUNet& unet, const BuildOptions& options, Network& network);
+void build_adm(const AdmUNet& unet, const BuildOptions& options, Network& network);
 
 // moving-digits (moving_digits.cpp): attention on all levels but the first.
 struct MovingUNet {

@@ -158,8 +158,8 @@ inline NetworkInfo small_pooling_unet() {
   info.classes = 0;
   info.schedule = sampler_step::Schedule::linear;
   info.builder = [](const BuildOptions& options, Network& network) {
-    build_pooling_unet({.channels = 8, .levels = 2, .blocks = 1, .first_attention = 1, .head_channels = 4, .groups = 4},
-                       options, network);
+    build_adm({.channels = 8, .levels = 2, .blocks = 1, .head_channels = 4, .groups = 4, .of_unetcu = true}, options,
+              network);
   };
   return info;
 }

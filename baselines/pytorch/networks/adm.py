@@ -9,20 +9,18 @@ from torch import nn
 from baselines.pytorch.networks.edm import resample, waves
 
 
-SIZE, CHANNELS = 64, 192
-IMAGE_CHANNELS, OUT_CHANNELS = 3, 6  # noise and the interpolation of its variance
-LEVELS = (1, 2, 3, 4)  # times CHANNELS
-BLOCKS = 3
-ATTENTION_SIZES = (32, 16, 8)  # heights at which attention stands
+CHANNELS, IMAGE_CHANNELS = 192, 3
+LEVELS = 4  # of 1, 2, 3, 4 times as many channels, each half as large as the one before
+BLOCKS, FIRST_ATTENTION = 3, 1  # of a level; the level
 HEAD_CHANNELS, GROUPS, CLASSES = 64, 32, 1000
 
 
 class ResBlock(nn.Module):
-    def __init__(self, channels, embedding, out, resample=None):
+    def __init__(self, channels, out, resample=None):
         super().__init__()
         self.resample = resample
         self.in_layers = nn.Sequential(nn.GroupNorm(GROUPS, channels), nn.SiLU(), nn.Conv2d(channels, out, 3, padding=1))
-        self.emb_layers = nn.Sequential(nn.SiLU(), nn.Linear(embedding, 2 * out))
+        self.emb_layers = nn.Sequential(nn.SiLU(), nn.Linear(4 * CHANNELS, 2 * out))
         self.out_layers = nn.Sequential(nn.GroupNorm(GROUPS, out), nn.SiLU(), nn.Identity(), nn.Conv2d(out, out, 3, padding=1))
         self.skip_connection = nn.Identity() if channels == out else nn.Conv2d(channels, out, 1)
 
@@ -69,7 +67,40 @@ class Stage(nn.ModuleList):
 
 
 class StagedUNet(nn.Module):
+    """Of residual blocks `block(channels, out)` and `attention(channels)`; `resampling(channels, direction)` is what leads from a level to the next."""
+
     one_hot, numbers = False, ()
+
+    def __init__(self, width, out_channels, blocks, first_attention, block, attention, resampling, classes=0):
+        super().__init__()
+        embedding = 4 * width
+        self.time_embed = nn.Sequential(nn.Linear(width, embedding), nn.SiLU(), nn.Linear(embedding, embedding))
+        if classes:
+            self.label_emb = nn.Embedding(classes, embedding)
+
+        def stage(level, channels):
+            out = (level + 1) * width
+            return Stage([block(channels, out)] + ([attention(out)] if level >= first_attention else []))
+
+        self.input_blocks = nn.ModuleList([Stage([Plain(IMAGE_CHANNELS, width, 3, padding=1)])])
+        skips = [width]
+        for level in range(LEVELS):
+            for _ in range(blocks):
+                self.input_blocks.append(stage(level, skips[-1]))
+                skips.append((level + 1) * width)
+            if level + 1 < LEVELS:
+                self.input_blocks.append(Stage([resampling(skips[-1], "down")]))
+                skips.append(skips[-1])
+        channels = skips[-1]
+        self.middle_block = Stage([block(channels, channels), attention(channels), block(channels, channels)])
+        self.output_blocks = nn.ModuleList()
+        for level in reversed(range(LEVELS)):
+            for index in range(blocks + 1):
+                self.output_blocks.append(stage(level, channels + skips.pop()))
+                channels = (level + 1) * width
+                if level and index == blocks:
+                    self.output_blocks[-1].append(resampling(channels, "up"))
+        self.out = nn.Sequential(nn.GroupNorm(GROUPS, width), nn.SiLU(), nn.Conv2d(width, out_channels, 3, padding=1))
 
     def through_blocks(self, x, embedding):
         skips = []
@@ -83,43 +114,11 @@ class StagedUNet(nn.Module):
 
 
 class UNet(StagedUNet):
-    """x [n, 3, 64, 64], timesteps [n], labels [n] -> [n, 6, 64, 64]"""
+    """x [n, 3, 64, 64], timesteps [n], labels [n] -> [n, 6, 64, 64]: noise, and the interpolation of its variance"""
 
     def __init__(self):
-        super().__init__()
-        embedding = 4 * CHANNELS
-        self.time_embed = nn.Sequential(nn.Linear(CHANNELS, embedding), nn.SiLU(), nn.Linear(embedding, embedding))
-        self.label_emb = nn.Embedding(CLASSES, embedding)
-
-        width, size = LEVELS[0] * CHANNELS, SIZE
-        self.input_blocks = nn.ModuleList([Stage([Plain(IMAGE_CHANNELS, width, 3, padding=1)])])
-        skips = [width]
-        for level, multiplier in enumerate(LEVELS):
-            for _ in range(BLOCKS):
-                stage = Stage([ResBlock(width, embedding, multiplier * CHANNELS)])
-                width = multiplier * CHANNELS
-                if size in ATTENTION_SIZES:
-                    stage.append(Attention(width))
-                self.input_blocks.append(stage)
-                skips.append(width)
-            if level + 1 < len(LEVELS):
-                self.input_blocks.append(Stage([ResBlock(width, embedding, width, "down")]))
-                skips.append(width)
-                size //= 2
-        self.middle_block = Stage(
-            [ResBlock(width, embedding, width), Attention(width), ResBlock(width, embedding, width)])
-        self.output_blocks = nn.ModuleList()
-        for level, multiplier in reversed(list(enumerate(LEVELS))):
-            for block in range(BLOCKS + 1):
-                stage = Stage([ResBlock(width + skips.pop(), embedding, multiplier * CHANNELS)])
-                width = multiplier * CHANNELS
-                if size in ATTENTION_SIZES:
-                    stage.append(Attention(width))
-                if level and block == BLOCKS:
-                    stage.append(ResBlock(width, embedding, width, "up"))
-                    size *= 2
-                self.output_blocks.append(stage)
-        self.out = nn.Sequential(nn.GroupNorm(GROUPS, width), nn.SiLU(), nn.Conv2d(width, OUT_CHANNELS, 3, padding=1))
+        super().__init__(CHANNELS, 2 * IMAGE_CHANNELS, BLOCKS, FIRST_ATTENTION, ResBlock, Attention,
+                         lambda channels, direction: ResBlock(channels, channels, direction), CLASSES)  # fmt: skip
 
     def forward(self, x, timesteps, labels):
         return self.through_blocks(x, self.time_embed(waves(timesteps, CHANNELS).to(x.dtype)) + self.label_emb(labels))
