@@ -22,20 +22,22 @@ class Recompute {
 
   void run() {
     for (std::size_t i = 0; i < backward_; ++i) {
-      const std::optional<ValueId> y = output_of(*nodes_[i]);
-      if (!y || graph_[*y].bytes() < least_bytes_) continue;
+      const auto y = output_of(*nodes_[i]);
+      if (!y || graph_[y->value].bytes() < least_bytes_) continue;
       std::vector<Rewrite::Use> later;
       std::size_t first = nodes_.size();
-      for (const Rewrite::Use& use : rewrite_.uses(*y)) {
-        if (use.node == nullptr || use.value != *y) first = 0;  // the caller's, or a part
-        const std::size_t at = use.node == nullptr ? 0 : place_of(*use.node);
-        if (at >= backward_) later.push_back(use), first = std::min(first, at);
+      for (const Rewrite::Use& use : rewrite_.uses(y->value)) {
+        const bool whole = use.node != nullptr && use.value == y->value;  // not the caller's, nor a part
+        const std::size_t at = whole ? place_of(*use.node) : 0;
+        if (whole && at < backward_) continue;
+        later.push_back(use);
+        first = std::min(first, at);
       }
       if (later.empty() || first < backward_) continue;
-      const auto made = again(*nodes_[i], first, graph_[*y].bytes() / 2);
+      const auto made = again(*nodes_[i], first, graph_[y->value].bytes() / 2);
       if (!made) continue;
-      for (const Rewrite::Use& use : later) rewrite_.reread(*use.node, *y, *made);
-      last_read_[*y] = 0;  // in the backward pass
+      for (const Rewrite::Use& use : later) rewrite_.reread(*use.node, y->value, *made);
+      last_read_[y->value] = 0;  // in the backward pass
     }
   }
 
@@ -45,24 +47,25 @@ class Recompute {
   }
 
   // Of a node that can be run again: its one output, statistics of norms aside, which stay.
-  std::optional<ValueId> output_of(const Node& node) const {
+  std::optional<Node::Tensor> output_of(const Node& node) const {
     constexpr std::string_view kCheap[] = {"groupnorm", "layernorm", "elementwise", "resample"};
     if (std::ranges::find(kCheap, node.op->name) == std::end(kCheap)) return std::nullopt;
-    std::optional<ValueId> output;
+    std::optional<Node::Tensor> output;
     for (const Node::Tensor& tensor : node.tensors()) {
       if (tensor.role == Role::in || tensor.name == "mean" || tensor.name == "rstd") continue;
       const Value& value = graph_[tensor.value];
       if (output || value.kind != Value::Kind::activation || value.part) return std::nullopt;
-      output = tensor.value;
+      output = tensor;
     }
     return output;
   }
 
   // The node's output once more, at `place`, where what has to live longer for it is at most so many bytes.
   std::optional<ValueId> again(const Node& node, std::size_t place, std::size_t most_bytes) {
-    const std::optional<ValueId> y = output_of(node);
+    const auto y = output_of(node);
     if (!y) return std::nullopt;
-    if (const auto made = made_.find(*y); made != made_.end() && made->second.place <= place) return made->second.value;
+    if (const auto made = made_.find(y->value); made != made_.end() && made->second.place <= place)
+      return made->second.value;
     Bindings inputs;
     std::vector<ValueId> longer;
     for (const Node::Tensor& tensor : node.tensors()) {
@@ -80,15 +83,9 @@ class Recompute {
       }
     }
     for (const ValueId value : longer) last_read_[value] = std::max(last_read_[value], place);
-    const Node& copy = rewrite_.repeat(node, *nodes_[place - 1], inputs);
-    made_[*y] = {copy.value(output_name(node)), place};
-    return made_[*y].value;
-  }
-
-  static std::string output_name(const Node& node) {
-    for (const Node::Tensor& tensor : node.tensors())
-      if (tensor.role == Role::out) return tensor.name;
-    return "";
+    const ValueId made = rewrite_.repeat(node, *nodes_[place - 1], inputs).value(y->name);
+    made_[y->value] = {made, place};
+    return made;
   }
 
   struct Made {

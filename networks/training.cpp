@@ -77,27 +77,28 @@ class StepBuilder {
   }
 
   void lay_out_states() {
-    const std::set<ValueId> affine = affine_of_norms();
-    struct Slice {
-      ValueId weight;
-      std::int64_t first;
-    };
-    std::vector<Slice> slices, factors;
-    std::int64_t elements = 0;
     const std::vector<Value>& values = forward_.graph.values();
-    const auto lay_out = [&](std::vector<Slice>& all, ValueId id) {
-      all.push_back({id, elements});
-      elements += (values[id].elements() + kParameterStep - 1) / kParameterStep * kParameterStep;
+    std::int64_t elements = 0;
+    std::map<ValueId, std::int64_t> first;  // of each weight
+    const auto lay_out = [&](const auto& wanted) {
+      std::vector<ValueId> found;
+      for (ValueId id = 0; id < values.size(); ++id) {
+        if (!wanted(values[id])) continue;
+        found.push_back(id);
+        first[id] = elements;
+        elements += (values[id].elements() + kParameterStep - 1) / kParameterStep * kParameterStep;
+      }
+      return found;
     };
     std::set<std::string> shares;
-    for (ValueId id = 0; id < values.size(); ++id) {
-      if (values[id].kind != Value::Kind::weight) continue;
-      require_plain(values[id]);
-      lay_out(slices, id);
-      if (const auto& share = values[id].source->share) shares.insert(share->of);
-    }
-    for (ValueId id = 0; id < values.size(); ++id)
-      if (values[id].kind == Value::Kind::unread && shares.contains(values[id].name)) lay_out(factors, id);
+    const auto weights = lay_out([&](const Value& value) {
+      if (value.kind != Value::Kind::weight) return false;
+      require_plain(value);
+      if (value.source->share) shares.insert(value.source->share->of);
+      return true;
+    });
+    const auto factors =
+        lay_out([&](const Value& value) { return value.kind == Value::Kind::unread && shares.contains(value.name); });
     const auto state = [&](const char* name, DType dtype) { return graph().state(name, {elements}, dtype); };
     training_.parameters = state("parameters", DType::fp32);
     training_.m = state("m", DType::fp32);
@@ -105,30 +106,25 @@ class StepBuilder {
     sum_ = state("gradients", DType::fp32);
     if (options_.ema) training_.ema = state("ema", DType::fp32);
     if (options_.dtype != DType::fp32) training_.copies = state("copies", options_.dtype);
-    const auto part_for = [&](ValueId of, const Slice& slice) {
-      const Value& value = values[slice.weight];
-      return graph().weight_part(of, *value.source, slice.first, value.shape);
+    const auto part = [&](ValueId of, ValueId weight) {
+      return graph().weight_part(of, *values[weight].source, first.at(weight), values[weight].shape);
     };
-    for (const Slice& slice : factors) training_.factors.push_back(part_for(training_.parameters, slice));
-    for (const Slice& slice : slices) {
-      const auto& [weight, first] = slice;
-      const Value& value = values[weight];
-      const auto part = [&](ValueId of) { return part_for(of, slice); };
-      training_.slices.push_back(part(training_.parameters));
-      if (training_.ema) part(*training_.ema);
+    for (const ValueId factor : factors) training_.factors.push_back(part(training_.parameters, factor));
+    const std::set<ValueId> affine = affine_of_norms();
+    for (const ValueId weight : weights) {
+      training_.slices.push_back(part(training_.parameters, weight));
+      if (training_.ema) part(*training_.ema, weight);
       const bool copied = training_.copies && !affine.contains(weight);
-      const ValueId read = copied ? part(*training_.copies) : training_.slices.back();
-      copies_[weight] = read;
-      gradients_[read] = graph().part(sum_, value.name + ".gradient", first, value.shape);
+      const ValueId read = copies_[weight] = copied ? part(*training_.copies, weight) : training_.slices.back();
+      gradients_[read] = graph().part(sum_, values[weight].name + ".gradient", first.at(weight), values[weight].shape);
     }
     if (options_.parts == 1) return;
     spare_ = state("gradients.sum", DType::fp32);
-    const ValueId later = state("gradients.of_a_part", DType::fp32);
-    for (auto& [read, gradient] : gradients_) {
+    of_a_part_ = state("gradients.of_a_part", DType::fp32);
+    for (const auto& [read, gradient] : gradients_) {
       const Value value = graph()[gradient];
-      later_gradients_[read] = graph().part(later, value.name, value.part->first, value.shape);
+      later_gradients_[read] = graph().part(of_a_part_, value.name, value.part->first, value.shape);
     }
-    of_a_part_ = later;
   }
 
   // A micro-batch from its images to its gradients, and those to the sum of the ones before.
@@ -161,16 +157,18 @@ class StepBuilder {
 
   void take_inputs() {
     const auto& [height, width, channels, frames] = forward_.image;
-    Training& t = training_;
-    t.images = graph().input("images", {options_.images, frames * height, width, channels}, DType::fp32);
-    t.step = graph().input("step", {2}, DType::fp32);
-    t.rates = graph().input("rates", {4}, DType::fp32);
-    if (forward_.classes > 0) t.labels = graph().input("labels", {options_.images}, DType::fp32);
+    const auto take = [&](const char* name, NetworkTensor::Kind kind, std::vector<std::int64_t> shape,
+                          std::int64_t range = 0) {
+      return training_.network.take(name, kind, std::move(shape), DType::fp32, range);
+    };
+    using Kind = NetworkTensor::Kind;
+    training_.images = take("images", Kind::image, {options_.images, frames * height, width, channels});
+    if (forward_.classes > 0) training_.labels = take("labels", Kind::labels, {options_.images}, forward_.classes);
+    training_.step = take("step", Kind::timesteps, {2});
+    training_.rates = take("rates", Kind::sigma, {4});
   }
 
   void draw_batch(std::int64_t part) {
-    std::vector<std::pair<ValueId, const char*>> drawn;
-    for (const NetworkTensor& input : forward_.inputs) drawn.emplace_back(input.value, drawn_as(input));
     const auto& [height, width, channels, frames] = forward_.image;
     Bindings inputs{{"images", training_.images}, {"step", training_.step}};
     if (training_.labels) inputs["labels"] = *training_.labels;
@@ -186,7 +184,7 @@ class StepBuilder {
     training_.draws.push_back(graph().nodes().size());
     graph().add("batch", "training_batch", problem, options_.dtype, inputs);
     batch_ = graph().nodes().back();
-    for (const auto& [input, output] : drawn) copies_[input] = batch_.value(output);
+    for (const NetworkTensor& input : forward_.inputs) copies_[input.value] = batch_.value(drawn_as(input));
   }
 
   // The output of training_batch that the network takes as an input.
@@ -265,6 +263,7 @@ class StepBuilder {
                                   DType::fp32, {{"g", t.gradients}});
     t.norm = norm.at(0);
     t.network.give("norm", t.norm, {1});
+    t.network.give("gradients", t.gradients, {elements});
     Bindings inputs{{"p", t.parameters}, {"m", t.m},        {"v", t.v},
                     {"g", t.gradients},  {"step", t.rates}, {"grad_scale", norm.at(1)}},
         outputs;

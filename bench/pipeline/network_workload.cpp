@@ -84,17 +84,7 @@ struct Definition {
     options.sizes = problem.sizes;
     options.recompute = problem.recompute;
     if (dtype == DType::fp16) options.dtype = DType::bf16;  // what its rows, which are refused, say of tensors and cost
-    Training training = build_training(trained, options);
-    Network& network = training.network;
-    const auto take = [&](const char* name, NetworkTensor::Kind kind, ValueId value, std::int64_t range = 0) {
-      network.inputs.push_back({name, kind, value, network.graph[value].shape, range});
-    };
-    take("images", NetworkTensor::Kind::image, training.images);
-    if (training.labels) take("labels", NetworkTensor::Kind::labels, *training.labels, network.classes);
-    take("step", NetworkTensor::Kind::timesteps, training.step);
-    take("rates", NetworkTensor::Kind::sigma, training.rates);
-    network.give("gradients", training.gradients, {training.elements()});
-    return std::move(network);
+    return build_training(trained, options).network;
   }
 
   static void fill_step(const Problem& problem, const NetworkTensor& input, std::span<float> numbers) {

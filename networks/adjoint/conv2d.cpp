@@ -10,20 +10,6 @@
 namespace noisefloor::networks {
 namespace {
 
-// The sums and their activation apart, but of a ReLU.
-std::vector<ValueId> conv2d_forward(const Node& node, const Bindings& inputs, Graph& graph) {
-  conv2d::Problem p = node.problem.as<conv2d::Problem>();
-  if (p.act != conv2d::Activation::none && (p.residual || p.gain != 1))
-    Backward::refuse(node, "it adds to what its activation gives");
-  if (p.act != conv2d::Activation::silu) return graph.add(node.name, "conv2d", node.text, node.dtype, inputs);
-  const char* act = convolution::kActivationNames[static_cast<int>(p.act)];
-  p.act = conv2d::Activation::none;
-  const ValueId sums = graph.add(node.name, "conv2d", node.op->print(AnyProblem(p)), node.dtype, inputs).at(0);
-  return graph.add(node.name + ".act", "elementwise",
-                   fmt::format("op={},n={},hw={},channels={}", act, p.n, p.out_h() * p.out_w(), p.cout), node.dtype,
-                   {{"x", sums}});
-}
-
 // `dy`: of the sums, and of a residual. `shape`: the fields of either gradient's problem.
 template <class P>
 void give_gradients(const Node& node, Backward& walk, const P& p, const Gradient& dy, std::string shape) {
@@ -49,9 +35,11 @@ void give_gradients(const Node& node, Backward& walk, const P& p, const Gradient
 
 void conv2d_backward(const Node& node, Backward& walk) {
   const auto& p = node.problem.as<conv2d::Problem>();
-  if (p.norm != conv2d::Norm::none || p.affine || p.side > 0 || p.residual_upsample || p.stats)
+  const bool relu = p.act == conv2d::Activation::relu;
+  if (p.norm != conv2d::Norm::none || p.affine || p.side > 0 || p.residual_upsample || p.stats ||
+      p.act == conv2d::Activation::silu || (relu && (p.residual || p.gain != 1)))
     Backward::refuse(node, "it is fused with what stands before or behind it");
-  Gradient dy = p.act == conv2d::Activation::relu ? walk.before_relu(node) : walk.of(node.value("y"));
+  Gradient dy = relu ? walk.before_relu(node) : walk.of(node.value("y"));
   dy.scale *= p.gain;
   give_gradients(node, walk, p, dy,
                  fmt::format("n={},h={},w={},kernel={},stride={},pad={},upsample={:d}", p.n, p.h, p.w, p.kernel,
@@ -66,7 +54,7 @@ void conv3d_temporal_backward(const Node& node, Backward& walk) {
 
 }  // namespace
 
-const AdjointRule conv2d_adjoint{"conv2d", conv2d_forward, conv2d_backward};
+const AdjointRule conv2d_adjoint{"conv2d", nullptr, conv2d_backward};
 const AdjointRule conv3d_temporal_adjoint{"conv3d_temporal", nullptr, conv3d_temporal_backward};
 
 }  // namespace noisefloor::networks

@@ -9,12 +9,6 @@
 namespace noisefloor::networks {
 namespace {
 
-std::vector<ValueId> conv_transpose2d_forward(const Node& node, const Bindings& inputs, Graph& graph) {
-  if (node.problem.as<conv_transpose2d::Problem>().act == convolution::Activation::silu)
-    Backward::refuse(node, "there is no gradient of its SiLU yet");
-  return graph.add(node.name, "conv_transpose2d", node.text, node.dtype, inputs);
-}
-
 // [first, taps, last] to [last, taps, first], of weights or of their gradient.
 ValueId turned(Backward& walk, const Node& node, ValueId w, std::int64_t first, std::int64_t taps, std::int64_t last,
                const Bindings& written = {}) {
@@ -28,6 +22,7 @@ ValueId turned(Backward& walk, const Node& node, ValueId w, std::int64_t first, 
 
 void conv_transpose2d_backward(const Node& node, Backward& walk) {
   const auto& p = node.problem.as<conv_transpose2d::Problem>();
+  if (p.act == convolution::Activation::silu) Backward::refuse(node, "there is no gradient of its SiLU yet");
   const Gradient dy = p.act == convolution::Activation::relu ? walk.before_relu(node) : walk.of(node.value("y"));
   const ValueId x = node.value("x"), w = node.value("w");
   const std::int64_t taps = p.kernel * p.kernel, pixels = 4 * p.n * p.h * p.w;
@@ -55,6 +50,6 @@ void conv_transpose2d_backward(const Node& node, Backward& walk) {
 
 }  // namespace
 
-const AdjointRule conv_transpose2d_adjoint{"conv_transpose2d", conv_transpose2d_forward, conv_transpose2d_backward};
+const AdjointRule conv_transpose2d_adjoint{"conv_transpose2d", nullptr, conv_transpose2d_backward};
 
 }  // namespace noisefloor::networks

@@ -8,26 +8,15 @@
 namespace noisefloor::networks {
 namespace {
 
-// The product, its activation and a residual behind that apart.
+// The product and its activation apart.
 std::vector<ValueId> gemm_forward(const Node& node, const Bindings& inputs, Graph& graph) {
   gemm::Problem p = node.problem.as<gemm::Problem>();
   if (p.act == gemm::Activation::none) return graph.add(node.name, "gemm", node.text, node.dtype, inputs);
-  if (p.act == gemm::Activation::gelu || p.act == gemm::Activation::gelu_tanh || p.blend || p.parts() > 1)
-    Backward::refuse(node, "there is no gradient of its epilogue yet");
-  const bool residual = p.residual;
-  const char* act = p.gated() ? "geglu" : "silu";
-  const std::string sizes = fmt::format("n=1,hw={},channels={}", p.m, p.n);
-  p.n = p.b_rows();
+  if (p.act != gemm::Activation::silu || p.residual) Backward::refuse(node, "there is no gradient of its epilogue yet");
   p.act = gemm::Activation::none;
-  p.residual = false;
-  Bindings of_product = inputs;
-  of_product.erase("residual");
-  const ValueId sums = graph.add(node.name, "gemm", node.op->print(AnyProblem(p)), node.dtype, of_product).at(0);
-  const auto outputs =
-      graph.add(node.name + ".act", "elementwise", fmt::format("op={},{}", act, sizes), node.dtype, {{"x", sums}});
-  if (!residual) return outputs;
-  return graph.add(node.name + ".sum", "elementwise", "op=add," + sizes, node.dtype,
-                   {{"a", outputs.at(0)}, {"b", inputs.at("residual")}});
+  const ValueId sums = graph.add(node.name, "gemm", node.op->print(AnyProblem(p)), node.dtype, inputs).at(0);
+  return graph.add(node.name + ".act", "elementwise", fmt::format("op=silu,n=1,hw={},channels={}", p.m, p.n),
+                   node.dtype, {{"x", sums}});
 }
 
 void gemm_backward(const Node& node, Backward& walk) {
