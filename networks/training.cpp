@@ -169,6 +169,8 @@ class StepBuilder {
   }
 
   void draw_batch(std::int64_t part) {
+    std::vector<std::pair<ValueId, const char*>> drawn;
+    for (const NetworkTensor& input : forward_.inputs) drawn.emplace_back(input.value, drawn_as(input));
     const auto& [height, width, channels, frames] = forward_.image;
     Bindings inputs{{"images", training_.images}, {"step", training_.step}};
     if (training_.labels) inputs["labels"] = *training_.labels;
@@ -184,7 +186,7 @@ class StepBuilder {
     training_.draws.push_back(graph().nodes().size());
     graph().add("batch", "training_batch", problem, options_.dtype, inputs);
     batch_ = graph().nodes().back();
-    for (const NetworkTensor& input : forward_.inputs) copies_[input.value] = batch_.value(drawn_as(input));
+    for (const auto& [input, output] : drawn) copies_[input] = batch_.value(output);
   }
 
   // The output of training_batch that the network takes as an input.

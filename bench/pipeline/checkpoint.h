@@ -30,10 +30,12 @@ using TensorNames = std::set<std::string, std::less<>>;
 std::string kind_of_tensors(const std::filesystem::path& file, std::span<const FileTensor* const> tensors,
                             const NetworkInfo& wanted, const TensorNames& known);
 
-// In unetcu_file.cpp: the weights that unet.cu writes and reads, 256 int32 and the parameters of its network in fp32,
-// which may have the states of AdamW and of its generator behind them.
-bool is_unetcu_file(const std::filesystem::path& file);                 // by its first bytes
-std::vector<FileTensor> parse_unetcu(std::span<const std::byte> file);  // throws SafetensorsError
+// In unetcu_file.cpp: what unet.cu writes and reads. Of a kind that begins with that number; both parsers throw
+// SafetensorsError.
+inline constexpr std::int32_t kUnetcuWeights = 12345678, kUnetcuImages = 20240620;
+bool is_unetcu_file(const std::filesystem::path& file, std::int32_t kind);
+std::vector<FileTensor> parse_unetcu_weights(std::span<const std::byte> file);
+std::vector<FileTensor> parse_unetcu_images(std::span<const std::byte> file);  // the tensor images [n, c, h, w]
 // Whether weights of that network go into a file of this name as unet.cu has them.
 bool is_named_as_unetcu(const std::filesystem::path& name, const NetworkInfo& info);
 // `tensors`: of the whole network, fp32. `batch`: what a training there goes on with.

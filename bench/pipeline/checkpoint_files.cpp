@@ -82,7 +82,7 @@ bool beside(const std::string& shard) {
 }
 
 std::unique_ptr<SafetensorsFile> open_or_say_kind(const fs::path& file) {
-  if (is_unetcu_file(file)) return std::make_unique<SafetensorsFile>(file, parse_unetcu);
+  if (is_unetcu_file(file, kUnetcuWeights)) return std::make_unique<SafetensorsFile>(file, parse_unetcu_weights);
   try {
     return std::make_unique<SafetensorsFile>(file);
   } catch (const SafetensorsError&) {

@@ -4,11 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
 
 #include "bench/pipeline/checkpoint.h"
 #include "bench/pipeline/network_tensors.h"
@@ -20,8 +16,7 @@
 namespace noisefloor::pipeline {
 namespace {
 
-constexpr std::size_t kHeadBytes = 9;  // that tell what a file is
-constexpr std::int32_t kUnetcuMagic = 20240620;
+constexpr std::size_t kHeadBytes = 9;                // that tell what a file is
 constexpr std::int64_t kMostImages = 1'000'000'000;  // training_batch counts in 32 bits
 constexpr std::int64_t kGeneratedImages = 256;
 constexpr ImageShape kCifar = {32, 32, 3}, kMnist = {28, 28, 1};
@@ -69,11 +64,11 @@ class Reader {
   void read(const std::string& file) {
     file_ = file;
     if (file == kGenerated) return generate();
-    const std::string head = head_of(file);
-    if (is_safetensors(head)) return read_safetensors();
+    if (is_unetcu_file(file, kUnetcuImages)) return read_tensors({file, parse_unetcu_images});
+    const std::string head = head_of(file, kHeadBytes);
+    if (is_safetensors(head)) return read_tensors(SafetensorsFile(file));
     if (head.starts_with("\x1f\x8b")) refuse_data(file, "is compressed with gzip; unpack it first, with gunzip");
     const std::string bytes = read_whole_file(file);
-    if (is_unetcu(bytes)) return read_unetcu(bytes);
     const IdxHeader idx(bytes);
     const std::string why_no_cifar = not_cifar(bytes);  // whose first picture may begin as IDX does
     if (idx.fits || (idx.bytes > 0 && !why_no_cifar.empty())) return read_idx(idx, bytes);
@@ -93,16 +88,6 @@ class Reader {
   }
 
  private:
-  // Empty of what is no regular file, or is not there: whoever reads it says so.
-  static std::string head_of(const fs::path& file) {
-    std::error_code error;
-    if (!fs::is_regular_file(file, error)) return "";
-    std::string head(kHeadBytes, '\0');
-    std::ifstream stream(file, std::ios::binary);
-    stream.read(head.data(), static_cast<std::streamsize>(head.size()));
-    head.resize(static_cast<std::size_t>(std::max<std::streamsize>(0, stream.gcount())));
-    return head;
-  }
   // A header's length in eight bytes, of which the last are 0 in every file of less than 2^40 bytes.
   static bool is_safetensors(std::string_view head) {
     return head.size() < kHeadBytes || (head[8] == '{' && head.substr(5, 3) == std::string_view("\0\0\0", 3));
@@ -117,12 +102,6 @@ class Reader {
     return "";
   }
 
-  static bool is_unetcu(std::string_view bytes) {
-    std::int32_t magic = 0;
-    if (bytes.size() >= sizeof magic) std::memcpy(&magic, bytes.data(), sizeof magic);
-    return magic == kUnetcuMagic;
-  }
-
   void require_shape(const ImageShape& image) const {
     const ImageShape& own = info_.image;
     if (image.height != own.height || image.width != own.width || image.channels != own.channels ||
@@ -130,34 +109,29 @@ class Reader {
       refuse_data(file_, "its images are {}; {} is trained on {}", shape_text(image), info_.name, shape_text(own));
   }
 
-  void add_images(std::int64_t count, std::vector<float> channels_first) {
+  void add_images(std::int64_t count, const std::vector<float>& channels_first) {
     if (count < 1) refuse_data(file_, "has no images");
     if (count > kMostImages - data_.count) refuse_data(file_, "more than {} images in all", kMostImages);
+    for (std::size_t i = 0; i < channels_first.size(); ++i)
+      if (!(channels_first[i] >= -1 && channels_first[i] <= 1))
+        refuse_data(file_, "image {} has the number {}; images go from -1 (black) to 1 (white)",
+                    static_cast<std::int64_t>(i) / info_.image.elements(), channels_first[i]);
     const std::vector<float> images = to_channels_last(channels_first, info_.image);
     data_.images.insert(data_.images.end(), images.begin(), images.end());
     data_.count += count;
     last_count_ = count;
   }
 
-  template <class Numbers>
-  void add_labels(const Numbers& labels) {
+  void add_labels(const std::vector<double>& labels) {
     if (std::ssize(labels) != last_count_)
       refuse_data(file_, "has {} labels for {} images", std::ssize(labels), last_count_);
     for (std::size_t i = 0; i < labels.size() && info_.classes > 0; ++i) {
-      const auto label = static_cast<double>(labels[i]);
+      const double label = labels[i];
       if (!(label >= 0 && label < static_cast<double>(info_.classes) && label == std::floor(label)))
         refuse_data(file_, "label {} of image {} is out of range: {} has classes 0 to {}", label, i, info_.name,
                     info_.classes - 1);
       data_.labels.push_back(static_cast<float>(label));
     }
-  }
-
-  template <class Numbers>
-  void require_range(const Numbers& numbers) const {
-    for (std::size_t i = 0; i < numbers.size(); ++i)
-      if (!(numbers[i] >= -1 && numbers[i] <= 1))
-        refuse_data(file_, "image {} has the number {}; images go from -1 (black) to 1 (white)",
-                    static_cast<std::int64_t>(i) / info_.image.elements(), numbers[i]);
   }
 
   // Uniform noise: what a step takes does not depend on what is in its pictures.
@@ -166,33 +140,14 @@ class Reader {
     std::vector<float> images(static_cast<std::size_t>(kGeneratedImages * info_.image.elements()));
     for (std::size_t i = 0; i < images.size(); ++i)
       images[i] = static_cast<float>(philox4x32_10(philox_counter(i, 0), keys).v[0] >> 8) * 0x1p-23f - 1;
-    add_images(kGeneratedImages, std::move(images));
-    std::vector<std::int64_t> labels;
-    for (std::int64_t i = 0; i < kGeneratedImages; ++i) labels.push_back(i % std::max<std::int64_t>(1, info_.classes));
+    add_images(kGeneratedImages, images);
+    std::vector<double> labels;
+    for (std::int64_t i = 0; i < kGeneratedImages; ++i)
+      labels.push_back(static_cast<double>(i % std::max<std::int64_t>(1, info_.classes)));
     add_labels(labels);
   }
 
-  // 256 int32: a number that tells the format, images, channels, height, width; the images in fp32, channels-first.
-  void read_unetcu(std::string_view file) {
-    std::array<std::int32_t, 256> header{};
-    if (file.size() < sizeof header) refuse_data(file_, "is unet.cu's data, cut off within its header");
-    std::memcpy(header.data(), file.data(), sizeof header);
-    const ImageShape image{header[3], header[4], header[2]};
-    require_shape(image);
-    const std::uint64_t numbers =
-        static_cast<std::uint64_t>(std::max(0, header[1])) * static_cast<std::uint64_t>(image.elements());
-    if (file.size() - sizeof header != numbers * sizeof(float))
-      refuse_data(file_, "is unet.cu's data of {} images, which are {} bytes behind its header; it has {}", header[1],
-                  numbers * sizeof(float), file.size() - sizeof header);
-    if (info_.classes > 0) refuse_data(file_, "has no labels, and {} is trained on labelled images", info_.name);
-    std::vector<float> images(numbers);
-    std::memcpy(images.data(), file.data() + sizeof header, numbers * sizeof(float));
-    require_range(images);
-    add_images(header[1], std::move(images));
-  }
-
-  void read_safetensors() {
-    const SafetensorsFile file(file_);
+  void read_tensors(const SafetensorsFile& file) {
     file.require_layout(kChannelsFirst);
     const FileTensor* const images = file.find("images");
     const std::size_t of_frames = info_.most_frames > 1 ? 1 : 0;
@@ -202,7 +157,6 @@ class Reader {
     const std::span<const std::int64_t> shape = std::span(images->shape).subspan(of_frames);
     require_shape({shape[2], shape[3], shape[1], of_frames == 1 ? shape[0] : 1});
     const std::vector<double> numbers = numbers_of(file, *images, file_, images->shape);
-    require_range(numbers);
     add_images(images->shape[0], {numbers.begin(), numbers.end()});
     if (info_.classes == 0) return;
     const FileTensor* const labels = file.find("labels");
@@ -238,20 +192,20 @@ class Reader {
     if (info_.classes > 0 && !waits_for_labels_)
       refuse_data(file_, "is labels without images: give the file of their images before it");
     waits_for_labels_ = false;
-    add_labels(std::vector<unsigned char>(numbers.begin(), numbers.end()));
+    add_labels(labels_of(numbers));
   }
 
   void read_cifar(std::string_view bytes) {
     require_shape(kCifar);
     std::vector<float> images;
-    std::vector<unsigned char> labels;
+    std::string labels;
     for (; !bytes.empty(); bytes.remove_prefix(kCifarRecord)) {
-      labels.push_back(static_cast<unsigned char>(bytes[0]));
+      labels += bytes[0];
       const std::vector<float> image = floats_of(bytes.substr(1, kCifarRecord - 1));
       images.insert(images.end(), image.begin(), image.end());
     }
-    add_images(std::ssize(labels), std::move(images));
-    if (info_.classes > 0) add_labels(labels);
+    add_images(std::ssize(labels), images);
+    if (info_.classes > 0) add_labels(labels_of(labels));
   }
 
   // MNIST's images in the middle of a network's.
@@ -266,7 +220,11 @@ class Reader {
     return framed;
   }
 
-  // Of 0 to 255.
+  // Of bytes from 0 to 255.
+  static std::vector<double> labels_of(std::string_view bytes) {
+    const std::span numbers(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
+    return {numbers.begin(), numbers.end()};
+  }
   static std::vector<float> floats_of(std::string_view bytes) {
     std::vector<float> numbers(bytes.size());
     std::ranges::transform(bytes, numbers.begin(),

@@ -142,13 +142,8 @@ std::string cut_off(const fs::path& file, const std::string& head, std::uintmax_
 }  // namespace
 
 std::string kind_of_file(const fs::path& file) {
+  const std::string head = head_of(file, 256);
   std::error_code error;
-  if (!fs::is_regular_file(file, error)) return "";
-  constexpr std::size_t kHead = 256;
-  std::string head(kHead, '\0');
-  std::ifstream stream(file, std::ios::binary);
-  stream.read(head.data(), kHead);
-  head.resize(static_cast<std::size_t>(std::max<std::streamsize>(0, stream.gcount())));
   if (const std::string kind = cut_off(file, head, fs::file_size(file, error)); !kind.empty()) return kind;
   constexpr std::string_view kBlank = " \t\r\n";
   const std::size_t start = std::min(head.find_first_not_of(kBlank), head.size());

@@ -105,6 +105,16 @@ bool is_there(const fs::path& file) {
   return fs::symlink_status(file, error).type() != fs::file_type::not_found;
 }
 
+std::string head_of(const fs::path& file, std::size_t bytes) {
+  std::error_code error;
+  if (!fs::is_regular_file(file, error)) return "";
+  std::string head(bytes, '\0');
+  std::ifstream stream(file, std::ios::binary);
+  stream.read(head.data(), static_cast<std::streamsize>(bytes));
+  head.resize(static_cast<std::size_t>(stream.gcount()));
+  return head;
+}
+
 std::string read_whole_file(const fs::path& file, std::size_t most_bytes) {
   struct stat status {};
   const auto check = [&] {

@@ -26,6 +26,9 @@ inline constexpr std::size_t kMostFileBytes = std::size_t{1} << 30;  // far abov
 // and files of more than `most_bytes`. Throws std::runtime_error with the file's name.
 std::string read_whole_file(const fs::path& file, std::size_t most_bytes = kMostFileBytes);
 
+// The first bytes of a regular file; empty of what is none, or cannot be read: whoever reads it whole says so.
+std::string head_of(const fs::path& file, std::size_t bytes);
+
 // Whether a folder has that name, or may: what cannot be looked at, and a link that leads nowhere, is not taken for
 // nothing. Reading it says what is wrong.
 bool is_there(const fs::path& file);

@@ -101,7 +101,7 @@ TEST(UnetcuFiles, HoldTheParametersInTheOrderOfItsModules) {
     tensors.push_back({name, "F32", shape, std::as_bytes(std::span(numbers.back()))});
   }
   write_unetcu(file, tensors, 7);
-  EXPECT_TRUE(is_unetcu_file(file));
+  EXPECT_TRUE(is_unetcu_file(file, kUnetcuWeights));
   EXPECT_EQ(std::filesystem::file_size(file), 1024u + 4u * 20'494'211u);
   Checkpoint checkpoint(file);
   checkpoint.check(network);
