@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <cstring>
@@ -40,12 +41,11 @@ std::optional<PlanEntries> plan_of(const std::string& text) {
   PlanEntries plan;
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
-    std::istringstream parts(line);
-    std::string op, dtype, problem, variant;
-    if (!std::getline(parts, op, '\t') || !std::getline(parts, dtype, '\t') || !std::getline(parts, problem, '\t') ||
-        !std::getline(parts, variant))
-      return std::nullopt;
-    plan[{op, problem, dtype}] = variant;
+    std::istringstream text_of_line(line);
+    std::array<std::string, 4> parts;
+    for (std::string& part : parts)
+      if (!std::getline(text_of_line, part, '\t')) return std::nullopt;
+    plan[{parts[0], parts[2], parts[1]}] = parts[3];
   }
   if (plan.empty()) return std::nullopt;
   return plan;

@@ -148,15 +148,12 @@ std::array<float, 2> TrainingRecipe::number_of(std::int64_t step) {
 }
 
 const TrainingRecipe& recipe_of(std::string_view network) {
-  const auto found = recipes().find(network);
-  if (found == recipes().end())
-    throw InvalidInput(fmt::format("{} cannot be trained; {} can", network, networks_with_recipes()));
-  return found->second;
+  if (const auto found = recipes().find(network); found != recipes().end()) return found->second;
+  throw InvalidInput(fmt::format("{} cannot be trained; {} can", network, networks_with_recipes()));
 }
 
 TrainingRecipe recipe_or_usual(std::string_view network) {
-  const auto found = recipes().find(network);
-  return found == recipes().end() ? TrainingRecipe{} : found->second;
+  return recipes().contains(network) ? recipe_of(network) : TrainingRecipe{};
 }
 
 std::string networks_with_recipes() {
