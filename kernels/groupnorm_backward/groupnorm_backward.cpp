@@ -2,12 +2,10 @@
 
 #include <cmath>
 #include <string>
-#include <vector>
 
 #include "kernels/core/cost.h"
-#include "kernels/core/exact.h"
+#include "kernels/core/exact_norm.h"
 #include "kernels/core/fields.h"
-#include "kernels/core/parallel.h"
 #include "kernels/core/tensor.h"
 
 namespace noisefloor::groupnorm_backward {
@@ -86,115 +84,25 @@ Tolerance tolerance(const Problem& p, DType dtype) {
   return {both, both};
 }
 
-// What a group leaves of its elements, of each of its channels.
-struct Group {
-  double mean, rstd, mean_dh = 0, mean_dh_xh = 0;
-  std::vector<double> sum = {}, sum_xh = {};  // over pixels, of dv and dv xh
-};
-
-struct Oracle {
-  const Problem& p;
-  DType dtype;
-  HostTensor x, dy, gamma, beta, scale, shift, residual;
-  const float *mean, *rstd;
-
-  Oracle(const Problem& problem, DType type, const Tensors& t)
-      : p(problem),
-        dtype(type),
-        x{type, t.x},
-        dy{type, t.dy},
-        gamma{problem.affine_dtype(type), t.gamma},
-        beta{problem.affine_dtype(type), t.beta},
-        scale{type, t.scale},
-        shift{type, t.shift},
-        residual{type, t.residual},
-        mean{t.mean},
-        rstd{t.rstd} {}
-
-  double scaled(std::int64_t image, std::int64_t c) const {
-    return p.scale_shift() ? 1 + scale[image * p.scale_shift_stride() + c] : 1.0;
-  }
-  double xh(const Group& group, std::int64_t at) const { return (x[at] - group.mean) * group.rstd; }
-  double dv(const Group& group, std::int64_t image, std::int64_t at, std::int64_t c) const {
-    if (p.fusion == Fusion::none) return dy[at];
-    double v = (xh(group, at) * gamma[c] + beta[c]) * scaled(image, c);
-    if (p.scale_shift()) v += shift[image * p.scale_shift_stride() + c];
-    return dy[at] * exact::silu_slope(v);
-  }
-  // Calls body(at, channel within the group) for the elements of a group.
-  template <class Body>
-  void each(std::int64_t image, std::int64_t group, const Body& body) const {
-    for (std::int64_t s = image * p.hw; s < (image + 1) * p.hw; ++s)
-      for (std::int64_t c = 0; c < p.channels_per_group(); ++c)
-        body(s * p.channels + group * p.channels_per_group() + c, c);
-  }
-  Group group_of(std::int64_t image, std::int64_t group) const {
-    const auto size = static_cast<double>(p.group_size());
-    const std::int64_t width = p.channels_per_group();
-    Group g{mean[image * p.groups + group], rstd[image * p.groups + group]};
-    g.sum.resize(static_cast<std::size_t>(width));
-    g.sum_xh.resize(static_cast<std::size_t>(width));
-    each(image, group, [&](std::int64_t at, std::int64_t c) {
-      const double value = dv(g, image, at, group * width + c);
-      g.sum[static_cast<std::size_t>(c)] += value;
-      g.sum_xh[static_cast<std::size_t>(c)] += value * xh(g, at);
-    });
-    for (std::int64_t c = 0; c < width; ++c) {
-      const double factor = scaled(image, group * width + c) * gamma[group * width + c] / size;
-      g.mean_dh += factor * g.sum[static_cast<std::size_t>(c)];
-      g.mean_dh_xh += factor * g.sum_xh[static_cast<std::size_t>(c)];
-    }
-    return g;
-  }
-  double dx(const Group& group, std::int64_t image, std::int64_t at, std::int64_t c) const {
-    const double dh = dv(group, image, at, c) * scaled(image, c) * gamma[c];
-    const double value = group.rstd * (dh - group.mean_dh - xh(group, at) * group.mean_dh_xh);
-    return residual ? value + p.residual_scale * residual[at] : value;
-  }
-};
-
-// The oracle: two passes in double over each group that the elements meet.
-void reference(const Problem& p, DType dtype, const Tensors& tensors, std::string_view output,
+void reference(const Problem& p, DType dtype, const Tensors& t, std::string_view output,
                std::span<const std::int64_t> elements, std::span<double> values) {
-  const Oracle oracle(p, dtype, unpacked(p, dtype, tensors));
-  const std::int64_t width = p.channels_per_group();
-  const bool of_all = output == "dgamma" || output == "dbeta";  // images
-  const std::int64_t row = p.channels * (output == "dx" ? p.hw : output == "dscale_shift" ? 2 : 1);
-  std::vector<char> wanted(static_cast<std::size_t>(p.n * p.groups));
-  for (const std::int64_t element : elements)
-    for (std::int64_t image = of_all ? 0 : element / row; image < p.n; ++image) {
-      wanted[static_cast<std::size_t>(image * p.groups + element % p.channels / width)] = 1;
-      if (!of_all) break;
-    }
-  std::vector<Group> groups(wanted.size());
-  parallel_for(p.n * p.groups, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i)
-      if (wanted[static_cast<std::size_t>(i)] != 0)
-        groups[static_cast<std::size_t>(i)] = oracle.group_of(i / p.groups, i % p.groups);
-  });
-  for (std::size_t e = 0; e < elements.size(); ++e) {
-    const std::int64_t c = elements[e] % p.channels, image = elements[e] / row;
-    const auto within = static_cast<std::size_t>(c % width);
-    const auto group_at = [&](std::int64_t i) -> const Group& {
-      return groups[static_cast<std::size_t>(i * p.groups + c / width)];
-    };
-    if (of_all) {
-      values[e] = 0;
-      for (std::int64_t i = 0; i < p.n; ++i)
-        values[e] += oracle.scaled(i, c) * (output == "dbeta" ? group_at(i).sum : group_at(i).sum_xh)[within];
-      continue;
-    }
-    const Group& group = group_at(image);
-    if (output == "dx")
-      values[e] = oracle.dx(group, image, elements[e], c);
-    else if (output == "dshift" || elements[e] % row >= p.channels)
-      values[e] = group.sum[within];
-    else
-      values[e] = oracle.gamma[c] * group.sum_xh[within] + oracle.beta[c] * group.sum[within];
-  }
+  exact::NormGradients(shape_of(p), dtype, p.affine_dtype(dtype), unpacked(p, dtype, t))
+      .reference(output, elements, values);
 }
 
 }  // namespace
+
+exact::NormShape shape_of(const Problem& p) {
+  return {p.n,
+          p.hw,
+          p.channels,
+          p.hw,
+          p.channels_per_group(),
+          p.scale_shift_stride(),
+          p.fusion != Fusion::none,
+          p.residual_scale,
+          0};
+}
 
 constinit const Definition definition{
     "groupnorm_backward", fields, check, visit_tensors, cost, tolerance, reference, variants};

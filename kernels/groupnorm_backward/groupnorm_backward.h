@@ -17,6 +17,10 @@
 #include "kernels/core/definition.h"
 #include "kernels/groupnorm/groupnorm.h"
 
+namespace noisefloor::exact {
+struct NormShape;
+}
+
 namespace noisefloor::groupnorm_backward {
 
 using groupnorm::Fusion;
@@ -83,5 +87,7 @@ constexpr groupnorm::Problem forward_of(const Problem& p) {
           .packed = p.packed,
           .fp32_affine = p.fp32_affine};
 }
+
+exact::NormShape shape_of(const Problem&);  // as kernels/core/exact_norm.h and host_norm.h take it
 
 }  // namespace noisefloor::groupnorm_backward

@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "kernels/core/cost.h"
+#include "kernels/core/exact_norm.h"
 #include "kernels/core/fields.h"
-#include "kernels/core/parallel.h"
 #include "kernels/core/tensor.h"
 
 namespace noisefloor::layernorm_backward {
@@ -84,91 +82,16 @@ Tolerance tolerance(const Problem& p, DType dtype) {
   return {both, both};
 }
 
-struct Row {
-  double mean = 0, rstd = 0, mean_dh = 0, mean_dh_xh = 0;
-};
-
-struct Oracle {
-  const Problem& p;
-  HostTensor x, dy, gamma, beta, scale, residual;
-
-  Oracle(const Problem& problem, DType type, const Tensors& t)
-      : p(problem),
-        x{type, t.x},
-        dy{type, t.dy},
-        gamma{type, t.gamma},
-        beta{type, t.beta},
-        scale{type, t.scale},
-        residual{type, t.residual} {}
-
-  double scaled(std::int64_t image, std::int64_t c) const { return scale ? 1 + scale[image * p.channels + c] : 1.0; }
-  double dh(std::int64_t row, std::int64_t c) const {
-    return dy[row * p.channels + c] * scaled(row / p.rows_per_image(), c) * (gamma ? gamma[c] : 1.0);
-  }
-  double xh(const Row& row, std::int64_t at) const { return (x[at] - row.mean) * row.rstd; }
-  Row row_of(std::int64_t row) const {
-    const auto length = static_cast<double>(p.channels);
-    const std::int64_t first = row * p.channels;
-    Row found;
-    double variance = 0;
-    for (std::int64_t c = 0; c < p.channels; ++c) found.mean += x[first + c] / length;
-    for (std::int64_t c = 0; c < p.channels; ++c)
-      variance += (x[first + c] - found.mean) * (x[first + c] - found.mean) / length;
-    found.rstd = 1 / std::sqrt(variance + p.eps);
-    for (std::int64_t c = 0; c < p.channels; ++c) {
-      found.mean_dh += dh(row, c) / length;
-      found.mean_dh_xh += dh(row, c) * xh(found, first + c) / length;
-    }
-    return found;
-  }
-  double dx(const Row& row, std::int64_t at) const {
-    const double value = row.rstd * (dh(at / p.channels, at % p.channels) - row.mean_dh - xh(row, at) * row.mean_dh_xh);
-    return residual ? value + p.residual_scale * residual[at] : value;
-  }
-};
-
-// The oracle: three passes in double over each row that the elements meet.
 void reference(const Problem& p, DType dtype, const Tensors& t, std::string_view output,
                std::span<const std::int64_t> elements, std::span<double> values) {
-  const Oracle oracle(p, dtype, t);
-  const bool of_image = output == "dscale" || output == "dshift";
-  const bool plain = output == "dbeta" || output == "dshift";                                // of dy alone
-  const auto rows_of = [&](std::int64_t element) -> std::pair<std::int64_t, std::int64_t> {  // from, to
-    const std::int64_t first = element / p.channels, many = p.rows_per_image();
-    if (output == "dx") return {first, first + 1};
-    return of_image ? std::pair(first * many, (first + 1) * many) : std::pair(std::int64_t{0}, p.rows);
-  };
-  std::vector<char> wanted(static_cast<std::size_t>(p.rows));
-  for (std::size_t e = 0; e < elements.size() && !plain; ++e) {
-    const auto [first, last] = rows_of(elements[e]);
-    std::fill(wanted.begin() + first, wanted.begin() + last, 1);
-    if (last - first == p.rows) break;
-  }
-  std::vector<Row> rows(wanted.size());
-  parallel_for(p.rows, 16, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t r = begin; r < end; ++r)
-      if (wanted[static_cast<std::size_t>(r)] != 0) rows[static_cast<std::size_t>(r)] = oracle.row_of(r);
-  });
-  if (output == "dx") {
-    for (std::size_t e = 0; e < elements.size(); ++e)
-      values[e] = oracle.dx(rows[static_cast<std::size_t>(elements[e] / p.channels)], elements[e]);
-    return;
-  }
-  for (std::size_t e = 0; e < elements.size(); ++e) {
-    const std::int64_t c = elements[e] % p.channels;
-    const auto [first, last] = rows_of(elements[e]);
-    values[e] = 0;
-    for (std::int64_t r = first; r < last; ++r) {
-      const std::int64_t at = r * p.channels + c;
-      const double xh = oracle.xh(rows[static_cast<std::size_t>(r)], at);
-      const double factor = of_image ? 1.0 : oracle.scaled(r / p.rows_per_image(), c);
-      const double norm = of_image && oracle.gamma ? xh * oracle.gamma[c] + oracle.beta[c] : xh;
-      values[e] += oracle.dy[at] * factor * (plain ? 1.0 : norm);
-    }
-  }
+  exact::NormGradients(shape_of(p), dtype, dtype, t).reference(output, elements, values);
 }
 
 }  // namespace
+
+exact::NormShape shape_of(const Problem& p) {
+  return {p.images, p.rows_per_image(), p.channels, 1, p.channels, p.channels, false, p.residual_scale, p.eps};
+}
 
 constinit const Definition definition{
     "layernorm_backward", fields, check, visit_tensors, cost, tolerance, reference, variants};

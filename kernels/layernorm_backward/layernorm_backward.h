@@ -14,6 +14,10 @@
 
 #include "kernels/core/definition.h"
 
+namespace noisefloor::exact {
+struct NormShape;
+}
+
 namespace noisefloor::layernorm_backward {
 
 enum class Fusion { none, scale_shift };
@@ -57,5 +61,7 @@ Definition::Variants variants;  // variants.cpp; best last
 Definition::Launcher launch_host, launch_naive, launch_tiled, launch_tensor_core_sm80, launch_ptx_sm90a;
 Definition::Variant::WorkspaceBytes host_workspace_bytes, naive_workspace_bytes, tiled_workspace_bytes,
     tensor_core_sm80_workspace_bytes, ptx_sm90a_workspace_bytes;
+
+exact::NormShape shape_of(const Problem&);  // as kernels/core/exact_norm.h and host_norm.h take it
 
 }  // namespace noisefloor::layernorm_backward
