@@ -1,13 +1,8 @@
 #include "kernels/groupnorm/cluster_plan.h"
 
-#include <algorithm>
-#include <array>
-#include <bit>
 #include <cmath>
-#include <cstdio>
 #include <numeric>
 #include <set>
-#include <string>
 #include <tuple>
 
 #include "kernels/core/by_shape.h"
@@ -16,8 +11,6 @@
 namespace noisefloor::groupnorm {
 namespace {
 
-constexpr int kSharedBytesPerSm = 228 * 1024;
-constexpr int kReservedBytes = 1024;  // of shared memory: the driver's, of each block
 constexpr int kSmsOfH200 = 132;
 constexpr int kThreadChoices[] = {64, 96, 128, 160, 192, 256, 288, 384, 480};
 constexpr int kFewestPaired = 256;  // threads of a block that shares its SM with one other
@@ -69,26 +62,32 @@ std::optional<ClusterPlan> paired(const Problem& p, const ClusterPlan& alone) {
   return std::nullopt;
 }
 
-std::string text_of(const ClusterPlan& plan) {
-  return "bundle=" + std::to_string(plan.bundle) + ",blocks=" + std::to_string(plan.blocks) +
-         ",threads=" + std::to_string(plan.columns * plan.tile_rows) + ",held=" + std::to_string(plan.held);
-}
-
 }  // namespace
 
 bool spans_two_groups(std::int64_t channels_per_group) {
   return channels_per_group + std::gcd(channels_per_group, std::int64_t{kClusterLanes}) >= kClusterLanes;
 }
 
-int blocks_per_sm(const ClusterPlan& plan) {
-  const int whole_warps = (plan.columns * plan.tile_rows + 31) / 32 * 32;
-  return std::max(std::min({kSharedBytesPerSm / (plan.shared_bytes() + kReservedBytes),
-                            65536 / (cluster_registers(plan.held) * whole_warps), 2048 / whole_warps, 32}),
-                  1);
+std::string ClusterPlan::text() const {
+  return "bundle=" + std::to_string(bundle) + ",blocks=" + std::to_string(blocks) +
+         ",threads=" + std::to_string(columns * tile_rows) + ",held=" + std::to_string(held);
 }
 
+int blocks_per_sm(const StripePlan& plan, int shared_bytes, int registers) {
+  const int whole_warps = (plan.columns * plan.tile_rows + 31) / 32 * 32;
+  return std::max(std::min({kSharedBytesPerSm / (shared_bytes + kReservedBytes), 65536 / (registers * whole_warps),
+                            2048 / whole_warps, 32}),
+                  1);
+}
+int blocks_per_sm(const ClusterPlan& plan) {
+  return blocks_per_sm(plan, plan.shared_bytes(), cluster_registers(plan.held));
+}
+
+int resident_clusters(int blocks_of_cluster, int of_sm, int sm_count) {
+  return std::max(static_cast<int>(usable_sms(blocks_of_cluster, sm_count) * of_sm / blocks_of_cluster), 1);
+}
 int resident_clusters(const ClusterPlan& plan, int sm_count) {
-  return std::max(static_cast<int>(usable_sms(plan.blocks, sm_count) * blocks_per_sm(plan) / plan.blocks), 1);
+  return resident_clusters(plan.blocks, blocks_per_sm(plan), sm_count);
 }
 
 ClusterResidence cluster_residence(const ClusterPlan& plan, std::int64_t units, int sm_count) {
@@ -129,24 +128,13 @@ std::optional<ClusterPlan> make_cluster_plan(const Problem& p, int bundle, int b
 }
 
 std::optional<ClusterPlan> estimated_cluster_plan(const Problem& p, int sm_count) {
-  std::optional<ClusterPlan> best;
-  double least = 0;
-  for (int bundle = 1; bundle <= p.groups; ++bundle) {
-    if (p.groups % bundle != 0) continue;
-    for (int blocks = 1; blocks <= kMaxClusterBlocks; blocks *= 2) {
-      if (blocks > 1 && p.hw < 8 * blocks) break;  // too few rows to share out
-      for (const int threads : kThreadChoices) {
-        for (const int held : kHeldChoices) {
-          const auto plan = make_cluster_plan(p, bundle, blocks, threads, held);
-          if (!plan) continue;
-          const double cost = estimate(p, *plan, sm_count);
-          if (best && cost >= least) continue;
-          best = plan;
-          least = cost;
-        }
-      }
-    }
-  }
+  std::vector<ClusterPlan> plans;
+  each_cut(p.groups, p.hw, [&](int bundle, int blocks) {
+    for (const int threads : kThreadChoices)
+      for (const int held : kHeldChoices)
+        if (const auto plan = make_cluster_plan(p, bundle, blocks, threads, held)) plans.push_back(*plan);
+  });
+  const auto best = cheapest(plans, [&](const ClusterPlan& plan) { return estimate(p, plan, sm_count); });
   if (!best || blocks_per_sm(*best) > 1 || p.n * (p.groups / best->bundle) <= resident_clusters(*best, sm_count))
     return best;
   const auto pair = paired(p, *best);
@@ -176,33 +164,22 @@ std::vector<Choice> cluster_choices(const Problem& p, DType, const DeviceInfo& d
   if (p.coefficients) return choices;
   const auto add = [&](const std::optional<ClusterPlan>& plan) {
     if (!plan) return;
-    const std::string text = text_of(*plan);
-    if (seen.insert(text).second) choices.push_back({text, choices.empty()});
+    if (seen.insert(plan->text()).second) choices.push_back({plan->text(), choices.empty()});
   };
   add(estimated_cluster_plan(p, device.sm_count));
   if (choices.empty()) return choices;
-  for (int bundle = 1; bundle <= p.groups; ++bundle)
-    for (int blocks = 1; blocks <= kMaxClusterBlocks; blocks *= 2) {
-      if (blocks > 1 && p.hw < 8 * blocks) break;  // too few rows to share out
-      for (int threads = kLeastThreads; threads <= kMostThreads; threads += kThreadStep) {
-        for (const int held : kHeldChoices) add(make_cluster_plan(p, bundle, blocks, threads, held));
-        add(make_cluster_plan(p, bundle, blocks, threads, kHeldByPairs));
-      }
-    }
+  each_cut(p.groups, p.hw, [&](int bundle, int blocks) {
+    for (int threads = kLeastThreads; threads <= kMostThreads; threads += kThreadStep)
+      for (int held = 0; held <= kHeldByPairs; held += 2) add(make_cluster_plan(p, bundle, blocks, threads, held));
+  });
   return choices;
 }
 
 std::optional<ClusterPlan> parse_cluster_choice(const Problem& p, std::string_view choice) {
-  int bundle = 0, blocks = 0, threads = 0, held = 0;
-  if (std::sscanf(std::string(choice).c_str(), "bundle=%d,blocks=%d,threads=%d,held=%d", &bundle, &blocks, &threads,
-                  &held) != 4)
-    return std::nullopt;
-  const bool held_by_a_kernel = held == kHeldByPairs || std::ranges::find(kHeldChoices, held) != std::end(kHeldChoices);
-  if (p.coefficients || bundle < 1 || blocks < 1 || blocks > kMaxClusterBlocks || !held_by_a_kernel ||
-      !std::has_single_bit(static_cast<unsigned>(blocks)))
-    return std::nullopt;
-  const auto plan = make_cluster_plan(p, bundle, blocks, threads, held);
-  return plan && text_of(*plan) == choice ? plan : std::nullopt;
+  return plan_of_text(choice, [&](const auto& of) -> std::optional<ClusterPlan> {
+    if (p.coefficients || of[3] < 0 || of[3] > kHeldByPairs || of[3] % 2 != 0) return std::nullopt;
+    return make_cluster_plan(p, of[0], of[1], of[2], of[3]);
+  });
 }
 
 }  // namespace noisefloor::groupnorm

@@ -2,10 +2,14 @@
 // Pure arithmetic, tested on the host.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <bit>
+#include <charconv>
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -17,7 +21,8 @@ inline constexpr int kClusterLanes = 8;           // bf16 or fp16 elements of a 
 inline constexpr int kHeldChoices[] = {0, 2, 4};  // rows that a thread can hold in registers
 inline constexpr int kHeldByPairs = 6;            // and so many where that was timed, or lets two blocks share an SM
 inline constexpr int kMaxClusterBlocks = 16;      // more than 8 needs cudaFuncAttributeNonPortableClusterSizeAllowed
-inline constexpr int kSharedBytesPerBlock = 227 * 1024;  // sm_90's opt-in limit
+inline constexpr int kSharedBytesPerBlock = 227 * 1024;                      // sm_90's opt-in limit
+inline constexpr int kSharedBytesPerSm = 228 * 1024, kReservedBytes = 1024;  // the driver's, of each block
 
 // Of longer images two clusters of 16 blocks on the same SMs hold no whole lines of 128 bytes: theirs are narrower, or
 // one block an SM: a launch of all SMs is faster (docs/experiments/groupnorm).
@@ -56,6 +61,7 @@ struct StripePlan {
 struct ClusterPlan : StripePlan {
   int pixels = 1;  // of x in a row: one, or with down_w the four of a pixel of y, of which a thread holds all or none
 
+  std::string text() const;  // "bundle=2,blocks=8,threads=256,held=4"
   int held_rows() const { return held / pixels; }
   int shared_bytes() const {
     const int moments = (blocks + 1) * bundle;  // mean and M2 of each group, by block; then mean and rstd
@@ -74,9 +80,41 @@ std::optional<ClusterPlan> cut_rows(const Problem&, int bundle, int blocks, int 
 // The plan with these choices, or nothing where they do not fit the problem or the SM.
 std::optional<ClusterPlan> make_cluster_plan(const Problem&, int bundle, int blocks, int threads, int held);
 
-// Blocks that an SM holds at once, and clusters that the GPU runs at once.
+// Blocks that an SM holds at once, of so much shared memory and so many registers a thread, and clusters that the GPU
+// runs at once.
+int blocks_per_sm(const StripePlan&, int shared_bytes, int registers);
 int blocks_per_sm(const ClusterPlan&);
+int resident_clusters(int blocks_of_cluster, int of_sm, int sm_count);
 int resident_clusters(const ClusterPlan&, int sm_count);
+
+// What follows is for plans here and in kernels/groupnorm_backward. Calls body(bundle, blocks) for bundles of groups
+// and clusters that have rows to share out.
+template <class Body>
+void each_cut(std::int64_t groups, std::int64_t rows, const Body& body) {
+  for (int bundle = 1; bundle <= groups; ++bundle)
+    for (int blocks = 1; groups % bundle == 0 && blocks <= kMaxClusterBlocks; blocks *= 2)
+      if (blocks == 1 || rows >= 8 * blocks) body(bundle, blocks);
+}
+
+// The first of the least cost.
+template <class Plan, class Cost>
+std::optional<Plan> cheapest(const std::vector<Plan>& plans, const Cost& cost) {
+  const auto best = std::ranges::min_element(plans, {}, cost);
+  return best == plans.end() ? std::nullopt : std::optional(*best);
+}
+
+// The plan of this text: make(its numbers), of which the first two are bundle and blocks.
+template <class Make>
+auto plan_of_text(std::string_view text, const Make& make) {
+  std::array<int, 5> numbers{};
+  std::size_t count = 0;
+  for (auto at = text.find('='); at != text.npos && count < numbers.size(); at = text.find('=', at + 1))
+    std::from_chars(text.data() + at + 1, text.data() + text.size(), numbers[count++]);
+  const bool fit = numbers[0] > 0 && numbers[1] > 0 && numbers[1] <= kMaxClusterBlocks &&
+                   std::has_single_bit(static_cast<unsigned>(numbers[1]));
+  const auto plan = fit ? make(numbers) : std::nullopt;
+  return plan && plan->text() == text ? plan : std::nullopt;
+}
 
 // How a launch of `units` clusters lies on the SMs. Blocks that start while the launch ahead ends take the SMs that are
 // free first, several on one: so where a block can have an SM to itself it asks for memory that leaves no room for
@@ -98,8 +136,7 @@ std::optional<ClusterPlan> estimated_cluster_plan(const Problem&, int sm_count);
 // which loads the same, where it can be had.
 std::optional<ClusterPlan> choose_cluster_plan(const Problem&, int sm_count);
 
-// Every plan of a problem, the estimate's first, as text that parse_cluster_choice reads:
-// "bundle=2,blocks=8,threads=256,held=4". None where no plan fits.
+// Every plan of a problem, the estimate's first, as text that parse_cluster_choice reads. None where no plan fits.
 std::vector<Choice> cluster_choices(const Problem&, DType, const DeviceInfo&);
 std::optional<ClusterPlan> parse_cluster_choice(const Problem&, std::string_view choice);
 

@@ -2,11 +2,6 @@
 // team; the GPU's SMs are shared out among the teams. Pure arithmetic, tested on the host.
 #pragma once
 
-#include <algorithm>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "kernels/groupnorm/cluster_plan.h"
 
 namespace noisefloor::groupnorm {
@@ -53,13 +48,6 @@ auto grid_plans(std::int64_t groups, const Make& make) {
     for (int teams = 1; groups % bundle == 0 && teams <= kMaxGridTeams; ++teams)
       if (const auto plan = make(bundle, teams)) plans.push_back(*plan);
   return plans;
-}
-
-// The first of the least cost.
-template <class Plan, class Cost>
-std::optional<Plan> cheapest(const std::vector<Plan>& plans, const Cost& cost) {
-  const auto best = std::ranges::min_element(plans, {}, cost);
-  return best == plans.end() ? std::nullopt : std::optional(*best);
 }
 
 // The chosen one, then those whose cost is near its own.

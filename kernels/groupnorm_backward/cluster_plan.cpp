@@ -1,20 +1,12 @@
 #include "kernels/groupnorm_backward/cluster_plan.h"
 
-#include <array>
-#include <bit>
 #include <cmath>
-#include <cstdio>
-#include <string>
 
 #include "kernels/core/by_shape.h"
 #include "kernels/groupnorm/grid_plan.h"
 
 namespace noisefloor::groupnorm_backward {
 namespace {
-
-constexpr int kSharedBytesPerSm = 228 * 1024, kReservedBytes = 1024;  // the driver's, of each block
-constexpr int kRegisters = 80, kWideRegisters = 128;                  // of kMaxClusterThreads, of kWideThreads
-constexpr int kMaxPlanBlocks = groupnorm::kMaxClusterBlocks;
 
 // A guess at what a plan costs, in cycles of an SM: its memory traffic, six bytes an element or eight; the instructions
 // of its rows and of what a thread does once; and what a block does one after the other, waiting, and some of what its
@@ -40,38 +32,31 @@ double estimate(const Problem& p, const ClusterPlan& plan, int sm_count) {
   return kStart + std::hypot(rounds * memory, rounds * issue, (rounds + std::ceil(rounds)) / 2 * waits);
 }
 
-std::string text_of(const ClusterPlan& plan) {
-  return "bundle=" + std::to_string(plan.bundle) + ",blocks=" + std::to_string(plan.blocks) +
-         ",threads=" + std::to_string(plan.columns * plan.tile_rows) + ",stay=" + std::to_string(int{plan.stay}) +
-         ",wide=" + std::to_string(int{plan.wide});
-}
-
-// Calls add(plan) for every one.
-template <class Add>
-void each_cluster_plan(const Problem& p, const Add& add) {
-  for (int bundle = 1; bundle <= p.groups; ++bundle) {
-    if (p.groups % bundle != 0) continue;
-    for (int blocks = 1; blocks <= kMaxPlanBlocks; blocks *= 2) {
-      if (blocks > 1 && p.hw < 8 * blocks) break;  // too few rows to share out
-      for (const int threads : {64, 128, 192, 256, kMaxClusterThreads})
-        if (const auto plan = make_cluster_plan(p, bundle, blocks, threads, true)) add(*plan);
-    }
-  }
+// Those whose clusters stay.
+std::vector<ClusterPlan> cluster_plans(const Problem& p) {
+  std::vector<ClusterPlan> plans;
+  groupnorm::each_cut(p.groups, p.hw, [&](int bundle, int blocks) {
+    for (const int threads : {64, 128, 192, 256, kMaxClusterThreads})
+      if (const auto plan = make_cluster_plan(p, bundle, blocks, threads, true)) plans.push_back(*plan);
+  });
+  return plans;
 }
 
 }  // namespace
 
-int blocks_per_sm(const ClusterPlan& plan) {
-  const int whole_warps = (plan.columns * plan.tile_rows + 31) / 32 * 32;
-  return std::max(std::min({kSharedBytesPerSm / (plan.shared_bytes() + kReservedBytes),
-                            65536 / ((plan.wide ? kWideRegisters : kRegisters) * whole_warps), 2048 / whole_warps, 32}),
-                  1);
+std::string ClusterPlan::text() const {
+  return "bundle=" + std::to_string(bundle) + ",blocks=" + std::to_string(blocks) +
+         ",threads=" + std::to_string(columns * tile_rows) + ",stay=" + std::to_string(int{stay}) +
+         ",wide=" + std::to_string(int{wide});
 }
 
-// A cluster lies within one GPC, and GPCs leave a rest: kernels/groupnorm/cluster_plan.cpp.
+int blocks_per_sm(const ClusterPlan& plan) {
+  constexpr int kRegisters = 80, kWideRegisters = 128;  // of kMaxClusterThreads, of kWideThreads
+  return groupnorm::blocks_per_sm(plan, plan.shared_bytes(), plan.wide ? kWideRegisters : kRegisters);
+}
+
 int resident_clusters(const ClusterPlan& plan, int sm_count) {
-  const double usable = plan.blocks <= 2 ? 1.0 : plan.blocks == 4 ? 0.94 : plan.blocks == 8 ? 0.91 : 0.85;
-  return std::max(static_cast<int>(usable * sm_count * blocks_per_sm(plan) / plan.blocks), 1);
+  return groupnorm::resident_clusters(plan.blocks, blocks_per_sm(plan), sm_count);
 }
 
 int launch_bytes(const ClusterPlan& plan, int units, int sm_count) {
@@ -79,13 +64,13 @@ int launch_bytes(const ClusterPlan& plan, int units, int sm_count) {
   // How many SMs larger clusters can use is known of an H200 alone, and one too many would be a second wave.
   if (plan.blocks > 2 || on_one > blocks_per_sm(plan)) return bytes;
   constexpr int kAtOnce = 128;  // shared memory is handed out by so many bytes
-  return std::max(bytes, kSharedBytesPerSm / (on_one + 1) - kReservedBytes + kAtOnce);
+  return std::max(bytes, groupnorm::kSharedBytesPerSm / (on_one + 1) - groupnorm::kReservedBytes + kAtOnce);
 }
 
 std::optional<ClusterPlan> make_cluster_plan(const Problem& p, int bundle, int blocks, int threads, bool stay,
                                              bool wide) {
   // Longer images fit no cluster even one column wide; and what follows stays in int.
-  if (p.hw > std::int64_t{kMaxPlanBlocks} * groupnorm::kSharedBytesPerBlock / 32) return std::nullopt;
+  if (p.hw > std::int64_t{groupnorm::kMaxClusterBlocks} * groupnorm::kSharedBytesPerBlock / 32) return std::nullopt;
   const auto cut = groupnorm::cut_rows(forward_of(p), bundle, blocks, threads, 0);
   if (!cut) return std::nullopt;
   ClusterPlan plan{*cut};
@@ -113,14 +98,8 @@ static ClusterPlan widened(const Problem& p, const ClusterPlan& plan) {
 
 std::optional<ClusterPlan> choose_cluster_plan(const Problem& p, int sm_count) {
   return remembered(std::array{p.n, p.hw, p.channels, p.groups, std::int64_t{p.residual}, std::int64_t{sm_count}}, [&] {
-    std::optional<ClusterPlan> best;
-    double least = 0;
-    each_cluster_plan(p, [&](const ClusterPlan& plan) {
-      const double cost = estimate(p, plan, sm_count);
-      if (best && cost >= least) return;
-      best = plan;
-      least = cost;
-    });
+    const auto best =
+        groupnorm::cheapest(cluster_plans(p), [&](const ClusterPlan& plan) { return estimate(p, plan, sm_count); });
     return best && !p.residual && takes_turns(p, *best, sm_count) ? widened(p, *best) : best;
   });
 }
@@ -130,30 +109,24 @@ std::vector<Choice> cluster_choices(const Problem& p, DType, const DeviceInfo& d
   const auto chosen = choose_cluster_plan(p, device.sm_count);
   if (!chosen) return {};
   const double most = kNear * estimate(p, *chosen, device.sm_count);
-  std::vector<Choice> choices{{text_of(*chosen), true}};
+  std::vector<Choice> choices{{chosen->text(), true}};
   const auto add = [&](ClusterPlan plan, bool stay) {
     plan.stay = stay;
-    const std::string text = text_of(plan);
-    if (std::ranges::count(choices, text, &Choice::text) == 0) choices.push_back({text});
+    if (std::ranges::count(choices, plan.text(), &Choice::text) == 0) choices.push_back({plan.text()});
   };
-  each_cluster_plan(p, [&](const ClusterPlan& plan) {
-    if (estimate(p, plan, device.sm_count) > most) return;
+  for (const ClusterPlan& plan : cluster_plans(p)) {
+    if (estimate(p, plan, device.sm_count) > most) continue;
     add(plan, true);
-    if (!takes_turns(p, plan, device.sm_count)) return;
+    if (!takes_turns(p, plan, device.sm_count)) continue;
     add(plan, false);
     add(widened(p, plan), true);
-  });
+  }
   return choices;
 }
 
 std::optional<ClusterPlan> parse_cluster_choice(const Problem& p, std::string_view choice) {
-  int bundle = 0, blocks = 0, threads = 0, stay = 0, wide = 0;
-  if (std::sscanf(std::string(choice).c_str(), "bundle=%d,blocks=%d,threads=%d,stay=%d,wide=%d", &bundle, &blocks,
-                  &threads, &stay, &wide) != 5 ||
-      bundle < 1 || blocks < 1 || blocks > kMaxPlanBlocks || !std::has_single_bit(static_cast<unsigned>(blocks)))
-    return std::nullopt;
-  const auto plan = make_cluster_plan(p, bundle, blocks, threads, stay != 0, wide != 0);
-  return plan && text_of(*plan) == choice ? plan : std::nullopt;
+  return groupnorm::plan_of_text(
+      choice, [&](const auto& of) { return make_cluster_plan(p, of[0], of[1], of[2], of[3] != 0, of[4] != 0); });
 }
 
 namespace {

@@ -2,11 +2,6 @@
 // Pure arithmetic, tested on the host.
 #pragma once
 
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "kernels/core/variant.h"
 #include "kernels/groupnorm/cluster_plan.h"
 #include "kernels/groupnorm_backward/groupnorm_backward.h"
@@ -20,6 +15,7 @@ struct ClusterPlan : groupnorm::StripePlan {
   bool stay = false;  // as many clusters as run at once take all units in turn; else a cluster has one
   bool wide = false;  // threads are few and have more rows and registers each: what a unit costs each of them is less
 
+  std::string text() const;  // "bundle=2,blocks=8,threads=256,stay=1,wide=0"
   constexpr int channels() const { return columns * groupnorm::kClusterLanes; }
   // Rows of threads whose channels' sums are in shared memory at once; the others add theirs to them.
   constexpr int kept_rows() const { return tile_rows <= 16 ? tile_rows : (tile_rows + 1) / 2; }
@@ -57,8 +53,7 @@ int launch_bytes(const ClusterPlan&, int units, int sm_count);
 // depend on `sm_count`).
 std::optional<ClusterPlan> choose_cluster_plan(const Problem&, int sm_count);
 
-// Plans whose estimate is near the least, the chosen one first, as text that parse_cluster_choice reads:
-// "bundle=2,blocks=8,threads=256,stay=1,wide=0".
+// Plans whose estimate is near the least, the chosen one first, as text that parse_cluster_choice reads.
 std::vector<Choice> cluster_choices(const Problem&, DType, const DeviceInfo&);
 std::optional<ClusterPlan> parse_cluster_choice(const Problem&, std::string_view choice);
 
