@@ -14,11 +14,10 @@
 #include <cmath>
 
 #include "kernels/attention/attention.h"
+#include "kernels/attention/mma_sm80.cuh"
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/launch.cuh"
 #include "kernels/ptx/cp_async.cuh"
-#include "kernels/ptx/ldmatrix.cuh"
-#include "kernels/ptx/mma.cuh"
 
 namespace noisefloor::attention {
 namespace {
@@ -118,29 +117,14 @@ __global__ void __launch_bounds__(kThreads)
             ptx::ldmatrix_x4(held[m][step], query_at + m * 16 * kRowBytes + step * 32);
 
     float logits[kSixteens][kLogitTiles][4] = {};
+    multiply_rows<T, kSteps, kRowBytes>(logits, key_at, [&](std::uint32_t(&a)[4], int m, int step) {
+      if constexpr (Tile::kHoldQueries) {
 #pragma unroll
-    for (int step = 0; step < kSteps; ++step) {
-      std::uint32_t a[kSixteens][4];
-#pragma unroll
-      for (int m = 0; m < kSixteens; ++m) {
-        if constexpr (Tile::kHoldQueries) {
-#pragma unroll
-          for (int i = 0; i < 4; ++i) a[m][i] = held[m][step][i];
-        } else {
-          ptx::ldmatrix_x4(a[m], query_at + m * 16 * kRowBytes + step * 32);
-        }
+        for (int i = 0; i < 4; ++i) a[i] = held[m][step][i];
+      } else {
+        ptx::ldmatrix_x4(a, query_at + m * 16 * kRowBytes + step * 32);
       }
-#pragma unroll
-      for (int n = 0; n < kLogitTiles; n += 2) {
-        std::uint32_t b[4];
-        ptx::ldmatrix_x4(b, key_at + n * 8 * kRowBytes + step * 32);
-#pragma unroll
-        for (int m = 0; m < kSixteens; ++m) {
-          ptx::mma_m16n8k16<T>(logits[m][n], a[m], b[0], b[1]);
-          ptx::mma_m16n8k16<T>(logits[m][n + 1], a[m], b[2], b[3]);
-        }
-      }
-    }
+    });
     __syncthreads();  // everyone has read the keys
     if (key0 + kKeys < seq_kv) copy_rows<Tile::kDim, kKeys>(keys, key_base, shape.k.seq, key0 + kKeys, seq_kv, dim);
     ptx::cp_async_commit();  // also an empty group, so that counts stay simple
@@ -185,28 +169,7 @@ __global__ void __launch_bounds__(kThreads)
 
     ptx::cp_async_wait<1>();  // values
     __syncthreads();
-#pragma unroll
-    for (int step = 0; step < kKeys / 16; ++step) {
-      std::uint32_t a[kSixteens][4];
-#pragma unroll
-      for (int m = 0; m < kSixteens; ++m) {
-        const auto &low = logits[m][2 * step], &high = logits[m][2 * step + 1];
-        a[m][0] = pack_pair<T>(low[0], low[1]);
-        a[m][1] = pack_pair<T>(low[2], low[3]);
-        a[m][2] = pack_pair<T>(high[0], high[1]);
-        a[m][3] = pack_pair<T>(high[2], high[3]);
-      }
-#pragma unroll
-      for (int n = 0; n < kOutTiles; n += 2) {
-        std::uint32_t b[4];
-        ptx::ldmatrix_x4_trans(b, value_at + step * 16 * kValueRowBytes + n * 16);
-#pragma unroll
-        for (int m = 0; m < kSixteens; ++m) {
-          ptx::mma_m16n8k16<T>(sums[m][n], a[m], b[0], b[1]);
-          ptx::mma_m16n8k16<T>(sums[m][n + 1], a[m], b[2], b[3]);
-        }
-      }
-    }
+    add_products<T, kValueRowBytes>(logits, value_at, sums);
     __syncthreads();  // everyone has read the values
     if (key0 + kKeys < seq_kv)
       copy_rows<Tile::kOut, kKeys>(values, value_base, shape.v.seq, key0 + kKeys, seq_kv, columns);

@@ -11,10 +11,9 @@
 // Numerics: fp32 sums in the tensor core, exponentials by ex2.approx, weights and their gradients rounded to 16 bits
 // for the last products; deterministic. Source: Dao, "FlashAttention-2" (arXiv:2307.08691), but dQ in a pass of its
 // own; PTX ISA (mma, ldmatrix, cp.async).
+#include "kernels/attention/mma_sm80.cuh"
 #include "kernels/attention_backward/terms.cuh"
 #include "kernels/ptx/cp_async.cuh"
-#include "kernels/ptx/ldmatrix.cuh"
-#include "kernels/ptx/mma.cuh"
 #include "kernels/ptx/special_functions.cuh"
 
 namespace noisefloor::attention_backward {
@@ -74,54 +73,6 @@ template <class Tile>
 using Logits = float[Tile::kSixteens][Tile::kBlock / 8][4];
 template <class Tile>
 using HeadSums = float[Tile::kSixteens][Tile::kDim / 8][4];
-
-// logits = the warp's own rows times the block's, along the head. `own`: this lane's ldmatrix address in A, `block` in
-// B.
-template <class T, class Tile>
-__device__ __forceinline__ void multiply_rows(std::uint32_t own, std::uint32_t block, Logits<Tile>& logits) {
-#pragma unroll
-  for (int step = 0; step < Tile::kSteps; ++step) {
-    std::uint32_t a[Tile::kSixteens][4];
-#pragma unroll
-    for (int m = 0; m < Tile::kSixteens; ++m) ptx::ldmatrix_x4(a[m], own + m * 16 * Tile::kRowBytes + step * 32);
-#pragma unroll
-    for (int n = 0; n < Tile::kBlock / 8; n += 2) {
-      std::uint32_t b[4];
-      ptx::ldmatrix_x4(b, block + n * 8 * Tile::kRowBytes + step * 32);
-#pragma unroll
-      for (int m = 0; m < Tile::kSixteens; ++m) {
-        ptx::mma_m16n8k16<T>(logits[m][n], a[m], b[0], b[1]);
-        ptx::mma_m16n8k16<T>(logits[m][n + 1], a[m], b[2], b[3]);
-      }
-    }
-  }
-}
-
-// sums += weights times the block's rows; `block` is this lane's address for transposed ldmatrix.
-template <class T, class Tile>
-__device__ __forceinline__ void add_products(const Logits<Tile>& weights, std::uint32_t block, HeadSums<Tile>& sums) {
-#pragma unroll
-  for (int step = 0; step < Tile::kBlock / 16; ++step) {
-    std::uint32_t a[Tile::kSixteens][4];
-#pragma unroll
-    for (int m = 0; m < Tile::kSixteens; ++m)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const auto& tile = weights[m][2 * step + i / 2];
-        a[m][i] = pack_pair<T>(tile[i % 2 * 2], tile[i % 2 * 2 + 1]);
-      }
-#pragma unroll
-    for (int n = 0; n < Tile::kDim / 8; n += 2) {
-      std::uint32_t b[4];
-      ptx::ldmatrix_x4_trans(b, block + step * 16 * Tile::kRowBytes + n * 16);
-#pragma unroll
-      for (int m = 0; m < Tile::kSixteens; ++m) {
-        ptx::mma_m16n8k16<T>(sums[m][n], a[m], b[0], b[1]);
-        ptx::mma_m16n8k16<T>(sums[m][n + 1], a[m], b[2], b[3]);
-      }
-    }
-  }
-}
 
 // Stores the warp's sums through its own rows of shared memory, so that stores are 16 bytes wide. `to`: the head's
 // first row; `first`: the warp's.
@@ -205,8 +156,14 @@ __global__ void __launch_bounds__(kThreads)
     __syncthreads();
     const std::uint32_t block = stages + static_cast<std::uint32_t>(stage) * Tile::kStageBytes;
     Logits<Tile> p = {}, s = {};
-    multiply_rows<T, Tile>(a_at, block + b_at, p);
-    if (kNeedsValues) multiply_rows<T, Tile>(a_at + Tile::kOwnBytes, block + Tile::kBlockBytes + b_at, s);
+    const auto multiply = [&](Logits<Tile>& logits, std::uint32_t a_from, std::uint32_t b_from) {
+      attention::multiply_rows<T, Tile::kSteps, Tile::kRowBytes>(
+          logits, b_from, [&](std::uint32_t(&a)[4], int m, int step) {
+            ptx::ldmatrix_x4(a, a_from + m * 16 * Tile::kRowBytes + step * 32);
+          });
+    };
+    multiply(p, a_at, block + b_at);
+    if (kNeedsValues) multiply(s, a_at + Tile::kOwnBytes, block + Tile::kBlockBytes + b_at);
 #pragma unroll
     for (int n = 0; n < kTiles; ++n) {
       const int column = 8 * n + lane % 4 * 2;
@@ -223,8 +180,10 @@ __global__ void __launch_bounds__(kThreads)
         }
     }
     constexpr bool kValuesAlone = kPass == Pass::values;
-    add_products<T, Tile>(kValuesAlone ? p : s, block + (kValuesAlone ? Tile::kBlockBytes : 0) + transposed_at, sums);
-    if (kPass == Pass::keys_and_values) add_products<T, Tile>(p, block + Tile::kBlockBytes + transposed_at, value_sums);
+    attention::add_products<T, Tile::kRowBytes>(kValuesAlone ? p : s,
+                                                block + (kValuesAlone ? Tile::kBlockBytes : 0) + transposed_at, sums);
+    if (kPass == Pass::keys_and_values)
+      attention::add_products<T, Tile::kRowBytes>(p, block + Tile::kBlockBytes + transposed_at, value_sums);
     __syncthreads();  // everyone has read the block
   }
 
