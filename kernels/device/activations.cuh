@@ -29,27 +29,33 @@ __device__ __forceinline__ float relu(float x) {
   return x < 0 ? 0.0f : x;
 }
 
-// x * Phi(x) = max(x, 0) - |x| Phi(-|x|), Phi by Abramowitz and Stegun 7.1.26 (absolute error 7.5e-8) with z = |x| /
-// sqrt(2): one reciprocal, one exponential, six FMAs. `scaled` is x sqrt(log2(e) / 2), so that exp(-z^2) is
-// 2^-scaled^2.
+// Phi(-|x|) by Abramowitz and Stegun 7.1.26 (absolute error 7.5e-8) with z = |x| / sqrt(2), and exp(-z^2): one
+// reciprocal, one exponential, six FMAs. `magnitude` is |x|; scaled by sqrt(log2(e) / 2), exp(-z^2) is 2^-scaled^2.
 template <class T>
-__device__ __forceinline__ float gelu(float x) {
+__device__ __forceinline__ float normal_tail(float magnitude, float& bell) {
   constexpr float kScale = 0.84932180f;               // sqrt(log2(e) / 2)
   constexpr float kSlope = 0.3275911f / 1.20112241f;  // by z / |scaled| = 1 / sqrt(log2(e))
-  constexpr float kMost = 1e18f;                      // whose square is finite; behind it Phi(-|x|) is 0 anyway
-  const float magnitude = fminf(fabsf(x), kMost);
   const float scaled = kScale * magnitude;
   const float denominator = fmaf(kSlope, scaled, 1.0f), power = -scaled * scaled;
-  float t, exponential;
+  float t;
   if constexpr (std::is_same_v<T, float>)
-    t = 1.0f / denominator, exponential = exp2f(power);
+    t = 1.0f / denominator, bell = exp2f(power);
   else
-    t = ptx::rcp_approx(denominator), exponential = ptx::exp2_approx(power);
+    t = ptx::rcp_approx(denominator), bell = ptx::exp2_approx(power);
   float series = fmaf(t, 0.5f * 1.061405429f, 0.5f * -1.453152027f);
   series = fmaf(t, series, 0.5f * 1.421413741f);
   series = fmaf(t, series, 0.5f * -0.284496736f);
   series = fmaf(t, series, 0.5f * 0.254829592f);
-  return fmaf(-magnitude, t * series * exponential, relu(x));
+  return t * series * bell;
+}
+inline constexpr float kMostMagnitude = 1e18f;  // whose square is finite; behind it Phi(-|x|) is 0 anyway
+
+// x * Phi(x) = max(x, 0) - |x| Phi(-|x|).
+template <class T>
+__device__ __forceinline__ float gelu(float x) {
+  float bell;
+  const float magnitude = fminf(fabsf(x), kMostMagnitude);
+  return fmaf(-magnitude, normal_tail<T>(magnitude, bell), relu(x));
 }
 
 // Their derivatives.
@@ -59,19 +65,11 @@ __device__ __forceinline__ float silu_slope(float x) {
   return sigmoid * fmaf(x, 1.0f - sigmoid, 1.0f);
 }
 
-// Phi(x) + x exp(-x^2 / 2) / sqrt(2 pi), by gelu's series.
+// Phi(x) + x exp(-x^2 / 2) / sqrt(2 pi).
 template <class T>
 __device__ __forceinline__ float gelu_slope(float x) {
-  const float magnitude = fminf(fabsf(x), 1e18f), scaled = 0.84932180f * magnitude;
-  const float denominator = fmaf(0.3275911f / 1.20112241f, scaled, 1.0f), power = -scaled * scaled;
-  const bool exact = std::is_same_v<T, float>;
-  const float t = exact ? 1.0f / denominator : ptx::rcp_approx(denominator);
-  const float bell = exact ? exp2f(power) : ptx::exp2_approx(power);
-  float series = fmaf(t, 0.5f * 1.061405429f, 0.5f * -1.453152027f);
-  series = fmaf(t, series, 0.5f * 1.421413741f);
-  series = fmaf(t, series, 0.5f * -0.284496736f);
-  series = fmaf(t, series, 0.5f * 0.254829592f);
-  const float tail = t * series * bell;  // Phi(-|x|)
+  float bell;
+  const float tail = normal_tail<T>(fminf(fabsf(x), kMostMagnitude), bell);
   return fmaf(0.39894228f * x, bell, x < 0 ? tail : 1.0f - tail);
 }
 

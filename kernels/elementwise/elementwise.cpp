@@ -1,5 +1,6 @@
 #include "kernels/elementwise/elementwise.h"
 
+#include <iterator>
 #include <string>
 
 #include "kernels/core/cost.h"
@@ -16,28 +17,24 @@ constexpr const char* kOperations[] = {
 constexpr const char* kTargets[] = {"bf16", "fp16", "fp32"};
 constexpr std::int64_t kMaxTotal = std::int64_t{1} << 33;
 
-// Of one element; exponential, division, error function and conversion count one each. What only moves counts one per
-// element, so that its rate can be drawn on a roofline.
-double flops_per_element(Operation op) {
-  switch (op) {
-    case Operation::silu_fma:
-      return 2 + 4;  // multiply-add; negate, exponential, addition, division
-    case Operation::add:
-      return 2;
-    case Operation::geglu:
-      return 6;  // scale, error function, addition, halving, two products
-    case Operation::silu:
-      return 4;
-    case Operation::silu_backward:
-      return 8;  // the sigmoid's 4; its complement, by x, plus 1, two products
-    case Operation::gelu_backward:
-      return 9;  // Phi's 4, phi's 3; their sum, by dy
-    case Operation::geglu_backward:
-      return 13;  // as gelu_backward; gelu's product, by dy, and by the value
-    default:
-      return 1;
-  }
-}
+// FLOP of one element; exponential, division, error function and conversion count one each. What only moves counts one
+// per element, so that its rate can be drawn on a roofline.
+constexpr double kFlops[] = {
+    2 + 4,  // silu_fma: multiply-add; negate, exponential, addition, division
+    2,      // add
+    6,      // geglu: scale, error function, addition, halving, two products
+    1,      // relu
+    4,      // silu
+    1,      // cast
+    1,      // nchw_to_nhwc
+    1,      // nhwc_to_nchw
+    8,      // silu_backward: the sigmoid's 4; its complement, by x, plus 1, two products
+    1,      // relu_backward
+    9,      // gelu_backward: Phi's 4, phi's 3; their sum, by dy
+    13,     // geglu_backward: as gelu_backward; gelu's product, by dy, and by the value
+    1,      // scale
+};
+static_assert(std::size(kFlops) == std::size(kOperations));
 
 }  // namespace
 
@@ -103,7 +100,7 @@ void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {
 }
 
 Cost cost(const Problem& p, DType, double bytes) {
-  return {flops_per_element(p.op) * static_cast<double>(p.total()), bytes, Pipe::fma};
+  return {kFlops[static_cast<int>(p.op)] * static_cast<double>(p.total()), bytes, Pipe::fma};
 }
 
 // One rounding of the result, u. Before it, fp32 arithmetic on a few terms of ordinary size: 32 roundings cover the
@@ -117,65 +114,49 @@ Tolerance tolerance(const Problem& p, DType dtype) {
 }
 
 // The oracle: each formula in double, one element at a time.
+double value_of(const Problem& p, const HostTensor& a, const HostTensor& b, const HostTensor& c, std::int64_t i) {
+  const std::int64_t row = i / p.channels, column = i % p.channels;  // but of *_nchw and geglu_backward
+  switch (p.op) {
+    case Operation::silu_fma: {
+      const std::int64_t at = p.broadcast ? row / p.hw * p.channels + column : i;
+      return exact::silu(a[at] + b[i] * c[at]);
+    }
+    case Operation::add:
+      return (a[i] + b[i]) * p.scale;
+    case Operation::geglu:
+      return a[row * 2 * p.channels + column] * exact::gelu(a[(row * 2 + 1) * p.channels + column]);
+    case Operation::relu:
+      return exact::relu(a[i]);
+    case Operation::silu:
+      return exact::silu(a[i]);
+    case Operation::cast:
+      return a[i];
+    case Operation::nchw_to_nhwc:
+      return a[(row / p.hw * p.channels + column) * p.hw + row % p.hw];
+    case Operation::nhwc_to_nchw: {
+      const std::int64_t plane = i / p.hw;  // of all images
+      return a[(plane / p.channels * p.hw + i % p.hw) * p.channels + plane % p.channels];
+    }
+    case Operation::silu_backward:
+      return b[i] * exact::silu_slope(a[i]);
+    case Operation::relu_backward:
+      return a[i] <= 0 ? 0 : b[i];
+    case Operation::gelu_backward:
+      return b[i] * exact::gelu_slope(a[i]);
+    case Operation::geglu_backward: {
+      const double dy = b[row / 2 * p.channels + column];
+      return dy * (row % 2 == 0 ? exact::gelu(a[i + p.channels]) : a[i - p.channels] * exact::gelu_slope(a[i]));
+    }
+    case Operation::scale:
+      return p.scale * a[i];
+  }
+  return 0;
+}
+
 void reference(const Problem& p, DType dtype, const Tensors& t, std::string_view,
                std::span<const std::int64_t> elements, std::span<double> values) {
   const HostTensor a{dtype, t.a}, b{dtype, t.b}, c{dtype, t.c};
-  for (std::size_t e = 0; e < elements.size(); ++e) {
-    const std::int64_t i = elements[e];
-    switch (p.op) {
-      case Operation::silu_fma: {
-        const std::int64_t at = p.broadcast ? i / (p.hw * p.channels) * p.channels + i % p.channels : i;
-        values[e] = exact::silu(a[at] + b[i] * c[at]);
-        break;
-      }
-      case Operation::add:
-        values[e] = (a[i] + b[i]) * p.scale;
-        break;
-      case Operation::geglu: {
-        const std::int64_t at = i / p.channels * 2 * p.channels + i % p.channels;
-        values[e] = a[at] * exact::gelu(a[at + p.channels]);
-        break;
-      }
-      case Operation::relu:
-        values[e] = exact::relu(a[i]);
-        break;
-      case Operation::silu:
-        values[e] = exact::silu(a[i]);
-        break;
-      case Operation::cast:
-        values[e] = a[i];
-        break;
-      case Operation::nchw_to_nhwc: {
-        const std::int64_t pixel = i / p.channels;  // of all images
-        values[e] = a[(pixel / p.hw * p.channels + i % p.channels) * p.hw + pixel % p.hw];
-        break;
-      }
-      case Operation::nhwc_to_nchw: {
-        const std::int64_t plane = i / p.hw;  // of all images
-        values[e] = a[(plane / p.channels * p.hw + i % p.hw) * p.channels + plane % p.channels];
-        break;
-      }
-      case Operation::silu_backward:
-        values[e] = b[i] * exact::silu_slope(a[i]);
-        break;
-      case Operation::relu_backward:
-        values[e] = a[i] <= 0 ? 0 : b[i];
-        break;
-      case Operation::gelu_backward:
-        values[e] = b[i] * exact::gelu_slope(a[i]);
-        break;
-      case Operation::geglu_backward: {
-        const std::int64_t row = i / (2 * p.channels), column = i % (2 * p.channels);
-        const double dy = b[row * p.channels + column % p.channels];
-        const bool of_value = column < p.channels;
-        values[e] = dy * (of_value ? exact::gelu(a[i + p.channels]) : a[i - p.channels] * exact::gelu_slope(a[i]));
-        break;
-      }
-      case Operation::scale:
-        values[e] = p.scale * a[i];
-        break;
-    }
-  }
+  for (std::size_t e = 0; e < elements.size(); ++e) values[e] = value_of(p, a, b, c, elements[e]);
 }
 
 }  // namespace

@@ -60,31 +60,24 @@ void silu_fma(const Problem& p, DType dtype, const Tensors& t) {
 }
 
 void geglu(const Problem& p, DType dtype, const Tensors& t) {
-  for_host_chunks<2>(p.n * p.hw, p.channels,
-                     [&](std::int64_t row, std::int64_t begin, std::int64_t count, auto& buffers) {
-                       auto& [value, gate] = buffers.at;
-                       load_floats(dtype, t.a, 2 * row * p.channels + begin, count, value);
-                       load_floats(dtype, t.a, (2 * row + 1) * p.channels + begin, count, gate);
-                       for (std::int64_t i = 0; i < count; ++i) value[i] *= vector_gelu(gate[i]);
-                       store_floats(dtype, t.y, row * p.channels + begin, count, value);
-                     });
-}
-
-void geglu_backward(const Problem& p, DType dtype, const Tensors& t) {
   for_host_chunks<3>(p.n * p.hw, p.channels,
                      [&](std::int64_t row, std::int64_t begin, std::int64_t count, auto& buffers) {
                        auto& [value, gate, dy] = buffers.at;
-                       const std::int64_t at = 2 * row * p.channels + begin;
-                       load_floats(dtype, t.a, at, count, value);
-                       load_floats(dtype, t.a, at + p.channels, count, gate);
-                       load_floats(dtype, t.b, row * p.channels + begin, count, dy);
+                       const std::int64_t at = row * p.channels + begin, in_x = at + row * p.channels;
+                       load_floats(dtype, t.a, in_x, count, value);
+                       load_floats(dtype, t.a, in_x + p.channels, count, gate);
+                       if (p.op == Operation::geglu) {
+                         for (std::int64_t i = 0; i < count; ++i) value[i] *= vector_gelu(gate[i]);
+                         return store_floats(dtype, t.y, at, count, value);
+                       }
+                       load_floats(dtype, t.b, at, count, dy);
                        for (std::int64_t i = 0; i < count; ++i) {
                          const float of_gate = dy[i] * value[i] * vector_gelu_slope(gate[i]);
                          value[i] = dy[i] * vector_gelu(gate[i]);
                          gate[i] = of_gate;
                        }
-                       store_floats(dtype, t.y, at, count, value);
-                       store_floats(dtype, t.y, at + p.channels, count, gate);
+                       store_floats(dtype, t.y, in_x, count, value);
+                       store_floats(dtype, t.y, in_x + p.channels, count, gate);
                      });
 }
 
@@ -110,10 +103,8 @@ void transpose(std::int64_t images, std::int64_t rows, std::int64_t columns, con
 Status launch_host(const Problem& p, DType dtype, const Tensors& t, const Scratch&, const LaunchContext&) {
   if (p.op == Operation::silu_fma) {
     silu_fma(p, dtype, t);
-  } else if (p.op == Operation::geglu) {
+  } else if (p.gated()) {
     geglu(p, dtype, t);
-  } else if (p.op == Operation::geglu_backward) {
-    geglu_backward(p, dtype, t);
   } else if (p.transposes()) {
     const bool to_nhwc = p.op == Operation::nchw_to_nhwc;
     const std::int64_t rows = to_nhwc ? p.channels : p.hw, columns = to_nhwc ? p.hw : p.channels;

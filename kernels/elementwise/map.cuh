@@ -1,6 +1,8 @@
 // The streams of elementwise (kernels/device/stream.cuh), one Map per operation that keeps the layout.
 #pragma once
 
+#include <type_traits>
+
 #include "kernels/device/activations.cuh"
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/divider.h"
@@ -9,99 +11,70 @@
 
 namespace noisefloor::elementwise {
 
-struct Relu {
-  template <class T>
-  static __device__ __forceinline__ float of(float v) {
-    return relu(v);
-  }
-};
-struct Silu {
-  template <class T>
-  static __device__ __forceinline__ float of(float v) {
-    return silu<T>(v);
+// What a number becomes: of x, or of x and dy, the gradient of x.
+struct Relu;
+struct Silu;
+struct ReluGradient;
+struct SiluGradient;
+struct GeluGradient;
+template <class T, class Function>
+__device__ __forceinline__ float value_of(float x, float dy = 0) {
+  if constexpr (std::is_same_v<Function, Relu>) return relu(x);
+  if constexpr (std::is_same_v<Function, Silu>) return silu<T>(x);
+  if constexpr (std::is_same_v<Function, ReluGradient>) return x <= 0 ? 0.0f : dy;
+  if constexpr (std::is_same_v<Function, SiluGradient>) return dy * silu_slope<T>(x);
+  if constexpr (std::is_same_v<Function, GeluGradient>) return dy * gelu_slope<T>(x);
+}
+
+// A Self's of(numbers) of the kCount that lie at a place.
+template <class Self, class T, int kCount>
+struct PointwiseMap : FlatInputs<kCount> {
+  void* y;
+
+  template <class... Input>
+  PointwiseMap(const Problem& p, const Tensors& t, Input... input)
+      : FlatInputs<kCount>{{input...}, vectors_of<T>(p.total())}, y(t.y) {}
+  __device__ __forceinline__ void apply(std::uint32_t vector, const uint4 (&bits)[kCount]) const {
+    float v[kCount][kVectorLanes<T>];
+#pragma unroll
+    for (int input = 0; input < kCount; ++input) unpack_vector<T>(bits[input], v[input]);
+    const Self& self = static_cast<const Self&>(*this);
+    if constexpr (kCount == 1) {
+#pragma unroll
+      for (float& value : v[0]) value = self.of(value);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kVectorLanes<T>; ++i) v[0][i] = self.of(v[0][i], v[1][i]);
+    }
+    store_stream<T>(y, vector, v[0]);
   }
 };
 
 template <class T, class Function>
-struct UnaryMap : FlatInputs<1> {
-  void* y;
-
-  UnaryMap(const Problem& p, const Tensors& t) : FlatInputs<1>{{t.a}, vectors_of<T>(p.total())}, y(t.y) {}
-  __device__ __forceinline__ void apply(std::uint32_t vector, const uint4 (&bits)[1]) const {
-    float v[kVectorLanes<T>];
-    unpack_vector<T>(bits[0], v);
-#pragma unroll
-    for (float& value : v) value = Function::template of<T>(value);
-    store_stream<T>(y, vector, v);
-  }
+struct UnaryMap : PointwiseMap<UnaryMap<T, Function>, T, 1> {
+  UnaryMap(const Problem& p, const Tensors& t) : UnaryMap::PointwiseMap(p, t, t.a) {}
+  __device__ __forceinline__ float of(float x) const { return value_of<T, Function>(x); }
 };
-
-// The gradient of x, of x and dy.
-struct ReluGradient {
-  template <class T>
-  static __device__ __forceinline__ float of(float x, float dy) {
-    return x <= 0 ? 0.0f : dy;
-  }
-};
-struct SiluGradient {
-  template <class T>
-  static __device__ __forceinline__ float of(float x, float dy) {
-    return dy * silu_slope<T>(x);
-  }
-};
-struct GeluGradient {
-  template <class T>
-  static __device__ __forceinline__ float of(float x, float dy) {
-    return dy * gelu_slope<T>(x);
-  }
-};
-
 template <class T, class Function>
-struct GradientMap : FlatInputs<2> {
-  void* y;
-
-  GradientMap(const Problem& p, const Tensors& t) : FlatInputs<2>{{t.a, t.b}, vectors_of<T>(p.total())}, y(t.y) {}
-  __device__ __forceinline__ void apply(std::uint32_t vector, const uint4 (&bits)[2]) const {
-    float x[kVectorLanes<T>], dy[kVectorLanes<T>];
-    unpack_vector<T>(bits[0], x);
-    unpack_vector<T>(bits[1], dy);
-#pragma unroll
-    for (int i = 0; i < kVectorLanes<T>; ++i) x[i] = Function::template of<T>(x[i], dy[i]);
-    store_stream<T>(y, vector, x);
-  }
+struct GradientMap : PointwiseMap<GradientMap<T, Function>, T, 2> {
+  GradientMap(const Problem& p, const Tensors& t) : GradientMap::PointwiseMap(p, t, t.a, t.b) {}
+  __device__ __forceinline__ float of(float x, float dy) const { return value_of<T, Function>(x, dy); }
 };
-
 template <class T>
-struct ScaleMap : FlatInputs<1> {
-  void* y;
+struct ScaleMap : PointwiseMap<ScaleMap<T>, T, 1> {
   float scale;
 
   ScaleMap(const Problem& p, const Tensors& t)
-      : FlatInputs<1>{{t.a}, vectors_of<T>(p.total())}, y(t.y), scale(static_cast<float>(p.scale)) {}
-  __device__ __forceinline__ void apply(std::uint32_t vector, const uint4 (&bits)[1]) const {
-    float v[kVectorLanes<T>];
-    unpack_vector<T>(bits[0], v);
-#pragma unroll
-    for (float& value : v) value *= scale;
-    store_stream<T>(y, vector, v);
-  }
+      : ScaleMap::PointwiseMap(p, t, t.a), scale(static_cast<float>(p.scale)) {}
+  __device__ __forceinline__ float of(float x) const { return x * scale; }
 };
-
 template <class T>
-struct AddMap : FlatInputs<2> {
-  void* y;
+struct AddMap : PointwiseMap<AddMap<T>, T, 2> {
   float scale;
 
   AddMap(const Problem& p, const Tensors& t)
-      : FlatInputs<2>{{t.a, t.b}, vectors_of<T>(p.total())}, y(t.y), scale(static_cast<float>(p.scale)) {}
-  __device__ __forceinline__ void apply(std::uint32_t vector, const uint4 (&bits)[2]) const {
-    float a[kVectorLanes<T>], b[kVectorLanes<T>];
-    unpack_vector<T>(bits[0], a);
-    unpack_vector<T>(bits[1], b);
-#pragma unroll
-    for (int i = 0; i < kVectorLanes<T>; ++i) a[i] = (a[i] + b[i]) * scale;
-    store_stream<T>(y, vector, a);
-  }
+      : AddMap::PointwiseMap(p, t, t.a, t.b), scale(static_cast<float>(p.scale)) {}
+  __device__ __forceinline__ float of(float a, float b) const { return (a + b) * scale; }
 };
 
 template <class T>
