@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
+#include <numeric>
 
 #include "kernels/core/noise_stream.h"
 #include "kernels/core/parallel.h"
@@ -20,16 +22,34 @@ struct HostBuffers {
 // Calls body(row, begin, count, buffers) for chunks [begin, begin + count) of each of `rows` rows of `elements`, on all
 // cores; chunks begin at multiples of kHostChunk.
 template <int kBuffers, class Body>
-void for_host_chunks(std::int64_t rows, std::int64_t elements, const Body& body) {
+void for_host_chunks(std::int64_t rows, std::int64_t elements, const Body& body,
+                     int most_threads = std::numeric_limits<int>::max()) {
   const std::int64_t chunks = (elements + kHostChunk - 1) / kHostChunk;
   const std::int64_t grain = std::max<std::int64_t>(1, 32768 / std::min(elements, kHostChunk));
-  parallel_for(rows * chunks, grain, [&](std::int64_t first, std::int64_t last) {
+  parallel_for_by(most_threads, rows * chunks, grain, [&](std::int64_t first, std::int64_t last) {
     HostBuffers<kBuffers> buffers;
     for (std::int64_t i = first; i < last; ++i) {
       const std::int64_t begin = i % chunks * kHostChunk;
       body(i / chunks, begin, std::min(kHostChunk, elements - begin), buffers);
     }
   });
+}
+
+// The sum of such chunks' body(row, begin, count, buffers), each left in the workspace, [rows, chunks]; added in their
+// order, whatever the number of threads.
+inline std::int64_t host_chunks(std::int64_t rows, std::int64_t elements) {
+  return rows * ((elements + kHostChunk - 1) / kHostChunk);
+}
+template <int kBuffers, class Body>
+double sum_host_chunks(std::int64_t rows, std::int64_t elements, void* workspace, const Body& body) {
+  auto* const sums = static_cast<double*>(workspace);
+  for_host_chunks<kBuffers>(
+      rows, elements,
+      [&](std::int64_t row, std::int64_t begin, std::int64_t count, auto& buffers) {
+        sums[row * host_chunks(1, elements) + begin / kHostChunk] = body(row, begin, count, buffers);
+      },
+      kMemoryThreads);
+  return std::accumulate(sums, sums + host_chunks(rows, elements), 0.0);
 }
 
 // The normal numbers of a chunk of an image, from element `begin` on, by the polynomials of philox.h: `count`, and up

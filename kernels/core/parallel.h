@@ -59,12 +59,12 @@ void parallel_for(std::int64_t count, std::int64_t grain, const Body& body) {
   parallel_for_by(std::numeric_limits<int>::max(), count, grain, body);
 }
 
+inline constexpr int kMemoryThreads = 8;
 // The same for what memory bounds, by a few threads: a region ends when all of its threads have run, and on a host of
 // many cores that others use some run late.
 template <class Body>
 void parallel_for_memory(std::int64_t count, std::int64_t grain, const Body& body) {
-  constexpr int kThreads = 8;
-  parallel_for_by(kThreads, count, grain, body);
+  parallel_for_by(kMemoryThreads, count, grain, body);
 }
 
 }  // namespace noisefloor

@@ -22,6 +22,18 @@ inline Support streams(std::int64_t rows, std::int64_t elements, DType dtype) {
   return supported();
 }
 
+// Sums that a device's blocks leave in the workspace (ordered_sums.cuh): as many as the problem has work for, whatever
+// the device, so that what a second launch adds in their order has the same bits everywhere.
+inline constexpr std::int64_t kMostSums = 4096;
+constexpr std::int64_t ordered_sums(std::int64_t elements, std::int64_t of_block) {
+  const std::int64_t blocks = (elements + of_block - 1) / of_block;
+  return blocks < kMostSums ? blocks : kMostSums;
+}
+template <class Problem>
+std::size_t sums_bytes(const Problem& p, DType, const DeviceInfo&) {
+  return static_cast<std::size_t>(partial_sums(p)) * sizeof(float);
+}
+
 // can_run of ops on `batch` images of `elements` each.
 template <class Problem>
 Support images_stream(const Problem& p, DType dtype) {

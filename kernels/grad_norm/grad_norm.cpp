@@ -34,7 +34,7 @@ Cost cost(const Problem& p, DType, double bytes) {
 
 // Of a sum of squares in fp32, whose chains are short but in the largest problems.
 Tolerance tolerance(const Problem& p, DType) {
-  const double terms = static_cast<double>(p.elements) / static_cast<double>(kMostBlocks * 256);
+  const double terms = static_cast<double>(p.elements) / static_cast<double>(kMostSums * 256);
   const double allowed = unit_roundoff(DType::fp32) * (64 + std::sqrt(terms));
   return {allowed, allowed};
 }

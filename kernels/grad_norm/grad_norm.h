@@ -11,6 +11,7 @@
 
 #include "kernels/core/definition.h"
 #include "kernels/core/philox.h"  // NOISEFLOOR_HD
+#include "kernels/device/limits.h"
 
 namespace noisefloor::grad_norm {
 
@@ -31,12 +32,8 @@ extern const Definition definition;
 Definition::Variants variants;  // variants.cpp; best last
 Definition::Launcher launch_host, launch_naive, launch_tiled, launch_tensor_core_sm80, launch_ptx_sm90a;
 
-// Sums of a device's blocks, which a second launch adds in their order; their number is the problem's, so that a norm
-// has the same bits on every device.
-inline constexpr std::int64_t kMostBlocks = 4096, kBlockElements = 4096;
 inline std::int64_t partial_sums(const Problem& p) {
-  const std::int64_t blocks = (p.elements + kBlockElements - 1) / kBlockElements;
-  return blocks < kMostBlocks ? blocks : kMostBlocks;
+  return ordered_sums(p.elements, 4096);
 }
 std::size_t host_workspace_bytes(const Problem&, DType, const DeviceInfo&);
 

@@ -1,13 +1,8 @@
 // The variants of grad_norm, best last. What each does is in README.md.
-#include "kernels/device/limits.h"
 #include "kernels/grad_norm/grad_norm.h"
 
 namespace noisefloor::grad_norm {
 namespace {
-
-std::size_t sums_bytes(const Problem& p, DType, const DeviceInfo&) {
-  return static_cast<std::size_t>(partial_sums(p)) * sizeof(float);
-}
 
 Support streams_gradients(const Problem& p, DType) {
   return streams(1, p.elements, DType::fp32);

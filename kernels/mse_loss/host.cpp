@@ -1,27 +1,20 @@
 // mse_loss on the host, in float on all cores: chunks of an image widened into cache, one vectorised loop. Each chunk's
-// sum of squares is left in the workspace; they are added in their order, whatever the number of threads.
+// sum of squares is added in order.
 #include "kernels/core/dtype.h"
 #include "kernels/core/host_chunks.h"
 #include "kernels/mse_loss/mse_loss.h"
 
 namespace noisefloor::mse_loss {
-namespace {
-
-std::int64_t chunks_of(const Problem& p) {
-  return (p.elements + kHostChunk - 1) / kHostChunk;
-}
-
-}  // namespace
 
 std::size_t host_workspace_bytes(const Problem& p, DType, const DeviceInfo&) {
-  return static_cast<std::size_t>(p.batch * chunks_of(p)) * sizeof(double);
+  return static_cast<std::size_t>(host_chunks(p.batch, p.elements)) * sizeof(double);
 }
 
 Status launch_host(const Problem& p, DType dtype, const Tensors& t, const Scratch& scratch, const LaunchContext&) {
-  auto* const sums = static_cast<double*>(scratch.workspace);
   const auto total = static_cast<double>(p.total());
-  for_host_chunks<2>(
-      p.batch, p.elements, [&](std::int64_t image, std::int64_t begin, std::int64_t count, auto& buffers) {
+  const double sum = sum_host_chunks<2>(
+      p.batch, p.elements, scratch.workspace,
+      [&](std::int64_t image, std::int64_t begin, std::int64_t count, auto& buffers) {
         auto& [y, target] = buffers.at;
         const std::int64_t flat = image * p.elements + begin;
         load_floats(dtype, t.y, flat, count, y);
@@ -35,10 +28,8 @@ Status launch_host(const Problem& p, DType dtype, const Tensors& t, const Scratc
           y[i] = slope * difference;
         }
         store_floats(dtype, t.dy, flat, count, y);
-        sums[image * chunks_of(p) + begin / kHostChunk] = static_cast<double>(weight) * static_cast<double>(squares);
+        return static_cast<double>(weight) * static_cast<double>(squares);
       });
-  double sum = 0;
-  for (std::int64_t i = 0; i < p.batch * chunks_of(p); ++i) sum += sums[i];
   t.loss[0] = static_cast<float>(sum / total);
   return success();
 }

@@ -11,6 +11,7 @@
 
 #include "kernels/core/definition.h"
 #include "kernels/core/philox.h"  // NOISEFLOOR_HD
+#include "kernels/device/limits.h"
 
 namespace noisefloor::mse_loss {
 
@@ -39,12 +40,8 @@ extern const Definition definition;
 Definition::Variants variants;  // variants.cpp; best last
 Definition::Launcher launch_host, launch_naive, launch_tiled, launch_tensor_core_sm80, launch_ptx_sm90a;
 
-// A device's blocks leave a sum each in the workspace, a second launch adds them in their order: as many as the problem
-// has work for, whatever the device, so that a loss has the same bits everywhere.
-inline constexpr std::int64_t kMostBlocks = 4096, kBlockElements = 2048;
 inline std::int64_t partial_sums(const Problem& p) {
-  const std::int64_t blocks = (p.total() + kBlockElements - 1) / kBlockElements;
-  return blocks < kMostBlocks ? blocks : kMostBlocks;
+  return ordered_sums(p.total(), 2048);
 }
 std::size_t host_workspace_bytes(const Problem&, DType, const DeviceInfo&);
 

@@ -1,13 +1,8 @@
 // The variants of mse_loss, best last. What each does is in README.md.
-#include "kernels/device/limits.h"
 #include "kernels/mse_loss/mse_loss.h"
 
 namespace noisefloor::mse_loss {
 namespace {
-
-std::size_t sums_bytes(const Problem& p, DType, const DeviceInfo&) {
-  return static_cast<std::size_t>(partial_sums(p)) * sizeof(float);
-}
 
 constexpr Definition::Variant kVariants[] = {
     NOISEFLOOR_HOST(any_problem, host_workspace_bytes),     NOISEFLOOR_NAIVE(any_problem, sums_bytes),
