@@ -16,18 +16,13 @@ template <class L, Layout kLayout>
 Status encode_operands(CUtensorMap& map_a, CUtensorMap& map_b, const Problem& problem, DType dtype,
                        const Tensors& tensors, const Schedule& schedule, int second_half) {
   constexpr product::Majors kMajors = majors_of(kLayout, L::kShape);
-  const MatrixMap a =
-      kMajors.a
-          ? MatrixMap{dtype, tensors.a, problem.k, problem.m, kBlockK / schedule.multicast_a, 64}
-          : MatrixMap{dtype, tensors.a, problem.m, problem.k, L::kShape.block_m() / schedule.multicast_a, kBlockK};
-  const MatrixMap b =
-      kMajors.b ? MatrixMap{dtype, tensors.b, problem.k, problem.n, kBlockK / schedule.multicast, kMajors.b_columns}
-                : MatrixMap{dtype,
-                            tensors.b,
-                            problem.b_rows(),
-                            problem.k,
-                            product::b_box_rows(L::kShape.block_n, schedule.multicast, second_half),
-                            kBlockK};
+  const int share_a = schedule.multicast_a, share_b = schedule.multicast;
+  MatrixMap a{dtype, tensors.a, problem.m, problem.k, L::kShape.block_m() / share_a, kBlockK};
+  if (kMajors.a) a = {dtype, tensors.a, problem.k, problem.m, kBlockK / share_a, 64};
+  MatrixMap b{
+      dtype,  tensors.b, problem.b_rows(), problem.k, product::b_box_rows(L::kShape.block_n, share_b, second_half),
+      kBlockK};
+  if (kMajors.b) b = {dtype, tensors.b, problem.k, problem.n, kBlockK / share_b, kMajors.b_columns};
   if (const Status status = encode_tensor_map(map_a, a); !status.ok()) return status;
   return encode_tensor_map(map_b, b);
 }
@@ -37,31 +32,19 @@ template <class L>
 Status encode_outputs(CUtensorMap& map_d, CUtensorMap& map_residual, CUtensorMap& map_blend, const Problem& problem,
                       DType dtype, const Tensors& tensors, const Schedule& schedule) {
   const int tile_columns = problem.gated() ? L::kShape.block_n / 2 : L::kShape.block_n;
-  if (const Status status =
-          encode_tensor_map(map_d, {dtype, tensors.d, problem.m, problem.part(), 64, store_columns(tile_columns),
-                                    store_swizzled(tile_columns), problem.parts()});
-      !status.ok())
-    return status;
+  const auto pieces_of = [&](const void* data, int rows) {  // as D is stored
+    return MatrixMap{
+        dtype, data, problem.m, problem.n, rows, store_columns(tile_columns), store_swizzled(tile_columns)};
+  };
+  MatrixMap d = pieces_of(tensors.d, 64);
+  d.columns = problem.part(), d.count = problem.parts();
+  Status status = encode_tensor_map(map_d, d);
+  map_residual = map_blend = map_d;
   // Where the tile is split, a block reads the residual of its share of rows only, all columns of it at once.
-  map_residual = map_d;
-  if (problem.residual) {
-    const MatrixMap whole{dtype,
-                          tensors.residual,
-                          problem.m,
-                          problem.n,
-                          L::kShape.pingpong ? 64 : L::kShape.block_m(),
-                          store_columns(tile_columns),
-                          store_swizzled(tile_columns)};
-    const MatrixMap share{
-        dtype, tensors.residual, problem.m, problem.n, L::kShape.block_m() / schedule.splits, tile_columns, false};
-    if (const Status status = encode_tensor_map(map_residual, schedule.splits > 1 ? share : whole); !status.ok())
-      return status;
-  }
-  map_blend = map_d;
-  if (!problem.blend) return {};
-  const MatrixMap whole{
-      dtype, tensors.blend, problem.m, problem.n, 64, store_columns(tile_columns), store_swizzled(tile_columns)};
-  return encode_tensor_map(map_blend, whole);
+  MatrixMap residual = pieces_of(tensors.residual, L::kShape.pingpong ? 64 : L::kShape.block_m() / schedule.splits);
+  if (schedule.splits > 1) residual.box_columns = tile_columns, residual.swizzle = false;
+  if (status.ok() && problem.residual) status = encode_tensor_map(map_residual, residual);
+  return status.ok() && problem.blend ? encode_tensor_map(map_blend, pieces_of(tensors.blend, 64)) : status;
 }
 
 // `parts` of k, one after the other.

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "kernels/core/cost.h"
+#include "kernels/core/exact.h"
 #include "kernels/core/fields.h"
-#include "kernels/core/parallel.h"
 #include "kernels/core/tensor.h"
 
 namespace noisefloor::groupnorm {
@@ -141,41 +141,36 @@ struct Stats {
   double rstd = 0;
 };
 
-Stats group_stats(const Problem& p, DType dtype, const Tensors& t, std::int64_t image, std::int64_t group) {
-  const std::int64_t width = p.channels_per_group();
-  std::vector<float> row(static_cast<std::size_t>(width));
-  double sum = 0;
-  for (std::int64_t s = 0; s < p.hw; ++s) {
-    load_channels(p, dtype, t, image * p.hw + s, group * width, width, row.data());
-    for (const float value : row) sum += value;
-  }
-  const double mean = sum / static_cast<double>(p.group_size());
-  double squares = 0;
-  for (std::int64_t s = 0; s < p.hw; ++s) {
-    load_channels(p, dtype, t, image * p.hw + s, group * width, width, row.data());
-    for (const float value : row) squares += (value - mean) * (value - mean);
-  }
-  return {mean, 1 / std::sqrt(squares / static_cast<double>(p.group_size()) + p.eps)};
+// each(body) calls body(mean, M2, rows) for the parts of a group, which are its elements or given moments (Chan, Golub
+// and LeVeque 1979): those of the union are the sums of the parts' own and of what their means differ by.
+template <class Each>
+Stats stats_of(const Problem& p, const Each& each) {
+  const auto size = static_cast<double>(p.group_size());
+  double mean = 0, squares = 0;
+  each([&](double of_part, double, double rows) { mean += rows * of_part; });
+  mean /= size;
+  each([&](double of_part, double m2, double rows) { squares += m2 + rows * (of_part - mean) * (of_part - mean); });
+  return {mean, 1 / std::sqrt(squares / size + p.eps)};
 }
 
-// From given moments (Chan, Golub and LeVeque 1979): those of the union are the sums of the parts' own and of what
-// their means differ by.
-Stats given_stats(const Problem& p, const float* means, const float* m2s, std::int64_t image, std::int64_t group) {
+Stats group_stats(const Problem& p, DType dtype, const Tensors& t, std::int64_t image, std::int64_t group) {
   const std::int64_t width = p.channels_per_group();
-  const auto each = [&](const auto& body) {
-    for (std::int64_t slab = 0; slab < p.given_slabs(); ++slab)
-      for (std::int64_t c = 0; c < width; ++c)
-        body((image * p.given_slabs() + slab) * p.channels + group * width + c,
-             static_cast<double>(p.given_rows(slab)));
-  };
-  double sum = 0, squares = 0;
-  each([&](std::int64_t at, double rows) { sum += rows * static_cast<double>(means[at]); });
-  const double mean = sum / static_cast<double>(p.group_size());
-  each([&](std::int64_t at, double rows) {
-    const double deviation = static_cast<double>(means[at]) - mean;
-    squares += static_cast<double>(m2s[at]) + rows * deviation * deviation;
+  if (!p.given()) {
+    std::vector<float> row(static_cast<std::size_t>(width));
+    return stats_of(p, [&](const auto& body) {
+      for (std::int64_t s = image * p.hw; s < (image + 1) * p.hw; ++s) {
+        load_channels(p, dtype, t, s, group * width, width, row.data());
+        for (const float value : row) body(value, 0, 1);
+      }
+    });
+  }
+  return stats_of(p, [&](const auto& body) {
+    for (std::int64_t slab = 0; slab < p.given_slabs(); ++slab) {
+      const std::int64_t first = (image * p.given_slabs() + slab) * p.channels + group * width;
+      for (std::int64_t at = first; at < first + width; ++at)
+        body(t.slab_mean[at], t.slab_m2[at], static_cast<double>(p.given_rows(slab)));
+    }
   });
-  return {mean, 1 / std::sqrt(squares / static_cast<double>(p.group_size()) + p.eps)};
 }
 
 // The oracle: two passes in double over each group that a wanted element lies in.
@@ -199,48 +194,44 @@ void reference(const Problem& p, DType dtype, const Tensors& t, std::string_view
   std::vector<Stats> stats(wanted.size());
   parallel_for(static_cast<std::int64_t>(wanted.size()), 1, [&](std::int64_t begin, std::int64_t end) {
     for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
-      stats[i] = p.given() ? given_stats(p, t.slab_mean, t.slab_m2, wanted[i] / p.groups, wanted[i] % p.groups)
-                           : group_stats(p, dtype, t, wanted[i] / p.groups, wanted[i] % p.groups);
+      stats[i] = group_stats(p, dtype, t, wanted[i] / p.groups, wanted[i] % p.groups);
   });
 
   for (std::size_t i = 0; i < elements.size(); ++i) {
     const std::int64_t element = elements[i];
     const auto place = std::lower_bound(wanted.begin(), wanted.end(), group_of(element)) - wanted.begin();
     const Stats& group = stats[static_cast<std::size_t>(place)];
-    if (output == "mean") {
-      values[i] = group.mean;
-    } else if (output == "rstd") {
-      values[i] = group.rstd;
-    } else {
-      const std::int64_t channel = element % p.channels;
-      const auto affine = [&](double value) {
-        value = (value - group.mean) * group.rstd * gamma[channel] + beta[channel];
-        if (!p.scale_shift()) return value;
-        const std::int64_t at = image_of(element) * p.scale_shift_stride() + channel;
-        return value * (1 + scale[at]) + (p.packed ? scale[at + p.channels] : shift[at]);
-      };
-      if (output == "coefficients") {
-        values[i] = element / p.channels % 2 == 0 ? affine(1) - affine(0) : affine(0);
-      } else {
-        const auto at = [&](std::int64_t row) {
-          const std::int64_t in_skip = channel - p.x_channels();
-          return in_skip < 0 ? x[row * p.x_channels() + channel] : skip[row * p.skip_channels + in_skip];
-        };
-        const auto normed = [&](std::int64_t row) {
-          const double value = affine(at(row));
-          return p.fusion == Fusion::none ? value : value / (1 + std::exp(-value));
-        };
-        const std::int64_t row = element / p.channels;
-        if (!p.down()) {
-          values[i] = normed(row);
-        } else {
-          const std::int64_t first = p.first_of_four(row);
-          values[i] = 0;
-          for (const std::int64_t corner : {first, first + 1, first + p.down_w, first + p.down_w + 1})
-            values[i] += (output == "x_down" ? at(corner) : normed(corner)) / 4;
-        }
-      }
+    if (by_group) {
+      values[i] = output == "mean" ? group.mean : group.rstd;
+      continue;
     }
+    const std::int64_t channel = element % p.channels, row = element / p.channels;
+    const auto affine = [&](double value) {
+      value = (value - group.mean) * group.rstd * gamma[channel] + beta[channel];
+      if (!p.scale_shift()) return value;
+      const std::int64_t at = image_of(element) * p.scale_shift_stride() + channel;
+      return value * (1 + scale[at]) + (p.packed ? scale[at + p.channels] : shift[at]);
+    };
+    if (output == "coefficients") {
+      values[i] = row % 2 == 0 ? affine(1) - affine(0) : affine(0);
+      continue;
+    }
+    const auto at = [&](std::int64_t pixel) {
+      const std::int64_t in_skip = channel - p.x_channels();
+      return in_skip < 0 ? x[pixel * p.x_channels() + channel] : skip[pixel * p.skip_channels + in_skip];
+    };
+    const auto normed = [&](std::int64_t pixel) {
+      const double value = affine(at(pixel));
+      return p.fusion == Fusion::none ? value : exact::silu(value);
+    };
+    if (!p.down()) {
+      values[i] = normed(row);
+      continue;
+    }
+    const std::int64_t first = p.first_of_four(row);
+    values[i] = 0;
+    for (const std::int64_t corner : {first, first + 1, first + p.down_w, first + p.down_w + 1})
+      values[i] += (output == "x_down" ? at(corner) : normed(corner)) / 4;
   }
 }
 

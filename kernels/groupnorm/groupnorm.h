@@ -106,6 +106,10 @@ Definition::Launcher launch_host, launch_naive, launch_tiled, launch_tensor_core
 Definition::Variant::WorkspaceBytes host_workspace_bytes, tiled_workspace_bytes, tensor_core_sm80_workspace_bytes,
     ptx_sm90a_grid_workspace_bytes;
 
+// What tensor_core_sm80 can run, and what kernels that hold an image's bundle of groups on chip ask for first; here and
+// in kernels/groupnorm_backward.
+Definition::Way::CanRun adds_by_mma, holds_on_chip;
+
 // ptx_sm90a where statistics are given and coefficients wanted (ptx_finish_sm90a.cu).
 Status launch_finish_sm90a(const Problem&, DType, const Tensors&, const LaunchContext&);
 

@@ -113,28 +113,21 @@ void normalise_row(const Problem& p, const float* coefficients, std::int64_t c, 
   for (std::int64_t i = 0; i < width; ++i) row[i] = vector_silu(row[i]);
 }
 
-void normalise_slab(const Problem& p, DType dtype, const Tensors& t, const float* coefficients, std::int64_t first_row,
-                    std::int64_t rows) {
-  float row[kChunk];
-  for (std::int64_t s = first_row; s < first_row + rows; ++s) {
-    for (std::int64_t c = 0; c < p.channels; c += kChunk) {
-      const std::int64_t width = std::min(kChunk, p.channels - c);
-      load_channels(p, dtype, t, s, c, width, row);
-      normalise_row(p, coefficients, c, width, row);
-      store_floats(dtype, t.y, s * p.channels + c, width, row);
-    }
-  }
-}
-
 // `pixels` of y and x_down, counted over all images.
-void halve_slab(const Problem& p, DType dtype, const Tensors& t, const float* coefficients, std::int64_t first_pixel,
+void write_slab(const Problem& p, DType dtype, const Tensors& t, const float* coefficients, std::int64_t first_pixel,
                 std::int64_t pixels) {
   float row[kChunk], y[kChunk], x[kChunk];
   alignas(16) std::byte rounded[kChunk * sizeof(float)];
   for (std::int64_t pixel = first_pixel; pixel < first_pixel + pixels; ++pixel) {
-    const std::int64_t first = p.first_of_four(pixel);
     for (std::int64_t c = 0; c < p.channels; c += kChunk) {
       const std::int64_t width = std::min(kChunk, p.channels - c);
+      if (!p.down()) {
+        load_channels(p, dtype, t, pixel, c, width, row);
+        normalise_row(p, coefficients, c, width, row);
+        store_floats(dtype, t.y, pixel * p.channels + c, width, row);
+        continue;
+      }
+      const std::int64_t first = p.first_of_four(pixel);
       std::fill_n(y, width, 0.0f);
       std::fill_n(x, width, 0.0f);
       for (const std::int64_t corner : {first, first + 1, first + p.down_w, first + p.down_w + 1}) {
@@ -162,7 +155,6 @@ Status launch_host(const Problem& p, DType dtype, const Tensors& tensors, const 
   const Tensors t = unpacked(p, dtype, tensors);
   const std::int64_t slabs = slab_count(p.hw);
   auto* partials = static_cast<float*>(scratch.workspace);
-  if (partials == nullptr) return failure(StatusCode::invalid_argument, "groupnorm: no workspace");
   float* coefficients = partials + p.n * slabs * 2 * p.channels;
   const auto each_slab = [&](std::int64_t pixels, const auto& body) {
     const std::int64_t count = slab_count(pixels);
@@ -184,7 +176,7 @@ Status launch_host(const Problem& p, DType dtype, const Tensors& tensors, const 
   });
   if (!p.coefficients)
     each_slab(p.y_pixels(), [&](std::int64_t, std::int64_t image, std::int64_t first, std::int64_t pixels) {
-      (p.down() ? halve_slab : normalise_slab)(p, dtype, t, coefficients + image * 3 * p.channels, first, pixels);
+      write_slab(p, dtype, t, coefficients + image * 3 * p.channels, first, pixels);
     });
   return success();
 }

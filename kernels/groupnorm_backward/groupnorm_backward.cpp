@@ -1,7 +1,6 @@
 #include "kernels/groupnorm_backward/groupnorm_backward.h"
 
 #include <cmath>
-#include <string>
 
 #include "kernels/core/cost.h"
 #include "kernels/core/exact_norm.h"
@@ -13,7 +12,6 @@ namespace {
 
 constexpr const char* kFusions[] = {"none", "silu", "silu+ss"};
 constexpr double kFillMean = 3;  // of x, as groupnorm's
-constexpr std::int64_t kMaxElements = std::int64_t{1} << 40;
 
 void fields(Problem& p, FieldVisitor& visit) {
   visit.computes("the gradients of groupnorm's x, gamma, beta, scale and shift, from that of its y");
@@ -30,15 +28,10 @@ void fields(Problem& p, FieldVisitor& visit) {
 }
 
 void check(const Problem& p) {
-  if (p.channels % p.groups != 0)
-    refuse("groups=" + std::to_string(p.groups) + " does not divide channels=" + std::to_string(p.channels));
+  groupnorm::definition.check(forward_of(p));
   if (p.group_size() < 2)
     refuse("hw * channels / groups is 1; its range is 2 and more: a group of one element has no gradient");
-  if (p.packed && !p.scale_shift())
-    refuse("packed=1 needs fusion=silu+ss: no other fusion has a scale and a shift to pack");
   if (p.residual_scale != 1 && !p.residual) refuse("residual_scale needs residual=1");
-  if (p.hw > kMaxElements / (p.n * p.channels))
-    refuse("n*hw*channels is more than 2^40 elements; lower n, hw or channels");
 }
 
 void visit_tensors(const Problem& p, Tensors& t, TensorVisitor& visit) {

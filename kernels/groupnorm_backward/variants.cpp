@@ -7,25 +7,14 @@ namespace noisefloor::groupnorm_backward {
 namespace {
 
 Support for_tensor_core_sm80(const Problem& p, DType dtype) {
-  if (dtype == DType::fp32) return unsupported("needs bf16 or fp16");
-  if (p.channels % 8 != 0) return unsupported("needs channels divisible by 8");
-  if (p.channels_per_group() % 2 != 0) return unsupported("needs an even number of channels per group");
-  return supported();
-}
-
-Support for_parameters(const Problem& p, DType dtype) {
-  if (dtype == DType::fp32) return unsupported("needs bf16 or fp16");
-  if (p.channels % groupnorm::kClusterLanes != 0) return unsupported("needs channels divisible by 8");
-  if (p.n * p.scale_shift_stride() > INT32_MAX)
-    return unsupported(p.packed ? "needs 2 * n * channels < 2^31" : "needs n * channels < 2^31");
-  return supported();
+  return groupnorm::adds_by_mma(forward_of(p), dtype);
 }
 
 // Each SM has 8 bytes of each for its sums, which a launch clears: 70 MB.
 constexpr std::int64_t kMaxGridChannels = std::int64_t{1} << 16;
 
 Support for_ptx_sm90a_grid(const Problem& p, DType dtype) {
-  if (const Support support = for_parameters(p, dtype); !support) return support;
+  if (const Support support = groupnorm::holds_on_chip(forward_of(p), dtype); !support) return support;
   if (p.n * p.groups > groupnorm::kMaxGridUnits) return unsupported("needs n * groups <= 2^16");
   if (p.n * p.channels > kMaxGridChannels) return unsupported("needs n * channels <= 2^16");
   if (p.group_size() > INT32_MAX) return unsupported("needs hw * channels / groups < 2^31");
@@ -35,7 +24,7 @@ Support for_ptx_sm90a_grid(const Problem& p, DType dtype) {
 }
 
 Support for_ptx_sm90a(const Problem& p, DType dtype) {
-  if (const Support support = for_parameters(p, dtype); !support) return support;
+  if (const Support support = groupnorm::holds_on_chip(forward_of(p), dtype); !support) return support;
   if (p.n * p.groups > groupnorm::kMaxClusterUnits) return unsupported("needs n * groups <= 2^21");
   if (!choose_cluster_plan(p, 1))
     return unsupported(

@@ -90,58 +90,34 @@ void fill(const Problem& p, DType, std::size_t tensor, void* data) {
 }
 
 // The oracle: levels of ddpm by the schedule's own table, all others as drawn.
-class Oracle {
- public:
-  Oracle(const Problem& p, const Tensors& t)
-      : p_(p), t_(t), recipe_(recipe_of(p)), stream_(stream_of(recipe_, t.step)) {
-    if (p.level == LevelKind::ddpm)
-      alpha_bars_ = sampler_step::cumulative_alphas(p.schedule == Schedule::linear ? sampler_step::Schedule::linear
-                                                                                   : sampler_step::Schedule::cosine);
-  }
-  double level(std::int64_t image) const {
-    const Draw d = drawn(image);
-    return p_.level == LevelKind::edm ? sigma(d) : d.timestep;
-  }
-  double one_hot(std::int64_t element) const {
-    const Draw d = drawn(element / p_.classes);
-    return !d.unlabelled && static_cast<double>(t_.labels[d.image]) == static_cast<double>(element % p_.classes) ? 1
-                                                                                                                 : 0;
-  }
-  double noise(std::int64_t element) const {
-    return noise_exact(stream_, static_cast<std::uint64_t>(element / p_.elements()), element % p_.elements());
-  }
-  double x0(std::int64_t element) const {
-    const Draw d = drawn(element / p_.elements());
-    const std::int32_t source = source_of(recipe_, d, static_cast<std::int32_t>(element % p_.elements()));
-    return source < 0 ? -1 : static_cast<double>(t_.images[d.image * p_.elements() + source]);
-  }
-  double x(std::int64_t element) const {
-    const Draw d = drawn(element / p_.elements());
-    if (p_.level == LevelKind::edm) return x0(element) + sigma(d) * noise(element);
-    return std::sqrt(alpha_bars_[d.timestep]) * x0(element) + std::sqrt(1 - alpha_bars_[d.timestep]) * noise(element);
-  }
-
- private:
-  Draw drawn(std::int64_t image) const { return draw(recipe_, stream_, static_cast<std::uint64_t>(image)); }
-  double sigma(const Draw& d) const { return std::exp(p_.p_std * d.z + p_.p_mean); }
-
-  const Problem& p_;
-  const Tensors& t_;
-  Recipe recipe_;
-  NoiseStream stream_;
-  std::vector<double> alpha_bars_;
-};
-
 void reference(const Problem& p, DType, const Tensors& t, std::string_view output,
                std::span<const std::int64_t> elements, std::span<double> values) {
-  const Oracle oracle(p, t);
+  const Recipe recipe = recipe_of(p);
+  const NoiseStream stream = stream_of(recipe, t.step);
+  std::vector<double> alpha_bars;
+  if (p.level == LevelKind::ddpm)
+    alpha_bars = sampler_step::cumulative_alphas(p.schedule == Schedule::linear ? sampler_step::Schedule::linear
+                                                                                : sampler_step::Schedule::cosine);
+  const std::int64_t row = output == "level" ? 1 : output == "one_hot" ? p.classes : p.elements();
   for (std::size_t e = 0; e < elements.size(); ++e) {
-    const std::int64_t i = elements[e];
-    values[e] = output == "x0"      ? oracle.x0(i)
-                : output == "x"     ? oracle.x(i)
-                : output == "noise" ? oracle.noise(i)
-                : output == "level" ? oracle.level(i)
-                                    : oracle.one_hot(i);
+    const std::int64_t image = elements[e] / row, within = elements[e] % row;
+    const Draw d = draw(recipe, stream, static_cast<std::uint64_t>(image));
+    const double sigma = std::exp(p.p_std * d.z + p.p_mean);
+    const auto x0 = [&] {
+      const std::int32_t source = source_of(recipe, d, static_cast<std::int32_t>(within));
+      return source < 0 ? -1 : static_cast<double>(t.images[d.image * p.elements() + source]);
+    };
+    const auto noise = [&] { return noise_exact(stream, static_cast<std::uint64_t>(image), within); };
+    if (output == "level")
+      values[e] = alpha_bars.empty() ? sigma : d.timestep;
+    else if (output == "one_hot")
+      values[e] = !d.unlabelled && t.labels[d.image] == static_cast<float>(within) ? 1 : 0;
+    else if (output != "x")
+      values[e] = output == "x0" ? x0() : noise();
+    else if (alpha_bars.empty())
+      values[e] = x0() + sigma * noise();
+    else
+      values[e] = std::sqrt(alpha_bars[d.timestep]) * x0() + std::sqrt(1 - alpha_bars[d.timestep]) * noise();
   }
 }
 
