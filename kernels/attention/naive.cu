@@ -14,7 +14,7 @@
 #include <cfloat>
 
 #include "kernels/attention/attention.h"
-#include "kernels/core/cuda_status.h"
+#include "kernels/device/block_sum.cuh"
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/launch.cuh"
 
@@ -50,8 +50,7 @@ __device__ __forceinline__ void walk_keys(const Shape& shape, const T* __restric
 #pragma unroll
     for (int i = 0; i < kLanes; ++i)
       if (lane + 32 * i < dim) logit = fmaf(mine[i], to_float(key[(lane + 32 * i) * shape.k.element]), logit);
-#pragma unroll
-    for (int offset = 16; offset > 0; offset /= 2) logit += __shfl_xor_sync(0xffffffffu, logit, offset);
+    logit = lane_sum(logit);
     // What was summed under a lower maximum is scaled down to the new one.
     const float next = fmaxf(highest, logit);
     const float rescale = expf(highest - next), weight = expf(logit - next);

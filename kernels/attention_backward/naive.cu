@@ -12,7 +12,7 @@
 //
 // Source: original.
 #include "kernels/attention_backward/attention_backward.h"
-#include "kernels/core/cuda_status.h"
+#include "kernels/device/block_sum.cuh"
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/launch.cuh"
 
@@ -47,9 +47,7 @@ __device__ __forceinline__ float dot(const float (&x)[kLanes], const float (&y)[
   float sum = 0;
 #pragma unroll
   for (int i = 0; i < kLanes; ++i) sum = fmaf(x[i], y[i], sum);
-#pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, offset);
-  return sum;
+  return lane_sum(sum);
 }
 
 template <int kLanes>

@@ -127,32 +127,25 @@ struct Consumer {
     if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(at.empty + of * 8);
   }
 
+  // Calls body(i, the lse or, with kTerm 1, the delta that belongs to logit i).
+  template <int kTerm, class Body>
+  __device__ __forceinline__ void each_logit(const Body& body) {
+    const float2* const columns = terms + stage * (Tile::kTermBytes / 8) + kTerm;
+#pragma unroll
+    for (int n = 0; n < kCount / 4; ++n) {
+      const float2 of = Tile::kByKeys ? columns[8 * n] : float2{};
+#pragma unroll
+      for (int i = 0; i < 4; ++i) body(4 * n + i, !Tile::kByKeys ? rows[kTerm][i / 2] : i % 2 ? of.y : of.x);
+    }
+  }
   // Turns logits into weights. `left`: columns that exist.
   __device__ __forceinline__ void take_weights(int left) {
     if constexpr (!Tile::kByKeys) attention::mask_keys(s, left);  // of keys that do not exist
-    const float2* const columns = terms + stage * (Tile::kTermBytes / 8);
-#pragma unroll
-    for (int n = 0; n < kCount / 4; ++n) {
-      const float2 of = Tile::kByKeys ? columns[8 * n] : float2{};
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        float& x = s[4 * n + i];
-        x = ptx::exp2_approx(fmaf(x, args.scale_log2, -(!Tile::kByKeys ? rows[0][i / 2] : i % 2 ? of.y : of.x)));
-      }
-    }
+    each_logit<0>([&](int i, float lse) { s[i] = ptx::exp2_approx(fmaf(s[i], args.scale_log2, -lse)); });
     pin(s);
   }
   __device__ __forceinline__ void take_gradients() {
-    const float2* const columns = terms + stage * (Tile::kTermBytes / 8) + 1;
-#pragma unroll
-    for (int n = 0; n < kCount / 4; ++n) {
-      const float2 of = Tile::kByKeys ? columns[8 * n] : float2{};
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        float& x = g[4 * n + i];
-        x = s[4 * n + i] * (x - (!Tile::kByKeys ? rows[1][i / 2] : i % 2 ? of.y : of.x));
-      }
-    }
+    each_logit<1>([&](int i, float delta) { g[i] = s[i] * (g[i] - delta); });
     pin(g);
   }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "kernels/attention_backward/attention_backward.h"
+#include "kernels/device/block_sum.cuh"
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/launch.cuh"
 #include "kernels/device/vector.cuh"
@@ -59,8 +60,7 @@ static __global__ void __launch_bounds__(kTermThreads)
     unpack_vector<T>(y[i], b);
 #pragma unroll
     for (int j = 0; j < 8; ++j) sum = fmaf(a[j], b[j], sum);
-#pragma unroll
-    for (int offset = kLanes / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, offset);
+    sum = lane_sum<kLanes>(sum);
     const Row row = row_of(i);
     if (row.outer >= shape.outer || d != 0) continue;
     const std::int64_t sequence = std::int64_t{row.outer} * heads + row.head;
@@ -94,7 +94,6 @@ Status launch_passes(const Problem& problem, DType dtype, const Tensors& t, cons
                      const LaunchContext& context, const Launch& launch) {
   if (const Status status = check_pointers(problem, t); !status.ok()) return status;
   auto* const terms = static_cast<float4*>(scratch.workspace);
-  if (terms == nullptr) return failure(StatusCode::invalid_argument, "attention_backward: no workspace");
   return with_half_type(dtype, [&]<class T>(T) {
     const Shape shape = problem.shape();
     Status status = launch_terms<T>(shape, t, terms, context);

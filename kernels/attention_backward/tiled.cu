@@ -12,7 +12,7 @@
 // Numerics: fp32, one FMA chain over the head and one over the other sequence; deterministic.
 // Source: original, after the second pass of Dao et al., "FlashAttention" (arXiv:2205.14135).
 #include "kernels/attention_backward/attention_backward.h"
-#include "kernels/core/cuda_status.h"
+#include "kernels/device/block_sum.cuh"
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/launch.cuh"
 
@@ -35,12 +35,6 @@ struct Tile {
   static_assert(kBytes <= 57 * 1024);  // 41 KiB at head size 64, 54.3 at 128, 53 at 256
 };
 
-__device__ __forceinline__ float warp_sum(float sum) {
-#pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, offset);
-  return sum;
-}
-
 // A warp a query.
 template <class T>
 __global__ void __launch_bounds__(kDeltaThreads)
@@ -52,7 +46,7 @@ __global__ void __launch_bounds__(kDeltaThreads)
   float sum = 0;
   for (std::int64_t d = threadIdx.x % 32; d < shape.dim; d += 32)
     sum = fmaf(to_float(static_cast<const T*>(o)[start + d]), to_float(static_cast<const T*>(dout)[start + d]), sum);
-  sum = warp_sum(sum);
+  sum = lane_sum(sum);
   if (threadIdx.x % 32 == 0) delta[row] = sum;
 }
 
@@ -199,7 +193,6 @@ Status launch_tiled(const Problem& problem, DType dtype, const Tensors& t, const
                     const LaunchContext& context) {
   if (const Status status = check_pointers(problem, t); !status.ok()) return status;
   auto* const delta = static_cast<float*>(scratch.workspace);
-  if (delta == nullptr) return failure(StatusCode::invalid_argument, "attention_backward: no workspace");
   return with_type(dtype, [&]<class T>(T) {
     const Shape shape = problem.shape();
     if (shape.dim <= 64) return launch_all<T, Tile<64, 4, 8, 32>>(shape, t, delta, context);

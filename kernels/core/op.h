@@ -213,6 +213,9 @@ AnyVariant erase_variant(const OpDefinition<P, T>& definition, const Variant<P, 
       return failure(StatusCode::unsupported_problem, support.reason);
     if (!context.choice.empty() && row->choices == nullptr)
       return failure(StatusCode::invalid_argument, "the variant offers no choices");
+    if (scratch.workspace == nullptr && row->workspace_bytes &&
+        row->workspace_bytes(p.as<P>(), dtype, *context.device) > 0)
+      return failure(StatusCode::invalid_argument, "the variant needs a workspace");
     return row->launch(p.as<P>(), dtype, d->bind(p.as<P>(), pointers), scratch, context);
   };
   if (row->choices != nullptr)

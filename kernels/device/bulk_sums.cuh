@@ -25,9 +25,7 @@ struct SumWork : FlatWork<Map> {
   }
   __device__ __forceinline__ void end(const LaneSums<Map::kTerms>& sums) const {
     __shared__ float shared[kBulkConsumers / 32];
-    float sum = sums.total();
-#pragma unroll
-    for (int mask = 16; mask > 0; mask /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, mask);
+    float sum = lane_sum(sums.total());
     if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = sum;
     ptx::named_barrier_sync(1, kBulkConsumers);
     if (threadIdx.x != 0) return;

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "kernels/core/cuda_status.h"
+#include "kernels/device/block_sum.cuh"
 #include "kernels/device/launch.cuh"
 #include "kernels/device/vector.cuh"
 #include "kernels/ptx/griddepcontrol.cuh"
@@ -75,16 +76,15 @@ __global__ void __launch_bounds__(kParameterThreads)
   __syncthreads();
   if (part != 0 || c >= channels) return;
 #pragma unroll
-  for (int warp = 1; warp < kParameterThreads / 32; ++warp) {
-    sum.x += shared[warp][column].x;
-    sum.y += shared[warp][column].y;
-  }
+  for (int warp = 1; warp < kParameterThreads / 32; ++warp) sum += shared[warp][column];
   dbeta[c] = sum.x;
   dgamma[c] = sum.y;
 }
 
-inline Status launch_parameters(const char* name, std::int64_t images, std::int64_t channels, const float* sums,
-                                float* dgamma, float* dbeta, const LaunchContext& context) {
+// Behind the launches that left `before`.
+inline Status launch_parameters(const Status& before, const char* name, std::int64_t images, std::int64_t channels,
+                                const float* sums, float* dgamma, float* dbeta, const LaunchContext& context) {
+  if (!before.ok() || dgamma == nullptr) return before;
   return launch_kernel(name, parameters_kernel,
                        {.grid = static_cast<unsigned>((channels + kParameterColumns - 1) / kParameterColumns),
                         .block = kParameterThreads,

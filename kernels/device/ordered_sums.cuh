@@ -83,13 +83,7 @@ __global__ void __launch_bounds__(kStreamThreads) sums_kernel(const __grid_const
   const std::uint32_t stride = gridDim.x * kStreamThreads * kUnroll;
   for (std::uint32_t base = blockIdx.x * kStreamThreads * kUnroll; base < map.vectors; base += stride) {
     uint4 bits[kUnroll][Map::kInputs];
-#pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const std::uint32_t vector = base + u * kStreamThreads + threadIdx.x;
-      if (vector >= map.vectors) break;
-#pragma unroll
-      for (int input = 0; input < Map::kInputs; ++input) bits[u][input] = load_16_bytes(map.at(input, vector));
-    }
+    load_ahead(map, base + threadIdx.x, bits);
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       const std::uint32_t vector = base + u * kStreamThreads + threadIdx.x;

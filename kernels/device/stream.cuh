@@ -39,12 +39,9 @@ std::uint32_t vectors_of(std::int64_t elements) {
   return static_cast<std::uint32_t>(elements / kVectorLanes<T>);
 }
 
-template <class Map>
-__global__ void __launch_bounds__(kStreamThreads) stream_kernel(const __grid_constant__ Map map) {
-  constexpr int kUnroll = kStreamUnroll<Map>;
-  ptx::griddepcontrol_wait();
-  const std::uint32_t first = blockIdx.x * (kStreamThreads * kUnroll) + threadIdx.x;
-  uint4 bits[kUnroll][Map::kInputs];
+// Asks for the inputs of a thread's vectors, every kStreamThreads-th from `first` on.
+template <class Map, int kUnroll>
+__device__ __forceinline__ void load_ahead(const Map& map, std::uint32_t first, uint4 (&bits)[kUnroll][Map::kInputs]) {
 #pragma unroll
   for (int u = 0; u < kUnroll; ++u) {
     const std::uint32_t vector = first + u * kStreamThreads;
@@ -52,6 +49,15 @@ __global__ void __launch_bounds__(kStreamThreads) stream_kernel(const __grid_con
 #pragma unroll
     for (int input = 0; input < Map::kInputs; ++input) bits[u][input] = load_16_bytes(map.at(input, vector));
   }
+}
+
+template <class Map>
+__global__ void __launch_bounds__(kStreamThreads) stream_kernel(const __grid_constant__ Map map) {
+  constexpr int kUnroll = kStreamUnroll<Map>;
+  ptx::griddepcontrol_wait();
+  const std::uint32_t first = blockIdx.x * (kStreamThreads * kUnroll) + threadIdx.x;
+  uint4 bits[kUnroll][Map::kInputs];
+  load_ahead(map, first, bits);
   ptx::griddepcontrol_launch_dependents();
 #pragma unroll
   for (int u = 0; u < kUnroll; ++u) {

@@ -291,7 +291,6 @@ std::size_t host_workspace_bytes(const Problem& problem, DType, const DeviceInfo
 Status launch_host(const Problem& problem, DType dtype, const Tensors& tensors, const Scratch& scratch,
                    const LaunchContext&) {
   auto* workspace = static_cast<float*>(scratch.workspace);
-  if (workspace == nullptr) return failure(StatusCode::invalid_argument, "gemm: no workspace");
   if (by_dot_products(problem))
     by_rows(problem, dtype, tensors, workspace);
   else

@@ -9,7 +9,6 @@ Status launch_ptx_gradient(const Problem& problem, DType dtype, const Tensors& t
   if (problem.layout == Layout::nn) return launch_schedule<Layout::nn>(problem, dtype, tensors, schedule, context);
   const int parts = k_parts(problem, context.device->sm_count);
   auto* const sums = static_cast<float*>(scratch.workspace);
-  if (parts > 1 && sums == nullptr) return failure(StatusCode::invalid_argument, "gemm: no workspace");
   return product::launch_in_parts(sums, parts, problem.m * problem.n, problem.m, static_cast<float*>(tensors.d),
                                   tensors.row_sums, context, [&](float* d, float* row_sums) {
                                     Tensors to = tensors;

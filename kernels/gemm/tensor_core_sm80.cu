@@ -18,7 +18,6 @@ Status launch_tensor_core_sm80(const Problem& problem, DType dtype, const Tensor
   if (const Status status = check_pointers(problem, tensors); !status.ok()) return status;
   const Sm80Plan plan = choose_sm80_plan(problem, *context.device);
   auto* partials = plan.splits > 1 ? static_cast<float*>(scratch.workspace) : nullptr;
-  if (plan.splits > 1 && partials == nullptr) return failure(StatusCode::invalid_argument, "gemm: no workspace");
   if (problem.layout != Layout::nt) return launch_sm80_gradient(problem, dtype, tensors, plan, partials, context);
   return launch_layout<Layout::nt>(problem, dtype, tensors, plan, partials, context);
 }

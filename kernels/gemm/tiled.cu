@@ -12,7 +12,7 @@
 // Bound: FP32 FMA at 4096^3; expected limiter: FMA issue slots beside shared-memory reads.
 // Numerics: one fp32 FMA chain of length k, of few outputs 32 of them.
 // Source: original, after the CUDA C++ Programming Guide's shared-memory example.
-#include "kernels/core/cuda_status.h"
+#include "kernels/device/block_sum.cuh"
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/launch.cuh"
 #include "kernels/gemm/epilogue.cuh"
@@ -163,14 +163,10 @@ __global__ void __launch_bounds__(kFewThreads) gemm_few_outputs(const __grid_con
     sum = fmaf(a, to_float(g.b[column * g.b_row + i * g.b_step]), sum);
     row_sum += a;
   }
-#pragma unroll
-  for (int distance = 16; distance > 0; distance /= 2) {
-    sum += __shfl_xor_sync(0xffffffffu, sum, distance);
-    row_sum += __shfl_xor_sync(0xffffffffu, row_sum, distance);
-  }
+  const float2 sums = lane_sum(float2{sum, row_sum});
   if (threadIdx.x % 32 != 0) return;
-  g.store(row, column, sum);
-  if (g.row_sums && column == 0) g.row_sums[row] = g.scale * row_sum;
+  g.store(row, column, sums.x);
+  if (g.row_sums && column == 0) g.row_sums[row] = g.scale * sums.y;
 }
 
 }  // namespace

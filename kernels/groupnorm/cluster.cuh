@@ -40,9 +40,9 @@ __device__ __forceinline__ float2 merge_blocks(const StripeArguments& a, const f
     sum += count * delta;
     squares += block.y + count * delta * delta;
   }
-  sum = team_sum(sum);
+  sum = lane_sum<kTeam>(sum);
   const float offset = sum * a.size_inverse;
-  return mean_and_rstd(a, first + offset, fmaxf(team_sum(squares) - sum * offset, 0.0f));
+  return mean_and_rstd(a, first + offset, fmaxf(lane_sum<kTeam>(squares) - sum * offset, 0.0f));
 }
 
 // 1. Each thread fetches its first kHeld rows to registers and the others to shared memory (cp.async), parameters to

@@ -64,13 +64,9 @@ __device__ __forceinline__ float2 merge_team(const GridArguments& a, const std::
       squares += block.y + count * delta * delta;
     }
   }
-#pragma unroll
-  for (int mask = kWarp / 2; mask > 0; mask /= 2) {
-    sum += __shfl_xor_sync(kAllLanes, sum, mask);
-    squares += __shfl_xor_sync(kAllLanes, squares, mask);
-  }
-  const float offset = sum * a.size_inverse;
-  return mean_and_rstd(a, origin + offset, fmaxf(squares - sum * offset, 0.0f));
+  const float2 all = lane_sum(float2{sum, squares});
+  const float offset = all.x * a.size_inverse;
+  return mean_and_rstd(a, origin + offset, fmaxf(all.y - all.x * offset, 0.0f));
 }
 
 // Calls body(k, fetch(k)) for k from 0 to `count`, with kAhead fetches under way.

@@ -9,6 +9,7 @@
 // Bound: latency, of the launch, of one read from L2 and of two reductions.
 // Numerics: fp32; moments about the mean of the group's first channel in the image's first slab, so that merging is
 // adding, in a fixed order. Source: original; Chan, Golub and LeVeque (1979) for the sums.
+#include "kernels/device/block_sum.cuh"
 #include "kernels/device/launch.cuh"
 #include "kernels/groupnorm/device.cuh"
 #include "kernels/groupnorm/finish_plan.h"
@@ -158,11 +159,8 @@ __global__ void __launch_bounds__(32 * kFinishMaxWarps) finish_given_kernel(cons
     if (j < a.plan.bundle && lane < a.plan.warps) {
       const int begin = j * a.width;
 #pragma unroll 4
-      for (int i = begin / kFinishLanes; i * kFinishLanes < begin + a.width; ++i) {
-        const float2 part = partials[lane][2 * i + (i * kFinishLanes < begin ? 1 : 0)];
-        total.x += part.x;
-        total.y += part.y;
-      }
+      for (int i = begin / kFinishLanes; i * kFinishLanes < begin + a.width; ++i)
+        total += partials[lane][2 * i + (i * kFinishLanes < begin ? 1 : 0)];
     }
     total = sum_lanes(total, kTeam, 1);
     if (j >= a.plan.bundle || lane > 0) continue;

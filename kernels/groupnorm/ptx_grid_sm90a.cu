@@ -1,7 +1,7 @@
 // groupnorm where a cluster is too small or its clusters too few, in one read and one write, or two reads of what no SM
-// holds in whole lines: the SMs are cut into teams of any number of blocks, and one cooperative launch, one block an SM,
-// takes all images. A unit of work is one image's bundle of groups, its rows shared out over the blocks of a team; team
-// t takes units t, t + teams, ... While a block writes a unit it fetches rows of the next. grid_plan.cpp chooses.
+// holds in whole lines: the SMs are cut into teams of any number of blocks, and one cooperative launch, one block an
+// SM, takes all images. A unit of work is one image's bundle of groups, its rows shared out over the blocks of a team;
+// team t takes units t, t + teams, ... While a block writes a unit it fetches rows of the next. grid_plan.cpp chooses.
 //
 // Better than ptx_sm90a on images whose groups fill 16 blocks or do not fit them: a team is not bound to one GPC's 16
 // blocks, so that few SMs stay idle, its blocks hold more, and its rows are whole lines where the problem lets them.
@@ -35,12 +35,8 @@ GridArguments make_arguments(const Problem& p, const Tensors& t, const GridPlan&
 
 template <class T, bool kActivate, int kHeld>
 Status launch(const GridArguments& a, const GridPlan& plan, bool fp32_affine, const LaunchContext& context) {
-  const LaunchShape shape{
-      .grid = static_cast<unsigned>(plan.blocks()),
-      .block = dim3(static_cast<unsigned>(plan.stripe.columns), static_cast<unsigned>(plan.stripe.tile_rows)),
-      .shared_bytes = static_cast<std::size_t>(plan.shared_bytes()),
-      .shared_limit = kSharedBytesPerBlock,
-      .cooperative = true};
+  LaunchShape shape = stripe_shape(plan.stripe, plan.blocks(), plan.shared_bytes());
+  shape.cooperative = true;
   const auto kernel = fp32_affine ? grid_kernel<T, kActivate, kHeld, float> : grid_kernel<T, kActivate, kHeld, T>;
   return launch_kernel("groupnorm ptx_sm90a_grid", kernel, shape, context.stream, a);
 }

@@ -23,7 +23,7 @@ namespace {
 
 ClusterArguments make_arguments(const Problem& p, const Tensors& t, const ClusterPlan& plan, int sm_count) {
   ClusterArguments a{};
-  static_cast<StripeArguments&>(a) = make_stripe_arguments(p, t, plan);
+  static_cast<StripeArguments&>(a) = make_stripe_arguments(p, t, plan, plan.pixels);
   const auto units = static_cast<int>(p.n) * a.bundles;
   const int resident = resident_clusters(plan, sm_count);
   a.early = 2 * units <= resident;  // half of the GPU is free: the next launch need not wait for these blocks
@@ -38,12 +38,9 @@ template <class T, bool kActivate, int kHeld>
 Status launch_held(const ClusterArguments& a, const ClusterPlan& plan, const Problem& p, const LaunchContext& context) {
   const int units = static_cast<int>(p.n) * a.bundles;
   const ClusterResidence residence = cluster_residence(plan, units, context.device->sm_count);
-  const LaunchShape shape{.grid = static_cast<unsigned>(units * plan.blocks),
-                          .block = dim3(static_cast<unsigned>(plan.columns), static_cast<unsigned>(plan.tile_rows)),
-                          .shared_bytes = static_cast<std::size_t>(residence.shared_bytes),
-                          .shared_limit = kSharedBytesPerBlock,
-                          .cluster = plan.blocks > 1 ? static_cast<unsigned>(plan.blocks) : 0,
-                          .programmatic = context.programmatic_launch && residence.programmatic};
+  LaunchShape shape = stripe_shape(plan, units * plan.blocks, residence.shared_bytes);
+  shape.cluster = plan.blocks > 1 ? static_cast<unsigned>(plan.blocks) : 0;
+  shape.programmatic = context.programmatic_launch && residence.programmatic;
   auto kernel = p.fp32_affine         ? cluster_kernel<T, kActivate, kHeld, Row::of_x, float>
                 : a.t.skip != nullptr ? cluster_kernel<T, kActivate, kHeld, Row::of_two, T>
                                       : cluster_kernel<T, kActivate, kHeld, Row::of_x, T>;

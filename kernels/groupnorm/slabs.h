@@ -21,6 +21,12 @@ struct SlabPlan {
   int threads() const { return tile_columns * tile_rows; }
 };
 
+// Elements of an access of tiled: 16 bytes of them, or one.
+inline int lanes_of(std::int64_t channels, DType dtype) {
+  const int lanes = 16 / static_cast<int>(size_of(dtype));
+  return channels % lanes == 0 ? lanes : 1;
+}
+
 // `lanes`: elements per access. Tiles are as wide as the row, up to `max_columns`; slabs give each SM about eight
 // blocks, but each thread four rows or more to add up where the problem has them.
 inline SlabPlan plan_slabs(const Problem& p, int lanes, int sm_count, int max_columns = kSlabThreads) {

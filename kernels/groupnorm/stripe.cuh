@@ -2,6 +2,8 @@
 // fetched, merge that to moments of each group, fold all parameters into one multiply-add for each channel.
 #pragma once
 
+#include "kernels/device/block_sum.cuh"
+#include "kernels/device/launch.cuh"
 #include "kernels/groupnorm/cluster_plan.h"
 #include "kernels/groupnorm/device.cuh"
 #include "kernels/ptx/cp_async.cuh"
@@ -32,16 +34,17 @@ constexpr unsigned kAllLanes = 0xffffffffu;
 constexpr int kTeam = 16;  // lanes that reduce one group
 
 // `t`: scale and shift where they lie (unpacked).
-inline StripeArguments make_stripe_arguments(const Problem& p, const Tensors& t, const ClusterPlan& plan) {
+inline StripeArguments make_stripe_arguments(const Problem& p, const Tensors& t, const StripePlan& plan,
+                                             int pixels = 1) {
   StripeArguments a{};
   a.t = t;
-  a.hw = static_cast<int>(p.hw) / plan.pixels;
+  a.hw = static_cast<int>(p.hw) / pixels;
   a.channels = static_cast<int>(p.channels);
   a.scale_shift_stride = static_cast<int>(p.scale_shift_stride());
   a.bundles = static_cast<int>(p.groups) / plan.bundle;
   a.width = static_cast<int>(p.channels_per_group());
   const int accesses = (plan.shared_rows + plan.tile_rows - 1) / plan.tile_rows;
-  a.stages = accesses * plan.pixels >= 2 * kStages ? kStages : 1;
+  a.stages = accesses * pixels >= 2 * kStages ? kStages : 1;
   a.stage_accesses = (accesses + a.stages - 1) / a.stages;
   a.eps = static_cast<float>(p.eps);
   a.size_inverse = static_cast<float>(1.0 / static_cast<double>(p.group_size()));
@@ -50,6 +53,14 @@ inline StripeArguments make_stripe_arguments(const Problem& p, const Tensors& t,
   a.tile_rows_inverse = 1.0f / static_cast<float>(plan.tile_rows);
   a.plan = plan;
   return a;
+}
+
+// Of a launch of so many blocks, each of which has a plan's stripe.
+inline LaunchShape stripe_shape(const StripePlan& plan, int blocks, int shared_bytes) {
+  return {.grid = static_cast<unsigned>(blocks),
+          .block = dim3(static_cast<unsigned>(plan.columns), static_cast<unsigned>(plan.tile_rows)),
+          .shared_bytes = static_cast<std::size_t>(shared_bytes),
+          .shared_limit = kSharedBytesPerBlock};
 }
 
 // Blocks that start together load, reduce and write together. Number n starts when those before it should have loaded,
@@ -68,12 +79,6 @@ __device__ __forceinline__ int divide(int value, float inverse) {
 
 __device__ __forceinline__ int linear_thread() {
   return static_cast<int>(threadIdx.y * blockDim.x + threadIdx.x);
-}
-
-__device__ __forceinline__ float team_sum(float value) {
-#pragma unroll
-  for (int mask = kTeam / 2; mask > 0; mask /= 2) value += __shfl_xor_sync(kAllLanes, value, mask);
-  return value;
 }
 
 // Starts copying the thread's rows from `r` on, in a.stages groups; `source` and `destination` are of the first of
@@ -214,8 +219,8 @@ __device__ __forceinline__ float2 group_moments(const StripeArguments& a, const 
       squares += part.y + count * delta * delta;
     }
   }
-  sum = team_sum(sum);
-  squares = team_sum(squares);
+  sum = lane_sum<kTeam>(sum);
+  squares = lane_sum<kTeam>(squares);
   if (rows == 0) return {0, 0};
   const float offset = sum * ptx::rcp_approx(static_cast<float>(rows * a.width));
   return {origin + offset, fmaxf(squares - sum * offset, 0.0f)};
@@ -271,13 +276,9 @@ __device__ __forceinline__ ChannelParameters<A> load_parameters(const Tensors& t
   return p;
 }
 
-// y = x * a + b for each of the eight channels from 8 * column on, `finals` the mean and rstd of the bundle's groups;
-// half of both where silu_of_twice follows.
-template <class T, bool kActivate, class A>
-__device__ __forceinline__ void fold_coefficients(const StripeArguments& a, const ChannelParameters<A>& p, int column,
-                                                  const float2* finals, float (&ca)[8], float (&cb)[8]) {
-  p.gamma.unpack(ca);
-  p.beta.unpack(cb);
+// Calls body(i, its group in the bundle) for each of the eight channels from 8 * column on.
+template <class Body>
+__device__ __forceinline__ void each_channel(const StripeArguments& a, int column, const Body& body) {
   int group = divide(column * 8, a.width_inverse);
   int position = column * 8 - group * a.width;
 #pragma unroll
@@ -287,10 +288,22 @@ __device__ __forceinline__ void fold_coefficients(const StripeArguments& a, cons
       ++group;
     }
     ++position;
+    body(i, group);
+  }
+}
+
+// y = x * a + b for each of the eight channels from 8 * column on, `finals` the mean and rstd of the bundle's groups;
+// half of both where silu_of_twice follows.
+template <class T, bool kActivate, class A>
+__device__ __forceinline__ void fold_coefficients(const StripeArguments& a, const ChannelParameters<A>& p, int column,
+                                                  const float2* finals, float (&ca)[8], float (&cb)[8]) {
+  p.gamma.unpack(ca);
+  p.beta.unpack(cb);
+  each_channel(a, column, [&](int i, int group) {
     const float2 total = finals[group];
     ca[i] *= total.y;
     cb[i] -= total.x * ca[i];
-  }
+  });
   if (a.t.scale != nullptr) {
     float other[8];
     unpack_vector<T>(p.scale, other);

@@ -12,7 +12,6 @@
 // Numerics: fp32 sums of x - shift, the shift being the channel's value in the slab's first row; Chan's formula above
 // the slab.
 // Source: original.
-#include "kernels/core/cuda_status.h"
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/launch.cuh"
 #include "kernels/groupnorm/groupnorm.h"
@@ -80,23 +79,18 @@ Status launch(const Problem& p, const Tensors& t, const Scratch& scratch, const 
                                  });
 }
 
-int lanes_of(const Problem& p, DType dtype) {
-  const int lanes = 16 / static_cast<int>(size_of(dtype));
-  return p.channels % lanes == 0 ? lanes : 1;
-}
-
 }  // namespace
 
 std::size_t tiled_workspace_bytes(const Problem& p, DType dtype, const DeviceInfo& device) {
-  return slab_workspace_bytes(p, plan_slabs(p, lanes_of(p, dtype), device.sm_count));
+  return slab_workspace_bytes(p, plan_slabs(p, lanes_of(p.channels, dtype), device.sm_count));
 }
 
 Status launch_tiled(const Problem& p, DType dtype, const Tensors& tensors, const Scratch& scratch,
                     const LaunchContext& context) {
   const Tensors t = unpacked(p, dtype, tensors);
   return with_type(dtype, [&]<class T>(T) {
-    return lanes_of(p, dtype) == 1 ? launch<T, 1>(p, t, scratch, context)
-                                   : launch<T, kVectorLanes<T>>(p, t, scratch, context);
+    return lanes_of(p.channels, dtype) == 1 ? launch<T, 1>(p, t, scratch, context)
+                                            : launch<T, kVectorLanes<T>>(p, t, scratch, context);
   });
 }
 

@@ -35,9 +35,7 @@ template <class Arguments>
 void fill_arguments(const Problem& p, const Tensors& t, const ClusterPlan& plan, Arguments& a) {
   groupnorm::Tensors forward;
   forward.x = t.x, forward.gamma = t.gamma, forward.beta = t.beta, forward.scale = t.scale, forward.shift = t.shift;
-  groupnorm::ClusterPlan stripe;
-  static_cast<groupnorm::StripePlan&>(stripe) = plan;
-  static_cast<groupnorm::StripeArguments&>(a) = groupnorm::make_stripe_arguments(forward_of(p), forward, stripe);
+  static_cast<groupnorm::StripeArguments&>(a) = groupnorm::make_stripe_arguments(forward_of(p), forward, plan);
   a.dy = t.dy, a.residual = t.residual, a.mean = t.mean, a.rstd = t.rstd, a.dx = t.dx;
   a.residual_scale = static_cast<float>(p.residual_scale);
   a.gradients = gradients_of(p, t);
@@ -104,18 +102,10 @@ __device__ __forceinline__ void await_pairs(std::uint32_t arrived, int count, st
 // Of the thread's eight channels, what their groups have.
 __device__ __forceinline__ void of_channels(const groupnorm::StripeArguments& a, int column, const float2* groups,
                                             float (&x)[8], float (&y)[8]) {
-  int group = groupnorm::divide(column * 8, a.width_inverse);
-  int position = column * 8 - group * a.width;
-#pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    if (position == a.width) {
-      position = 0;
-      ++group;
-    }
-    ++position;
+  groupnorm::each_channel(a, column, [&](int i, int group) {
     x[i] = groups[group].x;
     y[i] = groups[group].y;
-  }
+  });
 }
 
 // Adds dv and dv x, or twice those, of eight channels of a row.
@@ -191,10 +181,7 @@ __device__ __forceinline__ void add_channels(const Arguments& a, float2* pairs, 
     float2 total{0, 0};
     if (q < channels) {
 #pragma unroll 4
-      for (int r = lane; r < kept; r += a.lanes) {
-        total.x += pairs[r * channels + q].x;
-        total.y += pairs[r * channels + q].y;
-      }
+      for (int r = lane; r < kept; r += a.lanes) total += pairs[r * channels + q];
     }
     for (int mask = a.lanes / 2; mask > 0; mask /= 2) {
       total.x += __shfl_xor_sync(groupnorm::kAllLanes, total.x, mask);
@@ -227,11 +214,8 @@ __device__ __forceinline__ void add_blocks(const ClusterArguments& a, const Shar
   __syncthreads();
   each_group(plan, [&](int j, bool valid) {
     float2 own{0, 0};
-    for (int c = lane; c < a.width; c += groupnorm::kTeam) {
-      own.x += s.channels[j * a.width + c].x;
-      own.y += s.channels[j * a.width + c].y;
-    }
-    own = {groupnorm::team_sum(own.x), groupnorm::team_sum(own.y)};
+    for (int c = lane; c < a.width; c += groupnorm::kTeam) own += s.channels[j * a.width + c];
+    own = {lane_sum<groupnorm::kTeam>(own.x), lane_sum<groupnorm::kTeam>(own.y)};
     if (!valid || lane >= plan.blocks) return;
     if (plan.blocks == 1)
       s.terms[j] = terms_of(a, s.finals[j], own);
@@ -243,7 +227,7 @@ __device__ __forceinline__ void add_blocks(const ClusterArguments& a, const Shar
     each_group(plan, [&](int j, bool valid) {
       float2 all{0, 0};
       if (lane < plan.blocks) all = sums[lane * plan.bundle + j];
-      all = {groupnorm::team_sum(all.x), groupnorm::team_sum(all.y)};
+      all = {lane_sum<groupnorm::kTeam>(all.x), lane_sum<groupnorm::kTeam>(all.y)};
       if (valid && lane == 0) s.terms[j] = terms_of(a, s.finals[j], all);
     });
   }
@@ -251,10 +235,7 @@ __device__ __forceinline__ void add_blocks(const ClusterArguments& a, const Shar
     const int c = rank * a.owned + slot;
     float2 all{0, 0};
 #pragma unroll 4
-    for (int block = 0; block < plan.blocks; ++block) {
-      all.x += parts[block * a.owned + slot].x;
-      all.y += parts[block * a.owned + slot].y;
-    }
+    for (int block = 0; block < plan.blocks; ++block) all += parts[block * a.owned + slot];
     store_sums<T>(a.gradients, image, bundle * plan.columns * 8 + c, all.x,
                   all.y * s.finals[groupnorm::divide(c, a.width_inverse)].y, a.sums);
   }

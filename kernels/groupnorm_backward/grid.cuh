@@ -28,16 +28,10 @@ __device__ __forceinline__ float2 add_team(const GridArguments& a, const std::ui
     for (int i = 0; i < groupnorm::kPolled; ++i) {
       const int rank = base + groupnorm::kWarp * i;
       if (rank >= a.ranks) continue;
-      const float2 part = groupnorm::await(parts + rank, word[i]);
-      sum = {sum.x + part.x, sum.y + part.y};
+      sum += groupnorm::await(parts + rank, word[i]);
     }
   }
-#pragma unroll
-  for (int mask = groupnorm::kWarp / 2; mask > 0; mask /= 2) {
-    sum.x += __shfl_xor_sync(groupnorm::kAllLanes, sum.x, mask);
-    sum.y += __shfl_xor_sync(groupnorm::kAllLanes, sum.y, mask);
-  }
-  return sum;
+  return lane_sum(sum);
 }
 
 // Of a unit, the first rows of x and dy are in shared memory, as many as have room, fetched while dx of the unit before
@@ -138,9 +132,8 @@ __global__ void __launch_bounds__(groupnorm::kGridThreads, 1) grid_kernel(const 
     __syncthreads();
     each_group(plan, [&](int j, bool valid) {
       float2 all{0, 0};
-      for (int c = thread % groupnorm::kTeam; c < a.width; c += groupnorm::kTeam)
-        all = {all.x + sums[j * a.width + c].x, all.y + sums[j * a.width + c].y};
-      all = {groupnorm::team_sum(all.x), groupnorm::team_sum(all.y)};
+      for (int c = thread % groupnorm::kTeam; c < a.width; c += groupnorm::kTeam) all += sums[j * a.width + c];
+      all = {lane_sum<groupnorm::kTeam>(all.x), lane_sum<groupnorm::kTeam>(all.y)};
       if (valid && thread % groupnorm::kTeam == 0) terms[j] = terms_of(a, finals[j], all);
     });
     __syncthreads();

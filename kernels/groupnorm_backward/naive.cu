@@ -66,16 +66,14 @@ std::size_t naive_workspace_bytes(const Problem& p, DType, const DeviceInfo&) {
 Status launch_naive(const Problem& p, DType dtype, const Tensors& tensors, const Scratch& scratch,
                     const LaunchContext& context) {
   auto* const sums = static_cast<float*>(scratch.workspace);
-  if (sums == nullptr) return failure(StatusCode::invalid_argument, "groupnorm_backward: no workspace");
   const Tensors t = unpacked(p, dtype, tensors);
   const Status status = with_type(dtype, [&]<class T>(T) {
     return launch_kernel("groupnorm_backward naive_kernel", naive_kernel<T>,
                          {.grid = static_cast<unsigned>(p.n * p.groups), .block = kThreads}, context.stream, p, t, sums,
                          static_cast<float>(p.residual_scale));
   });
-  return status.ok() ? launch_parameters("groupnorm_backward parameters_kernel", p.n, p.channels, sums, t.dgamma,
-                                         t.dbeta, context)
-                     : status;
+  return launch_parameters(status, "groupnorm_backward parameters_kernel", p.n, p.channels, sums, t.dgamma, t.dbeta,
+                           context);
 }
 
 }  // namespace noisefloor::groupnorm_backward

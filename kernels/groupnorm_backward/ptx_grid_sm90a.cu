@@ -37,23 +37,18 @@ Status launch_ptx_sm90a_grid(const Problem& p, DType dtype, const Tensors& tenso
   const auto plan =
       context.choice.empty() ? choose_grid_plan(p, sm_count) : parse_grid_choice(p, sm_count, context.choice);
   if (!plan) return failure(StatusCode::unsupported_problem, "groupnorm_backward ptx_sm90a_grid");
-  if (scratch.workspace == nullptr) return failure(StatusCode::invalid_argument, "groupnorm_backward: no workspace");
   const Tensors t = unpacked(p, dtype, tensors);
   const GridArguments a = make_arguments(p, t, *plan, scratch.workspace, sm_count);
-  const LaunchShape shape{.grid = static_cast<unsigned>(plan->teams * plan->blocks),
-                          .block = dim3(static_cast<unsigned>(plan->columns), static_cast<unsigned>(plan->tile_rows)),
-                          .shared_bytes = static_cast<std::size_t>(plan->shared_bytes()),
-                          .shared_limit = groupnorm::kSharedBytesPerBlock,
-                          .cooperative = true};
+  LaunchShape shape = groupnorm::stripe_shape(*plan, plan->teams * plan->blocks, plan->shared_bytes());
+  shape.cooperative = true;
   const Status status = with_half_type(dtype, [&]<class T>(T) {
     const bool plain = p.fusion == Fusion::none;
     auto kernel = plain ? grid_kernel<T, false, T> : grid_kernel<T, true, T>;
     if (p.fp32_affine) kernel = plain ? grid_kernel<T, false, float> : grid_kernel<T, true, float>;
     return launch_kernel("groupnorm_backward ptx_sm90a_grid", kernel, shape, context.stream, a);
   });
-  return status.ok() ? launch_parameters("groupnorm_backward parameters_kernel", p.n, p.channels, a.sums, t.dgamma,
-                                         t.dbeta, context)
-                     : status;
+  return launch_parameters(status, "groupnorm_backward parameters_kernel", p.n, p.channels, a.sums, t.dgamma, t.dbeta,
+                           context);
 }
 
 }  // namespace noisefloor::groupnorm_backward

@@ -40,16 +40,12 @@ Status launch_ptx_sm90a(const Problem& p, DType dtype, const Tensors& tensors, c
   const auto plan = context.choice.empty() ? choose_cluster_plan(p, sm_count) : parse_cluster_choice(p, context.choice);
   if (!plan) return failure(StatusCode::unsupported_problem, "groupnorm_backward ptx_sm90a");
   auto* const sums = static_cast<float*>(scratch.workspace);
-  if (sums == nullptr) return failure(StatusCode::invalid_argument, "groupnorm_backward: no workspace");
   const Tensors t = unpacked(p, dtype, tensors);
   const ClusterArguments a = make_arguments(p, t, *plan, sums, sm_count);
   const int clusters = plan->stay ? std::min(a.units, resident_clusters(*plan, sm_count)) : a.units;
-  const LaunchShape shape{.grid = static_cast<unsigned>(clusters * plan->blocks),
-                          .block = dim3(static_cast<unsigned>(plan->columns), static_cast<unsigned>(plan->tile_rows)),
-                          .shared_bytes = static_cast<std::size_t>(launch_bytes(*plan, a.units, sm_count)),
-                          .shared_limit = groupnorm::kSharedBytesPerBlock,
-                          .cluster = plan->blocks > 1 ? static_cast<unsigned>(plan->blocks) : 0,
-                          .programmatic = context.programmatic_launch};
+  LaunchShape shape = groupnorm::stripe_shape(*plan, clusters * plan->blocks, launch_bytes(*plan, a.units, sm_count));
+  shape.cluster = plan->blocks > 1 ? static_cast<unsigned>(plan->blocks) : 0;
+  shape.programmatic = context.programmatic_launch;
   const Status status = with_half_type(dtype, [&]<class T>(T) {
     const bool plain = p.fusion == Fusion::none;
     const auto kernel_of = [&]<class A, int kThreads>() {
@@ -62,9 +58,8 @@ Status launch_ptx_sm90a(const Problem& p, DType dtype, const Tensors& tensors, c
     const auto kernel = p.fp32_affine ? of_affine.template operator()<float>() : of_affine.template operator()<T>();
     return launch_kernel("groupnorm_backward ptx_sm90a", kernel, shape, context.stream, a);
   });
-  return status.ok() ? launch_parameters("groupnorm_backward parameters_kernel", p.n, p.channels, sums, t.dgamma,
-                                         t.dbeta, context)
-                     : status;
+  return launch_parameters(status, "groupnorm_backward parameters_kernel", p.n, p.channels, sums, t.dgamma, t.dbeta,
+                           context);
 }
 
 }  // namespace noisefloor::groupnorm_backward

@@ -110,12 +110,6 @@ __device__ __forceinline__ void each_row(const Problem& p, const Tensors& t, con
   }
 }
 
-__device__ __forceinline__ float warp_sum(float value) {
-#pragma unroll
-  for (int mask = 16; mask > 0; mask /= 2) value += __shfl_xor_sync(0xffffffffu, value, mask);
-  return value;
-}
-
 // One block per (image, group): adds slabs' sums of dv and dv x, and leaves of_x and rest, by which dx = a dv + of_x x
 // + rest.
 template <class T>
@@ -138,8 +132,8 @@ __global__ void __launch_bounds__(kGroupThreads) group_kernel(Problem p, Tensors
       sum += partial[0];
       sum_x += partial[p.channels];
     }
-    sum = factor * warp_sum(sum);
-    const float sum_xh = rstd * (factor * warp_sum(sum_x) - mean * sum),
+    sum = factor * lane_sum(sum);
+    const float sum_xh = rstd * (factor * lane_sum(sum_x) - mean * sum),
                 a = rstd * channel_of<T>(p, t, mean, rstd, image, c).a;
     dh += a * sum;
     dh_xh += a * sum_xh;
@@ -196,7 +190,6 @@ inline LaunchShape slab_shape(const Problem& p, const SlabPlan& plan, int thread
 template <class T, int kLanes, class Sums>
 Status launch_slabs(const Problem& p, const Tensors& t, const SlabPlan& plan, const Scratch& scratch,
                     const LaunchContext& context, const Sums& sums) {
-  if (scratch.workspace == nullptr) return failure(StatusCode::invalid_argument, "groupnorm_backward: no workspace");
   const Work work(p, static_cast<float*>(scratch.workspace));
   Status status = sums(work);
   if (status.ok())
@@ -209,9 +202,8 @@ Status launch_slabs(const Problem& p, const Tensors& t, const SlabPlan& plan, co
     status = launch_kernel("groupnorm_backward dx_kernel", dx_kernel<T, kLanes>,
                            slab_shape(p, plan, plan.threads(), context), context.stream, p, t, plan, work,
                            static_cast<float>(p.residual_scale));
-  return status.ok() ? launch_parameters("groupnorm_backward parameters_kernel", p.n, p.channels, work.sums, t.dgamma,
-                                         t.dbeta, context)
-                     : status;
+  return launch_parameters(status, "groupnorm_backward parameters_kernel", p.n, p.channels, work.sums, t.dgamma,
+                           t.dbeta, context);
 }
 
 }  // namespace

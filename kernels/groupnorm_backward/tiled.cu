@@ -18,12 +18,8 @@
 namespace noisefloor::groupnorm_backward {
 namespace {
 
-int lanes_of(const Problem& p, DType dtype) {
-  const int lanes = 16 / static_cast<int>(size_of(dtype));
-  return p.channels % lanes == 0 ? lanes : 1;
-}
 SlabPlan plan_of(const Problem& p, DType dtype, int sm_count) {
-  return groupnorm::plan_slabs(forward_of(p), lanes_of(p, dtype),
+  return groupnorm::plan_slabs(forward_of(p), groupnorm::lanes_of(p.channels, dtype),
                                sm_count * 9 / 8);  // nine blocks an SM, thrice three
 }
 
@@ -89,8 +85,8 @@ Status launch_tiled(const Problem& p, DType dtype, const Tensors& tensors, const
     });
   };
   return with_type(dtype, [&]<class T>(T) {
-    return lanes_of(p, dtype) == 1 ? launch.template operator()<T, 1>()
-                                   : launch.template operator()<T, kVectorLanes<T>>();
+    return groupnorm::lanes_of(p.channels, dtype) == 1 ? launch.template operator()<T, 1>()
+                                                       : launch.template operator()<T, kVectorLanes<T>>();
   });
 }
 

@@ -3,6 +3,7 @@
 
 #include <bit>
 
+#include "kernels/device/block_sum.cuh"
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/divider.h"
 #include "kernels/device/stream.cuh"
@@ -37,13 +38,6 @@ inline int team_of(int vectors) {
   int lanes = 4;
   while (lanes < 32 && lanes * 5 < vectors) lanes *= 2;
   return lanes;
-}
-
-template <int kTeam>
-__device__ __forceinline__ float team_sum(float value) {
-#pragma unroll
-  for (int mask = kTeam / 2; mask > 0; mask /= 2) value += __shfl_xor_sync(0xffffffffu, value, mask);
-  return value;
 }
 
 struct Moments {
@@ -143,8 +137,8 @@ __device__ __forceinline__ Moments merge(const Arguments<T>& a, const Part* part
     sum = length * deviation;
     squares = parts[lane].squares + sum * deviation;
   }
-  const float mean = team_sum<32>(sum) * a.length_inverse;
-  const float variance = team_sum<32>(squares) * a.length_inverse - mean * mean;
+  const float mean = lane_sum<32>(sum) * a.length_inverse;
+  const float variance = lane_sum<32>(squares) * a.length_inverse - mean * mean;
   return {origin + mean, rsqrtf(fmaxf(variance, 0.0f) + a.eps)};
 }
 
@@ -163,9 +157,9 @@ __device__ __forceinline__ Part row_part(int lane, int end, float inverse, const
   };
   float sum = 0, squares = 0;
   for_each([&](float value) { sum += value; });
-  const float mean = team_sum<kStride>(sum) * inverse;
+  const float mean = lane_sum<kStride>(sum) * inverse;
   for_each([&](float value) { squares += (value - mean) * (value - mean); });
-  return {mean, team_sum<kStride>(squares)};
+  return {mean, lane_sum<kStride>(squares)};
 }
 
 // Calls run(integral_constant) with the team, one of the kCount from 4 on.

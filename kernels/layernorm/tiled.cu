@@ -142,7 +142,7 @@ __global__ void __launch_bounds__(kTeam == kWideTeam ? kWideThreads : kHeldThrea
     if constexpr (kResidual) store(a.t.sum, j, s[j]);
     sum += tree_sum<kLanes>(s[j]);  // 0 behind the row's end
   }
-  const float mean = team_sum<kStride>(sum) * (kWide ? part_inverse(a, begin, 32 * kPer) : a.length_inverse);
+  const float mean = lane_sum<kStride>(sum) * (kWide ? part_inverse(a, begin, 32 * kPer) : a.length_inverse);
   float squares = 0;
 #pragma unroll
   for (int j = 0; j < kPer; ++j) {
@@ -154,7 +154,7 @@ __global__ void __launch_bounds__(kTeam == kWideTeam ? kWideThreads : kHeldThrea
     }
     squares += has(j) ? part : 0;
   }
-  squares = team_sum<kStride>(squares);
+  squares = lane_sum<kStride>(squares);
   Moments moments{mean, rsqrtf(squares * a.length_inverse + a.eps)};
   if constexpr (kWide) moments = merge_warps(a, {mean, squares}, 32 * kPer);
   const float shift = (mean - moments.mean) * moments.rstd;

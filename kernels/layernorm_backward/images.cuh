@@ -9,15 +9,6 @@
 namespace noisefloor::layernorm_backward {
 namespace {  // each file that includes this is compiled for architectures of its own
 
-__device__ __forceinline__ float2 warp_sums(float2 value) {
-#pragma unroll
-  for (int mask = 16; mask > 0; mask /= 2) {
-    value.x += __shfl_xor_sync(0xffffffffu, value.x, mask);
-    value.y += __shfl_xor_sync(0xffffffffu, value.y, mask);
-  }
-  return value;
-}
-
 // What a block leaves of neighbouring channels: partial [2, channels].
 template <int kLanes>
 __device__ __forceinline__ void store_partial(const float (&sum)[kLanes], const float (&sum_xh)[kLanes], float* partial,
@@ -44,17 +35,13 @@ __global__ void __launch_bounds__(kColumns* kParts)
 #pragma unroll 4
     for (std::int64_t slab = part; slab < slabs; slab += kParts) {
       const float* const partial = partials + (image * slabs + slab) * 2 * p.channels + c;
-      sum.x += partial[0];
-      sum.y += partial[p.channels];
+      sum += {partial[0], partial[p.channels]};
     }
   }
   shared[part][column] = sum;
   __syncthreads();
   if (part != 0 || c >= p.channels) return;
-  for (int other = 1; other < kParts; ++other) {
-    sum.x += shared[other][column].x;
-    sum.y += shared[other][column].y;
-  }
+  for (int other = 1; other < kParts; ++other) sum += shared[other][column];
   store_sums<T>({t.gamma, t.beta, t.scale, t.dscale, t.dshift, p.channels, p.channels}, image, c, sum.x, sum.y, sums);
 }
 
@@ -68,9 +55,8 @@ Status launch_images(const Problem& p, const Tensors& t, std::int64_t slabs, flo
   const Status status =
       launch_kernel("layernorm_backward image_kernel", image_kernel<T>, {.grid = blocks, .block = kColumns * kParts},
                     context.stream, p, t, slabs, static_cast<const float*>(partials), sums);
-  if (!status.ok() || !p.affine) return status;
-  return launch_parameters("layernorm_backward parameters_kernel", p.images, p.channels, sums, t.dgamma, t.dbeta,
-                           context);
+  return launch_parameters(status, "layernorm_backward parameters_kernel", p.images, p.channels, sums, t.dgamma,
+                           t.dbeta, context);
 }
 
 inline std::size_t partial_bytes(const Problem& p, std::int64_t slabs) {

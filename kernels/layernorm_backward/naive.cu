@@ -86,7 +86,6 @@ std::size_t naive_workspace_bytes(const Problem& p, DType, const DeviceInfo&) {
 Status launch_naive(const Problem& p, DType dtype, const Tensors& t, const Scratch& scratch,
                     const LaunchContext& context) {
   auto* const means = static_cast<float*>(scratch.workspace);
-  if (means == nullptr) return failure(StatusCode::invalid_argument, "layernorm_backward: no workspace");
   float *const rstds = means + p.rows, *const sums = rstds + p.rows;
   const Status status = with_type(dtype, [&]<class T>(T) {
     const Status rows = launch_kernel("layernorm_backward naive_kernel", naive_kernel<T>,
@@ -97,9 +96,8 @@ Status launch_naive(const Problem& p, DType dtype, const Tensors& t, const Scrat
     return launch_kernel("layernorm_backward sums_kernel", sums_kernel<T>, {.grid = blocks, .block = kThreads},
                          context.stream, p, t, means, rstds, sums);
   });
-  return status.ok() && p.affine ? launch_parameters("layernorm_backward parameters_kernel", p.images, p.channels, sums,
-                                                     t.dgamma, t.dbeta, context)
-                                 : status;
+  return launch_parameters(status, "layernorm_backward parameters_kernel", p.images, p.channels, sums, t.dgamma,
+                           t.dbeta, context);
 }
 
 }  // namespace noisefloor::layernorm_backward

@@ -109,7 +109,7 @@ struct RowsWork {
 #pragma unroll
       for (int i = 0; i < kLanes; ++i) sums = {sums.x + x[i], sums.y + dh[i]};
     });
-    sums = warp_sums(sums);
+    sums = lane_sum(sums);
     const float mean = sums.x * inverse, mean_dh = sums.y * inverse;
     each([&](std::uint32_t, const float(&x)[kLanes], const float(&dh)[kLanes]) {
 #pragma unroll
@@ -118,7 +118,7 @@ struct RowsWork {
         moments = {moments.x + deviation * deviation, moments.y + dh[i] * deviation};
       }
     });
-    moments = warp_sums(moments);
+    moments = lane_sum(moments);
     const float rstd = rsqrtf(moments.x * inverse + eps), of_deviation = moments.y * inverse * rstd * rstd;
     each([&](std::uint32_t v, const float(&x)[kLanes], float(&dh)[kLanes]) {
       const std::int64_t place = (static_cast<std::int64_t>(row) * vectors + v) * kLanes;
@@ -172,7 +172,6 @@ std::size_t ptx_sm90a_workspace_bytes(const Problem& p, DType dtype, const Devic
 Status launch_ptx_sm90a(const Problem& p, DType dtype, const Tensors& t, const Scratch& scratch,
                         const LaunchContext& context) {
   auto* const partials = p.sums() ? static_cast<float*>(scratch.workspace) : nullptr;
-  if (p.sums() && partials == nullptr) return failure(StatusCode::invalid_argument, "layernorm_backward: no workspace");
   const Tiles tiles(p, dtype, context.device->sm_count);
   return with_type(dtype, [&]<class T>(T) {
     const Status status = launch_bulk(RowsWork<T>(p, t, tiles, partials), context, tiles.per_block);

@@ -15,23 +15,21 @@ constexpr std::int64_t kFewestRows = 4;  // of a slab, where an image has them: 
 struct Slabs {
   std::int64_t rows, count;  // of a slab, of an image
 };
-Slabs slabs_of(const Problem& p, int sm_count) {
+// For `tiles` blocks of each slab.
+Slabs slabs_of(const Problem& p, int sm_count, std::int64_t tiles = 1, std::int64_t fewest = kFewestRows) {
   const std::int64_t of_image = p.rows_per_image();
-  const std::int64_t wanted = std::max<std::int64_t>(1, kBlocksOfSm * sm_count / p.images);
-  const std::int64_t rows = std::max((of_image + wanted - 1) / wanted, std::min(kFewestRows, of_image));
+  const std::int64_t wanted = std::max<std::int64_t>(1, kBlocksOfSm * sm_count / (p.images * tiles));
+  const std::int64_t rows = std::max((of_image + wanted - 1) / wanted, std::min(fewest, of_image));
   return {rows, (of_image + rows - 1) / rows};
 }
 
 // The sums over a block, to all threads, in fixed order. `shared`: one pair a warp; free again behind the next barrier.
 __device__ __forceinline__ float2 block_sums(float2 value, float2* shared) {
-  value = warp_sums(value);
+  value = lane_sum(value);
   if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = value;
   __syncthreads();
   float2 sum = shared[0];
-  for (unsigned warp = 1; warp < blockDim.x / 32; ++warp) {
-    sum.x += shared[warp].x;
-    sum.y += shared[warp].y;
-  }
+  for (unsigned warp = 1; warp < blockDim.x / 32; ++warp) sum += shared[warp];
   return sum;
 }
 

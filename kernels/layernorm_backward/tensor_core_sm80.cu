@@ -14,12 +14,13 @@
 namespace noisefloor::layernorm_backward {
 namespace {
 
+constexpr std::int64_t kTile = kChannelColumns * 8;
+std::int64_t tiles_of(const Problem& p) {
+  return (p.channels + kTile - 1) / kTile;
+}
 // Of the sums: tiles of channels share the GPU with slabs.
 Slabs sum_slabs(const Problem& p, int sm_count) {
-  const std::int64_t tiles = (p.channels + kChannelColumns * 8 - 1) / (kChannelColumns * 8);
-  const std::int64_t wanted = std::max<std::int64_t>(1, kBlocksOfSm * sm_count / (p.images * tiles));
-  const std::int64_t rows = (p.rows_per_image() + wanted - 1) / wanted;
-  return {rows, (p.rows_per_image() + rows - 1) / rows};
+  return slabs_of(p, sm_count, tiles_of(p), 1);
 }
 
 template <class T>
@@ -51,14 +52,12 @@ std::size_t tensor_core_sm80_workspace_bytes(const Problem& p, DType, const Devi
 Status launch_tensor_core_sm80(const Problem& p, DType dtype, const Tensors& t, const Scratch& scratch,
                                const LaunchContext& context) {
   auto* const partials = p.sums() ? static_cast<float*>(scratch.workspace) : nullptr;
-  if (p.sums() && partials == nullptr) return failure(StatusCode::invalid_argument, "layernorm_backward: no workspace");
   const Slabs slabs = sum_slabs(p, context.device->sm_count);
   auto* const statistics = p.sums() ? partials + aligned(partial_bytes(p, slabs.count)) / sizeof(float) : nullptr;
   return with_half_type(dtype, [&]<class T>(T) {
     const Status rows = launch_rows<T, false>(p, t, slabs_of(p, context.device->sm_count), statistics, context);
     if (!rows.ok() || !p.sums()) return rows;
-    const dim3 grid(static_cast<unsigned>(p.images * slabs.count),
-                    static_cast<unsigned>((p.channels + kChannelColumns * 8 - 1) / (kChannelColumns * 8)));
+    const dim3 grid(static_cast<unsigned>(p.images * slabs.count), static_cast<unsigned>(tiles_of(p)));
     const Status sums = launch_kernel("layernorm_backward mma_sums_kernel", mma_sums_kernel<T>,
                                       {.grid = grid, .block = kChannelThreads}, context.stream, p, t, slabs,
                                       reinterpret_cast<const float2*>(statistics), partials);

@@ -51,7 +51,6 @@ template <class T, class Between, class Embed, class Layer>
 Status launch_perceptron(const Problem& p, const Tensors& t, const Scratch& scratch, const Embed& embed,
                          const Layer& layer) {
   auto* embedding = static_cast<Between*>(scratch.workspace);
-  if (embedding == nullptr) return failure(StatusCode::invalid_argument, "timestep_embedding: no workspace");
   Between* hidden = embedding + p.batch * p.channels;
   if (const Status status = embed(embedding); !status.ok()) return status;
   layer(static_cast<const T*>(t.w1), static_cast<const T*>(t.b1), embedding, hidden, p.channels, true);

@@ -41,8 +41,6 @@ void layer(DType dtype, const void* w, const void* b, std::int64_t batch, std::i
 
 Status launch_host(const Problem& p, DType dtype, const Tensors& t, const Scratch& scratch, const LaunchContext&) {
   auto* embedding = static_cast<float*>(scratch.workspace);
-  if (p.perceptron() && embedding == nullptr)
-    return failure(StatusCode::invalid_argument, "timestep_embedding: no workspace");
   const Frequencies f = frequencies(p, t);
   const std::int64_t cos_at = p.order == Order::cos_sin ? 0 : p.half(), sin_at = p.half() - cos_at;
   parallel_for(p.batch, 8, [&](std::int64_t begin, std::int64_t end) {

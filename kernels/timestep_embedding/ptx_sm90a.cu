@@ -130,7 +130,6 @@ Status launch_ptx_sm90a(const Problem& p, DType dtype, const Tensors& t, const S
   return with_type(dtype, [&]<class T>(T) {
     if (!p.perceptron()) return launch_embedding<T, true>(p, t, static_cast<T*>(t.y), context);
     auto* hidden = static_cast<float*>(scratch.workspace);
-    if (hidden == nullptr) return failure(StatusCode::invalid_argument, "timestep_embedding: no workspace");
     const auto batch = static_cast<int>(p.batch), width = static_cast<int>(p.hidden);
     const Layer first{t.w1,
                       t.b1,
