@@ -71,15 +71,26 @@ class HostNormTask {
       sum_[i] *= a_[i];
       sum_xh_[i] *= a_[i];
     }
-    const std::vector<float> mean_dh = group_means(sum_), mean_dh_xh = group_means(sum_xh_);
-    const auto factor = static_cast<float>(s_.residual_scale);
+    mean_dh_ = group_means(sum_);
+    mean_dh_xh_ = group_means(sum_xh_);
     for (std::int64_t pixel = first_pixel_; pixel < end_; ++pixel) {
       load_pixel(pixel);
-      for (std::size_t i = 0; i < x_.size(); ++i)
-        dv_[i] = rstd_[i] * (a_[i] * dv_[i] - mean_dh[i] - x_[i] * mean_dh_xh[i]);
-      if (t_.residual != nullptr) load(t_.residual, pixel, x_);
-      for (std::size_t i = 0; t_.residual != nullptr && i < x_.size(); ++i) dv_[i] += factor * x_[i];
-      store_floats(s_.dtype, t_.dx, pixel * s_.channels + first_, count_, dv_.data());
+      store_dx(pixel);
+    }
+  }
+  // Where a group is all channels of a pixel.
+  void write_dx_of_rows() {
+    for (std::int64_t pixel = first_pixel_; pixel < end_; ++pixel) {
+      load_pixel(pixel);
+      double dh = 0, dh_xh = 0;
+      for (std::size_t i = 0; i < x_.size(); ++i) {
+        const float value = a_[i] * dv_[i];
+        dh += value;
+        dh_xh += value * x_[i];
+      }
+      mean_dh_.assign(x_.size(), static_cast<float>(dh / static_cast<double>(count_)));
+      mean_dh_xh_.assign(x_.size(), static_cast<float>(dh_xh / static_cast<double>(count_)));
+      store_dx(pixel);
     }
   }
 
@@ -101,6 +112,14 @@ class HostNormTask {
     for (std::size_t i = 0; i < x_.size(); ++i) x_[i] = (x_[i] - mean_[i]) * rstd_[i];
     for (std::size_t i = 0; s_.silu && i < x_.size(); ++i) dv_[i] *= vector_silu_slope(x_[i] * a_[i] + b_[i]);
   }
+  void store_dx(std::int64_t pixel) {
+    for (std::size_t i = 0; i < x_.size(); ++i)
+      dv_[i] = rstd_[i] * (a_[i] * dv_[i] - mean_dh_[i] - x_[i] * mean_dh_xh_[i]);
+    const auto factor = static_cast<float>(s_.residual_scale);
+    if (t_.residual != nullptr) load(t_.residual, pixel, x_);
+    for (std::size_t i = 0; t_.residual != nullptr && i < x_.size(); ++i) dv_[i] += factor * x_[i];
+    store_floats(s_.dtype, t_.dx, pixel * s_.channels + first_, count_, dv_.data());
+  }
   // Of the channels of each group, to each of them.
   std::vector<float> group_means(const std::vector<double>& sums) const {
     std::vector<float> means;
@@ -115,7 +134,7 @@ class HostNormTask {
   const Tensors& t_;
   std::int64_t first_pixel_, end_, first_, count_;
   // Of each channel; v = xh a + b; scaled: 1 + scale.
-  std::vector<float> x_, dv_, mean_, rstd_, gamma_, beta_, scaled_, a_, b_;
+  std::vector<float> x_, dv_, mean_, rstd_, gamma_, beta_, scaled_, a_, b_, mean_dh_, mean_dh_xh_;
   std::vector<double> sum_, sum_xh_;
 };
 

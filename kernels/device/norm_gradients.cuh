@@ -4,7 +4,6 @@
 
 #include <cstdint>
 
-#include "kernels/core/cuda_status.h"
 #include "kernels/device/block_sum.cuh"
 #include "kernels/device/launch.cuh"
 #include "kernels/device/vector.cuh"

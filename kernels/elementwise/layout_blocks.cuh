@@ -9,7 +9,6 @@
 
 #include <algorithm>
 
-#include "kernels/core/cuda_status.h"
 #include "kernels/device/launch.cuh"
 #include "kernels/device/vector.cuh"
 #include "kernels/elementwise/elementwise.h"

@@ -8,7 +8,6 @@
 // Requires: nothing.
 // Numerics: fp32, one rounding at the end; layouts move bits.
 // Source: original.
-#include "kernels/core/cuda_status.h"
 #include "kernels/device/activations.cuh"
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/launch.cuh"

@@ -10,7 +10,6 @@
 // Numerics: one fp32 FMA chain of length k.
 //
 // Source: original.
-#include "kernels/core/cuda_status.h"
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/launch.cuh"
 #include "kernels/gemm/epilogue.cuh"

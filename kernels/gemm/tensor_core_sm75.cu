@@ -9,7 +9,6 @@
 // one step only.
 // Numerics: fp32 sums in the tensor core.
 // Source: PTX ISA (mma, ldmatrix); otherwise original.
-#include "kernels/core/cuda_status.h"
 #include "kernels/device/launch.cuh"
 #include "kernels/gemm/launchers.h"
 #include "kernels/gemm/mma_output.cuh"

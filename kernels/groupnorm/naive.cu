@@ -13,7 +13,6 @@
 // Numerics: fp32, two passes (deviations from the mean are squared, so a mean far off zero costs no bits).
 //
 // Source: original.
-#include "kernels/core/cuda_status.h"
 #include "kernels/device/block_sum.cuh"
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/launch.cuh"

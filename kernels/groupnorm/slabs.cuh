@@ -2,7 +2,6 @@
 // normalise.
 #pragma once
 
-#include "kernels/core/cuda_status.h"
 #include "kernels/device/launch.cuh"
 #include "kernels/groupnorm/device.cuh"
 #include "kernels/groupnorm/slabs.h"

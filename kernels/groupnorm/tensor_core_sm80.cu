@@ -12,7 +12,6 @@
 // (Sterbenz): shift is the channel's value in the slab's first row where its first rows are near each other, else 0.
 // Products exact, fp32 sums; Chan's formula above the slab.
 // Source: original; the fragment layouts are the PTX ISA's, "Matrix Fragments for mma.m16n8k16".
-#include "kernels/core/cuda_status.h"
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/launch.cuh"
 #include "kernels/groupnorm/groupnorm.h"

@@ -8,7 +8,6 @@
 // Requires: nothing.
 // Numerics: fp32, two passes (deviations from the mean are squared).
 // Source: original.
-#include "kernels/core/cuda_status.h"
 #include "kernels/device/block_sum.cuh"
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/launch.cuh"
