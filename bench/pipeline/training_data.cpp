@@ -64,9 +64,12 @@ class Reader {
   void read(const std::string& file) {
     file_ = file;
     if (file == kGenerated) return generate();
-    if (is_unetcu_file(file, kUnetcuImages)) return read_tensors({file, parse_unetcu_images});
     const std::string head = head_of(file, kHeadBytes);
     if (is_safetensors(head)) return read_tensors(SafetensorsFile(file));
+    if (is_unetcu_file(file, kUnetcuImages)) {
+      if (info_.classes > 0) refuse_data(file, "is unet.cu's, without labels; {} is trained with them", info_.name);
+      return read_tensors({file, parse_unetcu_images});
+    }
     if (head.starts_with("\x1f\x8b")) refuse_data(file, "is compressed with gzip; unpack it first, with gunzip");
     const std::string bytes = read_whole_file(file);
     const IdxHeader idx(bytes);

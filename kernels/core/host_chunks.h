@@ -19,8 +19,8 @@ struct HostBuffers {
   float at[kBuffers][kHostChunk];
 };
 
-// Calls body(row, begin, count, buffers) for chunks [begin, begin + count) of each of `rows` rows of `elements`, on all
-// cores; chunks begin at multiples of kHostChunk.
+// Calls body(row, begin, count, buffers) for chunks [begin, begin + count) of each of `rows` rows of `elements`, on at
+// most so many cores; chunks begin at multiples of kHostChunk.
 template <int kBuffers, class Body>
 void for_host_chunks(std::int64_t rows, std::int64_t elements, const Body& body,
                      int most_threads = std::numeric_limits<int>::max()) {
@@ -41,14 +41,15 @@ inline std::int64_t host_chunks(std::int64_t rows, std::int64_t elements) {
   return rows * ((elements + kHostChunk - 1) / kHostChunk);
 }
 template <int kBuffers, class Body>
-double sum_host_chunks(std::int64_t rows, std::int64_t elements, void* workspace, const Body& body) {
+double sum_host_chunks(std::int64_t rows, std::int64_t elements, void* workspace, const Body& body,
+                       int most_threads = std::numeric_limits<int>::max()) {
   auto* const sums = static_cast<double*>(workspace);
   for_host_chunks<kBuffers>(
       rows, elements,
       [&](std::int64_t row, std::int64_t begin, std::int64_t count, auto& buffers) {
         sums[row * host_chunks(1, elements) + begin / kHostChunk] = body(row, begin, count, buffers);
       },
-      kMemoryThreads);
+      most_threads);
   return std::accumulate(sums, sums + host_chunks(rows, elements), 0.0);
 }
 
