@@ -51,7 +51,7 @@ std::size_t tiled_workspace_bytes(const Problem& p, DType, const DeviceInfo& dev
 }
 
 std::size_t ptx_sm90a_workspace_bytes(const Problem& p, DType dtype, const DeviceInfo& device) {
-  return convolution::WgradWorkspace(forward_of(p), dtype, p.bias, p.image_shift, device.sm_count).bytes;
+  return convolution::WgradWorkspace(forward_of(p), dtype, p.image_shift, device.sm_count).bytes;
 }
 
 constexpr Definition::Variant kVariants[] = {

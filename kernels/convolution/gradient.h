@@ -149,11 +149,8 @@ std::size_t wgrad_parts_bytes(const Convolution& forward, const DeviceInfo& devi
 // Behind the launch that made the parts' sums: adds them, and dy for the biases.
 Status finish_wgrad(const Convolution& forward, DType dtype, const Wgrad& tensors, float scale, const WgradParts& parts,
                     void* workspace, const LaunchContext& context);
-// dbias and dshift, where they are asked for, by two small launches: from dy, or from the sums of `count` boxes of its
-// pixels in each image, [images][count][cout].
+// dbias and dshift, where they are asked for, by two small launches.
 Status launch_channel_sums(const Convolution& forward, DType dtype, const Wgrad& tensors, float scale, void* sums,
                            const LaunchContext& context);
-Status launch_box_sums(const Convolution& forward, DType dtype, const float* boxes, int count, const Wgrad& tensors,
-                       float scale, void* sums, const LaunchContext& context);
 
 }  // namespace noisefloor::convolution

@@ -2,7 +2,7 @@
 // image, and these sums over all images, in fixed order.
 //
 // A block sums 32 channels of an image: 8 threads a channel each take every eighth pixel, and their sums are added in
-// their order; dbias likewise, over the images. ptx_sm90a has sums of boxes of pixels already.
+// their order; dbias likewise, over the images.
 //
 // Bound: reading dy once. Requires: nothing. Numerics: fp32 sums of 1/8 of an image, then of 8; of images likewise.
 // Source: original.
@@ -43,31 +43,24 @@ __global__ void __launch_bounds__(kThreads)
   if (dshift != nullptr) dshift[image * channels + channel] = from_float<T>(scale * sum);
 }
 
-// Of images of `pixels` pixels, or sums, each.
-template <class From, class T>
-Status sum_images(const Convolution& c, const From* from, std::int64_t pixels, const Wgrad& t, float scale, void* sums,
-                  const LaunchContext& context) {
-  auto* const image_sums = static_cast<float*>(t.dbias != nullptr ? sums : nullptr);
-  const auto groups = static_cast<unsigned>((c.cout + kChannels - 1) / kChannels);
-  const unsigned blocks = static_cast<unsigned>(c.images) * groups;
-  const Status status = launch_kernel("convolution_channel_sums", convolution_channel_sums<From, T>,
-                                      {.grid = blocks, .block = kThreads}, context.stream, from,
-                                      static_cast<int>(pixels), c.cout, scale, static_cast<T*>(t.dshift), image_sums);
-  if (!status.ok() || t.dbias == nullptr) return status;
-  // The images are the pixels of one.
-  return launch_kernel("convolution_channel_sums", convolution_channel_sums<float, float>,
-                       {.grid = groups, .block = kThreads}, context.stream, static_cast<const float*>(image_sums),
-                       c.images, c.cout, scale, t.dbias, static_cast<float*>(nullptr));
-}
-
 }  // namespace
 
 Status launch_channel_sums(const Convolution& c, DType dtype, const Wgrad& t, float scale, void* sums,
                            const LaunchContext& context) {
   if (t.dbias == nullptr && t.dshift == nullptr) return success();
-  return with_type(dtype, [&]<class T>(T) {
-    return sum_images<T, T>(c, static_cast<const T*>(t.dy), c.phase_pixels(), t, scale, sums, context);
+  auto* const image_sums = static_cast<float*>(t.dbias != nullptr ? sums : nullptr);
+  const auto groups = static_cast<unsigned>((c.cout + kChannels - 1) / kChannels);
+  const unsigned blocks = static_cast<unsigned>(c.images) * groups;
+  const Status status = with_type(dtype, [&]<class T>(T) {
+    return launch_kernel("convolution_channel_sums", convolution_channel_sums<T, T>,
+                         {.grid = blocks, .block = kThreads}, context.stream, static_cast<const T*>(t.dy),
+                         static_cast<int>(c.phase_pixels()), c.cout, scale, static_cast<T*>(t.dshift), image_sums);
   });
+  if (!status.ok() || t.dbias == nullptr) return status;
+  // The images are the pixels of one.
+  return launch_kernel("convolution_channel_sums", convolution_channel_sums<float, float>,
+                       {.grid = groups, .block = kThreads}, context.stream, static_cast<const float*>(image_sums),
+                       c.images, c.cout, scale, t.dbias, static_cast<float*>(nullptr));
 }
 
 Status finish_wgrad(const Convolution& c, DType dtype, const Wgrad& t, float scale, const WgradParts& parts,
@@ -77,12 +70,6 @@ Status finish_wgrad(const Convolution& c, DType dtype, const Wgrad& t, float sca
     if (!status.ok()) return status;
   }
   return launch_channel_sums(c, dtype, t, scale, workspace, context);
-}
-
-Status launch_box_sums(const Convolution& c, DType dtype, const float* boxes, int count, const Wgrad& t, float scale,
-                       void* sums, const LaunchContext& context) {
-  return with_half_type(dtype,
-                        [&]<class T>(T) { return sum_images<float, T>(c, boxes, count, t, scale, sums, context); });
 }
 
 }  // namespace noisefloor::convolution

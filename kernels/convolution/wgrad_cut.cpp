@@ -15,11 +15,12 @@ constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
 // adds them.
 constexpr double kStepTime = 0.77, kShareTime = 0.045, kAddTime = 2.0;
 
-double expected_time(const WgradCut& cut) {
+double expected_time(const Convolution& c, const WgradCut& cut) {
   double time = kStepTime * static_cast<double>(ceil_div(cut.whole, cut.blocks) * cut.steps);
   if (cut.shared_tiles() == 0) return time;
   time += kStepTime * static_cast<double>(ceil_div(cut.shared_steps(), cut.sharing_blocks));
-  return time + kAddTime + kShareTime * cut.places();
+  const double wide = kWgradBlock * (c.y.taps == 1 ? kWgradBlocks : 1);  // of a tile, not all of which need be there
+  return time + kAddTime + kShareTime * cut.places() * c.cin * c.cout / (wide * wide * cut.tiles);
 }
 
 }  // namespace
@@ -31,7 +32,7 @@ Convolution laid_out(const Convolution& c) {
   return laid;
 }
 
-WgradWorkspace::WgradWorkspace(const Convolution& c, DType dtype, bool bias, bool image_shift, int sm_count) {
+WgradWorkspace::WgradWorkspace(const Convolution& c, DType dtype, bool image_shift, int sm_count) {
   const Convolution laid = laid_out(c);
   cut = cut_wgrad(laid, sm_count);
   const auto bytes_of = [&](std::int64_t elements) {
@@ -39,11 +40,10 @@ WgradWorkspace::WgradWorkspace(const Convolution& c, DType dtype, bool bias, boo
   };
   x_bytes = laid.input_elements() == c.input_elements() ? 0 : bytes_of(laid.input_elements());
   dy_bytes = laid.cout == c.cout ? 0 : bytes_of(laid.phase_rows() * laid.cout);
-  boxes = image_shift ? wgrad_channel_sums_bytes(c, bias) : 0;
-  const bool of_boxes = image_shift && c.y.taps > 1;
-  boxes_bytes =
-      of_boxes ? aligned(static_cast<std::size_t>(std::int64_t{c.images} * cut.boxes() * c.cout) * sizeof(float)) : 0;
-  x = boxes + boxes_bytes;
+  const std::int64_t boxes = std::int64_t{c.images} * cut.boxes();
+  const bool of_boxes = image_shift && c.y.taps > 1 && cut.boxes() > 1;
+  boxes_bytes = of_boxes ? aligned(static_cast<std::size_t>(boxes * wgrad_box_channels(c.cout)) * sizeof(float)) : 0;
+  x = boxes_bytes;
   dy = x + x_bytes;
   partials = dy + dy_bytes;
   bytes = partials + static_cast<std::size_t>(cut.places()) * kWgradShare * sizeof(float);
@@ -69,16 +69,17 @@ WgradCut cut_wgrad(const Convolution& c, int sm_count) {
 
   WgradCut best = cut;
   best.whole = cut.tiles;
-  double least = expected_time(best);
+  double least = expected_time(c, best);
   cut.whole = cut.tiles / cut.blocks * cut.blocks;
   const auto try_sharing = [&](int blocks) {
     cut.sharing_blocks = blocks;
-    if (const double time = expected_time(cut); time < least) least = time, best = cut;
+    if (const double time = expected_time(c, cut); time < least) least = time, best = cut;
   };
   if (const int shared = cut.shared_tiles(); shared > 0) {
     for (int splits = 2; splits * shared <= cut.blocks; ++splits) try_sharing(splits * shared);
     try_sharing(cut.blocks);
   }
+  best.blocks = std::min(best.blocks, std::max<int>(best.whole, best.sharing_blocks));  // that have work
   return best;
 }
 

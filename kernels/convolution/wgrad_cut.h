@@ -124,14 +124,19 @@ constexpr const WgradStep& wgrad_step_of(const Convolution& c, const WgradCut& c
 Convolution laid_out(const Convolution& c);
 WgradCut cut_wgrad(const Convolution& laid_out, int sm_count);
 
-// Where things lie in workspace. For dshift: dy's sums over images, then over boxes, but of one tap, where boxes are of
-// several images. Then x and dy laid out where that differs, and the shares' sums.
+// Channels of dy's sums over a box.
+constexpr int wgrad_box_channels(int cout) {
+  return (cout + kWgradRun - 1) / kWgradRun * kWgradRun;
+}
+
+// Where things lie in workspace. First dy's sums over boxes, for dshift, where an image of several taps has several.
+// Then x and dy laid out where that differs, and the shares' sums.
 struct WgradWorkspace {
   WgradCut cut;
-  std::size_t boxes, x, dy, partials, bytes;   // offsets; of all
+  std::size_t x, dy, partials, bytes;          // offsets; of all
   std::size_t boxes_bytes, x_bytes, dy_bytes;  // 0: x and dy are taken as they are
 
-  WgradWorkspace(const Convolution& c, DType dtype, bool bias, bool image_shift, int sm_count);
+  WgradWorkspace(const Convolution& c, DType dtype, bool image_shift, int sm_count);
 };
 
 }  // namespace noisefloor::convolution

@@ -36,17 +36,17 @@ __device__ __forceinline__ void add_lines(std::uint32_t lines, int line, int chu
   }
 }
 
-// A warp: sums over dy's pixels, in the tiles of the first input channels: of a share, for dbias, or of each box and
-// image. Each of the three has a box of dy, or of one box every third step. Lane l has 8 channels of every fourth line
-// from l / 8 on. `scratch`: kSummers x 64 floats of shared memory.
+// A warp: sums over dy's pixels, in the tiles of the first input channels: of a share, for dbias, and of each box and
+// image, for dshift. Each of the three has a box of dy, or of one box every third step. Lane l has 8 channels of every
+// fourth line from l / 8 on. `scratch`: kSummers x 64 floats of shared memory.
 template <class T>
 __device__ __forceinline__ void sum_gradients(const WgradArguments& args, const WgradRing& at, int summer,
                                               std::uint32_t scratch) {
   constexpr std::uint32_t kBarrier = 1;  // of the warps that sum
   const int lane = static_cast<int>(threadIdx.x) % 32, chunk = lane % 8;
   const bool takes_all = args.step.one_tap();
-  const int stage_bytes = args.step.stage_bytes(), images = args.step.dy.images, image_lines = kWgradBlock / images;
-  const int column = (takes_all ? summer * kWgradBlock : 0) + chunk * 8;  // of the tile
+  const int stage_bytes = args.step.stage_bytes(), images = args.step.dy.images;  // 1, or 4 of 16 lines
+  const int column = (takes_all ? summer * kWgradBlock : 0) + chunk * 8;          // of the tile
   const auto add_lanes = [](float(&sums)[8]) {
 #pragma unroll
     for (int c = 0; c < 8; ++c) {
@@ -61,12 +61,25 @@ __device__ __forceinline__ void sum_gradients(const WgradArguments& args, const 
   while (walk.next(share)) {
     const bool wanted = share.tile % args.cut.tiles_ci == 0;
     const int channel = args.out_channel(share.tile) + column;
-    const auto store = [&](float* to, const float(&sums)[8], float scale) {  // the first lanes that there are
+    // The first lanes, channels before `end`.
+    const auto store = [&]<class To>(To* to, const float(&sums)[8], float scale, int end) {
 #pragma unroll
       for (int c = 0; c < 8; ++c)
-        if (lane < 8 && channel + c < args.cout) to[c] = scale * sums[c];
+        if (lane < 8 && channel + c < end) to[c] = from_float<To>(scale * sums[c]);
     };
     float sums[8] = {};
+    const auto add_image = [&](float(&of_image)[8], int image, int box) {
+#pragma unroll
+      for (int c = 0; c < 8; ++c) sums[c] += of_image[c];
+      if (args.dshift == nullptr || image >= args.images) return;
+      add_lanes(of_image);
+      const int padded = wgrad_box_channels(args.cout);
+      if (args.box_sums != nullptr)
+        store(args.box_sums + (std::int64_t{image} * args.cut.boxes() + box) * padded + channel, of_image, 1, padded);
+      else
+        store(static_cast<T*>(args.dshift) + std::int64_t{image} * args.cout + channel, of_image, args.scale,
+              args.cout);
+    };
 #pragma unroll 1
     for (int i = share.first; i < share.first + share.count; ++i, ring.advance(args.stages)) {
       ptx::mbarrier_wait(at.full + ring.stage * 8, ring.parity);
@@ -74,29 +87,24 @@ __device__ __forceinline__ void sum_gradients(const WgradArguments& args, const 
           at.stages + ring.stage * stage_bytes + (takes_all ? summer * (kWgradBlock * kWgradLine) : 0);
       const bool takes = wanted && (takes_all || turn == summer);
       turn = turn == kSummers - 1 ? 0 : turn + 1;
-      if (takes && args.box_sums == nullptr) {
+      const int first = i / args.cut.across / args.cut.down, box = i - first * args.cut.boxes();
+      if (takes && images == 1) {
         float of_step[8] = {};
         add_lines<T, 8>(lines, lane / 8, chunk, of_step);
         add_lines<T, 8>(lines, kWgradBlock / 2 + lane / 8, chunk, of_step);
-#pragma unroll
-        for (int c = 0; c < 8; ++c) sums[c] += of_step[c];
+        add_image(of_step, first, box);
       } else if (takes) {
-        const int first = i / args.cut.across / args.cut.down, at_box = i - first * args.cut.boxes();
 #pragma unroll 1
         for (int image = 0; image < images; ++image) {
           float of_image[8] = {};
-#pragma unroll 1
-          for (int line = 0; line < image_lines; line += 16)
-            add_lines<T, 4>(lines, image * image_lines + line + lane / 8, chunk, of_image);
-          add_lanes(of_image);
-          const std::int64_t box = std::int64_t{first * images + image} * args.cut.boxes() + at_box;
-          if (first * images + image < args.images) store(args.box_sums + box * args.cout + channel, of_image, 1);
+          add_lines<T, 4>(lines, image * 16 + lane / 8, chunk, of_image);
+          add_image(of_image, first * images + image, box);
         }
       }
       __syncwarp();
       if (lane == 0) ptx::mbarrier_arrive(at.empty + ring.stage * 8);
     }
-    if (!wanted || args.box_sums != nullptr) continue;
+    if (!wanted || args.dbias == nullptr) continue;
     add_lanes(sums);
     if (!takes_all) {
       const auto place = [&](int of, int c) {
@@ -111,9 +119,10 @@ __device__ __forceinline__ void sum_gradients(const WgradArguments& args, const 
       if (summer > 0) continue;
     }
     if (share.whole(args.cut.steps))
-      store(args.dbias + channel, sums, args.scale);
+      store(args.dbias + channel, sums, args.scale, args.cout);
     else
-      store(args.partials + std::int64_t{share.place} * kWgradShare + kWgradRuns * kWgradRun + column, sums, 1);
+      store(args.partials + std::int64_t{share.place} * kWgradShare + kWgradRuns * kWgradRun + column, sums, 1,
+            args.cout);
   }
 }
 

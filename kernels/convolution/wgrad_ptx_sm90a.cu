@@ -6,7 +6,8 @@
 // for the biases.
 //
 // Blocks take whole tiles, then share the rest evenly (wgrad_cut.h); a second launch adds the shares' sums in the order
-// of their pixels. Channels that TMA cannot address, and an upsample, are laid out in workspace beforehand.
+// of their pixels, and boxes of dy to images. Channels that TMA cannot address, and an upsample, are laid out in
+// workspace beforehand.
 //
 // Better than tensor_core_sm80: an element of x is loaded once for nine taps, and wgmma has twice the rate.
 // Requires: bf16 or fp16; one tap without pad, or 3x3; stride 1.
@@ -115,13 +116,18 @@ __device__ __forceinline__ void multiply_steps(const WgradArguments& args, const
       for (int j = 0; j < kWgradColumns / 8; ++j)
         store(j, make_float4(acc[0][4 * j], acc[0][4 * j + 1], acc[0][4 * j + 2], acc[0][4 * j + 3]));
     };
+    const WeightPlace place(args, share.tile, consumer, thread);
     if (share.whole(args.cut.steps)) {
-      const WeightPlace place(args, share.tile, consumer, thread);
       each_run([&](int j, const float4& sums) { place.store(j, sums); });
     } else {
       auto* const partials = reinterpret_cast<float4*>(args.partials + std::int64_t{share.place} * kWgradShare) +
                              consumer * (kWgradColumns / 8) * 128 + thread;
-      each_run([&](int j, const float4& sums) { partials[j * 128] = sums; });
+      if (place.all_there())
+        each_run([&](int j, const float4& sums) { partials[j * 128] = sums; });
+      else
+        each_run([&](int j, const float4& sums) {
+          if (place.there(j)) partials[j * 128] = sums;
+        });
     }
   }
 }
@@ -135,7 +141,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   const std::uint32_t full = stages + args.stages * args.step.stage_bytes();
   const WgradRing at{stages, full, full + args.stages * 8};
   const product::ThreadRole<kConsumers> role;
-  const int summers = args.dbias != nullptr || args.box_sums != nullptr ? kSummers : 0;
+  const int summers = args.dbias != nullptr || args.dshift != nullptr ? kSummers : 0;
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < args.stages; ++stage) {
       ptx::mbarrier_init(at.full + stage * 8, 1);
@@ -164,16 +170,21 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
 }
 
-// A row of pixels a block: every pixel `times` times, its channels filled up with zeros to a multiple of 8.
+// Rows of pixels, of `count` runs of 8 channels, so many a block: every pixel `times` times, its channels filled up
+// with zeros to a multiple of 8.
 template <class T>
 __global__ void __launch_bounds__(kLayThreads)
-    convolution_wgrad_lay_out(const T* __restrict__ from, int width, int channels, int times, Divider chunks,
-                              uint4* __restrict__ to) {
-  const T* const row = from + std::int64_t{blockIdx.x / static_cast<unsigned>(times)} * width * channels;
-  const int count = width * times * chunks;
-  for (int i = static_cast<int>(threadIdx.x); i < count; i += kLayThreads) {
+    convolution_wgrad_lay_out(const T* __restrict__ from, std::int64_t rows, int rows_of_block, int width, int channels,
+                              int times, Divider chunks, Divider count, uint4* __restrict__ to) {
+  product::wait_for_launches();
+  product::let_next_launch_start();
+  const std::int64_t first = std::int64_t{blockIdx.x} * rows_of_block;
+  for (int j = static_cast<int>(threadIdx.x); j < rows_of_block * count; j += kLayThreads) {
+    const int of_block = j / count, i = j - of_block * count;
+    const std::int64_t row = first + of_block;
+    if (row >= rows) return;
     const int pixel = i / chunks, channel = (i - pixel * chunks) * 8;
-    const T* const at = row + std::int64_t{pixel / times} * channels + channel;
+    const T* const at = from + (row / times * width + pixel / times) * channels + channel;
     uint4 bits{};
     if (channels % 8 == 0) {
       bits = load_16_bytes(at);
@@ -183,18 +194,22 @@ __global__ void __launch_bounds__(kLayThreads)
       for (int c = 0; c < 8; ++c)
         if (channel + c < channels) values[c] = at[c];
     }
-    to[std::int64_t{blockIdx.x} * count + i] = bits;
+    to[row * count + i] = bits;
   }
 }
 
 // Lays out `rows` rows of pixels at `from`; each becomes `times`.
 Status lay_out(DType dtype, const void* from, std::int64_t rows, int width, int channels, int times, void* to,
                const LaunchContext& context) {
+  const int chunks = (channels + 7) / 8, count = width * times * chunks;
+  const int rows_of_block = std::max(1, kLayThreads / count);
+  const LaunchShape shape{.grid = static_cast<unsigned>((rows * times + rows_of_block - 1) / rows_of_block),
+                          .block = kLayThreads,
+                          .programmatic = context.programmatic_launch};
   return with_half_type(dtype, [&]<class T>(T) {
-    return launch_kernel("convolution_wgrad_lay_out", convolution_wgrad_lay_out<T>,
-                         {.grid = static_cast<unsigned>(rows * times), .block = kLayThreads}, context.stream,
-                         static_cast<const T*>(from), width, channels, times, Divider((channels + 7) / 8),
-                         static_cast<uint4*>(to));
+    return launch_kernel("convolution_wgrad_lay_out", convolution_wgrad_lay_out<T>, shape, context.stream,
+                         static_cast<const T*>(from), rows * times, rows_of_block, width, channels, times,
+                         Divider(chunks), Divider(count), static_cast<uint4*>(to));
   });
 }
 
@@ -214,8 +229,7 @@ Status encode_boxes(CUtensorMap& map, DType dtype, const void* pixels, bool flat
 
 Status launch_wgrad_ptx_sm90a(const Convolution& c, DType dtype, const Wgrad& t, float scale, void* workspace,
                               const LaunchContext& context) {
-  const bool of_images = t.dshift != nullptr;  // then dbias is their sum
-  const WgradWorkspace places(c, dtype, t.dbias != nullptr, of_images, context.device->sm_count);
+  const WgradWorkspace places(c, dtype, t.dshift != nullptr, context.device->sm_count);
   const auto at = [&](std::size_t offset) { return static_cast<std::uint8_t*>(workspace) + offset; };
   const Convolution laid = laid_out(c);
   const void *x = t.x, *dy = t.dy;
@@ -238,8 +252,8 @@ Status launch_wgrad_ptx_sm90a(const Convolution& c, DType dtype, const Wgrad& t,
   args.images = c.images, args.cout = c.cout, args.cin = c.cin, args.pad = -c.x.origin;
   args.stages = std::min(kMostStages, kRingBytes / args.step.stage_bytes());
   args.scale = scale;
-  args.dw = t.dw, args.dbias = of_images ? nullptr : t.dbias;
-  args.box_sums = places.boxes_bytes > 0 ? reinterpret_cast<float*>(at(places.boxes)) : nullptr;
+  args.dw = t.dw, args.dbias = t.dbias, args.dshift = args.step.one_tap() ? nullptr : t.dshift;
+  args.box_sums = places.boxes_bytes > 0 ? static_cast<float*>(workspace) : nullptr;
   args.partials = reinterpret_cast<float*>(at(places.partials));
   CUtensorMap map_dy, map_x;
   Status status =
@@ -252,15 +266,17 @@ Status launch_wgrad_ptx_sm90a(const Convolution& c, DType dtype, const Wgrad& t,
                           .shared_bytes = static_cast<std::size_t>(1024 + args.stages * (args.step.stage_bytes() + 16) +
                                                                    kScratchBytes + kSlackBytes),
                           .shared_limit = 227 * 1024,
-                          .programmatic = context.programmatic_launch && places.x_bytes + places.dy_bytes == 0};
+                          .programmatic = context.programmatic_launch};
   status = with_half_type(dtype, [&]<class T>(T) {
-    return launch_kernel("convolution_wgrad_ptx_sm90a", convolution_wgrad_ptx_sm90a<T>, shape, context.stream, map_dy,
-                         map_x, args);
+    const Status made = launch_kernel("convolution_wgrad_ptx_sm90a", convolution_wgrad_ptx_sm90a<T>, shape,
+                                      context.stream, map_dy, map_x, args);
+    if (!made.ok() || (args.cut.shared_tiles() == 0 && args.box_sums == nullptr)) return made;
+    return add_shares<T>(args, context);
   });
-  if (status.ok() && args.cut.shared_tiles() > 0) status = add_shares(args, context);
-  if (!status.ok() || !of_images) return status;
-  if (args.box_sums == nullptr) return launch_channel_sums(c, dtype, t, scale, workspace, context);
-  return launch_box_sums(c, dtype, args.box_sums, args.cut.boxes(), t, scale, workspace, context);
+  if (!status.ok() || t.dshift == nullptr || !args.step.one_tap()) return status;
+  Wgrad of_images = t;
+  of_images.dbias = nullptr;  // made already
+  return launch_channel_sums(c, dtype, of_images, scale, workspace, context);
 }
 
 }  // namespace noisefloor::convolution
