@@ -2,12 +2,10 @@
 // one of x with its neighbours arrive by TMA and serve all taps. wgmma takes both as they lie, a line of 64 channels
 // for each pixel, which are rows of k: m-major dy, n-major x. Three warpgroups make one kernel row each, and one
 // product of 192 columns makes its three taps: the descriptor's next block of 64 columns begins one pixel further on,
-// in the same box. A convolution of one tap has 192 x 192 channels in their place. Spare warps of the producer sum dy
-// for the biases.
+// in the same box. A convolution of one tap has 192 x 192 channels in their place. Spare warps of the producer sum dy.
 //
 // Blocks take whole tiles, then share the rest evenly (wgrad_cut.h); a second launch adds the shares' sums in the order
-// of their pixels, and boxes of dy to images. Channels that TMA cannot address, and an upsample, are laid out in
-// workspace beforehand.
+// of their pixels, and dy's boxes. Channels that TMA cannot address, and an upsample, are laid out in workspace first.
 //
 // Better than tensor_core_sm80: an element of x is loaded once for nine taps, and wgmma has twice the rate.
 // Requires: bf16 or fp16; one tap without pad, or 3x3; stride 1.
