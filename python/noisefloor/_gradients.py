@@ -81,6 +81,16 @@ def check_conv2d(p):
         p.refuse_others(residual=False, gain=1.0)
 
 
+def conv_transpose2d(ops, p, t, d):
+    """It is itself the gradient of a convolution of stride 2, whose weights are turned."""
+    dy, x, w = d["y"], t["x"], t["w"]
+    if p["act"] != "none":
+        dy = pointwise(ops, p["act"], ops["conv_transpose2d"](x, w, t["bias"]), dy)
+    shape = {"stride": 2, "pad": p["kernel"] // 4}
+    dw = ops["conv2d_wgrad"](dy, x, kernel=p["kernel"], bias=False, **shape)
+    return {"x": ops["conv2d"](dy, w.transpose(0, 3).contiguous(), **shape), "w": dw.transpose(0, 3), "bias": dy.float().sum((0, 1, 2))}
+
+
 def groupnorm(ops, p, t, d):
     """mean and rstd once more, without y."""
     shifts = {name: t[name] for name in ("scale_shift", "scale", "shift") if t[name] is not None}
@@ -115,6 +125,16 @@ def check_attention(p):
     p.refuse_others(lse=False)
 
 
+def temporal_attention(ops, p, t, d):
+    """As attention over frames, of each pixel's heads as heads of their own."""
+    packed = 3 if p["layout"] == "packed_3hd" else 4  # the axis of q, k and v
+    tensors = (t["q"], t["k"], t["v"]) if t["qkv"] is None else t["qkv"].unbind(packed)
+    *tensors, dout = [one.flatten(2, 3).contiguous() for one in (*tensors, d["out"])]
+    out, lse = ops["attention"](*tensors, lse=True, scale=p["scale"])
+    found = [one.unflatten(2, (p["hw"], p["heads"])) for one in ops["attention_backward"](*tensors, out, lse, dout, scale=p["scale"])]
+    return dict(zip("qkv", found)) if t["qkv"] is None else {"qkv": torch.stack(found, packed)}
+
+
 def elementwise(ops, p, t, d):
     dy, op = d["y"], p["op"]
     if op == "add":
@@ -142,7 +162,8 @@ def resample(ops, p, t, d):
 
 
 RULES = {"gemm": (gemm, check_gemm), "conv2d": (conv2d, check_conv2d), "groupnorm": (groupnorm, check_groupnorm), "layernorm": (layernorm, None),
-         "attention": (attention, check_attention), "elementwise": (elementwise, check_elementwise), "resample": (resample, None)}  # fmt: skip
+         "attention": (attention, check_attention), "temporal_attention": (temporal_attention, None), "conv_transpose2d": (conv_transpose2d, None),
+         "elementwise": (elementwise, check_elementwise), "resample": (resample, None)}  # fmt: skip
 
 
 class AtAnyAddress:

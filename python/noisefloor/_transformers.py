@@ -1,5 +1,6 @@
 """Transformers of diffusers as `patch` has them, and attention."""
 
+import torch
 from torch import nn
 
 from noisefloor import _products
@@ -38,6 +39,8 @@ class Projecting(Replacement):
         weights = [parameter(one.module, "weight") for one in layers]
         if why := self.changed() or why or misfit(hidden_states, weights[0], rows=True):
             return self.fall_back(why, hidden_states, *args, **kwargs)
+        if self.activation == "gelu_tanh" and torch.is_grad_enabled():  # which has no backward op
+            return nn.functional.gelu(layers[0].multiply(weights[0], hidden_states), approximate="tanh")
         return layers[0].multiply(weights[0], hidden_states, self.activation)
 
 

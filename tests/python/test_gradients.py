@@ -30,6 +30,14 @@ def attention(*heads):
     return F.scaled_dot_product_attention(*(one.transpose(1, 2) for one in heads)).transpose(1, 2)
 
 
+def over_frames(*heads, **scale):
+    return F.scaled_dot_product_attention(*(one.movedim(1, 3) for one in heads), **scale).movedim(3, 1)
+
+
+def transposed(x, w, bias=None):
+    return F.conv_transpose2d(first(x), w.permute(3, 0, 1, 2), bias, stride=2, padding=w.shape[1] // 4).movedim(1, -1)
+
+
 def geglu(a, b, bias, residual):
     value, gate = F.linear(a, b, bias).chunk(2, -1)
     return value * F.gelu(gate) + residual
@@ -55,6 +63,11 @@ CASES = {  # ours, PyTorch's, shapes of the inputs
     "layernorm sum": (lambda x, r: sum(ours.layernorm(x, r)), lambda x, r: x + r + F.layer_norm(x + r, (40,)), (6, 40), (6, 40)),
     "attention": (ours.attention, attention, (2, 5, 3, 8), (2, 7, 3, 8), (2, 7, 3, 8)),
     "attention packed": (lambda x: ours.attention(qkv=x, layout="packed_3hd"), lambda x: attention(*x.unbind(2)), (2, 5, 3, 3, 8)),
+    "attention over frames": (ours.temporal_attention, over_frames, *[(2, 5, 3, 2, 8)] * 3),
+    "frames packed": (lambda x: ours.temporal_attention(qkv=x, layout="packed_3hd"), lambda x: over_frames(*x.unbind(3)), (2, 5, 3, 3, 2, 8)),
+    "frames packed by heads": (lambda x: ours.temporal_attention(qkv=x, layout="packed_h3d", scale=0.2), lambda x: over_frames(*x.unbind(4), scale=0.2), (1, 4, 3, 2, 3, 8)),
+    "transposed": (ours.conv_transpose2d, transposed, (2, 3, 4, 8), (5, 4, 4, 8), (5,)),
+    "transposed k2": (lambda x, w: ours.conv_transpose2d(x, w, act="silu"), lambda x, w: F.silu(transposed(x, w)), (2, 3, 4, 8), (4, 2, 2, 8)),
     "silu": (lambda x: ours.elementwise(x=x, op="silu"), F.silu, (2, 5, 8)),
     "relu": (lambda x: ours.elementwise(x=x, op="relu"), F.relu, (2, 5, 8)),
     "add": (lambda a, b: ours.elementwise(a=a, b=b, op="add", scale=0.5), lambda a, b: 0.5 * (a + b), (2, 5, 8), (2, 5, 8)),
@@ -92,7 +105,7 @@ def test_gradients_that_autograd_cuts_off_anywhere(name):
         assert torch.equal(got, right)
 
 
-@pytest.mark.parametrize("name", ["gemm silu", "conv2d", "groupnorm", "layernorm", "attention", "concat"])
+@pytest.mark.parametrize("name", ["gemm silu", "conv2d", "groupnorm", "layernorm", "attention", "frames packed", "transposed", "concat"])
 def test_gradcheck_passes(name):
     """By central differences; in fp32, whose differences are no better."""
     function, _, *shapes = CASES[name]

@@ -169,7 +169,7 @@ def test_inductor_compiles_what_is_patched():
         assert torch.equal(torch.compile(net, fullgraph=True, backend="inductor")(x, None), net(x, None))
 
 
-@pytest.mark.parametrize("name", ["sd", "linear", "scale-shift", "images", "resampling", "decoder"])
+@pytest.mark.parametrize("name", ["sd", "linear", "scale-shift", "images", "resampling", "decoder", "transformer"])
 def test_a_patched_network_trains(name):
     """Each parameter's gradient, and the input's, beside PyTorch's."""
     net, inputs = made(name)
@@ -190,6 +190,14 @@ def test_a_patched_network_trains(name):
     size = max(one.norm() for one in wanted.values())  # a bias before a norm has none but for rounding
     assert max((got[key] - one).norm() / max(one.norm(), 1e-3 * size) for key, one in wanted.items()) < 2e-4
     assert all(parameter.is_leaf for parameter in net.parameters())
+
+
+@pytest.mark.filterwarnings("ignore:noisefloor.torch.patch")
+def test_groups_of_one_element_train_by_pytorch():
+    net, x = torch.nn.GroupNorm(4, 4), torch.randn(2, 4, 1, 1, requires_grad=True)
+    with torch.enable_grad(), noisefloor.torch.patch(net) as report:
+        net(x).sum().backward()
+    assert x.grad.abs().max() < 1e-3 and len(report.fell_back) == 1
 
 
 def test_what_is_left_is_named_with_the_reason():
