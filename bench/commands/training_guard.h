@@ -22,8 +22,8 @@ class CheckpointLock {
   int descriptor_ = -1;
 };
 
-// While it lives, the first SIGINT, SIGTERM or SIGHUP is noted, and the second ends the program as ever. One that was
-// ignored before stays so.
+// While it lives, the first SIGINT, SIGTERM or SIGHUP is noted, and one more than a second later ends the program as
+// ever. One that was ignored before stays so.
 class Interruption {
  public:
   Interruption();

@@ -5,6 +5,7 @@ import fcntl
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -100,6 +101,8 @@ def test_an_interrupted_training_keeps_its_steps(data, tmp_path, number):
     second = run(*begun, "--checkpoint", checkpoint)
     assert second.returncode == 2 and f"process {process.pid}" in second.stderr, second.stderr
     process.send_signal(number)
+    time.sleep(0.01)
+    process.send_signal(number)  # as timeout(1) does: to the process, and to its group
     assert process.wait(60) == 128 + number and "--resume" in process.stderr.read()
     taken = int(losses(cut)[-1]["step"])
     with safe_open(checkpoint, "numpy") as file:
