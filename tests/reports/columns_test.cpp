@@ -5,7 +5,6 @@
 #include <rapidcheck.h>
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <set>
 #include <vector>
@@ -119,19 +118,6 @@ TEST(Columns, HaveNamesDescriptionsAndPlacesOfTheirOwn) {
     EXPECT_FALSE(column.text() && column.is(ColumnInfo::kCounter)) << column.name;
   }
   EXPECT_EQ(*places.rbegin(), static_cast<int>(places.size())) << "no place is left out";
-}
-
-TEST(Columns, EveryBenchmarkHasEveryCounter) {
-  SweepRow row;
-  row.registers = 168;
-  row.flops = 2e9;
-  std::map<std::string, double> counters;
-  for (const auto& [name, value] : counters_of(row)) counters[name] = value;
-  EXPECT_EQ(counters.size(), 40u);
-  EXPECT_EQ(counters.at("registers"), 168);
-  EXPECT_EQ(counters.at("flops"), 2e9);
-  EXPECT_TRUE(std::isnan(counters.at("time_cold_us")));
-  EXPECT_FALSE(counters.contains("samples") || counters.contains("op"));
 }
 
 TEST(Columns, ABoundIsReadAsItIsWritten) {

@@ -147,17 +147,6 @@ TEST(Explain, EveryRuleHoldsWhereItShouldAndNotBeside) {
   EXPECT_EQ(tested.size(), explain_rules().size());
 }
 
-TEST(Explain, OneRuleAloneIsTheLimit) {
-  for (const char* name :
-       {"wrong", "network", "dram", "launch", "small_grid", "last_wave", "spills", "competitor", "unexplained"}) {
-    const auto one =
-        std::ranges::find_if(rule_cases(), [&](const RuleCase& rule) { return std::string(rule.rule) == name; });
-    MadeUp made;
-    one->holds(made);
-    EXPECT_EQ(made.rules(), std::vector<std::string>{name});
-  }
-}
-
 TEST(Explain, RulesAreInOrderAndSaidOnce) {
   MadeUp made;
   made.row().spill_bytes = 16, made.row().gbps = 900, made.add_competitor(50);
@@ -337,17 +326,6 @@ TEST(Explain, SaysWhatItCannotKnowAndHowToGetIt) {
   EXPECT_FALSE(lacks(made.explained(), "waves", "")) << "a host has none";
   status(made, Outcome::throttled);
   EXPECT_TRUE(made.explained()["unknown"].empty());
-}
-
-TEST(Explain, ConditionsThatNothingUnderstandsAreErrors) {
-  const MadeUp made;
-  const RowFigures figures(made.run, made.run.rows[0], made.ceilings);
-  for (const char* condition : {"waves", "waves ~ 3", "no_such_text = word", "op < 3 and", "op > word"})
-    EXPECT_THROW((void)figures.holds(condition), std::logic_error) << condition;
-  EXPECT_THROW((void)figures.filled("{no_such}"), std::logic_error);
-  EXPECT_THROW((void)figures.filled("{op"), std::logic_error);
-  EXPECT_TRUE(figures.holds("op = conv2d|gemm and waves >= 10 and stop has conv"));
-  EXPECT_FALSE(figures.holds("competitor_ratio > 0")) << "not known";
 }
 
 TEST(Explain, NamesTheKernelsOfALaunchButNotTheHundredsOfANetwork) {

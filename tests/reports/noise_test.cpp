@@ -35,15 +35,6 @@ TEST(Noise, IsNotWhatTheClockExplains) {
   EXPECT_NEAR(*measure_noise(runs).noise.of(runs[0].rows[0], Phase::cold), 0.00909, 1e-4) << "1 % more cycles";
 }
 
-TEST(Noise, IsRefusedOfRunsThatLieApart) {
-  const std::vector<double> us{100, 50, 40, 30};
-  const std::vector<RunFiles> runs{exact_run("a", us), exact_run("bad", {100, 50, 160, 120}),
-                                   exact_run("c", {101, 51, 41, 31})};
-  const std::string why = error_of([&] { return measure_noise(runs); });
-  EXPECT_TRUE(why.starts_with("bad: 2 of its 4 rows")) << why;
-  expect_parts(why, {"m=3,n=64,k=64", "m=4,n=64,k=64"});
-}
-
 // As where a library's search chose another algorithm.
 TEST(Noise, ARowThatLiesApartIsLeftOut) {
   std::vector<double> us(20, 100);

@@ -71,35 +71,6 @@ def test_a_block_that_cannot_be_made_is_refused(tmp_path, text, says):
     assert result.returncode == 2 and says in result.stderr
 
 
-@needs_program
-def test_a_table_of_variants_says_which_problems_and_variants_are_not_recorded(monkeypatch):
-    recorded = write_docs.rows_of
-    monkeypatch.setattr(write_docs, "rows_of", lambda *file: [row for row in recorded(*file) if row.get("variant") != "tiled"])
-    made = write_docs.variants("gemm | m=1,n=1,k=1 | m=1024,n=1152,k=384")
-    assert "1: `m=1024,n=1152,k=384`. Not recorded: `m=1,n=1,k=1`, " in made and "2: cold us" not in made
-    assert "`tiled`" in made.split("\n")[0] and "| `tiled`" not in made
-    named = [row.split("`")[1] for row in made.splitlines() if row.startswith("| `")]
-    ours = [name for name in named if name in write_docs.variants_of("gemm")]
-    assert ours == [name for name in write_docs.variants_of("gemm") if name in ours] and named[: len(ours)] == ours, "best last, before others"
-
-
-def test_a_table_of_variants_says_that_its_op_is_not_recorded():
-    recorded = write_docs.rows_of
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(write_docs, "rows_of", lambda *file: [one for one in recorded(*file) if one.get("op") != "resample"])
-        assert write_docs.variants("resample | n=1,h=2,w=2,channels=8") == "The recorded run has no row of this op.\n"
-        with pytest.raises(write_docs.CannotBeMade, match="has no row of resampel"):
-            write_docs.variants("resampel | n=1")
-
-
-@needs_program
-def test_a_table_of_which_kernel_is_that_of_the_program(tmp_path, monkeypatch):
-    monkeypatch.setattr(write_docs, "TRANSFORMERS", tmp_path / "sets.json")
-    for sets, has in (["adm64-b1", "none-1024"], "\n## attention\n"), (["none-1024"], "has no row of these problems"):
-        write_docs.TRANSFORMERS.write_text(json.dumps(dict.fromkeys(sets)))
-        assert has in write_docs.made("which")
-
-
 def device_of(folder):
     return json.loads((folder / "env.json").read_text())["device"]
 
@@ -145,50 +116,9 @@ def test_blocks_take_another_record():
         write_docs.made("ceilings nvidia-h300")
 
 
-def test_gains_take_the_last_table(tmp_path, monkeypatch):
-    monkeypatch.setattr(write_docs.experiments, "FOLDER", tmp_path)
-    (tmp_path / "a.md").write_text("# a\n\n* **Commit**: 2b9230a to 52d9201\n\n| patched | 9,000 us |\n| torch.compile, mode default | 9,000 us |\n\n| patched | 4,500 us |\n"
-                                   "| torch.compile, mode default | 6,000 us |\n")
-    made = write_docs.made("gains a.md")
-    assert "6,000 us to 4,500 us, 0.75" in made and "`52d9201`" in made
-    (tmp_path / "a.md").write_text("# a\n\n| patched | 9,000 us |\n")
-    with pytest.raises(write_docs.CannotBeMade, match="torch.compile"):
-        write_docs.made("gains a.md")
-
-
-def test_totals_tell_wins_and_losses(tmp_path, monkeypatch):
-    (tmp_path / "env.json").write_text((write_docs.RECORDED / "env.json").read_text())
-    (tmp_path / "sweep.csv").write_text("commit\nabc\n")
-    (tmp_path / "totals.csv").write_text(
-        "network,set,op,dtype,choice,kind,cold_us,warm_us,problems,missing,warm_missing,won,lost,equal,unresolved,worst_ratio,worst_problem,"
-        "shortcuts,plain_cold_us,plain_warm_us,serial_us,serial_missing,plain_serial_us,launches,covered,launches_cold_us,launches_warm_us,"
-        "launches_serial_us,over_launches,launches_weights_cold_us,over_weights_cold\n"
-        "adm64-b1,,conv2d,bf16,own best,,681.2,275.3,12,0,0,7,3,1,1,1.25,\"n=2,h=3\",2,600.4,250,301.2,0,270\n"
-        "adm64-b1,,conv2d,bf16,library,,693.4,260.1,12,0,0,3,9,0,0,1.1,,2,500,200.2\n"
-        "adm64-b1,,all ops,bf16,own best,,999,999,50,0,0,1,1,0,0,1,,0,1,1\n"
-        "stream,yes,resample,bf16,own best,,333,335,3,0,0,0,0,0,0,,,,,\n"
-        "stream,yes,layernorm,bf16,own best,,262,260,2,1,0,0,0,0,0,,,,,\n"
-        "digits-b1,,network,bf16,plan_own,network,264.9,240.9,1,0,0,1,0,0,0,0.9,,0,264.9,240.9,,0,,50,49,300.1,250.2,270.4,0.963,255.5,0.943\n"
-        "digits-b1,,network,bf16,plan_baseline,baseline,298.6,255.3,1,0,0,0,1,0,0,1.1,,0,298.6,255.3\n")
-    monkeypatch.setattr(write_docs, "RECORDED", tmp_path)
-    made = write_docs.totals("").split("\n\n")[1].splitlines()
-    assert made[2:] == ["| adm64-b1 | conv2d | 12 | 681 | 275 | 301 | 693 | 260 |  |  | 7 | 3 | 1 | 1 | 1.25 |",
-                        "| adm64-b1 | conv2d, no shortcuts | 10 | 600 | 250 | 270 | 500 | 200 |  |  |  |  |  |  |  |",
-                        "| stream (set) | resample | 3 | 333 | 335 |  |  |  |  |  |  |  |  |  |  |",
-                        "| digits-b1 | whole, `plan_own` | 1 | 265 | 241 |  | 299 | 255 |  |  | 1 | 0 | 0 | 0 | 0.90 |",
-                        "| digits-b1 | its launches, 98 % timed; it takes 0.963 of their sum, 0.943 with their weights cold (256) |  | 300 | 250 | 270 |  |  |  |  |  |  |  |  |  |"]
-    assert write_docs.slower("") == "* conv2d: 3 of 12, at worst 1.25 of the baseline's time (`adm64-b1`)\n"
-
-
 def test_no_measured_figure_is_typed():
     found = [f"{path.relative_to(ROOT)}: '{match[0]}'" for path in FILES if not of_an_experiment(path) for match in FIGURE.finditer(typed(path.read_text()))]
     assert not found, "figures stand between markers or in docs/experiments:\n" + "\n".join(found)
-
-
-@pytest.mark.parametrize("text, figure", [("12 us", True), ("97.6 %", True), ("1.06x", True), ("790 TFLOP/s", True), ("2x2 taps", False), ("a 3x3", False),
-                                          ("14 use", False), ("half a percent", False)])
-def test_what_counts_as_a_figure(text, figure):
-    assert bool(FIGURE.search(text)) == figure
 
 
 def test_pages_stay_short():
