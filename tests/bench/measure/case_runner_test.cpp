@@ -181,16 +181,6 @@ TEST_F(WarmOnly, RowsHaveAWarmTimeAndNothingElse) {
   EXPECT_EQ(row.bound, Bound()) << "it is not placed under the roof";
 }
 
-TEST_F(WarmOnly, AWholeRunIsPlacedUnderTheRoof) {  // what the test above would see
-  options.warm_only = false;
-  const CaseResult result = run(platform.taking(5, host_gemm()));
-  EXPECT_EQ(result.row.time_cold_us, 5);
-  EXPECT_TRUE(result.row.pct_of_roof.has_value());
-  EXPECT_NE(result.row.bound, Bound());
-  EXPECT_EQ(result.row.shortcut, "none");
-  EXPECT_EQ(*result.row.pct_of_roof > 100, !result.row.above_roof.empty());
-}
-
 TEST_F(WarmOnly, AWholeRunThatNoLaunchCanTakeHasNoTime) {
   options.warm_only = false;
   SweepRow row = run(platform.taking(1e-7, host_gemm())).row;

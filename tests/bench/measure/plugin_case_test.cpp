@@ -90,15 +90,6 @@ class PluginCase : public testing::Test {
   }
 };
 
-TEST_F(PluginCase, ARightOneIsTimed) {
-  const SweepRow row = run();
-  EXPECT_EQ(row.status, Outcome::ok) << row.reason;
-  EXPECT_EQ(row.reason, "");
-  EXPECT_EQ(row.plugin, "mine.so");
-  EXPECT_EQ(row.time_cold_us, 5);
-  EXPECT_EQ(platform.waited, 2) << "before its times and behind them";
-}
-
 TEST_F(PluginCase, WorkOfAThreadIsSeenWhenItsLaunchHasReturned) {
   int launches = 0;
   ASSERT_EQ(run("mine.so", followed_by(platform.taking(5, host_gemm()), [&](auto) { ++launches; })).status,

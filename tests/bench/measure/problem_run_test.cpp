@@ -81,14 +81,6 @@ TEST_F(ProblemRun, CountsWhenAllAreTimed) {
   EXPECT_EQ(platform.free_bytes(), kMemory) << "nothing outlives the runner";
 }
 
-TEST_F(ProblemRun, WhatIsThereIsNotMeasuredAgain) {
-  add(variant("a", 5));
-  run();
-  add(variant("b", 4));
-  EXPECT_EQ(run().size(), 1u);
-  EXPECT_EQ(steps, "aAbB");
-}
-
 TEST_F(ProblemRun, KeepsNoMoreThanHalfOfTheMemory) {
   add(variant("a", 4, kMemory / 10)), add(variant("b", 5, 6 * kMemory / 10)), add(variant("c", 6, 95 * kMemory / 100)),
       add(variant("d", 6, 2 * kMemory));

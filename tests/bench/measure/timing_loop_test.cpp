@@ -18,19 +18,6 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 using Script = ScriptedTiming;
 
-TEST(StoppingRule, StopsForEachReason) {
-  StoppingRule rule{0.005, 10, 50, 1.0};
-  const std::vector<double> steady(10, 7.0);
-  EXPECT_STREQ(rule.verdict(steady, 0).value(), "converged");
-  EXPECT_FALSE(rule.verdict(std::span(steady).first(9), 0).has_value());
-  std::vector<double> noisy;
-  for (int i = 0; i < 50; ++i) noisy.push_back(i % 2 == 0 ? 1 : 2);
-  EXPECT_STREQ(rule.verdict(noisy, 0).value(), "max_samples");
-  EXPECT_FALSE(rule.verdict(std::span(noisy).first(20), 0.5).has_value());
-  EXPECT_STREQ(rule.verdict(std::span(noisy).first(20), 1.5).value(), "time_cap");
-  EXPECT_FALSE(rule.verdict(std::span(noisy).first(4), 100).has_value()) << "a median of four says nothing of noise";
-}
-
 // A batch lasts about 20 ms by the first launch, with the flush before each one on a device.
 TEST(TimingLoop, BatchesComeFromTheProbe) {
   struct {
@@ -62,12 +49,6 @@ TEST(TimingLoop, ASlowFirstLaunchDoesNotShortenWarmSamples) {
   EXPECT_EQ(script.warm_calls.at(0), std::pair(1, 1));
   EXPECT_EQ(script.warm_calls.at(1), std::pair(3, 5)) << "not one, whatever the first took";
   EXPECT_EQ(script.warm_calls.at(2), std::pair(10, 20));
-}
-
-TEST(WarmRepeats, AreFewNumbersThatLastLongEnough) {
-  const std::pair<double, int> cases[] = {{0.1, 20}, {9.9, 20}, {10.1, 20}, {19.9, 20}, {20, 10}, {39, 10},
-                                          {40, 5},   {99, 5},   {100, 2},   {199, 2},   {200, 1}, {1e5, 1}};
-  for (const auto& [us, repeats] : cases) EXPECT_EQ(warm_repeats(us), repeats) << us;
 }
 
 TEST(TimingLoop, TakesFourBatchesOfAnEvenLaunch) {

@@ -76,11 +76,6 @@ TEST(Decoding, IsTriedFirstAndLeavesNothingOnTheDevice) {
   EXPECT_FALSE(rescued);
 }
 
-TEST(Decoding, IsRefusedBeforeAnythingIsDrawn) {
-  Small small(1 << 16);
-  EXPECT_THROW(small.decoding.rehearse(), OutOfMemory);
-}
-
 // Somebody else took the memory meanwhile.
 TEST(Decoding, ThatFailsKeepsTheLatents) {
   Small small;

@@ -48,8 +48,7 @@ TEST(ShallowCalls, TakeWhatAWholeCallLeft) {
 }
 
 struct Digits : OnHost {
-  explicit Digits(const BuildOptions& options = {.dtype = DType::fp32, .sampling = true, .shallow_blocks = 1})
-      : OnHost(require_network("digits"), options) {}
+  Digits() : OnHost(require_network("digits"), {.dtype = DType::fp32, .sampling = true, .shallow_blocks = 1}) {}
 };
 constexpr SamplingOptions kTwoOfFour{.solver = Solver::edm_euler, .steps = 4, .seed = 5, .first_step = 2};
 const std::vector<int> kLabels{3};
@@ -80,26 +79,6 @@ TEST(FrameStream, FollowsTheSamePictureWithTheSameFrames) {
   for (std::size_t frame = 0; frame < 3; ++frame) EXPECT_EQ(frames[frame], frames[frame + 3]) << frame;
   EXPECT_NE(frames[0], frames[1]);
   EXPECT_EQ(stream.latents(), frames.back());
-}
-
-// A longer loop draws the first picture with the same network.
-TEST(FrameStream, IsTheSameWithTheLevelsOfAllCallsEmbeddedAtOnce) {
-  const std::vector<int> labels{3, 1, 4,
-                                1, 5, 9};  // from six rows on gemm's sums on a host do not depend on their number
-  const SamplingOptions longer{.solver = Solver::edm_heun, .steps = 3};
-  const auto frames = [&](std::int64_t hoisted_levels) {
-    Digits digits(
-        {.batch = std::ssize(labels), .dtype = DType::fp32, .sampling = true, .hoisted_levels = hoisted_levels});
-    Sampler drawer(digits.platform, digits.executor, longer);
-    std::vector<std::vector<float>> pictures{drawer.run(labels, 0)};
-    FrameStream stream(digits.platform, digits.executor, kTwoOfFour, nullptr, 0.1);
-    stream.begin(labels, pictures.front());
-    for (int frame = 0; frame < 2; ++frame) pictures.push_back(stream.next());
-    pictures.push_back(drawer.run(labels, 0));
-    EXPECT_EQ(pictures.back(), pictures.front());
-    return pictures;
-  };
-  EXPECT_EQ(frames(5), frames(0));
 }
 
 // With all of it blended away a frame is of its noise alone; with none, of the picture before.

@@ -17,12 +17,6 @@ namespace {
 
 using pipeline::network_workload;
 
-TEST(NetworkWorkload, IsTheLastThatASweepHas) {
-  EXPECT_EQ(suite().entries().back().workload, &network_workload());
-  EXPECT_EQ(suite().entries().size(), catalogue().size() + 1);
-  EXPECT_EQ(find_op("network"), nullptr);
-}
-
 TEST(NetworkWorkload, PrintsWhatItParses) {
   const Workload& op = network_workload();
   EXPECT_EQ(op.print(op.parse("batch=32,name=adm64")), "name=adm64,batch=32");

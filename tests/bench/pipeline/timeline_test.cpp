@@ -95,18 +95,6 @@ TEST(Timeline, HasNodesGapsKernelsAndMemory) {
   EXPECT_DOUBLE_EQ(file["otherData"]["span_us"], 30.5);
 }
 
-TEST(Timeline, OfAHostHasItsNodesAlone) {
-  Breakdown b = made_up();
-  b.host = true;
-  b.kernels.assign(4, {});
-  b.replay = {ran("", 0, 10), ran("", 11, 20), ran("", 20, 21), ran("", 21, 22)};
-  const auto file = nlohmann::json::parse(timeline_json(b, "a host"));
-  EXPECT_EQ(on_track(file, "nodes").size(), 4u);
-  EXPECT_EQ(on_track(file, "gaps").size(), 1u);
-  EXPECT_TRUE(on_track(file, "kernels").empty());
-  EXPECT_FALSE(on_track(file, "nodes")[0]["args"].contains("kernels"));
-}
-
 TEST(Timeline, RefusesRecordsOfOtherLaunches) {
   Breakdown b = made_up();
   b.replay.pop_back();
