@@ -19,18 +19,6 @@ struct Product {
   ValueId b = graph.weight({"w", {4, 8}}, {4, 8}, DType::fp32);
 };
 
-TEST(Graph, AddsANodeAndItsOutputs) {
-  Product p;
-  const auto outputs = p.graph.add("mid", "gemm", kGemm, DType::fp32, {{"a", p.a}, {"b", p.b}});
-  ASSERT_EQ(outputs.size(), 1u);
-  const Value& d = p.graph[outputs[0]];
-  EXPECT_EQ(d.kind, Value::Kind::activation);
-  EXPECT_EQ(d.shape, (std::vector<std::int64_t>{2, 4}));
-  EXPECT_EQ(d.bytes(), 2 * 4 * sizeof(float));
-  EXPECT_TRUE(d.name.starts_with("mid."));
-  EXPECT_EQ(p.graph.nodes().front().values, (std::vector<ValueId>{p.a, p.b, outputs[0]}));
-}
-
 TEST(Graph, MistakesOfABuilderNameTheNode) {
   Product p;
   const ValueId wrong = p.graph.input("wrong", {3, 8}, DType::fp32), half = p.graph.input("half", {2, 8}, DType::bf16);
@@ -70,12 +58,6 @@ TEST(Graph, HasAConstantOnce) {
   EXPECT_EQ(graph.constant("frames", {6}, DType::fp32, 3), frames);
   EXPECT_NE(graph.constant("zeros", {6}, DType::fp32, 1), frames);
   EXPECT_EQ(graph[frames].period, 3);
-}
-
-TEST(Graph, AProblemThatTheOpRefusesNamesTheNode) {
-  Product p;
-  const auto add = [&] { p.graph.add("mid", "gemm", "m=0,n=4,k=8", DType::fp32, {{"a", p.a}, {"b", p.b}}); };
-  expect_parts(refusal_of(add), {"node mid: gemm m=0"});
 }
 
 TEST(Graph, AWeightIsOneValueADtypeAndPart) {
@@ -135,17 +117,6 @@ TEST(Graph, ACallOfALoopTakesItsRows) {
   EXPECT_EQ(p.graph[row].part->first_of(0), 0);
   EXPECT_EQ(p.graph[row].part->first_of(1), 4);
   EXPECT_THROW(p.graph.part(row, "of a part that moves", 0, {1, 1}), std::logic_error);
-}
-
-TEST(Graph, CountsItsProblems) {
-  Product p;
-  for (const char* name : {"one", "two"}) p.graph.add(name, "gemm", kGemm, DType::fp32, {{"a", p.a}, {"b", p.b}});
-  p.graph.add("three", "gemm", "m=2,n=4,k=8,bias=0,act=silu", DType::fp32, {{"a", p.a}, {"b", p.b}});
-  const auto counted = count_problems(p.graph);
-  ASSERT_EQ(counted.size(), 2u);
-  EXPECT_EQ(counted[0].count, 2);
-  EXPECT_EQ(counted[1].count, 1);
-  EXPECT_EQ(counted[0].op->name, "gemm");
 }
 
 }  // namespace

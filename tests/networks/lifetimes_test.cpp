@@ -1,5 +1,5 @@
-// Where activations lie: those alive together apart, and little more than what is alive at once. And what a sampling
-// loop would compute once, by counting nodes of networks whose layers are known.
+// Where activations lie: those alive together apart, and little more than what is alive at once. And what a
+// kernel may read early.
 #include "networks/lifetimes.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,6 @@
 #include <string_view>
 #include <vector>
 
-#include "kernels/gemm/gemm.h"
 #include "networks/network.h"
 
 namespace noisefloor::networks {
@@ -110,44 +109,7 @@ TEST(Arena, AValueLivesFromItsWriterToItsLastReader) {
   }
 }
 
-// ---- what a sampling loop would compute once
-
-using Kind = NetworkTensor::Kind;
-
-// Products that became one count each.
-int layers_of(const Node& node) {
-  return node.op->name == "gemm" ? static_cast<int>(node.problem.as<gemm::Problem>().parts()) : 1;
-}
-
-std::map<std::string, int> ops_not_reached(const Network& network, std::vector<ValueId> inputs) {
-  const std::vector<bool> reached = nodes_reached_by(network.graph, inputs);
-  EXPECT_EQ(reached.size(), network.graph.nodes().size());
-  std::map<std::string, int> counts;
-  for (std::size_t node = 0; node < reached.size(); ++node)
-    if (!reached[node]) counts[network.graph.nodes()[node].op->name] += layers_of(network.graph.nodes()[node]);
-  return counts;
-}
-
-TEST(Dependence, OfTextAloneAreKeysAndValues) {
-  for (const auto& [name, transformers] : {std::pair{"sd15", 16}, std::pair{"sdxl", 70}}) {
-    const Network network = require_network(name).build({.batch = 2, .sampling = true});
-    const bool added = network.find(Kind::conditioning) != nullptr;  // embedded by a product
-    const ValueId x = network.x(), level = network.require(Kind::timesteps).value;
-    const auto once = ops_not_reached(network, {x, level, network.require(Kind::sigma).value});
-    EXPECT_EQ(once.at("gemm"), 2 * transformers + (added ? 1 : 0)) << name;
-    EXPECT_EQ(once.contains("attention") || once.contains("conv2d"), false) << name;
-    // Two layers of the embedding, and a projection of it in each of 22 residual blocks; of sdxl's 17.
-    EXPECT_EQ(ops_not_reached(network, {x}).at("gemm"), 2 * transformers + (added ? 17 + 4 : 22 + 2)) << name;
-  }
-}
-
-TEST(Dependence, OfOneKeyIsAVectorForEachBlock) {
-  const Network network = require_network("svd").build({.batch = 2});
-  const auto once = ops_not_reached(network, {network.x(), network.level().value});
-  // Of 16 transformers two vectors, and the embedding of places, of two products each, and what undoes these; and what
-  // is embedded.
-  EXPECT_EQ(once.at("gemm"), 16 * (2 * 2 + 3) + 1);
-}
+// ---- what a kernel may read early
 
 TEST(Dependence, AResidualIsReadBesideTheFirstTensor) {
   Graph graph;

@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <map>
 #include <regex>
 #include <set>
 
@@ -248,18 +247,6 @@ TEST(Networks, TakeAVideoAndThePictureItMoves) {
   for (const std::size_t input : {0u, 2u})  // x, image_latents
     EXPECT_EQ(longer.inputs.at(input).shape, (std::vector<std::int64_t>{2, 25, 72, 128, 4}));
   EXPECT_EQ(longer.outputs.front().shape, (std::vector<std::int64_t>{2, 25, 72, 128, 4}));
-  std::map<std::string, int> counts;
-  int shifted = 0;
-  for (const Node& node : native.graph.nodes()) {
-    ++counts[node.op->name];
-    if (node.text.find("image_shift=1") != std::string::npos) ++shifted;
-  }
-  EXPECT_EQ(counts["temporal_attention"], 16);
-  EXPECT_EQ(counts["attention"], 16);  // and none over the one key of the picture's embedding
-  EXPECT_EQ(counts["conv3d_temporal"], 2 * 22);
-  // By the timestep in a block's halves; by the one key, twice, and by the frames' places, which are undone in the end.
-  EXPECT_EQ(shifted, 2 * 22 + 4 * 16);
-  EXPECT_EQ(counts["conv2d"], 2 * 22 + 2 + 3 + 3);  // of blocks; the ends; between the levels: no pass adds a row
   EXPECT_EQ(refusal(info, {.sizes = {.frames = 33}}), "frames 33: svd takes 1 to 32");
 }
 

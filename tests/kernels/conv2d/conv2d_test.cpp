@@ -19,28 +19,6 @@ const Op& op() {
   return value;
 }
 
-TEST(conv2d, PointwiseVariantTakesWhatIsAProduct) {
-  const Definition::Variant& last = variants().back();
-  ASSERT_STREQ(last.name, "ptx_sm90a_pointwise");
-  const auto runs = [&](const std::string& more, DType dtype = DType::bf16) {
-    return static_cast<bool>(last.can_run(op().parse("n=2,h=3,w=5,cin=16,cout=24," + more).as<Problem>(), dtype));
-  };
-  EXPECT_TRUE(runs("kernel=1"));
-  EXPECT_TRUE(runs("kernel=1,act=silu,residual=1,bias=0", DType::fp16));
-  EXPECT_TRUE(runs("kernel=1,image_shift=1,residual=1"));
-  EXPECT_FALSE(runs("kernel=1", DType::fp32));
-  for (const char* more : {"kernel=3", "kernel=1,stride=2", "kernel=1,pad=1", "kernel=1,act=relu", "kernel=1,affine=1",
-                           "kernel=1,gain=0.5", "kernel=1,stats=1", "kernel=1,side=8"})
-    EXPECT_FALSE(runs(more)) << more;
-  const auto channels = [&](const char* both) {
-    return static_cast<bool>(
-        last.can_run(op().parse("n=1,h=2,w=2,kernel=1," + std::string(both)).as<Problem>(), DType::bf16));
-  };
-  EXPECT_TRUE(channels("cin=8,cout=8"));
-  EXPECT_FALSE(channels("cin=12,cout=8"));
-  EXPECT_FALSE(channels("cin=8,cout=12"));
-}
-
 // Taps 1..9 over a 2x2 image [1 10; 100 1000]: which tap meets which pixel can be read off the digits.
 TEST(conv2d, OracleGivesTheNumbersWorkedOutByHand) {
   const std::vector<double> taps{1, 2, 3, 4, 5, 6, 7, 8, 9};
@@ -179,16 +157,6 @@ TEST(conv2d_statistics, AreThoseThatGroupnormTakes) {
   expect_same_norm("n=2,h=9,w=9,cin=5,cout=12,image_shift=1,stats=1", "n=2,hw=81,channels=12,groups=4", "given");
   expect_same_norm("n=1,h=16,w=16,cin=3,cout=6,stride=2,act=silu,stats=1", "n=1,hw=64,channels=6,groups=3", "given");
   expect_same_norm("n=2,h=9,w=5,cin=7,cout=8,upsample=1,stats=1", "n=2,hw=180,channels=8,groups=2", "quarters");
-}
-
-// Statistics of other data give another norm: the test above can fail.
-TEST(conv2d_statistics, AreUsed) {
-  const Op norm = make_op(groupnorm::definition);
-  HostData data(norm, norm.parse("n=1,hw=100,channels=8,groups=2,slab_stats=given"), DType::fp32, 3);
-  ASSERT_TRUE(data.run_host().ok());
-  EXPECT_EQ(data.difference(), "");
-  data.set("slab_mean", std::vector<double>(16, 100));
-  EXPECT_NE(data.difference(), "");
 }
 
 }  // namespace
