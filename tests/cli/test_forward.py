@@ -1,13 +1,12 @@
 """One call of a network on a user's tensors, on the host."""
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from tests.cli.program import WEIGHTS, needs_program, read_table, run, timeline
+from tests.cli.program import needs_program, read_table, run, timeline
 
 pytestmark = needs_program
 
@@ -114,35 +113,9 @@ def test_forward_refuses(tmp_path, replaced, says):
     assert (tmp_path / "out.safetensors").read_text() == "mine"
 
 
-def test_forward_leaves_the_plan_alone_when_its_inputs_are_wrong(tmp_path):
-    forward_input(tmp_path, labels=np.array([3, 10], np.int64))
-    (tmp_path / "plan.csv").write_text("op,dtype,problem,variant\n")
-    result = forward(tmp_path, "--plan", tmp_path / "plan.csv")
-    assert result.returncode == 2 and "labels 10" in result.stderr
-    assert (tmp_path / "plan.csv").read_text().count("\n") == 1
-
-
 @pytest.mark.parametrize("name", ["tiled", "all", "other"])
 def test_a_plan_file_is_read_whatever_its_name(tmp_path, name):
     forward_input(tmp_path)
     (tmp_path / name).write_text("no plan")
     result = run("forward", "digits", "--device", "host", "--input", "in.safetensors", "--output", "out.safetensors", "--plan", name, cwd=tmp_path)
     assert result.returncode == 2 and f"{name} is not a plan (own, baseline, fastest, naive, or a file" in result.stderr, result.stderr
-
-
-def test_forward_takes_shards_that_are_whole(tmp_path):
-    """The shipped weights in two files and an index, as a pipeline's folder has them."""
-    forward_input(tmp_path)
-    assert forward(tmp_path).returncode == 0
-    expected = load_file(tmp_path / "out.safetensors")["output"]
-    unet, tensors, weight_map = tmp_path / "unet", load_file(WEIGHTS), {}
-    unet.mkdir()
-    for name, part in (("first.safetensors", sorted(tensors)[::2]), ("second.safetensors", sorted(tensors)[1::2])):
-        save_file({tensor: tensors[tensor] for tensor in part}, unet / name)
-        weight_map.update(dict.fromkeys(part, name))
-    (unet / "diffusion_pytorch_model.safetensors.index.json").write_text(json.dumps({"metadata": {"total_size": 0}, "weight_map": weight_map}))
-    result = forward(tmp_path, "--weights", tmp_path)
-    assert result.returncode == 0, result.stderr
-    np.testing.assert_array_equal(load_file(tmp_path / "out.safetensors")["output"], expected)
-    result = run("forward", "digits", "--device", "host", "--input", tmp_path / "in.safetensors", "--output", unet / "first.safetensors", "--weights", tmp_path)
-    assert result.returncode == 2 and "is the same file as --weights" in result.stderr, result.stderr

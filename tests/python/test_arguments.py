@@ -136,15 +136,6 @@ def test_unknown_ops_and_variants():
     assert [variant.name for variant in others if variant.kind == "ptx"]
 
 
-def test_a_tensor_or_what_says_that_it_is_absent():
-    a, b = np.ones((3, 4), np.float32), np.ones((5, 4), np.float32)
-    plain = ops.gemm(a, b)
-    assert np.array_equal(ops.gemm(a, b, bias=False), plain) and np.array_equal(ops.gemm(a, b, None), plain)
-    assert np.array_equal(ops.gemm(a, b, np.ones(5, np.float32)), plain + 1)
-    with pytest.raises(ValueError, match="its 'bias' .5. is missing; bias=1 clashes"):
-        ops.gemm(a, b, bias=True)
-
-
 def test_out_is_what_is_returned():
     out = [zeros(2, 6, 32), zeros(2, 4), zeros(2, 4)]
     y, mean, rstd = norm(np.ones((2, 6, 32), np.float32), stats=True, out=out)
@@ -302,15 +293,6 @@ def test_the_call_of_a_docstring_binds_each_name_to_itself(op):
     dtype = None if any(dtype == "T" and role == "in" for _, _, dtype, role in tensors) else "fp32"
     made = function(**called, **fields, dtype=dtype)
     assert len(outputs.split(", ")) == (len(made) if isinstance(made, tuple) else 1)
-
-
-def test_what_no_shape_says_is_required():
-    required = {op: set(_signatures.signature(op).required) for op in random_calls.OPS}
-    assert {op: names for op, names in required.items() if names} == {
-        "groupnorm": {"groups"}, "elementwise": {"op"}, "resample": {"op"}, "sampler_step": {"solver"}, "timestep_embedding": {"channels"},
-        "training_batch": {"batch"}}  # fmt: skip
-    assert "(integer, 1 to 65536; required)" in ops.groupnorm.__doc__ and "layernorm(x, gamma=gamma, beta=beta, ...) -> y" in ops.layernorm.__doc__
-    assert "q_sample(x0, levels, noise, ...) -> x_t" in ops.q_sample.__doc__
 
 
 def parameters_of(stub):

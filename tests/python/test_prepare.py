@@ -143,11 +143,3 @@ def test_memory_of_another_layout_is_refused():
     first = -shifted.ctypes.data % 64 + 16
     with pytest.raises(ValueError, match="'prepared' must begin at a multiple of 64 bytes"):
         call(shifted[first : first + memory.nbytes])
-
-
-def test_a_handle_says_what_it_is():
-    assert re.fullmatch(r"<noisefloor.prepare\('conv2d'\): variant host, fp32, \d+ bytes packed, takes x>", repr(noisefloor.prepare("conv2d", X.shape, W, BIAS)))
-    nothing = noisefloor.prepare("gemm", (4, 8), normal(5, 8))
-    assert nothing.memory is None and "nothing packed, takes a" in repr(nothing)
-    a = normal(4, 8)
-    assert np.array_equal(nothing(a), ops.gemm(a, nothing._given["b"]))

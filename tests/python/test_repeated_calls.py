@@ -52,7 +52,7 @@ def test_a_tensor_and_a_word_in_its_place_are_not_taken_for_each_other():
     a, b = ones((2, 8)), ones((3, 8))
     for _ in range(2):
         assert (gemm(a, b) == 8).all()
-        assert (gemm(a, b, bias=False) == 8).all()
+        assert (gemm(a, b, bias=False) == 8).all() and (gemm(a, b, None) == 8).all()
         assert (gemm(a, b, bias=ones(3)) == 9).all()
         with pytest.raises(ValueError, match="bias"):
             gemm(a, b, bias=True)
