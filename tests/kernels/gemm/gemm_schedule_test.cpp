@@ -14,6 +14,8 @@
 namespace noisefloor::gemm {
 namespace {
 
+using product::buffers_in;
+using product::kMostBuffers;
 using product::ResidualPieces;
 
 constexpr int kSms = 132;
@@ -116,6 +118,17 @@ TEST(gemm_schedule, OperandsAreSharedBothWays) {
   }
   EXPECT_FALSE(model_of(p).parse("rows=64,columns=80,pingpong=0,multicast=1,splits=1,multicast_a=2", kSms))
       << "7 tiles along n are no pairs";
+}
+
+// Of GEGLU, whose second half of a tile lies elsewhere unless B is as narrow as half a tile.
+TEST(gemm_schedule, BIsLoadedAtOnceWhereItsHalvesLieTogether) {
+  using product::b_box_rows;
+  EXPECT_EQ(b_box_rows(128, 1), 128);
+  EXPECT_EQ(b_box_rows(128, 1, 64), 128);
+  EXPECT_EQ(b_box_rows(128, 1, 320), 64);
+  EXPECT_EQ(b_box_rows(128, 2, 64), 64);
+  EXPECT_EQ(b_box_rows(128, 2, 320), 64);
+  EXPECT_EQ(b_box_rows(128, 4, 320), 32);
 }
 
 // Of whole tiles that take no turns: whether some share both ways, and some A alone.
@@ -327,6 +340,15 @@ TEST(gemm_blend, TestProblemsTakeEveryWay) {
     ways.insert({tile_of(s).block_n, s.blocks() > 2 * s.grid});
   }
   EXPECT_EQ(ways, (std::set<std::tuple<int, bool>>{{128, false}, {128, true}, {160, false}, {160, true}}));
+}
+
+// In ping-pong they hold the residual, too: one piece each, which must begin on a swizzle atom where it is swizzled.
+TEST(gemm_residual, BuffersOfStores) {
+  EXPECT_EQ(buffers_in(16 * 1024, 160), 4);  // pieces of 32 columns: 4 KB
+  EXPECT_EQ(buffers_in(16 * 1024, 128), 2);  // of 64: 8 KB
+  EXPECT_EQ(buffers_in(16 * 1024, 80), 1);   // of 80: 10 KB
+  EXPECT_EQ(buffers_in(16 * 1024, 64), 2);
+  EXPECT_EQ(buffers_in(64 * 1024, 64), kMostBuffers);
 }
 
 // Consumers that take turns go from one part of D to another.
