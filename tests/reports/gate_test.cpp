@@ -377,5 +377,29 @@ TEST(Gate, NamesOtherGpusPowerLimitsAndLibrariesAndJudgesAllTheSame) {
   EXPECT_NE(terminal_text(result).find("power limit: 700 W and 652.5 W"), std::string::npos);
 }
 
+TEST(Compare, PairsTwoVariants) {
+  Rows rows = rows_of(4, 100);
+  rows[1].variant = rows[3].variant = "tiled";
+  RunFiles run = synthetic_run(rows, 1);
+  for (SweepRow& row : run.rows) {  // two problems, each by both variants
+    auto samples = run.samples.extract(row);
+    row.problem = row.problem == "m=1,n=64,k=64" || row.problem == "m=2,n=64,k=64" ? "m=1,n=64,k=64" : "m=3,n=64,k=64";
+    samples.key() = row;
+    run.samples.insert(std::move(samples));
+  }
+  RowPairing options;
+  options.variant_a = "ptx", options.variant_b = "tiled";
+  const auto pairs = pair_rows(run, run, options);
+  ASSERT_EQ(pairs.size(), 2u);
+  for (const RowPair& pair : pairs) {
+    EXPECT_EQ(pair.a->variant, "ptx");
+    EXPECT_EQ(pair.b->variant, "tiled");
+    EXPECT_EQ(pair.a->problem, pair.b->problem);
+  }
+  RowPairing filtered;
+  filtered.filter = name_filter("--filter", "m=3.*tiled");
+  EXPECT_EQ(pair_rows(run, run, filtered).size(), 1u);
+}
+
 }  // namespace
 }  // namespace noisefloor

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
 
 #include "bench/measure/bound_case.h"
 #include "bench/measure/case_runner.h"
@@ -177,6 +178,19 @@ TEST(NetworkRows, AreChosenByNetworkAndRunLast) {
   EXPECT_GT(select_cases(problems, selection, true).size(), 10u);  // the ops of adm64-b1
   selection.kinds = {"network"};
   EXPECT_EQ(names(false), (Names{"name=digits,batch=1/plan_own", "name=digits,batch=1/plan_fastest"}));
+}
+
+TEST(NetworkRows, HaveNoPlaceInAPlan) {
+  const TemporaryFolder folder;
+  SweepRow op, network;
+  op.op = "gemm", op.problem = "m=1,n=1,k=1", op.variant = "tiled";
+  network.op = "network", network.problem = "name=digits,batch=1", network.variant = "plan_own";
+  for (SweepRow* row : {&op, &network}) row->dtype = "bf16", row->status = Outcome::ok, row->time_cold_us = 1;
+  write_plan_csv(folder / "plan.csv", {op, network});
+  std::ifstream stream(folder / "plan.csv");
+  const std::string text((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
+  EXPECT_NE(text.find("gemm"), std::string::npos);
+  EXPECT_EQ(text.find("network"), std::string::npos);
 }
 
 // ---- plans take known times
