@@ -57,6 +57,12 @@ TEST(Files, OfOtherKindsAreRefused) {
   for (const auto& [name, says] : files) expect_parts(error_of([&] { return read_whole_file(folder / name); }), {says});
 }
 
+TEST(Files, OfMoreBytesThanABoundAreNotRead) {
+  const TemporaryFolder folder;
+  write(folder / "file", "12345");
+  expect_parts(error_of([&] { return read_whole_file(folder / "file", 4); }), {"has 5 bytes, and at most 4 are read"});
+}
+
 TEST(Files, OfDeepJsonAreRefused) {
   const TemporaryFolder folder;
   const auto nested = [&](std::size_t depth) {

@@ -45,6 +45,13 @@ TEST(PairVerdict, FollowsTheInterval) {
   EXPECT_EQ(verdict_of({1.02, 0.99, 1.05}), PairVerdict::unresolved);
 }
 
+TEST(PairRatio, TheOtherSeesTheInverse) {
+  const Ratio ratio = Ratio{1.25, 1.0, 2.0}.inverse();
+  EXPECT_DOUBLE_EQ(ratio.value, 0.8);
+  EXPECT_DOUBLE_EQ(ratio.low, 0.5);
+  EXPECT_DOUBLE_EQ(ratio.high, 1.0);
+}
+
 BuildPair pair_of(std::vector<double> cold, std::vector<double> warm) {
   return {"gemm/m=1,n=2,k=3/bf16/tiled", std::move(cold), std::move(warm), ""};
 }

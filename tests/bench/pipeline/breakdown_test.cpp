@@ -152,6 +152,29 @@ TEST(Breakdown, SharesAreSumsOverOpsAndNodes) {
   EXPECT_EQ(all.kernels, 5u);
 }
 
+TEST(Breakdown, TextSaysWhatIsKnownAndWhatIsNot) {
+  expect_parts(breakdown_text(example(), 2),
+               {"digits, one call of 4 images: medians of 11 replays of its CUDA graph",
+                "47.0 us  without a trace; 50.0 us from the first kernel's start", "5 kernels of 4 launches",
+                "16.0 (2 of 3)", "16.0 us  of 2 of 4 launches by themselves; here they take 25.5 us with their gaps",
+                "node (2 of 3)", "ptx n=4,h=8"});
+  Breakdown unknown = example();
+  for (LaunchLabel& label : unknown.labels) label.warm_us.reset();
+  expect_parts(breakdown_text(unknown, 2), {"no launch's time by itself is known"});
+}
+
+TEST(Breakdown, CsvHasALineForEachLaunch) {
+  const TemporaryFolder folder;
+  write_atomically(folder / "breakdown.csv", breakdown_csv(example()));
+  const CsvFile csv = read_csv(folder / "breakdown.csv");
+  EXPECT_EQ(csv.header,
+            (std::vector<std::string>{"op", "node", "problem", "variant", "kernels", "time_us", "gap_before_us"}));
+  ASSERT_EQ(csv.lines.size(), 4u);
+  EXPECT_EQ(csv.lines[1].fields,
+            (std::vector<std::string>{"groupnorm", "norm", "n=4", "tiled", "2", "20.000", "-1.000"}));
+  EXPECT_EQ(csv.lines[0].fields[2], "n=4,h=8");
+}
+
 TEST(Breakdown, RowsOfTheDeviceTakeThePlaceOfThePlansTimes) {
   const TemporaryFolder folder;
   const auto row = [](const char* device, Outcome status, std::optional<double> warm) {

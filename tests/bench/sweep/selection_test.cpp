@@ -18,6 +18,20 @@
 namespace noisefloor {
 namespace {
 
+TEST(CommandLine, IsGivenOnWithoutSomeOptions) {
+  EXPECT_EQ(without_options(
+                {"noisefloor", "sweep", "--fresh", "--out", "a", "--benchmark_out=x.json", "--ops", "gemm", "--out=b"},
+                {"--out"}, {"--fresh"}),
+            (std::vector<std::string>{"noisefloor", "sweep", "--benchmark_out=x.json", "--ops", "gemm"}));
+}
+
+TEST(Sweep, TheLibraryWritesNoFileItselfAndFiltersNothing) {
+  const std::vector<std::string> arguments = {"--benchmark_out=x.json", "--benchmark_out_format=csv",
+                                              "--benchmark_filter=m=\\d,", "--benchmark_color=no"};
+  EXPECT_EQ(flags_of_library(arguments, parse_benchmark_flags(arguments)),
+            (std::vector<std::string>{"--benchmark_color=no", "--benchmark_out=/dev/null"}));
+}
+
 // What they mean: tests/cli/test_sweep.py.
 TEST(Sweep, FlagsOfTheLibraryAreNotEmpty) {
   for (const char* flag : {"--benchmark_filter=", "--benchmark_out=", "--benchmark_format="})

@@ -116,6 +116,14 @@ Problem head_of_512(std::int64_t batch, std::int64_t queries, std::int64_t keys)
   return {{.batch = batch, .heads = 1, .seq_q = queries, .seq_kv = keys, .dim = 512}};
 }
 
+TEST(attention_wide_schedule, BlocksAreWholePairs) {
+  EXPECT_EQ(wide_blocks(head_of_512(1, 1, 1)), 2);
+  EXPECT_EQ(wide_blocks(head_of_512(1, 128, 1)), 2);
+  EXPECT_EQ(wide_blocks(head_of_512(1, 129, 1)), 4);
+  EXPECT_EQ(wide_blocks(head_of_512(1, 4096, 4096)), 64);
+  EXPECT_EQ(wide_blocks(head_of_512(14, 9216, 9216)), 2016);
+}
+
 TEST(attention_wide_schedule, KeysAreSplitWhereSmsWouldBeIdle) {
   EXPECT_EQ(wide_splits(head_of_512(1, 4096, 4096), 132).front(), 2);    // 64 blocks become 128
   EXPECT_EQ(wide_splits(head_of_512(1, 9216, 9216), 132).front(), 2);    // 2 waves become 3 of half the keys

@@ -109,6 +109,15 @@ RC_GTEST_PROP(tile_order, TakesEveryTileOnceInGroups, ()) {
   }
 }
 
+TEST(tile_order, GoesDownAGroupAndThenOn) {
+  const Rasterisation order(10, 2);
+  EXPECT_EQ(order.locate(7).m_cluster, 7);
+  EXPECT_EQ(order.locate(8).m_cluster, 0);
+  EXPECT_EQ(order.locate(8).n_tile, 1);
+  EXPECT_EQ(order.locate(16).m_cluster, 8);
+  EXPECT_EQ(order.locate(18).n_tile, 1);
+}
+
 // ---- stages of a ring: where partial sums arrive, and whose weights are asked for early
 
 constexpr int kMostStages = 18;  // of the deepest tile
