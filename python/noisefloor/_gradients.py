@@ -127,12 +127,12 @@ def check_attention(p):
 
 def temporal_attention(ops, p, t, d):
     """As attention over frames, of each pixel's heads as heads of their own."""
-    packed = 3 if p["layout"] == "packed_3hd" else 4  # the axis of q, k and v
-    tensors = (t["q"], t["k"], t["v"]) if t["qkv"] is None else t["qkv"].unbind(packed)
+    packed = {"packed_3hd": 3, "packed_h3d": 4, "packed_hd3": 5}.get(p["layout"])  # the axis of q, k and v
+    tensors = (t["q"], t["k"], t["v"]) if packed is None else t["qkv"].unbind(packed)
     *tensors, dout = [one.flatten(2, 3).contiguous() for one in (*tensors, d["out"])]
     out, lse = ops["attention"](*tensors, lse=True, scale=p["scale"])
     found = [one.unflatten(2, (p["hw"], p["heads"])) for one in ops["attention_backward"](*tensors, out, lse, dout, scale=p["scale"])]
-    return dict(zip("qkv", found)) if t["qkv"] is None else {"qkv": torch.stack(found, packed)}
+    return dict(zip("qkv", found)) if packed is None else {"qkv": torch.stack(found, packed)}
 
 
 def elementwise(ops, p, t, d):

@@ -66,6 +66,7 @@ CASES = {  # ours, PyTorch's, shapes of the inputs
     "attention over frames": (ours.temporal_attention, over_frames, *[(2, 5, 3, 2, 8)] * 3),
     "frames packed": (lambda x: ours.temporal_attention(qkv=x, layout="packed_3hd"), lambda x: over_frames(*x.unbind(3)), (2, 5, 3, 3, 2, 8)),
     "frames packed by heads": (lambda x: ours.temporal_attention(qkv=x, layout="packed_h3d", scale=0.2), lambda x: over_frames(*x.unbind(4), scale=0.2), (1, 4, 3, 2, 3, 8)),
+    "frames packed last": (lambda x: ours.temporal_attention(qkv=x, layout="packed_hd3"), lambda x: over_frames(*x.unbind(5)), (1, 4, 3, 2, 8, 3)),
     "transposed": (ours.conv_transpose2d, transposed, (2, 3, 4, 8), (5, 4, 4, 8), (5,)),
     "transposed k2": (lambda x, w: ours.conv_transpose2d(x, w, act="silu"), lambda x, w: F.silu(transposed(x, w)), (2, 3, 4, 8), (4, 2, 2, 8)),
     "silu": (lambda x: ours.elementwise(x=x, op="silu"), F.silu, (2, 5, 8)),
